@@ -75,7 +75,7 @@ reproducible: ## build the release twice, from two folders, and compare every by
 	@$(RELEASE) test/tools/reproducible.sh
 
 .PHONY: generate
-generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions, CRDs, docs/api.md, etcd's alerts, templates of the chart
+generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions, CRDs, docs/reference/api.md, etcd's alerts, templates of the chart
 	test/tools/generate.sh
 
 .PHONY: clean
@@ -100,13 +100,13 @@ test: bin/steps ## decisions, stories, a small model, the server, and a real etc
 .PHONY: check
 check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, every release of etcd, stores, manifests, alerts
 	@bin/steps \
-	  "lint: $(MAKE) -s lint" \
-	  "generated files: $(MAKE) -s generate-check" \
+	  "lint: make -s lint" \
+	  "generated files: make -s generate-check" \
 	  "what -short leaves out: QUORATE_VERIFY=1 go test -json ./hooks/schedule ./test/simulated/scenario ./test/simulated/model -run '$(LONG)'" \
-	  "etcd binaries: $(MAKE) -s etcd-binaries" \
-	  "servers of stores: $(MAKE) -s store-servers" \
-	  "helm: $(MAKE) -s bin/helm" \
-	  "promtool: $(MAKE) -s bin/promtool" \
+	  "etcd binaries: make -s etcd-binaries" \
+	  "servers of stores: make -s store-servers" \
+	  "helm: make -s bin/helm" \
+	  "promtool: make -s bin/promtool" \
 	  "etcd and stores: packages=\$$(go list ./... | grep -E '$(CLOUDS)') && QUORATE_VERIFY=1 go test -tags releases -json ./test/real/conformance \$$packages" \
 	  "manifests: go test -C test/static/manifests -json ./..." \
 	  "monitoring: go test -C test/static/monitoring -json ./..." \
@@ -128,7 +128,7 @@ scenario: ## the stories without etcd or Kubernetes
 	QUORATE_VERIFY=1 go test ./test/simulated/scenario/...
 
 .PHONY: model
-model: ## every state of a small world, with the shipped decisions in it: minutes, up to 8 GiB (docs/model.md)
+model: ## every state of a small world, with the shipped decisions in it: minutes, up to 8 GiB (docs/evidence/model.md)
 	go test ./test/simulated/model -count=1 -v -deep -timeout 60m -steps $(STEPS) -agreements 1000
 
 .PHONY: conformance
@@ -144,8 +144,9 @@ store-servers: bin/lab ## servers that speak S3 and Google's storage, once
 	@$(LAB) build s3 fake-gcs-server
 
 .PHONY: lint
-lint: bin/golangci-lint ## gofmt, vet, linters, and the direction of imports
-	@for module in . test/static/manifests test/static/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+lint: bin/golangci-lint ## gofmt, vet, linters, the direction of imports, and how documents are written
+	@for module in . test/static/manifests test/static/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@go test ./docs -run 'TestPhrases|TestLines|TestCells|TestContents|TestWords'
 
 .PHONY: generate-check
 generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make generate` would change anything
@@ -226,7 +227,7 @@ chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR
 	@$(IN_LAB) V=1 STEPS_AGAIN="make chaos FOR=$(FOR) SEED=$(SEED)" bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/real/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"
 
 .PHONY: bench
-bench: install ## what a decision, a call and a cluster cost, as a table (docs/performance.md)
+bench: install ## what a decision, a call and a cluster cost, as a table (docs/evidence/performance.md)
 	@$(IN_LAB) test/real/bench/bench.sh
 
 .PHONY: timings
@@ -234,20 +235,20 @@ timings: ## how long every target takes, cold and warm, as a table; hours. TARGE
 	@test/real/bench/timings.sh $(TARGETS)
 
 .PHONY: bench-snapshots
-bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/performance.md)
+bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/evidence/performance.md)
 	@for mib in 64 1024; do go test -tags releases ./test/real/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
 
 .PHONY: bench-scale
-bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/scale.md); root, 20 minutes, two cores
+bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/evidence/scale.md); root, 20 minutes, two cores
 	@test/real/bench/scale.sh
 
 .PHONY: bench-fleet
-bench-fleet: install bin/steps ## CLUSTERS=100 real clusters of one member in the lab: time, memory, writes at rest (docs/scale.md)
+bench-fleet: install bin/steps ## CLUSTERS=100 real clusters of one member in the lab: time, memory, writes at rest (docs/evidence/scale.md)
 	@$(IN_LAB) V=1 STEPS_AGAIN="make bench-fleet CLUSTERS=$(CLUSTERS)" \
 	  bin/steps "fleet: QUORATE_FLEET=$(CLUSTERS) go test -json -count=1 -timeout 40m -tags e2e -run '^TestFleet$$' ./test/real/e2e/"
 
 .PHONY: recording
-recording: install ## play create, kill, upgrade and restore in the lab, and write docs/recording.txt
+recording: install ## play create, kill, upgrade and restore in the lab, and write docs/evidence/recording.txt
 	@$(IN_LAB) test/real/demo/record.sh
 
 .PHONY: dashboard

@@ -27,12 +27,12 @@ const usage = `Quorate runs etcd clusters on Kubernetes.
 Usage:
   quorate install [flags]   print all that Quorate needs in a Kubernetes, or apply it (--apply)
   quorate check [flags]     say whether Kubernetes, Metacontroller and Quorate fit together, and what to do; nothing is
-                            changed (docs/check.md)
+                            changed (docs/reference/check.md)
   quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
   quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
-  quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/kubectl.md)
+  quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/reference/cli.md)
   quorate version           print the version, the commit, and what it was built with
 
 "quorate <command> -h" lists the flags. A flag of serve may also be set in the environment: --call-timeout is

@@ -18,71 +18,90 @@ import (
 	"go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
 // root is the repository, seen from here.
 const root = ".."
 
-// TestRuleTable: the tables in concepts.md are the lists of modes and of rules, in their order.
-func TestRuleTable(t *testing.T) {
-	var modes, rules [][]string
-	for _, m := range hooks.Modes() {
+// TestGeneratedTables: the tables of modes, rules and checks are those of the code, in their order.
+func TestGeneratedTables(t *testing.T) {
+	var modes, rules, checks [][]string
+	for _, m := range cluster.Modes() {
 		var names []string
 		for _, r := range m.Rules {
 			names = append(names, r.Name)
 		}
 		modes = append(modes, []string{m.Name, m.Why, strings.Join(names, ", ")})
 	}
-	for _, r := range hooks.Rules() {
+	for _, r := range cluster.Rules() {
 		rules = append(rules, []string{r.Name, r.Why})
 	}
-	if got := table(t, "concepts.md", "The modes"); !slices.EqualFunc(got, modes, slices.Equal) {
-		t.Errorf("docs/concepts.md: the table under \"The modes\" is not hooks.Modes. It should be:\n\n"+
-			"| Mode | When | Rules, in order |\n| --- | --- | --- |\n%s", rows(modes))
-	}
-	if got := table(t, "concepts.md", "The rules"); !slices.EqualFunc(got, rules, slices.Equal) {
-		t.Errorf("docs/concepts.md: the table under \"The rules\" is not hooks.Rules. It should be:\n\n"+
-			"| Name | Why |\n| --- | --- |\n%s", rows(rules))
-	}
-}
-
-// TestCheckTable: the table in check.md is the list of checks, in its order.
-func TestCheckTable(t *testing.T) {
-	var want [][]string
 	for _, c := range check.Checks {
-		want = append(want, []string{"`" + c.Name + "`", c.Looks})
+		checks = append(checks, []string{"`" + c.Name + "`", c.Looks})
 	}
-	if got := table(t, "check.md", "What it looks at"); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("docs/check.md: the table under \"What it looks at\" is not check.Checks. It should be:\n\n| Name | "+
-			"What it says when it is well |\n| --- | --- |\n%s", rows(want))
+	for _, g := range []struct {
+		page, name, head string
+		rows             [][]string
+	}{
+		{"docs/explanation/concepts.md", "modes", "| Mode | When | Rules, in order |\n| --- | --- | --- |\n", modes},
+		{"docs/explanation/concepts.md", "rules", "| Name | Why |\n| --- | --- |\n", rules},
+		{"docs/reference/check.md", "checks", "| Name | What it says when it is well |\n| --- | --- |\n", checks},
+	} {
+		keep(t, g.page, "generated: begin "+g.name, "generated: end", g.head+rows(g.rows))
 	}
 }
 
-// TestEveryStatusIsExplained: whoever looks up the word in the column STATUS finds it.
+// keep holds what is between two marks of a page against what it should be. QUORATE_REWRITE=1 writes it.
+func keep(t *testing.T, page, begin, end, want string) {
+	t.Helper()
+	text := readAll(t, page)
+	before, rest, found := strings.Cut(text, "<!-- "+begin+" -->\n")
+	got, after, ended := strings.Cut(rest, "<!-- "+end+" -->")
+	switch {
+	case !found || !ended:
+		t.Errorf("%s: there is nothing between \"%s\" and \"%s\"", page, begin, end)
+	case got == want:
+	case os.Getenv("QUORATE_REWRITE") != "":
+		text = before + "<!-- " + begin + " -->\n" + want + "<!-- " + end + " -->" + after
+		if err := os.WriteFile(filepath.Join(root, page), []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Errorf("%s: what is after \"%s\" is out of date. Run: QUORATE_REWRITE=1 go test ./docs", page, begin)
+	}
+}
+
+// TestEveryStatusIsExplained: the word in the column STATUS has a line, and what messages name has a heading.
 func TestEveryStatusIsExplained(t *testing.T) {
 	var explained string
-	for _, row := range table(t, "operations.md", "What STATUS says") {
+	for _, row := range table(t, "reference/status.md", "STATUS") {
 		explained += row[0]
 	}
-	for _, r := range hooks.Rules() {
+	for _, r := range cluster.Rules() {
 		if !strings.Contains(explained, "`"+r.Name+"`") {
-			t.Errorf("docs/operations.md, \"What STATUS says\": there is nothing about %s", r.Name)
+			t.Errorf("docs/reference/status.md, \"STATUS\": there is nothing about %s", r.Name)
 		}
 	}
-	for _, m := range regexp.MustCompile(`see (\w+) in (docs/[a-z-]+\.md)`).FindAllStringSubmatch(readAll(t,
-		"hooks/*.go"), -1) {
-		if !slices.Contains(anchors(t, filepath.Join(root, m[2])), strings.ToLower(m[1])) {
+	for _, m := range code.FindAllStringSubmatch(explained, -1) {
+		if !slices.ContainsFunc(cluster.Rules(), func(r cluster.Rule) bool { return r.Name == m[1] }) {
+			t.Errorf("docs/reference/status.md, \"STATUS\": there is no rule %s", m[1])
+		}
+	}
+	named := regexp.MustCompile(`see (\w+|Bootstrap that can't finish) in (docs/[a-z/-]+\.md)`)
+	messages := regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(readUnder(t, "hooks", ".go"), "")
+	for _, m := range named.FindAllStringSubmatch(messages, -1) {
+		if !slices.Contains(anchors(t, filepath.Join(root, m[2])), slug(m[1])) {
 			t.Errorf("a message of hooks sends people to %s in %s, which has no such heading", m[1], m[2])
 		}
 	}
 }
 
-// TestTheRecordingInTheREADME: what it shows was recorded, and nobody has written on it.
+// TestTheRecordingInTheREADME: what it shows was recorded, and is shown as it was.
 func TestTheRecordingInTheREADME(t *testing.T) {
-	readme, recording := readAll(t, "README.md"), readAll(t, "docs/recording.txt")
+	readme, recording := readAll(t, "README.md"), readAll(t, "docs/evidence/recording.txt")
 	_, part, found := strings.Cut(readme, "<!-- recording: begin -->\n```text\n")
 	part, _, ended := strings.Cut(part, "```\n<!-- recording: end -->")
 	if !found || !ended || part == "" {
@@ -90,7 +109,7 @@ func TestTheRecordingInTheREADME(t *testing.T) {
 			"recording` writes it")
 	}
 	if !strings.Contains(recording, part) {
-		t.Error("README.md: what is between the marks of the recording is not a part of docs/recording.txt; `make " +
+		t.Error("README.md: what is between the marks of the recording is not a part of docs/evidence/recording.txt; `make " +
 			"recording` writes both")
 	}
 }
@@ -107,18 +126,18 @@ func TestSafetyTable(t *testing.T) {
 			tests[test+"/"+m[2]] = true // a story that shares its cluster with others
 		}
 	}
-	lines := table(t, "concepts.md", "The safety rules")
+	lines := table(t, "explanation/safety.md", "The safety rules")
 	if len(lines) != 21 {
-		t.Fatalf("docs/concepts.md: %d safety rules, want 21", len(lines))
+		t.Fatalf("docs/explanation/safety.md: %d safety rules, want 21", len(lines))
 	}
 	for i, row := range lines {
 		if want := fmt.Sprintf("S%d", i+1); row[0] != want {
-			t.Errorf("docs/concepts.md: %s where %s should be", row[0], want)
+			t.Errorf("docs/explanation/safety.md: %s where %s should be", row[0], want)
 		}
 		for _, name := range code.FindAllStringSubmatch(strings.Join(row[2:], " "), -1) {
 			stories, _ := filepath.Glob(filepath.Join(root, "test/simulated/scenario/testdata/*", name[1]+".txt"))
 			if !tests[name[1]] && len(stories) == 0 && name[1] != "stabilize" {
-				t.Errorf("docs/concepts.md, %s: there is no test and no story %s", row[0], name[1])
+				t.Errorf("docs/explanation/safety.md, %s: there is no test and no story %s", row[0], name[1])
 			}
 		}
 	}
@@ -128,11 +147,11 @@ func TestSafetyTable(t *testing.T) {
 func TestFieldsAreExplained(t *testing.T) {
 	spec := fields(reflect.TypeFor[v1alpha1.EtcdClusterSpec](), "")
 	said := map[string]bool{}
-	for _, row := range table(t, "operations.md", "Change a field") {
+	for _, row := range table(t, "how-to/change.md", "Change a field") {
 		for _, m := range code.FindAllStringSubmatch(row[0], -1) {
 			said[m[1]] = true
 			if !slices.Contains(spec, m[1]) {
-				t.Errorf("docs/operations.md, \"Change a field\": spec has no field %s", m[1])
+				t.Errorf("docs/how-to/change.md, \"Change a field\": spec has no field %s", m[1])
 			}
 		}
 	}
@@ -140,7 +159,7 @@ func TestFieldsAreExplained(t *testing.T) {
 		parent, _, _ := strings.Cut(f, ".")
 		children := slices.ContainsFunc(spec, func(o string) bool { return strings.HasPrefix(o, f+".") })
 		if !said[f] && !said[parent] && !children {
-			t.Errorf("docs/operations.md, \"Change a field\": there is nothing about %s", f)
+			t.Errorf("docs/how-to/change.md, \"Change a field\": there is nothing about %s", f)
 		}
 	}
 }
@@ -163,8 +182,8 @@ func fields(of reflect.Type, prefix string) []string {
 func TestSettingsAndMetrics(t *testing.T) {
 	serve := readAll(t, "serve.go") + readAll(t, "manifests/install/tenants.go")
 	for _, c := range []struct{ page, told, source, pattern string }{
-		{"docs/operations.md", "(?m)^\\| `--([a-z-]+)` \\|", serve, `flags\.\w+Var\([^,"]+, "([a-z-]+)"`},
-		{"docs/metrics.md", "(?m)^\\| `(quorate_\\w+)` \\|", readAll(t, "server/metrics/*.go"), `"(quorate_\w+)"`},
+		{"docs/reference/cli.md", "(?m)^\\| `--([a-z-]+)` \\|", serve, `flags\.\w+Var\([^,"]+, "([a-z-]+)"`},
+		{"docs/reference/metrics.md", "(?m)^\\| `(quorate_\\w+)` \\|", readAll(t, "server/metrics/*.go"), `"(quorate_\w+)"`},
 	} {
 		page := readAll(t, c.page)
 		if _, after, is := strings.Cut(page, "# Settings of the server\n"); is {
@@ -382,10 +401,27 @@ func anchors(t *testing.T, path string) []string {
 		t.Fatal(err)
 	}
 	var all []string
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(fenced.ReplaceAllString(string(raw),
-		""), -1) {
-		slug := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
-		all = append(all, strings.ReplaceAll(slug, " ", "-"))
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(string(raw), ""), -1) {
+		all = append(all, slug(m[2]))
 	}
 	return all
+}
+
+var heading = regexp.MustCompile(`(?m)^(#+) (.*)$`)
+
+// slug is a heading as links name it.
+func slug(heading string) string {
+	kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading), "")
+	return strings.ReplaceAll(kept, " ", "-")
+}
+
+// readUnder is the text of all files under a folder whose name ends like this.
+func readUnder(t *testing.T, folder, suffix string) string {
+	var all strings.Builder
+	walk(t, suffix, func(path, text string) {
+		if strings.HasPrefix(path, filepath.Join(root, folder)+"/") {
+			all.WriteString(text)
+		}
+	})
+	return all.String()
 }

@@ -19,7 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
@@ -125,9 +126,9 @@ func (f *authFake) authorize(t *testing.T, e *Etcd, want users.Want) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	on := &hooks.Membership{ClusterID: testCluster, Leader: 1,
-		Members: []hooks.Member{{ID: 1, PeerURLs: []string{peerURL(0)}}}}
-	return e.Do(ctx, hooks.Authorize{Want: want}, on, []hooks.Endpoint{f.endpoint})
+	on := &observation.Membership{ClusterID: testCluster, Leader: 1,
+		Members: []observation.Member{{ID: 1, PeerURLs: []string{peerURL(0)}}}}
+	return e.Do(ctx, decision.Authorize{Want: want}, on, []observation.Endpoint{f.endpoint})
 }
 
 func wantUsers(names ...string) users.Want {
@@ -173,7 +174,7 @@ func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 		says string
 	}{
 		"refused": {
-			wantUsers("a", "b", "c"), func(f *authFake) { f.refuses = "b" }, ErrNotPermitted,
+			wantUsers("a", "b", "c"), func(f *authFake) { f.refuses = "b" }, errNotPermitted,
 			"apply users and roles: add user b with the password in Secret b: etcd's auth does not permit it to the " +
 				"user of our certificate",
 		},
@@ -217,13 +218,13 @@ func TestAuthIsNotTurnedOnWhenItWouldLockUsOut(t *testing.T) {
 	f := withUsers(t)
 	w := wantUsers()
 	w.Enabled = true
-	require.ErrorIs(t, f.authorize(t, secrets(), w), ErrNoCertificate)
+	require.ErrorIs(t, f.authorize(t, secrets(), w), errNoCertificate)
 	assert.False(t, f.enabled)
 
 	plain := secrets()
 	// which is not shown over plain text
 	plain.TLS = &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS13}
-	require.ErrorIs(t, f.authorize(t, plain, w), ErrNoCertificate)
+	require.ErrorIs(t, f.authorize(t, plain, w), errNoCertificate)
 	assert.False(t, f.enabled)
 }
 
@@ -239,7 +240,7 @@ func TestAuthIsTurnedOnAfterTheLastPassword(t *testing.T) {
 	w := wantUsers(names...)
 	w.Enabled = true
 	err := f.authorize(t, secrets(), w)
-	require.ErrorIs(t, err, ErrNoCertificate)
+	require.ErrorIs(t, err, errNoCertificate)
 	var unfinished *users.Unfinished
 	require.ErrorAs(t, err, &unfinished)
 	assert.Equal(t, passwords, unfinished.Passwords)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // TestAnswersOfNoEtcd: one process asks the members of all tenants, and a tenant may choose what answers. An answer
@@ -52,7 +52,7 @@ func TestAnswersOfNoEtcd(t *testing.T) {
 			t.Parallel()
 			f := fakes(t, 1)[0]
 			lie(f)
-			membership, health := new(Etcd).Observe(t.Context(), []hooks.Endpoint{f.endpoint})
+			membership, health := new(Etcd).Observe(t.Context(), []observation.Endpoint{f.endpoint})
 			require.Nil(t, membership)
 			require.Contains(t, health[f.endpoint.Name].Err, words)
 			require.Less(t, len(health[f.endpoint.Name].Err), 300)
@@ -67,7 +67,7 @@ func TestALargeListIsNotRead(t *testing.T) {
 	f.members[0].Name = strings.Repeat("x", 64<<20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	membership, _ := new(Etcd).Observe(t.Context(), []hooks.Endpoint{f.endpoint})
+	membership, _ := new(Etcd).Observe(t.Context(), []observation.Endpoint{f.endpoint})
 	runtime.ReadMemStats(&after)
 	require.Nil(t, membership)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20), "64 MiB to send it, and little to refuse it")

@@ -12,7 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Do implements [hooks.Etcd]. The error wraps one of this package's and begins with the step. After ErrNoAnswer and
@@ -25,16 +26,18 @@ import (
 // decision meets ErrMembershipChanged. Two at the same moment are settled by etcd, which applies one change after the
 // other: it refuses the second (the peer URL exists, the member is gone, the member votes already), or drops it
 // without a word (ErrNoAnswer).
-func (e *Etcd) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+func (e *Etcd) Do(ctx context.Context, step decision.Step, on *observation.Membership,
+	endpoints []observation.Endpoint) error {
 	if err := e.do(ctx, step, on, endpoints); err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
 	return nil
 }
 
-func (e *Etcd) do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+func (e *Etcd) do(ctx context.Context, step decision.Step, on *observation.Membership,
+	endpoints []observation.Endpoint) error {
 	if on == nil {
-		return ErrBlind
+		return errBlind
 	}
 	executors := executors(step, on, endpoints)
 	if len(executors) == 0 {
@@ -55,8 +58,9 @@ func (e *Etcd) do(ctx context.Context, step hooks.Step, on *hooks.Membership, en
 // knows how far a learner has come (another member would pass the promotion on to it), and only the leader can hand
 // over its office. A member defragments its own database and no other's. All else of maintenance goes through raft's
 // log, so that any voter will do.
-func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) []hooks.Endpoint {
-	var leader, others []hooks.Endpoint
+func executors(step decision.Step, on *observation.Membership,
+	endpoints []observation.Endpoint) []observation.Endpoint {
+	var leader, others []observation.Endpoint
 	for _, endpoint := range endpoints {
 		m := memberAt(on, endpoint.PeerURL)
 		switch {
@@ -68,7 +72,7 @@ func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint
 		}
 	}
 	switch step.(type) {
-	case hooks.Promote, hooks.MoveLeader:
+	case decision.Promote, decision.MoveLeader:
 		return leader
 	}
 	return append(leader, others...)
@@ -76,18 +80,18 @@ func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint
 
 // serves reports whether this voter may be asked for the step: any but the one that is removed, and none but the one
 // that is defragmented.
-func serves(step hooks.Step, id uint64) bool {
+func serves(step decision.Step, id uint64) bool {
 	switch s := step.(type) {
-	case hooks.Remove:
+	case decision.Remove:
 		return s.ID != id
-	case hooks.Defragment:
+	case decision.Defragment:
 		return s.ID == id
 	}
 	return true
 }
 
-func memberAt(on *hooks.Membership, peerURL string) *hooks.Member {
-	i := slices.IndexFunc(on.Members, func(m hooks.Member) bool { return listed(m.PeerURLs, peerURL) })
+func memberAt(on *observation.Membership, peerURL string) *observation.Member {
+	i := slices.IndexFunc(on.Members, func(m observation.Member) bool { return listed(m.PeerURLs, peerURL) })
 	if i < 0 {
 		return nil
 	}
@@ -96,8 +100,8 @@ func memberAt(on *hooks.Membership, peerURL string) *hooks.Member {
 
 // doAt carries out the step at one endpoint. It is not asked for the step when it could not give us the member list:
 // the next endpoint may be tried then.
-func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoint hooks.Endpoint,
-	all []hooks.Endpoint) (asked bool, err error) {
+func (e *Etcd) doAt(ctx context.Context, step decision.Step, on *observation.Membership, endpoint observation.Endpoint,
+	all []observation.Endpoint) (asked bool, err error) {
 	client, err := e.open(endpoint)
 	if err != nil {
 		return false, err
@@ -110,13 +114,13 @@ func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 	if err := belongs(list, list.Header, endpoint); err != nil {
 		return false, err
 	}
-	if authorize, ok := step.(hooks.Authorize); ok { // it depends on no membership
+	if authorize, ok := step.(decision.Authorize); ok { // it depends on no membership
 		return true, e.authorize(ctx, client, authorize)
 	}
 	if !same(on, toMembership(list)) {
 		return true, ErrMembershipChanged
 	}
-	if promotion, ok := step.(hooks.Promote); ok {
+	if promotion, ok := step.(decision.Promote); ok {
 		if err := e.proveConnected(ctx, client, learnerOf(promotion, on, all)); err != nil {
 			return true, err
 		}
@@ -126,8 +130,8 @@ func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 }
 
 // learnerOf is where the learner that is to be promoted can be asked; nil when it has no address.
-func learnerOf(p hooks.Promote, on *hooks.Membership, all []hooks.Endpoint) *hooks.Endpoint {
-	i := slices.IndexFunc(all, func(e hooks.Endpoint) bool {
+func learnerOf(p decision.Promote, on *observation.Membership, all []observation.Endpoint) *observation.Endpoint {
+	i := slices.IndexFunc(all, func(e observation.Endpoint) bool {
 		m := memberAt(on, e.PeerURL)
 		return m != nil && m.ID == p.ID
 	})
@@ -142,7 +146,7 @@ func learnerOf(p hooks.Promote, on *hooks.Membership, all []hooks.Endpoint) *hoo
 // (tickElection in etcd's raft), and the leader's guard remembers how far the learner had come (isLearnerReady in
 // etcdserver/server.go). Promoted, it would count for the quorum and not be heard. The entry is the question for the
 // list of alarms, which etcd answers through the log.
-func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, learner *hooks.Endpoint) error {
+func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, learner *observation.Endpoint) error {
 	if learner == nil {
 		return because(ErrLearnerCutOff, "it has no address")
 	}
@@ -203,11 +207,11 @@ func notDone(err error) error {
 
 // same reports whether two member lists hold the same members in the same roles. Names and client URLs do not count:
 // members publish them when they start.
-func same(a, b *hooks.Membership) bool {
+func same(a, b *observation.Membership) bool {
 	return a.ClusterID == b.ClusterID && maps.Equal(roles(a), roles(b))
 }
 
-func roles(m *hooks.Membership) map[uint64]bool {
+func roles(m *observation.Membership) map[uint64]bool {
 	learner := make(map[uint64]bool, len(m.Members))
 	for _, member := range m.Members {
 		learner[member.ID] = member.Learner
@@ -216,19 +220,19 @@ func roles(m *hooks.Membership) map[uint64]bool {
 }
 
 // carryOut makes the one call to etcd. Members are only ever added as learners (S4).
-func carryOut(ctx context.Context, client *clientv3.Client, step hooks.Step) (err error) {
+func carryOut(ctx context.Context, client *clientv3.Client, step decision.Step) (err error) {
 	switch s := step.(type) {
-	case hooks.AddLearner:
+	case decision.AddLearner:
 		if _, err = client.MemberAddAsLearner(ctx, []string{s.PeerURL}); errors.Is(err, rpctypes.ErrMemberNotFound) {
 			err = ErrPeerURLUsed
 		}
-	case hooks.Promote:
+	case decision.Promote:
 		_, err = client.MemberPromote(ctx, s.ID)
-	case hooks.Remove:
+	case decision.Remove:
 		_, err = client.MemberRemove(ctx, s.ID)
-	case hooks.UpdatePeerURL:
+	case decision.UpdatePeerURL:
 		_, err = client.MemberUpdate(ctx, s.ID, []string{s.PeerURL})
-	case hooks.MoveLeader:
+	case decision.MoveLeader:
 		_, err = client.MoveLeader(ctx, s.To)
 	default:
 		err = maintain(ctx, client, step)

@@ -9,11 +9,12 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // observed is the membership of three fakes, as a decision would have seen it.
-func observed(t *testing.T, all []*fake) *hooks.Membership {
+func observed(t *testing.T, all []*fake) *observation.Membership {
 	t.Helper()
 	m, _ := new(Etcd).Observe(t.Context(), endpointsOf(all))
 	require.NotNil(t, m)
@@ -24,10 +25,11 @@ func observed(t *testing.T, all []*fake) *hooks.Membership {
 }
 
 func TestEachStepIsOneCallToTheLeader(t *testing.T) {
-	tests := map[string]hooks.Step{
-		"MemberAdd [http://demo-3.demo-peers:2380] learner=true": hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)},
-		"MemberRemove 3": hooks.Remove{ID: 3, Name: "demo-2"},
-		"MoveLeader 3":   hooks.MoveLeader{To: 3, Name: "demo-2"},
+	tests := map[string]decision.Step{
+		"MemberAdd [http://demo-3.demo-peers:2380] learner=true": decision.AddLearner{Name: "demo-3",
+			PeerURL: peerURL(3)},
+		"MemberRemove 3": decision.Remove{ID: 3, Name: "demo-2"},
+		"MoveLeader 3":   decision.MoveLeader{To: 3, Name: "demo-2"},
 	}
 	for call, step := range tests {
 		t.Run(step.String(), func(t *testing.T) {
@@ -41,19 +43,19 @@ func TestEachStepIsOneCallToTheLeader(t *testing.T) {
 }
 
 func TestAStepOnAnotherMembershipIsRefused(t *testing.T) {
-	tests := map[string]func(m *hooks.Membership){
-		"a member more":   func(m *hooks.Membership) { m.Members = append(m.Members, hooks.Member{ID: 4}) },
-		"a member less":   func(m *hooks.Membership) { m.Members = m.Members[:2] },
-		"another member":  func(m *hooks.Membership) { m.Members[2].ID = 4 },
-		"another role":    func(m *hooks.Membership) { m.Members[2].Learner = true },
-		"another cluster": func(m *hooks.Membership) { m.ClusterID++ },
+	tests := map[string]func(m *observation.Membership){
+		"a member more":   func(m *observation.Membership) { m.Members = append(m.Members, observation.Member{ID: 4}) },
+		"a member less":   func(m *observation.Membership) { m.Members = m.Members[:2] },
+		"another member":  func(m *observation.Membership) { m.Members[2].ID = 4 },
+		"another role":    func(m *observation.Membership) { m.Members[2].Learner = true },
+		"another cluster": func(m *observation.Membership) { m.ClusterID++ },
 	}
 	for title, change := range tests {
 		t.Run(title, func(t *testing.T) {
 			all := fakes(t, 3)
 			on := observed(t, all)
 			change(on)
-			err := new(Etcd).Do(t.Context(), hooks.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all))
+			err := new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all))
 			require.ErrorIs(t, err, ErrMembershipChanged)
 			assert.EqualError(t, err, "remove demo-2: the membership has changed since the decision")
 			assert.Equal(t, []string{"MemberList"}, all[0].calls())
@@ -65,18 +67,19 @@ func TestAStartIsNoChangeOfMembership(t *testing.T) {
 	all := fakes(t, 3)
 	on := observed(t, all)
 	on.Members[2].Name, on.Members[2].ClientURLs = "", nil
-	assert.NoError(t, new(Etcd).Do(t.Context(), hooks.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all)))
+	assert.NoError(t, new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all)))
 }
 
 func TestNoStepIsTakenBlind(t *testing.T) {
 	all := fakes(t, 3)
-	require.ErrorIs(t, new(Etcd).Do(t.Context(), hooks.Remove{ID: 3, Name: "demo-2"}, nil, endpointsOf(all)), ErrBlind)
+	require.ErrorIs(t, new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, nil, endpointsOf(all)),
+		errBlind)
 	assert.Empty(t, all[0].calls())
 }
 
 func TestALeaderIsRemovedByAnother(t *testing.T) {
 	all := fakes(t, 3)
-	require.NoError(t, new(Etcd).Do(t.Context(), hooks.Remove{ID: 1, Name: "demo-0"}, observed(t, all),
+	require.NoError(t, new(Etcd).Do(t.Context(), decision.Remove{ID: 1, Name: "demo-0"}, observed(t, all),
 		endpointsOf(all)))
 	assert.Empty(t, all[0].calls())
 	assert.Equal(t, []string{"MemberList", "MemberRemove 1"}, all[1].calls())
@@ -86,12 +89,13 @@ func TestAnotherVoterServesWhenTheLeaderCannot(t *testing.T) {
 	all := fakes(t, 3)
 	on := observed(t, all)
 	all[0].endpoint.ClientURL = refused(t)
-	require.NoError(t, new(Etcd).Do(t.Context(), hooks.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all)))
+	require.NoError(t, new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all)))
 	assert.Equal(t, []string{"MemberList", "MemberRemove 3"}, all[1].calls())
 }
 
 func TestOnlyTheLeaderPromotesAndHandsOver(t *testing.T) {
-	for _, step := range []hooks.Step{hooks.Promote{ID: 3, Name: "demo-2"}, hooks.MoveLeader{To: 3, Name: "demo-2"}} {
+	for _, step := range []decision.Step{decision.Promote{ID: 3, Name: "demo-2"}, decision.MoveLeader{To: 3,
+		Name: "demo-2"}} {
 		all := fakes(t, 3)
 		on := observed(t, all)
 		all[0].endpoint.ClientURL = refused(t)
@@ -106,7 +110,7 @@ func TestOnlyTheLeaderPromotesAndHandsOver(t *testing.T) {
 }
 
 func TestALearnerIsPromotedOnceAnEntryOfTheLeaderHasReachedIt(t *testing.T) {
-	promote := hooks.Promote{ID: 3, Name: "demo-2"}
+	promote := decision.Promote{ID: 3, Name: "demo-2"}
 
 	t.Run("it has", func(t *testing.T) {
 		all := fakes(t, 3)
@@ -150,7 +154,7 @@ func TestALearnerServesNoStep(t *testing.T) {
 	all := fakes(t, 2)
 	all[0].members[1].IsLearner = true
 	on := observed(t, all)
-	err := new(Etcd).Do(t.Context(), hooks.Remove{ID: 9, Name: "demo-9"}, on, endpointsOf(all[1:]))
+	err := new(Etcd).Do(t.Context(), decision.Remove{ID: 9, Name: "demo-9"}, on, endpointsOf(all[1:]))
 	require.ErrorIs(t, err, ErrNoExecutor)
 }
 
@@ -161,7 +165,7 @@ func TestNoStepAtAStranger(t *testing.T) {
 		f.header.ClusterId = 0xC2
 		f.members = []*pb.Member{{ID: 77, PeerURLs: []string{f.endpoint.PeerURL}}}
 	}
-	err := new(Etcd).Do(t.Context(), hooks.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all))
+	err := new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all))
 	require.ErrorIs(t, err, ErrStranger)
 	assert.Equal(t, []string{"MemberList"}, all[0].calls())
 	assert.Equal(t, []string{"MemberList"}, all[1].calls())
@@ -170,7 +174,7 @@ func TestNoStepAtAStranger(t *testing.T) {
 func TestARefusalIsFinal(t *testing.T) {
 	all := fakes(t, 3)
 	all[0].step = rpctypes.ErrGRPCUnhealthy
-	err := new(Etcd).Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
+	err := new(Etcd).Do(t.Context(), decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
 		endpointsOf(all))
 	require.ErrorIs(t, err, ErrUnhealthy)
 	assert.EqualError(t, err, "add learner demo-3: etcd asks to wait: too few voters have been connected for 5 seconds")
@@ -181,7 +185,7 @@ func TestARefusalIsFinal(t *testing.T) {
 func TestAnAdditionIsNeverToldThatTheMemberIsGone(t *testing.T) {
 	all := fakes(t, 3)
 	all[0].step = rpctypes.ErrGRPCMemberNotFound
-	err := new(Etcd).Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
+	err := new(Etcd).Do(t.Context(), decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
 		endpointsOf(all))
 	require.ErrorIs(t, err, ErrPeerURLUsed)
 }
@@ -191,7 +195,7 @@ func TestAStepThatHangsEndsAtItsDeadline(t *testing.T) {
 	all[0].hang = true
 	on := observed(t, all)
 	e := &Etcd{StepTimeout: 100 * time.Millisecond}
-	err := e.Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, on, endpointsOf(all))
+	err := e.Do(t.Context(), decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, on, endpointsOf(all))
 	require.ErrorIs(t, err, ErrNoAnswer)
 	assert.Empty(t, all[1].calls(), "it may have been carried out: not tried again")
 }

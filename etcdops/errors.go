@@ -18,8 +18,8 @@ import (
 var (
 	// Refused by us, before etcd was asked to change anything.
 
-	// ErrBlind: a step needs the member list that it was decided on.
-	ErrBlind = errors.New("no step is taken without a member list")
+	// errBlind: a step needs the member list that it was decided on.
+	errBlind = errors.New("no step is taken without a member list")
 	// ErrMembershipChanged: the member list is not the one that the step was decided on. Decide again.
 	ErrMembershipChanged = errors.New("the membership has changed since the decision")
 	// ErrNoExecutor: no voter that could carry out the step has an address, or the step is the leader's and it has
@@ -32,11 +32,11 @@ var (
 	// ErrLearnerCutOff: the learner that is to be promoted does not get what the leader writes now (S5); why follows.
 	// Wait.
 	ErrLearnerCutOff = errors.New("the learner is not connected to the leader")
-	// ErrUnknownStep: a step of a kind that this package does not know.
-	ErrUnknownStep = errors.New("unknown step")
+	// errUnknownStep: a step of a kind that this package does not know.
+	errUnknownStep = errors.New("unknown step")
 
-	// ErrNoCertificate: auth would lock us out.
-	ErrNoCertificate = errors.New("etcd's auth is not turned on while we have no client certificate to come with")
+	// errNoCertificate: auth would lock us out.
+	errNoCertificate = errors.New("etcd's auth is not turned on while we have no client certificate to come with")
 	// ErrPassword: a password can't be had, or etcd would not take it; why follows.
 	ErrPassword = errors.New("the password cannot be used")
 	// ErrAuthUnfinished: users and roles have taken all the time that one call has. The next one goes on.
@@ -68,43 +68,43 @@ var (
 	ErrMemberGone = errors.New("there is no such member")
 	// ErrNotLearner: the promotion was made before.
 	ErrNotLearner = errors.New("the member votes already")
-	// ErrBadURL: etcd cannot read the peer URL.
-	ErrBadURL = errors.New("the peer URL is not valid")
-	// ErrLearnerRefuses: a learner answers little besides Status.
-	ErrLearnerRefuses = errors.New("a learner does not answer this")
+	// errBadURL: etcd cannot read the peer URL.
+	errBadURL = errors.New("the peer URL is not valid")
+	// errLearnerRefuses: a learner answers little besides Status.
+	errLearnerRefuses = errors.New("a learner does not answer this")
 	// ErrNotLeader: the leader has changed since the decision.
 	ErrNotLeader = errors.New("the member that was asked is not the leader")
 	// ErrBadTransferee: the leadership goes to voters only.
 	ErrBadTransferee = errors.New("the member cannot lead: it does not vote, or is no member")
-	// ErrNoLeader: an election is going on, or there is no quorum.
-	ErrNoLeader = errors.New("the cluster has no leader")
-	// ErrNobody: auth is on, and etcd takes us for nobody: we came without a client certificate, or it does not look
+	// errNoLeader: an election is going on, or there is no quorum.
+	errNoLeader = errors.New("the cluster has no leader")
+	// errNobody: auth is on, and etcd takes us for nobody: we came without a client certificate, or it does not look
 	// at them (client-cert-auth).
-	ErrNobody = errors.New("etcd's auth is on, and it does not accept our certificate")
-	// ErrNotPermitted: auth is on, and our certificate's user is not one with the role root.
-	ErrNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
-	// ErrDowngradeUnderWay: one goes on, to another version than that which is asked for.
-	ErrDowngradeUnderWay = errors.New("a downgrade to another version is under way: cancel that one first")
+	errNobody = errors.New("etcd's auth is on, and it does not accept our certificate")
+	// errNotPermitted: auth is on, and our certificate's user is not one with the role root.
+	errNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
+	// errDowngradeUnderWay: one goes on, to another version than that which is asked for.
+	errDowngradeUnderWay = errors.New("a downgrade to another version is under way: cancel that one first")
 	// ErrDowngradeTarget: a cluster goes down by one minor version at a time, from the version that all members have
 	// agreed on.
 	ErrDowngradeTarget = errors.New("etcd goes down by one minor version at a time, and not to this one from the one " +
 		"that it has")
-	// ErrDowngradeVersion: etcd cannot read the version.
-	ErrDowngradeVersion = errors.New("the version of the downgrade is not one, such as 3.6.0")
-	// ErrVersionUnknown: the cluster is that young.
-	ErrVersionUnknown = errors.New("etcd asks to wait: the members have not agreed on the version of the cluster yet")
-	// ErrCompacted: what is asked for is older than the last compaction.
-	ErrCompacted = errors.New("this revision of the keys has been compacted away")
+	// errDowngradeVersion: etcd cannot read the version.
+	errDowngradeVersion = errors.New("the version of the downgrade is not one, such as 3.6.0")
+	// errVersionUnknown: the cluster is that young.
+	errVersionUnknown = errors.New("etcd asks to wait: the members have not agreed on the version of the cluster yet")
+	// errCompacted: what is asked for is older than the last compaction.
+	errCompacted = errors.New("this revision of the keys has been compacted away")
 	// ErrFutureRevision: there is no such revision yet, or the member that was asked has not heard of it.
 	ErrFutureRevision = errors.New("the keys have not come to this revision yet")
-	// ErrNoSpace: the quota of a member is used up, or was when it raised its alarm.
-	ErrNoSpace = errors.New("etcd takes no more data while there is an alarm NOSPACE: compact, defragment the " +
+	// errNoSpace: the quota of a member is used up, or was when it raised its alarm.
+	errNoSpace = errors.New("etcd takes no more data while there is an alarm NOSPACE: compact, defragment the " +
 		"members, then disarm it")
 	// ErrCorrupt: etcd serves no keys while it knows that members differ.
 	ErrCorrupt = errors.New("etcd serves no keys while there is an alarm CORRUPT: replace the member whose data " +
 		"differs, then disarm it")
-	// ErrRefused: etcd refused for another reason, which follows.
-	ErrRefused = errors.New("etcd refused")
+	// errRefused: etcd refused for another reason, which follows.
+	errRefused = errors.New("etcd refused")
 
 	// Nobody knows. A change may or may not have been made.
 
@@ -114,19 +114,19 @@ var (
 	ErrUnreachable = errors.New("unreachable")
 	// ErrHandshake: the two sides don't accept each other's certificate; the reason follows.
 	ErrHandshake = errors.New("TLS handshake failed")
-	// ErrFailed: the call failed on our side; the reason follows.
-	ErrFailed = errors.New("the call failed")
+	// errFailed: the call failed on our side; the reason follows.
+	errFailed = errors.New("the call failed")
 )
 
 var sentinels = []error{
-	ErrBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, ErrUnknownStep,
-	ErrNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, ErrNobody, ErrNotPermitted,
+	errBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, errUnknownStep,
+	errNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, errNobody, errNotPermitted,
 	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed,
 	ErrMemberGone,
-	ErrNotLearner, ErrBadURL, ErrLearnerRefuses, ErrNotLeader, ErrBadTransferee, ErrNoLeader, ErrRefused,
-	ErrDowngradeUnderWay, ErrDowngradeTarget, ErrDowngradeVersion, ErrVersionUnknown, ErrCompacted, ErrFutureRevision,
-	ErrNoSpace, ErrCorrupt,
-	ErrNoAnswer, ErrUnreachable, ErrHandshake, ErrFailed,
+	ErrNotLearner, errBadURL, errLearnerRefuses, ErrNotLeader, ErrBadTransferee, errNoLeader, errRefused,
+	errDowngradeUnderWay, ErrDowngradeTarget, errDowngradeVersion, errVersionUnknown, errCompacted, ErrFutureRevision,
+	errNoSpace, ErrCorrupt,
+	ErrNoAnswer, ErrUnreachable, ErrHandshake, errFailed,
 }
 
 // answers maps what etcd says (rpctypes in etcd's api module) to our errors. It is keyed by the words: some of etcd's
@@ -141,21 +141,21 @@ var answers = map[string]error{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberExist):            ErrPeerURLExists,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotFound):         ErrMemberGone,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotLearner):       ErrNotLearner,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberBadURLs):          ErrBadURL,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner): ErrLearnerRefuses,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberBadURLs):          errBadURL,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner): errLearnerRefuses,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotLeader):              ErrNotLeader,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCBadLeaderTransferee):    ErrBadTransferee,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               ErrNoLeader,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              ErrNobody,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):       ErrNotPermitted,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               errNoLeader,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              errNobody,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):       errNotPermitted,
 
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCDowngradeInProcess):            ErrDowngradeUnderWay,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCDowngradeInProcess):            errDowngradeUnderWay,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidDowngradeTargetVersion): ErrDowngradeTarget,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCWrongDowngradeVersionFormat):   ErrDowngradeVersion,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCClusterVersionUnavailable):     ErrVersionUnknown,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted):                     ErrCompacted,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCWrongDowngradeVersionFormat):   errDowngradeVersion,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCClusterVersionUnavailable):     errVersionUnknown,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted):                     errCompacted,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCFutureRev):                     ErrFutureRevision,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoSpace):                       ErrNoSpace,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoSpace):                       errNoSpace,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCCorrupt):                       ErrCorrupt,
 
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeout):                    ErrNoAnswer,
@@ -184,12 +184,12 @@ func explain(err error) error {
 	}
 	var known rpctypes.EtcdError
 	if errors.As(err, &known) {
-		return because(ErrRefused, said)
+		return because(errRefused, said)
 	}
 	answer, ok := status.FromError(err)
 	switch {
 	case !ok:
-		return because(ErrFailed, said)
+		return because(errFailed, said)
 	case answer.Code() == codes.ResourceExhausted && strings.HasPrefix(said, tooLarge):
 		return because(ErrStranger, fmt.Sprintf("its answer has more than %d MiB", largestAnswer>>20))
 	case answer.Code() == codes.DeadlineExceeded, answer.Code() == codes.Canceled:
@@ -199,7 +199,7 @@ func explain(err error) error {
 	case answer.Code() == codes.Unavailable && !strings.HasPrefix(said, serverPrefix):
 		return because(ErrUnreachable, lastClause(said))
 	}
-	return because(ErrRefused, said)
+	return because(errRefused, said)
 }
 
 func isOurs(err error) bool {

@@ -25,15 +25,16 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Deadlines of single calls unless Etcd says otherwise. Both end earlier when the caller's context does.
 const (
 	// DefaultTimeout is for a question: Status answers from memory, MemberList after one round of heartbeats.
 	DefaultTimeout = 1500 * time.Millisecond
-	// DefaultStepTimeout is for a change. etcd answers it when the change is applied; a leadership transfer may take an
+	// defaultStepTimeout is for a change. etcd answers it when the change is applied; a leadership transfer may take an
 	// election timeout (1 s by default).
-	DefaultStepTimeout = 3 * time.Second
+	defaultStepTimeout = 3 * time.Second
 )
 
 // Names of the calls that an Observer hears of, besides the verb of each step.
@@ -51,7 +52,7 @@ const (
 type Etcd struct {
 	// Timeout of one question to one member; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// StepTimeout of one change; 0 is DefaultStepTimeout.
+	// StepTimeout of one change; 0 is 3 s.
 	StepTimeout time.Duration
 	// Dial connects to an address such as 10.244.1.7:2379; nil is plain TCP. Proxies from the environment are never
 	// used: the addresses are those of pods.
@@ -94,7 +95,7 @@ func (e *Etcd) Beside(foreign Foreign) hooks.Etcd {
 
 // config is how a client reaches one member. Whatever a cluster needs to be talked to, TLS and a user among it, goes
 // here and nowhere else.
-func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config {
+func (e *Etcd) config(endpoint observation.Endpoint, told *handshake) clientv3.Config {
 	config := clientv3.Config{
 		TLS:       e.tls(endpoint, told),
 		Endpoints: []string{named(endpoint)},
@@ -127,7 +128,7 @@ func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config 
 // named is the endpoint under the name that the member's certificate is for. etcd's client checks the name in the URL
 // and no other (ServerName in a TLS configuration is overridden, by endpoint.Interpret of its package
 // internal/endpoint).
-func named(endpoint hooks.Endpoint) string {
+func named(endpoint observation.Endpoint) string {
 	u, err := url.Parse(endpoint.ClientURL)
 	if err != nil || endpoint.ServerName == "" {
 		return endpoint.ClientURL
@@ -137,7 +138,7 @@ func named(endpoint hooks.Endpoint) string {
 }
 
 // address of the endpoint, such as 10.244.1.7:2379.
-func address(endpoint hooks.Endpoint) string {
+func address(endpoint observation.Endpoint) string {
 	u, err := url.Parse(endpoint.ClientURL)
 	if err != nil {
 		return endpoint.ClientURL
@@ -147,7 +148,7 @@ func address(endpoint hooks.Endpoint) string {
 
 // tls is how a client talks to one member, noting what the member tells about itself. Nothing of a session is kept
 // for the next: what is told must be of now.
-func (e *Etcd) tls(endpoint hooks.Endpoint, told *handshake) *tls.Config {
+func (e *Etcd) tls(endpoint observation.Endpoint, told *handshake) *tls.Config {
 	if endpoint.ServerName == "" {
 		return nil
 	}
@@ -222,7 +223,7 @@ func failFast(ctx context.Context, method string, req, reply any, conn *grpc.Cli
 	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
 }
 
-func (e *Etcd) dial(ctx context.Context, endpoint hooks.Endpoint) (net.Conn, error) {
+func (e *Etcd) dial(ctx context.Context, endpoint observation.Endpoint) (net.Conn, error) {
 	if endpoint.Foreign {
 		return e.dialForeign(ctx, endpoint)
 	}
@@ -234,12 +235,12 @@ func (e *Etcd) dial(ctx context.Context, endpoint hooks.Endpoint) (net.Conn, err
 }
 
 // open makes a client for one member. It does not connect yet: the first call does.
-func (e *Etcd) open(endpoint hooks.Endpoint) (*clientv3.Client, error) {
+func (e *Etcd) open(endpoint observation.Endpoint) (*clientv3.Client, error) {
 	return e.openTelling(endpoint, &handshake{})
 }
 
 // openTelling is open for whoever wants to know what the member tells.
-func (e *Etcd) openTelling(endpoint hooks.Endpoint, told *handshake) (*clientv3.Client, error) {
+func (e *Etcd) openTelling(endpoint observation.Endpoint, told *handshake) (*clientv3.Client, error) {
 	client, err := clientv3.New(e.config(endpoint, told))
 	return client, explain(err)
 }
@@ -257,4 +258,4 @@ func (e *Etcd) call(ctx context.Context, name string, timeout time.Duration, f f
 }
 
 func (e *Etcd) timeout() time.Duration     { return cmp.Or(e.Timeout, DefaultTimeout) }
-func (e *Etcd) stepTimeout() time.Duration { return cmp.Or(e.StepTimeout, DefaultStepTimeout) }
+func (e *Etcd) stepTimeout() time.Duration { return cmp.Or(e.StepTimeout, defaultStepTimeout) }

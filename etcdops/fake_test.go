@@ -13,7 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // A fake is one member of a made-up cluster that answers what the test says. Its fields are set before it is asked.
@@ -22,7 +22,7 @@ type fake struct {
 	pb.UnimplementedMaintenanceServer
 	pb.UnimplementedKVServer
 
-	endpoint hooks.Endpoint
+	endpoint observation.Endpoint
 	header   *pb.ResponseHeader
 	status   *pb.StatusResponse
 	members  []*pb.Member
@@ -56,7 +56,7 @@ func fakes(t *testing.T, n int) []*fake {
 			Header: f.header, Version: "3.6.16", Leader: 1, RaftTerm: testTerm, RaftIndex: 100, RaftAppliedIndex: 100,
 			DbSize: 20, DbSizeInUse: 10,
 		}
-		f.endpoint = hooks.Endpoint{Name: name(i), ClientURL: "http://" + f.serve(t), PeerURL: peerURL(i)}
+		f.endpoint = observation.Endpoint{Name: name(i), ClientURL: "http://" + f.serve(t), PeerURL: peerURL(i)}
 		all = append(all, f)
 	}
 	return all
@@ -162,8 +162,8 @@ func (f *fake) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.Mov
 	return &pb.MoveLeaderResponse{}, f.change(ctx, fmt.Sprintf("MoveLeader %d", r.GetTargetID()))
 }
 
-func endpointsOf(all []*fake) []hooks.Endpoint {
-	var endpoints []hooks.Endpoint
+func endpointsOf(all []*fake) []observation.Endpoint {
+	var endpoints []observation.Endpoint
 	for _, f := range all {
 		endpoints = append(endpoints, f.endpoint)
 	}

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Endpoints that are not pods of ours are named by the author of a spec. They are dialed at the addresses that the
@@ -25,7 +26,7 @@ var errForbidden = errors.New("this installation of Quorate does not allow its a
 
 // dialForeign connects to an endpoint of another etcd. The address is looked at when it is known and before anything
 // is sent there, so that it makes no difference what a name leads to the next time that it is looked up.
-func (e *Etcd) dialForeign(ctx context.Context, endpoint hooks.Endpoint) (net.Conn, error) {
+func (e *Etcd) dialForeign(ctx context.Context, endpoint observation.Endpoint) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address(endpoint))
 	if err != nil || endpoint.Allowed.Refuses(endpoint.ClientURL, endpoint.Namespace) != "" {
 		return nil, errForbidden
@@ -40,7 +41,7 @@ func (e *Etcd) dialForeign(ctx context.Context, endpoint hooks.Endpoint) (net.Co
 		}
 		return nil
 	}}
-	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(hooks.Absolute(host), port))
+	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(endpoints.Absolute(host), port))
 }
 
 // inOurWords puts what an endpoint of another etcd answers into words of ours, before anything else of the client's

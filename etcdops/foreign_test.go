@@ -26,13 +26,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // elsewhere is an endpoint of another etcd, where 10.1.0.0/16 is allowed.
-func elsewhere(url string) hooks.Endpoint {
-	return hooks.Endpoint{Name: url, ClientURL: url, Foreign: true, Namespace: "shop",
-		Allowed: &hooks.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
+func elsewhere(url string) observation.Endpoint {
+	return observation.Endpoint{Name: url, ClientURL: url, Foreign: true, Namespace: "shop",
+		Allowed: &endpoints.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
 }
 
 // TestWhatIsNotAllowedIsNotDialed: not by its address, not by a name that is allowed and leads there, and not without
@@ -54,21 +55,21 @@ func TestWhatIsNotAllowedIsNotDialed(t *testing.T) {
 	}()
 	_, open, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	everything := &hooks.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
+	everything := &endpoints.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
 		netip.MustParsePrefix("::/0")}, Hosts: []string{"localhost"}}
-	var endpoints []hooks.Endpoint
-	for _, allowed := range []*hooks.AllowedEndpoints{nil, {}, everything} {
+	var urls []observation.Endpoint
+	for _, allowed := range []*endpoints.AllowedEndpoints{nil, {}, everything} {
 		for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1",
 			"localhost.shop.svc"} {
 			for _, port := range []string{open, "1"} {
 				e := elsewhere("http://" + host + ":" + port)
-				e.Name, e.Allowed = fmt.Sprint(len(endpoints)), allowed
-				endpoints = append(endpoints, e)
+				e.Name, e.Allowed = fmt.Sprint(len(urls)), allowed
+				urls = append(urls, e)
 			}
 		}
 	}
-	_, health := (&Etcd{}).Observe(t.Context(), endpoints)
-	for _, e := range endpoints {
+	_, health := (&Etcd{}).Observe(t.Context(), urls)
+	for _, e := range urls {
 		if !strings.Contains(e.ClientURL, ".svc:") { // it is looked up
 			assert.Equal(t, "unreachable: this installation of Quorate does not allow its address", health[e.Name].Err,
 				"%+v", e)
@@ -172,7 +173,7 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 				var d net.Dialer
 				return d.DialContext(ctx, "tcp", listener.Addr().String())
 			}}
-			_, health := etcd.Observe(t.Context(), []hooks.Endpoint{e})
+			_, health := etcd.Observe(t.Context(), []observation.Endpoint{e})
 			assert.Equal(t, c.want, health[e.Name].Err)
 			assert.NotContains(t, health[e.Name].Err, peerSays)
 		})

@@ -13,11 +13,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // which the program does not link: TestNoCompressionIsLinked
+	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // serveWith is serve with options of the server's, behind a listener of the test's.
@@ -57,7 +57,7 @@ func TestACompressedListIsNotUnpacked(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	e := &Etcd{Timeout: time.Minute}
-	membership, health := e.Observe(t.Context(), []hooks.Endpoint{f.endpoint})
+	membership, health := e.Observe(t.Context(), []observation.Endpoint{f.endpoint})
 	runtime.ReadMemStats(&after)
 	require.Nil(t, membership)
 	require.Contains(t, health[f.endpoint.Name].Err, "its answer has more than 4 MiB")
@@ -146,7 +146,7 @@ func TestDeadlinesAreKept(t *testing.T) {
 			serve(t, f)
 			e := &Etcd{Timeout: 200 * time.Millisecond}
 			began := time.Now()
-			membership, health := e.Observe(t.Context(), []hooks.Endpoint{f.endpoint})
+			membership, health := e.Observe(t.Context(), []observation.Endpoint{f.endpoint})
 			require.Less(t, time.Since(began), 10*time.Second,
 				"three timeouts, on a busy machine; byte by byte it takes eight hours")
 			require.Nil(t, membership)
@@ -178,7 +178,8 @@ func TestWordsOfNoEtcd(t *testing.T) {
 			t.Parallel()
 			f := fakes(t, 1)[0]
 			f.serveWith(t, plainly, before(do))
-			membership, health := (&Etcd{Timeout: 10 * time.Second}).Observe(t.Context(), []hooks.Endpoint{f.endpoint})
+			membership, health := (&Etcd{Timeout: 10 * time.Second}).Observe(t.Context(),
+				[]observation.Endpoint{f.endpoint})
 			require.Nil(t, membership)
 			said := health[f.endpoint.Name].Err
 			require.NotEmpty(t, said)

@@ -10,30 +10,30 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 )
 
 // maintain makes the one change to etcd of a step that leaves the members as they are.
-func maintain(ctx context.Context, client *clientv3.Client, step hooks.Step) (err error) {
+func maintain(ctx context.Context, client *clientv3.Client, step decision.Step) (err error) {
 	switch s := step.(type) {
-	case hooks.EnableDowngrade:
+	case decision.EnableDowngrade:
 		err = enableDowngrade(ctx, client, s.Version)
-	case hooks.CancelDowngrade:
+	case decision.CancelDowngrade:
 		err = cancelDowngrade(ctx, client)
-	case hooks.Compact:
+	case decision.Compact:
 		// Physical: what is to be defragmented next must be gone from the database by then, as far as the call can
 		// wait for it.
 		if _, err = client.Compact(ctx, s.Revision, clientv3.WithCompactPhysical()); errors.Is(err,
 			rpctypes.ErrCompacted) {
 			err = nil // done before, by us or by the member's own compactor
 		}
-	case hooks.Defragment:
+	case decision.Defragment:
 		// Not the client's own Defragment: that one opens a second connection.
 		_, err = maintenance(client).Defragment(ctx, &pb.DefragmentRequest{})
-	case hooks.Disarm:
+	case decision.Disarm:
 		err = disarm(ctx, client, s)
 	default:
-		err = fmt.Errorf("%w: %T", ErrUnknownStep, step)
+		err = fmt.Errorf("%w: %T", errUnknownStep, step)
 	}
 	return err
 }
@@ -101,10 +101,10 @@ func minor(version string) string {
 }
 
 // disarm ends one kind of alarm of one member; member 0 is etcd's own word for nobody in particular.
-func disarm(ctx context.Context, client *clientv3.Client, s hooks.Disarm) error {
+func disarm(ctx context.Context, client *clientv3.Client, s decision.Disarm) error {
 	kind, known := pb.AlarmType_value[s.Kind]
 	if !known || pb.AlarmType(kind) == pb.AlarmType_NONE {
-		return because(ErrUnknownStep, "no alarm is called "+s.Kind)
+		return because(errUnknownStep, "no alarm is called "+s.Kind)
 	}
 	_, err := maintenance(client).Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: s.ID,
 		Alarm: pb.AlarmType(kind)})

@@ -13,12 +13,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // A contact is one endpoint in the course of one Observe: its client, and what its etcd answered.
 type contact struct {
-	endpoint hooks.Endpoint
+	endpoint observation.Endpoint
 	client   *clientv3.Client
 	told     handshake
 	// status is nil when there was no answer, or one from a stranger; err then says why.
@@ -27,7 +27,7 @@ type contact struct {
 	// stranger is who answered in the member's place, if somebody did.
 	stranger *pb.ResponseHeader
 	// hash is asked for only when there is an alarm that calls for it.
-	hash *hooks.Hash
+	hash *observation.Hash
 }
 
 // Observe implements [hooks.Etcd]. It asks every endpoint for its status, all at once, and then for the member list
@@ -36,14 +36,15 @@ type contact struct {
 // timeout of a step.
 //
 // A stranger is known by the member list alone: while the membership is nil, a health may be that of another cluster.
-func (e *Etcd) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (e *Etcd) Observe(ctx context.Context, endpoints []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	contacts := e.askAll(ctx, endpoints)
 	defer closeAll(contacts)
 	membership := e.findMembership(ctx, contacts)
 	if membership != nil && slices.ContainsFunc(membership.Alarms, corrupt) {
 		e.hashAll(ctx, contacts)
 	}
-	health := make(map[string]hooks.Health, len(contacts))
+	health := make(map[string]observation.Health, len(contacts))
 	for _, c := range contacts {
 		health[c.endpoint.Name] = c.health(contacts)
 	}
@@ -51,7 +52,7 @@ func (e *Etcd) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.
 }
 
 // askAll opens a client for each endpoint and asks for its status.
-func (e *Etcd) askAll(ctx context.Context, endpoints []hooks.Endpoint) []*contact {
+func (e *Etcd) askAll(ctx context.Context, endpoints []observation.Endpoint) []*contact {
 	contacts := make([]*contact, len(endpoints))
 	var wg sync.WaitGroup
 	for i, endpoint := range endpoints {
@@ -88,7 +89,7 @@ func closeAll(contacts []*contact) {
 
 // findMembership reads the member list from the first contact that can give it, and unmasks the strangers by it.
 // It is nil when no quorum answered.
-func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *hooks.Membership {
+func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *observation.Membership {
 	ctx, cancel := context.WithTimeout(ctx, 2*e.timeout())
 	defer cancel()
 	for _, c := range candidates(contacts) {
@@ -178,7 +179,7 @@ func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *c
 // belongs checks that whoever answered at the endpoint is the member that we meant to ask: of the list's cluster, in
 // the list, and there under the peer URL that we expect. Pod addresses are reused; member IDs and peer URLs are not
 // (S9).
-func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint hooks.Endpoint) error {
+func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint observation.Endpoint) error {
 	if who.GetClusterId() != list.Header.GetClusterId() {
 		return fmt.Errorf("%w: its cluster ID is %x", ErrStranger, who.GetClusterId())
 	}
@@ -206,10 +207,10 @@ func listed(urls []string, peerURL string) bool {
 }
 
 // toMembership copies the list, sorted by ID (the order of etcd's answer is that of a map). The leader is left out.
-func toMembership(list *clientv3.MemberListResponse) *hooks.Membership {
-	m := &hooks.Membership{ClusterID: list.Header.GetClusterId()}
+func toMembership(list *clientv3.MemberListResponse) *observation.Membership {
+	m := &observation.Membership{ClusterID: list.Header.GetClusterId()}
 	for _, entry := range list.Members {
-		m.Members = append(m.Members, hooks.Member{
+		m.Members = append(m.Members, observation.Member{
 			ID:         entry.GetID(),
 			Name:       entry.GetName(),
 			PeerURLs:   slices.Sorted(slices.Values(entry.GetPeerURLs())),
@@ -217,37 +218,37 @@ func toMembership(list *clientv3.MemberListResponse) *hooks.Membership {
 			Learner:    entry.GetIsLearner(),
 		})
 	}
-	slices.SortFunc(m.Members, func(a, b hooks.Member) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(m.Members, func(a, b observation.Member) int { return cmp.Compare(a.ID, b.ID) })
 	return m
 }
 
 // leader is whom the members at the newest term follow. It is 0 when the list was read at a newer term yet: the leader
 // has changed since the statuses were taken. A term has at most one leader (Raft, section 5.2).
-func leader(membership *hooks.Membership, contacts []*contact, term uint64) uint64 {
+func leader(membership *observation.Membership, contacts []*contact, term uint64) uint64 {
 	var id uint64
 	for _, c := range contacts {
 		if c.status != nil && c.status.GetLeader() != 0 && c.status.GetRaftTerm() >= term {
 			id, term = c.status.GetLeader(), c.status.GetRaftTerm()
 		}
 	}
-	if !slices.ContainsFunc(membership.Members, func(m hooks.Member) bool { return m.ID == id }) {
+	if !slices.ContainsFunc(membership.Members, func(m observation.Member) bool { return m.ID == id }) {
 		return 0
 	}
 	return id
 }
 
 // health is what the contact's own etcd said, in the words of hooks.
-func (c *contact) health(all []*contact) hooks.Health {
+func (c *contact) health(all []*contact) observation.Health {
 	certificate, trusts := c.told.told()
 	switch {
 	case errors.Is(c.err, ErrStranger): // what it tells of itself is not the member's
-		return hooks.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(),
+		return observation.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(),
 			MemberID: c.stranger.GetMemberId()}
 	case c.status == nil:
-		return hooks.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts}
+		return observation.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts}
 	}
 	s := c.status
-	return hooks.Health{
+	return observation.Health{
 		Certificate: certificate,
 		Trusts:      trusts,
 		ClusterID:   s.GetHeader().GetClusterId(),
@@ -297,22 +298,22 @@ func (c *contact) best(all []*contact) *pb.StatusResponse {
 // alarmsOf are all alarms that a status tells, sorted, whoever raised them. CORRUPT is raised in the name of member 0
 // when etcd does not know whose data is wrong: by 3.5 always, and since 3.6 when no majority agrees (CompactHashCheck
 // in etcd's etcdserver/corrupt.go).
-func alarmsOf(status *pb.StatusResponse) []hooks.Alarm {
-	var alarms []hooks.Alarm
+func alarmsOf(status *pb.StatusResponse) []observation.Alarm {
+	var alarms []observation.Alarm
 	for _, text := range status.GetErrors() {
 		// An AlarmMember in protobuf's text format; other errors, such as "etcdserver: no leader", are not.
 		var alarm pb.AlarmMember
 		if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetAlarm() != pb.AlarmType_NONE {
-			alarms = append(alarms, hooks.Alarm{MemberID: alarm.GetMemberID(), Kind: alarm.GetAlarm().String()})
+			alarms = append(alarms, observation.Alarm{MemberID: alarm.GetMemberID(), Kind: alarm.GetAlarm().String()})
 		}
 	}
-	slices.SortFunc(alarms, func(a, b hooks.Alarm) int {
+	slices.SortFunc(alarms, func(a, b observation.Alarm) int {
 		return cmp.Or(cmp.Compare(a.MemberID, b.MemberID), strings.Compare(a.Kind, b.Kind))
 	})
 	return alarms
 }
 
-func corrupt(a hooks.Alarm) bool { return a.Kind == hooks.AlarmCorrupt }
+func corrupt(a observation.Alarm) bool { return a.Kind == observation.AlarmCorrupt }
 
 // hashAll asks all voters for a hash of their keys at the newest revision that each of them has, all at once. One
 // that gives none (a learner would refuse) just has none: nothing follows from that.
@@ -334,7 +335,7 @@ func (e *Etcd) hashAll(ctx context.Context, contacts []*contact) {
 
 // hashOf reads all keys of a member, for which it gets the time of a step. It is asked for a revision and never for
 // "now" (0), and the revision is said here: before 3.6, etcd does not tell which one it has hashed.
-func (e *Etcd) hashOf(ctx context.Context, client *clientv3.Client, revision int64) *hooks.Hash {
+func (e *Etcd) hashOf(ctx context.Context, client *clientv3.Client, revision int64) *observation.Hash {
 	var answer *pb.HashKVResponse
 	err := e.call(ctx, callHash, e.stepTimeout(), func(ctx context.Context) (err error) {
 		answer, err = maintenance(client).HashKV(ctx, &pb.HashKVRequest{Revision: revision})
@@ -343,5 +344,5 @@ func (e *Etcd) hashOf(ctx context.Context, client *clientv3.Client, revision int
 	if err != nil {
 		return nil
 	}
-	return &hooks.Hash{Revision: revision, CompactRevision: answer.GetCompactRevision(), Value: answer.GetHash()}
+	return &observation.Hash{Revision: revision, CompactRevision: answer.GetCompactRevision(), Value: answer.GetHash()}
 }

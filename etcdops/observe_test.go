@@ -14,7 +14,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 func TestObserveTellsMembershipAndHealth(t *testing.T) {
@@ -24,10 +26,10 @@ func TestObserveTellsMembershipAndHealth(t *testing.T) {
 	assert.EqualValues(t, testCluster, m.ClusterID)
 	assert.EqualValues(t, 1, m.Leader)
 	require.Len(t, m.Members, 3)
-	assert.Equal(t, hooks.Member{ID: 2, Name: "demo-1", PeerURLs: []string{peerURL(1)},
+	assert.Equal(t, observation.Member{ID: 2, Name: "demo-1", PeerURLs: []string{peerURL(1)},
 		ClientURLs: []string{"http://demo-1"}}, m.Members[1])
 	require.Len(t, health, 3)
-	assert.Equal(t, hooks.Health{
+	assert.Equal(t, observation.Health{
 		ClusterID: testCluster, MemberID: 2, Leader: 1, Version: "3.6.16", RaftTerm: testTerm, RaftIndex: 100,
 		DBSize: 20, DBSizeInUse: 10,
 	}, health["demo-1"])
@@ -87,24 +89,24 @@ func TestARefusedEndpointCostsNoTime(t *testing.T) {
 	all[2].endpoint.ClientURL = refused(t)
 	m, health := (&Etcd{Timeout: time.Hour}).Observe(t.Context(), endpointsOf(all)) // it would wait for this
 	assert.NotNil(t, m)
-	assert.Equal(t, hooks.Health{Err: "unreachable: connection refused"}, health["demo-2"])
+	assert.Equal(t, observation.Health{Err: "unreachable: connection refused"}, health["demo-2"])
 }
 
 func TestASilentEndpointCostsOneTimeout(t *testing.T) {
 	all := fakes(t, 3)
 	all[2].endpoint.ClientURL = silent(t)
 	e := &Etcd{Timeout: 2 * time.Second} // time enough for those that answer
-	var m *hooks.Membership
-	var health map[string]hooks.Health
+	var m *observation.Membership
+	var health map[string]observation.Health
 	d := took(func() { m, health = e.Observe(t.Context(), endpointsOf(all)) })
 	assert.GreaterOrEqual(t, d, 2*time.Second)
 	t.Logf("it took %s", d)
 	assert.NotNil(t, m)
-	assert.Equal(t, hooks.Health{Err: "no answer in time"}, health["demo-2"])
+	assert.Equal(t, observation.Health{Err: "no answer in time"}, health["demo-2"])
 }
 
 func TestObserveKeepsTheCallersDeadline(t *testing.T) {
-	endpoints := []hooks.Endpoint{{Name: "demo-0", ClientURL: silent(t), PeerURL: peerURL(0)}}
+	endpoints := []observation.Endpoint{{Name: "demo-0", ClientURL: silent(t), PeerURL: peerURL(0)}}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	(&Etcd{Timeout: time.Hour}).Observe(ctx, endpoints) // it would wait for this
@@ -112,7 +114,7 @@ func TestObserveKeepsTheCallersDeadline(t *testing.T) {
 
 func TestAnEndpointWithoutAUsableAddressIsOnlyUnwell(t *testing.T) {
 	for _, bad := range []string{"", "http://", "nonsense", "http://demo 0:2379", "https://\x7f"} {
-		endpoints := []hooks.Endpoint{{Name: "demo-0", ClientURL: bad, PeerURL: peerURL(0)}}
+		endpoints := []observation.Endpoint{{Name: "demo-0", ClientURL: bad, PeerURL: peerURL(0)}}
 		m, health := (&Etcd{Timeout: 200 * time.Millisecond}).Observe(t.Context(), endpoints)
 		assert.Nil(t, m)
 		assert.NotEmpty(t, health["demo-0"].Err, bad)
@@ -202,7 +204,7 @@ func TestStrangersDoNotCount(t *testing.T) {
 				assert.Equal(t, test.err[name], h.Err, name)
 				if h.Err != "" {
 					assert.NotZero(t, h.MemberID, "it is told who answers")
-					assert.Equal(t, hooks.Health{Err: h.Err, ClusterID: h.ClusterID, MemberID: h.MemberID}, h)
+					assert.Equal(t, observation.Health{Err: h.Err, ClusterID: h.ClusterID, MemberID: h.MemberID}, h)
 				}
 			}
 		})
@@ -249,8 +251,8 @@ func TestTheMembershipTellsAllAlarms(t *testing.T) {
 	all[0].status.Errors = []string{"memberID:3 alarm:NOSPACE"}
 	m, _ := new(Etcd).Observe(t.Context(), endpointsOf(all))
 	require.NotNil(t, m)
-	assert.Equal(t, []hooks.Alarm{{Kind: "CORRUPT"}, {MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9, Kind: "NOSPACE"}},
-		m.Alarms, "also of a member that was removed, and of nobody")
+	assert.Equal(t, []observation.Alarm{{Kind: "CORRUPT"}, {MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9,
+		Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed, and of nobody")
 }
 
 func TestAStrangersAlarmsAreNotOurs(t *testing.T) {
@@ -295,10 +297,10 @@ func TestKeysAreHashedOnlyUnderAnAlarmOfTheirs(t *testing.T) {
 	all[0].status.RaftAppliedIndex = 101
 	_, health = new(Etcd).Observe(t.Context(), endpointsOf(all))
 	assert.Equal(t, []string{"Status", "MemberList", "HashKV 48"}, all[0].calls(), "the newest that all voters have")
-	assert.Equal(t, &hooks.Hash{Revision: 48, CompactRevision: 40, Value: 0}, health["demo-0"].Hash)
+	assert.Equal(t, &observation.Hash{Revision: 48, CompactRevision: 40, Value: 0}, health["demo-0"].Hash)
 	assert.Nil(t, health["demo-1"].Hash)
 	assert.True(t, health["demo-1"].Serving())
-	assert.Equal(t, &hooks.Hash{Revision: 48, CompactRevision: 40, Value: 2}, health["demo-2"].Hash)
+	assert.Equal(t, &observation.Hash{Revision: 48, CompactRevision: 40, Value: 2}, health["demo-2"].Hash)
 	assert.Nil(t, health["demo-3"].Hash)
 	assert.Equal(t, []string{"Status"}, all[3].calls(), "a learner refuses")
 }
@@ -307,8 +309,8 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 	all := fakes(t, 3)
 	serving := endpointsOf(all)
 	both := append(endpointsOf(all),
-		hooks.Endpoint{Name: "refused", ClientURL: refused(t)},
-		hooks.Endpoint{Name: "silent", ClientURL: silent(t)})
+		observation.Endpoint{Name: "refused", ClientURL: refused(t)},
+		observation.Endpoint{Name: "silent", ClientURL: silent(t)})
 	hasty, patient := &Etcd{Timeout: 100 * time.Millisecond}, new(Etcd) // the silent one takes all the time there is
 	hasty.Observe(t.Context(), both)
 	before := settled()
@@ -316,9 +318,9 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 		hasty.Observe(t.Context(), both)
 		m, _ := patient.Observe(t.Context(), serving)
 		require.NotNil(t, m)
-		require.ErrorIs(t, patient.Do(t.Context(), hooks.MoveLeader{To: 2}, &hooks.Membership{}, serving),
+		require.ErrorIs(t, patient.Do(t.Context(), decision.MoveLeader{To: 2}, &observation.Membership{}, serving),
 			ErrNoExecutor)
-		require.NoError(t, patient.Do(t.Context(), hooks.MoveLeader{To: 2}, m, serving))
+		require.NoError(t, patient.Do(t.Context(), decision.MoveLeader{To: 2}, m, serving))
 	}
 	assert.LessOrEqual(t, settled(), before)
 }
@@ -348,7 +350,7 @@ func TestTheObserverHearsOfEveryCall(t *testing.T) {
 		assert.Positive(t, took)
 	}}
 	m, _ := e.Observe(t.Context(), endpointsOf(all))
-	err := e.Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, m, endpointsOf(all))
+	err := e.Do(t.Context(), decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, m, endpointsOf(all))
 	require.ErrorIs(t, err, ErrUnhealthy)
 	assert.Len(t, heard[callStatus], 3)
 	assert.Equal(t, []error{nil, nil}, heard[callMemberList])
@@ -386,10 +388,10 @@ func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
 	for i, e := range endpoints {
 		assert.Equal(t, uint64(i+1), health[e.Name].MemberID)
 	}
-	step := hooks.Remove{ID: 3, Name: "demo-2"}
+	step := decision.Remove{ID: 3, Name: "demo-2"}
 	require.ErrorIs(t, etcd.Do(t.Context(), step, membership, endpoints), ErrNoExecutor,
 		"it is not known who would be asked")
-	require.NoError(t, etcd.Do(t.Context(), step, membership, hooks.Located(endpoints, membership, health)))
+	require.NoError(t, etcd.Do(t.Context(), step, membership, state.Located(endpoints, membership, health)))
 	assert.Contains(t, all[0].calls(), "MemberRemove 3")
 }
 
@@ -398,13 +400,14 @@ func TestOnlyForeignMembersAreToldTheForeignUser(t *testing.T) {
 	etcd, is := (&Etcd{}).Beside(Foreign{User: "root", Password: "secret"}).(*Etcd)
 	require.True(t, is)
 	for who, c := range map[string]struct {
-		endpoint hooks.Endpoint
+		endpoint observation.Endpoint
 		user     string
 	}{
-		"a foreign one by TLS": {hooks.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1",
+		"a foreign one by TLS": {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1",
 			Foreign: true}, "root"},
-		"a foreign one in plain text": {hooks.Endpoint{ClientURL: "http://10.0.0.1:2379", Foreign: true}, ""},
-		"one of ours":                 {hooks.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"}, ""},
+		"a foreign one in plain text": {observation.Endpoint{ClientURL: "http://10.0.0.1:2379", Foreign: true}, ""},
+		"one of ours": {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"},
+			""},
 	} {
 		assert.Equal(t, c.user, etcd.config(c.endpoint, &handshake{}).Username, who)
 	}

@@ -5,76 +5,55 @@
 // Metacontroller calls the server whenever an EtcdCluster or one of its children changes, and every so often. Each call
 // is one run of [Sync]:
 //
-//	observe -> Decide -> (if there is a step: carry it out, observe again, Decide again) -> answer
+//	observe -> decide -> (if there is a step: carry it out, observe again, decide again) -> answer
 //
-// [Decide] works out once how much is known: the first of the [Modes] that is true. It asks the rules of that mode in
-// order, and the first that applies says what to do: at most one [Step] in etcd, and by what it knows the children
+// Package cluster works out once how much is known: the first of its Modes that is true. It asks the rules of that mode
+// in order, and the first that applies says what to do: at most one step in etcd, and by what it knows the children
 // that should exist. Its name and words are the [rule.Reason] that reaches the log, the status conditions and the
-// metric. To understand Quorate, read the list in modes.go from top to bottom; [Verify] says the safety rules a
-// second time.
+// metric. To understand Quorate, read the list in cluster/modes.go from top to bottom. Package safety says the safety
+// rules a second time.
 //
-// The package imports no clock, no randomness and no network: `now` is a field of [Observation], and etcd is the
-// interface [Etcd]. The unit tests, the stories in test/simulated/scenario and the server run the very same code.
+// Nothing here has a clock, randomness or a network: `now` is a field of the observation, and etcd is the interface
+// [Etcd]. The unit tests, the stories in test/simulated/scenario and the server run the very same code.
 //
 // # Where things are
 //
-//	observation.go  what a decision may depend on, and the closed set of steps
-//	decision.go     what a decision is
-//	modes.go        the modes, with the ordered rules of each and what becomes of the children: start here; rules_before.go,
-//	                rules_members.go and rules_rest.go say what each rule does; rules.go what a rule answers
-//	outlook.go      what tools that wait are told of each rule: ready, at work, or waiting for a person
-//	view.go         an observation put together: members with their pods, claims and health
-//	epoch.go        the record of where a cluster's data comes from
-//	succession.go   how one epoch takes over from another; recovery.go when, and with whose data; seed.go how its members come to that, and that
-//	                it is the same for all; revisions.go at which revision it begins
-//	bootstrap.go    initial members that do not come to their first quorum: what is said of them, and how it is begun anew
-//	children.go     what should exist; pods.go which pods, claims.go which claims, record.go what the record of the epoch says
-//	secret.go       Secrets and certificates as decisions know them, without what is secret
-//	certificates.go which certificates there are, and how an authority is succeeded by the next
-//	needs.go        what certificates pods need to exist, Quorate to talk with etcd, and a change of the members
-//	issuance.go     certificates that come from cert-manager or from others, and whether running members take them;
-//	                issuer.go who may sign them
-//	auth_rule.go    when users and roles in etcd are brought to what is declared
-//	disruption.go   voters that may be down because of us; choice.go which of them is restarted
-//	rollout.go      how a change reaches members that run
-//	upgrade.go      which version members run, and the way to another one
-//	windows.go      maintenance windows: what waits for one
-//	existing.go     members that join a running etcd, beside its own or in their place; existing_foreign.go who was there before,
-//	                existing_trust.go the authority and Secrets of those, endpoints.go where an etcd may be that is joined
-//	replacement.go  members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
-//	roles.go        which role pods show while no quorum answers
-//	not_serving.go  what the kubelet and the scheduler say of pods; awaited.go what Kubernetes refuses to make, acceptable.go what of a spec it would
-//	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
-//	resync.go       how soon to look again while members are silent
-//	since.go        for how long something has been so, as far as Quorate has looked
-//	alarms.go       etcd's alarms: data that differs between members, databases that are full
-//	defragmentation.go  free space in the databases, by schedule and when asked
-//	policy.go       who may open connections to the members
-//	containers.go   what the containers of a pod tell of etcd
-//	pod.go, spec.go how they look: pod template, etcd's flags, versions
-//	storage.go      how members come to larger volumes, and to others
-//	hostpath.go     members in directories on nodes
-//	wal.go          members with a volume of their own for the write-ahead log
-//	status.go       what people see; running.go which version members run
-//	verify.go       the safety rules as an oracle: verify_steps.go the change of the membership, verify_claims.go and verify_pods.go what the
-//	                answer holds, verify_epochs.go the record, verify_roles.go
-//	                whom clients are led to, and verify_certificates.go,
-//	                verify_maintenance.go, verify_window.go and verify_existing.go the rest
-//	sync.go         one call, with the interface to etcd
+// This package has [Sync], which is one call. What it calls is in folders; each imports only what is below it here, and
+// the linter holds that.
 //
-// In folders below, none of which imports this package (the linter holds who may import whom):
+//	cluster         the rules: modes.go has them in order, every other file one subject and what its rules do
+//	safety          the oracle: S1 to S21 from the facts alone, one file for each subject
+//	status          what people see
+//	health          how members and objects are doing: who is late, given up, never made
+//	rollout         which members differ from the spec, and what waits for a maintenance window
+//	children        the objects of an answer: pods, claims, Services, policies
+//	epochs          the record of where data comes from, how one epoch takes over from another, what seeds it
+//	auth            when users and roles in etcd are brought to what is declared
+//	pods            what pods show: their role to clients, and why one does not serve
+//	certificates    which certificates there are, what is wrong with them, how an authority is followed by the next
+//	volumes         claims, their sizes, directories on nodes
+//	versions        the releases of etcd, and the way from one to another
+//	foreign         members of a running etcd that a cluster joins
+//	state           an observation put together: members with their pods, claims and health; the epoch they are of
+//	spec            what an EtcdCluster asks for, with the defaults put in, and what is wrong with it
+//	observation     what a decision may depend on
+//	decision        what a decision is, and the closed set of steps
 //
-//	api/v1alpha1    the types that people write
-//	rule            one type of rule and one evaluator, for clusters, snapshots and schedules
-//	objects         names, labels and annotations, what is in every pod of ours, images, what containers tell; why no text of a spec
-//	                is taken for a variable
-//	stores          how pods come to a store of snapshots, and what its URL may be
-//	reports         what the programs in pods report
+// Two more kinds are decided in the same way, and don't know clusters' rules:
+//
 //	snapshot        what becomes of an EtcdSnapshot
 //	schedule        which snapshots an EtcdSnapshotSchedule has; timetable when a run is due
+//
+// What all of them use:
+//
+//	api/v1alpha1    the types that people write
+//	rule            one type of rule and one evaluator
+//	objects         names, labels and annotations, what is in every pod of ours, images, what containers tell
+//	stores          how pods come to a store of snapshots, and what its URL may be
+//	reports         what the programs in pods report
 //	users           users and roles as declared, and the plan to get there
+//	endpoints       which addresses an etcd may have that a cluster joins
 //	wording         pieces of messages, and the words of the scheduler and the kubelet
-//	safety          what the oracle says of the containers of every new pod
 //	kubelettest     for tests: what a kubelet makes of a container
 //
 // # Safety rules

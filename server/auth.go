@@ -64,8 +64,8 @@ func NewCallers(files CallerFiles, log *slog.Logger) (*Callers, error) {
 	return c, nil
 }
 
-// Warning says who can call the hooks when that is more than those who know the secret; else it is empty.
-func (c *Callers) Warning() string {
+// warning says who can call the hooks when that is more than those who know the secret; else it is empty.
+func (c *Callers) warning() string {
 	encrypted, known := c != nil && c.pair != nil, c != nil && (c.tokens != nil || c.clientCA != nil)
 	switch {
 	case encrypted && known:

@@ -24,7 +24,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // The tokens of these tests. None may appear in a log, an answer or a metric.
@@ -129,12 +130,14 @@ type untouched struct {
 	observed, done atomic.Int32
 }
 
-func (u *untouched) Observe(ctx context.Context, e []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (u *untouched) Observe(ctx context.Context, e []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	u.observed.Add(1)
 	return u.healthy.Observe(ctx, e)
 }
 
-func (u *untouched) Do(ctx context.Context, s hooks.Step, m *hooks.Membership, e []hooks.Endpoint) error {
+func (u *untouched) Do(ctx context.Context, s decision.Step, m *observation.Membership,
+	e []observation.Endpoint) error {
 	u.done.Add(1)
 	return u.healthy.Do(ctx, s, m, e)
 }
@@ -382,5 +385,5 @@ func TestWarnings(t *testing.T) {
 			time.Millisecond)
 		require.Equal(t, 1, strings.Count(log.String(), "WARN"))
 	}
-	require.Contains(t, (*Callers)(nil).Warning(), "plain HTTP for everybody")
+	require.Contains(t, (*Callers)(nil).warning(), "plain HTTP for everybody")
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // asksCertManager is the request for a new cluster in the mode CertManager.
@@ -25,7 +25,7 @@ func asksCertManager(t *testing.T) []byte {
 // TestCertificatesOnTheWire: Certificates are asked for in cert-manager's words, and answered alike while they are as
 // asked for.
 func TestCertificatesOnTheWire(t *testing.T) {
-	s, _ := testServer(Options{Etcd: silent{}, Verify: true, Settings: hooks.Settings{SharedIssuers: true}})
+	s, _ := testServer(Options{Etcd: silent{}, Verify: true, Settings: observation.Settings{SharedIssuers: true}})
 	h, request := s.Handler(), asksCertManager(t)
 	var answered []byte
 	for range 3 {

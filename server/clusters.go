@@ -8,9 +8,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -36,7 +40,7 @@ func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error)
 		turn: func(ctx context.Context) (func(), error) { return s.turn(ctx, r.Cluster.UID) },
 		decide: func(ctx context.Context, began time.Time) (*decided, error) {
 			o := r.Observation(s.now(), s.options.Settings)
-			if r.Finalizing && !hooks.Protected(r.Cluster) && !hooks.Leaving(o) {
+			if r.Finalizing && !spec.Protected(r.Cluster) && !state.Leaving(o) {
 				return s.finalizeCluster(r, o, began), nil
 			}
 			return s.syncCluster(ctx, r, o, began) // one that is being deleted and protected is looked after as before
@@ -65,7 +69,7 @@ func (s *Server) turn(ctx context.Context, cluster types.UID) (end func(), err e
 
 // syncCluster observes and decides: what should exist, after at most one step.
 func (s *Server) syncCluster(
-	ctx context.Context, r *wire.ClusterCall, o hooks.Observation, began time.Time,
+	ctx context.Context, r *wire.ClusterCall, o observation.Observation, began time.Time,
 ) (*decided, error) {
 	o.Recent = s.said.remembers(r.Cluster.UID)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
@@ -100,7 +104,7 @@ func (s *Server) syncCluster(
 }
 
 // finalizeCluster decides about a cluster that is being deleted. It does not talk to etcd (S17).
-func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began time.Time) *decided {
+func (s *Server) finalizeCluster(r *wire.ClusterCall, o observation.Observation, began time.Time) *decided {
 	children, finalized := s.finalizeFn(o)
 	because := rule.Reason{Rule: "Finalize", Message: "the cluster is being deleted"}
 	if finalized {
@@ -122,7 +126,7 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began
 
 // letClusterGo answers everything as it is.
 func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
-	children := hooks.AsObserved(r.Observation(began, s.options.Settings))
+	children := cluster.AsObserved(r.Observation(began, s.options.Settings))
 	because := rule.Reason{
 		Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is",
 	}
@@ -141,8 +145,8 @@ func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 
 // asItIs is an answer that leaves the status alone. Metacontroller replaces the status by the answer's: so that holds
 // the observed one.
-func asItIs(r *wire.ClusterCall, children hooks.Desired, finalized bool) ([]byte, error) {
-	return r.Answer(hooks.Decision{Children: children, Status: r.Cluster.Status}, &finalized)
+func asItIs(r *wire.ClusterCall, children decision.Desired, finalized bool) ([]byte, error) {
+	return r.Answer(decision.Decision{Children: children, Status: r.Cluster.Status}, &finalized)
 }
 
 func (s *Server) forgetCluster(cluster types.UID) {
@@ -150,7 +154,7 @@ func (s *Server) forgetCluster(cluster types.UID) {
 	s.metrics.ForgetCluster(cluster)
 }
 
-func (s *Server) verifier() func(hooks.Observation, hooks.Decision) error {
+func (s *Server) verifier() func(observation.Observation, decision.Decision) error {
 	if !s.options.Verify {
 		return nil
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/server/wire"
 )
@@ -26,7 +29,7 @@ func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 	visitor, is := etcd.(interface {
 		Beside(foreign etcdops.Foreign) hooks.Etcd
 	})
-	if foreign := foreign(r); is && foreign != nil {
+	if foreign := foreignOf(r); is && foreign != nil {
 		etcd = visitor.Beside(*foreign)
 	}
 	return etcd
@@ -45,7 +48,7 @@ func password(r *wire.ClusterCall) func(secret, key string) (string, error) {
 
 // foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets
 // for it can't be used: the decision says so.
-func foreign(r *wire.ClusterCall) *etcdops.Foreign {
+func foreignOf(r *wire.ClusterCall) *etcdops.Foreign {
 	b := r.Cluster.Spec.Bootstrap
 	if b == nil || b.Existing == nil || b.Existing.TLS == nil {
 		return nil
@@ -57,7 +60,7 @@ func foreign(r *wire.ClusterCall) *etcdops.Foreign {
 	foreign := &etcdops.Foreign{TLS: config}
 	if a := b.Existing.Auth; a != nil {
 		data := r.Secret(a.SecretName)
-		foreign.User, foreign.Password = string(data[hooks.KeyUsername]), string(data[hooks.KeyPassword])
+		foreign.User, foreign.Password = string(data[spec.KeyUsername]), string(data[spec.KeyPassword])
 	}
 	return foreign
 }
@@ -66,23 +69,24 @@ func foreign(r *wire.ClusterCall) *etcdops.Foreign {
 // begun. With verification on, a step is taken only if the decision for it breaks no rule.
 type guarded struct {
 	etcd   hooks.Etcd
-	o      hooks.Observation // with what etcd said last
-	decide func(hooks.Observation) hooks.Decision
-	verify func(hooks.Observation, hooks.Decision) error // nil: off
-	broken error                                         // what verify said to the decision for a step
-	began  bool                                          // whether a step was
+	o      observation.Observation // with what etcd said last
+	decide func(observation.Observation) decision.Decision
+	verify func(observation.Observation, decision.Decision) error // nil: off
+	broken error                                                  // what verify said to the decision for a step
+	began  bool                                                   // whether a step was
 }
 
 // Observe implements hooks.Etcd.
 func (g *guarded) Observe(
-	ctx context.Context, endpoints []hooks.Endpoint,
-) (*hooks.Membership, map[string]hooks.Health) {
+	ctx context.Context, endpoints []observation.Endpoint,
+) (*observation.Membership, map[string]observation.Health) {
 	g.o.Etcd, g.o.Health = g.etcd.Observe(ctx, endpoints)
 	return g.o.Etcd, g.o.Health
 }
 
 // Do implements hooks.Etcd.
-func (g *guarded) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+func (g *guarded) Do(ctx context.Context, step decision.Step, on *observation.Membership,
+	endpoints []observation.Endpoint) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("not begun: %w", err)
 	}
@@ -102,7 +106,7 @@ func (g *guarded) Do(ctx context.Context, step hooks.Step, on *hooks.Membership,
 }
 
 // check verifies the decision that is to be answered, if verification is on.
-func (g *guarded) check(outcome *hooks.Outcome, d hooks.Decision) error {
+func (g *guarded) check(outcome *decision.Outcome, d decision.Decision) error {
 	if g.verify == nil {
 		return nil
 	}

@@ -14,8 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // The groups of objects in calls.
@@ -67,15 +68,16 @@ func at(o any, path ...string) map[string]any {
 // healthy is an etcd of three members that serve, on the peer URLs of the steady request.
 type healthy struct{}
 
-func (healthy) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
-	m := &hooks.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: 0x8e9e05c521646940}
-	health := map[string]hooks.Health{}
+func (healthy) Observe(context.Context, []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
+	m := &observation.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: 0x8e9e05c521646940}
+	health := map[string]observation.Health{}
 	for i, name := range []string{"orders-0", "orders-1", "orders-2"} {
 		host := "http://" + name + ".orders-peers.shop.svc"
 		id := m.Leader + uint64(i)
-		m.Members = append(m.Members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"},
+		m.Members = append(m.Members, observation.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"},
 			ClientURLs: []string{host + ":2379"}})
-		health[name] = hooks.Health{
+		health[name] = observation.Health{
 			ClusterID: m.ClusterID, MemberID: id, Leader: m.Leader, Version: "3.6.16",
 			RaftTerm: 2, RaftIndex: 1000, DBSize: 26 << 20, DBSizeInUse: 12 << 20,
 		}
@@ -83,7 +85,7 @@ func (healthy) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, ma
 	return m, health
 }
 
-func (healthy) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error {
+func (healthy) Do(context.Context, decision.Step, *observation.Membership, []observation.Endpoint) error {
 	return errors.New("no step is expected")
 }
 

@@ -16,7 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // nonsense is what an edit may put in the place of any value of a request.
@@ -94,20 +95,21 @@ func nested(v any) bool {
 // made is an etcd made up from the pods that can be asked. It refuses every step.
 type made struct{ mood byte }
 
-func (m made) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
-	list := &hooks.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: 1}
-	health := map[string]hooks.Health{}
+func (m made) Observe(_ context.Context, endpoints []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
+	list := &observation.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: 1}
+	health := map[string]observation.Health{}
 	for i, e := range endpoints {
-		member := hooks.Member{ID: uint64(i + 1), Name: e.Name, PeerURLs: []string{e.PeerURL},
+		member := observation.Member{ID: uint64(i + 1), Name: e.Name, PeerURLs: []string{e.PeerURL},
 			ClientURLs: []string{e.ClientURL}}
-		h := hooks.Health{ClusterID: list.ClusterID, MemberID: member.ID, Leader: list.Leader, Version: "3.6.16",
+		h := observation.Health{ClusterID: list.ClusterID, MemberID: member.ID, Leader: list.Leader, Version: "3.6.16",
 			RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
 		last := i == len(endpoints)-1
 		switch {
 		case last && m.mood&1 != 0: // a learner that has caught up
 			member.Learner, h.Learner = true, true
 		case last && m.mood&2 != 0: // one that never answered
-			member.Name, member.ClientURLs, h = "", nil, hooks.Health{Err: "connection refused"}
+			member.Name, member.ClientURLs, h = "", nil, observation.Health{Err: "connection refused"}
 		}
 		if last && m.mood&4 != 0 {
 			continue // a member that was removed
@@ -121,7 +123,7 @@ func (m made) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Mem
 	return list, health
 }
 
-func (made) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error {
+func (made) Do(context.Context, decision.Step, *observation.Membership, []observation.Endpoint) error {
 	return errors.New("refused")
 }
 

@@ -12,8 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -207,16 +209,19 @@ func TestWhoReadsACallAnswersAsTheHook(t *testing.T) {
 	s, _ := testServer(Options{})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s.now = func() time.Time { return now }
-	o := asked.Observation(now, hooks.Settings{Images: objects.Images{Image: "ghcr.io/quorate-dev/quorate:v0.1.0"}})
+	o := asked.Observation(now, observation.Settings{Images: objects.Images{
+		Image: "ghcr.io/quorate-dev/quorate:v0.1.0"}})
 	o.Etcd, o.Health = healthy{}.Observe(context.Background(), nil)
-	answer, err := asked.Answer(hooks.Decide(o), nil)
+	answer, err := asked.Answer(cluster.Decide(o), nil)
 	require.NoError(t, err)
 	require.JSONEq(t, post(s.Handler(), "/sync", steady(t)).Body.String(), string(answer))
 }
 
 func TestCustomizeAndFinalize(t *testing.T) {
 	s, _ := testServer(Options{RelatedByUID: true})
-	s.finalizeFn = func(o hooks.Observation) (hooks.Desired, bool) { return hooks.Desired{}, len(o.Children.Pods) == 0 }
+	s.finalizeFn = func(o observation.Observation) (decision.Desired, bool) {
+		return decision.Desired{}, len(o.Children.Pods) == 0
+	}
 	h := s.Handler()
 	require.JSONEq(t, `{"relatedResources":[{"apiVersion":"v1","resource":"secrets","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"orders"},
 		"matchExpressions":[{"key":"controller-uid","operator":"DoesNotExist"}]}},

@@ -20,7 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/encoding"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // dial connects to the hooks, with TLS that offers these protocols. Reading ends after 10 s at the latest.
@@ -233,11 +234,12 @@ func TestKnownButWrong(t *testing.T) {
 type growing struct {
 	healthy
 	mu    sync.Mutex
-	added []hooks.Member
+	added []observation.Member
 	verbs []string
 }
 
-func (g *growing) Observe(ctx context.Context, e []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (g *growing) Observe(ctx context.Context, e []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m, health := g.healthy.Observe(ctx, e)
@@ -245,12 +247,12 @@ func (g *growing) Observe(ctx context.Context, e []hooks.Endpoint) (*hooks.Membe
 	return m, health
 }
 
-func (g *growing) Do(_ context.Context, step hooks.Step, _ *hooks.Membership, _ []hooks.Endpoint) error {
+func (g *growing) Do(_ context.Context, step decision.Step, _ *observation.Membership, _ []observation.Endpoint) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.verbs = append(g.verbs, step.Verb())
-	if add, ok := step.(hooks.AddLearner); ok {
-		g.added = append(g.added, hooks.Member{ID: uint64(len(g.verbs)), PeerURLs: []string{add.PeerURL},
+	if add, ok := step.(decision.AddLearner); ok {
+		g.added = append(g.added, observation.Member{ID: uint64(len(g.verbs)), PeerURLs: []string{add.PeerURL},
 			Learner: true})
 	}
 	return nil

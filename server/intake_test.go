@@ -141,7 +141,7 @@ func TestNoRoom(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
 	require.Contains(t, errorOf(t, w), "the call about shop/orders has")
-	require.Contains(t, get(s.Pages(), "/metrics").Body.String(),
+	require.Contains(t, get(s.pages(), "/metrics").Body.String(),
 		`quorate_calls_put_off_total{namespace="shop",reason="memory"} 1`)
 	hog.end()
 	require.Zero(t, s.memory.held)

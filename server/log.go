@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
@@ -143,9 +143,9 @@ type answered struct {
 	hook, kind string // kind is what the log calls the parent
 	parent     metav1.Object
 	because    rule.Reason
-	outcome    *hooks.Outcome // nil for no step
-	children   *hooks.Desired // nil where they are not counted
-	quiet      bool           // nothing has happened: at level debug, else info
+	outcome    *decision.Outcome // nil for no step
+	children   *decision.Desired // nil where they are not counted
+	quiet      bool              // nothing has happened: at level debug, else info
 	began      time.Time
 }
 

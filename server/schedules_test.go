@@ -75,7 +75,7 @@ func TestScheduleIsAnswered(t *testing.T) {
 	require.Len(t, told, 1, "retention.last is 1")
 	require.Contains(t, told, running)
 	require.Contains(t, log.String(), `"schedule":"shop/orders-hourly"`)
-	text := get(s.Pages(), "/metrics").Body.String()
+	text := get(s.pages(), "/metrics").Body.String()
 	for _, line := range []string{
 		`quorate_schedule_verified_timestamp_seconds{cluster="orders",namespace="shop",schedule="orders-hourly"} 1.795316405e+09`,
 		`quorate_schedule_success_timestamp_seconds{cluster="orders",namespace="shop",schedule="orders-hourly"} 1.795316405e+09`,
@@ -194,7 +194,7 @@ func TestScheduleIsFinalized(t *testing.T) {
 	require.True(t, finalized)
 	require.Len(t, told, 3, "they go with their owner, by Kubernetes")
 	require.NotContains(t, at(told[running], "metadata"), "ownerReferences")
-	require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), "quorate_schedule_next_timestamp_seconds{")
+	require.NotContains(t, get(s.pages(), "/metrics").Body.String(), "quorate_schedule_next_timestamp_seconds{")
 }
 
 func TestRefusedSchedules(t *testing.T) {

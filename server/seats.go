@@ -10,7 +10,7 @@ import (
 
 const (
 	// slowCall is from when on a call is slow, which one whose members answer is not: with all of a core busy and 100
-	// workers, 99 of 100 take less (docs/scale.md), and a member that is silent takes 1.5 s.
+	// workers, 99 of 100 take less (docs/evidence/scale.md), and a member that is silent takes 1.5 s.
 	slowCall = time.Second
 	// longFor is from when on a call needs a seat, for each call that comes at once: while all of a core is busy with
 	// 20 workers, 99 of 100 calls take less than half of it.

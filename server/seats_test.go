@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // TestSeats: with 20 workers, a namespace has five calls at most about clusters that are slow. A cluster that answers
@@ -82,7 +84,8 @@ type deaf struct {
 	letGo chan struct{}
 }
 
-func (d deaf) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (d deaf) Observe(ctx context.Context, endpoints []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	if !strings.Contains(endpoints[0].PeerURL, ".hostile.svc") {
 		return d.healthy.Observe(ctx, endpoints)
 	}
@@ -165,7 +168,7 @@ func oneHostileAmongFifty(t *testing.T, known bool) {
 	require.Equal(t, hostile, codes["hostile"][http.StatusTooManyRequests]+codes["hostile"][http.StatusOK])
 	require.GreaterOrEqual(t, codes["hostile"][http.StatusTooManyRequests], hostile-2*workers, "the others may have "+
 		"come when etcd answered again")
-	require.Contains(t, get(s.Pages(), "/metrics").Body.String(),
+	require.Contains(t, get(s.pages(), "/metrics").Body.String(),
 		`quorate_calls_put_off_total{namespace="hostile",reason="slow"} `)
 }
 
@@ -177,7 +180,8 @@ type stopsIn struct {
 	cut  *<-chan struct{}
 }
 
-func (e stopsIn) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (e stopsIn) Observe(ctx context.Context, endpoints []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	if *e.cut == nil {
 		*e.cut = ctx.Done()
 		if !e.step {
@@ -187,7 +191,7 @@ func (e stopsIn) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hook
 	return e.healthy.Observe(ctx, endpoints)
 }
 
-func (e stopsIn) Do(ctx context.Context, _ hooks.Step, _ *hooks.Membership, _ []hooks.Endpoint) error {
+func (e stopsIn) Do(ctx context.Context, _ decision.Step, _ *observation.Membership, _ []observation.Endpoint) error {
 	<-*e.cut
 	return ctx.Err()
 }
@@ -197,7 +201,8 @@ func (e stopsIn) Do(ctx context.Context, _ hooks.Step, _ *hooks.Membership, _ []
 func TestWhatIsCutOff(t *testing.T) {
 	for _, step := range []bool{false, true} {
 		s, log := testServer(Options{Etcd: stopsIn{step: step, cut: new(<-chan struct{})}})
-		s.syncFn = func(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+		s.syncFn = func(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision,
+			*decision.Outcome) {
 			o.Etcd, o.Health = etcd.Observe(ctx, nil)
 			d, outcome := stepped("")(ctx, o, etcd)
 			if err := etcd.Do(ctx, outcome.Step, o.Etcd, nil); err != nil {

@@ -19,6 +19,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -38,11 +40,14 @@ func newborn(t testing.TB) []byte {
 // silent is an etcd that nobody has started yet.
 type silent struct{}
 
-func (silent) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (silent) Observe(context.Context, []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	return nil, nil
 }
 
-func (silent) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error { return nil }
+func (silent) Do(context.Context, decision.Step, *observation.Membership, []observation.Endpoint) error {
+	return nil
+}
 
 // secretsIn are the Secrets of an answer by name, decoded.
 func secretsIn(t testing.TB, answered []byte) map[string]map[string][]byte {
@@ -173,7 +178,7 @@ func TestCertificatesFromNothing(t *testing.T) {
 	last := call()
 	require.Equal(t, secretsIn(t, last), secretsIn(t, call()), "and nothing changes any more")
 
-	metrics := get(s.Pages(), "/metrics").Body.String()
+	metrics := get(s.pages(), "/metrics").Body.String()
 	require.Contains(t, metrics,
 		`quorate_certificate_expiry_timestamp_seconds{certificate="server",cluster="orders",namespace="shop"} `)
 
@@ -191,7 +196,7 @@ func TestCertificatesFromNothing(t *testing.T) {
 				secret := base64.StdEncoding.EncodeToString(value)[60:90]
 				require.NotContains(t, log.String(), secret, "%s of %s is in the log", key, name)
 				require.NotContains(t, string(mustStatus(t, last)), secret, "%s of %s is in the status", key, name)
-				require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), secret)
+				require.NotContains(t, get(s.pages(), "/metrics").Body.String(), secret)
 			}
 		}
 	}
@@ -264,8 +269,11 @@ func (s showing) With(c *tls.Config, _ func(secret, key string) (string, error))
 	return silent{}
 }
 
-func (showing) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (showing) Observe(context.Context, []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	return nil, nil
 }
 
-func (showing) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error { return nil }
+func (showing) Do(context.Context, decision.Step, *observation.Membership, []observation.Endpoint) error {
+	return nil
+}

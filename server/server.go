@@ -21,6 +21,9 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/metrics"
 	"github.com/quorate-dev/quorate/server/wire"
 )
@@ -32,7 +35,7 @@ type Options struct {
 	// Callers says who may call the hooks; nil is plain HTTP for everybody.
 	Callers *Callers
 	// Settings of the installation, as decisions see them.
-	Settings hooks.Settings
+	Settings observation.Settings
 	// Scope says whose hooks are answered; the zero value is everybody's.
 	Scope Scope
 	// RelatedByUID: Metacontroller remembers by UID and generation what the hook customize has answered, as 4.16 and
@@ -79,10 +82,10 @@ type Server struct {
 
 	// What it calls, and the clock; tests put others in their place.
 	now        func() time.Time
-	syncFn     func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome)
-	finalizeFn func(hooks.Observation) (hooks.Desired, bool)
-	decideFn   func(hooks.Observation) hooks.Decision
-	verifyFn   func(hooks.Observation, hooks.Decision) error
+	syncFn     func(context.Context, observation.Observation, hooks.Etcd) (decision.Decision, *decision.Outcome)
+	finalizeFn func(observation.Observation) (decision.Desired, bool)
+	decideFn   func(observation.Observation) decision.Decision
+	verifyFn   func(observation.Observation, decision.Decision) error
 }
 
 // New makes a server.
@@ -104,7 +107,7 @@ func New(o Options) *Server {
 	return &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
 		memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
-		syncFn: hooks.Sync, finalizeFn: hooks.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
+		syncFn: hooks.Sync, finalizeFn: cluster.Finalize, decideFn: cluster.Decide, verifyFn: hooks.Verify,
 	}
 }
 
@@ -132,8 +135,8 @@ func (s *Server) Handler() http.Handler {
 	return e
 }
 
-// Pages are the server's metrics and health. They change nothing and tell nothing secret.
-func (s *Server) Pages() http.Handler {
+// pages are the server's metrics and health. They change nothing and tell nothing secret.
+func (s *Server) pages() http.Handler {
 	e := routes("pages take GET")
 	e.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	e.GET("/readyz", func(c *gin.Context) {
@@ -162,7 +165,7 @@ func routes(methods string) *gin.Engine {
 // flight finish, then the other listener closes. The error is nil after that, and not when calls had to be cut off.
 // Both listeners are closed when it returns.
 func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
-	calls, scrapes := s.httpServer(s.Handler()), s.httpServer(s.Pages())
+	calls, scrapes := s.httpServer(s.Handler()), s.httpServer(s.pages())
 	defer calls.Close()
 	defer scrapes.Close()
 	failed := make(chan error, 2)
@@ -175,7 +178,7 @@ func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	}
 	s.log.Info("listening", "hooks", hooks.Addr().String(), "pages", pages.Addr().String(), "tls",
 		calls.TLSConfig != nil)
-	if warning := s.options.Callers.Warning(); warning != "" {
+	if warning := s.options.Callers.warning(); warning != "" {
 		s.log.Warn(warning)
 	}
 	select {

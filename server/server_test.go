@@ -21,13 +21,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // keepAll is a decision that keeps every child as it was observed.
-func keepAll(_ context.Context, o hooks.Observation, _ hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
-	d := hooks.Decision{Reason: rule.Reason{Rule: quietRule}}
+func keepAll(_ context.Context, o observation.Observation, _ hooks.Etcd) (decision.Decision, *decision.Outcome) {
+	d := decision.Decision{Reason: rule.Reason{Rule: quietRule}}
 	d.Children.Pods = slices.Collect(maps.Values(o.Children.Pods))
 	d.Children.Claims = slices.Collect(maps.Values(o.Children.Claims))
 	d.Children.ConfigMaps = slices.Collect(maps.Values(o.Children.ConfigMaps))
@@ -35,7 +37,7 @@ func keepAll(_ context.Context, o hooks.Observation, _ hooks.Etcd) (hooks.Decisi
 	d.Children.Budgets = slices.Collect(maps.Values(o.Children.Budgets))
 	d.Children.Policies = slices.Collect(maps.Values(o.Children.Policies))
 	for _, p := range o.Children.Secrets {
-		d.Children.Secrets = append(d.Children.Secrets, &hooks.DesiredSecret{ObjectMeta: p.ObjectMeta, Type: p.Type})
+		d.Children.Secrets = append(d.Children.Secrets, &decision.DesiredSecret{ObjectMeta: p.ObjectMeta, Type: p.Type})
 	}
 	return d, nil
 }
@@ -48,7 +50,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 
 func TestPages(t *testing.T) {
 	s, _ := testServer(Options{})
-	pages, hooks := s.Pages(), s.Handler()
+	pages, hooks := s.pages(), s.Handler()
 	require.Equal(t, 200, get(pages, "/healthz").Code)
 	require.Equal(t, 200, get(pages, "/readyz").Code)
 	s.stopping.Store(true)
@@ -77,7 +79,7 @@ func TestMetrics(t *testing.T) {
 	post(h, "/sync", nil)
 	s.syncFn = stepped("")
 	post(h, "/sync", steady(t))
-	text := get(s.Pages(), "/metrics").Body.String()
+	text := get(s.pages(), "/metrics").Body.String()
 	for _, line := range []string{
 		`quorate_build_info{commit="0123abc",version="v1.2.3"} 1`,
 		`quorate_decisions_total{rule="Converged"} 1`,
@@ -95,11 +97,13 @@ func TestMetrics(t *testing.T) {
 }
 
 // stepped is a decision after a step that ended with err.
-func stepped(err string) func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
-	return func(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+func stepped(err string) func(context.Context, observation.Observation, hooks.Etcd) (decision.Decision,
+	*decision.Outcome) {
+	return func(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision,
+		*decision.Outcome) {
 		d, _ := keepAll(ctx, o, etcd)
 		d.Reason = rule.Reason{Rule: "Grow", Message: "one more member"}
-		return d, &hooks.Outcome{Step: hooks.Promote{ID: 1, Name: "orders-0"}, Rule: "Promote", Err: err}
+		return d, &decision.Outcome{Step: decision.Promote{ID: 1, Name: "orders-0"}, Rule: "Promote", Err: err}
 	}
 }
 
@@ -142,7 +146,7 @@ func TestLogs(t *testing.T) {
 
 func TestPanicIsAnError(t *testing.T) {
 	s, log := testServer(Options{})
-	s.syncFn = func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	s.syncFn = func(context.Context, observation.Observation, hooks.Etcd) (decision.Decision, *decision.Outcome) {
 		panic("out of ideas")
 	}
 	h := s.Handler()
@@ -153,13 +157,13 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	require.Contains(t, log.String(), "out of ideas")
 	require.Contains(t, log.String(), "server_test.go", "with the stack")
-	require.Contains(t, get(s.Pages(), "/metrics").Body.String(),
+	require.Contains(t, get(s.pages(), "/metrics").Body.String(),
 		`quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
 	require.Empty(t, s.turns.queues)
 }
 
 func TestVerifyWithholdsAnswersAndSteps(t *testing.T) {
-	broken := func(hooks.Observation, hooks.Decision) error { return errors.New("S7: a claim would go") }
+	broken := func(observation.Observation, decision.Decision) error { return errors.New("S7: a claim would go") }
 	s, _ := testServer(Options{Verify: true})
 	s.syncFn, s.verifyFn = keepAll, broken
 	w := post(s.Handler(), "/sync", steady(t))
@@ -169,8 +173,10 @@ func TestVerifyWithholdsAnswersAndSteps(t *testing.T) {
 	etcd := &steps{}
 	s, _ = testServer(Options{Verify: true, Etcd: etcd})
 	s.syncFn, s.decideFn = takeStep,
-		func(hooks.Observation) hooks.Decision { return hooks.Decision{Step: hooks.Remove{ID: 1}} }
-	s.verifyFn = func(_ hooks.Observation, d hooks.Decision) error {
+		func(observation.Observation) decision.Decision {
+			return decision.Decision{Step: decision.Remove{ID: 1}}
+		}
+	s.verifyFn = func(_ observation.Observation, d decision.Decision) error {
 		if d.Step != nil {
 			return errors.New("S6: the last voter")
 		}
@@ -192,7 +198,7 @@ type steps struct {
 	do    func(context.Context) error
 }
 
-func (s *steps) Do(ctx context.Context, _ hooks.Step, _ *hooks.Membership, _ []hooks.Endpoint) error {
+func (s *steps) Do(ctx context.Context, _ decision.Step, _ *observation.Membership, _ []observation.Endpoint) error {
 	s.taken.Add(1)
 	if s.do != nil {
 		return s.do(ctx)
@@ -201,7 +207,7 @@ func (s *steps) Do(ctx context.Context, _ hooks.Step, _ *hooks.Membership, _ []h
 }
 
 // takeStep is a decision that takes a step whatever it sees.
-func takeStep(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+func takeStep(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision, *decision.Outcome) {
 	m, _ := etcd.Observe(ctx, nil)
 	d, outcome := stepped("")(ctx, o, etcd)
 	if err := etcd.Do(ctx, outcome.Step, m, nil); err != nil {
@@ -213,7 +219,8 @@ func takeStep(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.
 func TestCallsForOneClusterTakeTurns(t *testing.T) {
 	s, _ := testServer(Options{CallTimeout: 10 * time.Second})
 	var running, most, calls atomic.Int32
-	s.syncFn = func(ctx context.Context, o hooks.Observation, e hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	s.syncFn = func(ctx context.Context, o observation.Observation, e hooks.Etcd) (decision.Decision,
+		*decision.Outcome) {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
 		calls.Add(1)
@@ -236,7 +243,8 @@ func TestWaitingInVain(t *testing.T) { synctest.Test(t, waitingInVain) }
 func waitingInVain(t *testing.T) {
 	s, _ := testServer(Options{CallTimeout: 8 * time.Second})
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s.syncFn = func(ctx context.Context, o hooks.Observation, e hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	s.syncFn = func(ctx context.Context, o observation.Observation, e hooks.Etcd) (decision.Decision,
+		*decision.Outcome) {
 		close(entered)
 		<-leave
 		return keepAll(ctx, o, e)
@@ -315,7 +323,8 @@ func TestSlowBody(t *testing.T) {
 func TestShutdownFinishesCalls(t *testing.T) {
 	s, _ := testServer(Options{DrainDelay: 50 * time.Millisecond})
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s.syncFn = func(ctx context.Context, o hooks.Observation, e hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	s.syncFn = func(ctx context.Context, o observation.Observation, e hooks.Etcd) (decision.Decision,
+		*decision.Outcome) {
 		close(entered)
 		<-leave
 		return keepAll(ctx, o, e)
@@ -357,10 +366,11 @@ func TestShutdownFinishesCalls(t *testing.T) {
 func TestShutdownIsBounded(t *testing.T) {
 	s, _ := testServer(Options{DrainDelay: -1, ShutdownTimeout: 50 * time.Millisecond})
 	entered := make(chan struct{})
-	s.syncFn = func(ctx context.Context, _ hooks.Observation, _ hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	s.syncFn = func(ctx context.Context, _ observation.Observation, _ hooks.Etcd) (decision.Decision,
+		*decision.Outcome) {
 		close(entered)
 		<-ctx.Done()
-		return hooks.Decision{}, nil
+		return decision.Decision{}, nil
 	}
 	url, _, stop := listen(t, s)
 	go func() { _, _ = http.Post(url+"/sync", "application/json", bytes.NewReader(steady(t))) }()

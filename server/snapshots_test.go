@@ -57,7 +57,7 @@ func TestSnapshotIsAnswered(t *testing.T) {
 	require.NotContains(t, a, "finalized")
 	require.Contains(t, log.String(), `"snapshot":"shop/nightly"`)
 	require.NotContains(t, log.String(), `"cluster":"shop/nightly"`)
-	text := get(s.Pages(), "/metrics").Body.String()
+	text := get(s.pages(), "/metrics").Body.String()
 	for _, line := range []string{
 		`quorate_snapshots_total{phase="Succeeded"} 1`, `quorate_decisions_total{rule="SnapshotSucceeded"} 1`,
 		`quorate_snapshot_stored_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`,
@@ -86,7 +86,7 @@ func TestStoredSnapshotsCount(t *testing.T) {
 	}))
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.Equal(t, "Stored", at(generic(t, w.Body.Bytes()), "status")["phase"])
-	text := get(s.Pages(), "/metrics").Body.String()
+	text := get(s.pages(), "/metrics").Body.String()
 	require.Contains(t, text, `quorate_snapshots_total{phase="Stored"} 1`)
 	require.Contains(t, text,
 		`quorate_snapshot_stored_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`)

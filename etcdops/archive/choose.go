@@ -101,7 +101,7 @@ func (c Cluster) choose(ctx context.Context) (from, all []member, asked bound, e
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, asked, failure(Failed, ctx.Err(),
+			return nil, nil, asked, failure(failed, ctx.Err(),
 				"stopped while a member to take the snapshot from was waited for")
 		case <-time.After(pollTime):
 		}
@@ -238,7 +238,7 @@ func serving(all []member, why []error) ([]member, error) {
 		}
 	}
 	if damaged[0] {
-		return nil, failure(Failed, nil, "the members' data differ and etcd does not know whose is right (alarm "+
+		return nil, failure(failed, nil, "the members' data differ and etcd does not know whose is right (alarm "+
 			"CORRUPT): no snapshot is taken; see the cluster's conditions")
 	}
 	var able []member

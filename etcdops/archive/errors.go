@@ -18,20 +18,20 @@ import (
 
 // Reasons for which there is no artifact or it can't be used, in one word each: reports.Restore.Reason has them.
 const (
-	// WrongKey: it is encrypted, and none of the identities at hand opens it.
-	WrongKey = "WrongKey"
-	// Damaged: what is stored is not what was written, or not whole.
-	Damaged = "Damaged"
-	// NoSpace: a disk is full, here or at the store.
-	NoSpace = "NoSpace"
+	// wrongKey: it is encrypted, and none of the identities at hand opens it.
+	wrongKey = "WrongKey"
+	// damaged: what is stored is not what was written, or not whole.
+	damaged = "Damaged"
+	// noSpace: a disk is full, here or at the store.
+	noSpace = "NoSpace"
 	// NotFound: there is no such artifact, folder or bucket.
 	NotFound = "NotFound"
 	// Denied: the credentials are missing, wrong, or not enough.
 	Denied = "Denied"
 	// Unreachable: the store or the cluster did not answer, or was not who it should be.
 	Unreachable = "Unreachable"
-	// Failed: something else.
-	Failed = "Failed"
+	// failed: something else.
+	failed = "Failed"
 )
 
 // reasonedError is a failure with its reason. Its text is a sentence that says what happened, to what, and
@@ -72,7 +72,7 @@ func ReasonOf(err error) string {
 	if errors.As(err, &known) {
 		return known.reason
 	}
-	return Failed
+	return failed
 }
 
 func failure(reason string, cause error, format string, args ...any) error {
@@ -90,7 +90,7 @@ func (s *store) storeFailure(err error, doing string) error {
 		return known
 	}
 	if errors.Is(err, context.Canceled) {
-		return failure(Failed, err, "%s was stopped", doing)
+		return failure(failed, err, "%s was stopped", doing)
 	}
 	switch reason := s.reason(err); reason {
 	case NotFound:
@@ -98,7 +98,7 @@ func (s *store) storeFailure(err error, doing string) error {
 	case Denied:
 		return failure(reason, err, "%s: access was refused; check the credentials of the store and what they may do "+
 			"there", doing)
-	case NoSpace:
+	case noSpace:
 		return failure(reason, err, "%s: there is no space left; make room or enlarge the volume", doing)
 	case Unreachable:
 		return failure(reason, err, "%s: the store can't be reached; check its address, its certificate and the "+
@@ -111,7 +111,7 @@ func (s *store) storeFailure(err error, doing string) error {
 func (s *store) reason(err error) string {
 	switch {
 	case full(err):
-		return NoSpace
+		return noSpace
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return Denied
 	case errors.Is(err, fs.ErrNotExist):
@@ -121,7 +121,7 @@ func (s *store) reason(err error) string {
 	case refused(err):
 		return Denied
 	case refusalOf(err) >= http.StatusInternalServerError:
-		return Failed
+		return failed
 	}
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:
@@ -131,9 +131,9 @@ func (s *store) reason(err error) string {
 	case gcerrors.DeadlineExceeded:
 		return Unreachable
 	case gcerrors.ResourceExhausted:
-		return NoSpace
+		return noSpace
 	default:
-		return Failed
+		return failed
 	}
 }
 

@@ -59,7 +59,7 @@ func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, erro
 		return nil, err
 	}
 	if from.SHA256 != "" && record.SHA256 != "" && from.SHA256 != record.SHA256 {
-		return nil, failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, "+
+		return nil, failure(damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, "+
 			"and %s was expected", store.named(key), record.SHA256, from.SHA256)
 	}
 	found, err := store.fetchFile(ctx, key, identities, to)
@@ -79,7 +79,7 @@ func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, erro
 func (from Source) folder() (folder stores.URL, key string, err error) {
 	artifact, err := stores.ParseArtifactURL(from.URL)
 	if err != nil {
-		return folder, "", failure(Failed, nil, "the URL of the artifact is not one that can be used: %s", err)
+		return folder, "", failure(failed, nil, "the URL of the artifact is not one that can be used: %s", err)
 	}
 	if folder, err := stores.ParseURL(from.StoreURL); err == nil && artifact.Parameters == "" &&
 		folder.Scheme == artifact.Scheme {
@@ -133,13 +133,13 @@ func discardFile(path string) error {
 func readIdentities(path string) ([]age.Identity, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, failure(WrongKey, err, "the age identities can't be read; check the Secret and its key")
+		return nil, failure(wrongKey, err, "the age identities can't be read; check the Secret and its key")
 	}
 	defer f.Close()
 	identities, err := age.ParseIdentities(f)
 	if err != nil {
 		// The cause is left out: it may quote a line, and the line may be a secret.
-		return nil, failure(WrongKey, nil, "%s holds no age identities: every line must be one, such as "+
+		return nil, failure(wrongKey, nil, "%s holds no age identities: every line must be one, such as "+
 			"AGE-SECRET-KEY-1..., or a comment", filepath.Base(path))
 	}
 	return identities, nil
@@ -159,7 +159,7 @@ func (s *store) record(ctx context.Context, key string) (*reports.Artifact, erro
 	}
 	record := &reports.Artifact{}
 	if err := json.Unmarshal(text, record); err != nil || record.SHA256 == "" {
-		return nil, failure(Damaged, nil, "%s does not say what that holds; take another snapshot",
+		return nil, failure(damaged, nil, "%s does not say what that holds; take another snapshot",
 			s.named(key+recordSuffix))
 	}
 	return record, nil
@@ -194,10 +194,10 @@ func (s *store) fetchFile(ctx context.Context, key string, identities []age.Iden
 // localFailure is about a file of this machine.
 func localFailure(err error, path string) error {
 	if full(err) {
-		return failure(NoSpace, err, "there is no space left for %s: it takes as much as the database; make room or "+
+		return failure(noSpace, err, "there is no space left for %s: it takes as much as the database; make room or "+
 			"enlarge the volume", path)
 	}
-	return failure(Failed, err, "%s can't be written", path)
+	return failure(failed, err, "%s can't be written", path)
 }
 
 // fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
@@ -234,7 +234,7 @@ func (s *store) fetch(ctx context.Context, key string, identities []age.Identity
 	case err != nil:
 		return nil, s.fetchFailure(key, source, err)
 	case !database.whole():
-		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, "+
+		return nil, failure(damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, "+
 			"or no snapshot by etcd; take another one", s.named(key))
 	}
 	found.Size, found.SHA256 = database.size, database.sum()
@@ -255,9 +255,9 @@ func (s *store) fetchFailure(key string, source *watched, err error) error {
 	case errors.As(err, &own):
 		return err
 	case errors.As(err, &wrong):
-		return failure(WrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.named(key))
+		return failure(wrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.named(key))
 	default:
-		return failure(Damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.named(key))
+		return failure(damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.named(key))
 	}
 }
 
@@ -281,7 +281,7 @@ func open(stored io.Reader, identities []age.Identity, found *reports.Artifact) 
 	if bytes.Equal(begins, ageMagic) {
 		found.Encrypted = true
 		if len(identities) == 0 {
-			return nil, end, failure(WrongKey, nil, "the snapshot is encrypted, and there are no age identities to "+
+			return nil, end, failure(wrongKey, nil, "the snapshot is encrypted, and there are no age identities to "+
 				"open it: name their Secret")
 		}
 		decrypted, err := age.Decrypt(plain, identities...)
@@ -319,13 +319,13 @@ func peek(r io.Reader, n int) (io.Reader, []byte, error) {
 func agree(name string, record, found *reports.Artifact, wanted string) error {
 	switch {
 	case record.StoredSHA256 != "" && record.StoredSHA256 != found.StoredSHA256:
-		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; "+
+		return failure(damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; "+
 			"take another snapshot", name, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
 	case record.SHA256 != "" && record.SHA256 != found.SHA256:
-		return failure(Damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another "+
+		return failure(damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another "+
 			"snapshot", name, found.SHA256, record.SHA256)
 	case wanted != "" && wanted != found.SHA256:
-		return failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s "+
+		return failure(damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s "+
 			"was expected", name, found.SHA256, wanted)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"os"
@@ -49,7 +48,7 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 		one, err := age.ParseRecipients(bytes.NewReader([]byte(key)))
 		if err != nil {
 			// The cause and the key are left out: it may be an identity, which is a secret.
-			return nil, failure(Failed, nil, "recipient %d is no public key of age: it must look like "+
+			return nil, failure(failed, nil, "recipient %d is no public key of age: it must look like "+
 				"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", i+1)
 		}
 		all = append(all, one...)
@@ -66,7 +65,7 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 // verifies, takes another.
 
 // errReplaced is about what is another run's.
-var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
+var errReplaced = failure(failed, nil, "another run has stored it meanwhile")
 
 // put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before,
 // the record first; so is what comes of a failure, unless another run is done. With keep, what was there stays until
@@ -97,7 +96,7 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 			return err
 		}
 		if !database.whole() { // found out before the object has an end, so that there is none
-			return failure(Damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another "+
+			return failure(damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another "+
 				"one; it will be tried again")
 		}
 		return layers.Close()
@@ -200,7 +199,7 @@ func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
 		whole.Recipient, recipients[0] = recipients[0], whole
 		encrypted, err := age.Encrypt(all.Writer, recipients...)
 		if err != nil {
-			return nil, failure(Failed, err, "the snapshot can't be encrypted for these recipients")
+			return nil, failure(failed, err, "the snapshot can't be encrypted for these recipients")
 		}
 		all.push(encrypted)
 	}
@@ -208,7 +207,7 @@ func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
 		// Each thread takes some 20 MiB: as many as there are cores would make memory grow with the machine.
 		compressed, err := zstd.NewWriter(all.Writer, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(4<<20))
 		if err != nil {
-			return nil, failure(Failed, err, "the snapshot can't be compressed")
+			return nil, failure(failed, err, "the snapshot can't be compressed")
 		}
 		all.push(compressed)
 	}
@@ -329,7 +328,7 @@ func (s *store) settle(ctx context.Context, key string, size int64) (string, err
 		return "", err
 	}
 	if found.Size != size {
-		return "", failure(Damaged, nil, "%s: it has %d bytes, and %d were written", doing, found.Size, size)
+		return "", failure(damaged, nil, "%s: it has %d bytes, and %d were written", doing, found.Size, size)
 	}
 	if s.dir == "" {
 		return s.tagOf(found), nil
@@ -371,7 +370,7 @@ func (s *store) note(ctx context.Context, key string, record any) error {
 	}
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
-		return failure(Failed, err, "the record of %s can't be written", s.named(key))
+		return failure(failed, err, "the record of %s can't be written", s.named(key))
 	}
 	text = append(text, '\n')
 	err = s.write(ctx, key+recordSuffix, false, func(w io.Writer) error { _, err := w.Write(text); return err })
@@ -379,82 +378,4 @@ func (s *store) note(ctx context.Context, key string, record any) error {
 		_, err = s.settle(ctx, key+recordSuffix, int64(len(text)))
 	}
 	return err
-}
-
-// clear removes an artifact before another one takes its name. Who may only write goes on: what is written then
-// replaces both, and until then the record does not agree with the artifact, which Fetch sees.
-func (s *store) clear(ctx context.Context, key string) error {
-	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != Denied {
-		return err
-	}
-	return nil
-}
-
-// abandoned removes what a failure has left of an upload before which there was nothing: what is whole by now is
-// another run's.
-func (s *store) abandoned(ctx context.Context, key string, cause error) error {
-	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
-	defer stop()
-	if now, _, err := s.kept(looking, key); now != nil || err != nil && ReasonOf(err) != Denied ||
-		errors.Is(cause, errReplaced) {
-		return cause
-	}
-	return s.cleared(ctx, key, cause)
-}
-
-// cleared removes what a failure has left, though the context may have ended.
-func (s *store) cleared(ctx context.Context, key string, cause error) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
-	defer stop()
-	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != ReasonOf(cause) {
-		return &reasonedError{reason: ReasonOf(cause), text: fmt.Sprintf("%s; and what was stored of it could not be "+
-			"removed: %s", Words(cause), Words(err)), hidden: cause}
-	}
-	return cause
-}
-
-// remove removes an artifact, the record first: without it the rest is not whole. What is not there is removed.
-func (s *store) remove(ctx context.Context, key string) error {
-	for _, name := range []string{key + recordSuffix, key} {
-		if err := s.bucket.Delete(ctx, name); err != nil && s.reason(err) != NotFound {
-			return s.storeFailure(err, s.about("removing", name))
-		}
-	}
-	return s.removeRests(key)
-}
-
-// removeRests removes the files in which fileblob writes, <name>.<time>.tmp, that a process left which was killed.
-func (s *store) removeRests(key string) error {
-	if s.dir == "" {
-		return nil
-	}
-	path := filepath.Join(s.dir, filepath.FromSlash(key))
-	for _, pattern := range []string{path + ".*.tmp", path + recordSuffix + ".*.tmp"} {
-		rests, err := filepath.Glob(pattern)
-		if err != nil {
-			return err
-		}
-		for _, rest := range rests {
-			if err := discardFile(rest); err != nil {
-				return s.storeFailure(err, s.about("removing what an earlier try has left of", key))
-			}
-		}
-	}
-	return nil
-}
-
-// Discard removes an artifact from its store. One that is not there is removed.
-func Discard(ctx context.Context, place Place, key string) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	store, err := openStore(ctx, place, false)
-	if ReasonOf(err) == NotFound {
-		return nil // a folder that was never made
-	}
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	return store.remove(ctx, key)
 }

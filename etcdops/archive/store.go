@@ -2,7 +2,7 @@
 //
 // An artifact is one object: what `etcdctl snapshot save` writes, compressed with Zstandard and encrypted with age as
 // was asked for, in that order. Beside it lies <artifact>.json, a [reports.Artifact], which is written last: an
-// artifact without it is not whole. Both are read without Quorate as docs/backup.md says.
+// artifact without it is not whole. Both are read without Quorate as docs/how-to/back-up.md says.
 //
 // Everything is done in one pass with buffers of a fixed size, so memory does not grow with the data.
 package archive
@@ -49,7 +49,7 @@ type store struct {
 func openStore(ctx context.Context, p Place, create bool) (*store, error) {
 	u, err := stores.ParseURL(p.URL)
 	if err != nil {
-		return nil, failure(Failed, nil, "the URL of the store is not one that can be used: %s", err)
+		return nil, failure(failed, nil, "the URL of the store is not one that can be used: %s", err)
 	}
 	s := &store{url: u}
 	if u.Scheme == stores.Claim {
@@ -114,7 +114,7 @@ var keys = regexp.MustCompile(`^[0-9A-Za-z][-._0-9A-Za-z]*(/[0-9A-Za-z][-._0-9A-
 
 func checkKey(key string) error {
 	if len(key) > 900 || !keys.MatchString(key) || strings.HasSuffix(key, recordSuffix) {
-		return failure(Failed, nil, "the name of the artifact is not one that can be used: it has letters, digits, "+
+		return failure(failed, nil, "the name of the artifact is not one that can be used: it has letters, digits, "+
 			"'-', '_', '.', and '/' between, and does not end in %s", recordSuffix)
 	}
 	return nil

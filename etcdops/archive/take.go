@@ -45,8 +45,8 @@ type Unless struct {
 
 // Reasons, as those of [ReasonOf], for which the snapshot of another member may do where one did not.
 const (
-	// Stale: the database lacks what had been written before it was asked for.
-	Stale = "Stale"
+	// stale: the database lacks what had been written before it was asked for.
+	stale = "Stale"
 	// Differs: etcd makes something else of the database than is in its records.
 	Differs = "Differs"
 )
@@ -183,7 +183,7 @@ func (o Order) unchanged(asked bound) bool {
 // another reports whether the snapshot of another member may do where this one did not.
 func another(err error) bool {
 	switch ReasonOf(err) {
-	case Damaged, Stale, Differs:
+	case damaged, stale, Differs:
 		return true
 	}
 	return false
@@ -239,7 +239,7 @@ func (o Order) conclude(ctx context.Context, store *store, all []member, back ag
 	report *reports.Snapshot) error {
 	verified := *report
 	err := o.verify(ctx, store, all, back, &verified)
-	if ReasonOf(err) == Damaged && ctx.Err() == nil {
+	if ReasonOf(err) == damaged && ctx.Err() == nil {
 		return o.disproved(ctx, store, report, err)
 	}
 	if err == nil {
@@ -270,7 +270,7 @@ func (o Order) stillThere(ctx context.Context, store *store, report *reports.Sna
 	}
 	switch {
 	case err != nil && ReasonOf(err) != Denied:
-		return failure(Failed, err, "whether it is still what was looked at is not known")
+		return failure(failed, err, "whether it is still what was looked at is not known")
 	case replaced, now != nil && now.StoredSHA256 != report.StoredSHA256:
 		return errReplaced
 	}

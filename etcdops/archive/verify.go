@@ -52,7 +52,7 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 		return o.proven(ctx, file, found.SHA256, err)
 	}
 	if holds.Revision < report.Revision || holds.AuthRevision < report.AuthRevision {
-		return failure(Stale, nil, "the snapshot ends at revision %d, and that of users and roles is %d; when it was "+
+		return failure(stale, nil, "the snapshot ends at revision %d, and that of users and roles is %d; when it was "+
 			"asked for the cluster was at %d and %d: member %s lags, and its status does not say so",
 			holds.Revision, holds.AuthRevision, report.Revision, report.AuthRevision, report.Member)
 	}
@@ -85,10 +85,10 @@ func (o Order) tried(ctx context.Context, file, scratch string, report *reports.
 	done("restored on trial")
 	restored, err := Examine(ctx, filepath.Join(dir, "member", "snap", "db"))
 	if err != nil {
-		return nil, failure(Failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
+		return nil, failure(failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
 	}
 	if fetched.Sum != restored.Sum || fetched.Others != restored.Others || fetched.Revision != restored.Revision {
-		return nil, failure(Failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x "+
+		return nil, failure(failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x "+
 			"and %08x, and before %d, %08x and %08x: etcdutl did not restore it, or the scratch disk lost a part of it",
 			restored.Revision, restored.Sum, restored.Others, fetched.Revision, fetched.Sum, fetched.Others)
 	}
@@ -118,18 +118,18 @@ func (o Order) stopwatch() func(what string) {
 // proven is an error about a file in the scratch directory. That the snapshot is damaged is believed only while the
 // file holds what was fetched: a disk that loses data, or can't be read, says nothing of what is stored.
 func (o Order) proven(ctx context.Context, file, sha256 string, err error) error {
-	if ReasonOf(err) != Damaged {
+	if ReasonOf(err) != damaged {
 		return err
 	}
 	if ctx.Err() != nil {
-		return failure(Failed, ctx.Err(), "the verification was stopped")
+		return failure(failed, ctx.Err(), "the verification was stopped")
 	}
 	switch sum, wrong := sumOf(file); {
 	case wrong != nil:
-		return failure(Failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not "+
+		return failure(failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not "+
 			"known", o.Scratch)
 	case sum != sha256:
-		return failure(Failed, err, "the scratch disk in %s does not hold what was written to it: whether the "+
+		return failure(failed, err, "the scratch disk in %s does not hold what was written to it: whether the "+
 			"snapshot is whole is not known", o.Scratch)
 	}
 	return err
@@ -191,21 +191,21 @@ func (o Order) etcdutl(ctx context.Context, doing string, args ...string) error 
 func (o Order) failed(ctx context.Context, program, doing string, said *lone.Words, killed bool, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return failure(Failed, ctx.Err(), "stopped while %s %s", program, doing)
+		return failure(failed, ctx.Err(), "stopped while %s %s", program, doing)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		return failure(Failed, err, "there is no %s that %s: the container must run in an image of etcd", program,
+		return failure(failed, err, "there is no %s that %s: the container must run in an image of etcd", program,
 			doing)
 	case said.Has(fullWords...):
-		return failure(NoSpace, nil, "there is no space left in %s while %s %s: twice the size of the database is "+
+		return failure(noSpace, nil, "there is no space left in %s while %s %s: twice the size of the database is "+
 			"needed, and 128 MiB; raise job.scratchSize or make room on the node", o.Scratch, program, doing)
 	case said.Has(wrongPages):
-		return failure(Damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl "+
+		return failure(damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl "+
 			"snapshot status")
 	case said.Panicked() && !said.Has(faultyWords...):
 		return failure(Differs, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
 	case killed:
-		return failure(Failed, err, "%s was killed while it %s: if for want of memory, raise "+
+		return failure(failed, err, "%s was killed while it %s: if for want of memory, raise "+
 			"spec.job.resources.limits.memory", program, doing)
 	}
-	return failure(Failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)
+	return failure(failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)
 }

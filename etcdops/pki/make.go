@@ -15,13 +15,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Make is the data of a Secret of this name, made by the recipe (nil: as observed) out of the observed Secrets. Errors
 // name Secrets and keys and hold nothing of what is in them.
-func Make(name string, recipe hooks.Recipe, observed map[string]map[string][]byte) (map[string][]byte, error) {
+func Make(name string, recipe decision.Recipe, observed map[string]map[string][]byte) (map[string][]byte, error) {
 	old := observed[name]
 	switch r := recipe.(type) {
 	case nil:
@@ -29,19 +29,19 @@ func Make(name string, recipe hooks.Recipe, observed map[string]map[string][]byt
 			return nil, fmt.Errorf("the Secret %s is to be kept and was not observed", name)
 		}
 		return old, nil
-	case hooks.Authority:
+	case decision.Authority:
 		return authority(r, old, observed[r.Inherit])
-	case hooks.Trim:
+	case decision.Trim:
 		return trim(r, old)
-	case hooks.Leaf:
+	case decision.Leaf:
 		return leaf(r, observed[r.Signer])
-	case hooks.Bundle:
+	case decision.Bundle:
 		return with(old, objects.KeyTrust, observed[r.Signer][objects.KeyTrust]), nil
-	case hooks.Adopt:
+	case decision.Adopt:
 		return adopt(r, old, observed[r.From])
-	case hooks.TokenKeys:
+	case decision.TokenKeys:
 		return tokenKeys()
-	case hooks.Password:
+	case decision.Password:
 		return with(old, r.Key, []byte(base64.RawURLEncoding.EncodeToString(random(32)))), nil
 	default:
 		return nil, fmt.Errorf("the Secret %s: there is no recipe %T", name, recipe)
@@ -58,7 +58,7 @@ func with(data map[string][]byte, key string, value []byte) map[string][]byte {
 	return changed
 }
 
-func authority(r hooks.Authority, old, inherit map[string][]byte) (map[string][]byte, error) {
+func authority(r decision.Authority, old, inherit map[string][]byte) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func authority(r hooks.Authority, old, inherit map[string][]byte) (map[string][]
 	return data, nil
 }
 
-func trim(r hooks.Trim, old map[string][]byte) (map[string][]byte, error) {
+func trim(r decision.Trim, old map[string][]byte) (map[string][]byte, error) {
 	data := with(old, objects.KeyTrust, unexpired(old[objects.KeyTrust], r.At))
 	if previous, err := certificates(old[objects.KeyPreviousCertificate]); err != nil ||
 		r.At.After(previous[0].NotAfter) {
@@ -101,7 +101,7 @@ func trim(r hooks.Trim, old map[string][]byte) (map[string][]byte, error) {
 	return data, nil
 }
 
-func adopt(r hooks.Adopt, old, from map[string][]byte) (map[string][]byte, error) {
+func adopt(r decision.Adopt, old, from map[string][]byte) (map[string][]byte, error) {
 	trusted, err := certificates(old[objects.KeyTrust])
 	if err != nil {
 		return nil, fmt.Errorf("the authority that is to trust others: ca.crt: %w", err)
@@ -146,7 +146,7 @@ func unexpired(text []byte, at time.Time) []byte {
 	return kept
 }
 
-func leaf(r hooks.Leaf, signer map[string][]byte) (map[string][]byte, error) {
+func leaf(r decision.Leaf, signer map[string][]byte) (map[string][]byte, error) {
 	certificate, private := signer[objects.KeyCertificate], signer[objects.KeyPrivate]
 	if r.Previous {
 		certificate, private = signer[objects.KeyPreviousCertificate], signer[objects.KeyPreviousPrivate]

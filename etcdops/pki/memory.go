@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // known remembers what was read of the data that came lately: to verify a signature takes longer than all the rest of a
@@ -28,7 +28,7 @@ type memory struct {
 type content [sha256.Size]byte
 
 type remembered struct {
-	secret *hooks.Secret
+	secret *observation.Secret
 	tenant string
 	bytes  int64
 }
@@ -55,7 +55,8 @@ func mostKnown() int64 {
 
 // of is what the data says, without metadata. It is shared: do not change it. Of several calls for the same, one reads,
 // in its turn.
-func (m *memory) of(ctx context.Context, tenant string, turn Turn, data map[string][]byte) (*hooks.Secret, error) {
+func (m *memory) of(ctx context.Context, tenant string, turn Turn, data map[string][]byte) (*observation.Secret,
+	error) {
 	key := sum(data)
 	for {
 		read, others := m.begin(key)
@@ -74,7 +75,7 @@ func (m *memory) of(ctx context.Context, tenant string, turn Turn, data map[stri
 }
 
 // begin is what is known, or else who reads it already; neither, if it is for the caller to read.
-func (m *memory) begin(key content) (*hooks.Secret, <-chan struct{}) {
+func (m *memory) begin(key content) (*observation.Secret, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if read := m.read[key]; read != nil {
@@ -93,7 +94,7 @@ func (m *memory) begin(key content) (*hooks.Secret, <-chan struct{}) {
 // finish reads what begin has left to the caller.
 func (m *memory) finish(
 	ctx context.Context, tenant string, turn Turn, key content, data map[string][]byte,
-) (*hooks.Secret, error) {
+) (*observation.Secret, error) {
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -116,7 +117,7 @@ func (m *memory) finish(
 // note remembers what was read, in the place of something else of the tenant who has most when there are so many bytes
 // already, whatever that is. All clusters are asked about in turn: were the oldest forgotten, or everything, then with
 // a few clusters too many nothing would ever be known when it is asked for again.
-func (m *memory) note(owner string, key content, read *hooks.Secret, most int64) {
+func (m *memory) note(owner string, key content, read *observation.Secret, most int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.read == nil {
@@ -173,7 +174,7 @@ func (t *tenant) any() content {
 }
 
 // sizeOf is what a Secret takes in memory, roughly, in bytes.
-func sizeOf(s *hooks.Secret) int64 {
+func sizeOf(s *observation.Secret) int64 {
 	n := 1 << 10 // itself, and how it is found again
 	for _, key := range s.Keys {
 		n += 16 + len(key)
@@ -181,7 +182,7 @@ func sizeOf(s *hooks.Secret) int64 {
 	for key, flaw := range s.Unfit {
 		n += 64 + len(key) + len(flaw)
 	}
-	of := func(c *hooks.Certificate) {
+	of := func(c *observation.Certificate) {
 		if c == nil {
 			return
 		}
@@ -192,7 +193,7 @@ func sizeOf(s *hooks.Secret) int64 {
 	}
 	of(s.Certificate)
 	of(s.Previous)
-	for _, list := range [][]hooks.Certificate{s.Trust, s.Anchors} {
+	for _, list := range [][]observation.Certificate{s.Trust, s.Anchors} {
 		for i := range list {
 			of(&list[i])
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 func TestWhatIsRememberedIsThatOfTheData(t *testing.T) {
 	var m memory
 	s := made(t)
-	of := func(data map[string][]byte) *hooks.Secret {
+	of := func(data map[string][]byte) *observation.Secret {
 		read, err := m.of(t.Context(), "shop", atOnce, data)
 		require.NoError(t, err)
 		return read
@@ -43,7 +43,7 @@ func TestWhatIsRemembered(t *testing.T) {
 				known++
 				continue
 			}
-			m.note("shop", key, &hooks.Secret{}, most*sizeOf(&hooks.Secret{}))
+			m.note("shop", key, &observation.Secret{}, most*sizeOf(&observation.Secret{}))
 			require.LessOrEqual(t, len(m.read), most)
 			require.NotNil(t, m.read[key])
 		}
@@ -58,16 +58,16 @@ func TestWhatIsRemembered(t *testing.T) {
 // others.
 func TestATenantWhoHasMostGivesWay(t *testing.T) {
 	var m memory
-	one := sizeOf(&hooks.Secret{})
+	one := sizeOf(&observation.Secret{})
 	keyOf := func(i int) content { return sum(map[string][]byte{"key": {byte(i), byte(i >> 8)}}) }
 	for i := range 50 {
-		m.note("tenant", keyOf(i), &hooks.Secret{}, 100*one)
+		m.note("tenant", keyOf(i), &observation.Secret{}, 100*one)
 	}
 	names := make([]string, 1000)
-	large := &hooks.Secret{Trust: []hooks.Certificate{{Names: names}}}
+	large := &observation.Secret{Trust: []observation.Certificate{{Names: names}}}
 	require.Greater(t, sizeOf(large), 16*int64(len(names)))
 	for i := range 1000 {
-		m.note("hostile", keyOf(1000+i), &hooks.Secret{}, 100*one)
+		m.note("hostile", keyOf(1000+i), &observation.Secret{}, 100*one)
 		m.note("hostile", keyOf(3000+i), large, 100*one)
 		require.LessOrEqual(t, m.bytes, max(100*one, 50*one+sizeOf(large)))
 	}
@@ -85,7 +85,7 @@ func TestOneReads(t *testing.T) {
 	require.Nil(t, known)
 	require.Nil(t, others)
 	var wg sync.WaitGroup
-	got := make([]*hooks.Secret, 8)
+	got := make([]*observation.Secret, 8)
 	for i := range got {
 		wg.Go(func() { got[i], _ = m.of(context.Background(), "shop", atOnce, s["leaf"]) })
 	}

@@ -18,8 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 var (
@@ -30,23 +31,23 @@ var (
 type secrets map[string]map[string][]byte
 
 // do carries a recipe out and stores what it makes.
-func (s secrets) do(t *testing.T, name string, r hooks.Recipe) {
+func (s secrets) do(t *testing.T, name string, r decision.Recipe) {
 	t.Helper()
 	data, err := Make(name, r, s)
 	require.NoError(t, err)
 	s[name] = data
 }
 
-func (s secrets) read(name string) *hooks.Secret {
+func (s secrets) read(name string) *observation.Secret {
 	return Read(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: s[name]})
 }
 
 func made(t *testing.T) secrets {
 	t.Helper()
 	s := secrets{}
-	s.do(t, "ca", hooks.Authority{CommonName: "one", NotBefore: now, NotAfter: later})
-	s.do(t, "leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.peers", "10.0.0.1"}, Server: true,
-		Client: true, NotBefore: now, NotAfter: later})
+	s.do(t, "ca", decision.Authority{CommonName: "one", NotBefore: now, NotAfter: later})
+	s.do(t, "leaf", decision.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.peers", "10.0.0.1"},
+		Server: true, Client: true, NotBefore: now, NotAfter: later})
 	return s
 }
 
@@ -75,8 +76,8 @@ func TestNothingIsMadeTwiceTheSame(t *testing.T) {
 	assert.NotEqual(t, a["ca"]["tls.key"], b["ca"]["tls.key"])
 	assert.NotEqual(t, a.read("ca").Certificate.Subject, b.read("ca").Certificate.Subject,
 		"members tell whom they trust by the subject")
-	a.do(t, "p", hooks.Password{Key: "password"})
-	b.do(t, "p", hooks.Password{Key: "password"})
+	a.do(t, "p", decision.Password{Key: "password"})
+	b.do(t, "p", decision.Password{Key: "password"})
 	assert.NotEqual(t, a["p"], b["p"])
 	assert.GreaterOrEqual(t, len(a["p"]["password"]), 43, "256 bits")
 }
@@ -84,23 +85,23 @@ func TestNothingIsMadeTwiceTheSame(t *testing.T) {
 func TestSuccession(t *testing.T) {
 	s := made(t)
 	old := s.read("ca").Certificate
-	s.do(t, "ca", hooks.Authority{CommonName: "two", NotBefore: now, NotAfter: later.Add(time.Hour), Previous: true})
+	s.do(t, "ca", decision.Authority{CommonName: "two", NotBefore: now, NotAfter: later.Add(time.Hour), Previous: true})
 	ca := s.read("ca")
 	assert.Empty(t, ca.Flaw)
 	assert.Equal(t, old.ID, ca.Previous.ID)
 	assert.Len(t, ca.Trust, 2)
-	s.do(t, "leaf", hooks.Bundle{Signer: "ca"})
+	s.do(t, "leaf", decision.Bundle{Signer: "ca"})
 	leaf := s.read("leaf")
 	assert.Equal(t, old.Key, leaf.Certificate.Issuer, "the pair stays")
 	assert.Equal(t, ca.Trust, leaf.Trust)
 
-	s.do(t, "leaf", hooks.Leaf{Signer: "ca", Previous: true, NotBefore: now, NotAfter: later})
+	s.do(t, "leaf", decision.Leaf{Signer: "ca", Previous: true, NotBefore: now, NotAfter: later})
 	assert.Equal(t, old.Key, s.read("leaf").Certificate.Issuer, "the previous one can sign still")
 	assert.Empty(t, s.read("leaf").Flaw)
-	s.do(t, "leaf", hooks.Leaf{Signer: "ca", NotBefore: now, NotAfter: later})
+	s.do(t, "leaf", decision.Leaf{Signer: "ca", NotBefore: now, NotAfter: later})
 	assert.Equal(t, ca.Certificate.Key, s.read("leaf").Certificate.Issuer)
 
-	s.do(t, "ca", hooks.Trim{At: later.Add(time.Minute)})
+	s.do(t, "ca", decision.Trim{At: later.Add(time.Minute)})
 	trimmed := s.read("ca")
 	assert.Nil(t, trimmed.Previous)
 	require.Len(t, trimmed.Trust, 1)
@@ -112,7 +113,7 @@ func TestALostAuthorityIsStillTrusted(t *testing.T) {
 	s := made(t)
 	old := s.read("ca").Certificate
 	delete(s, "ca")
-	s.do(t, "ca", hooks.Authority{CommonName: "two", NotBefore: now, NotAfter: later, Inherit: "leaf"})
+	s.do(t, "ca", decision.Authority{CommonName: "two", NotBefore: now, NotAfter: later, Inherit: "leaf"})
 	ca := s.read("ca")
 	require.Len(t, ca.Trust, 2)
 	assert.Equal(t, old.ID, ca.Trust[1].ID)
@@ -125,7 +126,7 @@ func TestAnotherAuthorityIsAdopted(t *testing.T) {
 	own := s.read("ca").Certificate.ID
 	s["former"] = map[string][]byte{"ca.crt": append(slices.Clone(others["ca"]["ca.crt"]), others["ca"]["ca.crt"]...)}
 	require.Len(t, s.read("former").Trust, 2)
-	s.do(t, "ca", hooks.Adopt{Keep: []string{own}, From: "former"})
+	s.do(t, "ca", decision.Adopt{Keep: []string{own}, From: "former"})
 	ca := s.read("ca")
 	require.Len(t, ca.Trust, 2, "each once")
 	assert.Equal(t, own, ca.Trust[0].ID)
@@ -138,9 +139,9 @@ func TestAnotherAuthorityIsAdopted(t *testing.T) {
 	_, err = Visitor(map[string][]byte{})
 	require.Error(t, err)
 
-	s.do(t, "ca", hooks.Adopt{Keep: []string{own}})
+	s.do(t, "ca", decision.Adopt{Keep: []string{own}})
 	require.Len(t, s.read("ca").Trust, 1)
-	_, err = Make("ca", hooks.Adopt{Keep: []string{own}, From: "nowhere"}, s)
+	_, err = Make("ca", decision.Adopt{Keep: []string{own}, From: "nowhere"}, s)
 	require.ErrorContains(t, err, "Secret nowhere")
 }
 
@@ -186,13 +187,13 @@ func TestFlawsAreNamed(t *testing.T) {
 }
 
 func TestRecipesThatCannotBeCarriedOut(t *testing.T) {
-	for _, r := range []hooks.Recipe{nil, hooks.Leaf{Signer: "ca"}} {
+	for _, r := range []decision.Recipe{nil, decision.Leaf{Signer: "ca"}} {
 		_, err := Make("leaf", r, secrets{})
 		assert.Error(t, err)
 	}
 	s := made(t)
 	s["ca"]["tls.key"] = []byte("-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0\n-----END EC PRIVATE KEY-----\n")
-	_, err := Make("leaf", hooks.Leaf{Signer: "ca"}, s)
+	_, err := Make("leaf", decision.Leaf{Signer: "ca"}, s)
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "secret")
 	assert.Contains(t, err.Error(), "Secret ca")
@@ -235,7 +236,7 @@ func TestAnchors(t *testing.T) {
 		}
 		return text
 	}
-	read := func(chain, trust []byte) *hooks.Secret {
+	read := func(chain, trust []byte) *observation.Secret {
 		return Read(&corev1.Secret{Data: map[string][]byte{"tls.crt": chain, "tls.key": private, "ca.crt": trust}})
 	}
 
@@ -246,7 +247,7 @@ func TestAnchors(t *testing.T) {
 	assert.Equal(t, Identify(renewed), s.Anchors[1].ID)
 	assert.Equal(t, s.Anchors[0].Subject, s.Trust[0].Subject, "a namesake tells itself by its key alone")
 	assert.NotEqual(t, s.Anchors[0].Key, s.Trust[0].Key)
-	for _, wrong := range []*hooks.Secret{read(pem(leaf), pem(root)), read(pem(leaf, between), pem(namesake))} {
+	for _, wrong := range []*observation.Secret{read(pem(leaf), pem(root)), read(pem(leaf, between), pem(namesake))} {
 		assert.Empty(t, wrong.Anchors)
 		assert.Equal(t, "tls.crt is not signed by an authority in ca.crt", wrong.Flaw)
 	}
@@ -255,14 +256,14 @@ func TestAnchors(t *testing.T) {
 // BenchmarkRead reads what a cluster of the mode Auto has: an authority and four leaves.
 func BenchmarkRead(b *testing.B) {
 	s := secrets{}
-	for name, r := range map[string]hooks.Recipe{"ca": hooks.Authority{CommonName: "one", NotBefore: now,
+	for name, r := range map[string]decision.Recipe{"ca": decision.Authority{CommonName: "one", NotBefore: now,
 		NotAfter: later}} {
 		data, err := Make(name, r, s)
 		require.NoError(b, err)
 		s[name] = data
 	}
-	data, err := Make("leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Server: true, Client: true, NotBefore: now,
-		NotAfter: later}, s)
+	data, err := Make("leaf", decision.Leaf{Signer: "ca", CommonName: "root", Server: true, Client: true,
+		NotBefore: now, NotAfter: later}, s)
 	require.NoError(b, err)
 	for _, name := range []string{"server", "peer", "operator", "client"} {
 		s[name] = data

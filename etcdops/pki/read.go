@@ -18,13 +18,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Read is what decisions may know of a Secret.
-func Read(s *corev1.Secret) *hooks.Secret {
+func Read(s *corev1.Secret) *observation.Secret {
 	read, _ := ReadFor(context.Background(), s.Namespace, nil, s) // it fails with its context alone
 	return read
 }
@@ -32,7 +32,7 @@ func Read(s *corev1.Secret) *hooks.Secret {
 // ReadFor is Read on behalf of a tenant, within the time of a call, and in its turn (nil: at once) when it was not read
 // lately. The error is ctx's, when that has ended before the Secret was read; to read one takes less than a
 // millisecond, and some tenths of a second at most.
-func ReadFor(ctx context.Context, tenant string, turn Turn, s *corev1.Secret) (*hooks.Secret, error) {
+func ReadFor(ctx context.Context, tenant string, turn Turn, s *corev1.Secret) (*observation.Secret, error) {
 	if turn == nil {
 		turn = atOnce
 	}
@@ -45,8 +45,8 @@ func ReadFor(ctx context.Context, tenant string, turn Turn, s *corev1.Secret) (*
 	return &read, nil
 }
 
-func readData(data map[string][]byte) *hooks.Secret {
-	read := &hooks.Secret{Unfit: map[string]string{}}
+func readData(data map[string][]byte) *observation.Secret {
+	read := &observation.Secret{Unfit: map[string]string{}}
 	for key, value := range data {
 		if len(value) > 0 {
 			read.Keys = append(read.Keys, key)
@@ -63,7 +63,7 @@ func readData(data map[string][]byte) *hooks.Secret {
 }
 
 // readPair reads tls.crt, tls.key and ca.crt, and says what is wrong with them.
-func readPair(read *hooks.Secret, data map[string][]byte) {
+func readPair(read *observation.Secret, data map[string][]byte) {
 	trust, untrusted := certificates(data[objects.KeyTrust])
 	for _, c := range trust {
 		authority := *describe(c)
@@ -94,7 +94,7 @@ func readPair(read *hooks.Secret, data map[string][]byte) {
 
 // flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is
 // for whoever knows the time.
-func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
+func flaw(anchors []observation.Certificate, data map[string][]byte) string {
 	switch n := len(data[objects.KeyPrivate]); {
 	case n == 0:
 		return "tls.key is missing"
@@ -215,8 +215,8 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 }
 
 // describe is what a certificate says, in the words of hooks.
-func describe(c *x509.Certificate) *hooks.Certificate {
-	d := &hooks.Certificate{
+func describe(c *x509.Certificate) *observation.Certificate {
+	d := &observation.Certificate{
 		ID: Identify(c), CommonName: c.Subject.CommonName, Subject: Subject(c.RawSubject),
 		Key: hex.EncodeToString(c.SubjectKeyId), Issuer: hex.EncodeToString(c.AuthorityKeyId),
 		NotBefore: c.NotBefore, NotAfter: c.NotAfter, Authority: c.IsCA,

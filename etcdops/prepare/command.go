@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
 // Run is the command quorate prepare; the result is its exit code.
@@ -60,10 +60,11 @@ func (c *Command) Run(ctx context.Context) error {
 	return check(c.dataDir, c.walDir, c.startOf(), c.marker)
 }
 
-// startOf is how the member starts. Where the variable [hooks.EnvBegins] is set and empty, it has
+// startOf is how the member starts. Where the variable [volumes.EnvBegins] names no cluster, it has
 // begun before, whatever --start says.
 func (c *Command) startOf() string {
-	if begins, set := os.LookupEnv(hooks.EnvBegins); set && begins == "" {
+	begins, set := os.LookupEnv(volumes.EnvBegins)
+	if set && (begins == "" || begins == objects.InitialClusterBegun) {
 		return objects.StartResume
 	}
 	return c.start

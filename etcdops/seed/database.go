@@ -35,10 +35,10 @@ type database struct {
 func readDatabase(path string) (*database, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, failure(NotFound, nil, "there is no database %s: no etcd has run there, or its data is lost", path)
+		return nil, failure(notFound, nil, "there is no database %s: no etcd has run there, or its data is lost", path)
 	}
 	if err != nil {
-		return nil, failure(Failed, err, "the database can't be read")
+		return nil, failure(failed, err, "the database can't be read")
 	}
 	d := &database{path: path, size: info.Size()}
 	// bbolt panics on pages that make no sense, which checks of the file's first pages don't find.
@@ -52,10 +52,10 @@ func readDatabase(path string) (*database, error) {
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, failure(Failed, nil, "the database %s is in use: the etcd that it belongs to still runs; stop it "+
+		return nil, failure(failed, nil, "the database %s is in use: the etcd that it belongs to still runs; stop it "+
 			"first", path)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, failure(Failed, err, "the database can't be read")
+		return nil, failure(failed, err, "the database can't be read")
 	case err != nil:
 		return nil, failure(Damaged, err, "%s is no database of etcd, or a damaged one", path)
 	}
@@ -186,7 +186,7 @@ func databaseIn(dataDir string, l *entryLog) (*database, error) {
 	dir := filepath.Join(dataDir, "member", "snap")
 	d, err := readDatabase(filepath.Join(dir, "db"))
 	sent := l.newestSnapshot()
-	if err != nil && (ReasonOf(err) != NotFound || sent == 0) || err == nil && sent <= d.index {
+	if err != nil && (ReasonOf(err) != notFound || sent == 0) || err == nil && sent <= d.index {
 		return d, err
 	}
 	return readDatabase(filepath.Join(dir, fmt.Sprintf("%016x.snap.db", sent)))

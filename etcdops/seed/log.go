@@ -80,7 +80,7 @@ func damagedLog(path string, err error) error {
 		err = archive.OwnWords("a checksum in it is wrong")
 	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-		return failure(Failed, err, "the write-ahead log %s can't be read", path)
+		return failure(failed, err, "the write-ahead log %s can't be read", path)
 	}
 	return failure(Damaged, err, "the write-ahead log %s is damaged before its end: etcd would not start on it "+
 		"either; use another member or a snapshot", path)
@@ -91,7 +91,7 @@ func damagedLog(path string, err error) error {
 func logFiles(dir string, after uint64) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, failure(Failed, err, "the directory of the write-ahead log can't be read")
+		return nil, failure(failed, err, "the directory of the write-ahead log can't be read")
 	}
 	var names []string
 	var numbers []uint64
@@ -108,7 +108,7 @@ func logFiles(dir string, after uint64) ([]string, error) {
 		names, numbers = append(names, entry.Name()), append(numbers, number)
 	}
 	if len(names) == 0 {
-		return nil, failure(NotFound, nil, "%s holds no write-ahead log: no etcd has run there, or its data is lost",
+		return nil, failure(notFound, nil, "%s holds no write-ahead log: no etcd has run there, or its data is lost",
 			dir)
 	}
 	names, numbers = names[first:], numbers[first:]

@@ -143,7 +143,7 @@ func TestTornLog(t *testing.T) {
 func TestNothingToSurvey(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Survey(dir, "")
-	require.Equal(t, NotFound, ReasonOf(err))
+	require.Equal(t, notFound, ReasonOf(err))
 	require.ErrorContains(t, err, "no etcd has run there")
 
 	snap := filepath.Join(dir, "member", "snap")
@@ -166,7 +166,7 @@ func TestNothingToSurvey(t *testing.T) {
 	}))
 	require.NoError(t, db.Close())
 	_, err = Survey(dir, "")
-	require.Equal(t, NotFound, ReasonOf(err), "no log: %v", err)
+	require.Equal(t, notFound, ReasonOf(err), "no log: %v", err)
 	require.NoError(t, os.Truncate(filepath.Join(snap, "db"), 3*4096))
 	_, err = Survey(dir, "")
 	require.Equal(t, Damaged, ReasonOf(err), "%v", err)

@@ -65,7 +65,7 @@ func (p place) unstage() error {
 	for _, dir := range p.staged().dirs() {
 		// etcd makes a log in a directory of this name and renames it.
 		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".tmp")); err != nil {
-			return failure(Failed, err, "what an earlier try has left can't be removed")
+			return failure(failed, err, "what an earlier try has left can't be removed")
 		}
 	}
 	return nil
@@ -79,10 +79,16 @@ func (p place) clear() error {
 		return err
 	}
 	_, marked := os.Stat(filepath.Join(p.dataDir, unfinished))
-	if _, log := os.Stat(p.walDir); marked == nil && errors.Is(log, fs.ErrNotExist) {
+	_, log := os.Stat(p.walDir)
+	switch {
+	case marked == nil && log == nil:
+		if err := Finish(p.dataDir); err != nil {
+			return err
+		}
+	case marked == nil && errors.Is(log, fs.ErrNotExist):
 		// Under the other name first: what is left of it without its mark could not be told from data.
 		if err := errors.Join(os.Rename(p.dataDir, p.staged().dataDir), p.unstage()); err != nil {
-			return failure(Failed, err, "what an earlier try has left can't be removed")
+			return failure(failed, err, "what an earlier try has left can't be removed")
 		}
 	}
 	for _, dir := range []string{p.dataDir, p.walDir} {
@@ -94,10 +100,10 @@ func (p place) clear() error {
 			err = os.Remove(dir)
 		}
 		if err != nil {
-			return failure(Failed, err, "the directory that is to be filled can't be looked into, or can't be made new")
+			return failure(failed, err, "the directory that is to be filled can't be looked into, or can't be made new")
 		}
 		if len(entries) > 0 {
-			return failure(Failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was "+
+			return failure(failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was "+
 				"left as it is; look at it, and empty it if it is not needed", dir, entries[0].Name())
 		}
 	}
@@ -121,10 +127,21 @@ func (p place) commit() error {
 	}
 	err := move(s.dataDir, p.dataDir)
 	if err == nil && s.walDir != "" {
-		err = errors.Join(move(s.walDir, p.walDir), os.Remove(filepath.Join(p.dataDir, unfinished)))
+		err = errors.Join(move(s.walDir, p.walDir), Finish(p.dataDir))
 	}
 	if err != nil {
-		return failure(Failed, err, "the new data directory can't be moved into its place")
+		return failure(failed, err, "the new data directory can't be moved into its place")
+	}
+	return nil
+}
+
+// Finish removes the mark of a data directory whose log is in place: a restore may have been stopped after its last
+// move. If the mark stayed, and the log were lost one day, the member's data would be taken for a restore that was
+// never finished, and be made once more from the snapshot, under the old identity (S10).
+func Finish(dataDir string) error {
+	err := os.Remove(filepath.Join(dataDir, unfinished))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return failure(failed, err, "the mark of a restore that is finished can't be removed")
 	}
 	return nil
 }
@@ -174,7 +191,7 @@ func checkRoom(list ...needs) error {
 		dir := existing(n.dir)
 		id, free, err := room(dir)
 		if err != nil {
-			return failure(Failed, err, "how much room there is in %s can't be told", dir)
+			return failure(failed, err, "how much room there is in %s can't be told", dir)
 		}
 		v := volumes[id]
 		if v == nil {
@@ -183,7 +200,7 @@ func checkRoom(list ...needs) error {
 		}
 		v.needed += n.bytes
 		if v.what += n.what; v.needed > v.free {
-			return failure(NoSpace, nil, "the volume of %s has room for %s, but %s is needed (%s); make it larger",
+			return failure(noSpace, nil, "the volume of %s has room for %s, but %s is needed (%s); make it larger",
 				v.dir, megabytes(v.free), megabytes(v.needed), v.what)
 		}
 		v.what += ", "

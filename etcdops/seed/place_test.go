@@ -19,7 +19,7 @@ func TestNoRoom(t *testing.T) {
 		Fetch: func(context.Context, string) (*reports.Artifact, error) { t.Fatal("fetched"); return nil, nil },
 	}
 	_, err := Restore(t.Context(), o)
-	require.Equal(t, NoSpace, ReasonOf(err), "%v", err)
+	require.Equal(t, noSpace, ReasonOf(err), "%v", err)
 	require.ErrorContains(t, err, "1152921504606.8 MB is needed (the database)")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -51,12 +51,12 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return failure(Failed, nil, "ended while etcdutl restored; what it made is removed at the next try")
+		return failure(failed, nil, "ended while etcdutl restored; what it made is removed at the next try")
 	case said.Has(fullWords...):
-		return failure(NoSpace, nil, "%s has no room left for the first of the log; make the volume larger",
+		return failure(noSpace, nil, "%s has no room left for the first of the log; make the volume larger",
 			cmp.Or(walDir, dataDir))
 	}
-	return failure(Failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s",
+	return failure(failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s",
 		archive.Words(err))
 }
 
@@ -71,10 +71,10 @@ func (p Programs) replay(ctx context.Context, on staged, dir string, m member, i
 	err := e.Run(ctx, func(ctx context.Context) error { return awaitApplied(ctx, e.Socket(), index) })
 	var ended *lone.Ended
 	if errors.As(err, &ended) {
-		return failure(Failed, ended, "etcd ended on the survivor's data: %s", archive.Words(ended.Err))
+		return failure(failed, ended, "etcd ended on the survivor's data: %s", archive.Words(ended.Err))
 	}
 	if err != nil && ReasonOf(err) == "" {
-		return failure(Failed, err, "etcd could not be started on the survivor's data")
+		return failure(failed, err, "etcd could not be started on the survivor's data")
 	}
 	return err
 }
@@ -93,7 +93,7 @@ func awaitApplied(ctx context.Context, socket string, index uint64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return failure(Failed, nil, "ended while etcd took up the survivor's log")
+			return failure(failed, nil, "ended while etcd took up the survivor's log")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

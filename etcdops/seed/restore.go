@@ -108,20 +108,20 @@ func (p Programs) make(ctx context.Context, to staged, m member, bump int64) (*a
 		}
 		read <- err
 	}()
-	s, failed := p.outline(ctx, to, m, bump)
-	itself := failed != nil && ctx.Err() == nil
+	s, outlineErr := p.outline(ctx, to, m, bump)
+	itself := outlineErr != nil && ctx.Err() == nil
 	if itself {
 		stop()
 	}
 	if err := <-read; err != nil && !itself {
 		return nil, err
 	}
-	if failed != nil {
-		return nil, failed
+	if outlineErr != nil {
+		return nil, outlineErr
 	}
 	listed, err := listsFreePages(to.database())
 	if err != nil {
-		return nil, failure(Failed, err, "the database can't be read")
+		return nil, failure(failed, err, "the database can't be read")
 	}
 	if err := s.into(to); err != nil || !listed {
 		return holds, err
@@ -146,7 +146,7 @@ func untouched(ctx context.Context, path string, was *archive.Contents, bump int
 	return nil
 }
 
-// BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/revisions.go.
+// BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/epochs/revisions.go.
 const BeginGap = 1_000_000_000
 
 // highestBegin leaves room above it: etcd's revisions are int64.
@@ -166,7 +166,7 @@ func (o Options) bump(path string) (int64, error) {
 		begin = max(db.revision, *o.BeginAfter) + BeginGap
 	}
 	if begin > highestBegin || begin < db.revision { // or beyond what int64 holds
-		return 0, failure(Failed, nil, "the data are at revision %d, and can't begin at %d: etcd counts to %d",
+		return 0, failure(failed, nil, "the data are at revision %d, and can't begin at %d: etcd counts to %d",
 			db.revision, begin, int64(math.MaxInt64))
 	}
 	return begin - db.last, nil
@@ -215,7 +215,7 @@ func (o Options) fromArtifact(ctx context.Context, to place) (*reports.Artifact,
 		return nil, err
 	}
 	if err := cutHash(file); err != nil {
-		return nil, failure(Failed, err, "the hash behind the database can't be cut off")
+		return nil, failure(failed, err, "the hash behind the database can't be cut off")
 	}
 	db, err := readDatabase(file)
 	if err == nil {

@@ -24,14 +24,14 @@ import (
 const (
 	// Damaged: what is there is not whole.
 	Damaged = "Damaged"
-	// NoSpace: a volume has too little room.
-	NoSpace = "NoSpace"
+	// noSpace: a volume has too little room.
+	noSpace = "NoSpace"
 	// OtherVersion: the data were written by an etcd that is too new.
 	OtherVersion = "OtherVersion"
-	// NotFound: there is nothing to restore.
-	NotFound = "NotFound"
-	// Failed: something else.
-	Failed = "Failed"
+	// notFound: there is nothing to restore.
+	notFound = "NotFound"
+	// failed: something else.
+	failed = "Failed"
 )
 
 // reasonedError is a failure with its reason. Its text says what happened, to what, and what to do.

@@ -132,7 +132,7 @@ func (s *skeleton) into(to staged) error {
 		err = errors.Join(err, os.Rename(from, to))
 	}
 	if err = errors.Join(err, os.RemoveAll(s.dir)); err != nil {
-		return failure(Failed, err, "what etcdutl made can't be moved beside the database")
+		return failure(failed, err, "what etcdutl made can't be moved beside the database")
 	}
 	return nil
 }
@@ -309,9 +309,9 @@ func written(err error, path string) error {
 	case err == nil:
 		return nil
 	case full(err):
-		return failure(NoSpace, nil, "%s has no room left; make the volume larger", path)
+		return failure(noSpace, nil, "%s has no room left; make the volume larger", path)
 	}
-	return failure(Failed, err, "%s can't be written", path)
+	return failure(failed, err, "%s can't be written", path)
 }
 
 // fullWords are those of the operating system; bbolt passes on its words alone (grow in its db.go).

@@ -181,9 +181,9 @@ func TestFull(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{syscall.ENOSPC, &fs.PathError{Err: syscall.EDQUOT},
 		errors.New("file resize error: truncate: no space left on device")} {
-		require.Equal(t, NoSpace, ReasonOf(written(err, "here")), "%v", err)
+		require.Equal(t, noSpace, ReasonOf(written(err, "here")), "%v", err)
 	}
-	require.Equal(t, Failed, ReasonOf(written(fs.ErrPermission, "here")))
+	require.Equal(t, failed, ReasonOf(written(fs.ErrPermission, "here")))
 	require.NoError(t, written(nil, "here"))
 }
 

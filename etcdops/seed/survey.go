@@ -43,7 +43,7 @@ func survive(dataDir, walDir string) (*survivor, error) {
 	after := uint64(0)
 	if err == nil {
 		after = first.index
-	} else if ReasonOf(err) != NotFound {
+	} else if ReasonOf(err) != notFound {
 		return nil, err
 	}
 	l, err := readLog(walDir, after, nil)

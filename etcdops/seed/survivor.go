@@ -63,7 +63,7 @@ const entryOverhead = 64
 func applied(ctx context.Context, p Programs, in staged, last uint64) (err error) {
 	sockets, err := os.MkdirTemp("", "quorate-") // a short name: see lone.Etcd
 	if err != nil {
-		return failure(Failed, err, "there is no directory for etcd's sockets")
+		return failure(failed, err, "there is no directory for etcd's sockets")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
 	if err := p.replay(ctx, in, sockets, solo, last); err != nil {
@@ -71,7 +71,7 @@ func applied(ctx context.Context, p Programs, in staged, last uint64) (err error
 	}
 	made, err := readDatabase(in.database())
 	if err == nil && made.index < last {
-		err = failure(Failed, nil, "etcd has applied entry %d of %d when it was told to end", made.index, last)
+		err = failure(failed, nil, "etcd has applied entry %d of %d when it was told to end", made.index, last)
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func keepDatabase(in staged) error {
 		}
 	}
 	if err != nil {
-		return failure(Failed, err, "the log of the cluster of one can't be removed")
+		return failure(failed, err, "the log of the cluster of one can't be removed")
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func keepDatabase(in staged) error {
 func copyFile(ctx context.Context, from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
-		return failure(Failed, err, "the survivor's database can't be read")
+		return failure(failed, err, "the survivor's database can't be read")
 	}
 	defer source.Close()
 	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -107,13 +107,13 @@ func copyFile(ctx context.Context, from, to string) error {
 	closed := target.Close()
 	switch {
 	case err == nil:
-		return failure(Failed, nil, "ended while the survivor's database was copied")
+		return failure(failed, nil, "ended while the survivor's database was copied")
 	case errors.Is(err, io.EOF):
 		return written(closed, to)
 	case full(err):
 		return written(err, to)
 	}
-	return failure(Failed, err, "the survivor's database can't be copied to %s", to)
+	return failure(failed, err, "the survivor's database can't be copied to %s", to)
 }
 
 // appendTo gives the survivor's entries after those in its database to the log of a cluster of one, as committed, and returns the last one's
@@ -121,13 +121,13 @@ func copyFile(ctx context.Context, from, to string) error {
 func (s *survivor) appendTo(walDir string) (last uint64, err error) {
 	w, err := wal.Open(zap.NewNop(), walDir, &walpb.Snapshot{Index: new(uint64(soloBegins)), Term: new(uint64(1))})
 	if err != nil {
-		return 0, failure(Failed, err, "the log that etcdutl made can't be opened")
+		return 0, failure(failed, err, "the log that etcdutl made can't be opened")
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	w.SetUnsafeNoFsync()
 	_, state, _, err := w.ReadAll()
 	if err != nil {
-		return 0, failure(Failed, err, "the log that etcdutl made can't be read")
+		return 0, failure(failed, err, "the log that etcdutl made can't be read")
 	}
 	t := &transcript{wal: w, state: state, begins: s.db.index, last: s.db.index}
 	if _, err := readLog(s.walDir, s.db.index, t.take); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/etcdops/seed"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
@@ -71,7 +71,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	if r.member.TLS, err = r.files.config(); err != nil {
 		return nil, err
 	}
-	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(hooks.EnvSHA256))
+	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(epochs.EnvSHA256))
 	r.InitialCluster, r.Token = getenv("ETCD_INITIAL_CLUSTER"), getenv("ETCD_INITIAL_CLUSTER_TOKEN")
 	for _, needed := range [][2]string{
 		{"--name", r.Name}, {"--peer-url", r.PeerURL}, {"--etcd-version", r.EtcdVersion},
@@ -127,7 +127,7 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
 	flags.StringVar(&r.source.SHA256, "sha256", "",
 		"`SHA-256` that the database of the artifact must have, in hexadecimal; else that of the variable "+
-			hooks.EnvSHA256)
+			epochs.EnvSHA256)
 	flags.StringVar(&r.FromData, "from-data", "",
 		"data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
@@ -157,7 +157,10 @@ func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
 	if err != nil {
 		return reports.Restore{}, command.Errorf("the marker %s can't be read: %s", r.marker, archive.Words(err))
 	}
-	if data || started {
+	if data {
+		return seed.Restored(r.DataDir), seed.Finish(r.DataDir)
+	}
+	if started {
 		return seed.Restored(r.DataDir), nil
 	}
 	if len(r.member.Endpoints) > 0 {

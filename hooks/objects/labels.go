@@ -1,6 +1,5 @@
 // Package objects says how the Kubernetes objects of a cluster are named and labelled, what is in every pod of ours,
-// and what pods tell of their containers. It decides nothing. (Files that its comments name, such as template.go, are
-// of package hooks, where what they say is decided.)
+// and what pods tell of their containers. It decides nothing.
 package objects
 
 // Labels and annotations that Quorate puts on a cluster's objects.
@@ -12,19 +11,24 @@ const (
 	LabelCluster = Domain + "cluster"
 	// LabelMember is the member's name, on its pod and claim.
 	LabelMember = Domain + "member"
-	// LabelRole is voter, learner or fenced, on pods: see roles.go in package hooks. The client Service leads
+	// LabelRole is voter, learner or fenced, on pods: see pods/roles.go. The client Service leads
 	// to voters.
 	LabelRole = Domain + "role"
 
 	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
 	AnnotationStart = Domain + "start"
-	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see template.go.
+	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see
+	// children/template.go.
 	AnnotationTemplate = Domain + "pod-template-hash"
 	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
 	AnnotationImage = Domain + "image"
-	// AnnotationInitialCluster is the membership that a joining pod was made for; on HostPath also that which a
-	// bootstrapping one is to begin.
+	// AnnotationInitialCluster is the membership that a pod's etcd joins, or begins, when its data directory is empty.
+	// A joining pod loses it once its member has started; a bootstrapping one then has [InitialClusterBegun].
 	AnnotationInitialCluster = Domain + "initial-cluster"
+	// InitialClusterBegun stands there for a membership that etcd refuses: with an empty data directory it ends at
+	// once and writes nothing ("error setting up initial cluster"; TestAnEmptiedDirectory). An empty value would not
+	// do: etcd then begins a cluster of its own.
+	InitialClusterBegun = "begun"
 
 	// AnnotationStartsOn holds, on an epoch record, the UID of the claim (or memory pod), or the name of the node, that
 	// each member may start on with an empty data directory: "demo-0:<uid>,demo-1:<uid>". Its presence means that the
@@ -36,10 +40,10 @@ const (
 	// peer Service carries a copy.
 	AnnotationNextMember = Domain + "next-member"
 	// AnnotationServes identifies, on a pod, the certificates that its member is to show: see served in
-	// certificates.go.
+	// certificates/certificates.go.
 	AnnotationServes = Domain + "serves"
 	// AnnotationTrusts holds, on a pod whose certificates come from others, the authorities that it was made with: see
-	// trusted in issuance.go.
+	// trusted in certificates/issuance.go.
 	AnnotationTrusts = Domain + "trusts"
 	// AnnotationNodes is, on the peer Service, a copy of which node holds which member's data, for the medium HostPath:
 	// "<uid of the EtcdCluster>/demo-0:node-a,demo-1:node-b".
@@ -53,11 +57,11 @@ const (
 	// they last did.
 	AnnotationMismatched = Domain + "mismatched"
 	// AnnotationHighestRevision is, on an epoch record, above every revision that its epoch and those before were seen
-	// to have given out, in steps of 500,000,000: see revisions.go. The peer Service carries a copy.
+	// to have given out, in steps of 500,000,000: see epochs/revisions.go. The peer Service carries a copy.
 	AnnotationHighestRevision = Domain + "highest-revision"
 	// AnnotationSHA256 is, on the record of an epoch from a snapshot whose SHA-256 nobody knew, that of the database
 	// that the first initial member has fetched, in hexadecimal; and on the pods of the others, who take no other one:
-	// see seed.go.
+	// see epochs/seed.go.
 	AnnotationSHA256 = Domain + "sha256"
 	// AnnotationAnswered is, on the peer Service, a copy of which spec.restore.id was answered by which epoch.
 	AnnotationAnswered = Domain + "answered"
@@ -69,16 +73,16 @@ const (
 	// AnnotationChosen names, on an epoch record, the member that was chosen to be restarted, and its pod: "demo-1
 	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the member
 	// did not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC
-	// 3339>" once it is not removed any more. See choice.go.
+	// 3339>" once it is not removed any more. See state/choice.go.
 	AnnotationChosen = Domain + "chosen"
 	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
 	// "serving" or "down" when it was chosen for that.
 	AnnotationRestarted = Domain + "restarted"
 	// AnnotationWithdrawn is, on the pod of a member that was chosen to be restarted, since when no call may choose
-	// to do so any more. See choice.go.
+	// to do so any more. See state/choice.go.
 	AnnotationWithdrawn = Domain + "withdrawn"
 	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or
-	// "3.5@1234" once no member runs it any more. See upgrade.go.
+	// "3.5@1234" once no member runs it any more. See versions/upgrade.go.
 	AnnotationOldLog = Domain + "old-log"
 	// AnnotationFlagsFor is, on a pod whose image was exchanged, the version that its flags were made for.
 	AnnotationFlagsFor = Domain + "flags-for"
@@ -106,7 +110,7 @@ const (
 	// LabelSchedule is, on an EtcdSnapshot, the name of the EtcdSnapshotSchedule that made it.
 	LabelSchedule = Domain + "schedule"
 	// AnnotationPhase is, on the record of an epoch that takes over from another one, how far it has come: see
-	// succession in epoch.go.
+	// succession in state/epoch.go.
 	AnnotationPhase = Domain + "phase"
 	// AnnotationSurvivor is, on the record of an epoch, whose volume was chosen to seed it, and why: "demo-1: term 3,
 	// index 1203; ...".
@@ -114,7 +118,7 @@ const (
 	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
 	AnnotationBegins = Domain + "begins"
 	// AnnotationPredecessorGone is, on the pod of a member that was made before its epoch began, the word that the
-	// record of the epoch before was seen to be gone: see succession.go.
+	// record of the epoch before was seen to be gone: see epochs/succession.go.
 	AnnotationPredecessorGone = Domain + "predecessor-gone"
 	// AnnotationEpoch is, on a claim, the number of the epoch whose data is on it: on those that were made for a later
 	// epoch than the first, and on those that an epoch has left behind. The peer Service has that of the epoch that
@@ -125,7 +129,7 @@ const (
 	AnnotationRecover = Domain + "recover"
 	// AnnotationForeign lists, on the record of an epoch that joined an existing etcd, the members there that are none
 	// of ours, by their IDs with their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes
-	// with the last of them. See existing_foreign.go.
+	// with the last of them. See foreign/existing.go.
 	AnnotationForeign = Domain + "foreign"
 	// AnnotationForeignSince is since when these are the foreign members.
 	AnnotationForeignSince = Domain + "foreign-since"
@@ -198,7 +202,7 @@ const (
 	EpochKeyMember = "member"
 	// EpochKeyPeers is how the members spoke with each other when they joined an existing etcd: http or https.
 	EpochKeyPeers = "peers"
-	// EpochKeyRevisionFloor is what the revisions of all epochs before lie below: see revisions.go.
+	// EpochKeyRevisionFloor is what the revisions of all epochs before lie below: see epochs/revisions.go.
 	// EpochKeyBumpRevision is by how much the spec says that the revision is raised instead.
 	EpochKeyRevisionFloor = "revision-floor"
 	EpochKeyBumpRevision  = "bump-revision"

@@ -1,12 +1,15 @@
 package objects
 
 import (
+	"encoding/json"
 	"hash/fnv"
 	"maps"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // With is a copy of labels or annotations with one more.
@@ -63,4 +66,59 @@ func Canonical(q resource.Quantity) resource.Quantity {
 	}
 	// As small, or as large, as hardly one is.
 	return resource.MustParse(resource.NewDecimalQuantity(*q.AsDec(), resource.DecimalSI).String())
+}
+
+// foreignKeys are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as
+// that a member was told to join (S10).
+func foreignKeys[V ~string](all map[string]V) map[string]string {
+	some := map[string]string{}
+	for k, value := range all {
+		if !strings.HasPrefix(k, Domain) {
+			some[k] = string(value)
+		}
+	}
+	return some
+}
+
+// OwnKeys are the labels or annotations that Quorate sets: those of its own domain, and those of these names.
+func OwnKeys(all, names map[string]string) map[string]string {
+	some := map[string]string{}
+	for k, value := range all {
+		if _, named := names[k]; named || strings.HasPrefix(k, Domain) {
+			some[k] = value
+		}
+	}
+	return some
+}
+
+// Labels of an object of the cluster: the user's, then ours.
+func Labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
+	all := foreignKeys(c.Spec.AdditionalMetadata.Labels)
+	maps.Copy(all, own)
+	all[LabelCluster] = c.Name
+	all["app.kubernetes.io/name"] = "etcd"
+	all["app.kubernetes.io/instance"] = c.Name
+	all["app.kubernetes.io/managed-by"] = "quorate"
+	return all
+}
+
+// Annotations are those that the spec asks for on every object, and own.
+func Annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
+	all := foreignKeys(c.Spec.AdditionalMetadata.Annotations)
+	maps.Copy(all, own)
+	return all
+}
+
+// Fingerprint is a short hash of plain data.
+func Fingerprint(data any) string {
+	raw, err := json.Marshal(data)
+	if err != nil { // plain data always encodes
+		return "unknown"
+	}
+	return Digest(string(raw))
+}
+
+// Selector matches the cluster's pods.
+func Selector(c *v1alpha1.EtcdCluster) map[string]string {
+	return map[string]string{LabelCluster: c.Name}
 }

@@ -88,3 +88,16 @@ func OperatorVolume(secret string) corev1.Volume {
 			{Key: KeyTrust, Path: KeyTrust}},
 	}}}
 }
+
+// FromInitialCluster has a variable of a container be the pod's [AnnotationInitialCluster], as it is when the container
+// starts.
+func FromInitialCluster() *corev1.EnvVarSource {
+	return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+		FieldPath: "metadata.annotations['" + AnnotationInitialCluster + "']"}}
+}
+
+// MayBegin reports whether the pod's etcd may still join or begin a cluster when its data directory is empty.
+func MayBegin(pod *corev1.Pod) bool {
+	cluster := pod.Annotations[AnnotationInitialCluster]
+	return cluster != "" && cluster != InitialClusterBegun
+}

@@ -162,8 +162,6 @@ func TestRetained(t *testing.T) {
 	}
 }
 
-// ---- a world
-
 // Three years of a snapshot every hour, with each way to keep some of them, over six changes of clocks: all runs are
 // taken, each once, and what is kept at any time is what the rules say.
 func TestThreeYears(t *testing.T) {
@@ -299,9 +297,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// ---- deletion
-
-// The example of docs/backup.md: a snapshot every hour for more than a year, seen on a Sunday afternoon.
+// The example of docs/how-to/back-up.md: a snapshot every hour for more than a year, seen on a Sunday afternoon.
 func TestTheExampleOfTheDocs(t *testing.T) {
 	o := everyHour()
 	o.Zone = zoneOf(t, "Europe/Berlin")

@@ -61,8 +61,6 @@ func snapshotName(schedule string, run time.Time) string {
 	return schedule + "-" + run.UTC().Format(runFormat)
 }
 
-// ---- rules
-
 const (
 	ruleTake       = "Take"
 	ruleHeld       = "Suspended"
@@ -167,9 +165,3 @@ func (a *agenda) waiting() string {
 	}
 	return a.success.Name + " is the newest snapshot"
 }
-
-// ---- the observation put together
-
-// ---- the answer
-
-// ---- deletion

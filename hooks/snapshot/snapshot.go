@@ -154,8 +154,6 @@ func Decide(o Observation) Decision {
 	return d
 }
 
-// ---- rules of a snapshot that nobody deletes
-
 func finished(v *view) *verdict {
 	decision := &verdict{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
 	switch v.Snapshot.Status.Phase {
@@ -386,5 +384,3 @@ func take(v *view) *verdict {
 	return &verdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
 		jobs: append(v.discarding, job), resync: rule.ResyncLater}
 }
-
-// ---- rules of one that is being deleted

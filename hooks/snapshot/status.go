@@ -144,8 +144,6 @@ func compared(r *reports.Snapshot) string {
 	return words
 }
 
-// ---- what a pod says
-
 // terminated is how a container ended; nil while it has not.
 func terminated(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
 	return objects.StatusOf(pod, container).State.Terminated

@@ -127,7 +127,3 @@ func (e *Unfinished) Error() string { return e.Err.Error() }
 
 // Unwrap is why it stopped.
 func (e *Unfinished) Unwrap() error { return e.Err }
-
-// ---- the status
-
-// ---- what can't be applied

@@ -5,8 +5,10 @@ package wording
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Count is so many of a noun, such as "1 key" and "2 keys".
@@ -91,3 +93,71 @@ const (
 	NotStalled      = "NotStalled"
 	NothingWaits    = "nothing waits for a person"
 )
+
+// Union of both lists, each name once, by ordinal.
+func Union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, ByOrdinal)
+	return slices.Compact(all)
+}
+
+// ByOrdinal compares member names by length first, so that demo-10 comes after demo-9.
+func ByOrdinal(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+// Brief is a duration as people write it: 5m, not 5m0s.
+func Brief(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Hex is an ID as etcdctl writes it.
+func Hex(id uint64) string { return fmt.Sprintf("%x", id) }
+
+// GroupedReasons are what is said of members, in their order: who shares a reason is named together.
+type GroupedReasons []groupedReason
+
+type groupedReason struct {
+	who    []string
+	reason string
+}
+
+// Add what is said of a member.
+func (all *GroupedReasons) Add(who, reason string) {
+	for i := range *all {
+		if (*all)[i].reason == reason {
+			(*all)[i].who = append((*all)[i].who, who)
+			return
+		}
+	}
+	*all = append(*all, groupedReason{[]string{who}, reason})
+}
+
+func (all GroupedReasons) String() string {
+	var list []string
+	for _, c := range all {
+		list = append(list, strings.Join(c.who, ", ")+": "+c.reason)
+	}
+	return strings.Join(list, "; ")
+}
+
+// Filter are the elements that keep says yes to.
+func Filter[T any](list []T, keep func(T) bool) []T {
+	var kept []T
+	for _, e := range list {
+		if keep(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

@@ -39,8 +39,8 @@ func RelatesByUID(version string) (bool, error) {
 // advice is what else has to be done for a Metacontroller that can do less.
 func (c caller) advice() string {
 	trust := "this Metacontroller trusts the hooks' certificate only if its container has the ConfigMap " +
-		"NAMESPACE/" + callerCA + " mounted and SSL_CERT_DIR set to that folder (docs/security.md); it reads it " +
-		"once, so restart it now: " +
+		"NAMESPACE/" + callerCA + " mounted and SSL_CERT_DIR set to that folder (docs/explanation/security.md); it " +
+		"reads it once, so restart it now: " +
 		"kubectl -n NAMESPACE rollout restart statefulset/metacontroller"
 	if c == noToken {
 		return trust + "\nquorate: it can't send a token without showing it in its metrics, so none is asked for: " +

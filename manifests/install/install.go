@@ -64,8 +64,8 @@ func (i *installation) flags() *flag.FlagSet {
 	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", usualMetacontroller,
 		"`namespace` of a Metacontroller that is there, and of its service account, metacontroller")
 	flags.StringVar(&i.version, "metacontroller", "",
-		"`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md); empty for "+
-			"the one that the tests run with")
+		"`version` of Metacontroller: what it can do to prove who it is depends on it (docs/explanation/security.md); empty "+
+			"for the one that the tests run with")
 	i.images.flags(flags)
 	i.scope.flags(flags)
 	i.tenants.Flags(flags)

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 func TestMoveLeader(t *testing.T) {
@@ -29,10 +29,11 @@ func TestMoveLeader(t *testing.T) {
 		{"to nobody", "orders-7", func(*kube, *etcd) {}, exitTrouble,
 			"orders-7 is no member; the voters are orders-0, orders-1, orders-2", 0},
 		{"to one that does not answer", "orders-1",
-			func(_ *kube, e *etcd) { e.health["orders-1"] = hooks.Health{Err: "unreachable: refused"} }, exitTrouble,
+			func(_ *kube, e *etcd) { e.health["orders-1"] = observation.Health{Err: "unreachable: refused"} },
+			exitTrouble,
 			"orders-1 does not serve: unreachable: refused; choose another", 0},
 		{"to one without a leader", "orders-1",
-			func(_ *kube, e *etcd) { e.health["orders-1"] = hooks.Health{MemberID: first + 1} }, exitTrouble,
+			func(_ *kube, e *etcd) { e.health["orders-1"] = observation.Health{MemberID: first + 1} }, exitTrouble,
 			"orders-1 does not serve: it knows no leader", 0},
 		{"to one without a pod", "orders-1", func(k *kube, _ *etcd) { k.lose("Pod orders-1") }, exitTrouble,
 			"it has no pod with an address", 0},
@@ -126,7 +127,8 @@ func TestDefragGivesUp(t *testing.T) {
 		"command")
 
 	p = k.waiting(func() {
-		within(k.cluster, "metadata")["annotations"] = map[string]any{objects.AnnotationDefragment: "2026-03-01T12:00:07Z"}
+		within(k.cluster, "metadata")["annotations"] = map[string]any{
+			objects.AnnotationDefragment: "2026-03-01T12:00:07Z"}
 	})
 	assert.Equal(t, exitTrouble, p.Run(t.Context(), []string{"defrag", "--wait"}))
 	assert.Contains(t, k.errs.String(),

@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -39,12 +40,12 @@ var childKinds = []struct{ resource, group string }{
 	{"poddisruptionbudgets.policy", "PodDisruptionBudget.policy/v1"},
 	{"secrets", "Secret.v1"},
 	{"networkpolicies.networking.k8s.io", "NetworkPolicy.networking.k8s.io/v1"},
-	{certificates, certificateGroup},
+	{certificateKind, certificateGroup},
 }
 
 // Those of cert-manager are children only where the CompositeController has a rule for them.
 const (
-	certificates     = "certificates.cert-manager.io"
+	certificateKind  = "certificates.cert-manager.io"
 	certificateGroup = "Certificate.cert-manager.io/v1"
 )
 
@@ -74,7 +75,7 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	if err := body.Children.add(out, func(m *metav1.ObjectMeta) bool { return childOf(m, c.EtcdCluster) }); err != nil {
 		return nil, nil, err
 	}
-	selector := hooks.RelatedSelector(c.EtcdCluster)
+	selector := certificates.RelatedSelector(c.EtcdCluster)
 	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector),
 		"-o",
 		"json"); err != nil {
@@ -92,7 +93,7 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*metav1.ObjectMeta) bool) error {
 	body.Related[snapshotGroup] = map[string]json.RawMessage{}
 	which := [][]string{{"-l", objects.LabelCluster + "=" + c.Name}}
-	for _, name := range hooks.SnapshotsNamed(c.EtcdCluster) {
+	for _, name := range epochs.SnapshotsNamed(c.EtcdCluster) {
 		which = append(which, []string{"--field-selector=metadata.name=" + name})
 	}
 	for _, chosen := range which {
@@ -146,7 +147,7 @@ func (g groups) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
 	var usual []string
 	for _, kind := range childKinds {
-		if kind.resource != certificates || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
+		if kind.resource != certificateKind || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
 			usual = append(usual, kind.resource)
 		}
 	}

@@ -16,17 +16,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // A Call is a call of Metacontroller's as Quorate reads it.
 type Call interface {
 	// Observation is what the call says, without etcd's answers.
-	Observation(now time.Time, s hooks.Settings) hooks.Observation
+	Observation(now time.Time, s observation.Settings) observation.Observation
 	// TLS is what the cluster's members are shown; nil when the call holds no certificate for that.
 	TLS() (*tls.Config, error)
 	// Answer is the body that Quorate would answer with; finalized is nil unless the hook finalize is answered.
-	Answer(d hooks.Decision, finalized *bool) ([]byte, error)
+	Answer(d decision.Decision, finalized *bool) ([]byte, error)
 }
 
 // Explaining is the plugin with what explain and report ask: how Quorate reads a call, and what it answers. The plugin
@@ -58,8 +64,8 @@ func (a *ask) explain(ctx context.Context) error {
 // explanation is what the hooks would do about one call.
 type explanation struct {
 	at    time.Time
-	o     hooks.Observation
-	d     hooks.Decision
+	o     observation.Observation
+	d     decision.Decision
 	live  *live
 	notes []string
 	// broken says which rules of safety the decision breaks; unanswered why there would be no answer.
@@ -105,19 +111,19 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 
 // decide observes etcd and asks the hooks once; a cluster that is being deleted is not asked about.
 func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
-	if e.finalizing && hooks.Protected(e.o.Cluster) {
+	if e.finalizing && spec.Protected(e.o.Cluster) {
 		e.finalizing = false
 		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is "+
 			"looked "+
 			"after as before")
 	}
-	if e.finalizing && hooks.Leaving(e.o) {
+	if e.finalizing && state.Leaving(e.o) {
 		e.finalizing = false
 		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they have joined, or "+
 			"spec.bootstrap is taken out")
 	}
 	if e.finalizing {
-		e.d.Children, e.finalized = hooks.Finalize(e.o)
+		e.d.Children, e.finalized = cluster.Finalize(e.o)
 		e.d.Status = e.o.Cluster.Status
 		return nil
 	}
@@ -126,12 +132,12 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s",
 			objects.OperatorSecret(e.o.Cluster), err))
 	}
-	endpoints := hooks.Endpoints(e.o)
+	endpoints := state.Endpoints(e.o)
 	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
 	defer ways.close()
 	e.live = ways.observe(ctx, a.etcd(config, ways.dial), endpoints)
 	e.o.Etcd, e.o.Health = e.live.etcd, e.live.health
-	e.d = hooks.Decide(e.o)
+	e.d = cluster.Decide(e.o)
 	e.broken = hooks.Verify(e.o, e.d)
 	return nil
 }
@@ -158,18 +164,18 @@ func (e *explanation) print(w io.Writer) {
 		p.section("ASKS AGAIN")
 		p.say(again(e.d.ResyncAfter))
 		p.section("SAFETY")
-		p.say(safety(e.broken))
+		p.say(verdict(e.broken))
 	}
 }
 
 func (e *explanation) printCaveats(p page) {
 	list := e.notes
-	if e.live != nil && e.live.etcd == nil && len(hooks.Endpoints(e.o)) > 0 {
+	if e.live != nil && e.live.etcd == nil && len(state.Endpoints(e.o)) > 0 {
 		list = append(list, "No quorum answered this machine, so this is a decision without etcd. Quorate decides "+
 			"otherwise if it reaches the members: compare with STATUS.")
 	}
 	if e.live != nil {
-		for _, endpoint := range hooks.Endpoints(e.o) {
+		for _, endpoint := range state.Endpoints(e.o) {
 			if h := e.live.health[endpoint.Name]; h.Err != "" {
 				list = append(list, fmt.Sprintf("%s did not answer: %s", endpoint.Name, h.Err))
 			}
@@ -186,8 +192,8 @@ func (e *explanation) printCaveats(p page) {
 
 // printRules lists the rules of the mode up to the one that applies.
 func (e *explanation) printRules(p page) {
-	modes := hooks.Modes()
-	mode := modes[slices.IndexFunc(modes, func(m hooks.Mode) bool { return m.Name == e.d.Mode })]
+	modes := cluster.Modes()
+	mode := modes[slices.IndexFunc(modes, func(m cluster.Mode) bool { return m.Name == e.d.Mode })]
 	p.section("MODE")
 	p.say(mode.Name + ". " + mode.Why)
 	p.section("RULES, IN ORDER")
@@ -238,9 +244,9 @@ func again(after time.Duration) string {
 	return fmt.Sprintf("after %s at the latest", after)
 }
 
-func safety(broken error) string {
+func verdict(broken error) string {
 	if broken == nil {
-		return "The decision breaks none of the rules of safety (docs/concepts.md)."
+		return "The decision breaks none of the rules of safety (docs/explanation/safety.md)."
 	}
 	return "THE DECISION BREAKS RULES OF SAFETY. With --verify Quorate withholds it. Please report this, with `kubectl " +
 		"quorate report`: " +
@@ -248,11 +254,11 @@ func safety(broken error) string {
 }
 
 // settings of the installation, as its Deployment has them; else what the pods tell, with a word about it.
-func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string) {
+func (a *ask) settings(ctx context.Context, body *call) (observation.Settings, string) {
 	if c, err := a.server(ctx); err == nil {
 		return settingsIn(c, a.quorate), ""
 	}
-	s := hooks.Settings{Images: objects.Images{Image: body.image(), EtcdRepository: body.etcdRepository()},
+	s := observation.Settings{Images: objects.Images{Image: body.image(), EtcdRepository: body.etcdRepository()},
 		Namespace: a.quorate}
 	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the "+
 		"members' pods (image %q); "+
@@ -271,8 +277,8 @@ func otherVersion(version, image string) string {
 		"so use the plugin of Quorate's version", own, image)
 }
 
-func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
-	s := hooks.Settings{Images: objects.Images{Image: c.Image}}
+func settingsIn(c *corev1.Container, namespace string) observation.Settings {
+	s := observation.Settings{Images: objects.Images{Image: c.Image}}
 	for _, e := range c.Env {
 		switch e.Name {
 		case "QUORATE_IMAGE":
@@ -287,7 +293,7 @@ func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
 			}
 		case "QUORATE_EXISTING_ENDPOINTS":
 			// the server does not start with one that can't be read
-			s.AllowedEndpoints, _ = hooks.ParseAllowedEndpoints(e.Value)
+			s.AllowedEndpoints, _ = endpoints.ParseAllowedEndpoints(e.Value)
 		case "QUORATE_SHARED_ISSUERS":
 			s.SharedIssuers, _ = strconv.ParseBool(e.Value)
 		case "QUORATE_NAMESPACE":

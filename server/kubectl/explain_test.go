@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -134,8 +136,8 @@ func TestExplainRefusal(t *testing.T) {
 
 // TestBrokenSafetyIsSaid: nobody overlooks it.
 func TestBrokenSafetyIsSaid(t *testing.T) {
-	assert.Contains(t, safety(hooks.Verify(hooks.Observation{Cluster: orders(t)},
-		hooks.Decision{Step: hooks.Remove{Name: "orders-0"}})), "THE DECISION BREAKS RULES OF SAFETY")
+	assert.Contains(t, verdict(hooks.Verify(observation.Observation{Cluster: orders(t)},
+		decision.Decision{Step: decision.Remove{Name: "orders-0"}})), "THE DECISION BREAKS RULES OF SAFETY")
 }
 
 func TestOtherVersion(t *testing.T) {

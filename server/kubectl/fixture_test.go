@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -192,43 +194,45 @@ func (k *kube) waiting(meanwhile func()) *Program {
 
 // etcd of three members, of which orders-0 leads, until something else is said.
 type etcd struct {
-	members []hooks.Member
-	health  map[string]hooks.Health
+	members []observation.Member
+	health  map[string]observation.Health
 	leader  uint64
 	blind   bool
-	did     []hooks.Step
+	did     []decision.Step
 	refuses error
 }
 
 const first uint64 = 0x8e9e05c521646940
 
 func healthy() *etcd {
-	e := &etcd{leader: first, health: map[string]hooks.Health{}}
+	e := &etcd{leader: first, health: map[string]observation.Health{}}
 	for i := range 3 {
 		name := fmt.Sprintf("orders-%d", i)
 		host, id := "http://"+name+".orders-peers.shop.svc", first+uint64(i)
-		e.members = append(e.members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"},
+		e.members = append(e.members, observation.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"},
 			ClientURLs: []string{host + ":2379"}})
-		e.health[name] = hooks.Health{ClusterID: 0xcdf818194e3a8c32, MemberID: id, Leader: first, Version: "3.6.16",
+		e.health[name] = observation.Health{ClusterID: 0xcdf818194e3a8c32, MemberID: id, Leader: first,
+			Version:  "3.6.16",
 			RaftTerm: 2, RaftIndex: 1000 - 7*uint64(i), DBSize: 26 << 20, DBSizeInUse: 12<<20 + 300<<10}
 	}
 	return e
 }
 
-func (e *etcd) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
-	health := map[string]hooks.Health{}
+func (e *etcd) Observe(_ context.Context, endpoints []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
+	health := map[string]observation.Health{}
 	for _, endpoint := range endpoints {
 		health[endpoint.Name] = e.health[endpoint.Name]
 	}
 	if e.blind {
 		return nil, health
 	}
-	return &hooks.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: e.leader, Members: e.members}, health
+	return &observation.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: e.leader, Members: e.members}, health
 }
 
-func (e *etcd) Do(_ context.Context, step hooks.Step, _ *hooks.Membership, _ []hooks.Endpoint) error {
+func (e *etcd) Do(_ context.Context, step decision.Step, _ *observation.Membership, _ []observation.Endpoint) error {
 	e.did = append(e.did, step)
-	if move, ok := step.(hooks.MoveLeader); ok && e.refuses == nil {
+	if move, ok := step.(decision.MoveLeader); ok && e.refuses == nil {
 		e.leader = move.To
 	}
 	return e.refuses

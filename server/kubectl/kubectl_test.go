@@ -144,7 +144,7 @@ func TestExecutable(t *testing.T) {
 
 	_, err = script(t, `echo "Error from server (Forbidden): no" >&2; exit 1`).run(t.Context(), "get", "pods")
 	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask whoever administers "+
-		"Kubernetes for that right (docs/kubectl.md lists what each command needs)")
+		"Kubernetes for that right (docs/reference/cli.md lists what each command needs)")
 	assert.True(t, refused(err, "Forbidden"))
 
 	_, err = (&executable{name: "kubectl-that-is-not-there"}).run(t.Context(), "get", "pods")

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // moveLeader hands the leadership over, as the hooks do: by a step on the member list of this moment.
@@ -23,7 +26,7 @@ func (a *ask) moveLeader(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	endpoints := hooks.Endpoints(observed(c.EtcdCluster, pods))
+	endpoints := state.Endpoints(observed(c.EtcdCluster, pods))
 	ways := a.open(ctx, c.Namespace, endpoints)
 	defer ways.close()
 	etcd := a.etcd(config, ways.dial)
@@ -40,7 +43,7 @@ func (a *ask) moveLeader(ctx context.Context) error {
 		fmt.Fprintf(a.Out, "%s leads already\n", a.member)
 		return nil
 	}
-	step := hooks.MoveLeader{To: to.ID, Name: a.member}
+	step := decision.MoveLeader{To: to.ID, Name: a.member}
 	if err := etcd.Do(ctx, step, l.etcd, endpoints); err != nil {
 		return fmt.Errorf("%s: %w; `kubectl quorate status` shows who leads", where, err)
 	}
@@ -48,7 +51,7 @@ func (a *ask) moveLeader(ctx context.Context) error {
 }
 
 // candidate is the member that is to lead, and whether it does already. The error says why it may not.
-func candidate(l *live, name string) (to hooks.Member, leads bool, err error) {
+func candidate(l *live, name string) (to observation.Member, leads bool, err error) {
 	if l.etcd == nil {
 		return to, false, fmt.Errorf("no quorum answers, and without one nobody can be made leader; `kubectl quorate " +
 			"status` shows who is missing")
@@ -63,7 +66,7 @@ func candidate(l *live, name string) (to hooks.Member, leads bool, err error) {
 		voters = append(voters, nameOf(m))
 	}
 	slices.Sort(voters)
-	i := slices.IndexFunc(l.etcd.Members, func(m hooks.Member) bool { return nameOf(m) == name })
+	i := slices.IndexFunc(l.etcd.Members, func(m observation.Member) bool { return nameOf(m) == name })
 	if i < 0 {
 		return to, false, fmt.Errorf("%s is no member; the voters are %s", name, strings.Join(voters, ", "))
 	}
@@ -88,7 +91,8 @@ func candidate(l *live, name string) (to hooks.Member, leads bool, err error) {
 }
 
 // confirm looks once more: etcd has said yes, and people want to know who leads.
-func (a *ask) confirm(ctx context.Context, etcd hooks.Etcd, endpoints []hooks.Endpoint, to hooks.Member) error {
+func (a *ask) confirm(ctx context.Context, etcd hooks.Etcd, endpoints []observation.Endpoint,
+	to observation.Member) error {
 	after, _ := etcd.Observe(ctx, endpoints)
 	if after != nil && after.Leader == to.ID {
 		fmt.Fprintf(a.Out, "%s leads now\n", a.member)

@@ -17,14 +17,16 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // live is what etcd answered just now.
 type live struct {
 	// etcd is the member list; nil when no quorum answered.
-	etcd *hooks.Membership
+	etcd *observation.Membership
 	// health by member.
-	health map[string]hooks.Health
+	health map[string]observation.Health
 	// trouble says why nobody could be asked; empty when somebody was.
 	trouble string
 }
@@ -48,7 +50,7 @@ func (a *ask) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
 	if err != nil {
 		return &live{trouble: err.Error()}
 	}
-	endpoints := hooks.Endpoints(observed(c, pods))
+	endpoints := state.Endpoints(observed(c, pods))
 	config, err := a.certificate(ctx, c)
 	if err != nil {
 		return &live{trouble: err.Error()}
@@ -58,8 +60,8 @@ func (a *ask) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
 	return ways.observe(ctx, a.etcd(config, ways.dial), endpoints)
 }
 
-func observed(c *v1alpha1.EtcdCluster, pods map[string]*corev1.Pod) hooks.Observation {
-	return hooks.Observation{Cluster: c, Children: hooks.Children{Pods: pods}}
+func observed(c *v1alpha1.EtcdCluster, pods map[string]*corev1.Pod) observation.Observation {
+	return observation.Observation{Cluster: c, Children: observation.Children{Pods: pods}}
 }
 
 // certificate is what the members are shown: Quorate's own, in the Secret for it. Nil for a cluster in plain text.
@@ -95,7 +97,7 @@ type ways struct {
 }
 
 // open makes a way to each endpoint, all at once.
-func (a *ask) open(ctx context.Context, namespace string, endpoints []hooks.Endpoint) *ways {
+func (a *ask) open(ctx context.Context, namespace string, endpoints []observation.Endpoint) *ways {
 	w := &ways{local: map[string]string{}, closed: map[string]error{}}
 	var lock sync.Mutex
 	var all sync.WaitGroup
@@ -122,7 +124,7 @@ var errForeign = errors.New("it is not ours, and this machine has no way to it; 
 
 // way opens one to the pod of a member.
 func (a *ask) way(
-	ctx context.Context, namespace string, endpoint hooks.Endpoint,
+	ctx context.Context, namespace string, endpoint observation.Endpoint,
 ) (address string, stop func(), err error) {
 	if endpoint.Foreign {
 		return "", nil, errForeign
@@ -130,7 +132,7 @@ func (a *ask) way(
 	return a.kube.forward(ctx, namespace, endpoint.Name, objects.ClientPort)
 }
 
-func host(endpoint hooks.Endpoint) string {
+func host(endpoint observation.Endpoint) string {
 	u, err := url.Parse(endpoint.ClientURL)
 	if err != nil {
 		return endpoint.ClientURL
@@ -156,13 +158,13 @@ func (w *ways) dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // observe asks etcd, and says of members without a way why there is none.
-func (w *ways) observe(ctx context.Context, etcd hooks.Etcd, endpoints []hooks.Endpoint) *live {
+func (w *ways) observe(ctx context.Context, etcd hooks.Etcd, endpoints []observation.Endpoint) *live {
 	ctx, cancel := context.WithTimeout(ctx, observedWithin)
 	defer cancel()
 	l := &live{}
 	l.etcd, l.health = etcd.Observe(ctx, endpoints)
 	for name, err := range w.closed {
-		l.health[name] = hooks.Health{Err: err.Error()}
+		l.health[name] = observation.Health{Err: err.Error()}
 	}
 	switch {
 	case len(endpoints) == 0:

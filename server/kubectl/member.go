@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // row is one member in the table.
@@ -76,7 +76,7 @@ func known(m *v1alpha1.MemberStatus, now time.Time) row {
 }
 
 // listed is a member that etcd's list has.
-func listed(c *v1alpha1.EtcdCluster, l *live, m hooks.Member, now time.Time) row {
+func listed(c *v1alpha1.EtcdCluster, l *live, m observation.Member, now time.Time) row {
 	name, id := nameOf(m), fmt.Sprintf("%x", m.ID)
 	r := row{}
 	if i := slices.IndexFunc(c.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID == id }); i >= 0 {
@@ -118,7 +118,7 @@ func (r row) heard(l *live) row {
 }
 
 // lag is how many entries a member is behind the leader, of which it has heard that they are committed.
-func (l *live) lag(h hooks.Health) string {
+func (l *live) lag(h observation.Health) string {
 	for _, leader := range l.health {
 		if leader.Err != "" || leader.MemberID == 0 || leader.MemberID != h.Leader {
 			continue
@@ -132,7 +132,7 @@ func (l *live) lag(h hooks.Health) string {
 }
 
 // nameOf is the member's name: also before it has published itself, by its peer URL.
-func nameOf(m hooks.Member) string {
+func nameOf(m observation.Member) string {
 	if m.Name != "" {
 		return m.Name
 	}

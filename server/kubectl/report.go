@@ -152,7 +152,7 @@ func (a *ask) pieces(c *found) []piece {
 		get("etcdcluster.yaml", c.Namespace, clusters, c.Name),
 	}
 	for _, kind := range childKinds {
-		if kind.resource != certificates || c.Spec.TLS.CertManager != nil {
+		if kind.resource != certificateKind || c.Spec.TLS.CertManager != nil {
 			name, _, _ := strings.Cut(kind.resource, ".")
 			list = append(list, get("children/"+name+".yaml", c.Namespace, append([]string{kind.resource}, ours...)...))
 		}

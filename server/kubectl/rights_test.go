@@ -112,7 +112,7 @@ func documented(table map[string][]string, command string, column int) rights {
 }
 
 func TestTheRightsInTheDocument(t *testing.T) {
-	page, err := os.ReadFile("../../docs/kubectl.md")
+	page, err := os.ReadFile("../../docs/reference/cli.md")
 	require.NoError(t, err)
 	table := map[string][]string{}
 	_, rest, _ := strings.Cut(string(page), "| Command | Rights")
@@ -147,7 +147,7 @@ func TestTheRightsInTheDocument(t *testing.T) {
 			}
 			for column := range taken {
 				assert.Equal(t, slices.Sorted(maps.Keys(documented(table, command, column))),
-					slices.Sorted(maps.Keys(taken[column])), "docs/kubectl.md, column %d", column+1)
+					slices.Sorted(maps.Keys(taken[column])), "docs/reference/cli.md, column %d", column+1)
 			}
 		})
 	}

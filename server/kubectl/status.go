@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 func (a *ask) status(ctx context.Context) error {
@@ -140,7 +141,7 @@ func (s screen) obstacles() []string {
 			"since the spec was changed; "+
 			"`kubectl quorate explain` asks the hooks without it", s.c.Status.ObservedGeneration, s.c.Generation))
 	}
-	for _, r := range hooks.Rules() {
+	for _, r := range cluster.Rules() {
 		if r.Name == s.c.Status.Phase && slices.Contains(holding, r.Name) {
 			list = append(list, r.Why)
 		}
@@ -158,7 +159,7 @@ func (s screen) alarms() {
 	list := s.unlisted()
 	for _, r := range rowsOf(s.c, s.l, s.now) {
 		for _, alarm := range r.alarms {
-			list = append(list, fmt.Sprintf("%s has raised %s: see docs/failure-modes.md", r.name, alarm))
+			list = append(list, fmt.Sprintf("%s has raised %s: see docs/troubleshooting.md", r.name, alarm))
 		}
 	}
 	if len(list) == 0 {
@@ -176,9 +177,10 @@ func (s screen) unlisted() (list []string) {
 		return nil
 	}
 	for _, alarm := range s.l.etcd.Alarms {
-		if !slices.ContainsFunc(s.l.etcd.Members, func(m hooks.Member) bool { return m.ID == alarm.MemberID }) {
-			list = append(list, fmt.Sprintf("there is %s of member %x, which is not listed: see docs/failure-modes.md",
-				alarm.Kind, alarm.MemberID))
+		if !slices.ContainsFunc(s.l.etcd.Members, func(m observation.Member) bool { return m.ID == alarm.MemberID }) {
+			list = append(list,
+				fmt.Sprintf("there is %s of member %x, which is not listed: see docs/troubleshooting.md",
+					alarm.Kind, alarm.MemberID))
 		}
 	}
 	return list

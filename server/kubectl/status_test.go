@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
@@ -85,7 +86,7 @@ func TestStatusScreens(t *testing.T) {
 func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	l.etcd = nil
 	for _, name := range []string{"orders-0", "orders-2"} {
-		l.health[name] = hooks.Health{Err: "unreachable: connection refused"}
+		l.health[name] = observation.Health{Err: "unreachable: connection refused"}
 	}
 	h := l.health["orders-1"]
 	h.Leader = 0
@@ -103,7 +104,7 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 
 func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
 	const message = "waiting for orders-2 to serve again; Kubernetes has not made Pod orders-2: `kubectl quorate status -n shop orders` shows why"
-	l.health["orders-2"] = hooks.Health{Err: "it has no pod with an address"}
+	l.health["orders-2"] = observation.Health{Err: "it has no pod with an address"}
 	c.Status.Phase, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
 	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", Since: ago(40 * time.Second)}}
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
@@ -142,7 +143,7 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	five := int32(5)
 	c.Spec.Replicas, c.Generation = &five, 4
 	l.etcd.Members = append(l.etcd.Members,
-		hooks.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
+		observation.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
 	c.Status.Phase = "Learner"
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
 		Reason: "Learner", Message: "orders-3 has not started yet"})
@@ -164,11 +165,11 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 	c.DeletionTimestamp, c.Spec.DeletionProtection, c.Spec.Suspend = &deleted, true, true
 	c.Status.Phase = "Suspended"
 	h := l.health["orders-1"]
-	h.Alarms = []string{hooks.AlarmCorrupt, hooks.AlarmNoSpace}
+	h.Alarms = []string{observation.AlarmCorrupt, observation.AlarmNoSpace}
 	l.health["orders-1"] = h
 	delete(l.health, "orders-2")
-	l.etcd.Alarms = []hooks.Alarm{{MemberID: first + 1, Kind: hooks.AlarmCorrupt},
-		{MemberID: 0xdead, Kind: hooks.AlarmNoSpace}}
+	l.etcd.Alarms = []observation.Alarm{{MemberID: first + 1, Kind: observation.AlarmCorrupt},
+		{MemberID: 0xdead, Kind: observation.AlarmNoSpace}}
 	c.Status.TLS.Certificates[1].NotAfter = ago(time.Hour)
 	c.Status.TLS.Certificates[2].NotAfter = ago(-5 * time.Hour)
 	wanted, has := resource.MustParse("4Gi"), resource.MustParse("1Gi")
@@ -194,7 +195,7 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 // TestRulesThatHold: those that a status names as obstacles exist.
 func TestRulesThatHold(t *testing.T) {
 	names := map[string]bool{}
-	for _, r := range hooks.Rules() {
+	for _, r := range cluster.Rules() {
 		names[r.Name] = true
 	}
 	for _, name := range holding {
@@ -209,7 +210,7 @@ func TestLag(t *testing.T) {
 	ahead := l.health["orders-1"]
 	ahead.RaftIndex = 1003 // asked a moment later
 	assert.Equal(t, "0", l.lag(ahead))
-	l.health["orders-0"] = hooks.Health{Err: "unreachable"}
+	l.health["orders-0"] = observation.Health{Err: "unreachable"}
 	assert.Equal(t, "?", l.lag(ahead))
 }
 

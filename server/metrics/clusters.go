@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // clusterGauges are what was last decided about each cluster, as metrics with the names of clusters among their labels:
@@ -20,7 +21,7 @@ import (
 // One that was not asked about for 15 minutes is dropped.
 //
 // Any replica may answer any call, so several may tell of one cluster, and all but one of what was.
-// quorate_cluster_decided_timestamp_seconds says which is the newest (docs/metrics.md).
+// quorate_cluster_decided_timestamp_seconds says which is the newest (docs/reference/metrics.md).
 type clusterGauges struct {
 	mu       sync.Mutex
 	clusters map[types.UID]*clusterSeen
@@ -127,7 +128,7 @@ func (m *Metrics) LimitClusters(most int) { m.clusters.most = most }
 
 // Cluster notes what was decided about a cluster, by which rule, and with which status and children it was answered.
 func (m *Metrics) Cluster(
-	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired,
+	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children decision.Desired,
 ) {
 	m.clusters.note(c, rule, status, children)
 }
@@ -137,7 +138,7 @@ func (m *Metrics) ForgetCluster(cluster types.UID) { m.clusters.forget(cluster) 
 
 // note keeps what was decided about a cluster.
 func (g *clusterGauges) note(
-	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired,
+	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children decision.Desired,
 ) {
 	told := tell(c, rule, status)
 	told.made = membersMade(c, children)
@@ -193,7 +194,7 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 	running, _, _ := strings.Cut(status.Running, " ") // without the version that is wanted
 	told := &clusterTold{
 		namespace: c.Namespace, name: c.Name, version: running, medium: string(c.Spec.Storage.Medium), rule: rule,
-		wanted: hooks.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
+		wanted: spec.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
 	}
 	if told.medium == "" {
 		told.medium = string(v1alpha1.Persistent)
@@ -227,7 +228,7 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 
 // membersMade is how many members a cluster has had: numbers are never used twice (S9), and the peers' Service has the
 // next one.
-func membersMade(c *v1alpha1.EtcdCluster, children hooks.Desired) int {
+func membersMade(c *v1alpha1.EtcdCluster, children decision.Desired) int {
 	for _, service := range children.Services {
 		if service.Name == objects.PeerService(c.Name) {
 			next, _ := strconv.Atoi(service.Annotations[objects.AnnotationNextMember])

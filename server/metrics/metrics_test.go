@@ -16,15 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // aCluster is an EtcdCluster, what was decided about it, and the children of that.
-func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, hooks.Desired) {
+func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, decision.Desired) {
 	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
 		UID: types.UID("uid-" + name)}}
 	status := &v1alpha1.EtcdClusterStatus{
@@ -45,7 +45,7 @@ func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, 
 	}
 	peers := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: objects.PeerService(name),
 		Annotations: map[string]string{objects.AnnotationNextMember: "8"}}}
-	return c, status, hooks.Desired{Services: []*corev1.Service{peers}}
+	return c, status, decision.Desired{Services: []*corev1.Service{peers}}
 }
 
 // page is what Prometheus is shown.
@@ -172,7 +172,7 @@ func TestWhatNobodyAsksAbout(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented: docs/metrics.md has every metric with its type and labels, and none that there is not.
+// TestMetricsAreDocumented: docs/reference/metrics.md has every metric with its type and labels, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
 	m.EtcdCall("status", time.Millisecond, errors.New("refused"))
@@ -207,7 +207,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			want = append(want, f.GetName()+" "+strings.ToLower(f.GetType().String())+" "+strings.Join(labels, ", "))
 		}
 	}
-	text, err := os.ReadFile("../../docs/metrics.md")
+	text, err := os.ReadFile("../../docs/reference/metrics.md")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `quorate_") {
@@ -221,7 +221,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"),
-		"docs/metrics.md: name, type and labels, as the registry has them")
+		"docs/reference/metrics.md: name, type and labels, as the registry has them")
 }
 
 // BenchmarkScrape is what a scrape of a thousand clusters costs.

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/cluster"
 )
 
 // answer is what the hooks answer. Its bytes are equal for equal decisions.
@@ -92,7 +92,7 @@ func specs[Spec any, O interface {
 			Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
 		}
 		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
-			m.OwnerReferences = hooks.ToldOwners(claim)
+			m.OwnerReferences = cluster.ToldOwners(claim)
 		}
 		out := outgoing(namespace, apiVersion, kind, &m, answerChild{Spec: spec})
 		list = append(list, asking(out, observed[o.GetName()]))

@@ -9,16 +9,18 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // A ClusterCall is a call about an EtcdCluster. Of the CompositeController itself only the resync period is read.
 type ClusterCall struct {
 	Cluster    *v1alpha1.EtcdCluster
-	Children   hooks.Children
-	Related    hooks.Related
+	Children   observation.Children
+	Related    observation.Related
 	Finalizing bool
 	// Resync is how often Metacontroller calls while nothing happens; 0 for never, or when the call does not say.
 	Resync time.Duration
@@ -120,7 +122,7 @@ func (r *ClusterCall) pick() {
 			delete(r.related, name)
 		}
 	}
-	named := hooks.SnapshotsNamed(r.Cluster)
+	named := epochs.SnapshotsNamed(r.Cluster)
 	for _, s := range r.snapshots {
 		if s.Namespace != ns || s.Labels[objects.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
 			continue
@@ -133,10 +135,10 @@ func (r *ClusterCall) pick() {
 }
 
 // Observation is what the call says, without etcd's answers.
-func (r *ClusterCall) Observation(now time.Time, s hooks.Settings) hooks.Observation {
-	return hooks.Observation{
+func (r *ClusterCall) Observation(now time.Time, s observation.Settings) observation.Observation {
+	return observation.Observation{
 		Cluster: r.Cluster, Children: r.Children, Related: r.Related,
-		WithoutLastApplied: hooks.WithoutLastApplied(r.Children), Now: now, Resync: r.Resync, Settings: s,
+		WithoutLastApplied: observation.WithoutLastApplied(r.Children), Now: now, Resync: r.Resync, Settings: s,
 		Zones: zones(&r.Cluster.Spec.Maintenance),
 	}
 }
@@ -159,8 +161,8 @@ func (r *ClusterCall) TLS() (*tls.Config, error) {
 }
 
 // sources are the Secrets that a recipe may read: the cluster's own, and that which it names of others.
-func (r *ClusterCall) sources(recipe hooks.Recipe) map[string]map[string][]byte {
-	adopt, is := recipe.(hooks.Adopt)
+func (r *ClusterCall) sources(recipe decision.Recipe) map[string]map[string][]byte {
+	adopt, is := recipe.(decision.Adopt)
 	if !is {
 		return r.secrets
 	}
@@ -172,7 +174,7 @@ func (r *ClusterCall) sources(recipe hooks.Recipe) map[string]map[string][]byte 
 // Answer is the body of the answer, which holds what the decision lets make of Secrets: that is made anew in each, and
 // is secret. Finalized is nil unless the hook finalize is answered. It fails when the children can't be what was meant:
 // without a name, twice, or in another namespace.
-func (r *ClusterCall) Answer(d hooks.Decision, finalized *bool) ([]byte, error) {
+func (r *ClusterCall) Answer(d decision.Decision, finalized *bool) ([]byte, error) {
 	c, want, ns := &r.Children, &d.Children, r.Cluster.Namespace
 	all := slices.Concat(
 		specs(ns, "v1", "Service", want.Services, c.Services, serviceSpec),

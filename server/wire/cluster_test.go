@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // TestResyncIsRead: of the CompositeController, which may have none.
@@ -23,7 +24,7 @@ func TestResyncIsRead(t *testing.T) {
 		r, err := ReadCluster(t.Context(), bytes.NewReader(edited(t,
 			func(r map[string]any) { at(r, "controller")["spec"] = spec })))
 		require.NoError(t, err)
-		require.Equal(t, want, r.Observation(time.Now(), hooks.Settings{}).Resync)
+		require.Equal(t, want, r.Observation(time.Now(), observation.Settings{}).Resync)
 	}
 	for _, without := range []func(map[string]any){
 		func(r map[string]any) { delete(r, "controller") },
@@ -65,7 +66,7 @@ func TestImpossibleDecisionsAreWithheld(t *testing.T) {
 		"Pod a twice":                  {pod("shop", "a"), pod("", "a")},
 		`Pod a in namespace "default"`: {pod("default", "a")},
 	} {
-		_, err := r.Answer(hooks.Decision{Children: hooks.Desired{Pods: pods}, Status: r.Cluster.Status}, nil)
+		_, err := r.Answer(decision.Decision{Children: decision.Desired{Pods: pods}, Status: r.Cluster.Status}, nil)
 		require.ErrorContains(t, err, says)
 	}
 }
@@ -74,14 +75,14 @@ func TestImpossibleDecisionsAreWithheld(t *testing.T) {
 func TestAnswersAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	r, err := ReadCluster(t.Context(), bytes.NewReader(steady(t)))
 	require.NoError(t, err)
-	var d hooks.Desired
+	var d decision.Desired
 	for _, name := range []string{"orders-0", "orders-1", "orders-2"} {
 		pod := r.Children.Pods[name]
 		delete(pod.Annotations, lastApplied)
 		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "A", Value: "<&>\u2028"})
 		d.Pods = append(d.Pods, pod)
 	}
-	body, err := r.Answer(hooks.Decision{Children: d, Status: r.Cluster.Status}, nil)
+	body, err := r.Answer(decision.Decision{Children: d, Status: r.Cluster.Status}, nil)
 	require.NoError(t, err)
 	var got struct {
 		Status   json.RawMessage

@@ -7,8 +7,9 @@ import (
 	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
@@ -58,14 +59,14 @@ type relatedRule struct {
 // Metacontroller remembers answers by the name alone (byUID is false), they depend on nothing else: then all
 // EtcdSnapshots of the namespace are asked for, and those that matter are picked.
 func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
-	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))}
+	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(certificates.RelatedSelector(c))}
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
 	if !byUID {
 		return encodeRules(secrets, snapshots)
 	}
 	labelled, named := snapshots, snapshots
 	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
-	if named.Names = hooks.SnapshotsNamed(c); len(named.Names) == 0 {
+	if named.Names = epochs.SnapshotsNamed(c); len(named.Names) == 0 {
 		return encodeRules(secrets, labelled)
 	}
 	named.Namespace = c.Namespace

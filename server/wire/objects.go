@@ -9,8 +9,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 )
 
 // incoming is an object with a spec and a status as it comes in, without metadata.managedFields, which are a third of
@@ -111,8 +111,8 @@ func policyOf(w *incoming[networkingv1.NetworkPolicySpec, struct{}]) *networking
 
 func policySpec(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec }
 
-func certificateOf(w *incoming[hooks.CertManagerSpec, hooks.CertManagerStatus]) *hooks.CertManagerCertificate {
-	return &hooks.CertManagerCertificate{ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+func certificateOf(w *incoming[decision.CertManagerSpec, decision.CertManagerStatus]) *decision.CertManagerCertificate {
+	return &decision.CertManagerCertificate{ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 }
 
 func jobOf(w *incoming[batchv1.JobSpec, batchv1.JobStatus]) *batchv1.Job {

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // A secretReader reads the Secrets of a call: what is public about them into the call's children and related objects,
@@ -43,7 +44,7 @@ func (s *secretReader) children(in *source, where string) error {
 		return err
 	}
 	r := s.call
-	r.Children.Secrets, r.secrets = map[string]*hooks.Secret{}, map[string]map[string][]byte{}
+	r.Children.Secrets, r.secrets = map[string]*observation.Secret{}, map[string]map[string][]byte{}
 	return object(in, where, func(key string) error {
 		asked := func(k []byte) bool { return keys.Own[string(k)] || keys.Named[nameIn(key)][string(k)] }
 		return s.read(in, member(where, key), asked, mostOthers, r.Children.Secrets, r.secrets)
@@ -57,7 +58,7 @@ func (s *secretReader) others(in *source, where string) error {
 		return err
 	}
 	r := s.call
-	r.Related.Secrets, r.related = map[string]*hooks.Secret{}, map[string]map[string][]byte{}
+	r.Related.Secrets, r.related = map[string]*observation.Secret{}, map[string]map[string][]byte{}
 	return object(in, where, func(key string) error {
 		field, named := member(where, key), keys.Named[nameIn(key)]
 		if named == nil {
@@ -72,27 +73,27 @@ func nameIn(key string) string { return key[strings.LastIndexByte(key, '/')+1:] 
 
 // asked are the keys that a decision about the parent can ask for. Metacontroller sends the parent first; where it
 // comes later, it is looked for.
-func (s *secretReader) asked() (hooks.SecretKeys, error) {
+func (s *secretReader) asked() (observation.SecretKeys, error) {
 	cluster := s.call.Cluster
 	if cluster == nil {
 		ahead, err := newSource(bytes.NewBuffer(s.body))
 		if err != nil {
-			return hooks.SecretKeys{}, err
+			return observation.SecretKeys{}, err
 		}
 		if cluster, err = parentIn(ahead); err != nil {
-			return hooks.SecretKeys{}, err
+			return observation.SecretKeys{}, err
 		}
 	}
 	if cluster == nil { // which is said when all is read
-		return hooks.SecretKeys{}, nil
+		return observation.SecretKeys{}, nil
 	}
-	return hooks.AskedKeys(cluster), nil
+	return spec.AskedKeys(cluster), nil
 }
 
 // read reads one Secret.
 func (s *secretReader) read(
 	in *source, field string, asked func(key []byte) bool, others int,
-	all map[string]*hooks.Secret, data map[string]map[string][]byte,
+	all map[string]*observation.Secret, data map[string]map[string][]byte,
 ) error {
 	var w incomingSecret
 	err := object(in, field, func(key string) error {
@@ -113,7 +114,7 @@ func (s *secretReader) read(
 	if err != nil {
 		return err
 	}
-	return add(all, field, &w.TypeMeta, &w.Metadata.ObjectMeta, "v1", "Secret", func() (*hooks.Secret, error) {
+	return add(all, field, &w.TypeMeta, &w.Metadata.ObjectMeta, "v1", "Secret", func() (*observation.Secret, error) {
 		data[w.Metadata.Name] = w.Data
 		secret := &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data}
 		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, secret)

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -19,7 +19,7 @@ import (
 // and data stays.
 
 // secret is one in an answer.
-func (r *ClusterCall) secret(o *hooks.DesiredSecret) (answerChild, error) {
+func (r *ClusterCall) secret(o *decision.DesiredSecret) (answerChild, error) {
 	data, err := pki.Make(o.Name, o.Make, r.sources(o.Make))
 	if err != nil {
 		return answerChild{}, err

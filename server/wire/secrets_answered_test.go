@@ -10,29 +10,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // TestAPreviousAuthorityGoes: the key of an authority that was succeeded leaves the Secret, though nothing that a
 // Secret holds is answered as data, from which Metacontroller would take what is left out.
 func TestAPreviousAuthorityGoes(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	forge := func(recipe hooks.Recipe, data map[string][]byte) map[string][]byte {
+	forge := func(recipe decision.Recipe, data map[string][]byte) map[string][]byte {
 		made, err := pki.Make("ca", recipe, map[string]map[string][]byte{"ca": data})
 		require.NoError(t, err)
 		return made
 	}
-	first := forge(hooks.Authority{CommonName: "one", NotBefore: began, NotAfter: began.Add(time.Hour)}, nil)
-	second := forge(hooks.Authority{CommonName: "two", NotBefore: began, NotAfter: began.Add(24 * time.Hour),
+	first := forge(decision.Authority{CommonName: "one", NotBefore: began, NotAfter: began.Add(time.Hour)}, nil)
+	second := forge(decision.Authority{CommonName: "two", NotBefore: began, NotAfter: began.Add(24 * time.Hour),
 		Previous: true}, first)
 	require.NotEmpty(t, second[objects.KeyPreviousPrivate])
 
 	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}
-	r.Children.Secrets = map[string]*hooks.Secret{"ca": {}}
-	answer, err := r.secret(&hooks.DesiredSecret{
-		ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Make: hooks.Trim{At: began.Add(2 * time.Hour)},
+	r.Children.Secrets = map[string]*observation.Secret{"ca": {}}
+	answer, err := r.secret(&decision.DesiredSecret{
+		ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Make: decision.Trim{At: began.Add(2 * time.Hour)},
 	})
 	require.NoError(t, err)
 	require.Nil(t, answer.Data)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what is made from the Go types in hooks/api: the deepcopy functions, the CRDs and docs/api.md; etcd's own alerts from its module; and from
+# Makes what is made from the Go types in hooks/api: the deepcopy functions, the CRDs and docs/reference/api.md; etcd's own alerts from its module; and from
 # what quorate install prints and the manifests for monitoring the templates of the Helm chart.
 #   generate.sh           writes them
 #   generate.sh --check   compares them with what is there, and fails if they differ
@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,snapshots,snapshotschedules}.yaml docs/api.md
+files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,snapshots,snapshotschedules}.yaml docs/reference/api.md
   manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml
   manifests/chart/crds/metacontroller.yaml)
 fresh=$(mktemp -d)
@@ -19,13 +19,13 @@ done
 bin/controller-gen object crd:allowDangerousTypes=true paths=./hooks/api/... \
   output:object:dir="$fresh/hooks/api/v1alpha1" output:crd:dir="$fresh/manifests/crds"
 bin/crd-ref-docs --log-level=ERROR --renderer=markdown --source-path=hooks/api \
-  --config=test/tools/api-docs/config.yaml --templates-dir=test/tools/api-docs --output-path="$fresh/docs/api.md"
+  --config=test/tools/api-docs/config.yaml --templates-dir=test/tools/api-docs --output-path="$fresh/docs/reference/api.md"
 
 etcd=go.etcd.io/etcd/v3@v3.6.8 # the newest of its module that has contrib/mixin
 mixin=$(go mod download -json "$etcd" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')/contrib/mixin
 {
   echo "# etcd's own alerts, for the members of our clusters. Made by \`make generate\` from contrib/mixin of $etcd,"
-  echo "# Copyright the etcd authors, Apache License 2.0; test/tools/etcd-mixin.jsonnet says what is ours. docs/alerts.md has a section for each."
+  echo "# Copyright the etcd authors, Apache License 2.0; test/tools/etcd-mixin.jsonnet says what is ours. docs/troubleshooting.md has a section for each."
   bin/jsonnet --string --jpath "$mixin" test/tools/etcd-mixin.jsonnet
 } > "$fresh/manifests/monitoring/prometheusrule-etcd.yaml"
 

@@ -114,7 +114,7 @@ type Store struct {
 	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder,
 	// azblob://container/folder, or file:///folder on the claim named below. An S3 that is not
 	// Amazon's is reached by parameters, such as
-	// ?region=any&endpoint=https://minio.example:9000&use_path_style=true. docs/backup.md lists
+	// ?region=any&endpoint=https://minio.example:9000&use_path_style=true. docs/how-to/back-up.md lists
 	// all.
 	// +required
 	URL URL `json:"url"`

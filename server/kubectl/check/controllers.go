@@ -159,7 +159,7 @@ func noController() Finding {
 func (s *Seen) namesCertificates() bool {
 	for _, c := range s.ours() {
 		for _, child := range c.Spec.ChildResources {
-			if child.full() == certificates {
+			if child.full() == certificatesCRD {
 				return true
 			}
 		}
@@ -214,7 +214,7 @@ func (s *Seen) differs(is, want controller) []Finding {
 	}
 	for _, child := range is.Spec.ChildResources {
 		if !slices.ContainsFunc(want.Spec.ChildResources,
-			func(c childRule) bool { return c.resourceRule == child.resourceRule }) && child.full() != certificates {
+			func(c childRule) bool { return c.resourceRule == child.resourceRule }) && child.full() != certificatesCRD {
 			note(fail, " has a rule for %s, which this release does not know: every call is refused", child.full())
 		}
 	}

@@ -132,7 +132,7 @@ func storageClass(s *Seen) Finding {
 }
 
 func certManager(s *Seen) Finding {
-	_, there := s.kinds[certificates]
+	_, there := s.kinds[certificatesCRD]
 	var want []string
 	for _, c := range s.clusters {
 		if c.Spec.TLS.Mode == v1alpha1.TLSCertManager && s.looksAfter(c) {
@@ -141,7 +141,7 @@ func certManager(s *Seen) Finding {
 	}
 	switch named := s.namesCertificates(); {
 	case named && !there:
-		return fail("the CompositeController names "+certificates+", which is not there: it stands still, and no "+
+		return fail("the CompositeController names "+certificatesCRD+", which is not there: it stands still, and no "+
 			"EtcdCluster is looked after", "install cert-manager; or install Quorate without --cert-manager")
 	case !named && len(want) > 0:
 		return fail("certificates of cert-manager's are wanted by "+some(want)+
@@ -161,7 +161,7 @@ func podSecurity(s *Seen) Finding {
 			flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s keeps its data in directories of nodes, and its "+
 				"namespace enforces %s", c.Namespace, c.Name, level),
 				command("kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged",
-					c.Namespace)+", or choose another medium (docs/security.md)"))
+					c.Namespace)+", or choose another medium (docs/explanation/security.md)"))
 		}
 	}
 	return together(ok("nothing in the way"), flaws)

@@ -242,7 +242,7 @@ func TestTrust(t *testing.T) {
 		{"no ConfigMap", func(w *installation) { w.answers[trusted] = map[string]any{} }, "Trust", Fail,
 			"nor is there a ConfigMap metacontroller/quorate-hook-ca", "quorate install", nil},
 		{"not mounted", func(w *installation) { delete(mount(w), "volumeMounts") }, "Trust", Fail,
-			"mounted where SSL_CERT_DIR says", "docs/security.md", nil},
+			"mounted where SSL_CERT_DIR says", "docs/explanation/security.md", nil},
 		{"not named", func(w *installation) { delete(mount(w), "env") }, "Trust", Fail, "SSL_CERT_DIR",
 			"upgrade Metacontroller", nil},
 		{"not read since it changed", func(w *installation) {
@@ -276,7 +276,7 @@ func TestTrust(t *testing.T) {
 			c := container(w.deployment())
 			c["env"] = slices.DeleteFunc(c["env"].([]any),
 				func(e any) bool { return e.(map[string]any)["name"] == "QUORATE_TOKEN_FILE" })
-		}, "Token", Warn, "Quorate asks for none", "docs/security.md", nil},
+		}, "Token", Warn, "Quorate asks for none", "docs/explanation/security.md", nil},
 	})
 	newer := good(t)
 	newer.bearer()

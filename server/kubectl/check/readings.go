@@ -94,7 +94,7 @@ func (o Options) Readings() []Reading {
 	get := func(name, right string, args ...string) Reading {
 		return Reading{name, right, append(append([]string{"get"}, args...), "-o", "json")}
 	}
-	crds := append([]string{"customresourcedefinitions", "--ignore-not-found", certificates}, shipped().itsKinds...)
+	crds := append([]string{"customresourcedefinitions", "--ignore-not-found", certificatesCRD}, shipped().itsKinds...)
 	for _, k := range shippedKinds() {
 		crds = append(crds, k.Metadata.Name)
 	}

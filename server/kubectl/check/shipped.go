@@ -124,4 +124,4 @@ func coreRights(r release) []policyRule {
 }
 
 // certificates is the kind of cert-manager's that the component for it names.
-const certificates = "certificates.cert-manager.io"
+const certificatesCRD = "certificates.cert-manager.io"

@@ -82,7 +82,7 @@ func certificate(s *Seen) Finding {
 
 // anew is the command for another certificate and another token.
 func (s *Seen) anew() string {
-	return "make another (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace,
+	return "make another (docs/explanation/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace,
 		s.hooksSecret()) + ", then " + s.install()
 }
 
@@ -128,7 +128,7 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 	if !mountsTrust(w) {
 		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(),
 			callerCA),
-			"mount it there (docs/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate "+
+			"mount it there (docs/explanation/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate "+
 				"install")
 	}
 	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA,
@@ -226,7 +226,7 @@ func token(s *Seen) Finding {
 		!slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
 		return warn("Quorate asks for none: whoever reaches the hooks may call them",
 			"use what quorate install prints, "+
-				"with Metacontroller 4.16 or later or 1.5 (docs/security.md): "+s.install())
+				"with Metacontroller 4.16 or later or 1.5 (docs/explanation/security.md): "+s.install())
 	}
 	if f := s.without([]string{secrets}); f.State != OK {
 		return f

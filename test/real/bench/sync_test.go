@@ -24,8 +24,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server"
 )
 
@@ -40,7 +41,7 @@ func BenchmarkSync(b *testing.B) {
 	for _, verify := range []bool{false, true} {
 		b.Run(fmt.Sprintf("verify=%t", verify), func(b *testing.B) {
 			s := server.New(server.Options{
-				Etcd: healthy{}, Settings: hooks.Settings{Images: objects.Images{Image: image}}, Verify: verify,
+				Etcd: healthy{}, Settings: observation.Settings{Images: objects.Images{Image: image}}, Verify: verify,
 				Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 			})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -195,16 +196,17 @@ func memory(b testing.TB, pid int, field string) float64 {
 // healthy is an etcd whose members all serve, without a network.
 type healthy struct{}
 
-func (healthy) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
-	m := &hooks.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: 0x8e9e05c521646940}
-	health := make(map[string]hooks.Health, len(endpoints))
+func (healthy) Observe(_ context.Context, endpoints []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
+	m := &observation.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: 0x8e9e05c521646940}
+	health := make(map[string]observation.Health, len(endpoints))
 	for i, e := range endpoints {
 		id := m.Leader + uint64(i)
-		m.Members = append(m.Members, hooks.Member{
+		m.Members = append(m.Members, observation.Member{
 			ID: id, Name: e.Name, PeerURLs: []string{"http://" + e.Name + ".orders-peers.shop.svc:2380"},
 			ClientURLs: []string{e.ClientURL},
 		})
-		health[e.Name] = hooks.Health{
+		health[e.Name] = observation.Health{
 			ClusterID: m.ClusterID, MemberID: id, Leader: m.Leader, Version: "3.6.16",
 			RaftTerm: 2, RaftIndex: 1000, DBSize: 26 << 20, DBSizeInUse: 12 << 20,
 		}
@@ -212,6 +214,6 @@ func (healthy) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Me
 	return m, health
 }
 
-func (healthy) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error {
+func (healthy) Do(context.Context, decision.Step, *observation.Membership, []observation.Endpoint) error {
 	return errors.New("no step is expected")
 }

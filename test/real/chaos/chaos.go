@@ -1,7 +1,7 @@
 // Package chaos disturbs a running Quorate: a proxy between Metacontroller and the hooks, a proxy between the hooks
 // and etcd, and the schedule of faults that both follow. It also keeps the history of the clients that write
 // meanwhile, and judges it. Nothing of Quorate knows about it: the story is TestChaos in test/real/e2e, the figures
-// are in docs/reliability.md.
+// are in docs/evidence/reliability.md.
 package chaos
 
 import (
@@ -47,7 +47,7 @@ func (s *Schedule) set(on bool) {
 }
 
 // Next is the source of all chance in the next call of a stream; nil while no faults happen.
-func (s *Schedule) Next(stream string) *rand.Rand {
+func (s *Schedule) next(stream string) *rand.Rand {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.on {
@@ -127,7 +127,7 @@ func (s *Schedule) Counted(what string) int {
 	return n
 }
 
-// Table is what was counted, in Markdown, ready for docs/reliability.md.
+// Table is what was counted, in Markdown, ready for docs/evidence/reliability.md.
 func (s *Schedule) Table() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,7 +140,7 @@ func (c *rpc) changes() bool {
 }
 
 func (c *rpc) disturbed(ctx context.Context) (*message, error) {
-	dice := c.e.Schedule.Next("etcd " + c.method())
+	dice := c.e.Schedule.next("etcd " + c.method())
 	if dice == nil {
 		return c.carryOut(ctx)
 	}

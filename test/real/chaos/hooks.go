@@ -89,7 +89,7 @@ func (h *Hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.faults.begin()
 	defer h.faults.end()
-	d := &disturbed{h: h, w: w, r: r, actual: actual, dice: h.Schedule.Next("hook")}
+	d := &disturbed{h: h, w: w, r: r, actual: actual, dice: h.Schedule.next("hook")}
 	if err := d.look(); err != nil {
 		h.Broken(err)
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -102,7 +102,7 @@ func (h *Hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Hooks) plain(w http.ResponseWriter, r *http.Request, body []byte) {
 	var fault faultKind
 	if r.URL.Path == "/finalize" {
-		if dice := h.Schedule.Next("finalize"); dice != nil {
+		if dice := h.Schedule.next("finalize"); dice != nil {
 			fault = pick(dice, []weight{{hookRefused, 20}, {hookUnanswered, 20}})
 		}
 	}

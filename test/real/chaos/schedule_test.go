@@ -10,14 +10,14 @@ import (
 func TestScheduleRepeats(t *testing.T) {
 	draw := func(seed uint64, noise bool) []faultKind {
 		s := &Schedule{Seed: seed}
-		assert.Nil(t, s.Next("hook"), "faults before the start")
+		assert.Nil(t, s.next("hook"), "faults before the start")
 		s.Start()
 		var all []faultKind
 		for range 200 {
 			if noise {
-				s.Next("etcd Status").Uint64()
+				s.next("etcd Status").Uint64()
 			}
-			all = append(all, pick(s.Next("hook"), hookWeights))
+			all = append(all, pick(s.next("hook"), hookWeights))
 		}
 		return all
 	}

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 )
 
 const memberName = "demo-0.demo-peers.space.svc"
@@ -32,16 +32,16 @@ func newCluster(t *testing.T) cluster {
 	t.Helper()
 	c := cluster{}
 	begins, ends := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	do := func(name string, r hooks.Recipe) {
+	do := func(name string, r decision.Recipe) {
 		data, err := pki.Make(name, r, c)
 		require.NoError(t, err)
 		c[name] = data
 	}
-	do("ca", hooks.Authority{CommonName: "one", NotBefore: begins, NotAfter: ends})
-	do("ca", hooks.Authority{CommonName: "two", Previous: true, NotBefore: begins, NotAfter: ends})
-	do("server", hooks.Leaf{Signer: "ca", Names: []string{"*.demo-peers.space.svc"}, Server: true, Client: true,
+	do("ca", decision.Authority{CommonName: "one", NotBefore: begins, NotAfter: ends})
+	do("ca", decision.Authority{CommonName: "two", Previous: true, NotBefore: begins, NotAfter: ends})
+	do("server", decision.Leaf{Signer: "ca", Names: []string{"*.demo-peers.space.svc"}, Server: true, Client: true,
 		NotBefore: begins, NotAfter: ends})
-	do("operator", hooks.Leaf{Signer: "ca", CommonName: "root", Client: true, NotBefore: begins, NotAfter: ends})
+	do("operator", decision.Leaf{Signer: "ca", CommonName: "root", Client: true, NotBefore: begins, NotAfter: ends})
 	return c
 }
 

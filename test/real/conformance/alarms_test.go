@@ -21,7 +21,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -105,7 +106,7 @@ func changesOfMembers(t *testing.T, c *etcdproc.Cluster) {
 	t.Helper()
 	_, followers := leaderAndFollowers(t, c)
 	m, _ := look(t, c.Endpoints())
-	repeat(t, c, hooks.MoveLeader{To: idOf(t, m, followers[1]), Name: followers[1].Name})
+	repeat(t, c, decision.MoveLeader{To: idOf(t, m, followers[1]), Name: followers[1].Name})
 	others := slices.Clone(c.Members)
 	learner := c.NewMember("guest")
 	settle(t, c, add(learner))
@@ -113,8 +114,8 @@ func changesOfMembers(t *testing.T, c *etcdproc.Cluster) {
 	c.WaitServing(learner)
 	m, _ = look(t, c.Endpoints())
 	id := idOf(t, m, learner)
-	settle(t, c, hooks.Promote{ID: id, Name: learner.Name})
-	settle(t, c, hooks.Remove{ID: id, Name: learner.Name})
+	settle(t, c, decision.Promote{ID: id, Name: learner.Name})
+	settle(t, c, decision.Remove{ID: id, Name: learner.Name})
 	c.Members = others
 }
 
@@ -130,10 +131,10 @@ func TestDefragmentation(t *testing.T) {
 		require.NoError(t, putMiB(t, leader, 70, another))
 		require.NoError(t, putMiB(t, leader, 30, same))
 		on, health := look(t, c.Endpoints())
-		defragment := hooks.Defragment{ID: idOf(t, on, m), Name: m.Name}
+		defragment := decision.Defragment{ID: idOf(t, on, m), Name: m.Name}
 
 		chapter(t, "a compaction frees space, and gives none back", func(t *testing.T) {
-			repeat(t, c, hooks.Compact{Revision: health[leader.Name].Revision})
+			repeat(t, c, decision.Compact{Revision: health[leader.Name].Revision})
 			etcdproc.Eventually(t, "old revisions are gone", func(context.Context) error {
 				leader.Put(1) // bbolt counts a page as free with the next transaction
 				_, health = look(t, c.Endpoints())
@@ -190,9 +191,9 @@ func TestNoSpace(t *testing.T) {
 					return fmt.Errorf("%+v", health)
 				}
 				for _, a := range m.Alarms {
-					assert.Equal(t, hooks.AlarmNoSpace, a.Kind)
+					assert.Equal(t, observation.AlarmNoSpace, a.Kind)
 					assert.GreaterOrEqual(t, slices.IndexFunc(m.Members,
-						func(e hooks.Member) bool { return e.ID == a.MemberID }), 0)
+						func(e observation.Member) bool { return e.ID == a.MemberID }), 0)
 				}
 				return nil
 			})
@@ -207,22 +208,22 @@ func TestNoSpace(t *testing.T) {
 		})
 
 		chapter(t, "a compaction is done once", func(t *testing.T) {
-			repeat(t, c, hooks.Compact{Revision: revision})
-			repeat(t, c, hooks.Compact{Revision: revision})
-			require.ErrorIs(t, do(t, c, hooks.Compact{Revision: revision + 1000}), etcdops.ErrFutureRevision)
+			repeat(t, c, decision.Compact{Revision: revision})
+			repeat(t, c, decision.Compact{Revision: revision})
+			require.ErrorIs(t, do(t, c, decision.Compact{Revision: revision + 1000}), etcdops.ErrFutureRevision)
 		})
 
 		chapter(t, "after every member's defragmentation, writes go on with the end of the last alarm",
 			func(t *testing.T) {
 				m, _ := look(t, c.Endpoints())
 				for _, member := range c.Members {
-					repeat(t, c, hooks.Defragment{ID: idOf(t, m, member), Name: member.Name})
+					repeat(t, c, decision.Defragment{ID: idOf(t, m, member), Name: member.Name})
 				}
 				require.ErrorIs(t, putMiB(t, leader, 1, same), rpctypes.ErrNoSpace)
 				m, _ = look(t, c.Endpoints()) // more members may have raised theirs meanwhile
 				for _, a := range m.Alarms {
-					repeat(t, c, hooks.Disarm{ID: a.MemberID, Kind: a.Kind})
-					repeat(t, c, hooks.Disarm{ID: a.MemberID, Kind: a.Kind}) // twice is once
+					repeat(t, c, decision.Disarm{ID: a.MemberID, Kind: a.Kind})
+					repeat(t, c, decision.Disarm{ID: a.MemberID, Kind: a.Kind}) // twice is once
 				}
 				require.NoError(t, putMiB(t, leader, 1, same))
 				m, health := look(t, c.Endpoints())
@@ -334,13 +335,13 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 	if strings.HasPrefix(version, "3.5.") {
 		raised = 0 // "It isn't clear which member's data is corrupted" (CompactHashCheck in etcdserver/corrupt.go)
 	}
-	corrupt := hooks.Alarm{MemberID: raised, Kind: hooks.AlarmCorrupt}
+	corrupt := observation.Alarm{MemberID: raised, Kind: observation.AlarmCorrupt}
 
 	chapter(t, "a compaction brings it to light", func(t *testing.T) {
 		for _, h := range health {
 			require.Nil(t, h.Hash, "nobody is asked for a hash yet")
 		}
-		repeat(t, c, hooks.Compact{Revision: health[sick.Name].Revision - 5})
+		repeat(t, c, decision.Compact{Revision: health[sick.Name].Revision - 5})
 		etcdproc.Eventually(t, "the alarm is raised", func(context.Context) error {
 			if m, health = look(t, c.Endpoints()); len(m.Alarms) == 0 {
 				return fmt.Errorf("no alarm")
@@ -352,7 +353,7 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 			}
 			return nil
 		})
-		assert.Equal(t, []hooks.Alarm{corrupt}, m.Alarms)
+		assert.Equal(t, []observation.Alarm{corrupt}, m.Alarms)
 	})
 
 	chapter(t, "the hashes tell whose data it is", func(t *testing.T) {
@@ -365,7 +366,7 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 
 	chapter(t, "keys can be read and not written, members can be changed, nobody is ready", func(t *testing.T) {
 		tries(t, well[1], rpctypes.ErrCorrupt, map[string]bool{"a write": true, "a deletion": true, "a lease": true})
-		require.ErrorIs(t, do(t, c, hooks.Compact{Revision: health[sick.Name].Revision}), etcdops.ErrCorrupt)
+		require.ErrorIs(t, do(t, c, decision.Compact{Revision: health[sick.Name].Revision}), etcdops.ErrCorrupt)
 		for _, member := range c.Members {
 			assert.Equal(t, http.StatusServiceUnavailable, ready(member, etcdproc.Patience), member.Name)
 		}
@@ -373,7 +374,7 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 	})
 
 	chapter(t, "the alarm outlives its member, and goes on blocking", func(t *testing.T) {
-		settle(t, c, hooks.Remove{ID: id, Name: sick.Name})
+		settle(t, c, decision.Remove{ID: id, Name: sick.Name})
 		m, health = look(t, c.Endpoints(well...))
 		assert.Len(t, m.Members, 2)
 		assert.Contains(t, m.Alarms, corrupt)
@@ -385,7 +386,7 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 		// of member 0 besides.
 		for _, a := range m.Alarms {
 			assert.Contains(t, []uint64{0, raised}, a.MemberID)
-			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.Disarm{ID: a.MemberID, Kind: a.Kind}, m,
+			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), decision.Disarm{ID: a.MemberID, Kind: a.Kind}, m,
 				c.Endpoints(well...)))
 		}
 		require.NoError(t, putMiB(t, well[0], 1, same))

@@ -20,8 +20,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -53,11 +54,11 @@ func (s *secured) quorate() *etcdops.Etcd {
 	}}
 }
 
-func (s *secured) look(t *testing.T) *hooks.Membership {
+func (s *secured) look(t *testing.T) *observation.Membership {
 	t.Helper()
-	var m *hooks.Membership
+	var m *observation.Membership
 	etcdproc.Eventually(t, "a quorum answers", func(ctx context.Context) error {
-		var health map[string]hooks.Health
+		var health map[string]observation.Health
 		if m, health = s.quorate().Observe(ctx, s.Endpoints()); m == nil || m.Leader == 0 {
 			return fmt.Errorf("%+v", health)
 		}
@@ -70,7 +71,7 @@ func (s *secured) look(t *testing.T) *hooks.Membership {
 func (s *secured) apply(t *testing.T, want users.Want) {
 	t.Helper()
 	began := time.Now()
-	require.NoError(t, s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints()))
+	require.NoError(t, s.quorate().Do(t.Context(), decision.Authorize{Want: want}, s.look(t), s.Endpoints()))
 	t.Logf("applied in %s", time.Since(began).Round(time.Millisecond))
 }
 
@@ -79,7 +80,7 @@ func (s *secured) applyAll(t *testing.T, want users.Want) int {
 	t.Helper()
 	for calls := 1; ; calls++ {
 		require.Less(t, calls, 30)
-		err := s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints())
+		err := s.quorate().Do(t.Context(), decision.Authorize{Want: want}, s.look(t), s.Endpoints())
 		if err == nil {
 			return calls
 		}
@@ -211,7 +212,7 @@ func TestUsersAndRoles(t *testing.T) {
 		chapter(t, "a password that can't be had stops it, and says whose", func(t *testing.T) {
 			want := wantOf(nil, users.UserWant{Name: "more", Password: password("missing", "1")})
 			want.Users[1].Password.Field = "spec.auth.users[0].passwordSecret"
-			err := s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints())
+			err := s.quorate().Do(t.Context(), decision.Authorize{Want: want}, s.look(t), s.Endpoints())
 			require.ErrorIs(t, err, etcdops.ErrPassword)
 			assert.EqualError(t, err,
 				`apply users and roles: add user more with the password in Secret missing: the password cannot be used: spec.auth.users[0].passwordSecret: what is under "password" in Secret missing is empty`)
@@ -489,7 +490,7 @@ func twins(t *testing.T, s *secured) {
 		var wg sync.WaitGroup
 		var errs [2]error
 		for twin := range 2 {
-			wg.Go(func() { errs[twin] = s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, m, s.Endpoints()) })
+			wg.Go(func() { errs[twin] = s.quorate().Do(t.Context(), decision.Authorize{Want: want}, m, s.Endpoints()) })
 		}
 		wg.Wait()
 		for _, err := range errs {
@@ -584,29 +585,35 @@ func get(t *testing.T, s *secured, url string) (int, string) {
 func learnerUnderAuth(t *testing.T, s *secured) {
 	m := s.NewMember("demo-3")
 	others := slices.Clone(s.Members[:3])
-	again := func(step func(list *hooks.Membership) hooks.Step) {
+	again := func(step func(list *observation.Membership) decision.Step) {
 		t.Helper()
 		etcdproc.Eventually(t, "etcd agrees", func(context.Context) error {
 			list := s.look(t)
 			return s.quorate().Do(t.Context(), step(list), list, s.Endpoints())
 		})
 	}
-	again(func(*hooks.Membership) hooks.Step { return hooks.AddLearner{Name: m.Name, PeerURL: m.PeerURL} })
+	again(func(*observation.Membership) decision.Step {
+		return decision.AddLearner{Name: m.Name, PeerURL: m.PeerURL}
+	})
 	s.Join(m, others...)
 	s.WaitServing(m)
 	_, health := s.quorate().Observe(t.Context(), s.Endpoints())
 	assert.True(t, health[m.Name].Learner)
 	assert.True(t, health[m.Name].Serving())
-	err := s.quorate().Do(t.Context(), hooks.Authorize{}, s.look(t), []hooks.Endpoint{m.Endpoint()})
+	err := s.quorate().Do(t.Context(), decision.Authorize{}, s.look(t), []observation.Endpoint{m.Endpoint()})
 	require.ErrorIs(t, err, etcdops.ErrNoExecutor, "a learner is not asked")
 	want := wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}})
 	s.apply(t, want)
-	again(func(list *hooks.Membership) hooks.Step { return hooks.Promote{ID: idOf(t, list, m), Name: m.Name} })
+	again(func(list *observation.Membership) decision.Step {
+		return decision.Promote{ID: idOf(t, list, m), Name: m.Name}
+	})
 	app := m.ClientOf(clientv3.Config{}, "app")
 	defer func() { _ = app.Close() }()
 	_, err = app.Get(shortly(t), "/app/x")
 	require.NoError(t, err, "the new voter knows users and roles")
-	again(func(list *hooks.Membership) hooks.Step { return hooks.Remove{ID: idOf(t, list, m), Name: m.Name} })
+	again(func(list *observation.Membership) decision.Step {
+		return decision.Remove{ID: idOf(t, list, m), Name: m.Name}
+	})
 	s.Members = s.Members[:3]
 }
 
@@ -708,8 +715,9 @@ func TestTokens(t *testing.T) {
 						func(ctx context.Context) error {
 							switch err := readsAndWrites(c, "/app/x")(ctx); {
 							case err == nil:
-								return errors.New("not refused, although etcd knows it by its certificate, so that it " +
-									"never logs in")
+								return errors.New(
+									"not refused, although etcd knows it by its certificate, so that it " +
+										"never logs in")
 							case !errors.Is(err, rpctypes.ErrPermissionDenied):
 								return err
 							}

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -56,10 +57,10 @@ func chapter(t *testing.T, name string, f func(t *testing.T)) {
 }
 
 // look observes until a quorum answers.
-func look(t *testing.T, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func look(t *testing.T, endpoints []observation.Endpoint) (*observation.Membership, map[string]observation.Health) {
 	t.Helper()
-	var m *hooks.Membership
-	var health map[string]hooks.Health
+	var m *observation.Membership
+	var health map[string]observation.Health
 	etcdproc.Eventually(t, "a quorum answers, with a leader that is known", func(ctx context.Context) error {
 		m, health = new(etcdops.Etcd).Observe(ctx, endpoints)
 		if m == nil || m.Leader == 0 {
@@ -71,14 +72,14 @@ func look(t *testing.T, endpoints []hooks.Endpoint) (*hooks.Membership, map[stri
 }
 
 // do carries out a step on the membership of the moment.
-func do(t *testing.T, c *etcdproc.Cluster, step hooks.Step) error {
+func do(t *testing.T, c *etcdproc.Cluster, step decision.Step) error {
 	t.Helper()
 	m, _ := look(t, c.Endpoints())
 	return new(etcdops.Etcd).Do(t.Context(), step, m, c.Endpoints())
 }
 
 // settle does a step again while etcd asks to wait, and returns how long that took.
-func settle(t *testing.T, c *etcdproc.Cluster, step hooks.Step) time.Duration {
+func settle(t *testing.T, c *etcdproc.Cluster, step decision.Step) time.Duration {
 	t.Helper()
 	began := time.Now()
 	etcdproc.Eventually(t, step.String(), func(context.Context) error {
@@ -99,7 +100,7 @@ func waits(err error) bool {
 }
 
 // repeat does a step that may be done twice until etcd says that it is done.
-func repeat(t *testing.T, c *etcdproc.Cluster, step hooks.Step) {
+func repeat(t *testing.T, c *etcdproc.Cluster, step decision.Step) {
 	t.Helper()
 	etcdproc.Eventually(t, step.String(), func(context.Context) error {
 		err := do(t, c, step)
@@ -111,7 +112,7 @@ func repeat(t *testing.T, c *etcdproc.Cluster, step hooks.Step) {
 }
 
 // idOf is the member's ID in the member list; the test fails when it is not in it.
-func idOf(t *testing.T, m *hooks.Membership, member *etcdproc.Member) uint64 {
+func idOf(t *testing.T, m *observation.Membership, member *etcdproc.Member) uint64 {
 	t.Helper()
 	for _, entry := range m.Members {
 		if entry.PeerURLs[0] == member.PeerURL {
@@ -139,8 +140,8 @@ func leaderAndFollowers(t *testing.T, c *etcdproc.Cluster) (leader *etcdproc.Mem
 	return leader, followers
 }
 
-func add(m *etcdproc.Member) hooks.Step {
-	return hooks.AddLearner{Name: m.Name, PeerURL: m.PeerURL}
+func add(m *etcdproc.Member) decision.Step {
+	return decision.AddLearner{Name: m.Name, PeerURL: m.PeerURL}
 }
 
 func killAll(c *etcdproc.Cluster) {

@@ -3,7 +3,6 @@
 package conformance
 
 import (
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,10 +12,10 @@ import (
 )
 
 // TestDefaultsOfEtcd: who writes one of these into a spec says what etcd does anyway, and no member is restarted for
-// it (options and snapshotCount in hooks/template.go).
+// it (options and snapshotCount in hooks/children/template.go).
 func TestDefaultsOfEtcd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
-		out, err := exec.Command(etcdproc.Program(t, version, "etcd"), "--help").CombinedOutput()
+		out, err := etcdproc.Command(t, version, "--help").CombinedOutput()
 		require.NoError(t, err)
 		counts := map[bool]string{true: "--snapshot-count '100000'", false: "--snapshot-count '10000'"}
 		for _, flag := range []string{counts[version[:4] == "3.5."], "--max-request-bytes '1572864'",

@@ -19,9 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -123,14 +125,14 @@ func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1
 	t.Helper()
 	spec.Version, spec.Replicas = version, new(int32(1))
 	spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")}
-	o := hooks.Observation{
+	o := observation.Observation{
 		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},
 			Spec: spec},
 		Now: time.Now(),
 	}
 	secrets := map[string]map[string][]byte{}
 	for range 5 {
-		d := hooks.Decide(o)
+		d := cluster.Decide(o)
 		if len(d.Children.Pods) > 0 {
 			return d.Children.Pods[0], secrets
 		}
@@ -143,9 +145,10 @@ func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1
 }
 
 // made carries the recipes out into secrets, and is what decisions see of it.
-func made(t *testing.T, wanted []*hooks.DesiredSecret, secrets map[string]map[string][]byte) map[string]*hooks.Secret {
+func made(t *testing.T, wanted []*decision.DesiredSecret,
+	secrets map[string]map[string][]byte) map[string]*observation.Secret {
 	t.Helper()
-	observed, before := map[string]*hooks.Secret{}, maps.Clone(secrets)
+	observed, before := map[string]*observation.Secret{}, maps.Clone(secrets)
 	for _, s := range wanted {
 		data, err := pki.Make(s.Name, s.Make, before)
 		require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -34,8 +34,8 @@ func TestObserve(t *testing.T) {
 			require.Len(t, m.Members, 3)
 			for i, member := range c.Members {
 				entry := m.Members[slices.IndexFunc(m.Members,
-					func(e hooks.Member) bool { return e.Name == member.Name })]
-				assert.Equal(t, hooks.Member{
+					func(e observation.Member) bool { return e.Name == member.Name })]
+				assert.Equal(t, observation.Member{
 					ID: idOf(t, m, member), Name: member.Name, PeerURLs: []string{member.PeerURL},
 					ClientURLs: []string{member.ClientURL},
 				}, entry)
@@ -90,7 +90,7 @@ func TestObserve(t *testing.T) {
 			followers[0].Kill()
 			d, health := timedLook(t, c)
 			t.Logf("it took %s", d)
-			assert.Equal(t, hooks.Health{Err: refused}, health[followers[0].Name])
+			assert.Equal(t, observation.Health{Err: refused}, health[followers[0].Name])
 			followers[0].Restart()
 			c.WaitServing(c.Members...)
 		})
@@ -101,7 +101,7 @@ func TestObserve(t *testing.T) {
 			followers[0].Resume()
 			assert.GreaterOrEqual(t, d, etcdops.DefaultTimeout)
 			t.Logf("it took %s", d)
-			assert.Equal(t, hooks.Health{Err: silent}, health[followers[0].Name])
+			assert.Equal(t, observation.Health{Err: silent}, health[followers[0].Name])
 		})
 
 		chapter(t, "a paused leader costs three timeouts at most, and another is found", func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestObserve(t *testing.T) {
 			leader.Pause()
 			d, _, health := timed(c)
 			t.Logf("it took %s", d)
-			assert.Equal(t, hooks.Health{Err: silent}, health[leader.Name])
+			assert.Equal(t, observation.Health{Err: silent}, health[leader.Name])
 			etcdproc.Eventually(t, "another member leads", func(ctx context.Context) error {
 				m, _ := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
 				if m == nil || m.Leader == 0 || m.Leader == idOf(t, m, leader) {
@@ -162,7 +162,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-func timed(c *etcdproc.Cluster) (time.Duration, *hooks.Membership, map[string]hooks.Health) {
+func timed(c *etcdproc.Cluster) (time.Duration, *observation.Membership, map[string]observation.Health) {
 	began := time.Now()
 	m, health := new(etcdops.Etcd).Observe(context.Background(), c.Endpoints())
 	return time.Since(began), m, health
@@ -170,10 +170,10 @@ func timed(c *etcdproc.Cluster) (time.Duration, *hooks.Membership, map[string]ho
 
 // timedLook is the first Observe that finds a quorum, and its time. A busy machine may cost the members a leader for
 // a moment, and then there is nothing to find.
-func timedLook(t *testing.T, c *etcdproc.Cluster) (took time.Duration, health map[string]hooks.Health) {
+func timedLook(t *testing.T, c *etcdproc.Cluster) (took time.Duration, health map[string]observation.Health) {
 	t.Helper()
 	etcdproc.Eventually(t, "a quorum answers", func(context.Context) (err error) {
-		var m *hooks.Membership
+		var m *observation.Membership
 		if took, m, health = timed(c); m == nil {
 			err = fmt.Errorf("%+v", health)
 		}

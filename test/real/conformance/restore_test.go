@@ -313,6 +313,9 @@ func TestRestoreIsAllOrNothing(t *testing.T) {
 			}
 			whole := tree(t, log)
 			require.NotEmpty(t, whole)
+			if ownLog { // as when it was killed right after the second move
+				require.NoError(t, os.WriteFile(filepath.Join(o.DataDir, "unfinished-restore"), nil, 0o600))
+			}
 			_, err := seed.Restore(t.Context(), o)
 			require.ErrorContains(t, err, "it was left as it is")
 			require.Equal(t, whole, tree(t, log))

@@ -21,8 +21,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
+	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
 
 // ends waits for a process to end by itself, not well, and with these last words.
@@ -47,7 +48,7 @@ func TestAnEmptiedDirectory(t *testing.T) {
 			lost.Kill()
 			lost.Wipe()
 			c.Bootstrap(lost, initial...)
-			ends(t, lost, "has already been bootstrapped")
+			ends(t, lost, membership.Cluster{Voters: 0b111, Started: 0b111}.Bootstrap(0, 0b110).Error())
 		})
 
 		chapter(t, "a voter joins again under its old ID, and panics while the leader remembers what it had",
@@ -60,8 +61,8 @@ func TestAnEmptiedDirectory(t *testing.T) {
 		chapter(t, "under a new leader it forgets that it ever voted, and nobody notices", func(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			to := idOf(t, m, followers[1])
-			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to, Name: followers[1].Name}, m,
-				c.Endpoints()))
+			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), decision.MoveLeader{To: to, Name: followers[1].Name},
+				m, c.Endpoints()))
 			lost.Wipe()
 			c.Join(lost, leader, followers[1])
 			c.WaitServing(lost)
@@ -85,6 +86,14 @@ func TestAnEmptiedDirectory(t *testing.T) {
 				return nil
 			})
 		})
+
+		chapter(t, "one that is told that it has begun ends, and writes nothing", func(t *testing.T) {
+			lost.Kill()
+			lost.Wipe()
+			c.BootstrapAgain(lost)
+			ends(t, lost, "error setting up initial cluster")
+			assert.True(t, lost.Empty())
+		})
 	})
 }
 
@@ -103,7 +112,7 @@ func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
 
 		chapter(t, "a joining member that finds nobody ends", func(t *testing.T) {
 			c.Join(learner, c.Members[2])
-			ends(t, learner, "cannot fetch cluster info from peer urls")
+			ends(t, learner, membership.Cluster{Voters: 0b01, Learners: 0b10}.Join(1, 0b10, 0).Error())
 			learner.Wipe()
 		})
 
@@ -159,7 +168,7 @@ func stillbirth(t *testing.T, m *etcdproc.Member) {
 	require.NoError(t, made.Close())
 }
 
-// TestAStillbirth: an etcd whose log is empty knows no voters, and stands for no election (hooks/bootstrap.go).
+// TestAStillbirth: an etcd whose log is empty knows no voters, and stands for no election (hooks/epochs/bootstrap.go).
 func TestAStillbirth(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		chapter(t, "alone it never elects itself, and answers nobody", func(t *testing.T) {
@@ -197,7 +206,7 @@ func TestAStillbirth(t *testing.T) {
 func TestTheSameStepTwiceAtOnce(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 1)
-		twice := func(t *testing.T, step hooks.Step, refusals ...error) {
+		twice := func(t *testing.T, step decision.Step, refusals ...error) {
 			t.Helper()
 			m, _ := look(t, c.Endpoints())
 			errs := make([]error, 2)
@@ -229,7 +238,7 @@ func TestTheSameStepTwiceAtOnce(t *testing.T) {
 			twice(t, add(c.NewMember("demo-1")), etcdops.ErrPeerURLExists, etcdops.ErrTooManyLearners)
 		})
 		chapter(t, "a removal", func(t *testing.T) {
-			twice(t, hooks.Remove{ID: idNow(), Name: "demo-1"},
+			twice(t, decision.Remove{ID: idNow(), Name: "demo-1"},
 				etcdops.ErrMemberGone)
 		})
 		learner := c.NewMember("demo-2")
@@ -239,7 +248,7 @@ func TestTheSameStepTwiceAtOnce(t *testing.T) {
 		chapter(t, "a promotion", func(t *testing.T) {
 			// Its log is short: the entry that the first call writes before the promotion puts it below etcd's nine
 			// tenths.
-			twice(t, hooks.Promote{ID: idNow(), Name: "demo-2"}, etcdops.ErrNotLearner, etcdops.ErrLearnerNotReady)
+			twice(t, decision.Promote{ID: idNow(), Name: "demo-2"}, etcdops.ErrNotLearner, etcdops.ErrLearnerNotReady)
 		})
 	})
 }

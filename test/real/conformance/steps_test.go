@@ -14,7 +14,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -25,7 +26,7 @@ func TestGrowAndShrink(t *testing.T) {
 		t.Logf("%s: three members serve %s after their start", version, time.Since(began).Round(10*time.Millisecond))
 		voters := c.Endpoints()
 		learner := c.NewMember("demo-3")
-		var before *hooks.Membership
+		var before *observation.Membership
 		var learnerID uint64
 
 		chapter(t, "an addition right after the start is asked to wait", func(t *testing.T) {
@@ -45,9 +46,9 @@ func TestGrowAndShrink(t *testing.T) {
 		})
 
 		chapter(t, "a step on an outdated membership is refused", func(t *testing.T) {
-			for _, step := range []hooks.Step{
-				add(c.Members[3]), hooks.Promote{ID: learnerID}, hooks.Remove{ID: before.Members[0].ID},
-				hooks.MoveLeader{To: before.Members[0].ID},
+			for _, step := range []decision.Step{
+				add(c.Members[3]), decision.Promote{ID: learnerID}, decision.Remove{ID: before.Members[0].ID},
+				decision.MoveLeader{To: before.Members[0].ID},
 			} {
 				require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), step, before, voters),
 					etcdops.ErrMembershipChanged)
@@ -55,7 +56,7 @@ func TestGrowAndShrink(t *testing.T) {
 		})
 
 		chapter(t, "a second learner is refused", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.AddLearner{Name: "demo-4", PeerURL: "http://127.0.0.1:1"}),
+			require.ErrorIs(t, do(t, c, decision.AddLearner{Name: "demo-4", PeerURL: "http://127.0.0.1:1"}),
 				etcdops.ErrTooManyLearners)
 		})
 
@@ -65,16 +66,17 @@ func TestGrowAndShrink(t *testing.T) {
 		})
 
 		chapter(t, "a peer URL that is none is refused", func(t *testing.T) {
-			require.Error(t, do(t, c, hooks.AddLearner{Name: "demo-4", PeerURL: "demo-4"}))
+			require.Error(t, do(t, c, decision.AddLearner{Name: "demo-4", PeerURL: "demo-4"}))
 		})
 
 		chapter(t, "a learner that never started is not promoted", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.Promote{ID: learnerID, Name: learner.Name}), etcdops.ErrLearnerCutOff)
+			require.ErrorIs(t, do(t, c, decision.Promote{ID: learnerID, Name: learner.Name}), etcdops.ErrLearnerCutOff)
 			require.ErrorIs(t, promotedByEtcd(t, c, learnerID), etcdops.ErrLearnerNotReady)
 		})
 
 		chapter(t, "a learner is not made leader", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.MoveLeader{To: learnerID, Name: learner.Name}), etcdops.ErrBadTransferee)
+			require.ErrorIs(t, do(t, c, decision.MoveLeader{To: learnerID, Name: learner.Name}),
+				etcdops.ErrBadTransferee)
 		})
 
 		chapter(t, "a running learner answers its status and refuses the member list", func(t *testing.T) {
@@ -95,14 +97,14 @@ func TestGrowAndShrink(t *testing.T) {
 		})
 
 		chapter(t, "a learner that has caught up is promoted", func(t *testing.T) {
-			settle(t, c, hooks.Promote{ID: learnerID, Name: learner.Name})
+			settle(t, c, decision.Promote{ID: learnerID, Name: learner.Name})
 			m, _ := look(t, c.Endpoints())
 			assert.False(t, m.Members[indexOf(m, learnerID)].Learner)
 		})
 
 		chapter(t, "a promotion made twice changes nothing", func(t *testing.T) {
 			etcdproc.Eventually(t, "etcd says that it votes", func(context.Context) error {
-				err := do(t, c, hooks.Promote{ID: learnerID, Name: learner.Name})
+				err := do(t, c, decision.Promote{ID: learnerID, Name: learner.Name})
 				require.Error(t, err)
 				if !errors.Is(err, etcdops.ErrNotLearner) {
 					return err
@@ -117,12 +119,12 @@ func TestGrowAndShrink(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			to := idOf(t, m, followers[0])
 			began := time.Now()
-			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to, Name: followers[0].Name}, m,
-				c.Endpoints()))
+			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), decision.MoveLeader{To: to, Name: followers[0].Name},
+				m, c.Endpoints()))
 			t.Logf("%s: a transfer takes %s", version, time.Since(began).Round(time.Millisecond))
 			now, _ := look(t, c.Endpoints())
 			assert.Equal(t, to, now.Leader)
-			require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to}, m, c.Endpoints()),
+			require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), decision.MoveLeader{To: to}, m, c.Endpoints()),
 				etcdops.ErrNotLeader,
 				"the same decision once more")
 			leader, followers = followers[0], append(followers[1:], leader)
@@ -130,7 +132,7 @@ func TestGrowAndShrink(t *testing.T) {
 
 		chapter(t, "a follower is removed, and its process ends", func(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
-			gone := hooks.Remove{ID: idOf(t, m, followers[0]), Name: followers[0].Name}
+			gone := decision.Remove{ID: idOf(t, m, followers[0]), Name: followers[0].Name}
 			settle(t, c, gone)
 			t.Logf("%s: the process of a removed member ends with code %d", version,
 				followers[0].ExitCode(etcdproc.Patience))
@@ -142,7 +144,7 @@ func TestGrowAndShrink(t *testing.T) {
 		chapter(t, "a member that was removed while it was down ends when it comes back", func(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			followers[1].Kill()
-			settle(t, c, hooks.Remove{ID: idOf(t, m, followers[1]), Name: followers[1].Name})
+			settle(t, c, decision.Remove{ID: idOf(t, m, followers[1]), Name: followers[1].Name})
 			followers[1].Restart()
 			t.Logf("%s: it ends with code %d", version, followers[1].ExitCode(etcdproc.Patience))
 			m, _ = look(t, c.Endpoints())
@@ -158,7 +160,7 @@ func TestOneVoterDown(t *testing.T) {
 			learner := c.NewMember(fmt.Sprintf("demo-%d", len(c.Members))) // a name is used once (S9)
 			settle(t, c, add(learner))
 			m, _ := look(t, c.Endpoints())
-			settle(t, c, hooks.Remove{ID: idOf(t, m, learner), Name: learner.Name})
+			settle(t, c, decision.Remove{ID: idOf(t, m, learner), Name: learner.Name})
 		}
 
 		chapter(t, "with one of four voters down a learner is added", func(t *testing.T) {
@@ -168,16 +170,16 @@ func TestOneVoterDown(t *testing.T) {
 
 		chapter(t, "the dead voter is removed", func(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
-			require.NoError(t, do(t, c, hooks.Remove{ID: idOf(t, m, c.Members[3]), Name: "demo-3"}))
+			require.NoError(t, do(t, c, decision.Remove{ID: idOf(t, m, c.Members[3]), Name: "demo-3"}))
 			addAndRemove(t) // three voters, all connected for 5 seconds
 		})
 
-		var dead hooks.Remove
+		var dead decision.Remove
 
 		chapter(t, "with one of three voters down no learner is added", func(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			_, followers := leaderAndFollowers(t, c)
-			dead = hooks.Remove{ID: idOf(t, m, followers[0]), Name: followers[0].Name}
+			dead = decision.Remove{ID: idOf(t, m, followers[0]), Name: followers[0].Name}
 			followers[0].Kill()
 			require.ErrorIs(t, do(t, c, add(c.NewMember("demo-9"))), etcdops.ErrUnhealthy)
 		})
@@ -186,7 +188,7 @@ func TestOneVoterDown(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			for _, member := range c.Members[:3] {
 				if member.Running() {
-					require.ErrorIs(t, do(t, c, hooks.Remove{ID: idOf(t, m, member), Name: member.Name}),
+					require.ErrorIs(t, do(t, c, decision.Remove{ID: idOf(t, m, member), Name: member.Name}),
 						etcdops.ErrUnhealthy)
 				}
 			}
@@ -210,7 +212,7 @@ func TestAPeerURLAgain(t *testing.T) {
 			}
 			m, _ := look(t, c.Endpoints())
 			id := idOf(t, m, again)
-			return id, do(t, c, hooks.Remove{ID: id, Name: again.Name})
+			return id, do(t, c, decision.Remove{ID: id, Name: again.Name})
 		}
 
 		chapter(t, "within the second of its removal a peer URL is refused, and later it gets a new ID",
@@ -248,7 +250,7 @@ func TestADeadLearner(t *testing.T) {
 		c.Join(learner, c.Members[0])
 		caughtUp(t, c, learner)
 		m, _ := look(t, c.Endpoints())
-		promote := hooks.Promote{ID: idOf(t, m, learner), Name: learner.Name}
+		promote := decision.Promote{ID: idOf(t, m, learner), Name: learner.Name}
 
 		chapter(t, "a dead learner that is behind is not promoted", func(t *testing.T) {
 			learner.Kill()
@@ -318,7 +320,7 @@ func caughtUp(t *testing.T, c *etcdproc.Cluster, member *etcdproc.Member) {
 	})
 }
 
-func indexOf(m *hooks.Membership, id uint64) int {
+func indexOf(m *observation.Membership, id uint64) int {
 	for i, member := range m.Members {
 		if member.ID == id {
 			return i

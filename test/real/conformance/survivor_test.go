@@ -19,7 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops/seed"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -301,7 +301,7 @@ func TestLearnerSurvives(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 1, lazy...)
 		learner := old.NewMember("old-1")
-		settle(t, old, hooks.AddLearner{Name: learner.Name, PeerURL: learner.PeerURL})
+		settle(t, old, decision.AddLearner{Name: learner.Name, PeerURL: learner.PeerURL})
 		old.Join(learner, old.Members[0])
 		client := old.Members[0].Client()
 		revision := put(t, client, "key", 100)

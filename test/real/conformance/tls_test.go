@@ -12,7 +12,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -25,12 +26,12 @@ func TestHandshake(t *testing.T) {
 		c := etcdproc.StartTLS(t, version, "demo", 1, ca)
 		endpoints := c.Endpoints()
 		endpoints[0].ServerName = "127.0.0.1" // the members of these tests have no names
-		observe := func(config *tls.Config) hooks.Health {
+		observe := func(config *tls.Config) observation.Health {
 			_, health := (&etcdops.Etcd{TLS: config}).Observe(t.Context(), endpoints)
 			return health["demo-0"]
 		}
 		root := ca.Client("root")
-		var first hooks.Health
+		var first observation.Health
 		chapter(t, "a member tells its certificate, and whom it trusts", func(t *testing.T) {
 			first = observe(root)
 			require.Empty(t, first.Err)
@@ -69,7 +70,7 @@ func TestUpdatePeerURL(t *testing.T) {
 		_, followers := leaderAndFollowers(t, c)
 		before, _ := look(t, c.Endpoints())
 		follower := followers[0]
-		step := hooks.UpdatePeerURL{ID: idOf(t, before, follower), Name: follower.Name,
+		step := decision.UpdatePeerURL{ID: idOf(t, before, follower), Name: follower.Name,
 			PeerURL: strings.Replace(follower.PeerURL, "http:", "https:", 1)}
 		chapter(t, "it is listed with https, and nobody but it", func(t *testing.T) {
 			require.NoError(t, do(t, c, step))
@@ -92,7 +93,7 @@ func TestUpdatePeerURL(t *testing.T) {
 				}
 			})
 		chapter(t, "a member that does not exist is told so", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.UpdatePeerURL{ID: 1, Name: "demo-9", PeerURL: "https://127.0.0.1:1"}),
+			require.ErrorIs(t, do(t, c, decision.UpdatePeerURL{ID: 1, Name: "demo-9", PeerURL: "https://127.0.0.1:1"}),
 				etcdops.ErrMemberGone)
 		})
 	})

@@ -19,8 +19,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -120,7 +120,7 @@ func ended(t *testing.T, c *etcdproc.Cluster) {
 // enable lets the cluster go down, and waits until it has.
 func enable(t *testing.T, c *etcdproc.Cluster, version string) {
 	t.Helper()
-	repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)})
+	repeat(t, c, decision.EnableDowngrade{Version: minorOf(version)})
 	tells(t, c, minorOf(version))
 }
 
@@ -129,7 +129,7 @@ func enable(t *testing.T, c *etcdproc.Cluster, version string) {
 func snapshot(t *testing.T, c *etcdproc.Cluster) {
 	t.Helper()
 	enable(t, c, "3.5.0")
-	repeat(t, c, hooks.CancelDowngrade{})
+	repeat(t, c, decision.CancelDowngrade{})
 	tells(t, c, "3.6.0")
 }
 
@@ -245,18 +245,18 @@ func TestAllTheWayUpAndDown(t *testing.T) {
 	}
 	for _, version := range []string{versions[1], versions[0]} {
 		chapter(t, "down to "+version, func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.EnableDowngrade{Version: "3.2.0"}), etcdops.ErrDowngradeTarget)
-			repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)})
+			require.ErrorIs(t, do(t, c, decision.EnableDowngrade{Version: "3.2.0"}), etcdops.ErrDowngradeTarget)
+			repeat(t, c, decision.EnableDowngrade{Version: minorOf(version)})
 			assert.Equal(t, minorOf(version), downgrading(t, c))
-			repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)}) // twice is once
+			repeat(t, c, decision.EnableDowngrade{Version: minorOf(version)}) // twice is once
 			tells(t, c, minorOf(version))
-			repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)}) // also when it has come down
+			repeat(t, c, decision.EnableDowngrade{Version: minorOf(version)}) // also when it has come down
 			for _, m := range leaderLast(t, c) {
 				assert.Equal(t, minorOf(version), downgrading(t, c))
 				restartAs(t, c, m, version)
 			}
 			ended(t, c)
-			repeat(t, c, hooks.CancelDowngrade{}) // there is nothing to cancel
+			repeat(t, c, decision.CancelDowngrade{}) // there is nothing to cancel
 			require.NoError(t, allTell(t.Context(), c, minorOf(version)))
 		})
 	}
@@ -281,7 +281,7 @@ func TestEntriesOf35(t *testing.T) {
 		on, _ := look(t, c.Endpoints(m))
 		c.Join(learner, m)
 		ends(t, learner, words)
-		settle(t, c, hooks.Remove{ID: idOf(t, on, learner), Name: learner.Name})
+		settle(t, c, decision.Remove{ID: idOf(t, on, learner), Name: learner.Name})
 		c.Members = c.Members[:1]
 	})
 	chapter(t, "so does the member itself", func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestADowngradeTakenBack(t *testing.T) {
 		restartAs(t, c, m, low)
 
 		chapter(t, "cancelled, nothing changes while a member is low", func(t *testing.T) {
-			repeat(t, c, hooks.CancelDowngrade{})
+			repeat(t, c, decision.CancelDowngrade{})
 			assert.Empty(t, downgrading(t, c))
 			stays(t, c, minorOf(low))
 		})
@@ -353,7 +353,7 @@ func TestAnUpgradeTakenBack(t *testing.T) {
 		restartAs(t, c, members[0], high)
 		restartAs(t, c, members[1], high)
 		m, _ := look(t, c.Endpoints())
-		repeat(t, c, hooks.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name})
+		repeat(t, c, decision.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name})
 		stays(t, c, minorOf(low))
 		restartAs(t, c, members[1], low)
 		restartAs(t, c, members[0], low)
@@ -375,7 +375,7 @@ func TestALowLeader(t *testing.T) {
 		members := leaderLast(t, c)
 		restartAs(t, c, members[0], low)
 		m, _ := look(t, c.Endpoints())
-		repeat(t, c, hooks.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name})
+		repeat(t, c, decision.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name})
 		if strings.HasPrefix(low, "3.5.") {
 			ended(t, c)
 		} else {
@@ -409,9 +409,9 @@ func joins(t *testing.T, c *etcdproc.Cluster, name, version string) (joined bool
 		return nil
 	})
 	if joined {
-		settle(t, c, hooks.Promote{ID: id, Name: name})
+		settle(t, c, decision.Promote{ID: id, Name: name})
 	}
-	settle(t, c, hooks.Remove{ID: id, Name: name})
+	settle(t, c, decision.Remove{ID: id, Name: name})
 	learner.Kill()
 	c.Members = others
 	return joined
@@ -438,7 +438,7 @@ func TestANewMemberInADowngrade(t *testing.T) {
 			assert.False(t, joins(t, c, "high-1", high))
 		})
 		chapter(t, "cancelled midway, both join", func(t *testing.T) {
-			repeat(t, c, hooks.CancelDowngrade{})
+			repeat(t, c, decision.CancelDowngrade{})
 			assert.True(t, joins(t, c, "low-2", low))
 			assert.True(t, joins(t, c, "high-2", high))
 		})
@@ -471,7 +471,8 @@ func TestFlagsOfAnotherVersion(t *testing.T) {
 			if of == on {
 				continue
 			}
-			for name, spec := range map[string]v1alpha1.EtcdClusterSpec{"plain": {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}}, "TLS": {}} {
+			for name, spec := range map[string]v1alpha1.EtcdClusterSpec{
+				"plain": {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}}, "TLS": {}} {
 				t.Run(fmt.Sprintf("of %s on %s %s", of, on, name), func(t *testing.T) {
 					t.Parallel()
 					if starts[of+" "+on] {

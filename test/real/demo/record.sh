@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plays a story in the lab and writes down what a person would have seen: docs/recording.txt, and a part of it into README.md. Run by
+# Plays a story in the lab and writes down what a person would have seen: docs/evidence/recording.txt, and a part of it into README.md. Run by
 # `make recording`, after `make install`.
 #
 # What is written is what was printed, under these rules and no others:
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
-recording=docs/recording.txt
+recording=docs/evidence/recording.txt
 dir=$(mktemp -d -p /var/tmp)
 began=$(date +%s%N)
 : >"$dir/recording"

@@ -148,7 +148,7 @@ func (cs *clients) kv(address string) (pb.KVClient, error) {
 		return pb.NewKVClient(conn), nil
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, application(cs.ns),
-		grpc.WithContextDialer(lab.DialContext), grpc.WithDisableRetry(),
+		grpc.WithContextDialer(lab.dialContext), grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond,
 			Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: time.Second}))
 	if err != nil {

@@ -88,7 +88,7 @@ func (r *replica) read(log io.Reader) {
 }
 
 // Kill ends the process in an instant and starts another.
-func (r *replica) Kill() {
+func (r *replica) kill() {
 	r.mu.Lock()
 	cmd, done := r.cmd, r.done
 	r.mu.Unlock()
@@ -133,7 +133,7 @@ func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule,
 			broken: broken}
 		require.NoError(t, r.start())
 		t.Cleanup(func() { r.stop(t) })
-		all = append(all, &chaos.Replica{URL: "http://" + r.at, Client: client, Kill: r.Kill})
+		all = append(all, &chaos.Replica{URL: "http://" + r.at, Client: client, Kill: r.kill})
 	}
 	for _, r := range all {
 		eventually(t, r.URL+" listens", func() string {

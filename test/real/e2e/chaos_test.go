@@ -77,7 +77,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	island, err := newIsland(12)
 	require.NoError(t, err)
 
-	s.etcd = &chaos.Etcd{Schedule: s.schedule, Dial: lab.DialContext, TLS: certificates, Saw: s.saw}
+	s.etcd = &chaos.Etcd{Schedule: s.schedule, Dial: lab.dialContext, TLS: certificates, Saw: s.saw}
 	members, err := island.listen(":2379")
 	require.NoError(t, err)
 	server := s.etcd.Server()
@@ -239,7 +239,7 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 // askMember asks a member whether it serves as a voter, and for the member list if wanted.
 func (s *storm) askMember(ctx context.Context, pod *corev1.Pod, list bool) ([]*pb.Member, error) {
 	conn, err := grpc.NewClient("passthrough:///"+pod.Status.PodIP+":2379", application(pod.Namespace),
-		grpc.WithContextDialer(lab.DialContext))
+		grpc.WithContextDialer(lab.dialContext))
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
-// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/check.md lists and
+// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/reference/check.md lists and
 // no others (all of them are to get and to list, so it changes nothing). Where nothing is installed it says what to
 // do, and who may read nothing learns which right lacks.
 func TestCheck(t *testing.T) {
@@ -93,10 +93,10 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, nobody["MetacontrollerRights"].Do, "the right to list clusterroles and clusterrolebindings")
 }
 
-// allowed lets a user do what docs/check.md lists.
+// allowed lets a user do what docs/reference/check.md lists.
 func allowed(t *testing.T, user string) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/check.md")
+	text, err := os.ReadFile("../../../docs/reference/check.md")
 	require.NoError(t, err)
 	_, role, found := strings.Cut(string(text), "```yaml\n")
 	require.True(t, found)

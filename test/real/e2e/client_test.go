@@ -61,7 +61,7 @@ func (c *cluster) open(config *tls.Config, address, user, password string,
 		DialKeepAliveTime:    2 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return lab.DialContext(ctx, address)
+			return lab.dialContext(ctx, address)
 		})},
 		Logger: zap.NewNop(),
 	}

@@ -267,12 +267,19 @@ func (c *cluster) ids() map[string]string {
 	return all
 }
 
-// service is the address of the client Service.
+// service is the address of the client Service, once that is there: Metacontroller makes it after the Secrets.
 func (c *cluster) service() string {
 	c.t.Helper()
-	s, found := get[corev1.Service](c.t, c.ns, "svc", name)
-	require.True(c.t, found, "there is no client Service")
-	return fmt.Sprintf("%s:2379", s.Spec.ClusterIP)
+	var address string
+	eventually(c.t, "there is a client Service", func() string {
+		s, found := get[corev1.Service](c.t, c.ns, "svc", name)
+		if !found {
+			return "none"
+		}
+		address = fmt.Sprintf("%s:2379", s.Spec.ClusterIP)
+		return ""
+	})
+	return address
 }
 
 // exec runs etcdctl in a member's pod, without any flag.

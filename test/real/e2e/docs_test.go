@@ -30,7 +30,7 @@ func TestDocuments(t *testing.T) {
 		if !slices.ContainsFunc(page.Parts, docs.Part.Runs) {
 			continue
 		}
-		t.Run(filepath.Base(page.Path), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(page.Path, "docs/"), func(t *testing.T) {
 			t.Parallel()
 			enter(t, page).play()
 		})

@@ -24,7 +24,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -211,7 +210,7 @@ func labClient(t *testing.T, config *tls.Config, hosts map[string]string, urls .
 			if known := hosts[address]; known != "" {
 				address = known
 			}
-			return lab.DialContext(ctx, address)
+			return lab.dialContext(ctx, address)
 		})},
 	})
 	require.NoError(t, err)
@@ -392,12 +391,6 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 		"their-operator}}\n" +
 		"  bootstrap: {existing: {endpoints: ['" + f.clientURL(2) +
 		"'], tls: {secretName: their-operator}, retireForeign: true}}\n")
-	eventually(t, "there is a client Service", func() string {
-		if _, found := get[corev1.Service](t, c.ns, "svc", name); !found {
-			return "none"
-		}
-		return ""
-	})
 	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
 	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
 		append(f.urls(), "https://"+service)...)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/real/paused"
 )
 
@@ -151,16 +152,51 @@ func (c *cluster) forgetsNothing() {
 }
 
 // staysForgotten empties a voter's data directory under load, in a pod that stays. Its etcd must not begin a second
-// time: it could vote twice, and what was acknowledged could be lost.
+// time, not even while no other member answers it: it could vote twice, and what was acknowledged could be lost.
 func (c *cluster) staysForgotten(member string) (successor string) {
 	c.t.Helper()
 	w := c.writesWith(c.client(), "before-"+member)
-	c.spoil(member, emptied)
-	successor = c.succeeds(member, func() {
+	hasNotBegun := func() {
 		_, dir := c.dataOf(member)
 		_, err := os.Stat(filepath.Join(dir, "member/wal"))
 		assert.True(c.t, dir == "" || err != nil, "%s has begun a second time", member)
+	}
+	c.whileOthersAreFrozen(member, func() {
+		restarts := c.etcdOf(member).RestartCount
+		c.spoil(member, emptied)
+		eventually(c.t, member+" is started again, and ends", func() string {
+			hasNotBegun()
+			if etcd := c.etcdOf(member); etcd.RestartCount == restarts || etcd.State.Running != nil {
+				return fmt.Sprintf("%+v", etcd)
+			}
+			return ""
+		})
 	})
+	successor = c.succeeds(member, hasNotBegun)
 	w.losesNothing()
 	return successor
+}
+
+func (c *cluster) etcdOf(member string) corev1.ContainerStatus {
+	c.t.Helper()
+	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
+	require.True(c.t, found, "%s has no pod", member)
+	return objects.StatusOf(pod, objects.ContainerEtcd)
+}
+
+// whileOthersAreFrozen does something while no member but this one answers.
+func (c *cluster) whileOthersAreFrozen(member string, do func()) {
+	c.t.Helper()
+	for other := range c.ids() {
+		if other == member {
+			continue
+		}
+		pid, _ := c.dataOf(other)
+		require.NotZero(c.t, pid, "%s does not run", other)
+		ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+		defer cancel()
+		defer func() { assert.NoError(c.t, syscall.Kill(pid, syscall.SIGCONT)) }()
+		require.NoError(c.t, paused.Process(ctx, pid))
+	}
+	do()
 }

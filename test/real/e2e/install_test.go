@@ -70,7 +70,7 @@ func previousRelease(t *testing.T) release {
 	return r
 }
 
-// install does what docs/operations.md says, under "Install" the first time and under "Upgrade Quorate" later, and
+// install does what docs/how-to/install.md says the first time and docs/how-to/upgrade.md later, and
 // waits until no other release answers.
 func (r release) install(t *testing.T) {
 	t.Helper()

@@ -215,7 +215,7 @@ func (c *cluster) remembers() {
 	require.Len(c.t, c.reads(c.word()+"-first").Kvs, 1)
 }
 
-// distrustsEverything: the commands of docs/security.md for when something was stolen.
+// distrustsEverything: the commands of docs/how-to/certificates.md for when something was stolen.
 func (c *cluster) distrustsEverything() {
 	c.writes().losesNothing()
 	stolen := forgerWith(c.t, c.secretOf(name+"-ca"))

@@ -93,7 +93,7 @@ func (n *network) listen(address string) (l net.Listener, err error) {
 }
 
 // DialContext dials an address with a literal IP.
-func (n *network) DialContext(ctx context.Context, address string) (conn net.Conn, err error) {
+func (n *network) dialContext(ctx context.Context, address string) (conn net.Conn, err error) {
 	err = n.do(func() error {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a thread is not held for long
 		defer cancel()
@@ -108,7 +108,7 @@ func (n *network) httpClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn,
 			error) {
-			return n.DialContext(ctx, address)
+			return n.dialContext(ctx, address)
 		},
 	}}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// plugin puts kubectl-quorate on the PATH of a kubectl, as docs/kubectl.md says.
+// plugin puts kubectl-quorate on the PATH of a kubectl, as docs/reference/cli.md says.
 func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
 	t.Helper()
 	dir := t.TempDir()

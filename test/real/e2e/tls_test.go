@@ -77,7 +77,7 @@ func (f forger) client(commonName string, until time.Time) tls.Certificate {
 func knock(pod corev1.Pod, port int, show ...tls.Certificate) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := lab.DialContext(ctx, net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(port)))
+	conn, err := lab.dialContext(ctx, net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(port)))
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (c *cluster) shows(old *x509.Certificate, wanted func(old, now *x509.Certif
 	pods := c.pods()
 	for _, pod := range pods {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		conn, err := lab.DialContext(ctx, net.JoinHostPort(pod.Status.PodIP, "2379"))
+		conn, err := lab.dialContext(ctx, net.JoinHostPort(pod.Status.PodIP, "2379"))
 		cancel()
 		if err != nil {
 			return pod.Name + " can't be reached"

@@ -15,7 +15,7 @@ import (
 )
 
 // TestUpgradeOfQuorate: a new release takes over from the one before it under running clusters of all kinds, by the
-// command that docs/operations.md has, then the old one takes over again, and then the new one. No member is
+// command that docs/how-to/upgrade.md has, then the old one takes over again, and then the new one. No member is
 // restarted, none is another one afterwards, and no write is lost.
 func TestUpgradeOfQuorate(t *testing.T) {
 	alone(t)

@@ -54,7 +54,7 @@ func TestHelm(t *testing.T) {
 	removesQuorate(t, "etcd-ops")
 	helm(t, "etcd-ops", "install", "quorate", olderChart(t), "--create-namespace", "--set", there)
 	require.Empty(t, shortNames(t))
-	restartMetacontroller(t) // as docs/security.md says
+	restartMetacontroller(t) // as docs/explanation/security.md says
 	kube(t, "apply", "-f", "../../../manifests/samples/etcdcluster.yaml")
 	converges(t, "default", "demo", "3/3")
 	fits(t, "etcd-ops")

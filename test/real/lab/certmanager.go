@@ -42,19 +42,25 @@ func installCertManager(l *lab, _ []string) error {
 	); err != nil {
 		return err
 	}
+	if err := l.kubectl(nil, "wait", "--for=condition=Established", "--timeout=30s", "crd",
+		"certificates.cert-manager.io", "certificaterequests.cert-manager.io", "issuers.cert-manager.io",
+		"clusterissuers.cert-manager.io"); err != nil {
+		return err // cert-manager ends where it does not find them
+	}
 	say("image loaded, CRDs applied")
 	if err := l.kubectl(manifest, "apply", "-f", "-"); err != nil {
 		return err
 	}
 	for _, wait := range [][]string{
-		{"wait", "--for=condition=Established", "--timeout=30s", "crd", "certificates.cert-manager.io",
-			"certificaterequests.cert-manager.io", "issuers.cert-manager.io", "clusterissuers.cert-manager.io"},
 		{"rollout", "status", "-n", "cert-manager", "deployment/cert-manager", "--timeout=90s"},
 		// Until then the API server trusts no webhook, and refuses every Certificate.
 		{"wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s",
 			"validatingwebhookconfiguration/cert-manager-webhook", "mutatingwebhookconfiguration/cert-manager-webhook"},
 	} {
 		if err := l.kubectl(nil, wait...); err != nil {
+			l.shows("get", "pods", "-n", "cert-manager")
+			l.shows("logs", "-n", "cert-manager", "deployment/cert-manager", "--all-containers", "--prefix",
+				"--tail=50")
 			return err
 		}
 	}

@@ -29,6 +29,9 @@ const controlPlaneEtcd = "3.6.16"
 // they have each library in one version, which is compiled once for them all.
 const cluster = "cluster"
 
+// stores is the folder of the servers that stand for clouds' stores.
+const stores = "stores"
+
 // component is one thing that `lab build` makes.
 type component struct {
 	name     string // what `lab build NAME` calls it
@@ -124,12 +127,12 @@ func components() []component {
 		},
 		{
 			// An S3 server whose buckets are folders.
-			name: "s3", version: s3Version, optional: true,
+			name: "s3", version: s3Version, source: stores, optional: true,
 			binaries: []binary{{"versitygw", "github.com/versity/versitygw/cmd/versitygw"}},
 		},
 		{
 			// Speaks Google's storage, over a folder or memory.
-			name: "fake-gcs-server", version: fakeGCSVersion, optional: true,
+			name: "fake-gcs-server", version: fakeGCSVersion, source: stores, optional: true,
 			binaries: []binary{{"fake-gcs-server", "github.com/fsouza/fake-gcs-server"}},
 		},
 	}

@@ -136,3 +136,10 @@ func (l *lab) kubectl(stdin []byte, args ...string) error {
 	}
 	return nil
 }
+
+// shows prints what kubectl says, for people who look for why something failed.
+func (l *lab) shows(args ...string) {
+	cmd := exec.Command(filepath.Join(l.bin, "kubectl"), append([]string{"--kubeconfig", l.kubeconfig()}, args...)...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	_ = cmd.Run() // it says itself what is wrong
+}

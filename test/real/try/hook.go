@@ -11,13 +11,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/wire"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
@@ -53,7 +52,7 @@ type vault map[string]map[string][]byte
 
 // wire is an object as the API server would show it.
 func (v vault) wire(o metav1.Object) (json.RawMessage, error) {
-	if s, is := o.(*hooks.Secret); is {
+	if s, is := o.(*observation.Secret); is {
 		o = &corev1.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type, Data: v[s.Name]}
 	}
 	raw, err := json.Marshal(o)

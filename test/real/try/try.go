@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
@@ -85,7 +85,8 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 		error) {
 		return t.net.dial(ctx, address)
 	}}
-	t.hook = server.New(server.Options{Etcd: etcd, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}},
+	t.hook = server.New(server.Options{Etcd: etcd, Settings: observation.Settings{
+		Images: objects.Images{Image: "quorate"}},
 		Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
 	return t, nil
 }

@@ -1,6 +1,8 @@
 package model
 
-import "slices"
+import (
+	"slices"
+)
 
 // action is one thing that may happen next: which, to which member, and with what.
 type action struct {
@@ -77,7 +79,7 @@ var harmless = [templateEdited + 1]bool{etcdOut: true, memberUnreachable: true, 
 	spaceOut: true}
 
 // possible appends every action that would change something, or may.
-func (m *Model) possible(s *state, list []action) []action {
+func (m *model) possible(s *worldState, list []action) []action {
 	list = m.calls(s, list)
 	list = m.life(s, list)
 	if s.faults > 0 {
@@ -97,7 +99,7 @@ func (m *Model) possible(s *state, list []action) []action {
 }
 
 // only leaves out the faults, from this place of the list on, that this model knows nothing of.
-func (m *Model) only(list []action, from int) []action {
+func (m *model) only(list []action, from int) []action {
 	if m.Just == nil {
 		return list
 	}
@@ -106,7 +108,7 @@ func (m *Model) only(list []action, from int) []action {
 }
 
 // calls are what the hooks and Metacontroller may do.
-func (m *Model) calls(s *state, list []action) []action {
+func (m *model) calls(s *worldState, list []action) []action {
 	list = append(list, action{deed: callWhole})
 	v := s.shown()
 	first := m.look(s, &v)
@@ -121,7 +123,7 @@ func (m *Model) calls(s *state, list []action) []action {
 		list = cuts(&v, &first.answer, false, list)
 	} else {
 		after := *s
-		then, _ := m.act(&after, &v, first, membership{s.voters, s.learners}, manner{})
+		then, _ := m.act(&after, &v, first, s.list(), manner{})
 		list = cuts(&v, &then.answer, true, list)
 	}
 	if s.flight.phase != none {
@@ -168,21 +170,21 @@ func (a action) cut() cut {
 }
 
 // life is what goes on by itself, and what faults leave when they end.
-func (m *Model) life(s *state, list []action) []action {
+func (m *model) life(s *worldState, list []action) []action {
 	p := &s.live.parent.status
-	later := s.young != 0 || p.old != p.voters|p.learners || s.live.record.choice.withdrawn == justWithdrawn
+	later := s.Young != 0 || p.old != p.voters|p.learners || s.live.record.choice.withdrawn == justWithdrawn
 	for n := range maxMembers {
 		p := &s.live.pods[n]
-		if p.uid != 0 && (!s.running.has(n) || p.deleting != stays || p.status != runs || s.proc[n] != p.version) {
+		if p.uid != 0 && (!s.Running.Has(n) || p.deleting != stays || p.status != runs || s.proc[n] != p.version) {
 			list = append(list, action{kubeletActs, uint8(n), 0})
 		}
 		if s.live.claims[n].deleting && !p.bound {
 			list = append(list, action{deed: claimsCollected})
 		}
-		later = later || p.deleting == leaving && s.lost.has(n) || p.fresh || p.withdrawn == justWithdrawn
+		later = later || p.deleting == leaving && s.lost.Has(n) || p.fresh || p.withdrawn == justWithdrawn
 	}
 	list = append(list, action{deed: etcdTicks})
-	for n := range (s.learners & s.following()).all {
+	for n := range (s.Learners & s.Following()).All {
 		if s.data[n] == behind {
 			list = append(list, action{learnerCatchesUp, uint8(n), 0})
 		}
@@ -214,36 +216,36 @@ func (m *Model) life(s *state, list []action) []action {
 	if s.live.parent.version == unpullable {
 		list = append(list, action{badTakenBack, 0, aVersion})
 	}
-	lacking := s.voters.size() < int(s.live.parent.replicas) || s.learners != 0 || s.leavingClaims()&s.voters != 0
+	lacking := s.Voters.Size() < int(s.live.parent.replicas) || s.Learners != 0 || s.leavingClaims()&s.Voters != 0
 	// agreed on while it was turned back, and now it can't be told
-	strayed := s.agreed > minorOf(s.live.parent.version) && !s.hasQuorum()
-	if (s.lowered != 0 && lacking || strayed) && s.live.parent.version != nextMinor {
+	strayed := s.Agreed > minorOf(s.live.parent.version) && !s.HasQuorum()
+	if (s.Downgrade != 0 && lacking || strayed) && s.live.parent.version != nextMinor {
 		list = append(list, action{badTakenBack, 0, aDowngrade})
 	}
 	for _, e := range []struct {
 		who set
 		end deed
-	}{{s.unreachable, memberReached}, {s.isolated, memberJoined}, {s.lost, nodeBack}, {s.stuck, podTaken}} {
+	}{{s.unreachable, memberReached}, {s.Isolated, memberJoined}, {s.lost, nodeBack}, {s.stuck, podTaken}} {
 		list = each(e.who, e.end, list)
 	}
 	return list
 }
 
 // outlived reports whether a call is under way that ends before anybody trusts in its end.
-func (s *state) outlived() bool {
+func (s *worldState) outlived() bool {
 	withdrawn := slices.ContainsFunc(s.live.pods[:], func(p pod) bool { return p.withdrawn == justWithdrawn })
 	return s.flight.phase != none && (withdrawn || s.live.record.choice.withdrawn == justWithdrawn)
 }
 
 func each(who set, d deed, list []action) []action {
-	for n := range who.all {
+	for n := range who.All {
 		list = append(list, action{d, uint8(n), 0})
 	}
 	return list
 }
 
 // trouble is what may go wrong.
-func (m *Model) trouble(s *state, list []action) []action {
+func (m *model) trouble(s *worldState, list []action) []action {
 	for n := range maxMembers {
 		p, c := &s.live.pods[n], &s.live.claims[n]
 		if p.uid != 0 {
@@ -251,10 +253,10 @@ func (m *Model) trouble(s *state, list []action) []action {
 			if p.deleting == stays {
 				list = append(list, action{podDeleted, uint8(n), 0})
 			}
-			if p.bound && !s.lost.has(n) {
+			if p.bound && !s.lost.Has(n) {
 				list = append(list, action{nodeLost, uint8(n), 0})
 			}
-			if !p.bound && !s.stuck.has(n) {
+			if !p.bound && !s.stuck.Has(n) {
 				list = append(list, action{podStuck, uint8(n), 0})
 			}
 		}
@@ -268,12 +270,12 @@ func (m *Model) trouble(s *state, list []action) []action {
 	if s.formed && !s.down {
 		list = append(list, action{deed: etcdOut})
 	}
-	list = each(s.running&^s.unreachable, memberUnreachable, list)
-	if s.members().size() > 1 {
-		list = each(s.running&^s.isolated, memberIsolated, list)
+	list = each(s.Running&^s.unreachable, memberUnreachable, list)
+	if s.Members().Size() > 1 {
+		list = each(s.Running&^s.Isolated, memberIsolated, list)
 	}
-	if s.leads() {
-		list = each(s.component()&^s.leaderSet(), leaderMoves, list)
+	if s.Leads() {
+		list = each(s.Component()&^s.LeaderSet(), leaderMoves, list)
 		if !s.nospace {
 			list = append(list, action{deed: spaceOut})
 		}
@@ -285,7 +287,7 @@ func (m *Model) trouble(s *state, list []action) []action {
 }
 
 // people are those who edit.
-func (m *Model) people(s *state, list []action) []action {
+func (m *model) people(s *worldState, list []action) []action {
 	for _, size := range m.Sizes {
 		if uint8(size) != s.live.parent.replicas {
 			list = append(list, action{sizeEdited, 0, uint8(size)})
@@ -311,139 +313,3 @@ const (
 	aPendingPod
 	aDowngrade // in the middle of which a member was lost: nobody can join, or one of the lower version can't start
 )
-
-// do lets the action happen.
-func (m *Model) do(s *state, a action) (broken []string) {
-	if a.deed != timePasses {
-		defer s.revise(s.live.pods, s.live.record)
-	}
-	return m.happen(s, a)
-}
-
-func (m *Model) happen(s *state, a action) (broken []string) {
-	m.pay(s, a.deed)
-	n := int(a.n)
-	switch a.deed {
-	case callWhole:
-		return m.sync(s, cut{})
-	case callCut:
-		return m.sync(s, a.cut())
-	case callTwice:
-		return m.twoSyncs(s)
-	case callDecides:
-		s.flight.view = s.shown()
-		s.flight.disturbed = s.unseen
-		s.flight.phase, s.flight.step, s.flight.list = deciding, m.look(s, &s.flight.view).step,
-			membership{s.voters, s.learners}
-	case callAnswers:
-		v := s.shown()
-		then, broken := m.act(s, &v, m.look(s, &v), membership{s.voters, s.learners}, manner{})
-		s.flight = flight{phase: answered, view: v, answer: then.answer, disturbed: s.unseen}
-		return broken
-	case callGoesOn:
-		return m.goOn(s)
-	case kubeletActs:
-		return m.kubelet(s, n)
-	case etcdTicks:
-		m.tick(s)
-	case learnerCatchesUp:
-		s.catchUp(n)
-	case claimsCollected:
-		s.collect()
-	case timePasses:
-		s.later()
-	case cacheThaws:
-		s.thaw(a.x)
-	case cacheFreezes:
-		s.freeze(a.x)
-	default:
-		m.befall(s, a)
-	}
-	return nil
-}
-
-// goOn ends the call that is under way.
-func (m *Model) goOn(s *state) []string {
-	f := s.flight
-	if f.phase == answered {
-		s.flight = flight{}
-		return m.apply(s, &f.view, &f.answer, cut{pardoned: f.disturbed})
-	}
-	// The decision was judged when it was made; what is left is its step.
-	then, broken := m.act(s, &f.view, &verdict{plain: plain{step: f.step}}, f.list, manner{pardoned: f.disturbed})
-	s.flight = flight{}
-	return concat(broken, m.apply(s, &f.view, &then.answer, cut{pardoned: f.disturbed}))
-}
-
-// befall lets a fault happen or end, or a person edit.
-func (m *Model) befall(s *state, a action) {
-	n := int(a.n)
-	switch a.deed {
-	case podKilled:
-		m.dropPod(s, n)
-	case podDeleted:
-		m.deletePod(s, n)
-	case claimLost:
-		m.dropPod(s, n)
-		s.dropClaim(n)
-	case claimDeleted:
-		m.deleteClaim(s, n)
-	case nodeLost:
-		s.lost = s.lost.with(n)
-		s.stop(n)
-	case nodeBack:
-		m.reboot(s, n)
-	case podStuck, podTaken:
-		s.stuck ^= one(n)
-	case etcdOut, etcdBack:
-		s.down = !s.down
-	case memberUnreachable, memberReached:
-		s.unreachable ^= one(n)
-	case memberIsolated, memberJoined:
-		s.isolated ^= one(n)
-	case leaderMoves:
-		s.lead(n)
-	case statusWiped:
-		s.live.parent.status = status{}
-	case spaceOut, spaceFreed:
-		s.nospace = !s.nospace
-	case sizeEdited:
-		s.live.parent.replicas = a.x
-	case versionEdited:
-		s.live.parent.version = a.x
-	case templateEdited:
-		s.live.parent.template = a.x
-	case badTakenBack:
-		m.takeBack(s, a)
-	}
-}
-
-// takeBack lets somebody correct what can't work.
-func (m *Model) takeBack(s *state, a action) {
-	switch a.x {
-	case aPendingPod:
-		m.deletePod(s, int(a.n))
-	case aTemplate:
-		s.live.parent.template = 0
-	case aVersion:
-		s.live.parent.version = m.From
-	case aDowngrade:
-		s.live.parent.version = nextMinor
-	}
-}
-
-// pay takes the action's price.
-func (m *Model) pay(s *state, d deed) {
-	switch classes[d] {
-	case fault:
-		s.faults--
-		if !harmless[d] {
-			s.flight.disturbed = s.flight.disturbed || s.flight.phase != none
-			s.unseen = s.unseen || s.frozen&podCache != 0
-		}
-	case edit:
-		s.edits--
-	case hitch:
-		s.hitches--
-	}
-}

@@ -12,9 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -32,7 +33,7 @@ func TestTheModelIsTheWorld(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
-			m := &Model{
+			m := &model{
 				Medium: v1alpha1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100,
 				Sizes: []int{0, 1, 2, 3, 4, 5},
 				// 3.5 leaves something in the log
@@ -48,7 +49,7 @@ func TestTheModelIsTheWorld(t *testing.T) {
 	}
 }
 
-func agree(t *testing.T, m *Model, r *rand.Rand) {
+func agree(t *testing.T, m *model, r *rand.Rand) {
 	s := m.first()
 	d := newDouble(m)
 	var told strings.Builder
@@ -77,11 +78,11 @@ type double struct {
 	held *world.Held
 }
 
-func newDouble(m *Model) *double {
+func newDouble(m *model) *double {
 	w := world.New()
 	w.Etcd.LearnerPace = never
-	w.CreateCluster(cluster, v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(m.Replicas)), Version: versions[m.From], UpgradePolicy: v1alpha1.UpgradeStep,
+	w.CreateCluster(clusterName, v1alpha1.EtcdClusterSpec{
+		Replicas: new(int32(m.Replicas)), Version: releases[m.From], UpgradePolicy: v1alpha1.UpgradeStep,
 		Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
 		TLS:     v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	})
@@ -94,7 +95,7 @@ func newDouble(m *Model) *double {
 var kinds = map[uint8]world.Kind{podCache: world.PodKind, claimCache: world.ClaimKind, recordCache: world.ConfigMapKind,
 	parentCache: world.ClusterKind}
 
-func (d *double) do(m *Model, a action, after *state) {
+func (d *double) do(m *model, a action, after *worldState) {
 	w, member := d.w, name(int(a.n))
 	switch a.deed {
 	case callWhole:
@@ -137,13 +138,13 @@ func (d *double) do(m *Model, a action, after *state) {
 
 // follow lets the world have the leader that the model has: raft may elect any member that is up to date, and a
 // leader that goes hands over to the one with the longest log, of which the model knows nothing.
-func (d *double) follow(after *state) {
-	if after.leads() && d.w.Leads() {
-		d.w.Lead(name(int(after.leader) - 1))
+func (d *double) follow(after *worldState) {
+	if after.Leads() && d.w.Leads() {
+		d.w.Lead(name(int(after.Leader) - 1))
 	}
 }
 
-func (d *double) befall(_ *Model, a action, member string, after *state) {
+func (d *double) befall(_ *model, a action, member string, after *worldState) {
 	w := d.w
 	switch a.deed {
 	case podKilled:
@@ -165,9 +166,9 @@ func (d *double) befall(_ *Model, a action, member string, after *state) {
 	case etcdOut, etcdBack:
 		w.Net.Down = after.down
 	case memberUnreachable, memberReached:
-		w.Net.Unreachable[member] = after.unreachable.has(int(a.n))
+		w.Net.Unreachable[member] = after.unreachable.Has(int(a.n))
 	case memberIsolated, memberJoined:
-		w.Net.Isolated[member] = after.isolated.has(int(a.n))
+		w.Net.Isolated[member] = after.Isolated.Has(int(a.n))
 	case leaderMoves:
 		w.Lead(member)
 	case statusWiped:
@@ -182,7 +183,7 @@ func (d *double) befall(_ *Model, a action, member string, after *state) {
 			return
 		}
 		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) {
-			s.Version, s.PriorityClassName = versions[after.live.parent.version], template(after.live.parent.template)
+			s.Version, s.PriorityClassName = releases[after.live.parent.version], template(after.live.parent.template)
 		})
 	}
 }
@@ -198,7 +199,7 @@ func crash(c cut) world.Crash {
 	}
 	if c.object.kind == aRecord {
 		return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
-			Object: world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}}
+			Object: world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(clusterName, 1)}}
 	}
 	kind := []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind]
 	return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
@@ -208,16 +209,16 @@ func crash(c cut) world.Crash {
 // ---- what both of them know
 
 // facts are the model's, in words.
-func (s *state) facts(m *Model) string {
+func (s *worldState) facts(m *model) string {
 	var b strings.Builder
 	for n := range maxMembers {
 		if p := s.live.pods[n]; p.uid != 0 {
 			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start],
 				[]string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}[p.status])
 			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound,
-				"running": s.running.has(n), "exchanged": p.exchanged, "withdrawn": p.withdrawn == justWithdrawn,
-				"long withdrawn": p.withdrawn == longWithdrawn, template(p.template): true, versions[p.version]: true,
-				"running " + versions[s.proc[n]]: s.running.has(n)})
+				"running": s.Running.Has(n), "exchanged": p.exchanged, "withdrawn": p.withdrawn == justWithdrawn,
+				"long withdrawn": p.withdrawn == longWithdrawn, template(p.template): true, releases[p.version]: true,
+				"running " + releases[s.proc[n]]: s.Running.Has(n)})
 		}
 		if c := s.live.claims[n]; c.uid != 0 {
 			fmt.Fprintf(&b, " claim %s", name(n))
@@ -228,26 +229,26 @@ func (s *state) facts(m *Model) string {
 		}
 	}
 	if m.minors {
-		fmt.Fprintf(&b, "\n agreed on %d, lowered to %d;", s.agreed, s.lowered)
+		fmt.Fprintf(&b, "\n agreed on %d, lowered to %d;", s.Agreed, s.Downgrade)
 	}
-	fmt.Fprintf(&b, "\n voters %s, learners %s, published %s", s.voters.names(), s.learners.names(),
-		(s.published & s.members()).names())
-	if s.leads() {
-		fmt.Fprintf(&b, ", led by %s", name(int(s.leader)-1))
+	fmt.Fprintf(&b, "\n voters %s, learners %s, published %s", namesOf(s.Voters), namesOf(s.Learners),
+		namesOf(s.Started&s.Members()))
+	if s.Leads() {
+		fmt.Fprintf(&b, ", led by %s", name(int(s.Leader)-1))
 	}
 	if r := s.live.record; r.exists {
 		var starts set
 		for n, uid := range r.startsOn {
 			if uid != 0 {
-				starts = starts.with(n)
+				starts = starts.With(n)
 			}
 		}
-		fmt.Fprintf(&b, "\n record %s starts on %s, next %d", r.initial.names(), starts.names(), r.next)
-		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, versions[r.version]: true,
+		fmt.Fprintf(&b, "\n record %s starts on %s, next %d", namesOf(r.initial), namesOf(starts), r.next)
+		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, releases[r.version]: true,
 			"restarts " + s.chosen(): s.chosen() != ""})
 	}
 	st := s.live.parent.status
-	fmt.Fprintf(&b, "\n status %s and %s", st.voters.names(), st.learners.names())
+	fmt.Fprintf(&b, "\n status %s and %s", namesOf(st.voters), namesOf(st.learners))
 	flags(&b, map[string]bool{"id": st.hasID})
 	return b.String()
 }
@@ -264,7 +265,7 @@ func flags(b *strings.Builder, all map[string]bool) {
 }
 
 // chosen is whom the record names, and whether it is still that pod, or that container.
-func (s *state) chosen() string {
+func (s *worldState) chosen() string {
 	c := s.live.record.choice
 	if c.member == 0 {
 		return ""
@@ -306,7 +307,7 @@ func (d *double) since(said string) uint8 {
 	switch {
 	case err != nil:
 		return notWithdrawn
-	case d.w.Now.Before(since.Add(hooks.CallsEnd)):
+	case d.w.Now.Before(since.Add(state.CallsEnd)):
 		return justWithdrawn
 	}
 	return longWithdrawn
@@ -385,7 +386,7 @@ func containerID(p *corev1.Pod) string {
 
 func membersInWorld(c world.Cluster) (voters, learners, published []string, leader string) {
 	all := slices.Clone(c.Members)
-	slices.SortFunc(all, func(a, b hooks.Member) int { return byNumber(nameOf(a), nameOf(b)) })
+	slices.SortFunc(all, func(a, b observation.Member) int { return byNumber(nameOf(a), nameOf(b)) })
 	for _, m := range all {
 		if m.Learner {
 			learners = append(learners, nameOf(m))
@@ -402,7 +403,7 @@ func membersInWorld(c world.Cluster) (voters, learners, published []string, lead
 	return voters, learners, published, leader
 }
 
-func nameOf(m hooks.Member) string {
+func nameOf(m observation.Member) string {
 	host := strings.TrimPrefix(m.PeerURLs[0], "http://")
 	return host[:strings.Index(host, ".")]
 }
@@ -411,7 +412,7 @@ func byNumber(a, b string) int { return int(number(a)) - int(number(b)) }
 
 func (d *double) record() string {
 	r, found := d.w.Objects[world.Key{Kind: world.ConfigMapKind,
-		Name: objects.EpochName(cluster, 1)}].(*corev1.ConfigMap)
+		Name: objects.EpochName(clusterName, 1)}].(*corev1.ConfigMap)
 	if !found {
 		return ""
 	}
@@ -425,7 +426,7 @@ func (d *double) record() string {
 	slices.SortFunc(starts, byNumber)
 	quorate := r.Annotations[objects.AnnotationClusterID] != ""
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[objects.EpochKeyInitialCluster]).names(),
+	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", namesOf(membersOf(r.Data[objects.EpochKeyInitialCluster])),
 		starts, r.Annotations[objects.AnnotationNextMember])
 	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate,
 		r.Annotations[objects.AnnotationVersion]: true,
@@ -435,7 +436,7 @@ func (d *double) record() string {
 
 // marked is the mark on the peers' Service.
 func (d *double) marked() int {
-	peers := d.w.Objects[world.Key{Kind: world.ServiceKind, Name: objects.PeerService(cluster)}]
+	peers := d.w.Objects[world.Key{Kind: world.ServiceKind, Name: objects.PeerService(clusterName)}]
 	if peers == nil {
 		return 0
 	}

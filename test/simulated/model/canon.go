@@ -1,16 +1,18 @@
 package model
 
-import "math/bits"
+import (
+	"math/bits"
+)
 
 // canonical makes one state of all that differ in no more than how far the numbers of members lie apart, and in what
 // the UIDs are: members keep their order, and objects who is who. It returns the old number of each new one.
-func canonical(s *state) (old [maxMembers]uint8) {
+func canonical(s *worldState) (old [maxMembers]uint8) {
 	s.forget()
 	r := s.relevant()
 	s.renumber(r)
 	s.renewUIDs()
 	i := 0
-	for n := range r.all {
+	for n := range r.All {
 		old[i] = uint8(n)
 		i++
 	}
@@ -18,18 +20,18 @@ func canonical(s *state) (old [maxMembers]uint8) {
 }
 
 // forget drops what can make no difference any more.
-func (s *state) forget() {
+func (s *worldState) forget() {
 	if s.hitches == 0 && s.flight.phase == none {
 		s.age() // no call can be held any more: how old members are only delays
 	}
 	r := s.relevant()
-	for _, facts := range []*set{&s.running, &s.young, &s.marked, &s.prepared, &s.published, &s.synced, &s.born,
-		&s.removed} {
+	for _, facts := range []*set{&s.Running, &s.Young, &s.marked, &s.prepared, &s.Started, &s.InSync, &s.born,
+		&s.Removed} {
 		*facts &= r
 	}
-	s.synced &= s.learners
-	if s.leader > 0 && !s.voters.has(int(s.leader)-1) {
-		s.leader = 0
+	s.InSync &= s.Learners
+	if s.Leader > 0 && !s.Voters.Has(int(s.Leader)-1) {
+		s.Leader = 0
 	}
 	for _, v := range []*view{&s.live, &s.seen, &s.flight.view} {
 		v.record.initial &= r
@@ -41,7 +43,7 @@ func (s *state) forget() {
 }
 
 // forgetRevisions keeps of revisions no more than whether what somebody still shows is the one that there is.
-func (s *state) forgetRevisions() {
+func (s *worldState) forgetRevisions() {
 	for n := range maxMembers {
 		live, seen, held := &s.live.pods[n], &s.seen.pods[n], &s.flight.view.pods[n]
 		rank(&live.rev, &seen.rev, &held.rev, seen.uid != 0, held.uid != 0)
@@ -71,24 +73,24 @@ func rank(live, seen, held *uint8, shown, holds bool) {
 	}
 }
 
-func (p *status) keep(r set) {
+func (p *clusterStatus) keep(r set) {
 	p.voters, p.learners, p.old = p.voters&r, p.learners&r, p.old&r
 }
 
-func (p *status) squeeze(r set) {
-	p.voters, p.learners, p.old = p.voters.squeezed(r), p.learners.squeezed(r), p.old.squeezed(r)
+func (p *clusterStatus) squeeze(r set) {
+	p.voters, p.learners, p.old = squeezed(p.voters, r), squeezed(p.learners, r), squeezed(p.old, r)
 }
 
 // relevant are the numbers that something still refers to, and the highest one ever used, which no member may get
 // again (S9).
-func (s *state) relevant() set {
-	r := s.members() | s.lost | s.stuck | s.unreachable | s.isolated
+func (s *worldState) relevant() set {
+	r := s.Members() | s.lost | s.stuck | s.unreachable | s.Isolated
 	if s.used > 0 {
-		r = r.with(int(s.used) - 1)
+		r = r.With(int(s.used) - 1)
 	}
 	for n := range maxMembers {
 		if s.data[n] != nothing {
-			r = r.with(n)
+			r = r.With(n)
 		}
 	}
 	r |= s.live.relevant() | s.seen.relevant()
@@ -101,11 +103,11 @@ func (s *state) relevant() set {
 func (f *flight) relevant() set {
 	r := f.view.relevant() | f.list.voters | f.list.learners | f.answer.record.relevant()
 	if f.step.ofMember() {
-		r = r.with(int(f.step.member))
+		r = r.With(int(f.step.member))
 	}
 	for n := range maxMembers {
 		if f.answer.podDo[n] == create || f.answer.claims[n] == create {
-			r = r.with(n) | f.answer.pods[n].told
+			r = r.With(n) | f.answer.pods[n].told
 		}
 	}
 	return r
@@ -115,7 +117,7 @@ func (v *view) relevant() set {
 	r := v.record.relevant()
 	for n := range maxMembers {
 		if v.pods[n].uid != 0 || v.claims[n].uid != 0 {
-			r = r.with(n) | v.pods[n].told
+			r = r.With(n) | v.pods[n].told
 		}
 	}
 	return r
@@ -128,18 +130,18 @@ func (r *record) relevant() set {
 	}
 	for n, uid := range r.startsOn {
 		if uid != 0 {
-			all = all.with(n)
+			all = all.With(n)
 		}
 	}
 	if r.choice.member > 0 {
-		all = all.with(int(r.choice.member) - 1)
+		all = all.With(int(r.choice.member) - 1)
 	}
 	return all
 }
 
 // renumber closes the gaps between the relevant numbers.
-func (s *state) renumber(r set) {
-	shift := func(n uint8) uint8 { return uint8(r.below(int(n)).size()) }
+func (s *worldState) renumber(r set) {
+	shift := func(n uint8) uint8 { return uint8(r.Below(int(n)).Size()) }
 	s.live.renumber(r, shift)
 	s.used = shift(s.used)
 	if r&(r+1) == 0 {
@@ -154,13 +156,13 @@ func (s *state) renumber(r set) {
 	squeeze(&s.data, r)
 	squeeze(&s.proc, r)
 	for _, facts := range []*set{
-		&s.running, &s.young, &s.marked, &s.prepared, &s.lost, &s.stuck, &s.unreachable, &s.isolated,
-		&s.voters, &s.learners, &s.published, &s.synced, &s.born, &s.removed,
+		&s.Running, &s.Young, &s.marked, &s.prepared, &s.lost, &s.stuck, &s.unreachable, &s.Isolated,
+		&s.Voters, &s.Learners, &s.Started, &s.InSync, &s.born, &s.Removed,
 	} {
-		*facts = facts.squeezed(r)
+		*facts = squeezed(*facts, r)
 	}
-	if s.leader > 0 {
-		s.leader = shift(s.leader-1) + 1
+	if s.Leader > 0 {
+		s.Leader = shift(s.Leader-1) + 1
 	}
 }
 
@@ -169,12 +171,12 @@ func (f *flight) renumber(r set, shift func(uint8) uint8) {
 	if f.step.ofMember() {
 		f.step.member = shift(f.step.member)
 	}
-	f.list.voters, f.list.learners = f.list.voters.squeezed(r), f.list.learners.squeezed(r)
+	f.list.voters, f.list.learners = squeezed(f.list.voters, r), squeezed(f.list.learners, r)
 	f.answer.record.renumber(r, shift)
 	f.answer.status.squeeze(r)
 	squeeze(&f.answer.pods, r)
 	for n := range f.answer.pods {
-		f.answer.pods[n].told = f.answer.pods[n].told.squeezed(r)
+		f.answer.pods[n].told = squeezed(f.answer.pods[n].told, r)
 	}
 	squeeze(&f.answer.podDo, r)
 	squeeze(&f.answer.claims, r)
@@ -189,13 +191,13 @@ func (v *view) renumber(r set, shift func(uint8) uint8) {
 	squeeze(&v.pods, r)
 	squeeze(&v.claims, r)
 	for n := range v.pods {
-		v.pods[n].told = v.pods[n].told.squeezed(r)
+		v.pods[n].told = squeezed(v.pods[n].told, r)
 	}
 }
 
 func (r *record) renumber(relevant set, shift func(uint8) uint8) {
 	r.next = shift(r.next)
-	r.initial = r.initial.squeezed(relevant)
+	r.initial = squeezed(r.initial, relevant)
 	squeeze(&r.startsOn, relevant)
 	if r.choice.member > 0 {
 		r.choice.member = shift(r.choice.member-1) + 1
@@ -203,13 +205,13 @@ func (r *record) renumber(relevant set, shift func(uint8) uint8) {
 }
 
 // squeezed is the set in new numbers.
-func (s set) squeezed(r set) set {
+func squeezed(s, r set) set {
 	if s == 0 || r&(r+1) == 0 {
 		return s
 	}
 	var t set
-	for n := range (s & r).all {
-		t = t.with(r.below(n).size())
+	for n := range (s & r).All {
+		t = t.With(r.Below(n).Size())
 	}
 	return t
 }
@@ -220,7 +222,7 @@ func squeeze[T any](list *[maxMembers]T, r set) {
 		return
 	}
 	i := 0
-	for n := range r.all {
+	for n := range r.All {
 		list[i] = list[n]
 		i++
 	}
@@ -233,7 +235,7 @@ func squeeze[T any](list *[maxMembers]T, r set) {
 // renewUIDs numbers the UIDs of each name from 1, in the order in which they were made. What a member starts on is a
 // pod or a claim; its UID is renamed with both, which share their numbers. So is the UID of a pod that the record
 // chooses, and the turns of containers, which begin with 0.
-func (s *state) renewUIDs() {
+func (s *worldState) renewUIDs() {
 	views := [...]*view{&s.live, &s.seen, &s.flight.view}
 	for n := range maxMembers {
 		var uids, turns alike

@@ -17,10 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -74,12 +78,12 @@ func fromLatest(id string) *v1alpha1.Restore {
 		Snapshot: &v1alpha1.SnapshotSource{URL: latest, Store: &v1alpha1.Store{URL: "s3://bucket"}}}
 }
 
-func (a asked) world(troubles int, decide func(hooks.Observation) hooks.Decision, just ...string) *takeover {
+func (a asked) world(troubles int, decide func(observation.Observation) decision.Decision, just ...string) *takeover {
 	w := world.New()
-	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(a.size)),
+	spec := v1alpha1.EtcdClusterSpec{Version: releases[0], Replicas: new(int32(a.size)),
 		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
-	w.CreateCluster(cluster, spec)
+	w.CreateCluster(clusterName, spec)
 	s := &takeover{w: w, troubles: troubles, just: just}
 	s.settle()
 	w.Write(5)
@@ -312,7 +316,7 @@ func (s *takeover) identity() identity {
 	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation,
 		c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.Joined.Time) > hooks.CallsEnd)
+		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.Joined.Time) > state.CallsEnd)
 	}
 	for _, m := range c.Status.Conditions {
 		fmt.Fprintln(&b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available &&
@@ -490,7 +494,7 @@ func TestTakeoverMutants(t *testing.T) {
 	staged := slices.Repeat([]string{"sync", "pass"}, 4)
 	for name, mutant := range map[string]struct {
 		asked  asked
-		decide func(hooks.Observation) hooks.Decision
+		decide func(observation.Observation) decision.Decision
 		way    []string
 		breaks string
 	}{
@@ -534,7 +538,7 @@ func TestTakeoverMutants(t *testing.T) {
 // ---- mutants
 
 // stopping is the record of the epoch that the one before is stopped for; nil for none.
-func stopping(o hooks.Observation) *corev1.ConfigMap {
+func stopping(o observation.Observation) *corev1.ConfigMap {
 	for _, cm := range o.Children.ConfigMaps {
 		if cm.Annotations[objects.AnnotationPhase] == "stopping" {
 			return cm
@@ -549,36 +553,36 @@ func former(record *corev1.ConfigMap, name string) bool {
 	if err != nil {
 		return false
 	}
-	n, err := strconv.Atoi(strings.TrimPrefix(name, cluster+"-"))
+	n, err := strconv.Atoi(strings.TrimPrefix(name, clusterName+"-"))
 	return err == nil && n < first
 }
 
 // beginsUnwaited takes no notice of the pods that still end.
-func beginsUnwaited(o hooks.Observation) hooks.Decision {
+func beginsUnwaited(o observation.Observation) decision.Decision {
 	if record := stopping(o); record != nil {
 		o.Children.Pods = maps.Clone(o.Children.Pods)
 		maps.DeleteFunc(o.Children.Pods, func(name string, _ *corev1.Pod) bool { return former(record, name) })
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // keepsRecord lets the record of the epoch before stay, and goes on.
-func keepsRecord(o hooks.Observation) hooks.Decision {
-	first := o.Children.ConfigMaps[objects.EpochName(cluster, 1)]
-	second := o.Children.ConfigMaps[objects.EpochName(cluster, 2)]
+func keepsRecord(o observation.Observation) decision.Decision {
+	first := o.Children.ConfigMaps[objects.EpochName(clusterName, 1)]
+	second := o.Children.ConfigMaps[objects.EpochName(clusterName, 2)]
 	if first == nil || second == nil || second.Annotations[objects.AnnotationPhase] == "" {
-		return hooks.Decide(o)
+		return cluster.Decide(o)
 	}
 	o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
 	delete(o.Children.ConfigMaps, first.Name)
-	d := hooks.Decide(o)
+	d := cluster.Decide(o)
 	d.Children.ConfigMaps = append(slices.Clone(d.Children.ConfigMaps), first)
 	return d
 }
 
 // opensEarly lets members begin as soon as they are filled.
-func opensEarly(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func opensEarly(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	for i, pod := range d.Children.Pods {
 		begins := *pod
 		begins.Annotations = maps.Clone(pod.Annotations)
@@ -589,7 +593,7 @@ func opensEarly(o hooks.Observation) hooks.Decision {
 }
 
 // choosesByName takes all logs for equally long.
-func choosesByName(o hooks.Observation) hooks.Decision {
+func choosesByName(o observation.Observation) decision.Decision {
 	o.Children.Pods = maps.Clone(o.Children.Pods)
 	for name, pod := range o.Children.Pods {
 		if !strings.HasSuffix(name, "-survey") || len(pod.Status.ContainerStatuses) == 0 {
@@ -609,11 +613,11 @@ func choosesByName(o hooks.Observation) hooks.Decision {
 		equal.Status.ContainerStatuses[0].State.Terminated.Message = string(raw)
 		o.Children.Pods[name] = equal
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // reseeded is the decision with other arguments for what fills the data directories.
-func reseeded(d hooks.Decision, other func(arg string) string) hooks.Decision {
+func reseeded(d decision.Decision, other func(arg string) string) decision.Decision {
 	for i, pod := range d.Children.Pods {
 		changed := pod.DeepCopy()
 		for j := range changed.Spec.InitContainers {
@@ -629,8 +633,8 @@ func reseeded(d hooks.Decision, other func(arg string) string) hooks.Decision {
 }
 
 // raisesByTheSame raises every revision by a thousand million, wherever it begins.
-func raisesByTheSame(o hooks.Observation) hooks.Decision {
-	return reseeded(hooks.Decide(o), func(arg string) string {
+func raisesByTheSame(o observation.Observation) decision.Decision {
+	return reseeded(cluster.Decide(o), func(arg string) string {
 		if strings.HasPrefix(arg, "--begin-after=") {
 			return "--bump-revision=1000000000"
 		}
@@ -639,7 +643,7 @@ func raisesByTheSame(o hooks.Observation) hooks.Decision {
 }
 
 // fetchesAnything has every member take whatever is there, and compares nothing.
-func fetchesAnything(o hooks.Observation) hooks.Decision {
+func fetchesAnything(o observation.Observation) decision.Decision {
 	o.Children.Pods = maps.Clone(o.Children.Pods)
 	for name, pod := range o.Children.Pods {
 		alike := pod.DeepCopy()
@@ -651,20 +655,20 @@ func fetchesAnything(o hooks.Observation) hooks.Decision {
 		}
 		o.Children.Pods[name] = alike
 	}
-	d := hooks.Decide(o)
+	d := cluster.Decide(o)
 	for _, pod := range d.Children.Pods {
 		for i := range pod.Spec.InitContainers {
 			c := &pod.Spec.InitContainers[i]
 			c.Env = slices.DeleteFunc(slices.Clone(c.Env),
-				func(e corev1.EnvVar) bool { return e.Name == hooks.EnvSHA256 })
+				func(e corev1.EnvVar) bool { return e.Name == epochs.EnvSHA256 })
 		}
 	}
 	return d
 }
 
 // leavesNothing drops the claims in quarantine.
-func leavesNothing(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func leavesNothing(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	if stopping(o) == nil {
 		d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims),
 			func(c *corev1.PersistentVolumeClaim) bool {
@@ -675,10 +679,10 @@ func leavesNothing(o hooks.Observation) hooks.Decision {
 }
 
 // believesPods takes every view of pods for one that shows all, and puts no mark on them.
-func believesPods(o hooks.Observation) hooks.Decision {
+func believesPods(o observation.Observation) decision.Decision {
 	record := stopping(o)
 	if record == nil {
-		return hooks.Decide(o)
+		return cluster.Decide(o)
 	}
 	marked := func(pod *corev1.Pod, mark string) *corev1.Pod {
 		m := *pod
@@ -694,7 +698,7 @@ func believesPods(o hooks.Observation) hooks.Decision {
 			o.Children.Pods[name] = marked(pod, "yes")
 		}
 	}
-	d := hooks.Decide(o)
+	d := cluster.Decide(o)
 	for i, pod := range d.Children.Pods {
 		d.Children.Pods[i] = marked(pod, "")
 	}

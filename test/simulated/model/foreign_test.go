@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -32,25 +34,25 @@ type joined struct {
 }
 
 // firstRecord is the record of the epoch that joins.
-var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}
+var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(clusterName, 1)}
 
 // newcomer is a foreign member that a person adds.
 const newcomer = "old-9"
 
-func (j joined) world(troubles int, decide func(hooks.Observation) hooks.Decision, just ...string) *takeover {
+func (j joined) world(troubles int, decide func(observation.Observation) decision.Decision, just ...string) *takeover {
 	w := world.New()
 	w.Etcd.LearnerPace = 2
 	var names []string
 	for i := range j.theirs {
 		names = append(names, fmt.Sprint("old-", i))
 	}
-	w.ForeignCluster(versions[0], names...)
+	w.ForeignCluster(releases[0], names...)
 	w.Write(5)
-	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(j.ours)),
+	spec := v1alpha1.EtcdClusterSpec{Version: releases[0], Replicas: new(int32(j.ours)),
 		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
 	spec.Bootstrap = existingAt(names)
-	w.CreateCluster(cluster, spec)
+	w.CreateCluster(clusterName, spec)
 	s := &takeover{w: w, troubles: troubles, just: just, ours: j.ours}
 	if j.voting {
 		s.settle()
@@ -92,10 +94,10 @@ func (s *takeover) now() (now world.Cluster) {
 }
 
 // others are the members of that which are none of ours, by name.
-func (s *takeover) others() map[string]hooks.Member {
-	all := map[string]hooks.Member{}
+func (s *takeover) others() map[string]observation.Member {
+	all := map[string]observation.Member{}
 	for _, m := range s.now().Members {
-		if name := placed(m); !strings.HasPrefix(name, cluster+"-") {
+		if name := placed(m); !strings.HasPrefix(name, clusterName+"-") {
 			all[name] = m
 		}
 	}
@@ -103,7 +105,7 @@ func (s *takeover) others() map[string]hooks.Member {
 }
 
 // placed is the name in the member's peer URL.
-func placed(m hooks.Member) string { return hostAt(m.PeerURLs[0]) }
+func placed(m observation.Member) string { return hostAt(m.PeerURLs[0]) }
 
 // hostAt is the first part of the host in a URL of plain text.
 func hostAt(at string) string {
@@ -146,9 +148,9 @@ func (s *takeover) besideOthers() (list []turn) {
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		switch runs, ran := s.w.ForeignRuns(name); {
 		case !ran:
-			add("foreign join="+name, func(w *world.World) { w.JoinForeign(name, versions[0]) })
+			add("foreign join="+name, func(w *world.World) { w.JoinForeign(name, releases[0]) })
 		case !runs:
-			add("foreign again="+name, func(w *world.World) { w.StartForeign(name, versions[0]) })
+			add("foreign again="+name, func(w *world.World) { w.StartForeign(name, releases[0]) })
 		}
 		if others[name].Learner || s.stranger(others[name]) {
 			list = append(list, byHand("remove", name, true, (*world.World).RemoveByHand))
@@ -178,7 +180,7 @@ func byHand(verb, name string, free bool, do func(w *world.World, name string) e
 }
 
 // stranger reports whether Quorate says of the member that it is left to a person.
-func (s *takeover) stranger(m hooks.Member) bool {
+func (s *takeover) stranger(m observation.Member) bool {
 	degraded := meta.FindStatusCondition(s.w.Cluster().Status.Conditions, v1alpha1.Degraded)
 	return degraded != nil && strings.Contains(degraded.Message, fmt.Sprintf("stranger %x", m.ID))
 }
@@ -379,7 +381,7 @@ func TestForeignMutants(t *testing.T) {
 		joined   joined
 		troubles int
 		just     []string
-		decide   func(hooks.Observation) hooks.Decision
+		decide   func(observation.Observation) decision.Decision
 		breaks   string
 	}{
 		"foreign members are removed unasked": {joined{1, 1, true}, 0, nil, retiresUnasked,
@@ -405,26 +407,26 @@ func TestForeignMutants(t *testing.T) {
 }
 
 // retiresUnasked takes every spec for one which says that the foreign members go.
-func retiresUnasked(o hooks.Observation) hooks.Decision {
+func retiresUnasked(o observation.Observation) decision.Decision {
 	o.Cluster = o.Cluster.DeepCopy()
 	if e := joinedExisting(o.Cluster); e != nil {
 		e.RetireForeign = true
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // retiresEarly is content with one voter of ours.
-func retiresEarly(o hooks.Observation) hooks.Decision {
+func retiresEarly(o observation.Observation) decision.Decision {
 	if retires(o.Cluster) == "retire" && o.Etcd != nil {
 		o.Cluster = o.Cluster.DeepCopy()
 		o.Cluster.Spec.Replicas = new(int32(1))
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // knowsNoOthers never records who was there before.
-func knowsNoOthers(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func knowsNoOthers(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	for i, old := range d.Children.ConfigMaps {
 		record := old.DeepCopy()
 		delete(record.Annotations, objects.AnnotationForeign)
@@ -435,11 +437,11 @@ func knowsNoOthers(o hooks.Observation) hooks.Decision {
 }
 
 // beginsItsOwn looks at spec.bootstrap.existing only once a record says so.
-func beginsItsOwn(o hooks.Observation) hooks.Decision {
+func beginsItsOwn(o observation.Observation) decision.Decision {
 	record := o.Children.ConfigMaps[firstRecord.Name]
 	if record == nil || record.Data[objects.EpochKeySource] != objects.SourceExisting {
 		o.Cluster = o.Cluster.DeepCopy()
 		o.Cluster.Spec.Bootstrap = nil
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }

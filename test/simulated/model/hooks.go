@@ -10,13 +10,15 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // sight is all that one decision depends on: what the caches show, and what etcd said.
 type sight struct {
 	view      view
-	list      membership
+	list      memberList
 	published set
 	answering set // who answered its own status
 	following set // who of them follows a leader
@@ -48,25 +50,25 @@ type plain struct {
 }
 
 // observe is what a call of the hooks gets to know that is shown v.
-func (s *state) observe(v *view) sight {
-	o := sight{view: *v, nospace: s.nospace, agreed: s.agreed, lowered: s.lowered}
+func (s *worldState) observe(v *view) sight {
+	o := sight{view: *v, nospace: s.nospace, agreed: s.Agreed, lowered: s.Downgrade}
 	o.view.record.rev = 0
 	for n := range maxMembers {
 		o.view.pods[n].rev = 0
 	}
 	for n := range maxMembers {
-		if p := &v.pods[n]; p.uid == 0 || !p.bound || s.down || s.unreachable.has(n) || !s.running.has(n) ||
-			s.live.pods[n].uid != p.uid || !s.members().has(n) {
+		if p := &v.pods[n]; p.uid == 0 || !p.bound || s.down || s.unreachable.Has(n) || !s.Running.Has(n) ||
+			s.live.pods[n].uid != p.uid || !s.Members().Has(n) {
 			continue
 		}
-		o.answering, o.versions[n] = o.answering.with(n), s.proc[n]
-		if s.learners.has(n) && s.data[n] != whole {
-			o.behind = o.behind.with(n)
+		o.answering, o.versions[n] = o.answering.With(n), s.proc[n]
+		if s.Learners.Has(n) && s.data[n] != whole {
+			o.behind = o.behind.With(n)
 		}
 	}
-	o.following = o.answering & s.following()
-	if o.blind = o.following&s.voters == 0; !o.blind {
-		o.list, o.published, o.leader = membership{s.voters, s.learners}, s.published&s.members(), s.leader
+	o.following = o.answering & s.Following()
+	if o.blind = o.following&s.Voters == 0; !o.blind {
+		o.list, o.published, o.leader = s.list(), s.Started&s.Members(), s.Leader
 	}
 	return o
 }
@@ -76,7 +78,7 @@ func (s *state) observe(v *view) sight {
 // judge decides as the shipped hooks do, or as a mutant of them does, and remembers.
 type judge struct {
 	medium v1alpha1.Medium
-	decide func(hooks.Observation) hooks.Decision
+	decide func(observation.Observation) decision.Decision
 	verify bool
 
 	// memory is of verdicts by what was seen, and most is seen with the same verdict.
@@ -120,7 +122,7 @@ func (o *once[K, V]) of(k K, made func() V) V {
 	return v
 }
 
-func newJudge(medium v1alpha1.Medium, decide func(hooks.Observation) hooks.Decision, verify bool) *judge {
+func newJudge(medium v1alpha1.Medium, decide func(observation.Observation) decision.Decision, verify bool) *judge {
 	j := &judge{medium: medium, decide: decide, verify: verify}
 	for i := range j.memory {
 		j.memory[i] = map[key]*verdict{}
@@ -170,19 +172,19 @@ func (j *judge) think(s *sight) *verdict {
 	return v
 }
 
-func stepOf(s hooks.Step) step {
+func stepOf(s decision.Step) step {
 	switch t := s.(type) {
-	case hooks.AddLearner:
+	case decision.AddLearner:
 		return step{addLearner, number(t.Name)}
-	case hooks.Promote:
+	case decision.Promote:
 		return step{promote, number(t.Name)}
-	case hooks.Remove:
+	case decision.Remove:
 		return step{remove, number(t.Name)}
-	case hooks.MoveLeader:
+	case decision.MoveLeader:
 		return step{moveLeader, number(t.Name)}
-	case hooks.EnableDowngrade:
+	case decision.EnableDowngrade:
 		return step{enableDowngrade, minor(t.Version)}
-	case hooks.CancelDowngrade:
+	case decision.CancelDowngrade:
 		return step{kind: cancelDowngrade}
 	}
 	return step{}
@@ -191,7 +193,7 @@ func stepOf(s hooks.Step) step {
 // ---- what the hooks answer
 
 // read takes a decision's children down.
-func (j *judge) read(s *sight, d *hooks.Decision, a *answer) {
+func (j *judge) read(s *sight, d *decision.Decision, a *answer) {
 	for _, p := range d.Children.Pods {
 		n := number(p.Name)
 		if seen := &s.view.pods[n]; seen.uid == 0 {
@@ -217,18 +219,18 @@ func (j *judge) read(s *sight, d *hooks.Decision, a *answer) {
 	a.status = statusOf(&d.Status)
 }
 
-func statusOf(said *v1alpha1.EtcdClusterStatus) status {
-	s := status{hasID: said.ClusterID != ""}
+func statusOf(said *v1alpha1.EtcdClusterStatus) clusterStatus {
+	s := clusterStatus{hasID: said.ClusterID != ""}
 	for i := range said.Members {
 		m := &said.Members[i]
 		n := int(number(m.Name))
 		if m.Role == v1alpha1.Learner {
-			s.learners = s.learners.with(n)
+			s.learners = s.learners.With(n)
 		} else {
-			s.voters = s.voters.with(n)
+			s.voters = s.voters.With(n)
 		}
 		if m.Joined.Time.Before(now) {
-			s.old = s.old.with(n)
+			s.old = s.old.With(n)
 		}
 	}
 	return s
@@ -256,10 +258,15 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 
 func (j *judge) newPod(s *sight, p *corev1.Pod) pod {
 	version := versionOf(tagOf(p.Annotations[objects.AnnotationImage]))
+	start := uint8(slices.Index([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume},
+		p.Annotations[objects.AnnotationStart]))
+	var told set
+	if start == joins { // one that bootstraps is told what the record has
+		told = membersOf(p.Annotations[objects.AnnotationInitialCluster])
+	}
 	return pod{
-		start: uint8(slices.Index([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume},
-			p.Annotations[objects.AnnotationStart])),
-		told:     membersOf(p.Annotations[objects.AnnotationInitialCluster]),
+		start:    start,
+		told:     told,
 		template: uint8(slices.Index(j.templates(), p.Annotations[objects.AnnotationTemplate])),
 		version:  version,
 		oldFlags: oldFlags(version),
@@ -271,7 +278,7 @@ func membersOf(list string) set {
 	var all set
 	for field := range strings.SplitSeq(list, ",") {
 		if member, _, ok := strings.Cut(field, "="); ok {
-			all = all.with(int(number(member)))
+			all = all.With(int(number(member)))
 		}
 	}
 	return all

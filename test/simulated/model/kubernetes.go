@@ -1,14 +1,14 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
 
 // shown is what the caches show: frozen ones an old state, the others what is.
-func (s *state) shown() view {
+func (s *worldState) shown() view {
 	v := s.live
 	if s.frozen&podCache != 0 {
 		v.pods = s.seen.pods
@@ -25,7 +25,7 @@ func (s *state) shown() view {
 	return v
 }
 
-func (s *state) freeze(kind uint8) {
+func (s *worldState) freeze(kind uint8) {
 	s.frozen |= kind
 	switch kind {
 	case podCache:
@@ -39,7 +39,7 @@ func (s *state) freeze(kind uint8) {
 	}
 }
 
-func (s *state) thaw(kind uint8) {
+func (s *worldState) thaw(kind uint8) {
 	s.frozen &^= kind
 	switch kind {
 	case podCache:
@@ -54,7 +54,7 @@ func (s *state) thaw(kind uint8) {
 }
 
 // revise gives whatever of these pods and of the record has changed another revision.
-func (s *state) revise(pods [maxMembers]pod, r record) {
+func (s *worldState) revise(pods [maxMembers]pod, r record) {
 	for n := range pods {
 		if p := &s.live.pods[n]; *p != pods[n] && p.uid == pods[n].uid {
 			p.rev++
@@ -96,10 +96,10 @@ const (
 )
 
 // look observes and decides.
-func (m *Model) look(s *state, v *view) *verdict { return m.judge.on(s.observe(v)) }
+func (m *model) look(s *worldState, v *view) *verdict { return m.judge.on(s.observe(v)) }
 
 // act carries the step out, unless there is none, and decides on the answer.
-func (m *Model) act(s *state, v *view, first *verdict, on membership, how manner) (*verdict, []string) {
+func (m *model) act(s *worldState, v *view, first *verdict, on memberList, how manner) (*verdict, []string) {
 	if first.step.kind == noStep {
 		return first, first.broken
 	}
@@ -112,7 +112,7 @@ func (m *Model) act(s *state, v *view, first *verdict, on membership, how manner
 }
 
 // mutated is the step, or what a mutant makes of it.
-func (m *Model) mutated(t step) step {
+func (m *model) mutated(t step) step {
 	if t.kind == addLearner && m.AddsVoters {
 		t.kind = addVoter
 	}
@@ -120,13 +120,13 @@ func (m *Model) mutated(t step) step {
 }
 
 // sync is a whole call, applied.
-func (m *Model) sync(s *state, c cut) []string {
+func (m *model) sync(s *worldState, c cut) []string {
 	v := s.shown()
 	first := m.look(s, &v)
 	if first.step.kind != noStep && c.at == beforeStep {
 		return first.broken
 	}
-	then, broken := m.act(s, &v, first, membership{s.voters, s.learners}, manner{})
+	then, broken := m.act(s, &v, first, s.list(), manner{})
 	if c.at == afterStep {
 		return broken
 	}
@@ -134,9 +134,9 @@ func (m *Model) sync(s *state, c cut) []string {
 }
 
 // twoSyncs are two calls that look at the same moment and both carry their step out.
-func (m *Model) twoSyncs(s *state) []string {
+func (m *model) twoSyncs(s *worldState) []string {
 	v := s.shown()
-	on := membership{s.voters, s.learners}
+	on := s.list()
 	first := m.look(s, &v)
 	second, broken := m.act(s, &v, first, on, manner{racing: true})
 	late, more := m.act(s, &v, first, on, manner{racing: true})
@@ -146,7 +146,7 @@ func (m *Model) twoSyncs(s *state) []string {
 
 // apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates
 // going on past errors, then the status.
-func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
+func (m *model) apply(s *worldState, v *view, a *answer, c cut) []string {
 	before := s.steady()
 	cutOff := false
 	var broken []string
@@ -161,7 +161,7 @@ func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
 	return broken
 }
 
-func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []string, cutOff bool) {
+func (m *model) deleteOmitted(s *worldState, v *view, a *answer, c cut) (broken []string, cutOff bool) {
 	for _, o := range c.order(a.deletes(v)) {
 		if c.at == beforeObject && c.object == o {
 			return broken, true
@@ -172,25 +172,25 @@ func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []str
 }
 
 // stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
-func (m *Model) stopped(s *state, v *view, before set, c cut) (broken []string) {
+func (m *model) stopped(s *worldState, v *view, before set, c cut) (broken []string) {
 	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
 	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 {
 		return nil
 	}
-	after, q := s.steady(), quorum(s.voters.size())
+	after, q := s.steady(), membership.Quorum(s.Voters.Size())
 	gone := before &^ after
-	if before.size() >= q && after.size() < q {
+	if before.Size() >= q && after.Size() < q {
 		broken = append(broken, "S1: stopping members takes the quorum away")
 	}
 	// One that the hooks don't reach may be thought dead.
-	if gone&^s.unreachable != 0 && (s.voters&^after).size() > 1 {
-		broken = append(broken, "S2: "+gone.names()+" is stopped, and another voter is down")
+	if gone&^s.unreachable != 0 && (s.Voters&^after).Size() > 1 {
+		broken = append(broken, "S2: "+namesOf(gone)+" is stopped, and another voter is down")
 	}
 	return broken
 }
 
 // delete is a deletion by UID.
-func (m *Model) delete(s *state, v *view, o object) (broken []string) {
+func (m *model) delete(s *worldState, v *view, o object) (broken []string) {
 	n := int(o.number)
 	switch {
 	case o.kind == aPod:
@@ -198,7 +198,7 @@ func (m *Model) delete(s *state, v *view, o object) (broken []string) {
 			m.deletePod(s, n)
 		}
 	case s.live.claims[n].uid == v.claims[n].uid:
-		if s.members().has(n) {
+		if s.Members().Has(n) {
 			broken = []string{"S7: the claim " + name(n) + " is deleted, whose member is in the cluster"}
 		}
 		m.deleteClaim(s, n)
@@ -257,18 +257,18 @@ func (a *answer) deletesClaim(v *view, n int) bool {
 
 // steady are the voters that serve, and will go on serving: nobody has deleted their pods, or put another image into
 // them.
-func (s *state) steady() set {
+func (s *worldState) steady() set {
 	var all set
-	for n := range s.component().all {
+	for n := range s.Component().All {
 		if p := &s.live.pods[n]; p.deleting == stays && s.proc[n] == p.version {
-			all = all.with(n)
+			all = all.With(n)
 		}
 	}
 	return all
 }
 
 // write creates and updates; true when it was cut off.
-func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
+func (m *model) write(s *worldState, v *view, a *answer, c cut) bool {
 	for _, o := range c.order(a.writes()) {
 		if c.at == beforeObject && c.object == o {
 			return true
@@ -290,7 +290,7 @@ func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
 	return false
 }
 
-func (m *Model) writePod(s *state, v *view, a *answer, n int) {
+func (m *model) writePod(s *worldState, v *view, a *answer, n int) {
 	p := &s.live.pods[n]
 	switch {
 	case a.podDo[n] == create && p.uid == 0:
@@ -316,7 +316,7 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 }
 
 // freshPod is a UID that no pod of this name has anywhere.
-func (m *Model) freshPod(s *state, n int) uint8 {
+func (m *model) freshPod(s *worldState, n int) uint8 {
 	uid := max(s.live.pods[n].uid, s.seen.pods[n].uid, s.flight.view.pods[n].uid)
 	for _, r := range s.records() {
 		if int(r.choice.member) == n+1 {
@@ -329,17 +329,17 @@ func (m *Model) freshPod(s *state, n int) uint8 {
 	return uid + 1
 }
 
-func (s *state) freshClaim(n int) uint8 {
+func (s *worldState) freshClaim(n int) uint8 {
 	return 1 + max(s.live.claims[n].uid, s.seen.claims[n].uid, s.flight.view.claims[n].uid, s.recorded(n))
 }
 
 // recorded is the highest UID that any copy of the record holds for the member.
-func (s *state) recorded(n int) uint8 {
+func (s *worldState) recorded(n int) uint8 {
 	return max(s.live.record.startsOn[n], s.seen.record.startsOn[n], s.flight.view.record.startsOn[n],
 		s.flight.answer.record.startsOn[n])
 }
 
-func (m *Model) deletePod(s *state, n int) {
+func (m *model) deletePod(s *worldState, n int) {
 	switch p := &s.live.pods[n]; {
 	case p.deleting != stays:
 	case p.bound:
@@ -349,16 +349,16 @@ func (m *Model) deletePod(s *state, n int) {
 	}
 }
 
-func (m *Model) dropPod(s *state, n int) {
+func (m *model) dropPod(s *worldState, n int) {
 	s.live.pods[n] = pod{}
 	s.stop(n)
-	s.marked, s.prepared = s.marked.without(n), s.prepared.without(n)
+	s.marked, s.prepared = s.marked.Without(n), s.prepared.Without(n)
 	if m.Medium == v1alpha1.Memory {
 		s.data[n] = nothing
 	}
 }
 
-func (m *Model) deleteClaim(s *state, n int) {
+func (m *model) deleteClaim(s *worldState, n int) {
 	switch {
 	case s.live.claims[n].deleting:
 	case s.live.pods[n].bound:
@@ -368,122 +368,17 @@ func (m *Model) deleteClaim(s *state, n int) {
 	}
 }
 
-func (s *state) dropClaim(n int) {
+func (s *worldState) dropClaim(n int) {
 	s.live.claims[n] = claim{}
 	s.data[n] = nothing
 }
 
 // collect takes claims away that are being deleted and that no pod uses.
-func (s *state) collect() {
+func (s *worldState) collect() {
 	for n := range maxMembers {
 		if s.live.claims[n].deleting && !s.live.pods[n].bound {
 			s.dropClaim(n)
 		}
-	}
-}
-
-// ---- kubelets
-
-// kubelet does what there is to do for the pod of a member.
-func (m *Model) kubelet(s *state, n int) []string {
-	p := &s.live.pods[n]
-	switch {
-	case p.uid == 0, s.lost.has(n) && p.bound:
-		return nil
-	case p.deleting != stays:
-		m.dropPod(s, n)
-		return nil
-	case !p.bound && m.held(s, n):
-		return nil
-	}
-	p.bound = true
-	if s.running.has(n) && s.proc[n] == p.version {
-		return nil
-	}
-	s.stop(n)
-	status, broken := m.start(s, n, p)
-	if status == runs || status == crashes && (p.status != crashes || p.exchanged) {
-		p.exchanged, p.turn = false, s.freshTurn(n)
-	}
-	p.status, p.fresh = status, m.minors && status == runs
-	return broken
-}
-
-// freshTurn is that of a container of which nobody knows yet.
-func (s *state) freshTurn(n int) uint8 {
-	turn := max(s.live.pods[n].turn, s.seen.pods[n].turn, s.flight.view.pods[n].turn)
-	for _, r := range s.records() {
-		if int(r.choice.member) == n+1 && r.choice.turn > 0 && r.choice.turn != unseenTurn {
-			turn = max(turn, r.choice.turn-1)
-		}
-	}
-	return turn + 1
-}
-
-// records are all copies of the record.
-func (s *state) records() [4]*record {
-	return [...]*record{&s.live.record, &s.seen.record, &s.flight.view.record, &s.flight.answer.record}
-}
-
-// held reports whether something keeps the pod from being given a node.
-func (m *Model) held(s *state, n int) bool {
-	noClaim := m.Medium == v1alpha1.Persistent && (s.live.claims[n].uid == 0 || s.live.claims[n].deleting)
-	return noClaim || s.live.pods[n].gated || s.lost.has(n) || s.stuck.has(n) || s.live.pods[n].template == unplaced
-}
-
-// start runs prepare, then etcd, and says how the pod stands.
-func (m *Model) start(s *state, n int, p *pod) (status uint8, broken []string) {
-	if !s.prepared.has(n) {
-		if s.data[n] == nothing && (p.start == resumes || s.marked.has(n)) {
-			return again(p, refused, refusedAgain), nil
-		}
-		s.marked, s.prepared = s.marked.with(n), s.prepared.with(n)
-	}
-	switch {
-	case p.version == unpullable:
-		return again(p, unpulled, unpulledAgain), nil
-	case p.oldFlags && minorOf(p.version) >= 7, !p.oldFlags && minorOf(p.version) < 6: // 3.6 knows both
-		return crashes, nil
-	}
-	if s.data[n] == nothing {
-		var ok bool
-		if ok, broken = m.begin(s, n, p); !ok {
-			return crashes, broken
-		}
-	}
-	joining := s.data[n] == behind && s.lowered != 0 // nobody joins during a downgrade
-	if s.removed.has(n) || joining || m.minors && s.tooOld(p.version) {
-		return crashes, broken
-	}
-	s.running, s.proc[n] = s.running.with(n), p.version
-	if m.minors && s.agreed != 0 && minorOf(p.version) > s.agreed+1 {
-		broken = append(broken, fmt.Sprintf("S18: %s runs %s in a cluster that has agreed on 3.%d", name(n),
-			versions[p.version], s.agreed))
-	}
-	if m.Young {
-		s.young = s.young.with(n)
-	}
-	return runs, broken
-}
-
-// again is how the kubelet reports the same trouble of a pod in which etcd has run before.
-func again(p *pod, first, later uint8) uint8 {
-	if p.ran() {
-		return later
-	}
-	return first
-}
-
-// reboot restarts the node under a pod: what was in memory is gone, and prepare runs again.
-func (m *Model) reboot(s *state, n int) {
-	s.lost = s.lost.without(n)
-	if s.live.pods[n].uid == 0 {
-		return
-	}
-	s.stop(n)
-	s.prepared = s.prepared.without(n)
-	if m.Medium == v1alpha1.Memory {
-		s.data[n] = nothing
 	}
 }
 

@@ -1,12 +1,15 @@
 package model
 
 import (
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
 
-// Model is a world to be searched: how it begins, and how much may go wrong.
-type Model struct {
+// model is a world to be searched: how it begins, and how much may go wrong.
+type model struct {
 	Medium   v1alpha1.Medium
 	Replicas int
 	// Ready begins with a cluster that has converged, instead of one that has just been asked for.
@@ -29,8 +32,8 @@ type Model struct {
 
 	// What follows makes a wrong model of it, to show that the search finds what is wrong.
 
-	// Decide is hooks.Decide unless it is set.
-	Decide func(hooks.Observation) hooks.Decision
+	// Decide is cluster.Decide unless it is set.
+	Decide func(observation.Observation) decision.Decision
 	// Unverified leaves out what hooks.Verify says to each decision: what happens then has to show it.
 	Unverified bool
 	// AddsVoters makes voters of the members that the hooks add as learners.
@@ -46,13 +49,13 @@ type Model struct {
 }
 
 // prepare makes the model ready for use.
-func (m *Model) prepare() {
+func (m *model) prepare() {
 	if m.judge != nil {
 		return
 	}
 	decide := m.Decide
 	if decide == nil {
-		decide = hooks.Decide
+		decide = cluster.Decide
 	}
 	m.judge = newJudge(m.Medium, decide, !m.Unverified)
 	for _, v := range m.Versions {
@@ -61,9 +64,9 @@ func (m *Model) prepare() {
 }
 
 // first is the state in which everything begins.
-func (m *Model) first() state {
+func (m *model) first() worldState {
 	m.prepare()
-	var s state
+	var s worldState
 	s.live.parent = parent{replicas: uint8(m.Replicas), version: m.From}
 	if m.Ready {
 		m.settle(&s)
@@ -74,7 +77,7 @@ func (m *Model) first() state {
 }
 
 // settle lets everything run without a fault until nothing moves any more; it returns the rules that were broken.
-func (m *Model) settle(s *state) (broken []string) {
+func (m *model) settle(s *worldState) (broken []string) {
 	for range 500 {
 		before := *s
 		broken = append(broken, m.pass(s)...)
@@ -86,7 +89,7 @@ func (m *Model) settle(s *state) (broken []string) {
 }
 
 // pass is one round in which everybody moves once.
-func (m *Model) pass(s *state) (broken []string) {
+func (m *model) pass(s *worldState) (broken []string) {
 	broken = m.sync(s, cut{})
 	s.collect()
 	for n := range maxMembers {
@@ -94,7 +97,7 @@ func (m *Model) pass(s *state) (broken []string) {
 	}
 	s.later()
 	m.tick(s)
-	for n := range (s.learners & s.following()).all {
+	for n := range (s.Learners & s.Following()).All {
 		s.catchUp(n)
 	}
 	canonical(s)
@@ -102,8 +105,8 @@ func (m *Model) pass(s *state) (broken []string) {
 }
 
 // later lets time pass: grace periods end, connections grow old, and so does what the status knows.
-func (s *state) later() {
-	s.young = 0
+func (s *worldState) later() {
+	s.Young = 0
 	s.age()
 	for _, r := range s.records() {
 		if r.choice.withdrawn == justWithdrawn {
@@ -123,8 +126,8 @@ func (s *state) later() {
 	}
 }
 
-func (s *state) age() {
-	for _, p := range []*status{&s.live.parent.status, &s.seen.parent.status, &s.flight.view.parent.status,
+func (s *worldState) age() {
+	for _, p := range []*clusterStatus{&s.live.parent.status, &s.seen.parent.status, &s.flight.view.parent.status,
 		&s.flight.answer.status} {
 		p.old = p.voters | p.learners
 	}
@@ -132,8 +135,8 @@ func (s *state) age() {
 
 // rest says how a state stands that nothing moves any more: whether a call changes nothing, and whether that is as
 // the spec wants it.
-func (m *Model) rest(s *state) (quiet bool, v *verdict) {
-	if s.frozen != 0 || s.flight.phase != none || s.down || s.nospace || s.lost|s.stuck|s.unreachable|s.isolated != 0 {
+func (m *model) rest(s *worldState) (quiet bool, v *verdict) {
+	if s.frozen != 0 || s.flight.phase != none || s.down || s.nospace || s.lost|s.stuck|s.unreachable|s.Isolated != 0 {
 		return false, nil
 	}
 	shown := s.shown()
@@ -153,7 +156,7 @@ func (a *answer) changes(v *view) bool {
 }
 
 // converged reports whether the cluster is as the spec wants it, with nothing left over.
-func (m *Model) converged(s *state) bool {
+func (m *model) converged(s *worldState) bool {
 	quiet, v := m.rest(s)
 	if quiet && s.live.parent.replicas == 0 {
 		return s.pods()&^s.leavingClaims() == 0
@@ -162,43 +165,43 @@ func (m *Model) converged(s *state) bool {
 		return false
 	}
 	refused := v.rule == "Upgrade" // and a person has to decide
-	for n := range s.voters.all {
+	for n := range s.Voters.All {
 		p := &s.live.pods[n]
 		if p.version != s.live.parent.version && !refused || p.template != s.live.parent.template ||
 			s.proc[n] != p.version {
 			return false
 		}
 	}
-	tidy := s.learners == 0 && s.voters.size() == int(s.live.parent.replicas) && s.pods() == s.voters &&
-		s.following() == s.voters
-	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.voters)
+	tidy := s.Learners == 0 && s.Voters.Size() == int(s.live.parent.replicas) && s.pods() == s.Voters &&
+		s.Following() == s.Voters
+	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.Voters)
 }
 
-func (s *state) pods() set {
+func (s *worldState) pods() set {
 	var all set
 	for n := range s.live.pods {
 		if s.live.pods[n].uid != 0 {
-			all = all.with(n)
+			all = all.With(n)
 		}
 	}
 	return all
 }
 
-func (s *state) leavingClaims() set {
+func (s *worldState) leavingClaims() set {
 	var all set
 	for n := range s.live.claims {
 		if s.live.claims[n].deleting {
-			all = all.with(n)
+			all = all.With(n)
 		}
 	}
 	return all
 }
 
-func (s *state) claims() set {
+func (s *worldState) claims() set {
 	var all set
 	for n := range s.live.claims {
 		if s.live.claims[n].uid != 0 {
-			all = all.with(n)
+			all = all.With(n)
 		}
 	}
 	return all
@@ -207,8 +210,8 @@ func (s *state) claims() set {
 // bereft reports whether faults have left less than a majority with data, after which no cluster may come back by
 // itself. Before the first quorum is recorded, a member counts that may still begin; afterwards nobody can tell,
 // while blind, whether an empty volume was never used or was emptied (S10).
-func (m *Model) bereft(s *state) bool {
-	voters := s.voters
+func (m *model) bereft(s *worldState) bool {
+	voters := s.Voters
 	if !s.formed {
 		if !s.live.record.founded {
 			return false
@@ -216,17 +219,17 @@ func (m *Model) bereft(s *state) bool {
 		voters = s.live.record.initial
 	}
 	held, doomed := 0, s.doomed(m.Medium)
-	for n := range voters.all {
-		if s.data[n] != nothing && !doomed.has(n) || !s.live.record.quorate && !s.born.has(n) && m.onGround(s, n) {
+	for n := range voters.All {
+		if s.data[n] != nothing && !doomed.Has(n) || !s.live.record.quorate && !s.born.Has(n) && m.onGround(s, n) {
 			held++
 		}
 	}
-	return held < quorum(voters.size())
+	return held < membership.Quorum(voters.Size())
 }
 
 // doomed are the members whose data will be gone, whatever anybody does: in the memory of a node that is lost or of a
 // pod that has been deleted, or on a claim that is being deleted and that no pod holds any more.
-func (s *state) doomed(medium v1alpha1.Medium) set {
+func (s *worldState) doomed(medium v1alpha1.Medium) set {
 	all := set(0)
 	if medium == v1alpha1.Memory {
 		all = s.lost
@@ -234,14 +237,14 @@ func (s *state) doomed(medium v1alpha1.Medium) set {
 	for n := range maxMembers {
 		p := &s.live.pods[n]
 		if medium == v1alpha1.Memory && p.deleting != stays || s.live.claims[n].deleting && !p.bound {
-			all = all.with(n)
+			all = all.With(n)
 		}
 	}
 	return all
 }
 
 // onGround reports whether what the member may start on is there.
-func (m *Model) onGround(s *state, n int) bool {
+func (m *model) onGround(s *worldState, n int) bool {
 	uid := s.live.record.startsOn[n]
 	if m.Medium == v1alpha1.Memory {
 		return uid != 0 && s.live.pods[n].uid == uid

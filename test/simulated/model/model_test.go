@@ -31,78 +31,78 @@ var (
 // worlds are what is searched. A search that ends has seen every state that its budgets allow.
 var worlds = []struct {
 	name  string
-	model Model
+	model model
 	deep  bool
 }{
-	{"a new cluster, one fault", Model{Replicas: 3, Faults: 1}, false},
-	{"a new cluster, one edit of its size", Model{Replicas: 3, Edits: 1, Versions: noEdits, Templates: noEdits}, false},
-	{"a new cluster on Memory, one fault", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1}, false},
-	{"a new cluster on Memory, one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Edits: 1,
+	{"a new cluster, one fault", model{Replicas: 3, Faults: 1}, false},
+	{"a new cluster, one edit of its size", model{Replicas: 3, Edits: 1, Versions: noEdits, Templates: noEdits}, false},
+	{"a new cluster on Memory, one fault", model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1}, false},
+	{"a new cluster on Memory, one edit of its size or version", model{Medium: v1alpha1.Memory, Replicas: 3, Edits: 1,
 		Templates: noEdits}, false},
-	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1,
+	{"a single member, one edit and one hitch", model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1,
 		Sizes: []int{1, 3}}, false},
 	{"a running cluster whose etcd insists on old connections, one fault",
-		Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
+		model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
 
 	{"a running cluster, two edits of versions and templates, which may be bad",
-		Model{Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
+		model{Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
 	{"a running cluster on Memory, two edits of versions and templates, which may be bad",
-		Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch,
+		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch,
 			Templates: anyTemplate}, false},
 	{"a single member, two edits of versions and templates, which may be bad",
-		Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
+		model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
 	{"a running cluster, one edit of version or template, two hitches, and the leader moves",
-		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 2, Sizes: noSizes, Just: []deed{leaderMoves}},
+		model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 2, Sizes: noSizes, Just: []deed{leaderMoves}},
 		false},
 	{"a running cluster goes up a minor version and back, one hitch",
-		Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: minors, Templates: noEdits},
+		model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: minors, Templates: noEdits},
 		false},
 	{"a running cluster on Memory goes up a minor version and back",
-		Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors,
+		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors,
 			Templates: noEdits}, false},
-	{"a single member goes up a minor version and back", Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes,
+	{"a single member goes up a minor version and back", model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes,
 		Versions: minors, Templates: noEdits}, false},
 
-	{"a new cluster, one fault and one edit of its size", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits,
+	{"a new cluster, one fault and one edit of its size", model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits,
 		Templates: noEdits}, true},
 	{"a new cluster on Memory, one fault and one edit of its size or version",
-		Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, true},
+		model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, true},
 	{"a running cluster, two edits of versions and templates, which may be bad, one fault",
-		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: anyPatch,
+		model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: anyPatch,
 			Templates: anyTemplate}, true},
 	{"a running cluster, two edits of versions and templates, which may be bad, one hitch",
-		Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: anyPatch,
+		model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: anyPatch,
 			Templates: anyTemplate}, true},
 	{"a running cluster goes up a minor version and back, one fault",
-		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits},
+		model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits},
 		true},
 	{"a running cluster, one edit of version, one hitch, and one fault that takes no data",
-		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: noSizes, Versions: anyPatch,
+		model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: noSizes, Versions: anyPatch,
 			Templates: noEdits, Just: []deed{podKilled, memberUnreachable, leaderMoves, memberIsolated}}, true},
 	{"a running cluster, two edits of sizes, versions and templates",
-		Model{Replicas: 3, Ready: true, Edits: 2, Sizes: []int{1, 3, 5}}, true},
-	{"a new cluster, one fault and one edit", Model{Replicas: 3, Faults: 1, Edits: 1}, true},
-	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1,
+		model{Replicas: 3, Ready: true, Edits: 2, Sizes: []int{1, 3, 5}}, true},
+	{"a new cluster, one fault and one edit", model{Replicas: 3, Faults: 1, Edits: 1}, true},
+	{"a new cluster on Memory, one fault and one edit", model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1,
 		Edits: 1}, true},
-	{"a new cluster, two faults and one edit", Model{Replicas: 3, Faults: 2, Edits: 1}, true},
-	{"a new cluster on Memory, two faults and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 2,
+	{"a new cluster, two faults and one edit", model{Replicas: 3, Faults: 2, Edits: 1}, true},
+	{"a new cluster on Memory, two faults and one edit", model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 2,
 		Edits: 1}, true},
-	{"a new cluster, one fault and one hitch", Model{Replicas: 3, Faults: 1, Hitches: 1}, true},
-	{"a new cluster, one edit and one hitch", Model{Replicas: 3, Edits: 1, Hitches: 1}, true},
-	{"a running cluster, one fault, one edit and one hitch", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1,
+	{"a new cluster, one fault and one hitch", model{Replicas: 3, Faults: 1, Hitches: 1}, true},
+	{"a new cluster, one edit and one hitch", model{Replicas: 3, Edits: 1, Hitches: 1}, true},
+	{"a running cluster, one fault, one edit and one hitch", model{Replicas: 3, Ready: true, Faults: 1, Edits: 1,
 		Hitches: 1}, true},
 	{"a running cluster on Memory, one fault, one edit and one hitch",
-		Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
-	{"a running cluster, one edit and two hitches", Model{Replicas: 3, Ready: true, Edits: 1, Hitches: 2}, true},
-	{"a running cluster, two faults and one hitch", Model{Replicas: 3, Ready: true, Faults: 2, Hitches: 1}, true},
-	{"a single member, one fault, one edit and one hitch", Model{Replicas: 1, Ready: true, Faults: 1, Edits: 1,
+		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
+	{"a running cluster, one edit and two hitches", model{Replicas: 3, Ready: true, Edits: 1, Hitches: 2}, true},
+	{"a running cluster, two faults and one hitch", model{Replicas: 3, Ready: true, Faults: 2, Hitches: 1}, true},
+	{"a single member, one fault, one edit and one hitch", model{Replicas: 1, Ready: true, Faults: 1, Edits: 1,
 		Hitches: 1, Sizes: []int{1, 3}}, true},
 	{"a running cluster whose etcd insists on old connections, one fault and one edit",
-		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Young: true}, true},
+		model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Young: true}, true},
 }
 
 // usualEdits are those of versions and templates in a world that says nothing of them.
-func (m Model) usualEdits() Model {
+func (m model) usualEdits() model {
 	if m.Versions == nil {
 		m.Versions = []uint8{usualVersion, patchRelease}
 	}
@@ -113,7 +113,7 @@ func (m Model) usualEdits() Model {
 }
 
 // sizes are those that the edits of the design go through; none on Memory is 0, for it can't be paused.
-func sizes(m *Model) []int {
+func sizes(m *model) []int {
 	switch {
 	case m.Sizes != nil:
 		return m.Sizes
@@ -137,7 +137,7 @@ func TestNoRuleBreaksAndNothingIsStuck(t *testing.T) {
 			if testing.Short() && !m.Ready { // the largest worlds, by far
 				m.Edits = 0
 			}
-			r := m.Search(0)
+			r := m.search(0)
 			t.Log(r)
 			if r.Broken != nil {
 				fail(t, &m, r.Broken)
@@ -147,9 +147,9 @@ func TestNoRuleBreaksAndNothingIsStuck(t *testing.T) {
 }
 
 // fail tells the way to what is broken as a story.
-func fail(t *testing.T, m *Model, b *Breach) {
+func fail(t *testing.T, m *model, b *breach) {
 	t.Helper()
-	story := m.Story(strings.ReplaceAll(t.Name(), "_", " ")+".", b.Path)
+	story := m.story(strings.ReplaceAll(t.Name(), "_", " ")+".", b.Path)
 	path := filepath.Join(os.TempDir(), "quorate-model-story.txt")
 	if err := os.WriteFile(path, []byte(story), 0o600); err != nil {
 		t.Log(err)
@@ -159,14 +159,14 @@ func fail(t *testing.T, m *Model, b *Breach) {
 
 // TestWalks goes far in worlds that are too large to be searched.
 func TestWalks(t *testing.T) {
-	for _, m := range []Model{
+	for _, m := range []model{
 		{Medium: v1alpha1.Persistent, Replicas: 5, Faults: 3, Edits: 2, Hitches: 3, Sizes: []int{0, 1, 3, 5}},
 		{Medium: v1alpha1.Memory, Replicas: 5, Faults: 3, Edits: 2, Hitches: 3, Sizes: []int{1, 3, 5}},
 	} {
 		t.Run(string(m.Medium), func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			episodes, broken := m.Walk(*seed, *steps)
+			episodes, broken := m.walk(*seed, *steps)
 			t.Logf("seed %d: %d steps in %d episodes, %d decisions, %s", *seed, *steps, episodes, m.judge.decisions(),
 				time.Since(began).Round(time.Millisecond))
 			if broken != nil {
@@ -181,7 +181,7 @@ func TestTry(t *testing.T) {
 	if *try == "" {
 		t.Skip("no -try")
 	}
-	m := Model{Medium: v1alpha1.Persistent}
+	m := model{Medium: v1alpha1.Persistent}
 	var memory bool
 	if _, err := fmt.Sscanf(*try, "%d,%d,%d,%d,%t,%t", &m.Replicas, &m.Faults, &m.Edits, &m.Hitches, &m.Ready,
 		&memory); err != nil {
@@ -192,7 +192,7 @@ func TestTry(t *testing.T) {
 	}
 	m = m.usualEdits()
 	m.Sizes = sizes(&m)
-	r := m.Search(0)
+	r := m.search(0)
 	t.Log(r)
 	if r.Broken != nil {
 		fail(t, &m, r.Broken)

@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the stories of the mutants anew")
@@ -25,68 +27,68 @@ var rewrite = flag.Bool("rewrite", false, "write the stories of the mutants anew
 // happens alone: what hooks.Verify has to say is left out.
 var mutants = map[string]struct {
 	why    string
-	model  Model
+	model  model
 	breaks string
 }{
 	"voter_first_growth": {
 		"A member that is added as a voter counts for the quorum before it runs.",
-		Model{Replicas: 1, Ready: true, Edits: 1, Sizes: []int{3}, AddsVoters: true},
+		model{Replicas: 1, Ready: true, Edits: 1, Sizes: []int{3}, AddsVoters: true},
 		"S1: add learner demo-1 took the quorum away",
 	},
 	"promotion_without_a_probe": {
 		"A learner that had caught up and then died is promoted by etcd without a word.",
-		Model{Replicas: 1, Ready: true, Edits: 1, Faults: 1, Sizes: []int{3}, Decide: promotesUnasked, Unproved: true},
+		model{Replicas: 1, Ready: true, Edits: 1, Faults: 1, Sizes: []int{3}, Decide: promotesUnasked, Unproved: true},
 		"S1: promote demo-1 took the quorum away",
 	},
 	"promotion_without_a_proof": {
 		"A learner that answers us and is cut off from its leader is promoted, and its vote is missing.",
-		Model{Replicas: 1, Ready: true, Edits: 1, Faults: 1, Sizes: []int{3}, Unproved: true},
+		model{Replicas: 1, Ready: true, Edits: 1, Faults: 1, Sizes: []int{3}, Unproved: true},
 		"S1: promote demo-1 took the quorum away",
 	},
 	"freeze_when_blind": {
 		"Who does nothing without a quorum's answer never brings back the pods that are the quorum.",
-		Model{Replicas: 1, Ready: true, Faults: 1, Decide: freezesBlind},
+		model{Replicas: 1, Ready: true, Faults: 1, Decide: freezesBlind},
 		"liveness:",
 	},
 	"claim_deleted_on_a_stale_view": {
 		"A claim without a pod is taken for a leftover.",
-		Model{Replicas: 3, Ready: true, Faults: 1, Decide: tidiesClaims},
+		model{Replicas: 3, Ready: true, Faults: 1, Decide: tidiesClaims},
 		"S7: the claim",
 	},
 	"name_reuse": {
 		"The lowest free number is given to the next member.",
-		Model{Replicas: 3, Ready: true, Faults: 1, Decide: reusesNames},
+		model{Replicas: 3, Ready: true, Faults: 1, Decide: reusesNames},
 		"S9: the name",
 	},
 	"removal_in_haste": {
 		"A member is removed at once, while a call from before its addition is still on its way.",
-		Model{Replicas: 1, Ready: true, Edits: 2, Hitches: 1, Sizes: []int{1, 3}, Decide: neverWaits},
+		model{Replicas: 1, Ready: true, Edits: 2, Hitches: 1, Sizes: []int{1, 3}, Decide: neverWaits},
 		"S9: the name demo-1 is used again",
 	},
 	"second_bootstrap": {
 		"A lost status is taken for a cluster that never was.",
-		Model{Replicas: 1, Ready: true, Faults: 2, Decide: trustsStatus},
+		model{Replicas: 1, Ready: true, Faults: 2, Decide: trustsStatus},
 		"S10: demo-0 begins with an empty directory, and has had data",
 	},
 	"roll_unrecorded": {
 		"Nobody writes down who is restarted: with an old view of the pods, another leader means another choice.",
-		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Hitches: 1, Templates: []uint8{1},
+		model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Hitches: 1, Templates: []uint8{1},
 			Just: []deed{leaderMoves}, Decide: rollsUnrecorded},
 		"S2: ",
 	},
 	"roll_before_the_start": {
 		"A pod with another image serves on for a moment, and is taken for one that has started from it.",
-		Model{Replicas: 3, Ready: true, Edits: 1, Versions: []uint8{patchRelease}, Decide: seesNoExchange},
+		model{Replicas: 3, Ready: true, Edits: 1, Versions: []uint8{patchRelease}, Decide: seesNoExchange},
 		"S2: ",
 	},
 	"hop_before_all_have_arrived": {
 		"The next minor version is gone to while members still run the one before the last.",
-		Model{Replicas: 3, Ready: true, Edits: 1, From: minorBefore, Versions: []uint8{nextMinor}, Decide: hopsEarly},
+		model{Replicas: 3, Ready: true, Edits: 1, From: minorBefore, Versions: []uint8{nextMinor}, Decide: hopsEarly},
 		"S18: ",
 	},
 	"removal_of_the_majority": {
 		"A shrink removes members that serve while others don't, with strict-reconfig-check off.",
-		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Sizes: []int{1}, Just: []deed{podKilled},
+		model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Sizes: []int{1}, Just: []deed{podKilled},
 			Decide: shrinksAnyway, Lax: true},
 		"S1: remove demo-",
 	},
@@ -101,19 +103,19 @@ func TestMutantsAreFound(t *testing.T) {
 			if m.Medium == "" {
 				m.Medium = v1alpha1.Persistent
 			}
-			r := m.Search(0)
+			r := m.search(0)
 			require.NotNil(t, r.Broken, "the search has missed it: %s", r)
 			assert.True(t, slices.ContainsFunc(r.Broken.Rules,
 				func(s string) bool { return strings.HasPrefix(s, mutant.breaks) }), "it breaks %q", r.Broken.Rules)
-			golden(t, name, m.Story(mutant.why, r.Broken.Path)+"# "+strings.Join(r.Broken.Rules, "\n# ")+"\n")
+			golden(t, name, m.story(mutant.why, r.Broken.Path)+"# "+strings.Join(r.Broken.Rules, "\n# ")+"\n")
 
-			right := Model{
+			right := model{
 				Medium: m.Medium, Replicas: m.Replicas, Ready: m.Ready, Edits: m.Edits, Faults: m.Faults,
 				Hitches: m.Hitches, Sizes: m.Sizes,
 				Versions: m.Versions, Templates: m.Templates, From: m.From, Just: m.Just,
 			}
-			if r := right.Search(0); r.Broken != nil {
-				t.Errorf("the shipped rules break it too: %s\n%s", r.Broken, right.Story(mutant.why, r.Broken.Path))
+			if r := right.search(0); r.Broken != nil {
+				t.Errorf("the shipped rules break it too: %s\n%s", r.Broken, right.story(mutant.why, r.Broken.Path))
 			}
 		})
 	}
@@ -132,31 +134,31 @@ func golden(t *testing.T, name, story string) {
 }
 
 // promotesUnasked believes that every learner serves and has caught up.
-func promotesUnasked(o hooks.Observation) hooks.Decision {
+func promotesUnasked(o observation.Observation) decision.Decision {
 	if o.Etcd != nil {
 		o.Health = maps.Clone(o.Health)
 		for _, m := range o.Etcd.Members {
 			if m.Learner && m.Started() {
-				o.Health[m.Name] = hooks.Health{ClusterID: o.Etcd.ClusterID, MemberID: m.ID, Leader: o.Etcd.Leader,
-					Learner: true, RaftIndex: 100}
+				o.Health[m.Name] = observation.Health{ClusterID: o.Etcd.ClusterID, MemberID: m.ID,
+					Leader: o.Etcd.Leader, Learner: true, RaftIndex: 100}
 			}
 		}
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // freezesBlind leaves everything as it is while no quorum answers.
-func freezesBlind(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func freezesBlind(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	if o.Etcd == nil && d.Reason.Rule == "Blind" {
-		d.Children, _ = hooks.Finalize(o)
+		d.Children, _ = cluster.Finalize(o)
 	}
 	return d
 }
 
 // tidiesClaims deletes the claims that have no pod.
-func tidiesClaims(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func tidiesClaims(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims), func(c *corev1.PersistentVolumeClaim) bool {
 		return o.Etcd != nil && o.Children.Claims[c.Name] != nil && o.Children.Pods[c.Name] == nil
 	})
@@ -164,27 +166,30 @@ func tidiesClaims(o hooks.Observation) hooks.Decision {
 }
 
 // reusesNames gives a new member the lowest number of which nothing is to be seen.
-func reusesNames(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
-	if _, adds := d.Step.(hooks.AddLearner); !adds {
+func reusesNames(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
+	if _, adds := d.Step.(decision.AddLearner); !adds {
 		return d
 	}
 	taken := func(name string) bool {
 		return o.Children.Pods[name] != nil || o.Children.Claims[name] != nil ||
 			slices.ContainsFunc(o.Etcd.Members,
-				func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster, name)) })
+				func(m observation.Member) bool {
+					return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster,
+						name))
+				})
 	}
 	n := 0
 	for taken(objects.MemberName(o.Cluster.Name, n)) {
 		n++
 	}
 	name := objects.MemberName(o.Cluster.Name, n)
-	d.Step = hooks.AddLearner{Name: name, PeerURL: objects.PeerURL(o.Cluster, name)}
+	d.Step = decision.AddLearner{Name: name, PeerURL: objects.PeerURL(o.Cluster, name)}
 	return d
 }
 
 // neverWaits takes every member for one that has been there for long.
-func neverWaits(o hooks.Observation) hooks.Decision {
+func neverWaits(o observation.Observation) decision.Decision {
 	c := o.Cluster.DeepCopy()
 	c.Status.Members = nil
 	if o.Etcd != nil {
@@ -193,14 +198,14 @@ func neverWaits(o hooks.Observation) hooks.Decision {
 				Joined: metav1.Unix(1, 0)})
 		}
 	}
-	d := hooks.Decide(hooks.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health,
+	d := cluster.Decide(observation.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health,
 		Taken: o.Taken, Now: o.Now, Settings: o.Settings})
 	d.Status.Members = nil
 	return d
 }
 
 // trustsStatus begins anew when the status knows of no cluster.
-func trustsStatus(o hooks.Observation) hooks.Decision {
+func trustsStatus(o observation.Observation) decision.Decision {
 	if o.Cluster.Status.ClusterID == "" && o.Etcd == nil {
 		o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
 		for name, old := range o.Children.ConfigMaps {
@@ -213,17 +218,17 @@ func trustsStatus(o hooks.Observation) hooks.Decision {
 			o.Children.ConfigMaps[name] = record
 		}
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // recordOf is the epoch record of an observation or a decision, to be changed.
 func recordOf(all map[string]*corev1.ConfigMap) *corev1.ConfigMap {
-	return all[objects.EpochName(cluster, 1)].DeepCopy()
+	return all[objects.EpochName(clusterName, 1)].DeepCopy()
 }
 
 // rollsUnrecorded restarts the member that it has just chosen, as if that had been recorded before.
-func rollsUnrecorded(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func rollsUnrecorded(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	if d.Reason.Rule != "RollingUpdate" {
 		return d
 	}
@@ -231,14 +236,14 @@ func rollsUnrecorded(o hooks.Observation) hooks.Decision {
 	record.Annotations[objects.AnnotationChosen] = d.Children.ConfigMaps[0].Annotations[objects.AnnotationChosen]
 	chosen := o
 	chosen.Children.ConfigMaps = map[string]*corev1.ConfigMap{record.Name: record}
-	if d = hooks.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
+	if d = cluster.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
 		delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationChosen)
 	}
 	return d
 }
 
 // seesNoExchange takes the image that a pod is given for what runs in it.
-func seesNoExchange(o hooks.Observation) hooks.Decision {
+func seesNoExchange(o observation.Observation) decision.Decision {
 	pods := map[string]*corev1.Pod{}
 	for name, old := range o.Children.Pods {
 		pods[name] = old.DeepCopy()
@@ -249,28 +254,28 @@ func seesNoExchange(o hooks.Observation) hooks.Decision {
 		h.Version = tagOf(pods[name].Annotations[objects.AnnotationImage])
 		o.Health[name] = h
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // hopsEarly records the wanted version while the members are still on their way to the one before it.
-func hopsEarly(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func hopsEarly(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	record := recordOf(o.Children.ConfigMaps)
-	if d.Reason.Rule == "RollingUpdate" && record.Annotations[objects.AnnotationVersion] == versions[usualVersion] {
+	if d.Reason.Rule == "RollingUpdate" && record.Annotations[objects.AnnotationVersion] == releases[usualVersion] {
 		d.Children.ConfigMaps[0].Annotations[objects.AnnotationVersion] = o.Cluster.Spec.Version
 	}
 	return d
 }
 
 // shrinksAnyway removes a follower that serves whenever there are too many voters.
-func shrinksAnyway(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func shrinksAnyway(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	if o.Etcd == nil || o.Taken != nil || len(o.Etcd.Members) <= int(*o.Cluster.Spec.Replicas) {
 		return d
 	}
 	for _, m := range slices.Backward(o.Etcd.Members) {
 		if m.ID != o.Etcd.Leader && o.Health[m.Name].Serving() {
-			d.Step = hooks.Remove{ID: m.ID, Name: m.Name}
+			d.Step = decision.Remove{ID: m.ID, Name: m.Name}
 			return d
 		}
 	}

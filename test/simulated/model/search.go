@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Result of a search.
-type Result struct {
+// result of a search.
+type result struct {
 	// States, different ones; Transitions between them, and how many of them were ours and judged; Depth of the
 	// longest way that was needed; Decisions that were really made, for different observations.
 	States, Transitions, Depth, Decisions int
@@ -22,18 +22,18 @@ type Result struct {
 	// Memory that was in use at the end, in bytes.
 	Memory uint64
 	// Broken is the first way to a broken rule, or to a state that is stuck; nil when there is none.
-	Broken *Breach
+	Broken *breach
 	// Rules counts the states in which each rule decides.
 	Rules map[string]int
 }
 
-// Breach is a way that breaks a rule.
-type Breach struct {
+// breach is a way that breaks a rule.
+type breach struct {
 	Rules []string
 	Path  []action
 }
 
-func (r *Result) String() string {
+func (r *result) String() string {
 	return fmt.Sprintf("%d states, %d transitions, depth %d, %d decisions, %d converged, %d bereft of their data; "+
 		"%s, %d MiB",
 		r.States, r.Transitions, r.Depth, r.Decisions, r.Converged, r.Bereft, r.Took.Round(time.Millisecond),
@@ -51,7 +51,7 @@ func keyOf[T comparable](t T) key {
 
 // search is a breadth-first walk through all states.
 type search struct {
-	m      *Model
+	m      *model
 	limit  int // states, at most; 0 for no limit
 	shards [256]struct {
 		sync.Mutex
@@ -65,7 +65,7 @@ type search struct {
 	kinds []kind
 	mu    sync.Mutex
 	// breach is the first one of the level.
-	breach      *breach
+	breach      *breakingStep
 	transitions atomic.Int64
 }
 
@@ -84,7 +84,7 @@ const (
 	lostQuiet      // and it ends there
 )
 
-type breach struct {
+type breakingStep struct {
 	rules []string
 	at    uint32
 	by    action
@@ -93,12 +93,12 @@ type breach struct {
 // found is a state that is new in this level.
 type found struct {
 	id    uint32
-	state state
+	state worldState
 	from  origin
 }
 
-// Search visits every state, up to a limit (0 for none). It ends with the first broken rule.
-func (m *Model) Search(limit int) *Result {
+// search visits every state, up to a limit (0 for none). It ends with the first broken rule.
+func (m *model) search(limit int) *result {
 	began := time.Now()
 	s := &search{m: m, limit: limit}
 	for i := range s.shards {
@@ -108,7 +108,7 @@ func (m *Model) Search(limit int) *Result {
 	s.id(&first)
 	s.from = []origin{{}}
 	level := []found{{state: first}}
-	r := &Result{}
+	r := &result{}
 	for len(level) > 0 && s.breach == nil && (limit == 0 || int(s.states.Load()) < limit) {
 		r.Depth++
 		level = s.expand(level)
@@ -122,7 +122,7 @@ func (m *Model) Search(limit int) *Result {
 	r.States, r.Transitions, r.Decisions = int(s.states.Load()), int(s.transitions.Load()), m.judge.decisions()
 	switch {
 	case s.breach != nil:
-		r.Broken = &Breach{Rules: s.breach.rules, Path: append(s.path(s.breach.at), s.breach.by)}
+		r.Broken = &breach{Rules: s.breach.rules, Path: append(s.path(s.breach.at), s.breach.by)}
 	case len(level) == 0:
 		s.liveness(r)
 	}
@@ -133,7 +133,7 @@ func (m *Model) Search(limit int) *Result {
 }
 
 // id of a state, and whether it is new.
-func (s *search) id(t *state) (uint32, bool) {
+func (s *search) id(t *worldState) (uint32, bool) {
 	k := keyOf(*t)
 	shard := &s.shards[k[0]%256]
 	shard.Lock()
@@ -198,7 +198,7 @@ func (s *search) visit(f *found, fresh []found, ways []way) ([]found, []way) {
 		t := f.state
 		broken := s.m.do(&t, a)
 		if len(broken) > 0 {
-			s.report(&breach{broken, f.id, a})
+			s.report(&breakingStep{broken, f.id, a})
 		}
 		canonical(&t)
 		id, isNew := s.id(&t)
@@ -217,7 +217,7 @@ func (s *search) visit(f *found, fresh []found, ways []way) ([]found, []way) {
 	return fresh, append(ways, w)
 }
 
-func (s *search) report(b *breach) {
+func (s *search) report(b *breakingStep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.breach == nil || b.at < s.breach.at {
@@ -225,7 +225,7 @@ func (s *search) report(b *breach) {
 	}
 }
 
-func (m *Model) kindOf(s *state) kind {
+func (m *model) kindOf(s *worldState) kind {
 	switch {
 	case m.bereft(s):
 		if quiet, v := m.rest(s); quiet && documented(v.rule) {
@@ -238,13 +238,13 @@ func (m *Model) kindOf(s *state) kind {
 	return ordinary
 }
 
-// documented reports whether a cluster that has lost a majority's data may end in this rule (docs/failure-modes.md).
+// documented reports whether a cluster that has lost a majority's data may end in this rule (docs/troubleshooting.md).
 func documented(rule string) bool {
 	return slices.Contains([]string{"QuorumLost", "Blind", "Start", "Pause"}, rule)
 }
 
 // liveness looks for states from which nothing leads to the end that they should have.
-func (s *search) liveness(r *Result) {
+func (s *search) liveness(r *result) {
 	into := s.reverse()
 	alive := make([]bool, len(s.kinds))
 	reach := func(is kind) {
@@ -288,7 +288,7 @@ func (s *search) liveness(r *Result) {
 	}
 	if len(stuck) > 0 {
 		first := slices.Min(stuck)
-		r.Broken = &Breach{Rules: []string{fmt.Sprintf("liveness: no way leads on from here, nor from %d other states",
+		r.Broken = &breach{Rules: []string{fmt.Sprintf("liveness: no way leads on from here, nor from %d other states",
 			len(stuck)-1)}, Path: s.path(first)}
 	}
 }
@@ -332,4 +332,4 @@ func (s *search) path(id uint32) []action {
 	return path
 }
 
-func (b *Breach) String() string { return strings.Join(b.Rules, "\n") }
+func (b *breach) String() string { return strings.Join(b.Rules, "\n") }

@@ -14,88 +14,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
-
-// ---- names
-
-const (
-	cluster    = "demo"
-	clusterUID = types.UID("uid")
-	clusterID  = 1
-)
-
-func name(n int) string { return names[n] }
-
-var names = func() (all [maxMembers]string) {
-	for n := range all {
-		all[n] = objects.MemberName(cluster, n)
-	}
-	return all
-}()
-
-func number(member string) uint8 {
-	n, err := strconv.Atoi(strings.TrimPrefix(member, cluster+"-"))
-	if err != nil || n >= maxMembers {
-		panic(fmt.Sprintf("%q: the model has no room for it, or it is no member's name", member))
-	}
-	return uint8(n)
-}
-
-// memberID of member n in etcd.
-func memberID(n int) uint64 { return uint64(n) + 1 }
-
-func hexID(n int) string { return strconv.FormatUint(memberID(n), 16) }
-
-func podUID(n int, uid uint8) types.UID   { return types.UID(fmt.Sprintf("pod/%d/%d", n, uid)) }
-func claimUID(n int, uid uint8) types.UID { return types.UID(fmt.Sprintf("claim/%d/%d", n, uid)) }
-
-// versions that the spec may ask for, by these numbers.
-var versions = []string{"3.6.16", "3.6.17", "3.7.3", "3.5.35", "3.6.18"}
-
-const (
-	usualVersion uint8 = iota
-	patchRelease
-	nextMinor
-	minorBefore
-	unpullable // there is no image of it
-)
-
-func versionOf(s string) uint8 {
-	n := slices.Index(versions, s)
-	if n < 0 {
-		panic(fmt.Sprintf("the model does not know version %q", s))
-	}
-	return uint8(n)
-}
-
-func tagOf(image string) string { return image[strings.LastIndex(image, ":v")+2:] }
-
-// minor version of 3.
-func minor(version string) uint8 { return version[2] - '0' }
-
-func minorOf(version uint8) uint8 { return minor(versions[version]) }
-
-// oldFlags reports whether the version is started with other flags than those from 3.6 on.
-func oldFlags(version uint8) bool { return minorOf(version) < 6 }
-
-// unplaced is a template of which no node takes a pod.
-const unplaced = 2
-
-func template(n uint8) string { return []string{"", "other", "nowhere"}[n] }
-
-// ---- what the hooks are shown
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (j *judge) observation(s *sight) hooks.Observation {
+func (j *judge) observation(s *sight) observation.Observation {
 	c := j.parents.of(s.view.parent, func() *v1alpha1.EtcdCluster { return j.cluster(&s.view.parent) })
-	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}},
-		Health: map[string]hooks.Health{}}
-	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
-		ConfigMaps: map[string]*corev1.ConfigMap{}}
+	o := observation.Observation{Cluster: c, Now: now, Settings: observation.Settings{
+		Images: objects.Images{Image: "quorate"}}, Health: map[string]observation.Health{}}
+	o.Children = observation.Children{Pods: map[string]*corev1.Pod{},
+		Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	for n := range maxMembers {
 		if p := s.view.pods[n]; p.uid != 0 {
 			o.Children.Pods[name(n)] = j.pods.of(numbered[pod]{n, p}, func() *corev1.Pod { return j.pod(c, n, &p) })
@@ -116,7 +49,7 @@ func (j *judge) observation(s *sight) hooks.Observation {
 		o.Etcd = s.membership(c)
 	}
 	if s.done.kind != noStep {
-		o.Taken = &hooks.Outcome{Step: s.done.as(c)}
+		o.Taken = &decision.Outcome{Step: s.done.as(c)}
 		if s.failed {
 			o.Taken.Err = "refused"
 		}
@@ -125,22 +58,23 @@ func (j *judge) observation(s *sight) hooks.Observation {
 }
 
 func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, Namespace: "default", UID: clusterUID,
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName, Namespace: "default", UID: clusterUID,
 		Generation: 1}}
 	c.Spec = v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template),
+		Replicas: new(int32(p.replicas)), Version: releases[p.version], PriorityClassName: template(p.template),
 		UpgradePolicy: v1alpha1.UpgradeStep,
-		Storage:       v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi}, TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
+		Storage:       v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi},
+		TLS:           v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	}
 	if p.status.hasID {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
 	}
-	for n := range (p.status.voters | p.status.learners).all {
+	for n := range (p.status.voters | p.status.learners).All {
 		m := v1alpha1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1alpha1.Voter, Joined: metav1.NewTime(now)}
-		if p.status.learners.has(n) {
+		if p.status.learners.Has(n) {
 			m.Role = v1alpha1.Learner
 		}
-		if p.status.old.has(n) {
+		if p.status.old.Has(n) {
 			m.Joined.Time = now.Add(-time.Hour)
 		}
 		c.Status.Members = append(c.Status.Members, m)
@@ -180,7 +114,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Annotations[objects.AnnotationInitialCluster] = initialCluster(c, p.told)
 	}
 	if p.oldFlags != oldFlags(p.version) {
-		o.Annotations[objects.AnnotationFlagsFor] = versions[map[bool]uint8{true: minorBefore,
+		o.Annotations[objects.AnnotationFlagsFor] = releases[map[bool]uint8{true: minorBefore,
 			false: usualVersion}[p.oldFlags]]
 	}
 	if p.exchanged {
@@ -251,7 +185,7 @@ func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []core
 	return corev1.PodPending, nil, nil
 }
 
-func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + versions[version] }
+func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + releases[version] }
 
 func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigMap {
 	starts := map[string]string{}
@@ -260,14 +194,14 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 			starts[name(n)] = string(j.ground(n, uid))
 		}
 	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(cluster, 1), Namespace: "default",
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(clusterName, 1), Namespace: "default",
 		UID: "record"}}
 	o.Data = map[string]string{
 		objects.EpochKeySource: objects.SourceEmpty, objects.EpochKeyToken: "uid-1",
 		objects.EpochKeyInitialCluster: initialCluster(c, r.initial),
 	}
 	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)),
-		objects.AnnotationVersion: versions[r.version]}
+		objects.AnnotationVersion: releases[r.version]}
 	if r.choice.member > 0 {
 		o.Annotations[objects.AnnotationChosen] = r.choice.words()
 	}
@@ -362,29 +296,29 @@ func joinPairs(pairs map[string]string, sep string) string {
 // initialCluster is the list as etcd is told it.
 func initialCluster(c *v1alpha1.EtcdCluster, members set) string {
 	var fields []string
-	for n := range members.all {
+	for n := range members.All {
 		fields = append(fields, name(n)+"="+objects.PeerURL(c, name(n)))
 	}
 	return strings.Join(fields, ",")
 }
 
-func (s *sight) health(n int) hooks.Health {
-	if !s.answering.has(n) {
-		return hooks.Health{Err: "connection refused"}
+func (s *sight) health(n int) observation.Health {
+	if !s.answering.Has(n) {
+		return observation.Health{Err: "connection refused"}
 	}
-	h := hooks.Health{ClusterID: clusterID, MemberID: memberID(n), RaftTerm: 1, RaftIndex: 100,
-		Version: versions[s.versions[n]]}
+	h := observation.Health{ClusterID: clusterID, MemberID: memberID(n), RaftTerm: 1, RaftIndex: 100,
+		Version: releases[s.versions[n]]}
 	if s.agreed != 0 && minorOf(s.versions[n]) >= 6 {
 		h.StorageVersion = base(s.agreed)
 	}
 	if s.agreed != 0 && s.lowered != 0 && minorOf(s.versions[n]) >= 6 {
 		h.Downgrade = base(s.lowered)
 	}
-	if s.behind.has(n) {
+	if s.behind.Has(n) {
 		h.RaftIndex = 1
 	}
-	h.Learner = s.list.learners.has(n) || s.behind.has(n)
-	if s.following.has(n) {
+	h.Learner = s.list.learners.Has(n) || s.behind.Has(n)
+	if s.following.Has(n) {
 		h.Leader = memberID(max(0, int(s.leader)-1))
 	}
 	if s.nospace {
@@ -396,15 +330,15 @@ func (s *sight) health(n int) hooks.Health {
 // base is a minor version as etcd's own protocols say it.
 func base(minor uint8) string { return fmt.Sprintf("3.%d.0", minor) }
 
-func (s *sight) membership(c *v1alpha1.EtcdCluster) *hooks.Membership {
-	m := &hooks.Membership{ClusterID: clusterID}
+func (s *sight) membership(c *v1alpha1.EtcdCluster) *observation.Membership {
+	m := &observation.Membership{ClusterID: clusterID}
 	if s.leader > 0 {
 		m.Leader = memberID(int(s.leader) - 1)
 	}
-	for n := range (s.list.voters | s.list.learners).all {
-		e := hooks.Member{ID: memberID(n), PeerURLs: []string{objects.PeerURL(c, name(n))},
-			Learner: s.list.learners.has(n)}
-		if s.published.has(n) {
+	for n := range (s.list.voters | s.list.learners).All {
+		e := observation.Member{ID: memberID(n), PeerURLs: []string{objects.PeerURL(c, name(n))},
+			Learner: s.list.learners.Has(n)}
+		if s.published.Has(n) {
 			e.Name, e.ClientURLs = name(n), []string{objects.ClientURL(c, name(n))}
 		}
 		m.Members = append(m.Members, e)
@@ -412,21 +346,21 @@ func (s *sight) membership(c *v1alpha1.EtcdCluster) *hooks.Membership {
 	return m
 }
 
-func (t step) as(c *v1alpha1.EtcdCluster) hooks.Step {
+func (t step) as(c *v1alpha1.EtcdCluster) decision.Step {
 	who, id := name(int(t.member)), memberID(int(t.member))
 	switch t.kind {
 	case addLearner, addVoter:
-		return hooks.AddLearner{Name: who, PeerURL: objects.PeerURL(c, who)}
+		return decision.AddLearner{Name: who, PeerURL: objects.PeerURL(c, who)}
 	case promote:
-		return hooks.Promote{ID: id, Name: who}
+		return decision.Promote{ID: id, Name: who}
 	case remove:
-		return hooks.Remove{ID: id, Name: who}
+		return decision.Remove{ID: id, Name: who}
 	case enableDowngrade:
-		return hooks.EnableDowngrade{Version: base(t.member)}
+		return decision.EnableDowngrade{Version: base(t.member)}
 	case cancelDowngrade:
-		return hooks.CancelDowngrade{}
+		return decision.CancelDowngrade{}
 	}
-	return hooks.MoveLeader{To: id, Name: who}
+	return decision.MoveLeader{To: id, Name: who}
 }
 
 // templates are the hashes that the hooks give the two templates.
@@ -451,9 +385,9 @@ func templateOf(medium v1alpha1.Medium, n uint8) string {
 	if !r.founded {
 		r.startsOn[0] = 0
 	}
-	o := hooks.Observation{Cluster: c, Now: now, Children: hooks.Children{
-		ConfigMaps: map[string]*corev1.ConfigMap{objects.EpochName(cluster, 1): j.recordObject(c, &r)},
+	o := observation.Observation{Cluster: c, Now: now, Children: observation.Children{
+		ConfigMaps: map[string]*corev1.ConfigMap{objects.EpochName(clusterName, 1): j.recordObject(c, &r)},
 		Claims:     map[string]*corev1.PersistentVolumeClaim{name(0): claimObject(0, &claim{uid: 1})},
 	}}
-	return hooks.Decide(o).Children.Pods[0].Annotations[objects.AnnotationTemplate]
+	return cluster.Decide(o).Children.Pods[0].Annotations[objects.AnnotationTemplate]
 }

@@ -2,38 +2,24 @@ package model
 
 import (
 	"fmt"
-	"math/bits"
+
+	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
 
 // maxMembers is how many member numbers one state may hold at a time.
 const maxMembers = 12
 
-// set of members, by number.
-type set uint16
+type set = membership.Set
 
-func (s set) has(n int) bool    { return s>>n&1 == 1 }
-func (s set) with(n int) set    { return s | 1<<n }
-func (s set) without(n int) set { return s &^ (1 << n) }
-func (s set) size() int         { return bits.OnesCount16(uint16(s)) }
-func (s set) below(n int) set   { return s & (1<<n - 1) }
-func (s set) lowest() int       { return bits.TrailingZeros16(uint16(s)) }
-func (s set) highest() int      { return bits.Len16(uint16(s)) - 1 }
-func one(n int) set             { return 1 << n }
+func one(n int) set { return 1 << n }
 
-func (s set) names() string {
+// namesOf are the names of the members in a set.
+func namesOf(s set) string {
 	var all []string
-	for n := range s.all {
+	for n := range s.All {
 		all = append(all, name(n))
 	}
 	return fmt.Sprint(all)
-}
-
-func (s set) all(yield func(int) bool) {
-	for ; s != 0; s &= s - 1 {
-		if !yield(s.lowest()) {
-			return
-		}
-	}
 }
 
 // pod as the API server stores it, and as a cache shows it. Pods of one name differ in their uid; 0 is no pod.
@@ -126,12 +112,12 @@ const unseenTurn = 100
 
 // parent is what the EtcdCluster says.
 type parent struct {
-	status                      status
+	status                      clusterStatus
 	replicas, version, template uint8
 }
 
 // status is what the hooks read back from it. What it is good for is to wait, and for words.
-type status struct {
+type clusterStatus struct {
 	voters, learners set
 	old              set // who of them has been listed for long
 	hasID            bool
@@ -156,7 +142,7 @@ const (
 var caches = []uint8{podCache, claimCache, recordCache, parentCache}
 
 // state is everything: a plain value, which is compared and hashed as one.
-type state struct {
+type worldState struct {
 	live view // at the API server
 	seen view // by the caches that are frozen; zero where a cache is not
 
@@ -166,18 +152,15 @@ type state struct {
 	// data is what each member's volume (or tmpfs) holds, and proc the version of the etcd that runs on it.
 	data, proc [maxMembers]uint8
 
-	// Of processes and nodes: which members run, since less than five seconds, whose prepare has passed in this pod,
-	// passed since the node's last boot, whose node is lost, whose pod no node takes.
-	running, young, marked, prepared, lost, stuck set
-	// Of the network: whom the hooks don't reach, who hears nobody.
-	unreachable, isolated set
-	// Of etcd: the members, who of them have published themselves, whom the leader has brought up to date, and of
-	// members past and present, who has begun with data of its own, and who was removed.
-	voters, learners, published, synced, born, removed set
+	// Cluster is etcd. Only worlds of several minor versions agree on one.
+	membership.Cluster
 
-	leader  uint8 // number+1; 0 for none
-	agreed  uint8 // minor version that the cluster has agreed on, and
-	lowered uint8 // the one that it goes down to; 0 for none, and in worlds of one minor version
+	// Of processes and nodes: the members whose prepare has passed in this pod, passed since the node's last boot,
+	// whose node is lost, whose pod no node takes.
+	marked, prepared, lost, stuck set
+	// Of the network: whom the hooks don't reach. Of etcd: who has begun with data of its own.
+	unreachable, born set
+
 	frozen  uint8
 	used    uint8 // the highest number that a member ever had, plus 1
 	formed  bool  // a cluster has formed
@@ -202,7 +185,7 @@ type flight struct {
 	disturbed bool
 	view      view
 	step      step
-	list      membership
+	list      memberList
 	answer    answer
 }
 
@@ -213,10 +196,12 @@ const (
 	answered       // the answer is on its way
 )
 
-// membership is a member list as somebody has read it.
-type membership struct {
+// memberList is one as somebody has read it.
+type memberList struct {
 	voters, learners set
 }
+
+func (s *worldState) list() memberList { return memberList{s.Voters, s.Learners} }
 
 // step of etcd's membership.
 type step struct {
@@ -241,7 +226,7 @@ type answer struct {
 	podDo  [maxMembers]uint8 // what becomes of each pod
 	claims [maxMembers]uint8 // and of each claim
 	record record
-	status status
+	status clusterStatus
 	write  bool // the record is to be created or updated
 }
 
@@ -259,38 +244,7 @@ const (
 
 // ---- words for facts
 
-func (s *state) members() set { return s.voters | s.learners }
-
 // ofMember reports whether the step is about a member.
 func (t step) ofMember() bool {
 	return t.kind != noStep && t.kind != enableDowngrade && t.kind != cancelDowngrade
 }
-
-func (s *state) connected() set { return s.running &^ s.isolated }
-
-// component is the voters that hear each other; with one voter alone isolation does not matter.
-func (s *state) component() set {
-	if s.voters.size() == 1 {
-		return s.voters & s.running
-	}
-	return s.voters & s.connected()
-}
-
-func (s *state) hasQuorum() bool {
-	return s.formed && s.component().size() >= quorum(s.voters.size())
-}
-
-// leads reports whether a majority hears a leader now.
-func (s *state) leads() bool {
-	return s.hasQuorum() && s.leader > 0 && s.component().has(int(s.leader)-1)
-}
-
-// following are the members that follow a leader now.
-func (s *state) following() set {
-	if !s.leads() {
-		return 0
-	}
-	return s.component() | s.learners&s.connected()
-}
-
-func quorum(n int) int { return n/2 + 1 }

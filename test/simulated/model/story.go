@@ -8,10 +8,10 @@ import (
 
 // Story tells a path in the words of test/simulated/scenario: saved under testdata/told and completed with
 // `-rewrite`, it is a test.
-func (m *Model) Story(title string, path []action) string {
+func (m *model) story(title string, path []action) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s", title, m.opening())
-	m.Follow(path, func(line string, _ *state) {
+	m.follow(path, func(line string, _ *worldState) {
 		b.WriteString(line + "\n")
 		if verb, _, _ := strings.Cut(line, " "); slices.Contains([]string{"sync", "two-syncs", "look", "call", "apply"},
 			verb) {
@@ -22,13 +22,13 @@ func (m *Model) Story(title string, path []action) string {
 	return b.String()
 }
 
-func (m *Model) opening() string {
+func (m *model) opening() string {
 	line := fmt.Sprintf("etcd pace=%d\ncluster replicas=%d", never, m.Replicas)
 	if m.Medium != "" {
 		line += " medium=" + string(m.Medium)
 	}
 	if m.From != usualVersion {
-		line += " version=" + versions[m.From]
+		line += " version=" + releases[m.From]
 	}
 	line += " tls=Disabled"
 	if m.minors {
@@ -52,8 +52,8 @@ func (m *Model) opening() string {
 // never is a pace at which no learner catches up before it is told to.
 const never = 1000000
 
-// Follow takes a path again, with the numbers that members really have, and says each step in words.
-func (m *Model) Follow(path []action, told func(line string, after *state)) {
+// follow takes a path again, with the numbers that members really have, and says each step in words.
+func (m *model) follow(path []action, told func(line string, after *worldState)) {
 	s := m.first()
 	for _, a := range path {
 		now := s
@@ -72,7 +72,7 @@ func (a action) renamed(old [maxMembers]uint8) action {
 }
 
 // words is an action as a story says it.
-func (m *Model) words(a action, after *state) string {
+func (m *model) words(a action, after *worldState) string {
 	member := name(int(a.n))
 	switch a.deed {
 	case callCut:
@@ -84,7 +84,7 @@ func (m *Model) words(a action, after *state) string {
 	case sizeEdited:
 		return fmt.Sprintf("edit replicas=%d", a.x)
 	case versionEdited:
-		return "edit version=" + versions[after.live.parent.version]
+		return "edit version=" + releases[after.live.parent.version]
 	case templateEdited:
 		return "edit priority-class=" + template(a.x)
 	case badTakenBack:
@@ -94,7 +94,7 @@ func (m *Model) words(a action, after *state) string {
 		case aPendingPod:
 			return "delete pod=" + member
 		}
-		return "edit version=" + versions[after.live.parent.version]
+		return "edit version=" + releases[after.live.parent.version]
 	}
 	return strings.ReplaceAll(words[a.deed], "NAME", member)
 }
@@ -133,7 +133,7 @@ func (c cut) words() string {
 		order = " order=backwards"
 	}
 	if c.object.kind == aRecord {
-		return "crash=before configmap=" + cluster + "-epoch-1" + order
+		return "crash=before configmap=" + clusterName + "-epoch-1" + order
 	}
 	return fmt.Sprintf("crash=before %s=%s%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)),
 		order)

@@ -11,12 +11,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -33,16 +36,17 @@ type succession struct {
 }
 
 // dueAuthority is a cluster of this size whose authority is due.
-func dueAuthority(size, troubles int, decide func(hooks.Observation) hooks.Decision) *succession {
+func dueAuthority(size, troubles int, decide func(observation.Observation) decision.Decision) *succession {
 	w := world.New()
-	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(size)),
+	s := v1alpha1.EtcdClusterSpec{Version: releases[0], Replicas: new(int32(size)),
 		Storage: v1alpha1.StorageSpec{Size: oneGi}}
-	spec.TLS.Auto.LeafDuration.Duration, spec.TLS.Auto.CADuration.Duration = 100*time.Hour, 200*time.Hour
-	w.CreateCluster(cluster, spec)
+	s.TLS.Auto.LeafDuration.Duration, s.TLS.Auto.CADuration.Duration = 100*time.Hour, 200*time.Hour
+	w.CreateCluster(clusterName, s)
 	for _, wait := range []time.Duration{0, 67 * time.Hour, 67 * time.Hour} {
 		w.Now = w.Now.Add(wait)
 		for range 15 {
-			if wait == 0 || w.Now.Before(w.Secret(hooks.CASecret(cluster)).Certificate.NotBefore.Add(100*time.Hour)) {
+			if wait == 0 || w.Now.Before(w.Secret(spec.CASecret(clusterName)).Certificate.NotBefore.Add(
+				100*time.Hour)) {
 				w.Sync(world.Crash{})
 				w.Pass()
 			}
@@ -174,7 +178,7 @@ func still(w *world.World) bool {
 
 // later lets time pass until there may be something to do.
 func (s *succession) later() {
-	ca := s.w.Secret(hooks.CASecret(cluster))
+	ca := s.w.Secret(spec.CASecret(clusterName))
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore)/12 + time.Minute)
 	switch {
 	case s.w.Cluster().Status.Phase != "Converged":
@@ -192,12 +196,12 @@ func (s *succession) later() {
 
 // done reports whether the succession is over: everybody trusts the new authority alone, and shows what it has signed.
 func (s *succession) done() bool {
-	ca := s.w.Secret(hooks.CASecret(cluster))
+	ca := s.w.Secret(spec.CASecret(clusterName))
 	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Phase != "Converged" ||
 		!s.quiet() {
 		return false
 	}
-	alone := func(trust []hooks.Certificate) bool { return len(trust) == 1 && trust[0].ID == ca.Certificate.ID }
+	alone := func(trust []observation.Certificate) bool { return len(trust) == 1 && trust[0].ID == ca.Certificate.ID }
 	for _, secret := range s.w.Secrets() {
 		if secret.Certificate != nil && (secret.Certificate.Issuer != ca.Certificate.Key || !alone(secret.Trust)) {
 			return false
@@ -232,7 +236,7 @@ func (s *succession) identity() identity {
 	c := w.Cluster()
 	fmt.Fprintln(&b, s.troubles, w.Cluster().Status.Phase, w.Net.Isolated)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, m.Leader, m.Message, w.Now.Sub(m.Joined.Time) > hooks.CallsEnd)
+		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, m.Leader, m.Message, w.Now.Sub(m.Joined.Time) > state.CallsEnd)
 	}
 	for _, condition := range c.Status.Conditions {
 		fmt.Fprintln(&b, condition.Type, condition.Status, condition.Message)
@@ -261,7 +265,8 @@ func (s *succession) identity() identity {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		fmt.Fprintln(&b, w.Etcd.Clusters[id].Leader, w.Etcd.Clusters[id].Members)
 	}
-	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}]; record != nil {
+	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(clusterName,
+		1)}]; record != nil {
 		said := record.GetAnnotations()
 		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]),
 			n.choice(w, said[objects.AnnotationChosen]))
@@ -271,7 +276,7 @@ func (s *succession) identity() identity {
 			o, live := w.Frozen[kind][name], w.Objects[world.Key{Kind: kind, Name: name}]
 			fmt.Fprintln(&b, kind, live != nil && live.GetResourceVersion() == o.GetResourceVersion())
 			switch t := o.(type) {
-			case *hooks.Secret:
+			case *observation.Secret:
 				n.secret(&b, w, t)
 			case *corev1.Pod:
 				n.pod(&b, w, t)
@@ -283,21 +288,21 @@ func (s *succession) identity() identity {
 
 // served is what the annotation says of pods whose member shows what the Secrets hold now.
 func served(w *world.World) string {
-	o := hooks.Observation{Cluster: w.Cluster(), Now: w.Now}
-	o.Children.Pods, o.Children.Secrets = map[string]*corev1.Pod{}, map[string]*hooks.Secret{}
+	o := observation.Observation{Cluster: w.Cluster(), Now: w.Now}
+	o.Children.Pods, o.Children.Secrets = map[string]*corev1.Pod{}, map[string]*observation.Secret{}
 	for _, pod := range w.Pods() {
 		o.Children.Pods[pod.Name] = pod
 	}
 	for _, secret := range w.Secrets() {
 		o.Children.Secrets[secret.Name] = secret
 	}
-	for _, pod := range hooks.Decide(o).Children.Pods {
+	for _, pod := range cluster.Decide(o).Children.Pods {
 		return pod.Annotations[objects.AnnotationServes]
 	}
 	return ""
 }
 
-func (n numbers) secret(b *strings.Builder, w *world.World, s *hooks.Secret) {
+func (n numbers) secret(b *strings.Builder, w *world.World, s *observation.Secret) {
 	if s.Certificate == nil {
 		fmt.Fprintln(b, s.Name)
 		return
@@ -321,10 +326,10 @@ func (n numbers) choice(w *world.World, said string) string {
 		all = append(all, n.of(word))
 	}
 	since, err := time.Parse(time.RFC3339, withdrawn)
-	return fmt.Sprint(all, err == nil, w.Now.Sub(since) >= hooks.CallsEnd)
+	return fmt.Sprint(all, err == nil, w.Now.Sub(since) >= state.CallsEnd)
 }
 
-func (n numbers) trust(trust []hooks.Certificate) (all []int) {
+func (n numbers) trust(trust []observation.Certificate) (all []int) {
 	for _, c := range trust {
 		all = append(all, n.of(c.ID))
 	}
@@ -333,7 +338,7 @@ func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 
 func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod) {
 	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationWithdrawn])
-	fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= hooks.CallsEnd)
+	fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= state.CallsEnd)
 	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP,
 		statusOfPod(p),
 		p.Annotations[objects.AnnotationStart], p.Annotations[objects.AnnotationRestarted], p.Labels[objects.LabelRole],
@@ -482,7 +487,7 @@ func TestSuccession(t *testing.T) {
 // troubles if they are needed. The shipped rules live through the same.
 func TestSuccessionMutants(t *testing.T) {
 	for name, mutant := range map[string]struct {
-		decide   func(hooks.Observation) hooks.Decision
+		decide   func(observation.Observation) decision.Decision
 		troubles []string
 		breaks   string
 	}{
@@ -527,8 +532,8 @@ func (s *succession) follow(t *testing.T, way []string) (broken []string) {
 }
 
 // signsEarly takes everybody for one who trusts what the Secrets say.
-func signsEarly(o hooks.Observation) hooks.Decision {
-	server := o.Children.Secrets[cluster+"-server-tls"]
+func signsEarly(o observation.Observation) decision.Decision {
+	server := o.Children.Secrets[clusterName+"-server-tls"]
 	o.Health = maps.Clone(o.Health)
 	for name, h := range o.Health {
 		if h.Trusts = nil; h.Err == "" && server != nil {
@@ -539,12 +544,12 @@ func signsEarly(o hooks.Observation) hooks.Decision {
 		slices.Sort(h.Trusts)
 		o.Health[name] = h
 	}
-	return hooks.Decide(o)
+	return cluster.Decide(o)
 }
 
 // rollsAll takes all pods away when one is to be restarted.
-func rollsAll(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func rollsAll(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	if d.Reason.Rule == "RollingUpdate" && d.Step == nil && len(d.Children.Pods) == 2 {
 		d.Children.Pods = nil
 	}
@@ -552,14 +557,14 @@ func rollsAll(o hooks.Observation) hooks.Decision {
 }
 
 // serversFirst brings every ca.crt up to the authority's at once.
-func serversFirst(o hooks.Observation) hooks.Decision {
-	d := hooks.Decide(o)
+func serversFirst(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
 	i := slices.IndexFunc(d.Children.Secrets,
-		func(s *hooks.DesiredSecret) bool { return s.Name == cluster+"-server-tls" })
+		func(s *decision.DesiredSecret) bool { return s.Name == clusterName+"-server-tls" })
 	lags := slices.ContainsFunc(d.Children.Secrets,
-		func(s *hooks.DesiredSecret) bool { _, bundle := s.Make.(hooks.Bundle); return bundle })
+		func(s *decision.DesiredSecret) bool { _, bundle := s.Make.(decision.Bundle); return bundle })
 	if i >= 0 && lags && d.Children.Secrets[i].Make == nil {
-		d.Children.Secrets[i].Make = hooks.Bundle{Signer: hooks.CASecret(cluster)}
+		d.Children.Secrets[i].Make = decision.Bundle{Signer: spec.CASecret(clusterName)}
 	}
 	return d
 }

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Walk goes where no search gets: random steps until there are enough of them, in episodes that each begin anew and
+// walk goes where no search gets: random steps until there are enough of them, in episodes that each begin afresh and
 // end with all faults over, after which the cluster must converge. The same seed takes the same steps.
-func (m *Model) Walk(seed uint64, steps int) (episodes int, broken *Breach) {
+func (m *model) walk(seed uint64, steps int) (episodes int, broken *breach) {
 	m.prepare()
 	r := rand.New(rand.NewPCG(seed, 2))
 	for steps > 0 {
@@ -22,13 +22,13 @@ func (m *Model) Walk(seed uint64, steps int) (episodes int, broken *Breach) {
 }
 
 // episode takes steps that change something, as many as asked for or as there are.
-func (m *Model) episode(r *rand.Rand, steps int) (taken int, b *Breach) {
+func (m *model) episode(r *rand.Rand, steps int) (taken int, b *breach) {
 	s := m.first()
 	var path []action
 	for idle := 0; taken < steps && idle < 100; idle++ {
 		a, before := choose(r, m.possible(&s, nil)), s
 		if broken := m.do(&s, a); len(broken) > 0 {
-			return taken, &Breach{Rules: broken, Path: append(path, a)}
+			return taken, &breach{Rules: broken, Path: append(path, a)}
 		}
 		if canonical(&s); s == before {
 			continue
@@ -42,7 +42,7 @@ func (m *Model) episode(r *rand.Rand, steps int) (taken int, b *Breach) {
 		broken = []string{fmt.Sprintf("liveness: nothing fails any more, and the cluster stays in %s", v.rule)}
 	}
 	if len(broken) > 0 {
-		return taken, &Breach{Rules: broken, Path: path}
+		return taken, &breach{Rules: broken, Path: path}
 	}
 	return taken, nil
 }
@@ -58,15 +58,15 @@ func choose(r *rand.Rand, list []action) action {
 }
 
 // recover ends all faults that can end, and lets everything run.
-func (m *Model) recover(s *state) (broken []string) {
+func (m *model) recover(s *worldState) (broken []string) {
 	if s.flight.phase != none {
 		broken = m.goOn(s)
 	}
 	for _, kind := range caches {
 		s.thaw(kind)
 	}
-	s.down, s.nospace, s.unreachable, s.isolated, s.stuck = false, false, 0, 0, 0
-	for n := range s.lost.all {
+	s.down, s.nospace, s.unreachable, s.Isolated, s.stuck = false, false, 0, 0, 0
+	for n := range s.lost.All {
 		m.reboot(s, n)
 	}
 	if s.live.parent.template == unplaced {

@@ -12,9 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -473,7 +474,7 @@ func (s *story) secret(a args) string {
 	if a.has("life") {
 		life = duration(a["life"])
 	}
-	c := hooks.Certificate{NotBefore: s.w.Now, NotAfter: s.w.Now.Add(life), Client: true}
+	c := observation.Certificate{NotBefore: s.w.Now, NotAfter: s.w.Now.Add(life), Client: true}
 	for _, what := range []string{"server", "peer", "operator"} {
 		if !a.has(what) {
 			continue
@@ -807,7 +808,7 @@ func verdict(c *world.Call) string {
 	return fmt.Sprintf("%s: %s\n", c.Decision.Reason.Rule, c.Decision.Reason.Message)
 }
 
-func outcome(o *hooks.Outcome) string {
+func outcome(o *decision.Outcome) string {
 	switch {
 	case o == nil:
 		return ""

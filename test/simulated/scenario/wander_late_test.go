@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -71,7 +71,7 @@ func (s *lateStory) wander() string {
 		return "pass, sync " + s.told(s.w.Sync(world.Crash{}))
 	case n < 62:
 		c := s.w.Begin(world.Crash{})
-		s.calls = append(s.calls, lateCall{c, s.w.Now.Add(hooks.CallsEnd)})
+		s.calls = append(s.calls, lateCall{c, s.w.Now.Add(state.CallsEnd)})
 		return "call " + s.told(c)
 	case n < 65 && len(s.calls) > 0:
 		return s.arrive(len(s.calls) - 1)

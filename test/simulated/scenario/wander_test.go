@@ -211,7 +211,7 @@ func (s *story) mayBeginAgain(member string) bool {
 	if pod == nil || pod.Annotations[objects.AnnotationStart] != objects.StartBootstrap || s.w.Markers[pod.UID] {
 		return false
 	}
-	return s.w.Cluster().Spec.Storage.HostPath == nil || pod.Annotations[objects.AnnotationInitialCluster] != ""
+	return s.w.Cluster().Spec.Storage.HostPath == nil || objects.MayBegin(pod)
 }
 
 // wanderInData writes, keys or so much that the space may go out, or asks for a defragmentation.

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Kind of an object.
@@ -34,7 +34,7 @@ const (
 	BudgetKind    Kind = "budget"
 	PolicyKind    Kind = "networkpolicy"
 	SecretKind    Kind = "secret"
-	SnapshotKind  Kind = "snapshot"
+	snapshotKind  Kind = "snapshot"
 )
 
 // Key of an object.
@@ -45,10 +45,10 @@ type Key struct {
 
 // What the API server refuses.
 var (
-	ErrExists    = errors.New("already exists")
-	ErrNotFound  = errors.New("not found")
-	ErrConflict  = errors.New("conflict")
-	ErrImmutable = errors.New("immutable")
+	errExists    = errors.New("already exists")
+	errNotFound  = errors.New("not found")
+	errConflict  = errors.New("conflict")
+	errImmutable = errors.New("immutable")
 )
 
 const gracePeriod = 30 * time.Second
@@ -56,10 +56,10 @@ const gracePeriod = 30 * time.Second
 // create stores a new object as the API server does.
 func (w *World) create(kind Kind, o metav1.Object) error {
 	if _, taken := w.Objects[Key{kind, o.GetName()}]; taken {
-		return ErrExists
+		return errExists
 	}
 	if w.refuses(kind, o) {
-		return ErrForbidden
+		return errForbidden
 	}
 	w.UIDs++
 	o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.UIDs)))
@@ -80,9 +80,9 @@ func (w *World) update(kind Kind, o metav1.Object) error {
 	old, found := w.Objects[Key{kind, o.GetName()}]
 	switch {
 	case !found || old.GetUID() != o.GetUID():
-		return ErrNotFound
+		return errNotFound
 	case old.GetResourceVersion() != o.GetResourceVersion():
-		return ErrConflict
+		return errConflict
 	}
 	if err := w.admit(old, o); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (w *World) admit(old, new metav1.Object) error {
 	case *corev1.ConfigMap:
 		o := old.(*corev1.ConfigMap)
 		if o.Immutable != nil && *o.Immutable && !reflect.DeepEqual(o.Data, n.Data) {
-			return ErrImmutable
+			return errImmutable
 		}
 	case *corev1.Pod:
 		return admitPod(&old.(*corev1.Pod).Spec, &n.Spec)
@@ -111,7 +111,7 @@ func (w *World) admit(old, new metav1.Object) error {
 func admitPod(old, new *corev1.PodSpec) error {
 	for _, gate := range new.SchedulingGates {
 		if !slices.Contains(old.SchedulingGates, gate) {
-			return ErrImmutable
+			return errImmutable
 		}
 	}
 	plain := func(s *corev1.PodSpec) *corev1.PodSpec {
@@ -126,7 +126,7 @@ func admitPod(old, new *corev1.PodSpec) error {
 		return &c
 	}
 	if !reflect.DeepEqual(plain(old), plain(new)) {
-		return ErrImmutable
+		return errImmutable
 	}
 	return nil
 }
@@ -137,9 +137,9 @@ func (w *World) remove(kind Kind, name string, uid types.UID) error {
 	o, found := w.Objects[Key{kind, name}]
 	switch {
 	case !found:
-		return ErrNotFound
+		return errNotFound
 	case uid != "" && o.GetUID() != uid:
-		return ErrConflict
+		return errConflict
 	case o.GetDeletionTimestamp() != nil:
 		return nil
 	case kind == PodKind && o.(*corev1.Pod).Spec.NodeName != "":
@@ -341,7 +341,7 @@ func copyOf(o metav1.Object) metav1.Object {
 	case *networkingv1.NetworkPolicy:
 		c := *t
 		return &c
-	case *hooks.Secret:
+	case *observation.Secret:
 		c := *t
 		return &c
 	case *v1alpha1.EtcdSnapshot:

@@ -11,16 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Who takes whose certificate. etcd reads its certificate anew at each handshake, and the authorities that it trusts
 // only when it starts. A connection that no longer fits breaks at once here; a real one may live on for a while.
 
 // Files are the certificates that the kubelet has written into a pod, from the Secrets. All nil in a pod without.
-type Files struct{ Server, Peer *hooks.Secret }
+type Files struct{ Server, Peer *observation.Secret }
 
 // mounts are the Secrets that a pod names, by the directory that their keys are put in.
 func mounts(pod *corev1.Pod) map[string]*corev1.SecretProjection {
@@ -45,7 +45,7 @@ func (w *World) mount(pod *corev1.Pod) (waitsFor string) {
 	if len(wanted) == 0 || has && w.SlowFiles[pod.Name] {
 		return ""
 	}
-	found := map[string]*hooks.Secret{}
+	found := map[string]*observation.Secret{}
 	for _, dir := range slices.Sorted(maps.Keys(wanted)) {
 		s := w.Secret(wanted[dir].Name)
 		lacks := s == nil || slices.ContainsFunc(wanted[dir].Items,
@@ -70,7 +70,7 @@ func (w *World) mount(pod *corev1.Pod) (waitsFor string) {
 
 // unfit is why etcd does not start with these files; empty when it does.
 func (f Files) unfit() string {
-	for _, s := range []*hooks.Secret{f.Server, f.Peer} {
+	for _, s := range []*observation.Secret{f.Server, f.Peer} {
 		if s != nil && strings.HasPrefix(s.Flaw, "tls.key") {
 			return "tls: private key does not match public key"
 		}
@@ -79,7 +79,7 @@ func (f Files) unfit() string {
 }
 
 // loaded are the authorities that an etcd trusts which starts with these files.
-func (f Files) loaded() (clients, peers []hooks.Certificate) {
+func (f Files) loaded() (clients, peers []observation.Certificate) {
 	if f.Server == nil || f.Peer == nil {
 		return nil, nil
 	}
@@ -88,8 +88,8 @@ func (f Files) loaded() (clients, peers []hooks.Certificate) {
 
 // side is one end of a connection: what it shows, and whom it trusts. Empty, it speaks plain text.
 type side struct {
-	shows  *hooks.Certificate
-	trusts []hooks.Certificate
+	shows  *observation.Certificate
+	trusts []observation.Certificate
 }
 
 // peerSide is a running etcd as its peers see it.
@@ -116,8 +116,8 @@ const (
 )
 
 // rejects says why somebody who trusts these authorities does not take a certificate; empty when he does.
-func rejects(trusts []hooks.Certificate, shown *hooks.Certificate, now time.Time) string {
-	valid := func(c *hooks.Certificate) bool { return !now.Before(c.NotBefore) && !now.After(c.NotAfter) }
+func rejects(trusts []observation.Certificate, shown *observation.Certificate, now time.Time) string {
+	valid := func(c *observation.Certificate) bool { return !now.Before(c.NotBefore) && !now.After(c.NotAfter) }
 	switch {
 	case shown == nil:
 		return forNobody
@@ -159,7 +159,7 @@ func (w *World) dials(c Cluster, from, to uint64) bool {
 }
 
 // reaches reports whether somebody reaches the etcd in a pod at the URL by which its member is listed.
-func (w *World) reaches(from side, pod types.UID, listed hooks.Member) bool {
+func (w *World) reaches(from side, pod types.UID, listed observation.Member) bool {
 	if len(listed.PeerURLs) == 0 { // nobody dials a member that was removed
 		return false
 	}
@@ -181,30 +181,32 @@ func listensByTLS(pod *corev1.Pod) bool {
 
 // handshake is what comes of Quorate's connection to the member in a pod: what the member tells of itself, and why
 // there is none.
-func (c *client) handshake(pod types.UID, name string) hooks.Health {
+func (c *client) handshake(pod types.UID, name string) observation.Health {
 	files := c.w.Files[pod]
 	if files.Server == nil {
-		return hooks.Health{}
+		return observation.Health{}
 	}
-	failed := func(h hooks.Health, why string) hooks.Health {
+	failed := func(h observation.Health, why string) observation.Health {
 		h.Err = etcdops.ErrHandshake.Error() + ": " + why
 		return h
 	}
 	own := c.operator
 	if own == nil {
-		own = &hooks.Secret{}
+		own = &observation.Secret{}
 	}
 	shown := files.Server.Certificate
 	// A client that does not take the server's certificate ends the handshake before it hears whom the server trusts.
 	switch why := rejects(own.Trust, shown, c.w.Now); {
 	case why == unknown:
-		return failed(hooks.Health{}, "failed to verify certificate: x509: certificate signed by unknown authority")
+		return failed(observation.Health{},
+			"failed to verify certificate: x509: certificate signed by unknown authority")
 	case why != "":
-		return failed(hooks.Health{}, "failed to verify certificate: x509: certificate has expired or is not yet valid")
+		return failed(observation.Health{},
+			"failed to verify certificate: x509: certificate has expired or is not yet valid")
 	case !isFor(shown, name):
-		return failed(hooks.Health{}, "failed to verify certificate: x509: certificate is valid for other names")
+		return failed(observation.Health{}, "failed to verify certificate: x509: certificate is valid for other names")
 	}
-	h := hooks.Health{Certificate: shown.ID}
+	h := observation.Health{Certificate: shown.ID}
 	for _, authority := range c.w.Procs[pod].Clients {
 		h.Trusts = append(h.Trusts, authority.Subject)
 	}
@@ -217,13 +219,13 @@ func (c *client) handshake(pod types.UID, name string) hooks.Health {
 }
 
 // isFor reports whether the certificate is for the name, a star standing for its first part.
-func isFor(c *hooks.Certificate, name string) bool {
+func isFor(c *observation.Certificate, name string) bool {
 	_, domain, _ := strings.Cut(name, ".")
 	return slices.Contains(c.Names, name) || slices.Contains(c.Names, "*."+domain)
 }
 
 // operatorOf is the Secret that Quorate shows to the members, as the call was shown it; nil without.
-func operatorOf(cluster *v1alpha1.EtcdCluster, o *hooks.Observation) *hooks.Secret {
+func operatorOf(cluster *v1alpha1.EtcdCluster, o *observation.Observation) *observation.Secret {
 	name := objects.OperatorSecret(cluster)
 	if s := o.Children.Secrets[name]; s != nil {
 		return s
@@ -233,15 +235,15 @@ func operatorOf(cluster *v1alpha1.EtcdCluster, o *hooks.Observation) *hooks.Secr
 
 // Provide makes or replaces a Secret that somebody else keeps for a cluster: this certificate, signed by one
 // authority of theirs, with those that are to be trusted. Theirs never expire. Flawed, its key is another one's.
-func (w *World) Provide(name, cluster, signer string, trusted []string, c hooks.Certificate, flawed bool) {
+func (w *World) Provide(name, cluster, signer string, trusted []string, c observation.Certificate, flawed bool) {
 	c.ID, c.Key, c.Issuer = w.number("certificate"), w.number("key"), signer
-	s := &hooks.Secret{
+	s := &observation.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{objects.LabelCluster: cluster}},
 		Type:       corev1.SecretTypeTLS,
 		Keys:       []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &c,
 	}
 	for _, a := range trusted {
-		s.Trust = append(s.Trust, hooks.Certificate{ID: a, CommonName: a, Subject: a, Key: a, Issuer: a,
+		s.Trust = append(s.Trust, observation.Certificate{ID: a, CommonName: a, Subject: a, Key: a, Issuer: a,
 			NotAfter: w.Now.AddDate(100, 0, 0), Authority: true})
 	}
 	if flawed {
@@ -256,7 +258,7 @@ func (w *World) Provide(name, cluster, signer string, trusted []string, c hooks.
 }
 
 // Describe says what the certificate of a Secret is in words: whose signature it carries, and until when.
-func Describe(s *hooks.Secret) string {
+func Describe(s *observation.Secret) string {
 	c := s.Certificate
 	if c == nil {
 		return "no certificate"
@@ -265,7 +267,7 @@ func Describe(s *hooks.Secret) string {
 	if c.Authority {
 		return "authority " + c.ID + until
 	}
-	i := slices.IndexFunc(s.Trust, func(t hooks.Certificate) bool { return t.Key == c.Issuer })
+	i := slices.IndexFunc(s.Trust, func(t observation.Certificate) bool { return t.Key == c.Issuer })
 	if i < 0 {
 		return "signed by nobody known" + until
 	}
@@ -273,7 +275,7 @@ func Describe(s *hooks.Secret) string {
 }
 
 // IDs of authorities in one string.
-func IDs(authorities []hooks.Certificate) string {
+func IDs(authorities []observation.Certificate) string {
 	var all []string
 	for _, c := range authorities {
 		all = append(all, c.ID)
@@ -282,10 +284,10 @@ func IDs(authorities []hooks.Certificate) string {
 }
 
 // Secret of this name, or nil.
-func (w *World) Secret(name string) *hooks.Secret {
-	s, _ := w.Objects[Key{SecretKind, name}].(*hooks.Secret)
+func (w *World) Secret(name string) *observation.Secret {
+	s, _ := w.Objects[Key{SecretKind, name}].(*observation.Secret)
 	return s
 }
 
 // Secrets are all Secrets by name.
-func (w *World) Secrets() []*hooks.Secret { return list[*hooks.Secret](w, SecretKind) }
+func (w *World) Secrets() []*observation.Secret { return list[*observation.Secret](w, SecretKind) }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/test/simulated/guard"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Net is what is wrong with the network.
@@ -39,7 +39,7 @@ type client struct {
 	w     *World
 	crash Crash
 	// operator is the Secret with which Quorate comes to the members; nil without.
-	operator *hooks.Secret
+	operator *observation.Secret
 	// seen are the answers of Observe in this call, for the oracle.
 	seen []sight
 	// before runs just before a step is carried out; racing leaves out the second look at the member list, as when
@@ -57,24 +57,25 @@ type client struct {
 }
 
 type sight struct {
-	etcd   *hooks.Membership
-	health map[string]hooks.Health
+	etcd   *observation.Membership
+	health map[string]observation.Health
 }
 
 var (
-	errRefused   = errors.New("connection refused")
-	errForbidden = errors.New("this installation of Quorate does not allow its address")
+	errRefused    = errors.New("connection refused")
+	errNotAllowed = errors.New("this installation of Quorate does not allow its address")
 )
 
 // Observe implements hooks.Etcd.
-func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (c *client) Observe(_ context.Context, endpoints []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
 	if c.recorded != nil {
 		seen := *c.recorded
 		c.recorded = nil
 		c.seen = append(c.seen, seen)
 		return seen.etcd, seen.health
 	}
-	health := map[string]hooks.Health{}
+	health := map[string]observation.Health{}
 	for _, e := range endpoints {
 		health[e.Name] = c.status(e)
 	}
@@ -93,22 +94,22 @@ func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.
 }
 
 // status is what whoever listens at the endpoint says of itself.
-func (c *client) status(e hooks.Endpoint) hooks.Health {
+func (c *client) status(e observation.Endpoint) observation.Health {
 	ip := hostOf(e.ClientURL)
 	pod := c.w.podAt(ip)
 	proc, runs := c.w.Procs[pod]
 	switch {
 	case e.Foreign && e.Allowed.Refuses(e.ClientURL, e.Namespace) != "":
-		return hooks.Health{Err: errForbidden.Error()}
+		return observation.Health{Err: errNotAllowed.Error()}
 	case c.w.Net.Down:
-		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
+		return observation.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case c.w.Net.Strangers[ip], c.w.Net.Twins[ip]: // with a certificate of the same authority, if any
-		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1,
-			Version: "3.6.0"}
+		return observation.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1,
+			RaftIndex: 1, Version: "3.6.0"}
 	case runs && proc.Busy > 0:
-		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
+		return observation.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case !runs, c.w.Net.Unreachable[proc.Pod]:
-		return hooks.Health{Err: errRefused.Error()}
+		return observation.Health{Err: errRefused.Error()}
 	}
 	h := c.handshake(pod, e.ServerName)
 	if h.Err != "" {
@@ -116,11 +117,11 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	}
 	d := c.w.Dirs[proc.Dir]
 	if d.Blank { // its listener takes connections, and nobody serves them before there is a leader
-		return hooks.Health{Err: etcdops.ErrNoAnswer.Error(), Certificate: h.Certificate, Trusts: h.Trusts}
+		return observation.Health{Err: etcdops.ErrNoAnswer.Error(), Certificate: h.Certificate, Trusts: h.Trusts}
 	}
 	cluster := c.w.Etcd.Clusters[d.Cluster]
 	m, _ := cluster.member(d.Member)
-	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term,
+	h = observation.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term,
 		RaftIndex:   d.Index,
 		Certificate: h.Certificate, Trusts: h.Trusts}
 	if m.ID != 0 && c.w.follows(cluster, m) {
@@ -132,13 +133,14 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 }
 
 // findList reads the member list, linearizably, from the first voter that can give it: leaders first.
-func (c *client) findList(endpoints []hooks.Endpoint, health map[string]hooks.Health) *hooks.Membership {
-	able := slices.DeleteFunc(slices.Clone(endpoints), func(e hooks.Endpoint) bool {
+func (c *client) findList(endpoints []observation.Endpoint,
+	health map[string]observation.Health) *observation.Membership {
+	able := slices.DeleteFunc(slices.Clone(endpoints), func(e observation.Endpoint) bool {
 		h := health[e.Name]
 		return h.Err != "" || h.Leader == 0 || h.Learner
 	})
-	slices.SortStableFunc(able, func(a, b hooks.Endpoint) int {
-		rank := func(e hooks.Endpoint) (n int) {
+	slices.SortStableFunc(able, func(a, b observation.Endpoint) int {
+		rank := func(e observation.Endpoint) (n int) {
 			h := health[e.Name]
 			if e.ClusterID != 0 && h.ClusterID != e.ClusterID {
 				n = 2
@@ -163,32 +165,33 @@ func (c *client) findList(endpoints []hooks.Endpoint, health map[string]hooks.He
 	return nil
 }
 
-func (c *client) list(clusterID uint64) *hooks.Membership {
+func (c *client) list(clusterID uint64) *observation.Membership {
 	cluster, known := c.w.Etcd.Clusters[clusterID]
 	if !known { // the stranger's
-		return &hooks.Membership{ClusterID: clusterID, Leader: strangeID,
-			Members: []hooks.Member{{ID: strangeID, PeerURLs: []string{"http://elsewhere:2380"}}}}
+		return &observation.Membership{ClusterID: clusterID, Leader: strangeID,
+			Members: []observation.Member{{ID: strangeID, PeerURLs: []string{"http://elsewhere:2380"}}}}
 	}
 	members := slices.Clone(cluster.Members)
-	slices.SortFunc(members, func(a, b hooks.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return &hooks.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members,
+	slices.SortFunc(members, func(a, b observation.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return &observation.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members,
 		Alarms: slices.Clone(cluster.Alarms)}
 }
 
 // strange is all that is told of a stranger's answer.
-func strange(h hooks.Health) hooks.Health {
-	return hooks.Health{Err: etcdops.ErrStranger.Error(), ClusterID: h.ClusterID, MemberID: h.MemberID}
+func strange(h observation.Health) observation.Health {
+	return observation.Health{Err: etcdops.ErrStranger.Error(), ClusterID: h.ClusterID, MemberID: h.MemberID}
 }
 
 // belongs reports whether whoever answered is the member that we meant to ask.
-func belongs(list *hooks.Membership, h hooks.Health, e hooks.Endpoint) bool {
-	return h.ClusterID == list.ClusterID && slices.ContainsFunc(list.Members, func(m hooks.Member) bool {
+func belongs(list *observation.Membership, h observation.Health, e observation.Endpoint) bool {
+	return h.ClusterID == list.ClusterID && slices.ContainsFunc(list.Members, func(m observation.Member) bool {
 		return m.ID == h.MemberID && (e.Foreign && e.PeerURL == "" || plain(m.PeerURLs[0]) == plain(e.PeerURL))
 	})
 }
 
 // Do implements hooks.Etcd.
-func (c *client) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+func (c *client) Do(ctx context.Context, step decision.Step, on *observation.Membership,
+	endpoints []observation.Endpoint) error {
 	if c.before != nil {
 		c.before()
 	}
@@ -207,7 +210,7 @@ func (c *client) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 	return err
 }
 
-func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+func (c *client) do(step decision.Step, on *observation.Membership, endpoints []observation.Endpoint) error {
 	cluster := c.w.Etcd.Clusters[on.ClusterID]
 	if !c.executor(step, on, endpoints) {
 		return etcdops.ErrNoExecutor
@@ -215,7 +218,7 @@ func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.End
 	if !c.racing && !sameMembers(on, c.list(on.ClusterID)) {
 		return etcdops.ErrMembershipChanged
 	}
-	if p, promotes := step.(hooks.Promote); promotes && !c.hears(cluster, p.ID) {
+	if p, promotes := step.(decision.Promote); promotes && !c.hears(cluster, p.ID) {
 		return etcdops.ErrLearnerCutOff
 	}
 	err := c.carryOut(cluster, step)
@@ -237,26 +240,26 @@ func (c *client) hears(cluster Cluster, learner uint64) bool {
 
 // executor reports whether there is a member to ask for the step: for some steps only the leader will do, and never the
 // member that goes.
-func (c *client) executor(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) bool {
-	return slices.ContainsFunc(endpoints, func(e hooks.Endpoint) bool {
+func (c *client) executor(step decision.Step, on *observation.Membership, endpoints []observation.Endpoint) bool {
+	return slices.ContainsFunc(endpoints, func(e observation.Endpoint) bool {
 		h := c.status(e)
-		remove, removes := step.(hooks.Remove)
-		defragment, defragments := step.(hooks.Defragment)
+		remove, removes := step.(decision.Remove)
+		defragment, defragments := step.(decision.Defragment)
 		switch {
 		case h.Err != "" || h.Leader == 0 || h.Learner || !belongs(on, h, e), removes && remove.ID == h.MemberID,
 			defragments && defragment.ID != h.MemberID:
 			return false
 		}
 		switch step.(type) {
-		case hooks.Promote, hooks.MoveLeader:
+		case decision.Promote, decision.MoveLeader:
 			return h.MemberID == h.Leader
 		}
 		return true
 	})
 }
 
-func sameMembers(a, b *hooks.Membership) bool {
-	roles := func(m *hooks.Membership) map[uint64]bool {
+func sameMembers(a, b *observation.Membership) bool {
+	roles := func(m *observation.Membership) map[uint64]bool {
 		all := map[uint64]bool{}
 		for _, e := range m.Members {
 			all[e.ID] = e.Learner
@@ -264,125 +267,6 @@ func sameMembers(a, b *hooks.Membership) bool {
 		return all
 	}
 	return maps.Equal(roles(a), roles(b))
-}
-
-// carryOut is etcd's own answer to the change, with the guards of strict-reconfig-check.
-func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
-	var err error
-	switch s := step.(type) {
-	case hooks.AddLearner:
-		cluster, err = c.w.add(cluster, s.PeerURL)
-	case hooks.Promote:
-		cluster, err = c.w.promote(cluster, s.ID)
-	case hooks.Remove:
-		cluster, err = c.w.removeMember(cluster, s.ID)
-	case hooks.UpdatePeerURL:
-		cluster, err = c.w.updatePeerURL(cluster, s.ID, s.PeerURL)
-	case hooks.MoveLeader:
-		cluster, err = c.w.moveLeader(cluster, s.To)
-	case hooks.EnableDowngrade:
-		cluster, err = c.w.enableDowngrade(cluster, s.Version)
-	case hooks.CancelDowngrade:
-		cluster.Downgrade = 0
-	case hooks.Defragment:
-		_, err = c.maintain(cluster, step)
-		return err
-	default:
-		cluster, err = c.maintain(cluster, step)
-	}
-	if err != nil {
-		return err
-	}
-	c.w.agreeOn(cluster)
-	return nil
-}
-
-// agreeOn is the change that those agree on who are members before it: one of them may be the leader that goes.
-func (w *World) agreeOn(changed Cluster) {
-	before := w.Etcd.Clusters[changed.ID]
-	before.Commit++
-	w.Etcd.Clusters[changed.ID] = before
-	w.replicate(changed.ID, false)
-	changed.Commit = before.Commit
-	w.store(changed)
-	w.replicate(changed.ID, false)
-}
-
-func (w *World) add(c Cluster, peerURL string) (Cluster, error) {
-	taken := slices.ContainsFunc(c.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
-	if err := guard.AddLearner(w.guarded(c), taken); err != nil {
-		return c, err
-	}
-	c.Added++
-	fresh := hooks.Member{ID: id(plain(peerURL), "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL},
-		Learner: true}
-	c.Members = append(slices.Clone(c.Members), fresh)
-	return c, nil
-}
-
-func (w *World) promote(c Cluster, id uint64) (Cluster, error) {
-	if err := guard.Promote(w.guarded(c), c.position(id)); err != nil {
-		return c, err
-	}
-	m, _ := c.member(id)
-	m.Learner = false
-	return c.with(m), nil
-}
-
-func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
-	if err := guard.Remove(w.guarded(c), c.position(id)); err != nil {
-		return c, err
-	}
-	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o hooks.Member) bool { return o.ID == id })
-	c.Removed = append(slices.Clone(c.Removed), id)
-	return c, nil
-}
-
-// updatePeerURL lists a member with another peer URL (UpdateMember in etcd's etcdserver/server.go, which has no
-// guards).
-func (w *World) updatePeerURL(c Cluster, id uint64, peerURL string) (Cluster, error) {
-	i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
-	if i < 0 {
-		return c, etcdops.ErrMemberGone
-	}
-	c.Members = slices.Clone(c.Members)
-	c.Members[i].PeerURLs = []string{peerURL}
-	return c, nil
-}
-
-func (w *World) moveLeader(c Cluster, to uint64) (Cluster, error) {
-	if err := guard.MoveLeader(w.guarded(c), c.position(to)); err != nil {
-		return c, err
-	}
-	c.Leader = to
-	c.Term++
-	return c, nil
-}
-
-// guarded is what etcd's guards look at. The leader is asked, or is told by whoever is.
-func (w *World) guarded(c Cluster) []guard.Member {
-	var all []guard.Member
-	for _, m := range c.Members {
-		pod, _ := w.running(c.ID, m.ID)
-		connected := w.follows(c, m)
-		all = append(all, guard.Member{
-			Learner: m.Learner, Started: m.Started(), Asked: m.ID == c.Leader,
-			Connected: connected, Settled: connected && !w.Now.Before(w.Procs[pod].Since.Add(w.Etcd.ConnectedFor)),
-			InSync: w.sent(c, m.ID)*10 >= c.Commit*9,
-		})
-	}
-	return all
-}
-
-// sent is how much of the log the leader has sent to the member, dead or alive.
-func (w *World) sent(c Cluster, member uint64) uint64 {
-	var most uint64
-	for _, d := range w.Dirs {
-		if d.Cluster == c.ID && d.Member == member {
-			most = max(most, d.Index)
-		}
-	}
-	return most
 }
 
 func hostOf(raw string) string {

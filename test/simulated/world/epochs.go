@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
@@ -43,7 +43,7 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 	if of != 0 {
 		s.Status.ClusterID = strconv.FormatUint(of, 16)
 	}
-	_ = w.create(SnapshotKind, s)
+	_ = w.create(snapshotKind, s)
 }
 
 // StoreArtifact stores what clients have written so far under this URL, in the place of what is there. It tells of
@@ -147,7 +147,7 @@ func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]s
 	}
 	if url := flag(seed, "url"); url != "" {
 		artifact, there := w.Artifacts[url]
-		wanted := cmp.Or(flag(seed, "sha256"), env[hooks.EnvSHA256])
+		wanted := cmp.Or(flag(seed, "sha256"), env[epochs.EnvSHA256])
 		switch {
 		case !there:
 			return failed("NotFound", "there is no artifact "+url)
@@ -261,7 +261,7 @@ func waitsAtGate(pod *corev1.Pod) bool {
 }
 
 // seedStatus is what the kubelet tells of the container that fills the data directory; nil for a pod without.
-func (w *World) seedStatus(pod *corev1.Pod, s state) *corev1.ContainerStatus {
+func (w *World) seedStatus(pod *corev1.Pod, s podState) *corev1.ContainerStatus {
 	if initOf(pod, objects.ContainerSeed) == nil || s.lacks != "" {
 		return nil
 	}

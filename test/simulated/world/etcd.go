@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
 
 // Etcd is all raft clusters that ever formed, without raft: what a cluster has agreed on is one value, and each data
@@ -42,15 +42,14 @@ type Etcd struct {
 // Cluster is what a raft cluster has agreed on.
 type Cluster struct {
 	ID      uint64
-	Members []hooks.Member
+	Members []observation.Member
 	// Removed are the members that may never come back.
 	Removed []uint64
 	Leader  uint64
 	Term    uint64
 	// Commit counts the entries that a majority has acknowledged: they must never be lost.
 	Commit uint64
-	// Agreed is the minor version that the cluster has agreed on, Downgrade the one that it goes down to; 0 for none.
-	Agreed, Downgrade int
+	membership.Version
 	// OldLog is up to which entry etcd 3.5 has written.
 	OldLog uint64
 	// Revision of the keys, and up to which they were compacted. Begin is the revision that it began with.
@@ -59,7 +58,7 @@ type Cluster struct {
 	Chosen bool
 	// Live is how many bytes the keys take, Old their history.
 	Live, Old int64
-	Alarms    []hooks.Alarm
+	Alarms    []observation.Alarm
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
 	// Epoch that it is, and Of which cluster, by its token.
@@ -99,7 +98,7 @@ type Proc struct {
 	// Start numbers all starts of the world.
 	Start int
 	// Clients and Peers are the authorities whose certificates it takes: those that it was started with.
-	Clients, Peers []hooks.Certificate
+	Clients, Peers []observation.Certificate
 	// Image and Version are what it was started from.
 	Image, Version string
 	// TLS is whether it listens to its peers by TLS.
@@ -124,96 +123,25 @@ func id(parts ...string) uint64 {
 // plain is a peer URL as it would be without TLS: so that IDs are the same with and without.
 func plain(peerURL string) string { return strings.Replace(peerURL, "https:", "http:", 1) }
 
-// ---- who hears whom
-
-// running is the etcd that runs as this member, if one does.
-func (w *World) running(cluster, member uint64) (found types.UID, runs bool) {
-	for pod, proc := range w.Procs {
-		d := w.Dirs[proc.Dir]
-		if d.Cluster == cluster && d.Member == member && (!runs || pod < found) {
-			found, runs = pod, true
-		}
-	}
-	return found, runs
-}
-
-// connected reports whether the member runs and hears the others.
-func (w *World) connected(c Cluster, m hooks.Member) bool {
-	pod, runs := w.running(c.ID, m.ID)
-	return runs && !w.Net.Isolated[w.Procs[pod].Pod]
-}
-
-// component is the voters that hear the leader, if they are a majority, else the most that hear one of them; with one
-// voter alone, isolation does not matter.
-func (w *World) component(c Cluster) []hooks.Member {
-	voters := c.voters()
-	alive := slices.DeleteFunc(slices.Clone(voters), func(m hooks.Member) bool {
-		_, runs := w.running(c.ID, m.ID)
-		return !runs || len(voters) > 1 && !w.connected(c, m)
-	})
-	var most []hooks.Member
-	for _, centre := range alive {
-		around := slices.DeleteFunc(slices.Clone(alive),
-			func(m hooks.Member) bool { return !w.paired(c, centre.ID, m.ID) })
-		if centre.ID == c.Leader && len(around) > len(voters)/2 {
-			return around
-		}
-		if len(around) > len(most) {
-			most = around
-		}
-	}
-	return most
-}
-
-// hears reports whether both members run, and hear each other.
-func (w *World) hears(c Cluster, a, b hooks.Member) bool {
-	return w.connected(c, a) && w.connected(c, b) && w.paired(c, a.ID, b.ID)
-}
-
-// quorate reports whether a majority of voters hear each other.
-func (w *World) quorate(c Cluster) bool {
-	return len(w.component(c)) >= len(c.voters())/2+1
-}
-
-// leads reports whether the cluster has a leader that is heard by a majority now.
-func (w *World) leads(c Cluster) bool {
-	leader, _ := c.member(c.Leader)
-	all := w.component(c)
-	return len(all) > len(c.voters())/2 &&
-		slices.ContainsFunc(all, func(m hooks.Member) bool { return m.ID == c.Leader }) &&
-		!slices.ContainsFunc(all, func(m hooks.Member) bool { return !w.paired(c, leader.ID, m.ID) })
-}
-
-// follows reports whether the member follows a leader now.
-func (w *World) follows(c Cluster, m hooks.Member) bool {
-	if !w.leads(c) {
-		return false
-	}
-	if leader, _ := c.member(c.Leader); m.Learner {
-		return w.connected(c, m) && w.paired(c, leader.ID, m.ID)
-	}
-	return slices.ContainsFunc(w.component(c), func(o hooks.Member) bool { return o.ID == m.ID })
-}
-
-func (c Cluster) voters() []hooks.Member {
-	return slices.DeleteFunc(slices.Clone(c.Members), func(m hooks.Member) bool { return m.Learner })
+func (c Cluster) voters() []observation.Member {
+	return slices.DeleteFunc(slices.Clone(c.Members), func(m observation.Member) bool { return m.Learner })
 }
 
 // position of the member in the list; -1 when it is not in it.
 func (c Cluster) position(id uint64) int {
-	return slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
+	return slices.IndexFunc(c.Members, func(m observation.Member) bool { return m.ID == id })
 }
 
-func (c Cluster) member(id uint64) (hooks.Member, bool) {
+func (c Cluster) member(id uint64) (observation.Member, bool) {
 	i := c.position(id)
 	if i < 0 {
-		return hooks.Member{}, false
+		return observation.Member{}, false
 	}
 	return c.Members[i], true
 }
 
 // with is the cluster with one member changed.
-func (c Cluster) with(m hooks.Member) Cluster {
+func (c Cluster) with(m observation.Member) Cluster {
 	c.Members = slices.Clone(c.Members)
 	for i := range c.Members {
 		if c.Members[i].ID == m.ID {
@@ -256,7 +184,7 @@ func (w *World) elect(id uint64) {
 	if !w.quorate(c) || w.leads(c) {
 		return
 	}
-	able := slices.DeleteFunc(w.component(c), func(m hooks.Member) bool {
+	able := slices.DeleteFunc(w.component(c), func(m observation.Member) bool {
 		led := c
 		led.Leader = m.ID
 		return !w.leads(led) || w.blank(c, m)
@@ -264,7 +192,7 @@ func (w *World) elect(id uint64) {
 	if len(able) == 0 {
 		return
 	}
-	best := slices.MaxFunc(able, func(a, b hooks.Member) int {
+	best := slices.MaxFunc(able, func(a, b observation.Member) int {
 		if x, y := w.index(c, a), w.index(c, b); x != y {
 			return int(x) - int(y)
 		}
@@ -313,12 +241,12 @@ func (w *World) CatchUp(name string) {
 }
 
 // blank reports whether the member's log is an empty one.
-func (w *World) blank(c Cluster, m hooks.Member) bool {
+func (w *World) blank(c Cluster, m observation.Member) bool {
 	pod, runs := w.running(c.ID, m.ID)
 	return runs && w.Dirs[w.Procs[pod].Dir].Blank
 }
 
-func (w *World) index(c Cluster, m hooks.Member) uint64 {
+func (w *World) index(c Cluster, m observation.Member) uint64 {
 	pod, runs := w.running(c.ID, m.ID)
 	if !runs {
 		return 0
@@ -405,166 +333,8 @@ func (w *World) storeDir(place string, d Dir) {
 	}
 }
 
-// ---- starting
-
-// startEtcd runs the pod's etcd on its data, or says why it exits.
-func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
-	files, d := w.Files[pod.UID], w.dirOf(pod, place)
-	if why := files.unfit(); why != "" {
-		return why
-	}
-	if why := unknownFlag(pod); why != "" {
-		return why
-	}
-	if d.Member == 0 {
-		var err error
-		if d, err = w.begin(pod); err != nil {
-			return err.Error()
-		}
-		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
-			return err.Error()
-		}
-		w.storeBegun(pod, place, d)
-	}
-	if why := w.unfitVersion(pod, d); why != "" {
-		return why
-	}
-	if why := w.differs(pod, d); why != "" {
-		return why
-	}
-	if slices.Contains(w.Etcd.Clusters[d.Cluster].Removed, d.Member) {
-		return "the member has been permanently removed from the cluster"
-	}
-	w.starts(pod, d)
-	w.Oracle.runs(d, place)
-	clients, peers := files.loaded()
-	w.Starts++
-	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers,
-		TLS:   listensByTLS(pod),
-		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
-	w.Changes++
-	w.seededAlike(w.Etcd.Clusters[d.Cluster])
-	return ""
-}
-
-// begin is what an etcd with an empty data directory makes of its flags.
-func (w *World) begin(pod *corev1.Pod) (Dir, error) {
-	env, err := w.env(pod)
-	if err != nil {
-		return Dir{}, err
-	}
-	initial := pairs(env["ETCD_INITIAL_CLUSTER"])
-	peer, listed := initial[pod.Name]
-	if !listed {
-		return Dir{}, fmt.Errorf("couldn't find local name %q in the initial cluster configuration", pod.Name)
-	}
-	if env["ETCD_INITIAL_CLUSTER_STATE"] == "new" {
-		return w.bootstrap(initial, peer, env["ETCD_INITIAL_CLUSTER_TOKEN"], w.Files[pod.UID])
-	}
-	return w.join(initial, peer, w.Files[pod.UID])
-}
-
-// bootstrap makes a cluster of its own: all that are told the same list and token make the same one.
-func (w *World) bootstrap(initial map[string]string, peer, token string, files Files) (Dir, error) {
-	c, self := w.formed(initial, peer, token)
-	if known, exists := w.Etcd.Clusters[c.ID]; exists {
-		if m, listed := known.member(self); listed && m.Started() && w.anyPeer(known, self, files) {
-			return Dir{}, fmt.Errorf("member %x has already been bootstrapped", self)
-		}
-	} else {
-		w.store(c)
-	}
-	return Dir{Cluster: c.ID, Member: self, Index: uint64(len(initial))}, nil
-}
-
-// formed is the cluster that members form who are told the same list and token, and which of them has this URL.
-func (w *World) formed(initial map[string]string, peer, token string) (c Cluster, self uint64) {
-	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token),
-		Of: strings.TrimSuffix(token, fmt.Sprintf("-%d", epochOf(token)))}
-	var ids []string
-	for _, name := range slices.Sorted(maps.Keys(initial)) {
-		m := hooks.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}
-		c.Members = append(c.Members, m)
-		ids = append(ids, fmt.Sprint(m.ID))
-	}
-	slices.SortFunc(c.Members, func(a, b hooks.Member) int { return strings.Compare(a.Name, b.Name) })
-	c.ID = id(ids...)
-	return c, id(plain(peer), token)
-}
-
-// join asks the peers that it was told for the cluster, and insists that the list is the one that it was told.
-func (w *World) join(initial map[string]string, peer string, files Files) (Dir, error) {
-	for _, clusterID := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[clusterID]
-		urls := map[string]uint64{}
-		for _, m := range c.Members {
-			urls[m.PeerURLs[0]] = m.ID
-		}
-		self, listed := urls[peer]
-		if !listed || !w.anyPeer(c, self, files) {
-			continue
-		}
-		for _, told := range initial {
-			if _, known := urls[told]; !known || len(initial) != len(urls) {
-				return Dir{}, fmt.Errorf("member count is unequal or peer URLs mismatch")
-			}
-		}
-		return Dir{Cluster: c.ID, Member: self, Behind: w.Etcd.LearnerPace}, nil
-	}
-	return Dir{}, fmt.Errorf("cannot fetch cluster info from peer urls")
-}
-
-// anyPeer reports whether another member runs that can be asked by one that starts with these files.
-func (w *World) anyPeer(c Cluster, self uint64, files Files) bool {
-	var own side
-	if files.Peer != nil {
-		own = side{files.Peer.Certificate, files.Peer.Trust}
-	}
-	return slices.ContainsFunc(c.Members, func(m hooks.Member) bool {
-		pod, _ := w.running(c.ID, m.ID)
-		return m.ID != self && w.connected(c, m) && w.reaches(own, pod, m)
-	})
-}
-
-// env is the environment of the pod's etcd container.
-func (w *World) env(pod *corev1.Pod) (map[string]string, error) {
-	return w.envOf(pod.Spec.Containers[0].Env, pod)
-}
-
-func (w *World) envOf(list []corev1.EnvVar, pod *corev1.Pod) (map[string]string, error) {
-	env := map[string]string{}
-	for _, e := range list {
-		env[e.Name] = e.Value
-		if e.ValueFrom == nil {
-			continue
-		}
-		if field := e.ValueFrom.FieldRef; field != nil {
-			key := strings.TrimSuffix(strings.TrimPrefix(field.FieldPath, "metadata.annotations['"), "']")
-			env[e.Name] = pod.Annotations[key]
-			continue
-		}
-		ref := e.ValueFrom.ConfigMapKeyRef
-		record, found := w.Objects[Key{ConfigMapKind, ref.Name}].(*corev1.ConfigMap)
-		if !found {
-			return nil, fmt.Errorf("configmap %q not found", ref.Name)
-		}
-		env[e.Name] = record.Data[ref.Key]
-	}
-	return env, nil
-}
-
-func pairs(s string) map[string]string {
-	all := map[string]string{}
-	for field := range strings.SplitSeq(s, ",") {
-		if k, v, ok := strings.Cut(field, "="); ok {
-			all[k] = v
-		}
-	}
-	return all
-}
-
 // nameAt is the name in a member's peer URL: that of its pod and claim.
-func nameAt(m hooks.Member) string {
+func nameAt(m observation.Member) string {
 	u, err := url.Parse(m.PeerURLs[0])
 	if err != nil {
 		return m.PeerURLs[0]

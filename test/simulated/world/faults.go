@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // noStatus is what the API server shows for a status that was never written.
@@ -92,7 +93,7 @@ func (w *World) WipeStatus() {
 func (w *World) Delete(kind Kind, name string) error {
 	err := w.remove(kind, name, "")
 	if c := w.Cluster(); c != nil && kind == SecretKind {
-		ca := hooks.CASecret(c.Name)
+		ca := spec.CASecret(c.Name)
 		w.Oracle.unrooted = w.Oracle.unrooted || name == ca
 		w.Oracle.uprooted = w.Oracle.uprooted || w.Oracle.unrooted &&
 			(name != ca || w.Secret(c.Name+"-peer-tls") == nil)
@@ -207,7 +208,7 @@ func (w *World) PromoteByHand(name string) error { return w.byHand(name, (*World
 func (w *World) byHand(name string, change func(*World, Cluster, uint64) (Cluster, error)) error {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		c := w.Etcd.Clusters[id]
-		i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return nameAt(m) == name })
+		i := slices.IndexFunc(c.Members, func(m observation.Member) bool { return nameAt(m) == name })
 		if i < 0 || !w.leads(c) {
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Members that run outside of Kubernetes, as processes: etcd knows no difference, and the hooks must find them by
@@ -30,7 +30,7 @@ func (w *World) ForeignCluster(version string, names ...string) {
 	var ids []string
 	for _, name := range names {
 		url := fmt.Sprintf("http://%s:2380", name)
-		m := hooks.Member{ID: id(url, "foreign"), Name: name, PeerURLs: []string{url},
+		m := observation.Member{ID: id(url, "foreign"), Name: name, PeerURLs: []string{url},
 			ClientURLs: []string{fmt.Sprintf("http://%s:2379", name)}}
 		c.Members = append(c.Members, m)
 		ids = append(ids, fmt.Sprint(m.ID))

@@ -5,15 +5,16 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // forge makes of the Secrets that a decision asks for what etcdops/pki makes of them, in facts alone: certificates
 // and keys are numbers. What a recipe reads are the Secrets that the call was shown.
-func (w *World) forge(desired []*hooks.DesiredSecret, observed map[string]*hooks.Secret) (map[string]*hooks.Secret,
-	error) {
-	made := map[string]*hooks.Secret{}
+func (w *World) forge(desired []*decision.DesiredSecret, observed map[string]*observation.Secret) (
+	map[string]*observation.Secret, error) {
+	made := map[string]*observation.Secret{}
 	for _, d := range desired {
 		s, err := w.forged(d.Make, observed[d.Name], observed)
 		if err != nil {
@@ -25,43 +26,43 @@ func (w *World) forge(desired []*hooks.DesiredSecret, observed map[string]*hooks
 	return made, nil
 }
 
-func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[string]*hooks.Secret) (*hooks.Secret,
-	error) {
+func (w *World) forged(recipe decision.Recipe, old *observation.Secret,
+	observed map[string]*observation.Secret) (*observation.Secret, error) {
 	if old == nil {
-		old = &hooks.Secret{}
+		old = &observation.Secret{}
 	}
 	s := *old
 	switch r := recipe.(type) {
 	case nil:
-	case hooks.Authority:
+	case decision.Authority:
 		return w.authority(r, old, observed[r.Inherit]), nil
-	case hooks.Trim:
+	case decision.Trim:
 		s.Trust = slices.DeleteFunc(slices.Clone(old.Trust),
-			func(c hooks.Certificate) bool { return r.At.After(c.NotAfter) })
+			func(c observation.Certificate) bool { return r.At.After(c.NotAfter) })
 		if old.Previous == nil || r.At.After(old.Previous.NotAfter) {
 			s.Previous = nil
 			s.Keys = slices.DeleteFunc(slices.Clone(old.Keys), func(key string) bool {
 				return key == objects.KeyPreviousCertificate || key == objects.KeyPreviousPrivate
 			})
 		}
-	case hooks.Leaf:
+	case decision.Leaf:
 		return w.leaf(r, observed[r.Signer])
-	case hooks.Bundle:
+	case decision.Bundle:
 		signer := observed[r.Signer]
 		if signer == nil {
 			return nil, fmt.Errorf("the authority %s was not observed", r.Signer)
 		}
 		s.Trust = signer.Trust
 		s.Flaw = flaw(&s)
-	case hooks.Adopt:
+	case decision.Adopt:
 		s.Trust = slices.DeleteFunc(slices.Clone(old.Trust),
-			func(c hooks.Certificate) bool { return !slices.Contains(r.Keep, c.ID) })
+			func(c observation.Certificate) bool { return !slices.Contains(r.Keep, c.ID) })
 		if from := observed[r.From]; from != nil {
 			s.Trust = append(s.Trust, from.Trust...)
 		}
-	case hooks.TokenKeys:
+	case decision.TokenKeys:
 		s.Keys = []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}
-	case hooks.Password:
+	case decision.Password:
 		s.Keys = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(old.Keys), r.Key))))
 	default:
 		return nil, fmt.Errorf("there is no recipe %T", recipe)
@@ -69,14 +70,14 @@ func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[stri
 	return &s, nil
 }
 
-func (w *World) authority(r hooks.Authority, old, inherit *hooks.Secret) *hooks.Secret {
+func (w *World) authority(r decision.Authority, old, inherit *observation.Secret) *observation.Secret {
 	key := w.number("key")
-	own := hooks.Certificate{
+	own := observation.Certificate{
 		ID: w.numberAuthority(), CommonName: r.CommonName, Subject: "subject of " + key, Key: key, Issuer: key,
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, Authority: true,
 	}
-	s := &hooks.Secret{Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &own,
-		Trust: []hooks.Certificate{own}}
+	s := &observation.Secret{Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate},
+		Certificate: &own, Trust: []observation.Certificate{own}}
 	if r.Previous {
 		s.Keys = []string{objects.KeyTrust, objects.KeyPreviousCertificate, objects.KeyPreviousPrivate,
 			objects.KeyCertificate, objects.KeyPrivate}
@@ -92,7 +93,7 @@ func (w *World) authority(r hooks.Authority, old, inherit *hooks.Secret) *hooks.
 	return s
 }
 
-func (w *World) leaf(r hooks.Leaf, signer *hooks.Secret) (*hooks.Secret, error) {
+func (w *World) leaf(r decision.Leaf, signer *observation.Secret) (*observation.Secret, error) {
 	if signer == nil {
 		return nil, fmt.Errorf("the authority %s was not observed", r.Signer)
 	}
@@ -103,9 +104,9 @@ func (w *World) leaf(r hooks.Leaf, signer *hooks.Secret) (*hooks.Secret, error) 
 	if by == nil {
 		return nil, fmt.Errorf("the authority in Secret %s can't sign", r.Signer)
 	}
-	s := &hooks.Secret{
+	s := &observation.Secret{
 		Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate},
-		Certificate: &hooks.Certificate{
+		Certificate: &observation.Certificate{
 			ID: w.number("certificate"), CommonName: r.CommonName, Subject: "subject of " + r.CommonName,
 			Key: w.number("key"), Issuer: by.Key,
 			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client,
@@ -129,9 +130,9 @@ func (w *World) number(kind string) string {
 }
 
 // flaw is what etcdops/pki finds wrong with a leaf whose key is its own.
-func flaw(s *hooks.Secret) string {
+func flaw(s *observation.Secret) string {
 	if s.Certificate == nil ||
-		slices.ContainsFunc(s.Trust, func(c hooks.Certificate) bool { return c.Key == s.Certificate.Issuer }) {
+		slices.ContainsFunc(s.Trust, func(c observation.Certificate) bool { return c.Key == s.Certificate.Issuer }) {
 		return ""
 	}
 	return "tls.crt is not signed by an authority in ca.crt"

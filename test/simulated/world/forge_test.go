@@ -8,41 +8,42 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // TestForgedIsMade: what the world makes of each recipe is what etcdops/pki makes of it, but for the numbers.
 func TestForgedIsMade(t *testing.T) {
 	w, now := New(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	day := func(n int) time.Time { return now.AddDate(0, 0, n) }
-	forged, data, made := map[string]*hooks.Secret{}, map[string]map[string][]byte{}, map[string]*hooks.Secret{}
+	forged, data, made := map[string]*observation.Secret{}, map[string]map[string][]byte{},
+		map[string]*observation.Secret{}
 	for i, step := range []struct {
 		name   string
-		recipe hooks.Recipe
+		recipe decision.Recipe
 	}{
-		{"token", hooks.TokenKeys{}},
-		{"password", hooks.Password{Key: "password"}},
-		{"ca", hooks.Authority{CommonName: "first", NotBefore: day(0), NotAfter: day(30)}},
-		{"leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.demo", "127.0.0.1"}, Server: true,
+		{"token", decision.TokenKeys{}},
+		{"password", decision.Password{Key: "password"}},
+		{"ca", decision.Authority{CommonName: "first", NotBefore: day(0), NotAfter: day(30)}},
+		{"leaf", decision.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.demo", "127.0.0.1"}, Server: true,
 			Client: true, NotBefore: day(0), NotAfter: day(20)}},
-		{"ca", hooks.Authority{CommonName: "second", NotBefore: day(20), NotAfter: day(50), Previous: true}},
-		{"leaf", hooks.Bundle{Signer: "ca"}},
-		{"other", hooks.Leaf{Signer: "ca", Previous: true, CommonName: "client", Client: true, NotBefore: day(20),
+		{"ca", decision.Authority{CommonName: "second", NotBefore: day(20), NotAfter: day(50), Previous: true}},
+		{"leaf", decision.Bundle{Signer: "ca"}},
+		{"other", decision.Leaf{Signer: "ca", Previous: true, CommonName: "client", Client: true, NotBefore: day(20),
 			NotAfter: day(30)}},
-		{"leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Client: true, NotBefore: day(21), NotAfter: day(41)}},
-		{"ca", hooks.Trim{At: day(31)}},
-		{"other", hooks.Bundle{Signer: "ca"}},
+		{"leaf", decision.Leaf{Signer: "ca", CommonName: "root", Client: true, NotBefore: day(21), NotAfter: day(41)}},
+		{"ca", decision.Trim{At: day(31)}},
+		{"other", decision.Bundle{Signer: "ca"}},
 		{"other", nil},
-		{"ca", hooks.Adopt{Keep: nil, From: "leaf"}},
-		{"ca", hooks.Authority{CommonName: "third", NotBefore: day(40), NotAfter: day(70), Inherit: "leaf"}},
+		{"ca", decision.Adopt{Keep: nil, From: "leaf"}},
+		{"ca", decision.Authority{CommonName: "third", NotBefore: day(40), NotAfter: day(70), Inherit: "leaf"}},
 	} {
-		all, err := w.forge([]*hooks.DesiredSecret{{ObjectMeta: metav1.ObjectMeta{Name: step.name}, Make: step.recipe}},
-			forged)
+		all, err := w.forge([]*decision.DesiredSecret{{ObjectMeta: metav1.ObjectMeta{Name: step.name},
+			Make: step.recipe}}, forged)
 		require.NoError(t, err)
 		forged[step.name] = all[step.name]
 		data[step.name], err = pki.Make(step.name, step.recipe, data)
@@ -53,12 +54,12 @@ func TestForgedIsMade(t *testing.T) {
 }
 
 // facts are what is known of a Secret but for numbers.
-func facts(s *hooks.Secret) string {
-	about := func(c *hooks.Certificate) string {
+func facts(s *observation.Secret) string {
+	about := func(c *observation.Certificate) string {
 		if c == nil {
 			return "none"
 		}
-		by := slices.IndexFunc(s.Trust, func(t hooks.Certificate) bool { return t.Key == c.Issuer })
+		by := slices.IndexFunc(s.Trust, func(t observation.Certificate) bool { return t.Key == c.Issuer })
 		return fmt.Sprint(c.CommonName, c.NotBefore, c.NotAfter, c.Names, c.Authority, c.Server, c.Client, by)
 	}
 	all := fmt.Sprint(slices.Sorted(slices.Values(s.Keys)), about(s.Certificate), about(s.Previous), s.Flaw)

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
 // Kubelets lets the scheduler and every node do what there is to do, pod by pod.
@@ -91,8 +91,8 @@ func (w *World) freeIP() string {
 	}
 }
 
-// state is what the kubelet will report of the pod's containers.
-type state struct {
+// podState is what the kubelet will report of the pod's containers.
+type podState struct {
 	lacks    string // the object that it waits for, before anything runs
 	unseeded string // why its data directory could not be filled, as the container reports it
 	refused  bool   // prepare found no data where there must be some
@@ -100,39 +100,39 @@ type state struct {
 }
 
 // run brings the pod's containers as far as they come: its files, prepare, the image, etcd.
-func (w *World) run(pod *corev1.Pod) state {
+func (w *World) run(pod *corev1.Pod) podState {
 	place := w.placeOf(pod)
 	if proc, runs := w.Procs[pod.UID]; runs && proc.Image != pod.Spec.Containers[0].Image {
 		w.stop(pod.UID) // another image: the container is made anew
 	} else if runs {
 		_ = w.mount(pod) // a running pod waits for nothing
-		return state{}
+		return podState{}
 	}
 	if lacks := w.mount(pod); lacks != "" {
-		return state{lacks: "the Secret " + lacks, waiting: "PodInitializing"}
+		return podState{lacks: "the Secret " + lacks, waiting: "PodInitializing"}
 	}
 	if over := w.overIn(pod); over != "" && !w.Prepared[pod.UID] {
-		return state{lacks: "the ConfigMap " + over, waiting: "PodInitializing"}
+		return podState{lacks: "the ConfigMap " + over, waiting: "PodInitializing"}
 	}
 	if why := w.seed(pod, place); why != "" {
-		return state{unseeded: why, waiting: "PodInitializing"}
+		return podState{unseeded: why, waiting: "PodInitializing"}
 	}
 	if waitsAtGate(pod) {
-		return state{waiting: "PodInitializing"}
+		return podState{waiting: "PodInitializing"}
 	}
 	if !w.prepare(pod, place) {
-		return state{refused: true, waiting: "PodInitializing"}
+		return podState{refused: true, waiting: "PodInitializing"}
 	}
 	if image := pod.Spec.Containers[0].Image; w.BadImages[image] || w.BadImages[image[:strings.LastIndex(image, ":")]] {
-		return state{waiting: "ErrImagePull"}
+		return podState{waiting: "ErrImagePull"}
 	}
 	if w.Crashing[pod.Name] {
-		return state{waiting: "its data can't be read"}
+		return podState{waiting: "its data can't be read"}
 	}
 	if complaint := w.startEtcd(pod, place); complaint != "" {
-		return state{waiting: complaint}
+		return podState{waiting: complaint}
 	}
-	return state{}
+	return podState{}
 }
 
 // prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10).
@@ -148,8 +148,8 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	i := slices.IndexFunc(pod.Spec.InitContainers,
 		func(c corev1.Container) bool { return c.Name == objects.ContainerPrepare })
 	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env,
-		func(e corev1.EnvVar) bool { return e.Name == hooks.EnvBegins })
-	begun := told && pod.Annotations[objects.AnnotationInitialCluster] == ""
+		func(e corev1.EnvVar) bool { return e.Name == volumes.EnvBegins })
+	begun := told && !objects.MayBegin(pod)
 	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+objects.StartResume)
 	unbegun := w.Dirs[log].Member == 0 && w.Dirs[log].Unbegun == pod.UID
 	if empty && (resumes || w.Markers[pod.UID] && !unbegun) {
@@ -173,7 +173,7 @@ func (w *World) placeOf(pod *corev1.Pod) string {
 }
 
 // setStatus reports the state of the pod's containers.
-func (w *World) setStatus(name string, s state) {
+func (w *World) setStatus(name string, s podState) {
 	w.editPod(name, func(p *corev1.Pod) {
 		etcd := containerStatus(p.Status.ContainerStatuses, objects.ContainerEtcd)
 		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
@@ -186,7 +186,8 @@ func (w *World) setStatus(name string, s state) {
 			LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
 		switch s.waiting {
 		case "":
-			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Procs[p.UID].Since)}, corev1.PodRunning
+			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{
+				StartedAt: metav1.NewTime(w.Procs[p.UID].Since)}, corev1.PodRunning
 			next.ContainerID = w.Procs[p.UID].container()
 		case "ErrImagePull":
 			image := p.Spec.Containers[0].Image
@@ -212,7 +213,7 @@ func (w *World) setStatus(name string, s state) {
 	})
 }
 
-func prepareStatus(pod *corev1.Pod, of state) corev1.ContainerStatus {
+func prepareStatus(pod *corev1.Pod, of podState) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{Name: objects.ContainerPrepare}
 	switch {
 	case of.lacks != "": // Kubernetes says so in an event

@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what anybody
@@ -76,7 +76,7 @@ func (w *World) lacksRest(c Cluster) string {
 }
 
 // lacksOf is what a voter of ours lacks. While Metacontroller sees things late, only etcd is looked at.
-func (w *World) lacksOf(c Cluster, m hooks.Member) string {
+func (w *World) lacksOf(c Cluster, m observation.Member) string {
 	uid, runs := w.running(c.ID, m.ID)
 	pod := w.Pod(nameAt(m))
 	switch {
@@ -107,7 +107,7 @@ func (w *World) outdated(spec *v1alpha1.EtcdClusterSpec) string {
 	return ""
 }
 
-func (w *World) outdatedIn(c Cluster, m hooks.Member, spec *v1alpha1.EtcdClusterSpec) string {
+func (w *World) outdatedIn(c Cluster, m observation.Member, spec *v1alpha1.EtcdClusterSpec) string {
 	uid, runs := w.running(c.ID, m.ID)
 	pod := w.Pod(nameAt(m))
 	switch has := w.Procs[uid]; {

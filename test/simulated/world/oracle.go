@@ -16,7 +16,11 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to
@@ -74,7 +78,7 @@ func (w *World) violate(rule, format string, args ...any) {
 }
 
 // fingerprint is all of what the hook is shown, when somebody wants it watched; the hook must leave it as it is.
-func (w *World) fingerprint(o hooks.Observation) string {
+func (w *World) fingerprint(o observation.Observation) string {
 	if !w.Watch {
 		return ""
 	}
@@ -86,7 +90,7 @@ func (w *World) fingerprint(o hooks.Observation) string {
 }
 
 // judge verifies every decision of a call, and that the answer is the decision on what was last seen.
-func (w *World) judge(o hooks.Observation, c *Call, seen []sight) {
+func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 	if w.Decide != nil {
 		return
 	}
@@ -95,7 +99,7 @@ func (w *World) judge(o hooks.Observation, c *Call, seen []sight) {
 		if i > 0 {
 			o.Taken = c.Outcome
 		}
-		d := hooks.Decide(o)
+		d := cluster.Decide(o)
 		if err := hooks.Verify(o, d); err != nil {
 			w.Oracle.Broken = append(w.Oracle.Broken, strings.Split(err.Error(), "\n")...)
 		}
@@ -179,7 +183,9 @@ func (w *World) beginsRight(c Cluster) {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		o := w.Etcd.Clusters[id]
 		ours := o.Of == c.Of || slices.ContainsFunc(o.Members,
-			func(m hooks.Member) bool { return strings.HasPrefix(nameAt(m), w.Cluster().Name+"-") && o.Of == "" })
+			func(m observation.Member) bool {
+				return strings.HasPrefix(nameAt(m), w.Cluster().Name+"-") && o.Of == ""
+			})
 		if o.ID != c.ID && o.Leader != 0 && ours && c.Begin <= o.Revision {
 			w.violate("S21", "epoch %d begins at revision %d, and epoch %d has given out %d", c.Epoch, c.Begin, o.Epoch,
 				o.Revision)
@@ -222,11 +228,11 @@ func (o *Oracle) runs(d Dir, place string) {
 
 // afterStep looks at what a step of ours has done to the quorum: to that which there is, and to that which stays once
 // the pods that we have deleted, or given another image, have stopped.
-func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
+func (o *Oracle) afterStep(w *World, before Cluster, step decision.Step) {
 	after := w.Etcd.Clusters[before.ID]
 	stays := func(c Cluster) bool {
 		return len(slices.DeleteFunc(w.component(c),
-			func(m hooks.Member) bool { return w.goes(c, m) })) >= len(c.voters())/2+1
+			func(m observation.Member) bool { return w.goes(c, m) })) >= len(c.voters())/2+1
 	}
 	if w.quorate(before) && !w.quorate(after) || stays(before) && !stays(after) {
 		w.violate("S1", "%s took the quorum away", step)
@@ -234,7 +240,7 @@ func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
 }
 
 // goes reports whether we have ordered away the pod, or the container, in which the member runs.
-func (w *World) goes(c Cluster, m hooks.Member) bool {
+func (w *World) goes(c Cluster, m observation.Member) bool {
 	uid, _ := w.running(c.ID, m.ID)
 	pod := w.Pod(w.Procs[uid].Pod)
 	return w.Oracle.ordered[uid] || pod != nil && pod.UID == uid && pod.Spec.Containers[0].Image != w.Procs[uid].Image
@@ -242,16 +248,16 @@ func (w *World) goes(c Cluster, m hooks.Member) bool {
 
 // afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as
 // many of ours vote as it wants (S6).
-func (o *Oracle) afterRemoval(w *World, spec *v1alpha1.EtcdClusterSpec, before Cluster, step hooks.Step) {
-	s, removes := step.(hooks.Remove)
+func (o *Oracle) afterRemoval(w *World, want *v1alpha1.EtcdClusterSpec, before Cluster, step decision.Step) {
+	s, removes := step.(decision.Remove)
 	m, _ := before.member(s.ID)
 	if _, stays := w.Etcd.Clusters[before.ID].member(s.ID); !removes || m.ID == 0 || stays || w.named(m) {
 		return
 	}
-	ours := slices.DeleteFunc(before.voters(), func(m hooks.Member) bool { return !w.named(m) })
-	wanted := max(1, hooks.Replicas(&v1alpha1.EtcdCluster{Spec: *spec}))
+	ours := slices.DeleteFunc(before.voters(), func(m observation.Member) bool { return !w.named(m) })
+	wanted := max(1, spec.Replicas(&v1alpha1.EtcdCluster{Spec: *want}))
 	switch {
-	case m.Learner, spec.Bootstrap == nil, spec.Bootstrap.Existing == nil, !spec.Bootstrap.Existing.RetireForeign:
+	case m.Learner, want.Bootstrap == nil, want.Bootstrap.Existing == nil, !want.Bootstrap.Existing.RetireForeign:
 		w.violate("S6", "%s is removed, which is not ours, and the spec does not say so", nameAt(m))
 	case len(ours) < wanted:
 		w.violate("S6", "%s is removed, which is not ours, and %d of ours vote instead of %d", nameAt(m), len(ours),
@@ -260,7 +266,7 @@ func (o *Oracle) afterRemoval(w *World, spec *v1alpha1.EtcdClusterSpec, before C
 }
 
 // named reports whether the member has a name of ours.
-func (w *World) named(m hooks.Member) bool {
+func (w *World) named(m observation.Member) bool {
 	return w.Cluster() == nil || strings.HasPrefix(nameAt(m), w.Cluster().Name+"-")
 }
 

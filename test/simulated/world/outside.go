@@ -4,8 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // For those who put real parts in the place of parts of this world: a hook that answers elsewhere, and a kubelet that
@@ -15,7 +16,7 @@ import (
 type Question struct {
 	Parent     *v1alpha1.EtcdCluster
 	Children   map[Key]metav1.Object
-	Related    hooks.Related
+	Related    observation.Related
 	Finalizing bool
 }
 
@@ -45,7 +46,7 @@ func (w *World) Take(q *Question, r Reply) {
 	w.apply(&Call{
 		parent: q.Parent, observed: q.Children, Finalizing: q.Finalizing, Finalized: q.Finalizing && r.Finalized,
 		lookedAfter: true,
-		Decision:    hooks.Decision{Status: r.Status},
+		Decision:    decision.Decision{Status: r.Status},
 	}, r.Children)
 }
 

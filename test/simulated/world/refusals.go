@@ -11,8 +11,8 @@ import (
 // What the API server refuses to make: by a quota, an admission policy, or because the object names something that is
 // not there. Metacontroller tries again at each sync, and tells of it in an event that hooks do not see.
 
-// ErrForbidden is the API server's for an object that it does not take.
-var ErrForbidden = errors.New("forbidden")
+// errForbidden is the API server's for an object that it does not take.
+var errForbidden = errors.New("forbidden")
 
 // Refuse has the API server make no objects of this kind any more: all of them, or with a name only that one.
 func (w *World) Refuse(kind Kind, name string) { w.Refused[Key{kind, name}] = true }
@@ -39,6 +39,6 @@ func (w *World) refused(key Key, desired map[Key]metav1.Object) {
 	})
 	if !slices.Contains(w.Tried, key) {
 		w.Tried = append(w.Tried, key)
-		w.note("! + %s %s: %s", key.Kind, key.Name, ErrForbidden)
+		w.note("! + %s %s: %s", key.Kind, key.Name, errForbidden)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // How large the members' databases are, whether they hold the same, and the alarms that etcd raises about both.
@@ -51,9 +52,9 @@ func (w *World) Fill(live, over, deleted int64) error {
 	switch {
 	case !led:
 		return errNobody
-	case c.raised(hooks.AlarmCorrupt):
+	case c.raised(observation.AlarmCorrupt):
 		return errCorrupt
-	case c.raised(hooks.AlarmNoSpace) && live+over > 0:
+	case c.raised(observation.AlarmNoSpace) && live+over > 0:
 		return errSpace
 	}
 	c.Live, c.Old = c.Live+live-deleted, c.Old+over+deleted
@@ -83,7 +84,7 @@ func (w *World) spaceOut(id uint64) error {
 		if !runs || w.Foreign[w.Procs[uid].Pod] || w.Dirs[w.Procs[uid].Dir].size() <= quotaOf(w.Pod(w.Procs[uid].Pod)) {
 			continue
 		}
-		c, err = c.alarm(m.ID, hooks.AlarmNoSpace), errSpace
+		c, err = c.alarm(m.ID, observation.AlarmNoSpace), errSpace
 	}
 	if err != nil {
 		w.store(c)
@@ -106,17 +107,17 @@ func quotaOf(pod *corev1.Pod) int64 {
 // ---- alarms
 
 func (c Cluster) raised(kind string) bool {
-	return slices.ContainsFunc(c.Alarms, func(a hooks.Alarm) bool { return a.Kind == kind })
+	return slices.ContainsFunc(c.Alarms, func(a observation.Alarm) bool { return a.Kind == kind })
 }
 
 // alarm is the cluster with one alarm more.
 func (c Cluster) alarm(member uint64, kind string) Cluster {
-	a := hooks.Alarm{MemberID: member, Kind: kind}
+	a := observation.Alarm{MemberID: member, Kind: kind}
 	if slices.Contains(c.Alarms, a) {
 		return c
 	}
 	c.Alarms = append(slices.Clone(c.Alarms), a)
-	slices.SortFunc(c.Alarms, func(a, b hooks.Alarm) int {
+	slices.SortFunc(c.Alarms, func(a, b observation.Alarm) int {
 		return cmp.Or(cmp.Compare(a.MemberID, b.MemberID), strings.Compare(a.Kind, b.Kind))
 	})
 	return c
@@ -125,7 +126,7 @@ func (c Cluster) alarm(member uint64, kind string) Cluster {
 // disarmed is the cluster with one alarm less.
 func (c Cluster) disarmed(member uint64, kind string) Cluster {
 	c.Alarms = slices.DeleteFunc(slices.Clone(c.Alarms),
-		func(a hooks.Alarm) bool { return a == hooks.Alarm{MemberID: member, Kind: kind} })
+		func(a observation.Alarm) bool { return a == observation.Alarm{MemberID: member, Kind: kind} })
 	return c
 }
 
@@ -174,10 +175,10 @@ func (w *World) accuse(c Cluster, groups map[uint32][]uint64) Cluster {
 		}
 	}
 	if !majority || minorOf(w.Procs[leader].Version) < 6 {
-		return c.alarm(0, hooks.AlarmCorrupt)
+		return c.alarm(0, observation.AlarmCorrupt)
 	}
 	for _, id := range wrong {
-		c = c.alarm(id, hooks.AlarmCorrupt)
+		c = c.alarm(id, observation.AlarmCorrupt)
 	}
 	return c
 }
@@ -198,9 +199,9 @@ func (w *World) differs(pod *corev1.Pod, d Dir) string {
 }
 
 // tellHashes adds to the answers of voters the hashes of their keys, as Quorate asks for them while there is an alarm.
-func (c *client) tellHashes(list *hooks.Membership, health map[string]hooks.Health) {
+func (c *client) tellHashes(list *observation.Membership, health map[string]observation.Health) {
 	if list == nil || !slices.ContainsFunc(list.Alarms,
-		func(a hooks.Alarm) bool { return a.Kind == hooks.AlarmCorrupt }) {
+		func(a observation.Alarm) bool { return a.Kind == observation.AlarmCorrupt }) {
 		return
 	}
 	cluster := c.w.Etcd.Clusters[list.ClusterID]
@@ -209,17 +210,17 @@ func (c *client) tellHashes(list *hooks.Membership, health map[string]hooks.Heal
 			continue
 		}
 		pod, _ := c.w.running(list.ClusterID, h.MemberID)
-		h.Hash = &hooks.Hash{Revision: cluster.Revision, CompactRevision: cluster.Compacted,
+		h.Hash = &observation.Hash{Revision: cluster.Revision, CompactRevision: cluster.Compacted,
 			Value: 0xaaaa0000 + c.w.Dirs[c.w.Procs[pod].Dir].Rot}
 		health[name] = h
 	}
 }
 
 // tellSpace adds to an answer how large the database is, and the alarms that the member has raised.
-func (w *World) tellSpace(h *hooks.Health, d Dir) {
+func (w *World) tellSpace(h *observation.Health, d Dir) {
 	c := w.Etcd.Clusters[d.Cluster]
 	h.DBSize, h.DBSizeInUse, h.Revision = d.size(), d.inUse(), c.Revision
-	if w.Etcd.CountsLate && c.raised(hooks.AlarmNoSpace) {
+	if w.Etcd.CountsLate && c.raised(observation.AlarmNoSpace) {
 		h.DBSizeInUse = h.DBSize
 	}
 	if w.Etcd.DBSize != 0 {
@@ -231,31 +232,31 @@ func (w *World) tellSpace(h *hooks.Health, d Dir) {
 		}
 	}
 	if w.Etcd.NoSpace && len(h.Alarms) == 0 {
-		h.Alarms = []string{hooks.AlarmNoSpace}
+		h.Alarms = []string{observation.AlarmNoSpace}
 	}
 }
 
 // ---- maintenance
 
 // maintain is etcd's answer to a step that leaves the members as they are.
-func (c *client) maintain(cluster Cluster, step hooks.Step) (Cluster, error) {
+func (c *client) maintain(cluster Cluster, step decision.Step) (Cluster, error) {
 	switch s := step.(type) {
-	case hooks.Compact:
+	case decision.Compact:
 		switch {
-		case cluster.raised(hooks.AlarmCorrupt):
+		case cluster.raised(observation.AlarmCorrupt):
 			return cluster, etcdops.ErrCorrupt
 		case s.Revision > cluster.Revision:
 			return cluster, etcdops.ErrFutureRevision
 		case s.Revision > cluster.Compacted:
 			cluster.Compacted, cluster.Old = s.Revision, 0
 		}
-	case hooks.Defragment:
+	case decision.Defragment:
 		pod, runs := c.w.running(cluster.ID, s.ID)
 		if !runs {
 			return cluster, etcdops.ErrUnreachable
 		}
 		return cluster, c.w.defragment(pod)
-	case hooks.Disarm:
+	case decision.Disarm:
 		cluster = cluster.disarmed(s.ID, s.Kind)
 	}
 	return cluster, nil
@@ -303,16 +304,16 @@ func (w *World) defragmentOn() {
 
 // afterMaintenance looks at what a step has done to the data: none that is right goes, and clients are let in again
 // only to members that agree.
-func (o *Oracle) afterMaintenance(w *World, before Cluster, step hooks.Step) {
+func (o *Oracle) afterMaintenance(w *World, before Cluster, step decision.Step) {
 	now := w.Etcd.Clusters[before.ID]
-	if remove, is := step.(hooks.Remove); is && before.raised(hooks.AlarmCorrupt) {
+	if remove, is := step.(decision.Remove); is && before.raised(observation.AlarmCorrupt) {
 		m, _ := before.member(remove.ID)
 		pod, runs := w.running(before.ID, m.ID)
 		if runs && !m.Learner && w.Dirs[w.Procs[pod].Dir].Rot == 0 {
 			w.violate("S6", "%s is removed for its data, which is right", nameAt(m))
 		}
 	}
-	if !before.raised(hooks.AlarmCorrupt) || now.raised(hooks.AlarmCorrupt) {
+	if !before.raised(observation.AlarmCorrupt) || now.raised(observation.AlarmCorrupt) {
 		return
 	}
 	rots := map[uint32]bool{}

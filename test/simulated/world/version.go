@@ -2,31 +2,29 @@ package world
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// How etcds of different versions get on with each other: the cluster agrees on the lowest minor version of its
-// members, never goes back by itself, and no member of a lower version runs in it, unless a downgrade was enabled
-// (etcdserver/version in etcd).
+// How etcds of different versions get on with each other.
 
 // minorOf a version such as 3.6.16, or of an image's tag; 0 when there is none.
-func minorOf(version string) int {
+func minorOf(version string) uint8 {
 	fields := strings.Split(version, ".")
 	if len(fields) < 2 {
 		return 0
 	}
-	minor, err := strconv.Atoi(fields[1])
+	minor, err := strconv.ParseUint(fields[1], 10, 8)
 	if err != nil {
 		return 0
 	}
-	return minor
+	return uint8(minor)
 }
 
 // version of the etcd in a pod.
@@ -48,19 +46,11 @@ func unknownFlag(pod *corev1.Pod) string {
 // unfitVersion is why an etcd of this version does not start in its cluster; empty when it does.
 func (w *World) unfitVersion(pod *corev1.Pod, d Dir) string {
 	minor, c := minorOf(version(pod)), w.Etcd.Clusters[d.Cluster]
-	switch {
-	case minor >= 7 && c.OldLog > w.behindSnapshot(c, d):
+	if minor >= 7 && c.OldLog > w.behindSnapshot(c, d) {
 		return "panic: unmarshal should never fail (proto: cannot parse invalid wire-format data)"
-	case d.Index == 0 && c.Downgrade != 0:
-		return "incompatible with current running cluster"
-	case c.Downgrade != 0 && minor != c.Downgrade:
-		// A member that starts knows of the downgrade only from its data: one that has run before.
-		if minor != c.Downgrade+1 || c.Agreed != c.Downgrade {
-			return fmt.Sprintf("invalid downgrade; server version is not allowed to join when downgrade is enabled "+
-				"to 3.%d", c.Downgrade)
-		}
-	case c.Agreed != 0 && minor < c.Agreed:
-		return fmt.Sprintf("invalid downgrade; server version is lower than determined cluster version 3.%d", c.Agreed)
+	}
+	if err := c.Takes(minor, d.Index == 0); err != nil {
+		return err.Error()
 	}
 	return ""
 }
@@ -71,27 +61,14 @@ func (w *World) agree(id uint64) {
 	if !w.leads(c) {
 		return
 	}
-	lowest, all := 0, true
+	var minors []uint8
 	for _, m := range c.Members {
-		pod, runs := w.running(id, m.ID)
-		if !runs {
-			all = false
-			continue
-		}
-		if minor := minorOf(w.Procs[pod].Version); lowest == 0 || minor < lowest {
-			lowest = minor
+		if pod, runs := w.running(id, m.ID); runs {
+			minors = append(minors, minorOf(w.Procs[pod].Version))
 		}
 	}
 	next := c
-	switch {
-	case c.Downgrade != 0:
-		next.Agreed = c.Downgrade
-		if all && w.everyMinor(c, c.Downgrade) {
-			next.Downgrade = 0
-		}
-	case all && lowest > c.Agreed, c.Agreed == 0 && all:
-		next.Agreed = lowest
-	}
+	next.Version = c.Decide(slices.Min(minors), slices.Max(minors), len(minors) == len(c.Members))
 	if next.Agreed < c.Agreed { // which has every member write a snapshot
 		for _, m := range c.Members {
 			if pod, runs := w.running(id, m.ID); runs {
@@ -102,7 +79,7 @@ func (w *World) agree(id uint64) {
 			}
 		}
 	}
-	if next.Agreed != c.Agreed || next.Downgrade != c.Downgrade {
+	if next.Version != c.Version {
 		w.store(next)
 	}
 }
@@ -128,17 +105,8 @@ func (w *World) starts(pod *corev1.Pod, d Dir) {
 	}
 }
 
-func (w *World) everyMinor(c Cluster, minor int) bool {
-	for _, m := range c.Members {
-		if pod, runs := w.running(c.ID, m.ID); !runs || minorOf(w.Procs[pod].Version) != minor {
-			return false
-		}
-	}
-	return true
-}
-
 // tellVersion adds to an answer what a member since 3.6 tells of versions.
-func (w *World) tellVersion(h *hooks.Health, pod types.UID, c Cluster) {
+func (w *World) tellVersion(h *observation.Health, pod types.UID, c Cluster) {
 	h.Version = w.Procs[pod].Version
 	if minorOf(h.Version) < 6 || c.Agreed == 0 {
 		return
@@ -147,17 +115,4 @@ func (w *World) tellVersion(h *hooks.Health, pod types.UID, c Cluster) {
 	if c.Downgrade != 0 {
 		h.Downgrade = fmt.Sprintf("3.%d.0", c.Downgrade)
 	}
-}
-
-// enableDowngrade is etcd's own answer to it: one minor version down from what is agreed on.
-func (w *World) enableDowngrade(c Cluster, to string) (Cluster, error) {
-	switch minor := minorOf(to); {
-	case c.Downgrade != 0 && c.Downgrade != minor:
-		return c, etcdops.ErrDowngradeTarget
-	case c.Agreed != minor+1 && c.Downgrade == 0:
-		return c, etcdops.ErrDowngradeTarget
-	default:
-		c.Downgrade = minor
-	}
-	return c, nil
 }

@@ -14,8 +14,8 @@ import (
 // Volumes: what the API server lets become of claims, and how volumes grow. Each claim is bound when a node takes the
 // first pod that names it, as with volumeBindingMode: WaitForFirstConsumer.
 
-// ErrNotExpandable is the API server's, for claims whose class forbids it.
-var ErrNotExpandable = errors.New("forbidden: the storageclass that provisions the pvc must support resize")
+// errNotExpandable is the API server's, for claims whose class forbids it.
+var errNotExpandable = errors.New("forbidden: the storageclass that provisions the pvc must support resize")
 
 // bind gives a claim its volume, unless it has one.
 func (w *World) bind(claim string) {
@@ -37,9 +37,9 @@ func (w *World) admitClaim(old, now *corev1.PersistentVolumeClaim) error {
 	grown := now.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage())
 	switch {
 	case grown < 0 || grown > 0 && old.Status.Phase != corev1.ClaimBound || !reflect.DeepEqual(bare(old), bare(now)):
-		return ErrImmutable
+		return errImmutable
 	case grown > 0 && w.FixedClasses[ClassOf(now)]:
-		return ErrNotExpandable
+		return errNotExpandable
 	}
 	return nil
 }

@@ -2,10 +2,12 @@
 // exhaustive model drive to see what Quorate's hooks do to a cluster. It has no clock, no goroutines and no chance of
 // its own: the same calls on the same world lead to the same world.
 //
-// The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the
-// scheduler and the kubelets (kubelet.go), volumes (volumes.go) and nodes with directories (hostpath.go),
-// certificates (forge.go, certificates.go), containers of others in pods (mesh.go), etcd (etcd.go, client.go), what
-// may go wrong (faults.go) and what must never (oracle.go).
+// The parts are by file: the API server (api.go), Metacontroller (metacontroller.go) with its lagging caches
+// (caches.go) and how it applies an answer (apply.go, merge.go), the scheduler and the kubelets (kubelet.go), volumes
+// (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), containers of others
+// in pods (mesh.go), etcd (etcd.go), how it starts (start.go), who hears whom (hears.go), its client (client.go) and
+// changes of its members (membership.go), what may go wrong (faults.go) and what must never (oracle.go). etcd's own
+// rules are package membership.
 package world
 
 import (
@@ -17,9 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // World is the whole state. Every value in it is replaced and never changed in place, so that a clone may share it.
@@ -27,7 +31,7 @@ type World struct {
 	Now time.Time
 	// Resync is how often Metacontroller calls while nothing happens.
 	Resync   time.Duration
-	Settings hooks.Settings
+	Settings observation.Settings
 
 	// Objects is what the API server stores. Version and UIDs count up.
 	Objects map[Key]metav1.Object
@@ -72,7 +76,7 @@ type World struct {
 	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those.
 	// Certificates are those that were answered last.
 	CertManager  bool
-	Certificates []*hooks.CertManagerCertificate
+	Certificates []*decision.CertManagerCertificate
 	// Mesh is set while a mesh puts containers of its own into pods.
 	Mesh bool
 	// Starts counts etcds that were started.
@@ -96,9 +100,9 @@ type World struct {
 	// Log is what Metacontroller wrote since somebody last took it.
 	Log    []string
 	Oracle Oracle
-	// Decide takes the place of hooks.Decide, to show that what is wrong is found; its decisions are not verified.
+	// Decide takes the place of cluster.Decide, to show that what is wrong is found; its decisions are not verified.
 	// Nil: the shipped one.
-	Decide func(hooks.Observation) hooks.Decision
+	Decide func(observation.Observation) decision.Decision
 	// Watch makes every call prove that it left its input alone, and that who is said to be ready is; it costs time.
 	Watch bool
 	// Lacked is what the cluster lacked when the status that is stored was decided: see Lacks.
@@ -109,8 +113,8 @@ type World struct {
 func New() *World {
 	return &World{
 		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Settings: hooks.Settings{Images: objects.Images{Image: "quorate"},
-			AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
+		Settings: observation.Settings{Images: objects.Images{Image: "quorate"},
+			AllowedEndpoints: &endpoints.AllowedEndpoints{Hosts: foreignHosts()}},
 		Resync:    30 * time.Second,
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},

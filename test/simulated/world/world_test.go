@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // ready is a world with a cluster of this size that has converged.
@@ -91,7 +94,7 @@ func TestOracleSees(t *testing.T) {
 			w.Apply(call)
 		}},
 		{"S8", func(w *World) {
-			_, _ = w.bootstrap(map[string]string{"demo-0": "http://demo-0"}, "http://demo-0", "another token", Files{})
+			_, _ = w.bootstrap(w.Pod("demo-0"), map[string]string{"demo-0": "http://demo-0"}, "another token")
 		}},
 		{"S9", func(w *World) {
 			c := w.Etcd.Clusters[w.Oracle.cluster]
@@ -103,9 +106,11 @@ func TestOracleSees(t *testing.T) {
 		{"S10: demo-0 starts with an empty directory", func(w *World) {
 			w.KillPod("demo-1")
 			w.KillPod("demo-2")
-			pod := w.Pod("demo-0")
-			delete(w.Dirs, w.placeOf(pod))
-			w.stop(pod.UID)
+			record := w.Objects[Key{ConfigMapKind, "demo-epoch-1"}].(*corev1.ConfigMap)
+			w.editPod("demo-0", func(p *corev1.Pod) {
+				p.Annotations[objects.AnnotationInitialCluster] = record.Data[objects.EpochKeyInitialCluster]
+			})
+			w.EmptyData("demo-0")
 			w.Pass()
 		}},
 		{"S10: acknowledged writes are lost", func(w *World) {

@@ -11,12 +11,15 @@
 //	<!-- varies: REGEXP -->      parts of the output that differ from time to time; ages are known to
 //	<!-- setup: COMMAND -->      something that the page takes for granted; rare
 //	<!-- recording: begin -->    what is from here to "recording: end" was recorded; `make recording` writes it
+//	<!-- contents: begin -->     what is from here to "contents: end" lists headings; written by QUORATE_REWRITE=1 go test ./docs
+//	<!-- generated: begin X -->  what is from here to "generated: end" is a table of the code; written by the same
 //	<!-- wait: demo STATUS -->   until the EtcdCluster says so of its newest spec, as whoever reads the page would wait
 package docs
 
 import (
 	"bufio"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -44,16 +47,25 @@ type Page struct {
 }
 
 // languages that fences may have. The first two are commands.
-var languages = []string{"sh", "console", "yaml", "json", "text", "go", "promql", "mermaid", "story"}
+var languages = []string{"sh", "console", "yaml", "json", "text", "go", "python", "java", "promql", "mermaid", "story"}
 
 // Runs says whether the block is played at all.
 func (p Part) Runs() bool {
 	return p.notRun == "" && slices.Contains([]string{"sh", "console", "yaml"}, p.Language)
 }
 
-// ReadPages reads the documents for users: README.md, CONTRIBUTING.md, SECURITY.md and docs/*.md.
+// ReadPages reads the documents for users: README.md, CONTRIBUTING.md, SECURITY.md and docs, without docs/decisions.
 func ReadPages(root string) ([]Page, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	var paths []string
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && d.Name() == "decisions" {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".md") {
+			paths = append(paths, path)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +179,9 @@ func (r *reader) comment(text string) error {
 	case word == "wait" && len(strings.Fields(rest)) == 2:
 		r.page.Parts = append(r.page.Parts, Part{Line: begin, Wait: rest})
 		return nil
-	case word == "recording" && (rest == "begin" || rest == "end"):
+	case word == "recording" && (rest == "begin" || rest == "end"),
+		word == "contents" && (rest == "begin" || rest == "end"),
+		word == "generated" && (strings.HasPrefix(rest, "begin ") || rest == "end"):
 		return nil
 	case word == "not run" && rest != "":
 		r.said.notRun = rest

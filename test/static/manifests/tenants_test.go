@@ -29,7 +29,7 @@ func TestPolicyForExistingEndpoints(t *testing.T) {
 	} else if why := judged(t, base, admission.Create, "", ordersWith(""), "{}"); why != "" {
 		t.Error(why)
 	}
-	raw, err := os.ReadFile("../../../hooks/testdata/endpoints.json")
+	raw, err := os.ReadFile("../../../hooks/cluster/testdata/endpoints.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,12 @@
 // Package monitoring holds manifests/monitoring against Prometheus' own parsers and the types of its operator: rules
-// and queries parse and name metrics that there are, and every alert has its section in docs/alerts.md and a case in
+// and queries parse and name metrics that there are, and every alert has its section in docs/troubleshooting.md and a case in
 // testdata/alerts*.yaml. Whether the cases pass is for promtool to say: `make alerts`, which builds it first, in
 // minutes.
 package monitoring
 
 import (
 	"encoding/json"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ import (
 const (
 	root    = "../../.."
 	folder  = root + "/manifests/monitoring/"
-	runbook = "https://github.com/quorate-dev/quorate/blob/main/docs/alerts.md#"
+	runbook = "https://github.com/quorate-dev/quorate/blob/main/docs/troubleshooting.md#"
 )
 
 // promQL is the language as every Prometheus of today speaks it: nothing that has to be switched on.
@@ -90,20 +91,20 @@ func TestEveryAlertHasASection(t *testing.T) {
 		}
 	}
 	var sections []string
-	_, text, _ := strings.Cut(read(t, root+"/docs/alerts.md"), "\n## ")
+	_, text, _ := strings.Cut(read(t, root+"/docs/troubleshooting.md"), "\n## By alert\n")
 	for _, section := range strings.Split(text, "\n### ")[1:] {
 		name, body, _ := strings.Cut(section, "\n")
 		sections = append(sections, name)
 		for _, word := range []string{"\n- **Means**: ", "\n- **Look**: ", "\n- **Do**: ", "\n- **Leave it alone**: "} {
 			if strings.Count(body, word) != 1 {
-				t.Errorf("docs/alerts.md, %s: there is no line%s", name, word)
+				t.Errorf("docs/troubleshooting.md, %s: there is no line%s", name, word)
 			}
 		}
 	}
 	slices.Sort(alerts)
 	slices.Sort(sections)
 	if alerts = slices.Compact(alerts); !slices.Equal(alerts, sections) {
-		t.Errorf("docs/alerts.md has the sections\n\t%v\nand there are the alerts\n\t%v", sections, alerts)
+		t.Errorf("docs/troubleshooting.md has the sections\n\t%v\nand there are the alerts\n\t%v", sections, alerts)
 	}
 }
 
@@ -157,7 +158,8 @@ func TestGroupsHaveAnOrder(t *testing.T) {
 func metrics(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{"up": true}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(quorate_\\w+)` \\| (\\w+)").FindAllStringSubmatch(read(t, root+"/docs/metrics.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(quorate_\\w+)` \\| (\\w+)").FindAllStringSubmatch(read(t,
+		root+"/docs/reference/metrics.md"), -1) {
 		known[m[1]] = true // that page is held against the registry by a test in server
 		if m[2] == "histogram" {
 			known[m[1]+"_bucket"], known[m[1]+"_count"], known[m[1]+"_sum"] = true, true, true
@@ -200,7 +202,7 @@ func missing(t *testing.T, known map[string]bool, query string) []string {
 	return all
 }
 
-// extensive is what etcd tells only with --metrics=extensive; docs/metrics.md says so.
+// extensive is what etcd tells only with --metrics=extensive; docs/reference/metrics.md says so.
 const extensive = "grpc_server_handling_seconds_bucket"
 
 // TestRulesNameMetrics: no rule waits for a metric that nobody tells.
@@ -214,19 +216,26 @@ func TestRulesNameMetrics(t *testing.T) {
 	}
 }
 
+// sources are the files of hooks and of its packages, without tests.
+func sources(t *testing.T) (list []string) {
+	err := filepath.WalkDir(root+"/hooks", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			list = append(list, path)
+		}
+		return err
+	})
+	if err != nil || len(list) == 0 {
+		t.Fatal("no sources of the hooks", err)
+	}
+	return list
+}
+
 // TestRulesNameReasons: rules, conditions and reasons that a query chooses are words of the hooks: after a rename an
 // alert would stay silent.
 func TestRulesNameReasons(t *testing.T) {
 	var source strings.Builder
-	files, err := filepath.Glob(root + "/hooks/*.go")
-	api, err2 := filepath.Glob(root + "/hooks/api/v1alpha1/*.go")
-	if err != nil || err2 != nil || len(files) == 0 || len(api) == 0 {
-		t.Fatal("no sources of the hooks", err, err2)
-	}
-	for _, file := range append(files, api...) {
-		if !strings.HasSuffix(file, "_test.go") {
-			source.WriteString(read(t, file))
-		}
+	for _, file := range sources(t) {
+		source.WriteString(read(t, file))
 	}
 	for _, r := range rules(t) {
 		tree, err := promQL.ParseExpr(r.Expr)

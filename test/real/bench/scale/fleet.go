@@ -26,9 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // A fleet is many clusters that look like the one that was recorded. All have its name and namespace, because
@@ -181,10 +182,11 @@ func (f *fleet) cluster(i int, c call, status string) (*cluster, error) {
 	return made, nil
 }
 
-// issue makes certificates and keys like those of the recorded Secrets, valid since an hour, by the recipes of the product.
+// issue makes certificates and keys like those of the recorded Secrets, valid since an hour, by the recipes of the
+// product.
 func issue(recorded map[string]corev1.Secret, cluster string) (map[string]map[string][]byte, error) {
 	made := map[string]map[string][]byte{}
-	authority := hooks.CASecret(cluster)
+	authority := spec.CASecret(cluster)
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(recorded)), func(name string) bool { return name == authority })
 	for _, name := range append([]string{authority}, others...) { // who signs comes first
 		recipe, err := recipeOf(recorded[name].Data, name == authority, authority)
@@ -198,9 +200,9 @@ func issue(recorded map[string]corev1.Secret, cluster string) (map[string]map[st
 	return made, nil
 }
 
-func recipeOf(data map[string][]byte, isAuthority bool, authority string) (hooks.Recipe, error) {
+func recipeOf(data map[string][]byte, isAuthority bool, authority string) (decision.Recipe, error) {
 	if data[objects.KeyTokenPrivate] != nil {
-		return hooks.TokenKeys{}, nil
+		return decision.TokenKeys{}, nil
 	}
 	block, _ := pem.Decode(data[objects.KeyCertificate])
 	if block == nil {
@@ -213,20 +215,22 @@ func recipeOf(data map[string][]byte, isAuthority bool, authority string) (hooks
 	begins := time.Now().Add(-time.Hour).Truncate(time.Second)
 	ends := begins.Add(c.NotAfter.Sub(c.NotBefore))
 	if isAuthority {
-		return hooks.Authority{CommonName: c.Subject.CommonName, NotBefore: begins, NotAfter: ends}, nil
+		return decision.Authority{CommonName: c.Subject.CommonName, NotBefore: begins, NotAfter: ends}, nil
 	}
 	names := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {
 		names = append(names, ip.String())
 	}
-	return hooks.Leaf{
+	return decision.Leaf{
 		Signer: authority, CommonName: c.Subject.CommonName, Names: names, NotBefore: begins, NotAfter: ends,
-		Server: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth), Client: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth),
+		Server: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth), Client: slices.Contains(c.ExtKeyUsage,
+			x509.ExtKeyUsageClientAuth),
 	}, nil
 }
 
-// serves is the annotation of the same name on the pods: a hash of the certificates that are mounted, as (*view).served in
-// package hooks makes it. Were it another one, the first answer would change the pods, and the run would count that as a write.
+// serves is the annotation of the same name on the pods: a hash of the certificates that are mounted, as (*view).served
+// in package hooks makes it. Were it another one, the first answer would change the pods, and the run would count that
+// as a write.
 func serves(secrets ...map[string][]byte) string {
 	h := fnv.New64a()
 	for _, data := range secrets {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -27,9 +28,9 @@ func TestFleet(t *testing.T) {
 		bodies = append(bodies, body.String())
 		asked, err := wire.ReadCluster(t.Context(), &body)
 		require.NoError(t, err)
-		o := asked.Observation(time.Now(), hooks.Settings{})
+		o := asked.Observation(time.Now(), observation.Settings{})
 		require.Len(t, o.Children.Pods, 3)
-		for _, e := range hooks.Endpoints(o) {
+		for _, e := range state.Endpoints(o) {
 			assert.False(t, seen[e.ClientURL], "two members are at %s", e.ClientURL)
 			seen[e.ClientURL] = true
 		}

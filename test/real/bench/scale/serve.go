@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/metrics"
 )
@@ -55,7 +55,7 @@ func serve(ctx context.Context, args []string) error {
 	told := metrics.New("profiled", "")
 	s := server.New(server.Options{
 		Etcd: &etcdops.Etcd{Observer: told.EtcdCall}, Callers: who, Metrics: told, Log: log, DrainDelay: drain,
-		Settings: hooks.Settings{Images: objects.Images{Image: image}, Namespace: namespace},
+		Settings: observation.Settings{Images: objects.Images{Image: image}, Namespace: namespace},
 	})
 	hooksAt, err := net.Listen("tcp", listen)
 	if err != nil {

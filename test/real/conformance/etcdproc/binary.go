@@ -1,7 +1,5 @@
-//go:build unix
+//go:build unix && releases
 
-// Package etcdproc runs clusters of real etcd processes on loopback for tests. A process is started, killed, paused and
-// wiped one by one; nothing here talks to Kubernetes. All waiting is polling of a condition.
 package etcdproc
 
 import (
@@ -10,16 +8,16 @@ import (
 	"testing"
 )
 
-// EnvLab names the environment variable for the folder that holds bin/etcd-<version>/etcd. Without it, the folder is
+// envLab names the environment variable for the folder that holds bin/etcd-<version>/etcd. Without it, the folder is
 // quorate-lab in the user's cache.
-const EnvLab = "QUORATE_LAB"
+const envLab = "QUORATE_LAB"
 
 // Program is etcd, etcdctl or etcdutl of a version. A missing one fails the test.
 func Program(t testing.TB, version, name string) string {
 	t.Helper()
 	path := filepath.Join(lab(t), "bin", "etcd-"+version, name)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("etcd %s is missing (%v): run `make etcd-binaries`, or set %s", version, err, EnvLab)
+		t.Fatalf("etcd %s is missing (%v): run `make etcd-binaries`, or set %s", version, err, envLab)
 	}
 	return path
 }
@@ -29,14 +27,14 @@ func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(lab(t), "bin", name)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%s is missing (%v): run `make store-servers`, or set %s", name, err, EnvLab)
+		t.Fatalf("%s is missing (%v): run `make store-servers`, or set %s", name, err, envLab)
 	}
 	return path
 }
 
 func lab(t testing.TB) string {
 	t.Helper()
-	if dir := os.Getenv(EnvLab); dir != "" {
+	if dir := os.Getenv(envLab); dir != "" {
 		return dir
 	}
 	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {

@@ -1,5 +1,7 @@
 //go:build unix
 
+// Package etcdproc runs clusters of real etcd processes on loopback for tests. A process is started, killed, paused and
+// wiped one by one; nothing here talks to Kubernetes. All waiting is polling of a condition.
 package etcdproc
 
 import (
@@ -12,7 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Patience is how long Eventually waits: far longer than anything takes on an idle machine.
@@ -90,6 +93,12 @@ func (c *Cluster) Bootstrap(m *Member, initial ...*Member) {
 	m.start("new", c.token, initialCluster(initial))
 }
 
+// BootstrapAgain starts a member as the first members are started, in a pod that has been told that it has begun.
+func (c *Cluster) BootstrapAgain(m *Member) {
+	c.t.Helper()
+	m.start("new", c.token, objects.InitialClusterBegun)
+}
+
 func initialCluster(members []*Member) string {
 	var entries []string
 	for _, m := range members {
@@ -99,11 +108,11 @@ func initialCluster(members []*Member) string {
 }
 
 // Endpoints of the given members, or of all.
-func (c *Cluster) Endpoints(of ...*Member) []hooks.Endpoint {
+func (c *Cluster) Endpoints(of ...*Member) []observation.Endpoint {
 	if len(of) == 0 {
 		of = c.Members
 	}
-	var endpoints []hooks.Endpoint
+	var endpoints []observation.Endpoint
 	for _, m := range of {
 		endpoints = append(endpoints, m.Endpoint())
 	}

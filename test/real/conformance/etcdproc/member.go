@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/paused"
 )
 
@@ -33,6 +33,15 @@ type Member struct {
 
 	process *exec.Cmd
 	exited  chan struct{}
+}
+
+// Command is etcd of this version, not started yet.
+func Command(t testing.TB, version string, args ...string) *exec.Cmd {
+	t.Helper()
+	program, environment := memberProgram(t, version)
+	c := exec.Command(program, args...)
+	c.Env = environment
+	return c
 }
 
 func newMember(t testing.TB, version, dir, name string, ca *Authority, extra []string) *Member {
@@ -57,8 +66,8 @@ func newMember(t testing.TB, version, dir, name string, ca *Authority, extra []s
 }
 
 // Endpoint is where the member is asked.
-func (m *Member) Endpoint() hooks.Endpoint {
-	e := hooks.Endpoint{Name: m.Name, ClientURL: m.ClientURL, PeerURL: m.PeerURL}
+func (m *Member) Endpoint() observation.Endpoint {
+	e := observation.Endpoint{Name: m.Name, ClientURL: m.ClientURL, PeerURL: m.PeerURL}
 	if m.ca != nil {
 		e.ServerName = "127.0.0.1"
 	}
@@ -74,8 +83,7 @@ func (m *Member) start(state, token, initialCluster string) {
 		m.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	program, environment := memberProgram(m.t, m.version)
-	m.process = exec.Command(program, append([]string{
+	m.process = Command(m.t, m.version, append([]string{
 		"--name=" + m.Name,
 		"--data-dir=" + m.dataDir,
 		"--listen-client-urls=" + m.ClientURL,
@@ -89,7 +97,6 @@ func (m *Member) start(state, token, initialCluster string) {
 		"--unsafe-no-fsync=true",
 		"--log-level=warn",
 	}, m.extra...)...)
-	m.process.Env = environment
 	m.process.Stdout, m.process.Stderr = log, log
 	m.process.SysProcAttr = attributes()
 	if err := m.process.Start(); err != nil {
@@ -156,6 +163,12 @@ func (m *Member) Wipe() {
 	if err := os.RemoveAll(m.dataDir); err != nil {
 		m.t.Fatal(err)
 	}
+}
+
+// Empty reports whether the data directory holds nothing, or is not there.
+func (m *Member) Empty() bool {
+	entries, err := os.ReadDir(m.dataDir)
+	return len(entries) == 0 && (err == nil || os.IsNotExist(err))
 }
 
 // Pause stops the process without ending it, and returns when it has stopped. The kernel still takes connections

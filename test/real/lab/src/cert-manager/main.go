@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/cert-manager/cert-manager/internal/apis/config/shared"
@@ -67,7 +69,7 @@ func main() {
 	}
 }
 
-// runController runs every controller that is linked in. There is one replica, so nobody is elected.
+// runController runs every controller that is linked in. There is one replica, so there is no election.
 func runController(ctx context.Context) error {
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
 		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: namespace},
@@ -125,7 +127,12 @@ func runInjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manager, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{Scheme: known, Metrics: metricsserver.Options{BindAddress: "0"}})
+	manager, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{
+		Scheme: known, Metrics: metricsserver.Options{BindAddress: "0"},
+		// The injector hears of a Secret by a watch of metadata. A cache of whole Secrets is another watch, which may not have the
+		// Secret yet: then the injector gives up, and no event comes again.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,206 @@
+package etcdops
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/users"
+)
+
+// readAuth reads what there is, in full for the users and roles that are wanted, and tries the passwords of users
+// that were not given theirs before.
+func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want users.Want) (users.Have, error) {
+	have := users.Have{Roles: map[string][]users.Permit{}, Users: map[string]users.UserHave{}}
+	for _, question := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			status, err := client.AuthStatus(ctx)
+			have.Enabled = status != nil && status.Enabled
+			return err
+		},
+		func(ctx context.Context) error {
+			list, err := client.RoleList(ctx)
+			for _, name := range rolesIn(list) {
+				have.Roles[name] = nil
+			}
+			return err
+		},
+		func(ctx context.Context) error {
+			list, err := client.UserList(ctx)
+			for _, name := range usersIn(list) {
+				have.Users[name] = users.UserHave{}
+			}
+			return err
+		},
+	} {
+		if err := e.readOne(ctx, question); err != nil {
+			return have, err
+		}
+	}
+	return have, e.readWanted(ctx, client, want, &have)
+}
+
+func rolesIn(list *clientv3.AuthRoleListResponse) []string {
+	if list == nil {
+		return nil
+	}
+	return list.Roles
+}
+
+func usersIn(list *clientv3.AuthUserListResponse) []string {
+	if list == nil {
+		return nil
+	}
+	return list.Users
+}
+
+// readWanted fills in the wanted roles and users, several at a time: etcd takes their questions into its log together.
+func (e *Etcd) readWanted(ctx context.Context, client *clientv3.Client, want users.Want, have *users.Have) error {
+	var mu sync.Mutex
+	var questions []func(context.Context) error
+	for _, role := range want.Roles {
+		if _, ok := have.Roles[role.Name]; ok {
+			questions = append(questions, func(ctx context.Context) error {
+				permits, err := e.readRole(ctx, client, role.Name)
+				mu.Lock()
+				defer mu.Unlock()
+				have.Roles[role.Name] = permits
+				return err
+			})
+		}
+	}
+	for _, user := range want.Users {
+		if _, ok := have.Users[user.Name]; ok {
+			questions = append(questions, func(ctx context.Context) error {
+				has, err := e.readUser(ctx, client, user, have.Enabled)
+				mu.Lock()
+				defer mu.Unlock()
+				have.Users[user.Name] = has
+				return err
+			})
+		}
+	}
+	return together(ctx, questions)
+}
+
+// readRole is what a role permits; nothing when it has just been deleted.
+func (e *Etcd) readRole(ctx context.Context, client *clientv3.Client, name string) (permits []users.Permit, err error) {
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		role, err := client.RoleGet(ctx, name)
+		if err != nil {
+			return unlessGone(err)
+		}
+		for _, p := range role.Perm {
+			permits = append(permits,
+				users.Permit{Keys: users.Keys{Key: string(p.GetKey()), End: string(p.GetRangeEnd())},
+					Access: accesses[p.GetPermType()]})
+		}
+		return nil
+	})
+	return permits, err
+}
+
+var accesses = map[authpb.Permission_Type]v1alpha1.Access{
+	authpb.Permission_READ:      v1alpha1.Read,
+	authpb.Permission_WRITE:     v1alpha1.Write,
+	authpb.Permission_READWRITE: v1alpha1.ReadWrite,
+}
+
+// readUser is what a user has; nothing when it has just been deleted.
+func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want users.UserWant,
+	enabled bool) (has users.UserHave, err error) {
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		user, err := client.UserGet(ctx, want.Name)
+		if err != nil {
+			return unlessGone(err)
+		}
+		has.Roles = user.Roles
+		return nil
+	})
+	if err != nil || !enabled || want.Settled() {
+		return has, err
+	}
+	has.Password, err = e.tryPassword(ctx, client, want)
+	return has, err
+}
+
+// passwordless is what etcd says to whoever tries a password of a user that has none (ErrNoPasswordUser in its
+// auth/store.go). Its API server has no code for that error and passes the words on (togRPCError in
+// etcdserver/api/v3rpc/util.go), in 3.5 to 3.7.
+const passwordless = "auth: authentication failed, password was given for no password user"
+
+// tryPassword logs in as the user to see whether it has the password that is wanted; with one that nobody has for a
+// user that should have none.
+func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client,
+	want users.UserWant) (state users.PasswordState, err error) {
+	password, err := e.passwordOrNobodys(want.Password)
+	if err != nil {
+		return 0, err
+	}
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		_, err := client.Authenticate(ctx, want.Name, password)
+		switch {
+		case err == nil:
+			state = users.PasswordRight
+		case rpctypes.ErrorDesc(err) == passwordless:
+			state = users.PasswordNone
+		case errors.Is(err, rpctypes.ErrAuthFailed):
+			state = users.PasswordOther
+		case errors.Is(err, rpctypes.ErrAuthNotEnabled): // just turned off
+			state = users.PasswordNotAsked
+		default:
+			return err
+		}
+		return nil
+	})
+	return state, err
+}
+
+func (e *Etcd) readOne(ctx context.Context, f func(context.Context) error) error {
+	return e.call(ctx, callAuthRead, e.stepTimeout(), f)
+}
+
+// unlessGone is nil for what is not there any more.
+func unlessGone(err error) error {
+	if errors.Is(err, rpctypes.ErrUserNotFound) || errors.Is(err, rpctypes.ErrRoleNotFound) {
+		return nil
+	}
+	return err
+}
+
+// together runs all, a few at a time, and is the first error. After an error no further one is begun.
+func together(ctx context.Context, all []func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, authAtOnce)
+	var mu sync.Mutex
+	var first error
+	for _, f := range all {
+		turns <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			if err := f(ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if first == nil && ctx.Err() != nil {
+		return explain(ctx.Err())
+	}
+	return first
+}

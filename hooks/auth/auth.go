@@ -1,0 +1,188 @@
+// Package auth says when users and roles in etcd are brought to what is declared.
+package auth
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/users"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest:
+// only when something else is wanted than was applied last, and every ten minutes to find what somebody else has
+// changed.
+const (
+	AuthLook = 10 * 60 // seconds
+	AuthGate = 35      // seconds: longer than the controller's resync period, so that one call falls into it
+)
+
+// Offset spreads the slow look of many clusters over time.
+func Offset(v *state.View) int64 {
+	n := int64(0)
+	for _, c := range string(v.Cluster.UID) {
+		n = (n*31 + int64(c)) % AuthLook
+	}
+	return n
+}
+
+// Tried reports whether this very call has tried to apply the users and roles, authorized whether it succeeded.
+func Tried(v *state.View) bool {
+	if v.Taken == nil {
+		return false
+	}
+	_, did := v.Taken.Step.(decision.Authorize)
+	return did
+}
+
+func authorized(v *state.View) bool { return Tried(v) && v.Taken.Err == "" }
+
+// AuthWanted is what etcd's users and roles should be. The error names the field that stands in the way.
+func AuthWanted(v *state.View) (users.Want, error) {
+	s := v.Cluster.Spec.Auth
+	if !objects.Encrypted(v.Cluster) {
+		return users.Want{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate " +
+			"needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
+	}
+	if err := users.Validate(s); err != nil {
+		return users.Want{}, err
+	}
+	want := users.Wanted(v.Cluster.Name, s, v.Cluster.Status.Auth,
+		func(name string) string { return secretVersion(v, name) })
+	for _, u := range want.Users {
+		if u.Password == nil {
+			continue
+		}
+		err := MissingPassword(u.Password, v.AnySecret(u.Password.Secret))
+		if err != nil && u.Password.Secret == users.PasswordSecret(v.Cluster.Name, u.Name) {
+			err = errPasswordNotYet
+		}
+		if err != nil {
+			return users.Want{}, err
+		}
+	}
+	return want, nil
+}
+
+// errPasswordNotYet: a password is being generated, which takes one call.
+var errPasswordNotYet = errors.New("a generated password is not there yet")
+
+// errNoSecret: a Secret that the spec names is not there, and may be on its way.
+var errNoSecret = errors.New("there is no Secret")
+
+// MissingPassword says why there is no password that will do; nil when there is.
+func MissingPassword(p *users.PasswordFrom, s *observation.Secret) error {
+	switch {
+	case s == nil:
+		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret,
+			p.Key)
+	case !s.Has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
+		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
+	case !s.Has(p.Key):
+		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key,
+			p.Secret)
+	case s.Unfit[p.Key] != "":
+		return fmt.Errorf("%s: the password under %q in Secret %s %s", p.Field, p.Key, p.Secret, s.Unfit[p.Key])
+	}
+	return nil
+}
+
+// secretVersion changes with every write to the Secret.
+func secretVersion(v *state.View, name string) string {
+	s := v.AnySecret(name)
+	if s == nil {
+		return ""
+	}
+	return string(s.UID) + "/" + s.ResourceVersion
+}
+
+// Generated are the Secrets of the passwords that nobody has given.
+func Generated(v *state.View) []*decision.DesiredSecret {
+	s := v.Cluster.Spec.Auth
+	if s == nil || !objects.Encrypted(v.Cluster) || users.Validate(s) != nil {
+		return nil
+	}
+	var list []*decision.DesiredSecret
+	add := func(user string) {
+		name := users.PasswordSecret(v.Cluster.Name, user)
+		d := certificates.Desired(v, name, corev1.SecretTypeOpaque, nil)
+		if old := v.Children.Secrets[name]; old == nil || !old.Has(users.PasswordKey) {
+			d.Make = decision.Password{Key: users.PasswordKey}
+		}
+		list = append(list, d)
+	}
+	if s.RootPasswordSecret == nil {
+		add(users.Root)
+	}
+	for _, u := range s.Users {
+		if u.PasswordSecret == nil && !u.Certificate {
+			add(u.Name)
+		}
+	}
+	return list
+}
+
+// AuthStatus is what was last done about users and roles. What is ours stays recorded while the spec says nothing
+// about it.
+func AuthStatus(v *state.View) *v1alpha1.AuthStatus {
+	old := v.Cluster.Status.Auth
+	if v.Cluster.Spec.Auth == nil || v.Cluster.Spec.Suspend {
+		return old
+	}
+	want, err := AuthWanted(v)
+	switch {
+	case err != nil:
+		return old
+	case authorized(v):
+		return users.Done(want)
+	case old != nil && old.Applied == want.Hash() && users.Recorded(old, want):
+		return old
+	}
+	var passwords map[string]string
+	if v.Taken != nil {
+		passwords = v.Taken.Passwords
+	}
+	return users.Pending(old, want, passwords)
+}
+
+// Authorization is whether etcd asks everybody who they are, with a reason and words.
+func Authorization(v *state.View, now *v1alpha1.AuthStatus) (reason, message string, is bool) {
+	enabled := now != nil && now.Enabled
+	if v.Cluster.Spec.Auth == nil {
+		if enabled {
+			return "LeftOn", "spec.auth is gone; users and roles in etcd are left as they are, and etcd goes on " +
+				"asking for them; to turn that off, set spec.auth.enabled to false", true
+		}
+		return "NotAsked", "spec.auth is not set: every certificate of this cluster may read and write everything",
+			false
+	}
+	want, err := AuthWanted(v)
+	switch {
+	case errors.Is(err, errPasswordNotYet):
+		return "Applying", err.Error(), false
+	case errors.Is(err, errNoSecret):
+		return "SecretNotFound", err.Error(), false
+	case err != nil:
+		return "FieldWrong", err.Error(), false
+	case now == nil || now.Applied != want.Hash():
+		if Tried(v) && v.Taken.Err != "" {
+			return "NotApplied", v.Taken.Err, false
+		}
+		return "Applying", "users and roles are being applied", false
+	case !enabled:
+		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write " +
+			"everything", false
+	}
+	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec",
+			wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles),
+				"role")),
+		true
+}

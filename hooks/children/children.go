@@ -1,0 +1,106 @@
+// Package children has the objects of an answer: pods, claims, Services, policies and Secrets as they should look.
+package children
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/auth"
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/foreign"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/users"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+)
+
+// Secrets are the Secrets that should exist. One that is not known to be superfluous stays.
+func Secrets(v *state.View) []*decision.DesiredSecret {
+	if !objects.Encrypted(v.Cluster) {
+		return state.KeptSecrets(v.Observation)
+	}
+	list := append(auth.Generated(v), certificates.TokenKeys(v))
+	if objects.TLSMode(v.Cluster) == v1alpha1.TLSAuto {
+		list = append(list, certificates.Desired(v, spec.CASecret(v.Cluster.Name), corev1.SecretTypeTLS,
+			certificates.Authority(v)))
+		for _, l := range v.Leaves {
+			if s := certificates.Leaf(v, l); s != nil {
+				list = append(list, s)
+			}
+		}
+	}
+	if a := v.Cluster.Spec.Auth; a == nil || users.Validate(a) != nil { // whose Secrets are wanted is not known
+		for name, old := range v.Children.Secrets {
+			if !slices.ContainsFunc(list, func(s *decision.DesiredSecret) bool { return s.Name == name }) {
+				list = append(list, state.KeptSecret(v.Cluster, old))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b *decision.DesiredSecret) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Services are the cluster's two: for clients, and headless for its members.
+func Services(v *state.View) []*corev1.Service {
+	c := v.Cluster
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Labels: objects.Labels(c, nil), Annotations: objects.Annotations(c, nil)}
+	}
+	client := corev1.ServicePort{Name: "client", Port: objects.ClientPort, Protocol: corev1.ProtocolTCP,
+		TargetPort: intstr.FromString("client")}
+	peers := meta(objects.PeerService(c.Name))
+	if n := v.NextOrdinal(); n > 0 {
+		peers.Annotations[objects.AnnotationNextMember] = strconv.Itoa(n)
+	}
+	for key, copied := range epochs.Copies(v) {
+		peers.Annotations[key] = copied
+	}
+	if nodes := volumes.NoteNodes(v); nodes != "" {
+		peers.Annotations[objects.AnnotationNodes] = nodes
+	}
+	peer := corev1.ServicePort{Name: "peer", Port: objects.PeerPort, Protocol: corev1.ProtocolTCP,
+		TargetPort: intstr.FromString("peer")}
+	return []*corev1.Service{
+		{
+			ObjectMeta: meta(objects.ClientService(c.Name)),
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: pods.ClientSelector(v),
+				Ports: []corev1.ServicePort{client}},
+		},
+		{
+			ObjectMeta: peers,
+			// Members must find each other before they are ready: a quorum is what makes them ready.
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
+				Selector: objects.Selector(c), Ports: []corev1.ServicePort{client, peer},
+			},
+		},
+	}
+}
+
+// Budget lets Kubernetes evict as many serving members as quorum can spare, and any member that does not serve.
+func Budget(v *state.View) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: objects.Labels(v.Cluster, nil),
+			Annotations: objects.Annotations(v.Cluster, nil)},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector:                   &metav1.LabelSelector{MatchLabels: objects.Selector(v.Cluster)},
+			MinAvailable:               new(intstr.FromInt(foreign.MinAvailable(v) + pods.MismatchedPods(v))),
+			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
+		},
+	}
+	if old := v.Children.Budgets[v.Cluster.Name]; v.Etcd == nil && old != nil && old.Spec.MinAvailable != nil {
+		b.Spec.MinAvailable = old.Spec.MinAvailable // blind, the number of voters is not known
+	}
+	return b
+}

@@ -1,0 +1,71 @@
+package children
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+)
+
+// onNode puts a new pod on its member's node, in the member's directory there.
+func onNode(v *state.View, pod *corev1.Pod) {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == state.VolumeData {
+			pod.Spec.Volumes[i].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+				Path: state.Directory(v.Cluster, pod.Name), Type: new(corev1.HostPathDirectoryOrCreate),
+			}}
+		}
+	}
+	pod.Spec.Affinity = Pinned(pod.Spec.Affinity, v.NodeOf(pod.Name))
+	prepare := &pod.Spec.InitContainers[0]
+	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: volumes.EnvBegins, ValueFrom: objects.FromInitialCluster()})
+	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation)}, pod.Spec.InitContainers...)
+}
+
+// Pinned is an affinity that also asks for this node. Of the terms one must hold, so each of them gets it; an empty
+// one, which no node meets, stays empty.
+func Pinned(a *corev1.Affinity, node string) *corev1.Affinity {
+	a = a.DeepCopy()
+	if a == nil {
+		a = &corev1.Affinity{}
+	}
+	if a.NodeAffinity == nil {
+		a.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	if a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{}
+	}
+	this := corev1.NodeSelectorRequirement{Key: state.NodeField, Operator: corev1.NodeSelectorOpIn,
+		Values: []string{node}}
+	required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	var terms []corev1.NodeSelectorTerm
+	for _, term := range required.NodeSelectorTerms {
+		if len(term.MatchExpressions)+len(term.MatchFields) > 0 {
+			term.MatchFields = append(term.MatchFields, this)
+			terms = append(terms, term)
+		}
+	}
+	if len(required.NodeSelectorTerms) == 0 {
+		terms = []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{this}}}
+	}
+	if len(terms) > 0 {
+		required.NodeSelectorTerms = terms
+	}
+	return a
+}
+
+// ownContainer gives the directory, which the kubelet makes as root's, to etcd's user.
+func ownContainer(o observation.Observation) corev1.Container {
+	own := prepareContainer(o)
+	own.Name, own.Args = objects.ContainerOwn,
+		[]string{"own", "--dir=" + volumes.DataMount, fmt.Sprintf("--user=%d", objects.UserID)}
+	own.VolumeMounts = []corev1.VolumeMount{{Name: state.VolumeData, MountPath: volumes.DataMount}}
+	own.SecurityContext.RunAsNonRoot, own.SecurityContext.RunAsUser, own.SecurityContext.RunAsGroup = new(false),
+		new(int64(0)), new(int64(0))
+	own.SecurityContext.Capabilities.Add = []corev1.Capability{"CHOWN"}
+	return own
+}

@@ -1,0 +1,170 @@
+package children
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+const (
+	gracePeriod = 30 // seconds; etcd hands its leadership on within one of them
+	// ProvisionGate is the scheduling gate of a pod that provisions a claim's volume and runs nothing.
+	ProvisionGate      = objects.Domain + "provision"
+	volumeCertificates = "certificates"
+)
+
+// NewPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how
+// etcd is to begin without data.
+func NewPod(o observation.Observation, name, version, start string, volume resource.Quantity, peersTLS bool,
+	env []corev1.EnvVar) *corev1.Pod {
+	c := o.Cluster
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			Labels: objects.Labels(c, map[string]string{objects.LabelMember: name}),
+			Annotations: objects.Annotations(c, map[string]string{
+				objects.AnnotationStart: start,
+			}),
+		},
+		Spec: podSpec(o, TemplateOf(c, version), name, version, volume, peersTLS),
+	}
+	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
+	etcd.Env = append(etcd.Env, env...)
+	prepare.Args = append(prepare.Args, "--start="+start)
+	return pod
+}
+
+// podSpec is how the pod of every member looks that is made from this template.
+func podSpec(o observation.Observation, t *spec.Template, name, version string, volume resource.Quantity,
+	peersTLS bool) corev1.PodSpec {
+	constraints := t.Spread
+	if constraints == nil {
+		constraints = overZones(o.Cluster)
+	}
+	return corev1.PodSpec{
+		Hostname:                      name,
+		Subdomain:                     objects.PeerService(o.Cluster.Name),
+		RestartPolicy:                 corev1.RestartPolicyAlways,
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		TerminationGracePeriodSeconds: new(int64(gracePeriod)),
+		SecurityContext:               objects.PodSecurity(),
+		ImagePullSecrets:              t.PullSecrets,
+		Affinity:                      cmp.Or(t.Affinity, apart(o.Cluster)),
+		NodeSelector:                  t.NodeSelector,
+		Tolerations:                   t.Tolerations,
+		TopologySpreadConstraints:     constraints,
+		PriorityClassName:             t.PriorityClass,
+		InitContainers:                []corev1.Container{prepareContainer(o)},
+		Containers:                    []corev1.Container{etcdContainer(o, t, name, version, volume, peersTLS)},
+		Volumes: append([]corev1.Volume{
+			dataVolume(t, name),
+			// On the node's disk even when the data is in memory: prepare's memory of having started here.
+			{Name: state.VolumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}, certificateVolume(o.Cluster.Name, t)...),
+	}
+}
+
+// certificateVolume holds what the member shows and whom it trusts; none when it speaks plain text.
+func certificateVolume(cluster string, t *spec.Template) []corev1.Volume {
+	if t.Server == "" {
+		return nil
+	}
+	from := func(secret, dir string, keys ...string) corev1.VolumeProjection {
+		p := &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}
+		for _, key := range keys {
+			p.Items = append(p.Items, corev1.KeyToPath{Key: key, Path: dir + "/" + key})
+		}
+		return corev1.VolumeProjection{Secret: p}
+	}
+	return []corev1.Volume{{Name: volumeCertificates,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			DefaultMode: new(int32(0o440)),
+			Sources: []corev1.VolumeProjection{
+				from(t.Server, "server", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+				from(t.Peer, "peer", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+				from(spec.TokenSecret(cluster), "token", objects.KeyTokenPrivate, objects.KeyTokenPublic),
+			},
+		}}}}
+}
+
+func dataVolume(t *spec.Template, name string) corev1.Volume {
+	if t.Tmpfs != nil {
+		return corev1.Volume{Name: state.VolumeData, VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: t.Tmpfs},
+		}}
+	}
+	return corev1.Volume{Name: state.VolumeData, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+	}}
+}
+
+func prepareContainer(o observation.Observation) corev1.Container {
+	return corev1.Container{
+		Name:            objects.ContainerPrepare,
+		Image:           o.Settings.Image,
+		ImagePullPolicy: o.Settings.ImagePullPolicy,
+		Args:            []string{"prepare", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile},
+		SecurityContext: objects.Restricted(),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		}},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: state.VolumeData, MountPath: "/var/lib/etcd"},
+			{Name: state.VolumeState, MountPath: state.StateMount},
+		},
+	}
+}
+
+func etcdContainer(o observation.Observation, t *spec.Template, name, version string, volume resource.Quantity,
+	peersTLS bool) corev1.Container {
+	c := o.Cluster
+	return corev1.Container{
+		Name:            objects.ContainerEtcd,
+		Image:           o.Settings.Etcd(&c.Spec, version),
+		ImagePullPolicy: t.PullPolicy,
+		Command:         append([]string{"/usr/local/bin/etcd"}, spec.Flags(c, t, name, version, volume, peersTLS)...),
+		Env:             state.Environment(c),
+		Ports: []corev1.ContainerPort{
+			{Name: "client", ContainerPort: objects.ClientPort},
+			{Name: "peer", ContainerPort: objects.PeerPort},
+			{Name: "metrics", ContainerPort: objects.MetricsPort},
+		},
+		Resources:       t.Resources,
+		SecurityContext: objects.Restricted(),
+		VolumeMounts:    etcdMounts(t),
+		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
+		// clients to the wrong place nor empties the Service.
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz",
+				Port: intstr.FromInt32(objects.MetricsPort)}},
+			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
+		},
+		// No liveness probe: docs/decisions/0002-probes.md.
+	}
+}
+
+func etcdMounts(t *spec.Template) []corev1.VolumeMount {
+	list := []corev1.VolumeMount{{Name: state.VolumeData, MountPath: "/var/lib/etcd"}}
+	if t.Server != "" {
+		list = append(list, corev1.VolumeMount{Name: volumeCertificates, MountPath: objects.CertificateDir,
+			ReadOnly: true})
+	}
+	return list
+}
+
+// joinEnv tells a new member whom it joins, by an annotation that is taken away once the member has begun: if its
+// directory is emptied under it, in a pod that stays and so is not prepared again, it knows no cluster to join a
+// second time (S10).
+func joinEnv() []corev1.EnvVar {
+	return append(state.ResumeEnv(),
+		corev1.EnvVar{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: objects.FromInitialCluster()})
+}

@@ -1,0 +1,260 @@
+package children
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
+func exchange(v *state.View, pod *corev1.Pod) {
+	wanted := v.Settings.Etcd(&v.Cluster.Spec, versions.VersionNow(v))
+	if made := versions.MadeForVersion(pod); made != versions.TagOf(wanted) {
+		pod.Annotations[objects.AnnotationFlagsFor] = made
+	}
+	pod.Annotations[objects.AnnotationImage] = wanted
+	if id := state.ContainerOf(pod); id != "" {
+		pod.Annotations[objects.AnnotationExchanged] = id
+		state.NoteRestart(v, pod)
+	}
+	pod.Spec.Containers = slices.Clone(pod.Spec.Containers)
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == objects.ContainerEtcd {
+			pod.Spec.Containers[i].Image = wanted
+		}
+	}
+}
+
+// TemplateOf is the template for pods that are made for this version of etcd.
+func TemplateOf(c *v1alpha1.EtcdCluster, version string) *spec.Template {
+	s := &c.Spec
+	t := &spec.Template{
+		PullPolicy: cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: unlessEmpty(s.Image.PullSecrets),
+		Affinity: affinity(c), Spread: spread(c), Tolerations: tolerations(s.Tolerations),
+		PriorityClass: s.PriorityClassName, Resources: containerResources(s), Options: options(s, version),
+	}
+	if len(s.NodeSelector) > 0 {
+		t.NodeSelector = s.NodeSelector
+	}
+	if objects.Encrypted(c) {
+		t.Server, t.Peer = spec.ServerSecret(c), spec.PeerSecret(c)
+		t.MinTLS, t.CipherSuites = cmp.Or(s.TLS.MinVersion, spec.MinTLS), unlessEmpty(s.TLS.CipherSuites)
+		t.SimpleToken = s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
+	}
+	if s.Storage.Medium == v1alpha1.Memory {
+		t.Tmpfs = new(objects.Canonical(spec.StorageSize(s)))
+	}
+	return t
+}
+
+// TemplateNow is the hash of the template for pods that are made for this version of etcd, remembered once it is
+// known.
+func TemplateNow(v *state.View, version string) string {
+	known := &v.Templates[0]
+	if !spec.Experimental(version) {
+		known = &v.Templates[1]
+	}
+	if *known == "" {
+		*known = TemplateOf(v.Cluster, version).Hash()
+	}
+	return *known
+}
+
+// TemplateOutdated reports whether the pod was made from another template than the spec asks for now.
+func TemplateOutdated(v *state.View, pod *corev1.Pod) bool {
+	if has, told := pod.Annotations[objects.AnnotationTemplate]; told {
+		return has != TemplateNow(v, versions.MadeForVersion(pod))
+	}
+	return pod.Annotations[AnnotationFormerTemplate] != formerTemplate(v)
+}
+
+// noteTemplate puts on a pod of what template it is.
+func noteTemplate(v *state.View, pod *corev1.Pod, version string) {
+	pod.Annotations[objects.AnnotationTemplate] = TemplateNow(v, version)
+	pod.Annotations[AnnotationFormerTemplate] = formerTemplate(v)
+}
+
+func unlessEmpty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+var (
+	defaultRequests = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+	}
+)
+
+// containerResources are the spec's with defaults for requests; another one that has only a limit gets that, as in
+// every pod of Kubernetes. On Memory the tmpfs counts against the container's memory, so its size is added.
+func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements {
+	r := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{}, Limits: maps.Clone(s.Resources.Limits),
+		Claims: unlessEmpty(s.Resources.Claims),
+	}
+	maps.Copy(r.Requests, s.Resources.Limits)
+	for name, fallback := range defaultRequests {
+		if limit, limited := r.Limits[name]; !limited || limit.Cmp(fallback) > 0 {
+			r.Requests[name] = fallback
+		}
+	}
+	maps.Copy(r.Requests, s.Resources.Requests)
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		if memory, set := list[corev1.ResourceMemory]; set && s.Storage.Medium == v1alpha1.Memory {
+			memory.Add(spec.StorageSize(s))
+			list[corev1.ResourceMemory] = memory
+		}
+		for name, q := range list {
+			list[name] = objects.Canonical(q)
+		}
+	}
+	return r
+}
+
+// affinity is the spec's, without the parts of it that ask for nothing; nil for what members have by default.
+func affinity(c *v1alpha1.EtcdCluster) *corev1.Affinity {
+	if c.Spec.Affinity == nil {
+		return nil
+	}
+	a := *c.Spec.Affinity
+	for _, part := range []struct {
+		of   any
+		drop func()
+	}{
+		{a.NodeAffinity, func() { a.NodeAffinity = nil }},
+		{a.PodAffinity, func() { a.PodAffinity = nil }},
+		{a.PodAntiAffinity, func() { a.PodAntiAffinity = nil }},
+	} {
+		if raw, err := json.Marshal(part.of); err == nil && string(raw) == "{}" {
+			part.drop()
+		}
+	}
+	if equality.Semantic.DeepEqual(&a, apart(c)) {
+		return nil
+	}
+	return &a
+}
+
+// apart is the affinity by default: members prefer to be on different nodes.
+func apart(c *v1alpha1.EtcdCluster) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100,
+			PodAffinityTerm: corev1.PodAffinityTerm{
+				TopologyKey:   corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: objects.Selector(c)},
+			},
+		}},
+	}}
+}
+
+// tolerations are the spec's. One without an operator means Equal (the field operator of Toleration in
+// k8s.io/api/core/v1/types.go).
+func tolerations(list []corev1.Toleration) []corev1.Toleration {
+	var all []corev1.Toleration
+	for _, t := range list {
+		if t.Operator == corev1.TolerationOpEqual {
+			t.Operator = ""
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// spread are the spec's constraints, without what they mean anyway (TopologySpreadConstraint in
+// k8s.io/api/core/v1/types.go); nil for those that members have by default.
+func spread(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
+	var list []corev1.TopologySpreadConstraint
+	for _, t := range c.Spec.TopologySpreadConstraints {
+		if t.LabelSelector == nil {
+			t.LabelSelector = &metav1.LabelSelector{MatchLabels: objects.Selector(c)}
+		}
+		t.MinDomains = unless(t.MinDomains, 1)
+		t.NodeAffinityPolicy = unless(t.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor)
+		t.NodeTaintsPolicy = unless(t.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore)
+		list = append(list, t)
+	}
+	if len(list) == 1 && equality.Semantic.DeepEqual(list, overZones(c)) {
+		return nil
+	}
+	return list
+}
+
+// overZones are the constraints by default: members are in different zones, where there are some.
+func overZones(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
+	return []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: objects.Selector(c)},
+	}}
+}
+
+// unless is the value, or nil when it is the one that nil means.
+func unless[T comparable](value *T, meant T) *T {
+	if value != nil && *value == meant {
+		return nil
+	}
+	return value
+}
+
+// options are those of etcd that only a restart changes, with their defaults said; those of etcd's own that are meant
+// anyway are left out.
+func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
+	o := s.Options
+	o.QuotaBackendBytes = nil // on a volume it follows that: see QuotaDiffers
+	if s.Storage.Medium == v1alpha1.Memory {
+		o.QuotaBackendBytes = new(spec.QuotaBytes(s.Options, spec.StorageSize(s)))
+	}
+	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = spec.HeartbeatMillis(o), spec.ElectionMillis(o),
+		cmp.Or(o.LogLevel, "info")
+	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
+	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
+	o.AutoCompaction = autoCompaction(o.AutoCompaction)
+	return o
+}
+
+// snapshotCount is etcd's own default (DefaultSnapshotCount in its etcdserver/server.go; those of the other options,
+// which are the same in all releases, are in its embed/config.go). It differs only between versions that no pod goes
+// between with its flags: see SameFlags.
+func snapshotCount(version string) int64 {
+	if spec.Experimental(version) {
+		return 100_000
+	}
+	return 10_000
+}
+
+// autoCompaction with its retention as it is written by itself: 1h, not 60m. What can't be read is refused by
+// validate.
+func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
+	switch c.Mode {
+	case v1alpha1.CompactOff:
+		c.Retention = ""
+	case v1alpha1.CompactRevision:
+		c.Retention = cmp.Or(c.Retention, "10000")
+		if n, err := strconv.ParseInt(c.Retention, 10, 64); err == nil {
+			c.Retention = strconv.FormatInt(n, 10)
+		}
+	default:
+		c.Mode, c.Retention = v1alpha1.CompactPeriodic, cmp.Or(c.Retention, "1h")
+		if d, err := time.ParseDuration(c.Retention); err == nil {
+			c.Retention = wording.Brief(d)
+		}
+	}
+	return c
+}

@@ -1,0 +1,315 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// What etcd's own alarms ask for. NOSPACE: a database has reached its quota, and etcd takes no more keys until the
+// alarm is disarmed. CORRUPT: the keys of members differ; etcd takes no writes at all until then, and no member's pod
+// is ready.
+
+// disarm ends the first of the alarms: one change at a time.
+func disarm(v *state.View, a observation.Alarm, why string) *decision.Verdict {
+	return versions.Change(v, decision.Disarm{ID: a.MemberID, Name: v.NameOf(a.MemberID), Kind: a.Kind}, why)
+}
+
+// hashEvidence is what the voters' hashes tell about whose data is right.
+type hashEvidence struct {
+	// right are voters that agree on one hash and are a quorum of all voters; nobody when no such hash is known.
+	right []*state.Member
+	// wrong are voters whose hash, of the same revisions, is another one.
+	wrong []*state.Member
+}
+
+// compareHashes compares the voters' hashes.
+func compareHashes(v *state.View) hashEvidence {
+	var e hashEvidence
+	for _, m := range v.Voters {
+		if h := m.Hash(); h != nil {
+			agree := wording.Filter(v.Voters, func(o *state.Member) bool { return o.Hash() != nil && *o.Hash() == *h })
+			if len(agree) >= state.Quorum(len(v.Voters)) {
+				e.right = agree
+				break
+			}
+		}
+	}
+	if len(e.right) == 0 {
+		return e
+	}
+	truth := e.right[0].Hash()
+	e.wrong = wording.Filter(v.Voters, func(m *state.Member) bool {
+		return m.Hash() != nil && m.Hash().Comparable(truth) &&
+			*m.Hash() != *truth
+	})
+	return e
+}
+
+// corrupt lets nothing else happen while there is the alarm: whoever joins might copy what is wrong.
+func corrupt(v *state.View) *decision.Verdict {
+	alarms := pods.Alarms(v, observation.AlarmCorrupt)
+	if len(alarms) == 0 {
+		return nil
+	}
+	e := compareHashes(v)
+	lost, _ := rollout.LostVoter(v)
+	if v.BesideForeign() {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while "+
+				"there are members that are not ours, a person decides: see Corrupt in docs/troubleshooting.md",
+				health.Named(v, alarms), hashes(v)), Outlook: decision.Waits, Resync: rule.ResyncLater}
+	}
+	switch {
+	case len(e.right) > 0 && lost != nil:
+		return alone(v, replace)
+	case len(e.wrong) > 0:
+		return alone(v, func(v *state.View) *decision.Verdict { return removeCorrupt(v, e) })
+	case len(e.right) > 0 && replaceDead(v) != nil: // as one that etcd does not let start, for its data differs
+		return alone(v, replaceDead)
+	}
+	for _, a := range alarms {
+		if why := disproved(v, a, e); why != "" {
+			return disarm(v, a, fmt.Sprintf("disarming CORRUPT of %s: %s", health.Named(v, []observation.Alarm{a}),
+				why))
+		}
+	}
+	if len(e.right) > 1 {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to "+
+				"tell the hash of their keys: %s", health.Named(v, alarms), hashes(v)), Resync: rule.ResyncLater}
+	}
+	return &decision.Verdict{
+		Message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not "+
+			"proven: %s; nothing is changed, a person decides: see Corrupt in docs/troubleshooting.md",
+			health.Named(v, alarms), hashes(v)), Outlook: decision.Waits, Resync: rule.ResyncLater}
+}
+
+// disproved says why an alarm no longer holds; empty when it may.
+func disproved(v *state.View, a observation.Alarm, e hashEvidence) string {
+	switch {
+	case len(e.right) == 0:
+		return ""
+	case a.MemberID != 0 && !health.Listed(v, a.MemberID):
+		return "it is no member any more, and the others have the same hash"
+	case len(e.right) == len(v.Voters) && len(v.Voters) > 1:
+		return "the keys of all voters have the same hash"
+	}
+	return ""
+}
+
+// alone takes a voter away while nobody joins or leaves. A learner is not waited for: it may have copied what is wrong.
+func alone(v *state.View, take func(*state.View) *decision.Verdict) *decision.Verdict {
+	switch l := v.Learner(); {
+	case l != nil && l.PodName != "":
+		return removeMember(v, l, fmt.Sprintf("removing the learner %s: what it has copied may be corrupt", l.PodName))
+	case l != nil:
+		return learner(v)
+	}
+	if wait := waitForRemoved(v); wait != nil {
+		return wait
+	}
+	return take(v)
+}
+
+// removeCorrupt removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule
+// Replace: as long as the wrong one runs, etcd lets no member start whose keys differ from it.
+func removeCorrupt(v *state.View, e hashEvidence) *decision.Verdict {
+	slices.SortStableFunc(e.wrong, func(a, b *state.Member) int { return rollout.Leads(v, a) - rollout.Leads(v, b) })
+	m := e.wrong[0]
+	others := wording.Filter(v.Voters, func(o *state.Member) bool { return o.ID != m.ID })
+	stay := wording.Filter(others, func(m *state.Member) bool { return state.Stays(v, m) })
+	why := fmt.Sprintf("the data of %s is corrupt (alarm CORRUPT): %s", m.PodName, hashes(v))
+	switch {
+	case len(stay) < state.Quorum(len(others)) && health.WaitForRestarts(v, others, why) != nil:
+		return health.WaitForRestarts(v, others, why)
+	case len(stay) < state.Quorum(len(others)):
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why,
+			len(stay), len(others)), Resync: rule.ResyncLater}
+	case rollout.Leads(v, m) == 1:
+		return versions.Change(v, handOver(v, m), why+"; it leads and hands over first")
+	}
+	return keepingClaim(v, m, why, objects.FailedCorrupt, removeMember(v, m, why+"; removing it"))
+}
+
+// hashes are the voters' hashes in words.
+func hashes(v *state.View) string {
+	var list []string
+	for _, m := range v.Voters {
+		who := cmp.Or(m.DisplayName(), "the stranger "+wording.Hex(m.ID))
+		if h := m.Hash(); h != nil {
+			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision,
+				h.CompactRevision))
+		} else {
+			list = append(list, who+" tells no hash")
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+const (
+	// spaceEvery is how often the alarm NOSPACE is cleared at most: what fills up sooner needs more than that.
+	spaceEvery = 10 * time.Minute
+	// compaction is how long a compaction may take to show in the members' data in use.
+	compaction = 20 * time.Second
+)
+
+// noSpace makes room in databases that have reached their quota, and lets etcd take writes again. What it does is a
+// run of defragmentation that begins with a compaction: see defragmentation.go.
+func noSpace(v *state.View) *decision.Verdict {
+	alarms := pods.Alarms(v, observation.AlarmNoSpace)
+	recovering := v.UnderWay() && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace
+	switch {
+	case len(alarms) == 0 && recovering:
+		return finishRun(v, "etcd takes writes again")
+	case len(alarms) == 0:
+		return nil
+	case recovering:
+		return makeRoom(v, alarms)
+	case len(nearQuota(v)) == 0:
+		return disarm(v, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
+	case !roomToMake(v):
+		return nil
+	case spaceMadeLately(v):
+		return &decision.Verdict{
+			Message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the " +
+				"last time: see NOSPACE in docs/troubleshooting.md", Resync: rule.ResyncLater}
+	}
+	return beginRun(v, v1alpha1.TriggerNoSpace, fmt.Sprintf(
+		"etcd takes no more keys (alarm NOSPACE): making room in %s",
+		strings.Join(state.Names(nearQuota(v)), ", ")))
+}
+
+// makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would
+// not last.
+func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
+	crowded := wording.Filter(nearQuota(v), func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
+	history := slices.ContainsFunc(nearQuota(v),
+		func(m *state.Member) bool { return m.Health.DBSizeInUse >= spec.Quota(m.Pod)/2 })
+	lead := v.Leader()
+	switch {
+	case history && mayCompact(v) && v.DefragRun.Compacted == 0 && lead != nil && lead.Health.Revision > 0:
+		return versions.Change(v, decision.Compact{Revision: lead.Health.Revision},
+			fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.Health.Revision))
+	case !v.DefragRun.Last.IsZero() && len(v.DefragRun.Done) == 0 &&
+		v.Now.Before(v.DefragRun.Last.Add(compacting(crowded))):
+		return &decision.Verdict{Message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys",
+			Resync: rule.ResyncLater}
+	case len(crowded) > 0 && !doubtful(v, crowded):
+		return finishRun(v, "no more room can be made")
+	}
+	need := state.Fragmented
+	if len(crowded) > 0 {
+		need = func(m *state.Member) bool { return state.Fragmented(m) || slices.Contains(crowded, m) }
+	}
+	if verdict := defragmentNext(v, need, "making room (alarm NOSPACE)"); verdict != nil {
+		return verdict
+	}
+	if len(nearQuota(v)) > 0 {
+		return finishRun(v, "no more room can be made")
+	}
+	return disarm(v, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
+}
+
+// doubtful reports whether members may have more room than they tell. What a compaction has freed, etcd counts as
+// free only once something else is written, and while the alarm lasts nothing is (bbolt frees the pages of a
+// transaction in a later one). A defragmentation shows it: so after a compaction they are defragmented all the same,
+// until one of them turns out to be full indeed.
+func doubtful(v *state.View, crowded []*state.Member) bool {
+	return v.DefragRun.Compacted > 0 &&
+		!slices.ContainsFunc(crowded, func(m *state.Member) bool {
+			return slices.Contains(v.DefragRun.Done, m.PodName)
+		})
+}
+
+// compacting is how long to wait after a compaction: for a while, longer as long as it does not show.
+func compacting(crowded []*state.Member) time.Duration {
+	if len(crowded) > 0 {
+		return compaction
+	}
+	return pauseRequest
+}
+
+// spaceMadeLately reports whether the last recovery began less than ten minutes ago.
+func spaceMadeLately(v *state.View) bool {
+	return v.DefragRun != nil && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace &&
+		v.Now.Before(v.DefragRun.Started.Add(spaceEvery))
+}
+
+// roomToMake reports whether a recovery can help: where the data in use leaves room, by defragmentation; else by a
+// compaction, when there is something to compact that the last recovery did not.
+func roomToMake(v *state.View) bool {
+	crowded := wording.Filter(nearQuota(v), func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
+	if len(crowded) == 0 {
+		return true
+	}
+	lead := v.Leader()
+	return mayCompact(v) && lead != nil && lead.Health.Revision > compacted(v)
+}
+
+// compacted is the revision that the last recovery compacted to.
+func compacted(v *state.View) int64 {
+	if v.DefragRun == nil {
+		return 0
+	}
+	return v.DefragRun.Compacted
+}
+
+// mayCompact reports whether old revisions are ours to drop.
+func mayCompact(v *state.View) bool {
+	return v.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff
+}
+
+// nearQuota are the members whose database is not below 90 % of its quota.
+func nearQuota(v *state.View) []*state.Member {
+	return wording.Filter(v.Members, func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSize) })
+}
+
+// outOfSpace says that nothing is left to try.
+func outOfSpace(v *state.View) *decision.Verdict {
+	if len(pods.Alarms(v, observation.AlarmNoSpace)) == 0 {
+		return nil
+	}
+	why := "the data in use"
+	if !mayCompact(v) {
+		why = "the data in use, with the history that spec.options.autoCompaction.mode Off keeps,"
+	}
+	return &decision.Verdict{
+		Message: fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): %s fills 90 %% or more of the "+
+			"quota of %s; delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in "+
+			"docs/troubleshooting.md",
+			why, quotas(v), compactYourself(v))}
+}
+
+func compactYourself(v *state.View) string {
+	if mayCompact(v) {
+		return ""
+	}
+	return ", compact with etcdctl"
+}
+
+// quotas are those of the members that are full, in words.
+func quotas(v *state.View) string {
+	var list []string
+	for _, m := range nearQuota(v) {
+		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.PodName, "the stranger "+wording.Hex(m.ID)),
+			volumes.Mebibytes(spec.Quota(m.Pod))))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,31 @@
+package cluster
+
+import (
+	"github.com/quorate-dev/quorate/hooks/auth"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/users"
+	"github.com/quorate-dev/quorate/hooks/versions"
+)
+
+// authorize applies the declared users and roles. Their names are recorded as ours before they are made.
+func authorize(v *state.View) *decision.Verdict {
+	if v.Cluster.Spec.Auth == nil {
+		return nil
+	}
+	want, err := auth.AuthWanted(v)
+	old := v.Cluster.Status.Auth
+	switch {
+	case err != nil:
+		return nil // the condition Authorized says it; nothing else has to wait for that
+	case auth.Tried(v):
+		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
+	case !users.Recorded(old, want):
+		return &decision.Verdict{Message: "recording the names of etcd's users and roles before they are made",
+			Resync: rule.ResyncSoon}
+	case old.Applied == want.Hash() && (v.Now.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
+		return nil
+	}
+	return versions.Change(v, decision.Authorize{Want: want}, "applying users and roles")
+}

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"cmp"
+
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/status"
+)
+
+// Decide is the whole of Quorate's judgement: a pure function of what was observed. It is total (any observation of a
+// cluster with a name gets an answer), deterministic, and leaves its input untouched. With o.Taken set it asks for no
+// further step.
+func Decide(o observation.Observation) decision.Decision {
+	v := newView(o)
+	in := modeOf(v)
+	at, verdict := in.rules.First(v)
+	v.DefragRun = cmp.Or(verdict.DefragRun, v.DefragRun)
+	if verdict.Failure == objects.FailedSilent {
+		v.FailedVoter = verdict.Failed
+	}
+	answer := desired(v, in, verdict)
+	health.Expect(v, answer)
+	verdict.Message = health.AndUnmade(v, verdict.Message)
+	because := rule.Reason{Rule: in.rules[at].Name, Message: verdict.Message}
+	newStatus := status.Of(v, because, prospectOf(v, in, at, verdict))
+	return decision.Decision{
+		Step:        verdict.Step,
+		Children:    answer,
+		Status:      newStatus,
+		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, verdict.Resync, &newStatus)),
+		Mode:        in.name,
+		Reason:      because,
+		Outlook:     cmp.Or(verdict.Outlook, outlooks[because.Rule][0]),
+	}
+}
+
+// asObserved is every child as it is.
+func asObserved(o observation.Observation) decision.Desired {
+	return decision.Desired{
+		Services:     state.KeptAll(o.Cluster, o.Children.Services),
+		Budgets:      state.KeptAll(o.Cluster, o.Children.Budgets),
+		Policies:     state.KeptAll(o.Cluster, o.Children.Policies),
+		Secrets:      state.KeptSecrets(o),
+		Certificates: state.KeptAll(o.Cluster, o.Children.Certificates),
+		ConfigMaps:   state.KeptAll(o.Cluster, o.Children.ConfigMaps),
+		Claims:       state.KeptAll(o.Cluster, o.Children.Claims),
+		Pods:         state.KeptAll(o.Cluster, o.Children.Pods),
+	}
+}
+
+// newView is an observation put together, with what is worked out once for all rules.
+func newView(o observation.Observation) *state.View { return certificates.Examine(state.New(o)) }

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// Defragmentation goes in runs: by a schedule, when somebody asks, or to make room (alarms.go). A run takes one
+// member at a time, the leader last, and a member at most once. What it has come to is in status.defragmentation and
+// nowhere else, and it begins only when that is written: a status that is lost or old repeats a member, or a run, and
+// nothing worse.
+
+const (
+	// Between two members of a run: the first has caught up by then, and clients have settled.
+	pauseSchedule  = 30 * time.Second
+	pauseRequest   = 5 * time.Second
+	defaultReclaim = 100 << 20
+)
+
+// dueRun is what a run is to begin for now; empty for nothing.
+func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
+	asked := v.Cluster.Annotations[objects.AnnotationDefragment]
+	switch {
+	case asked != "" && (v.DefragRun == nil || v.DefragRun.Request != asked):
+		return v1alpha1.TriggerRequest
+	case v.DefragRun != nil && !v.DefragRun.Next.IsZero() && !v.Now.Before(v.DefragRun.Next.Time):
+		return v1alpha1.TriggerSchedule
+	}
+	return ""
+}
+
+// beginRun writes down that a run begins; the next call takes its first member.
+func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Verdict {
+	run := &v1alpha1.DefragmentationStatus{Trigger: trigger, Started: v.NowInSeconds()}
+	if v.DefragRun != nil {
+		run.Request, run.Next = v.DefragRun.Request, v.DefragRun.Next
+	}
+	if trigger == v1alpha1.TriggerRequest {
+		run.Request = v.Cluster.Annotations[objects.AnnotationDefragment]
+	}
+	if trigger == v1alpha1.TriggerSchedule {
+		run.Next = state.NextRun(v, metav1.Time{})
+	}
+	return &decision.Verdict{Message: message, DefragRun: run, Resync: rule.ResyncSoon}
+}
+
+// finishRun writes down that the run is over.
+func finishRun(v *state.View, what string) *decision.Verdict {
+	run := v.DefragRun.DeepCopy()
+	run.Finished = v.NowInSeconds()
+	reclaimed := "nothing"
+	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
+		reclaimed = run.Reclaimed.String()
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what,
+		wording.Count(len(run.Done), "member"), reclaimed), DefragRun: run, Resync: rule.ResyncSoon}
+}
+
+func defragment(v *state.View) *decision.Verdict {
+	if len(v.Etcd.Alarms) > 0 || len(versions.Hops(v)) > 0 && !versions.Refuses(v, versions.Hops(v)) &&
+		!rollout.HopWaits(v) {
+		return nil // what these ask for comes first
+	}
+	if !v.UnderWay() {
+		return beginDue(v)
+	}
+	need := func(m *state.Member) bool { return wasteful(v, m) }
+	if v.DefragRun.Trigger == v1alpha1.TriggerRequest {
+		need = func(*state.Member) bool { return true }
+	}
+	if verdict := defragmentNext(v, need, "giving free space back to the file system"); verdict != nil {
+		return verdict
+	}
+	return finishRun(v, "defragmentation is done")
+}
+
+// beginDue begins the run that is due; nil for none.
+func beginDue(v *state.View) *decision.Verdict {
+	due := dueRun(v)
+	words := map[v1alpha1.DefragmentationTrigger]string{
+		v1alpha1.TriggerRequest:  "defragmenting every member, as the annotation asks",
+		v1alpha1.TriggerSchedule: "defragmenting where it is worth it, by the schedule",
+	}
+	if due == "" || due == v1alpha1.TriggerSchedule && v.Windows.Closed() {
+		return nil
+	}
+	return beginRun(v, due, words[due])
+}
+
+// defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve,
+// nobody joins and nobody is restarted: the rules before this one see to that.
+func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *decision.Verdict {
+	left := wording.Filter(v.Voters, func(m *state.Member) bool {
+		return m.PodName != "" && !slices.Contains(v.DefragRun.Done, m.PodName) &&
+			need(m)
+	})
+	if len(left) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(left, func(a, b *state.Member) int { return rollout.Leads(v, a) - rollout.Leads(v, b) })
+	m, pause := left[0], pauseRequest
+	if v.DefragRun.Trigger == v1alpha1.TriggerSchedule {
+		pause = pauseSchedule
+	}
+	if wait := v.DefragRun.Last.Add(pause).Sub(v.Now); len(v.DefragRun.Done) > 0 && wait > 0 {
+		return &decision.Verdict{Message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.PodName),
+			Resync: min(wait, rule.ResyncLater)}
+	}
+	return versions.Change(v, decision.Defragment{ID: m.ID, Name: m.PodName, DBSize: m.Health.DBSize},
+		fmt.Sprintf("%s: defragmenting %s", why, m.PodName))
+}
+
+// wasteful reports whether the schedule is to defragment the member.
+func wasteful(v *state.View, m *state.Member) bool {
+	d := v.Cluster.Spec.Maintenance.Defragmentation
+	if d == nil {
+		return false
+	}
+	ratio, least := state.DefaultFragmentation, int64(defaultReclaim)
+	if d.FragmentationRatio != nil {
+		ratio = *d.FragmentationRatio
+	}
+	if d.MinReclaim != nil {
+		least = d.MinReclaim.Value()
+	}
+	return float64(m.FreeBytes()) >= ratio*float64(m.Health.DBSize) && m.FreeBytes() >= least
+}

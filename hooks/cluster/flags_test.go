@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+)
+
+var (
+	flagName  = regexp.MustCompile(`^--[a-z]+(-[a-z]+)*$`)
+	flagValue = regexp.MustCompile(`^[^\s[:cntrl:]]+$`) // not empty, no blanks
+)
+
+// etcdReads is how etcd reads the flags that we give it. A flag that is not here is one that nobody has thought about.
+var etcdReads = map[string]func(value string) error{
+	"--name":                               anything,
+	"--data-dir":                           anything,
+	"--listen-client-urls":                 address,
+	"--advertise-client-urls":              address,
+	"--listen-peer-urls":                   address,
+	"--initial-advertise-peer-urls":        address,
+	"--listen-metrics-urls":                address,
+	"--quota-backend-bytes":                number,
+	"--heartbeat-interval":                 positive,
+	"--election-timeout":                   positive,
+	"--snapshot-count":                     positive,
+	"--max-request-bytes":                  positive,
+	"--max-txn-ops":                        positive,
+	"--log-level":                          oneOf("debug", "info", "warn", "error"),
+	"--auto-compaction-mode":               oneOf("periodic", "revision"),
+	"--auto-compaction-retention":          retention,
+	"--feature-gates":                      gates,
+	"--experimental-initial-corrupt-check": oneOf("true"),
+	"--cert-file":                          file, "--key-file": file, "--trusted-ca-file": file,
+	"--peer-cert-file": file, "--peer-key-file": file, "--peer-trusted-ca-file": file,
+	"--client-cert-auth": oneOf("true"), "--peer-client-cert-auth": oneOf("true"),
+	"--peer-cert-allowed-cn":                           oneOf("demo:peers"),
+	"--peer-skip-client-san-verification":              oneOf("true"),
+	"--experimental-peer-skip-client-san-verification": oneOf("true"),
+	"--tls-min-version":                                oneOf("TLS1.2", "TLS1.3"), "--cipher-suites": anything,
+	"--auth-token": oneOf(
+		"jwt,pub-key=/etc/etcd/pki/token/token.pub,priv-key=/etc/etcd/pki/token/token.key,sign-method=ES256,ttl=10m"),
+	"--experimental-compact-hash-check-enabled": oneOf("true"),
+}
+
+func anything(string) error { return nil }
+
+func file(value string) error {
+	if !strings.HasPrefix(value, objects.CertificateDir+"/") {
+		return fmt.Errorf("not among the certificates: %s", value)
+	}
+	return nil
+}
+
+func address(value string) error {
+	u, err := url.Parse(value)
+	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "") {
+		err = fmt.Errorf("no URL with a port: %s", value)
+	}
+	return err
+}
+
+func number(value string) error {
+	_, err := strconv.ParseInt(value, 10, 64)
+	return err
+}
+
+func positive(value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err == nil && n <= 0 {
+		err = fmt.Errorf("not positive: %d", n)
+	}
+	return err
+}
+
+func oneOf(values ...string) func(string) error {
+	return func(value string) error {
+		if !slices.Contains(values, value) {
+			return fmt.Errorf("%s is none of %v", value, values)
+		}
+		return nil
+	}
+}
+
+// retention is read as in parseCompactionRetention of etcd's embed/config.go.
+func retention(value string) error {
+	if n, err := strconv.Atoi(value); err == nil && n >= 0 {
+		return nil
+	}
+	_, err := time.ParseDuration(value)
+	return err
+}
+
+func gates(value string) error {
+	for gate := range strings.SplitSeq(value, ",") {
+		name, on, found := strings.Cut(gate, "=")
+		if _, err := strconv.ParseBool(on); err != nil || !found || name == "" {
+			return fmt.Errorf("no gate: %q", gate)
+		}
+	}
+	return nil
+}
+
+// FuzzFlags: a spec that the CRD's schema and validate let through becomes flags that etcd can read. The schema is
+// that of the fields, such as a minimum; what it says about several fields at once (its CEL rules) does not hold in
+// every Kubernetes.
+func FuzzFlags(f *testing.F) {
+	f.Add("3.5.35", int64(1<<30), int64(0), int64(0), int64(0), int64(0), int32(0), int32(0), byte(0), "", byte(0))
+	f.Add("3.6.16", int64(1<<30), int64(1<<28), int64(5000), int64(4096), int64(7), int32(50), int32(500), byte(1),
+		"30m", byte(1))
+	f.Add("3.7.3", int64(1<<40), int64(1<<33), int64(100), int64(100<<20), int64(1), int32(10000), int32(50000),
+		byte(2), "42", byte(2))
+	f.Add("3.7.0", int64(64<<20), int64(0), int64(0), int64(0), int64(0), int32(10), int32(50), byte(3),
+		"ignored when off", byte(3))
+	f.Add("3.6.0", int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), int32(-1), int32(-1), byte(1), "99999999999h",
+		byte(4))
+	f.Add("3.7.3", int64(1), int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(2),
+		"99999999999999999999", byte(4))
+	f.Add("3.7.3", int64(1<<30), int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(0), "-1h", byte(4))
+	f.Fuzz(func(t *testing.T, version string, size, quota, snapshots, requests, ops int64, heartbeat, election int32,
+		mode byte, retention string, level byte) {
+		c := fresh(3).Cluster
+		c.Spec.Version = version
+		c.Spec.Storage.Size = *resource.NewQuantity(size, resource.BinarySI)
+		c.Spec.Options = v1alpha1.Options{
+			QuotaBackendBytes: optional(quota, 16<<20), SnapshotCount: optional(snapshots, 100),
+			MaxRequestBytes: optional(min(requests, 100<<20), 1024), MaxTxnOps: optional(ops, 1),
+			HeartbeatInterval: among(heartbeat, 10, 10000), ElectionTimeout: among(election, 50, 50000),
+			AutoCompaction: v1alpha1.AutoCompaction{
+				Mode: []v1alpha1.AutoCompactionMode{"", v1alpha1.CompactPeriodic, v1alpha1.CompactRevision,
+					v1alpha1.CompactOff}[mode%4],
+				Retention: retention[:min(len(retention), 32)],
+			},
+			LogLevel: []string{"", "debug", "info", "warn", "error"}[level%5],
+		}
+		if spec.Validate(&c.Spec, observation.Settings{}) != nil {
+			return
+		}
+		volume := spec.StorageSize(&c.Spec)
+		list := spec.Flags(c, children.TemplateOf(c, version), "demo-0", version, volume, true)
+		if again := spec.Flags(c, children.TemplateOf(c, version), "demo-0", version, volume, true); !slices.Equal(list,
+			again) {
+			t.Errorf("rendered %v, and the second time %v", list, again)
+		}
+		readableByEtcd(t, list)
+		fitVersion(t, version, list)
+		if quota := spec.QuotaBytes(c.Spec.Options, volume); volume.Value() >= 64<<20 && quota <= 0 {
+			t.Errorf("quota %d of a volume of %d", quota, volume.Value())
+		}
+	})
+}
+
+// optional is nil for 0, and never below the schema's minimum.
+func optional(value, minimum int64) *int64 {
+	if value == 0 {
+		return nil
+	}
+	return new(max(value, minimum))
+}
+
+// within is 0 for unset, else between the schema's bounds.
+func among(value, low, high int32) int32 {
+	if value == 0 {
+		return 0
+	}
+	return min(max(value, low), high)
+}
+
+func readableByEtcd(t *testing.T, list []string) {
+	seen := map[string]bool{}
+	for _, flag := range list {
+		name, value, _ := strings.Cut(flag, "=")
+		if !flagName.MatchString(name) || !flagValue.MatchString(value) {
+			t.Errorf("%q is not a flag with a value", flag)
+		}
+		if seen[name] {
+			t.Errorf("%s is there twice", name)
+		}
+		seen[name] = true
+		if read := etcdReads[name]; read == nil {
+			t.Errorf("%s is a flag that this test does not know", name)
+		} else if err := read(value); err != nil {
+			t.Errorf("etcd can't read %s: %v", flag, err)
+		}
+	}
+	if seen["--auto-compaction-mode"] != seen["--auto-compaction-retention"] {
+		t.Errorf("half of the compaction: %v", list)
+	}
+}
+
+// fitVersion: 3.5 knows no feature gates, and 3.7 no experimental flags.
+func fitVersion(t *testing.T, version string, list []string) {
+	r, err := spec.ParseRelease(version)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, flag := range list {
+		experimental, gates := strings.HasPrefix(flag, "--experimental-"), strings.HasPrefix(flag, "--feature-gates")
+		if experimental && r.Minor() != 5 || gates && r.Minor() == 5 {
+			t.Errorf("%s is no flag of %s", flag, version)
+		}
+	}
+}
+
+func TestARetentionThatEtcdCannotReadIsRefused(t *testing.T) {
+	for mode, retentions := range map[v1alpha1.AutoCompactionMode]map[string]bool{
+		v1alpha1.CompactPeriodic: {"": true, "1h": true, "1h30m": true, "0s": true, "10": false, "x": false,
+			"-1h": false, "99999999999h": false},
+		v1alpha1.CompactRevision: {"": true, "1000": true, "0": true, "1h": false, "-1": false,
+			"99999999999999999999": false},
+		v1alpha1.CompactOff: {"": true, "x": true},
+	} {
+		for retention, fine := range retentions {
+			c := fresh(3).Cluster
+			c.Spec.Options.AutoCompaction = v1alpha1.AutoCompaction{Mode: mode, Retention: retention}
+			if err := spec.Validate(&c.Spec, observation.Settings{}); (err == nil) != fine {
+				t.Errorf("%s %q: %v", mode, retention, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/foreign"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// join waits for a quorum of the existing etcd, and writes down which cluster it is: that is the one that is joined,
+// whoever answers later.
+func join(v *state.View) *decision.Verdict {
+	if !v.Epoch.Existing() || v.Epoch.HadQuorum() {
+		return nil
+	}
+	existing := spec.Existing(v.Cluster)
+	switch {
+	case existing == nil:
+		return &decision.Verdict{
+			Message: "spec.bootstrap.existing is gone before the etcd that it named was joined: put it " +
+				"back, or delete this EtcdCluster", Outlook: decision.Waits}
+	case v.Etcd == nil:
+		return &decision.Verdict{Message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s",
+			strings.Join(existing.Endpoints, ", "), foreign.Unanswered(v)), Resync: rule.ResyncLater}
+	case foreign.Unfit(v) != "":
+		return &decision.Verdict{Message: "the existing etcd is not joined: " + foreign.Unfit(v),
+			Outlook: decision.Waits, Resync: rule.ResyncLater}
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s",
+		wording.Hex(v.Etcd.ClusterID), strings.Join(state.Names(v.Members), ", ")), Resync: rule.ResyncSoon}
+}
+
+func retireForeign(v *state.View) *decision.Verdict {
+	if !v.BesideForeign() || !foreign.Retiring(v) {
+		return nil
+	}
+	if silent := wording.Filter(v.ReplicaVoters(), func(m *state.Member) bool { return !m.Serving() }); len(
+		silent) > 0 {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("foreign members are removed once all of ours serve; waiting for %s",
+				strings.Join(state.Names(silent), ", ")),
+			Outlook: byPerson(v, silent), Resync: rule.ResyncLater}
+	}
+	rank := func(m *state.Member) int {
+		switch {
+		case m.ID == v.Etcd.Leader:
+			return 2
+		case m.Serving():
+			return 1
+		}
+		return 0
+	}
+	list := wording.Filter(v.Voters, func(m *state.Member) bool { return m.Alias != "" })
+	if len(list) == 0 {
+		return nil // a learner of theirs: rule Learner says so
+	}
+	slices.SortStableFunc(list, func(a, b *state.Member) int { return rank(a) - rank(b) })
+	why := fmt.Sprintf("retiring the foreign members, %d left", len(list))
+	if since, err := time.Parse(time.RFC3339, v.Epoch.Record.Annotations[objects.AnnotationForeignSince]); err == nil &&
+		v.Now.Before(since.Add(foreign.RetirePause)) {
+		return &decision.Verdict{Message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].Alias),
+			Resync: rule.ResyncLater}
+	}
+	return removeVoter(v, list[0], why)
+}
+
+// foreignMembers is at rest, or waits for somebody to serve again.
+func foreignMembers(v *state.View) *decision.Verdict {
+	if !v.BesideForeign() {
+		return nil
+	}
+	if silent := waitForMembers(v); silent != nil {
+		return silent
+	}
+	_, message := foreign.ForeignStage(v)
+	return &decision.Verdict{Message: message, Outlook: followed(v)}
+}

@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/kubelettest"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// TestTheIssuesOwnURL is the way by which the key of an authority came into a status.
+func TestTheIssuesOwnURL(t *testing.T) {
+	const url = "s3://b/$(tls.key)"
+	for _, pod := range fillFrom(state.Resolved{URL: url + "/x.db",
+		Store: v1alpha1.Store{URL: url, CredentialsSecret: "demo-ca"}}, fresh(3)) {
+		assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
+		assert.Contains(t, kubelettest.Line(&pod.Spec.InitContainers[1]), "--url="+url+"/x.db")
+	}
+}
+
+// fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
+// says of it.
+func fillFrom(from state.Resolved, o observation.Observation) []*corev1.Pod {
+	record := state.NewRecord(o.Cluster, 1, 0, 3)
+	epochs.Originate(record, state.Origin{Source: objects.SourceSnapshot, Snapshot: &from})
+	record.Annotations[objects.AnnotationStartsOn] = "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2"
+	o.Children.ConfigMaps[record.Name] = record
+	for i := range 3 {
+		addClaim(&o, i)
+	}
+	return Decide(o).Children.Pods
+}
+
+// FuzzNoTextOfASpecNamesASecret: whatever a spec says, in any field, and though the API server had
+// let it through, no value of a Secret comes into a command line, and every text comes to its
+// program as it is written.
+func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		perhaps := func(fields ...*string) {
+			for _, field := range fields {
+				if r.IntN(3) > 0 {
+					*field = kubelettest.AnyText(r)
+				}
+			}
+		}
+		store := v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"}
+		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///",
+			""}[r.IntN(5)] + kubelettest.AnyText(r))
+		perhaps(&store.CASecret, &store.ClaimName)
+
+		c := fresh(3)
+		s := &c.Cluster.Spec
+		perhaps(&s.Options.AutoCompaction.Retention, &s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
+			&s.Options.LogLevel, &c.Cluster.Namespace)
+		s.TLS.CipherSuites = []string{kubelettest.AnyText(r)}
+		from := state.Resolved{URL: kubelettest.AnyText(r), Store: store}
+		perhaps(&from.SHA256, &from.IdentitySecret, &from.ServiceAccountName)
+		for _, pod := range fillFrom(from, c) {
+			assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
+		}
+		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{URL: v1alpha1.URL(kubelettest.AnyText(r)),
+			Store: &store}}
+		for range 6 {
+			d := Decide(c)
+			require.NoError(t, verify(c, d))
+			for _, pod := range d.Children.Pods {
+				assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
+			}
+			c = stored(c, d)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
+)
+
+// made is the first pod of a cluster of one whose spec was changed like this.
+func made(t *testing.T, version string, change func(*v1alpha1.EtcdClusterSpec)) *corev1.Pod {
+	t.Helper()
+	o := fresh(1)
+	o.Cluster.Spec.Version = version
+	change(&o.Cluster.Spec)
+	observeRecord(&o, 1)
+	addClaim(&o, 0)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	require.Len(t, d.Children.Pods, 1)
+	return d.Children.Pods[0]
+}
+
+func unchanged(*v1alpha1.EtcdClusterSpec) {}
+
+func TestDefaultsAreForProduction(t *testing.T) {
+	pod := made(t, "3.6.16", unchanged)
+	spec, etcd := pod.Spec, pod.Spec.Containers[0]
+	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.16", etcd.Image)
+	assert.True(t, *spec.SecurityContext.RunAsNonRoot)
+	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type)
+	assert.False(t, *spec.AutomountServiceAccountToken)
+	for _, c := range append(spec.InitContainers, spec.Containers...) {
+		assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+		assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
+		assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+		assert.NotEmpty(t, c.Resources.Requests)
+	}
+	assert.Equal(t, corev1.LabelHostname,
+		spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
+	assert.Equal(t, corev1.ScheduleAnyway, spec.TopologySpreadConstraints[0].WhenUnsatisfiable)
+	for _, flag := range []string{
+		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=805306368",
+		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100",
+		"--election-timeout=1000",
+		"--advertise-client-urls=https://demo-0.demo-peers.default.svc:2379",
+	} {
+		assert.Contains(t, etcd.Command, flag)
+	}
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "ETCDCTL_ENDPOINTS", Value: "https://127.0.0.1:2379"},
+		"etcdctl works without flags")
+	assert.Equal(t, "/readyz", etcd.ReadinessProbe.HTTPGet.Path, "fails on a learner and not on NOSPACE")
+}
+
+// TestEtcdsRepository: the cluster's own goes before that of the installation, and that before etcd's.
+func TestEtcdsRepository(t *testing.T) {
+	for _, c := range []struct{ cluster, installation, want string }{
+		{"", "", "gcr.io/etcd-development/etcd:v3.6.16"},
+		{"", "registry.example/etcd", "registry.example/etcd:v3.6.16"},
+		{"quay.io/coreos/etcd", "registry.example/etcd", "quay.io/coreos/etcd:v3.6.16"},
+	} {
+		s := &v1alpha1.EtcdClusterSpec{Image: v1alpha1.ImageSpec{Repository: c.cluster}}
+		assert.Equal(t, c.want, objects.Images{EtcdRepository: c.installation}.Etcd(s, "3.6.16"))
+	}
+}
+
+func TestEveryFieldReachesThePod(t *testing.T) {
+	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
+	pod := made(t, "3.7.3", func(s *v1alpha1.EtcdClusterSpec) {
+		s.Image = v1alpha1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways,
+			PullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
+		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"
+		s.Tolerations = []corev1.Toleration{{Key: "etcd", Operator: corev1.TolerationOpExists}}
+		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack",
+			WhenUnsatisfiable: corev1.DoNotSchedule}}
+		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]v1alpha1.LabelValue{"team": "db",
+			"app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
+		s.Options = v1alpha1.Options{
+			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)),
+			MaxTxnOps:         new(int64(7)),
+			HeartbeatInterval: 50, ElectionTimeout: 500, LogLevel: "warn",
+			AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
+		}
+	})
+	etcd := pod.Spec.Containers[0]
+	assert.Equal(t, "registry.example/etcd:v3.7.3", etcd.Image)
+	assert.Equal(t, corev1.PullAlways, etcd.ImagePullPolicy)
+	assert.Equal(t, "pull", pod.Spec.ImagePullSecrets[0].Name)
+	assert.Equal(t, affinity, pod.Spec.Affinity)
+	assert.Equal(t, "fast", pod.Spec.NodeSelector["disk"])
+	assert.Equal(t, "high", pod.Spec.PriorityClassName)
+	assert.Equal(t, "etcd", pod.Spec.Tolerations[0].Key)
+	assert.Equal(t, "rack", pod.Spec.TopologySpreadConstraints[0].TopologyKey)
+	assert.Equal(t, objects.Selector(fresh(1).Cluster), pod.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+		"a constraint without a selector gets ours")
+	assert.Equal(t, "db", pod.Labels["team"])
+	assert.Equal(t, "demo", pod.Labels["app.kubernetes.io/instance"], "our own labels win")
+	assert.Equal(t, "x", pod.Annotations["note"])
+	for _, flag := range []string{
+		"--quota-backend-bytes=268435456", "--snapshot-count=5000", "--max-request-bytes=4096", "--max-txn-ops=7",
+		"--heartbeat-interval=50",
+		"--election-timeout=500", "--log-level=warn", "--auto-compaction-mode=revision",
+		"--auto-compaction-retention=42",
+	} {
+		assert.Contains(t, etcd.Command, flag)
+	}
+}
+
+// TestAllowedRepositories: a spec that names another repository than those of the installation is
+// refused as one that can't be run: nothing is changed, what runs runs on, and no Job gets its
+// image.
+func TestAllowedRepositories(t *testing.T) {
+	for _, c := range []struct {
+		allowed    []string
+		repository string
+		fine       bool
+	}{
+		{nil, "", true}, {nil, "anybody.example/etcd", true}, {nil, "localhost:5000/etcd", true},
+		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false},
+		{nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
+		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true},
+		{[]string{"r.example/etcd"}, objects.DefaultEtcdRepository, true},
+		{[]string{"r.example/etcd"}, "r.example/etcd/x", false}, {[]string{"r.example/etcd"}, "r.example/etcd-evil",
+			false}, {[]string{"r.example/etcd"}, "evil.example/etcd", false},
+		{[]string{"a.example/x", "r.example/mirror/"}, "r.example/mirror/a/b", true},
+		{[]string{"r.example/mirror/"}, "r.example/mirror", false},
+		{[]string{"r.example/mirror/"}, "r.example/mirrors/etcd", false},
+		{[]string{"r.example/mirror/"}, "r.example/mirror/../etcd", false},
+	} {
+		o := serve(3)
+		o.Settings.AllowedRepositories = c.allowed
+		o.Cluster.Spec.Image.Repository = c.repository
+		delete(o.Children.Pods, "demo-1")
+		d := Decide(o)
+		assert.NoError(t, verify(o, d))
+		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v %s: %s", c.allowed, c.repository, d.Reason)
+		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, "%v %s", c.allowed, c.repository)
+		assert.NotNil(t, podIn(d, "demo-0"), "what runs runs on")
+
+		s := snapshot.Observation{
+			Snapshot: &v1alpha1.EtcdSnapshot{
+				ObjectMeta: metav1.ObjectMeta{Name: "nightly", CreationTimestamp: metav1.NewTime(now)},
+				Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
+			},
+			Clusters: map[string]*v1alpha1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Images, Now: now,
+		}
+		o.Cluster.Status = d.Status
+		taken := snapshot.Decide(s)
+		assert.NoError(t, snapshot.Verify(s, taken))
+		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Reason)
+		if !c.fine {
+			assert.Equal(t, v1alpha1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
+			assert.Contains(t, taken.Status.Message, "spec.image.repository")
+		}
+	}
+	o := serve(3)
+	o.Settings.AllowedRepositories, o.Settings.EtcdRepository = []string{"r.example/etcd"}, "mirror.example/etcd"
+	o.Cluster.Spec.Image.Repository = objects.DefaultEtcdRepository
+	assert.Equal(t, "Unsupported", Decide(o).Reason.Rule, "that of the installation is another one")
+	assert.Contains(t, Decide(o).Reason.Message, "leave it out for mirror.example/etcd, or use r.example/etcd")
+}
+
+// TestOurOwnKeysAreNotForASpec: labels and annotations of our domain tell Quorate what it did, as that a pod is told
+// whom to join (S10). A spec that gives such a key is refused, and it reaches no object either way.
+func TestOurOwnKeysAreNotForASpec(t *testing.T) {
+	for key, metadata := range map[string]v1alpha1.Metadata{
+		objects.AnnotationInitialCluster: {Annotations: map[string]string{
+			objects.AnnotationInitialCluster: "demo-0=http://elsewhere:2380"}},
+		objects.AnnotationQuarantined: {Annotations: map[string]string{objects.AnnotationQuarantined: "x"}},
+		objects.AnnotationEpoch:       {Annotations: map[string]string{objects.AnnotationEpoch: "7"}},
+		objects.Domain + "unheard-of": {Annotations: map[string]string{objects.Domain + "unheard-of": "x"}},
+		objects.LabelMember:           {Labels: map[string]v1alpha1.LabelValue{objects.LabelMember: "stolen"}},
+		objects.LabelSnapshot:         {Labels: map[string]v1alpha1.LabelValue{objects.LabelSnapshot: "nightly"}},
+	} {
+		for state, o := range map[string]observation.Observation{"fresh": fresh(3), "serving": serve(3)} {
+			o.Cluster.Spec.AdditionalMetadata = metadata
+			d := Decide(o)
+			assert.Equal(t, "Unsupported", d.Reason.Rule, "%s: %s", state, key)
+			assert.Contains(t, d.Reason.Message, key)
+			for _, pod := range d.Children.Pods {
+				old := o.Children.Pods[pod.Name]
+				assert.Equal(t, old.Labels[key]+old.Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s",
+					pod.Name, key)
+			}
+			for _, claim := range d.Children.Claims {
+				given := string(metadata.Labels[key]) + metadata.Annotations[key]
+				assert.NotEqual(t, given, claim.Labels[key]+claim.Annotations[key], "%s: %s", claim.Name, key)
+			}
+			for _, of := range []map[string]string{objects.Labels(o.Cluster, nil), objects.Annotations(o.Cluster,
+				nil)} {
+				assert.NotContains(t, of, key)
+			}
+		}
+	}
+}

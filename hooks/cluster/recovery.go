@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+func restore(v *state.View) *decision.Verdict {
+	r := v.Cluster.Spec.Restore
+	if r == nil || v.Next != nil || epochs.Answered(v)[r.ID] != 0 {
+		return nil
+	}
+	from, why := epochs.RestoreSource(v, r)
+	if why != "" || health.MembersMissing(v) && !epochs.MayStopFirst(v, r) {
+		return nil // the condition Restored says it; the cluster runs on
+	}
+	return epochs.RecordNextEpoch(v, from,
+		fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; "+
+			"epoch %d runs on until that is ready", r.ID, epochs.NextEpochNumber(v), epochs.WordsFor(v, from),
+			v.Epoch.N))
+}
+
+func recoverQuorum(v *state.View) *decision.Verdict {
+	if v.Next != nil {
+		return nil
+	}
+	policy, asked := epochs.RecoverBy(v)
+	lost := epochs.QuorumIsLost(v)
+	if !asked && (v.BesideForeign() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.Epoch.HadQuorum() ||
+		epochs.MayHaveQuorum(v)) {
+		return nil
+	}
+	if !asked || len(lost) == 0 {
+		if v.Now.Before(epochs.LostUntil(v)) {
+			return epochs.MayComeBack(v, policy, lost)
+		}
+	}
+	from, why := epochs.WayBack(v, policy, asked)
+	if why != "" {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept "+
+				"as it is", policy, why), Outlook: decision.Waits, Resync: rule.ResyncLater}
+	}
+	return epochs.RecordNextEpoch(v, from,
+		fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins "+
+			"with %s", v.Epoch.N, epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
+}

@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded
+// under a new name. Its data may be all that is left of something one day, so its claim is kept for a while, in
+// quarantine. A learner that does not come to anything is tried again, ever more slowly. Whoever answers as somebody
+// else is fenced off, and left to a person.
+//
+// The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate
+// has looked (state/since.go). Losing it only delays.
+
+const (
+	defaultKeepClaimFor = 24 * time.Hour
+)
+
+// keepClaimFor is how long the claim of a voter that was given up is kept.
+func keepClaimFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	if d := s.MemberReplacement.KeepClaimFor; d != nil {
+		return max(0, d.Duration)
+	}
+	return defaultKeepClaimFor
+}
+
+func replaceDead(v *state.View) *decision.Verdict {
+	for _, m := range v.Voters {
+		if health.Overdue(v, m) && health.WhyNotReplaced(v, m) == "" {
+			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.PodName,
+				wording.Brief(health.ReplaceAfter(&v.Cluster.Spec)), wording.Colon(pods.WhyNotServing(v, m)))
+			return cmp.Or(pausedReplacement(v, m, why), replaceDeadVoter(v, m, why))
+		}
+	}
+	return nil
+}
+
+// replaceDeadVoter removes a voter and keeps its claim.
+func replaceDeadVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
+	return keepingClaim(v, m, why, objects.FailedSilent, removeVoter(v, m, why))
+}
+
+// keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it
+// later without its member knows that it is to be kept. The mark stays while the member is about to be removed, even
+// if it serves. One that is only silent is not marked while its removal has to wait: it may have more than the others
+// when these are lost.
+func keepingClaim(v *state.View, m *state.Member, why, failure string, verdict *decision.Verdict) *decision.Verdict {
+	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.Ours(c) && !state.OfFailedMember(c) }
+	_, removes := verdict.Step.(decision.Remove)
+	removes = removes || recordsRemoval(verdict)
+	if !removes && failure == objects.FailedSilent {
+		return verdict
+	}
+	switch {
+	case removes && slices.ContainsFunc(v.MemberClaims(m.PodName), unmarked):
+		verdict = &decision.Verdict{Message: why + "; marking its claim first, so that it is kept",
+			Choose: verdict.Choose, Resync: rule.ResyncSoon}
+	case removes && failure == objects.FailedSilent && health.Replacements(v, "").Voter != m.PodName:
+		verdict = &decision.Verdict{Message: why + "; noting that first", Choose: verdict.Choose,
+			Resync: rule.ResyncSoon}
+	}
+	verdict.Failed, verdict.Failure = m.PodName, failure
+	return verdict
+}
+
+// claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place
+// of the time keeps it for good.
+func claimKept(v *state.View, claim *corev1.PersistentVolumeClaim) bool {
+	keep := keepClaimFor(&v.Cluster.Spec)
+	if keep == 0 || !state.Quarantined(claim) {
+		return keep > 0 && state.OfFailedMember(claim)
+	}
+	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
+	return err != nil || v.Now.Before(since.Add(keep))
+}
+
+// quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept
+// without theirs. A member that serves again, and is not given up for something else, is no longer marked.
+func quarantine(v *state.View, claims []*corev1.PersistentVolumeClaim, verdict *decision.Verdict) {
+	for _, claim := range claims {
+		member, _ := state.MemberOfClaim(v.Cluster.Name, claim.Name)
+		m := v.Find(member)
+		switch {
+		case member == verdict.Failed && v.Ours(claim):
+			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedSilent {
+				claim.Annotations[objects.AnnotationFailedMember] = verdict.Failure
+			}
+		case m != nil && m.Serving():
+			delete(claim.Annotations, objects.AnnotationFailedMember)
+		case m == nil && state.OfFailedMember(claim) && !state.Quarantined(claim):
+			claim.Annotations[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+			claim.Labels[objects.LabelQuarantined] = "true"
+		}
+	}
+}
+
+func learnerLate(v *state.View) *decision.Verdict {
+	l := health.Late(v)
+	if l == nil {
+		return nil
+	}
+	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.PodName {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is "+
+				"removed%s", l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))),
+			Resync: rule.ResyncLater}
+	}
+	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one "+
+		"gets a new name%s", l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))))
+}
+
+// pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.
+func pausedReplacement(v *state.View, m *state.Member, why string) *decision.Verdict {
+	r := health.Replacements(v, "")
+	if r.Voter == m.PodName || !v.Now.Before(r.NextGivenUp.Time) {
+		return nil
+	}
+	return &decision.Verdict{
+		Message: fmt.Sprintf("%s; after %s given up in a row it stays a member until %s, or until the "+
+			"spec changes", why,
+			wording.Count(int(r.GivenUp), "voter"), r.NextGivenUp.UTC().Format(time.RFC3339)),
+		Resync: r.NextGivenUp.Sub(v.Now)}
+}
+
+// pausedGrowth says why no learner is added now; nil when one may be.
+func pausedGrowth(v *state.View, why string) *decision.Verdict {
+	a := health.Replacements(v, "")
+	if !v.Now.Before(a.NotBefore.Time) {
+		return nil
+	}
+	return &decision.Verdict{
+		Message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec "+
+			"changes", why, wording.Count(int(a.Failures), "learner"),
+			a.NotBefore.UTC().Format(time.RFC3339)), Resync: a.NotBefore.Sub(v.Now)}
+}

@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/status"
+)
+
+// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot
+// from being deleted. A new one does, until the cluster has said that it is answered.
+func TestARevertedRestoreUsesNothing(t *testing.T) {
+	o := serve(3)
+	o.Children.Services["demo-peers"].Annotations = map[string]string{objects.AnnotationAnswered: "monday=1,tuesday=1"}
+	used := func(by *v1alpha1.EtcdCluster) bool {
+		s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}}
+		d := snapshot.Decide(snapshot.Observation{Snapshot: s, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by},
+			Now: now})
+		return len(d.Status.UsedBy) > 0
+	}
+	for _, id := range []string{"monday", "new", "tuesday"} {
+		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+		o.Cluster.Generation++
+		assert.True(t, used(o.Cluster), "%s: nothing tells yet", id)
+		o.Cluster.Status = Decide(o).Status
+		assert.Equal(t, id == "new", used(o.Cluster), "%s: %v", id,
+			meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
+	}
+}
+
+// TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
+func TestWhatIsRestoring(t *testing.T) {
+	from := func(url string) *state.Epoch {
+		return &state.Epoch{Origin: state.Origin{Source: objects.SourceSnapshot, Snapshot: &state.Resolved{URL: url}}}
+	}
+	v := newView(observation.Observation{Cluster: fresh(3).Cluster})
+	v.Epoch = from("s3://a")
+	assert.Equal(t, []string{"s3://a"}, status.Restoring(v))
+	v.Epoch.ClusterID = 1
+	assert.Empty(t, status.Restoring(v))
+	v.Next = newView(observation.Observation{Cluster: v.Cluster})
+	v.Next.Epoch = from("s3://b")
+	assert.Equal(t, []string{"s3://b"}, status.Restoring(v))
+	v.Next.Epoch.Phase = state.PhaseCancelled
+	assert.Empty(t, status.Restoring(v))
+}
+
+// TestWhatTheAPIServerLetThrough: no pod is made of a spec that it should have refused,
+// the message says what is wrong, and it repeats nothing of it.
+func TestWhatTheAPIServerLetThrough(t *testing.T) {
+	source := v1alpha1.SnapshotSource{URL: "s3://b/$(tls.key)", Store: &v1alpha1.Store{URL: "s3://b"}}
+	reached := v1alpha1.SnapshotSource{URL: "s3://b/x.db",
+		Store: &v1alpha1.Store{URL: "gs://b?universe_domain=tls.key"}}
+	for _, s := range []*v1alpha1.SnapshotSource{&source, &reached} {
+		for field, change := range map[string]func(spec *v1alpha1.EtcdClusterSpec){
+			"spec.bootstrap.snapshot": func(spec *v1alpha1.EtcdClusterSpec) {
+				spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: s}
+			},
+			"spec.restore.snapshot": func(spec *v1alpha1.EtcdClusterSpec) {
+				spec.Restore = &v1alpha1.Restore{ID: "a",
+					Snapshot: s}
+			},
+		} {
+			for _, o := range []observation.Observation{fresh(3), serve(3)} {
+				change(&o.Cluster.Spec)
+				d := Decide(o)
+				assert.Equal(t, "Unsupported", d.Reason.Rule)
+				assert.Contains(t, d.Reason.Message, field)
+				assert.NotContains(t, d.Reason.Message, "tls.key")
+				assert.Len(t, d.Children.Pods, len(o.Children.Pods))
+				require.NoError(t, verify(o, d))
+			}
+		}
+	}
+
+	o := serve(3) // an EtcdSnapshot whose status somebody has written
+	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: &v1alpha1.SnapshotSource{Name: "nightly"}}
+	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"nightly": {
+		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{URL: "s3://b"}},
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/$(tls.key)"},
+	}}
+	_, message := told(t, o)
+	assert.Contains(t, message, "status.uri of EtcdSnapshot nightly is not one that can be used")
+	assert.NotContains(t, message, "tls.key")
+	require.NoError(t, verify(o, Decide(o)))
+}

@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
+
+func suspended(v *state.View) *decision.Verdict {
+	if !v.Cluster.Spec.Suspend {
+		return nil
+	}
+	return &decision.Verdict{
+		Message: "spec.suspend is true: nothing is changed or brought back until it is set to false"}
+}
+
+func unsupported(v *state.View) *decision.Verdict {
+	if err := state.Unsupported(v.Observation); err != nil {
+		return &decision.Verdict{Message: err.Error() + "; nothing is changed until the spec is corrected"}
+	}
+	return nil
+}
+
+func applyStrategy(v *state.View) *decision.Verdict {
+	if len(v.WithoutLastApplied) == 0 {
+		return nil
+	}
+	shown, more := v.WithoutLastApplied, ""
+	if len(shown) > 3 {
+		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
+	}
+	outlook := decision.Works // the annotation comes with Metacontroller's next update
+	if v.Cluster.Status.Phase == "ApplyStrategy" {
+		outlook = decision.Waits
+	}
+	return &decision.Verdict{Outlook: outlook, Resync: rule.ResyncLater,
+		Message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
+			"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set "+
+			"dynamic-apply",
+			strings.Join(shown, ", "), more, objects.AnnotationLastApplied)}
+}
+
+func empty(v *state.View) *decision.Verdict {
+	if v.Epoch == nil && v.Replicas == 0 && !state.RanBefore(v) {
+		return &decision.Verdict{
+			Message: "replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
+	}
+	return nil
+}
+
+func record(v *state.View) *decision.Verdict {
+	if v.Epoch != nil || state.RanBefore(v) {
+		return &decision.Verdict{
+			Message: "the epoch record is missing although the cluster has run; it is written again, " +
+				"without the right to bootstrap", Resync: rule.ResyncLater}
+	}
+	if spec.Joins(v.Cluster) {
+		return &decision.Verdict{Message: "recording that the members are to join the etcd at " +
+			strings.Join(spec.Existing(v.Cluster).Endpoints, ", "), Resync: rule.ResyncLater}
+	}
+	from, waits := epochs.Beginning(v)
+	if waits != "" {
+		return &decision.Verdict{Message: "waiting for the data to begin with: " + waits, Outlook: arrives(v,
+			epochs.BeginsWith(v)), Resync: rule.ResyncLater}
+	}
+	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(v.Replicas, "member"))
+	if from.Source != objects.SourceEmpty {
+		message += ", which begins with " + epochs.WordsFor(v, from)
+	}
+	return &decision.Verdict{Message: message, Resync: rule.ResyncLater}
+}
+
+func pause(v *state.View) *decision.Verdict {
+	if !paused(v) {
+		return nil
+	}
+	left := len(v.Children.Pods)
+	if left == 0 {
+		return &decision.Verdict{
+			Message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume",
+			Outlook: decision.Rests}
+	}
+	if protecting := protectingPods(v); len(protecting) > 0 {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go "+
+				"with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
+				strings.Join(protecting, ", ")), Outlook: decision.Waits, Resync: rule.ResyncLater}
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("pausing: %s still stopping", wording.Count(left, "pod")),
+		Resync: rule.ResyncLater}
+}
+
+// protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
+func protectingPods(v *state.View) []string {
+	return wording.Filter(v.Names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return state.ClaimBeingDeleted(v, name) && pod != nil && pod.DeletionTimestamp == nil &&
+			pod.Spec.NodeName != "" && !state.Finished(pod)
+	})
+}
+
+func waitForCertificates(v *state.View) *decision.Verdict {
+	switch {
+	case v.Untrusted != "":
+		return &decision.Verdict{Message: v.Untrusted, Outlook: decision.Waits, Resync: rule.ResyncLater}
+	case len(v.CertificateProblems) == 0:
+		return nil
+	}
+	return &decision.Verdict{Message: "waiting for certificates" + certificates.WhileCertificatesWait(v) + ": " +
+		strings.Join(v.CertificateProblems, "; "), Outlook: uncertified(v), Resync: rule.ResyncLater}
+}
+
+func provision(v *state.View) *decision.Verdict {
+	if v.HostPath() {
+		return volumes.ProvisionOnNodes(v)
+	}
+	return &decision.Verdict{Message: "making what the initial members need: " + strings.Join(v.Epoch.InitialNames(),
+		", "), Resync: rule.ResyncLater}
+}
+
+func wrongCluster(v *state.View) *decision.Verdict {
+	if v.Foreign == 0 {
+		return nil
+	}
+	if !v.Epoch.HadQuorum() {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("etcd cluster %s answers and lists none of %s, which have run in "+
+				"another that "+
+				"no record names any more; nothing is changed: bring that back, or if its data is of no use, delete "+
+				"their pods and claims",
+				wording.Hex(v.Foreign), strings.Join(state.Remains(v), ", ")), Resync: rule.ResyncLater}
+	}
+	return &decision.Verdict{
+		Message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is "+
+			"changed until that is understood", wording.Hex(v.Epoch.ClusterID)), Resync: rule.ResyncLater}
+}
+
+func reschedule(v *state.View) *decision.Verdict {
+	if v.Memory() {
+		return nil
+	}
+	for _, name := range v.Names {
+		pod := v.Children.Pods[name]
+		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && children.TemplateOutdated(v, pod) {
+			return &decision.Verdict{
+				Message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has "+
+					"changed", name), DeletePod: name, Resync: rule.ResyncSoon}
+		}
+	}
+	return nil
+}
+
+func start(v *state.View) *decision.Verdict {
+	if why := epochs.Stalled(v); why != "" {
+		return &decision.Verdict{Message: why, Outlook: starts(v), Resync: rule.ResyncLater}
+	}
+	initial := v.Epoch.InitialNames()
+	return &decision.Verdict{Message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) +
+		pods.WhyPodsNotServing(v, initial), Resync: rule.ResyncSoon}
+}
+
+func quorumLost(v *state.View) *decision.Verdict {
+	lost := epochs.QuorumIsLost(v)
+	if len(lost) == 0 || v.BesideForeign() { // foreign members' data is not ours to count
+		return nil
+	}
+	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
+	if v.Next == nil {
+		message += "what is left is kept as it is, and nothing is created anew" + epochs.WithoutGivenUp(v, v.Epoch.N)
+	} else {
+		message += fmt.Sprintf("epoch %d is being made ready: %s", v.Next.Epoch.N, epochs.Staging(v))
+	}
+	if !v.Epoch.HadQuorum() && v.Next == nil {
+		message += "; " + epochs.HowToBeginAgain(v)
+	}
+	if way := epochs.Suggested(v); v.Epoch.HadQuorum() && way != "" && (v.Next == nil || epochs.ByRestore(v)) {
+		message += "; " + way
+	}
+	return &decision.Verdict{Message: message + "; see QuorumLost in docs/troubleshooting.md", Outlook: nextComes(v),
+		Resync: rule.ResyncLater}
+}
+
+func blind(v *state.View) *decision.Verdict {
+	silent := wording.Filter(state.KnownVoters(v), func(n string) bool {
+		return !v.Health[n].Serving() ||
+			!wasAsked(v, n)
+	})
+	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back",
+		strings.Join(silent, ", ")) + pods.WhyPodsNotServing(v, silent)
+	if v.Next != nil {
+		message += fmt.Sprintf("; epoch %d is being made ready: %s", v.Next.Epoch.N, epochs.Staging(v))
+	}
+	if distrusting := wording.Filter(v.Names,
+		func(n string) bool { return certificates.DistrustsPeers(v, v.Health[n]) }); len(distrusting) > 0 {
+		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted "+
+			"to trust it: see TrustOutdated in docs/troubleshooting.md", strings.Join(distrusting, ", "))
+	}
+	if left := leftBehind(v); len(left) > 0 {
+		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and "+
+			"they are made from this one", strings.Join(left, ", "))
+	}
+	return &decision.Verdict{Message: message, Outlook: outlookWhileBlind(v), Resync: rule.ResyncLater}
+}
+
+// leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for
+// what it no longer names, as a Secret. Quorate takes none away while blind: it can't know whether one runs by now
+// (S11).
+func leftBehind(v *state.View) []string {
+	return wording.Filter(v.Names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return v.Epoch.HadQuorum() && pod != nil && children.TemplateOutdated(v, pod) && state.NeverRan(pod) &&
+			!state.PrepareRefused(pod)
+	})
+}
+
+func wasAsked(v *state.View, name string) bool { _, ok := v.Health[name]; return ok }

@@ -1,0 +1,343 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/foreign"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// recordsRemoval reports whether what is said has the record name a member that is removed next.
+func recordsRemoval(v *decision.Verdict) bool {
+	recorded := state.ReadChoice(v.Choose)
+	return recorded.Removes && recorded.Withdrawn.IsZero()
+}
+
+// The rules that change the members, with a quorum's answer in hand.
+
+func elect(v *state.View) *decision.Verdict {
+	if v.Etcd.Leader != 0 {
+		return nil
+	}
+	return &decision.Verdict{Message: "waiting for the members to elect a leader", Resync: rule.ResyncSoon}
+}
+
+func learnerLost(v *state.View) *decision.Verdict {
+	l := v.Learner()
+	if l == nil || l.PodName == "" {
+		return nil
+	}
+	reason, lost := v.DataLost(l)
+	if !lost {
+		return nil
+	}
+	return removeMember(v, l, fmt.Sprintf("removing the learner %s: %s", l.PodName, reason))
+}
+
+func learnerSurplus(v *state.View) *decision.Verdict {
+	l := v.Learner()
+	switch {
+	case l == nil || l.PodName == "":
+		return nil
+	case v.Memory() && rollout.HasOutdatedTemplate(v, l):
+		return removeMember(v, l, fmt.Sprintf("removing the learner %s: its pod was made from an older template, and "+
+			"can't be made anew on Memory", l.PodName))
+	case len(v.ReplicaVoters()) < rollout.Wanted(v):
+		return nil
+	}
+	return removeMember(v, l, fmt.Sprintf("removing the learner %s: it is no longer wanted", l.PodName))
+}
+
+// removeMember removes a member. A call that looked before it was added may still be about to add it, and would find
+// the member list as it was once the member is gone: its name would be used again (S9). Such calls are over when the
+// status has listed the member for long enough.
+func removeMember(v *state.View, m *state.Member, why string) *decision.Verdict {
+	if !listedLong(v, m) {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f "+
+				"seconds after it", why, state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
+	}
+	return cmp.Or(state.ChooseForRemoval(v, m, why), versions.Change(v, decision.Remove{ID: m.ID,
+		Name: m.DisplayName()}, why))
+}
+
+// listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or
+// old only delays.
+func listedLong(v *state.View, m *state.Member) bool {
+	return slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.ID == wording.Hex(m.ID) && !s.Joined.IsZero() && !v.Now.Before(s.Joined.Add(state.CallsEnd))
+	})
+}
+
+func promote(v *state.View) *decision.Verdict {
+	l := v.Learner()
+	if l == nil || l.PodName == "" || !caughtUp(v, l) || rollout.HasOutdatedTemplate(v, l) {
+		return nil // one whose pod is made anew is restarted before it votes
+	}
+	// emptied now, it could join a second time: no voter may (S10)
+	if objects.MayBegin(l.Pod) {
+		return nil
+	}
+	why := fmt.Sprintf("promoting %s: it has caught up", l.PodName)
+	stay, all := len(wording.Filter(v.Voters, func(m *state.Member) bool { return state.Stays(v, m) })), len(v.Voters)
+	switch {
+	case state.Serving(v.Voters)+1 < state.Quorum(all+1):
+		return nil // nor is its removal withdrawn, if it was chosen for that
+	case v.Chosen() == l:
+		return state.Withdraw(v)
+	case stay+1 < state.Quorum(all+1) && (stay >= state.Quorum(all) || v.Chosen() != nil):
+		// else the quorum goes in any case, unless the learner votes by then
+		return health.WaitForRestarts(v, v.Voters, why)
+	}
+	return versions.Change(v, decision.Promote{ID: l.ID, Name: l.PodName}, why)
+}
+
+// caughtUp reports whether the learner itself answered in this call as a learner, with a volume, at 90 % of the
+// leader's index or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only the leader:
+// server.go, isLearnerReady.)
+func caughtUp(v *state.View, l *state.Member) bool {
+	lead := v.Leader()
+	hasVolume := l.Pod != nil && l.Pod.DeletionTimestamp == nil && (v.Memory() || volumes.StorageUsable(v, l.PodName))
+	return lead != nil && lead.Serving() && l.Serving() && l.Health.Learner && hasVolume &&
+		l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
+}
+
+func learnerYields(v *state.View) *decision.Verdict {
+	l := v.Learner()
+	lost, reason := rollout.LostVoter(v)
+	if l == nil || l.PodName == "" || lost == nil || l.Serving() {
+		return nil
+	}
+	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which does not serve: %s must be replaced first "+
+		"(%s)", l.PodName, lost.PodName, reason))
+}
+
+func recreatePod(v *state.View) *decision.Verdict {
+	for _, m := range state.ChosenFirst(v, v.Members) {
+		if reason, stale := rollout.Outdated(v, m); stale && disposable(v, m) {
+			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("making the pod %s anew: %s",
+				m.PodName, reason), DeletePod: m.PodName, Resync: rule.ResyncLater}, reason)
+		}
+	}
+	for _, m := range state.ChosenFirst(v, v.Members) {
+		reason, wants := rollout.WantsImage(v, m)
+		switch {
+		case !wants || m.Serving() || pods.Mismatched(v, m):
+		case state.ChosenForDeletion(v, m) && disposable(v, m):
+			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("making the pod %s anew: %s",
+				m.PodName, reason), DeletePod: m.PodName, Resync: rule.ResyncLater}, reason)
+		case m.Learner && !state.NeverRan(m.Pod) || !m.Learner && rollout.Leads(v, m) == 0 && state.QuorumWithout(v, m):
+			return chooseAndRecreate(v, m, &decision.Verdict{
+				Message: fmt.Sprintf("exchanging the image of %s, which does not "+
+					"serve: %s", m.PodName, reason), PatchImage: m.PodName, Resync: rule.ResyncLater}, reason)
+		}
+	}
+	return nil
+}
+
+// chooseAndRecreate is what is said of a pod that is down, or a learner's. It may serve, and vote, before it is done,
+// so it is chosen first. But another image for an etcd that never ran stops nothing.
+func chooseAndRecreate(v *state.View, m *state.Member, verdict *decision.Verdict, reason string) *decision.Verdict {
+	if verdict.PatchImage != "" && state.NeverRan(m.Pod) {
+		return verdict
+	}
+	return cmp.Or(state.ChooseForRestart(v, m, verdict.PatchImage != "", reason), verdict)
+}
+
+// disposable reports whether the member's pod may be deleted without harm: a learner's nearly always, a voter's when
+// it is down and the others can do without it. On Memory the data would go too.
+func disposable(v *state.View, m *state.Member) bool {
+	switch {
+	case m.Pod.DeletionTimestamp != nil || state.Finished(m.Pod) || pods.Mismatched(v, m):
+		return false
+	case m.Learner && !m.Started():
+		return !m.Serving()
+	case v.Memory():
+		return false
+	}
+	return m.Learner || !m.Serving() && rollout.Leads(v, m) == 0 && state.QuorumWithout(v, m)
+}
+
+func learner(v *state.View) *decision.Verdict {
+	l := v.Learner()
+	switch {
+	case l == nil:
+		return nil
+	case l.PodName == "":
+		return &decision.Verdict{
+			Message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with "+
+				"etcdctl", wording.Hex(l.ID)), Outlook: decision.Waits, Resync: rule.ResyncLater}
+	case !l.Serving():
+		return &decision.Verdict{Message: fmt.Sprintf("waiting for the learner %s to start%s", l.PodName,
+			wording.Colon(health.Explain(v, l))), Outlook: byPerson(v, []*state.Member{l}), Resync: rule.ResyncSoon}
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("waiting for the learner %s to catch up", l.PodName),
+		Resync: rule.ResyncSoon}
+}
+
+func waitForRemoved(v *state.View) *decision.Verdict {
+	if left := v.RemovedPods(); len(left) > 0 {
+		return &decision.Verdict{Message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left,
+			", ")), Resync: rule.ResyncLater}
+	}
+	return nil
+}
+
+func reserveName(v *state.View) *decision.Verdict {
+	for _, m := range v.Members {
+		if m.PodName != "" && !state.OrdinalReserved(v, m.PodName) {
+			return &decision.Verdict{Message: fmt.Sprintf("recording that the name %s is taken", m.PodName),
+				Resync: rule.ResyncSoon}
+		}
+	}
+	return nil
+}
+
+func replace(v *state.View) *decision.Verdict {
+	lost, reason := rollout.LostVoter(v)
+	if lost == nil && len(v.ReplicaVoters()) > v.Replicas {
+		lost, reason = rollout.VoterToSucceed(v)
+	}
+	if lost == nil {
+		return nil
+	}
+	return removeVoter(v, lost, fmt.Sprintf("%s is replaced: %s", lost.PodName, reason))
+}
+
+func shrink(v *state.View) *decision.Verdict {
+	voters := v.ReplicaVoters()
+	if len(voters) <= v.Replicas {
+		return nil
+	}
+	return removeVoter(v, shrinkCandidate(v), fmt.Sprintf("shrinking from %d to %s", len(voters),
+		wording.Count(v.Replicas, "voter")))
+}
+
+// shrinkCandidate is the voter of ours that a shrink takes next: not serving before serving, followers before the
+// leader, the one that was chosen before already first, and then the highest number.
+func shrinkCandidate(v *state.View) *state.Member {
+	rank := func(m *state.Member) int {
+		switch {
+		case m.PodName == "":
+			return 3 // a stranger is never ours to remove
+		case m.ID == v.Etcd.Leader:
+			return 2 // also when it does not answer us: it leads
+		case m.Serving():
+			return 1
+		}
+		return 0
+	}
+	voters := slices.Clone(v.Voters)
+	slices.Reverse(voters)
+	voters = state.ChosenFirst(v, voters)
+	slices.SortStableFunc(voters, func(a, b *state.Member) int { return rank(a) - rank(b) })
+	return voters[0]
+}
+
+// removeVoter removes a voter, if the others keep quorum without it (S1), after handing the leadership on.
+func removeVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
+	others := wording.Filter(v.Voters, func(o *state.Member) bool { return o.ID != m.ID })
+	silent := wording.Filter(others, func(o *state.Member) bool { return !o.Serving() })
+	stay := wording.Filter(others, func(m *state.Member) bool { return state.Stays(v, m) })
+	// who does not serve may only not be reached
+	enough := len(stay) == len(others) || !m.Serving() && len(stay) >= state.Quorum(len(others))
+	switch {
+	case m.DisplayName() == "":
+		return &decision.Verdict{Message: why +
+			"; waiting: only strangers are left, which Quorate does not remove; use " +
+			"etcdctl member remove", Outlook: decision.Waits, Resync: rule.ResyncLater}
+	case state.Serving(others) < state.Quorum(len(others)):
+		return &decision.Verdict{
+			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve%s", why, m.DisplayName(),
+				state.Serving(others), len(others), health.ExplainAll(v, silent)),
+			Outlook: byPerson(v, silent), Resync: rule.ResyncLater,
+		}
+	case !enough && health.WaitForRestarts(v, others, why) != nil:
+		return health.WaitForRestarts(v, others, why)
+	case !enough:
+		return &decision.Verdict{
+			Message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not%s", why, m.DisplayName(),
+				health.ExplainAll(v, silent)),
+			Outlook: byPerson(v, silent), Resync: rule.ResyncLater,
+		}
+	case m.ID == v.Etcd.Leader:
+		return versions.Change(v, handOver(v, m), fmt.Sprintf("%s; %s leads and hands over first", why,
+			m.DisplayName()))
+	}
+	return removeMember(v, m, fmt.Sprintf("%s: removing %s", why, m.DisplayName()))
+}
+
+// handOver gives the leadership to the serving voter that has come furthest; to one that is restarted or replaced
+// itself, now or later, or whose data is proven wrong, only when there is no other.
+func handOver(v *state.View, from *state.Member) decision.Step {
+	candidates := wording.Filter(v.Voters, func(o *state.Member) bool { return o.ID != from.ID && o.Serving() })
+	wrong := compareHashes(v).wrong
+	for _, better := range []func(*state.Member) bool{
+		func(o *state.Member) bool { return !slices.Contains(wrong, o) },
+		func(m *state.Member) bool { return state.Stays(v, m) },
+		func(o *state.Member) bool { return rollout.UpdateOf(v, o) == nil },
+		func(o *state.Member) bool { return from.Alias == "" || o.PodName != "" },
+	} {
+		if some := wording.Filter(candidates, better); len(some) > 0 {
+			candidates = some
+		}
+	}
+	to := slices.MaxFunc(candidates,
+		func(a, b *state.Member) int { return cmp.Compare(a.Health.RaftIndex, b.Health.RaftIndex) })
+	return decision.MoveLeader{To: to.ID, Name: to.DisplayName()}
+}
+
+func grow(v *state.View) *decision.Verdict {
+	voters := v.ReplicaVoters()
+	if len(voters) >= rollout.Wanted(v) {
+		return nil
+	}
+	name := objects.MemberName(v.Cluster.Name, v.NextOrdinal())
+	why := fmt.Sprintf("growing from %d to %s", len(voters), wording.Count(rollout.Wanted(v), "voter"))
+	if replaced, reason := rollout.VoterToSucceed(v); replaced != nil && rollout.Wanted(v) > v.Replicas {
+		why += fmt.Sprintf(", for %s is to be replaced: %s", replaced.PodName, reason)
+	}
+	if to, open := versions.Downgrading(v); open {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under "+
+				"way; set spec.version back to have it cancelled", why, to), Outlook: decision.Waits,
+			Resync: rule.ResyncLater}
+	}
+	if silent := wording.Filter(v.Voters, func(m *state.Member) bool { return !m.Serving() }); len(silent) > 0 {
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
+			strings.Join(state.Names(silent), ", "),
+			health.ExplainAll(v, silent)+foreign.ForeignSilent(v)), Outlook: byPerson(v, silent),
+			Resync: rule.ResyncSoon}
+	}
+	if unfit := foreign.Unfit(v); unfit != "" {
+		return &decision.Verdict{Message: why + "; waiting: " + unfit, Outlook: decision.Waits,
+			Resync: rule.ResyncLater}
+	}
+	if verdict := pausedGrowth(v, why); verdict != nil {
+		return verdict
+	}
+	if v.Next != nil {
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why,
+			v.Next.Epoch.N), Outlook: nextComes(v), Resync: rule.ResyncLater}
+	}
+	if volumes.Crowded(v) {
+		return &decision.Verdict{Message: why +
+			"; waiting: every node of spec.storage.hostPath.nodes has a member; add one",
+			Outlook: decision.Waits, Resync: rule.ResyncLater}
+	}
+	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: state.PeerURL(v, name)},
+		fmt.Sprintf("%s: adding %s", why, name))
+}

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// The rules for when there is nothing to change.
+
+func waitForMembers(v *state.View) *decision.Verdict {
+	silent := wording.Filter(v.Members, func(m *state.Member) bool { return !m.Serving() })
+	if len(silent) == 0 {
+		return nil
+	}
+	if fenced := wording.Filter(state.Names(silent), v.Fenced); len(fenced) == len(silent) {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody "+
+				"else is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence),
+			Outlook: decision.Waits}
+	}
+	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(state.Names(silent), ", "))
+	return &decision.Verdict{Message: message + health.ExplainAll(v, silent), Outlook: byPerson(v, silent),
+		Resync: rule.ResyncLater}
+}
+
+func updatePeerURLs(v *state.View) *decision.Verdict {
+	m := nextReaddressed(v)
+	if m == nil || v.Windows.Closed() {
+		return nil
+	}
+	return versions.Change(v, decision.UpdatePeerURL{ID: m.ID, Name: m.PodName, PeerURL: objects.PeerURL(v.Cluster,
+		m.PodName)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.PodName))
+}
+
+// nextReaddressed is the voter that is to be listed with its https URL next, the leader last; nil for none.
+func nextReaddressed(v *state.View) *state.Member {
+	if !objects.Encrypted(v.Cluster) || !rollout.Restartable(v) || !v.EveryoneDials() ||
+		len(v.CertificateProblems) > 0 {
+		return nil
+	}
+	for _, leads := range []bool{false, true} {
+		for _, m := range v.Voters {
+			if m.PodName != "" && !state.ByTLS(m.PeerURLs...) && (m.ID == v.Etcd.Leader) == leads {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+func converged(v *state.View) *decision.Verdict {
+	return &decision.Verdict{Message: fmt.Sprintf("serving as the spec wants, with %s", wording.Count(len(v.Voters),
+		"voter"))}
+}

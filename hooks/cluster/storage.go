@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// resize tells how volumes grow. That goes on beside everything else, so there is nothing to decide any more.
+func resize(v *state.View) *decision.Verdict {
+	var all wording.GroupedReasons
+	for _, m := range v.Members {
+		for _, d := range volumes.Volumes(v, m.PodName) {
+			if !volumes.Stuck(v, d) && (d.Smaller() || d.Growing()) {
+				all.Add(d.Claim.Name, volumes.Pending(v, d))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("serving; volumes grow: %s", all), Resync: rule.ResyncLater}
+}
+
+func volumePending(v *state.View) *decision.Verdict {
+	var all wording.GroupedReasons
+	for _, m := range v.Members {
+		if small := volumes.Cramped(v, m); small != "" && volumes.Migrates(v) {
+			all.Add(m.PodName, "not replaced, for "+small)
+			continue
+		}
+		if rollout.Waits(v, m) {
+			continue
+		}
+		if reason := volumes.WALDiffers(v, m); reason != "" {
+			all.Add(m.PodName, reason)
+		}
+		for _, d := range volumes.Volumes(v, m.PodName) {
+			if volumes.Stuck(v, d) {
+				all.Add(d.Claim.Name, volumes.Pending(v, d))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	choice := "set storage.migration to Replace to have such members replaced one by one, or take the change of " +
+		"storage back"
+	if volumes.Migrates(v) {
+		choice = "raise storage.size again, or make room"
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("serving, but not on the volumes that the spec asks for: %s; %s", all,
+		choice)}
+}

@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+func switchEpoch(v *state.View) *decision.Verdict {
+	if v.Next == nil {
+		return nil
+	}
+	if verdict := otherwise(v); verdict != nil {
+		return verdict
+	}
+	if v.Ending() {
+		if left := epochs.Lingering(v); left != "" {
+			return &decision.Verdict{
+				Message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left",
+					v.Epoch.N, left, v.Next.Epoch.N), Resync: rule.ResyncLater}
+		}
+	}
+	if v.Choosing() {
+		if verdict := epochs.ChooseSurvivor(v); v.Ending() || verdict.Survivor != "" {
+			return verdict
+		}
+		return nil // the epoch that runs is looked after meanwhile
+	}
+	if waits := epochs.Unstaged(v.Next); waits != "" {
+		switch {
+		case !v.Ending() && epochs.StopsFirst(v):
+			return stop(v, "spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is made "+
+				"ready", v.Next.Epoch.N))
+		case !v.Ending():
+			return nil // the epoch that runs is looked after meanwhile
+		}
+		return &decision.Verdict{Message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.Epoch.N, v.Next.Epoch.N,
+			waits), Outlook: nextComes(v), Resync: rule.ResyncLater}
+	}
+	if !v.Ending() {
+		if late := epochs.LongEnding(v); len(late) > 0 {
+			return nil // it runs on: once it is stopped it would be waited for
+		}
+		return stop(v, fmt.Sprintf("epoch %d is ready", v.Next.Epoch.N), "")
+	}
+	if !epochs.SeesAll(v.Next) {
+		return &decision.Verdict{Message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen",
+			v.Epoch.N), Resync: rule.ResyncSoon}
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("epoch %d begins: %s", v.Next.Epoch.N, v.Next.Epoch.Describe()),
+		Phase: state.PhaseBegan, Resync: rule.ResyncSoon}
+}
+
+// stop writes down that the epoch that runs is stopped.
+func stop(v *state.View, why, when string) *decision.Verdict {
+	message := fmt.Sprintf("%s: stopping epoch %d%s", why, v.Epoch.N, when)
+	if v.OnClaims() {
+		message += "; its volumes are kept"
+	}
+	return &decision.Verdict{Message: message, Phase: state.PhaseStopping, Resync: rule.ResyncSoon}
+}
+
+// otherwise is what is said when the next epoch can't be the one that was recorded, or must not.
+func otherwise(v *state.View) *decision.Verdict {
+	if v.Ending() {
+		return instead(v)
+	}
+	switch lost, why := epochs.LostBeforeStart(v.Next), needless(v); {
+	case epochs.Cancelled(v) || epochs.RestoreWithdrawn(v):
+		return cancel(v, "spec.restore asks for something else")
+	case why != "":
+		return cancel(v, why)
+	case len(lost) > 0:
+		return cancel(v, "what was made for "+strings.Join(lost, ", ")+" is lost; it is made anew")
+	}
+	return nil
+}
+
+// needless is why the next epoch is not to come, or not yet, although nothing is wrong with it; empty for nothing.
+func needless(v *state.View) string {
+	from, asked := epochs.AskedFor(v)
+	switch {
+	case v.Etcd == nil && asked && epochs.RecoveryDue(v) && (epochs.ByRestore(v) || from.Source != v.Next.Epoch.Source):
+		return fmt.Sprintf("epoch %d is to be recovered", v.Epoch.N)
+	case epochs.Collides(v):
+		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
+	case v.Etcd != nil && !epochs.ByRestore(v):
+		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
+	case epochs.Outgrown(v):
+		return fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with", v.Epoch.N,
+			v.Next.Epoch.N)
+	case health.MembersMissing(v) && epochs.Staging(v) != "" && !epochs.StopsFirst(v):
+		return fmt.Sprintf("epoch %d needs another member first", v.Epoch.N)
+	}
+	return ""
+}
+
+// instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before
+// is stopped already.
+func instead(v *state.View) *decision.Verdict {
+	if old := v.Next.Epoch; epochs.Passed(v) {
+		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf(
+			"epoch %d has come near to the revisions that epoch %d was "+
+				"to begin with: recording epoch %d, which begins with %s", v.Epoch.N, old.N, epochs.NextEpochNumber(v),
+			epochs.WordsFor(v, old.Origin)))
+	}
+	if epochs.Unstaged(v.Next) == "" {
+		return nil // it begins, and whatever else is asked for comes after it
+	}
+	from, asked := epochs.AskedFor(v)
+	lost, old := epochs.LostBeforeStart(v.Next), v.Next.Epoch
+	switch {
+	case asked && !epochs.ByRestore(v) && from.Source != old.Source:
+		return epochs.RecordNextEpoch(v, from,
+			fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins "+
+				"with %s", old.N, epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
+	case epochs.RestoreWithdrawn(v):
+		from, why := epochs.RestoreInstead(v)
+		if why != "" {
+			return nil
+		}
+		return epochs.RecordNextEpoch(v, from,
+			fmt.Sprintf("spec.restore asks for something else: recording epoch %d, which "+
+				"begins with %s", epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
+	case len(lost) > 0:
+		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf(
+			"what was made for %s is lost: recording epoch %d, which "+
+				"begins with %s", strings.Join(lost, ", "), epochs.NextEpochNumber(v), epochs.WordsFor(v, old.Origin)))
+	}
+	return nil
+}
+
+// cancel writes down that the next epoch is not to come, and then takes down what was made for it.
+func cancel(v *state.View, why string) *decision.Verdict {
+	if epochs.Cancelled(v) {
+		return &decision.Verdict{
+			Message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come",
+				v.Next.Epoch.N), Resync: rule.ResyncSoon}
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why,
+		v.Next.Epoch.N), Phase: state.PhaseCancelled, Resync: rule.ResyncSoon}
+}
+
+// prepareRestore says that the cluster does not have yet what spec.restore asks for, when there is nothing else to say.
+func prepareRestore(v *state.View) *decision.Verdict {
+	reason, message, is, shown := health.Restored(v)
+	if !shown || is {
+		return nil
+	}
+	outlook := decision.Works
+	switch {
+	case v.Next != nil:
+		outlook = nextComes(v)
+	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
+		outlook = decision.Waits
+	case reason == "Impossible":
+		if outlook = decision.Waits; !v.BesideForeign() && v.Cluster.Spec.Restore.Snapshot != nil {
+			outlook = arrives(v, v.Cluster.Spec.Restore.Snapshot)
+		}
+	}
+	return &decision.Verdict{Message: message, Outlook: outlook, Resync: rule.ResyncLater}
+}

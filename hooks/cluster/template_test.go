@@ -1,0 +1,326 @@
+package cluster
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/spec"
+)
+
+// field is one that a spec may leave out.
+type field struct {
+	path string // "options.autoCompaction.retention"
+	kind reflect.Type
+	// fallback is its default in the CRD, as JSON; empty for none.
+	fallback string
+}
+
+// optionalFields are all of EtcdClusterSpec, by its types; those within lists are not among them.
+func optionalFields(t *testing.T) []field {
+	raw, err := os.ReadFile("../../manifests/crds/etcd.quorate.dev_etcdclusters.yaml")
+	require.NoError(t, err)
+	var crd map[string]any
+	require.NoError(t, yaml.Unmarshal(raw, &crd))
+	version := at(crd, "spec", "versions").([]any)[0].(map[string]any)
+	existing := at(version, "schema", "openAPIV3Schema", "properties", "spec").(map[string]any)
+	return fieldsOf(t, reflect.TypeFor[v1alpha1.EtcdClusterSpec](), "", existing)
+}
+
+// begun are the fields with fields of their own that must be said, and in these tests are, or are false or empty.
+var begun = map[string]bool{"auth": true, "storage.hostPath": true}
+
+func fieldsOf(t *testing.T, kind reflect.Type, path string, schema map[string]any) []field {
+	var list []field
+	for i := range kind.NumField() {
+		f := kind.Field(i)
+		name, tags, _ := strings.Cut(f.Tag.Get("json"), ",")
+		within, known := at(schema, "properties", name).(map[string]any)
+		require.True(t, known, "the CRD does not know %s%s", path, name)
+		if strings.HasPrefix(tags, "omit") {
+			fallback := ""
+			if said := within["default"]; said != nil {
+				raw, err := json.Marshal(said)
+				require.NoError(t, err)
+				fallback = string(raw)
+			}
+			list = append(list, field{path + name, f.Type, fallback})
+		}
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		ours := inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "/v1alpha1") &&
+			within["properties"] != nil
+		if ours && (within["required"] == nil || begun[path+name]) {
+			list = append(list, fieldsOf(t, inner, path+name+".", within)...)
+		}
+	}
+	return list
+}
+
+func at(m map[string]any, path ...string) any {
+	var value any = m
+	for _, key := range path {
+		within, is := value.(map[string]any)
+		if !is {
+			return nil
+		}
+		value = within[key]
+	}
+	return value
+}
+
+// saying is the observation with a field of its spec set to what is said, as JSON. It is as the API server would
+// store it: without anything that the types don't have.
+func saying(t *testing.T, o observation.Observation, path, said string) observation.Observation {
+	t.Helper()
+	raw, err := json.Marshal(o.Cluster.Spec)
+	require.NoError(t, err)
+	var existing map[string]any
+	require.NoError(t, json.Unmarshal(raw, &existing))
+	within, keys := existing, strings.Split(path, ".")
+	for _, key := range keys[:len(keys)-1] {
+		if within[key] == nil {
+			within[key] = map[string]any{}
+		}
+		within = within[key].(map[string]any)
+	}
+	var value any
+	require.NoError(t, json.Unmarshal([]byte(said), &value))
+	within[keys[len(keys)-1]] = value
+	raw, err = json.Marshal(existing)
+	require.NoError(t, err)
+	c := o.Cluster.DeepCopy()
+	c.Spec = v1alpha1.EtcdClusterSpec{}
+	require.NoError(t, json.Unmarshal(raw, &c.Spec), "%s: %s", path, said)
+	o.Cluster = c
+	return o
+}
+
+// resting is a cluster at rest, on each medium.
+func resting(t *testing.T) map[v1alpha1.Medium]observation.Observation {
+	all := map[v1alpha1.Medium]observation.Observation{
+		v1alpha1.Persistent: onVolumes(), v1alpha1.HostPath: serveOn("a", "b", "c", "d"), v1alpha1.Memory: inMemory(),
+	}
+	for medium, o := range all {
+		require.Equal(t, "Converged", Decide(o).Reason.Rule, "%s: %s", medium, Decide(o).Reason.Message)
+	}
+	return all
+}
+
+// inMemory is a cluster of three on Memory that serves.
+func inMemory() observation.Observation {
+	o := fresh(3)
+	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Memory, Size: *quantity("1Gi")}
+	observeRecord(&o, 3)
+	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: 1}
+	for i := range 3 {
+		addMember(&o, i, false)
+	}
+	clear(o.Children.Claims)
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "demo-0:uid-pod-0,demo-1:uid-pod-1,demo-2:uid-pod-2"
+	observe(&o, Decide(o))
+	return o
+}
+
+// hasNoEffect fails when a spec renews a member, or changes what a member stands on.
+func hasNoEffect(t *testing.T, before, after observation.Observation, what string) {
+	t.Helper()
+	was, is := Decide(before), Decide(after)
+	v := newView(after)
+	for _, m := range v.Members {
+		if r := rollout.UpdateOf(v, m); r != nil {
+			t.Errorf("%s: %s is renewed: %s", what, m.PodName, r.Reason)
+		}
+	}
+	assert.Nil(t, is.Step, what)
+	assert.Equal(t, was.Children.Claims, is.Children.Claims, "%s: the claims", what)
+	assert.Equal(t, recordsOf(was), recordsOf(is), "%s: the record", what)
+	assert.Equal(t, specsOf(was), specsOf(is), "%s: the pods", what)
+	assert.NoError(t, verify(after, is), what)
+}
+
+func recordsOf(d decision.Decision) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, c := range d.Children.ConfigMaps {
+		all[c.Name] = c.Annotations
+	}
+	return all
+}
+
+func specsOf(d decision.Decision) map[string]corev1.PodSpec {
+	all := map[string]corev1.PodSpec{}
+	for _, p := range d.Children.Pods {
+		all[p.Name] = p.Spec
+	}
+	return all
+}
+
+// TestSayingADefaultChangesNothing: a field that is empty, or says what it says by itself, restarts and replaces no
+// member.
+func TestSayingADefaultChangesNothing(t *testing.T) {
+	fields := optionalFields(t)
+	named := slices.Concat(slices.Collect(maps.Keys(emptyMeans)), slices.Collect(maps.Keys(defaultsSaid)), restarts)
+	for _, path := range slices.AppendSeq(named, maps.Keys(others)) {
+		known := slices.ContainsFunc(fields, func(f field) bool { return f.path == path })
+		assert.True(t, known, "there is no field %s", path)
+	}
+	for medium, o := range resting(t) {
+		for _, f := range fields {
+			said := slices.Clone(defaultsSaid[f.path])
+			if f.fallback != "" {
+				said = append(said, f.fallback)
+			}
+			if _, means := emptyMeans[f.path]; !means {
+				said = append(said, emptyOf(f.kind)...)
+			}
+			for _, value := range said {
+				if notOn(medium, f.path) {
+					continue
+				}
+				hasNoEffect(t, o, saying(t, o, f.path, value), string(medium)+": "+f.path+": "+value)
+			}
+		}
+	}
+}
+
+// notOn reports whether the field is none of the medium's.
+func notOn(medium v1alpha1.Medium, path string) bool {
+	switch {
+	case path == "storage", path == "storage.medium", path == "replicas":
+		return medium != v1alpha1.Persistent
+	case strings.HasPrefix(path, "storage.wal"), path == "storage.storageClassName", path == "storage.migration":
+		return medium != v1alpha1.Persistent
+	case strings.HasPrefix(path, "storage.hostPath"):
+		return medium != v1alpha1.HostPath
+	}
+	return false
+}
+
+// emptyOf are the ways to say nothing in a field of this type, other than to leave it out.
+func emptyOf(kind reflect.Type) []string {
+	switch kind.Kind() {
+	case reflect.Slice:
+		return []string{"[]"}
+	case reflect.Map, reflect.Struct:
+		if json.Unmarshal([]byte("{}"), reflect.New(kind).Interface()) != nil {
+			return nil // a quantity, or a time
+		}
+		return []string{"{}"}
+	case reflect.Pointer:
+		return emptyOf(kind.Elem())
+	}
+	return nil
+}
+
+// TestPodsAreMadeFromTheirTemplate: a field of which something reaches a pod that is made now is one that members
+// which run are renewed for, and no other is.
+func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
+	for medium, o := range resting(t) {
+		for _, f := range optionalFields(t) {
+			value := otherThan(t, f)
+			if value == "" || notOn(medium, f.path) {
+				continue
+			}
+			what := string(medium) + ": " + f.path + ": " + value
+			after := saying(t, o, f.path, value)
+			require.NoError(t, spec.Validate(&after.Cluster.Spec, after.Settings), "%s: say another value in others",
+				what)
+			was, is := newView(o), newView(after)
+			before, now := children.Pod(was, "demo-1", objects.StartResume, nil).Spec,
+				children.Pod(is, "demo-1", objects.StartResume, nil).Spec
+			made, renewed := !assert.ObjectsAreEqual(before, now), rollout.UpdateOf(is, is.Find("demo-1"))
+			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is "+
+				"renewed", what)
+			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first
+			assert.Equal(t, slices.Contains(restarts, f.path) || grows, renewed != nil, what)
+		}
+	}
+}
+
+// otherThan is a value that the field does not have by default; empty where it is one of several fields, which are
+// tried one by one.
+func otherThan(t *testing.T, f field) string {
+	t.Helper()
+	kind := f.kind
+	if kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	if said, known := others[f.path]; known {
+		return said
+	}
+	for _, generic := range []string{"true", "777777", `"77h"`, `"3Gi"`, `"other"`} {
+		if json.Unmarshal([]byte(generic), reflect.New(kind).Interface()) == nil {
+			return generic
+		}
+	}
+	require.True(t, kind.Kind() == reflect.Struct && strings.HasSuffix(kind.PkgPath(), "/v1alpha1"),
+		"%s: say another value in others", f.path)
+	return ""
+}
+
+// TestEachReleaseHasItsOwnDefaults: etcd 3.5 has another default for snapshotCount than later releases.
+func TestEachReleaseHasItsOwnDefaults(t *testing.T) {
+	for version, meant := range map[string]int64{"3.5.35": 100_000, "3.6.16": 10_000, "3.7.3": 10_000} {
+		unsaid := fresh(3).Cluster
+		for _, count := range []int64{10_000, 100_000} {
+			said := unsaid.DeepCopy()
+			said.Spec.Options.SnapshotCount = &count
+			same := children.TemplateOf(said, version).Hash() == children.TemplateOf(unsaid, version).Hash()
+			assert.Equal(t, count == meant, same, "%s: %d", version, count)
+		}
+	}
+	o := serve(3)
+	for _, pod := range o.Children.Pods { // made for 3.5, by a spec that says nothing
+		pod.Annotations[objects.AnnotationImage] = "gcr.io/etcd-development/etcd:v3.5.35"
+		pod.Annotations[objects.AnnotationTemplate] = children.TemplateOf(o.Cluster, "3.5.35").Hash()
+	}
+	v := newView(o)
+	assert.False(t, rollout.HasOutdatedTemplate(v, v.Members[0]),
+		"its template is judged by the version that it was made for")
+	o.Cluster.Spec.Options.SnapshotCount = new(int64(10_000))
+	v = newView(o)
+	assert.True(t, rollout.HasOutdatedTemplate(v, v.Members[0]))
+}
+
+// TestQuantitiesAreWrittenInOneWay: whatever means the same amount is the same template.
+func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
+	for want, all := range map[string][]string{
+		"1Gi": {"1073741824", "1024Mi", "1048576Ki", "1Gi"}, "1G": {"1000M", "1e9", "1000000000"}, "0": {"0", "0Gi"},
+		"500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "1500u": {"1.5m", "0.0015"},
+		"512": {"0.5Ki", "512"},
+	} {
+		for _, q := range all {
+			is := objects.Canonical(*quantity(q))
+			assert.Equal(t, want, is.String(), q)
+		}
+	}
+}
+
+// TestOtherSecretsAreMountedByOtherPods: all except Quorate's own, which no pod has.
+func TestOtherSecretsAreMountedByOtherPods(t *testing.T) {
+	c := fresh(3).Cluster
+	named := &v1alpha1.SecretsTLS{Server: "server", Peer: "peer", Operator: "operator"}
+	c.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: named}
+	before := children.TemplateOf(c, "3.6.16").Hash()
+	c.Spec.TLS.Secrets.Operator = "other"
+	assert.Equal(t, before, children.TemplateOf(c, "3.6.16").Hash())
+	c.Spec.TLS.Secrets.Peer = "other"
+	assert.NotEqual(t, before, children.TemplateOf(c, "3.6.16").Hash())
+}

@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// allWaiting is everything that waits for a window.
+func allWaiting(v *state.View) []string {
+	var all []string
+	var restarts, successions wording.GroupedReasons
+	for _, m := range v.Voters {
+		switch {
+		case !rollout.Waits(v, m):
+		case rollout.RestartSuffices(v, rollout.UpdateOf(v, m)):
+			restarts.Add(m.PodName, rollout.UpdateOf(v, m).Reason)
+		default:
+			successions.Add(m.PodName, rollout.UpdateOf(v, m).Reason)
+		}
+	}
+	if len(restarts) > 0 {
+		all = append(all, "to restart "+restarts.String())
+	}
+	if len(successions) > 0 {
+		all = append(all, "to replace "+successions.String())
+	}
+	if rollout.HopWaits(v) {
+		all = append(all, fmt.Sprintf("to go on from etcd %s to %s", v.Epoch.Version, versions.Hops(v)[0]))
+	}
+	if nextReaddressed(v) != nil {
+		all = append(all, "to have members reached by TLS by their peers")
+	}
+	if dueRun(v) == v1alpha1.TriggerSchedule && v.Windows.Closed() {
+		all = append(all, "to defragment, as the schedule asks")
+	}
+	return all
+}
+
+func waitForWindow(v *state.View) *decision.Verdict {
+	if !v.Windows.Closed() {
+		return nil
+	}
+	what := strings.Join(allWaiting(v), "; ")
+	switch {
+	case what == "":
+		return nil
+	case v.Windows.Opens.IsZero():
+		return &decision.Verdict{Message: fmt.Sprintf("serving; no maintenance window ever opens %s; correct "+
+			"spec.maintenance.windows (%s)",
+			what, strings.Join(v.Windows.Flaws, "; ")), Outlook: decision.Waits}
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("serving; waiting for the maintenance window that opens at %s %s",
+		v.Windows.Opens.Format(time.RFC3339), what)}
+}

@@ -1,0 +1,100 @@
+// Package decision is what a call decides: the step in etcd, the children that should exist, and what is said of it.
+// It knows no rule.
+package decision
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
+)
+
+// Decision is the answer to an observation: at most one step, and everything that should exist.
+type Decision struct {
+	// Step is the one change to etcd to make now; nil most of the time.
+	Step Step
+	// Children are complete: an observed child that is not among them will be deleted. A child that was observed
+	// carries its UID and its observed spec (in which at most the image and the scheduling gates differ); a child
+	// without UID is new.
+	Children Desired
+	// Status replaces the parent's status whole.
+	Status v1alpha1.EtcdClusterStatus
+	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
+	ResyncAfter time.Duration
+	// Mode is the name of the mode that the cluster is in: one of Modes.
+	Mode string
+	// Reason is the rule that fired.
+	Reason rule.Reason
+	// Outlook is what the rule says of what comes next, before the rules after it are asked (Aside).
+	Outlook Outlook
+}
+
+// Desired are the children that should exist, each kind sorted by name.
+type Desired struct {
+	Services     []*corev1.Service
+	Budgets      []*policyv1.PodDisruptionBudget
+	Policies     []*networkingv1.NetworkPolicy
+	Secrets      []*DesiredSecret
+	Certificates []*CertManagerCertificate
+	ConfigMaps   []*corev1.ConfigMap
+	Claims       []*corev1.PersistentVolumeClaim
+	Pods         []*corev1.Pod
+}
+
+// What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object
+// (kstatus, of sigs.k8s.io/cli-utils): it is as its spec asks for, it is on its way there, or it will not come there
+// by itself. So exactly one of the conditions Ready, Reconciling and Stalled is True.
+
+// Outlook is what to expect of a decision.
+type Outlook string
+
+const (
+	// Works says that Quorate goes on by itself, or waits for what Kubernetes, etcd or another controller will do.
+	// Condition Reconciling.
+	Works Outlook = "Works"
+	// Waits says that nothing goes on before a person does something. Condition Stalled.
+	Waits Outlook = "Waits"
+	// Rests says that what runs is what the spec asks for, at this hour. Condition Ready.
+	Rests Outlook = "Rests"
+	// Aside says that what is done, or not done, has nothing to do with that. The rules that come after it tell.
+	Aside Outlook = "Aside"
+)
+
+// Prospect is what people and tools are told of a decision: an outlook, with a reason and words.
+type Prospect struct {
+	Outlook
+	Reason, Message string
+}
+
+// Verdict is what a rule says.
+type Verdict struct {
+	Message string
+	Step    Step
+	// DeletePod names the pod that is to be deleted now so that it is made anew; empty for none.
+	DeletePod string
+	// PatchImage names the pod whose image is to be exchanged now; empty for none.
+	PatchImage string
+	// Choose is the restart or removal that the record is to name; empty leaves it.
+	Choose string
+	// Withdraw names the chosen voter for which others wait, and whose restart is withdrawn; empty for none.
+	Withdraw string
+	// Failed names the member that is given up, whose claim gets this failure as its mark; empty for none.
+	Failed, Failure string
+	// Version that the record is to say from now on; empty leaves it.
+	Version string
+	// Snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
+	Snapshotted bool
+	// DefragRun is what the status is to say of a run of defragmentation; nil leaves it.
+	DefragRun *v1alpha1.DefragmentationStatus
+	// NextRecord is the record of the next epoch, to be made; phase and survivor are what the record that there is is
+	// to say from now on. See epochs/succession.go.
+	NextRecord      *corev1.ConfigMap
+	Phase, Survivor string
+	// Outlook is what to expect of it, where the rule may have several: see cluster/outlook.go.
+	Outlook Outlook
+	Resync  time.Duration
+}

@@ -1,0 +1,133 @@
+package epochs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// Initial members that do not come to their first quorum. Whatever the reason, it is said, with what each pod shows
+// and what to do. The epoch is never begun anew unasked: that Quorate has not seen a quorum does not prove that there
+// was none. One that it could not reach may have served clients, and their writes would go with its data (S8).
+//
+// One reason is etcd's own. An etcd that ends after it has made its log and before its first entries are in it, as by
+// a full disk, finds an empty log when it is started again. It takes that for a member that has been bootstrapped,
+// knows no voters, and so stands for no election, for ever. Beside others it does no harm: they elect one of
+// themselves, with its vote, and send it the entries.
+
+// Stalled says why the initial members won't come to a quorum by themselves, or did not in time; empty while they may.
+func Stalled(v *state.View) string {
+	if len(v.Epoch.StartsOn) == 0 {
+		return "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: " +
+			"see RecordDeleted in docs/troubleshooting.md"
+	}
+	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
+		return why
+	}
+	shows := overdueMembers(v)
+	if shows == "" {
+		return ""
+	}
+	return fmt.Sprintf("the members have not come to a first quorum within %s (%s), and "+
+		"`kubectl logs -n %s %s --all-containers` may tell "+
+		"why; %s; see Bootstrap that can't finish in docs/troubleshooting.md",
+		wording.Brief(spec.RecoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.Epoch.InitialNames()[0],
+		HowToBeginAgain(v))
+}
+
+// NeverBegins reports whether the epoch has never had a quorum, and something stands in the way of that.
+func NeverBegins(v *state.View) bool {
+	return v.Epoch.Provisioned() && !v.Epoch.HadQuorum() && !v.Ending() &&
+		(len(QuorumIsLost(v)) > 0 || Stalled(v) != "")
+}
+
+// overdueMembers is what the initial members' pods show once all of them have had spec.recovery.after; empty before.
+func overdueMembers(v *state.View) string {
+	var shows, lost []string
+	gone := LostBeforeStart(v)
+	for _, name := range v.Epoch.InitialNames() {
+		pod := v.Children.Pods[name]
+		if pod == nil {
+			if slices.Contains(gone, name) {
+				lost = append(lost, name+": its data is gone")
+			}
+			continue
+		}
+		since, what := attempt(v, name, pod)
+		if since.IsZero() || v.Now.Before(since.Add(spec.RecoverAfter(&v.Cluster.Spec))) {
+			return ""
+		}
+		shows = append(shows, name+": "+what)
+	}
+	if len(shows) == 0 {
+		return ""
+	}
+	return strings.Join(append(shows, lost...), "; ")
+}
+
+// attempt is since when the initial member of this pod tries to begin, and what the pod shows. The time is zero while
+// it is being made ready, as when a snapshot is fetched. It is that of the pod where the container's begins anew with
+// every crash.
+func attempt(v *state.View, name string, pod *corev1.Pod) (since time.Time, what string) {
+	m := &state.Member{PodName: name, Pod: pod, Health: v.Health[name]}
+	made := pod.CreationTimestamp.Time
+	if ends := state.Failures(pod); len(ends) > 0 {
+		return made, fmt.Sprintf("it has crashed: exit %d", ends[0].ExitCode)
+	}
+	if what = pods.WhyNotServing(v, m); what != "" {
+		return made, what
+	}
+	if state.Running(pod) {
+		return versions.RunningSince(pod), "its etcd runs" + follows(m.Health)
+	}
+	if state.Prepares(pod) {
+		return time.Time{}, ""
+	}
+	return made, "its containers have not started"
+}
+
+// follows says what an etcd that runs has answered; empty for nothing.
+func follows(h observation.Health) string {
+	switch {
+	case h.Err != "":
+		return ": " + h.Err
+	case h.Leader == 0:
+		return " and follows no leader"
+	}
+	return " and follows a leader"
+}
+
+// HowToBeginAgain says how the epoch is begun once more where that loses nothing.
+func HowToBeginAgain(v *state.View) string {
+	if v.Next != nil {
+		return fmt.Sprintf("epoch %d is being made ready: %s", v.Next.Epoch.N, Staging(v))
+	}
+	for _, name := range v.Epoch.InitialNames() {
+		if pod := v.Children.Pods[name]; pod != nil && pods.ReadyPod(pod) {
+			return name + "'s pod is ready, so that clients may be served, and Quorate can't reach it"
+		}
+	}
+	const loses = "if no client was ever served, nothing is lost by beginning anew: "
+	switch {
+	case v.Epoch.Source == objects.SourceEmpty:
+		return loses + recoverCommand(v, v1alpha1.RecoverRecreate)
+	case v.Epoch.Restore != "":
+		return loses + "give spec.restore another id"
+	case v.Epoch.After == 0:
+		return loses + "delete the EtcdCluster and create it again"
+	}
+	return "what can be done depends on the data that it is to begin with"
+}

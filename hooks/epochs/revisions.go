@@ -1,0 +1,123 @@
+package epochs
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/foreign"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// Revisions never go back from epoch to epoch (S21). A client that has seen a revision of an earlier epoch must not
+// be answered by a later one as if nothing had happened: a watch would miss what happened, and a compare-and-swap
+// could hit what somebody else wrote at the same revision. So an epoch begins above every revision that any epoch
+// before it may have given out, and everything below is marked as compacted.
+//
+// How high those went is observed while a quorum answers, and noted on the record in coarse steps, so that it is
+// known when none answers any more, and so that nothing is written at rest. The peer Service has a copy, for the day
+// that somebody deletes the record.
+//
+// docs/decisions/0032-revisions.md has the whole argument.
+
+const (
+	// RevisionGap is how far above what is known of the epochs before an epoch begins: more than anybody writes
+	// between the last look at an epoch and its end (etcd's own advice, etcd.io, disaster recovery).
+	RevisionGap = 1_000_000_000
+	// RevisionStep is how coarsely revisions are noted.
+	RevisionStep = RevisionGap / 2
+)
+
+// Noted is the next step above a revision.
+func Noted(revision int64) int64 {
+	return (min(max(revision, 0), state.MostRevisions-RevisionStep)/RevisionStep + 1) * RevisionStep
+}
+
+// highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has
+// given out since it was last seen is what RevisionGap is for.
+func highestRevision(v *state.View) int64 {
+	highest := max(Noted(ObservedRevision(v)), notedRevision(v))
+	if v.Epoch == nil {
+		return highest
+	}
+	for _, report := range seeds(v) {
+		highest = max(highest, Noted(report.Revision))
+	}
+	// What is known although nothing is noted: each epoch begins so much above the one before.
+	return max(highest, v.Epoch.Highest, int64(v.Epoch.N-1)*RevisionGap)
+}
+
+// ObservedRevision is the highest that members of the epoch have told in this call; 0 for none.
+func ObservedRevision(v *state.View) int64 {
+	var id uint64
+	switch {
+	case v.Epoch == nil || v.Etcd != nil && foreign.Unfit(v) != "":
+	case v.Etcd != nil:
+		id = v.Etcd.ClusterID
+	default:
+		id = v.Epoch.ClusterID
+	}
+	var highest int64
+	for _, h := range v.Health {
+		if h.Err == "" && h.ClusterID == id && id != 0 {
+			highest = max(highest, h.Revision)
+		}
+	}
+	return highest
+}
+
+// notedRevision is the copy on the peer Service; 0 for none.
+func notedRevision(v *state.View) int64 {
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		return state.RevisionIn(peers.Annotations[objects.AnnotationHighestRevision])
+	}
+	return 0
+}
+
+// noteRevision is what is to be noted of that; empty while there is nothing that is not known anyway.
+func noteRevision(v *state.View) string {
+	if highest := highestRevision(v); highest > RevisionStep {
+		return strconv.FormatInt(highest, 10)
+	}
+	return ""
+}
+
+// Outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must
+// begin higher.
+func Outgrown(v *state.View) bool {
+	next := v.Next.Epoch
+	return next.Bump == nil && ObservedRevision(v) > next.Floor+RevisionGap/2
+}
+
+// Passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not
+// where the next one's data is fetched from a member.
+func Passed(v *state.View) bool {
+	next := v.Next.Epoch
+	return next.Bump == nil && next.Member == "" && highestRevision(v) > next.Floor+RevisionGap/2
+}
+
+// seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods
+// show them.
+func seeds(v *state.View) map[string]*reports.Restore {
+	told := map[string]*reports.Restore{}
+	for _, name := range v.Epoch.InitialNames() {
+		if report := SeedReport(v.Children.Pods[name]); report != nil {
+			told[name] = report
+		}
+	}
+	return told
+}
+
+// SeedReport is what the pod's data directory was filled with; nil when it was not, or does not say.
+func SeedReport(pod *corev1.Pod) *reports.Restore {
+	if !Seeded(pod) {
+		return nil
+	}
+	report, err := reports.Read[reports.Restore](seedStatus(pod).State.Terminated.Message)
+	if err != nil || report.Revision == 0 {
+		return nil
+	}
+	return report
+}

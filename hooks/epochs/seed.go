@@ -1,0 +1,388 @@
+package epochs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/stores"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// How the initial members of an epoch come to their data: an init container fills the data directory before prepare
+// guards it. It runs in etcd's own image, with quorate-snapshot in it, so that the tools are of the very version that
+// etcd has.
+
+const (
+	volumeSurvivor    = "survivor"
+	volumeSurvivorWAL = "survivor-wal"
+	volumeGate        = "gate"
+	survivorMount     = "/survivor"
+	survivorWALMount  = "/survivor-wal"
+	gateMount         = "/var/run/quorate-gate"
+	// envEpoch names the record of the epoch: a pod whose epoch is over does not start, for want of it.
+	envEpoch = "EPOCH"
+	// EnvSHA256 is the variable with the SHA-256, in hexadecimal, of the database that the member must be filled with;
+	// empty while it is not known.
+	EnvSHA256 = "SHA256"
+)
+
+// Fill lets a pod that begins get its data, if its epoch has any.
+func Fill(v *state.View, pod *corev1.Pod) {
+	e := v.Epoch
+	if !e.Filled() {
+		return
+	}
+	switch e.Source {
+	case objects.SourceSnapshot:
+		if e.Snapshot != nil {
+			fromSnapshot(v, pod, e.Snapshot)
+		}
+	case objects.SourceEmpty:
+		seedBy(v, pod, seedContainer(v, pod, []string{"--empty"}), nil)
+	case objects.SourceSurvivor:
+		if e.Member != "" {
+			fromRunning(v, pod, e.Member)
+		} else {
+			fromSurvivor(v, pod)
+		}
+	}
+	pod.Spec.Containers[0].Env = append(state.Environment(v.Cluster),
+		state.ResumeEnv()...) // it finds its data, or does not start
+}
+
+// Await holds a member back that is made ready before its epoch begins.
+func Await(v *state.View, pod *corev1.Pod) {
+	if v.Epoch.Began() {
+		return
+	}
+	prepare := PrepareOf(pod)
+	prepare.Args = append(prepare.Args, "--await="+gateMount+"/begins")
+	prepare.VolumeMounts = append(prepare.VolumeMounts, corev1.VolumeMount{Name: volumeGate, MountPath: gateMount,
+		ReadOnly: true})
+	pod.Spec.Volumes = append(pod.Spec.Volumes,
+		corev1.Volume{Name: volumeGate, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: "begins",
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+					FieldPath: "metadata.annotations['" + objects.AnnotationBegins + "']"}}},
+		}}})
+}
+
+// OfEpoch has a pod name the record of its epoch: without that the kubelet does not start it.
+func OfEpoch(record string) corev1.EnvVar {
+	return corev1.EnvVar{Name: envEpoch, ValueFrom: &corev1.EnvVarSource{
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: record},
+			Key: objects.EpochKeyToken},
+	}}
+}
+
+// NamesRecord is the record of the epoch that the pod was made for; empty when it names none.
+func NamesRecord(pod *corev1.Pod) string {
+	for _, e := range PrepareOf(pod).Env {
+		if e.Name == envEpoch && e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
+			return e.ValueFrom.ConfigMapKeyRef.Name
+		}
+	}
+	return ""
+}
+
+// Awaits reports whether the pod was made before its epoch began.
+func Awaits(pod *corev1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == volumeGate {
+			return true
+		}
+	}
+	return false
+}
+
+// PrepareOf is the pod's init container that prepares the data directory; nil for none.
+func PrepareOf(pod *corev1.Pod) *corev1.Container {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == objects.ContainerPrepare {
+			return &pod.Spec.InitContainers[i]
+		}
+	}
+	return &corev1.Container{}
+}
+
+func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
+	access := stores.AccessTo(from.Store, from.ServiceAccountName, true)
+	if from.IdentitySecret != "" {
+		access.Identify(from.IdentitySecret)
+	}
+	args := append([]string{"--url=" + from.URL}, access.Args...)
+	if from.SHA256 != "" {
+		args = append(args, "--sha256="+from.SHA256)
+	}
+	seed := seedContainer(v, pod, args)
+	seed.Env = append(seed.Env, access.Env...)
+	if from.SHA256 == "" {
+		insistOnSum(v, pod, &seed)
+	}
+	seed.VolumeMounts = append(seed.VolumeMounts, access.Mounts...)
+	pod.Spec.ServiceAccountName = from.ServiceAccountName
+	for k, label := range access.Labels {
+		pod.Labels[k] = label
+	}
+	seedBy(v, pod, seed, access.Volumes)
+}
+
+func fromSurvivor(v *state.View, pod *corev1.Pod) {
+	of := v.Epoch.Survivor
+	seed := seedContainer(v, pod, []string{"--from-data=" + survivorMount + "/data"})
+	mounts := []corev1.Volume{claimVolume(volumeSurvivor, of)}
+	seed.VolumeMounts = append(seed.VolumeMounts, corev1.VolumeMount{Name: volumeSurvivor, MountPath: survivorMount,
+		ReadOnly: true})
+	if v.All.Claims[state.WALClaim(of)] != nil {
+		seed.Args = append(seed.Args, "--from-wal="+survivorWALMount+"/wal")
+		mounts = append(mounts, claimVolume(volumeSurvivorWAL, state.WALClaim(of)))
+		seed.VolumeMounts = append(seed.VolumeMounts,
+			corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount, ReadOnly: true})
+	}
+	seedBy(v, pod, seed, mounts)
+}
+
+// fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing
+// comes after that.
+func fromRunning(v *state.View, pod *corev1.Pod, member string) {
+	args := []string{"--from-member=" + objects.ClientURL(v.Cluster, member)}
+	var list []corev1.Volume
+	var mounts []corev1.VolumeMount
+	if secret := objects.OperatorSecret(v.Cluster); secret != "" {
+		args = append(args, objects.OperatorFlags()...)
+		list, mounts = []corev1.Volume{objects.OperatorVolume(secret)}, []corev1.VolumeMount{objects.OperatorMount()}
+	}
+	seed := seedContainer(v, pod, args)
+	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
+	seedBy(v, pod, seed, list)
+}
+
+func claimVolume(name, claim string) corev1.Volume {
+	return corev1.Volume{Name: name,
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+			ClaimName: claim}}}
+}
+
+// seedContainer fills the data directory of the pod's member.
+func seedContainer(v *state.View, pod *corev1.Pod, from []string) corev1.Container {
+	version := versions.VersionNow(v)
+	c := corev1.Container{
+		Name:            objects.ContainerSeed,
+		Image:           v.Settings.Etcd(&v.Cluster.Spec, version),
+		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
+		Command:         []string{objects.ToolsBinary},
+		Args: slices.Concat([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
+			"--name=" + pod.Name, "--peer-url=" + objects.PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version},
+			from, v.Epoch.BeginArgs()),
+		Env: append([]corev1.EnvVar{objects.Temporary(state.StateMount)},
+			state.RecordEnv(v.Epoch.Record.Name)...),
+		SecurityContext:          objects.Restricted(),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}},
+		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: state.VolumeData, MountPath: volumes.DataMount},
+			{Name: state.VolumeState, MountPath: state.StateMount}},
+	}
+	if v.HasWAL(pod.Name) {
+		c.Args = append(c.Args, "--wal-dir="+volumes.WALDir)
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumes.VolumeWAL,
+			MountPath: volumes.WALMount})
+	}
+	return c
+}
+
+// seedBy puts the container before prepare.
+func seedBy(v *state.View, pod *corev1.Pod, seed corev1.Container, mounts []corev1.Volume) {
+	pod.Spec.Volumes = append(append(pod.Spec.Volumes, objects.ToolsVolume()), mounts...)
+	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
+	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
+	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images),
+		seed, prepare)
+}
+
+// Seeded reports whether the pod's data directory is filled, or was not to be.
+func Seeded(pod *corev1.Pod) bool {
+	s := seedStatus(pod)
+	return s != nil && s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+}
+
+// SeedFailure is why the pod's data directory could not be filled at the last try; nil while nothing is known to be
+// wrong.
+func SeedFailure(pod *corev1.Pod) *reports.Restore {
+	s := seedStatus(pod)
+	if s == nil {
+		return nil
+	}
+	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if t == nil || t.ExitCode == 0 {
+			continue
+		}
+		report, err := reports.Read[reports.Restore](t.Message)
+		if err != nil || report.Error == "" {
+			return &reports.Restore{Error: fmt.Sprintf("the container %s ended with code %d: %.300s",
+				objects.ContainerSeed, t.ExitCode, cmp.Or(t.Message, t.Reason))}
+		}
+		return report
+	}
+	return nil
+}
+
+func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	if s := objects.StatusOf(pod, objects.ContainerSeed); s.Name != "" {
+		return &s
+	}
+	return nil
+}
+
+// firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it
+// was known before.
+func firstSum(v *state.View) string {
+	if !v.Epoch.UnknownSum() || v.Epoch.Sum != "" {
+		return v.Epoch.Sum
+	}
+	if report := seeds(v)[FirstToFill(v)]; report != nil {
+		return report.SHA256
+	}
+	return ""
+}
+
+// MayFill reports whether the initial member may fetch its data now.
+func MayFill(v *state.View, name string) bool {
+	return !v.Epoch.UnknownSum() || v.Epoch.Sum != "" || v.Epoch.HadQuorum() || name == FirstToFill(v)
+}
+
+// FirstToFill is the initial member that is filled before the others: the first that has not lost what it starts on.
+func FirstToFill(v *state.View) string {
+	lost := LostBeforeStart(v)
+	left := wording.Filter(v.Epoch.InitialNames(), func(name string) bool { return !slices.Contains(lost, name) })
+	return append(left, v.Epoch.FirstInitial())[0]
+}
+
+// insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is
+// made before that is known.
+func insistOnSum(v *state.View, pod *corev1.Pod, seed *corev1.Container) {
+	seed.Env = append(seed.Env, corev1.EnvVar{Name: EnvSHA256, ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" +
+			objects.AnnotationSHA256 + "']"},
+	}})
+	if v.Epoch.Sum != "" {
+		pod.Annotations[objects.AnnotationSHA256] = v.Epoch.Sum
+	}
+}
+
+// InsistsOnSum reports whether the pod reads which SHA-256 it must find.
+func InsistsOnSum(pod *corev1.Pod) bool {
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.Name == objects.ContainerSeed {
+			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == EnvSHA256 })
+		}
+	}
+	return false
+}
+
+// Differing says which of the initial members were filled with other data than the rest, as far as their pods show
+// it; empty for none.
+func Differing(v *state.View) string {
+	told := seeds(v)
+	first := ""
+	for _, name := range v.Epoch.InitialNames() {
+		report := told[name]
+		switch {
+		case report == nil:
+			continue
+		case first == "":
+			first = name
+		}
+		one := told[first]
+		if one.DiffersFrom(report, v.Epoch.Source == objects.SourceSnapshot) {
+			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, "+
+				"%s has %s; what is there is kept as it is; %s",
+				first, name, first, one.Describe(), name, report.Describe(), OtherwiseFilled(v))
+		}
+		if one.Hash == "" {
+			first = name
+		}
+		if sum := v.Epoch.Sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
+			return fmt.Sprintf("%s was filled with other data than the first member had found, and nothing begins "+
+				"with that: a database with the SHA-256 %s, not %s; what is there is kept as it is; %s",
+				name, report.SHA256, sum, OtherwiseFilled(v))
+		}
+	}
+	return ""
+}
+
+// withoutSeedReport are the initial members whose pods do not say what they were filled with.
+func withoutSeedReport(v *state.View) []string {
+	told := seeds(v)
+	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool { return told[name] == nil })
+}
+
+// OtherwiseFilled is what a person does to have the members of an epoch filled once more.
+func OtherwiseFilled(v *state.View) string {
+	answers := v.Epoch.Answered[v.Epoch.Restore] == v.Epoch.N || v.Epoch.After == 0
+	switch {
+	case v.Epoch.Restore != "" && answers:
+		return "give spec.restore another id to have it made anew"
+	case v.Epoch.Member != "":
+		return "delete one of their pods to have all of them made anew"
+	case v.Epoch.After == 0:
+		return "delete the EtcdCluster and create it again to have it made anew"
+	}
+	return "ask for another way back by the annotation " + objects.AnnotationRecover
+}
+
+// SnapshotsNamed are the EtcdSnapshots that the spec names.
+func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
+	var names []string
+	if b := c.Spec.Bootstrap; b != nil && b.Snapshot != nil && b.Snapshot.Name != "" {
+		names = append(names, b.Snapshot.Name)
+	}
+	if r := c.Spec.Restore; r != nil && r.Snapshot != nil && r.Snapshot.Name != "" {
+		names = append(names, r.Snapshot.Name)
+	}
+	return spec.Distinct(names)
+}
+
+// resolve is the snapshot that the source names, or what stands in its way.
+func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string) {
+	r := &state.Resolved{URL: string(s.URL), IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName}
+	if s.Store != nil {
+		r.Store = *s.Store
+	}
+	if s.Name == "" {
+		return r, "" // validate has looked at it
+	}
+	from := v.Related.Snapshots[s.Name]
+	switch {
+	case from == nil:
+		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s", s.Name, v.Cluster.Namespace)
+	case !snapshot.Restorable(from):
+		return nil, snapshot.Unrestorable(from)
+	}
+	r.Name, r.ClusterID = s.Name, from.Status.ClusterID
+	r.URL, r.SHA256 = from.Status.URI, from.Status.SHA256
+	if s.Store == nil {
+		r.Store = from.Spec.Store
+	}
+	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, from.Spec.Job.ServiceAccountName)
+	if _, err := stores.ParseArtifactURL(r.URL); err != nil {
+		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
+	}
+	if err := stores.Validate("store", &r.Store); err != nil {
+		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.Name, err)
+	}
+	return r, ""
+}

@@ -1,0 +1,180 @@
+// Package epochs has the record of where a cluster's data comes from, and how one epoch takes over from another.
+package epochs
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// Cancelled reports whether the next epoch is written down as one that is not to come.
+func Cancelled(v *state.View) bool {
+	return v.Next != nil && v.Next.Epoch.Phase == state.PhaseCancelled
+}
+
+// AskedFor is the way back that a person asks for by the annotation, when it is possible.
+func AskedFor(v *state.View) (state.Origin, bool) {
+	policy, asked := RecoverBy(v)
+	if !asked {
+		return state.Origin{}, false
+	}
+	from, why := WayBack(v, policy, true)
+	return from, why == ""
+}
+
+// RestoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was
+// stopped already: without another wish the data that was there before.
+func RestoreInstead(v *state.View) (state.Origin, string) {
+	if r := v.Cluster.Spec.Restore; r != nil && Answered(v)[r.ID] == 0 {
+		return RestoreSource(v, r)
+	}
+	from, why := WayBack(v, v1alpha1.RecoverFromSurvivor, true)
+	from.Bump = nil // nothing is lost
+	return from, why
+}
+
+// StopsFirst reports whether there is no room for two epochs beside each other.
+func StopsFirst(v *state.View) bool {
+	r := v.Cluster.Spec.Restore
+	return MayStopFirst(v, r) && r.ID == v.Next.Epoch.Restore
+}
+
+// MayStopFirst reports whether the restore may stop the epoch that runs before the next one is ready. On Memory that
+// would take its data.
+func MayStopFirst(v *state.View, r *v1alpha1.Restore) bool {
+	return r != nil && r.StopFirst && !v.Memory()
+}
+
+// Collides reports whether a member joined the epoch that runs under a number of the next one, in a call that did not
+// see that yet (S9).
+func Collides(v *state.View) bool {
+	return slices.ContainsFunc(v.Members, func(m *state.Member) bool {
+		n, ours := objects.Ordinal(v.Cluster.Name, m.PodName)
+		return ours && n >= v.Next.Epoch.First
+	})
+}
+
+// ByRestore reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
+func ByRestore(v *state.View) bool {
+	e := v.Next.Epoch
+	return e.Restore != "" && e.Restore != v.Epoch.Restore
+}
+
+// LeavesNothing reports whether no pod and no claim of the epoch's members is seen.
+func LeavesNothing(v *state.View) bool {
+	seen := slices.Concat(slices.Collect(maps.Keys(v.Children.Pods)), slices.Collect(maps.Keys(v.Children.Claims)))
+	return !slices.ContainsFunc(seen, func(name string) bool {
+		member, ours := state.MemberOfClaim(v.Cluster.Name, name)
+		return ours && state.InEpoch(v, member)
+	})
+}
+
+// RestoreWithdrawn reports whether nobody asks for the next epoch any more.
+func RestoreWithdrawn(v *state.View) bool {
+	return ByRestore(v) && (v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != v.Next.Epoch.Restore)
+}
+
+// LostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to
+// start on.
+func LostBeforeStart(v *state.View) []string {
+	if !v.Epoch.Provisioned() || v.HostPath() {
+		return nil
+	}
+	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool {
+		if v.Memory() {
+			pod := v.Children.Pods[name]
+			return v.PodGone(pod) || v.Epoch.Recorded(name) != pod.UID
+		}
+		return !volumes.StorageUsable(v, name) || !state.MayBegin(v, name)
+	})
+}
+
+// Staging is what the next epoch waits for before this one is stopped; empty for nothing.
+func Staging(v *state.View) string {
+	if v.Choosing() {
+		return BestSurvivor(v).message
+	}
+	if waits := Unstaged(v.Next); waits != "" {
+		return waits
+	}
+	if late := LongEnding(v); len(late) > 0 {
+		return wordsForLongEnding(v, late)
+	}
+	return ""
+}
+
+// SeesAll reports whether the pods that are shown are as they were when the record of the epoch before was gone, or
+// later.
+func SeesAll(v *state.View) bool {
+	return slices.ContainsFunc(v.Epoch.InitialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && pod.Annotations[objects.AnnotationPredecessorGone] != ""
+	})
+}
+
+// Unstaged is what an epoch that is to take over waits for; empty when its members could begin.
+func Unstaged(v *state.View) string {
+	if !v.Epoch.Provisioned() {
+		return "making what its members need: " + strings.Join(v.Epoch.InitialNames(), ", ")
+	}
+	if !v.Epoch.Filled() {
+		return ""
+	}
+	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
+		return why
+	}
+	if first := FirstToFill(v); v.Epoch.UnknownSum() && v.Epoch.Sum == "" {
+		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the "+
+			"SHA-256 of the snapshot", first, whyNotStarted(v, v.Children.Pods[first]))
+	}
+	var waits []string
+	for _, name := range v.Epoch.InitialNames() {
+		if pod := v.Children.Pods[name]; !Seeded(pod) {
+			waits = append(waits, name+whyNotStarted(v, pod))
+		}
+	}
+	if len(waits) > 0 {
+		return "filling the volumes of " + strings.Join(waits, ", ")
+	}
+	if mute := withoutSeedReport(v); len(mute) > 0 {
+		return "waiting to hear what was filled into the volumes of " + strings.Join(mute, ", ")
+	}
+	return ""
+}
+
+// Unfilled is which of the initial members could not be filled at its last try, and why; empty for none.
+func Unfilled(v *state.View) string {
+	for _, name := range v.Epoch.InitialNames() {
+		if report := SeedFailure(v.Children.Pods[name]); report != nil && !Seeded(v.Children.Pods[name]) {
+			why := fmt.Sprintf("%s could not be filled (%s): %s", name, cmp.Or(report.Reason, "Failed"), report.Error)
+			if report.Reason == "Damaged" && v.Epoch.Sum != "" {
+				why += fmt.Sprintf("; %s has found a database with the SHA-256 %s, and what is there may have been "+
+					"overwritten since: then %s", v.Epoch.FirstInitial(), v.Epoch.Sum, OtherwiseFilled(v))
+			}
+			return why
+		}
+	}
+	return ""
+}
+
+// whyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
+func whyNotStarted(v *state.View, pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	if why := cmp.Or(pods.Unscheduled(v, &state.Member{Pod: pod}), state.Unpulled(&state.Member{Pod: pod})); why != "" {
+		return " (" + why + ")"
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+package epochs
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// WayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more
+// than is done unasked.
+func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (state.Origin, string) {
+	from := state.Origin{Restore: v.Epoch.Restore, Bump: v.Cluster.Spec.Recovery.BumpRevision}
+	if v.BesideForeign() {
+		return from, besideOthers
+	}
+	switch policy {
+	case v1alpha1.RecoverFromSurvivor:
+		if !v.OnClaims() {
+			return fromMember(v, from)
+		}
+		if len(Survivors(v, v.Epoch.N)) == 0 {
+			return from, "no member's volume has survived" + WithoutGivenUp(v, v.Epoch.N) + "; " +
+				string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " +
+				recoverCommand(v, v1alpha1.RecoverFromSnapshot)
+		}
+		from.Source, from.SurvivorsOf = objects.SourceSurvivor, v.Epoch.N
+		return from, ""
+	case v1alpha1.RecoverFromSnapshot:
+		return fromNewest(v, from, asked)
+	case v1alpha1.RecoverRecreate:
+		from.Source = objects.SourceEmpty
+		return from, ""
+	case v1alpha1.RecoverManual:
+	}
+	return from, "spec.recovery.quorumLoss is " + string(policy)
+}
+
+// fromNewest is the way back by the newest snapshot that was restored on trial of the life that is lost, or else what
+// that life began with. Another one's data may have been rolled back on purpose, or be that of a cluster of the same
+// name which was deleted long ago: it is taken only where there is nothing else, and a person asks.
+func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, string) {
+	newest, whosever := newestSnapshot(v, wording.Hex(v.Epoch.ClusterID)), newestSnapshot(v, "")
+	if asked && newest == nil && v.Epoch.Snapshot == nil {
+		newest = whosever
+	}
+	from.Source = objects.SourceSnapshot
+	switch {
+	case newest != nil:
+		var why string
+		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{Name: newest.Name, IdentitySecret: identity(v)})
+		return from, why
+	case v.Epoch.Snapshot != nil:
+		began := *v.Epoch.Snapshot
+		began.SHA256 = cmp.Or(began.SHA256, v.Epoch.Sum)
+		from.Snapshot = &began
+		return from, ""
+	case whosever != nil:
+		return from, fmt.Sprintf("no verified EtcdSnapshot was taken of it (etcd cluster %s); the newest one, %s, is "+
+			"of another life, of etcd cluster %s: if that is what you want, %s",
+			wording.Hex(v.Epoch.ClusterID), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
+			recoverCommand(v, v1alpha1.RecoverFromSnapshot))
+	}
+	return from, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", objects.LabelCluster,
+		v.Cluster.Name)
+}
+
+// fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
+func fromMember(v *state.View, from state.Origin) (state.Origin, string) {
+	switch {
+	case !v.Memory():
+		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can "+
+			"be done", v.Cluster.Spec.Storage.Medium)
+	case Answering(v) == "":
+		return from, "no member that runs answers"
+	case MayHaveQuorum(v):
+		return from, "so many members run that they may have a quorum, although none answers"
+	}
+	from.Source, from.SurvivorsOf = objects.SourceSurvivor, v.Epoch.N
+	from.Member, _, _ = strings.Cut(Answering(v), ":")
+	return from, ""
+}
+
+// Answering are the members that answer although there is no quorum, the one that is ahead first, with the evidence;
+// empty for none.
+func Answering(v *state.View) string {
+	able := wording.Filter(v.Names, func(name string) bool {
+		h, asked := v.Health[name]
+		own := v.Epoch.ClusterID == 0 || h.ClusterID == v.Epoch.ClusterID
+		return asked && h.Err == "" && own && state.HasData(v, name)
+	})
+	slices.SortStableFunc(able, func(a, b string) int {
+		x, y := v.Health[a], v.Health[b]
+		return cmp.Or(cmp.Compare(y.RaftTerm, x.RaftTerm), cmp.Compare(y.RaftIndex, x.RaftIndex))
+	})
+	var evidence []string
+	for _, name := range able {
+		evidence = append(evidence, fmt.Sprintf("%s: term %d, index %d", name, v.Health[name].RaftTerm,
+			v.Health[name].RaftIndex))
+	}
+	return strings.Join(evidence, "; ")
+}
+
+// identity is the Secret by which encrypted snapshots of this cluster are read.
+func identity(v *state.View) string { return v.Cluster.Spec.Recovery.IdentitySecret }
+
+// newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID,
+// or of any if that is empty.
+func newestSnapshot(v *state.View, clusterID string) *v1alpha1.EtcdSnapshot {
+	var newest *v1alpha1.EtcdSnapshot
+	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
+		s := v.Related.Snapshots[name]
+		if s.Spec.Cluster != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
+			s.Status.VerifiedAt.IsZero() || s.DeletionTimestamp != nil {
+			continue
+		}
+		if clusterID != "" && s.Status.ClusterID != clusterID {
+			continue
+		}
+		if newest == nil || newest.Status.Completed.Before(&s.Status.Completed) {
+			newest = s
+		}
+	}
+	return newest
+}

@@ -1,0 +1,152 @@
+package foreign
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// AllowAnyPeer lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have
+// other names in theirs.
+func AllowAnyPeer(pod *corev1.Pod) {
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Command = slices.DeleteFunc(pod.Spec.Containers[i].Command,
+			func(flag string) bool { return strings.HasPrefix(flag, "--peer-cert-allowed-cn=") })
+	}
+}
+
+// AllowsAnyPeer reports whether a member still does that when all members are ours, and why it is to be restarted.
+func AllowsAnyPeer(v *state.View, m *state.Member) (string, bool) {
+	return "it takes every certificate of its authorities for a peer's, which was for the foreign members",
+		m.TLS.AnyPeer && !v.BesideForeign()
+}
+
+// AsksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
+func AsksInPlainText(v *state.View) string {
+	joined := spec.Existing(v.Cluster)
+	if joined == nil || joined.TLS != nil || !v.BesideForeign() && (v.Epoch != nil || !spec.Joins(v.Cluster)) {
+		return ""
+	}
+	return "the etcd of spec.bootstrap.existing is asked in plain text: what answers at its endpoints, or sits on " +
+		"the way, is taken for it; " +
+		"give it endpoints with https:// and tls, if it has them"
+}
+
+// trustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
+func trustSecret(c *v1alpha1.EtcdCluster) string {
+	e := spec.Existing(c)
+	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
+		return ""
+	}
+	return cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)
+}
+
+// Adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
+func Adopt(v *state.View, ca *observation.Secret) decision.Recipe {
+	if !v.Epoch.Existing() || !state.UsableAuthority(ca) {
+		return nil
+	}
+	var also []observation.Certificate
+	name := trustSecret(v.Cluster)
+	if name != "" {
+		s := v.AnySecret(name)
+		if s == nil || len(s.Trust) == 0 {
+			return nil // CertificateProblems says it
+		}
+		also = s.Trust
+	}
+	own := wording.Filter(ca.Trust, func(c observation.Certificate) bool {
+		return c.ID == ca.Certificate.ID || ca.Previous != nil && c.ID == ca.Previous.ID ||
+			strings.HasPrefix(c.CommonName, v.Cluster.Namespace+"/"+v.Cluster.Name+" ")
+	})
+	others := wording.Filter(ca.Trust, func(c observation.Certificate) bool {
+		return !slices.ContainsFunc(own, func(o observation.Certificate) bool { return o.ID == c.ID })
+	})
+	if sameIDs(others, also) {
+		return nil
+	}
+	recipe := decision.Adopt{From: name}
+	for _, c := range own {
+		recipe.Keep = append(recipe.Keep, c.ID)
+	}
+	return recipe
+}
+
+// sameIDs reports whether two lists hold the same certificates, in whichever order and number.
+func sameIDs(a, b []observation.Certificate) bool {
+	ids := func(list []observation.Certificate) []string {
+		var all []string
+		for _, c := range list {
+			all = append(all, c.ID)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return slices.Equal(ids(a), ids(b))
+}
+
+// besideTLS reports whether there are foreign members that speak TLS.
+func besideTLS(v *state.View) bool {
+	e := spec.Existing(v.Cluster)
+	return e != nil && e.TLS != nil && v.Epoch.Existing() && v.BesideForeign()
+}
+
+// ForeignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
+func ForeignCertificateProblems(v *state.View) []string {
+	if !besideTLS(v) {
+		return nil
+	}
+	e := spec.Existing(v.Cluster)
+	var list []string
+	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
+	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", objects.LabelCluster, v.Cluster.Name)
+	for _, name := range spec.Distinct([]string{e.TLS.SecretName, cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)}) {
+		switch s := v.AnySecret(name); {
+		case s == nil:
+			lacks(name, absent)
+		case len(s.Trust) == 0:
+			lacks(name, "it lacks ca.crt, the authority of the foreign members, or that can't be read")
+		case name == e.TLS.SecretName && s.Has(objects.KeyCertificate) && s.Certificate == nil:
+			lacks(name, s.Flaw)
+		}
+	}
+	if e.Auth != nil {
+		if s := v.AnySecret(e.Auth.SecretName); s == nil {
+			lacks(e.Auth.SecretName, absent)
+		} else if !s.Has(spec.KeyUsername, spec.KeyPassword) {
+			lacks(e.Auth.SecretName, "it lacks username or password")
+		}
+	}
+	return list
+}
+
+// NotAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
+// theirs.
+func NotAdopted(v *state.View) []string {
+	var list []string
+	name := trustSecret(v.Cluster)
+	if name == "" || !besideTLS(v) {
+		return nil
+	}
+	for _, own := range []string{spec.CASecret(v.Cluster.Name), spec.PeerSecret(v.Cluster),
+		spec.ServerSecret(v.Cluster)} {
+		s := v.Children.Secrets[own]
+		if s != nil && slices.ContainsFunc(v.AnySecret(name).Trust, func(c observation.Certificate) bool {
+			return !slices.ContainsFunc(s.Trust, func(o observation.Certificate) bool { return o.ID == c.ID })
+		}) {
+			list = append(list, fmt.Sprintf("Secret %s: it does not trust the authority in Secret %s yet", own, name))
+		}
+	}
+	return list
+}

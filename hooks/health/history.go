@@ -1,0 +1,54 @@
+package health
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// historyLength is how many decisions the status remembers.
+const historyLength = 20
+
+// History is the observed one with what this call has decided, if that changed anything or differs from what was
+// decided last.
+func History(v *state.View, because rule.Reason, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
+	list := slices.Clone(v.Cluster.Status.History)
+	for _, e := range v.Recent {
+		if !slices.Contains(list, e) {
+			list = append(list, e)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b v1alpha1.HistoryEntry) int { return a.Time.Compare(b.Time.Time) })
+	now := v.Now
+	if n := len(list); n > 0 && now.Before(list[n-1].Time.Time) {
+		now = list[n-1].Time.Time // somebody else's clock is ahead
+	}
+	add := func(rule, step, message string) {
+		if len(message) > 500 {
+			message = strings.ToValidUTF8(message[:500], "")
+		}
+		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step,
+			Message: message}
+		if step == "" || !slices.Contains(list, entry) { // else the same call, made again
+			list = append(list, entry)
+		}
+	}
+	looked := func(t *decision.Outcome) bool { // users and roles are looked at every so often
+		return t.Err == "" && t.Step.Verb() == decision.Authorize{}.Verb() &&
+			reflect.DeepEqual(auth, v.Cluster.Status.Auth)
+	}
+	if t := v.Taken; t != nil && !looked(t) {
+		add(t.Rule, t.Step.String(), t.Err)
+	}
+	if len(list) == 0 || list[len(list)-1].Rule != because.Rule {
+		add(because.Rule, "", because.Message)
+	}
+	return list[max(0, len(list)-historyLength):]
+}

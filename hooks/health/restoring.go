@@ -1,0 +1,45 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// Restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks
+// for none.
+func Restored(v *state.View) (reason, message string, is, shown bool) {
+	r := v.Cluster.Spec.Restore
+	switch {
+	case v.Next != nil:
+		reason, message = epochs.Staged(v)
+		return reason, message, false, true
+	case r == nil:
+		return "", "", false, false
+	case v.Epoch == nil:
+		_, why := epochs.Beginning(v)
+		return "Waiting", cmp.Or(why, "the cluster has not begun"), false, true
+	case v.Epoch.Restore == r.ID:
+		reason, message, is = epochs.Answers(v)
+		return reason, message, is, true
+	}
+	_, why := epochs.RestoreSource(v, r)
+	switch {
+	case epochs.Answered(v)[r.ID] != 0:
+		return v1alpha1.AnsweredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+	case why == "" && MembersMissing(v) && !epochs.MayStopFirst(v, r):
+		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it "+
+			"would not", r.ID, v.Epoch.N), false, true
+	}
+	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, cmp.Or(why, "about to begin")),
+		false, true
+}
+
+// MembersMissing reports whether the epoch that runs lacks a member.
+func MembersMissing(v *state.View) bool {
+	return v.Etcd != nil && (len(v.ReplicaVoters()) < rollout.Wanted(v) || v.Learner() != nil)
+}

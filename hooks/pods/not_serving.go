@@ -1,0 +1,237 @@
+package pods
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line,
+// bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). Every rule
+// that waits for a member says the same of it: see WhyNotServing.
+
+// Alarms are those of a kind that have been raised, in order. They may name members that are no longer listed, or
+// nobody (ID 0).
+func Alarms(v *state.View, kind string) []observation.Alarm {
+	if v.Etcd == nil {
+		return nil
+	}
+	list := wording.Filter(v.Etcd.Alarms, func(a observation.Alarm) bool { return a.Kind == kind })
+	slices.SortFunc(list, func(a, b observation.Alarm) int { return cmp.Compare(a.MemberID, b.MemberID) })
+	return list
+}
+
+// ReadyPod reports whether the pod's condition Ready is True.
+func ReadyPod(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// WhyPodsNotServing is what a message says of the pods of these members while etcd's list is not known.
+func WhyPodsNotServing(v *state.View, names []string) string {
+	var all wording.GroupedReasons
+	for _, name := range names {
+		m := &state.Member{PodName: name, Pod: v.Children.Pods[name], Health: v.Health[name]}
+		for _, s := range v.Cluster.Status.Members {
+			if id, err := strconv.ParseUint(s.ID, 16, 64); err == nil && s.Name == name {
+				m.ID = id
+			}
+		}
+		if what := WhyNotServing(v, m); what != "" && !certificates.DistrustsPeers(v, m.Health) {
+			all.Add(name, what)
+		}
+	}
+	return Following(all)
+}
+
+// Following are the reasons as they follow a sentence; empty for none.
+func Following(all wording.GroupedReasons) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return "; " + all.String()
+}
+
+// withoutVolume says that a pod waits for the volumes of its claims, when the scheduler does; empty when it waits for
+// something else.
+func withoutVolume(v *state.View, pod *corev1.Pod, scheduler string) string {
+	if !strings.Contains(strings.ToLower(strings.ReplaceAll(scheduler, " ", "")), "persistentvolume") {
+		return ""
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := v.All.Claims[volume.PersistentVolumeClaim.ClaimName]
+		if claim == nil || claim.Status.Phase != corev1.ClaimPending {
+			continue
+		}
+		class := "the default storage class"
+		if name := claim.Spec.StorageClassName; name != nil {
+			class = "storage class " + *name
+		}
+		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` tells why",
+			class, v.Cluster.Namespace, objects.LabelCluster, v.Cluster.Name)
+	}
+	return ""
+}
+
+// EndOf is how a container of the pod ended, and which, unless it is etcd's.
+func EndOf(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
+	words := fmt.Sprintf("exit %d", t.ExitCode)
+	if t.Reason != "" && t.Reason != "Error" { // such as OOMKilled
+		words += ", " + t.Reason
+	}
+	for _, s := range pod.Status.InitContainerStatuses {
+		if s.LastTerminationState.Terminated == t || s.State.Terminated == t {
+			words += " of its init container " + s.Name
+		}
+	}
+	return words
+}
+
+// WhyNotServing says what the member's pod shows; empty when that is nothing in particular, or passes by itself.
+func WhyNotServing(v *state.View, m *state.Member) string {
+	if m.Pod == nil || m.Serving() {
+		return ""
+	}
+	if state.PrepareRefused(m.Pod) {
+		return "its data directory was found empty"
+	}
+	for _, shows := range []func(*state.Member) string{func(m *state.Member) string { return lostNode(v, m) },
+		func(m *state.Member) string { return Unscheduled(v, m) }, state.Unpulled,
+		func(m *state.Member) string { return Crashes(v, m) }, state.CrashesBefore} {
+		if what := shows(m); what != "" {
+			return what
+		}
+	}
+	if certificates.DistrustsPeers(v, m.Health) {
+		return "it does not trust the authority of the others"
+	}
+	return ""
+}
+
+func lostNode(v *state.View, m *state.Member) string {
+	if NodeGone(m.Pod, v.Now) {
+		return "its node no longer answers"
+	}
+	return ""
+}
+
+// NodeGone reports whether the pod's node did not do what it was asked to, or Kubernetes says that it is lost.
+func NodeGone(pod *corev1.Pod, now time.Time) bool {
+	return pod.Spec.NodeName != "" && (state.GraceOver(pod, now) || pod.Status.Reason == "NodeLost")
+}
+
+// Unscheduled says why no node takes the member's pod; empty when one does.
+func Unscheduled(v *state.View, m *state.Member) string {
+	for _, c := range m.Pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			c.Reason == corev1.PodReasonUnschedulable {
+			return "no node takes its pod" + wording.Colon(wording.Scheduler(c.Message)) + withoutVolume(v, m.Pod,
+				c.Message)
+		}
+	}
+	return ""
+}
+
+// Crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
+// again.
+func Crashes(v *state.View, m *state.Member) string {
+	if m.Pod == nil {
+		return ""
+	}
+	for _, t := range state.Failures(m.Pod) {
+		if r := v.LastStatus(m); r == nil || t.FinishedAt.IsZero() ||
+			!t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
+			return "it crashes: " + EndOf(m.Pod, t)
+		}
+	}
+	return ""
+}
+
+// Mismatched reports whether the member answers as somebody else, or did and has not answered as itself since.
+func Mismatched(v *state.View, m *state.Member) bool {
+	return m.Impostor() || m.Pod != nil && m.Pod.Labels[objects.LabelRole] == RoleFenced && !m.Serving()
+}
+
+// Mismatch says who answers at the address of a mismatched member.
+func Mismatch(v *state.View, m *state.Member) string {
+	who := "somebody else and does not answer now"
+	if m.Impostor() {
+		who = fmt.Sprintf("member %s of cluster %s", wording.Hex(m.Health.MemberID), wording.Hex(m.Health.ClusterID))
+	}
+	return fmt.Sprintf("it answers as %s, and is listed as member %s of cluster %s: it is fenced, gets no clients "+
+		"and is left as it is until a person decides: see Mismatch in docs/troubleshooting.md",
+		who, wording.Hex(m.ID), wording.Hex(v.Etcd.ClusterID))
+}
+
+// Strange says what to do about a member that is not of Quorate's making. It may be on purpose: a cluster that moves.
+func Strange(v *state.View, m *state.Member) string {
+	role := "votes"
+	if m.Learner {
+		role = "is a learner"
+	}
+	return fmt.Sprintf("stranger %s (%s) %s in this cluster and is none of Quorate's members, so it is left alone: "+
+		"if nobody knows it, remove it with etcdctl member remove %s",
+		wording.Hex(m.ID), strings.Join(m.PeerURLs, ", "), role, wording.Hex(m.ID))
+}
+
+// The values of LabelRole. The client Service leads to voters.
+const (
+	RoleVoter   = "voter"
+	RoleLearner = "learner"
+	RoleFenced  = "fenced"
+)
+
+// RoleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member
+// has answered as itself: before that it is not known whose data it found. What it is while blind, roles.go says.
+func RoleOf(v *state.View, m *state.Member) string {
+	was := m.Pod.Labels[objects.LabelRole]
+	switch {
+	case Mismatched(v, m):
+		return RoleFenced
+	case m.Learner:
+		return RoleLearner
+	case m.Serving(), state.PodStart(m.Pod) == objects.StartBootstrap && was == "":
+		return RoleVoter
+	}
+	return was
+}
+
+// ClientSelector chooses the pods that clients are led to. A Service that leads to all pods still, as an earlier
+// release made it, follows when everybody who serves shows that he votes.
+func ClientSelector(v *state.View) map[string]string {
+	wanted := objects.Selector(v.Cluster)
+	wanted[objects.LabelRole] = RoleVoter
+	old := v.Children.Services[objects.ClientService(v.Cluster.Name)]
+	if old == nil || old.Spec.Selector[objects.LabelRole] == RoleVoter {
+		return wanted
+	}
+	if v.Etcd == nil || slices.ContainsFunc(v.Voters, func(m *state.Member) bool {
+		return m.Serving() && m.Pod != nil && m.Pod.Labels[objects.LabelRole] != RoleVoter
+	}) {
+		return old.Spec.Selector
+	}
+	return wanted
+}
+
+// MismatchedPods are how many pods look healthy to Kubernetes and count for nothing in the cluster.
+func MismatchedPods(v *state.View) int {
+	return len(wording.Filter(v.Members, func(m *state.Member) bool { return Mismatched(v, m) }))
+}

@@ -1,0 +1,80 @@
+package rollout
+
+import (
+	"slices"
+
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+)
+
+// Outdated reports whether the member's pod should be another one than it is, and why.
+func Outdated(v *state.View, m *state.Member) (string, bool) {
+	switch {
+	case m.Pod == nil:
+		return "", false
+	case state.Misstarted(v, m):
+		return "it waits for data that the member never had", true
+	case state.PodStart(m.Pod) != objects.StartResume && m.Started() && state.Crashing(m.Pod):
+		return "it crashes, and would begin the member a second time", true
+	case state.PodStart(m.Pod) == objects.StartJoin && !m.Started() &&
+		m.Pod.Annotations[objects.AnnotationInitialCluster] != children.JoinCluster(v, m):
+		return "the membership changed before it started", true
+	case HasOutdatedTemplate(v, m):
+		return "it was made from an older template", true
+	case !spec.SameFlags(versions.MadeForVersion(m.Pod), v.Epoch.Version):
+		return "its flags are for etcd " + versions.MadeForVersion(m.Pod), true
+	case certificates.DistrustsPeers(v, m.Health):
+		return "it does not trust the authority of the others, and learns of it only when it starts", true
+	}
+	return "", false
+}
+
+// HasOutdatedTemplate reports whether the member's pod was made from another template than the spec asks for now.
+func HasOutdatedTemplate(v *state.View, m *state.Member) bool {
+	return m.Pod != nil && children.TemplateOutdated(v, m.Pod)
+}
+
+// LostVoter is the first voter whose data is lost and that does not serve, and why; nil when there is none.
+func LostVoter(v *state.View) (*state.Member, string) {
+	for _, m := range v.Voters {
+		if reason, lost := v.DataLost(m); lost && !m.Serving() {
+			return m, reason
+		}
+	}
+	return nil, ""
+}
+
+// VoterToSucceed is the first voter that still serves although its data is going, or would go with the restart that
+// it needs, and why; nil when there is none.
+func VoterToSucceed(v *state.View) (*state.Member, string) {
+	for _, m := range v.Voters {
+		if reason, lost := v.DataLost(m); lost && m.Serving() {
+			return m, reason
+		}
+	}
+	if v.BesideForeign() {
+		return nil, "" // nobody is restarted now, nor succeeded instead
+	}
+	followersFirst := slices.Clone(v.Voters)
+	slices.SortStableFunc(followersFirst, func(a, b *state.Member) int { return Leads(v, a) - Leads(v, b) })
+	for _, m := range followersFirst {
+		if r := UpdateOf(v, m); r != nil && m.Serving() && !RestartSuffices(v, r) && !Waits(v, m) {
+			return m, r.Reason
+		}
+	}
+	return nil, ""
+}
+
+// Wanted is the number of voters to have now: one more than asked for while the successor of a voter that still
+// serves joins.
+func Wanted(v *state.View) int {
+	lost, _ := LostVoter(v)
+	if replaced, _ := VoterToSucceed(v); replaced != nil && lost == nil && len(v.ReplicaVoters()) >= v.Replicas {
+		return v.Replicas + 1
+	}
+	return v.Replicas
+}

@@ -1,0 +1,139 @@
+package safety
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
+func outTrusted(j *judgement, m *state.Member) bool {
+	s := certificates.Secret(j.v, spec.ServerSecret(j.o.Cluster))
+	if !objects.Encrypted(j.o.Cluster) || s == nil || len(m.Health.Trusts) == 0 {
+		return false
+	}
+	begun, known := certificates.BegunWith(m.Pod)
+	return !slices.Equal(certificates.Subjects(s.Trust), m.Health.Trusts) || certificates.Provided(j.o.Cluster) &&
+		known && !maps.Equal(begun, certificates.Trusted(j.v))
+}
+
+// tlsFlagsWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak,
+// or can't dial by TLS.
+func tlsFlagsWrong(j *judgement, m *state.Member) bool {
+	s := state.TLSFlagsOf(m.Pod)
+	return objects.Encrypted(j.o.Cluster) && m.Pod != nil && (!s.Certificates || !s.Peers ||
+		!state.ByTLS(m.PeerURLs...) || s.Plain != spec.AllowsPlaintext(j.o.Cluster))
+}
+
+// secrets checks that no certificate is lost, and none put to use that somebody would not accept (S19).
+func secrets(j *judgement) {
+	if certificates.Provided(j.o.Cluster) {
+		provided(j)
+		return
+	}
+	if objects.TLSMode(j.o.Cluster) != v1alpha1.TLSAuto {
+		return
+	}
+	desired := map[string]*decision.DesiredSecret{}
+	for _, s := range j.d.Children.Secrets {
+		desired[s.Name] = s
+	}
+	for _, l := range j.v.Leaves {
+		old, now := j.o.Children.Secrets[l.Secret], desired[l.Secret]
+		j.require(old == nil || now != nil, "S19", "the Secret %s is gone from the answer", l.Secret)
+		if now == nil || old == nil || old.Certificate == nil {
+			continue
+		}
+		if made, isNew := now.Make.(decision.Leaf); isNew {
+			signed(j, old, made)
+		}
+	}
+	ca := spec.CASecret(j.o.Cluster.Name)
+	peersFirst(j, ca, desired)
+	j.require(j.o.Children.Secrets[ca] == nil || desired[ca] != nil, "S19", "the authority is gone from the answer")
+}
+
+// signed checks that what takes the place of a certificate will be taken by all who take that.
+func signed(j *judgement, old *observation.Secret, made decision.Leaf) {
+	signer := signer(j, made)
+	if signer == nil {
+		j.require(false, "S19", "%s is to be signed by an authority that was not observed", old.Name)
+		return
+	}
+	j.require(!j.o.Now.After(signer.NotAfter), "S19", "%s is to be signed by an authority that has expired", old.Name)
+	spent := old.Flaw != "" || j.o.Now.After(old.Certificate.NotAfter) // nobody takes it
+	j.require(spent || signer.Key == old.Certificate.Issuer || trustedByAll(j, signer), "S19",
+		"%s is to be signed by an authority that not every member trusts", old.Name)
+}
+
+// peersFirst checks that a new ca.crt of the servers, which is all that members tell us of, never comes before that
+// of the peers.
+func peersFirst(j *judgement, ca string, desired map[string]*decision.DesiredSecret) {
+	server, peer, authority := desired[spec.ServerSecret(j.o.Cluster)],
+		j.o.Children.Secrets[spec.PeerSecret(j.o.Cluster)], j.o.Children.Secrets[ca]
+	ahead := server != nil && server.Make != nil && peer != nil && authority != nil &&
+		!certificates.SameTrust(peer.Trust, authority.Trust)
+	j.require(!ahead, "S19", "the servers are to trust an authority before the peers do")
+}
+
+// provided checks that no member is restarted or added that would show the others what they don't take, and that no
+// Certificate is lost.
+func provided(j *judgement) {
+	for name := range j.o.Children.Certificates {
+		kept := slices.ContainsFunc(j.d.Children.Certificates,
+			func(c *decision.CertManagerCertificate) bool { return c.Name == name })
+		leaf := slices.ContainsFunc(j.v.Leaves, func(l spec.Leaf) bool { return l.Secret == name })
+		j.require(kept || !leaf, "S19", "the Certificate %s is gone from the answer", name)
+	}
+	server := certificates.Secret(j.v, spec.ServerSecret(j.o.Cluster))
+	if server == nil || len(server.Anchors) == 0 {
+		return
+	}
+	_, adds := j.d.Step.(decision.AddLearner)
+	for _, m := range j.v.Members {
+		goes := stops(j, m)
+		if !goes && !adds {
+			continue
+		}
+		for _, o := range j.v.Members {
+			j.require(o.Knows(server.Anchors) || o == m && goes, "S19",
+				"a member is to show others the certificate in Secret %s, which %s does not take", server.Name,
+				o.PodName)
+		}
+	}
+}
+
+// stops reports whether the answer stops a member that serves.
+func stops(j *judgement, m *state.Member) bool {
+	return m.Serving() && m.Pod != nil && m.Pod.DeletionTimestamp == nil && !state.Finished(m.Pod) &&
+		podIn(j, m.PodName) == nil && (j.v.Replicas > 0 || besideForeign(j))
+}
+
+// signer is the observed authority that a leaf is to be signed by; nil when there is none.
+func signer(j *judgement, made decision.Leaf) *observation.Certificate {
+	ca := j.o.Children.Secrets[made.Signer]
+	switch {
+	case ca == nil:
+		return nil
+	case made.Previous:
+		return ca.Previous
+	}
+	return ca.Certificate
+}
+
+func trustedByAll(j *judgement, authority *observation.Certificate) bool {
+	for name := range j.o.Children.Pods {
+		if _, ours := objects.Ordinal(j.o.Cluster.Name, name); ours && !slices.Contains(j.o.Health[name].Trusts,
+			authority.Subject) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,96 @@
+package safety
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+)
+
+// claims checks what becomes of the data.
+func claims(j *judgement) {
+	for name, claim := range j.o.Children.Claims {
+		if member, ours := state.MemberOfClaim(j.o.Cluster.Name, name); ours && !hasClaim(j, name) &&
+			claim.DeletionTimestamp == nil {
+			claimGoes(j, member, claim)
+		}
+	}
+	for _, claim := range j.d.Children.Claims {
+		if old := j.o.Children.Claims[claim.Name]; old != nil {
+			sameClaim(j, old, claim)
+		} else {
+			member, _ := state.MemberOfClaim(j.o.Cluster.Name, claim.Name)
+			newClaim(j, member)
+		}
+	}
+}
+
+func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
+	j.require(j.v.Etcd != nil && j.v.Find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it",
+		name)
+	j.require(j.v.Ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
+	j.require(state.OrdinalReserved(j.v, name), "S9", "the claim %s goes before its number is recorded", name)
+	keep := 24 * time.Hour
+	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
+		keep = d.Duration
+	}
+	if keep > 0 && claim.Annotations[objects.AnnotationFailedMember]+
+		claim.Annotations[objects.AnnotationQuarantined] != "" {
+		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
+		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which is to be kept for %s", name,
+			keep)
+	}
+}
+
+func newClaim(j *judgement, name string) {
+	m := j.v.Find(name)
+	provisioning := j.v.Etcd == nil && j.v.Epoch != nil && !j.v.Epoch.Provisioned() && j.v.Epoch.Initial[name] != ""
+	j.require(provisioning || m != nil && j.v.MayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
+	j.require(j.v.Etcd != nil || provisioning, "S11", "a new claim %s while blind", name)
+}
+
+// ClaimBeingDeleted reports whether a claim of this member's, for its data or its log, is being deleted.
+func claimBeingDeleted(j *judgement, member string) bool {
+	for _, name := range []string{member, member + "-wal"} {
+		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp != nil && j.v.Ours(claim) {
+			return true
+		}
+	}
+	return false
+}
+
+func unlikeClaim(c *corev1.PersistentVolumeClaim, size resource.Quantity, class *string) bool {
+	return c.Spec.Resources.Requests.Storage().Cmp(size) != 0 || class != nil &&
+		(c.Spec.StorageClassName == nil || *c.Spec.StorageClassName != *class)
+}
+
+// sameClaim checks that a claim that stays changes in nothing but its size, and that only upwards to what is asked for.
+func sameClaim(j *judgement, old, now *corev1.PersistentVolumeClaim) {
+	was, is := old.Spec.Resources.Requests.Storage(), now.Spec.Resources.Requests.Storage()
+	bare := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
+		s := c.Spec.DeepCopy()
+		s.Resources = corev1.VolumeResourceRequirements{}
+		return s
+	}
+	j.require(reflect.DeepEqual(bare(old), bare(now)), "S12", "the claim %s is to change in what can't change",
+		old.Name)
+	wanted := spec.StorageSize(&j.o.Cluster.Spec)
+	if wal := j.o.Cluster.Spec.Storage.WAL; wal != nil && strings.HasSuffix(old.Name, "-wal") {
+		wanted = volumes.WALSize(wal)
+	}
+	grows := is.Cmp(*was) > 0 && is.Cmp(wanted) == 0 && old.Status.Phase == corev1.ClaimBound && j.v.Ours(old)
+	j.require(is.Cmp(*was) == 0 || grows, "S12", "the claim %s is to go from %s to %s", old.Name, was, is)
+}
+
+func hasClaim(j *judgement, name string) bool {
+	return slices.ContainsFunc(j.d.Children.Claims,
+		func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name })
+}

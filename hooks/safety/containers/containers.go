@@ -1,0 +1,50 @@
+// Package containers says once more what holds for the containers of every pod that Quorate makes, independently of
+// the code that makes them. The oracles of clusters and of snapshots ask it.
+package containers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// Check are the ways in which a new pod breaks what holds for all of them: no container has a kubelet put the
+// value of a variable into what it is told, gets more of a Secret than keys that are named, or is of an image that the
+// installation does not allow. In messages the pod is called of, such as "pod demo-0".
+func Check(allowed objects.Images, of string, pod *corev1.PodSpec) (broken []error) {
+	require := func(ok bool, rule, format string, args ...any) {
+		if !ok {
+			broken = append(broken, fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
+		}
+	}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		words := slices.Concat(c.Command, c.Args)
+		for _, e := range c.Env {
+			words = append(words, e.Value)
+		}
+		for _, word := range words {
+			require(!strings.Contains(strings.ReplaceAll(word, "$$", ""), "$"), "secrets",
+				"the container %s of %s is told something with a $ that a kubelet may expand", c.Name, of)
+		}
+		require(mayRun(allowed, c.Image), "images",
+			"the container %s of %s is of the image %s, which this installation does not allow", c.Name, of, c.Image)
+		require(len(c.EnvFrom) == 0, "secrets", "the container %s of %s has all keys of a Secret or ConfigMap", c.Name,
+			of)
+	}
+	return broken
+}
+
+// mayRun reports whether an image is Quorate's own, or of a repository that etcd may come from.
+func mayRun(from objects.Images, image string) bool {
+	repository, _, _ := strings.Cut(image, ":v")
+	return len(from.AllowedRepositories) == 0 || image == from.Image ||
+		repository == cmp.Or(from.EtcdRepository, objects.DefaultEtcdRepository) ||
+		slices.ContainsFunc(from.AllowedRepositories, func(allowed string) bool {
+			return repository == allowed || allowed[len(allowed)-1] == '/' && strings.HasPrefix(repository, allowed)
+		})
+}

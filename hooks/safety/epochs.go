@@ -1,0 +1,355 @@
+package safety
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// InEpoch are those children of the answer that are of the view's epoch, or of none.
+func inEpoch(j *judgement, v *state.View) decision.Desired {
+	d := j.d.Children
+	first, below := 0, objects.MostMembers
+	if v.Epoch != nil {
+		first = v.Epoch.First
+	}
+	if v.Next != nil {
+		below = v.Next.Epoch.First
+	}
+	for _, cm := range begun(j) { // an epoch that is only now recorded
+		below = min(below, objects.ReadMark(cm.Data[objects.EpochKeyFirst]))
+	}
+	own := func(name string) bool {
+		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
+		return !numbered || n >= first && n < below
+	}
+	d.Pods = wording.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !children.IsSurveyPod(v, p.Name) })
+	d.Claims = wording.Filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
+		member, _ := state.MemberOfClaim(j.o.Cluster.Name, c.Name)
+		return own(member)
+	})
+	return d
+}
+
+// begun are the records of the answer that were not observed so.
+func begun(j *judgement) []*corev1.ConfigMap {
+	return wording.Filter(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool {
+		old := j.o.Children.ConfigMaps[cm.Name]
+		return cm.Data[objects.EpochKeyAfter] != "" && (old == nil || !maps.Equal(old.Data, cm.Data))
+	})
+}
+
+// succession checks what becomes of epochs, one after the other (S8).
+func succession(j *judgement) {
+	for _, cm := range begun(j) {
+		newEpoch(j, cm)
+	}
+	former(j)
+	seeds(j, j.v)
+	next := j.v.Next
+	if next == nil {
+		gates(j, j.v)
+		return
+	}
+	if _, adds := j.d.Step.(decision.AddLearner); adds {
+		j.require(false, "S8", "%s while epoch %d is about to take over", j.d.Step, next.Epoch.N)
+	}
+	phases(j, next)
+	seeds(j, next)
+	gates(j, next)
+	gates(j, j.v)
+	marks(j, next)
+	if !epochs.Cancelled(j.v) {
+		for name := range next.Children.Claims {
+			j.require(hasClaim(j, name), "S8", "the claim %s goes, of an epoch that is to come", name)
+		}
+	}
+	if !j.v.Ending() {
+		return
+	}
+	j.require(j.d.Step == nil, "S8", "%s in an epoch that is being stopped", j.d.Step)
+	for name := range j.v.Children.Pods {
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		j.require(!ours || podIn(j, name) == nil, "S8", "the pod %s stays, whose epoch is being stopped", name)
+	}
+	for name := range j.v.Children.Claims {
+		j.require(hasClaim(j, name), "S8", "the claim %s goes, of an epoch that is being stopped", name)
+	}
+}
+
+// newEpoch: an epoch takes over from the one that runs, and its members have numbers that nobody has had.
+func newEpoch(j *judgement, cm *corev1.ConfigMap) {
+	n, _ := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
+	e := state.ParseEpoch(n, cm)
+	j.require(j.v.Epoch != nil && e.N > j.v.Epoch.N && e.After == j.v.Epoch.N, "S8",
+		"epoch %d takes over from %d, which does not run", e.N, e.After)
+	j.require(!e.Began(), "S8", "epoch %d begins at once", e.N)
+	j.require(j.o.Children.ConfigMaps[cm.Name] == nil, "S8", "epoch %d takes the record of another one", e.N)
+	j.require(len(begun(j)) == 1, "S8", "several epochs are recorded at once")
+	j.require(j.v.Next == nil || j.v.Ending() && e.N > j.v.Next.Epoch.N &&
+		records(j, j.v.Next.Epoch.Record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.N, e.N-1)
+	remembers(j, e)
+	for name := range e.Initial {
+		i, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		j.require(ours && i >= e.First && i >= j.v.NextOrdinal(), "S9", "%s of epoch %d has a number that was used",
+			name, e.N)
+	}
+	if e.Source == objects.SourceSurvivor && e.SurvivorsOf == j.v.Epoch.N || e.Restore != j.v.Epoch.Restore {
+		return
+	}
+	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.N)
+	_, asked := epochs.RecoverBy(j.v)
+	j.require(asked || j.v.Ending() || !epochs.MayHaveQuorum(j.v), "S14",
+		"epoch %d is recorded although %v may have a quorum", e.N, epochs.MayVote(j.v))
+}
+
+// remembers: the next epoch begins above all revisions (S21), and answers what no one before it has.
+func remembers(j *judgement, e *state.Epoch) {
+	j.require(e.Bump != nil || e.Floor >= seenRevision(j), "S21",
+		"epoch %d begins above revision %d, and epoch %d has come to %d", e.N, e.Floor, e.After, seenRevision(j))
+	j.require(e.Restore == j.v.Epoch.Restore || epochs.Answered(j.v)[e.Restore] == 0, "S8",
+		"epoch %d answers spec.restore %q, which was answered before", e.N, e.Restore)
+}
+
+// seenRevision is the highest that the epoch that runs, or one before it, is seen or noted to have given out.
+func seenRevision(j *judgement) int64 {
+	var highest int64
+	if old := j.v.Epoch; old != nil && old.Record != nil {
+		highest = state.RevisionIn(old.Record.Annotations[objects.AnnotationHighestRevision])
+	}
+	if peers := j.o.Children.Services[objects.PeerService(j.o.Cluster.Name)]; peers != nil {
+		highest = max(highest, state.RevisionIn(peers.Annotations[objects.AnnotationHighestRevision]))
+	}
+	for _, h := range j.o.Health {
+		if j.v.Etcd != nil && h.Err == "" && h.ClusterID == j.v.Etcd.ClusterID && j.v.Epoch.ClusterID == h.ClusterID {
+			highest = max(highest, h.Revision)
+		}
+	}
+	return highest
+}
+
+// filledAlike: the members of an epoch that begins have the same data, above all revisions that were given out, and
+// what they were filled with is noted (S21).
+func filledAlike(j *judgement, next *state.View, now *state.Epoch) {
+	if !now.Filled() {
+		return
+	}
+	var first *reports.Restore
+	for _, name := range now.InitialNames() {
+		report := epochs.SeedReport(next.Children.Pods[name])
+		j.require(report != nil, "S21", "epoch %d begins, and %s does not say what it was filled with", now.N, name)
+		if report == nil {
+			continue
+		}
+		if first == nil {
+			first = report
+		}
+		same := *report
+		if same.Hash == "" || first.Hash == "" { // in the middle of a compaction
+			same.Keys, same.Hash = first.Keys, first.Hash
+		}
+		if now.Source != objects.SourceSnapshot {
+			same.SHA256 = first.SHA256
+		}
+		j.require(same == *first, "S21", "epoch %d begins with %+v and %+v", now.N, *first, *report)
+		j.require(now.Highest > report.Revision, "S21", "epoch %d begins at revision %d, and only %d is noted", now.N,
+			report.Revision, now.Highest)
+		j.require(now.Bump != nil || report.Revision > now.Floor, "S21", "epoch %d begins at revision %d, not above %d",
+			now.N, report.Revision, now.Floor)
+	}
+}
+
+// seeds checks what initial members are filled with: none of several fetches what could be something else than the
+// others have, and all begin at one revision (S21).
+func seeds(j *judgement, v *state.View) {
+	if v.Epoch == nil || v.Epoch.Record == nil || !v.Epoch.Filled() || v.Epoch.HadQuorum() {
+		return
+	}
+	for _, pod := range j.d.Children.Pods {
+		if v.Epoch.Initial[pod.Name] == "" || state.PodStart(pod) != objects.StartBootstrap {
+			continue
+		}
+		old := v.Children.Pods[pod.Name]
+		j.require(pod.Name == epochs.FirstToFill(v) || !v.Epoch.UnknownSum() || v.Epoch.Sum != "" || state.Gated(pod) ||
+			old != nil && !state.Gated(old), "S21",
+			"%s is filled before it is known with what", pod.Name)
+		args := ""
+		for i := range pod.Spec.InitContainers {
+			if c := &pod.Spec.InitContainers[i]; c.Name == objects.ContainerSeed {
+				args = strings.Join(c.Args, " ")
+			}
+		}
+		j.require(strings.Contains(args, strings.Join(v.Epoch.BeginArgs(), " ")), "S21",
+			"%s is not told at which revision its epoch begins", pod.Name)
+	}
+}
+
+// records is the record of this name in the answer; nil for none.
+func records(j *judgement, name string) *corev1.ConfigMap {
+	i := slices.IndexFunc(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return j.d.Children.ConfigMaps[i]
+}
+
+// phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of
+// the one before.
+func phases(j *judgement, next *state.View) {
+	cm := records(j, next.Epoch.Record.Name)
+	if cm == nil {
+		j.require(next.Epoch.Phase == state.PhaseCancelled && epochs.LeavesNothing(next), "S8",
+			"the record of epoch %d goes, and there is more of it", next.Epoch.N)
+		return
+	}
+	now := state.ParseEpoch(next.Epoch.N, cm)
+	switch now.Phase {
+	case next.Epoch.Phase:
+	case state.PhaseCancelled:
+		j.require(next.Epoch.Phase == state.PhaseStaging, "S8", "epoch %d is cancelled in the phase %q", now.N,
+			next.Epoch.Phase)
+	case state.PhaseStopping:
+		j.require(next.Epoch.Phase == state.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
+			j.v.Epoch.N, now.N, next.Epoch.Phase)
+		r := j.o.Cluster.Spec.Restore
+		j.require(epochs.Unstaged(next) == "" || r != nil && r.StopFirst, "S8",
+			"epoch %d is stopped before epoch %d is ready", j.v.Epoch.N, next.Epoch.N)
+		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+epochs.RevisionGap, "S21",
+			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.Epoch.N, seenRevision(j), now.N,
+			now.Floor+epochs.RevisionGap)
+		j.require(j.v.Epoch.Record == nil || records(j, j.v.Epoch.Record.Name) != nil, "S8",
+			"the record of epoch %d goes before it is written down that it is stopped", j.v.Epoch.N)
+	case state.PhaseBegan:
+		j.require(now.Bump != nil || now.Member != "" || seenRevision(j) <= now.Floor+epochs.RevisionGap, "S21",
+			"epoch %d begins at revision %d, and epoch %d has come to %d", now.N, now.Floor+epochs.RevisionGap,
+			j.v.Epoch.N,
+			seenRevision(j))
+		begins(j, next)
+		filledAlike(j, next, now)
+	default:
+		j.require(false, "S8", "epoch %d goes back to the phase %q", now.N, now.Phase)
+	}
+}
+
+// begins: no pod of the epoch before is left, nor can one start, and the view of pods is no older than that.
+func begins(j *judgement, next *state.View) {
+	before := j.v.Epoch.N
+	j.require(next.Epoch.Phase == state.PhaseStopping, "S8", "epoch %d begins before the one before was stopped",
+		next.Epoch.N)
+	j.require(j.v.Epoch.Record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", next.Epoch.N,
+		before)
+	for name, pod := range j.v.Children.Pods {
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		j.require(!ours || state.Finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", next.Epoch.N,
+			name,
+			before)
+	}
+	for name, claim := range j.v.Children.Claims {
+		j.require(!j.v.Ours(claim) || claim.DeletionTimestamp != nil || state.Quarantined(claim), "S8",
+			"epoch %d begins while a pod may be made on %s", next.Epoch.N, name)
+	}
+	sees := false
+	for _, pod := range next.Children.Pods {
+		sees = sees || pod.Annotations[objects.AnnotationPredecessorGone] != ""
+	}
+	j.require(sees, "S8", "epoch %d begins on a view of pods that may lag", next.Epoch.N)
+}
+
+// marks: that the record of the epoch before is gone is noted when it is, and not before.
+func marks(j *judgement, next *state.View) {
+	for _, pod := range j.d.Children.Pods {
+		old := j.o.Children.Pods[pod.Name]
+		if pod.Annotations[objects.AnnotationPredecessorGone] != "" &&
+			(old == nil || old.Annotations[objects.AnnotationPredecessorGone] == "") {
+			j.require(next.Epoch.Phase == state.PhaseStopping && j.v.Epoch.Record == nil, "S8",
+				"%s says that epoch %d is over, whose record is there", pod.Name, j.v.Epoch.N)
+		}
+	}
+}
+
+// gates: no member of an epoch that has not begun gets to its etcd, and none of another epoch.
+func gates(j *judgement, v *state.View) {
+	for _, pod := range j.d.Children.Pods {
+		if v.Epoch == nil || !state.InEpoch(v, pod.Name) {
+			continue
+		}
+		opens := pod.Annotations[objects.AnnotationBegins] != ""
+		if v.Epoch.Began() {
+			j.require(!opens || epochs.NamesRecord(pod) == objects.EpochName(j.o.Cluster.Name, v.Epoch.N), "S8",
+				"the pod %s may begin, and was not made for epoch %d", pod.Name, v.Epoch.N)
+			continue
+		}
+		j.require(epochs.Awaits(pod) && strings.Contains(strings.Join(epochs.PrepareOf(pod).Args, " "), "--await=") ||
+			state.Gated(pod), "S8", "the pod %s does not wait for its epoch to begin", pod.Name)
+		j.require(!opens, "S8", "the pod %s may begin before its epoch", pod.Name)
+	}
+}
+
+// former: claims of earlier epochs go when they were kept long enough, and the epoch that runs serves; no pod runs on
+// them.
+func former(j *judgement) {
+	if j.v.Epoch == nil || j.v.Epoch.First == 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.o.Children.Claims)) {
+		claim := j.o.Children.Claims[name]
+		member, _ := state.MemberOfClaim(j.o.Cluster.Name, name)
+		n, ours := objects.Ordinal(j.o.Cluster.Name, member)
+		if !ours || n >= j.v.Epoch.First || hasClaim(j, name) || claim.DeletionTimestamp != nil {
+			continue
+		}
+		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
+		kept := err == nil && j.o.Now.Sub(since) >= epochs.KeepVolumesFor(&j.o.Cluster.Spec)
+		j.require(j.v.Etcd != nil && kept && j.v.Ours(claim), "S7", "the claim %s of an earlier epoch goes too early",
+			name)
+	}
+	for _, pod := range j.d.Children.Pods {
+		n, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
+		j.require(!ours || n >= j.v.Epoch.First, "S8", "the pod %s of an earlier epoch is in the answer", pod.Name)
+	}
+}
+
+// record checks the epoch record and what every answer must hold.
+func record(j *judgement) {
+	if old := j.v.Epoch; old != nil && old.Record != nil {
+		i := slices.IndexFunc(j.d.Children.ConfigMaps,
+			func(c *corev1.ConfigMap) bool { return c.Name == old.Record.Name })
+		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
+		if i >= 0 {
+			now := state.ParseEpoch(old.N, j.d.Children.ConfigMaps[i])
+			j.require(now.NextOrdinal >= old.NextOrdinal, "S9", "the mark goes back from %d to %d", old.NextOrdinal,
+				now.NextOrdinal)
+			j.require(!old.HadQuorum() || now.ClusterID == old.ClusterID, "S8", "the recorded cluster ID changes")
+			j.require(now.Highest >= old.Highest, "S21", "the highest revision that is noted goes back from %d to %d",
+				old.Highest, now.Highest)
+			j.require(old.Sum == "" || now.Sum == old.Sum, "S21", "the SHA-256 that the first member has found changes")
+			checkForeign(j, old, now)
+			joins(j, old, now)
+			mismatched(j, old, now)
+			startsOn(j, old, now)
+			version(j, old, now)
+		}
+	} else {
+		for _, cm := range j.d.Children.ConfigMaps {
+			_, read := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
+			bootstraps := read && cm.Annotations[objects.AnnotationStartsOn] == "" &&
+				cm.Data[objects.EpochKeyToken] != ""
+			takesOver := cm.Data[objects.EpochKeyAfter] != ""
+			j.require(!bootstraps || takesOver || old == nil && !state.RanBefore(j.v), "S8", "a second bootstrap: %s",
+				cm.Name)
+		}
+	}
+	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13",
+		"the answer lacks a Service or the budget")
+}

@@ -1,0 +1,107 @@
+package safety
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// What Verify says of clusters that have joined an existing etcd.
+
+// BesideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd
+// and has not seen the last of them.
+func besideForeign(j *judgement) bool {
+	e := j.v.Epoch
+	if e == nil || e.Record == nil || e.Record.Data["source"] != "Existing" {
+		return false
+	}
+	noted := e.Record.Annotations["etcd.quorate.dev/foreign"] != ""
+	if j.o.Etcd == nil || j.v.Etcd == nil {
+		return noted || e.ClusterID == 0
+	}
+	return (noted || e.ClusterID == 0) && slices.ContainsFunc(j.o.Etcd.Members, func(m observation.Member) bool {
+		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
+		return !ours
+	})
+}
+
+// joins: a record is never written for an etcd that lists none of ours, while one of ours has left a pod or a claim.
+func joins(j *judgement, old, now *state.Epoch) {
+	if old.HadQuorum() || !now.HadQuorum() {
+		return
+	}
+	traces := slices.Concat(slices.Collect(maps.Keys(j.o.Children.Pods)),
+		slices.Collect(maps.Keys(j.o.Children.Claims)))
+	left := slices.ContainsFunc(traces, func(name string) bool {
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		return ours
+	})
+	listed := j.o.Etcd != nil && slices.ContainsFunc(j.o.Etcd.Members, func(m observation.Member) bool {
+		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
+		return ours
+	})
+	j.require(!left || listed, "S8", "cluster %x is recorded, which lists none of ours that have run", now.ClusterID)
+}
+
+// stepBeside: beside foreign members nothing is changed but who is a member, and nothing at all before it is recorded
+// which cluster it is.
+func stepBeside(j *judgement) {
+	if !besideForeign(j) {
+		return
+	}
+	j.require(j.v.Epoch.ClusterID != 0, "S8", "%s before it is recorded which cluster is joined", j.d.Step)
+	switch j.d.Step.(type) {
+	case decision.AddLearner, decision.Promote, decision.Remove, decision.MoveLeader:
+	default:
+		j.require(false, "S6", "%s beside members that are not ours", j.d.Step)
+	}
+}
+
+// suits: nobody joins foreign members of another minor version, or that speak otherwise with their peers.
+func suits(j *judgement, s decision.AddLearner) {
+	if !besideForeign(j) {
+		return
+	}
+	for _, m := range j.v.Members {
+		if m.PodName != "" {
+			continue
+		}
+		has, err := spec.ParseRelease(m.Health.Version)
+		wanted, err2 := spec.ParseRelease(j.v.Epoch.Version)
+		j.require(m.Serving() && err == nil && err2 == nil && has.Minor() == wanted.Minor(), "S18",
+			"%s beside %s, which runs %q", s, m.Alias, m.Health.Version)
+		j.require(strings.HasPrefix(m.PeerURLs[0], "https:") == strings.HasPrefix(s.PeerURL, "https:"), "S4",
+			"%s beside %s, which can't speak with it", s, m.Alias)
+	}
+}
+
+// removeBeside: a foreign voter goes only when the spec says so and all that are wanted of ours vote and serve; one
+// of ours as always, but that ours alone are held against the wanted number.
+func removeBeside(j *judgement, s decision.Remove, m *state.Member, lost bool) {
+	ours := wording.Filter(j.v.Voters, func(o *state.Member) bool { return o.PodName != "" })
+	if m.PodName != "" {
+		j.require(lost || len(ours) > j.v.Replicas, "S6", "%s, which is neither lost, nor above the wanted number, "+
+			"nor dead for long enough", s)
+		return
+	}
+	b := j.o.Cluster.Spec.Bootstrap
+	j.require(b != nil && b.Existing != nil && b.Existing.RetireForeign, "S6",
+		"%s, which is not ours, and nobody has said that it is to go", s)
+	j.require(len(ours) >= j.v.Replicas && len(ours) > 0 && state.Serving(ours) == len(ours), "S6",
+		"%s, which is not ours, before all of ours vote and serve", s)
+}
+
+// checkForeign: the record forgets that there are foreign members only when a list in hand has none.
+func checkForeign(j *judgement, old, now *state.Epoch) {
+	was, is := old.Record.Annotations["etcd.quorate.dev/foreign"], now.Record.Annotations["etcd.quorate.dev/foreign"]
+	j.require(was == "" || is != "" || j.v.Etcd != nil && !besideForeign(j), "S8",
+		"the record forgets foreign members that may be there")
+	j.require(is == "" || was != "" || !old.HadQuorum(), "S8", "the record makes foreign members of strangers")
+}

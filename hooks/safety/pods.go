@@ -1,0 +1,314 @@
+package safety
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// checkPods checks what runs.
+func checkPods(j *judgement) {
+	if j.v.Replicas == 0 && !besideForeign(j) {
+		protectingPods(j)
+		return // a pause stops everything else, as asked
+	}
+	rolled := podsThatGo(j)
+	j.require(len(rolled) <= 1, "S2", "several pods go at once: %v", rolled)
+	j.require(len(rolled) == 0 || len(exchanged(j)) == 0, "S2",
+		"a pod goes while the image of another is exchanged: %v, %v", rolled, exchanged(j))
+	j.require(len(exchanged(j)) <= 1, "S2", "several images are exchanged at once: %v", exchanged(j))
+	for _, m := range j.v.Members {
+		j.require(podIn(j, m.PodName) != nil || slices.Contains(rolled, m.PodName) || !needsPod(j, m), "S12",
+			"the member %s has no pod in the answer", m.PodName)
+		for _, name := range []string{m.PodName, m.PodName + "-wal"} {
+			j.require(j.o.Children.Claims[name] == nil || hasClaim(j, name), "S12",
+				"the member %s has no claim %s in the answer", m.PodName, name)
+		}
+		if now := podIn(j, m.PodName); now != nil && j.v.Epoch.Provisioned() && masked(j, m.PodName) {
+			j.require(now.Labels[objects.LabelRole] == "fenced", "S8",
+				"clients are led to %s, where another member answers", m.PodName)
+		}
+		j.require(!masked(j, m.PodName) || !slices.Contains(rolled, m.PodName), "S8",
+			"the pod of %s goes, where another member answers", m.PodName)
+	}
+	for _, pod := range j.d.Children.Pods {
+		if j.o.Children.Pods[pod.Name] == nil {
+			newPod(j, pod)
+		}
+	}
+	broughtBack(j)
+	led(j)
+}
+
+// broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate
+// that is lacking keeps it away.
+func broughtBack(j *judgement) {
+	if e := j.v.Epoch; j.v.Etcd != nil || e == nil || e.Record == nil || !e.HadQuorum() || !e.Began() || j.v.Memory() {
+		return
+	}
+	for _, name := range j.v.Names {
+		had := j.o.Children.Pods[name] != nil
+		j.require(had || podIn(j, name) != nil || !volumes.StorageUsable(j.v, name) || j.v.Fenced(name), "S11",
+			"blind, and the pod %s does not come back", name)
+	}
+}
+
+// protectingPods checks that a pause stops no pod whose data would go with it.
+func protectingPods(j *judgement) {
+	for name, pod := range j.o.Children.Pods {
+		if !claimBeingDeleted(j, name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" ||
+			state.Finished(pod) || j.v.Epoch == nil {
+			continue
+		}
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		j.require(!ours || podIn(j, name) != nil, "S12", "the pod %s goes, and with it the data on a claim that is "+
+			"being deleted", name)
+	}
+}
+
+// needsPod reports whether the member must have a pod in the answer: all must but strangers, members whose pod has
+// ended, and those that have none and can't be given one yet, for want of the record or of what they would run on.
+func needsPod(j *judgement, m *state.Member) bool {
+	if m.PodName == "" || state.Finished(m.Pod) {
+		return false
+	}
+	if m.Pod == nil && j.v.Fenced(m.PodName) {
+		return false
+	}
+	return m.Pod != nil || (len(j.v.CertificateProblems) == 0 || m.Started()) && j.v.Epoch.Provisioned() &&
+		!j.v.MayBeMade(m) && !j.v.Memory() && volumes.StorageUsable(j.v, m.PodName) &&
+		!children.JoinsOnAnotherClaim(j.v, m)
+}
+
+// podsThatGo are the members' pods that the answer takes away although nobody else has.
+func podsThatGo(j *judgement) []string {
+	var rolled []string
+	for name, pod := range j.o.Children.Pods {
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		if podIn(j, name) != nil || pod.DeletionTimestamp != nil || state.Finished(pod) || !ours {
+			continue
+		}
+		neverTaken := !j.v.Memory() && j.v.Epoch != nil && !j.v.Epoch.HadQuorum() && pod.Spec.NodeName == ""
+		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
+		m := j.v.Find(name)
+		if m != nil {
+			podGoes(j, m)
+		}
+		if m != nil || j.v.Etcd == nil {
+			rolled = append(rolled, name)
+		}
+	}
+	return rolled
+}
+
+// podGoes checks that a member's pod may go: a late call may find the learner of now voting.
+func podGoes(j *judgement, m *state.Member) {
+	chosen(j, m, m.PodName, string(m.Pod.UID))
+	if !m.Learner {
+		j.require(!m.Serving() || mayRestart(j, m), "S1", "the pod %s goes, which serves", m.PodName)
+		j.require(othersStay(j, m) >= state.Quorum(len(j.v.Voters)), "S1",
+			"the pod %s goes, and too few other voters serve and stay", m.PodName)
+	}
+}
+
+// exchanged are the voters whose etcd the answer ends by giving its pod another image.
+func exchanged(j *judgement) []string {
+	var list []string
+	for _, m := range j.v.Voters {
+		now := podIn(j, m.PodName)
+		if m.Pod == nil || now == nil || state.NeverRan(m.Pod) || EtcdImage(now) == EtcdImage(m.Pod) {
+			continue
+		}
+		j.require(!m.Serving() || mayRestart(j, m), "S1", "the image of %s is exchanged, which serves", m.PodName)
+		chosen(j, m, m.PodName, string(m.Pod.UID), cmp.Or(state.ContainerOf(m.Pod), "-"))
+		j.require(othersStay(j, m) >= state.Quorum(len(j.v.Voters)), "S1",
+			"the image of %s is exchanged, and too few other voters serve and stay", m.PodName)
+		list = append(list, m.PodName)
+	}
+	return list
+}
+
+// chosen requires that the record names the voter, with the pod or container that is to end, and that that was not
+// withdrawn since.
+func chosen(j *judgement, m *state.Member, what ...string) {
+	named := strings.Fields(strings.TrimSuffix(j.v.Epoch.Record.Annotations[objects.AnnotationChosen], " down"))
+	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.PodName,
+		named, what)
+	j.require(m.Pod.Annotations[objects.AnnotationWithdrawn] == "", "S2",
+		"%s is restarted, although that was withdrawn", m.PodName)
+}
+
+// EtcdImage is the image of the pod's etcd.
+func EtcdImage(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == objects.ContainerEtcd {
+			return pod.Spec.Containers[i].Image
+		}
+	}
+	return ""
+}
+
+// othersStay counts the other voters that serve and will go on serving.
+func othersStay(j *judgement, m *state.Member) int {
+	return len(wording.Filter(j.v.Voters, func(o *state.Member) bool { return o.ID != m.ID && stays(j, o) }))
+}
+
+// stays reports whether a voter serves, and will go on: no late call can remove it, its pod was not deleted, or given
+// another image from which it has yet to start, and no late call can do that.
+func stays(j *judgement, m *state.Member) bool {
+	switch {
+	case !m.Serving() || removalPending(j, m):
+		return false
+	case m.PodName == "" || m.Pod == nil:
+		return m.PodName == "" && besideForeign(j)
+	}
+	ends := m.Pod.Annotations[objects.AnnotationExchanged]
+	return m.Pod.DeletionTimestamp == nil && (ends == "" || ends != state.ContainerOf(m.Pod)) && !restartPending(j, m)
+}
+
+// restartPending reports whether a late call may restart the voter: the record names its pod or container, and that
+// was not withdrawn for as long as calls live.
+func restartPending(j *judgement, m *state.Member) bool {
+	since, err := time.Parse(time.RFC3339, m.Pod.Annotations[objects.AnnotationWithdrawn])
+	named := append(strings.Fields(strings.TrimSuffix(j.v.Epoch.Record.Annotations[objects.AnnotationChosen], " down")),
+		"", "", "")
+	chosen := named[0] == m.PodName && named[1] == string(m.Pod.UID) &&
+		(named[2] == "" || named[2] == cmp.Or(state.ContainerOf(m.Pod), "-"))
+	return chosen && (err != nil || j.o.Now.Sub(since) < state.CallsEnd)
+}
+
+// mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, not
+// while it leads, and with all voters serving and nobody joining.
+func mayRestart(j *judgement, m *state.Member) bool {
+	stays := !j.v.Memory() || podIn(j, m.PodName) != nil
+	asked := unlike(j, m) && stays || j.v.Fenced(m.PodName)
+	return asked && m.ID != j.v.Etcd.Leader && state.Serving(j.v.Voters) == len(j.v.Voters) && j.v.Learner() == nil
+}
+
+// unlike reports whether the member is not as the spec and the record want it.
+func unlike(j *judgement, m *state.Member) bool {
+	if m.Pod == nil {
+		return false
+	}
+	return outTrusted(j, m) || tlsFlagsWrong(j, m) || state.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j) ||
+		volumeUnlike(j, m) || children.TemplateOutdated(j.v, m.Pod) ||
+		m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.v.Epoch.Version)
+}
+
+// volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
+func volumeUnlike(j *judgement, m *state.Member) bool {
+	quota, known := spec.QuotaOf(m.Pod)
+	if spec.OnNodes(&j.o.Cluster.Spec) {
+		return known && quota != spec.QuotaBytes(j.o.Cluster.Spec.Options, spec.StorageSize(&j.o.Cluster.Spec))
+	}
+	if m.Claim == nil || j.v.Memory() {
+		return false
+	}
+	s := j.o.Cluster.Spec.Storage
+	wal := j.o.Children.Claims[m.PodName+"-wal"]
+	other := unlikeClaim(m.Claim, spec.StorageSize(&j.o.Cluster.Spec), s.StorageClassName) ||
+		(wal == nil) != (s.WAL == nil)
+	if wal != nil && s.WAL != nil {
+		other = other || unlikeClaim(wal, volumes.WALSize(s.WAL), s.WAL.StorageClassName)
+	}
+	growing := func(c *corev1.PersistentVolumeClaim) bool {
+		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
+	}
+	stale := known && quota != spec.QuotaBytes(j.o.Cluster.Spec.Options, *m.Claim.Spec.Resources.Requests.Storage())
+	return s.Migration == v1alpha1.MigrateReplace && other || growing(m.Claim) || growing(wal) || stale
+}
+
+// claimsInOrder reports whether all claims that a new pod names are there and ours, and whether the record names all
+// of them: the pod's own, and one for the log when the record has one.
+func claimsInOrder(j *judgement, pod *corev1.Pod) (usable, recorded bool) {
+	// others are those of a survivor, or of a store
+	wal, named := pod.Name+"-wal", wording.Filter(state.ClaimsIn(pod), func(claim string) bool {
+		member, ours := state.MemberOfClaim(j.o.Cluster.Name, claim)
+		return ours && member == pod.Name
+	})
+	usable = slices.Contains(named, pod.Name)
+	recorded = usable
+	for _, name := range named {
+		claim := j.o.Children.Claims[name]
+		j.require(claim == nil || claim.Annotations[objects.AnnotationQuarantined] == "", "S10",
+			"a new pod %s on a claim in quarantine", pod.Name)
+		usable = usable && j.v.Usable(claim)
+		recorded = recorded && claim != nil && j.v.Epoch.MayStartEmpty(name, claim.UID)
+	}
+	j.require(j.v.Epoch.Recorded(wal) == "" || slices.Contains(named, wal), "S10",
+		"a new pod %s leaves out the volume %s, which holds its log", pod.Name, wal)
+	return usable, recorded
+}
+
+func newPod(j *judgement, pod *corev1.Pod) {
+	j.require(state.PodStart(pod) != objects.StartBootstrap || pod.Annotations[objects.AnnotationInitialCluster] ==
+		j.v.Epoch.Record.Data[objects.EpochKeyInitialCluster], "S10", "a new pod %s begins another cluster than the "+
+		"record's", pod.Name)
+	if spec.OnNodes(&j.o.Cluster.Spec) {
+		newPodOnNode(j, pod)
+		return
+	}
+	start, m := state.PodStart(pod), j.v.Find(pod.Name)
+	usable, recorded := claimsInOrder(j, pod)
+	gate := j.v.Memory() && state.Gated(pod) && j.v.Epoch.Recorded(pod.Name) == ""
+	j.require(gate || j.v.Memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
+	switch start {
+	case objects.StartBootstrap:
+		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
+		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
+	case objects.StartJoin:
+		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
+		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
+	case objects.StartResume:
+		j.require(!j.v.Memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
+	default:
+		j.require(false, "S10", "a new pod %s does not say how it starts", pod.Name)
+	}
+}
+
+// newPodOnNode: a pod that may begin empty is on the node that the record names, and any other where it may find its
+// member's data: on the node, and in a directory that nobody else has.
+func newPodOnNode(j *judgement, pod *corev1.Pod) {
+	m, recorded := j.v.Find(pod.Name), string(j.v.Epoch.Recorded(pod.Name))
+	node := state.PinnedTo(pod)
+	j.require(node != "" && (recorded == "" || node == recorded), "S10",
+		"a new pod %s is for node %q, and the member's data on %q", pod.Name, node, recorded)
+	own := strings.HasSuffix(state.DirectoryIn(pod), "-"+string(j.o.Cluster.UID)+"/"+pod.Name)
+	j.require(own && len(state.ClaimsIn(pod)) == 0, "S10", "a new pod %s is not in a directory of its own", pod.Name)
+	switch state.PodStart(pod) {
+	case objects.StartBootstrap:
+		has := j.o.Cluster.Status
+		// the status tells of an epoch before
+		early := has.ClusterID == "" || has.Epoch > 0 && has.Epoch < int64(j.v.Epoch.N)
+		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.Epoch.HadQuorum() && early), "S10",
+			"a new pod %s may begin empty, and no record says where", pod.Name)
+		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
+	case objects.StartJoin:
+		j.require(recorded != "" && m != nil && m.Learner && !m.Started(), "S10",
+			"a new pod %s joins, but is no new learner whose node is recorded", pod.Name)
+	default:
+		j.require(state.PodStart(pod) == objects.StartResume, "S10", "a new pod %s does not say how it starts",
+			pod.Name)
+		j.require(!objects.MayBegin(pod), "S10",
+			"a new pod %s resumes, and says that it may begin", pod.Name)
+	}
+}
+
+func podIn(j *judgement, name string) *corev1.Pod {
+	i := slices.IndexFunc(j.d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return j.d.Children.Pods[i]
+}

@@ -1,0 +1,79 @@
+package safety
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// led: while blind, clients are led to no pod where another etcd answers or has, and to none that has come back
+// otherwise than ready, and on what the record names for its member (S8).
+func led(j *judgement) {
+	if j.v.Etcd != nil || j.v.Epoch == nil || j.v.Epoch.Record == nil || !j.v.Epoch.HadQuorum() {
+		return
+	}
+	others := strings.Split(j.v.Epoch.Record.Annotations[objects.AnnotationMismatched], ",")
+	for _, pod := range j.d.Children.Pods {
+		if _, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name); !ours || pod.Labels[objects.LabelRole] != "voter" {
+			continue
+		}
+		h := j.o.Health[pod.Name]
+		itself := h.MemberID == 0 || h.Err == "" && h.ClusterID == j.v.Epoch.ClusterID
+		j.require(itself && !slices.Contains(others, pod.Name), "S8",
+			"clients are led to %s, where another member answers or has", pod.Name)
+		if old := j.o.Children.Pods[pod.Name]; old == nil || old.Labels[objects.LabelRole] != "voter" {
+			j.require(old != nil && old.Labels[objects.LabelRole] != "fenced" && isReady(old), "S8",
+				"clients are led to %s, which is fenced or not ready", pod.Name)
+			onRecord(j, pod)
+		}
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// onRecord: all that the pod stands on is what the record names for its member.
+func onRecord(j *judgement, pod *corev1.Pod) {
+	recorded := strings.Split(j.v.Epoch.Record.Annotations[objects.AnnotationStartsOn], ",")
+	var stands []string
+	for _, name := range state.ClaimsIn(pod) {
+		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp == nil {
+			name += ":" + string(claim.UID)
+		}
+		stands = append(stands, name)
+	}
+	switch {
+	case j.v.Memory():
+		stands = []string{pod.Name + ":" + string(pod.UID)}
+	case spec.OnNodes(&j.o.Cluster.Spec):
+		stands = []string{pod.Name + ":" + state.PinnedTo(pod)}
+	}
+	for _, on := range stands {
+		j.require(slices.Contains(recorded, on), "S8",
+			"clients are led to %s before it has answered, and the record does not name %s", pod.Name, on)
+	}
+	j.require(len(stands) > 0, "S8", "clients are led to %s before it has answered, and it stands on nothing", pod.Name)
+}
+
+// mismatched: the record goes on naming the members at whose addresses another etcd answers or has, until they
+// answer themselves.
+func mismatched(j *judgement, old, now *state.Epoch) {
+	for _, name := range old.Mismatched {
+		m := j.v.Find(name)
+		over := j.v.Etcd != nil && (m == nil || m.Serving() && !masked(j, name))
+		j.require(over || slices.Contains(now.Mismatched, name), "S8",
+			"the record forgets that another member has answered as %s", name)
+	}
+	for _, m := range j.v.Members {
+		j.require(m.PodName == "" || !masked(j, m.PodName) || slices.Contains(now.Mismatched, m.PodName), "S8",
+			"the record does not name %s, where another member answers", m.PodName)
+	}
+}

@@ -1,0 +1,73 @@
+// Package safety is the oracle: the rules S1 to S21 said a second time, from the facts alone. It imports no rule.
+package safety
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/safety/containers"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// Verify checks a decision against the rules of safety, said a second time and independently of the rules that made
+// it. It is the oracle of the stories, the model and the fuzzers, and runs on every call when QUORATE_VERIFY=1. The
+// error names every rule that is broken; nil is the only acceptable answer.
+//
+// It judges one observation and one decision. What spans calls (S14 lagging caches, S15 two calls at once) is for the
+// model.
+func Verify(o observation.Observation, d decision.Decision) error {
+	v := certificates.Examine(state.New(o))
+	j := judgement{v: v, o: o, d: d}
+	newContainers(&j)
+	if state.HeldBack(o) {
+		nothingChanges(&j)
+		return errors.Join(j.broken...)
+	}
+	succession(&j)
+	j.o.Children, j.d.Children = v.Children, inEpoch(&j, v)
+	step(&j)
+	secrets(&j)
+	if v.Ending() {
+		return errors.Join(j.broken...)
+	}
+	claims(&j)
+	checkPods(&j)
+	record(&j)
+	windows(&j)
+	return errors.Join(j.broken...)
+}
+
+type judgement struct {
+	v      *state.View
+	o      observation.Observation
+	d      decision.Decision
+	broken []error
+}
+
+func (j *judgement) require(ok bool, rule, format string, args ...any) {
+	if !ok {
+		j.broken = append(j.broken, fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
+	}
+}
+
+// newContainers checks those of every pod that an answer makes.
+func newContainers(j *judgement) {
+	for _, pod := range j.d.Children.Pods {
+		if j.o.Children.Pods[pod.Name] == nil {
+			j.broken = append(j.broken, containers.Check(j.o.Settings.Images, "pod "+pod.Name, &pod.Spec)...)
+		}
+	}
+}
+
+func nothingChanges(j *judgement) {
+	j.require(j.d.Step == nil, "S1", "a step although everything is held back")
+	for name := range j.o.Children.Claims {
+		j.require(hasClaim(j, name), "S12", "held back, but the claim %s is gone from the answer", name)
+	}
+	for name := range j.o.Children.Pods {
+		j.require(podIn(j, name) != nil, "S12", "held back, but the pod %s is gone from the answer", name)
+	}
+}

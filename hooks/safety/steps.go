@@ -1,0 +1,213 @@
+package safety
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// step checks the one change of etcd's membership.
+func step(j *judgement) {
+	if j.d.Step == nil {
+		return
+	}
+	j.require(j.v.Etcd != nil, "S11", "%s while blind", j.d.Step)
+	j.require(j.o.Taken == nil, "S3", "a second step in one call: %s", j.d.Step)
+	if j.v.Etcd == nil {
+		return
+	}
+	whileCorrupt(j)
+	stepBeside(j)
+	switch s := j.d.Step.(type) {
+	case decision.Compact:
+		compact(j, s)
+	case decision.Defragment:
+		defragment(j, s)
+	case decision.Disarm:
+		disarm(j, s)
+	case decision.AddLearner:
+		addLearner(j, s)
+	case decision.Promote:
+		promote(j, s)
+	case decision.Remove:
+		remove(j, s)
+	case decision.UpdatePeerURL:
+		updatePeerURL(j, s)
+	case decision.MoveLeader:
+		to := j.v.ByID(s.To)
+		j.require(to != nil && !to.Learner && to.Serving(), "S1", "%s, which is no serving voter", s)
+	}
+}
+
+func addLearner(j *judgement, s decision.AddLearner) {
+	n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name)
+	j.require(ours && (s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) || s.PeerURL == objects.PeerURLOf(j.o.Cluster,
+		s.Name, false) && !j.v.EveryoneDials()), "S9", "%s under a name or URL that is not ours", s)
+	j.require(j.v.Epoch != nil && n >= j.v.Epoch.NextOrdinal, "S9", "%s: the number is below the mark", s)
+	j.require(!slices.Contains(j.v.Names, s.Name), "S9", "%s: the name has left traces", s)
+	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
+	going := slices.ContainsFunc(j.v.Voters, func(m *state.Member) bool {
+		return claimBeingDeleted(j, m.PodName) || unlike(j, m)
+	})
+	counted := wording.Filter(j.v.Voters, func(m *state.Member) bool { return m.PodName != "" || !besideForeign(j) })
+	j.require(len(counted) < j.v.Replicas || going && len(counted) == j.v.Replicas, "S6",
+		"%s although there are enough voters", s)
+	suits(j, s)
+}
+
+func promote(j *judgement, s decision.Promote) {
+	m := j.v.Find(s.Name)
+	if m == nil || m.ID != s.ID {
+		j.require(false, "S5", "%s, which etcd does not list", s)
+		return
+	}
+	lead := leads(j)
+	j.require(m.Learner && m.Serving(), "S5", "%s, which did not answer in this call", s)
+	j.require(m.Health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
+	j.require(m.Pod != nil && (!j.v.OnClaims() || m.Claim != nil && !claimBeingDeleted(j, m.PodName)), "S5",
+		"%s, which has no volume", s)
+	j.require(m.Pod == nil || !objects.MayBegin(m.Pod), "S10",
+		"%s, whose pod may still join once more", s)
+	j.require(!removalPending(j, m), "S3", "%s, which may be removed", s)
+	j.require(m.Pod == nil || !restartPending(j, m), "S2", "%s, which may be restarted", s)
+	stay, voters := othersStay(j, m), len(j.v.Voters)+1
+	j.require(state.Serving(j.v.Voters)+1 >= state.Quorum(voters), "S1", "%s would leave too few of %d serving", s,
+		voters)
+	j.require(stay+1 >= state.Quorum(voters) || stay < state.Quorum(voters-1), "S1",
+		"%s would leave %d of %d serving and staying", s, stay+1, voters)
+}
+
+// updatePeerURL: a voter of ours gets the https form of its own URL, while everybody serves and can dial it, and no
+// other one's listener differs from what is listed (two such members would not hear each other).
+func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
+	m := j.v.Find(s.Name)
+	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
+	j.require(s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) && state.ByTLS(s.PeerURL), "S9",
+		"%s with a URL that is not its own", s)
+	j.require(j.v.Learner() == nil && len(j.v.RemovedPods()) == 0, "S3", "%s while members come or go", s)
+	for _, o := range j.v.Voters {
+		j.require(stays(j, o), "S1", "%s while %s does not serve, or may be restarted", s, o.PodName)
+		j.require(o.PodName == "" || state.TLSFlagsOf(o.Pod).Certificates, "S1", "%s, whom %s can't dial then", s,
+			o.PodName)
+		j.require(o.PodName == "" || state.TLSFlagsOf(o.Pod).Peers == state.ByTLS(o.PeerURLs...), "S1",
+			"%s before %s listens as it is listed", s, o.PodName)
+	}
+}
+
+func remove(j *judgement, s decision.Remove) {
+	m := j.v.ByID(s.ID)
+	if m == nil || m.DisplayName() != s.Name {
+		j.require(false, "S6", "%s, which etcd does not list", s)
+		return
+	}
+	if n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name); !j.v.OnClaims() && ours {
+		j.require(n < j.v.Epoch.NextOrdinal, "S9", "%s: its last trace goes before its number is recorded", s)
+	}
+	joined, listed := joined(j, m)
+	j.require(listed && j.o.Now.Sub(joined) >= state.CallsEnd, "S9",
+		"%s: a call from before its addition may add it again", s)
+	chosenForRemoval(j, m)
+	if m.Learner {
+		return
+	}
+	voters := j.v.Voters
+	others := wording.Filter(voters, func(o *state.Member) bool { return o.ID != m.ID })
+	_, lost := j.v.DataLost(m)
+	wrong := provenWrong(j, m)
+	if besideForeign(j) {
+		removeBeside(j, s, m, lost || dead(j, m))
+	}
+	j.require(besideForeign(j) || lost || wrong || len(voters) > j.v.Replicas || dead(j, m), "S6",
+		"%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
+	j.require(len(others) > 0, "S6", "%s, the last voter", s)
+	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
+	stay := othersStay(j, m)
+	j.require(stay >= state.Quorum(len(others)), "S1", "%s would leave %d of %d serving and staying", s, stay,
+		len(others))
+	j.require(wrong || !m.Serving() || stay == len(others), "S2",
+		"%s, which serves, while another voter does not, or may be restarted", s)
+	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
+}
+
+// chosenForRemoval requires that the record names a member that is removed, and says of no time that this was
+// withdrawn.
+func chosenForRemoval(j *judgement, m *state.Member) {
+	said := j.v.Epoch.Record.Annotations[objects.AnnotationChosen]
+	named := append(strings.Fields(said), "", "", "", "")
+	_, unreadable := time.Parse(time.RFC3339, named[3])
+	j.require(named[0] == m.DisplayName() && named[1] == "removal" && unreadable != nil, "S3",
+		"%s is removed, and the record names %q", m.DisplayName(), said)
+}
+
+// removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that
+// for as long as calls live.
+func removalPending(j *judgement, m *state.Member) bool {
+	named := append(strings.Fields(j.v.Epoch.Record.Annotations[objects.AnnotationChosen]), "", "", "", "")
+	since, err := time.Parse(time.RFC3339, named[3])
+	return named[0] == m.DisplayName() && named[1] == "removal" && (err != nil || j.o.Now.Sub(since) < state.CallsEnd)
+}
+
+// joined is when the status first listed the member; false when it does not.
+func joined(j *judgement, m *state.Member) (time.Time, bool) {
+	for _, s := range j.o.Cluster.Status.Members {
+		if s.ID == wording.Hex(m.ID) {
+			return s.Joined.Time, !s.Joined.IsZero()
+		}
+	}
+	return time.Time{}, false
+}
+
+// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy
+// asks for, that the cluster has had quorum all that time, and that Quorate has looked; no other etcd answers in its
+// place; and its claim, if it has one, carries the mark.
+func dead(j *judgement, m *state.Member) bool {
+	policy := j.o.Cluster.Spec.MemberReplacement
+	limit := policy.After.Duration
+	if limit <= 0 {
+		limit = 5 * time.Minute
+	}
+	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
+	silent := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.ID == wording.Hex(m.ID) && !s.Ready && long(s.Since.Time)
+	})
+	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
+	})
+	return watchedFor(j, long) && policy.Policy != v1alpha1.ReplaceManual && !j.v.Fenced(m.PodName) && !m.Serving() &&
+		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m)
+}
+
+// watchedFor reports whether Quorate has looked without a gap since a time that is long ago.
+func watchedFor(j *judgement, long func(since time.Time) bool) bool {
+	w := j.o.Cluster.Status.Watched
+	return w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*cmp.Or(j.o.Resync, 30*time.Second)
+}
+
+// toBeKept reports whether all claims of the member are marked to be kept.
+func toBeKept(j *judgement, m *state.Member) bool {
+	for _, claim := range []*corev1.PersistentVolumeClaim{m.Claim, j.o.Children.Claims[m.PodName+"-wal"]} {
+		if claim != nil && j.v.Ours(claim) && !state.OfFailedMember(claim) {
+			return false
+		}
+	}
+	return true
+}
+
+// masked reports whether somebody else answered at a member's address in this call.
+func masked(j *judgement, name string) bool {
+	h, heard := j.o.Health[name]
+	m := j.v.Find(name)
+	return heard && m != nil && h.MemberID != 0 && (h.Err != "" || h.MemberID != m.ID)
+}

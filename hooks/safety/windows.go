@@ -1,0 +1,95 @@
+package safety
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/timetable"
+)
+
+// What Verify says of maintenance windows: a promise to people, and no rule of safety.
+
+// InWindow reports whether something may begin that can wait: a window opened so short a time ago that it is open, or
+// the spec has none.
+func InWindow(o observation.Observation) bool {
+	all := o.Cluster.Spec.Maintenance.Windows
+	return len(all) == 0 || slices.ContainsFunc(all, func(w v1alpha1.MaintenanceWindow) bool {
+		zone := o.Zones[w.TimeZone]
+		if w.TimeZone == "" {
+			zone = time.UTC
+		}
+		if zone == nil || w.Duration.Duration < 10*time.Minute || w.Duration.Duration > 168*time.Hour {
+			return false
+		}
+		table, err := timetable.Read(w.Schedule, zone)
+		return err == nil && !table.Latest(o.Now.Add(-w.Duration.Duration), o.Now).IsZero()
+	})
+}
+
+// windows: outside of them no voter that serves is chosen for a restart, and none gets a successor, a URL, another
+// minor version or a scheduled defragmentation, for no more than a change.
+func windows(j *judgement) {
+	if j.v.Etcd == nil || j.v.Epoch == nil || j.v.Epoch.Record == nil || besideForeign(j) || InWindow(j.o) {
+		return
+	}
+	switch s := j.d.Step.(type) {
+	case decision.UpdatePeerURL:
+		j.require(false, maintenance, "%s outside of a maintenance window", s)
+	case decision.EnableDowngrade:
+		j.require(downgrades(j), maintenance, "%s outside of a maintenance window", s)
+	case decision.AddLearner:
+		needed := len(j.v.Voters) < j.v.Replicas || slices.ContainsFunc(j.v.Voters,
+			func(m *state.Member) bool { return cannotWait(j, m) })
+		j.require(needed, maintenance, "%s outside of a maintenance window, and no member is missing", s)
+	}
+	chosenInWindow(j)
+	if was, is := j.o.Cluster.Status.Defragmentation, j.d.Status.Defragmentation; is != nil &&
+		is.Trigger == v1alpha1.TriggerSchedule {
+		j.require(was != nil && was.Started.Equal(&is.Started), maintenance,
+			"a scheduled defragmentation begins outside of a maintenance window")
+	}
+}
+
+// chosenInWindow checks what the record says from now on of who is restarted, and of the version.
+func chosenInWindow(j *judgement) {
+	now := records(j, j.v.Epoch.Record.Name)
+	if now == nil {
+		return
+	}
+	had := strings.Fields(j.v.Epoch.Record.Annotations[objects.AnnotationChosen])
+	has := strings.Fields(now.Annotations[objects.AnnotationChosen])
+	if len(has) > 1 && has[1] != "removal" && (len(had) < 2 || !slices.Equal(had[:2], has[:2])) {
+		m := j.v.Find(has[0])
+		j.require(m == nil || m.Learner || cannotWait(j, m), maintenance,
+			"%s, which serves, is to be restarted outside of a maintenance window", has[0])
+	}
+	from, err := spec.ParseRelease(j.v.Epoch.Version)
+	to, err2 := spec.ParseRelease(now.Annotations[objects.AnnotationVersion])
+	if err == nil && err2 == nil && from.Minor() != to.Minor() {
+		j.require(stillRuns(j, to) || downgrades(j), maintenance,
+			"etcd goes on from %s to %s outside of a maintenance window", from, to)
+	}
+}
+
+// cannotWait reports whether the voter is disturbed whatever the time: it is down or about to be, a person asks for
+// it, it is known to be wrong, its certificates may expire, or writes or healing wait for it.
+func cannotWait(j *judgement, m *state.Member) bool {
+	unheard := m.Pod != nil && state.TLSFlagsOf(m.Pod).Certificates &&
+		state.TLSFlagsOf(m.Pod).Peers != state.ByTLS(m.PeerURLs...)
+	_, lost := j.v.DataLost(m)
+	return !m.Serving() || lost || j.v.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) ||
+		m.Pod != nil && outTrusted(j, m) || unheard ||
+		downgrades(j) || raised(j, observation.AlarmNoSpace) && m.Pod != nil && volumeUnlike(j, m)
+}
+
+// downgrades reports whether a member tells of a downgrade that is under way.
+func downgrades(j *judgement) bool {
+	return slices.ContainsFunc(j.v.Members, func(m *state.Member) bool { return m.Health.Downgrade != "" })
+}

@@ -1,0 +1,257 @@
+// Package spec is what an EtcdCluster asks for, with the defaults put in, and what is wrong with it.
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/stores"
+)
+
+// Protected reports whether a cluster that is being deleted is to run on: it is looked after as before, until
+// somebody takes the protection away.
+func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection }
+
+const defaultRecoverAfter = 5 * time.Minute
+
+// RecoverAfter is how long a quorum is lost before spec.recovery acts.
+func RecoverAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	if after := s.Recovery.After.Duration; after > 0 {
+		return after
+	}
+	return defaultRecoverAfter
+}
+
+// Validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules);
+// this is for what slips through, as in a Kubernetes without them.
+func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error {
+	r, err := ParseRelease(s.Version)
+	switch {
+	case err != nil:
+		return err
+	case !r.runs():
+		return fmt.Errorf("spec.version %s is not supported: use 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7",
+			s.Version)
+	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
+		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
+	case ElectionMillis(s.Options) < 5*HeartbeatMillis(s.Options):
+		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
+	case !readable(s.Options.AutoCompaction):
+		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions "+
+			"for Revision, a duration such as 1h for Periodic",
+			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
+	}
+	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s),
+		validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
+}
+
+func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
+	switch {
+	case s.Storage.Medium == v1alpha1.Memory && s.Replicas != nil && *s.Replicas == 0:
+		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
+	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
+		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
+	}
+	return validateHostPath(s)
+}
+
+func validateTLS(s *v1alpha1.TLSSpec) error {
+	switch s.Mode {
+	case "", v1alpha1.TLSAuto, v1alpha1.TLSDisabled:
+		return nil
+	case v1alpha1.TLSSecrets:
+		if s.Secrets == nil {
+			return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the " +
+				"certificates")
+		}
+		return nil
+	case v1alpha1.TLSCertManager:
+		if s.CertManager == nil || s.CertManager.IssuerRef.Name == "" {
+			return fmt.Errorf("spec.tls.mode CertManager needs spec.tls.certManager.issuerRef.name")
+		}
+		return nil
+	}
+	return fmt.Errorf("spec.tls.mode %q is not Auto, Secrets, CertManager or Disabled", s.Mode)
+}
+
+// readable reports whether etcd can read the retention: with one that it can't, it does not start.
+func readable(c v1alpha1.AutoCompaction) bool {
+	switch c.Mode {
+	case v1alpha1.CompactOff:
+		return true
+	case v1alpha1.CompactRevision:
+		n, err := strconv.ParseInt(cmp.Or(c.Retention, "0"), 10, 64)
+		return err == nil && n >= 0
+	default:
+		d, err := time.ParseDuration(cmp.Or(c.Retention, "0"))
+		return err == nil && d >= 0
+	}
+}
+
+// HeartbeatMillis is etcd's heartbeat interval in milliseconds.
+func HeartbeatMillis(o v1alpha1.Options) int32 { return cmp.Or(o.HeartbeatInterval, 100) }
+
+// ElectionMillis is etcd's election timeout in milliseconds.
+func ElectionMillis(o v1alpha1.Options) int32 { return cmp.Or(o.ElectionTimeout, 1000) }
+
+// StorageSize of each member.
+func StorageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
+	if s.Storage.Size.IsZero() {
+		return defaultSize
+	}
+	return s.Storage.Size
+}
+
+const maxDefaultQuota = 8 << 30 // etcd's own advice for the largest database
+
+// QuotaBytes is etcd's database quota: what is asked for, else three quarters of the volume (the rest is for the
+// write-ahead log and a snapshot being received), at most 8 GiB.
+func QuotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
+	if o.QuotaBackendBytes != nil {
+		return *o.QuotaBackendBytes
+	}
+	return min(volume.Value()/4*3, maxDefaultQuota)
+}
+
+// Flags are etcd's flags for one member: those of its template, and those for its own version and volume, and for how
+// it is dialled.
+func Flags(c *v1alpha1.EtcdCluster, t *Template, member, version string, volume resource.Quantity,
+	peersTLS bool) []string {
+	quota := QuotaBytes(c.Spec.Options, volume)
+	if t.Options.QuotaBackendBytes != nil {
+		quota = *t.Options.QuotaBackendBytes
+	}
+	peers, clients := "http", URLOn(objects.Scheme(c), "0.0.0.0", objects.ClientPort)
+	if peersTLS {
+		peers = "https"
+	}
+	if AllowsPlaintext(c) {
+		clients = URLOn("http", "0.0.0.0", objects.ClientPort) + "," + clients
+	}
+	list := []string{
+		"--name=" + member,
+		"--data-dir=" + objects.DataDir,
+		"--listen-client-urls=" + clients,
+		"--advertise-client-urls=" + objects.ClientURL(c, member),
+		"--listen-peer-urls=" + URLOn(peers, "0.0.0.0", objects.PeerPort),
+		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, peersTLS),
+		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", objects.MetricsPort),
+		fmt.Sprintf("--quota-backend-bytes=%d", quota),
+	}
+	list = append(list, optionFlags(t)...)
+	list = append(list, corruptionFlags(version)...)
+	if t.Server != "" {
+		list = append(list, certificateFlags(c.Name, version)...)
+	}
+	return list
+}
+
+// optionFlags are those of the template.
+func optionFlags(t *Template) []string {
+	o := t.Options
+	list := []string{
+		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval),
+		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
+		"--log-level=" + o.LogLevel,
+	}
+	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {
+		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+
+			c.Retention)
+	}
+	for _, optional := range []struct {
+		flag  string
+		value *int64
+	}{{"snapshot-count", o.SnapshotCount}, {"max-request-bytes", o.MaxRequestBytes}, {"max-txn-ops", o.MaxTxnOps}} {
+		if optional.value != nil {
+			list = append(list, fmt.Sprintf("--%s=%d", optional.flag, *optional.value))
+		}
+	}
+	if t.Server != "" {
+		list = append(list, "--tls-min-version="+t.MinTLS, "--auth-token="+token(t.SimpleToken))
+	}
+	if len(t.CipherSuites) > 0 {
+		list = append(list, "--cipher-suites="+strings.Join(t.CipherSuites, ","))
+	}
+	return list
+}
+
+// Experimental reports whether a version has the experimental flags that newer ones have as flags and feature gates.
+func Experimental(version string) bool {
+	r, err := ParseRelease(version)
+	return err == nil && r.Less(Release{3, 6, 0})
+}
+
+// SameFlags reports whether two versions are started with the same flags: then a new image is all that a pod needs.
+func SameFlags(a, b string) bool { return Experimental(a) == Experimental(b) }
+
+// corruptionFlags turn etcd's own corruption checks on: they were experimental flags in 3.5 and are feature gates
+// since 3.6 (3.7 knows no --experimental flag any more).
+func corruptionFlags(version string) []string {
+	if Experimental(version) {
+		return []string{"--experimental-initial-corrupt-check=true", "--experimental-compact-hash-check-enabled=true"}
+	}
+	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
+}
+
+// MinTLS is the oldest version of TLS that etcd speaks where the spec is silent.
+const MinTLS = "TLS1.2"
+
+// certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by
+// the address that they come from: etcd would look every name of theirs up, at every connection. The flag that
+// switches that off has lost its experimental in 3.6.
+func certificateFlags(cluster, version string) []string {
+	skip := "--peer-skip-client-san-verification=true"
+	if Experimental(version) {
+		skip = "--experimental-peer-skip-client-san-verification=true"
+	}
+	return []string{
+		"--cert-file=" + objects.CertificateDir + "/server/" + objects.KeyCertificate,
+		"--key-file=" + objects.CertificateDir + "/server/" + objects.KeyPrivate,
+		"--trusted-ca-file=" + objects.CertificateDir + "/server/" + objects.KeyTrust,
+		"--client-cert-auth=true",
+		"--peer-cert-file=" + objects.CertificateDir + "/peer/" + objects.KeyCertificate,
+		"--peer-key-file=" + objects.CertificateDir + "/peer/" + objects.KeyPrivate,
+		"--peer-trusted-ca-file=" + objects.CertificateDir + "/peer/" + objects.KeyTrust,
+		"--peer-client-cert-auth=true",
+		"--peer-cert-allowed-cn=" + peerName(cluster),
+		skip,
+	}
+}
+
+// token is what etcd gives to whoever logs in. It is set before there are users, so that these need no restart.
+func token(simple bool) string {
+	if simple {
+		return "simple"
+	}
+	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", objects.CertificateDir,
+		objects.KeyTokenPublic, objects.CertificateDir, objects.KeyTokenPrivate)
+}
+
+// validateSources says what is wrong with the snapshots that the spec of a cluster names.
+func validateSources(s *v1alpha1.EtcdClusterSpec) error {
+	if b := s.Bootstrap; b != nil {
+		if err := stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot); err != nil {
+			return err
+		}
+	}
+	if r := s.Restore; r != nil {
+		return stores.ValidateSource("spec.restore.snapshot", r.Snapshot)
+	}
+	return nil
+}
+
+// Replicas is how many voters the spec asks for.
+func Replicas(c *v1alpha1.EtcdCluster) int {
+	if c.Spec.Replicas == nil {
+		return 3
+	}
+	return int(*c.Spec.Replicas)
+}

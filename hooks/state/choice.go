@@ -1,0 +1,290 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+)
+
+// Which member is restarted or removed. The epoch record names it first. It is written with the version that was
+// observed, so of two calls only one can choose.
+//
+// A restart (rules Fence, RecreatePod and RollingUpdate) names the very pod or container that ends. It holds as long
+// as a call that we don't see may still act on it: until another pod or container is seen in its place, or its end. A
+// deletion of the old pod, which names its UID, then fails, and so does a new image for it, which names its version.
+// When others wait, or there is no need to restart it any more, the pod gets a mark that withdraws the choice. That
+// write fails as long as our view of the pod is old; no call acts on a choice that sees the mark; and a call that has
+// not seen it is done when calls end (S2, S14).
+//
+// A removal names the member, for that is all that etcd asks for. It holds while the member is listed, whatever
+// becomes of its pod. One that is no longer wanted is withdrawn in the record, and is over when calls end (S1, S3).
+// Until then the member is not restarted either: on Memory that would take its data.
+
+// Choice is what the record says of the member that is restarted, or removed.
+type Choice struct {
+	Name string
+	Pod  string // its UID; none for a removal
+	// Container is the one that ends when the image is exchanged; empty when the pod goes.
+	Container string
+	// down: it did not serve when it was chosen, and not because of a restart before: no change is at fault that it
+	// is restarted for.
+	down bool
+	// Removes: the member is removed instead.
+	Removes bool
+	// Withdrawn is when a removal was taken back; zero when it was not.
+	Withdrawn time.Time
+}
+
+const (
+	// noContainer is the container of a pod in which none was seen yet.
+	noContainer = "-"
+	// wasDown is the last word on a choice of a voter that did not serve.
+	wasDown = "down"
+	// aRemoval stands where a restart names the pod; isWithdrawn behind it, and then the time.
+	aRemoval, isWithdrawn = "removal", "withdrawn"
+)
+
+// ReadChoice reads what the record says of the member that was chosen; the zero Choice for none.
+func ReadChoice(s string) Choice {
+	words := strings.Fields(s)
+	down := len(words) > 2 && words[len(words)-1] == wasDown
+	if down {
+		words = words[:len(words)-1]
+	}
+	fields := append(words, "", "", "", "")
+	if fields[1] == aRemoval {
+		since, _ := time.Parse(time.RFC3339, fields[3])
+		return Choice{Name: fields[0], Removes: true, Withdrawn: since}
+	}
+	return Choice{Name: fields[0], Pod: fields[1], Container: fields[2], down: down}
+}
+
+func (r Choice) String() string {
+	if r.Name == "" {
+		return ""
+	}
+	words := []string{r.Name, r.Pod, r.Container}
+	if r.down {
+		words = append(words, wasDown)
+	}
+	if r.Removes {
+		words = append(words, aRemoval)
+	}
+	if !r.Withdrawn.IsZero() {
+		words = append(words, isWithdrawn, r.Withdrawn.UTC().Format(time.RFC3339))
+	}
+	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
+}
+
+// same reports whether the other one ends the same pod, or the same container.
+func (r Choice) same(other Choice) bool {
+	r.down = other.down
+	return r == other
+}
+
+// restartChoice is that of a member's pod, or of the container in it.
+func restartChoice(pod *corev1.Pod, inPlace bool) Choice {
+	r := Choice{Name: pod.Name, Pod: string(pod.UID)}
+	if inPlace {
+		r.Container = cmp.Or(ContainerOf(pod), noContainer)
+	}
+	return r
+}
+
+// Chosen is the member that was chosen, as long as a call that we don't see may still restart or remove it; nil for
+// none.
+func (v *View) Chosen() *Member {
+	if v.Epoch == nil { // its record is gone
+		return nil
+	}
+	if v.Epoch.Choice.Removes {
+		return chosenForRemoval(v)
+	}
+	m := v.Find(v.Epoch.Choice.Name)
+	if m == nil || m.Pod == nil || m.Restarting() || Finished(m.Pod) || withdrawnLong(v, m.Pod) {
+		return nil
+	}
+	if !v.Epoch.Choice.same(restartChoice(m.Pod, v.Epoch.Choice.Container != "")) {
+		return nil
+	}
+	return m
+}
+
+func chosenForRemoval(v *View) *Member {
+	recorded := v.Epoch.Choice
+	if !recorded.Withdrawn.IsZero() && !v.Now.Before(recorded.Withdrawn.Add(CallsEnd)) {
+		return nil
+	}
+	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.DisplayName() == recorded.Name })
+	if i < 0 {
+		return nil
+	}
+	return v.Members[i]
+}
+
+// withdrawnLong reports whether the calls are over that have not seen that the restart was withdrawn.
+func withdrawnLong(v *View, pod *corev1.Pod) bool {
+	since, err := time.Parse(time.RFC3339, pod.Annotations[objects.AnnotationWithdrawn])
+	return err == nil && !v.Now.Before(since.Add(CallsEnd))
+}
+
+// ChosenForDeletion reports whether the member was chosen to be restarted by the deletion of its pod. That can't be
+// taken back: another image would be another container in the same pod, which a late call still deletes.
+func ChosenForDeletion(v *View, m *Member) bool {
+	return m == v.Chosen() && !v.Epoch.Choice.Removes && v.Epoch.Choice.Container == ""
+}
+
+// ChosenFirst are the members, with the one first that was chosen already.
+func ChosenFirst(v *View, list []*Member) []*Member {
+	chosen := v.Chosen()
+	if chosen == nil {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b *Member) int {
+		switch chosen {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return 0
+	})
+	return list
+}
+
+// ChooseForRestart says what must happen before the voter is restarted in this way; nil when nothing must, for it was
+// chosen for it.
+func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision.Verdict {
+	chosen, wanted := v.Chosen(), restartChoice(m.Pod, inPlace)
+	// one without a role has not served since
+	wanted.down = !m.Serving() && (!ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
+	switch {
+	case chosen != nil && (chosen != m || v.Epoch.Choice.Removes ||
+		m.Pod.Annotations[objects.AnnotationWithdrawn] != ""):
+		return Withdraw(v)
+	case m.Pod.Annotations[objects.AnnotationWithdrawn] != "":
+		return &decision.Verdict{
+			Message: fmt.Sprintf("waiting until the mark that withdraws the restart of %s is gone: %s",
+				m.PodName, reason), Resync: rule.ResyncSoon}
+	case v.Epoch.Choice.same(wanted):
+		return nil
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("recording that %s is restarted next: %s", m.PodName, reason),
+		Choose: wanted.String(), Resync: rule.ResyncSoon}
+}
+
+// ChooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
+// it. One that was chosen to be restarted needs no wait: it is out of the count all the same.
+func ChooseForRemoval(v *View, m *Member, why string) *decision.Verdict {
+	chosen, recorded := v.Chosen(), v.Epoch.Choice
+	switch {
+	case chosen == m && recorded.Removes && recorded.Withdrawn.IsZero():
+		return nil
+	case chosen != nil && (chosen != m || recorded.Removes):
+		verdict := Withdraw(v)
+		verdict.Message = why + "; " + verdict.Message
+		return verdict
+	}
+	return &decision.Verdict{Message: why + "; recording that first",
+		Choose: Choice{Name: m.DisplayName(), Removes: true}.String(), Resync: rule.ResyncSoon}
+}
+
+// Withdraw lets go of the member that was chosen; nil when none is.
+func Withdraw(v *View) *decision.Verdict {
+	chosen, recorded := v.Chosen(), v.Epoch.Choice
+	switch {
+	case chosen == nil:
+		return nil
+	case !recorded.Removes:
+		return &decision.Verdict{
+			Message: fmt.Sprintf("waiting until calls are over that would still restart %s, %.0f seconds "+
+				"after that was withdrawn", chosen.PodName, CallsEnd.Seconds()), Withdraw: chosen.PodName,
+			Resync: rule.ResyncLater}
+	case recorded.Withdrawn.IsZero():
+		recorded.Withdrawn = v.Now
+	}
+	return &decision.Verdict{
+		Message: fmt.Sprintf("waiting until calls are over that would still remove %s, %.0f seconds "+
+			"after that was withdrawn", chosen.DisplayName(), CallsEnd.Seconds()), Choose: recorded.String(),
+		Resync: rule.ResyncLater}
+}
+
+// NextChoice is what the record names from now on.
+func NextChoice(v *View, verdict *decision.Verdict) string {
+	switch {
+	case verdict.Choose != "":
+		return verdict.Choose
+	case v.Etcd == nil || v.Chosen() != nil:
+		return v.Epoch.Choice.String()
+	}
+	if m := v.Find(v.Epoch.Choice.Name); m != nil && m.Pod != nil && string(m.Pod.UID) == v.Epoch.Choice.Pod &&
+		m.Pod.DeletionTimestamp != nil {
+		return v.Epoch.Choice.String() // whether it served, the next pod is to tell
+	}
+	return ""
+}
+
+// NoteRestart puts on the pod of a voter, new or with another image, whether that served when it was chosen for it.
+func NoteRestart(v *View, pod *corev1.Pod) {
+	recorded := v.Epoch.Choice
+	served := recorded.Name == pod.Name && !recorded.down && !recorded.Removes
+	switch exchanged := pod.Annotations[objects.AnnotationExchanged] != ""; {
+	case exchanged && !served:
+		pod.Annotations[objects.AnnotationRestarted] = wasDown
+	case exchanged && pod.Annotations[objects.AnnotationRestarted] == wasDown:
+		delete(pod.Annotations, objects.AnnotationRestarted)
+	case exchanged: // that it was says it all
+	case served:
+		pod.Annotations[objects.AnnotationRestarted] = "serving"
+	}
+}
+
+// ServedBefore reports whether the member served until it was restarted into this pod, or into the image that is in it.
+func ServedBefore(pod *corev1.Pod) bool {
+	noted := pod.Annotations[objects.AnnotationRestarted]
+	return noted != wasDown && (noted != "" || pod.Annotations[objects.AnnotationExchanged] != "")
+}
+
+// Voters that may be down because of us: restarted, stopped by a fence, or defragmented, or chosen for it. A call
+// that we don't see may carry such a choice out in a moment, so a rule that takes a voter away or down, or makes the
+// quorum larger, counts none of them among those that serve (S1, S2).
+
+// disrupted reports whether the voter may be down because of us, now or in a moment, although it may serve still.
+func disrupted(v *View, m *Member) bool {
+	return m.Restarting() || m == v.Chosen() || !m.Serving() && Busy(v, m)
+}
+
+// Stays reports whether the voter serves, and will as far as it is for us to say.
+func Stays(v *View, m *Member) bool { return m.Serving() && !disrupted(v, m) }
+
+// Update is why a member must be restarted, or succeeded by another.
+type Update struct {
+	Reason string
+	// InPlace: another image in the same pod is all that it takes.
+	InPlace bool
+	// NewVolume: a restart is not enough; it takes another volume.
+	NewVolume bool
+}
+
+// CanLoseOne reports whether the quorum can do without one voter (S1). A third voter that is there only to replace
+// one of two does not make it so: it would be one too many at once.
+func (v *View) CanLoseOne() bool { return min(len(v.Voters), v.Replicas) > 2 }
+
+// Restarting reports whether a member is about to stop, although it may serve for another moment: its pod has been
+// deleted, or given another image.
+func (m *Member) Restarting() bool {
+	if m.PodName == "" {
+		return false
+	}
+	return m.Pod == nil || m.Pod.DeletionTimestamp != nil || m.Pod.Annotations[objects.AnnotationExchanged] != "" &&
+		m.Pod.Annotations[objects.AnnotationExchanged] == ContainerOf(m.Pod)
+}

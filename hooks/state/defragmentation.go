@@ -1,0 +1,117 @@
+package state
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+)
+
+// Hash of the member's keys, as it told in this call; nil for none.
+func (m *Member) Hash() *observation.Hash {
+	if !m.Serving() {
+		return nil
+	}
+	return m.Health.Hash
+}
+
+// BelowQuota reports whether so much is below 90 % of the member's quota, of which its pod's flags tell.
+func (m *Member) BelowQuota(size int64) bool { return size < spec.Quota(m.Pod)/10*9 }
+
+const (
+	// DefaultFragmentation is the unused share of a database from which a run defragments it.
+	DefaultFragmentation = 0.5
+)
+
+// defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.
+func defragmentationRun(v *View) *v1alpha1.DefragmentationStatus {
+	s := &v1alpha1.DefragmentationStatus{}
+	if old := v.Cluster.Status.Defragmentation; old != nil {
+		s = old.DeepCopy()
+	}
+	noteReclaimed(v, s)
+	noteStep(v, s)
+	noteReclaimed(v, s)
+	s.Next = NextRun(v, s.Next)
+	if reflect.ValueOf(*s).IsZero() {
+		return nil
+	}
+	return s
+}
+
+// noteStep notes what the step of this call has done. A member that was asked and does not answer now is at it: it
+// counts as done, and so does one that has nothing to reclaim any more. Only what was refused is tried again.
+func noteStep(v *View, s *v1alpha1.DefragmentationStatus) {
+	if v.Taken == nil || !underWay(s) {
+		return
+	}
+	switch step := v.Taken.Step.(type) {
+	case decision.Compact:
+		s.Last = v.NowInSeconds() // also when the answer was lost
+		if v.Taken.Err == "" {
+			s.Compacted = step.Revision
+		}
+	case decision.Defragment:
+		m := v.Find(step.Name)
+		refused := v.Taken.Err != "" && m != nil && m.Serving() && Fragmented(m)
+		if !refused && !slices.Contains(s.Done, step.Name) {
+			s.Done, s.Last = append(s.Done, step.Name), v.NowInSeconds()
+			s.Before = resource.NewQuantity(step.DBSize, resource.BinarySI)
+		}
+	}
+}
+
+// noteReclaimed adds what the last member has given back, when it tells.
+func noteReclaimed(v *View, s *v1alpha1.DefragmentationStatus) {
+	if s.Before == nil || len(s.Done) == 0 || v.Etcd == nil {
+		return
+	}
+	m := v.Find(s.Done[len(s.Done)-1])
+	if m != nil && !m.Serving() {
+		return
+	}
+	if m != nil {
+		freed := max(0, s.Before.Value()-m.Health.DBSize)
+		if s.Reclaimed != nil {
+			freed += s.Reclaimed.Value()
+		}
+		s.Reclaimed, s.Last = resource.NewQuantity(freed, resource.BinarySI), v.NowInSeconds()
+	}
+	s.Before = nil
+}
+
+// NowInSeconds is now, as a status can hold it.
+func (v *View) NowInSeconds() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
+
+func underWay(s *v1alpha1.DefragmentationStatus) bool {
+	return s != nil && !s.Started.IsZero() && s.Finished.IsZero()
+}
+
+// UnderWay reports whether a run of defragmentations has begun and not ended.
+func (v *View) UnderWay() bool { return underWay(v.DefragRun) }
+
+// NextRun is when the schedule begins the next run: a time that it has once named stays until the run has begun, be
+// it late.
+func NextRun(v *View, named metav1.Time) metav1.Time {
+	s, err := spec.Schedule(v.Cluster)
+	if s == nil || err != nil {
+		return metav1.Time{}
+	}
+	if !named.IsZero() && s.Next(named.UTC().Add(-time.Second)).Equal(named.Time) {
+		return named
+	}
+	return metav1.NewTime(s.Next(v.Now.UTC()))
+}
+
+// FreeBytes is how much of the member's database nothing is in.
+func (m *Member) FreeBytes() int64 { return m.Health.DBSize - m.Health.DBSizeInUse }
+
+// Fragmented reports whether a defragmentation would give back more than the little that is always free.
+func Fragmented(m *Member) bool { return m.FreeBytes() > m.Health.DBSize/10 }

@@ -1,0 +1,56 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// HeldBack reports whether every child is to stay as it is.
+func HeldBack(o observation.Observation) bool {
+	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || Unsupported(o) != nil
+}
+
+// Kept is an observed object as it is, with those of its labels and annotations that are ours.
+func Kept[T any, P interface {
+	*T
+	metav1.Object
+}](c *v1alpha1.EtcdCluster, old P) P {
+	object := *old
+	p := P(&object)
+	p.SetLabels(objects.OwnKeys(old.GetLabels(), objects.Labels(c, nil)))
+	p.SetAnnotations(objects.OwnKeys(old.GetAnnotations(), objects.Annotations(c, nil)))
+	return p
+}
+
+// KeptSecrets are all observed Secrets, as they are.
+func KeptSecrets(o observation.Observation) []*decision.DesiredSecret {
+	var list []*decision.DesiredSecret
+	for _, name := range slices.Sorted(maps.Keys(o.Children.Secrets)) {
+		list = append(list, KeptSecret(o.Cluster, o.Children.Secrets[name]))
+	}
+	return list
+}
+
+// KeptSecret is the observed Secret, as it is: without Make its data is left alone.
+func KeptSecret(c *v1alpha1.EtcdCluster, old *observation.Secret) *decision.DesiredSecret {
+	return &decision.DesiredSecret{ObjectMeta: Kept(c, old).ObjectMeta, Type: old.Type}
+}
+
+// KeptAll are all objects as they are, by name: see [Kept].
+func KeptAll[T any, P interface {
+	*T
+	metav1.Object
+}](c *v1alpha1.EtcdCluster, objects map[string]P) []P {
+	var list []P
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		list = append(list, Kept(c, objects[name]))
+	}
+	return list
+}

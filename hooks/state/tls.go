@@ -1,0 +1,172 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// AnySecret is an observed Secret, the cluster's own or one that the spec names.
+func (v *View) AnySecret(name string) *observation.Secret {
+	if own := v.Children.Secrets[name]; own != nil {
+		return own
+	}
+	return v.Related.Secrets[name]
+}
+
+// UsableAuthority reports whether the Secret holds an authority that can sign.
+func UsableAuthority(s *observation.Secret) bool {
+	return s != nil && s.Certificate != nil && s.Certificate.Authority && s.Flaw == ""
+}
+
+// How a cluster that speaks plain text learns TLS while it runs. A member can dial by TLS only with certificates, and
+// it listens to its peers in one way only. So first every member is restarted with certificates, still listening in
+// plain text. Then one after the other is listed with an https URL and restarted to listen so: in between, the others
+// can't dial it, but it dials them, and raft needs no more than one of the two. Two such members at a time would not
+// hear each other. Clients are listened to in both ways until the spec says otherwise. A learner's URL never changes.
+
+// TLSFlags is how a member speaks, by the flags that its pod was made with.
+type TLSFlags struct {
+	// Certificates: it has what it takes to dial others by TLS.
+	Certificates bool
+	// AnyPeer: it takes every certificate of its authorities for a peer's.
+	AnyPeer bool
+	// Peers: it listens to its peers by TLS.
+	Peers bool
+	// Clients and plain: it listens to clients by TLS, and in plain text.
+	Clients, Plain bool
+}
+
+// TLSFlagsOf reads from the pod's flags how its etcd listens and dials.
+func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
+	var s TLSFlags
+	named := false
+	if pod == nil {
+		return s
+	}
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name != objects.ContainerEtcd {
+			continue
+		}
+		for _, flag := range pod.Spec.Containers[i].Command {
+			name, value, _ := strings.Cut(flag, "=")
+			switch name {
+			case "--peer-cert-file":
+				s.Certificates = true
+			case "--peer-cert-allowed-cn":
+				named = true
+			case "--listen-peer-urls":
+				s.Peers = strings.HasPrefix(value, "https:")
+			case "--listen-client-urls":
+				s.Clients, s.Plain = strings.Contains(value, "https:"), strings.Contains(value, "http:")
+			}
+		}
+	}
+	s.AnyPeer = s.Certificates && !named
+	return s
+}
+
+// ByTLS reports whether a URL is one of TLS.
+func ByTLS(urls ...string) bool {
+	return slices.ContainsFunc(urls, func(u string) bool { return strings.HasPrefix(u, "https:") })
+}
+
+// PeersDial reports how the member's peers dial it, and a new pod of it must listen: by what etcd lists, else by what
+// is recorded.
+func PeersDial(v *View, name string) bool {
+	if m := v.Find(name); m != nil {
+		return ByTLS(m.PeerURLs...)
+	}
+	if v.Epoch == nil || !objects.Encrypted(v.Cluster) {
+		return objects.Encrypted(v.Cluster)
+	}
+	return !v.Epoch.plain() || slices.Contains(v.Epoch.httpsPeers, name)
+}
+
+// plain reports whether the epoch began in plain text.
+func (e *Epoch) plain() bool {
+	if e.Existing() {
+		return e.Record.Data[objects.EpochKeyPeers] == "http"
+	}
+	for _, u := range e.Initial {
+		if !ByTLS(u) {
+			return true
+		}
+	}
+	return false
+}
+
+// HttpsPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
+// doesn't answer.
+func HttpsPeers(v *View) []string {
+	if !v.Epoch.plain() {
+		return nil
+	}
+	if v.Etcd == nil {
+		return v.Epoch.httpsPeers
+	}
+	var list []string
+	for _, m := range v.Members {
+		if m.PodName != "" && ByTLS(m.PeerURLs...) {
+			list = append(list, m.PodName)
+		}
+	}
+	return list
+}
+
+// EveryoneDials reports whether every listed member of ours can dial others by TLS, or will when it gets its pod.
+func (v *View) EveryoneDials() bool {
+	return !slices.ContainsFunc(v.Members,
+		func(m *Member) bool { return m.PodName != "" && m.Pod != nil && !m.TLS.Certificates })
+}
+
+// PeerURL is the URL of a new member: one of TLS once everybody can dial that.
+func PeerURL(v *View, name string) string {
+	return objects.PeerURLOf(v.Cluster, name, objects.Encrypted(v.Cluster) && v.EveryoneDials())
+}
+
+// TLSFlagsDiffer reports whether the member must be restarted to speak as it should, and why.
+func TLSFlagsDiffer(v *View, m *Member) (string, bool) {
+	if !objects.Encrypted(v.Cluster) || m.PodName == "" || m.Pod == nil || len(v.CertificateProblems) > 0 {
+		return "", false
+	}
+	s := m.TLS
+	switch {
+	case !s.Certificates:
+		return "it has no certificates yet", true
+	case s.Peers != ByTLS(m.PeerURLs...):
+		return "its peers reach it by TLS now", true
+	case v.EveryoneDials() && s.Plain != v.Cluster.Spec.TLS.AllowPlaintextClients:
+		if s.Plain {
+			return "clients may not speak plain text any more", true
+		}
+		return "clients may speak plain text", true
+	}
+	return "", false
+}
+
+// Of narrows the Secrets of others, by name, to what can be asked for: what the edge does before it reads them.
+func Of(k observation.SecretKeys, related map[string]*observation.Secret) map[string]*observation.Secret {
+	all := map[string]*observation.Secret{}
+	for name, s := range related {
+		if keys := k.Named[name]; keys != nil {
+			narrowed := *s
+			narrowed.Keys = wording.Filter(s.Keys, func(key string) bool { return keys[key] })
+			all[name] = &narrowed
+		}
+	}
+	return all
+}
+
+// Knows reports whether a member trusts one of these authorities, or may, as one that has said nothing or is about to
+// stop.
+func (m *Member) Knows(authorities []observation.Certificate) bool {
+	return len(m.Health.Trusts) == 0 || m.Pod == nil || m.Pod.DeletionTimestamp != nil ||
+		slices.ContainsFunc(authorities,
+			func(a observation.Certificate) bool { return slices.Contains(m.Health.Trusts, a.Subject) })
+}

@@ -1,0 +1,369 @@
+// Package state has the facts: an observation put together by members, pods, claims and epochs. It judges nothing.
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// View is an observation put together: what the rules look at.
+type View struct {
+	observation.Observation // its pods and claims are those of the epoch alone, and whatever has no member's name
+	Replicas                int
+	Epoch                   *Epoch
+	// Next is the epoch that is to take over, seen alike; nil for none.
+	Next *View
+	// below is the number that its members' numbers are below.
+	below int
+	// PredecessorGone is set for an epoch that is to take over, once the record of the one before is gone.
+	PredecessorGone bool
+	// All are the pods and claims of every epoch.
+	All observation.Children
+	// Members are etcd's list, ours by number, then strangers. Empty while blind.
+	Members []*Member
+	Voters  []*Member // those of members that vote
+	// Names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of
+	// nodes.
+	Names []string
+	// Foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members;
+	// Etcd is nil then. 0 for none.
+	Foreign uint64
+	// Templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see
+	// TemplateNow.
+	Templates           [2]string
+	Former              string // see children/template_before.go
+	Leaves              []spec.Leaf
+	CertificateProblems []string // which certificates are not in order, and why: see allCertificateProblems
+	// Untrusted says which certificate from others running members don't take, and what to do; empty for none
+	Untrusted   string
+	Serves      string                          // identifies the certificates that members are to show
+	DefragRun   *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
+	Awaited     []v1alpha1.AwaitedStatus        // objects of the answer that are not there, once there is one
+	Windows     *spec.Windows                   // of spec.maintenance.windows; nil for none
+	FailedVoter string                          // the voter that the verdict gives up for its silence; empty for none
+}
+
+// Member is one entry of etcd's list with what belongs to it.
+type Member struct {
+	observation.Member
+	PodName string // our name for it; empty for a stranger
+	Alias   string // what a foreign member is called; empty for others
+	Pod     *corev1.Pod
+	Claim   *corev1.PersistentVolumeClaim
+	Health  observation.Health
+	Asked   bool // it has an address and was asked
+	TLS     TLSFlags
+	// Update is remembered once it is known; see rollout/rollout.go.
+	Update **Update
+}
+
+// New puts an observation together: the epoch that runs, and the one that is to take over.
+func New(o observation.Observation) *View {
+	current, next := epochs(o)
+	below := objects.MostMembers
+	if next != nil {
+		below = next.First
+	}
+	v := viewOf(o, current, below)
+	if next != nil {
+		o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
+		v.Next = viewOf(o, next, objects.MostMembers)
+		v.Next.PredecessorGone = Over(v)
+	}
+	return v
+}
+
+// viewOf is what there is of one epoch, whose members' numbers are below the given one.
+func viewOf(o observation.Observation, e *Epoch, below int) *View {
+	v := &View{Observation: o, Replicas: targetReplicas(o), Epoch: e, below: below, All: o.Children}
+	v.Children = within(o, e, below)
+	o = v.Observation
+	if v.Etcd != nil && v.Epoch != nil && unrelated(v) {
+		v.Foreign, v.Etcd = v.Etcd.ClusterID, nil
+	}
+	traces := map[string]bool{}
+	for _, name := range slices.Concat(Remains(v), onRecord(v)) {
+		traces[name] = true
+	}
+	if v.Etcd != nil {
+		for _, m := range v.Etcd.Members {
+			v.Members = append(v.Members, member(v, m))
+			if name, ours := objects.MemberAt(o.Cluster, m.PeerURLs); ours {
+				traces[name] = true
+			}
+		}
+	}
+	for name := range traces {
+		if _, ours := objects.Ordinal(o.Cluster.Name, name); ours {
+			v.Names = append(v.Names, name)
+		}
+	}
+	slices.SortFunc(v.Names, wording.ByOrdinal)
+	slices.SortFunc(v.Members, func(a, b *Member) int {
+		if (a.PodName == "") != (b.PodName == "") {
+			return len(b.PodName) - len(a.PodName)
+		}
+		if c := wording.ByOrdinal(a.PodName, b.PodName); c != 0 {
+			return c
+		}
+		return cmp.Or(wording.ByOrdinal(a.Alias, b.Alias), strings.Compare(wording.Hex(a.ID), wording.Hex(b.ID)))
+	})
+	v.Voters = wording.Filter(v.Members, func(m *Member) bool { return !m.Learner })
+	v.Windows = spec.WindowsNow(&o)
+	v.DefragRun = defragmentationRun(v)
+	return v
+}
+
+// unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none
+// of ours although something is left of them: they have run, and the record that knew of it is lost. Before they have
+// joined an etcd there is nothing of them.
+func unrelated(v *View) bool {
+	if v.Epoch.HadQuorum() {
+		return v.Epoch.ClusterID != v.Etcd.ClusterID
+	}
+	return len(Remains(v)) > 0 && !slices.ContainsFunc(v.Etcd.Members, func(m observation.Member) bool {
+		_, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+		return ours
+	})
+}
+
+// Remains are the members that have a pod or a claim.
+func Remains(v *View) []string {
+	names := slices.Collect(maps.Keys(v.Children.Pods))
+	for claim := range v.Children.Claims {
+		member, _ := MemberOfClaim(v.Cluster.Name, claim)
+		names = append(names, member)
+	}
+	slices.SortFunc(names, wording.ByOrdinal)
+	return wording.Filter(slices.Compact(names), func(name string) bool {
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
+		return ours
+	})
+}
+
+func member(v *View, m observation.Member) *Member {
+	e := &Member{Member: m}
+	name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+	if !ours {
+		fillForeign(v, e)
+		return e
+	}
+	e.PodName, e.Pod, e.Claim = name, v.Children.Pods[name], v.Children.Claims[name]
+	e.TLS = TLSFlagsOf(e.Pod)
+	e.Health, e.Asked = v.Health[name]
+	if e.Health.Err == "" && e.Health.MemberID != m.ID {
+		e.Health = observation.Health{Err: "the address was answered by another member", MemberID: e.Health.MemberID,
+			ClusterID: e.Health.ClusterID}
+	}
+	return e
+}
+
+// Memory reports whether members keep their data in memory.
+func (v *View) Memory() bool { return v.Cluster.Spec.Storage.Medium == v1alpha1.Memory }
+
+// Find is the listed member with our name; nil when the list omits it.
+func (v *View) Find(name string) *Member {
+	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.PodName == name })
+	if i < 0 {
+		return nil
+	}
+	return v.Members[i]
+}
+
+// NextOrdinal is the number of the next new member: above the recorded mark and above every trace (S9).
+func (v *View) NextOrdinal() int {
+	n := v.Replicas // that many the first epoch begins with
+	if spec.Joins(v.Cluster) {
+		n = 0
+	}
+	if v.Epoch != nil {
+		n = v.Epoch.NextOrdinal
+	}
+	// A copy of the mark, for the day that somebody deletes the record.
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		n = max(n, objects.ReadMark(peers.Annotations[objects.AnnotationNextMember]))
+	}
+	if v.Next != nil {
+		n = max(n, v.Next.NextOrdinal())
+	}
+	for _, record := range EpochRecords(v.Observation) { // one that came to nothing has named its members
+		n = max(n, objects.ReadMark(record.Annotations[objects.AnnotationNextMember]))
+	}
+	for _, name := range v.Names {
+		if i, _ := objects.Ordinal(v.Cluster.Name, name); i >= n {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+// OrdinalReserved reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
+func OrdinalReserved(v *View, name string) bool {
+	n, _ := objects.Ordinal(v.Cluster.Name, name)
+	return v.Epoch != nil && n < v.Epoch.NextOrdinal
+}
+
+// Ours reports whether a claim belongs to this very cluster object, not to an earlier one of the same name.
+func (v *View) Ours(claim *corev1.PersistentVolumeClaim) bool {
+	return claim != nil && slices.ContainsFunc(claim.OwnerReferences,
+		func(r metav1.OwnerReference) bool { return r.UID == v.Cluster.UID })
+}
+
+// Usable reports whether a pod may be started on the claim: not on one that was made for another epoch.
+func (v *View) Usable(claim *corev1.PersistentVolumeClaim) bool {
+	return v.Ours(claim) && claim.DeletionTimestamp == nil && !Quarantined(claim) && !ofAnotherEpoch(v, claim)
+}
+
+// ofAnotherEpoch reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
+func ofAnotherEpoch(v *View, claim *corev1.PersistentVolumeClaim) bool {
+	of := claim.Annotations[objects.AnnotationEpoch]
+	return of != "" && v.Epoch != nil && objects.ReadMark(of) != v.Epoch.N
+}
+
+// Learner is the first learner that etcd lists; nil without one.
+func (v *View) Learner() *Member {
+	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.Learner })
+	if i < 0 {
+		return nil
+	}
+	return v.Members[i]
+}
+
+// RemovedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has
+// passed without its node confirming is not waited for: etcd refuses a removed member in any case.
+func (v *View) RemovedPods() []string {
+	if v.Etcd == nil {
+		return nil
+	}
+	return wording.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), wording.ByOrdinal), func(name string) bool {
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
+		return ours && v.Find(name) == nil && !GraceOver(v.Children.Pods[name], v.Now)
+	})
+}
+
+// GraceOver reports whether the pod should have ended ten seconds ago, and is still there.
+func GraceOver(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
+}
+
+// Serving reports whether the member was asked and serves.
+func (m *Member) Serving() bool { return m.Asked && m.Health.Serving() }
+
+// DataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is
+// gone, or prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A
+// view without its claim is not believed while the member answers or its pod runs: that view is stale.
+func (v *View) DataLost(m *Member) (string, bool) {
+	if m.PodName == "" {
+		return "", false
+	}
+	if PrepareRefused(m.Pod) && !m.Serving() {
+		return "its data directory was found empty", !Misstarted(v, m)
+	}
+	if v.Memory() {
+		return "its memory pod is gone", !v.MayBeMade(m) && !m.Serving() && v.PodGone(m.Pod)
+	}
+	if v.HostPath() {
+		return "", false // what became of a directory, only prepare sees
+	}
+	if ClaimBeingDeleted(v, m.PodName) {
+		return "its claim is being deleted", true
+	}
+	return "its claim is gone", !v.MayBeMade(m) && !m.Serving() && !Running(m.Pod) && v.ClaimGone(m)
+}
+
+// PodGone reports whether a memory pod is gone for good, and its data with it.
+func (v *View) PodGone(pod *corev1.Pod) bool {
+	return pod == nil || Finished(pod) || gatedForGood(v, pod) || GraceOver(pod, v.Now)
+}
+
+// ClaimGone reports whether the member lacks a claim, or has one that was made after it could have begun on it.
+func (v *View) ClaimGone(m *Member) bool {
+	return slices.ContainsFunc(v.MemberClaims(m.PodName), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || Quarantined(c) || !m.Started() && v.Epoch.Recorded(c.Name) != c.UID
+	})
+}
+
+// MayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
+func (v *View) MayBeMade(m *Member) bool {
+	return m.Learner && !m.Started() && v.Epoch.Recorded(m.PodName) == ""
+}
+
+// gatedForGood reports whether the memory pod is held back for good: another one was recorded in its place.
+func gatedForGood(v *View, pod *corev1.Pod) bool {
+	return Gated(pod) && v.Epoch.Provisioned() && !v.Epoch.MayStartEmpty(pod.Name, pod.UID)
+}
+
+// StartOf is how a new pod of a listed member is to start it.
+func StartOf(v *View, m *Member) string {
+	switch {
+	case m.Started():
+		return objects.StartResume
+	case m.Learner:
+		return objects.StartJoin
+	case MayBegin(v, m.PodName):
+		return objects.StartBootstrap
+	default:
+		return objects.StartResume
+	}
+}
+
+// Misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
+func Misstarted(v *View, m *Member) bool {
+	return m.Pod != nil && PodStart(m.Pod) == objects.StartResume && StartOf(v, m) != objects.StartResume
+}
+
+// PodStart is the start that the pod was made for: see objects.AnnotationStart.
+func PodStart(pod *corev1.Pod) string { return pod.Annotations[objects.AnnotationStart] }
+
+// Finished reports whether the pod has ended for good, as an evicted one has. Kubernetes never takes that back.
+func Finished(pod *corev1.Pod) bool {
+	return pod != nil && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded)
+}
+
+// Gated reports whether a scheduling gate holds the pod.
+func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
+
+// Endpoints are the pods of an observation that can be asked, by name.
+func Endpoints(o observation.Observation) []observation.Endpoint {
+	var list []observation.Endpoint
+	var cluster uint64
+	current, next := epochs(o)
+	if current != nil {
+		cluster = current.ClusterID
+	}
+	below := objects.MostMembers
+	if next != nil {
+		below = next.First
+	}
+	o.Children = within(o, current, below)
+	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), wording.ByOrdinal) {
+		pod := o.Children.Pods[name]
+		_, ours := objects.Ordinal(o.Cluster.Name, name)
+		if !ours || pod.Status.PodIP == "" || Finished(pod) {
+			continue
+		}
+		e := observation.Endpoint{Name: name, ClientURL: spec.URLOn("http", pod.Status.PodIP, objects.ClientPort),
+			PeerURL: objects.PeerURL(o.Cluster, name), ClusterID: cluster}
+		if s := TLSFlagsOf(pod); s.Clients || objects.Encrypted(o.Cluster) && !s.Plain {
+			e.ClientURL, e.ServerName = spec.URLOn("https", pod.Status.PodIP, objects.ClientPort),
+				objects.Host(o.Cluster, name)
+		}
+		list = append(list, e)
+	}
+	return append(list, ForeignEndpoints(o)...)
+}
+
+// Quorum is the number of voters that must agree among n.
+func Quorum(n int) int { return n/2 + 1 }

@@ -1,0 +1,181 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+)
+
+const (
+	// NodeField is the name of the node, in the terms of an affinity.
+	NodeField = "metadata.name"
+)
+
+// HostPath reports whether members stand on directories of nodes.
+func (v *View) HostPath() bool { return spec.OnNodes(&v.Cluster.Spec) }
+
+// OnClaims reports whether members stand on claims.
+func (v *View) OnClaims() bool { return !v.Memory() && !v.HostPath() }
+
+// Directory of a member on its node.
+func Directory(c *v1alpha1.EtcdCluster, member string) string {
+	if c.Spec.Storage.HostPath == nil {
+		return ""
+	}
+	return path.Join(c.Spec.Storage.HostPath.Path, fmt.Sprintf("%s-%s-%s", c.Namespace, c.Name, c.UID), member)
+}
+
+// NodeOf is the node that holds the member's data; empty when nobody knows. All that tells of it agrees, however old
+// it is: a member never moves.
+func (v *View) NodeOf(member string) string {
+	if node := v.Epoch.Recorded(member); node != "" {
+		return string(node)
+	}
+	if pod := v.Children.Pods[member]; pod != nil && DirectoryIn(pod) == Directory(v.Cluster, member) {
+		if node := PinnedTo(pod); node != "" {
+			return node
+		}
+	}
+	return notedNodes(v)[member]
+}
+
+// onRecord are the members that the record or the copy of it names, beside those that show as pods.
+func onRecord(v *View) []string {
+	if !v.HostPath() {
+		return nil
+	}
+	all := notedNodes(v)
+	if v.Epoch != nil {
+		for name, node := range v.Epoch.StartsOn {
+			all[name] = string(node)
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// notedNodes is the copy on the peer Service of this very EtcdCluster.
+func notedNodes(v *View) map[string]string {
+	peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]
+	if peers == nil || !v.HostPath() {
+		return map[string]string{}
+	}
+	of, nodes, _ := strings.Cut(peers.Annotations[objects.AnnotationNodes], "/")
+	if of != string(v.Cluster.UID) {
+		return map[string]string{}
+	}
+	noted := ParsePairs(nodes, ":")
+	maps.DeleteFunc(noted, func(name, _ string) bool { return !InEpoch(v, name) })
+	return noted
+}
+
+// PinnedTo is the node that the pod can only be on; empty for none.
+func PinnedTo(pod *corev1.Pod) string {
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	node := ""
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		i := slices.IndexFunc(term.MatchFields, func(r corev1.NodeSelectorRequirement) bool {
+			return r.Key == NodeField && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1
+		})
+		if i < 0 || node != "" && node != term.MatchFields[i].Values[0] {
+			return ""
+		}
+		node = term.MatchFields[i].Values[0]
+	}
+	return node
+}
+
+// DirectoryIn is the directory on its node that the pod's data is in; empty for none.
+func DirectoryIn(pod *corev1.Pod) string {
+	for i := range pod.Spec.Volumes {
+		if h := pod.Spec.Volumes[i].HostPath; h != nil && pod.Spec.Volumes[i].Name == VolumeData {
+			return h.Path
+		}
+	}
+	return ""
+}
+
+// WALClaim names the claim for a member's write-ahead log.
+func WALClaim(member string) string { return member + spec.WALSuffix }
+
+// MemberOfClaim is the member that a claim belongs to, by its name; false for a name that is not of a member's claim.
+func MemberOfClaim(cluster, claim string) (member string, ours bool) {
+	member = strings.TrimSuffix(claim, spec.WALSuffix)
+	_, ours = objects.Ordinal(cluster, member)
+	return member, ours
+}
+
+// WantsWAL reports whether the spec asks for a volume of its own for the write-ahead log.
+func WantsWAL(v *View) bool { return v.Cluster.Spec.Storage.WAL != nil && v.OnClaims() }
+
+// HasWAL reports whether the member has, or is to be made with, a claim for its write-ahead log.
+func (v *View) HasWAL(member string) bool {
+	switch {
+	case !v.OnClaims():
+		return false
+	case v.Epoch.Recorded(WALClaim(member)) != "":
+		return true
+	case v.Epoch.Recorded(member) != "":
+		return false
+	}
+	provisioning := v.Epoch != nil && !v.Epoch.Provisioned() && v.Epoch.Initial[member] != ""
+	if m := v.Find(member); provisioning || m != nil && v.MayBeMade(m) {
+		return WantsWAL(v)
+	}
+	// The record was deleted, and made again without what it knew.
+	return v.Ours(v.WALOf(member)) || slices.Contains(ClaimsIn(v.Children.Pods[member]), WALClaim(member))
+}
+
+// WALOf is the claim with the member's write-ahead log; nil for none.
+func (v *View) WALOf(member string) *corev1.PersistentVolumeClaim {
+	return v.Children.Claims[WALClaim(member)]
+}
+
+// MemberClaims are the claims that the member stands on; nil in the place of one that is not there.
+func (v *View) MemberClaims(member string) []*corev1.PersistentVolumeClaim {
+	list := []*corev1.PersistentVolumeClaim{v.Children.Claims[member]}
+	if v.HasWAL(member) {
+		list = append(list, v.WALOf(member))
+	}
+	return list
+}
+
+// ClaimBeingDeleted reports whether something that the member stands on is being deleted.
+func ClaimBeingDeleted(v *View, member string) bool {
+	return slices.ContainsFunc(v.MemberClaims(member),
+		func(c *corev1.PersistentVolumeClaim) bool { return v.Ours(c) && c.DeletionTimestamp != nil })
+}
+
+// MayBegin reports whether the member may begin with nothing on the claims that there are.
+func MayBegin(v *View, member string) bool {
+	if v.HostPath() {
+		return v.Epoch.Recorded(member) != ""
+	}
+	return !slices.ContainsFunc(v.MemberClaims(member), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || !v.Epoch.MayStartEmpty(c.Name, c.UID)
+	})
+}
+
+// ClaimsIn are the claims that the pod names.
+func ClaimsIn(pod *corev1.Pod) []string {
+	var list []string
+	if pod == nil {
+		return nil
+	}
+	for i := range pod.Spec.Volumes {
+		if c := pod.Spec.Volumes[i].PersistentVolumeClaim; c != nil {
+			list = append(list, c.ClaimName)
+		}
+	}
+	return list
+}

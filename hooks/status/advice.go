@@ -1,0 +1,121 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
+)
+
+// unfenceable says which of the names of the annotation can't be followed, and why; empty for none.
+func unfenceable(v *state.View) string {
+	var all []string
+	for _, name := range state.FencedBy(v.Cluster) {
+		m := v.Find(name)
+		switch {
+		case v.Memory():
+			all = append(all, name+" is not stopped: its data is in memory and would be lost")
+		case v.Etcd == nil:
+		case m == nil:
+			all = append(all, name+" is no member")
+		case m.Pod != nil && !state.MayStop(v, m):
+			all = append(all, name+" is not stopped: the others can't do without it now")
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the annotation %s: %s", objects.AnnotationFence, strings.Join(all, "; "))
+}
+
+// ScheduleAdvice is what is wrong with a schedule; empty for nothing.
+func ScheduleAdvice(v *state.View) string {
+	s, err := spec.Schedule(v.Cluster)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("spec.maintenance.defragmentation.schedule can't be read, and begins nothing: %s", err)
+	case s != nil && s.Next(v.Now.UTC()).IsZero():
+		return "spec.maintenance.defragmentation.schedule names a time that never comes"
+	}
+	return ""
+}
+
+// offNodes says which members are on nodes that the spec does not name any more; empty for none.
+func offNodes(v *state.View) string {
+	if !v.HostPath() || v.Cluster.Spec.Storage.HostPath == nil {
+		return ""
+	}
+	var all []string
+	placed := volumes.Placed(v)
+	for _, name := range v.Names {
+		if node := placed[name]; node != "" && !slices.Contains(v.Cluster.Spec.Storage.HostPath.Nodes, node) {
+			all = append(all, fmt.Sprintf("%s stays on node %s", name, node))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	words := strings.Join(all, ", ") + ", which spec.storage.hostPath.nodes does not have any more"
+	if v.Etcd != nil && v.CanLoseOne() { // else it would be the data of all
+		words += "; to have a member replaced, " + volumes.ToHaveReplaced(v) + ", one after the other"
+	}
+	return words
+}
+
+// Advice is what we would tell somebody who runs this spec although it works; empty for nothing.
+func Advice(v *state.View) string {
+	var all []string
+	if v.Replicas > 0 && v.Replicas%2 == 0 {
+		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d, and are slower; use an odd number",
+			v.Replicas, v.Replicas-1))
+	}
+	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
+		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
+	}
+	if why := unfenceable(v); why != "" {
+		all = append(all, why)
+	}
+	if why := spec.SharesIssuer(v.Observation); why != "" {
+		all = append(all, why)
+	}
+	if why := offNodes(v); why != "" {
+		all = append(all, why)
+	}
+	if why := ScheduleAdvice(v); why != "" {
+		all = append(all, why)
+	}
+	if why := v.Windows.Advice(); why != "" {
+		all = append(all, why)
+	}
+	return strings.Join(all, "; ")
+}
+
+// fixes are the first releases of each minor that are free of a known hole.
+var fixes = []struct {
+	why   string
+	fixed [3]spec.Release
+}{
+	{"lets requests past its authentication: use 3.5.28, 3.6.9 or 3.7 or later",
+		[3]spec.Release{{3, 5, 28}, {3, 6, 9}, {3, 7, 0}}},
+	{"lets a watch see keys that its user may not read: use 3.5.33, 3.6.14 or 3.7.1 or later",
+		[3]spec.Release{{3, 5, 33}, {3, 6, 14}, {3, 7, 1}}},
+}
+
+func vulnerable(version string) string {
+	r, err := spec.ParseRelease(version)
+	if err != nil {
+		return ""
+	}
+	for _, f := range fixes {
+		for _, fixed := range f.fixed {
+			if r.Minor() == fixed.Minor() && r.Less(fixed) {
+				return f.why
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,92 @@
+package versions
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// TagOf is the version in the tag of an etcd image; empty when there is none.
+func TagOf(image string) string {
+	_, version, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":v")
+	return version
+}
+
+// MadeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what
+// is noted of them.
+func MadeForVersion(pod *corev1.Pod) string {
+	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], TagOf(pod.Annotations[objects.AnnotationImage]))
+}
+
+// VersionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the
+// last version lacks to start may be all that keeps the quorum away; so another patch release that the spec asks for
+// is followed then, and so is a version that other members have been given.
+func VersionNow(v *state.View) string {
+	if v.Etcd != nil || !v.Epoch.HadQuorum() {
+		return v.Epoch.Version
+	}
+	wanted, err := spec.ParseRelease(v.Cluster.Spec.Version)
+	if err == nil && (wanted.Minor() == Release(v).Minor() || given(v, v.Cluster.Spec.Version)) {
+		return v.Cluster.Spec.Version
+	}
+	return v.Epoch.Version
+}
+
+// given reports whether some member's pod has the image of this version.
+func given(v *state.View, version string) bool {
+	return slices.ContainsFunc(v.Names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && TagOf(pod.Annotations[objects.AnnotationImage]) == version
+	})
+}
+
+// Change asks for a step, or reports what became of the one that this call has taken: there is never a second (S3).
+func Change(v *state.View, s decision.Step, message string) *decision.Verdict {
+	switch {
+	case v.Taken == nil:
+		return &decision.Verdict{Step: s, Message: message, Resync: rule.ResyncSoon}
+	case v.Taken.Err != "":
+		return &decision.Verdict{Message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err),
+			Resync: rule.ResyncLater}
+	}
+	return &decision.Verdict{Message: message, Resync: rule.ResyncSoon}
+}
+
+// RunningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none
+// answers it is what they ran, and before any has answered what they are started with.
+func RunningVersion(v *state.View, members []v1alpha1.MemberStatus) string {
+	wanted := v.Cluster.Spec.Version
+	var runs []spec.Release
+	for _, m := range members {
+		if r, err := spec.ParseRelease(m.Version); err == nil && !m.Foreign {
+			runs = append(runs, r)
+		}
+	}
+	before, _, _ := strings.Cut(v.Cluster.Status.Running, " -> ")
+	is := cmp.Or(before, v.Cluster.Status.Version, wanted)
+	if others := wording.Filter(runs, func(r spec.Release) bool { return r.String() != wanted }); len(others) > 0 {
+		is = slices.MinFunc(others, func(a, b spec.Release) int {
+			if a.Less(b) {
+				return -1
+			}
+			return 1
+		}).String()
+	} else if len(runs) > 0 {
+		is = wanted
+	}
+	if is == wanted {
+		return wanted
+	}
+	return is + " -> " + wanted
+}

@@ -1,0 +1,348 @@
+// Package volumes has the facts about claims, their sizes, and directories on nodes.
+package volumes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and
+// beside whatever else goes on, blind or not: nobody is disturbed, and a full disk may be why nobody answers. What a
+// volume has grown to, etcd learns when it is restarted (its quota is a flag), one member at a time. Everything else
+// that may differ takes a new volume, and so a new member: with migration Replace each member is succeeded by one.
+//
+// Whether a claim may grow is known to the API server alone: a class may forbid it, or a quota of the namespace.
+// (Metacontroller can't show the classes, which are in no namespace, to the hooks of objects that are in one.) So it
+// is asked, by answering the larger claim. A refusal changes nothing and never reaches us; but the claim stays as it
+// was, and the status says since when it was asked.
+
+const (
+	// RefusedAfter is how long a claim takes at most to follow when the API server lets it, with a cache that lags.
+	RefusedAfter = 5 * time.Second
+	// ReplacedAfter is how long a member is left in peace whose volume would have to be replaced for that: an old
+	// view of the claims is not worth a new member.
+	ReplacedAfter = 15 * time.Second
+	// AskAgain is when a claim that was refused is tried again: somebody may have changed the class.
+	AskAgain = 10 * time.Minute
+	// OnlineAfter is how long the kubelet gets to grow the file system of a volume that is in use. Some volumes only
+	// grow when their pod starts.
+	OnlineAfter = 2 * time.Minute
+)
+
+// Volume is one claim of a member, and what the spec asks of it.
+type Volume struct {
+	Claim *corev1.PersistentVolumeClaim
+	size  resource.Quantity
+	class *string
+	// old is what the status says of it; zero for nothing.
+	old v1alpha1.VolumeStatus
+}
+
+// claimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have
+// none.
+func claimSpec(v *state.View, claim string) (resource.Quantity, *string, bool) {
+	s := &v.Cluster.Spec.Storage
+	if !strings.HasSuffix(claim, spec.WALSuffix) {
+		return objects.Canonical(spec.StorageSize(&v.Cluster.Spec)), s.StorageClassName, true
+	}
+	if s.WAL == nil {
+		return resource.Quantity{}, nil, false
+	}
+	return objects.Canonical(WALSize(s.WAL)), s.WAL.StorageClassName, true
+}
+
+// WALSize is the size of the volumes for write-ahead logs.
+func WALSize(s *v1alpha1.WALSpec) resource.Quantity {
+	if s.Size.IsZero() {
+		return resource.MustParse("1Gi")
+	}
+	return s.Size
+}
+
+// VolumeOf is the claim of this name, of which the spec asks something; nil when there is none, and where members stand
+// on something else.
+func VolumeOf(v *state.View, name string) *Volume {
+	claim := v.Children.Claims[name]
+	size, class, asks := claimSpec(v, name)
+	if claim == nil || !v.OnClaims() || !asks {
+		return nil
+	}
+	d := &Volume{Claim: claim, size: size, class: class}
+	for i := range v.Cluster.Status.Members {
+		m := &v.Cluster.Status.Members[i]
+		switch {
+		case m.Volume != nil && m.Name == name:
+			d.old = *m.Volume
+		case m.WALVolume != nil && state.WALClaim(m.Name) == name:
+			d.old = *m.WALVolume
+		}
+	}
+	return d
+}
+
+// Volumes are those that the member stands on, and of which the spec asks something.
+func Volumes(v *state.View, member string) []*Volume {
+	var list []*Volume
+	for _, claim := range v.MemberClaims(member) {
+		if claim == nil {
+			continue
+		}
+		if d := VolumeOf(v, claim.Name); d != nil {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func (d *Volume) requested() resource.Quantity { return *d.Claim.Spec.Resources.Requests.Storage() }
+
+func (d *Volume) capacity() resource.Quantity { return *d.Claim.Status.Capacity.Storage() }
+
+// Smaller and larger compare what the claim asks for with what it should.
+func (d *Volume) Smaller() bool { has := d.requested(); return has.Cmp(d.size) < 0 }
+
+func (d *Volume) larger() bool { has := d.requested(); return has.Cmp(d.size) > 0 }
+
+// Growing reports whether the claim asks for more than the volume has so far.
+func (d *Volume) Growing() bool {
+	has, asks := d.capacity(), d.requested()
+	return !has.IsZero() && has.Cmp(asks) < 0
+}
+
+func (d *Volume) otherClass() bool {
+	return d.class != nil && (d.Claim.Spec.StorageClassName == nil || *d.Claim.Spec.StorageClassName != *d.class)
+}
+
+// asked is since when the API server has been asked for the wanted size; zero when it has not.
+func (d *Volume) asked() time.Time {
+	if d.old.Wanted == nil || d.old.Wanted.Cmp(d.size) != 0 {
+		return time.Time{}
+	}
+	return d.old.Asked.Time
+}
+
+// condition of the claim; nil when it is not true.
+func (d *Volume) condition(kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaimCondition {
+	i := slices.IndexFunc(d.Claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+	if i < 0 {
+		return nil
+	}
+	return &d.Claim.Status.Conditions[i]
+}
+
+// refused reports whether the API server was asked to let the claim grow, and has not.
+func refused(v *state.View, d *Volume) bool {
+	wait := RefusedAfter
+	if Migrates(v) {
+		wait = ReplacedAfter
+	}
+	return d.Smaller() && !d.asked().IsZero() && !v.Now.Before(d.asked().Add(wait)) && !again(v, d)
+}
+
+// again reports whether it is time to ask once more: not for a member that is to be replaced.
+func again(v *state.View, d *Volume) bool {
+	return !Migrates(v) && !v.Now.Before(d.asked().Add(AskAgain))
+}
+
+// grows reports whether the claim is to be answered with the larger size. The API server takes that only of a claim
+// that is bound. What was asked for is asked for again for a moment, in case that the answer was not carried out.
+func grows(v *state.View, d *Volume) bool {
+	if d == nil || !d.Smaller() || d.Claim.Status.Phase != corev1.ClaimBound || !v.Usable(d.Claim) || Migrates(v) &&
+		d.otherClass() {
+		return false
+	}
+	return d.asked().IsZero() || v.Now.Before(d.asked().Add(RefusedAfter)) || again(v, d)
+}
+
+// sized is the claim as it is to be answered: as it is, or larger.
+func sized(v *state.View, claim *corev1.PersistentVolumeClaim) {
+	d := VolumeOf(v, claim.Name)
+	if member, _ := state.MemberOfClaim(v.Cluster.Name, claim.Name); !grows(v, d) || v.Etcd != nil &&
+		v.Find(member) == nil {
+		return
+	}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.size}
+}
+
+// VolumeSize is what etcd may count on: what the claim asks for, or less while the volume is still growing.
+func VolumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
+	asks, has := *claim.Spec.Resources.Requests.Storage(), *claim.Status.Capacity.Storage()
+	if !has.IsZero() && has.Cmp(asks) < 0 {
+		return has
+	}
+	return asks
+}
+
+// VolumeStatus is the volume of a claim as far as it is not yet what the spec asks for; nil when it is.
+func VolumeStatus(v *state.View, claim string) *v1alpha1.VolumeStatus {
+	d := VolumeOf(v, claim)
+	if d == nil || v.Cluster.Spec.Suspend || !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
+		return nil
+	}
+	s := &v1alpha1.VolumeStatus{Wanted: &d.size, Message: Pending(v, d)}
+	if has := d.capacity(); !has.IsZero() {
+		s.Capacity = &has
+	}
+	switch {
+	case grows(v, d) && (d.asked().IsZero() || again(v, d)):
+		s.Asked = metav1.NewTime(v.Now.Truncate(time.Second))
+	case d.Smaller() && !d.asked().IsZero():
+		s.Asked = d.old.Asked
+	}
+	return s
+}
+
+// Pending says what a volume waits for that is not what the spec asks for.
+func Pending(v *state.View, d *Volume) string {
+	switch {
+	case d.otherClass():
+		return fmt.Sprintf("its class is %s and is to be %s", classOf(d.Claim), *d.class)
+	case d.larger():
+		return fmt.Sprintf("it is larger than %s, and a volume can't shrink", d.size.String())
+	case refused(v, d):
+		return "the API server does not let it grow: its class does not say allowVolumeExpansion: true, or a quota " +
+			"of the namespace is used up"
+	case d.Smaller() && d.Claim.Status.Phase != corev1.ClaimBound:
+		return "it grows when it is bound to a volume"
+	}
+	for _, kind := range []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimControllerResizeError,
+		corev1.PersistentVolumeClaimNodeResizeError} {
+		if c := d.condition(kind); c != nil {
+			return cmp.Or(c.Message, "its storage can't make it larger")
+		}
+	}
+	if d.condition(corev1.PersistentVolumeClaimFileSystemResizePending) != nil {
+		return "its file system is to grow on the node"
+	}
+	return "it is growing"
+}
+
+func classOf(claim *corev1.PersistentVolumeClaim) string {
+	if claim.Spec.StorageClassName == nil {
+		return "the default"
+	}
+	return cmp.Or(*claim.Spec.StorageClassName, "none")
+}
+
+// Migrates reports whether members may move to other volumes.
+func Migrates(v *state.View) bool { return v.Cluster.Spec.Storage.Migration == v1alpha1.MigrateReplace }
+
+// Stuck reports whether the claim will never be what the spec asks for, by itself.
+func Stuck(v *state.View, d *Volume) bool { return d.otherClass() || d.larger() || refused(v, d) }
+
+// VolumeDiffers reports whether the member is to be succeeded by one with another volume, and why.
+func VolumeDiffers(v *state.View, m *state.Member) (string, bool) {
+	if !Migrates(v) || Cramped(v, m) != "" {
+		return "", false
+	}
+	if reason := WALDiffers(v, m); reason != "" {
+		return reason, true
+	}
+	for _, d := range Volumes(v, m.PodName) {
+		has := d.requested()
+		switch {
+		case !Stuck(v, d):
+		case d.otherClass():
+			return fmt.Sprintf("%s is to be of the class %s instead of %s", d.noun(), *d.class, classOf(d.Claim)), true
+		default:
+			return fmt.Sprintf("%s is to have %s instead of %s", d.noun(), d.size.String(), has.String()), true
+		}
+	}
+	return "", false
+}
+
+func (d *Volume) noun() string {
+	if strings.HasSuffix(d.Claim.Name, spec.WALSuffix) {
+		return "the volume of its write-ahead log"
+	}
+	return "its volume"
+}
+
+// WALDiffers says that the member has a volume for its write-ahead log and should not, or the other way round; empty
+// for neither.
+func WALDiffers(v *state.View, m *state.Member) string {
+	switch {
+	case !v.OnClaims() || m.PodName == "" || v.HasWAL(m.PodName) == state.WantsWAL(v):
+		return ""
+	case state.WantsWAL(v):
+		return "its write-ahead log is to have a volume of its own"
+	}
+	return "its write-ahead log is to have no volume of its own"
+}
+
+// Cramped says why the member's successor would have no room for the data; empty when it would.
+func Cramped(v *state.View, m *state.Member) string {
+	if d := VolumeOf(v, m.PodName); d != nil {
+		return tooSmall(v, d)
+	}
+	return ""
+}
+
+// tooSmall says why the members' data does not fit the wanted size; empty when it does, or that is not smaller than
+// what there is. A new member gets the whole file, with what is free in it, and etcd's quota counts that too.
+func tooSmall(v *state.View, d *Volume) string {
+	if !d.larger() {
+		return ""
+	}
+	quota := spec.QuotaBytes(v.Cluster.Spec.Options, d.size)
+	for _, m := range v.Members {
+		switch {
+		case m.Health.DBSizeInUse > quota:
+			return fmt.Sprintf("the data of %s does not fit: %s with a quota of %s", m.PodName,
+				Mebibytes(m.Health.DBSizeInUse), Mebibytes(quota))
+		case m.Health.DBSize > quota:
+			return fmt.Sprintf("the database file of %s does not fit, though what is used of it does: %s with a "+
+				"quota of %s; defragment the members first", m.PodName, Mebibytes(m.Health.DBSize), Mebibytes(quota))
+		}
+	}
+	return ""
+}
+
+// Mebibytes writes a number of bytes, rounded up.
+func Mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
+
+// QuotaDiffers reports whether etcd runs with another quota than its volume gives.
+func QuotaDiffers(v *state.View, m *state.Member) (string, bool) {
+	has, known := spec.QuotaOf(m.Pod)
+	size := spec.StorageSize(&v.Cluster.Spec)
+	switch {
+	case !known, v.Memory(), m.Claim == nil && !v.HostPath():
+		return "", false
+	case !v.HostPath():
+		size = VolumeSize(m.Claim)
+	}
+	wanted := spec.QuotaBytes(v.Cluster.Spec.Options, size)
+	switch {
+	case has == wanted:
+		return "", false
+	case v.Cluster.Spec.Options.QuotaBackendBytes != nil:
+		return fmt.Sprintf("it runs with a quota of %s instead of %s", Mebibytes(has), Mebibytes(wanted)), true
+	}
+	return fmt.Sprintf("its volume gives it a quota of %s instead of %s", Mebibytes(wanted), Mebibytes(has)), true
+}
+
+// FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start anew. It is
+// restarted for that once.
+func FileSystemWaits(v *state.View, m *state.Member) (string, bool) {
+	waits := func(d *Volume) bool {
+		c := d.condition(corev1.PersistentVolumeClaimFileSystemResizePending)
+		return c != nil && d.Growing() && v.Now.After(c.LastTransitionTime.Add(OnlineAfter)) &&
+			m.Pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)
+	}
+	return "its volume has grown, and its file system only does when the pod starts",
+		slices.ContainsFunc(Volumes(v, m.PodName), waits)
+}

@@ -1,0 +1,147 @@
+package world
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	selected "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/certificates"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// Cached is, by name, what Metacontroller's cache of a kind shows.
+func (w *World) Cached(kind Kind) map[string]metav1.Object {
+	if seen, frozen := w.Frozen[kind]; frozen {
+		return seen
+	}
+	all := map[string]metav1.Object{}
+	for key, o := range w.Objects {
+		if key.Kind == kind {
+			all[key.Name] = o
+		}
+	}
+	return all
+}
+
+func (w *World) cachedCluster() *v1alpha1.EtcdCluster {
+	for _, o := range w.Cached(ClusterKind) {
+		return o.(*v1alpha1.EtcdCluster)
+	}
+	return nil
+}
+
+func (w *World) childrenOf(parent types.UID) map[Key]metav1.Object {
+	children := map[Key]metav1.Object{}
+	for _, kind := range childKinds {
+		for name, o := range w.Cached(kind) {
+			if owned(o, parent) {
+				children[Key{kind, name}] = o
+			}
+		}
+	}
+	return children
+}
+
+// relatedTo are the Secrets that somebody else keeps for the cluster: see hooks.RelatedSelector.
+func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
+	chosen, err := metav1.LabelSelectorAsSelector(new(certificates.RelatedSelector(c)))
+	if err != nil {
+		panic(err) // the selector is ours
+	}
+	r := observation.Related{Secrets: map[string]*observation.Secret{}}
+	for name, o := range w.Cached(SecretKind) {
+		if chosen.Matches(selected.Set(o.GetLabels())) {
+			r.Secrets[name] = o.(*observation.Secret)
+		}
+	}
+	r.Secrets = state.Of(spec.AskedKeys(c), r.Secrets) // what the edge leaves out, no decision may miss
+	for name, o := range w.Cached(snapshotKind) {
+		if r.Snapshots == nil {
+			r.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+		}
+		r.Snapshots[name] = o.(*v1alpha1.EtcdSnapshot)
+	}
+	return r
+}
+
+// grouped are children by kind. Certificates are there only where the installation has a rule for them.
+func (w *World) grouped(all map[Key]metav1.Object) observation.Children {
+	c := group(all)
+	if w.CertManager {
+		c.Certificates = map[string]*decision.CertManagerCertificate{}
+		for _, made := range w.Certificates {
+			noted := *made
+			noted.Annotations = maps.Clone(made.Annotations)
+			if noted.Annotations == nil {
+				noted.Annotations = map[string]string{}
+			}
+			noted.Annotations[objects.AnnotationLastApplied] = "{}"
+			c.Certificates[made.Name] = &noted
+		}
+	}
+	return c
+}
+
+func group(all map[Key]metav1.Object) observation.Children {
+	c := observation.Children{
+		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
+		ConfigMaps: map[string]*corev1.ConfigMap{},
+		Services:   map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+		Policies: map[string]*networkingv1.NetworkPolicy{}, Secrets: map[string]*observation.Secret{},
+	}
+	for key, o := range all {
+		switch t := o.(type) {
+		case *corev1.Pod:
+			c.Pods[key.Name] = t
+		case *corev1.PersistentVolumeClaim:
+			c.Claims[key.Name] = t
+		case *corev1.ConfigMap:
+			c.ConfigMaps[key.Name] = t
+		case *corev1.Service:
+			c.Services[key.Name] = t
+		case *policyv1.PodDisruptionBudget:
+			c.Budgets[key.Name] = t
+		case *networkingv1.NetworkPolicy:
+			c.Policies[key.Name] = t
+		case *observation.Secret:
+			c.Secrets[key.Name] = t
+		}
+	}
+	return c
+}
+
+func ungroup(d decision.Desired, secrets map[string]*observation.Secret) map[Key]metav1.Object {
+	all := map[Key]metav1.Object{}
+	for _, o := range d.Pods {
+		all[Key{PodKind, o.Name}] = o
+	}
+	for _, o := range d.Claims {
+		all[Key{ClaimKind, o.Name}] = o
+	}
+	for _, o := range d.ConfigMaps {
+		all[Key{ConfigMapKind, o.Name}] = o
+	}
+	for _, o := range d.Services {
+		all[Key{ServiceKind, o.Name}] = o
+	}
+	for _, o := range d.Budgets {
+		all[Key{BudgetKind, o.Name}] = o
+	}
+	for _, o := range d.Policies {
+		all[Key{PolicyKind, o.Name}] = o
+	}
+	for name, o := range secrets {
+		all[Key{SecretKind, name}] = o
+	}
+	return all
+}

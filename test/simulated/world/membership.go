@@ -1,0 +1,149 @@
+package world
+
+import (
+	"slices"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/simulated/membership"
+)
+
+// carryOut is etcd's own answer to the change, with the guards of strict-reconfig-check.
+func (c *client) carryOut(cluster Cluster, step decision.Step) error {
+	var err error
+	switch s := step.(type) {
+	case decision.AddLearner:
+		cluster, err = c.w.add(cluster, s.PeerURL)
+	case decision.Promote:
+		cluster, err = c.w.promote(cluster, s.ID)
+	case decision.Remove:
+		cluster, err = c.w.removeMember(cluster, s.ID)
+	case decision.UpdatePeerURL:
+		cluster, err = c.w.updatePeerURL(cluster, s.ID, s.PeerURL)
+	case decision.MoveLeader:
+		cluster, err = c.w.moveLeader(cluster, s.To)
+	case decision.EnableDowngrade:
+		cluster.Version, err = cluster.EnableDowngrade(minorOf(s.Version))
+	case decision.CancelDowngrade:
+		cluster.Downgrade = 0
+	case decision.Defragment:
+		_, err = c.maintain(cluster, step)
+		return err
+	default:
+		cluster, err = c.maintain(cluster, step)
+	}
+	if err != nil {
+		return err
+	}
+	c.w.agreeOn(cluster)
+	return nil
+}
+
+// agreeOn is the change that those agree on who are members before it: one of them may be the leader that goes.
+func (w *World) agreeOn(changed Cluster) {
+	before := w.Etcd.Clusters[changed.ID]
+	before.Commit++
+	w.Etcd.Clusters[changed.ID] = before
+	w.replicate(changed.ID, false)
+	changed.Commit = before.Commit
+	w.store(changed)
+	w.replicate(changed.ID, false)
+}
+
+func (w *World) add(c Cluster, peerURL string) (Cluster, error) {
+	if _, err := w.asked(c).AddLearner(c.numberAt(peerURL)); err != nil {
+		return c, err
+	}
+	c.Added++
+	fresh := observation.Member{ID: id(plain(peerURL), "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL},
+		Learner: true}
+	c.Members = append(slices.Clone(c.Members), fresh)
+	return c, nil
+}
+
+func (w *World) promote(c Cluster, id uint64) (Cluster, error) {
+	to, err := w.asked(c).Promote(c.number(id))
+	return c.as(to), err
+}
+
+func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
+	to, err := w.asked(c).Remove(c.number(id))
+	return c.as(to), err
+}
+
+// updatePeerURL lists a member with another peer URL.
+func (w *World) updatePeerURL(c Cluster, id uint64, peerURL string) (Cluster, error) {
+	n := c.number(id)
+	if err := w.asked(c).UpdatePeerURL(n, c.numberAt(peerURL)); err != nil {
+		return c, err
+	}
+	c.Members = slices.Clone(c.Members)
+	c.Members[n].PeerURLs = []string{peerURL}
+	return c, nil
+}
+
+func (w *World) moveLeader(c Cluster, to uint64) (Cluster, error) {
+	if err := w.asked(c).MoveLeader(c.number(to)); err != nil {
+		return c, err
+	}
+	c.Leader = to
+	c.Term++
+	return c, nil
+}
+
+// asked is who answers for the cluster: the leader is asked, or is told by whoever is.
+func (w *World) asked(c Cluster) membership.Server {
+	r := w.around(c, c.Leader)
+	for n, m := range c.Members {
+		if w.sent(c, m.ID)*10 >= c.Commit*9 {
+			r.InSync = r.InSync.With(n)
+		}
+		if pod, _ := w.running(c.ID, m.ID); w.Now.Before(w.Procs[pod].Since.Add(w.Etcd.ConnectedFor)) {
+			r.Young = r.Young.With(n)
+		}
+	}
+	return r.Server()
+}
+
+// number of a member in etcd's rules: its place in the list, or the one after the last when it is not in it.
+func (c Cluster) number(id uint64) int {
+	if i := c.position(id); i >= 0 {
+		return i
+	}
+	return len(c.Members)
+}
+
+// numberAt is the number of the member that has this peer URL, or would get it.
+func (c Cluster) numberAt(peerURL string) int {
+	for n, m := range c.Members {
+		if slices.Contains(m.PeerURLs, peerURL) {
+			return n
+		}
+	}
+	return len(c.Members)
+}
+
+// as is the cluster with the members that etcd's rules have left it, and the roles that they have given them.
+func (c Cluster) as(to membership.Cluster) Cluster {
+	var members []observation.Member
+	for n, m := range c.Members {
+		if m.Learner = to.Learners.Has(n); to.Members().Has(n) {
+			members = append(members, m)
+		} else {
+			c.Removed = append(slices.Clone(c.Removed), m.ID)
+		}
+	}
+	c.Members = members
+	return c
+}
+
+// sent is how much of the log the leader has sent to the member, dead or alive.
+func (w *World) sent(c Cluster, member uint64) uint64 {
+	var most uint64
+	for _, d := range w.Dirs {
+		if d.Cluster == c.ID && d.Member == member {
+			most = max(most, d.Index)
+		}
+	}
+	return most
+}

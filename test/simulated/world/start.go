@@ -1,0 +1,175 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/simulated/membership"
+)
+
+// startEtcd runs the pod's etcd on its data, or says why it exits.
+func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
+	files, d := w.Files[pod.UID], w.dirOf(pod, place)
+	if why := files.unfit(); why != "" {
+		return why
+	}
+	if why := unknownFlag(pod); why != "" {
+		return why
+	}
+	if d.Member == 0 {
+		var err error
+		if d, err = w.begin(pod); err != nil {
+			return err.Error()
+		}
+		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
+			return err.Error()
+		}
+		w.storeBegun(pod, place, d)
+	}
+	if why := w.unfitVersion(pod, d); why != "" {
+		return why
+	}
+	if why := w.differs(pod, d); why != "" {
+		return why
+	}
+	if slices.Contains(w.Etcd.Clusters[d.Cluster].Removed, d.Member) {
+		return "the member has been permanently removed from the cluster"
+	}
+	w.starts(pod, d)
+	w.Oracle.runs(d, place)
+	clients, peers := files.loaded()
+	w.Starts++
+	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers,
+		TLS:   listensByTLS(pod),
+		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
+	w.Changes++
+	w.seededAlike(w.Etcd.Clusters[d.Cluster])
+	return ""
+}
+
+// begin is what an etcd with an empty data directory makes of its flags.
+func (w *World) begin(pod *corev1.Pod) (Dir, error) {
+	env, err := w.env(pod)
+	if err != nil {
+		return Dir{}, err
+	}
+	initial := pairs(env["ETCD_INITIAL_CLUSTER"])
+	if len(initial) == 0 {
+		return Dir{}, errors.New("error setting up initial cluster")
+	}
+	if _, listed := initial[pod.Name]; !listed {
+		return Dir{}, fmt.Errorf("couldn't find local name %q in the initial cluster configuration", pod.Name)
+	}
+	if env["ETCD_INITIAL_CLUSTER_STATE"] == "new" {
+		return w.bootstrap(pod, initial, env["ETCD_INITIAL_CLUSTER_TOKEN"])
+	}
+	return w.join(pod, initial)
+}
+
+// bootstrap makes a cluster of its own: all that are told the same list and token make the same one.
+func (w *World) bootstrap(pod *corev1.Pod, initial map[string]string, token string) (Dir, error) {
+	c, self := w.formed(initial, initial[pod.Name], token)
+	if known, exists := w.Etcd.Clusters[c.ID]; exists {
+		if err := known.rules().Bootstrap(known.number(self), w.peers(known, pod)); err != nil {
+			return Dir{}, fmt.Errorf("member %x %w", self, err)
+		}
+	} else {
+		w.store(c)
+	}
+	return Dir{Cluster: c.ID, Member: self, Index: uint64(len(initial))}, nil
+}
+
+// formed is the cluster that members form who are told the same list and token, and which of them has this URL.
+func (w *World) formed(initial map[string]string, peer, token string) (c Cluster, self uint64) {
+	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token),
+		Of: strings.TrimSuffix(token, fmt.Sprintf("-%d", epochOf(token)))}
+	var ids []string
+	for _, name := range slices.Sorted(maps.Keys(initial)) {
+		m := observation.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}
+		c.Members = append(c.Members, m)
+		ids = append(ids, fmt.Sprint(m.ID))
+	}
+	slices.SortFunc(c.Members, func(a, b observation.Member) int { return strings.Compare(a.Name, b.Name) })
+	c.ID = id(ids...)
+	return c, id(plain(peer), token)
+}
+
+// join asks the peers that it was told for the cluster, and insists that the list is the one that it was told.
+func (w *World) join(pod *corev1.Pod, initial map[string]string) (Dir, error) {
+	for _, clusterID := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		c := w.Etcd.Clusters[clusterID]
+		var told membership.Set
+		for _, url := range initial {
+			told = told.With(c.numberAt(url))
+		}
+		self := c.numberAt(initial[pod.Name])
+		switch err := c.rules().Join(self, told, w.peers(c, pod)); {
+		case errors.Is(err, membership.ErrNoPeer):
+			continue
+		case err != nil:
+			return Dir{}, err
+		}
+		return Dir{Cluster: c.ID, Member: c.Members[self].ID, Behind: w.Etcd.LearnerPace}, nil
+	}
+	return Dir{}, membership.ErrNoPeer
+}
+
+// peers are the members that answer the etcd that starts in this pod.
+func (w *World) peers(c Cluster, asks *corev1.Pod) (all membership.Set) {
+	if w.Net.Isolated[asks.Name] {
+		return all
+	}
+	var own side
+	if files := w.Files[asks.UID]; files.Peer != nil {
+		own = side{files.Peer.Certificate, files.Peer.Trust}
+	}
+	for n, m := range c.Members {
+		if pod, _ := w.running(c.ID, m.ID); w.connected(c, m) && w.reaches(own, pod, m) {
+			all = all.With(n)
+		}
+	}
+	return all
+}
+
+// env is the environment of the pod's etcd container.
+func (w *World) env(pod *corev1.Pod) (map[string]string, error) {
+	return w.envOf(pod.Spec.Containers[0].Env, pod)
+}
+
+func (w *World) envOf(list []corev1.EnvVar, pod *corev1.Pod) (map[string]string, error) {
+	env := map[string]string{}
+	for _, e := range list {
+		env[e.Name] = e.Value
+		if e.ValueFrom == nil {
+			continue
+		}
+		if field := e.ValueFrom.FieldRef; field != nil {
+			key := strings.TrimSuffix(strings.TrimPrefix(field.FieldPath, "metadata.annotations['"), "']")
+			env[e.Name] = pod.Annotations[key]
+			continue
+		}
+		ref := e.ValueFrom.ConfigMapKeyRef
+		record, found := w.Objects[Key{ConfigMapKind, ref.Name}].(*corev1.ConfigMap)
+		if !found {
+			return nil, fmt.Errorf("configmap %q not found", ref.Name)
+		}
+		env[e.Name] = record.Data[ref.Key]
+	}
+	return env, nil
+}
+
+func pairs(s string) map[string]string {
+	all := map[string]string{}
+	for field := range strings.SplitSeq(s, ",") {
+		if k, v, ok := strings.Cut(field, "="); ok {
+			all[k] = v
+		}
+	}
+	return all
+}
