@@ -19,11 +19,21 @@ type change struct {
 // mostFields that are named of one object.
 const mostFields = 4
 
-func (c change) detail() string {
-	if len(c.fields) > mostFields {
-		return fmt.Sprintf("%s and %d more", strings.Join(c.fields[:mostFields], ", "), len(c.fields)-mostFields)
+// lines are the cells that tell it: a field a line.
+func (c change) lines() [][]string {
+	fields := c.fields
+	if len(fields) > mostFields {
+		fields = append(slices.Clone(fields[:mostFields]), fmt.Sprintf("and %d more", len(fields)-mostFields))
 	}
-	return strings.Join(c.fields, ", ")
+	lines := [][]string{{c.verb, c.object, ""}}
+	for i, field := range fields {
+		if i == 0 {
+			lines[0][2] = field
+		} else {
+			lines = append(lines, []string{" ", " ", field})
+		}
+	}
+	return lines
 }
 
 // lastApplied is the annotation in which Metacontroller notes the answer that it applied last.

@@ -229,7 +229,7 @@ func (e *explanation) printChildren(p page) {
 	}
 	var lines [][]string
 	for _, c := range e.changes {
-		lines = append(lines, []string{c.verb, c.object, c.detail()})
+		lines = append(lines, c.lines()...)
 	}
 	if len(lines) > 0 {
 		p.table(lines)

@@ -206,5 +206,6 @@ func TestChanges(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(answer), &o))
 		assert.Equal(t, want, strings.Join(changed(is, o, "u"), ", "))
 	}
-	assert.Equal(t, "a, b, c, d and 2 more", change{fields: []string{"a", "b", "c", "d", "e", "f"}}.detail())
+	assert.Equal(t, [][]string{{"change", "Pod a", "a"}, {" ", " ", "b"}, {" ", " ", "c"}, {" ", " ", "d"},
+		{" ", " ", "and 2 more"}}, change{"change", "Pod a", []string{"a", "b", "c", "d", "e", "f"}}.lines())
 }
