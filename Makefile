@@ -252,7 +252,7 @@ recording: install ## play create, kill, upgrade and restore in the lab, and wri
 	@$(IN_LAB) test/real/demo/record.sh
 
 .PHONY: dashboard
-dashboard: install bin/prometheus ## docs/dashboard.png anew, from a real Prometheus in the lab: six minutes and a build, with npm and chromium
+dashboard: install bin/prometheus ## draw docs/dashboard.png again, from a real Prometheus in the lab: six minutes and a build, with npm and chromium
 	@$(IN_LAB) test/real/dashboard/dashboard.sh
 
 # Upgrades want more than one release of etcd. Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.

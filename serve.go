@@ -41,7 +41,7 @@ func (v *serving) flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("quorate serve", flag.ContinueOnError)
 	flags.StringVar(&v.listen, "listen", ":8080", "`address` of the hooks")
 	flags.StringVar(&v.pages, "metrics-listen", ":8081",
-		"`address` of /metrics, /healthz and /readyz, which are plain HTTP for everybody")
+		"`address` of /metrics, /healthz and /readyz, which are plain HTTP for all callers")
 	flags.StringVar(&callers.Cert, "tls-cert", "",
 		"`file` with the certificate of the hooks, PEM, with its chain; makes them HTTPS. Files are read again when "+
 			"they change")

@@ -80,7 +80,7 @@ var controllers = map[string]string{
 }
 
 // TestInstalledPartsFit: a server that reads the Secret answers a Metacontroller of each age, that reads what it can
-// read, and nobody else where that is possible.
+// read, and no other caller where that is possible.
 func TestInstalledPartsFit(t *testing.T) {
 	for version, c := range map[string]struct {
 		bearer, inURL bool
@@ -88,7 +88,7 @@ func TestInstalledPartsFit(t *testing.T) {
 	}{
 		"4.16": {bearer: true}, "v5.0.1": {bearer: true},
 		"4.15.2": {warns: "only the NetworkPolicy"}, "2.0": {warns: "only the NetworkPolicy"},
-		"1.5.20": {inURL: true, warns: "let nobody read compositecontrollers"},
+		"1.5.20": {inURL: true, warns: "the right to read compositecontrollers"},
 	} {
 		t.Run(version, func(t *testing.T) {
 			objects, stderr := installed(t, "--metacontroller", version, "--namespace", "etcd-ops",

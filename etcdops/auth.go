@@ -22,8 +22,8 @@ const (
 	// authorizeTime is how long one Authorize goes on: what is left then is for the next one. Each password takes etcd
 	// some 60 ms of computing (bcrypt), so that very many users may need several.
 	authorizeTime = 5 * time.Second
-	// authRounds is how often an Authorize finds something to do without getting further with passwords: once is to be
-	// expected, more often means that somebody else is at work.
+	// authRounds is how often an Authorize finds something to do without getting further with passwords: once is
+	// expected, more often means that another client is at work.
 	authRounds = 4
 	// passwordsAtOnce is how many passwords one look tries: few enough for a slow machine to get on in every call.
 	passwordsAtOnce = 16
@@ -61,7 +61,7 @@ type authRun struct {
 }
 
 func (r *authRun) settle(ctx context.Context) error {
-	for inVain := 0; inVain < authRounds; {
+	for noProgress := 0; noProgress < authRounds; {
 		want, left := r.next()
 		have, err := r.readAuth(ctx, r.client, want)
 		if err != nil {
@@ -81,7 +81,7 @@ func (r *authRun) settle(ctx context.Context) error {
 			}
 		}
 		if r.unsettled() >= left {
-			inVain++
+			noProgress++
 		}
 	}
 	return ErrAuthContended
@@ -122,7 +122,7 @@ func (r *authRun) found(want users.Want, have users.Have) {
 	}
 }
 
-// apply makes one change. That somebody else was faster is no error: the next look tells what is left to do.
+// apply makes one change. That another client was faster is no error: the next look tells what is left to do.
 func (r *authRun) apply(ctx context.Context, change users.Change) error {
 	if err := r.mayEnable(change); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (r *authRun) passwordFor(change users.Change) (string, error) {
 			return r.password(*c.Password)
 		}
 	case users.ChangePassword:
-		return r.passwordOrNobodys(c.Password)
+		return r.passwordOrRandom(c.Password)
 	}
 	return "", nil
 }
@@ -227,13 +227,13 @@ var permissionTypes = map[v1alpha1.Access]clientv3.PermissionType{
 	v1alpha1.ReadWrite: clientv3.PermissionType(clientv3.PermReadWrite),
 }
 
-// wasOvertaken reports whether etcd refused because it is so already, or because what was to be changed is gone.
+// wasOvertaken reports whether etcd refused because it is so already, or because what we wanted to change is gone.
 func wasOvertaken(err error) bool {
 	return slices.ContainsFunc([]error{
 		rpctypes.ErrUserAlreadyExist, rpctypes.ErrUserNotFound, rpctypes.ErrRoleAlreadyExist, rpctypes.ErrRoleNotFound,
 		rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted, rpctypes.ErrRootUserNotExist,
 		rpctypes.ErrRootRoleNotExist,
-		// To delete root, which is allowed while auth is off, just after somebody has turned it on.
+		// To delete root, which is allowed while auth is off, just after another client has turned it on.
 		rpctypes.ErrInvalidAuthMgmt,
 	}, func(known error) bool { return errors.Is(err, known) })
 }
@@ -241,7 +241,7 @@ func wasOvertaken(err error) bool {
 // password is what is under a Secret's key.
 func (e *Etcd) password(from users.PasswordFrom) (string, error) {
 	if e.Password == nil {
-		return "", because(ErrPassword, "nobody was told where Secrets are")
+		return "", because(ErrPassword, "there is no way to read Secrets")
 	}
 	password, err := e.Password(from.Secret, from.Key)
 	if err != nil {
@@ -254,7 +254,7 @@ func (e *Etcd) password(from users.PasswordFrom) (string, error) {
 	return password, nil
 }
 
-func (e *Etcd) passwordOrNobodys(from *users.PasswordFrom) (string, error) {
+func (e *Etcd) passwordOrRandom(from *users.PasswordFrom) (string, error) {
 	if from == nil {
 		return rand.Text() + rand.Text(), nil
 	}

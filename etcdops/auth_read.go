@@ -129,16 +129,16 @@ func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want users
 	return has, err
 }
 
-// passwordless is what etcd says to whoever tries a password of a user that has none (ErrNoPasswordUser in its
+// passwordless is what etcd says when a password is tried for a user that has none (ErrNoPasswordUser in its
 // auth/store.go). Its API server has no code for that error and passes the words on (togRPCError in
 // etcdserver/api/v3rpc/util.go), in 3.5 to 3.7.
 const passwordless = "auth: authentication failed, password was given for no password user"
 
-// tryPassword logs in as the user to see whether it has the password that is wanted; with one that nobody has for a
-// user that should have none.
+// tryPassword logs in as the user to see whether it has the password that is wanted. For a user that should have none
+// it tries a random one.
 func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client,
 	want users.UserWant) (state users.PasswordState, err error) {
-	password, err := e.passwordOrNobodys(want.Password)
+	password, err := e.passwordOrRandom(want.Password)
 	if err != nil {
 		return 0, err
 	}

@@ -234,7 +234,7 @@ func TestAuthIsTurnedOnAfterTheLastPassword(t *testing.T) {
 	passwords := map[string]string{"root": "7"}
 	for i := range 3 * passwordsAtOnce {
 		names = append(names, fmt.Sprintf("u%02d", i))
-		f.users[names[i]] = &pb.AuthUserAddRequest{Name: names[i], Password: "of somebody else"}
+		f.users[names[i]] = &pb.AuthUserAddRequest{Name: names[i], Password: "of another client"}
 		passwords[names[i]] = "8"
 	}
 	w := wantUsers(names...)
@@ -249,9 +249,9 @@ func TestAuthIsTurnedOnAfterTheLastPassword(t *testing.T) {
 	}
 }
 
-func TestSomebodyWhoUndoesEverythingIsNotFoughtForEver(t *testing.T) {
+func TestAuthorizeGivesUpWhenAnotherClientUndoesEverything(t *testing.T) {
 	f := withUsers(t)
 	f.forgets = true
 	require.ErrorIs(t, f.authorize(t, secrets(), wantUsers("a")), ErrAuthContended)
-	assert.Len(t, f.calls(), 1+2*(1+authRounds), "what was done once, and then done again in vain")
+	assert.Len(t, f.calls(), 1+2*(1+authRounds), "what was done once, and then done again to no effect")
 }

@@ -19,7 +19,7 @@ import (
 // Do implements [hooks.Etcd]. The error wraps one of this package's and begins with the step. After ErrNoAnswer and
 // ErrUnreachable the step may or may not have been carried out; after any other error it was not. A defragmentation
 // that takes longer than the step's deadline goes on after ErrNoAnswer: the member hands its database over without
-// looking at the call any more (Defragment in etcd's etcdserver/api/v3rpc/maintenance.go), and answers nobody until
+// looking at the call any more (Defragment in etcd's etcdserver/api/v3rpc/maintenance.go), and answers no one until
 // it is done.
 //
 // A step that changes the member list always goes with the list that it was decided on: a second Do of the same
@@ -129,7 +129,7 @@ func (e *Etcd) doAt(ctx context.Context, step decision.Step, on *observation.Mem
 		func(ctx context.Context) error { return carryOut(ctx, client, step) })
 }
 
-// learnerOf is where the learner that is to be promoted can be asked; nil when it has no address.
+// learnerOf is where the learner that the step promotes can be asked; nil when it has no address.
 func learnerOf(p decision.Promote, on *observation.Membership, all []observation.Endpoint) *observation.Endpoint {
 	i := slices.IndexFunc(all, func(e observation.Endpoint) bool {
 		m := memberAt(on, e.PeerURL)

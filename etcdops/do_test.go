@@ -179,7 +179,7 @@ func TestARefusalIsFinal(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnhealthy)
 	assert.EqualError(t, err, "add learner demo-3: etcd asks to wait: too few voters have been connected for 5 seconds")
 	assert.Len(t, all[0].calls(), 2, "no retries")
-	assert.Empty(t, all[1].calls(), "nobody else is asked")
+	assert.Empty(t, all[1].calls(), "no other member is asked")
 }
 
 func TestAnAdditionIsNeverToldThatTheMemberIsGone(t *testing.T) {

@@ -25,11 +25,11 @@ var (
 	// ErrNoExecutor: no voter that could carry out the step has an address, or the step is the leader's and it has
 	// none.
 	ErrNoExecutor = errors.New("no member that could carry it out can be asked")
-	// ErrNoQuorum: nobody could give us a linearizable member list.
+	// ErrNoQuorum: no member could give us a linearizable member list.
 	ErrNoQuorum = errors.New("the member list cannot be read")
 	// ErrStranger: the etcd at an endpoint is not the member that we meant.
 	ErrStranger = errors.New("another etcd answers at this address")
-	// ErrLearnerCutOff: the learner that is to be promoted does not get what the leader writes now (S5); why follows.
+	// ErrLearnerCutOff: the learner that should be promoted does not get what the leader writes now (S5); why follows.
 	// Wait.
 	ErrLearnerCutOff = errors.New("the learner is not connected to the leader")
 	// errUnknownStep: a step of a kind that this package does not know.
@@ -42,7 +42,7 @@ var (
 	// ErrAuthUnfinished: users and roles have taken all the time that one call has. The next one goes on.
 	ErrAuthUnfinished = errors.New("not done yet, to be continued")
 	// ErrAuthContended: what we made of users and roles was something else again when we looked.
-	ErrAuthContended = errors.New("somebody else changes users and roles at the same time")
+	ErrAuthContended = errors.New("another client changes users and roles at the same time")
 
 	// Refused by etcd. Nothing was changed.
 
@@ -78,9 +78,9 @@ var (
 	ErrBadTransferee = errors.New("the member cannot lead: it does not vote, or is no member")
 	// errNoLeader: an election is going on, or there is no quorum.
 	errNoLeader = errors.New("the cluster has no leader")
-	// errNobody: auth is on, and etcd takes us for nobody: we came without a client certificate, or it does not look
+	// errNoUser: auth is on, and etcd knows no user of ours: we came without a client certificate, or it does not look
 	// at them (client-cert-auth).
-	errNobody = errors.New("etcd's auth is on, and it does not accept our certificate")
+	errNoUser = errors.New("etcd's auth is on, and it does not accept our certificate")
 	// errNotPermitted: auth is on, and our certificate's user is not one with the role root.
 	errNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
 	// errDowngradeUnderWay: one goes on, to another version than that which is asked for.
@@ -106,7 +106,7 @@ var (
 	// errRefused: etcd refused for another reason, which follows.
 	errRefused = errors.New("etcd refused")
 
-	// Nobody knows. A change may or may not have been made.
+	// The outcome is not known. A change may or may not have been made.
 
 	// ErrNoAnswer: the deadline passed, on our side or on etcd's.
 	ErrNoAnswer = errors.New("no answer in time")
@@ -120,7 +120,7 @@ var (
 
 var sentinels = []error{
 	errBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, errUnknownStep,
-	errNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, errNobody, errNotPermitted,
+	errNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, errNoUser, errNotPermitted,
 	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed,
 	ErrMemberGone,
 	ErrNotLearner, errBadURL, errLearnerRefuses, ErrNotLeader, ErrBadTransferee, errNoLeader, errRefused,
@@ -146,7 +146,7 @@ var answers = map[string]error{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotLeader):              ErrNotLeader,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCBadLeaderTransferee):    ErrBadTransferee,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               errNoLeader,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              errNobody,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              errNoUser,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):       errNotPermitted,
 
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCDowngradeInProcess):            errDowngradeUnderWay,

@@ -48,7 +48,7 @@ func TestEveryAnswerHasOneSentence(t *testing.T) {
 		{status.Error(codes.Canceled, "context canceled"), ErrNoAnswer, "no answer in time"},
 		{rpctypes.ErrPermissionDenied, errNotPermitted, "etcd's auth does not permit it to the user of our " +
 			"certificate"},
-		{rpctypes.ErrGRPCUserEmpty, errNobody, "etcd's auth is on, and it does not accept our certificate"},
+		{rpctypes.ErrGRPCUserEmpty, errNoUser, "etcd's auth is on, and it does not accept our certificate"},
 		{rpctypes.ErrGRPCAuthNotEnabled, errRefused, "etcd refused: authentication is not enabled"},
 		{rpctypes.ErrDowngradeInProcess, errDowngradeUnderWay,
 			"a downgrade to another version is under way: cancel that one first"},

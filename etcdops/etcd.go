@@ -3,7 +3,7 @@
 //
 // Every call opens a client of its own for each member that it talks to and closes it before it returns. A client over
 // several endpoints would hide which member answered, and a client that is kept would hide that an address now belongs
-// to somebody else.
+// to another pod.
 package etcdops
 
 import (
@@ -57,7 +57,8 @@ type Etcd struct {
 	// Dial connects to an address such as 10.244.1.7:2379; nil is plain TCP. Proxies from the environment are never
 	// used: the addresses are those of pods.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// TLS is what members that speak it are shown, and whom they must be signed by; nil for clusters in plain text.
+	// TLS holds what we show to members that speak it, and the authorities that must have signed their certificates;
+	// nil for clusters in plain text.
 	TLS *tls.Config
 	// foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
 	// plain text.
@@ -80,9 +81,9 @@ func (e *Etcd) With(config *tls.Config, password func(secret, key string) (strin
 
 // Foreign is how members are reached that are not ours.
 type Foreign struct {
-	// TLS is what they are shown, and whom they must be signed by.
+	// TLS holds what we show to them, and the authorities that must have signed their certificates.
 	TLS *tls.Config
-	// User and Password are who we are to them, when they don't know that by a certificate; empty for nobody.
+	// User and Password are how we log in to them, where they don't know us by a certificate; empty for no user.
 	User, Password string
 }
 
@@ -239,7 +240,7 @@ func (e *Etcd) open(endpoint observation.Endpoint) (*clientv3.Client, error) {
 	return e.openTelling(endpoint, &handshake{})
 }
 
-// openTelling is open for whoever wants to know what the member tells.
+// openTelling is open, and what the member tells is kept in told.
 func (e *Etcd) openTelling(endpoint observation.Endpoint, told *handshake) (*clientv3.Client, error) {
 	client, err := clientv3.New(e.config(endpoint, told))
 	return client, explain(err)

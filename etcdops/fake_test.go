@@ -170,7 +170,7 @@ func endpointsOf(all []*fake) []observation.Endpoint {
 	return endpoints
 }
 
-// refused is an address where nobody listens.
+// refused is an address where nothing listens.
 func refused(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,8 +21,8 @@ func maintain(ctx context.Context, client *clientv3.Client, step decision.Step) 
 	case decision.CancelDowngrade:
 		err = cancelDowngrade(ctx, client)
 	case decision.Compact:
-		// Physical: what is to be defragmented next must be gone from the database by then, as far as the call can
-		// wait for it.
+		// Physical: what was compacted must be gone from the database before the defragmentation that comes next, as
+		// far as the call can wait for it.
 		if _, err = client.Compact(ctx, s.Revision, clientv3.WithCompactPhysical()); errors.Is(err,
 			rpctypes.ErrCompacted) {
 			err = nil // done before, by us or by the member's own compactor
@@ -100,7 +100,7 @@ func minor(version string) string {
 	return parts[0] + "." + parts[1]
 }
 
-// disarm ends one kind of alarm of one member; member 0 is etcd's own word for nobody in particular.
+// disarm ends one kind of alarm of one member; member 0 is etcd's own word for no particular member.
 func disarm(ctx context.Context, client *clientv3.Client, s decision.Disarm) error {
 	kind, known := pb.AlarmType_value[s.Kind]
 	if !known || pb.AlarmType(kind) == pb.AlarmType_NONE {

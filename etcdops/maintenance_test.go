@@ -27,7 +27,7 @@ func TestMaintenanceIsAskedOfOneMember(t *testing.T) {
 		"the leader's database":  {decision.Defragment{ID: 1, Name: "demo-0"}, 0, []string{"Defragment"}},
 		"an alarm": {decision.Disarm{ID: 2, Name: "demo-1", Kind: "NOSPACE"}, 0,
 			[]string{"Alarm DEACTIVATE NOSPACE 2"}},
-		"nobody's alarm": {decision.Disarm{Kind: "CORRUPT"}, 0, []string{"Alarm DEACTIVATE CORRUPT 0"}},
+		"an alarm of no member": {decision.Disarm{Kind: "CORRUPT"}, 0, []string{"Alarm DEACTIVATE CORRUPT 0"}},
 		"an alarm of a member that went": {decision.Disarm{ID: 9, Kind: "CORRUPT"}, 0,
 			[]string{"Alarm DEACTIVATE CORRUPT 9"}},
 	}
@@ -58,7 +58,7 @@ func TestMaintenanceOnAnotherMembershipIsRefused(t *testing.T) {
 	}
 }
 
-func TestNobodyDefragmentsForAnother(t *testing.T) {
+func TestNoMemberDefragmentsForAnother(t *testing.T) {
 	all := fakes(t, 3)
 	on := observed(t, all)
 	all[2].endpoint.ClientURL = refused(t)
@@ -99,7 +99,7 @@ func TestWhatIsDoneAlreadyIsDone(t *testing.T) {
 			rpctypes.ErrGRPCInvalidDowngradeTargetVersion, under("3.5.0"), nil},
 		"another is under way": {decision.EnableDowngrade{Version: "3.5.0"},
 			rpctypes.ErrGRPCDowngradeInProcess, under("3.6.0"), errDowngradeUnderWay},
-		"one is under way, nobody knows where": {decision.EnableDowngrade{Version: "3.4.0"},
+		"one is under way, to an unknown version": {decision.EnableDowngrade{Version: "3.4.0"},
 			rpctypes.ErrGRPCDowngradeInProcess, nil, errDowngradeUnderWay},
 		"too far": {decision.EnableDowngrade{Version: "3.4.0"},
 			rpctypes.ErrGRPCInvalidDowngradeTargetVersion, nil, ErrDowngradeTarget},

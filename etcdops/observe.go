@@ -24,7 +24,7 @@ type contact struct {
 	// status is nil when there was no answer, or one from a stranger; err then says why.
 	status *pb.StatusResponse
 	err    error
-	// stranger is who answered in the member's place, if somebody did.
+	// stranger is the etcd that answered in the member's place, if one did.
 	stranger *pb.ResponseHeader
 	// hash is asked for only when there is an alarm that calls for it.
 	hash *observation.Hash
@@ -119,7 +119,7 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *observa
 	return nil
 }
 
-// unmask throws away what a stranger said, but for who it is.
+// unmask throws away what a stranger said, except who it is.
 func (c *contact) unmask(who *pb.ResponseHeader, err error) {
 	c.stranger, c.status, c.err = who, nil, err
 }
@@ -176,9 +176,9 @@ func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *c
 	return list, nil
 }
 
-// belongs checks that whoever answered at the endpoint is the member that we meant to ask: of the list's cluster, in
-// the list, and there under the peer URL that we expect. Pod addresses are reused; member IDs and peer URLs are not
-// (S9).
+// belongs checks that the etcd that answered at the endpoint is the member that we meant to ask: of the list's
+// cluster, in the list, and there under the peer URL that we expect. Pod addresses are reused; member IDs and peer
+// URLs are not (S9).
 func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint observation.Endpoint) error {
 	if who.GetClusterId() != list.Header.GetClusterId() {
 		return fmt.Errorf("%w: its cluster ID is %x", ErrStranger, who.GetClusterId())
@@ -222,8 +222,8 @@ func toMembership(list *clientv3.MemberListResponse) *observation.Membership {
 	return m
 }
 
-// leader is whom the members at the newest term follow. It is 0 when the list was read at a newer term yet: the leader
-// has changed since the statuses were taken. A term has at most one leader (Raft, section 5.2).
+// leader is the one that the members at the newest term follow. It is 0 when the list was read at a newer term yet: the
+// leader has changed since the statuses were taken. A term has at most one leader (Raft, section 5.2).
 func leader(membership *observation.Membership, contacts []*contact, term uint64) uint64 {
 	var id uint64
 	for _, c := range contacts {
@@ -295,9 +295,9 @@ func (c *contact) best(all []*contact) *pb.StatusResponse {
 	return best
 }
 
-// alarmsOf are all alarms that a status tells, sorted, whoever raised them. CORRUPT is raised in the name of member 0
-// when etcd does not know whose data is wrong: by 3.5 always, and since 3.6 when no majority agrees (CompactHashCheck
-// in etcd's etcdserver/corrupt.go).
+// alarmsOf are all alarms that a status tells, sorted, whichever member raised them. CORRUPT is raised in the name of
+// member 0 when etcd does not know whose data is wrong: by 3.5 always, and since 3.6 when no majority agrees
+// (CompactHashCheck in etcd's etcdserver/corrupt.go).
 func alarmsOf(status *pb.StatusResponse) []observation.Alarm {
 	var alarms []observation.Alarm
 	for _, text := range status.GetErrors() {

@@ -252,7 +252,7 @@ func TestTheMembershipTellsAllAlarms(t *testing.T) {
 	m, _ := new(Etcd).Observe(t.Context(), endpointsOf(all))
 	require.NotNil(t, m)
 	assert.Equal(t, []observation.Alarm{{Kind: "CORRUPT"}, {MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9,
-		Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed, and of nobody")
+		Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed, and of no member")
 }
 
 func TestAStrangersAlarmsAreNotOurs(t *testing.T) {
@@ -370,7 +370,7 @@ func TestDialGoesWhereTheTestSays(t *testing.T) {
 	assert.NotNil(t, m)
 }
 
-// TestAForeignMemberIsKnownByItsAnswer: which member it is that answers at a URL, nobody knows before.
+// TestAForeignMemberIsKnownByItsAnswer: which member answers at a URL is not known before.
 func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
 	all := fakes(t, 3)
 	endpoints, served := endpointsOf(all), map[string]string{}

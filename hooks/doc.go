@@ -71,15 +71,15 @@
 //	S9   member names, peer URLs and IDs are never reused
 //	S10  a member whose data is lost never runs under its old identity again
 //	S11  blind: no step, no new name, no claim deleted, no running pod touched; pods are kept or brought back
-//	S12  every current member's pod and claim is in the answer, but for the one that is being rolled
+//	S12  every current member's pod and claim is in the answer, except the one that is being rolled
 //	S13  an answer is complete, or it is an error
 //	S14  a stale view may delay, never violate
 //	S15  a decision made twice, or two at once, changes nothing about S1 to S14
 //	S16  at rest there are no writes
-//	S17  deletion touches nothing of another cluster and never waits for etcd, but for members that have joined an existing etcd: they leave it first
+//	S17  deletion touches nothing of another cluster and never waits for etcd, except for members that have joined an existing etcd: they leave it first
 //	S18  versions move one minor up at a time, over safe patch levels only
 //	S19  a certificate is put to use once every member trusts its authority; authorities are brought in and out one member at a time
-//	S20  nobody who is to keep a permission is ever without it: grants come before revokes
+//	S20  no one who keeps a permission is ever without it: grants come before revokes
 //	S21  an epoch begins with the same data in all of its initial members, and above every revision that one before it may have given out, unless
 //	     the spec says by how much
 package hooks

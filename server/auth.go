@@ -18,7 +18,7 @@ import (
 )
 
 // CallerFiles name the files by which callers of the hooks know the server and the server knows them. Each is read
-// again when it changes. The zero value is plain HTTP for everybody.
+// again when it changes. The zero value is plain HTTP without authentication.
 type CallerFiles struct {
 	// Cert and Key are the server's certificate, with its chain, and its private key, as PEM: both or neither.
 	Cert, Key string
@@ -28,7 +28,7 @@ type CallerFiles struct {
 	Token string
 }
 
-// Callers says who may call the hooks, and how. Make one with NewCallers; nil is plain HTTP for everybody.
+// Callers says who may call the hooks, and how. Make one with NewCallers; nil is plain HTTP without authentication.
 type Callers struct {
 	pair     *reread[*tls.Certificate] // nil: plain HTTP
 	clientCA *reread[*x509.CertPool]   // nil: no certificate is asked for
@@ -71,18 +71,17 @@ func (c *Callers) warning() string {
 	case encrypted && known:
 		return ""
 	case encrypted:
-		return "the hooks are HTTPS for everybody: without --token-file or --client-ca, whoever reaches this port " +
-			"decides " +
-			"which etcd members exist; only a NetworkPolicy that is enforced keeps others than Metacontroller away"
+		return "the hooks are HTTPS without authentication: unless --token-file or --client-ca is set, all who reach " +
+			"this port decide which etcd members exist; only a NetworkPolicy that is enforced keeps others than " +
+			"Metacontroller away"
 	case known:
-		return "the hooks are plain HTTP: whoever can listen on the network between Metacontroller and this port " +
-			"learns " +
-			"the token of --token-file, and can then decide which etcd members exist; set --tls-cert and --tls-key"
+		return "the hooks are plain HTTP: anyone who can listen on the network between Metacontroller and this port " +
+			"learns the token of --token-file, and can then decide which etcd members exist; set --tls-cert and " +
+			"--tls-key"
 	}
-	return "the hooks are plain HTTP for everybody: whoever reaches this port decides which etcd members exist; only " +
-		"a " +
-		"NetworkPolicy that is enforced keeps others than Metacontroller away (quorate install sets up HTTPS and a " +
-		"token)"
+	return "the hooks are plain HTTP without authentication: all who reach this port decide which etcd members " +
+		"exist; only a NetworkPolicy that is enforced keeps others than Metacontroller away (quorate install sets up " +
+		"HTTPS and a token)"
 }
 
 // digest is a token's SHA-256: all are of one length, so that comparing them takes one time.
@@ -141,7 +140,7 @@ var (
 		"signed by --client-ca")
 )
 
-// check refuses a call that doesn't come from somebody who may call.
+// check refuses a call that doesn't come from an allowed caller.
 func (c *Callers) check(r *http.Request) error {
 	if c == nil {
 		return nil

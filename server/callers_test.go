@@ -367,9 +367,9 @@ func TestWarnings(t *testing.T) {
 	}{
 		{f.CallerFiles, ""},
 		{CallerFiles{Cert: f.Cert, Key: f.Key, ClientCA: f.Cert}, ""},
-		{CallerFiles{Cert: f.Cert, Key: f.Key}, "HTTPS for everybody"},
+		{CallerFiles{Cert: f.Cert, Key: f.Key}, "HTTPS without authentication"},
 		{CallerFiles{Token: f.Token}, "learns the token"},
-		{CallerFiles{}, "plain HTTP for everybody"},
+		{CallerFiles{}, "plain HTTP without authentication"},
 	} {
 		_, pages, _, log := secured(t, c.files, Options{})
 		answer, err := http.Get(pages + "/healthz")
@@ -385,5 +385,5 @@ func TestWarnings(t *testing.T) {
 			time.Millisecond)
 		require.Equal(t, 1, strings.Count(log.String(), "WARN"))
 	}
-	require.Contains(t, (*Callers)(nil).warning(), "plain HTTP for everybody")
+	require.Contains(t, (*Callers)(nil).warning(), "plain HTTP without authentication")
 }

@@ -48,7 +48,7 @@ func TestCertificatesOnTheWire(t *testing.T) {
 	again := post(h, "/sync", request).Body.Bytes()
 	require.Equal(t, certificates, childrenOf(t, again, "Certificate"))
 	r := generic(t, request)
-	at(r, "children", groupCertificates, "orders-peer-tls", "spec")["revisionHistoryLimit"] = 3 // somebody's default
+	at(r, "children", groupCertificates, "orders-peer-tls", "spec")["revisionHistoryLimit"] = 3 // a default
 	at(r, "parent", "spec")["suspend"] = true
 	raw, err := json.Marshal(r)
 	require.NoError(t, err)

@@ -53,7 +53,7 @@ func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error)
 // turn waits until no other call for the parent runs, for half of the call's time at most: a call that starts later
 // could not ask etcd properly and would decide blind.
 //
-// A call that waited in vain is answered with 429 and Retry-After: Metacontroller 4 asks again after that time without
+// A call that gets no turn is answered with 429 and Retry-After: Metacontroller 4 asks again after that time without
 // counting a failure or telling an event (TooManyRequestError in pkg/hooks), 1.5.20 retries with backoff as it does on
 // every code but 200.
 func (s *Server) turn(ctx context.Context, cluster types.UID) (end func(), err error) {

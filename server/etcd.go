@@ -105,7 +105,7 @@ func (g *guarded) Do(ctx context.Context, step decision.Step, on *observation.Me
 	return g.etcd.Do(ctx, step, on, endpoints)
 }
 
-// check verifies the decision that is to be answered, if verification is on.
+// check verifies the decision before it is answered, if verification is on.
 func (g *guarded) check(outcome *decision.Outcome, d decision.Decision) error {
 	if g.verify == nil {
 		return nil

@@ -182,8 +182,8 @@ func short(f *testing.F) []byte {
 	})
 }
 
-// callsToRest is more than the answers that may follow one another while etcd and time stand still: nine pods made
-// anew, each gone in one answer and back in the next, and what comes before.
+// callsToRest is more than the answers that may follow one another while etcd and time stand still: nine pods
+// replaced, each gone in one answer and back in the next, and what comes before.
 const callsToRest = 60
 
 // ask is the body of a 200, and nil when the request was refused. Any other end is a finding.

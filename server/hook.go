@@ -38,7 +38,7 @@ type call struct {
 	forget func(parent types.UID)
 }
 
-// decided is what is to be answered to a call, and what is told of it once the answer could be written.
+// decided is the answer to a call, and what is told of it once the answer could be written.
 type decided struct {
 	encode func() ([]byte, error)
 	gone   bool   // nothing more will be asked about the parent

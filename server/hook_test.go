@@ -30,7 +30,7 @@ func TestRefusedRequests(t *testing.T) {
 		says         string
 	}{
 		{name: "empty body", reason: "a proxy ate it", raw: " ", code: 400, says: "the request ends in the middle"},
-		{name: "not JSON", reason: "somebody's browser", raw: "hello", code: 400, says: "the request can't be read"},
+		{name: "not JSON", reason: "a browser", raw: "hello", code: 400, says: "the request can't be read"},
 		{name: "not an object", reason: "not from Metacontroller", raw: "[]", code: 400,
 			says: "the request must be an " +
 				"object"},
@@ -42,10 +42,10 @@ func TestRefusedRequests(t *testing.T) {
 			says: "followed by something else"},
 		{name: "trailing garbage", reason: "not what was sent", raw: string(steady(t)) + "x", code: 400,
 			says: "what follows the request"},
-		{name: "no parent", reason: "children of nobody", edit: func(r map[string]any) { delete(r, "parent") },
+		{name: "no parent", reason: "children without a parent", edit: func(r map[string]any) { delete(r, "parent") },
 			code: 400,
 			says: "parent is missing"},
-		{name: "null parent", reason: "children of nobody", edit: func(r map[string]any) { r["parent"] = nil },
+		{name: "null parent", reason: "children without a parent", edit: func(r map[string]any) { r["parent"] = nil },
 			code: 400,
 			says: "parent.apiVersion must be etcd.quorate.dev/v1alpha1"},
 		{name: "parent of another kind", reason: "CompositeController for another resource",
@@ -200,7 +200,8 @@ func TestNoChildrenIsAnObservation(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "creationTimestamp")
 }
 
-// TestWhoReadsACallAnswersAsTheHook: whoever reads a call and decides gets the bytes that the server answers with.
+// TestWhoReadsACallAnswersAsTheHook: a program that reads a call and decides gets the bytes that the server
+// answers with.
 func TestWhoReadsACallAnswersAsTheHook(t *testing.T) {
 	asked, err := wire.ReadCluster(t.Context(), bytes.NewReader(steady(t)))
 	require.NoError(t, err)

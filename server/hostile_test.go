@@ -265,8 +265,8 @@ func (g *growing) steps() []string {
 }
 
 // TestReplay: a recorded call that comes again. Without the token it is refused. With it, it is a call with an old
-// cache: etcd is asked anew, and against what etcd says now the old children can't add, promote or remove anybody (S14,
-// S15). The decisions are the shipped ones, and every rule of safety is checked.
+// cache: etcd is asked again, and against what etcd says now the old children can't add, promote or remove a member
+// (S14, S15). The decisions are the shipped ones, and every rule of safety is checked.
 func TestReplay(t *testing.T) {
 	f, etcd := newFiles(t), &growing{}
 	s, _ := testServer(Options{Verify: true, Etcd: etcd})

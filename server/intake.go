@@ -21,7 +21,7 @@ const (
 	largeBody = 512 << 10
 	// largeMade is from how many bytes of memory on it stays one when it is decoded.
 	largeMade = 4 << 20
-	// prefixOf is how many bytes of a call are read to see whom it is about.
+	// prefixOf is how many bytes of a call are read to see which parent it is about.
 	prefixOf = 64 << 10
 )
 

@@ -71,14 +71,14 @@ func TestKeptChildren(t *testing.T) {
 	}{
 		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone " +
 			"would " +
-			"fail for ever",
+			"always fail",
 			func(r map[string]any) {
 				spec := pod(r)
 				ours := map[string]any{"key": "dedicated", "operator": "Exists"}
 				spec["tolerations"] = append([]any{ours}, spec["tolerations"].([]any)...)
 				reapplied(t, r, "orders-1", func(last map[string]any) { last["tolerations"] = []any{ours} })
 			}, []string{"Pod orders-1"}, nil},
-		{"resized in place", "only the subresource resize may change resources; reverting would fail for ever",
+		{"resized in place", "only the subresource resize may change resources; reverting would always fail",
 			func(r map[string]any) {
 				at(first(pod(r)["containers"]), "resources", "requests")["memory"] = "512Mi"
 			}, []string{"Pod orders-1"}, nil},

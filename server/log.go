@@ -20,7 +20,7 @@ import (
 const (
 	// repeatAfter is how long a line that says the same as the one before about the same cluster is held back.
 	repeatAfter = time.Minute
-	// forgetAfter is how long a parent that nobody asks about is remembered.
+	// forgetAfter is how long a parent that is not asked about any more is remembered.
 	forgetAfter = 15 * time.Minute
 )
 
@@ -92,7 +92,7 @@ func (s *said) forget(parent types.UID) {
 	delete(s.lines, parent)
 }
 
-// sweep drops the parents that nobody asks about.
+// sweep drops the parents that are not asked about any more.
 func (s *said) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *said) sweep(now time.Time) {
 	maps.DeleteFunc(s.lines, func(_ types.UID, l *line) bool { return now.Sub(l.seen) > forgetAfter })
 }
 
-// seldom holds back lines that strangers cause, but for one a minute: they could fill the log.
+// seldom lets through one line a minute of those that strangers cause: they could fill the log.
 type seldom struct {
 	mu   sync.Mutex
 	at   time.Time

@@ -13,10 +13,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestWhomAWriteOfAClusterAsksAbout counts the EtcdSnapshots that Metacontroller asks about when one EtcdCluster is
+// TestWhatAWriteOfAClusterAsksAbout counts the EtcdSnapshots that Metacontroller asks about when one EtcdCluster is
 // written: it matches the rules that each of them has been answered (matchesRelatedRule in
 // pkg/controller/common/customize, 1.5.20 and 4.17.2).
-func TestWhomAWriteOfAClusterAsksAbout(t *testing.T) {
+func TestWhatAWriteOfAClusterAsksAbout(t *testing.T) {
 	for name, given := range map[string]struct {
 		byUID, namespaced bool // namespaced: a rule by labels matches in the parent's namespace alone
 		want              int

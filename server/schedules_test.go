@@ -111,7 +111,7 @@ func TestKeptSnapshotsAreToldNothingNew(t *testing.T) {
 }
 
 // What a person changes in a snapshot stays so.
-func TestASnapshotThatSomebodyEditedIsLeftSo(t *testing.T) {
+func TestAnEditedSnapshotIsLeftSo(t *testing.T) {
 	s, _ := scheduleServer("2026-11-22T03:30:00Z")
 	w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, func(r map[string]any) {
 		at(r, "children", groupSnapshots, running, "spec")["deletionPolicy"] = "Retain"

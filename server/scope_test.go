@@ -77,7 +77,7 @@ func TestOtherLabelsAreRefused(t *testing.T) {
 	}
 }
 
-// TestLetGo: what has other labels now is left to whoever they belong to: nothing is changed, and the finalizer goes,
+// TestLetGo: what has other labels now is left to the Quorate they belong to: nothing is changed, the finalizer goes,
 // whether or not it is being deleted. What has ours stays until it has been finalized.
 func TestLetGo(t *testing.T) {
 	for _, deleted := range []bool{false, true} {

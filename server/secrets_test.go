@@ -37,7 +37,7 @@ func newborn(t testing.TB) []byte {
 	})
 }
 
-// silent is an etcd that nobody has started yet.
+// silent is an etcd that has not been started yet.
 type silent struct{}
 
 func (silent) Observe(context.Context, []observation.Endpoint) (*observation.Membership,
@@ -234,15 +234,15 @@ func TestAKeyThatCannotBeUsedIsNamedAndNotShown(t *testing.T) {
 	}
 	var r map[string]any
 	require.NoError(t, json.Unmarshal(request, &r))
-	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nnobody should ever read " +
-		"this\n"))
+	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nthis must not be " +
+		"logged\n"))
 	at(r, "children", groupSecrets, "orders-ca", "data")["tls.key"] = secret
 	at(r, "children", groupSecrets, "orders-ca", "metadata", "annotations")[lastApplied] = "{}"
 	request, err := json.Marshal(r)
 	require.NoError(t, err)
 	w := post(h, "/sync", request)
 	require.Equal(t, http.StatusOK, w.Code)
-	require.NotContains(t, log.String(), "nobody should")
+	require.NotContains(t, log.String(), "must not be logged")
 	require.NotContains(t, log.String(), secret)
 	require.NotEqual(t, secret, base64.StdEncoding.EncodeToString(secretsIn(t, w.Body.Bytes())["orders-ca"]["tls.key"]),
 		"an authority that can't sign is succeeded")

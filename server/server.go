@@ -32,11 +32,11 @@ import (
 type Options struct {
 	// Etcd carries out what the decisions need. Required.
 	Etcd hooks.Etcd
-	// Callers says who may call the hooks; nil is plain HTTP for everybody.
+	// Callers says who may call the hooks; nil is plain HTTP without authentication.
 	Callers *Callers
 	// Settings of the installation, as decisions see them.
 	Settings observation.Settings
-	// Scope says whose hooks are answered; the zero value is everybody's.
+	// Scope says whose hooks are answered; the zero value is all of them.
 	Scope Scope
 	// RelatedByUID: Metacontroller remembers by UID and generation what the hook customize has answered, as 4.16 and
 	// later do, so that the answer may depend on the namespace and the spec. 1.5.20 remembers by the name alone, for

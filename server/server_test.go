@@ -141,7 +141,7 @@ func TestLogs(t *testing.T) {
 
 	now = now.Add(forgetAfter + time.Second)
 	s.said.sweep(now)
-	require.Empty(t, s.said.lines, "a cluster that nobody asks about is forgotten")
+	require.Empty(t, s.said.lines, "a cluster that is not asked about any more is forgotten")
 }
 
 func TestPanicIsAnError(t *testing.T) {
@@ -288,7 +288,7 @@ func TestClientGoesAway(t *testing.T) {
 	require.EqualValues(t, 1, etcd.taken.Load())
 
 	call(s.Handler()) // the client is gone already
-	require.EqualValues(t, 1, etcd.taken.Load(), "no step for nobody")
+	require.EqualValues(t, 1, etcd.taken.Load(), "no step without a client")
 }
 
 // listen serves hooks and pages on loopback ports until the test calls stop, which returns Serve's error.

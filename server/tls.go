@@ -62,7 +62,7 @@ func parsePool(text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// tlsConfig is made anew for each handshake, from what the files say then. Sessions are not resumed, so that each
+// tlsConfig is made again for each handshake, from what the files say then. Sessions are not resumed, so that each
 // connection is judged by the certificates of now.
 func (c *Callers) tlsConfig() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true}

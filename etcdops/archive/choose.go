@@ -36,7 +36,8 @@ const (
 type Cluster struct {
 	// Endpoints are client URLs that lead to some of its members, such as that of its Service.
 	Endpoints []string
-	// TLS is what members are shown, and whom they must be signed by; nil for plain text.
+	// TLS holds what we show to members, and the authorities that must have signed their certificates; nil for plain
+	// text.
 	TLS *tls.Config
 	// patience is how long a follower that lags is waited for before the leader is taken; 0 for 5 seconds.
 	patience time.Duration
@@ -225,8 +226,8 @@ func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 	return nil
 }
 
-// serving are the members without a reason against them. Alarms of damage count, whoever tells of them: every member
-// knows all alarms. One in the name of nobody means that etcd does not know whose data is wrong.
+// serving are the members without a reason against them. Alarms of damage count, whichever member tells of them: every
+// member knows all alarms. One in the name of no member means that etcd does not know whose data is wrong.
 func serving(all []member, why []error) ([]member, error) {
 	damaged := map[uint64]bool{}
 	for _, m := range all {

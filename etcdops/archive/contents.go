@@ -67,8 +67,8 @@ var (
 	changesKeptInMind = 1 << 20 // some 40 MiB
 )
 
-// Examine reads a database of etcd, which nobody may have open for writing: what `etcdctl snapshot save` wrote, or
-// the file member/snap/db of a data directory. Memory does not grow with it, but for pages of the file that the
+// Examine reads a database of etcd, which no process may have open for writing: what `etcdctl snapshot save` wrote, or
+// the file member/snap/db of a data directory. Memory does not grow with it, except for pages of the file that the
 // kernel takes back when it needs them.
 func Examine(ctx context.Context, path string) (c *Contents, err error) {
 	// bbolt panics over a page that is none, and an address beyond the end of a file that was cut off is a fault.

@@ -11,7 +11,7 @@ import (
 
 // Copy writes what the member at the first endpoint has applied to a file, as etcdctl snapshot save
 // does: the database, and its hash behind it, which is checked. The file exists afterwards only if
-// everything was whole. It asks nobody else, and needs no quorum.
+// everything was whole. It asks no other member, and needs no quorum.
 func (c Cluster) Copy(ctx context.Context, to string) (*reports.Artifact, error) {
 	found, err := c.copy(ctx, to)
 	if err != nil {

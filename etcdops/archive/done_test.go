@@ -37,7 +37,7 @@ func TestDoneIsNotTakenAgain(t *testing.T) {
 
 	require.NoError(t, store.finish(ctx, order.Key, stored))
 	order.Verify = false
-	assert.False(t, asked(), "with one that is not verified, nor was to be")
+	assert.False(t, asked(), "with one that is not verified, when no verification is asked for")
 
 	order.Verify = true
 	written := reports.Snapshot{Artifact: *stored, VerifiedAt: time.Now().UTC().Truncate(time.Second)}

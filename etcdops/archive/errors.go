@@ -137,7 +137,7 @@ func (s *store) reason(err error) string {
 	}
 }
 
-// Words in which stores and their SDKs refuse whom gocloud.dev v0.47 has no code for: S3's error codes for a key that
+// Words of refusals by stores and their SDKs that gocloud.dev v0.47 has no code for: S3's error codes for a key that
 // does not exist or is wrong, an SDK without any credentials, and the statuses of Google, which it calls NotFound.
 var (
 	// strangers: the store does not know who asks.
@@ -175,7 +175,7 @@ func full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// unreachable reports whether an error is about the way to somebody rather than about what they said.
+// unreachable reports whether an error is about the way to a server rather than about what it said.
 func unreachable(err error) bool {
 	var (
 		network    net.Error

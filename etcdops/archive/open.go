@@ -42,8 +42,8 @@ func openAzure(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	switch {
 	case options.SASToken != "" && (options.AccountName == "" || account != "" && account != options.AccountName ||
 		domain != ""):
-		// The token is part of each request's URL, so it goes to nobody but the account that it was
-		// given with.
+		// The token is part of each request's URL, so it goes only to the account that it was given
+		// with.
 		return nil, failure(Denied, nil, "the store's AZURE_STORAGE_SAS_TOKEN is sent only to the account that "+
 			"AZURE_STORAGE_ACCOUNT names beside it, at blob.core.windows.net: "+
 			"name that there, and leave storage_account and domain out of the URL; or use AZURE_STORAGE_KEY")
@@ -91,8 +91,8 @@ func azureVariables(account, domain string) error {
 	return nil
 }
 
-// openGoogle opens a bucket. Where STORAGE_EMULATOR_HOST leads to an emulator, nobody asks for
-// credentials.
+// openGoogle opens a bucket. Where STORAGE_EMULATOR_HOST leads to an emulator, no credentials
+// are needed.
 func openGoogle(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		return gcsblob.OpenBucket(ctx, gcp.NewAnonymousHTTPClient(gcp.DefaultTransport()), u.Bucket, nil)

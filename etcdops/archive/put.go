@@ -37,7 +37,7 @@ const (
 // Form is how a snapshot is stored.
 type Form struct {
 	Compression v1alpha1.Compression
-	// Recipients of age who may read it; none: everybody may.
+	// Recipients of age who may read it; with none, everyone may.
 	Recipients []age.Recipient
 }
 
@@ -236,7 +236,7 @@ func (s *stack) Close() error {
 }
 
 // witness is a recipient that keeps the key of the file in memory, so that what was stored can be read back for
-// verification: nobody's identity is needed for that, and no recipient is added who could read it later.
+// verification: no identity is needed for that, and no recipient is added who could read it later.
 type witness struct {
 	age.Recipient
 	fileKey []byte
@@ -279,7 +279,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// errUploadEnded is what whoever still fills an object is told.
+// errUploadEnded is what the function that still fills an object is told.
 var errUploadEnded = errors.New("the upload has ended")
 
 // write makes one object, all or nothing: a store keeps nothing of an upload whose context ended before its last byte.

@@ -77,7 +77,7 @@ func forms(t *testing.T) map[string]Form {
 	}
 }
 
-// What is stored is read back without anybody's identity, in the process that stored it and in no other.
+// What is stored is read back without an identity, in the process that stored it and in no other.
 func TestPutAndBack(t *testing.T) {
 	ctx := context.Background()
 	for name, form := range forms(t) {
@@ -95,7 +95,7 @@ func TestPutAndBack(t *testing.T) {
 			assert.Equal(t, hex.EncodeToString(sum[:]), stored.StoredSHA256)
 			assert.EqualValues(t, len(object), stored.StoredSize)
 			assert.Equal(t, len(form.Recipients), bytes.Count(object[:min(len(object), 8<<10)], []byte("\n-> ")),
-				"nobody else can read it")
+				"no one else can read it")
 			require.NoError(t, s.finish(ctx, key, stored))
 			assert.Equal(t, []string{"folder/" + key, "folder/" + key + ".json"}, files(t, dir))
 
@@ -114,7 +114,7 @@ func TestPutAndBack(t *testing.T) {
 	}
 }
 
-// Whoever stops at any byte, or has a full disk there, leaves nothing: neither of this try nor of the one before.
+// A put that stops at any byte, or has a full disk there, leaves nothing: neither of this try nor of the one before.
 func TestStoppedAnywhere(t *testing.T) {
 	sent := database(2 << 20)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -233,7 +233,7 @@ func TestFetchSaysWhy(t *testing.T) {
 	}{
 		{"as it was stored", "", func(*Source) {}},
 		{"no identity", wrongKey, func(f *Source) { f.IdentityFile = "" }},
-		{"somebody else's identity", wrongKey, func(f *Source) { f.IdentityFile = identityFile(t, wrong.String()) }},
+		{"another person's identity", wrongKey, func(f *Source) { f.IdentityFile = identityFile(t, wrong.String()) }},
 		{"no identity in the file", wrongKey, func(f *Source) { f.IdentityFile = identityFile(t, "secret words") }},
 		{"no file with identities", wrongKey, func(f *Source) { f.IdentityFile = "/does/not/exist" }},
 		{"another hash was wanted", damaged, func(f *Source) { f.SHA256 = strings.Repeat("0", 64) }},

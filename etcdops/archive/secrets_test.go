@@ -190,7 +190,7 @@ func drop(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
-// proxy takes everybody who wants to reach a store at Google to this one.
+// proxy takes every client that wants to reach a store at Google to this one.
 func (s *trouble) proxy(t *testing.T, certificate tls.Certificate) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -480,7 +480,7 @@ func (s *trouble) address(t *testing.T, b backend, a authorities) string {
 	case s.mode == "no such host":
 		return "http://nowhere.invalid:1"
 	case s.mode == "refused":
-		return "http://127.0.0.1:1" // where nobody listens
+		return "http://127.0.0.1:1" // where nothing listens
 	case b.proxied && s.mode == "stranger":
 		return s.proxy(t, a.unknown)
 	case b.proxied:

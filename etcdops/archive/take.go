@@ -28,7 +28,7 @@ type Order struct {
 	Etcd, Etcdutl, Scratch string
 	// Unless the cluster is as it was a snapshot is taken; nil takes one in any case.
 	Unless *Unless
-	// Tell is told before etcd is started on trial what is to be reported if this process does not live to do so: a
+	// Tell is told before etcd is started on trial what must be reported if this process does not live to do so: a
 	// kernel that has no memory for etcd kills both. It is told nil when etcd has ended. May be nil.
 	Tell func(*reports.Snapshot)
 	Log  *slog.Logger
@@ -54,8 +54,8 @@ const (
 // Take takes a snapshot, stores it, and verifies it. The report says what is stored, with an error too: then it is
 // not verified.
 //
-// What is stored has its record before it is verified, so that whoever is stopped then leaves it whole, and whoever
-// comes next verifies it. It is removed only when it is disproved, and replaced only by another one that is whole.
+// What is stored has its record before it is verified, so that a run that is stopped then leaves it whole, and the
+// next run verifies it. It is removed only when it is disproved, and replaced only by another one that is whole.
 func Take(ctx context.Context, o Order) (reports.Snapshot, error) {
 	report := reports.Snapshot{}
 	err := o.take(ctx, &report)
@@ -110,7 +110,7 @@ func (o Order) take(ctx context.Context, report *reports.Snapshot) error {
 		o.Log.Info("an earlier run has stored it", "key", o.Key, "completed", earlier.Completed)
 		return nil
 	}
-	if earlier.Encrypted { // nobody but the process that stored it can open it without an identity
+	if earlier.Encrypted { // only the process that stored it can open it without an identity
 		o.Log.Info("an earlier run has stored it and has not verified it; it is encrypted, so another one is taken "+
 			"in its place", "key", o.Key)
 		return o.fresh(ctx, store, report)
@@ -306,7 +306,7 @@ func doubtful(report *reports.Snapshot, err error) error {
 	return failure(ReasonOf(err), err, "it is stored, but not verified")
 }
 
-// store streams the snapshot of one member, and of nobody else, into the store.
+// store streams the snapshot of one member, and of no other, into the store.
 func (o Order) store(ctx context.Context, store *store, from member, keep bool) (*reports.Artifact, age.Identity,
 	error) {
 	client, err := o.Cluster.client(from.urls...)

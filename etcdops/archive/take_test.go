@@ -57,11 +57,11 @@ func TestTake(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// TestWhatAStoreRefuses: who may not read may still write. Whom the store does not know may do nothing, and is told
-// so before anything is sent: a store that answers in the middle of an upload, and hangs up, seems to be out of
-// reach.
+// TestWhatAStoreRefuses: a client that may not read may still write. One that the store does not know may do nothing,
+// and is told so before anything is sent: a store that answers in the middle of an upload, and hangs up, seems to be
+// out of reach.
 func TestWhatAStoreRefuses(t *testing.T) {
-	const alone = "QUORATE_TEST_ALONE" // whom a process trusts, it trusts for good
+	const alone = "QUORATE_TEST_ALONE" // what a process trusts, it trusts for good
 	if os.Getenv(alone) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWhatAStoreRefuses$")
 		cmd.Env = append(os.Environ(), alone+"=1", "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=wrong")
@@ -151,7 +151,7 @@ func TestNeverOlderThanAsked(t *testing.T) {
 		assert.Equal(t, "demo-0", report.Member)
 		assert.EqualValues(t, 5, report.AuthRevision)
 	})
-	t.Run("when nobody has it, what there is is kept and not verified", func(t *testing.T) {
+	t.Run("when no member has it, what there is is kept and not verified", func(t *testing.T) {
 		c := fakes(t, 1, 20)
 		c.members[0].revision, c.revision = 22, 22
 		o := c.order(t, "well")
@@ -310,8 +310,8 @@ func TestNextRun(t *testing.T) {
 	}
 }
 
-// TestNextRunOfAnEncryptedOne: nobody can open what an earlier run has encrypted, so another one is taken; until that
-// is whole the first one stays.
+// TestNextRunOfAnEncryptedOne: no later run can open what an earlier one has encrypted, so another one is taken; until
+// that is whole the first one stays.
 func TestNextRunOfAnEncryptedOne(t *testing.T) {
 	c := fakes(t, 3, 20)
 	o := c.order(t, "etcd can't start")
@@ -409,8 +409,8 @@ func TestKilledWhileOnTrial(t *testing.T) {
 			o.Tell = func(r *reports.Snapshot) { told = append(told, r) }
 			report, err := Take(soon(t), o)
 			require.Error(t, err)
-			words := "for want of memory: there are 20 keys in 20 records; set spec.job.resources.limits.memory to " +
-				want
+			words := "because it was out of memory: there are 20 keys in 20 records; set " +
+				"spec.job.resources.limits.memory to " + want
 			assert.Contains(t, report.Error, "it is stored, but not verified (etcd was killed while it starts on the "+
 				"restored snapshot, most likely "+words)
 			require.Len(t, told, 2)
@@ -447,7 +447,7 @@ func TestWitnesses(t *testing.T) {
 			"demo-0", ""},
 		"all have compacted since": {3,
 			func(c *fakeCluster) { c.members[0].compacted, c.members[2].compacted = 5, 5 }, "", true, "", ""},
-		"nobody else is there": {1, func(*fakeCluster) {}, "", true, "", ""},
+		"no other member is there": {1, func(*fakeCluster) {}, "", true, "", ""},
 		"one has another hash": {3, func(c *fakeCluster) { c.members[2].hash++ }, "", true, "any",
 			"demo-2 has the hash"},
 		"one has another number of keys": {3, func(c *fakeCluster) { c.members[2].keys++ }, "", true, "any",

@@ -27,7 +27,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
-// The cluster of one that a snapshot is restored for on trial. Nobody is at its peer URL.
+// The cluster of one that a snapshot is restored for on trial. Nothing listens at its peer URL.
 const (
 	trialName = "trial"
 	trialPeer = "http://127.0.0.1:1"
@@ -68,7 +68,7 @@ func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) 
 	case errors.As(err, &ended) && answered:
 		return nil // how it ends says nothing of the data
 	case errors.As(err, &ended) && ended.Killed && ctx.Err() == nil:
-		return wantOfMemory("etcd was killed while it starts", holds)
+		return outOfMemory("etcd was killed while it starts", holds)
 	case errors.As(err, &ended):
 		return o.failed(ctx, "etcd", "starts on the restored snapshot", ended.Said, ended.Killed, ended.Err)
 	}
@@ -153,9 +153,9 @@ const (
 	memoryStep = 64 << 20
 )
 
-// wantOfMemory says that a trial was killed, and the limit of memory with which it should not be: half as much again
+// outOfMemory says that a trial was killed, and the limit of memory with which it should not be: half as much again
 // as it had at least.
-func wantOfMemory(what string, holds *Contents) error {
+func outOfMemory(what string, holds *Contents) error {
 	enough := snapshot.JobMemory + recordMemory*holds.Records
 	if limit, err := strconv.ParseInt(os.Getenv("GOMEMLIMIT"), 10, 64); err == nil {
 		enough = max(enough, limit/6*10) // GOMEMLIMIT is nine tenths of the limit
@@ -164,8 +164,8 @@ func wantOfMemory(what string, holds *Contents) error {
 	if holds.Keys >= 0 {
 		records = fmt.Sprintf("%d keys in %s", holds.Keys, records)
 	}
-	return failure(failed, nil, "%s on the restored snapshot, most likely for want of memory: there are %s; set "+
-		"spec.job.resources.limits.memory to %dMi",
+	return failure(failed, nil, "%s on the restored snapshot, most likely because it was out of memory: there are %s; "+
+		"set spec.job.resources.limits.memory to %dMi",
 		what, records, (enough+memoryStep-1)/memoryStep*memoryStep>>20)
 }
 

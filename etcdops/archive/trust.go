@@ -16,9 +16,9 @@ var trusted struct {
 }
 
 // trust makes this process trust the public authorities, and those of a file, wherever it speaks TLS without
-// authorities of its own: with stores, and with whoever gives out credentials for them. An image made from scratch
-// has no public ones: Mozilla's are in the binary. The three SDKs have three ways to be told of an authority, of
-// which gocloud.dev passes on none; what they share is Go's.
+// authorities of its own: with stores, and with the services that give out credentials for them. An image made from
+// scratch has no public ones: Mozilla's are in the binary. The three SDKs have three ways to be told of an authority,
+// of which gocloud.dev passes on none; what they share is Go's.
 //
 // A process uses one store, so it trusts one file: Go sets its roots once.
 func trust(file string) error {
@@ -47,7 +47,7 @@ func trust(file string) error {
 			return failure(failed, nil, "the file %s holds no certificate in PEM: it must be the authority that "+
 				"signs the store's", file)
 		}
-		// Amazon's SDK would trust nobody but those of a file that this names.
+		// Amazon's SDK would trust only the authorities of a file that this names.
 		if err := os.Unsetenv("AWS_CA_BUNDLE"); err != nil {
 			return failure(failed, err, "the store's authority can't be trusted")
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An authority from a file is trusted wherever nobody names others, besides the public ones, and no second file is.
+// An authority from a file is trusted besides the public ones, wherever no others are named, and no second file is.
 func TestTrust(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -25,7 +25,7 @@ func TestTrust(t *testing.T) {
 		return answer.Body.Close()
 	}
 	require.Error(t, ask())
-	assert.True(t, unreachable(ask()), "a stranger is nobody that was reached")
+	assert.True(t, unreachable(ask()), "a stranger counts as not reached")
 
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ca.crt")

@@ -95,7 +95,7 @@ func (o Order) tried(ctx context.Context, file, scratch string, report *reports.
 	done("examined once more")
 	if o.Tell != nil {
 		last := *report
-		last.Error = Words(doubtful(report, wantOfMemory("the pod was killed while etcd started", fetched)))
+		last.Error = Words(doubtful(report, outOfMemory("the pod was killed while etcd started", fetched)))
 		o.Tell(&last)
 		defer o.Tell(nil)
 	}
@@ -204,7 +204,7 @@ func (o Order) failed(ctx context.Context, program, doing string, said *lone.Wor
 	case said.Panicked() && !said.Has(faultyWords...):
 		return failure(Differs, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
 	case killed:
-		return failure(failed, err, "%s was killed while it %s: if for want of memory, raise "+
+		return failure(failed, err, "%s was killed while it %s: if it was out of memory, raise "+
 			"spec.job.resources.limits.memory", program, doing)
 	}
 	return failure(failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)

@@ -24,8 +24,8 @@ func (t testimony) silent() bool { return !t.hash && !t.keys && t.differs == "" 
 
 // compare compares a snapshot with members that run: with a follower other than the one that it came from, so that
 // two members' data are compared by the way. Of one that can't say, because it lags or has compacted since, nothing
-// follows, and the next is asked. The leader, whom a hash costs a scan of its database as it does the others, is the
-// last.
+// follows, and the next is asked. The leader is the last: a hash costs it a scan of its database, as it does the
+// others.
 //
 // One that has other data may itself be the one that is wrong. Then all are asked. The snapshot is disproved when a
 // majority of all voters has other data than it; when most of those that can say have the same, the report has a

@@ -71,8 +71,8 @@ func (o own) Words() string { return string(o) }
 func OwnWords(format string, args ...any) error { return own(fmt.Sprintf(format, args...)) }
 
 // ofEtcd is an error of etcd's client, whose words may be passed on: it was never given a secret
-// other than the key of its certificate, which TLS does not show to anybody, and it repeats what a
-// member answers, to whom no secret is sent either.
+// other than the key of its certificate, which TLS shows to no one. It repeats what a member
+// answers, and no secret is sent to members either.
 type ofEtcd struct{ error }
 
 func (e ofEtcd) Unwrap() error { return e.error }
@@ -182,7 +182,7 @@ var known = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b
 
 func codeIn(words string) string { return known().FindString(words) }
 
-// untrusted says why somebody is not who they should be; empty for nothing known.
+// untrusted says why a server is not the one that it should be; empty for nothing known.
 func untrusted(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
@@ -208,7 +208,7 @@ func untrusted(err error) string {
 	return ""
 }
 
-// way says what is wrong on the way to somebody, or to a file; empty for nothing known.
+// way says what is wrong on the way to a server, or to a file; empty for nothing known.
 func way(err error) string {
 	var (
 		dns     *net.DNSError

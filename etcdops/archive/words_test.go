@@ -130,8 +130,8 @@ func TestNoFailureOnAClaimTellsItsPath(t *testing.T) {
 	}
 }
 
-// TestTheTokenOfAnAccountGoesToNobodyElse: Azure's SAS token is part of each request's URL.
-func TestTheTokenOfAnAccountGoesToNobodyElse(t *testing.T) {
+// TestTheTokenOfAnAccountGoesToNoOther: Azure's SAS token is part of each request's URL.
+func TestTheTokenOfAnAccountGoesToNoOther(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "sig="+mark)
 	for _, c := range []struct {
 		account, parameters string

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNoValueOfAFlagIsRepeated: one that can't be read may hold what was meant for somebody else.
+// TestNoValueOfAFlagIsRepeated: one that can't be read may be a secret that was meant for another flag.
 func TestNoValueOfAFlagIsRepeated(t *testing.T) {
 	for _, c := range []struct{ arg, says string }{
 		{"--number=SECRET", "the value of --number can't be read"},

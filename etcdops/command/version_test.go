@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestBuilt: in whatever way the binary was built, it says of what version and commit it is, as well as anybody knows.
+// TestBuilt: however the binary was built, it says its version and commit, as far as they are known.
 func TestBuilt(t *testing.T) {
 	info := func(version string, settings ...string) *debug.BuildInfo {
 		b := &debug.BuildInfo{Main: debug.Module{Version: version}}

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// HasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal, or where
-// else its log is to be (wal.Exist), and starts from nothing without one, whatever else is there; member/snap is made
-// before the first *.wal, so a log without it is not etcd's work. WALDir is empty where the log is in the data
-// directory.
+// HasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal, or in the
+// directory that is set for its log (wal.Exist), and starts from nothing without one, whatever else is there;
+// member/snap is made before the first *.wal, so a log without it is not etcd's work. WALDir is empty where the log is
+// in the data directory.
 func HasData(dataDir, walDir string) (bool, error) {
 	log, err := HasLog(dataDir, walDir)
 	if !log || err != nil {

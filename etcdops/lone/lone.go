@@ -1,5 +1,5 @@
-// Package lone runs an etcd that is a cluster of its own. It listens at sockets in a directory of its own, so nobody
-// else reaches it, and it has no peers, so it reaches nobody.
+// Package lone runs an etcd that is a cluster of its own. It listens at sockets in a directory of its own, so no one
+// else reaches it, and it has no peers, so it reaches no other etcd.
 package lone
 
 import (
@@ -35,7 +35,7 @@ type Etcd struct {
 	EndsWithin time.Duration
 }
 
-// endsWithin is plenty: an etcd with nobody at its listeners ends in some milliseconds, and gives clients 7 seconds
+// endsWithin is plenty: an etcd without connections ends in some milliseconds, and gives clients 7 seconds
 // (ReqTimeout in its config/config.go).
 const endsWithin = 10 * time.Second
 
@@ -43,7 +43,7 @@ const endsWithin = 10 * time.Second
 type Ended struct {
 	// Said is the end of what it printed.
 	Said *Words
-	// Killed: by a signal that was not ours, as for want of memory.
+	// Killed: by a signal that was not ours, as when it is out of memory.
 	Killed bool
 	// Err is what the operating system says.
 	Err error
@@ -115,7 +115,7 @@ func (e Etcd) args() []string {
 		"--listen-peer-urls=unix://" + filepath.Join(e.Dir, "p"), "--initial-advertise-peer-urls=" + e.PeerURL,
 		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token,
 		"--initial-cluster-state=existing", "--log-level=warn", "--enable-grpc-gateway=false",
-		// It neither refuses what was once accepted for want of room, nor forgets history on its own.
+		// It has no quota that would refuse what was once accepted, and does not compact on its own.
 		"--quota-backend-bytes=-1", "--auto-compaction-retention=0",
 		// What is made here is written to the disk when it is done, or thrown away. When the power goes it is made
 		// again.

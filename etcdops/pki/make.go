@@ -26,7 +26,7 @@ func Make(name string, recipe decision.Recipe, observed map[string]map[string][]
 	switch r := recipe.(type) {
 	case nil:
 		if old == nil {
-			return nil, fmt.Errorf("the Secret %s is to be kept and was not observed", name)
+			return nil, fmt.Errorf("the Secret %s must be kept and was not observed", name)
 		}
 		return old, nil
 	case decision.Authority:
@@ -65,7 +65,7 @@ func authority(r decision.Authority, old, inherit map[string][]byte) (map[string
 	}
 	number := serial()
 	template := &x509.Certificate{
-		// No two subjects are equal: members tell whom they trust by the subject alone.
+		// No two subjects are equal: members name the authorities they trust by the subject alone.
 		SerialNumber: number, Subject: pkix.Name{CommonName: r.CommonName, Organization: []string{"Quorate"},
 			SerialNumber: number.Text(16)},
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,

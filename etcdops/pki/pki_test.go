@@ -75,7 +75,7 @@ func TestNothingIsMadeTwiceTheSame(t *testing.T) {
 	a, b := made(t), made(t)
 	assert.NotEqual(t, a["ca"]["tls.key"], b["ca"]["tls.key"])
 	assert.NotEqual(t, a.read("ca").Certificate.Subject, b.read("ca").Certificate.Subject,
-		"members tell whom they trust by the subject")
+		"members name the authorities they trust by the subject")
 	a.do(t, "p", decision.Password{Key: "password"})
 	b.do(t, "p", decision.Password{Key: "password"})
 	assert.NotEqual(t, a["p"], b["p"])

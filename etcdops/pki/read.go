@@ -93,7 +93,7 @@ func readPair(read *observation.Secret, data map[string][]byte) {
 }
 
 // flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is
-// for whoever knows the time.
+// checked elsewhere, where the time is known.
 func flaw(anchors []observation.Certificate, data map[string][]byte) string {
 	switch n := len(data[objects.KeyPrivate]); {
 	case n == 0:

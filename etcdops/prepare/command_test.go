@@ -11,7 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
-// TestPrepareIsToldThatTheMemberHasBegun: the node was set up anew, so that the data and the marker are gone, and the
+// TestPrepareIsToldThatTheMemberHasBegun: the node was set up again, so that the data and the marker are gone, and the
 // pod is the one that began.
 func TestPrepareIsToldThatTheMemberHasBegun(t *testing.T) {
 	at := func(begins string) int {

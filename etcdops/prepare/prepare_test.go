@@ -38,7 +38,7 @@ func TestPrepare(t *testing.T) {
 		{"bootstrap, new", "an initial member's first start", objects.StartBootstrap, nil, false, false},
 		{"join, new", "a learner's first start", objects.StartJoin, nil, false, false},
 		{"resume, new pod on its volume", "the ordinary replacement of a pod", objects.StartResume, data, false, false},
-		{"bootstrap, pod made again", "the pod was deleted before anybody knew that it had started",
+		{"bootstrap, pod made again", "the pod was deleted before its start was known",
 			objects.StartBootstrap, data, false, false},
 		{"join, pod made again", "the same for a learner", objects.StartJoin, data, false, false},
 		{"resume, empty", "the volume was lost", objects.StartResume, nil, false, true},

@@ -5,8 +5,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
-// agrees checks that a snapshot holds what its record tells. Without a hash nobody had looked into it when the record
-// was written, which then tells the revision of a moment before.
+// agrees checks that a snapshot holds what its record tells. A record without a hash was written before the snapshot
+// was examined, and tells the revision of a moment before.
 func agrees(told *reports.Artifact, c *archive.Contents) error {
 	other := c.Revision < told.Revision
 	if told.Hash != "" {

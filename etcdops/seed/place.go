@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// place is where a data directory is to be. It is made beside, and comes there whole or not at all.
+// place is where a data directory goes. The directory is made beside it, and comes there whole or not at all.
 type place struct {
 	dataDir, walDir string
 }
@@ -100,7 +100,8 @@ func (p place) clear() error {
 			err = os.Remove(dir)
 		}
 		if err != nil {
-			return failure(failed, err, "the directory that is to be filled can't be looked into, or can't be made new")
+			return failure(failed, err, "the directory to restore into can't be read, or is empty and can't be "+
+				"removed")
 		}
 		if len(entries) > 0 {
 			return failure(failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was "+
@@ -169,7 +170,7 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// needs is how many bytes are to be written where.
+// needs is how many bytes will be written where.
 type needs struct {
 	dir   string
 	bytes int64

@@ -79,7 +79,7 @@ func (p Programs) replay(ctx context.Context, on staged, dir string, m member, i
 	return err
 }
 
-// awaitApplied asks etcd until it has applied an entry of the log. Its metrics say so to everybody; where users are
+// awaitApplied asks etcd until it has applied an entry of the log. Its metrics say so to every client; where users are
 // enabled, Status does not.
 func awaitApplied(ctx context.Context, socket string, index uint64) error {
 	// Without keep-alive no connection is left that nothing was sent on.

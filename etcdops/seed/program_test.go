@@ -50,7 +50,7 @@ func TestAnEtcdThatDoesNotEnd(t *testing.T) {
 	t.Run("is killed when it has done what it was started for", func(t *testing.T) {
 		require.NoError(t, p.replay(t.Context(), staged{dataDir: t.TempDir()}, t.TempDir(), solo, 7))
 	})
-	t.Run("and when nobody waits for that any more", func(t *testing.T) {
+	t.Run("and when the caller waits no longer", func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer stop()
 		assert.ErrorContains(t, p.replay(ctx, staged{dataDir: t.TempDir()}, t.TempDir(), solo, 8),

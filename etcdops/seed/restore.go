@@ -15,7 +15,7 @@ import (
 
 // Options say what becomes of what.
 type Options struct {
-	// DataDir is to be made; WALDir as well where the log is to have a directory of its own, else it is empty.
+	// DataDir and WALDir are the directories to make. WALDir is empty unless the log has a directory of its own.
 	DataDir, WALDir string
 	// Name and PeerURL of the member, InitialCluster and Token of its cluster.
 	Name, PeerURL, InitialCluster, Token string
@@ -175,7 +175,7 @@ func (o Options) bump(path string) (int64, error) {
 // notedSuffix is that of a file beside a data directory which says what was restored there.
 const notedSuffix = ".restored"
 
-// note keeps a report for whoever asks again, such as a pod that was started anew before its first report was read.
+// note keeps a report for a second reader, such as a pod that was started again before its first report was read.
 func note(dataDir string, report reports.Restore) error {
 	text, err := json.Marshal(report)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// solo is the cluster of one in which a survivor's database and log are brought together. Nobody is at its peer URL.
+// solo is the cluster of one in which a survivor's database and log are brought together. Nothing listens at its peer
+// URL.
 var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1", token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
 
 // soloBegins is the last entry that etcdutl writes into the log of a cluster of one: its member.
@@ -206,7 +207,7 @@ func aboutMembers(request []byte) bool {
 	return false
 }
 
-// emptyDir makes a directory anew.
+// emptyDir makes an empty directory in place of what was there.
 func emptyDir(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err

@@ -26,7 +26,7 @@ func explained(err error) bool {
 	return errors.Is(err, command.ErrUsage) || errors.Is(err, flag.ErrHelp)
 }
 
-// told is all that anybody is told of an error, in logs and in termination messages: words of our
+// told is all that we tell of an error, in logs and in termination messages: words of our
 // own, and never those of an SDK or a parser, which may hold a credential. It leaves a report
 // within the 4096 bytes of a termination message.
 func told(err error) string {

@@ -49,7 +49,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.SetOutput(stderr)
 	flags.StringVar(&r.DataDir, "data-dir", objects.DataDir, "etcd's data `directory`, which is made")
 	flags.StringVar(&r.WALDir, "wal-dir", "",
-		"`directory` of etcd's write-ahead log, where it is not to be in the data directory")
+		"`directory` of etcd's write-ahead log, where it is not in the data directory")
 	flags.StringVar(&r.marker, "marker", objects.MarkerFile,
 		"`file` that says that this pod has started before: nothing is done when it is there")
 	flags.StringVar(&r.Name, "name", "", "`name` of the member; required")

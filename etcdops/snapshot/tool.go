@@ -31,7 +31,7 @@ func Tool(args []string, stderr io.Writer) int {
 	return exitCode(err, stderr)
 }
 
-// copySelf leaves this very binary in a file that anybody may run, whole or not at all: neither its own image nor the
+// copySelf copies this binary to a file that every user may run, whole or not at all: neither its own image nor the
 // one that runs it next has a cp.
 func copySelf(to string) error {
 	own, err := os.Executable()

@@ -46,7 +46,7 @@ func TestSurveyReports(t *testing.T) {
 	assert.Equal(t, "NotFound", report.Reason)
 }
 
-func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
+func TestRestoreIsForAMemberWithoutData(t *testing.T) {
 	env := func(name string) string {
 		return map[string]string{"ETCD_INITIAL_CLUSTER": "a=http://a:2380", "ETCD_INITIAL_CLUSTER_TOKEN": "t"}[name]
 	}

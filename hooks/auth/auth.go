@@ -18,8 +18,7 @@ import (
 )
 
 // When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest:
-// only when something else is wanted than was applied last, and every ten minutes to find what somebody else has
-// changed.
+// only when something else is wanted than was applied last, and every ten minutes to find what others have changed.
 const (
 	AuthLook = 10 * 60 // seconds
 	AuthGate = 35      // seconds: longer than the controller's resync period, so that one call falls into it
@@ -104,7 +103,7 @@ func secretVersion(v *state.View, name string) string {
 	return string(s.UID) + "/" + s.ResourceVersion
 }
 
-// Generated are the Secrets of the passwords that nobody has given.
+// Generated are the Secrets of the passwords that the spec does not give.
 func Generated(v *state.View) []*decision.DesiredSecret {
 	s := v.Cluster.Spec.Auth
 	if s == nil || !objects.Encrypted(v.Cluster) || users.Validate(s) != nil {
@@ -153,7 +152,7 @@ func AuthStatus(v *state.View) *v1alpha1.AuthStatus {
 	return users.Pending(old, want, passwords)
 }
 
-// Authorization is whether etcd asks everybody who they are, with a reason and words.
+// Authorization is whether etcd asks every client who it is, with a reason and words.
 func Authorization(v *state.View, now *v1alpha1.AuthStatus) (reason, message string, is bool) {
 	enabled := now != nil && now.Enabled
 	if v.Cluster.Spec.Auth == nil {
@@ -181,7 +180,7 @@ func Authorization(v *state.View, now *v1alpha1.AuthStatus) (reason, message str
 		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write " +
 			"everything", false
 	}
-	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec",
+	return "Enabled", fmt.Sprintf("etcd asks every client who it is; it has %s and %s of the spec",
 			wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles),
 				"role")),
 		true

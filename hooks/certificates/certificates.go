@@ -50,7 +50,7 @@ func TokenKeys(v *state.View) *decision.DesiredSecret {
 	return Desired(v, name, corev1.SecretTypeOpaque, decision.TokenKeys{})
 }
 
-// Authority says what is to be done to the cluster's authority; nil for nothing.
+// Authority says what should be done with the cluster's authority; nil for nothing.
 func Authority(v *state.View) decision.Recipe {
 	old := v.Children.Secrets[spec.CASecret(v.Cluster.Name)]
 	begins, ends := life(v, cmp.Or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, spec.DefaultCADuration))
@@ -71,7 +71,7 @@ func Authority(v *state.View) decision.Recipe {
 	return foreign.Adopt(v, old)
 }
 
-// inheritance is a Secret that still tells what the members trust, for the day that somebody deletes the authority.
+// inheritance is a Secret that still tells what the members trust, in case the authority is deleted.
 func inheritance(v *state.View) string {
 	for _, l := range v.Leaves {
 		if old := v.Children.Secrets[l.Secret]; old != nil && len(old.Trust) > 0 {
@@ -87,7 +87,7 @@ func life(v *state.View, duration time.Duration) (begins, ends time.Time) {
 	return now.Add(-min(5*time.Minute, duration/20)), now.Add(duration)
 }
 
-// Leaf is the Secret of a certificate, with what is to be done to it; nil while it can't be made.
+// Leaf is the Secret of a certificate, with what should be done with it; nil while it can't be made.
 func Leaf(v *state.View, l spec.Leaf) *decision.DesiredSecret {
 	old := v.Children.Secrets[l.Secret]
 	wanted := Desired(v, l.Secret, corev1.SecretTypeTLS, nil)
@@ -120,7 +120,7 @@ func Leaf(v *state.View, l spec.Leaf) *decision.DesiredSecret {
 	return wanted
 }
 
-// outlived reports whether the certificate is to be made (anew).
+// outlived reports whether the certificate must be made, for the first time or again.
 func outlived(v *state.View, l spec.Leaf, signer *observation.Certificate) bool {
 	old := v.Children.Secrets[l.Secret]
 	return old == nil || old.Certificate == nil || old.Flaw != "" ||
@@ -130,8 +130,8 @@ func outlived(v *state.View, l spec.Leaf, signer *observation.Certificate) bool 
 }
 
 // peersLag reports whether the peers' ca.crt is still to be brought up to the authority's. The servers' waits for
-// that: it is the one that members tell us of, so whoever tells that he trusts an authority in clients trusts it in
-// peers.
+// that: it is the one that members tell us of, so a member that tells that it trusts an authority in clients also
+// trusts it in peers.
 func peersLag(v *state.View, ca *observation.Secret) bool {
 	peer := v.Children.Secrets[spec.PeerSecret(v.Cluster)]
 	return state.UsableAuthority(ca) && peer != nil && !SameTrust(peer.Trust, ca.Trust)
@@ -139,8 +139,8 @@ func peersLag(v *state.View, ca *observation.Secret) bool {
 
 // signer is the authority that signs in a Secret now, and whether that is the previous one; nil when neither may. A
 // new authority signs once every member trusts it and clients have had time to hear of it (a twelfth of its life),
-// and goes on with what it has signed. Where the one before can't sign any more, it also takes the place of what
-// nobody takes any longer.
+// and goes on with what it has signed. Where the one before can't sign any more, it also replaces what no one accepts
+// any longer.
 func signer(v *state.View, ca, old *observation.Secret) (signer *observation.Certificate, previous bool) {
 	if !state.UsableAuthority(ca) || v.Now.After(ca.Certificate.NotAfter) {
 		return nil, false
@@ -162,7 +162,7 @@ func signedBy(s *observation.Secret, authority *observation.Certificate) bool {
 	return s != nil && s.Certificate != nil && s.Certificate.Issuer == authority.Key
 }
 
-// spent reports whether nobody takes the certificate any longer.
+// spent reports whether no one accepts the certificate any longer.
 func spent(v *state.View, s *observation.Secret) bool {
 	return s == nil || s.Certificate == nil || s.Flaw != "" || v.Now.After(s.Certificate.NotAfter)
 }
@@ -176,7 +176,7 @@ func supersedes(v *state.View, ca *observation.Secret) bool {
 }
 
 // everyoneTrusts reports whether every member and every pod has told, in this very call, that it trusts this
-// authority. What is told at an address where another one answers, or nobody that we know, does not count.
+// authority. What is told at an address where another member answers, or one that we do not know, does not count.
 func everyoneTrusts(v *state.View, ca observation.Certificate) bool {
 	tells := func(h observation.Health) bool { return h.Err == "" && slices.Contains(h.Trusts, ca.Subject) }
 	if v.Etcd == nil || slices.ContainsFunc(v.Members,
@@ -264,7 +264,7 @@ func served(v *state.View) string {
 	return objects.Digest(ids...)
 }
 
-// Distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be
+// Distrusts reports whether the member runs with other authorities than its files now hold, and why it should be
 // restarted.
 func Distrusts(v *state.View, m *state.Member) (string, bool) {
 	const why = "it trusts other certificate authorities than it should"
@@ -283,7 +283,7 @@ func Distrusts(v *state.View, m *state.Member) (string, bool) {
 }
 
 // DistrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
-// that signs for them now, and will only when it starts anew.
+// that signs for them now, and will only when it starts again.
 func DistrustsPeers(v *state.View, h observation.Health) bool {
 	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
 		len(v.CertificateProblems) > 0 {
@@ -305,10 +305,10 @@ func Subjects(trust []observation.Certificate) []string {
 	return slices.Compact(list)
 }
 
-// RelatedSelector selects the Secrets that somebody else keeps for the cluster: those that carry its label. So nobody
-// can point an EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because
-// Metacontroller 1.5.20 remembers the answer by that alone, for clusters of that name in all namespaces. 4.17.2
-// remembers by UID, and looks in the parent's namespace only: a narrower answer would save nothing there.
+// RelatedSelector selects the Secrets that others keep for the cluster: those that carry its label. So no one can point
+// an EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because Metacontroller
+// 1.5.20 remembers the answer by that alone, for clusters of that name in all namespaces. 4.17.2 remembers by UID, and
+// looks in the parent's namespace only: a narrower answer would save nothing there.
 func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
 	return metav1.LabelSelector{
 		MatchLabels: map[string]string{objects.LabelCluster: c.Name},

@@ -128,8 +128,8 @@ func BegunWith(pod *corev1.Pod) (map[string]string, bool) {
 }
 
 // takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its
-// handshake are subjects, and those of the client port; an authority that was made anew under its old subject is told
-// by its key.
+// handshake are subjects, and those of the client port; an authority that was replaced under its old subject is told by
+// its key.
 func takes(v *state.View, pod *corev1.Pod, what string, s *observation.Secret) bool {
 	begun, known := BegunWith(pod)
 	inHandshake := what != "peer" || !known && SameTrust(Secret(v, spec.ServerSecret(v.Cluster)).Trust, s.Trust)
@@ -140,7 +140,7 @@ func takes(v *state.View, pod *corev1.Pod, what string, s *observation.Secret) b
 }
 
 // findUntrusted says which of the Secrets holds a certificate that running members don't take, and what to do; empty
-// for none. A member that is restarted then would be heard by nobody, and nobody by it.
+// for none. A member that is restarted then would hear no other member, and none would hear it.
 func findUntrusted(v *state.View) string {
 	if !Provided(v.Cluster) || len(v.CertificateProblems) > 0 {
 		return ""
@@ -168,7 +168,7 @@ func findUntrusted(v *state.View) string {
 }
 
 // begunOtherwise reports whether the member runs with other authorities than its Secrets hold now, and may be
-// restarted to take these: everybody takes what it will show then, and it what everybody shows.
+// restarted to take these: every member takes what it will show then, and it takes what they all show.
 func begunOtherwise(v *state.View, m *state.Member) bool {
 	server := Secret(v, spec.ServerSecret(v.Cluster))
 	if v.Untrusted != "" || slices.ContainsFunc(v.Names, func(name string) bool {

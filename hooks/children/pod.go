@@ -73,7 +73,7 @@ func podSpec(o observation.Observation, t *spec.Template, name, version string, 
 	}
 }
 
-// certificateVolume holds what the member shows and whom it trusts; none when it speaks plain text.
+// certificateVolume holds what the member shows and what it trusts; none when it speaks plain text.
 func certificateVolume(cluster string, t *spec.Template) []corev1.Volume {
 	if t.Server == "" {
 		return nil
@@ -161,9 +161,9 @@ func etcdMounts(t *spec.Template) []corev1.VolumeMount {
 	return list
 }
 
-// joinEnv tells a new member whom it joins, by an annotation that is taken away once the member has begun: if its
-// directory is emptied under it, in a pod that stays and so is not prepared again, it knows no cluster to join a
-// second time (S10).
+// joinEnv tells a new member what it joins, by an annotation that is taken away once the member has begun: if its
+// directory is emptied under it, in a pod that stays and so is not prepared again, it knows no cluster to join a second
+// time (S10).
 func joinEnv() []corev1.EnvVar {
 	return append(state.ResumeEnv(),
 		corev1.EnvVar{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: objects.FromInitialCluster()})

@@ -59,7 +59,7 @@ func BlindPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 			v.Fenced(name):
 		case !v.Epoch.HadQuorum() && state.MayBegin(v, name) && !volumes.MayNotBegin(v):
 			list = append(list, bootstrapPod(v, name))
-		case !v.Epoch.Began(): // nobody resumes in an epoch that is to come
+		case !v.Epoch.Began(): // no member resumes in an epoch that has not begun
 		default:
 			list = append(list, Pod(v, name, objects.StartResume, state.ResumeEnv()))
 		}
@@ -72,7 +72,7 @@ func BlindPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	return sortPods(list)
 }
 
-// ListedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is
+// ListedPods are the pods of the listed members, except the one that is being rolled. A pod is made only on what is
 // observed as ours.
 func ListedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	var list []*corev1.Pod
@@ -207,7 +207,7 @@ func noteServed(v *state.View, pod *corev1.Pod) {
 	}
 }
 
-// KeptPods are the observed pods of these names but for those that have ended, which are made anew (on Memory,
+// KeptPods are the observed pods of these names, except those that have ended, which are made again (on Memory,
 // replaced).
 func KeptPods(v *state.View, names []string) []*corev1.Pod {
 	var list []*corev1.Pod
@@ -263,7 +263,7 @@ func takesImage(v *state.View, pod *corev1.Pod) bool {
 }
 
 // noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member
-// may begin; and on one that is to be filled which database it must find.
+// may begin; and, on one that must be filled, which database it must find.
 func noteSuccession(v *state.View, pod, old *corev1.Pod) {
 	if v.Epoch.Sum != "" && epochs.InsistsOnSum(old) {
 		pod.Annotations[objects.AnnotationSHA256] = v.Epoch.Sum

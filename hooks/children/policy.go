@@ -23,7 +23,7 @@ func Policies(v *state.View) []*networkingv1.NetworkPolicy {
 		return nil
 	}
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
-	var clients []networkingv1.NetworkPolicyPeer // nobody named is everybody
+	var clients []networkingv1.NetworkPolicyPeer // an empty list allows everyone
 	if chosen := c.Spec.NetworkPolicy.Clients; chosen != nil {
 		clients = []networkingv1.NetworkPolicyPeer{own, quoratePods(v), {NamespaceSelector: chosen}}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // The release before this one had a hash of the spec on pods, in another annotation. It knows no other, and would
-// restart every member for want of it when it takes over again. So pods carry both for the time of one release, and a
-// pod that carries that one alone is judged by it.
+// restart every member without it when it takes over again. So pods carry both for the time of one release, and a pod
+// that carries that one alone is judged by it.
 //
 // All of this goes with the next release: this file, FormerTemplate, and what names them.
 

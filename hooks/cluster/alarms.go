@@ -33,7 +33,7 @@ func disarm(v *state.View, a observation.Alarm, why string) *decision.Verdict {
 
 // hashEvidence is what the voters' hashes tell about whose data is right.
 type hashEvidence struct {
-	// right are voters that agree on one hash and are a quorum of all voters; nobody when no such hash is known.
+	// right are voters that agree on one hash and are a quorum of all voters; none when no such hash is known.
 	right []*state.Member
 	// wrong are voters whose hash, of the same revisions, is another one.
 	wrong []*state.Member
@@ -62,7 +62,7 @@ func compareHashes(v *state.View) hashEvidence {
 	return e
 }
 
-// corrupt lets nothing else happen while there is the alarm: whoever joins might copy what is wrong.
+// corrupt lets nothing else happen while there is the alarm: a member that joins might copy what is wrong.
 func corrupt(v *state.View) *decision.Verdict {
 	alarms := pods.Alarms(v, observation.AlarmCorrupt)
 	if len(alarms) == 0 {
@@ -114,7 +114,8 @@ func disproved(v *state.View, a observation.Alarm, e hashEvidence) string {
 	return ""
 }
 
-// alone takes a voter away while nobody joins or leaves. A learner is not waited for: it may have copied what is wrong.
+// alone takes a voter away while no member joins or leaves. A learner is not waited for: it may have copied what is
+// wrong.
 func alone(v *state.View, take func(*state.View) *decision.Verdict) *decision.Verdict {
 	switch l := v.Learner(); {
 	case l != nil && l.PodName != "":

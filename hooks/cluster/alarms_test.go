@@ -30,7 +30,7 @@ func hashed(accused uint64, hashes ...uint32) observation.Observation {
 		o.Health[name] = h
 	}
 	for _, claim := range o.Children.Claims {
-		note(claim, objects.AnnotationFailedMember, "true") // as it is before anybody goes
+		note(claim, objects.AnnotationFailedMember, "true") // as it is before any member goes
 	}
 	return o
 }
@@ -52,16 +52,16 @@ func TestCorruptNeedsProof(t *testing.T) {
 	}{
 		{"a follower differs from two", hashed(2, 1, 9, 1), decision.Remove{ID: 2, Name: "demo-1"}},
 		{"the leader differs from two", hashed(1, 9, 1, 1), decision.MoveLeader{To: 2, Name: "demo-1"}},
-		{"nobody in particular is accused", hashed(0, 1, 1, 9), decision.Remove{ID: 3, Name: "demo-2"}},
-		{"somebody else is accused than who differs", hashed(3, 1, 9, 1), decision.Remove{ID: 2, Name: "demo-1"}},
+		{"no member in particular is accused", hashed(0, 1, 1, 9), decision.Remove{ID: 3, Name: "demo-2"}},
+		{"another is accused than the one that differs", hashed(3, 1, 9, 1), decision.Remove{ID: 2, Name: "demo-1"}},
 		{"two of five differ: followers first", hashed(1, 9, 1, 1, 8, 1), decision.Remove{ID: 4, Name: "demo-3"}},
 		{"all three differ", hashed(0, 1, 2, 3), nil},
 		{"two of four differ", hashed(0, 1, 1, 2, 2), nil},
 		{"one of two differs", hashed(0, 1, 2), nil},
 		{"one differs, one says nothing", hashed(0, 1, 2, 0), nil},
-		{"nobody says anything", hashed(2, 0, 0, 0), nil},
+		{"none says anything", hashed(2, 0, 0, 0), nil},
 		{"all agree", hashed(2, 1, 1, 1), decision.Disarm{ID: 2, Name: "demo-1", Kind: observation.AlarmCorrupt}},
-		{"all agree, and nobody was accused", hashed(0, 1, 1, 1), decision.Disarm{Kind: observation.AlarmCorrupt}},
+		{"all agree, and none was accused", hashed(0, 1, 1, 1), decision.Disarm{Kind: observation.AlarmCorrupt}},
 		{"all that say something agree", hashed(2, 1, 0, 1), nil},
 		{"the accused has left", hashed(former, 1, 1, 1), decision.Disarm{ID: former, Kind: observation.AlarmCorrupt}},
 		{"the accused has left, one says nothing", hashed(former, 1, 1, 0), decision.Disarm{ID: former,
@@ -89,7 +89,7 @@ func TestHashesOfOtherRevisionsProveNothing(t *testing.T) {
 	assert.NoError(t, verify(o, d))
 }
 
-func TestNobodyJoinsWhileDataIsCorrupt(t *testing.T) {
+func TestNoMemberJoinsWhileDataIsCorrupt(t *testing.T) {
 	o := learnerAt(1000)
 	o.Etcd.Alarms = []observation.Alarm{{Kind: observation.AlarmCorrupt}}
 	assert.Nil(t, Decide(o).Step, "no promotion")

@@ -73,7 +73,7 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 	assert.True(t, want.Want.Enabled)
 	assert.Equal(t, "Converged", d.Reason.Rule)
 	assert.True(t, o.Cluster.Status.Auth.Enabled)
-	assert.Contains(t, condition(o), "Enabled: etcd asks everybody who they are; it has 3 users and 1 role of the spec")
+	assert.Contains(t, condition(o), "Enabled: etcd asks every client who it is; it has 3 users and 1 role of the spec")
 
 	before := o.Cluster.Status
 	_, step = called(t, &o)

@@ -58,14 +58,14 @@ func began(source string, change func(data map[string]string)) func(*observation
 	}
 }
 
-const beginAnew = "kubectl annotate --overwrite -n default etcdcluster/demo etcd.quorate.dev/recover=Recreate:1"
+const beginAgain = "kubectl annotate --overwrite -n default etcdcluster/demo etcd.quorate.dev/recover=Recreate:1"
 
 func TestABootstrapThatStalls(t *testing.T) {
 	nothing := func(map[string]string) {}
 	for name, c := range map[string]struct {
 		o    observation.Observation
 		says string // nothing while it may still begin
-		// other: it is not the annotation that begins it anew.
+		// other: it is not the annotation that begins it again.
 		other bool
 	}{
 		"in time":                   {unborn(4 * time.Minute), "", false},
@@ -88,12 +88,12 @@ func TestABootstrapThatStalls(t *testing.T) {
 			"within 1m",
 			false},
 		"from a snapshot": {unborn(time.Hour, began(objects.SourceSnapshot, nothing)),
-			"beginning anew: delete the EtcdCluster and create it again", true},
+			"beginning again: delete the EtcdCluster and create it again", true},
 		"from a restored one": {unborn(time.Hour,
 			began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
 			func(o *observation.Observation, _ *corev1.Pod) {
 				o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one"}
-			}), "beginning anew: give spec.restore another id", true},
+			}), "beginning again: give spec.restore another id", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)
@@ -108,7 +108,7 @@ func TestABootstrapThatStalls(t *testing.T) {
 			assert.Equal(t, "BootstrapStalled", degraded.Reason)
 			assert.Equal(t, d.Reason.Message, degraded.Message)
 			assert.Contains(t, degraded.Message, c.says)
-			assert.Equal(t, !c.other, strings.Contains(degraded.Message, beginAnew))
+			assert.Equal(t, !c.other, strings.Contains(degraded.Message, beginAgain))
 		})
 	}
 }

@@ -146,7 +146,7 @@ func TestALeafIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, "demo-client-tls demo-operator-tls demo-peer-tls demo-server-tls", named(recipes(d)))
-	assert.Equal(t, "Converged", d.Reason.Rule, "nobody is restarted for it")
+	assert.Equal(t, "Converged", d.Reason.Rule, "no member is restarted for it")
 	leaf, _ := recipes(d)["demo-server-tls"].(decision.Leaf)
 	assert.Equal(t, o.Now.Add(spec.DefaultLeafDuration), leaf.NotAfter)
 	assert.Contains(t, leaf.Names, "*.demo-peers.default.svc")
@@ -164,7 +164,7 @@ func TestAnAuthorityIsSucceeded(t *testing.T) {
 		return d
 	}
 	rest := func() {
-		for range 3 { // the authority, whom the peers trust, and then whom the servers trust
+		for range 3 { // the authority, then what the peers trust, and then what the servers trust
 			step()
 		}
 	}
@@ -175,8 +175,8 @@ func TestAnAuthorityIsSucceeded(t *testing.T) {
 	require.Equal(t, first.ID, ca.Previous.ID)
 	for _, secret := range []string{"demo-server-tls", "demo-peer-tls", "demo-client-tls", "demo-operator-tls"} {
 		s := o.Children.Secrets[secret]
-		assert.Equal(t, first.Key, s.Certificate.Issuer, "%s: the old authority signs until everybody trusts the new "+
-			"one", secret)
+		assert.Equal(t, first.Key, s.Certificate.Issuer, "%s: the old authority signs until every member trusts the "+
+			"new one", secret)
 		assert.Len(t, s.Trust, 2, secret)
 	}
 
@@ -219,7 +219,7 @@ func rolled(t *testing.T, o *observation.Observation) string {
 			return name
 		}
 	}
-	t.Fatal("nobody is restarted")
+	t.Fatal("no member is restarted")
 	return ""
 }
 
@@ -257,7 +257,7 @@ func TestALostAuthorityIsSucceededWithoutItsKey(t *testing.T) {
 	observe(&o, Decide(o)) // the peers first
 	observe(&o, Decide(o))
 	s := o.Children.Secrets["demo-server-tls"]
-	assert.Equal(t, old.Key, s.Certificate.Issuer, "nobody trusts the new one yet")
+	assert.Equal(t, old.Key, s.Certificate.Issuer, "no member trusts the new one yet")
 	assert.Len(t, s.Trust, 2)
 	for range 3 {
 		rolled(t, &o)

@@ -66,7 +66,7 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 		{"the pod is there", "demo-1 uid-pod-1", func(*corev1.Pod) {}, true},
 		{"the container is there", "demo-1 uid-pod-1 containerd://7", func(*corev1.Pod) {}, true},
 		{"nothing is said of a pod", "demo-1", func(*corev1.Pod) {}, false},
-		{"nobody is chosen", "", func(*corev1.Pod) {}, false},
+		{"nothing is chosen", "", func(*corev1.Pod) {}, false},
 		{"no member is chosen", "demo-7 uid-pod-7", func(*corev1.Pod) {}, false},
 		{"it was down", "demo-1 uid-pod-1 down", func(*corev1.Pod) {}, true},
 		{"it was down, and the container is there", "demo-1 uid-pod-1 containerd://7 down", func(*corev1.Pod) {}, true},
@@ -95,7 +95,7 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 		{"a removal of no member", "demo-7 removal", func(*corev1.Pod) {}, false},
 		{"withdrawn just now", "demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd - time.Second), true},
 		{"withdrawn long ago", "demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd), false},
-		{"withdrawn nobody knows when", "demo-1 uid-pod-1",
+		{"withdrawn at an unknown time", "demo-1 uid-pod-1",
 			func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAMemberIsChosenBeforeItIsRemoved(t *testing.T) {
 }
 
 // On Memory the pod of a member that was chosen for its removal would take the data with it.
-func TestARemovalThatNobodyWantsRestartsNothing(t *testing.T) {
+func TestARemovalThatIsNotWantedRestartsNothing(t *testing.T) {
 	o := choosing("demo-1 removal")
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
 	for _, pod := range o.Children.Pods {
@@ -227,7 +227,7 @@ func TestARemovalThatNobodyWantsRestartsNothing(t *testing.T) {
 	}
 }
 
-func TestAChoiceThatNobodyWantsIsSpared(t *testing.T) {
+func TestAChoiceThatIsNotWantedIsSpared(t *testing.T) {
 	o := choosing("demo-1 uid-pod-1")
 	d := Decide(o)
 	require.NoError(t, verify(o, d))

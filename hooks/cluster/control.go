@@ -17,8 +17,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
-// What people hold in their own hands: members whose etcd is to be stopped for a while, and what becomes of a cluster
-// that is deleted.
+// What people decide: which members' etcd should be stopped for a while, and what becomes of a cluster that is
+// deleted.
 
 func fence(v *state.View) *decision.Verdict {
 	for _, m := range state.ChosenFirst(v, v.Voters) {
@@ -40,8 +40,8 @@ func fence(v *state.View) *decision.Verdict {
 
 // Finalize is the answer while the cluster is being deleted: everything is left as it is, and nothing stands in the
 // way. The children go with their owner, by Kubernetes' own garbage collection, in the way that was asked for
-// (background, foreground or orphan). Nothing is asked of etcd and nobody is waited for (S17). A hook that deleted
-// children itself could take, on a stale view, the volumes that somebody has just orphaned.
+// (background, foreground or orphan). Nothing is asked of etcd and no member is waited for (S17). A hook that deleted
+// children itself could take, on a stale view, the volumes that a user has just orphaned.
 //
 // With deletionPolicy Retain the claims are taken from their owner before it goes. Metacontroller removes from an
 // object what it has applied and is no longer told: so the owner is told once, with a note that it was, and then no

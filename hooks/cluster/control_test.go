@@ -62,7 +62,7 @@ func TestRetainedClaimsAreTakenFromTheirOwner(t *testing.T) {
 	assert.True(t, done)
 }
 
-func TestNobodyIsToldOwnersBesides(t *testing.T) {
+func TestDecideTellsNoOwners(t *testing.T) {
 	for _, claim := range Decide(serve(3)).Children.Claims {
 		assert.Empty(t, ToldOwners(claim))
 	}

@@ -51,7 +51,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 	}{
 		{"fresh", "the record comes before everything else", func() observation.Observation { return fresh(3) },
 			"Record", nil},
-		{"fresh with replicas 0", "nothing is made for a cluster that is to be paused",
+		{"fresh with replicas 0", "nothing is made for a cluster that should be paused",
 			func() observation.Observation { return fresh(0) }, "Empty", nil},
 		{"nine converged", "the largest size is no exception", func() observation.Observation { return serve(9) },
 			"Converged",
@@ -77,7 +77,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o.Cluster.Spec.Replicas = new(int32(5))
 			return o
 		}, "Grow", decision.AddLearner{Name: "demo-3", PeerURL: "https://demo-3.demo-peers.default.svc:2380"}},
-		{"grow with a voter down", "all others must serve before anybody is added", func() observation.Observation {
+		{"grow with a voter down", "all others must serve before a member is added", func() observation.Observation {
 			o := serve(3)
 			o.Cluster.Spec.Replicas = new(int32(5))
 			silence(&o, "demo-2")
@@ -281,7 +281,7 @@ func TestSteadyStateIsQuiet(t *testing.T) {
 	assert.Zero(t, second.ResyncAfter)
 }
 
-func TestFinalizeWaitsForNobodyAndDeletesNothingItself(t *testing.T) {
+func TestFinalizeWaitsForNoMemberAndDeletesNothingItself(t *testing.T) {
 	o := serve(3)
 	o.Etcd = nil
 	remaining, done := Finalize(o)

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Defragmentation goes in runs: by a schedule, when somebody asks, or to make room (alarms.go). A run takes one
+// Defragmentation goes in runs: by a schedule, when a user asks, or to make room (alarms.go). A run takes one
 // member at a time, the leader last, and a member at most once. What it has come to is in status.defragmentation and
 // nowhere else, and it begins only when that is written: a status that is lost or old repeats a member, or a run, and
 // nothing worse.
@@ -100,7 +100,7 @@ func beginDue(v *state.View) *decision.Verdict {
 }
 
 // defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve,
-// nobody joins and nobody is restarted: the rules before this one see to that.
+// and none joins or is restarted: the rules before this one see to that.
 func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *decision.Verdict {
 	left := wording.Filter(v.Voters, func(m *state.Member) bool {
 		return m.PodName != "" && !slices.Contains(v.DefragRun.Done, m.PodName) &&

@@ -172,7 +172,7 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 	}
 }
 
-// TestTheFirstMemberDecidesWhichDatabase: nobody else is filled before its SHA-256 is written down, which stays.
+// TestTheFirstMemberDecidesWhichDatabase: no other is filled before its SHA-256 is written down, which stays.
 func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	o := serve(3)
 	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
@@ -236,7 +236,7 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 				time.Minute)
 		},
 			"the newest one, other, is of another life, of etcd cluster c0", "s3://bucket/other"},
-		{"nobody knows of which", func(o *observation.Observation, _ *state.Epoch) {
+		{"of an unknown life", func(o *observation.Observation, _ *state.Epoch) {
 			verified(o, "other", "",
 				time.Minute)
 		},
@@ -340,14 +340,14 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSnapshot:1"}
 		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that is no word about survivors")
 		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
-		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that was said before anybody knew of demo-2")
+		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that was said before demo-2 was known")
 		o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
 		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not "+
 			"count)", goOn(t, &o).Reason.Message)
 	}
 }
 
-// TestAMajorityThatHasToldIsEnough: what was acknowledged is on one of them. Whoever did not vote does not count.
+// TestAMajorityThatHasToldIsEnough: what was acknowledged is on one of them. One that did not vote does not count.
 func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 	for voters, goesOn := range map[string]bool{"0.1.2": true, "0.1": true, "0.2": false, "0.2.3": false, "": false} {
 		o := surveying(t, v1alpha1.Recovery{})
@@ -361,7 +361,8 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 	}
 }
 
-// TestWhoseVolumesCount: those of the etcd that the epoch was. Where nobody knows which one that was, they must agree.
+// TestWhoseVolumesCount: those of the etcd that the epoch was. Where it is not known which one that was, they must
+// agree.
 func TestWhoseVolumesCount(t *testing.T) {
 	for past, want := range map[string]string{
 		"1=c1/": "demo-0 has the most (demo-0: term 2, index 7; demo-1: its volume is that of another etcd cluster, " +
@@ -427,7 +428,7 @@ func TestWhatWasNeverBoundIsNoSurvivor(t *testing.T) {
 		{"its volume is gone, or is not seen",
 			func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }, true},
 		{"nothing tells", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = "" }, true},
-		{"is about to be bound to a volume that somebody chose", func(c, _ *corev1.PersistentVolumeClaim) {
+		{"is about to be bound to a volume that a user chose", func(c, _ *corev1.PersistentVolumeClaim) {
 			c.Status.Phase, c.Spec.VolumeName = corev1.ClaimPending, "pv-from-a-backup"
 		}, true},
 		{"is about to be filled", func(c, _ *corev1.PersistentVolumeClaim) {
@@ -449,7 +450,7 @@ func TestWhatWasNeverBoundIsNoSurvivor(t *testing.T) {
 	}
 }
 
-// TestAnotherEtcdIsNoSource: on Memory, what answers at a member's address may be somebody else.
+// TestAnotherEtcdIsNoSource: on Memory, what answers at a member's address may be another etcd.
 func TestAnotherEtcdIsNoSource(t *testing.T) {
 	o := serve(3)
 	o.Etcd = nil
@@ -617,14 +618,14 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 // TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
 func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	for want, e := range map[string]*state.Epoch{
-		"give spec.restore another id to have it made anew": {N: 3, Origin: state.Origin{Restore: "b"},
+		"give spec.restore another id to restore again": {N: 3, Origin: state.Origin{Restore: "b"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2, "b": 3}},
 		"ask for another way back by the annotation etcd.quorate.dev/recover": {N: 3,
 			Origin:     state.Origin{Restore: "a"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2}},
-		"delete one of their pods to have all of them made anew": {N: 2, Origin: state.Origin{Member: "demo-0"},
+		"delete one of their pods to have all of them made again": {N: 2, Origin: state.Origin{Member: "demo-0"},
 			Succession: state.Succession{After: 1}},
-		"delete the EtcdCluster and create it again to have it made anew": {N: 1},
+		"delete the EtcdCluster and create it again to have it filled again": {N: 1},
 	} {
 		assert.Equal(t, want, epochs.OtherwiseFilled((&state.View{Epoch: e})))
 	}

@@ -95,7 +95,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		step  decision.Step
 		words string
 	}{
-		{"nobody answers", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
+		{"no member answers", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
 			o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": {Err: "connection refused"}}
 		}), "Join", nil, "connection refused"},
 		{"it answers for the first time", with(unrecorded(besideThree(0)), func(*observation.Observation) {}), "Join",
@@ -135,7 +135,7 @@ func TestBesideForeignMembers(t *testing.T) {
 			nil,
 			"waiting for old-1 to serve"},
 		{"all vote", func() observation.Observation { return besideThree(3) }, "ForeignMembers", nil, "retireForeign"},
-		{"what is to be changed waits", with(besideThree(3), func(o *observation.Observation) {
+		{"changes wait", with(besideThree(3), func(o *observation.Observation) {
 			o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Version = "high", "3.7.3"
 			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
 		}), "ForeignMembers", nil, ""},
@@ -232,7 +232,7 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 		spoils func(o *observation.Observation, d *decision.Decision)
 		broken string
 	}{
-		"a foreign one is removed that nobody wants gone": {func() observation.Observation { return besideThree(3) },
+		"a foreign one is removed that should stay": {func() observation.Observation { return besideThree(3) },
 			func(_ *observation.Observation, d *decision.Decision) {
 				d.Step = decision.Remove{ID: firstForeign + 1, Name: "old-1"}
 			}, "S6"},
@@ -252,7 +252,7 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 			func(_ *observation.Observation, d *decision.Decision) {
 				d.Step = decision.Defragment{ID: firstForeign, Name: "old-0"}
 			}, "S6"},
-		"somebody joins another minor version": {func() observation.Observation {
+		"a member joins another minor version": {func() observation.Observation {
 			o := besideThree(2)
 			change(&o, "old-1", func(h *observation.Health) { h.Version = "3.5.35" })
 			return o
@@ -295,7 +295,7 @@ func TestForeignEndpoints(t *testing.T) {
 	record := o.Children.ConfigMaps["demo-epoch-1"]
 	record.Annotations[objects.AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 " +
 		"http://0.0.0.0:2379,66 http://127.0.0.2:2379"
-	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "nobody is asked at an address that is one's own")
+	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "no address that is one's own is asked")
 	delete(record.Annotations, objects.AnnotationForeign)
 	assert.Empty(t, urls(o), "they are gone")
 
@@ -349,7 +349,7 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	o.Related.Secrets = map[string]*observation.Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"},
 		Keys: []string{objects.KeyTrust}, Trust: []observation.Certificate{theirs}}}
 	d = Decide(o)
-	assert.Equal(t, "WaitForCertificates", d.Reason.Rule, "nobody trusts it yet")
+	assert.Equal(t, "WaitForCertificates", d.Reason.Rule, "no member trusts it yet")
 	own := o.Children.Secrets["demo-ca"].Certificate.ID
 	assert.Equal(t, decision.Adopt{Keep: []string{own}, From: "former"}, recipeOf(d, "demo-ca"))
 

@@ -24,7 +24,7 @@ var (
 	flagValue = regexp.MustCompile(`^[^\s[:cntrl:]]+$`) // not empty, no blanks
 )
 
-// etcdReads is how etcd reads the flags that we give it. A flag that is not here is one that nobody has thought about.
+// etcdReads is how etcd reads the flags that we give it. A flag that is not here was not thought about.
 var etcdReads = map[string]func(value string) error{
 	"--name":                               anything,
 	"--data-dir":                           anything,

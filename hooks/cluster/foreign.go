@@ -15,8 +15,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// join waits for a quorum of the existing etcd, and writes down which cluster it is: that is the one that is joined,
-// whoever answers later.
+// join waits for a quorum of the existing etcd, and writes down which cluster it is: only that one is joined, even if
+// another answers later.
 func join(v *state.View) *decision.Verdict {
 	if !v.Epoch.Existing() || v.Epoch.HadQuorum() {
 		return nil
@@ -72,7 +72,7 @@ func retireForeign(v *state.View) *decision.Verdict {
 	return removeVoter(v, list[0], why)
 }
 
-// foreignMembers is at rest, or waits for somebody to serve again.
+// foreignMembers is at rest, or waits for members to serve again.
 func foreignMembers(v *state.View) *decision.Verdict {
 	if !v.BesideForeign() {
 		return nil

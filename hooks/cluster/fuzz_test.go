@@ -428,7 +428,7 @@ var mishaps = []func(o *observation.Observation, n int){
 			Passwords: map[string]string{"ops": "1"}}
 	},
 
-	// Members that are silent, given up, or somebody else.
+	// Members that are silent, given up, or answer as another.
 	func(o *observation.Observation, n int) {
 		silent(o, objects.MemberName("demo", n), time.Duration(n)*2*time.Minute)
 		o.Cluster.Spec.MemberReplacement.Policy = []v1alpha1.ReplacementPolicy{"", v1alpha1.ReplaceManual}[n/5%2]
@@ -449,7 +449,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
 		note(c, objects.AnnotationQuarantined, now.Add(-25*time.Hour).Format(time.RFC3339))
 	}),
-	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, objects.AnnotationQuarantined, "for ever") }),
+	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, objects.AnnotationQuarantined, "forever") }),
 	onPod(func(p *corev1.Pod) { p.Labels = map[string]string{objects.LabelRole: pods.RoleFenced} }),
 	func(o *observation.Observation, n int) {
 		if o.Health != nil {
@@ -731,7 +731,7 @@ func eachOnce(t *testing.T, d decision.Desired) {
 }
 
 // callsToRest is more than the answers that may follow one another while etcd and time stand still: the record, what
-// members start on, that noted, their pods, and nine pods made anew, each gone in one answer and back in the next.
+// members start on, that noted, their pods, and nine pods replaced, each gone in one answer and back in the next.
 const callsToRest = 60
 
 // comesToRest feeds decisions back until nothing more would be written, and returns that observation. It must not
@@ -809,7 +809,7 @@ func storedAll[T any, P interface {
 	return all
 }
 
-// merged are somebody else's labels or annotations and ours: those of ours that we no longer want go.
+// merged are the labels or annotations of others and ours: those of ours that we no longer want go.
 func merged(observed, wanted map[string]string) map[string]string {
 	all := maps.Clone(wanted)
 	for k, value := range observed {

@@ -95,7 +95,7 @@ func TestAPodOnItsNode(t *testing.T) {
 	own, prepare := pod.Spec.InitContainers[0], pod.Spec.InitContainers[1]
 	assert.Equal(t, []string{"own", "--dir=/var/lib/etcd", "--user=10001"}, own.Args)
 	assert.Equal(t, []corev1.Capability{"CHOWN"}, own.SecurityContext.Capabilities.Add)
-	assert.Empty(t, prepare.SecurityContext.Capabilities.Add, "nobody else gets more")
+	assert.Empty(t, prepare.SecurityContext.Capabilities.Add, "no other container gets more")
 	assert.Contains(t, prepare.Env,
 		corev1.EnvVar{Name: "BEGINS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
 			APIVersion: "v1", FieldPath: "metadata.annotations['etcd.quorate.dev/initial-cluster']",
@@ -119,7 +119,7 @@ func TestWhoMayBeginSaysSoUntilItHasBegun(t *testing.T) {
 	o.Cluster.Status.ClusterID = "c1"
 	pod = podIn(Decide(o), "demo-0")
 	assert.Equal(t, objects.StartResume, state.PodStart(pod),
-		"an old record lets nobody begin when the status knows a "+
+		"an old record lets no member begin when the status knows a "+
 			"cluster")
 	assert.NoError(t, verify(o, Decide(o)))
 
@@ -147,7 +147,7 @@ func TestBlindOnNodesTheRecordBringsPodsBack(t *testing.T) {
 		assert.NoError(t, verify(o, d))
 	}
 	assert.Equal(t, "none", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn],
-		"the copy on the Service lets nobody begin")
+		"the copy on the Service lets no member begin")
 }
 
 // recordless is the observation without its record.

@@ -189,7 +189,7 @@ func TestCertificatesAreKept(t *testing.T) {
 	assert.Len(t, remaining.Certificates, 4)
 }
 
-func TestAnIssuersRenewalRestartsNobody(t *testing.T) {
+func TestAnIssuersRenewalRestartsNoMember(t *testing.T) {
 	o := issued(3)
 	before := o.Children.Pods["demo-0"].Annotations[objects.AnnotationServes]
 	o.Related.Secrets["demo-server-tls"].Certificate.ID = "the next one"
@@ -207,13 +207,13 @@ func TestAnotherAuthorityWithOverlap(t *testing.T) {
 	issue(&o, a, a, b)
 	assert.Equal(t, []string{"demo-1", "demo-2", "demo-0"}, restarted(t, &o), "one at a time, the leader last")
 	issue(&o, b, a, b)
-	assert.Equal(t, "Converged", Decide(o).Reason.Rule, "everybody trusts both already")
+	assert.Equal(t, "Converged", Decide(o).Reason.Rule, "every member trusts both already")
 	issue(&o, b, b)
 	assert.Len(t, restarted(t, &o), 3)
 	assert.Equal(t, "Converged", Decide(o).Reason.Rule)
 }
 
-func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
+func TestAnotherAuthorityWithoutOverlapRestartsNoMember(t *testing.T) {
 	for why, next := range map[string]observation.Certificate{"another subject": authority("B", "b"),
 		"the same subject, another key": authority("A", "b")} {
 		o := issued(3)
@@ -243,7 +243,7 @@ func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
 	}
 }
 
-func TestALeafOfAnAuthorityThatNobodyKnowsYet(t *testing.T) {
+func TestALeafOfAnAuthorityThatIsNotKnownYet(t *testing.T) {
 	o := issued(3)
 	a, b := authority("A", "a"), authority("B", "b")
 	issue(&o, b, a, b) // too early: both at once
@@ -251,7 +251,7 @@ func TestALeafOfAnAuthorityThatNobodyKnowsYet(t *testing.T) {
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
 
-	// A decision that restarts somebody all the same is found out.
+	// A decision that restarts a member all the same is found out.
 	d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
 	require.ErrorContains(t, verify(o, d), "S19: a member is to show others the certificate in Secret demo-server-tls")
 
@@ -267,7 +267,7 @@ func TestAnAuthorityRenewedWithItsKey(t *testing.T) {
 	assert.Len(t, restarted(t, &o), 3, "what they have in memory ends when the former certificate does")
 }
 
-func TestEveryMemberShowsTheNewestBeforeAnybodyIsRestarted(t *testing.T) {
+func TestEveryMemberShowsTheNewestBeforeAnyIsRestarted(t *testing.T) {
 	o := issued(3)
 	a, b := authority("A", "a"), authority("B", "b")
 	issue(&o, a, a, b)
@@ -310,6 +310,6 @@ func TestAnotherAuthorityForOneOrTwoGoesThroughANewMember(t *testing.T) {
 		require.NoError(t, verify(o, d))
 		assert.Equal(t, "Grow", d.Reason.Rule, d.Reason.Message)
 		issue(&o, b, b)
-		assert.Equal(t, "WaitForCertificates", Decide(o).Reason.Rule, "a new member would hear nobody")
+		assert.Equal(t, "WaitForCertificates", Decide(o).Reason.Rule, "a new member would hear no other")
 	}
 }

@@ -136,7 +136,7 @@ var modes = []mode{
 			lostRule,
 			rule.New("Reschedule",
 				"Before the first quorum, a pod that no node has taken and that was made from an outdated template "+
-					"is made anew, one at a time.", reschedule),
+					"is replaced, one at a time.", reschedule),
 			rule.New("Start",
 				"The initial members start together; nothing else happens before they first have quorum.", start),
 		},
@@ -172,7 +172,7 @@ var modes = []mode{
 			rule.New("ReserveName", "Before a member's last trace goes, its number is recorded as used (S9).",
 				reserveName),
 			rule.New("Corrupt",
-				"While members' data differs (alarm CORRUPT) nobody joins and nothing else is changed; a voter "+
+				"While members' data differs (alarm CORRUPT) no member joins and nothing else is changed; a voter "+
 					"that a quorum of equal hashes proves wrong is replaced, and without that proof a person decides "+
 					"(S6).", corrupt),
 			rule.New("LearnerLost",
@@ -199,7 +199,7 @@ var modes = []mode{
 				"A learner that has not caught up in time is counted, and then removed; the next one gets a new "+
 					"name, after a pause that grows from failure to failure (S9).", learnerLate),
 			rule.New("RecreatePod",
-				"A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one "+
+				"A pod that is down and was made from an outdated template, or in the wrong way, is replaced, one "+
 					"at a time (S2), and so is one that can't hear the others because it does not trust their "+
 					"authority; a learner's also while it serves. Which pod goes is recorded first.", recreatePod),
 			rule.New("Learner",
@@ -235,7 +235,7 @@ var modes = []mode{
 					"which pod is next is recorded first; a member that does not come back stops that (S2, S19).",
 				rollingUpdate),
 			rule.New("UpdatePeerURLs",
-				"Once everybody can dial by TLS, one voter after the other is listed with its https URL, and "+
+				"Once every member can dial by TLS, one voter after the other is listed with its https URL, and "+
 					"restarted before the next (S4).", updatePeerURLs),
 			rule.New("NoSpace",
 				"Databases that have reached their quota (alarm NOSPACE) are compacted and defragmented one at a "+
@@ -287,7 +287,7 @@ func membersSilent(v *state.View) bool { return v.Etcd == nil }
 
 func quorateNow(v *state.View) bool { return v.Etcd != nil }
 
-// paused reports whether members are to be stopped and kept. Beside foreign members they would be missed, so they
+// paused reports whether members should be stopped and kept. Beside foreign members they would be missed, so they
 // leave.
 func paused(v *state.View) bool { return v.Replicas == 0 && !v.BesideForeign() }
 

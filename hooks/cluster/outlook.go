@@ -35,7 +35,7 @@ var outlooks = map[string][]decision.Outlook{
 	// Works: a snapshot to begin with may still be on its way
 	"Pause": {decision.Works, decision.Rests, decision.Waits},
 	// Waits: a pod is the last that keeps a claim from being deleted
-	// Waits: a certificate that somebody keeps is there and can't be used; one that is not there may be on its way
+	// Waits: a certificate that others keep is there and can't be used; one that is not there may be on its way
 	"WaitForCertificates": {decision.Works, decision.Waits},
 	"SwitchEpoch":         {decision.Works, decision.Waits}, // Waits: the data can't be restored
 	"Provision":           {decision.Works, decision.Waits}, // Waits: too few nodes are named
@@ -62,7 +62,7 @@ var outlooks = map[string][]decision.Outlook{
 	"Fence":           {decision.Works},
 	"LearnerLate":     {decision.Works},
 	"RecreatePod":     {decision.Works},
-	"Learner":         {decision.Works, decision.Waits}, // Waits: it is a stranger's, or answers as somebody else
+	"Learner":         {decision.Works, decision.Waits}, // Waits: it is a stranger's, or answers as another member
 	"WaitForRemoved":  {decision.Works},
 	"Replace":         {decision.Works, decision.Waits}, // Waits: those who would have to serve first wait for a person
 	"Shrink":          {decision.Works, decision.Waits}, // Waits: only strangers are left to remove
@@ -174,7 +174,7 @@ func byPerson(v *state.View, silent []*state.Member) decision.Outlook {
 }
 
 // uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
-// somebody keeps and that can't be used stay so.
+// others keep and that can't be used stay so.
 func uncertified(v *state.View) decision.Outlook {
 	if certificates.WithoutCertManager(v) != "" {
 		return decision.Waits

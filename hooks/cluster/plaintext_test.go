@@ -170,5 +170,5 @@ func TestTwoVotersLearnTLSThroughNewOnes(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, decision.AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}, d.Step,
-		"whom everybody can dial")
+		"which every member can dial")
 }

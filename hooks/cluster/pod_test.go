@@ -124,7 +124,7 @@ func TestAllowedRepositories(t *testing.T) {
 		repository string
 		fine       bool
 	}{
-		{nil, "", true}, {nil, "anybody.example/etcd", true}, {nil, "localhost:5000/etcd", true},
+		{nil, "", true}, {nil, "anyone.example/etcd", true}, {nil, "localhost:5000/etcd", true},
 		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false},
 		{nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
 		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true},
@@ -170,7 +170,7 @@ func TestAllowedRepositories(t *testing.T) {
 }
 
 // TestOurOwnKeysAreNotForASpec: labels and annotations of our domain tell Quorate what it did, as that a pod is told
-// whom to join (S10). A spec that gives such a key is refused, and it reaches no object either way.
+// which members to join (S10). A spec that gives such a key is refused, and it reaches no object either way.
 func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 	for key, metadata := range map[string]v1alpha1.Metadata{
 		objects.AnnotationInitialCluster: {Annotations: map[string]string{

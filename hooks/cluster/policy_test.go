@@ -80,7 +80,7 @@ func TestWhoMayReachAMember(t *testing.T) {
 	assert.False(t, lets(t, o, objects.ClientPort, "elsewhere", nil, nil))
 	assert.True(t, lets(t, o, objects.ClientPort, "default", nil, nil), "the cluster's own namespace")
 	assert.True(t, lets(t, o, objects.ClientPort, "quorate-system", nil, quorate), "Quorate itself")
-	assert.False(t, lets(t, o, objects.ClientPort, "elsewhere", nil, quorate), "and nobody who calls himself so")
+	assert.False(t, lets(t, o, objects.ClientPort, "elsewhere", nil, quorate), "and no pod elsewhere with its label")
 	assert.True(t, lets(t, o, objects.MetricsPort, "elsewhere", watch, nil))
 	assert.False(t, lets(t, o, objects.MetricsPort, "elsewhere", shop, nil))
 

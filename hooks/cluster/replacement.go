@@ -20,8 +20,8 @@ import (
 
 // How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded
 // under a new name. Its data may be all that is left of something one day, so its claim is kept for a while, in
-// quarantine. A learner that does not come to anything is tried again, ever more slowly. Whoever answers as somebody
-// else is fenced off, and left to a person.
+// quarantine. A learner that does not come to anything is tried again, ever more slowly. A member that answers as
+// another is fenced off, and left to a person.
 //
 // The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate
 // has looked (state/since.go). Losing it only delays.
@@ -54,8 +54,8 @@ func replaceDeadVoter(v *state.View, m *state.Member, why string) *decision.Verd
 	return keepingClaim(v, m, why, objects.FailedSilent, removeVoter(v, m, why))
 }
 
-// keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it
-// later without its member knows that it is to be kept. The mark stays while the member is about to be removed, even
+// keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that a later call that
+// sees it without its member knows that it must be kept. The mark stays while the member is about to be removed, even
 // if it serves. One that is only silent is not marked while its removal has to wait: it may have more than the others
 // when these are lost.
 func keepingClaim(v *state.View, m *state.Member, why, failure string, verdict *decision.Verdict) *decision.Verdict {

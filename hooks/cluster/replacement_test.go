@@ -126,7 +126,7 @@ func TestWhoIsGivenUp(t *testing.T) {
 				Started: metav1.NewTime(now.Add(-time.Hour)), Last: metav1.NewTime(now.Add(-11 * time.Minute)),
 				Done: []string{"demo-1"}}
 		}), "ReplaceDead", decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
-		"nor when somebody else answers": {given(marked, func(o *observation.Observation) {
+		"nor when another etcd answers": {given(marked, func(o *observation.Observation) {
 			o.Health["demo-1"] = observation.Health{Err: "another etcd answers", ClusterID: 1, MemberID: 2}
 		}), "WaitForMembers", nil},
 		"nor when the rest has no quorum": {given(marked,
@@ -198,7 +198,7 @@ func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 		"S6: it serves": given(marked, func(o *observation.Observation) {
 			o.Health["demo-1"] = serve(3).Health["demo-1"]
 		}),
-		"S6: somebody else": given(marked,
+		"S6: another etcd": given(marked,
 			func(o *observation.Observation) {
 				o.Health["demo-1"] = observation.Health{Err: "x", ClusterID: 1, MemberID: 2}
 			}),
@@ -387,7 +387,7 @@ func TestWhoIsFenced(t *testing.T) {
 	h := other.Health["demo-1"]
 	h.MemberID = 99
 	other.Health["demo-1"] = h
-	assert.Equal(t, pods.RoleFenced, role(Decide(other)), "an answer that nobody has unmasked")
+	assert.Equal(t, pods.RoleFenced, role(Decide(other)), "an answer that was not unmasked")
 }
 
 func TestWhereTheClientServiceLeads(t *testing.T) {

@@ -82,7 +82,7 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 		}
 	}
 
-	o := serve(3) // an EtcdSnapshot whose status somebody has written
+	o := serve(3) // an EtcdSnapshot whose status a user has written
 	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: &v1alpha1.SnapshotSource{Name: "nightly"}}
 	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"nightly": {
 		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{URL: "s3://b"}},

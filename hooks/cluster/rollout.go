@@ -13,7 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// due are the voters that are to be updated themselves, the leader last.
+// due are the voters that should be updated themselves, the leader last.
 func due(v *state.View) []*state.Member {
 	list := wording.Filter(v.Voters, func(m *state.Member) bool {
 		r := rollout.UpdateOf(v, m)
@@ -65,7 +65,7 @@ func unsettled(v *state.View) *decision.Verdict {
 		case runsOtherVersion(v, m):
 			return &decision.Verdict{
 				Message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the "+
-					"image holds; nobody else is restarted", m.PodName, m.Health.Version,
+					"image holds; no other member is restarted", m.PodName, m.Health.Version,
 					m.Pod.Annotations[objects.AnnotationImage], v.Epoch.Version), Outlook: decision.Waits,
 				Resync: rule.ResyncSoon}
 		}

@@ -95,7 +95,7 @@ func pause(v *state.View) *decision.Verdict {
 	}
 	if protecting := protectingPods(v); len(protecting) > 0 {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go "+
+			Message: fmt.Sprintf("pausing, except %s: the claim is being deleted, and its data would go "+
 				"with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
 				strings.Join(protecting, ", ")), Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
@@ -156,7 +156,7 @@ func reschedule(v *state.View) *decision.Verdict {
 		pod := v.Children.Pods[name]
 		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && children.TemplateOutdated(v, pod) {
 			return &decision.Verdict{
-				Message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has "+
+				Message: fmt.Sprintf("replacing the pod %s: no node takes it, and the template has "+
 					"changed", name), DeletePod: name, Resync: rule.ResyncSoon}
 		}
 	}
@@ -179,7 +179,7 @@ func quorumLost(v *state.View) *decision.Verdict {
 	}
 	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
 	if v.Next == nil {
-		message += "what is left is kept as it is, and nothing is created anew" + epochs.WithoutGivenUp(v, v.Epoch.N)
+		message += "what is left is kept as it is, and nothing is replaced" + epochs.WithoutGivenUp(v, v.Epoch.N)
 	} else {
 		message += fmt.Sprintf("epoch %d is being made ready: %s", v.Next.Epoch.N, epochs.Staging(v))
 	}

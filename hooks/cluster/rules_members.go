@@ -54,7 +54,7 @@ func learnerSurplus(v *state.View) *decision.Verdict {
 		return nil
 	case v.Memory() && rollout.HasOutdatedTemplate(v, l):
 		return removeMember(v, l, fmt.Sprintf("removing the learner %s: its pod was made from an older template, and "+
-			"can't be made anew on Memory", l.PodName))
+			"can't be replaced on Memory", l.PodName))
 	case len(v.ReplicaVoters()) < rollout.Wanted(v):
 		return nil
 	}
@@ -85,7 +85,7 @@ func listedLong(v *state.View, m *state.Member) bool {
 func promote(v *state.View) *decision.Verdict {
 	l := v.Learner()
 	if l == nil || l.PodName == "" || !caughtUp(v, l) || rollout.HasOutdatedTemplate(v, l) {
-		return nil // one whose pod is made anew is restarted before it votes
+		return nil // its pod is replaced before it votes
 	}
 	// emptied now, it could join a second time: no voter may (S10)
 	if objects.MayBegin(l.Pod) {
@@ -128,7 +128,7 @@ func learnerYields(v *state.View) *decision.Verdict {
 func recreatePod(v *state.View) *decision.Verdict {
 	for _, m := range state.ChosenFirst(v, v.Members) {
 		if reason, stale := rollout.Outdated(v, m); stale && disposable(v, m) {
-			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("making the pod %s anew: %s",
+			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("replacing the pod %s: %s",
 				m.PodName, reason), DeletePod: m.PodName, Resync: rule.ResyncLater}, reason)
 		}
 	}
@@ -137,7 +137,7 @@ func recreatePod(v *state.View) *decision.Verdict {
 		switch {
 		case !wants || m.Serving() || pods.Mismatched(v, m):
 		case state.ChosenForDeletion(v, m) && disposable(v, m):
-			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("making the pod %s anew: %s",
+			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("replacing the pod %s: %s",
 				m.PodName, reason), DeletePod: m.PodName, Resync: rule.ResyncLater}, reason)
 		case m.Learner && !state.NeverRan(m.Pod) || !m.Learner && rollout.Leads(v, m) == 0 && state.QuorumWithout(v, m):
 			return chooseAndRecreate(v, m, &decision.Verdict{
@@ -308,11 +308,11 @@ func grow(v *state.View) *decision.Verdict {
 	name := objects.MemberName(v.Cluster.Name, v.NextOrdinal())
 	why := fmt.Sprintf("growing from %d to %s", len(voters), wording.Count(rollout.Wanted(v), "voter"))
 	if replaced, reason := rollout.VoterToSucceed(v); replaced != nil && rollout.Wanted(v) > v.Replicas {
-		why += fmt.Sprintf(", for %s is to be replaced: %s", replaced.PodName, reason)
+		why += fmt.Sprintf(", because %s must be replaced: %s", replaced.PodName, reason)
 	}
 	if to, open := versions.Downgrading(v); open {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under "+
+			Message: fmt.Sprintf("%s; waiting: etcd lets no member join while the downgrade to %s is under "+
 				"way; set spec.version back to have it cancelled", why, to), Outlook: decision.Waits,
 			Resync: rule.ResyncLater}
 	}

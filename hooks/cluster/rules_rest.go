@@ -23,8 +23,8 @@ func waitForMembers(v *state.View) *decision.Verdict {
 	}
 	if fenced := wording.Filter(state.Names(silent), v.Fenced); len(fenced) == len(silent) {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody "+
-				"else is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence),
+			Message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; no other "+
+				"member is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence),
 			Outlook: decision.Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(state.Names(silent), ", "))
@@ -41,7 +41,7 @@ func updatePeerURLs(v *state.View) *decision.Verdict {
 		m.PodName)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.PodName))
 }
 
-// nextReaddressed is the voter that is to be listed with its https URL next, the leader last; nil for none.
+// nextReaddressed is the next voter that should be listed with its https URL, the leader last; nil for none.
 func nextReaddressed(v *state.View) *state.Member {
 	if !objects.Encrypted(v.Cluster) || !rollout.Restartable(v) || !v.EveryoneDials() ||
 		len(v.CertificateProblems) > 0 {

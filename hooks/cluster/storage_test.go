@@ -61,10 +61,10 @@ func TestChangedStorage(t *testing.T) {
 	}{
 		{"nothing has changed", "claims keep what they have", func(*observation.Observation) {}, "Converged", false,
 			all("1Gi")},
-		{"larger", "claims grow all at once: nobody is disturbed", func(o *observation.Observation) {
+		{"larger", "claims grow all at once: no member is disturbed", func(o *observation.Observation) {
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 		}, "Resize", false, all("2Gi")},
-		{"larger, blind", "a full disk may be why nobody answers", func(o *observation.Observation) {
+		{"larger, blind", "a full disk may be why no member answers", func(o *observation.Observation) {
 			o.Cluster.Spec.Storage.Size, o.Etcd = *quantity("2Gi"), nil
 		}, "Blind", false, all("2Gi")},
 		{"larger, suspended", "nothing is changed", func(o *observation.Observation) {
@@ -86,7 +86,7 @@ func TestChangedStorage(t *testing.T) {
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 			asked(o, "3Gi", volumes.RefusedAfter)
 		}, "Resize", false, all("2Gi")},
-		{"asked and refused long ago", "somebody may have changed the class", func(o *observation.Observation) {
+		{"asked and refused long ago", "the class may have been changed", func(o *observation.Observation) {
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 			asked(o, "2Gi", volumes.AskAgain)
 		}, "Resize", false, all("2Gi")},

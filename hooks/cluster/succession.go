@@ -77,7 +77,7 @@ func otherwise(v *state.View) *decision.Verdict {
 	case why != "":
 		return cancel(v, why)
 	case len(lost) > 0:
-		return cancel(v, "what was made for "+strings.Join(lost, ", ")+" is lost; it is made anew")
+		return cancel(v, "what was made for "+strings.Join(lost, ", ")+" is lost; it is made again")
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func needless(v *state.View) string {
 	from, asked := epochs.AskedFor(v)
 	switch {
 	case v.Etcd == nil && asked && epochs.RecoveryDue(v) && (epochs.ByRestore(v) || from.Source != v.Next.Epoch.Source):
-		return fmt.Sprintf("epoch %d is to be recovered", v.Epoch.N)
+		return fmt.Sprintf("epoch %d must be recovered", v.Epoch.N)
 	case epochs.Collides(v):
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
 	case v.Etcd != nil && !epochs.ByRestore(v):
@@ -101,8 +101,8 @@ func needless(v *state.View) string {
 	return ""
 }
 
-// instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before
-// is stopped already.
+// instead records another epoch in place of one that can't begin, or that is no longer wanted, when the one before is
+// stopped already.
 func instead(v *state.View) *decision.Verdict {
 	if old := v.Next.Epoch; epochs.Passed(v) {
 		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf(

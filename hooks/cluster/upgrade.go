@@ -50,8 +50,7 @@ func forceSnapshots(v *state.View, next spec.Release) *decision.Verdict {
 	return &decision.Verdict{Message: why + ": they have written it", Snapshotted: true, Resync: rule.ResyncSoon}
 }
 
-// cancelDowngrade: a downgrade that nobody wants any more would keep members of the version that is wanted from
-// starting.
+// cancelDowngrade: a downgrade that is no longer wanted would keep members of the wanted version from starting.
 func cancelDowngrade(v *state.View) *decision.Verdict {
 	to, open := versions.Downgrading(v)
 	wanted, err := spec.ParseRelease(v.Cluster.Spec.Version)
@@ -115,11 +114,11 @@ func upgrade(v *state.View) *decision.Verdict {
 // stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.
 func stepDown(v *state.View, next spec.Release) *decision.Verdict {
 	why := fmt.Sprintf("going down from etcd %s to %s", v.Epoch.Version, next)
-	// etcd lets nobody join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
+	// etcd lets no member join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
 	if !v.CanLoseOne() || v.Memory() && !spec.SameFlags(v.Epoch.Version, next.String()) {
 		return &decision.Verdict{Message: why +
 			" is not done: members would have to be succeeded by new ones, and etcd lets " +
-			"nobody join meanwhile; it takes 3 voters or more, and on Memory versions with the same flags; set " +
+			"no member join meanwhile; it takes 3 voters or more, and on Memory versions with the same flags; set " +
 			"replicas to 3 for the downgrade, or spec.version back", Outlook: decision.Waits}
 	}
 	if to, open := versions.Downgrading(v); !open || to != next.Base() {

@@ -156,7 +156,7 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 		"other volumes": {on(onVolumes(), func(o *observation.Observation) {
 			o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"),
 				v1alpha1.MigrateReplace
-		}), "Grow", "to replace demo-0, demo-1, demo-2: its volume is to be of the class fast"},
+		}), "Grow", "to replace demo-0, demo-1, demo-2: its volume should be of the class fast"},
 		"a scheduled defragmentation": {on(scheduled("0 3 * * *"), func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Next: metav1.NewTime(time.Date(2026, 1,
 				2, 3, 0, 0, 0, time.UTC))}

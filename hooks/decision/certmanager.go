@@ -7,9 +7,9 @@ import (
 )
 
 // Certificates that come from others: in the mode CertManager Quorate asks cert-manager for them by Certificates of
-// its own, in the mode Secrets somebody puts them there. Quorate reads both as related objects and writes neither.
+// its own, in the mode Secrets others put them there. Quorate reads both as related objects and writes neither.
 //
-// Whoever renews them does not know what the running members trust, and these learn of another authority only when
+// Those who renew them do not know what the running members trust, and the members learn of another authority only when
 // they start. So before anything else it is looked at whether every running member takes what the Secrets hold now
 // (untrusted).
 

@@ -74,9 +74,9 @@ type Prospect struct {
 type Verdict struct {
 	Message string
 	Step    Step
-	// DeletePod names the pod that is to be deleted now so that it is made anew; empty for none.
+	// DeletePod names the pod that should be deleted now so that it is made again; empty for none.
 	DeletePod string
-	// PatchImage names the pod whose image is to be exchanged now; empty for none.
+	// PatchImage names the pod whose image should be exchanged now; empty for none.
 	PatchImage string
 	// Choose is the restart or removal that the record is to name; empty leaves it.
 	Choose string

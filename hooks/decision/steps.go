@@ -68,7 +68,7 @@ type (
 		Name   string
 		DBSize int64
 	}
-	// Disarm ends an alarm. Name is empty for a member that is no longer listed. ID 0 is etcd's word for nobody in
+	// Disarm ends an alarm. Name is empty for a member that is no longer listed. ID 0 is etcd's word for no member in
 	// particular.
 	Disarm struct {
 		ID         uint64

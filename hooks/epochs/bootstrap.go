@@ -20,19 +20,19 @@ import (
 )
 
 // Initial members that do not come to their first quorum. Whatever the reason, it is said, with what each pod shows
-// and what to do. The epoch is never begun anew unasked: that Quorate has not seen a quorum does not prove that there
+// and what to do. The epoch is never begun again unasked: that Quorate has not seen a quorum does not prove that there
 // was none. One that it could not reach may have served clients, and their writes would go with its data (S8).
 //
 // One reason is etcd's own. An etcd that ends after it has made its log and before its first entries are in it, as by
 // a full disk, finds an empty log when it is started again. It takes that for a member that has been bootstrapped,
-// knows no voters, and so stands for no election, for ever. Beside others it does no harm: they elect one of
+// knows no voters, and so never stands for election. Beside others it does no harm: they elect one of
 // themselves, with its vote, and send it the entries.
 
 // Stalled says why the initial members won't come to a quorum by themselves, or did not in time; empty while they may.
 func Stalled(v *state.View) string {
 	if len(v.Epoch.StartsOn) == 0 {
-		return "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: " +
-			"see RecordDeleted in docs/troubleshooting.md"
+		return "the epoch record was deleted before the cluster first had quorum, and no member may bootstrap any " +
+			"more: see RecordDeleted in docs/troubleshooting.md"
 	}
 	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
 		return why
@@ -79,8 +79,8 @@ func overdueMembers(v *state.View) string {
 }
 
 // attempt is since when the initial member of this pod tries to begin, and what the pod shows. The time is zero while
-// it is being made ready, as when a snapshot is fetched. It is that of the pod where the container's begins anew with
-// every crash.
+// it is being made ready, as when a snapshot is fetched. It is that of the pod where the container's begins again
+// with every crash.
 func attempt(v *state.View, name string, pod *corev1.Pod) (since time.Time, what string) {
 	m := &state.Member{PodName: name, Pod: pod, Health: v.Health[name]}
 	made := pod.CreationTimestamp.Time
@@ -120,7 +120,7 @@ func HowToBeginAgain(v *state.View) string {
 			return name + "'s pod is ready, so that clients may be served, and Quorate can't reach it"
 		}
 	}
-	const loses = "if no client was ever served, nothing is lost by beginning anew: "
+	const loses = "if no client was ever served, nothing is lost by beginning again: "
 	switch {
 	case v.Epoch.Source == objects.SourceEmpty:
 		return loses + recoverCommand(v, v1alpha1.RecoverRecreate)

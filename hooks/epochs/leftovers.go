@@ -20,7 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was to be and is not any more.
+// Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more.
 func Leftover(v *state.View, cm *corev1.ConfigMap) bool {
 	return v.Epoch != nil && slices.Contains(slices.Collect(maps.Values(state.EpochRecords(v.Observation))), cm)
 }
@@ -107,7 +107,7 @@ func LeaveBehind(v *state.View, claim *corev1.PersistentVolumeClaim, epoch int) 
 }
 
 // EndedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and
-// none is left. Should somebody delete the records then, the claims tell that this epoch is over.
+// none is left. If the records are deleted then, the claims tell that this epoch is over.
 func EndedClaims(v *state.View, _ *decision.Verdict) []*corev1.PersistentVolumeClaim {
 	list := volumes.KeptClaims(v, v.Names)
 	for _, claim := range list {

@@ -88,8 +88,8 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	return record
 }
 
-// Copies are what the peer Service keeps of the record of the epoch that runs, for the day that somebody deletes
-// that: by annotation.
+// Copies are what the peer Service keeps of the record of the epoch that runs, in case that is deleted: by
+// annotation.
 func Copies(v *state.View) map[string]string {
 	all := map[string]string{}
 	if highest := noteRevision(v); highest != "" {
@@ -116,7 +116,7 @@ func notedEpoch(v *state.View) int {
 	return 0
 }
 
-// RecreatedRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
+// RecreatedRecord takes the place of a record that was deleted. No member may bootstrap in it any more.
 func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 	record := lostRecord(v)
 	record.Annotations[objects.AnnotationStartsOn] = state.StartsOnNothing
@@ -137,8 +137,7 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 }
 
 // lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and
-// the claims tell of. That one is taken to have what spec.restore asks for: nobody restores anything for want of a
-// record.
+// the claims tell of. That one is taken to have what spec.restore asks for: a missing record is no reason to restore.
 func lostRecord(v *state.View) *corev1.ConfigMap {
 	n, first := lostEpoch(v)
 	from := state.Origin{Source: objects.SourceEmpty}
@@ -260,7 +259,7 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 		record.Annotations[objects.AnnotationSurvivor] = Answering(v)
 	}
 	if from.SurvivorsOf == v.Epoch.N && from.Member == "" || v.Ending() {
-		record.Annotations[objects.AnnotationPhase] = state.PhaseStopping // what is to be copied must not change
+		record.Annotations[objects.AnnotationPhase] = state.PhaseStopping // what will be copied must not change
 	}
 	return &decision.Verdict{Message: message, NextRecord: record, Resync: rule.ResyncSoon}
 }

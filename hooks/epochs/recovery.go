@@ -98,7 +98,7 @@ func WordsFor(v *state.View, from state.Origin) string {
 	return "no data"
 }
 
-// ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or nobody knows.
+// ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or when it is not known.
 func ofAnotherLife(v *state.View, s *state.Resolved) string {
 	if v.Epoch == nil || !v.Epoch.HadQuorum() || s.ClusterID == "" || s.ClusterID == wording.Hex(v.Epoch.ClusterID) {
 		return ""
@@ -188,8 +188,8 @@ func MayHaveQuorum(v *state.View) bool {
 }
 
 // MayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have,
-// when that pod is still told whom to join, or has found no log (it was made, while no quorum answered, for one that
-// has not run yet). Nor those that etcd has let go, whose claims are kept: no pod is ever made on these.
+// when that pod is still told which members to join, or has found no log (it was made, while no quorum answered, for
+// one that has not run yet). Nor those that etcd has let go, whose claims are kept: no pod is ever made on these.
 func MayVote(v *state.View) []string {
 	return wording.Filter(v.Names, func(name string) bool {
 		pod := v.Children.Pods[name]
@@ -199,14 +199,14 @@ func MayVote(v *state.View) []string {
 	})
 }
 
-// toldToJoin reports whether a member's pod is still told whom to join: then it is a learner, or was one until a
-// moment ago. None is promoted before that is taken from its pod ([promote]).
+// toldToJoin reports whether a member's pod is still told which members to join: then it is a learner, or was one until
+// a moment ago. None is promoted before that is taken from its pod ([promote]).
 func toldToJoin(v *state.View, name string) bool {
 	pod := v.Children.Pods[name]
 	return pod != nil && state.PodStart(pod) == objects.StartJoin && objects.MayBegin(pod)
 }
 
-// besideOthers is why no epoch takes over from one that has foreign members: nobody stops those.
+// besideOthers is why no epoch takes over from one that has foreign members: Quorate does not stop those.
 const besideOthers = "the etcd that the members have joined has members of others, which go on; have them retired " +
 	"first (spec.bootstrap.existing.retireForeign)"
 

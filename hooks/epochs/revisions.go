@@ -13,17 +13,17 @@ import (
 
 // Revisions never go back from epoch to epoch (S21). A client that has seen a revision of an earlier epoch must not
 // be answered by a later one as if nothing had happened: a watch would miss what happened, and a compare-and-swap
-// could hit what somebody else wrote at the same revision. So an epoch begins above every revision that any epoch
+// could hit what another client wrote at the same revision. So an epoch begins above every revision that any epoch
 // before it may have given out, and everything below is marked as compacted.
 //
 // How high those went is observed while a quorum answers, and noted on the record in coarse steps, so that it is
-// known when none answers any more, and so that nothing is written at rest. The peer Service has a copy, for the day
-// that somebody deletes the record.
+// known when none answers any more, and so that nothing is written at rest. The peer Service has a copy, in case the
+// record is deleted.
 //
 // docs/decisions/0032-revisions.md has the whole argument.
 
 const (
-	// RevisionGap is how far above what is known of the epochs before an epoch begins: more than anybody writes
+	// RevisionGap is how far above what is known of the epochs before an epoch begins: more than clients write
 	// between the last look at an epoch and its end (etcd's own advice, etcd.io, disaster recovery).
 	RevisionGap = 1_000_000_000
 	// RevisionStep is how coarsely revisions are noted.
@@ -76,7 +76,7 @@ func notedRevision(v *state.View) int64 {
 	return 0
 }
 
-// noteRevision is what is to be noted of that; empty while there is nothing that is not known anyway.
+// noteRevision is what should be noted of that; empty while there is nothing that is not known anyway.
 func noteRevision(v *state.View) string {
 	if highest := highestRevision(v); highest > RevisionStep {
 		return strconv.FormatInt(highest, 10)

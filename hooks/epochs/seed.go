@@ -31,7 +31,7 @@ const (
 	survivorMount     = "/survivor"
 	survivorWALMount  = "/survivor-wal"
 	gateMount         = "/var/run/quorate-gate"
-	// envEpoch names the record of the epoch: a pod whose epoch is over does not start, for want of it.
+	// envEpoch names the record of the epoch: a pod whose epoch is over does not start, because it is gone.
 	envEpoch = "EPOCH"
 	// EnvSHA256 is the variable with the SHA-256, in hexadecimal, of the database that the member must be filled with;
 	// empty while it is not known.
@@ -335,11 +335,11 @@ func OtherwiseFilled(v *state.View) string {
 	answers := v.Epoch.Answered[v.Epoch.Restore] == v.Epoch.N || v.Epoch.After == 0
 	switch {
 	case v.Epoch.Restore != "" && answers:
-		return "give spec.restore another id to have it made anew"
+		return "give spec.restore another id to restore again"
 	case v.Epoch.Member != "":
-		return "delete one of their pods to have all of them made anew"
+		return "delete one of their pods to have all of them made again"
 	case v.Epoch.After == 0:
-		return "delete the EtcdCluster and create it again to have it made anew"
+		return "delete the EtcdCluster and create it again to have it filled again"
 	}
 	return "ask for another way back by the annotation " + objects.AnnotationRecover
 }

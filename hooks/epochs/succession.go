@@ -80,7 +80,7 @@ func LeavesNothing(v *state.View) bool {
 	})
 }
 
-// RestoreWithdrawn reports whether nobody asks for the next epoch any more.
+// RestoreWithdrawn reports whether the next epoch is no longer asked for.
 func RestoreWithdrawn(v *state.View) bool {
 	return ByRestore(v) && (v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != v.Next.Epoch.Restore)
 }
@@ -135,8 +135,8 @@ func Unstaged(v *state.View) string {
 		return why
 	}
 	if first := FirstToFill(v); v.Epoch.UnknownSum() && v.Epoch.Sum == "" {
-		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the "+
-			"SHA-256 of the snapshot", first, whyNotStarted(v, v.Children.Pods[first]))
+		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: the SHA-256 of "+
+			"the snapshot is not known", first, whyNotStarted(v, v.Children.Pods[first]))
 	}
 	var waits []string
 	for _, name := range v.Epoch.InitialNames() {

@@ -84,7 +84,7 @@ type survey struct {
 	// reported have told what they hold, waits may still do so, and unreached were waited for long enough.
 	reported, waits, unreached []string
 	evidence                   []string
-	// mixed: they are of several clusters, and nobody knows which one it was.
+	// mixed: they are of several clusters, and which one it was is not known.
 	mixed bool
 }
 
@@ -150,8 +150,8 @@ func discount(v *state.View, which, claims string) string {
 		objects.AnnotationFailedMember)
 }
 
-// ahead compares logs as raft does in elections: whoever is not behind has everything that a quorum has acknowledged,
-// if anybody here has.
+// ahead compares logs as raft does in elections: one that is not behind has everything that a quorum has acknowledged,
+// if any here has.
 func ahead(a, b *reports.Survey) bool {
 	return a.LastTerm > b.LastTerm || a.LastTerm == b.LastTerm && a.LastIndex > b.LastIndex
 }
@@ -229,7 +229,7 @@ func whyNotReported(v *state.View, pod *corev1.Pod) string {
 	return " (its pod has ended: " + cmp.Or(why, "Failed") + ")"
 }
 
-// reportedNothing reports whether a pod has ended without a word of its volume, and is to be made again: soon, and
+// reportedNothing reports whether a pod has ended without a word of its volume, and should be made again: soon, and
 // rarely once all were waited for long enough.
 func reportedNothing(v *state.View, pod *corev1.Pod) bool {
 	if !state.Finished(pod) || surveyReport(pod) != nil {
@@ -242,7 +242,7 @@ func reportedNothing(v *state.View, pod *corev1.Pod) bool {
 	return v.Now.Sub(pod.CreationTimestamp.Time) >= after
 }
 
-// SurveyPods look at the survivors' volumes, while nobody is chosen.
+// SurveyPods look at the survivors' volumes, while none is chosen.
 func SurveyPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	if v.Next == nil || Cancelled(v) || v.Next.Epoch.Source != objects.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
 		verdict.Survivor != "" {

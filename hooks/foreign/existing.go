@@ -21,7 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// JoiningRecord is the record of a first epoch whose members join an existing etcd. Nobody may begin one in it.
+// JoiningRecord is the record of a first epoch whose members join an existing etcd. No member may begin one in it.
 func JoiningRecord(c *v1alpha1.EtcdCluster) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -167,7 +167,7 @@ func ForeignStage(v *state.View) (reason, message string) {
 	case Retiring(v):
 		return "Retiring", fmt.Sprintf("%s of ours; still to be removed: %s", wording.Count(own, "voter"), theirs)
 	}
-	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; nobody is restarted, upgraded or "+
+	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; no member is restarted, upgraded or "+
 		"defragmented, and users are left as they are, until these are gone: set "+
 		"spec.bootstrap.existing.retireForeign to true to have them removed, or spec.replicas to 0 to have ours "+
 		"removed",
@@ -203,8 +203,8 @@ func trustLeft(v *state.View) string {
 			" is trusted no longer"}[trustSecret(v.Cluster) != ""]
 }
 
-// MinAvailable is how many of our pods Kubernetes must leave alone. Foreign members are nobody's to count on: beside
-// them one pod of ours at a time may go, if the rest is a quorum with them.
+// MinAvailable is how many of our pods Kubernetes must leave alone. Foreign members can't be counted on: beside them
+// one pod of ours at a time may go, if the rest is a quorum with them.
 func MinAvailable(v *state.View) int {
 	if v.Etcd == nil || !v.BesideForeign() {
 		return state.Quorum(max(v.Replicas, len(v.Voters)))
@@ -239,7 +239,7 @@ func ForeignSince(v *state.View, foreign string) string {
 	return v.Now.UTC().Format(time.RFC3339)
 }
 
-// ForeignWithoutRecord is the same for a record that somebody deleted: by what etcd lists, or the status last listed.
+// ForeignWithoutRecord is the same for a record that was deleted: by what etcd lists, or the status last listed.
 func ForeignWithoutRecord(v *state.View) string {
 	var list []string
 	for _, m := range v.Members {

@@ -26,7 +26,7 @@ func AllowAnyPeer(pod *corev1.Pod) {
 	}
 }
 
-// AllowsAnyPeer reports whether a member still does that when all members are ours, and why it is to be restarted.
+// AllowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
 func AllowsAnyPeer(v *state.View, m *state.Member) (string, bool) {
 	return "it takes every certificate of its authorities for a peer's, which was for the foreign members",
 		m.TLS.AnyPeer && !v.BesideForeign()

@@ -28,7 +28,7 @@ func History(v *state.View, because rule.Reason, auth *v1alpha1.AuthStatus) []v1
 	slices.SortStableFunc(list, func(a, b v1alpha1.HistoryEntry) int { return a.Time.Compare(b.Time.Time) })
 	now := v.Now
 	if n := len(list); n > 0 && now.Before(list[n-1].Time.Time) {
-		now = list[n-1].Time.Time // somebody else's clock is ahead
+		now = list[n-1].Time.Time // the clock that wrote it is ahead
 	}
 	add := func(rule, step, message string) {
 		if len(message) > 500 {

@@ -23,7 +23,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Named are whom the alarms are about, in words.
+// Named are the members that the alarms are about, in words.
 func Named(v *state.View, alarms []observation.Alarm) string {
 	var list []string
 	for _, a := range alarms {
@@ -166,7 +166,7 @@ func changeAtFault(v *state.View, m *state.Member) bool {
 		len(ours) > 0 && !slices.ContainsFunc(ours, func(o *state.Member) bool { return !rollout.Differs(v, o) })
 }
 
-// Explain is all that is to be said of a member that does not serve; empty when that is nothing in particular.
+// Explain is all that can be said of a member that does not serve; empty when that is nothing in particular.
 func Explain(v *state.View, m *state.Member) string {
 	words := []string{pods.WhyNotServing(v, m), volumes.NeedsNode(v, m)}
 	if pods.Mismatched(v, m) {

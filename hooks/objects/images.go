@@ -45,9 +45,8 @@ var repositories = sync.OnceValue(func() *regexp.Regexp {
 // a digest.
 func IsRepository(text string) bool { return repositories().MatchString(text) }
 
-// Validate says why no image may come from where the spec says. Whoever chooses the image
-// chooses what runs in pods with the keys of the cluster, and in Jobs with the credentials of its
-// store.
+// Validate says why no image may come from where the spec says. Who chooses the image chooses what runs in pods with
+// the keys of the cluster, and in Jobs with the credentials of its store.
 func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
 	repository, ours := spec.Image.Repository, cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
 	switch {

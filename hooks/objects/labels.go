@@ -59,14 +59,14 @@ const (
 	// AnnotationHighestRevision is, on an epoch record, above every revision that its epoch and those before were seen
 	// to have given out, in steps of 500,000,000: see epochs/revisions.go. The peer Service carries a copy.
 	AnnotationHighestRevision = Domain + "highest-revision"
-	// AnnotationSHA256 is, on the record of an epoch from a snapshot whose SHA-256 nobody knew, that of the database
+	// AnnotationSHA256 is, on the record of an epoch from a snapshot whose SHA-256 was not known, that of the database
 	// that the first initial member has fetched, in hexadecimal; and on the pods of the others, who take no other one:
 	// see epochs/seed.go.
 	AnnotationSHA256 = Domain + "sha256"
 	// AnnotationAnswered is, on the peer Service, a copy of which spec.restore.id was answered by which epoch.
 	AnnotationAnswered = Domain + "answered"
-	// AnnotationFence names, on an EtcdCluster, the members whose etcd is to be stopped without their removal: "demo-1"
-	// or "demo-1,demo-2".
+	// AnnotationFence names, on an EtcdCluster, the members whose etcd should be stopped without their removal:
+	// "demo-1" or "demo-1,demo-2".
 	AnnotationFence = Domain + "fence"
 	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
 	AnnotationRetained = Domain + "retained-of"

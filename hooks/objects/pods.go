@@ -45,10 +45,10 @@ func Restricted() *corev1.SecurityContext {
 	}
 }
 
-// UserID is whom the programs in pods run as.
+// UserID is the user that the programs in pods run as.
 const UserID = 10001
 
-// PodSecurity lets a pod read and write the members' volumes, as nobody who is root.
+// PodSecurity lets a pod read and write the members' volumes, without being root.
 func PodSecurity() *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
 		RunAsNonRoot:        new(true),

@@ -107,7 +107,7 @@ func withoutLastApplied[O metav1.Object](kind string, children map[string]O) []s
 // ChildName names a child among all kinds, as in "Pod demo-0".
 func ChildName(kind string, o metav1.Object) string { return kind + " " + o.GetName() }
 
-// Related are the observed objects that are somebody else's, by name: see [RelatedSelector].
+// Related are the observed objects that belong to others, by name: see [RelatedSelector].
 type Related struct {
 	Secrets map[string]*Secret
 	// Snapshots are those that carry the cluster's label, and those that its spec names.
@@ -117,17 +117,17 @@ type Related struct {
 // Membership is etcd's member list, read linearizably.
 type Membership struct {
 	ClusterID uint64
-	// Leader is the leader's member ID; 0 while nobody knows one.
+	// Leader is the leader's member ID; 0 while none is known.
 	Leader  uint64
 	Members []Member
-	// Alarms of all members, also of those that the list no longer has: etcd keeps them until somebody disarms them.
+	// Alarms of all members, also of those that the list no longer has: etcd keeps them until they are disarmed.
 	Alarms []Alarm
 }
 
 // Alarm is one that a member has raised.
 type Alarm struct {
-	// MemberID of whom it is about. 0 is nobody in particular: the keys differ between members, and etcd can't tell
-	// whose are wrong.
+	// MemberID of the member that it is about. 0 is no member in particular: the keys differ between members, and etcd
+	// can't tell whose are wrong.
 	MemberID uint64
 	// Kind is AlarmNoSpace or AlarmCorrupt.
 	Kind string
@@ -155,9 +155,10 @@ func (m Member) Started() bool { return len(m.ClientURLs) > 0 }
 
 // Health is one member's own answer to etcd's Status call, which is local and needs no quorum.
 type Health struct {
-	// ClusterID and MemberID are who answered. With an Err they are somebody else who answers at the member's address.
+	// ClusterID and MemberID are who answered. With an Err they are another member, which answers at the address of
+	// this one.
 	ClusterID, MemberID uint64
-	// Leader is whom the member takes for the leader; 0 for nobody.
+	// Leader is the one that the member takes for the leader; 0 for none.
 	Leader uint64
 	// Learner is the member's own view of its role.
 	Learner bool
@@ -215,7 +216,7 @@ type Endpoint struct {
 	// Allowed says where a foreign one may be asked; nil is nowhere. Namespace is that of the cluster.
 	Allowed   *endpoints.AllowedEndpoints
 	Namespace string
-	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when
-	// nobody of this one can give it.
+	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when no
+	// member of this one can give it.
 	ClusterID uint64
 }

@@ -52,10 +52,10 @@ type Certificate struct {
 	Server, Client bool
 }
 
-// Due is when a certificate is to be renewed: after two thirds of its life.
+// Due is when a certificate should be renewed: after two thirds of its life.
 func (c *Certificate) Due() time.Time { return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2) }
 
-// Late is when somebody should look why it has not been renewed: after five sixths of its life.
+// Late is when a person should look why it has not been renewed: after five sixths of its life.
 func (c *Certificate) Late() time.Time { return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 6 * 5) }
 
 // Has reports whether the Secret holds all of these keys.

@@ -21,8 +21,8 @@ import (
 // bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). Every rule
 // that waits for a member says the same of it: see WhyNotServing.
 
-// Alarms are those of a kind that have been raised, in order. They may name members that are no longer listed, or
-// nobody (ID 0).
+// Alarms are those of a kind that have been raised, in order. They may name members that are no longer listed, or no
+// member (ID 0).
 func Alarms(v *state.View, kind string) []observation.Alarm {
 	if v.Etcd == nil {
 		return nil
@@ -165,20 +165,21 @@ func Crashes(v *state.View, m *state.Member) string {
 	return ""
 }
 
-// Mismatched reports whether the member answers as somebody else, or did and has not answered as itself since.
+// Mismatched reports whether the member answers as another one, or did and has not answered as itself since.
 func Mismatched(v *state.View, m *state.Member) bool {
 	return m.Impostor() || m.Pod != nil && m.Pod.Labels[objects.LabelRole] == RoleFenced && !m.Serving()
 }
 
 // Mismatch says who answers at the address of a mismatched member.
 func Mismatch(v *state.View, m *state.Member) string {
-	who := "somebody else and does not answer now"
+	answers := "answered as another member and does not answer now"
 	if m.Impostor() {
-		who = fmt.Sprintf("member %s of cluster %s", wording.Hex(m.Health.MemberID), wording.Hex(m.Health.ClusterID))
+		answers = fmt.Sprintf("answers as member %s of cluster %s", wording.Hex(m.Health.MemberID),
+			wording.Hex(m.Health.ClusterID))
 	}
-	return fmt.Sprintf("it answers as %s, and is listed as member %s of cluster %s: it is fenced, gets no clients "+
+	return fmt.Sprintf("it %s, and is listed as member %s of cluster %s: it is fenced, gets no clients "+
 		"and is left as it is until a person decides: see Mismatch in docs/troubleshooting.md",
-		who, wording.Hex(m.ID), wording.Hex(v.Etcd.ClusterID))
+		answers, wording.Hex(m.ID), wording.Hex(v.Etcd.ClusterID))
 }
 
 // Strange says what to do about a member that is not of Quorate's making. It may be on purpose: a cluster that moves.
@@ -188,7 +189,7 @@ func Strange(v *state.View, m *state.Member) string {
 		role = "is a learner"
 	}
 	return fmt.Sprintf("stranger %s (%s) %s in this cluster and is none of Quorate's members, so it is left alone: "+
-		"if nobody knows it, remove it with etcdctl member remove %s",
+		"if no one knows it, remove it with etcdctl member remove %s",
 		wording.Hex(m.ID), strings.Join(m.PeerURLs, ", "), role, wording.Hex(m.ID))
 }
 
@@ -214,8 +215,8 @@ func RoleOf(v *state.View, m *state.Member) string {
 	return was
 }
 
-// ClientSelector chooses the pods that clients are led to. A Service that leads to all pods still, as an earlier
-// release made it, follows when everybody who serves shows that he votes.
+// ClientSelector chooses the pods that clients are led to. A Service that still leads to all pods, as an earlier
+// release made it, follows when every voter that serves shows that it votes.
 func ClientSelector(v *state.View) map[string]string {
 	wanted := objects.Selector(v.Cluster)
 	wanted[objects.LabelRole] = RoleVoter

@@ -21,8 +21,8 @@ import (
 // be restarted (its data is in memory, or there are one or two voters) it is succeeded by a new one, which joins
 // first.
 //
-// Updates go in the order of dead, starting, not serving (rule RecreatePod), then with everybody serving one follower
-// after the other, and the leader last (rule RollingUpdate). So a change that does not work stops at its first
+// Updates go in the order of dead, starting, not serving (rule RecreatePod), then, with every member serving, one
+// follower after the other, and the leader last (rule RollingUpdate). So a change that does not work stops at its first
 // member, and taking it back mends that one first. Which voter is restarted is written to the epoch record before.
 
 // Differs reports whether the member's pod was made from another template or image than the spec's.
@@ -77,7 +77,7 @@ func ImageDiffers(v *state.View, m *state.Member) (string, bool) {
 				"what it runs")),
 			true
 	}
-	return fmt.Sprintf("its image is to be %s", wanted), true
+	return fmt.Sprintf("its image should be %s", wanted), true
 }
 
 // rolledWithin is how long Quorate's own Deployment takes at most to be rolled when nothing is wrong, nodes' pulls of
@@ -92,9 +92,9 @@ func mayDiffer(v *state.View, m *state.Member) bool {
 		m.Serving() && versions.TagOf(m.Pod.Annotations[objects.AnnotationImage]) == v.Epoch.Version
 }
 
-// WantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While
-// the kubelet is about to start it from the last one it may not: put back, the old image would never be started anew,
-// and the wait for that not end.
+// WantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the
+// kubelet is about to start it from the last one, it may not: if the old image were put back, it would never be started
+// again, and the wait for that would not end.
 func WantsImage(v *state.View, m *state.Member) (string, bool) {
 	if m.PodName == "" || m.Pod == nil || m.Restarting() && state.Running(m.Pod) || m.Pod.DeletionTimestamp != nil ||
 		state.Finished(m.Pod) {

@@ -57,7 +57,7 @@ func VoterToSucceed(v *state.View) (*state.Member, string) {
 		}
 	}
 	if v.BesideForeign() {
-		return nil, "" // nobody is restarted now, nor succeeded instead
+		return nil, "" // no member is restarted now, nor succeeded instead
 	}
 	followersFirst := slices.Clone(v.Voters)
 	slices.SortStableFunc(followersFirst, func(a, b *state.Member) int { return Leads(v, a) - Leads(v, b) })

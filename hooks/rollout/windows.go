@@ -10,7 +10,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
-// Waits reports whether the member is to be restarted, or succeeded, and that waits for a window.
+// Waits reports whether the member should be restarted, or succeeded, and that waits for a window.
 func Waits(v *state.View, m *state.Member) bool {
 	if !v.Windows.Closed() {
 		return false

@@ -32,7 +32,7 @@ func tlsFlagsWrong(j *judgement, m *state.Member) bool {
 		!state.ByTLS(m.PeerURLs...) || s.Plain != spec.AllowsPlaintext(j.o.Cluster))
 }
 
-// secrets checks that no certificate is lost, and none put to use that somebody would not accept (S19).
+// secrets checks that no certificate is lost, and none put to use that not everyone would accept (S19).
 func secrets(j *judgement) {
 	if certificates.Provided(j.o.Cluster) {
 		provided(j)
@@ -64,13 +64,13 @@ func secrets(j *judgement) {
 func signed(j *judgement, old *observation.Secret, made decision.Leaf) {
 	signer := signer(j, made)
 	if signer == nil {
-		j.require(false, "S19", "%s is to be signed by an authority that was not observed", old.Name)
+		j.require(false, "S19", "%s would be signed by an authority that was not observed", old.Name)
 		return
 	}
-	j.require(!j.o.Now.After(signer.NotAfter), "S19", "%s is to be signed by an authority that has expired", old.Name)
-	spent := old.Flaw != "" || j.o.Now.After(old.Certificate.NotAfter) // nobody takes it
+	j.require(!j.o.Now.After(signer.NotAfter), "S19", "%s would be signed by an authority that has expired", old.Name)
+	spent := old.Flaw != "" || j.o.Now.After(old.Certificate.NotAfter) // no one accepts it
 	j.require(spent || signer.Key == old.Certificate.Issuer || trustedByAll(j, signer), "S19",
-		"%s is to be signed by an authority that not every member trusts", old.Name)
+		"%s would be signed by an authority that not every member trusts", old.Name)
 }
 
 // peersFirst checks that a new ca.crt of the servers, which is all that members tell us of, never comes before that
@@ -116,7 +116,7 @@ func stops(j *judgement, m *state.Member) bool {
 		podIn(j, m.PodName) == nil && (j.v.Replicas > 0 || besideForeign(j))
 }
 
-// signer is the observed authority that a leaf is to be signed by; nil when there is none.
+// signer is the observed authority that would sign a leaf; nil when there is none.
 func signer(j *judgement, made decision.Leaf) *observation.Certificate {
 	ca := j.o.Children.Secrets[made.Signer]
 	switch {

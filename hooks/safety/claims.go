@@ -45,7 +45,7 @@ func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
 	if keep > 0 && claim.Annotations[objects.AnnotationFailedMember]+
 		claim.Annotations[objects.AnnotationQuarantined] != "" {
 		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
-		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which is to be kept for %s", name,
+		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which must be kept for %s", name,
 			keep)
 	}
 }

@@ -88,7 +88,7 @@ func succession(j *judgement) {
 	}
 }
 
-// newEpoch: an epoch takes over from the one that runs, and its members have numbers that nobody has had.
+// newEpoch: an epoch takes over from the one that runs, and its members have numbers that no member has had.
 func newEpoch(j *judgement, cm *corev1.ConfigMap) {
 	n, _ := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
 	e := state.ParseEpoch(n, cm)
@@ -108,7 +108,7 @@ func newEpoch(j *judgement, cm *corev1.ConfigMap) {
 	if e.Source == objects.SourceSurvivor && e.SurvivorsOf == j.v.Epoch.N || e.Restore != j.v.Epoch.Restore {
 		return
 	}
-	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.N)
+	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and no one has asked", e.N)
 	_, asked := epochs.RecoverBy(j.v)
 	j.require(asked || j.v.Ending() || !epochs.MayHaveQuorum(j.v), "S14",
 		"epoch %d is recorded although %v may have a quorum", e.N, epochs.MayVote(j.v))
@@ -342,7 +342,7 @@ func record(j *judgement) {
 		}
 	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
-			_, read := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
+			_, read := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is not that of a record
 			bootstraps := read && cm.Annotations[objects.AnnotationStartsOn] == "" &&
 				cm.Data[objects.EpochKeyToken] != ""
 			takesOver := cm.Data[objects.EpochKeyAfter] != ""

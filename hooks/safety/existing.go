@@ -64,7 +64,7 @@ func stepBeside(j *judgement) {
 	}
 }
 
-// suits: nobody joins foreign members of another minor version, or that speak otherwise with their peers.
+// suits: no member joins foreign ones that run another minor version or speak otherwise with their peers.
 func suits(j *judgement, s decision.AddLearner) {
 	if !besideForeign(j) {
 		return
@@ -93,7 +93,7 @@ func removeBeside(j *judgement, s decision.Remove, m *state.Member, lost bool) {
 	}
 	b := j.o.Cluster.Spec.Bootstrap
 	j.require(b != nil && b.Existing != nil && b.Existing.RetireForeign, "S6",
-		"%s, which is not ours, and nobody has said that it is to go", s)
+		"%s, which is not ours, and its removal was not asked for", s)
 	j.require(len(ours) >= j.v.Replicas && len(ours) > 0 && state.Serving(ours) == len(ours), "S6",
 		"%s, which is not ours, before all of ours vote and serve", s)
 }

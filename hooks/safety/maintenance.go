@@ -25,8 +25,8 @@ func raised(j *judgement, kind string) bool {
 	return false
 }
 
-// whileCorrupt: with the alarm CORRUPT, members only leave; nobody joins or votes who may have copied what is wrong,
-// and nobody is stopped, for etcd would not let him start among members that differ.
+// whileCorrupt: with the alarm CORRUPT, members only leave; none joins or votes that may have copied what is wrong, and
+// none is stopped, for etcd would not let it start among members that differ.
 func whileCorrupt(j *judgement) {
 	if !raised(j, observation.AlarmCorrupt) {
 		return
@@ -59,14 +59,14 @@ func provenWrong(j *judgement, m *state.Member) bool {
 	return false
 }
 
-// quiet: everybody serves and stays, and nobody comes or goes.
+// quiet: every member serves and stays, and none comes or goes.
 func quiet(j *judgement, s fmt.Stringer) {
 	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 	for _, m := range j.v.Members {
 		j.require(stays(j, m), "S2", "%s while %s does not serve, or its pod stops or may be made to", s, m.PodName)
 	}
-	j.require(len(podsThatGo(j)) == 0 && len(exchanged(j)) == 0, "S2", "%s while a pod is made anew", s)
+	j.require(len(podsThatGo(j)) == 0 && len(exchanged(j)) == 0, "S2", "%s while a pod is restarted", s)
 }
 
 func defragment(j *judgement, s decision.Defragment) {
@@ -98,7 +98,7 @@ func compact(j *judgement, s decision.Compact) {
 
 // disarm: never before what the alarm is about has gone, or writes would run into it again, or mix what differs.
 func disarm(j *judgement, s decision.Disarm) {
-	j.require(raised(j, s.Kind), maintenance, "%s, which nobody has raised", s)
+	j.require(raised(j, s.Kind), maintenance, "%s, which no member has raised", s)
 	if s.Kind == observation.AlarmNoSpace {
 		for _, m := range j.v.Members {
 			limit := spec.Quota(m.Pod)

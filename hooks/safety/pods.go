@@ -77,8 +77,8 @@ func protectingPods(j *judgement) {
 	}
 }
 
-// needsPod reports whether the member must have a pod in the answer: all must but strangers, members whose pod has
-// ended, and those that have none and can't be given one yet, for want of the record or of what they would run on.
+// needsPod reports whether the member must have a pod in the answer: all must, except strangers, members whose pod has
+// ended, and those that have none and can't be given one yet, because the record or what they would run on is missing.
 func needsPod(j *judgement, m *state.Member) bool {
 	if m.PodName == "" || state.Finished(m.Pod) {
 		return false
@@ -91,7 +91,7 @@ func needsPod(j *judgement, m *state.Member) bool {
 		!children.JoinsOnAnotherClaim(j.v, m)
 }
 
-// podsThatGo are the members' pods that the answer takes away although nobody else has.
+// podsThatGo are the members' pods that the answer takes away, and that were not going anyway.
 func podsThatGo(j *judgement) []string {
 	var rolled []string
 	for name, pod := range j.o.Children.Pods {
@@ -189,7 +189,7 @@ func restartPending(j *judgement, m *state.Member) bool {
 }
 
 // mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, not
-// while it leads, and with all voters serving and nobody joining.
+// while it leads, and with all voters serving and none joining.
 func mayRestart(j *judgement, m *state.Member) bool {
 	stays := !j.v.Memory() || podIn(j, m.PodName) != nil
 	asked := unlike(j, m) && stays || j.v.Fenced(m.PodName)
@@ -278,7 +278,7 @@ func newPod(j *judgement, pod *corev1.Pod) {
 }
 
 // newPodOnNode: a pod that may begin empty is on the node that the record names, and any other where it may find its
-// member's data: on the node, and in a directory that nobody else has.
+// member's data: on the node, and in a directory that no other member has.
 func newPodOnNode(j *judgement, pod *corev1.Pod) {
 	m, recorded := j.v.Find(pod.Name), string(j.v.Epoch.Recorded(pod.Name))
 	node := state.PinnedTo(pod)

@@ -88,7 +88,7 @@ func promote(j *judgement, s decision.Promote) {
 		"%s would leave %d of %d serving and staying", s, stay+1, voters)
 }
 
-// updatePeerURL: a voter of ours gets the https form of its own URL, while everybody serves and can dial it, and no
+// updatePeerURL: a voter of ours gets the https form of its own URL, while every member serves and can dial it, and no
 // other one's listener differs from what is listed (two such members would not hear each other).
 func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
 	m := j.v.Find(s.Name)
@@ -98,7 +98,7 @@ func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
 	j.require(j.v.Learner() == nil && len(j.v.RemovedPods()) == 0, "S3", "%s while members come or go", s)
 	for _, o := range j.v.Voters {
 		j.require(stays(j, o), "S1", "%s while %s does not serve, or may be restarted", s, o.PodName)
-		j.require(o.PodName == "" || state.TLSFlagsOf(o.Pod).Certificates, "S1", "%s, whom %s can't dial then", s,
+		j.require(o.PodName == "" || state.TLSFlagsOf(o.Pod).Certificates, "S1", "%s, which %s can't dial then", s,
 			o.PodName)
 		j.require(o.PodName == "" || state.TLSFlagsOf(o.Pod).Peers == state.ByTLS(o.PeerURLs...), "S1",
 			"%s before %s listens as it is listed", s, o.PodName)
@@ -205,7 +205,7 @@ func toBeKept(j *judgement, m *state.Member) bool {
 	return true
 }
 
-// masked reports whether somebody else answered at a member's address in this call.
+// masked reports whether another member answered at a member's address in this call.
 func masked(j *judgement, name string) bool {
 	h, heard := j.o.Health[name]
 	m := j.v.Find(name)

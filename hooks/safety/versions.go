@@ -35,7 +35,7 @@ func version(j *judgement, old, now *state.Epoch) {
 			"from %s to %s over a release that is not safe", from, to)
 	case from.Minor() - 1:
 		lowered := func(m *state.Member) bool { return m.Serving() && m.Health.StorageVersion == to.Base() }
-		j.require(all(lowered), "S18", "down to %s before etcd has lowered the format of everybody's data", to)
+		j.require(all(lowered), "S18", "down to %s before etcd has lowered the format of every member's data", to)
 	default:
 		j.require(false, "S18", "from %s to %s in one step", from, to)
 	}

@@ -68,7 +68,7 @@ func chosenInWindow(j *judgement) {
 	if len(has) > 1 && has[1] != "removal" && (len(had) < 2 || !slices.Equal(had[:2], has[:2])) {
 		m := j.v.Find(has[0])
 		j.require(m == nil || m.Learner || cannotWait(j, m), maintenance,
-			"%s, which serves, is to be restarted outside of a maintenance window", has[0])
+			"%s, which serves, would be restarted outside of a maintenance window", has[0])
 	}
 	from, err := spec.ParseRelease(j.v.Epoch.Version)
 	to, err2 := spec.ParseRelease(now.Annotations[objects.AnnotationVersion])

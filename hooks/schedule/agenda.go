@@ -16,7 +16,7 @@ import (
 // taken is a snapshot of the schedule, as far as it has come.
 type taken struct {
 	*v1alpha1.EtcdSnapshot
-	// run is the time that its name says; unknown is true when it says none, and nobody knows what it is for.
+	// run is the time that its name says; unknown is true when it says none, and it is not known what it is for.
 	run     time.Time
 	unknown bool
 	// at is when it was taken for: the time of its run. A run that is later than the creation of its snapshot was
@@ -48,7 +48,7 @@ func (s *taken) used() bool { return len(s.Status.UsedBy) > 0 }
 // vain: there is nothing stored of it.
 func (s *taken) vain() bool { return s.failed() || s.skipped() }
 
-// unfinished snapshots are being taken, or are to be.
+// unfinished snapshots are being taken, or will be.
 func (s *taken) unfinished() bool {
 	switch s.Status.Phase {
 	case "", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
@@ -111,7 +111,7 @@ type agenda struct {
 	active                     []*taken
 	success, verified, current *taken
 	last                       time.Time // the last run that was answered with a snapshot
-	due                        time.Time // the run that is to be taken; zero for none
+	due                        time.Time // the run that should be taken; zero for none
 }
 
 func newAgenda(o Observation) *agenda {

@@ -17,8 +17,8 @@ const shown = 5 * time.Second
 
 // Finalize is the answer while a schedule is being deleted: its snapshots stay as they are. With deletionPolicy Delete
 // they go with their owner, by Kubernetes' own garbage collection, unless who deleted the schedule asked it to orphan
-// them: a hook that deleted them itself could take, on a stale view, what somebody has just orphaned. With Retain they
-// are taken from their owner before it goes, as volumes are (see Finalize in package hooks).
+// them: a hook that deleted them itself could take, on a stale view, what was just orphaned. With Retain they are taken
+// from their owner before it goes, as volumes are (see Finalize in package hooks).
 func Finalize(o Observation) (remaining []*v1alpha1.EtcdSnapshot, finalized bool, resync time.Duration) {
 	owned := false
 	for _, name := range slices.Sorted(maps.Keys(o.Snapshots)) {
@@ -43,7 +43,7 @@ func Finalize(o Observation) (remaining []*v1alpha1.EtcdSnapshot, finalized bool
 }
 
 // Told is what a snapshot of an answer is told about itself: what it was told when it was made, and on the way of
-// [Finalize] what that needs. Everything else is somebody else's.
+// [Finalize] what that needs. Everything else belongs to others.
 func Told(s *v1alpha1.EtcdSnapshot) *metav1.ObjectMeta {
 	m := &metav1.ObjectMeta{
 		Name: s.Name, Namespace: s.Namespace,

@@ -31,7 +31,7 @@ func TestFinalizeSchedule(t *testing.T) {
 		left, finalized, _ := Finalize(o)
 		if len(left) != 2 || finalized || len(Told(left[0]).OwnerReferences) != 1 ||
 			Told(left[1]).Annotations[objects.AnnotationRetained] != "orders" {
-			t.Fatalf("Retain: the owner is to be told first: %v, %t", left, finalized)
+			t.Fatalf("Retain: the owner must be told first: %v, %t", left, finalized)
 		}
 		if o.Snapshots[left[0].Name].Annotations[objects.AnnotationRetained] != "" {
 			t.Error("what was given is changed")

@@ -116,11 +116,11 @@ func TestWhenANewerSnapshotIsDue(t *testing.T) {
 	o.add("22 02:00", v1alpha1.SnapshotSucceeded).Status.VerifiedAt = metav1.Time{}
 	due(clock("22 03:00"), "what was not restored on trial does not count")
 	o.Schedule.Spec.Template.Verify = new(false)
-	due(clock("22 04:00"), "but for a schedule that does without")
+	due(clock("22 04:00"), "except for a schedule that does without")
 	o.Schedule.Spec.Suspend = true
 	due(time.Time{}, "nothing is due while no snapshots are taken")
 	o.Schedule.Spec.Suspend, o.Schedule.Spec.Schedule = false, "no cron"
-	due(time.Time{}, "nor when nobody knows when")
+	due(time.Time{}, "nor when it is not known when")
 }
 
 // A schedule is asked again when the next run is due, and not before.
@@ -133,7 +133,7 @@ func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 	} {
 		o.Now = clock(at)
 		if d := decided(t, o); d.ResyncAfter != want {
-			t.Errorf("at %s it is to be asked after %s", at, d.ResyncAfter)
+			t.Errorf("at %s it would be asked after %s", at, d.ResyncAfter)
 		}
 	}
 	o.Now = clock("22 04:00:00").Add(-time.Microsecond)

@@ -17,7 +17,7 @@ import (
 // vault is a Kubernetes with one schedule in it, as Metacontroller shows and changes it.
 type vault struct {
 	testing.TB
-	o        Observation // what is true, but for the time; Now is the clock of Quorate
+	o        Observation // what is true, except the time; Now is the clock of Quorate
 	true     time.Time   // the clock of the API server
 	revision int64
 	uids     int

@@ -46,8 +46,8 @@ func inUse(v *view) *verdict {
 	return &verdict{message: message, jobs: v.all(), stays: true, tells: true}
 }
 
-// Whoever deletes begins when nobody takes any more. A Job that began before, on a view that did not show who takes,
-// goes too, and another one follows.
+// The Job that deletes begins when none takes the snapshot any more. One that began before, on a view that did not show
+// which takes it, goes too, and another one follows.
 func stopping(v *view) *verdict {
 	for _, job := range v.taking {
 		if !over(job) {
@@ -91,7 +91,7 @@ func letGo(v *view) *verdict {
 		if how == nil {
 			return nil
 		}
-		message = "nothing whole was stored; the store was asked in vain: " + v.whyFailed(job, how)
+		message = "nothing whole was stored; asking the store failed: " + v.whyFailed(job, how)
 	default:
 		return nil
 	}

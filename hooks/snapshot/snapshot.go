@@ -1,8 +1,8 @@
 // Package snapshot decides what becomes of an EtcdSnapshot: one Job takes it, and says what it did in its pod's
-// termination message. Nobody talks to etcd or to the store here.
+// termination message. Nothing here talks to etcd or to the store.
 //
 // That a snapshot is not taken twice does not hang on the status, which can be lost (S14): the Job that took it stays
-// for an hour, which is longer than any cache lags, and whoever runs later finds the file that says what is stored
+// for an hour, which is longer than any cache lags, and a Job that runs later finds the file that says what is stored
 // under the snapshot's one key, and reports that. So a Job may be repeated at any time; it then reads instead of
 // writing.
 //
@@ -70,17 +70,17 @@ type verdict struct {
 	jobs []*batchv1.Job
 	// report of the Job, when it has told what it did.
 	report *reports.Snapshot
-	// stays: the status is as it was; tells: but for the message.
+	// stays: the status is as it was; tells: except the message.
 	stays, tells bool
 	finalized    bool
 	resync       time.Duration
 }
 
-// takingRules are the rules for a snapshot that nobody deletes, in order.
+// takingRules are the rules for a snapshot that is not being deleted, in order.
 var takingRules = rule.List[*view, *verdict]{
 	rule.New("Finished",
-		"A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays for "+
-			"whoever reads its log.", finished),
+		"A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays, so "+
+			"that its log can be read.", finished),
 	rule.New("Succeeded",
 		"What the Job reports to have stored, and verified if that was asked for, is written down.", succeeded),
 	rule.New("Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", skipped),
@@ -104,7 +104,7 @@ var takingRules = rule.List[*view, *verdict]{
 var endingRules = rule.List[*view, *verdict]{
 	rule.New("Retained",
 		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored "+
-			"stays, and nobody is waited for.", retained),
+			"stays, and nothing is waited for.", retained),
 	rule.New("Nothing",
 		"A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", nothing),
 	rule.New("InUse",

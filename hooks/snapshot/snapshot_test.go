@@ -238,7 +238,7 @@ func TestWhoUsesASnapshot(t *testing.T) {
 		change func(c *v1alpha1.EtcdCluster)
 		uses   bool
 	}{
-		"nobody": {func(*v1alpha1.EtcdCluster) {}, false},
+		"nothing names it": {func(*v1alpha1.EtcdCluster) {}, false},
 		"restore names it": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Restore = &v1alpha1.Restore{ID: "a",
 				Snapshot: named("nightly")}

@@ -121,7 +121,7 @@ func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot
 	case is(v1alpha1.SnapshotStored):
 		set(v1alpha1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
-		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nobody knows whether it restores")
+		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: it is not known whether it restores")
 	default:
 		set(v1alpha1.Verified, false, string(s.Phase), "it has not been restored on trial")
 	}
@@ -170,7 +170,7 @@ func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1
 	}
 	switch message := lastLine(t.Message); {
 	case t.Reason == "OOMKilled":
-		return fmt.Sprintf("container %s was killed for want of memory: raise spec.job.resources.limits.memory", name)
+		return fmt.Sprintf("container %s was killed because it ran out of memory: raise spec.job.resources.limits.memory", name)
 	case pod.Status.Reason != "":
 		return podWords(pod)
 	case message != "":
@@ -281,7 +281,7 @@ func mounts(pod *corev1.Pod) string {
 		}
 	}
 	if len(list) == 0 {
-		return "nothing of anybody's"
+		return "no Secret and no claim"
 	}
 	return strings.Join(list, ", ")
 }

@@ -33,7 +33,7 @@ func Unrestorable(s *v1alpha1.EtcdSnapshot) string {
 	return fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, cmp.Or(s.Status.Phase, v1alpha1.SnapshotPending))
 }
 
-// verifies reports whether the snapshot is to be restored on trial.
+// verifies reports whether the snapshot should be restored on trial.
 func verifies(s *v1alpha1.EtcdSnapshot) bool { return s.Spec.Verify == nil || *s.Spec.Verify }
 
 // users are the EtcdClusters that restore the snapshot, or are about to.

@@ -122,7 +122,7 @@ func (v *view) report(does func(*reports.Snapshot) bool) *reports.Snapshot {
 	return nil
 }
 
-// told is what was last told to be stored, verified or not, or not to be; nil while nobody has.
+// told is the last report that says what is stored, verified or not, or that nothing is; nil while there is none.
 func (v *view) told() *reports.Snapshot {
 	return v.report(func(r *reports.Snapshot) bool { return r.URI != "" || r.Absent })
 }

@@ -37,11 +37,10 @@ func userLeaves(c *v1alpha1.EtcdCluster) []Leaf {
 // Certificates. In the mode Auto the cluster's authority is a Secret, made first; every other certificate is signed
 // by an authority that was observed, so that no lagging cache and no repeated answer can leave a mixture.
 //
-// A running member reads its certificate anew at each handshake, but the authorities that it trusts only when it
+// A running member reads its certificate again at each handshake, but the authorities that it trusts only when it
 // starts. So a new authority comes in four moves, each of which waits for the one before to be seen: it is put beside
-// the old one in everybody's ca.crt; the members are restarted one at a time, until each has told in a handshake that
-// it trusts both; it signs; and when the old one has expired it leaves ca.crt, and the members are restarted once
-// more.
+// the old one in every ca.crt; the members are restarted one at a time, until each has told in a handshake that it
+// trusts both; it signs; and when the old one has expired it leaves ca.crt, and the members are restarted once more.
 
 const (
 	// DefaultLeafDuration is how long a certificate is valid where the spec is silent.
@@ -103,7 +102,7 @@ func Leaves(c *v1alpha1.EtcdCluster) []Leaf {
 	}
 	peer := []string{members}
 	if Existing(c) != nil {
-		// Whom a connection comes from, foreign members look up by the address: its name has the domain of the
+		// Foreign members look up the name of the address that a connection comes from: it has the domain of the
 		// Kubernetes cluster.
 		peer = append(peer, members+".cluster.local")
 	}
@@ -150,7 +149,7 @@ func (l Leaf) Needs(c *v1alpha1.EtcdCluster) []string {
 // etcd knows a client by the common name of its certificate, and takes that from every authority that it trusts
 // (authenticated by certificate, in etcd's server/auth/store.go: AuthInfoFromTLS). So who has a certificate of the
 // authority of a cluster with the common name root is root there. Of an Issuer can ask who may make Certificates in
-// its namespace, and they may read the Secrets of the cluster as well. Of a ClusterIssuer everybody can.
+// its namespace, and they may read the Secrets of the cluster as well. Of a ClusterIssuer everyone can.
 
 // WholeIssuer is the issuer with what goes without saying.
 func WholeIssuer(ref v1alpha1.IssuerRef) v1alpha1.IssuerRef {

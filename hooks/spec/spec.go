@@ -16,8 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// Protected reports whether a cluster that is being deleted is to run on: it is looked after as before, until
-// somebody takes the protection away.
+// Protected reports whether a cluster that is being deleted is to run on: it is looked after as before, until the
+// protection is taken away.
 func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection }
 
 const defaultRecoverAfter = 5 * time.Minute
@@ -226,7 +226,7 @@ func certificateFlags(cluster, version string) []string {
 	}
 }
 
-// token is what etcd gives to whoever logs in. It is set before there are users, so that these need no restart.
+// token is what etcd gives to a client that logs in. It is set before there are users, so that these need no restart.
 func token(simple bool) string {
 	if simple {
 		return "simple"

@@ -77,8 +77,8 @@ func QuotaOf(pod *corev1.Pod) (int64, bool) {
 
 // A member may have a second claim, for its write-ahead log alone. What it stands on is both, then: it starts when
 // both are there, it may begin empty only when both are recorded, and when one is lost its data is. (etcd with its
-// data and an empty log begins anew, under its old identity.) Whether a member has one is decided once, by the spec
-// that it was made for, and noted in the epoch record; another spec makes new members.
+// data and an empty log begins again from nothing, under its old identity.) Whether a member has one is decided once,
+// by the spec that it was made for, and noted in the epoch record; another spec makes new members.
 
 const (
 	// WALSuffix ends the name of the claim that has a member's write-ahead log.

@@ -45,9 +45,9 @@ func targetReplicas(o observation.Observation) int {
 	return spec.Replicas(o.Cluster)
 }
 
-// Leaving reports whether members of ours are to leave the etcd that they have joined, because the EtcdCluster is
-// being deleted. It might not have a quorum without them, so they are removed before their pods go. Whoever does not
-// want to wait for that takes spec.bootstrap.existing out.
+// Leaving reports whether members of ours must leave the etcd that they have joined, because the EtcdCluster is being
+// deleted. It might not have a quorum without them, so they are removed before their pods go. A user who does not want
+// to wait for that takes spec.bootstrap.existing out.
 func Leaving(o observation.Observation) bool {
 	c := o.Cluster
 	e, _ := epochs(o)

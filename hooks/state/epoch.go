@@ -100,7 +100,7 @@ const (
 // Began reports whether the epoch's members may run.
 func (s Succession) Began() bool { return s.After == 0 || s.Phase == PhaseBegan }
 
-// StartsOnNothing marks a provisioned epoch in which nobody may start empty.
+// StartsOnNothing marks a provisioned epoch in which no member may start empty.
 const StartsOnNothing = "none"
 
 // epochs are the one whose members run, and the one that is to take over from it; nil for none. Of several that have
@@ -122,8 +122,7 @@ func epochs(o observation.Observation) (current, next *Epoch) {
 	return current, next
 }
 
-// EpochRecords are all records of epochs that are seen, by number: also of those that are over, or were to be and are
-// not any more.
+// EpochRecords are all records of epochs that are seen, by number: also of those that are over or were given up.
 func EpochRecords(o observation.Observation) map[int]*corev1.ConfigMap {
 	all := map[int]*corev1.ConfigMap{}
 	for name, cm := range o.Children.ConfigMaps {
@@ -340,12 +339,12 @@ func readNames(text string) []string {
 	return wording.Filter(strings.Split(text, ","), func(name string) bool { return name != "" })
 }
 
-// Initial members that fetch a snapshot of which nobody knows the SHA-256 could get different ones: what is at a URL
-// may be overwritten between their fetches. etcd would start on them, raise no alarm, and answer differently by
-// member. So the first of them is filled alone, what it has found is written on the record, and the others take
-// nothing else. What each was filled with is compared before the epoch begins (S21).
+// Initial members that fetch a snapshot whose SHA-256 is not known could get different ones: what is at a URL may be
+// overwritten between their fetches. etcd would start on them, raise no alarm, and answer differently by member. So the
+// first of them is filled alone, what it has found is written on the record, and the others take nothing else. What
+// each was filled with is compared before the epoch begins (S21).
 
-// UnknownSum reports whether the epoch begins with a snapshot of which nobody knew the SHA-256 when it was recorded.
+// UnknownSum reports whether the epoch begins with a snapshot whose SHA-256 was not known when it was recorded.
 func (e *Epoch) UnknownSum() bool {
 	return e != nil && e.Source == objects.SourceSnapshot && e.Snapshot != nil && e.Snapshot.SHA256 == ""
 }

@@ -29,7 +29,7 @@ func (e *Epoch) foreign() map[string][]string {
 	return all
 }
 
-// BesideForeign reports whether there are foreign members, or none were found yet. Once they are gone, whoever else
+// BesideForeign reports whether there are foreign members, or none were found yet. Once they are gone, any other that
 // turns up is a stranger.
 func (v *View) BesideForeign() bool {
 	switch {
@@ -90,7 +90,7 @@ func (m *Member) StatusHealth(v *View) observation.Health {
 	return v.Health[m.PodName]
 }
 
-// LastStatusHealth is what a member of the last known list answered while nobody can say who is a member.
+// LastStatusHealth is what a member of the last known list answered while it is not known who is a member.
 func LastStatusHealth(v *View, m v1alpha1.MemberStatus) observation.Health {
 	if m.Foreign && v.Epoch != nil {
 		h, _ := foreignHealth(v, m.ID, nil)

@@ -24,7 +24,7 @@ func FencedBy(c *v1alpha1.EtcdCluster) []string {
 	return strings.FieldsFunc(c.Annotations[objects.AnnotationFence], func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// MayStop reports whether the others can do without the member (S1), and nobody else is missing or joining when it
+// MayStop reports whether the others can do without the member (S1), and no other one is missing or joining when it
 // serves (S2).
 func MayStop(v *View, m *Member) bool {
 	return QuorumWithout(v, m) && (!m.Serving() || v.Learner() == nil && Serving(v.Voters) == len(v.Voters))

@@ -136,7 +136,7 @@ func (v *View) Ending() bool { return v.Next != nil && v.Next.Epoch.Phase == Pha
 // Over reports whether the epoch's record is gone, so that no pod of it starts any more.
 func Over(v *View) bool { return v.Ending() && v.Epoch.Record == nil }
 
-// Choosing reports whether the next epoch begins with the volume of a member, and nobody knows yet of which.
+// Choosing reports whether the next epoch begins with the volume of a member, and it is not known yet of which.
 func (v *View) Choosing() bool {
 	return v.Next.Epoch.Source == objects.SourceSurvivor && v.Next.Epoch.Survivor == ""
 }

@@ -125,7 +125,7 @@ func (v *View) EveryoneDials() bool {
 		func(m *Member) bool { return m.PodName != "" && m.Pod != nil && !m.TLS.Certificates })
 }
 
-// PeerURL is the URL of a new member: one of TLS once everybody can dial that.
+// PeerURL is the URL of a new member: one of TLS once every member can dial that.
 func PeerURL(v *View, name string) string {
 	return objects.PeerURLOf(v.Cluster, name, objects.Encrypted(v.Cluster) && v.EveryoneDials())
 }

@@ -191,7 +191,7 @@ func (v *View) NextOrdinal() int {
 	if v.Epoch != nil {
 		n = v.Epoch.NextOrdinal
 	}
-	// A copy of the mark, for the day that somebody deletes the record.
+	// A copy of the mark, in case the record is deleted.
 	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
 		n = max(n, objects.ReadMark(peers.Annotations[objects.AnnotationNextMember]))
 	}

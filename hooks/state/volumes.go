@@ -33,8 +33,8 @@ func Directory(c *v1alpha1.EtcdCluster, member string) string {
 	return path.Join(c.Spec.Storage.HostPath.Path, fmt.Sprintf("%s-%s-%s", c.Namespace, c.Name, c.UID), member)
 }
 
-// NodeOf is the node that holds the member's data; empty when nobody knows. All that tells of it agrees, however old
-// it is: a member never moves.
+// NodeOf is the node that holds the member's data; empty when that is not known. All that tells of it agrees, however
+// old it is: a member never moves.
 func (v *View) NodeOf(member string) string {
 	if node := v.Epoch.Recorded(member); node != "" {
 		return string(node)
@@ -118,7 +118,7 @@ func MemberOfClaim(cluster, claim string) (member string, ours bool) {
 // WantsWAL reports whether the spec asks for a volume of its own for the write-ahead log.
 func WantsWAL(v *View) bool { return v.Cluster.Spec.Storage.WAL != nil && v.OnClaims() }
 
-// HasWAL reports whether the member has, or is to be made with, a claim for its write-ahead log.
+// HasWAL reports whether the member has, or will be made with, a claim for its write-ahead log.
 func (v *View) HasWAL(member string) bool {
 	switch {
 	case !v.OnClaims():

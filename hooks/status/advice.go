@@ -66,7 +66,7 @@ func offNodes(v *state.View) string {
 	return words
 }
 
-// Advice is what we would tell somebody who runs this spec although it works; empty for nothing.
+// Advice is what we would tell a user who runs this spec although it works; empty for nothing.
 func Advice(v *state.View) string {
 	var all []string
 	if v.Replicas > 0 && v.Replicas%2 == 0 {

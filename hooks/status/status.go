@@ -250,7 +250,7 @@ func tlsStatus(v *state.View) v1alpha1.TLSStatus {
 // Security is whether clients and members prove themselves by certificates that are in order, with a reason and words.
 func Security(v *state.View) (reason, message string, secured bool) {
 	if !objects.Encrypted(v.Cluster) {
-		message = "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in " +
+		message = "spec.tls.mode is Disabled: everyone who can reach the members may read and write everything, in " +
 			"plain text"
 		if why := foreign.AsksInPlainText(v); why != "" {
 			message += "; " + why

@@ -48,7 +48,7 @@ type Access struct {
 	Labels map[string]string
 }
 
-// AccessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. Whoever only reads
+// AccessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. A pod that only reads
 // gets a claim read-only.
 func AccessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) Access {
 	a := Access{Args: []string{"--store-url=" + string(store.URL)}}

@@ -19,7 +19,7 @@ const (
 )
 
 // URL is the URL of a folder in a store, or of an artifact in one. It holds no secret, and
-// nothing by which a request would go to whom a secret is not meant for.
+// nothing by which a request would go to someone a secret is not meant for.
 type URL struct {
 	// Scheme is one of S3 and its like.
 	Scheme string
@@ -63,12 +63,12 @@ var grammar = sync.OnceValue(func() (g struct {
 	return g
 })
 
-// urlWords is what somebody is told who wrote another URL. What they wrote is not repeated.
+// urlWords is what a user is told who wrote another URL. What they wrote is not repeated.
 const urlWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or " +
 	"file:///folder, of letters, digits and -._=+@~:, alone, and no name in it ends in two dots"
 
 // ParseURL takes the URL of a store, or of an artifact, apart. The error says what is wrong
-// and repeats nothing of the URL: that may hold what somebody should not have written there.
+// and repeats nothing of the URL: that may hold what should not have been written there.
 func ParseURL(text string) (URL, error) {
 	place, parameters, given := strings.Cut(text, "?")
 	parts := grammar().place.FindStringSubmatch(place)

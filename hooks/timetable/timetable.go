@@ -9,7 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Parse reads the fields by the clock of whoever asks.
+// Parse reads the fields by the clock of the caller.
 func Parse(text string) (cron.Schedule, error) { return fields.Parse(text) }
 
 // Table is when something is to run: five fields of cron, read by the clocks of a zone.

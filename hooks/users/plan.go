@@ -8,7 +8,7 @@ import (
 
 // Have is what etcd's users and roles are.
 type Have struct {
-	// Enabled is whether etcd asks everybody who they are.
+	// Enabled is whether etcd asks every client who it is.
 	Enabled bool
 	// Roles by name. What they permit is needed for those only that are wanted. A range may be listed more than once,
 	// with different accesses; they add up.
@@ -23,8 +23,8 @@ type UserHave struct {
 	Password PasswordState
 }
 
-// PasswordState is what etcd tells about a user's password. It does so only to somebody who tries to log in, and only
-// while it asks everybody who they are (Authenticate in etcd's auth/store.go; UserGet tells nothing).
+// PasswordState is what etcd tells about a user's password. It does so only to a client that tries to log in, and only
+// while it asks every client who it is (Authenticate in etcd's auth/store.go; UserGet tells nothing).
 type PasswordState int
 
 const (
@@ -65,7 +65,7 @@ type (
 		User     string
 		Password *PasswordFrom
 	}
-	// ChangePassword gives a user another password; one that nobody knows when there is none.
+	// ChangePassword gives a user another password; one that no one knows when there is none.
 	ChangePassword struct {
 		User     string
 		Password *PasswordFrom
@@ -76,9 +76,9 @@ type (
 	RevokeRole struct{ User, Role string }
 	// DeleteUser deletes a user.
 	DeleteUser struct{ User string }
-	// EnableAuth makes etcd ask everybody who they are.
+	// EnableAuth makes etcd ask every client who it is.
 	EnableAuth struct{}
-	// DisableAuth lets everybody do everything.
+	// DisableAuth lets every client do everything.
 	DisableAuth struct{}
 )
 
@@ -96,7 +96,7 @@ func (c AddUser) String() string {
 }
 func (c ChangePassword) String() string {
 	if c.Password == nil {
-		return fmt.Sprintf("change the password of user %s to one that nobody knows", c.User)
+		return fmt.Sprintf("change the password of user %s to one that no one knows", c.User)
 	}
 	return fmt.Sprintf("change the password of user %s to that in Secret %s", c.User, c.Password.Secret)
 }
@@ -120,14 +120,14 @@ func (DeleteUser) authChange()     {}
 func (EnableAuth) authChange()     {}
 func (DisableAuth) authChange()    {}
 
-// Plan is the difference between what etcd's users and roles are and what they should be, in the order in which it is
-// to be applied; empty when there is none.
+// Plan is the difference between what etcd's users and roles are and what they should be, in the order in which it must
+// be applied; empty when there is none.
 //
 // First everything is granted, then everything else is revoked: until the last grant, a user has at least what it had,
-// and from then on at least what it should have. So nobody is ever without a permission that they have before and
-// after. There is one exception: a user that was made without a password and should have one must be deleted and made
-// anew, since etcd cannot give it one (UserChangePassword in etcd's auth/store.go drops the password of such a user
-// without a word).
+// and from then on at least what it should have. So no user is ever without a permission that it has before and after.
+// There is one exception: a user that was made without a password and should have one must be deleted and made again,
+// since etcd cannot give it one (UserChangePassword in etcd's auth/store.go drops the password of such a user without a
+// word).
 //
 // Auth is enabled last, with everything in place, and disabled first. Root's own role is never taken from it.
 func Plan(want Want, have Have) []Change {
@@ -214,7 +214,7 @@ func (p *plan) widen(r RoleWant) {
 // etcd overwrites the access to a range in one entry of its log, but only when it finds the range: it looks at the
 // first permission alone that begins with the range's key, and beside another one it adds a second access to the range,
 // so that both count (RoleGrantPermission in etcd's auth/store.go, the same in 3.5, 3.6 and 3.7). RoleRevokePermission
-// then takes both. So a range that shares its beginning with another is revoked and granted anew, while other ranges
+// then takes both. So a range that shares its beginning with another is revoked and granted again, while other ranges
 // stand in for it.
 func (p *plan) narrow(r RoleWant) {
 	role := p.roles[r.Name]
@@ -243,7 +243,7 @@ func (p *plan) narrow(r RoleWant) {
 }
 
 // standIns are ranges that together are the same keys and none of which is wanted by itself. A single key has one other
-// form; a range is cut in two, behind as many zero bytes as it takes. There are none for a few ranges that nobody
+// form; a range is cut in two, behind as many zero bytes as it takes. There are none for a few ranges that no one
 // declares, such as one of two keys of which each begins another range.
 func standIns(k Keys, wanted map[Keys]access) []Keys {
 	if k.End == "" {
@@ -267,7 +267,7 @@ func (p *plan) user(u UserWant) {
 	switch {
 	case !exists:
 		p.add(AddUser{User: u.Name, Password: u.Password})
-	case p.mustBeMadeAnew(u, has):
+	case p.mustBeReplaced(u, has):
 		p.add(DeleteUser{u.Name}, AddUser{User: u.Name, Password: u.Password})
 		has.Roles = nil
 	case mayChange(u, has):
@@ -280,17 +280,17 @@ func (p *plan) user(u UserWant) {
 	}
 }
 
-// mustBeMadeAnew reports whether a password or none can be had only by deleting the user. While auth is off etcd does
-// not tell whether a user has a password, and nobody misses a user for a moment. Root can't be deleted while auth is
+// mustBeReplaced reports whether a password or none can be had only by deleting the user. While auth is off etcd does
+// not tell whether a user has a password, and no one misses a user for a moment. Root can't be deleted while auth is
 // on; it then stays without a password.
-func (p *plan) mustBeMadeAnew(u UserWant, has UserHave) bool {
+func (p *plan) mustBeReplaced(u UserWant, has UserHave) bool {
 	if !p.have.Enabled {
 		return !u.Settled()
 	}
 	return has.Password == PasswordNone && u.Password != nil && u.Name != Root
 }
 
-// mayChange reports whether the user should get another password, or one that nobody knows.
+// mayChange reports whether the user should get another password, or one that no one knows.
 func mayChange(u UserWant, has UserHave) bool {
 	if u.Settled() || has.Password == PasswordNone {
 		return false
@@ -303,13 +303,13 @@ func (p *plan) revokeRoles(u UserWant) {
 		return
 	}
 	for _, role := range slices.Sorted(slices.Values(p.have.Users[u.Name].Roles)) {
-		if !slices.Contains(u.Roles, role) && !p.madeAnew(u) {
+		if !slices.Contains(u.Roles, role) && !p.isReplaced(u) {
 			p.add(RevokeRole{User: u.Name, Role: role})
 		}
 	}
 }
 
-func (p *plan) madeAnew(u UserWant) bool {
+func (p *plan) isReplaced(u UserWant) bool {
 	return slices.Contains(p.changes, Change(DeleteUser{u.Name}))
 }
 

@@ -93,7 +93,7 @@ func remember(r *rand.Rand, w *Want, s *authStore, known bool) {
 	for i := range w.Users {
 		if u := s.users[w.Users[i].Name]; u != nil && known {
 			w.Users[i].Applied = map[bool]string{true: NoPassword, false: u.password}[u.noPassword ||
-				u.password == "nobody's"]
+				u.password == "unknown"]
 		}
 	}
 	for name := range s.roles {
@@ -132,7 +132,7 @@ func asWanted(t *testing.T, w Want, before, after *authStore) {
 		case u.Name == Root && before.enabled && before.users[Root].noPassword:
 			require.True(t, has.noPassword)
 		case u.Password == nil:
-			require.True(t, has.noPassword || has.password == "nobody's", u.Name)
+			require.True(t, has.noPassword || has.password == "unknown", u.Name)
 		default:
 			require.False(t, has.noPassword, u.Name)
 			require.Equal(t, u.Password.Version, has.password, u.Name)
@@ -149,9 +149,9 @@ func asWanted(t *testing.T, w Want, before, after *authStore) {
 	}
 }
 
-// TestPlansNeverTakeWhatStays: change after change, etcd refuses none, nobody lacks what they have before and after,
-// the end is what is wanted, a plan that was cut off anywhere is finished by the next, and then there is nothing left
-// to do.
+// TestPlansNeverTakeWhatStays: change after change, etcd refuses none, no user lacks what it has before and after, the
+// end is what is wanted, a plan that was cut off anywhere is finished by the next, and then there is nothing left to
+// do.
 func TestPlansNeverTakeWhatStays(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -174,7 +174,7 @@ func TestPlansNeverTakeWhatStays(t *testing.T) {
 					finishes(t, w, s.clone(), context)
 				}
 				require.NoError(t, s.apply(c))
-				nobodyLacks(t, before, s, after, plan, fmt.Sprintf("after %d, %s; %s", i, c, context))
+				noUserLacks(t, before, s, after, plan, fmt.Sprintf("after %d, %s; %s", i, c, context))
 			}
 			require.Empty(t, Plan(settledNow(w), s.read(settledNow(w))), context)
 		}
@@ -199,7 +199,7 @@ func settledNow(w Want) Want {
 	return w
 }
 
-func nobodyLacks(t *testing.T, before, now, after *authStore, plan []Change, context string) {
+func noUserLacks(t *testing.T, before, now, after *authStore, plan []Change, context string) {
 	t.Helper()
 	for name := range before.users {
 		if after.users[name] == nil || slices.Contains(plan, Change(DeleteUser{name})) {
@@ -297,7 +297,7 @@ change the password of user a to that in Secret demo-user-a
 delete user b
 add user b with the password in Secret demo-user-a
 grant user b role app
-change the password of user c to one that nobody knows`,
+change the password of user c to one that no one knows`,
 		},
 		"strangers and their roles stay": {
 			want: wantOf([]RoleWant{app}),

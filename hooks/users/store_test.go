@@ -17,7 +17,7 @@ type authStore struct {
 type storedUser struct {
 	roles      []string
 	noPassword bool
-	password   string // the Secret's version; "other" or "nobody's"
+	password   string // the Secret's version; "other" or "unknown"
 }
 
 func newAuthStore() *authStore {
@@ -102,7 +102,7 @@ func (s *authStore) grant(c Grant) error {
 func (s *authStore) applyToUser(change Change) error {
 	version := func(p *PasswordFrom) string {
 		if p == nil {
-			return "nobody's"
+			return "unknown"
 		}
 		return p.Version
 	}

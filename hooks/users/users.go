@@ -16,7 +16,7 @@ const Root = "root"
 
 // Want is what etcd's users and roles should be. It holds no password, only where each is.
 type Want struct {
-	// Enabled is whether etcd asks everybody who they are.
+	// Enabled is whether etcd asks every client who it is.
 	Enabled bool
 	// Prune deletes users and roles that are neither wanted nor ours.
 	Prune bool

@@ -18,18 +18,18 @@ import (
 // On the medium HostPath a member's data is a directory on a node, and a member stands on that node as others do on a
 // claim. Which one that is, the epoch record says before the first pod is made, in the place where it has the UIDs of
 // claims; it stays so while the member is one. A directory belongs to one member of one EtcdCluster, by its path, and
-// names are never used again: so nobody meets the data of somebody else, although nobody clears a directory away.
+// names are never used again: so no member meets the data of another one, although directories are not cleared away.
 //
-// Whether a directory still holds anything, only prepare can tell. A node that was set up anew has lost what prepare
+// Whether a directory still holds anything, only prepare can tell. A node that was set up again has lost what prepare
 // remembers, too: so a pod that may begin says so in an annotation, which is taken away once the member has begun.
 //
-// The peer Service has a copy of who is where, for the day that somebody deletes the record.
+// The peer Service has a copy of who is where, in case the record is deleted.
 
 const (
 	// DataMount is where a member's volume is mounted.
 	DataMount = "/var/lib/etcd"
-	// EnvBegins is the variable by which prepare is told whom the member may begin with, without
-	// data; empty when it may not.
+	// EnvBegins is the variable that tells prepare which members the member may begin with, without data; empty when it
+	// may not.
 	EnvBegins = "BEGINS"
 )
 
@@ -55,9 +55,9 @@ func Placed(v *state.View) map[string]string {
 	return all
 }
 
-// FreeNodes are the nodes of the spec that no member has, in the order in which they are to be tried for the member
-// of this number: from it on, so that one that came to nothing is followed by one elsewhere; and last those where the
-// pod of a former member still is, which may not answer.
+// FreeNodes are the nodes of the spec that no member has, in the order in which they should be tried for the member of
+// this number: from it on, so that one that came to nothing is followed by one elsewhere; and last those where the pod
+// of a former member still is, which may not answer.
 func FreeNodes(v *state.View, number int) []string {
 	if v.Cluster.Spec.Storage.HostPath == nil {
 		return nil
@@ -105,7 +105,7 @@ func AssignNodes(v *state.View, members []string) map[string]types.UID {
 	return given
 }
 
-// MayNotBegin reports whether the cluster has run, by what the status says: then nobody begins on an old view of the
+// MayNotBegin reports whether the cluster has run, by what the status says: then no member begins on an old view of the
 // record, on whose nodes former members had directories. It only ever forbids.
 func MayNotBegin(v *state.View) bool {
 	s := &v.Cluster.Status
@@ -134,7 +134,7 @@ func NeedsNode(v *state.View, m *state.Member) string {
 		return ""
 	}
 	if m.Started() {
-		return "nobody knows its node any more: see NodeUnknown in docs/troubleshooting.md"
+		return "its node is not known any more: see NodeUnknown in docs/troubleshooting.md"
 	}
 	return "no node is free: add one to spec.storage.hostPath.nodes"
 }

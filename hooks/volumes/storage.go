@@ -19,7 +19,7 @@ import (
 )
 
 // How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and
-// beside whatever else goes on, blind or not: nobody is disturbed, and a full disk may be why nobody answers. What a
+// beside whatever else goes on, blind or not: no member is disturbed, and a full disk may be why none answers. What a
 // volume has grown to, etcd learns when it is restarted (its quota is a flag), one member at a time. Everything else
 // that may differ takes a new volume, and so a new member: with migration Replace each member is succeeded by one.
 //
@@ -34,7 +34,7 @@ const (
 	// ReplacedAfter is how long a member is left in peace whose volume would have to be replaced for that: an old
 	// view of the claims is not worth a new member.
 	ReplacedAfter = 15 * time.Second
-	// AskAgain is when a claim that was refused is tried again: somebody may have changed the class.
+	// AskAgain is when a claim that was refused is tried again: the class may have been changed.
 	AskAgain = 10 * time.Minute
 	// OnlineAfter is how long the kubelet gets to grow the file system of a volume that is in use. Some volumes only
 	// grow when their pod starts.
@@ -153,12 +153,12 @@ func refused(v *state.View, d *Volume) bool {
 	return d.Smaller() && !d.asked().IsZero() && !v.Now.Before(d.asked().Add(wait)) && !again(v, d)
 }
 
-// again reports whether it is time to ask once more: not for a member that is to be replaced.
+// again reports whether it is time to ask once more: not for a member that will be replaced.
 func again(v *state.View, d *Volume) bool {
 	return !Migrates(v) && !v.Now.Before(d.asked().Add(AskAgain))
 }
 
-// grows reports whether the claim is to be answered with the larger size. The API server takes that only of a claim
+// grows reports whether the claim should be answered with the larger size. The API server takes that only of a claim
 // that is bound. What was asked for is asked for again for a moment, in case that the answer was not carried out.
 func grows(v *state.View, d *Volume) bool {
 	if d == nil || !d.Smaller() || d.Claim.Status.Phase != corev1.ClaimBound || !v.Usable(d.Claim) || Migrates(v) &&
@@ -168,7 +168,7 @@ func grows(v *state.View, d *Volume) bool {
 	return d.asked().IsZero() || v.Now.Before(d.asked().Add(RefusedAfter)) || again(v, d)
 }
 
-// sized is the claim as it is to be answered: as it is, or larger.
+// sized gives the claim the size that it should be answered with: its own, or a larger one.
 func sized(v *state.View, claim *corev1.PersistentVolumeClaim) {
 	d := VolumeOf(v, claim.Name)
 	if member, _ := state.MemberOfClaim(v.Cluster.Name, claim.Name); !grows(v, d) || v.Etcd != nil &&
@@ -210,7 +210,7 @@ func VolumeStatus(v *state.View, claim string) *v1alpha1.VolumeStatus {
 func Pending(v *state.View, d *Volume) string {
 	switch {
 	case d.otherClass():
-		return fmt.Sprintf("its class is %s and is to be %s", classOf(d.Claim), *d.class)
+		return fmt.Sprintf("its class is %s and should be %s", classOf(d.Claim), *d.class)
 	case d.larger():
 		return fmt.Sprintf("it is larger than %s, and a volume can't shrink", d.size.String())
 	case refused(v, d):
@@ -244,7 +244,7 @@ func Migrates(v *state.View) bool { return v.Cluster.Spec.Storage.Migration == v
 // Stuck reports whether the claim will never be what the spec asks for, by itself.
 func Stuck(v *state.View, d *Volume) bool { return d.otherClass() || d.larger() || refused(v, d) }
 
-// VolumeDiffers reports whether the member is to be succeeded by one with another volume, and why.
+// VolumeDiffers reports whether the member should be succeeded by one with another volume, and why.
 func VolumeDiffers(v *state.View, m *state.Member) (string, bool) {
 	if !Migrates(v) || Cramped(v, m) != "" {
 		return "", false
@@ -257,7 +257,7 @@ func VolumeDiffers(v *state.View, m *state.Member) (string, bool) {
 		switch {
 		case !Stuck(v, d):
 		case d.otherClass():
-			return fmt.Sprintf("%s is to be of the class %s instead of %s", d.noun(), *d.class, classOf(d.Claim)), true
+			return fmt.Sprintf("%s should be of the class %s instead of %s", d.noun(), *d.class, classOf(d.Claim)), true
 		default:
 			return fmt.Sprintf("%s is to have %s instead of %s", d.noun(), d.size.String(), has.String()), true
 		}
@@ -335,7 +335,7 @@ func QuotaDiffers(v *state.View, m *state.Member) (string, bool) {
 	return fmt.Sprintf("its volume gives it a quota of %s instead of %s", Mebibytes(wanted), Mebibytes(has)), true
 }
 
-// FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start anew. It is
+// FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start again. It is
 // restarted for that once.
 func FileSystemWaits(v *state.View, m *state.Member) (string, bool) {
 	waits := func(d *Volume) bool {

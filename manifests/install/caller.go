@@ -46,6 +46,6 @@ func (c caller) advice() string {
 		return trust + "\nquorate: it can't send a token without showing it in its metrics, so none is asked for: " +
 			"only the NetworkPolicy keeps others away from the hooks; upgrade Metacontroller to 4.16 or later"
 	}
-	return trust + "\nquorate: the token is in the URLs of the CompositeController: let nobody read " +
-		"compositecontrollers who may not call the hooks"
+	return trust + "\nquorate: the token is in the URLs of the CompositeController: only those that may " +
+		"call the hooks should have the right to read compositecontrollers"
 }

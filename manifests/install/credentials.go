@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// validity of the certificate of the hooks. Nobody renews it: installing again makes another.
+// validity of the certificate of the hooks. It is not renewed: installing again makes another.
 const validity = 10 * 365 * 24 * time.Hour
 
 // credentials are by what the hooks and their callers know each other.
@@ -36,8 +36,8 @@ func (c credentials) token() string {
 	return lines[len(lines)-1]
 }
 
-// newCredentials makes them. The authority signs for this one host, once: its key is forgotten, and nobody who trusts
-// the authority trusts more by it than this certificate.
+// newCredentials makes them. The authority signs for this one host, once: its key is forgotten, so those who trust
+// the authority trust this certificate and nothing else.
 func newCredentials(host string, now time.Time) (credentials, error) {
 	none := credentials{}
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -89,8 +89,8 @@ func TestKeep(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(first["Secret/quorate-hooks"]), 0o600))
 	again := installed(t, "--keep", file)
 	require.Equal(t, first, again)
-	anew := installed(t)
-	require.NotEqual(t, first, anew)
+	other := installed(t)
+	require.NotEqual(t, first, other)
 
 	out, _, err := run(t, first["Secret/quorate-hooks"], "--keep=-")
 	require.NoError(t, err)

@@ -116,7 +116,8 @@ func (i *installation) adapt(o object) {
 // adaptController changes a CompositeController: what it asks about, and how it calls.
 func (i *installation) adaptController(o object) {
 	i.scope.selectParents(at(o, "spec", "parentResource"))
-	// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
+	// Metacontroller reads the token again only when this object changes. The key is in the sum so that no one
+	// can check guesses of the token by it.
 	sum := sha256.Sum256(append(slices.Clone(i.credentials.key), i.credentials.tokens...))
 	at(o, "metadata")["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
 	for _, hook := range at(o, "spec", "hooks") {

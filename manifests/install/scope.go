@@ -224,8 +224,8 @@ func (s *scope) added(objects []object, metacontroller string) []object {
 	return all
 }
 
-// policy refuses what nobody would look after, right away and in words. It is asked when an object is made and never
-// again: one that is there can be changed and deleted, whatever became of the list since.
+// policy refuses what Quorate would not look after, right away and in words. It is asked when an object is made and
+// never again: one that is there can be changed and deleted, whatever became of the list since.
 func (s *scope) policy() []object {
 	const group, name = "admissionregistration.k8s.io/v1", onlyNamespaces
 	match := object{"resourceRules": []any{object{
@@ -242,7 +242,7 @@ func (s *scope) policy() []object {
 			"validations": []any{object{
 				"expression": "request.namespace in ['" + strings.Join(s.namespaces, "', '") + "']",
 				"messageExpression": "'Quorate was installed for the namespaces " + strings.Join(s.namespaces, ", ") +
-					" alone: nobody would look after ' + request.kind.kind + ' ' + object.metadata.name + ' in " +
+					" alone: it would not look after ' + request.kind.kind + ' ' + object.metadata.name + ' in " +
 					"namespace ' + request.namespace",
 			}},
 		},

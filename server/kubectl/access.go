@@ -83,7 +83,8 @@ func (r *refusal) advice() string {
 	case errors.Is(r.err, exec.ErrNotFound):
 		return "; install kubectl and put it on the PATH"
 	case r.is("Forbidden"):
-		return "; ask whoever administers Kubernetes for that right (docs/reference/cli.md lists what each command needs)"
+		return "; ask your Kubernetes administrator for that right (docs/reference/cli.md lists what each command " +
+			"needs)"
 	case strings.Contains(r.said, "the server doesn't have a resource type"),
 		strings.Contains(r.said, "could not find the requested resource"):
 		return "; Quorate is not installed in this Kubernetes cluster, or kubectl points to another one: see `kubectl " +

@@ -26,7 +26,7 @@ func TestMoveLeader(t *testing.T) {
 	}{
 		{"to a follower", "orders-2", func(*kube, *etcd) {}, 0, "orders-2 leads now\n", 1},
 		{"to the leader", "orders-0", func(*kube, *etcd) {}, 0, "orders-0 leads already\n", 0},
-		{"to nobody", "orders-7", func(*kube, *etcd) {}, exitTrouble,
+		{"to no member", "orders-7", func(*kube, *etcd) {}, exitTrouble,
 			"orders-7 is no member; the voters are orders-0, orders-1, orders-2", 0},
 		{"to one that does not answer", "orders-1",
 			func(_ *kube, e *etcd) { e.health["orders-1"] = observation.Health{Err: "unreachable: refused"} },
@@ -40,7 +40,7 @@ func TestMoveLeader(t *testing.T) {
 		{"to one that can't be forwarded to", "orders-1", func(k *kube, _ *etcd) { k.closed = []string{"orders-1"} },
 			exitTrouble, "orders-1 does not serve: there is no way to pod/orders-1", 0},
 		{"without a leader", "orders-1", func(_ *kube, e *etcd) { e.leader = 0 }, exitTrouble,
-			"nobody leads at the moment", 0},
+			"etcd has no leader at the moment", 0},
 		{"without quorum", "orders-1", func(_ *kube, e *etcd) { e.blind = true }, exitTrouble, "no quorum answers", 0},
 		{"beside a learner", "orders-1", func(_ *kube, e *etcd) { e.members[2].Learner = true }, exitTrouble,
 			"orders-2 is a learner that is just joining", 0},
@@ -132,7 +132,7 @@ func TestDefragGivesUp(t *testing.T) {
 	})
 	assert.Equal(t, exitTrouble, p.Run(t.Context(), []string{"defrag", "--wait"}))
 	assert.Contains(t, k.errs.String(),
-		`somebody else has asked EtcdCluster shop/orders since then ("2026-03-01T12:00:07Z")`)
+		`another request has replaced this one on EtcdCluster shop/orders: "2026-03-01T12:00:07Z"`)
 }
 
 func TestProgressOfARunBySchedule(t *testing.T) {
@@ -140,6 +140,6 @@ func TestProgressOfARunBySchedule(t *testing.T) {
 	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(noon),
 		Finished: metav1.NewTime(noon)}
 	words, done := progress(c, "2026-03-01T12:00:00Z", noon)
-	assert.False(t, done, "that run was nobody's request")
+	assert.False(t, done, "that run was not requested")
 	assert.Equal(t, "it has not begun", words)
 }

@@ -158,9 +158,8 @@ func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]st
 	}
 	named, ruled := rules(out)
 	if !named {
-		return usual, []string{"there is no CompositeController for EtcdClusters, so nobody calls Quorate: apply " +
-			"what " +
-			"`quorate install` prints"}
+		return usual, []string{"there is no CompositeController for EtcdClusters, so Quorate is not called: apply " +
+			"what `quorate install` prints"}
 	}
 	return ruled, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
-// recorded is a kubectl that answers as the lab's did (server/kubectl/check/testdata), where nobody may read Secrets.
+// recorded is a kubectl that answers as the lab's did (server/kubectl/check/testdata), where Secrets may not be read.
 func recorded(t *testing.T) *kube {
 	t.Helper()
 	k := steady(t)
@@ -35,7 +35,7 @@ func TestCheckScreen(t *testing.T) {
 	assert.Equal(t, exitTrouble, code)
 	assert.Empty(t, errs)
 	golden(t, "check", withoutAdvice(out))
-	assert.Contains(t, out, "=> ask whoever administers Kubernetes for the right to get the Secrets quorate-hooks "+
+	assert.Contains(t, out, "=> ask your Kubernetes administrator for the right to get the Secrets quorate-hooks "+
 		"and quorate-caller in namespace quorate-system\n")
 	assert.Contains(t, out, "quorate install --metacontroller=1.5 --apply`\n", "a command is not broken into lines")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// lookEvery is how often a cluster is looked at while somebody waits.
+// lookEvery is how often a cluster is looked at with --wait.
 const lookEvery = 2 * time.Second
 
 // defrag asks for a run; the hooks do the rest.
@@ -56,9 +56,8 @@ func (a *ask) await(ctx context.Context, request string) error {
 			return err
 		}
 		if asked := c.Annotations[objects.AnnotationDefragment]; asked != request {
-			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now",
-				a.namespace,
-				a.name, asked)
+			return fmt.Errorf("another request has replaced this one on EtcdCluster %s/%s: %q", a.namespace, a.name,
+				asked)
 		}
 		words, done := progress(c.EtcdCluster, request, a.now())
 		if words != said {

@@ -99,7 +99,7 @@ func TestExplainWithoutQuorate(t *testing.T) {
 
 	k = steady(t)
 	k.says["get compositecontrollers"] = `{"items":[]}`
-	assert.Contains(t, k.explained(healthy())["KEEP IN MIND"], "nobody calls Quorate")
+	assert.Contains(t, k.explained(healthy())["KEEP IN MIND"], "Quorate is not called")
 }
 
 func TestExplainDeletion(t *testing.T) {
@@ -131,10 +131,10 @@ func TestExplainRefusal(t *testing.T) {
 	code, _, errs = k.runs(healthy(), "explain")
 	assert.Equal(t, exitTrouble, code)
 	assert.Contains(t, errs, "the objects that belong to EtcdCluster shop/orders can't be read")
-	assert.Contains(t, errs, "ask whoever administers Kubernetes for that right")
+	assert.Contains(t, errs, "ask your Kubernetes administrator for that right")
 }
 
-// TestBrokenSafetyIsSaid: nobody overlooks it.
+// TestBrokenSafetyIsSaid: in capitals, so that it is not overlooked.
 func TestBrokenSafetyIsSaid(t *testing.T) {
 	assert.Contains(t, verdict(hooks.Verify(observation.Observation{Cluster: orders(t)},
 		decision.Decision{Step: decision.Remove{Name: "orders-0"}})), "THE DECISION BREAKS RULES OF SAFETY")
@@ -172,12 +172,12 @@ func TestForeignObjectsAreNoChildren(t *testing.T) {
 		metadata := within(pod, "metadata")
 		metadata["name"], metadata["uid"] = name, "of "+name
 		switch name {
-		case "orders-7": // somebody else's
+		case "orders-7": // another controller's
 			metadata["ownerReferences"] = []any{map[string]any{"uid": "another", "controller": true,
 				"kind": "EtcdCluster", "name": "orders", "apiVersion": "v1"}}
-		case "orders-8": // nobody's: Metacontroller adopts it, and the hooks delete it
+		case "orders-8": // without a controller: Metacontroller adopts it, and the hooks delete it
 			delete(metadata, "ownerReferences")
-		default: // nobody's, and going
+		default: // without a controller, and going
 			delete(metadata, "ownerReferences")
 			metadata["deletionTimestamp"] = "2026-03-01T11:59:59Z"
 		}

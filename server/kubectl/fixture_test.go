@@ -25,7 +25,7 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 // golden compares a text with a file of testdata.
 func golden(t *testing.T, name, got string) {
@@ -180,7 +180,7 @@ func (k *kube) count(n int) {
 	k.open += n
 }
 
-// waiting is the plugin for whoever waits: meanwhile happens each time.
+// waiting is the plugin for a command that waits: meanwhile happens each time.
 func (k *kube) waiting(meanwhile func()) *Program {
 	k.out.Reset()
 	k.errs.Reset()

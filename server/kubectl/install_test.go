@@ -108,7 +108,7 @@ func TestInstallTroubles(t *testing.T) {
 	assert.Len(t, k.applied, 4)
 
 	k, i = installing(t, here, func(k *kube) { k.fails["apply"] = "Error from server (Forbidden): no" })
-	require.ErrorContains(t, i.Kinds(t.Context(), both), "ask whoever administers Kubernetes")
+	require.ErrorContains(t, i.Kinds(t.Context(), both), "ask your Kubernetes administrator")
 	assert.Len(t, k.applied, 1)
 
 	_, i = installing(t, here, func(k *kube) {

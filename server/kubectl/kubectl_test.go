@@ -43,8 +43,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestVersionOfNobody: the plugin tells its own version in any case, and what keeps it from telling Quorate's.
-func TestVersionOfNobody(t *testing.T) {
+// TestVersionUnknown: the plugin tells its own version in any case, and what keeps it from telling Quorate's.
+func TestVersionUnknown(t *testing.T) {
 	k := steady(t)
 	k.fails = map[string]string{"get deployment quorate": `Error from server (Forbidden): deployments.apps "quorate" is forbidden`}
 	code, out, errs := k.runs(healthy(), "version")
@@ -143,8 +143,8 @@ func TestExecutable(t *testing.T) {
 	assert.Equal(t, "get pods -o json --context=prod\n", string(out))
 
 	_, err = script(t, `echo "Error from server (Forbidden): no" >&2; exit 1`).run(t.Context(), "get", "pods")
-	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask whoever administers "+
-		"Kubernetes for that right (docs/reference/cli.md lists what each command needs)")
+	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask your Kubernetes "+
+		"administrator for that right (docs/reference/cli.md lists what each command needs)")
 	assert.True(t, refused(err, "Forbidden"))
 
 	_, err = (&executable{name: "kubectl-that-is-not-there"}).run(t.Context(), "get", "pods")

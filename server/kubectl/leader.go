@@ -53,8 +53,8 @@ func (a *ask) moveLeader(ctx context.Context) error {
 // candidate is the member that is to lead, and whether it does already. The error says why it may not.
 func candidate(l *live, name string) (to observation.Member, leads bool, err error) {
 	if l.etcd == nil {
-		return to, false, fmt.Errorf("no quorum answers, and without one nobody can be made leader; `kubectl quorate " +
-			"status` shows who is missing")
+		return to, false, fmt.Errorf("no quorum answers, and without one no member can be made leader; `kubectl " +
+			"quorate status` shows which are missing")
 	}
 	var voters []string
 	for _, m := range l.etcd.Members {
@@ -76,7 +76,8 @@ func candidate(l *live, name string) (to observation.Member, leads bool, err err
 	case to.ID == l.etcd.Leader:
 		return to, true, nil
 	case l.etcd.Leader == 0:
-		return to, false, fmt.Errorf("nobody leads at the moment, so nobody can hand over; try again in some seconds")
+		return to, false, fmt.Errorf("etcd has no leader at the moment, so none can hand over; try again in a few " +
+			"seconds")
 	case !asked:
 		return to, false, fmt.Errorf("%s does not serve: it has no pod with an address; choose another of %s", name,
 			strings.Join(voters, ", "))
@@ -98,6 +99,6 @@ func (a *ask) confirm(ctx context.Context, etcd hooks.Etcd, endpoints []observat
 		fmt.Fprintf(a.Out, "%s leads now\n", a.member)
 		return nil
 	}
-	return fmt.Errorf("etcd has handed over to %s, and it does not lead: somebody else was elected, or Quorate has "+
+	return fmt.Errorf("etcd has handed over to %s, and it does not lead: another member was elected, or Quorate has "+
 		"moved the leadership on; `kubectl quorate status` shows who leads", a.member)
 }

@@ -27,7 +27,7 @@ type live struct {
 	etcd *observation.Membership
 	// health by member.
 	health map[string]observation.Health
-	// trouble says why nobody could be asked; empty when somebody was.
+	// trouble says why no member could be asked; empty when one was.
 	trouble string
 }
 

@@ -29,7 +29,7 @@ func TestKeysOfOthersAreStruckOut(t *testing.T) {
 	require.NoError(t, err)
 	secret := string(encoding.EncodeToMemory(&encoding.Block{Type: "PRIVATE KEY", Bytes: der}))
 	certificate := string(encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE",
-		Bytes: []byte(strings.Repeat("what everybody may know ", 20))}))
+		Bytes: []byte(strings.Repeat("anyone may know of this ", 20))}))
 	const age = "AGE-SECRET-KEY-1QQPZRY9X8GF2TVDW0S3JN54KHCE6MUA7LQQPZRY9X8GF2TVDW0S3JN"
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	wrapped := func(s string, most int) string {

@@ -136,7 +136,7 @@ func secretive(t *testing.T) *kube {
 	return k
 }
 
-// TestReportHoldsNoSecret is what lets somebody send it to a stranger.
+// TestReportHoldsNoSecret: so it can be sent to a stranger.
 func TestReportHoldsNoSecret(t *testing.T) {
 	k := secretive(t)
 	file := filepath.Join(t.TempDir(), "r.tar.gz")

@@ -57,7 +57,7 @@ func replicas(c *v1alpha1.EtcdCluster) int32 {
 
 func (s screen) head() {
 	rows := rowsOf(s.c, s.l, s.now)
-	ready, leader := 0, "nobody"
+	ready, leader := 0, "no member"
 	for _, r := range rows {
 		if r.ready && r.role == string(v1alpha1.Voter) {
 			ready++
@@ -171,7 +171,7 @@ func (s screen) alarms() {
 	}
 }
 
-// unlisted are alarms of nobody who is in the member list: etcd keeps them until somebody disarms them.
+// unlisted are alarms of members that are not in the member list: etcd keeps them until they are disarmed.
 func (s screen) unlisted() (list []string) {
 	if s.l.etcd == nil {
 		return nil
@@ -209,7 +209,7 @@ func (s screen) volumes() {
 	}
 }
 
-// calm is the status of each condition that asks for nobody's attention.
+// calm is the status of each condition that needs no attention.
 var calm = []struct {
 	kind   string
 	status metav1.ConditionStatus

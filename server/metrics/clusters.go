@@ -17,7 +17,7 @@ import (
 )
 
 // clusterGauges are what was last decided about each cluster, as metrics with the names of clusters among their labels:
-// whoever is woken by one must know where to go. A cluster has some 25 series, and no more than most clusters have any.
+// an alert must say which cluster it is about. A cluster has some 25 series, and no more than most clusters have any.
 // One that was not asked about for 15 minutes is dropped.
 //
 // Any replica may answer any call, so several may tell of one cluster, and all but one of what was.
@@ -58,7 +58,7 @@ type clusterCondition struct {
 	is           bool
 }
 
-// defaultClusterMetrics is how many clusters have gauges when nobody says: 25,000 series or so.
+// defaultClusterMetrics is how many clusters have gauges unless LimitClusters is called: 25,000 series or so.
 const defaultClusterMetrics = 1000
 
 // clusterNumbers are the gauges that are one number for each cluster.
@@ -179,7 +179,7 @@ func (g *clusterGauges) drop(cluster types.UID) {
 	delete(g.clusters, cluster)
 }
 
-// sweep drops the clusters that nobody asks about.
+// sweep drops the clusters that are not asked about any more.
 func (g *clusterGauges) sweep(now time.Time) {
 	g.swept = now
 	for uid, seen := range g.clusters {

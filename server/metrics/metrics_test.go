@@ -107,7 +107,7 @@ func TestClusterGauges(t *testing.T) {
 
 	now = now.Add(forgetAfter + time.Second)
 	text = page(t, m)
-	require.NotContains(t, text, "quorate_cluster_info{", "what nobody asks about is forgotten")
+	require.NotContains(t, text, "quorate_cluster_info{", "what is not asked about any more is forgotten")
 	require.Contains(t, text, "quorate_clusters 0\n")
 }
 
@@ -150,8 +150,8 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 	require.Contains(t, text, "quorate_clusters_omitted 2\n")
 }
 
-// TestWhatNobodyAsksAbout is forgotten: snapshots and schedules as clusters are.
-func TestWhatNobodyAsksAbout(t *testing.T) {
+// TestWhatIsNotAskedAbout is forgotten: snapshots and schedules as clusters are.
+func TestWhatIsNotAskedAbout(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
 	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{
 		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(),

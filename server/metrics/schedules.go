@@ -12,8 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
-// scheduleTimes are the times of schedules as metrics, with their names among the labels: whoever is woken by the age
-// of a backup must know where to go. A schedule that was not asked about for 15 minutes is dropped.
+// scheduleTimes are the times of schedules as metrics, with their names among the labels: an alert on the age of a
+// backup must say where it is. A schedule that was not asked about for 15 minutes is dropped.
 type scheduleTimes struct {
 	mu        sync.Mutex
 	schedules map[types.UID]scheduleTime

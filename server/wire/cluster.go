@@ -171,9 +171,9 @@ func (r *ClusterCall) sources(recipe decision.Recipe) map[string]map[string][]by
 	return all
 }
 
-// Answer is the body of the answer, which holds what the decision lets make of Secrets: that is made anew in each, and
-// is secret. Finalized is nil unless the hook finalize is answered. It fails when the children can't be what was meant:
-// without a name, twice, or in another namespace.
+// Answer is the body of the answer, which holds what the decision lets make of Secrets: that is made again in each,
+// and is secret. Finalized is nil unless the hook finalize is answered. It fails when the children can't be what was
+// meant: without a name, twice, or in another namespace.
 func (r *ClusterCall) Answer(d decision.Decision, finalized *bool) ([]byte, error) {
 	c, want, ns := &r.Children, &d.Children, r.Cluster.Namespace
 	all := slices.Concat(
@@ -188,7 +188,7 @@ func (r *ClusterCall) Answer(d decision.Decision, finalized *bool) ([]byte, erro
 		}
 		all = append(all, secret)
 	}
-	for _, o := range want.Certificates { // whole: whoever adds fields that we don't set keeps them
+	for _, o := range want.Certificates { // whole: fields that others add and we don't set stay
 		out := outgoing(ns, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec})
 		all = append(all, asking(out, c.Certificates[o.Name]))
 	}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An Identity is whom a call is about, as far as that was found.
+// An Identity is the parent that a call is about, as far as that was found.
 type Identity struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`

@@ -32,9 +32,9 @@ func kept[O interface {
 // last, each with the value that the decision has for it.
 //
 // The decision carries the observed spec, except for what it changes (images, scheduling gates, the size of a claim).
-// Answered whole, it would be written back each time that somebody fills in a default, the node or the volume. The
+// Answered whole, it would be written back each time that a default, the node or the volume is filled in. The
 // last answer alone would revert what others may rightly change (a resize in place, tolerations added at admission),
-// which the API server refuses for ever. This way a field that we set and nobody touched is equal to the last answer,
+// which the API server refuses each time. This way a field that we set and no one changed is equal to the last answer,
 // and Metacontroller writes nothing.
 //
 // Without a readable annotation it is the decision's spec: the observed one, since nothing is changed then (the rule

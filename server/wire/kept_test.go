@@ -16,7 +16,7 @@ func TestKeptSpecCarriesWhatIsDecided(t *testing.T) {
 
 	var last struct{ Spec *corev1.PodSpec }
 	require.NoError(t, json.Unmarshal([]byte(annotation), &last))
-	require.Equal(t, last.Spec, keptSpec(annotation, &observed.Spec), "what nobody touched is as it was applied")
+	require.Equal(t, last.Spec, keptSpec(annotation, &observed.Spec), "what was not changed is as it was applied")
 
 	decided := observed.Spec.DeepCopy()
 	decided.Containers[0].Image = "etcd:new"

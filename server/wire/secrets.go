@@ -119,7 +119,7 @@ func (s *secretReader) read(
 		secret := &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data}
 		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, secret)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = Refuse(http.StatusServiceUnavailable, "the time of the call was over when %s was to be read: "+
+			err = Refuse(http.StatusServiceUnavailable, "the time of the call was over before %s was read: "+
 				"what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)
 		}
 		return read, err

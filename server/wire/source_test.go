@@ -83,7 +83,7 @@ func TestWhatIsUsualIsFarBelow(t *testing.T) {
 	require.Less(t, 3*made, RoomFor(int64(len(body))))
 }
 
-// TestWhoIsFound: whom a call is about, wherever that stands, and in how few bytes.
+// TestWhoIsFound: which parent a call is about, wherever that stands, and in how few bytes.
 func TestWhoIsFound(t *testing.T) {
 	body := steady(t)
 	want := Identity{Namespace: "shop", Name: "orders", UID: "12c500ed-0b78-7910-5fb4-6af0f246be87"}

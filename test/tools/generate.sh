@@ -29,7 +29,7 @@ mixin=$(go mod download -json "$etcd" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')/co
   bin/jsonnet --string --jpath "$mixin" test/tools/etcd-mixin.jsonnet
 } > "$fresh/manifests/monitoring/prometheusrule-etcd.yaml"
 
-# The binary embeds the CRDs: of these, if they are to be other ones.
+# The binary embeds the CRDs, so new ones are copied before it is built.
 binary=$PWD/bin/quorate-made
 if [[ "${1:-}" != --check ]]; then
   for file in "$fresh"/manifests/crds/*.yaml; do
@@ -46,7 +46,7 @@ for file in "${files[@]}"; do
   if [[ "${1:-}" != --check ]]; then
     mkdir -p "$(dirname "$file")"
     cmp --silent "$fresh/$file" "$file" || cp "$fresh/$file" "$file"
-  elif ! diff --unified=1 --label "$file" "$file" --label "$file, made anew" "$fresh/$file"; then
+  elif ! diff --unified=1 --label "$file" "$file" --label "$file, generated" "$fresh/$file"; then
     stale+=("$file")
   fi
 done

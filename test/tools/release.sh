@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes all files of a release in a folder, which is emptied first: `make release` calls it. No Docker and no registry is needed.
-#   quorate-OS-ARCH                  the binary; on darwin and windows nobody needs more of it than the plugin
+#   quorate-OS-ARCH                  the binary; on darwin and windows only the plugin in it is needed
 #   quorate-snapshot-OS-ARCH         the program of snapshot Jobs and init containers, for linux alone
 #   quorate-*OS-ARCH.spdx.json       their SBOMs, SPDX 2.3
 #   kubectl-quorate-OS-ARCH.tar.gz   the plugin with the licences

@@ -3,7 +3,7 @@
 # FRESH=1 also gives each build a compiler's cache of its own: many CPU minutes. PLATFORMS as in release.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-commit=$(git rev-parse HEAD) # once: somebody may commit meanwhile
+commit=$(git rev-parse HEAD) # once: HEAD may move meanwhile
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

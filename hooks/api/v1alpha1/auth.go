@@ -4,8 +4,8 @@ package v1alpha1
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.users) || self.users.all(u, !has(u.roles) || u.roles.all(r, has(self.roles) && self.roles.exists(x, x.name == r)))",message="auth.users[].roles names a role that auth.roles does not declare; declare it there, or correct the name"
 type AuthSpec struct {
-	// Enabled makes etcd ask everybody who they are. false turns that off again, and then everybody who reaches etcd
-	// may do everything; users and roles are kept as declared all the same, so that they can be made ready
+	// Enabled makes etcd ask every client who it is. false turns that off again, and then every client that reaches
+	// etcd may do everything; users and roles are kept as declared all the same, so that they can be made ready
 	// beforehand.
 	// +required
 	Enabled bool `json:"enabled"`
@@ -15,7 +15,7 @@ type AuthSpec struct {
 	// +optional
 	RootPasswordSecret *SecretKey `json:"rootPasswordSecret,omitempty"`
 
-	// Token is what etcd gives to whoever logs in with a password: JWT or Simple.
+	// Token is what etcd gives to a client that logs in with a password: JWT or Simple.
 	// +optional
 	// +default="JWT"
 	Token TokenType `json:"token,omitempty"`
@@ -40,7 +40,7 @@ type AuthSpec struct {
 	Users []UserSpec `json:"users,omitempty"`
 }
 
-// TokenType is what etcd gives to whoever logs in with a password.
+// TokenType is what etcd gives to a client that logs in with a password.
 // +kubebuilder:validation:Enum=JWT;Simple
 type TokenType string
 
@@ -171,7 +171,7 @@ type UserSpec struct {
 
 // AuthStatus is what Quorate last did about users and roles in etcd.
 type AuthStatus struct {
-	// Enabled is whether etcd asks everybody who they are.
+	// Enabled is whether etcd asks every client who it is.
 	// +optional
 	Enabled bool `json:"enabled"`
 

@@ -89,7 +89,7 @@ type ExistingCluster struct {
 	Auth *ExistingAuth `json:"auth,omitempty"`
 
 	// RetireForeign removes the members that are not ours, one at a time and the leader last, once ours are all
-	// voters. Until then nobody touches them, and setting it back stops that.
+	// voters. Until then they are left alone, and setting it back stops the removals.
 	// +optional
 	RetireForeign bool `json:"retireForeign,omitempty"`
 }
@@ -176,8 +176,8 @@ const (
 
 // Recovery says what happens when so much data is lost that no quorum can come back.
 type Recovery struct {
-	// QuorumLoss is Manual, FromSurvivor, FromSnapshot or Recreate. FromSurvivor turns to nothing else when nobody
-	// has survived.
+	// QuorumLoss is Manual, FromSurvivor, FromSnapshot or Recreate. FromSurvivor falls back to nothing else when no
+	// member has survived.
 	// +optional
 	// +default="Manual"
 	QuorumLoss QuorumLoss `json:"quorumLoss,omitempty"`
@@ -198,9 +198,9 @@ type Recovery struct {
 
 	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by so much, and marks
 	// everything before as compacted. Unset, it is raised to 1,000,000,000 above all that the cluster had before:
-	// watches end, and clients look again. 0 leaves the revision of the survivor or the snapshot, and begins anew
-	// with 1 without data: a watch may then miss events without an error, and a compare-and-swap may hit what another
-	// client wrote.
+	// watches end, and clients look again. 0 leaves the revision of the survivor or the snapshot, and starts at 1 again
+	// where there is no data: a watch may then miss events without an error, and a compare-and-swap may hit what
+	// another client wrote.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`

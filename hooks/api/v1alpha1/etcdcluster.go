@@ -55,9 +55,9 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: passwords would cross the network in plain text; set tls.mode to another one than Disabled, or remove auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
 type EtcdClusterSpec struct {
-	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everybody: an even one
-	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it
-	// back brings the same cluster back.
+	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
+	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it back
+	// brings the same cluster back.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=0
@@ -128,7 +128,7 @@ type EtcdClusterSpec struct {
 	Options Options `json:"options,omitzero"`
 
 	// TLS says how clients and members prove who they are. Unset, Quorate makes a certificate authority for the
-	// cluster, requires certificates of everybody, and renews them.
+	// cluster, requires certificates of everyone, and renews its own.
 	// +optional
 	// +default={"mode": "Auto"}
 	TLS TLSSpec `json:"tls,omitzero"`
@@ -170,9 +170,8 @@ type EtcdClusterSpec struct {
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// DeletionProtection keeps the cluster running when somebody deletes its EtcdCluster: the deletion waits until
-	// this is set to false. Where the admission policy of `quorate install` is in place, the deletion is refused
-	// right away.
+	// DeletionProtection keeps the cluster running when its EtcdCluster is deleted: the deletion waits until this is
+	// set to false. Where the admission policy of `quorate install` is in place, the deletion is refused right away.
 	// +optional
 	DeletionProtection bool `json:"deletionProtection,omitempty"`
 
@@ -207,7 +206,7 @@ const (
 // ImageSpec says where the etcd image comes from. Its tag is `v` and the version.
 type ImageSpec struct {
 	// Repository of the image, without a tag. Unset, it is that of the installation (`--etcd-repository` of
-	// Quorate's), which is gcr.io/etcd-development/etcd unless somebody has set another.
+	// Quorate's), which is gcr.io/etcd-development/etcd unless another one is set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -433,15 +432,15 @@ const (
 	CompactPeriodic AutoCompactionMode = "Periodic"
 	// CompactRevision keeps the last so many revisions.
 	CompactRevision AutoCompactionMode = "Revision"
-	// CompactOff keeps every revision until somebody compacts.
+	// CompactOff keeps every revision until a client compacts.
 	CompactOff AutoCompactionMode = "Off"
 )
 
 // The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
 // EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
 const (
-	// Ready is True while what runs is what the spec asks for, but for what waits for a window of
-	// maintenance.windows. Its message says what is done, or waited for, when it is False.
+	// Ready is True while what runs is what the spec asks for, except what waits for a window of maintenance.windows.
+	// Its message says what is done, or waited for, when it is False.
 	Ready = "Ready"
 	// Reconciling is True while Quorate changes something, or waits for a change to finish or for others to come back.
 	Reconciling = "Reconciling"
@@ -468,7 +467,7 @@ const (
 	// the reason Disabled when that is switched off on purpose, and with another when a certificate is missing,
 	// unusable or about to expire.
 	Secured = "Secured"
-	// Authorized is True while etcd asks everybody who they are, and its users and roles are those of the spec. Its
+	// Authorized is True while etcd asks every client who it is, and its users and roles are those of the spec. Its
 	// message names the field that stands in the way.
 	Authorized = "Authorized"
 	// Restored is True when the epoch that runs began with what spec.restore asks for, and False while one is being
@@ -615,8 +614,8 @@ type ConnectionStatus struct {
 	// +optional
 	ClientSecret string `json:"clientSecret,omitempty"`
 
-	// AuthoritySecret has in ca.crt whom an application may trust. It is not the Secret with the authority's key,
-	// which no application needs.
+	// AuthoritySecret has in ca.crt the authorities that an application may trust. It is not the Secret with the
+	// authority's key, which no application needs.
 	// +optional
 	AuthoritySecret string `json:"authoritySecret,omitempty"`
 }

@@ -131,7 +131,7 @@ type DefragmentationStatus struct {
 	// +optional
 	Request string `json:"request,omitempty"`
 
-	// Compacted is the revision that the keys were compacted to, in a run for want of space.
+	// Compacted is the revision that the keys were compacted to, in a run because of the alarm NOSPACE.
 	// +optional
 	Compacted int64 `json:"compacted,omitempty"`
 

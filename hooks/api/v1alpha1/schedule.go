@@ -148,8 +148,8 @@ type Retention struct {
 	// +kubebuilder:validation:Minimum=1
 	Yearly *int32 `json:"yearly,omitempty"`
 
-	// Failed keeps the last so many that failed or were skipped, for whoever wants to know why. The newest snapshot
-	// stays, whatever came of it: it records which run was the last.
+	// Failed keeps the last so many that failed or were skipped, so that one can see why. The newest snapshot stays,
+	// whatever came of it: it records which run was the last.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=0

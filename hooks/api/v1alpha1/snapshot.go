@@ -26,7 +26,7 @@ type EtcdSnapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is to be taken, and where it is to be kept.
+	// Spec is what to take, and where to keep it.
 	// +required
 	Spec EtcdSnapshotSpec `json:"spec"`
 
@@ -46,7 +46,7 @@ type EtcdSnapshotList struct {
 	Items []EtcdSnapshot `json:"items"`
 }
 
-// EtcdSnapshotSpec is what is to be taken, and where it is to be kept.
+// EtcdSnapshotSpec is what to take, and where to keep it.
 type EtcdSnapshotSpec struct {
 	// Cluster is the name of the EtcdCluster, in the namespace of the snapshot.
 	// +required
@@ -168,7 +168,7 @@ const (
 // Encryption with age (https://age-encryption.org).
 type Encryption struct {
 	// Recipients are public keys of age, such as age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p:
-	// whoever holds the identity of one of them can restore the snapshot. Verification needs none of them.
+	// everyone who holds the identity of one of them can restore the snapshot. Verification needs none of them.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -9,11 +9,11 @@ type TLSMode string
 const (
 	// TLSAuto makes a certificate authority for the cluster and renews everything by itself.
 	TLSAuto TLSMode = "Auto"
-	// TLSSecrets takes certificates from Secrets that somebody else keeps.
+	// TLSSecrets takes certificates from Secrets that others keep.
 	TLSSecrets TLSMode = "Secrets"
 	// TLSCertManager asks cert-manager for them.
 	TLSCertManager TLSMode = "CertManager"
-	// TLSDisabled runs etcd in plain text, for everybody who can reach it.
+	// TLSDisabled runs etcd in plain text, for everyone who can reach it.
 	TLSDisabled TLSMode = "Disabled"
 )
 
@@ -119,7 +119,7 @@ type SecretsTLS struct {
 // CertManagerTLS is about the certificates that cert-manager makes.
 type CertManagerTLS struct {
 	// IssuerRef is the issuer that signs all of the cluster's certificates. It must sign with a private authority:
-	// whoever has a certificate of it is let in.
+	// everyone who has a certificate of it is let in.
 	IssuerRef IssuerRef `json:"issuerRef"`
 
 	// Duration of the certificates; unset, cert-manager's own default.

@@ -103,7 +103,7 @@
 {{- if eq (include "quorate.caller" .) "basic" }}quorate:{{ include "quorate.token" . }}@{{ end }}
 {{- end }}
 
-{{/* Metacontroller reads the token again, and the server's pods are made anew, when these change. */}}
+{{/* Metacontroller reads the token again, and the server's pods are replaced, when these change. */}}
 {{- define "quorate.credentialsSum" -}}
 {{- include "quorate.credentials" . }}
 {{- printf "%s%s" (index .Values.quorateCredentials "tls.key") (index .Values.quorateCredentials "tokens") | sha256sum | trunc 16 }}

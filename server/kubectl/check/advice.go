@@ -34,7 +34,7 @@ func (s *Seen) install() string {
 }
 
 // settings are the flags of an installation that is there, as far as its Deployment and its CompositeControllers tell
-// them: without them, installing again would change whom Quorate looks after, and with which images.
+// them: without them, installing again would change what Quorate looks after, and with which images.
 func (s *Seen) settings() string {
 	flags := ""
 	if w := s.deployment(); w != nil {
@@ -87,7 +87,7 @@ func (s *Seen) installOwn() string {
 // own reports whether Metacontroller is that of this Quorate.
 func (s *Seen) own() bool { return s.Metacontroller == s.Namespace }
 
-// restart is the command that makes Metacontroller start anew.
+// restart is the command that restarts Metacontroller.
 func (s *Seen) restart() string {
 	w := s.metacontroller()
 	if w == nil {

@@ -1,4 +1,4 @@
-// Package check judges whether Kubernetes, Metacontroller and Quorate fit together, by what somebody has read of them.
+// Package check judges whether Kubernetes, Metacontroller and Quorate fit together, by what was read of them.
 //
 // The list [Checks] is what is looked at, in order, and reads as the documentation of `quorate check`. The list of
 // [Options.Readings] is everything that has to be read for it. The package itself reads nothing: it is given what

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGood: where everything fits, every check says so, and tells nobody to do anything.
+// TestGood: where everything fits, every check says so, and advises nothing.
 func TestGood(t *testing.T) {
 	all := good(t).judged()
 	require.Len(t, all, len(Checks))
@@ -113,7 +113,7 @@ func TestForbidden(t *testing.T) {
 				if f.State == Unknown {
 					unknown++
 					assert.Contains(t, f.Found+f.Do, "ou may not ", name)
-					assert.Contains(t, f.Do, "ask whoever administers Kubernetes for the right to ", name)
+					assert.Contains(t, f.Do, "ask your Kubernetes administrator for the right to ", name)
 				}
 			}
 			assert.Positive(t, unknown)
@@ -157,7 +157,7 @@ func TestChecksAreDocumented(t *testing.T) {
 	}
 }
 
-// TestAdviceKeepsTheSettings: the command that is advised does not change whom Quorate looks after, nor its images.
+// TestAdviceKeepsTheSettings: the command that is advised does not change what Quorate looks after, nor its images.
 func TestAdviceKeepsTheSettings(t *testing.T) {
 	w := good(t)
 	c := container(w.deployment())

@@ -149,7 +149,7 @@ func (s *Seen) called() []*webhook {
 	return all
 }
 
-// noController is what the checks about the hooks say when nobody calls them.
+// noController is what the checks about the hooks say when no controller calls them.
 func noController() Finding {
 	return Finding{State: Unknown, Found: "not looked at: no CompositeController calls this Quorate",
 		Do: "first do what is said above"}
@@ -193,7 +193,7 @@ func host(c controller) string {
 	if u := c.hook("sync").address(); u != nil {
 		return u.Host
 	}
-	return "nobody"
+	return "no host"
 }
 
 // differs says how a controller differs from that of this release.

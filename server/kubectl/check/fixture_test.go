@@ -30,8 +30,8 @@ type installation struct {
 	options Options
 }
 
-// good is an installation in which everything fits: what kubectl said in the lab (testdata, but for objects and
-// fields that nobody looks at), with certificates that are made here.
+// good is an installation in which everything fits: what kubectl said in the lab (testdata, except objects and
+// fields that are not looked at), with certificates that are made here.
 func good(t *testing.T) *installation {
 	t.Helper()
 	w := &installation{t: t, answers: map[string]map[string]any{}, refused: map[string]Answer{},

@@ -192,8 +192,8 @@ func metacontrollerRuns(s *Seen) Finding {
 	}
 	if w.Status.ReadyReplicas == 0 || w.Status.ReadyReplicas < w.wanted() {
 		return fail(fmt.Sprintf("%s: %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted()),
-			command("kubectl -n %s describe pods", s.Metacontroller)+" says why; until then nobody calls Quorate, and "+
-				"members that fail stay down")
+			command("kubectl -n %s describe pods", s.Metacontroller)+" says why; until then Quorate is not called, "+
+				"and members that fail stay down")
 	}
 	return ok("%s, %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted())
 }

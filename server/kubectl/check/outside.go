@@ -11,8 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Metacontroller retries what failed, and some failures are routine: its cache was behind. They are no reason to worry
-// anybody.
+// Metacontroller retries what failed, and some failures are routine: its cache was behind. They are no reason for a
+// warning.
 var (
 	failed  = regexp.MustCompile(`failed to sync "?(EtcdCluster|EtcdSnapshot|EtcdSnapshotSchedule)\b.*`)
 	routine = regexp.MustCompile(`the object has been modified|already exists|is gone: got uid|" not found`)

@@ -13,7 +13,7 @@ import (
 
 func labelSet(all map[string]string) labels.Set { return all }
 
-// meets reports whether labels meet a selector. One that can't be read is met by nobody.
+// meets reports whether labels meet a selector. One that can't be read is never met.
 func meets(s *metav1.LabelSelector, all map[string]string) bool {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	return err == nil && selector.Matches(labelSet(all))
@@ -184,7 +184,7 @@ func networkPolicy(s *Seen) Finding {
 	}
 	switch {
 	case !held:
-		return warn("there is none: everybody in the cluster reaches the hooks", "apply that of this release: "+
+		return warn("there is none: every pod in the cluster reaches the hooks", "apply that of this release: "+
 			s.install())
 	case !let:
 		return fail("it does not let namespace "+s.Metacontroller+

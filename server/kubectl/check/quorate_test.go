@@ -101,7 +101,7 @@ func TestControllers(t *testing.T) {
 	})
 }
 
-// TestSecondQuorate: one for other labels is in nobody's way, and clusters that are its own wait for it.
+// TestSecondQuorate: one for other labels does no harm, and clusters that are its own wait for it.
 func TestSecondQuorate(t *testing.T) {
 	w := good(t)
 	set(w.controller(), map[string]any{"matchLabels": map[string]any{"team": "a"}}, "spec", "parentResource",
@@ -179,7 +179,7 @@ func TestQuorate(t *testing.T) {
 		{"no pod ready", func(w *installation) { w.lose(quorate, "Pod", ""); w.lose(quorate, "Pod", "") }, "Service",
 			Fail, "no pod behind", "describe pods", nil},
 		{"no NetworkPolicy", func(w *installation) { w.lose(quorate, "NetworkPolicy", "quorate") }, "NetworkPolicy",
-			Warn, "everybody in the cluster reaches the hooks", "quorate install", nil},
+			Warn, "every pod in the cluster reaches the hooks", "quorate install", nil},
 		{"a NetworkPolicy for another", func(w *installation) {
 			rule := within(w.object(quorate, "NetworkPolicy", "quorate"), "spec")["ingress"].([]any)[0].(map[string]any)
 			set(rule["from"].([]any)[0].(map[string]any), "mc", "namespaceSelector", "matchLabels",
@@ -309,7 +309,7 @@ func TestAsked(t *testing.T) {
 				"'shop/orders': sync hook failed: remote error: no token", "if it goes on", nil},
 		{"a log that may not be read", func(w *installation) { w.refused[log] = Answer{Err: "no", Forbidden: true} },
 			"Asked", Unknown, "you may not list pods, and get pods/log, in namespace metacontroller",
-			"ask whoever administers Kubernetes", nil},
+			"ask your Kubernetes administrator", nil},
 	})
 	routine := good(t)
 	routine.log = `E1122 1 controller.go:270] failed to sync EtcdCluster "shop/orders": can't update status: the object has been modified; please apply your changes`

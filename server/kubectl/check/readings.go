@@ -88,8 +88,8 @@ func (o Options) Found(own Answer) Options {
 	return o
 }
 
-// Readings are all others that do not depend on an answer. Each is a right of its own, so that whoever lacks one learns
-// the rest.
+// Readings are all others that do not depend on an answer. Each is a right of its own, so that a user who lacks one
+// learns the rest.
 func (o Options) Readings() []Reading {
 	get := func(name, right string, args ...string) Reading {
 		return Reading{name, right, append(append([]string{"get"}, args...), "-o", "json")}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// policyRule, role and binding are what matters of RBAC. Reading it takes no right to act as somebody else, as `kubectl
+// policyRule, role and binding are what matters of RBAC. Reading it takes no right to act as another user, as `kubectl
 // auth can-i --as` does.
 type policyRule struct {
 	APIGroups     []string `json:"apiGroups"`

@@ -174,8 +174,7 @@ func (s *Seen) without(names []string) Finding {
 			flaws = append(flaws, Finding{State: Unknown, Found: "not looked at"})
 		case a.Forbidden:
 			flaws = append(flaws, Finding{State: Unknown, Found: "you may not " + right,
-				Do: "ask whoever administers " +
-					"Kubernetes for the right to " + right})
+				Do: "ask your Kubernetes administrator for the right to " + right})
 		case a.NoKind:
 			flaws = append(flaws, Finding{State: Unknown, Found: "not looked at: the kind is not there (" + right + ")",
 				Do: "first do what is said above"})

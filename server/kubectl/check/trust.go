@@ -33,7 +33,7 @@ func (s *Seen) plain() (Finding, bool) {
 	case 0:
 		return Finding{}, false
 	case len(called):
-		return warn("hooks are plain HTTP, for everybody who reaches them", "use what quorate install prints: "+
+		return warn("hooks are plain HTTP, for all who reach them", "use what quorate install prints: "+
 				s.install()),
 			true
 	}
@@ -53,7 +53,7 @@ func certificate(s *Seen) Finding {
 	if !there {
 		return fail("there is no Secret "+s.Namespace+"/"+s.hooksSecret()+", which Quorate's pods read", s.install())
 	}
-	again := s.anew()
+	again := s.renewal()
 	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return fail("tls.crt and tls.key of the Secret "+s.Namespace+"/"+s.hooksSecret()+" are no certificate and its "+
@@ -80,8 +80,8 @@ func certificate(s *Seen) Finding {
 	return ok("for %s, until %s", strings.Join(pair.Leaf.DNSNames, ", "), until)
 }
 
-// anew is the command for another certificate and another token.
-func (s *Seen) anew() string {
+// renewal is the command for another certificate and another token.
+func (s *Seen) renewal() string {
 	return "make another (docs/explanation/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace,
 		s.hooksSecret()) + ", then " + s.install()
 }
@@ -190,7 +190,7 @@ func mountsTrust(w *workload) bool {
 	return false
 }
 
-// lastChange is the newest time at which somebody wrote the object, as the API server notes it.
+// lastChange is the newest time at which the object was written, as the API server notes it.
 func lastChange(m metav1.ObjectMeta) time.Time {
 	last := m.CreationTimestamp.Time
 	for _, f := range m.ManagedFields {
@@ -224,7 +224,7 @@ func token(s *Seen) Finding {
 	}
 	if _, asked := env(containerOf(w), "QUORATE_TOKEN_FILE"); !asked &&
 		!slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
-		return warn("Quorate asks for none: whoever reaches the hooks may call them",
+		return warn("Quorate asks for none: all who reach the hooks may call them",
 			"use what quorate install prints, "+
 				"with Metacontroller 4.16 or later or 1.5 (docs/explanation/security.md): "+s.install())
 	}

@@ -258,7 +258,7 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
 	require.Equal(t, "BootstrapStalled", degraded.Reason)
 
-	_, command, _ := strings.Cut(degraded.Message, "by beginning anew: kubectl ")
+	_, command, _ := strings.Cut(degraded.Message, "by beginning again: kubectl ")
 	command, _, _ = strings.Cut(command, ";")
 	kube(t, strings.Fields(command)...)
 	c.decides("Start", "epoch 2 is being made ready: filling the volumes of demo-1 (its image can't be pulled: ")

@@ -111,7 +111,7 @@ func TestOneNamespace(t *testing.T) {
 	apply(t, inMemory("shop", "cart"))
 	converges(t, "shop", "cart", "1/1")
 	_, err := command(inMemory("default", "cart"), "kubectl", "apply", "-f", "-")
-	require.ErrorContains(t, err, "Quorate was installed for the namespaces shop alone: nobody would look after "+
+	require.ErrorContains(t, err, "Quorate was installed for the namespaces shop alone: it would not look after "+
 		"EtcdCluster cart in namespace default")
 	for _, resource := range []string{"pods", "persistentvolumeclaims", "secrets", "etcdsnapshots.etcd.quorate.dev"} {
 		require.Equal(t, "yes", mayMetacontroller("shop", "create", resource))

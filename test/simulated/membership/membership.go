@@ -34,8 +34,8 @@ type Cluster struct {
 	// Voters and Learners are the members, Started those that have published their names and client URLs, Removed
 	// those that may never come back.
 	Voters, Learners, Started, Removed Set
-	// InSync are those to whom the leader has sent 90 % of its log or more (isLearnerReady in etcdserver/server.go).
-	// They need not live for that. A new leader has sent nothing to anybody yet.
+	// InSync are those to which the leader has sent 90 % of its log or more (isLearnerReady in etcdserver/server.go).
+	// They need not live for that. A new leader has sent nothing yet.
 	InSync Set
 	// Running are those whose etcd runs, Isolated those that don't hear the others, and Young those that run since less
 	// than five seconds (HealthInterval in etcdserver/server.go).

@@ -74,7 +74,7 @@ var classes = [templateEdited + 1]class{
 	cacheFreezes: hitch, sizeEdited: edit, versionEdited: edit, templateEdited: edit,
 }
 
-// harmless are the faults that take nobody away: they excuse nothing that we do after them.
+// harmless are the faults that take no member away: they excuse nothing that we do after them.
 var harmless = [templateEdited + 1]bool{etcdOut: true, memberUnreachable: true, leaderMoves: true, statusWiped: true,
 	spaceOut: true}
 
@@ -207,7 +207,7 @@ func (m *model) life(s *worldState, list []action) []action {
 		list = append(list, action{badTakenBack, 0, aTemplate})
 	}
 	for n := range maxMembers {
-		// While blind nobody else makes it anew.
+		// While blind nothing else replaces it.
 		if p := &s.live.pods[n]; p.uid != 0 && !p.bound && p.template == unplaced &&
 			s.live.parent.template != unplaced {
 			list = append(list, action{badTakenBack, uint8(n), aPendingPod})
@@ -231,7 +231,7 @@ func (m *model) life(s *worldState, list []action) []action {
 	return list
 }
 
-// outlived reports whether a call is under way that ends before anybody trusts in its end.
+// outlived reports whether a call is under way that ends before anything relies on that.
 func (s *worldState) outlived() bool {
 	withdrawn := slices.ContainsFunc(s.live.pods[:], func(p pod) bool { return p.withdrawn == justWithdrawn })
 	return s.flight.phase != none && (withdrawn || s.live.record.choice.withdrawn == justWithdrawn)
@@ -311,5 +311,5 @@ const (
 	aTemplate uint8 = iota
 	aVersion
 	aPendingPod
-	aDowngrade // in the middle of which a member was lost: nobody can join, or one of the lower version can't start
+	aDowngrade // in the middle of which a member was lost: no member can join, or one of the lower version can't start
 )

@@ -264,7 +264,7 @@ func flags(b *strings.Builder, all map[string]bool) {
 	fmt.Fprintf(b, " %v", set)
 }
 
-// chosen is whom the record names, and whether it is still that pod, or that container.
+// chosen is the member that the record names, and whether it is still that pod, or that container.
 func (s *worldState) chosen() string {
 	c := s.live.record.choice
 	if c.member == 0 {

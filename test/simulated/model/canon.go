@@ -42,7 +42,7 @@ func (s *worldState) forget() {
 	s.forgetRevisions()
 }
 
-// forgetRevisions keeps of revisions no more than whether what somebody still shows is the one that there is.
+// forgetRevisions keeps of revisions no more than whether those that are shown are the current ones.
 func (s *worldState) forgetRevisions() {
 	for n := range maxMembers {
 		live, seen, held := &s.live.pods[n], &s.seen.pods[n], &s.flight.view.pods[n]

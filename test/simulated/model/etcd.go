@@ -47,7 +47,7 @@ func (m *model) carryOut(s *worldState, t step, on memberList, seen *view, how m
 	case how.pardoned:
 	case before && !s.HasQuorum():
 		broken = append(broken, "S1: "+asked.String()+" took the quorum away")
-	case lasting && !s.lasts() && !s.unseen && s.live.parent.replicas > 0: // a pause stops everybody, as asked
+	case lasting && !s.lasts() && !s.unseen && s.live.parent.replicas > 0: // a pause stops all, as asked
 		broken = append(broken, "S1: "+asked.String()+" leaves no quorum of voters that go on serving")
 	}
 	return true, broken

@@ -106,7 +106,7 @@ func (m *model) befall(s *worldState, a action) {
 	}
 }
 
-// takeBack lets somebody correct what can't work.
+// takeBack corrects what can't work, as a person would.
 func (m *model) takeBack(s *worldState, a action) {
 	switch a.x {
 	case aPendingPod:

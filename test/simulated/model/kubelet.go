@@ -31,7 +31,7 @@ func (m *model) kubelet(s *worldState, n int) []string {
 	return broken
 }
 
-// freshTurn is that of a container of which nobody knows yet.
+// freshTurn is that of a container that no view and no record knows yet.
 func (s *worldState) freshTurn(n int) uint8 {
 	turn := max(s.live.pods[n].turn, s.seen.pods[n].turn, s.flight.view.pods[n].turn)
 	for _, r := range s.records() {

@@ -173,7 +173,7 @@ func (m *model) deleteOmitted(s *worldState, v *view, a *answer, c cut) (broken 
 
 // stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
 func (m *model) stopped(s *worldState, v *view, before set, c cut) (broken []string) {
-	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
+	// A call that has not seen the first quorum recorded may replace a pod that has meanwhile started (rule Reschedule).
 	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 {
 		return nil
 	}
@@ -255,8 +255,7 @@ func (a *answer) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
-// steady are the voters that serve, and will go on serving: nobody has deleted their pods, or put another image into
-// them.
+// steady are the voters that serve, and will go on serving: their pods are neither deleted nor given another image.
 func (s *worldState) steady() set {
 	var all set
 	for n := range s.Component().All {

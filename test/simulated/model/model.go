@@ -88,7 +88,7 @@ func (m *model) settle(s *worldState) (broken []string) {
 	return append(broken, "S16: still busy")
 }
 
-// pass is one round in which everybody moves once.
+// pass is one round in which each part moves once.
 func (m *model) pass(s *worldState) (broken []string) {
 	broken = m.sync(s, cut{})
 	s.collect()
@@ -208,8 +208,8 @@ func (s *worldState) claims() set {
 }
 
 // bereft reports whether faults have left less than a majority with data, after which no cluster may come back by
-// itself. Before the first quorum is recorded, a member counts that may still begin; afterwards nobody can tell,
-// while blind, whether an empty volume was never used or was emptied (S10).
+// itself. Before the first quorum is recorded, a member counts that may still begin; afterwards it is unknown, while
+// blind, whether an empty volume was never used or was emptied (S10).
 func (m *model) bereft(s *worldState) bool {
 	voters := s.Voters
 	if !s.formed {
@@ -227,7 +227,7 @@ func (m *model) bereft(s *worldState) bool {
 	return held < membership.Quorum(voters.Size())
 }
 
-// doomed are the members whose data will be gone, whatever anybody does: in the memory of a node that is lost or of a
+// doomed are the members whose data will be gone, whatever is done: in the memory of a node that is lost or of a
 // pod that has been deleted, or on a claim that is being deleted and that no pod holds any more.
 func (s *worldState) doomed(medium v1alpha1.Medium) set {
 	all := set(0)

@@ -21,7 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the stories of the mutants anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the stories of the mutants")
 
 // mutants are rules that are wrong on purpose. The search must find every one of them, by what
 // happens alone: what hooks.Verify has to say is left out.
@@ -71,7 +71,7 @@ var mutants = map[string]struct {
 		"S10: demo-0 begins with an empty directory, and has had data",
 	},
 	"roll_unrecorded": {
-		"Nobody writes down who is restarted: with an old view of the pods, another leader means another choice.",
+		"The restarted member is not recorded: with an old view of the pods, another leader means another choice.",
 		model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Hitches: 1, Templates: []uint8{1},
 			Just: []deed{leaderMoves}, Decide: rollsUnrecorded},
 		"S2: ",
@@ -130,7 +130,7 @@ func golden(t *testing.T, name, story string) {
 	}
 	kept, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, string(kept), story, "go test ./test/simulated/model -run Mutants -rewrite writes it anew")
+	assert.Equal(t, string(kept), story, "go test ./test/simulated/model -run Mutants -rewrite writes it again")
 }
 
 // promotesUnasked believes that every learner serves and has caught up.
@@ -165,7 +165,7 @@ func tidiesClaims(o observation.Observation) decision.Decision {
 	return d
 }
 
-// reusesNames gives a new member the lowest number of which nothing is to be seen.
+// reusesNames gives a new member the lowest number of which nothing is seen.
 func reusesNames(o observation.Observation) decision.Decision {
 	d := cluster.Decide(o)
 	if _, adds := d.Step.(decision.AddLearner); !adds {
@@ -204,7 +204,7 @@ func neverWaits(o observation.Observation) decision.Decision {
 	return d
 }
 
-// trustsStatus begins anew when the status knows of no cluster.
+// trustsStatus begins a new cluster when the status knows of none.
 func trustsStatus(o observation.Observation) decision.Decision {
 	if o.Cluster.Status.ClusterID == "" && o.Etcd == nil {
 		o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)

@@ -279,7 +279,7 @@ func (j *judge) ground(n int, uid uint8) types.UID {
 	return claimUID(n, uid)
 }
 
-// noOne is what the record says when it is founded and nobody may start empty.
+// noOne is what the record says when it is founded and no member may start empty.
 const noOne = "none"
 
 func joinPairs(pairs map[string]string, sep string) string {

@@ -158,7 +158,7 @@ type worldState struct {
 	// Of processes and nodes: the members whose prepare has passed in this pod, passed since the node's last boot,
 	// whose node is lost, whose pod no node takes.
 	marked, prepared, lost, stuck set
-	// Of the network: whom the hooks don't reach. Of etcd: who has begun with data of its own.
+	// Of the network: those that the hooks don't reach. Of etcd: those that have begun with data of their own.
 	unreachable, born set
 
 	frozen  uint8
@@ -196,7 +196,7 @@ const (
 	answered       // the answer is on its way
 )
 
-// memberList is one as somebody has read it.
+// memberList is one as it was read.
 type memberList struct {
 	voters, learners set
 }
@@ -227,7 +227,7 @@ type answer struct {
 	claims [maxMembers]uint8 // and of each claim
 	record record
 	status clusterStatus
-	write  bool // the record is to be created or updated
+	write  bool // the record must be created or updated
 }
 
 // What becomes of an object.

@@ -24,9 +24,9 @@ import (
 )
 
 // What happens to certificates is searched in the world of the stories itself: it begins when the authority of a
-// running cluster is due to be succeeded, and ends when the old one has expired and nobody trusts it any more. The
+// running cluster is due to be succeeded, and ends when the old one has expired and is not trusted any more. The
 // model, whose clusters speak plain text, has no part in it. Days pass only when nothing is left to do, so that no
-// certificate expires because somebody was late.
+// certificate expires because a step was late.
 
 // succession is such a world, with how much may still go wrong in it: faults, caches that lag, calls that are cut off
 // or overlap.
@@ -194,7 +194,7 @@ func (s *succession) later() {
 	}
 }
 
-// done reports whether the succession is over: everybody trusts the new authority alone, and shows what it has signed.
+// done reports whether the succession is over: all trust the new authority alone, and show what it has signed.
 func (s *succession) done() bool {
 	ca := s.w.Secret(spec.CASecret(clusterName))
 	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Phase != "Converged" ||
@@ -491,8 +491,8 @@ func TestSuccessionMutants(t *testing.T) {
 		troubles []string
 		breaks   string
 	}{
-		"what the new authority signs is shown before everybody trusts it": {signsEarly, nil, "S19: demo-"},
-		"all who distrust are restarted at once":                           {rollsAll, nil, "S1: deleting pods"},
+		"what the new authority signs is shown before all members trust it": {signsEarly, nil, "S19: demo-"},
+		"all who distrust are restarted at once":                            {rollsAll, nil, "S1: deleting pods"},
 		"the servers may trust an authority before the peers do": {
 			serversFirst, []string{"sync", "crash before secret=demo-peer-tls order=backwards", "restart pod=demo-1",
 				"pass"}, "S19: demo-",
@@ -531,7 +531,7 @@ func (s *succession) follow(t *testing.T, way []string) (broken []string) {
 	return nil
 }
 
-// signsEarly takes everybody for one who trusts what the Secrets say.
+// signsEarly assumes that each member trusts what the Secrets say.
 func signsEarly(o observation.Observation) decision.Decision {
 	server := o.Children.Secrets[clusterName+"-server-tls"]
 	o.Health = maps.Clone(o.Health)
@@ -547,7 +547,7 @@ func signsEarly(o observation.Observation) decision.Decision {
 	return cluster.Decide(o)
 }
 
-// rollsAll takes all pods away when one is to be restarted.
+// rollsAll deletes all pods when one should be restarted.
 func rollsAll(o observation.Observation) decision.Decision {
 	d := cluster.Decide(o)
 	if d.Reason.Rule == "RollingUpdate" && d.Step == nil && len(d.Children.Pods) == 2 {

@@ -102,7 +102,7 @@ var verbs = map[string]func(*story, args) string{
 	"wipe": fault((*world.World).WipeData),
 	// exchange claim=demo-1: the volume under the claim is that of another etcd
 	"exchange": fault((*world.World).ExchangeVolume),
-	// reimage pod=demo-1: the node is set up anew with an empty disk, the pod object stays
+	// reimage pod=demo-1: the node is set up again with an empty disk, the pod object stays
 	"reimage": fault((*world.World).Reimage),
 	// lose claim=demo-1 | node=demo-1: with the data, or without a word
 	"lose": (*story).lose,
@@ -162,7 +162,7 @@ var verbs = map[string]func(*story, args) string{
 	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
 	"revisions":    (*story).revisions,    // which revisions each epoch has given out
 	"clients":      (*story).clients,      // where the client Service leads
-	"certificates": (*story).certificates, // which there are, and whom the members trust
+	"certificates": (*story).certificates, // which there are, and what the members trust
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
 

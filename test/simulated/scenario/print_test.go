@@ -103,7 +103,7 @@ func (s *story) revisions(args) string {
 	return b.String()
 }
 
-// certificates are the Secrets, and whom each running member trusts: in clients, and where that differs, in peers.
+// certificates are the Secrets, and what each running member trusts: in clients, and where that differs, in peers.
 func (s *story) certificates(args) string {
 	var lines []string
 	for _, secret := range s.w.Secrets() {

@@ -173,7 +173,7 @@ func (j *journey) loseQuorum(epoch int64, survivor bool) {
 	j.s.w.Annotate(objects.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
 }
 
-// settle lets everything run until the cluster is as it is to be, for so long that no wait is forgotten.
+// settle lets everything run until the cluster is as it should be, for so long that no wait is forgotten.
 func (j *journey) settle() {
 	writes := 2 // while the next epoch is made ready, and while the one before is stopped
 	for range 150 {

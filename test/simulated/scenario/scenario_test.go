@@ -116,7 +116,7 @@ func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]
 	}
 }
 
-// TestTheExampleInContributing: whoever writes a story as CONTRIBUTING.md says gets what it shows.
+// TestTheExampleInContributing: a story that is written as CONTRIBUTING.md says gets what it shows.
 func TestTheExampleInContributing(t *testing.T) {
 	pages, err := docs.ReadPages("../../..")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// what may happen to a snapshot, between calls. The cache of pods lags only while nobody deletes the snapshot: a pod
-// that nobody sees any more may store after the deletion, until the garbage collector has ended it.
+// what may happen to a snapshot, between calls. The cache of pods lags only while the snapshot is not deleted: a pod
+// that is not seen any more may store after the deletion, until the garbage collector has ended it.
 var snapshotMishaps = []string{
 	"sync", "sync", "sync", "sync", "pass", "pass", "pass", "pass", "tick 1s", "tick 30s", "tick 10m", "tick 2h",
 	"pod runs", "pod stores", "pod keeps", "pod keeps", "pod keeps fails=why", "pod fails=why", "pod killed=OOMKilled",

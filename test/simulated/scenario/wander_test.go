@@ -27,9 +27,8 @@ func walks() int {
 	return *wanderings
 }
 
-// TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed,
-// and then stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must
-// converge.
+// TestWander lets all sorts of things happen in a random order, the same one every time for a seed, and then
+// stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
 func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "Persistent", "Memory") }
 
 // TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
@@ -353,7 +352,7 @@ func (s *story) alive() bool {
 }
 
 // forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: on Memory
-// a reboot takes the mark of prepare too, so they are taken for lost, and a person begins anew
+// a reboot takes the mark of prepare too, so they are taken for lost, and a person begins again
 // (docs/decisions/0001-founding.md).
 func (s *story) forgotten() bool {
 	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind,

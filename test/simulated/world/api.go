@@ -195,7 +195,7 @@ func (w *World) drop(key Key) {
 	}
 }
 
-// Collect is Kubernetes' garbage collector and the protection of claims: what belongs to nobody goes, orphans are let
+// Collect is Kubernetes' garbage collector and the protection of claims: what has no owner left goes, orphans are let
 // go, and a claim that is being deleted goes when no pod uses it.
 func (w *World) Collect() {
 	w.orphan()

@@ -52,7 +52,7 @@ func (w *World) childrenOf(parent types.UID) map[Key]metav1.Object {
 	return children
 }
 
-// relatedTo are the Secrets that somebody else keeps for the cluster: see hooks.RelatedSelector.
+// relatedTo are the Secrets that others keep for the cluster: see hooks.RelatedSelector.
 func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 	chosen, err := metav1.LabelSelectorAsSelector(new(certificates.RelatedSelector(c)))
 	if err != nil {

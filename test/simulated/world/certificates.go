@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// Who takes whose certificate. etcd reads its certificate anew at each handshake, and the authorities that it trusts
+// Who takes whose certificate. etcd reads its certificate again at each handshake, and the authorities that it trusts
 // only when it starts. A connection that no longer fits breaks at once here; a real one may live on for a while.
 
 // Files are the certificates that the kubelet has written into a pod, from the Secrets. All nil in a pod without.
@@ -86,7 +86,7 @@ func (f Files) loaded() (clients, peers []observation.Certificate) {
 	return f.Server.Trust, f.Peer.Trust
 }
 
-// side is one end of a connection: what it shows, and whom it trusts. Empty, it speaks plain text.
+// side is one end of a connection: what it shows, and what it trusts. Empty, it speaks plain text.
 type side struct {
 	shows  *observation.Certificate
 	trusts []observation.Certificate
@@ -110,17 +110,17 @@ func (w *World) heed(a, b side) bool {
 
 // What is wrong with a certificate, in the words of crypto/tls on the wire.
 const (
-	expired   = "expired certificate"
-	unknown   = "unknown certificate authority"
-	forNobody = "bad certificate"
+	expired = "expired certificate"
+	unknown = "unknown certificate authority"
+	bad     = "bad certificate"
 )
 
-// rejects says why somebody who trusts these authorities does not take a certificate; empty when he does.
+// rejects says why a side that trusts these authorities does not take a certificate; empty when it does.
 func rejects(trusts []observation.Certificate, shown *observation.Certificate, now time.Time) string {
 	valid := func(c *observation.Certificate) bool { return !now.Before(c.NotBefore) && !now.After(c.NotAfter) }
 	switch {
 	case shown == nil:
-		return forNobody
+		return bad
 	case !valid(shown):
 		return expired
 	}
@@ -158,9 +158,9 @@ func (w *World) dials(c Cluster, from, to uint64) bool {
 	return w.reaches(w.peerSide(x), y, listed)
 }
 
-// reaches reports whether somebody reaches the etcd in a pod at the URL by which its member is listed.
+// reaches reports whether this side reaches the etcd in a pod at the URL by which its member is listed.
 func (w *World) reaches(from side, pod types.UID, listed observation.Member) bool {
-	if len(listed.PeerURLs) == 0 { // nobody dials a member that was removed
+	if len(listed.PeerURLs) == 0 { // a member that was removed is not dialled
 		return false
 	}
 	byTLS := strings.HasPrefix(listed.PeerURLs[0], "https:")
@@ -195,7 +195,7 @@ func (c *client) handshake(pod types.UID, name string) observation.Health {
 		own = &observation.Secret{}
 	}
 	shown := files.Server.Certificate
-	// A client that does not take the server's certificate ends the handshake before it hears whom the server trusts.
+	// A client that does not take the server's certificate ends the handshake before it hears what the server trusts.
 	switch why := rejects(own.Trust, shown, c.w.Now); {
 	case why == unknown:
 		return failed(observation.Health{},
@@ -233,8 +233,8 @@ func operatorOf(cluster *v1alpha1.EtcdCluster, o *observation.Observation) *obse
 	return o.Related.Secrets[name]
 }
 
-// Provide makes or replaces a Secret that somebody else keeps for a cluster: this certificate, signed by one
-// authority of theirs, with those that are to be trusted. Theirs never expire. Flawed, its key is another one's.
+// Provide makes or replaces a Secret that others keep for a cluster: this certificate, signed by one
+// authority of theirs, with those that should be trusted. Theirs never expire. Flawed, its key is another one's.
 func (w *World) Provide(name, cluster, signer string, trusted []string, c observation.Certificate, flawed bool) {
 	c.ID, c.Key, c.Issuer = w.number("certificate"), w.number("key"), signer
 	s := &observation.Secret{
@@ -269,7 +269,7 @@ func Describe(s *observation.Secret) string {
 	}
 	i := slices.IndexFunc(s.Trust, func(t observation.Certificate) bool { return t.Key == c.Issuer })
 	if i < 0 {
-		return "signed by nobody known" + until
+		return "signed by an unknown authority" + until
 	}
 	return "signed by " + s.Trust[i].ID + until
 }

@@ -93,7 +93,7 @@ func (c *client) Observe(_ context.Context, endpoints []observation.Endpoint) (*
 	return list, health
 }
 
-// status is what whoever listens at the endpoint says of itself.
+// status is what the server at the endpoint says of itself.
 func (c *client) status(e observation.Endpoint) observation.Health {
 	ip := hostOf(e.ClientURL)
 	pod := c.w.podAt(ip)
@@ -116,7 +116,7 @@ func (c *client) status(e observation.Endpoint) observation.Health {
 		return h
 	}
 	d := c.w.Dirs[proc.Dir]
-	if d.Blank { // its listener takes connections, and nobody serves them before there is a leader
+	if d.Blank { // its listener takes connections, and serves none before there is a leader
 		return observation.Health{Err: etcdops.ErrNoAnswer.Error(), Certificate: h.Certificate, Trusts: h.Trusts}
 	}
 	cluster := c.w.Etcd.Clusters[d.Cluster]
@@ -182,7 +182,7 @@ func strange(h observation.Health) observation.Health {
 	return observation.Health{Err: etcdops.ErrStranger.Error(), ClusterID: h.ClusterID, MemberID: h.MemberID}
 }
 
-// belongs reports whether whoever answered is the member that we meant to ask.
+// belongs reports whether the answer is from the member that we meant to ask.
 func belongs(list *observation.Membership, h observation.Health, e observation.Endpoint) bool {
 	return h.ClusterID == list.ClusterID && slices.ContainsFunc(list.Members, func(m observation.Member) bool {
 		return m.ID == h.MemberID && (e.Foreign && e.PeerURL == "" || plain(m.PeerURLs[0]) == plain(e.PeerURL))

@@ -162,7 +162,7 @@ func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]s
 	d := w.survivor(pod)
 	if url := flag(seed, "from-member"); url != "" {
 		if d = w.runningAt(url); d.Member == 0 {
-			return failed("Unreachable", "nobody answers at "+url)
+			return failed("Unreachable", "no member answers at "+url)
 		}
 	} else if slices.Contains(seed.Args, "--empty") {
 		return Artifact{}, ""

@@ -80,7 +80,7 @@ type Dir struct {
 	// Rot is not 0 when it holds something else than what was agreed.
 	Rot uint32
 	// Blank: its log was made, and its etcd ended before anything was in it. It stands for no election, and gets its
-	// entries from whoever leads.
+	// entries from the leader.
 	Blank bool
 	// Apart: its log is on a volume of its own.
 	Apart bool
@@ -103,7 +103,7 @@ type Proc struct {
 	Image, Version string
 	// TLS is whether it listens to its peers by TLS.
 	TLS bool
-	// Busy is for how many more passes it defragments its database, and answers nobody.
+	// Busy is for how many more passes it defragments its database, and answers no call.
 	Busy int
 }
 
@@ -282,7 +282,7 @@ func (w *World) replicate(id uint64, pace bool) {
 	}
 }
 
-// rotOf is what is wrong with the leader's data: whoever joins copies it. The initial members have none to copy.
+// rotOf is what is wrong with the leader's data: a member that joins copies it. The initial members have none to copy.
 func (w *World) rotOf(c Cluster) uint32 {
 	pod, runs := w.running(c.ID, c.Leader)
 	if !runs {

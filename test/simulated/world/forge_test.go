@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// TestForgedIsMade: what the world makes of each recipe is what etcdops/pki makes of it, but for the numbers.
+// TestForgedIsMade: what the world makes of each recipe is what etcdops/pki makes of it, except the numbers.
 func TestForgedIsMade(t *testing.T) {
 	w, now := New(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	day := func(n int) time.Time { return now.AddDate(0, 0, n) }
@@ -53,7 +53,7 @@ func TestForgedIsMade(t *testing.T) {
 	}
 }
 
-// facts are what is known of a Secret but for numbers.
+// facts are what is known of a Secret, except numbers.
 func facts(s *observation.Secret) string {
 	about := func(c *observation.Certificate) string {
 		if c == nil {

@@ -33,7 +33,7 @@ func directoryOf(pod *corev1.Pod) (string, bool) {
 	return pinnedTo(pod) + ":" + pod.Spec.Volumes[i].HostPath.Path, true
 }
 
-// Reimage sets the node under a pod up anew, under its old name: its disk is empty, what prepare kept on it too, and
+// Reimage sets the node under a pod up again, under its old name: its disk is empty, what prepare kept on it too, and
 // the kubelet starts the same pod once more.
 func (w *World) Reimage(name string) {
 	pod := w.Pod(name)

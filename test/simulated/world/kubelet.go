@@ -39,7 +39,7 @@ func (w *World) kubelet(pod *corev1.Pod) {
 }
 
 // scheduled binds the pod to a node, when nothing holds it back: no gate, and a claim that is there to stay. Nodes
-// are named after the member that they run, but for those that pods name themselves.
+// are named after the member that they run, except those that pods name themselves.
 func (w *World) scheduled(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName != "" {
 		return true
@@ -103,7 +103,7 @@ type podState struct {
 func (w *World) run(pod *corev1.Pod) podState {
 	place := w.placeOf(pod)
 	if proc, runs := w.Procs[pod.UID]; runs && proc.Image != pod.Spec.Containers[0].Image {
-		w.stop(pod.UID) // another image: the container is made anew
+		w.stop(pod.UID) // another image: the container is replaced
 	} else if runs {
 		_ = w.mount(pod) // a running pod waits for nothing
 		return podState{}

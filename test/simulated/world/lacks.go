@@ -11,8 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what anybody
-// says of it; empty for nothing. It is what a condition Ready is held against.
+// Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what is said
+// of it; empty for nothing. It is what a condition Ready is held against.
 func (w *World) Lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	return cmp.Or(w.lacks(spec), w.outdated(spec))
 }

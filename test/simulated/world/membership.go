@@ -91,7 +91,7 @@ func (w *World) moveLeader(c Cluster, to uint64) (Cluster, error) {
 	return c, nil
 }
 
-// asked is who answers for the cluster: the leader is asked, or is told by whoever is.
+// asked is the server that answers for the cluster: the leader, to which other members forward what they are asked.
 func (w *World) asked(c Cluster) membership.Server {
 	r := w.around(c, c.Leader)
 	for n, m := range c.Members {

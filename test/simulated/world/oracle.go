@@ -46,10 +46,10 @@ type Oracle struct {
 	first *v1alpha1.EtcdClusterSpec
 	// joined are the clusters that began without us, and in which a member of ours has been (S8).
 	joined map[uint64]bool
-	// orphaned is set when somebody asked for the children to be kept (S17).
+	// orphaned is set when the deletion asked for the children to be kept (S17).
 	orphaned bool
-	// unrooted is set when somebody took the authority away, and uprooted when a certificate too that nobody can sign
-	// any more (S19).
+	// unrooted is set when the authority was taken away, and uprooted when a certificate was too, which can't be
+	// signed again (S19).
 	unrooted, uprooted bool
 }
 
@@ -67,7 +67,7 @@ func (o Oracle) clone() Oracle {
 	return o
 }
 
-// newCluster forgets the names of an earlier cluster object: a new one begins anew.
+// newCluster forgets the names of an earlier cluster object: a new one begins with none.
 func (o *Oracle) newCluster() {
 	o.cluster, o.epoch, o.orphaned, o.first = 0, 0, false, nil
 	o.names = map[string]uint64{}
@@ -77,7 +77,7 @@ func (w *World) violate(rule, format string, args ...any) {
 	w.Oracle.Broken = append(w.Oracle.Broken, rule+": "+fmt.Sprintf(format, args...))
 }
 
-// fingerprint is all of what the hook is shown, when somebody wants it watched; the hook must leave it as it is.
+// fingerprint is all of what the hook is shown, when a test wants it watched; the hook must leave it as it is.
 func (w *World) fingerprint(o observation.Observation) string {
 	if !w.Watch {
 		return ""
@@ -246,8 +246,8 @@ func (w *World) goes(c Cluster, m observation.Member) bool {
 	return w.Oracle.ordered[uid] || pod != nil && pod.UID == uid && pod.Spec.Containers[0].Image != w.Procs[uid].Image
 }
 
-// afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as
-// many of ours vote as it wants (S6).
+// afterRemoval looks at the member that a step of ours has removed: one that is not ours goes only when the spec says
+// so, and as many of ours vote as it wants (S6).
 func (o *Oracle) afterRemoval(w *World, want *v1alpha1.EtcdClusterSpec, before Cluster, step decision.Step) {
 	s, removes := step.(decision.Remove)
 	m, _ := before.member(s.ID)
@@ -270,9 +270,9 @@ func (w *World) named(m observation.Member) bool {
 	return w.Cluster() == nil || strings.HasPrefix(nameAt(m), w.Cluster().Name+"-")
 }
 
-// afterFiles looks at what certificates that have just arrived in a pod do to its member: whoever took the ones
-// before must take them (S19). Where somebody has taken the authority and what it signed away at once, nobody can
-// know what the members trust; and what others keep is theirs to judge.
+// afterFiles looks at what certificates that have just arrived in a pod do to its member: every member that took the
+// ones before must take them (S19). Where the authority and what it signed were taken away at once, what the members
+// trust can't be known; and what others keep is theirs to judge.
 func (o *Oracle) afterFiles(w *World, pod *corev1.Pod, before Files) {
 	now := w.Files[pod.UID]
 	if before.Peer == nil || o.uprooted || len(now.Peer.OwnerReferences) == 0 {
@@ -298,7 +298,7 @@ func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object
 		return
 	}
 	if o.orphaned && c.Finalizing {
-		w.violate("S17", "the claim %s is deleted, which was to be orphaned", key.Name)
+		w.violate("S17", "the claim %s is deleted, which should be orphaned", key.Name)
 	}
 	if c.Finalizing {
 		return
@@ -313,7 +313,7 @@ func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object
 	}
 }
 
-// keeps reports whether the volumes of this cluster are to be kept: its epoch has served, and is not over for as long
+// keeps reports whether the volumes of this cluster must be kept: its epoch has served, and is not over for as long
 // as the spec says.
 func (w *World) keeps(cluster uint64) bool {
 	c := w.Etcd.Clusters[cluster]

@@ -41,9 +41,9 @@ func (d Dir) holding(bytes int64) Dir {
 }
 
 var (
-	errSpace   = errors.New("etcdserver: mvcc: database space exceeded")
-	errCorrupt = errors.New("etcdserver: corrupt cluster")
-	errNobody  = errors.New("no leader")
+	errSpace    = errors.New("etcdserver: mvcc: database space exceeded")
+	errCorrupt  = errors.New("etcdserver: corrupt cluster")
+	errNoLeader = errors.New("no leader")
 )
 
 // Fill lets clients write so many bytes of new keys, write over as many of old ones, and delete as many.
@@ -51,7 +51,7 @@ func (w *World) Fill(live, over, deleted int64) error {
 	c, led := w.led()
 	switch {
 	case !led:
-		return errNobody
+		return errNoLeader
 	case c.raised(observation.AlarmCorrupt):
 		return errCorrupt
 	case c.raised(observation.AlarmNoSpace) && live+over > 0:
@@ -139,7 +139,7 @@ func (w *World) Corrupt(name string, as uint32) {
 }
 
 // CheckHashes is what etcd's leader does once in a while after a compaction: it compares the members' hashes. From
-// 3.6 on a majority of them decides whose data is wrong; before, the alarm is nobody's in particular.
+// 3.6 on a majority of them decides whose data is wrong; before, the alarm names no member.
 func (w *World) CheckHashes() {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		c := w.Etcd.Clusters[id]
@@ -262,7 +262,7 @@ func (c *client) maintain(cluster Cluster, step decision.Step) (Cluster, error) 
 	return cluster, nil
 }
 
-// defragment begins; where that takes passes, nobody hears the end of it.
+// defragment begins; where that takes passes, the call gets no answer.
 func (w *World) defragment(pod types.UID) error {
 	for other, p := range w.Procs {
 		if p.Busy > 0 && other != pod {

@@ -123,7 +123,7 @@ func (w *World) walOf(pod *corev1.Pod) (string, bool) {
 	return "", false
 }
 
-// dirOf is the data that the pod's etcd would resume from. Half of it is nothing: etcd begins anew without its log,
+// dirOf is the data that the pod's etcd would resume from. Half of it is nothing: etcd begins empty without its log,
 // and Quorate lets it start on neither half alone.
 func (w *World) dirOf(pod *corev1.Pod, place string) Dir {
 	if wal, apart := w.walOf(pod); apart && w.Dirs[wal].Member == 0 || w.Dirs[place].Apart != apart {

@@ -5,7 +5,7 @@
 // The parts are by file: the API server (api.go), Metacontroller (metacontroller.go) with its lagging caches
 // (caches.go) and how it applies an answer (apply.go, merge.go), the scheduler and the kubelets (kubelet.go), volumes
 // (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), containers of others
-// in pods (mesh.go), etcd (etcd.go), how it starts (start.go), who hears whom (hears.go), its client (client.go) and
+// in pods (mesh.go), etcd (etcd.go), how it starts (start.go), who hears which (hears.go), its client (client.go) and
 // changes of its members (membership.go), what may go wrong (faults.go) and what must never (oracle.go). etcd's own
 // rules are package membership.
 package world
@@ -97,7 +97,7 @@ type World struct {
 	// Changes counts whatever has changed anywhere; Writes only what Metacontroller wrote to the API server. That the
 	// status tells of another look counts for neither.
 	Changes, Writes int
-	// Log is what Metacontroller wrote since somebody last took it.
+	// Log is what Metacontroller wrote since it was last taken.
 	Log    []string
 	Oracle Oracle
 	// Decide takes the place of cluster.Decide, to show that what is wrong is found; its decisions are not verified.

@@ -194,8 +194,8 @@ func TestPagesAreRead(t *testing.T) {
 		"```sh\nx\n":                       "has no end",
 		"<!-- not run: x -->\n\nNo block.": "there is none behind it",
 		"<!-- not run: x -->\n":            "there is none behind it",
-		"<!-- nut run: x -->\n":            "nobody understands",
-		"<!-- wait: demo -->\n":            "nobody understands",
+		"<!-- nut run: x -->\n":            "an unknown comment",
+		"<!-- wait: demo -->\n":            "an unknown comment",
 	} {
 		if _, err := readPage("page.md", text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)

@@ -13,7 +13,7 @@
 //	<!-- recording: begin -->    what is from here to "recording: end" was recorded; `make recording` writes it
 //	<!-- contents: begin -->     what is from here to "contents: end" lists headings; written by QUORATE_REWRITE=1 go test ./docs
 //	<!-- generated: begin X -->  what is from here to "generated: end" is a table of the code; written by the same
-//	<!-- wait: demo STATUS -->   until the EtcdCluster says so of its newest spec, as whoever reads the page would wait
+//	<!-- wait: demo STATUS -->   until the EtcdCluster says so of its newest spec, as a reader of the page would wait
 package docs
 
 import (
@@ -196,7 +196,7 @@ func (r *reader) comment(text string) error {
 		}
 		r.said.varies = append(r.said.varies, varies)
 	default:
-		return r.errorf("a comment that nobody understands: %s (test/static/docs/page.go has the words)", text)
+		return r.errorf("an unknown comment: %s (test/static/docs/page.go has the words)", text)
 	}
 	r.said.Line = begin
 	return nil

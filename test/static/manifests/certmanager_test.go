@@ -47,7 +47,7 @@ func withComponent(t *testing.T, component string) map[string]map[string]any {
 }
 
 // TestCertManager: the component adds one kind and the right to write it, and nothing else; quorate install
-// --cert-manager adds the same; and without either, nobody needs cert-manager.
+// --cert-manager adds the same; and without either, cert-manager is not needed.
 func TestCertManager(t *testing.T) {
 	base, component, printed := render(t, "default"), withComponent(t, "components/cert-manager"),
 		install(t, own, "--cert-manager")

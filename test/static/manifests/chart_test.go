@@ -110,8 +110,8 @@ func withoutCredentials(o map[string]any) {
 // foreign is a Metacontroller that is there.
 const foreign = "--set metacontroller.enabled=false "
 
-// TestChartIsTheInstallation: whatever can be said to both, helm renders what quorate install prints, but for the
-// namespace, which helm makes, and the kinds' policy of staying.
+// TestChartIsTheInstallation: with the same settings, helm renders what quorate install prints, except the
+// namespace, which helm makes, and the annotation helm.sh/resource-policy of the kinds.
 func TestChartIsTheInstallation(t *testing.T) {
 	for flags, values := range map[string]string{
 		own: "",

@@ -24,7 +24,7 @@ type recorded struct {
 
 // TestTools: what the tools of others make of every status in every story of test/simulated/scenario. By kstatus' own
 // code, no object is current whose condition Ready is not True or that lacks anything of its spec, and it has failed
-// just when it is Stalled, which it stays until somebody acts. The Lua for Argo CD says the same.
+// just when it is Stalled, which it stays until a person acts. The Lua for Argo CD says the same.
 func TestTools(t *testing.T) {
 	argo := healthByLua(t, "../../../manifests/gitops/argocd-health.lua")
 	verdicts, healths, stalled := map[string]int{}, map[string]int{}, map[string]string{}

@@ -116,7 +116,7 @@ func incompatible(path string, before, now *apiextensionsv1.JSONSchemaProps) []s
 	return lost
 }
 
-// TestIncompatible: what would break somebody's objects is found, and what is only more is not.
+// TestIncompatible: a change that would break existing objects is found, and an addition alone is not.
 func TestIncompatible(t *testing.T) {
 	const before = `{type: object, required: [a], properties: {a: {type: string}, b: {type: string, enum: [v, w]}, c: {type: array, items: {type: object, properties: {d: {type: integer}}}}}}`
 	for now, want := range map[string]string{

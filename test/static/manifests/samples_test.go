@@ -14,8 +14,8 @@ import (
 )
 
 // TestSamples: the API server takes every sample, keeps every field of it as it was applied, and adds defaults alone:
-// else Flux and Argo CD would see a difference for ever. By kstatus none of them is current before Quorate has looked
-// at it.
+// else Flux and Argo CD would always see a difference. By kstatus none of them is current before Quorate has looked at
+// it.
 func TestSamples(t *testing.T) {
 	files, err := filepath.Glob("../../../manifests/samples/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -72,7 +72,7 @@ func rules(t *testing.T) []rulefmt.Rule {
 	return all
 }
 
-// TestEveryAlertHasASection: whoever is woken finds what to do, and no section is about an alert that there is not.
+// TestEveryAlertHasASection: each alert has a section that says what to do, and each such section has its alert.
 func TestEveryAlertHasASection(t *testing.T) {
 	var alerts []string
 	for _, r := range rules(t) {
@@ -108,8 +108,8 @@ func TestEveryAlertHasASection(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsTried: testdata/alerts*.yaml has a case in which it fires, and no case is about an alert that there
-// is not, which would pass for ever by not firing.
+// TestEveryAlertIsTried: testdata/alerts*.yaml has a case in which it fires, and no case is about an alert that does
+// not exist: nothing would fire, and the case would always pass.
 func TestEveryAlertIsTried(t *testing.T) {
 	cases := read(t, "testdata/alerts.yaml") + read(t, "testdata/alerts-days.yaml")
 	all := rules(t)
@@ -205,7 +205,7 @@ func missing(t *testing.T, known map[string]bool, query string) []string {
 // extensive is what etcd tells only with --metrics=extensive; docs/reference/metrics.md says so.
 const extensive = "grpc_server_handling_seconds_bucket"
 
-// TestRulesNameMetrics: no rule waits for a metric that nobody tells.
+// TestRulesNameMetrics: no rule waits for a metric that nothing exports.
 func TestRulesNameMetrics(t *testing.T) {
 	known := metrics(t)
 	known[extensive] = true

@@ -79,7 +79,7 @@ func readLicences(source string, modules map[string]*module) error {
 			return err
 		}
 		if modules[m.String()] == nil {
-			return fmt.Errorf("go mod download speaks of %s, which nobody asked for", &m)
+			return fmt.Errorf("go mod download speaks of %s, which was not asked for", &m)
 		}
 		modules[m.String()].Dir = m.Dir
 	}
@@ -135,7 +135,7 @@ func identify(text []byte) ([]string, error) {
 	ids = slices.Compact(ids)
 	for _, id := range ids {
 		if !slices.Contains(compatible, id) {
-			return nil, fmt.Errorf("nobody has decided whether %s suits Apache-2.0", id)
+			return nil, fmt.Errorf("it is not decided whether %s suits Apache-2.0", id)
 		}
 	}
 	return ids, nil
