@@ -21,7 +21,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// JoiningRecord is the record of a first epoch whose members join an existing etcd. No member may begin one in it.
+// JoiningRecord is the record of a first epoch whose members join an existing etcd. No member may begin an etcd of
+// its own in it.
 func JoiningRecord(c *v1alpha1.EtcdCluster) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -167,8 +168,8 @@ func ForeignStage(v *state.View) (reason, message string) {
 	case Retiring(v):
 		return "Retiring", fmt.Sprintf("%s of ours; still to be removed: %s", wording.Count(own, "voter"), theirs)
 	}
-	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; no member is restarted, upgraded or "+
-		"defragmented, and users are left as they are, until these are gone: set "+
+	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; no member is restarted, upgraded "+
+		"or defragmented, and users are left as they are, until these are gone: set "+
 		"spec.bootstrap.existing.retireForeign to true to have them removed, or spec.replicas to 0 to have ours "+
 		"removed",
 		wording.Count(own, "voter"), theirs)

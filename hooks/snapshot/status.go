@@ -170,7 +170,8 @@ func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1
 	}
 	switch message := lastLine(t.Message); {
 	case t.Reason == "OOMKilled":
-		return fmt.Sprintf("container %s was killed because it ran out of memory: raise spec.job.resources.limits.memory", name)
+		return fmt.Sprintf("container %s was killed because it ran out of memory: raise "+
+			"spec.job.resources.limits.memory", name)
 	case pod.Status.Reason != "":
 		return podWords(pod)
 	case message != "":

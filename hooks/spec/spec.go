@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// Protected reports whether a cluster that is being deleted is to run on: it is looked after as before, until the
+// Protected reports whether a cluster that is being deleted should run on: it is looked after as before, until the
 // protection is taken away.
 func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection }
 

@@ -66,7 +66,7 @@ func TestStatusScreens(t *testing.T) {
 			c.Spec.TLS.Mode, c.Status.TLS = v1alpha1.TLSDisabled, v1alpha1.TLSStatus{}
 			meta.SetStatusCondition(&c.Status.Conditions,
 				metav1.Condition{Type: v1alpha1.Secured, Status: metav1.ConditionFalse, Reason: "Disabled",
-					Message: "all who can reach the members may read and write everything, in plain text"})
+					Message: "everyone who can reach the members may read and write everything, in plain text"})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

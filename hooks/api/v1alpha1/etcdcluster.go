@@ -128,7 +128,7 @@ type EtcdClusterSpec struct {
 	Options Options `json:"options,omitzero"`
 
 	// TLS says how clients and members prove who they are. Unset, Quorate makes a certificate authority for the
-	// cluster, requires certificates of everyone, and renews its own.
+	// cluster, requires certificates from everyone, and renews its own.
 	// +optional
 	// +default={"mode": "Auto"}
 	TLS TLSSpec `json:"tls,omitzero"`

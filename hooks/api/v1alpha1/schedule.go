@@ -148,7 +148,7 @@ type Retention struct {
 	// +kubebuilder:validation:Minimum=1
 	Yearly *int32 `json:"yearly,omitempty"`
 
-	// Failed keeps the last so many that failed or were skipped, so that one can see why. The newest snapshot stays,
+	// Failed keeps the last so many that failed or were skipped, so that you can see why. The newest snapshot stays,
 	// whatever came of it: it records which run was the last.
 	// +optional
 	// +default=3

@@ -14,7 +14,7 @@ quorate=${QUORATE:-bin/quorate}
 scale=$(mktemp -d)/scale
 trap 'rm -rf "$(dirname "$scale")"' EXIT
 go build -o "$scale" ./test/real/bench/scale
-# In a network of its own, with nothing in it but the loopback interface: nobody else is on etcd's port there.
+# In a network of its own, with nothing in it but the loopback interface: nothing else is on etcd's port there.
 one() { unshare --net sh -c 'ip link set lo up && exec taskset -c 1 "$@"' sh "$scale" -quorate "$quorate" "$@"; }
 
 case ${1:-} in

@@ -73,7 +73,7 @@ func BenchmarkSync(b *testing.B) {
 	}
 }
 
-// freeAddress is one on the loopback interface where nobody listens.
+// freeAddress is one on the loopback interface where nothing listens.
 func freeAddress(b *testing.B) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

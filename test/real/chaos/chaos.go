@@ -68,7 +68,7 @@ func Dice(seed uint64, stream string, call uint64) *rand.Rand {
 }
 
 // underway counts the calls that may meet a fault, and what of a fault goes on after them. (Not a sync.WaitGroup: it
-// may not begin anew while somebody waits.)
+// may not count up from zero again while a goroutine waits.)
 type underway struct{ n atomic.Int64 }
 
 func (u *underway) begin() { u.n.Add(1) }

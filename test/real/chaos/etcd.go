@@ -19,11 +19,11 @@ import (
 
 // Faults between Quorate and etcd.
 const (
-	etcdRefused    faultKind = "etcd: request refused"        // as if nobody listened
-	etcdDropped    faultKind = "etcd: request dropped"        // nobody answers
+	etcdRefused    faultKind = "etcd: request refused"        // as if nothing listened
+	etcdDropped    faultKind = "etcd: request dropped"        // no answer
 	etcdBroken     faultKind = "etcd: answer dropped"         // carried out, then the connection breaks
-	etcdUnanswered faultKind = "etcd: answer never comes"     // carried out, and nobody answers
-	etcdOverdue    faultKind = "etcd: request after timeout"  // carried out when nobody waits any more
+	etcdUnanswered faultKind = "etcd: answer never comes"     // carried out, then no answer
+	etcdOverdue    faultKind = "etcd: request after timeout"  // carried out when no one waits any more
 	etcdSlow       faultKind = "etcd: answer delayed"         // but in time, or nearly
 	etcdAtOnce     faultKind = "etcd: request twice at once"  // one of the answers counts
 	etcdAgain      faultKind = "etcd: request twice in a row" // one of the answers counts
@@ -42,8 +42,8 @@ var (
 )
 
 // Etcd is the proxy between Quorate and etcd. It takes each connection for one to the address that the caller meant,
-// and connects to that: whoever routes the callers to it keeps the destination of their packets. TLS ends at it and
-// begins anew.
+// and connects to that: what routes the callers to it must keep the destination of their packets. TLS ends at it, and
+// it speaks TLS of its own to the member.
 type Etcd struct {
 	Schedule *Schedule
 	// Dial connects to a member.

@@ -129,7 +129,7 @@ func (a *answer) asked() map[string]map[string]child {
 	return all
 }
 
-// equal reports whether two desired objects are the same but for the label that Metacontroller adds to each.
+// equal reports whether two desired objects are the same except for the label that Metacontroller adds to each.
 func equal(a, b json.RawMessage) bool {
 	plain := func(raw json.RawMessage) (o map[string]any) {
 		if json.Unmarshal(raw, &o) != nil {

@@ -18,8 +18,8 @@ import (
 const (
 	hookRefused    faultKind = "hook: request dropped"          // the connection closes
 	hookUnanswered faultKind = "hook: answer dropped"           // after Quorate has done its work
-	hookTooLate    faultKind = "hook: answer after the timeout" // the same, but Metacontroller waits in vain
-	// Quorate gets it when nobody waits any more, next to newer ones
+	hookTooLate    faultKind = "hook: answer after the timeout" // the same, but Metacontroller waits and gets nothing
+	// Quorate gets it when no one waits any more, next to newer ones
 	hookOverdue faultKind = "hook: request after the timeout"
 	hookAtOnce  faultKind = "hook: twice at once"                // to two replicas; one of the answers counts
 	hookAgain   faultKind = "hook: twice in a row"               // the same, one after the other
@@ -51,7 +51,7 @@ type Replica struct {
 type Hooks struct {
 	Schedule *Schedule
 	Replicas []*Replica
-	// Disturbs reports whether the calls for clusters of this namespace are to be disturbed; all others pass as they
+	// Disturbs reports whether the calls for clusters of this namespace should be disturbed; all others pass as they
 	// are.
 	Disturbs func(namespace string) bool
 	// Broken hears of answers that must never be, and of failures of the proxy itself. It may be called from several

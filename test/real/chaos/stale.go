@@ -19,7 +19,7 @@ type view[T any] struct {
 type glance[T any] struct {
 	shown T
 	stale bool
-	// missed is how many states were never shown to anybody and are now past.
+	// missed is how many states were never shown to any caller and are now past.
 	missed int
 	// rest is how long the view will stand still.
 	rest time.Duration

@@ -19,8 +19,8 @@ import (
 type Keys map[string][]byte
 
 // middle is the server's side of TLS towards Quorate. Before it shows itself as a member it talks to that very
-// member: who can't be reached, or is not who Quorate means, is not there for Quorate either, and what the member
-// tells of whom it trusts is passed on.
+// member: one that can't be reached, or is not the one that Quorate means, is not there for Quorate either, and the
+// authorities that the member says it trusts are passed on.
 type middle struct {
 	credentials.TransportCredentials // whatever is of clients, unused
 	e                                *Etcd

@@ -65,7 +65,7 @@ func (g *guarded) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.
 }
 
 // member serves a member that has begun with this trust, and the proxy before it. It returns the address that Quorate
-// dials, and the common names of whom the member sees.
+// dials, and the common names of the clients that the member sees.
 func (c cluster) member(t *testing.T, trust []*x509.Certificate) (proxied string, users <-chan string) {
 	t.Helper()
 	own, _, err := Keys(c["server"]).parse()
@@ -89,7 +89,7 @@ func (c cluster) proxy(t *testing.T, dial func(ctx context.Context, address stri
 	return serve(t, e.Server())
 }
 
-// ask asks for the member list as Quorate does, and is also told whom the member trusts.
+// ask asks for the member list as Quorate does, and is also told which authorities the member trusts.
 func (c cluster) ask(t *testing.T, address, member string) (subjects [][]byte, err error) {
 	t.Helper()
 	config, err := pki.Client(c["operator"])
@@ -108,8 +108,8 @@ func (c cluster) ask(t *testing.T, address, member string) (subjects [][]byte, e
 	return subjects, err
 }
 
-// TestEncrypted: the proxy stands for the member before Quorate, and for Quorate before the member; what the member
-// tells of whom it trusts is what Quorate hears.
+// TestEncrypted: the proxy stands for the member before Quorate, and for Quorate before the member; Quorate
+// hears which authorities the member trusts.
 func TestEncrypted(t *testing.T) {
 	c := newCluster(t)
 	both := c.authorities(t)
@@ -130,8 +130,8 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// TestNobodyBehind: who is not there, or is not the member that Quorate means, does not let Quorate connect.
-func TestNobodyBehind(t *testing.T) {
+// TestNoMemberBehind: Quorate can't connect when the member is not there, or is not the one that Quorate means.
+func TestNoMemberBehind(t *testing.T) {
 	c, others := newCluster(t), newCluster(t)
 	unreachable := c.proxy(t, func(context.Context, string) (net.Conn, error) {
 		return nil,

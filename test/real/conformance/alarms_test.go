@@ -71,7 +71,7 @@ func tries(t *testing.T, m *etcdproc.Member, refusal error, refused map[string]b
 			return err
 		},
 		"a write":    func(ctx context.Context) error { _, err := client.Put(ctx, "x", "y"); return err },
-		"a deletion": func(ctx context.Context) error { _, err := client.Delete(ctx, "nobody-has-this"); return err },
+		"a deletion": func(ctx context.Context) error { _, err := client.Delete(ctx, "no-such-key"); return err },
 		"a lease":    func(ctx context.Context) error { _, err := client.Grant(ctx, 100); return err },
 		"a watch": func(ctx context.Context) error {
 			first := <-client.Watch(ctx, "x", clientv3.WithCreatedNotify())
@@ -80,11 +80,11 @@ func tries(t *testing.T, m *etcdproc.Member, refusal error, refused map[string]b
 		"the member list": func(ctx context.Context) error { _, err := client.MemberList(ctx); return err },
 		"a hash":          func(ctx context.Context) error { _, err := client.HashKV(ctx, m.ClientURL, 0); return err },
 		"a user": func(ctx context.Context) error {
-			if _, err := client.UserAdd(ctx, "somebody", "x"); err != nil &&
+			if _, err := client.UserAdd(ctx, "someone", "x"); err != nil &&
 				!errors.Is(err, rpctypes.ErrUserAlreadyExist) {
 				return err
 			}
-			_, err := client.UserDelete(ctx, "somebody")
+			_, err := client.UserDelete(ctx, "someone")
 			return err
 		},
 	} {
@@ -119,7 +119,7 @@ func changesOfMembers(t *testing.T, c *etcdproc.Cluster) {
 	c.Members = others
 }
 
-// TestDefragmentation: the member answers nobody meanwhile, the others do, and it goes on without whoever asked for it.
+// TestDefragmentation: the member answers nothing meanwhile, the others do, and it goes on when its caller has gone.
 func TestDefragmentation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 100 MB per member")
@@ -234,7 +234,7 @@ func TestNoSpace(t *testing.T) {
 }
 
 // precious is a value of which a byte will be another on one member's disk.
-const precious = "a-value-that-nobody-else-has-0123456789"
+const precious = "a-value-that-no-other-key-has-0123456789"
 
 // damage writes through a member and then flips a byte in its database, under its feet: data pages have no checksum
 // in bbolt, and a running etcd maps the file.
@@ -275,8 +275,8 @@ func impatient(t *testing.T, version string, extra ...string) []string {
 	return slices.Concat(quiet(t, version), []string{compare}, extra)
 }
 
-// TestDamageAtAStart: whoever starts compares itself with its peers, and ends when one of them differs. Etcd 3.5 does
-// not know its peers at that moment, unless there is a snapshot on its disk: the test has it made.
+// TestDamageAtAStart: a member that starts compares itself with its peers, and ends when one of them differs. Etcd 3.5
+// does not know its peers at that moment, unless there is a snapshot on its disk: the test has it made.
 func TestDamageAtAStart(t *testing.T) {
 	const words = "found data inconsistency with peers"
 	eachVersion(t, func(t *testing.T, version string) {
@@ -339,7 +339,7 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 
 	chapter(t, "a compaction brings it to light", func(t *testing.T) {
 		for _, h := range health {
-			require.Nil(t, h.Hash, "nobody is asked for a hash yet")
+			require.Nil(t, h.Hash, "no member is asked for a hash yet")
 		}
 		repeat(t, c, decision.Compact{Revision: health[sick.Name].Revision - 5})
 		etcdproc.Eventually(t, "the alarm is raised", func(context.Context) error {
@@ -364,7 +364,7 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 		assert.Equal(t, *health[well[0].Name].Hash, other, "of the same revisions")
 	})
 
-	chapter(t, "keys can be read and not written, members can be changed, nobody is ready", func(t *testing.T) {
+	chapter(t, "keys can be read and not written, members can be changed, no member is ready", func(t *testing.T) {
 		tries(t, well[1], rpctypes.ErrCorrupt, map[string]bool{"a write": true, "a deletion": true, "a lease": true})
 		require.ErrorIs(t, do(t, c, decision.Compact{Revision: health[sick.Name].Revision}), etcdops.ErrCorrupt)
 		for _, member := range c.Members {
@@ -394,6 +394,6 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 		m, health = look(t, c.Endpoints(well...))
 		assert.Empty(t, m.Alarms)
 		assert.Equal(t, http.StatusOK, ready(well[0], etcdproc.Patience))
-		assert.Nil(t, health[well[0].Name].Hash, "nobody is asked for a hash any more")
+		assert.Nil(t, health[well[0].Name].Hash, "no member is asked for a hash any more")
 	})
 }

@@ -190,13 +190,13 @@ func TestUsersAndRoles(t *testing.T) {
 			t.Logf("log entries: %d with changes, %d without", middle-before, revision(t, s)-middle)
 		})
 
-		chapter(t, "whoever may before and after may at every moment between",
+		chapter(t, "what is allowed before and after is allowed at every moment between",
 			func(t *testing.T) { neverDenied(t, s, app) })
 
 		chapter(t, "what plans take for granted about grants and passwords",
 			func(t *testing.T) { grantsAndPasswords(t, s) })
 
-		chapter(t, "strangers stay, but for prune", func(t *testing.T) { strangers(t, s) })
+		chapter(t, "strangers stay, except with prune", func(t *testing.T) { strangers(t, s) })
 
 		chapter(t, "a new password counts, the old one no more", func(t *testing.T) { rotation(t, s) })
 
@@ -225,11 +225,11 @@ func TestUsersAndRoles(t *testing.T) {
 			s.apply(t, want)
 			_, errs := stop()
 			assert.Empty(t, errs)
-			nobody := s.client(clientv3.Config{}, "nobody")
-			defer func() { _ = nobody.Close() }()
-			_, err := nobody.Get(shortly(t), "/any")
+			noUser := s.client(clientv3.Config{}, "no-user")
+			defer func() { _ = noUser.Close() }()
+			_, err := noUser.Get(shortly(t), "/any")
 			require.NoError(t, err)
-			users, err := nobody.UserList(shortly(t))
+			users, err := noUser.UserList(shortly(t))
 			require.NoError(t, err)
 			assert.Contains(t, users.Users, "app")
 		})
@@ -401,9 +401,9 @@ func strangers(t *testing.T, s *secured) {
 // logIn is what comes of logging in with a password.
 func logIn(t *testing.T, s *secured, name, password string) error {
 	t.Helper()
-	nobody := s.client(clientv3.Config{}, "nobody")
-	defer func() { _ = nobody.Close() }()
-	_, err := nobody.Authenticate(shortly(t), name, password)
+	noUser := s.client(clientv3.Config{}, "no-user")
+	defer func() { _ = noUser.Close() }()
+	_, err := noUser.Authenticate(shortly(t), name, password)
 	return err
 }
 
@@ -412,7 +412,7 @@ func rotation(t *testing.T, s *secured) {
 		Password: password("web", "1")})
 	s.apply(t, want)
 	require.NoError(t, logIn(t, s, "web", "web-1"))
-	web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "nobody")
+	web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "no-user")
 	defer func() { _ = web.Close() }()
 	_, err := web.Get(shortly(t), "/app/x")
 	require.NoError(t, err)
@@ -457,7 +457,7 @@ func certificateOnly(t *testing.T, s *secured) {
 	})
 	s.apply(t, with(password("app", "1"), users.NoPassword))
 	calls, errs := stop()
-	t.Logf("made anew: %d calls, errors %v, without permission for about %s", calls, errs, gap.Round(time.Millisecond))
+	t.Logf("made again: %d calls, errors %v, without permission for about %s", calls, errs, gap.Round(time.Millisecond))
 	for said := range errs {
 		assert.Contains(t, said, "permission denied")
 	}
@@ -508,13 +508,13 @@ func whoMayAskWhat(t *testing.T, s *secured, version string) {
 	m := s.look(t)
 	at := s.Members[slices.IndexFunc(s.Members,
 		func(member *etcdproc.Member) bool { return idOf(t, m, member) == m.Leader })]
-	const yes, nobody, denied, unknown = "", "user name is empty", "permission denied", "not found"
+	const yes, nameless, denied, unknown = "", "user name is empty", "permission denied", "not found"
 	// By the common name of the certificate; "stranger" is no user, and "" is a certificate without one.
-	adminOnly := map[string]string{"root": yes, "app": denied, "stranger": unknown, "": nobody}
-	anybody := map[string]string{"root": yes, "app": yes, "stranger": yes, "": yes}
+	adminOnly := map[string]string{"root": yes, "app": denied, "stranger": unknown, "": nameless}
+	everyone := map[string]string{"root": yes, "app": yes, "stranger": yes, "": yes}
 	authStatus := adminOnly
 	if version >= "3.7" {
-		authStatus = anybody
+		authStatus = everyone
 	}
 	tests := []struct {
 		name string
@@ -522,9 +522,9 @@ func whoMayAskWhat(t *testing.T, s *secured, version string) {
 		want map[string]string
 	}{
 		{"Status", func(c *clientv3.Client) error { _, err := c.Status(shortly(t), at.ClientURL); return err },
-			anybody},
-		{"MemberList", func(c *clientv3.Client) error { _, err := c.MemberList(shortly(t)); return err }, anybody},
-		{"AlarmList", func(c *clientv3.Client) error { _, err := c.AlarmList(shortly(t)); return err }, anybody},
+			everyone},
+		{"MemberList", func(c *clientv3.Client) error { _, err := c.MemberList(shortly(t)); return err }, everyone},
+		{"AlarmList", func(c *clientv3.Client) error { _, err := c.AlarmList(shortly(t)); return err }, everyone},
 		{"AlarmDisarm", func(c *clientv3.Client) error {
 			_, err := c.AlarmDisarm(shortly(t), &clientv3.AlarmMember{MemberID: 1})
 			return err
@@ -701,7 +701,7 @@ func TestTokens(t *testing.T) {
 			eachVersion(t, func(t *testing.T, version string) {
 				s := startSecured(t, version, "demo", 3, kind)
 				var early []*clientv3.Client
-				for _, name := range []string{"", "nobody"} { // of the certificate
+				for _, name := range []string{"", "no-user"} { // of the certificate
 					c := s.client(clientv3.Config{Username: "web", Password: "web-1"}, name)
 					defer func() { _ = c.Close() }()
 					require.NoError(t, readsAndWrites(c, "/app/x")(shortly(t)),
@@ -724,12 +724,12 @@ func TestTokens(t *testing.T) {
 							return nil
 						})
 				}
-				nobody := s.client(clientv3.Config{}, "nobody")
-				defer func() { _ = nobody.Close() }()
-				logged, err := nobody.Authenticate(shortly(t), "web", "web-1")
+				noUser := s.client(clientv3.Config{}, "no-user")
+				defer func() { _ = noUser.Close() }()
+				logged, err := noUser.Authenticate(shortly(t), "web", "web-1")
 				require.NoError(t, err)
 				works := func(m *etcdproc.Member) error {
-					c := m.ClientOf(clientv3.Config{Token: logged.Token, MaxUnaryRetries: 1}, "nobody")
+					c := m.ClientOf(clientv3.Config{Token: logged.Token, MaxUnaryRetries: 1}, "no-user")
 					defer func() { _ = c.Close() }()
 					_, err := c.Get(shortly(t), "/app/x")
 					return err
@@ -757,7 +757,7 @@ func TestTokens(t *testing.T) {
 					}
 				}
 
-				logged, err = nobody.Authenticate(shortly(t), "web", "web-1")
+				logged, err = noUser.Authenticate(shortly(t), "web", "web-1")
 				require.NoError(t, err)
 				s.apply(t, wantOf([]users.RoleWant{everythingOn("app"), role("another")},
 					users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1"), Applied: "1"}))
@@ -767,7 +767,7 @@ func TestTokens(t *testing.T) {
 					require.ErrorIs(t, works(s.Members[0]), rpctypes.ErrAuthOldRevision,
 						"any change of users and roles ends it")
 				}
-				web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "nobody")
+				web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "no-user")
 				defer func() { _ = web.Close() }()
 				stop := busy(readsAndWrites(web, "/app/x"))
 				for i := range 3 {
@@ -778,7 +778,7 @@ func TestTokens(t *testing.T) {
 				_, errs := stop()
 				assert.Empty(t, errs, "etcd's client logs in again by itself")
 
-				logged, err = nobody.Authenticate(shortly(t), "web", "web-1")
+				logged, err = noUser.Authenticate(shortly(t), "web", "web-1")
 				require.NoError(t, err)
 				s.secrets["web"] = "web-2"
 				s.apply(t, wantOf([]users.RoleWant{everythingOn("app")},

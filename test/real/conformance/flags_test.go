@@ -84,7 +84,7 @@ func TestFlags(t *testing.T) {
 	})
 }
 
-// flagsOf are the flags of a member with this spec, but for its name, its directory and its addresses: those are of a
+// flagsOf are the flags of a member with this spec, except its name, its directory and its addresses: those are of a
 // pod. The certificates that they name are in a folder of the test.
 func flagsOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) []string {
 	t.Helper()

@@ -138,7 +138,7 @@ type walk struct {
 	members map[*etcdproc.Member]*course
 	// moved is set while connections come and go.
 	moved bool
-	// urls are how many peer URLs of nobody were used.
+	// urls are how many new peer URLs were used.
 	urls int
 	// compared and unclear are how many answers were compared, and how many could not be foretold.
 	compared, unclear int
@@ -186,7 +186,7 @@ func (w *walk) see() situation {
 		w.connect()
 	}
 	var s situation
-	etcdproc.Eventually(w.t, "everybody has caught up", func(context.Context) error {
+	etcdproc.Eventually(w.t, "every member has caught up", func(context.Context) error {
 		s.list, s.health = look(w.t, w.c.Endpoints())
 		lead := s.health[w.at(s.list, s.list.Leader).Name]
 		for i, m := range w.processes(s.list) {
@@ -377,7 +377,7 @@ func (w *walk) foretell(op operation, s situation) (error, bool) { //nolint:revi
 	return said, errors.Is(said, op.rules(w.facts(s, asked, true)))
 }
 
-// asked is whom etcdops will ask: the leader, or the first other voter that lives when the leader is to go.
+// asked is the member that etcdops will ask: the leader, or the first other voter that lives when the leader is to go.
 func (w *walk) asked(op operation, s situation) *etcdproc.Member {
 	lead := w.at(s.list, s.list.Leader)
 	if lead != op.without {
@@ -426,9 +426,8 @@ func (w *walk) operations(s situation) []operation {
 		what := kindOf(facts, i, entry.ID == s.list.Leader)
 		all = append(all, w.promoting(s, entry.ID, what), w.removing(s, entry.ID, what), w.moving(s, entry.ID, what))
 	}
-	const unlisted = 0xdead
-	return append(all, w.promoting(s, unlisted, "nobody"), w.removing(s, unlisted, "nobody"), w.moving(s, unlisted,
-		"nobody"))
+	const unlisted, what = 0xdead, "an unlisted member"
+	return append(all, w.promoting(s, unlisted, what), w.removing(s, unlisted, what), w.moving(s, unlisted, what))
 }
 
 // does is a step as the hooks do it.
@@ -438,7 +437,7 @@ func (w *walk) does(step decision.Step) func(context.Context, situation) error {
 	}
 }
 
-// adding is the addition of a member: at a peer URL that is taken, or at one of nobody.
+// adding is the addition of a member: at a peer URL that is taken, or at a new one.
 func (w *walk) adding(s situation, voter bool, taken string) operation {
 	alone := !slices.ContainsFunc(s.list.Members, func(m observation.Member) bool {
 		return !m.Learner &&
@@ -450,7 +449,7 @@ func (w *walk) adding(s situation, voter bool, taken string) operation {
 		url, name = fmt.Sprintf("http://127.0.0.1:%d", w.urls), "at a new peer URL" // nothing listens below port 1024
 	}
 	op := operation{name: "add a learner " + name, undo: func(t *testing.T) { w.undoAdding(t, url) }}
-	n := nobody
+	n := notListed
 	if taken != "" {
 		n = 0
 	}
@@ -509,15 +508,15 @@ func (w *walk) undoAdding(t *testing.T, url string) {
 	w.check(t, w.removing(s, s.list.Members[i].ID, "undo"), s, nil)
 }
 
-// nobody is the number of one that is not listed.
-const nobody = 15
+// notListed is the number of a member that is not listed.
+const notListed = 15
 
 // number of a member in the facts.
 func number(s situation, id uint64) int {
 	if i := indexOf(s.list, id); i >= 0 {
 		return i
 	}
-	return nobody
+	return notListed
 }
 
 // refusal is what an answer comes to here: the servers themselves make the change.
@@ -548,7 +547,7 @@ func (w *walk) removing(s situation, id uint64, what string) operation {
 		without: w.at(s.list, id),
 	}
 	if id == s.list.Leader && w.asked(op, s) == op.without {
-		// etcdops asks nobody to remove itself: see what etcd says to it.
+		// etcdops asks no member to remove itself: see what etcd says to it.
 		op.ask = w.past(func(ctx context.Context, client *clientv3.Client) error {
 			_, err := client.MemberRemove(ctx, id)
 			return err
@@ -563,7 +562,7 @@ func (w *walk) moving(s situation, id uint64, what string) operation {
 		name:  "move the leader to " + what,
 		rules: func(f membership.Server) error { return f.MoveLeader(number(s, id)) },
 		ask:   w.does(decision.MoveLeader{To: id}),
-		slow:  number(s, id) != nobody && (m == nil || !m.Running()),
+		slow:  number(s, id) != notListed && (m == nil || !m.Running()),
 	}
 	if !slices.ContainsFunc(w.processes(s.list), func(m *etcdproc.Member) bool { return m == nil || !m.Running() }) {
 		op.undo = func(
@@ -707,12 +706,12 @@ func (w *walk) voter(runs bool, not ...*etcdproc.Member) *etcdproc.Member {
 func (w *walk) follower() *etcdproc.Member { return w.voter(true, w.leader()) }
 func (w *walk) dead() *etcdproc.Member     { return w.voter(false) }
 
-// lostQuorum: whoever is asked for a step can't even read the member list.
+// lostQuorum: the member that is asked for a step can't even read the member list.
 func (w *walk) lostQuorum(why string) {
 	w.t.Helper()
 	chapter(w.t, "the quorum is lost: "+why, func(t *testing.T) {
 		var before *observation.Membership
-		etcdproc.Eventually(t, "nobody leads any more", func(ctx context.Context) error {
+		etcdproc.Eventually(t, "no member leads any more", func(ctx context.Context) error {
 			m, health := new(etcdops.Etcd).Observe(ctx, w.c.Endpoints())
 			if m != nil {
 				before = m

@@ -248,7 +248,7 @@ func files(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// TestRestoreOfNoKeys: a cluster that nobody has written to is restored like any other.
+// TestRestoreOfNoKeys: a cluster that was never written to is restored like any other.
 func TestRestoreOfNoKeys(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 1)

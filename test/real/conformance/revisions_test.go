@@ -82,7 +82,7 @@ func TestARevisionThatIsRaisedByTheSameTwice(t *testing.T) {
 		lived(t, third)
 		swapped, watch := notices(t, third, s, time.Second)
 		require.NoError(t, watch, "silence")
-		require.True(t, swapped, "what somebody else wrote is lost")
+		require.True(t, swapped, "what another client wrote is lost")
 	})
 }
 
@@ -165,7 +165,7 @@ func TestAllBeginEmpty(t *testing.T) {
 		require.NoError(t, err)
 		_, err = client.Put(ctx, "leased", "value", clientv3.WithLease(lease.ID))
 		require.NoError(t, err)
-		_, err = client.UserAdd(ctx, "somebody", "password")
+		_, err = client.UserAdd(ctx, "someone", "password")
 		require.NoError(t, err)
 		_, err = client.RoleAdd(ctx, "reader")
 		require.NoError(t, err)

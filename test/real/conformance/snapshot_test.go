@@ -70,7 +70,7 @@ func order(t *testing.T, version, dir string, endpoints ...string) archive.Order
 	}
 }
 
-// A snapshot is taken from a follower, verified without anybody's identity, and read back with one. What the database
+// A snapshot is taken from a follower, verified without an identity, and read back with one. What the database
 // says of itself is what etcd says: hash, revision and keys.
 func TestSnapshot(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
@@ -84,7 +84,7 @@ func TestSnapshot(t *testing.T) {
 
 		for seed := range uint64(6) {
 			live(t, leader, seed, int(seed)*50)
-			etcdproc.Eventually(t, "everybody has everything", func(ctx context.Context) error { return level(ctx, c) })
+			etcdproc.Eventually(t, "all have everything", func(ctx context.Context) error { return level(ctx, c) })
 			discard(t, o)
 			report, err := archive.Take(context.Background(), o)
 			require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestSnapshotByEtcdctl(t *testing.T) {
 		o.Key, o.Form.Compression = "plain.db", v1alpha1.CompressNone
 		report, err := archive.Take(context.Background(), o)
 		require.NoError(t, err)
-		assert.Equal(t, c.Members[0].Name, report.Member, "the leader, when nobody else is there")
+		assert.Equal(t, c.Members[0].Name, report.Member, "the leader, when no other member is there")
 		plain, err := archive.Examine(context.Background(), filepath.Join(dir, "backups", "plain.db"))
 		require.NoError(t, err)
 		old, err := archive.Examine(context.Background(), fetched)

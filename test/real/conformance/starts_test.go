@@ -58,7 +58,7 @@ func TestAnEmptiedDirectory(t *testing.T) {
 				ends(t, lost, "tocommit(")
 			})
 
-		chapter(t, "under a new leader it forgets that it ever voted, and nobody notices", func(t *testing.T) {
+		chapter(t, "under a new leader it forgets that it ever voted, and no one notices", func(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			to := idOf(t, m, followers[1])
 			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), decision.MoveLeader{To: to, Name: followers[1].Name},
@@ -72,7 +72,7 @@ func TestAnEmptiedDirectory(t *testing.T) {
 			assert.Len(t, m.Members, 3)
 		})
 
-		chapter(t, "a bootstrap that finds nobody begins a second time", func(t *testing.T) {
+		chapter(t, "a bootstrap that finds no other member begins a second time", func(t *testing.T) {
 			for _, member := range initial {
 				member.Kill()
 			}
@@ -110,7 +110,7 @@ func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
 			learner.Wipe()
 		})
 
-		chapter(t, "a joining member that finds nobody ends", func(t *testing.T) {
+		chapter(t, "a joining member that finds no other ends", func(t *testing.T) {
 			c.Join(learner, c.Members[2])
 			ends(t, learner, membership.Cluster{Voters: 0b01, Learners: 0b10}.Join(1, 0b10, 0).Error())
 			learner.Wipe()
@@ -128,7 +128,7 @@ func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
 }
 
 // TestASilentConnection keeps an etcd that speaks plain text from ending when it is told to: it waits for the
-// connection's first bytes. So whoever tells one to end does not wait for ever (replay in etcdops/seed).
+// connection's first bytes. So what tells one to end waits for a limited time (replay in etcdops/seed).
 func TestASilentConnection(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		m := etcdproc.Start(t, version, "demo", 1, "--log-level=info").Members[0]
@@ -171,7 +171,7 @@ func stillbirth(t *testing.T, m *etcdproc.Member) {
 // TestAStillbirth: an etcd whose log is empty knows no voters, and stands for no election (hooks/epochs/bootstrap.go).
 func TestAStillbirth(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
-		chapter(t, "alone it never elects itself, and answers nobody", func(t *testing.T) {
+		chapter(t, "alone it never elects itself, and answers nothing", func(t *testing.T) {
 			c := etcdproc.Start(t, version, "demo", 1, "--log-level=info")
 			m := c.Members[0]
 			stillbirth(t, m)
@@ -202,7 +202,7 @@ func TestAStillbirth(t *testing.T) {
 
 // TestTheSameStepTwiceAtOnce: of two hooks that decide the same at the same moment, one does it and the other is
 // refused, or hears nothing: raft has one change of members under way at a time, and makes of a second one an empty
-// entry, for whose answer etcd waits in vain (S15; stepLeader in raft.go).
+// entry, whose answer etcd waits for and never gets (S15; stepLeader in raft.go).
 func TestTheSameStepTwiceAtOnce(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 1)

@@ -274,7 +274,7 @@ func TestADeadLearner(t *testing.T) {
 		chapter(t, "a dead learner that had caught up is promoted by etcd, and the quorum is lost", func(t *testing.T) {
 			learner.Kill()
 			require.NoError(t, promotedByEtcd(t, c, promote.ID))
-			etcdproc.Eventually(t, "nobody leads any more", func(ctx context.Context) error {
+			etcdproc.Eventually(t, "no member leads any more", func(ctx context.Context) error {
 				m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
 				if m != nil || health["demo-0"].Serving() {
 					return fmt.Errorf("%+v", health)

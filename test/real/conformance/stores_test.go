@@ -126,12 +126,12 @@ func serve(t *testing.T, address, binary string, args ...string) {
 // called backups.
 var stores = map[string]func(t *testing.T, a authority) (place archive.Place, way *way){
 	"s3": func(t *testing.T, a authority) (archive.Place, *way) {
-		t.Setenv("AWS_ACCESS_KEY_ID", "somebody")
+		t.Setenv("AWS_ACCESS_KEY_ID", "testuser")
 		t.Setenv("AWS_SECRET_ACCESS_KEY", "a secret")
 		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 		port := etcdproc.Port(t)
 		address := fmt.Sprintf("127.0.0.1:%d", port)
-		serve(t, "http://"+address, etcdproc.Tool(t, "versitygw"), "--port", address, "--access", "somebody",
+		serve(t, "http://"+address, etcdproc.Tool(t, "versitygw"), "--port", address, "--access", "testuser",
 			"--secret", "a secret", "--quiet", "posix", "--sidecar", t.TempDir(), t.TempDir())
 		way := wayTo(t, "http://"+address, a.servers)
 		query := "?region=us-east-1&use_path_style=true&endpoint="
@@ -185,7 +185,7 @@ var stores = map[string]func(t *testing.T, a authority) (place archive.Place, wa
 	},
 }
 
-// authority is whom ways that speak TLS are signed by: a file of its certificate, and what servers need.
+// authority signs the certificates of ways that speak TLS: a file of its own certificate, and what servers need.
 type authority struct {
 	file    string
 	servers *tls.Config
@@ -226,8 +226,8 @@ func objectsIn(t *testing.T, place archive.Place) []string {
 	}
 }
 
-// A snapshot goes to every kind of store and comes back; one that is stopped on the way leaves nothing; and whoever
-// is refused is told.
+// A snapshot goes to every kind of store and comes back; one that is stopped on the way leaves nothing; and a caller
+// that is refused is told.
 func TestStores(t *testing.T) {
 	version := etcdproc.Versions[len(etcdproc.Versions)-1]
 	c := etcdproc.Start(t, version, "demo", 1)
@@ -307,7 +307,7 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 			assert.Equal(t, archive.Denied, archive.ReasonOf(err), "%v", err)
 		}
 	})
-	chapter(t, "nobody there", func(t *testing.T) {
+	chapter(t, "no store there", func(t *testing.T) {
 		way.Close()
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()

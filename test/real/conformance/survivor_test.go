@@ -106,8 +106,8 @@ func leaderOf(t *testing.T, c *etcdproc.Cluster) (leader *etcdproc.Member, other
 	return leader, others
 }
 
-// TestSurvivorKeepsItsWholeLog: entries that nobody knew to be committed may have been acknowledged by those who are
-// gone.
+// TestSurvivorKeepsItsWholeLog: entries that no member knew to be committed may have been acknowledged by those that
+// are gone.
 func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 3, lazy...)
@@ -115,7 +115,7 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		client := leader.Client()
 		put(t, client, "known", 200)
 
-		// The last entries reach the leader's log and nobody else.
+		// The last entries reach the leader's log and no other.
 		for _, f := range followers {
 			f.Pause()
 		}
@@ -123,7 +123,7 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			_, err := client.Put(ctx, fmt.Sprintf("unknown-%d", i), "value")
 			cancel()
-			require.Error(t, err, "nobody acknowledged it")
+			require.Error(t, err, "no follower acknowledged it")
 		}
 		_, err := seed.Survey(leader.DataDir(), "")
 		require.ErrorContains(t, err, "in use", "it still runs")
@@ -133,7 +133,7 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		found, err := seed.Survey(leader.DataDir(), "")
 		require.NoError(t, err)
 		unknown := found.LastIndex - found.Commit
-		require.NotZero(t, unknown, "the tail is what nobody knew to be committed: %+v", found)
+		require.NotZero(t, unknown, "the tail is what no member knew to be committed: %+v", found)
 		other, err := seed.Survey(followers[0].DataDir(), "")
 		require.NoError(t, err)
 		require.Less(t, other.LastIndex, found.LastIndex)
@@ -159,9 +159,8 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, report.Hash, fmt.Sprintf("%08x", hash.Hash))
 
-		// The others come back, and are two of three: their epoch goes on without knowing that it is over. It is for
-		// whoever starts this one to have stopped them for good; what they can't do is to meet the new cluster, which
-		// is another one.
+		// The others come back, and are two of three: their epoch goes on without knowing that it is over. Who starts
+		// this one must have stopped them for good; but they can't meet the new cluster, which is another one.
 		for _, f := range followers {
 			f.Restart()
 		}
@@ -265,9 +264,9 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 			return err
 		})
 		defer root.Close()
-		anybody := fresh.Members[0].Client()
-		defer anybody.Close()
-		_, err = anybody.Get(ctx, "by-root")
+		nameless := fresh.Members[0].Client()
+		defer nameless.Close()
+		_, err = nameless.Get(ctx, "by-root")
 		require.ErrorContains(t, err, "user name is empty", "users are enabled")
 		require.EqualValues(t, 89, count(t, root, "key"))
 		changed, err := root.Get(ctx, "key-2")
@@ -286,7 +285,7 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, alarms.Alarms, 1)
 		require.EqualValues(t, 7, alarms.Alarms[0].MemberID, "the alarm of a member that is gone is still there, "+
-			"until somebody disarms it")
+			"until it is disarmed")
 		_, err = root.Put(ctx, "more", "value")
 		require.ErrorContains(t, err, "space exceeded")
 		_, err = root.AlarmDisarm(ctx, &clientv3.AlarmMember{})

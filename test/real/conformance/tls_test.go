@@ -18,7 +18,7 @@ import (
 )
 
 // TestHandshake: what a member tells in the TLS handshake is what the succession of authorities goes by, so that it
-// must be what etcd really does: its certificate is read anew each time, its authorities are those that it started
+// must be what etcd really does: its certificate is read again each time, its authorities are those that it started
 // with.
 func TestHandshake(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
@@ -32,20 +32,20 @@ func TestHandshake(t *testing.T) {
 		}
 		root := ca.Client("root")
 		var first observation.Health
-		chapter(t, "a member tells its certificate, and whom it trusts", func(t *testing.T) {
+		chapter(t, "a member tells its certificate, and which authorities it trusts", func(t *testing.T) {
 			first = observe(root)
 			require.Empty(t, first.Err)
 			assert.NotEmpty(t, first.Certificate)
 			assert.Equal(t, []string{pki.Subject(ca.Certificate().RawSubject)}, first.Trusts)
 		})
-		chapter(t, "also to somebody whom it does not let in", func(t *testing.T) {
+		chapter(t, "also to a client that it does not let in", func(t *testing.T) {
 			stranger := other.Client("root")
 			stranger.RootCAs = root.RootCAs
 			h := observe(stranger)
 			require.Contains(t, h.Err, "TLS handshake failed")
 			assert.Equal(t, first.Trusts, h.Trusts)
 		})
-		chapter(t, "somebody who does not trust it says so, in words that stay the same", func(t *testing.T) {
+		chapter(t, "a client that does not trust it says so, in words that stay the same", func(t *testing.T) {
 			doubting := ca.Client("root")
 			doubting.RootCAs = other.Client("root").RootCAs
 			h := observe(doubting)
@@ -62,7 +62,7 @@ func TestHandshake(t *testing.T) {
 	})
 }
 
-// TestUpdatePeerURL: a member that is listed with a URL by which nobody can dial it goes on, because it dials the
+// TestUpdatePeerURL: a member that is listed with a URL that no peer can dial goes on, because it dials the
 // others. That is what every member goes through on the way from plain text to TLS, and why it is one at a time.
 func TestUpdatePeerURL(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
@@ -72,7 +72,7 @@ func TestUpdatePeerURL(t *testing.T) {
 		follower := followers[0]
 		step := decision.UpdatePeerURL{ID: idOf(t, before, follower), Name: follower.Name,
 			PeerURL: strings.Replace(follower.PeerURL, "http:", "https:", 1)}
-		chapter(t, "it is listed with https, and nobody but it", func(t *testing.T) {
+		chapter(t, "it is listed with https, and no other member is", func(t *testing.T) {
 			require.NoError(t, do(t, c, step))
 			after, _ := look(t, c.Endpoints())
 			for i, m := range after.Members {

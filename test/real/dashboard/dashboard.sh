@@ -25,12 +25,12 @@ converged() { # converged NAME...: until STATUS is that for the newest spec
   done
 }
 leader() { k get etcdcluster "$1" -o jsonpath='{.status.leader}'; }
-traffic() { # writes, 150 a second, by whoever leads, minute by minute; what fails begins again
+traffic() { # writes, 150 a second, by the leader, minute by minute; what fails begins again
   until ! k get etcdcluster "$cluster" > /dev/null; do
     k exec "$(leader "$cluster")" -c etcd -- etcdctl check perf --load=s --prefix="/load/$SECONDS/" || sleep 1
   done
 }
-in_lab=(nsenter --net="$QUORATE_LAB_NETNS") # no function: whoever kills what a function has begun kills a shell
+in_lab=(nsenter --net="$QUORATE_LAB_NETNS") # no function: killing what a function has begun kills a shell
 
 npm pack --silent --pack-destination "$work" uplot@1.6.32 > /dev/null
 mkdir "$work/page"

@@ -46,7 +46,7 @@ run() {
   "$@" 2>&1 | note
 }
 
-# follow TEST KIND NAME WORDS: kubectl get until the test prints something, a line for each change, and the heading anew when its columns have moved.
+# follow TEST KIND NAME WORDS: kubectl get until the test prints something, a line for each change, and the heading again when its columns have moved.
 follow() {
   local until=$1 kind=$2 name=$3 before="" heading="" shown now
   printf '\n%s $ kubectl get %s %s   # until %s\n' "$(since)" "$kind" "$name" "$4" | note

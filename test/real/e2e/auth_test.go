@@ -114,7 +114,7 @@ func TestUsersAndRoles(t *testing.T) {
 	c.loggedIn("own", "second")
 	c.shutOut("own", "first")
 
-	// A token that any member accepts, also when the one that gave it is killed. Whoever logged in goes on.
+	// A token that any member accepts, also when the one that gave it is killed. A user that has logged in goes on.
 	till = c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
 	for _, pod := range c.pods() {
 		c.kills(pod.Name)

@@ -46,7 +46,7 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	eventually(t, "the leaves are renewed, and every member shows the new one", func() string {
 		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
 	})
-	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
+	assert.Equal(t, started, c.restarts(), "no member was restarted for it")
 	t.Logf("renewal: longest stall %d ms, %d requests repeated, %d connections made again", w.stalled().Milliseconds(),
 		w.retries(), handshakes.Load()-before)
 
@@ -56,7 +56,7 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	})
 	c.converges(3)
 	if *nightlyFlag { // by day that takes as long as what it has signed may live: months
-		eventually(t, "the old authority is trusted no longer, by anybody", func() string {
+		eventually(t, "the old authority is no longer trusted anywhere", func() string {
 			if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"],
 				pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
 				return "it is in ca.crt"

@@ -32,7 +32,7 @@ type life struct {
 	version   string
 }
 
-// spec of the cluster as it is to be now.
+// spec of the cluster as it should be now.
 func (l *life) spec() string {
 	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {snapshotCount: %d}\n", l.replicas, l.version,
 		l.snapshots)

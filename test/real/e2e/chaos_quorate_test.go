@@ -97,7 +97,7 @@ func (r *replica) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cmd != cmd {
-		return // somebody else was quicker
+		return // another goroutine was quicker
 	}
 	if err := r.start(); err != nil {
 		r.broken(err)
@@ -119,7 +119,7 @@ func (r *replica) stop(t *testing.T) {
 // newReplicas starts Quorate some times.
 func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule, broken func(error)) []*chaos.Replica {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "quorate") // a copy: whoever builds meanwhile does not change it
+	binary := filepath.Join(t.TempDir(), "quorate") // a copy: a build meanwhile does not change it
 	content, err := os.ReadFile(*chaosThat)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(binary, content, 0o755))

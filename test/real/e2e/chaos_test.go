@@ -213,7 +213,7 @@ func (s *storm) calm() {
 }
 
 // wrongMembers asks each pod whether it serves as a voter, and one of them for etcd's member list. It returns what is
-// wrong if the pods are to be the voters, so many, and no learner is left; empty when nothing is.
+// wrong if the pods should be n voters and no learner should be left; empty when nothing is.
 func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

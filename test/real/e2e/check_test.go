@@ -83,14 +83,14 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, nowhere["Controllers"].Found, "calls quorate.quorate-system.svc, not quorate.kube-public.svc")
 	assert.Equal(t, check.OK, nowhere["Kinds"].State, nowhere["Kinds"].Found)
 
-	nobody, code := findings("--as=nobody")
+	powerless, code := findings("--as=powerless")
 	assert.Equal(t, 1, code)
-	for name, f := range nobody {
+	for name, f := range powerless {
 		if name != "Kubernetes" {
 			assert.Equal(t, check.Unknown, f.State, "%s: %s", name, f.Found)
 		}
 	}
-	assert.Contains(t, nobody["MetacontrollerRights"].Do, "the right to list clusterroles and clusterrolebindings")
+	assert.Contains(t, powerless["MetacontrollerRights"].Do, "the right to list clusterroles and clusterrolebindings")
 }
 
 // allowed lets a user do what docs/reference/check.md lists.

@@ -38,7 +38,7 @@ func (c *cluster) clientWith(config *tls.Config, address string) *clientv3.Clien
 	return client
 }
 
-// login is a client with a user's name and password. Its certificate names nobody: it is that of the servers.
+// login is a client with a user's name and password. Its certificate names no user: it is that of the servers.
 func (c *cluster) login(user, password string) (*clientv3.Client, error) {
 	c.t.Helper()
 	return c.open(rereading(c.ns, name+"-server-tls"), c.service(), user, password)
@@ -76,7 +76,7 @@ func (c *cluster) open(config *tls.Config, address, user, password string,
 	return client, nil
 }
 
-// rereading is TLS with the certificate in a Secret, which is read anew at every handshake: as an application does
+// rereading is TLS with the certificate in a Secret, which is read again at every handshake: as an application does
 // that has it mounted and watches its files.
 func rereading(ns, secret string) *tls.Config {
 	return &tls.Config{

@@ -223,7 +223,7 @@ func (c *cluster) leader() string {
 	var leader string
 	eventually(c.t, "the status names the leader", func() string {
 		if leader = c.object().Status.Leader; leader == "" {
-			return "nobody"
+			return "it names none"
 		}
 		s, err := c.endpoint(leader)
 		if err != nil || s.Leader != s.Header.MemberID {

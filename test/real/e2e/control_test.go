@@ -14,7 +14,7 @@ import (
 func TestOneMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
-	c.tell("NobodyWithoutTheRightCertificate", (*cluster).letsNobodyElseIn)
+	c.tell("NoOneWithoutTheRightCertificate", (*cluster).letsNoOneElseIn)
 	c.tell("EverythingIsDistrustedAtOnce", (*cluster).distrustsEverything)
 	c.tell("ASingleMemberIsSucceededWithoutAPause", (*cluster).succeedsItsOnlyMember)
 	c.tell("AProtectedClusterIsNotDeleted", (*cluster).isNotDeleted)

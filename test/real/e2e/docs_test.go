@@ -21,7 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
-// TestDocuments: whoever types what the documents show gets what they show. Each page is played from top to bottom.
+// TestDocuments: a user who types what the documents show gets what they show. Each page is played from top to bottom.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	pages, err := docs.ReadPages("../../..")

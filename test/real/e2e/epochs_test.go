@@ -167,7 +167,7 @@ func (c *cluster) comesBackFromALastMember() {
 	require.NotEmpty(c.t, c.object().Status.Origin.Evidence)
 }
 
-func (c *cluster) isMadeAnew() {
+func (c *cluster) isRecreated() {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"Recreate","after":"30s"}}`)
 	c.put("of the former cluster")

@@ -40,14 +40,14 @@ type foreigners struct {
 	members int
 	// ca is nil for plain text.
 	ca *forger
-	// initial is whom new members are to join; empty for a cluster of their own. Those don't look up who connects.
+	// initial lists the members that new ones join; empty for a cluster of their own. Those don't look up who connects.
 	initial string
 	procs   map[int]*exec.Cmd
 }
 
 const nodeAddress = "172.30.0.1"
 
-// newForeigners starts three of them; with an authority they speak TLS and ask everybody for a certificate.
+// newForeigners starts three of them; with an authority they speak TLS and ask every caller for a certificate.
 func newForeigners(t *testing.T, version string, from int, encrypted bool) *foreigners {
 	t.Helper()
 	f := &foreigners{t: t, dir: t.TempDir(), version: version, from: from, members: 3, procs: map[int]*exec.Cmd{}}
@@ -167,7 +167,7 @@ func (f *foreigners) restart() {
 	}
 }
 
-// shown is what a user with this name shows, and whom he trusts besides; nil in plain text.
+// shown is what a user with this name shows, and the authorities that it trusts besides; nil in plain text.
 func (f *foreigners) shown(commonName string, trusts ...[]byte) *tls.Config {
 	if f.ca == nil {
 		return nil
@@ -288,7 +288,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	f := newForeigners(t, "3.6.16", 23690, true)
 	f.enableAuth()
 	c := inNamespace(t)
-	cert, key := f.ca.issue("nobody", time.Now().Add(time.Hour))
+	cert, key := f.ca.issue("no-user", time.Now().Add(time.Hour))
 	c.puts("former", cert, key, bundle(*f.ca))
 	kube(t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root",
 		"--from-literal=password=secret")
@@ -296,7 +296,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
 		f.clientURL(1) + "'], tls: {secretName: former}, auth: {secretName: former-root}}}\n")
 
-	// The foreign peers learn to trust our authority before anybody joins.
+	// The foreign peers learn to trust our authority before any member joins.
 	var ours []byte
 	eventually(t, "there is an authority of ours", func() string {
 		data, err := secretData(c.ns, name+"-ca")
@@ -371,8 +371,8 @@ func (f *foreigners) enableAuth() {
 	}
 }
 
-// TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that nobody there has
-// to be told anything.
+// TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that no member there
+// has to be told anything.
 func TestJoinWithTheirAuthority(t *testing.T) {
 	t.Parallel()
 	f := newForeigners(t, "3.6.16", 23590, true)

@@ -25,7 +25,7 @@ import (
 
 // TestFleet makes as many clusters of one member as QUORATE_FLEET says, in memory (two files of 64 MB that etcd makes
 // for its log before it writes, so 192Mi), every other one in plain text, ten to a namespace, and lets them rest:
-// what they cost then, and that nobody writes. It runs on demand: `make bench-fleet CLUSTERS=100`.
+// what they cost then, and that nothing is written. It runs on demand: `make bench-fleet CLUSTERS=100`.
 func TestFleet(t *testing.T) {
 	clusters, err := strconv.Atoi(os.Getenv("QUORATE_FLEET"))
 	if err != nil {

@@ -74,7 +74,7 @@ func (c *cluster) succeeds(member string, meanwhile func()) string {
 			return successor
 		}
 	}
-	require.Fail(c.t, "nobody came in the place of "+member)
+	require.Fail(c.t, "no member came in the place of "+member)
 	return ""
 }
 
@@ -114,7 +114,7 @@ func (c *cluster) givesACrashingMemberUp() {
 // provisioner.
 func (c *cluster) triesALearnerAgain() {
 	before := c.ids()
-	c.edit(`{"memberReplacement":{"after":"30s"},"replicas":4,"storage":{"storageClassName":"nobody"}}`)
+	c.edit(`{"memberReplacement":{"after":"30s"},"replicas":4,"storage":{"storageClassName":"no-class"}}`)
 	first := ""
 	eventually(c.t, "a second learner is tried", func() string {
 		for member := range c.ids() {
@@ -142,8 +142,8 @@ func (c *cluster) triesALearnerAgain() {
 	c.edit(`{"memberReplacement":null,"storage":{"storageClassName":null}}`)
 }
 
-// forgetsNothing empties a voter's data under load, and that of its successor: it has joined, and was told whom, and
-// the same must not happen to it.
+// forgetsNothing empties a voter's data under load, and that of its successor: it has joined the members that
+// it was told, and the same must not happen to it.
 func (c *cluster) forgetsNothing() {
 	c.edit(`{"memberReplacement":{"after":"30s"}}`)
 	member, _ := c.follower()

@@ -30,7 +30,7 @@ func alone(t *testing.T) {
 	}
 }
 
-// release of Quorate: what somebody who installs it has of it.
+// release of Quorate: what a user who installs it has of it.
 type release struct{ name, binary, image string }
 
 // thisRelease is what `make image` has built, and the Makefile has loaded.
@@ -104,7 +104,7 @@ func (r release) install(t *testing.T) {
 		return ""
 	})
 	r.tellsItsVersion(t)
-	if kept == "" && strings.HasPrefix(os.Getenv("QUORATE_METACONTROLLER"), "1.") { // it reads once whom it trusts
+	if kept == "" && strings.HasPrefix(os.Getenv("QUORATE_METACONTROLLER"), "1.") { // it reads once what it trusts
 		kube(t, "-n", "metacontroller", "rollout", "restart", "statefulset/metacontroller")
 		kube(t, "-n", "metacontroller", "rollout", "status", "statefulset/metacontroller")
 	}

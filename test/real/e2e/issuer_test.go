@@ -160,13 +160,13 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	eventually(t, "the replaced certificate is shown", func() string {
 		return c.shows(before, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
 	})
-	assert.Equal(t, started, c.restarts(), "nobody is restarted for another certificate of the same authority")
+	assert.Equal(t, started, c.restarts(), "no member is restarted for another certificate of the same authority")
 
 	// Too early: members would show what the others do not take.
 	c.putsClients(ours, ours, other)
 	c.putsMembers(other, ours, other)
 	c.says("AuthorityChanged", "is signed by an authority that demo-0")
-	require.Equal(t, started, c.restarts(), "nobody is restarted into silence")
+	require.Equal(t, started, c.restarts(), "no member is restarted into silence")
 	c.putsMembers(ours, ours, other)
 	rolls := func(what string, trusted ...forger) {
 		eventually(t, what, func() string {
@@ -179,17 +179,17 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 			return c.notConverged(3)
 		})
 	}
-	rolls("everybody trusts both", ours, other)
+	rolls("every member trusts both", ours, other)
 	c.putsAll(other, ours, other)
-	eventually(t, "everybody shows that of the new authority", func() string {
+	eventually(t, "every member shows that of the new authority", func() string {
 		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(other.ca) == nil })
 	})
 	c.putsAll(other, other)
-	rolls("nobody trusts the former authority", other)
+	rolls("no member trusts the former authority", other)
 	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
 	w.losesNothing()
 
-	// Without any overlap there is one way: everybody at once.
+	// Without any overlap there is one way: every member at once.
 	third := stranger(t, pkix.Name{CommonName: "others"}) // under the former one's name, with another key
 	started = c.restarts()
 	c.putsAll(third, third)
@@ -264,7 +264,7 @@ metadata: {name: etcd}
 spec: {ca: {secretName: intermediate}}
 `
 
-// renews makes cert-manager issue a Certificate anew, as cmctl renew does, and waits until its Secret is another.
+// renews makes cert-manager issue a Certificate again, as cmctl renew does, and waits until its Secret is another.
 func (c *cluster) renews(certificates ...string) {
 	c.t.Helper()
 	for _, certificate := range certificates {
@@ -312,7 +312,7 @@ func TestCertManager(t *testing.T) {
 			func(newest, now *x509.Certificate) bool { return newest.Equal(now) })
 	})
 	c.converges(3)
-	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
+	assert.Equal(t, started, c.restarts(), "no member was restarted for it")
 	w.losesNothing()
 
 	// What is deleted is issued again; what is edited goes back.

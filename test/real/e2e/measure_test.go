@@ -73,7 +73,7 @@ func (c *cluster) returns(pod string) time.Duration {
 	return time.Since(begin)
 }
 
-// replacedByHand does the same with pods that nobody watches: the person applies the pod again.
+// replacedByHand does the same with pods that no controller watches: the person applies the pod again.
 func (c *cluster) replacedByHand(pod string) time.Duration {
 	c.t.Helper()
 	begin := time.Now()

@@ -30,7 +30,7 @@ func newNetwork(file string, threads int) (*network, error) {
 	ready := make(chan error)
 	for range threads {
 		go func() {
-			runtime.LockOSThread() // never unlocked: the thread must not serve anybody else
+			runtime.LockOSThread() // never unlocked: the thread must not serve anything else
 			ready <- unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
 			for f := range n.work {
 				f()
@@ -43,8 +43,8 @@ func newNetwork(file string, threads int) (*network, error) {
 	return n, errors.Join(err, ns.Close())
 }
 
-// newIsland makes a network namespace in which every address is local: whoever connects to 10.244.1.7:2379 in there
-// reaches the one who listens on port 2379, who learns the address that was meant. It goes with the process.
+// newIsland makes a network namespace in which every address is local: a connection to 10.244.1.7:2379 in there
+// reaches what listens on port 2379, and tells it the address that was meant. It goes with the process.
 func newIsland(threads int) (*network, error) {
 	file := make(chan string)
 	failed := make(chan error)

@@ -94,9 +94,9 @@ func (c *cluster) answersByPlugin() {
 	c.asksForDefragmentation(does)
 	c.reports(does)
 
-	_, errs, code := quorate("status", "nobody", "-n", c.ns)
+	_, errs, code := quorate("status", "missing", "-n", c.ns)
 	assert.Equal(c.t, 1, code)
-	assert.Contains(c.t, errs, "there is no EtcdCluster nobody in namespace "+c.ns)
+	assert.Contains(c.t, errs, "there is no EtcdCluster missing in namespace "+c.ns)
 	_, _, code = quorate("status", "one", "two")
 	assert.Equal(c.t, 2, code)
 }

@@ -160,7 +160,7 @@ func TestMemory(t *testing.T) {
 	c.tell("AnImageIsExchangedInPlace", (*cluster).exchangesImagesInPlace)
 	c.tell("AnEmptiedMemoryUnderLoad", (*cluster).forgetsNothing)
 	c.tell("ALostMemoryQuorumComesBackFromASurvivor", (*cluster).comesBackFromALastMember)
-	c.tell("ALostMemoryClusterIsMadeAnew", (*cluster).isMadeAnew)
+	c.tell("ALostMemoryClusterIsRecreated", (*cluster).isRecreated)
 }
 
 func (c *cluster) replacesALostPod() {

@@ -169,11 +169,11 @@ func (c *cluster) playUsers() {
 	}
 }
 
-// playExisting: as the file says, the authority is there before anybody joins; when the former members trust it, ours
-// join them.
+// playExisting: as the file says, the authority is there before any member joins; when the former members trust it,
+// ours join them.
 func (c *cluster) playExisting() {
 	f := newForeigners(c.t, "3.6.16", 23190, true)
-	cert, key := f.ca.issue("nobody", time.Now().Add(time.Hour))
+	cert, key := f.ca.issue("no-user", time.Now().Add(time.Hour))
 	c.putsFor("orders", "former", cert, key, bundle(*f.ca))
 	c.fitted("existing", "existing.yaml")
 	c.meets("etcdcluster/orders", "Secured")

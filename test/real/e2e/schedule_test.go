@@ -73,7 +73,7 @@ spec:
 				seen[found.Name] = true
 				if found.Status.Phase == v1alpha1.SnapshotSkipped && phase != v1alpha1.SnapshotSkipped &&
 					found.CreationTimestamp.Time.Before(written) {
-					continue // its minute began before what was to be stored was written
+					continue // its minute began before the data for it was written
 				}
 				require.Equal(t, phase, found.Status.Phase, "%s: %s", found.Name, found.Status.Message)
 				return ""

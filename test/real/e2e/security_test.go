@@ -38,7 +38,7 @@ func quoratePods(t *testing.T) []corev1.Pod {
 }
 
 // TestQuorateHasNoCredentials: nothing in Quorate's running pods speaks for them to the API server, and if it did, it
-// could do no more than everybody who may log in.
+// could do no more than any user who may log in.
 func TestQuorateHasNoCredentials(t *testing.T) {
 	t.Parallel()
 	for _, pod := range quoratePods(t) {

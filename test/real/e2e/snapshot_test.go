@@ -255,7 +255,7 @@ func (bucket *s3) staysWhole(c *cluster) {
 			}
 			s, _ := c.snapshot(object)
 			if s.Status.Phase == v1alpha1.SnapshotSucceeded {
-				return "" // before anybody looked: there is nothing to kill
+				return "" // before we looked: there is nothing to kill
 			}
 			return "not yet"
 		})
@@ -306,7 +306,7 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 }
 
 // processesOf are what still runs in a pod, as this machine sees it. The API server forgets a pod that is deleted by
-// force at once, its node ends it after that; until then it may store what nobody will discard.
+// force at once, its node ends it after that; until then it may store what nothing will discard.
 func processesOf(t *testing.T, pod string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")

@@ -44,7 +44,7 @@ func forgerWith(t *testing.T, data map[string][]byte) forger {
 	return forger{t, ca, key}
 }
 
-// stranger is an authority that nobody has heard of.
+// stranger is an authority that no member has heard of.
 func stranger(t *testing.T, subject pkix.Name) forger {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -105,12 +105,12 @@ func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 	})
 }
 
-func (c *cluster) letsNobodyElseIn() {
+func (c *cluster) letsNoOneElseIn() {
 	pod := c.pods()[0]
 	ours := forgerWith(c.t, c.secretOf(name+"-ca"))
 	tomorrow, yesterday := time.Now().Add(24*time.Hour), time.Now().Add(-time.Hour)
 
-	letsIn(c.t, pod, ours.client("client", tomorrow)) // the way that everybody should go
+	letsIn(c.t, pod, ours.client("client", tomorrow)) // the way that every client should go
 	for why, err := range map[string]error{
 		"no certificate": knock(pod, 2379),
 		"a certificate of another authority": knock(pod, 2379,

@@ -89,7 +89,7 @@ func (w *writer) put(ctx context.Context, key string) {
 		if err == nil {
 			w.acked = append(w.acked, key)
 			w.count.Add(1)
-			if took := int64(time.Since(begin)); took > w.stall.Load() { // nobody else writes it
+			if took := int64(time.Since(begin)); took > w.stall.Load() { // no one else writes it
 				w.stall.Store(took)
 				w.stallAt.Store(time.Now().UTC())
 			}

@@ -90,7 +90,7 @@ func TestSideBySide(t *testing.T) {
 	scale("plain", "3")
 	scale("blue", "3")
 	converges(t, "both", "blue", "3/3")
-	require.Len(t, strings.Split(members(t, "both", "plain"), "\n"), 1, "nobody else looks after it")
+	require.Len(t, strings.Split(members(t, "both", "plain"), "\n"), 1, "no other Quorate looks after it")
 
 	kube(t, "-n", "both", "label", "etcdcluster", "plain", "quorate.dev/by=blue")
 	converges(t, "both", "plain", "3/3")

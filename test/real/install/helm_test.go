@@ -47,7 +47,7 @@ func shortNames(t *testing.T) string {
 	return kube(t, "get", "crd", "etcdclusters.etcd.quorate.dev", "-o", "jsonpath={.spec.names.shortNames}")
 }
 
-// TestHelm: somebody installs the chart, makes a cluster, upgrades the release with other values, takes it away and
+// TestHelm: a user installs the chart, makes a cluster, upgrades the release with other values, takes it away and
 // installs it again. The kinds are upgraded with it. No member restarts by any of it, the certificate and the token
 // stay, and the upgraded Quorate does its work.
 func TestHelm(t *testing.T) {
@@ -98,7 +98,7 @@ func TestHelm(t *testing.T) {
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
-// TestOneNamespace: somebody installs Quorate for one namespace. A cluster elsewhere is refused in words that say
+// TestOneNamespace: a user installs Quorate for one namespace. A cluster elsewhere is refused in words that say
 // why; Metacontroller may write there and nowhere else, and that is enough. Later they go on with helm, and no member
 // notices.
 func TestOneNamespace(t *testing.T) {

@@ -52,7 +52,7 @@ func takenUp(t *testing.T, members3 string) {
 
 // TestHelmAlone: a user who has neither Metacontroller nor its kinds installs the chart as the README says, upgrades
 // and uninstalls the release, and installs it again. Kinds and clusters stay, etcd serves on, and is taken up again
-// without a restart of anybody's.
+// without a restart of any member.
 func TestHelmAlone(t *testing.T) {
 	removesQuorate(t, "etcd-ops")
 	forItsOwn(t)

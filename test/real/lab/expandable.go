@@ -14,7 +14,7 @@ import (
 const expandableDriver = "expandable.quorate.lab"
 
 // installExpandable builds the driver of volumes that grow, if need be, starts it on every node, and makes the
-// StorageClass expandable. It may be repeated: pods do not notice that their driver is started anew.
+// StorageClass expandable. It may be repeated: pods do not notice that their driver is restarted.
 func installExpandable(l *lab, _ []string) error {
 	if err := needRoot(); err != nil {
 		return err

@@ -53,7 +53,7 @@ const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
 	indexType    = "application/vnd.oci.image.index.v1+json"
 	configType   = "application/vnd.oci.image.config.v1+json"
-	// Not compressed, but for a registry: the tar is imported on the machine it
+	// Not compressed, except for a registry: the tar is imported on the machine it
 	// was made on, and packing and unpacking would cost more than the disk does.
 	layerType = "application/vnd.oci.image.layer.v1.tar"
 )

@@ -149,7 +149,7 @@ func TestImageRepeats(t *testing.T) {
 	}
 }
 
-// TestReleaseImageRepeats: an image for several architectures is the same, whoever makes it, where and when.
+// TestReleaseImageRepeats: an image for several architectures is the same, no matter who makes it, where and when.
 func TestReleaseImageRepeats(t *testing.T) {
 	made := func(mode os.FileMode, changed time.Time) (id string, content []byte) {
 		t.Helper()

@@ -45,7 +45,7 @@ func (o bootOrder) layOut() error {
 			return err
 		}
 	}
-	// kubelet's volumes are to be seen in containers and the other way round.
+	// kubelet's volumes must be seen in containers and the other way round.
 	if err := mount("none", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ type bootOrder struct {
 
 type bootCgroup struct{ Folder, Option string }
 
-// startInit starts this program anew as `lab node-init`, the first process of
+// startInit starts this program again as `lab node-init`, the first process of
 // new namespaces. It waits there till its control groups are set, because the
 // root of its cgroup namespace is the group it is in when it makes that one.
 func (n node) startInit(groups cgroups) (int, error) {

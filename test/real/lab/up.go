@@ -73,7 +73,7 @@ func up(l *lab, _ []string) error {
 func (l *lab) lockRun() (func(), error) { return lock(l.run + ".lock") }
 
 // upAlready says whether the lab that is wanted runs. One that is half dead is
-// taken down; one of another shape is left to whoever uses it.
+// taken down; one of another shape is left to its users.
 func (l *lab) upAlready() (bool, error) {
 	wanted := *l
 	if _, err := l.running(); err != nil {

@@ -239,7 +239,7 @@ func (t *try) runEtcdctl(ctx context.Context, w io.Writer, args []string) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // no key ends it here: watch and lock would stay for ever
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // no key ends it here: watch and lock would never end
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Args = append(append([]string{"etcdctl"}, a.flags()...), args...)

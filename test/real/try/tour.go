@@ -32,7 +32,7 @@ func (t *tour) until(what string, is func() bool) error {
 	defer t.c.wait("")
 	for began := time.Now(); !is(); {
 		if time.Since(began) > patience {
-			return fmt.Errorf("waited %s in vain until %s", patience, what)
+			return fmt.Errorf("gave up after %s of waiting until %s", patience, what)
 		}
 		select {
 		case <-t.ctx.Done():

@@ -63,7 +63,7 @@ func (m *members) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		return nil, err
 	}
 	if c.silent {
-		time.Sleep(time.Minute) // longer than anybody waits
+		time.Sleep(time.Minute) // longer than any caller waits
 	}
 	c.tlsOnce.Do(func() {
 		pair, failed := tls.X509KeyPair(c.shown[objects.KeyCertificate], c.shown[objects.KeyPrivate])
@@ -86,7 +86,7 @@ func (m *members) asked(ctx context.Context) (int, error) {
 	time.Sleep(m.latency)
 	from, ok := peer.FromContext(ctx)
 	if !ok {
-		return 0, errors.New("nobody is calling")
+		return 0, errors.New("the call has no peer")
 	}
 	_, member, err := m.fleet.memberAt(from.LocalAddr)
 	return member, err

@@ -8,7 +8,7 @@ import (
 )
 
 // A queue hands out numbers as client-go's work queue does: what is added twice before it is handed out is handed out
-// once, and what is added while somebody works on it comes back when he is done.
+// once, and what is added while a worker has it comes back when the worker is done.
 type queue struct {
 	mu         sync.Mutex
 	waits      sync.Cond

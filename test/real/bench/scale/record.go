@@ -102,7 +102,7 @@ func childrenOf(ctx context.Context, namespace, uid string) (map[string]map[stri
 // password is the token in the URL of a hook.
 var password = regexp.MustCompile(`(https?://[^:/"]+:)[^@/"]+@`)
 
-// withoutSecrets puts words in the place of all that nobody else may know.
+// withoutSecrets puts words in the place of all that must stay secret.
 func withoutSecrets(text []byte, secrets []recordedObject) []byte {
 	for _, s := range secrets {
 		for key, value := range s.Data {

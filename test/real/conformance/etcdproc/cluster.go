@@ -55,8 +55,8 @@ func StartTLS(t testing.TB, version, name string, n int, ca *Authority, extra ..
 	return c
 }
 
-// StartSeeded bootstraps n members whose data directories are made by somebody else first: fill gets the member, its
-// initial cluster and token. They may not serve yet.
+// StartSeeded bootstraps n members whose data directories fill makes first: it gets the member, its initial cluster and
+// token. They may not serve yet.
 func StartSeeded(t testing.TB, version, name string, n int, fill func(m *Member, initialCluster, token string),
 	extra ...string) *Cluster {
 	t.Helper()
@@ -186,5 +186,5 @@ func Eventually(t testing.TB, what string, try func(context.Context) error) {
 			return
 		}
 	}
-	t.Fatalf("waited %s in vain for: %s: %v", Patience, what, err)
+	t.Fatalf("not within %s: %s: %v", Patience, what, err)
 }

@@ -172,7 +172,7 @@ func (m *Member) Empty() bool {
 }
 
 // Pause stops the process without ending it, and returns when it has stopped. The kernel still takes connections
-// for it, so that to everybody else it looks like a member behind a network that drops packets.
+// for it, so that to all others it looks like a member behind a network that drops packets.
 func (m *Member) Pause() {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), Patience)

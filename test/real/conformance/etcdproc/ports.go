@@ -22,7 +22,7 @@ var (
 // Port is freePort for other servers than etcd.
 func Port(t testing.TB) int { t.Helper(); return freePort(t) }
 
-// freePort is a loopback port that nobody listens on and that this process has not given out before: a member that is
+// freePort is a loopback port that nothing listens on and that this process has not given out before: a member that is
 // down keeps its ports.
 func freePort(t testing.TB) int {
 	t.Helper()

@@ -87,7 +87,7 @@ func (a *Authority) sign(name string, at ...net.IP) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Client is how somebody with a certificate in this name reaches the members.
+// Client is how a client with a certificate in this name reaches the members.
 func (a *Authority) Client(name string) *tls.Config {
 	a.t.Helper()
 	roots := x509.NewCertPool()

@@ -24,7 +24,7 @@ func backOff() workqueue.TypedRateLimiter[string] {
 }
 
 // provision makes and removes the volumes of one node, for claims whose pods the scheduler puts there. Every node does so for
-// itself, so nobody is elected.
+// itself, so there is no leader election.
 func provision(ctx context.Context, client kubernetes.Interface, node string) error {
 	controller.NewProvisionController(ctx, client, driver, provisioner{node},
 		controller.LeaderElection(false), controller.RateLimiter(backOff()), controller.CreateProvisionedPVInterval(time.Second),
