@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -19,12 +20,17 @@ const (
 	readmeWords = 700
 )
 
-// phrases are not used: they belong to another kind of English, or say less than a plain word.
+// phrases are not used, in documents and in what code says: they belong to another kind of English.
 var phrases = []string{
 	"nobody", "somebody", "anybody", "everybody", "whoever", "whomever", "whom", "whosoever", "anew",
 	"but for", "is to be", "are to be", "was to be", "were to be", "for want of", "lest", "thereof", "hence",
-	"for ever", "of its own accord", "as it were", "in vain", "beside others of", "is wont", "be it",
-	"in order to", "please note", "simply", "obviously", "leverage", "utilize", "seamless", "robust",
+	"for ever", "of its own accord", "in vain", "in order to",
+}
+
+// hollow are not used in documents: they say less than a plain word, or nothing.
+var hollow = []string{
+	"as it were", "beside others of", "is wont", "be it", "please note", "simply", "obviously", "leverage", "utilize",
+	"seamless", "robust",
 }
 
 // prose is what the rules of style are about: README, CONTRIBUTING and docs, without the decisions, which are old
@@ -67,7 +73,7 @@ func plain(text string) string {
 
 // TestPhrases: the documents do not use the phrases of the list.
 func TestPhrases(t *testing.T) {
-	list := regexp.MustCompile(`(?i)\b(?:` + strings.Join(phrases, "|") + `)\b`)
+	list := anyOf(slices.Concat(phrases, hollow))
 	for name, text := range prose(t) {
 		text = span.ReplaceAllStringFunc(plain(text), blank)
 		text = regexp.MustCompile(`"[^"\n]*"`).ReplaceAllString(text, "") // words of others
@@ -76,6 +82,38 @@ func TestPhrases(t *testing.T) {
 				t.Errorf("%s:%d: %q is not used here: say it in plain words", name, i+1, found)
 			}
 		}
+	}
+}
+
+func anyOf(phrases []string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(phrases, "|") + `)\b`)
+}
+
+// TestPhrasesOfCode: what code says to its users and its readers has none of the phrases either.
+func TestPhrasesOfCode(t *testing.T) {
+	list, files := anyOf(phrases), 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == ".git" || name == "bin"):
+			return fs.SkipDir
+		case name == "docs/style_test.go", !slices.Contains([]string{".go", ".sh", ".yaml", ".yml", ""}, filepath.Ext(name)),
+			filepath.Ext(name) == "" && entry.Name() != "Makefile" && entry.Name() != "Dockerfile", entry.IsDir():
+			return nil
+		}
+		files++
+		text := strings.ReplaceAll(readAll(t, name), "http.NoBody", "")
+		for i, line := range strings.Split(text, "\n") {
+			if found := list.FindString(line); found != "" {
+				t.Errorf("%s:%d: %q is not used here: say it in plain words", name, i+1, found)
+			}
+		}
+		return nil
+	})
+	if err != nil || files < 300 {
+		t.Fatalf("%d files were read: %v", files, err)
 	}
 }
 

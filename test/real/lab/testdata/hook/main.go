@@ -1,4 +1,4 @@
-// A sync hook of the lab's own smoke test: a Greeting's text is to be in a
+// A sync hook of the lab's own smoke test: a Greeting's text should be in a
 // ConfigMap of the same name.
 package main
 
