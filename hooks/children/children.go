@@ -57,8 +57,12 @@ func Services(v *state.View) []*corev1.Service {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: objects.Labels(c, nil), Annotations: objects.Annotations(c, nil)}
 	}
-	client := corev1.ServicePort{Name: "client", Port: objects.ClientPort, Protocol: corev1.ProtocolTCP,
-		TargetPort: intstr.FromString("client")}
+	client := servicePort("client", objects.ClientPort)
+	peer := servicePort("peer", objects.PeerPort)
+	if v.HostNetwork() { // whose pods declare no ports
+		clientPort, peerPort, _ := objects.Ports(c)
+		client.TargetPort, peer.TargetPort = intstr.FromInt(clientPort), intstr.FromInt(peerPort)
+	}
 	peers := meta(objects.PeerService(c.Name))
 	if n := v.NextOrdinal(); n > 0 {
 		peers.Annotations[objects.AnnotationNextMember] = strconv.Itoa(n)
@@ -69,8 +73,6 @@ func Services(v *state.View) []*corev1.Service {
 	if nodes := volumes.NoteNodes(v); nodes != "" {
 		peers.Annotations[objects.AnnotationNodes] = nodes
 	}
-	peer := corev1.ServicePort{Name: "peer", Port: objects.PeerPort, Protocol: corev1.ProtocolTCP,
-		TargetPort: intstr.FromString("peer")}
 	return []*corev1.Service{
 		{
 			ObjectMeta: meta(objects.ClientService(c.Name)),
@@ -86,6 +88,10 @@ func Services(v *state.View) []*corev1.Service {
 			},
 		},
 	}
+}
+
+func servicePort(name string, port int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: name, Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(name)}
 }
 
 // Budget lets Kubernetes evict as many serving members as quorum can spare, and any member that does not serve.

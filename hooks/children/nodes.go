@@ -11,8 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
-// onNode puts a new pod on its member's node, in the member's directory there.
-func onNode(v *state.View, pod *corev1.Pod) {
+// inDirectory puts a new pod in its member's directory on its node.
+func inDirectory(v *state.View, pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == state.VolumeData {
 			pod.Spec.Volumes[i].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
@@ -20,7 +20,6 @@ func onNode(v *state.View, pod *corev1.Pod) {
 			}}
 		}
 	}
-	pod.Spec.Affinity = Pinned(pod.Spec.Affinity, v.NodeOf(pod.Name))
 	prepare := &pod.Spec.InitContainers[0]
 	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: volumes.EnvBegins, ValueFrom: objects.FromInitialCluster()})
 	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation)}, pod.Spec.InitContainers...)

@@ -21,9 +21,9 @@ const (
 	volumeCertificates = "certificates"
 )
 
-// NewPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how
-// etcd is to begin without data.
-func NewPod(o observation.Observation, name, version, start string, volume resource.Quantity, peersTLS bool,
+// NewPod is the pod of a member that has none, at this address on the hosts' network, on a volume of this size. peersTLS
+// says how its peers dial it, env how etcd begins without data.
+func NewPod(o observation.Observation, name, address, version, start string, volume resource.Quantity, peersTLS bool,
 	env []corev1.EnvVar) *corev1.Pod {
 	c := o.Cluster
 	pod := &corev1.Pod{
@@ -34,7 +34,7 @@ func NewPod(o observation.Observation, name, version, start string, volume resou
 				objects.AnnotationStart: start,
 			}),
 		},
-		Spec: podSpec(o, TemplateOf(c, version), name, version, volume, peersTLS),
+		Spec: podSpec(o, TemplateOf(c, version), name, address, version, volume, peersTLS),
 	}
 	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
 	etcd.Env = append(etcd.Env, env...)
@@ -43,13 +43,13 @@ func NewPod(o observation.Observation, name, version, start string, volume resou
 }
 
 // podSpec is how the pod of every member looks that is made from this template.
-func podSpec(o observation.Observation, t *spec.Template, name, version string, volume resource.Quantity,
+func podSpec(o observation.Observation, t *spec.Template, name, address, version string, volume resource.Quantity,
 	peersTLS bool) corev1.PodSpec {
 	constraints := t.Spread
 	if constraints == nil {
 		constraints = overZones(o.Cluster)
 	}
-	return corev1.PodSpec{
+	podSpec := corev1.PodSpec{
 		Hostname:                      name,
 		Subdomain:                     objects.PeerService(o.Cluster.Name),
 		RestartPolicy:                 corev1.RestartPolicyAlways,
@@ -64,13 +64,21 @@ func podSpec(o observation.Observation, t *spec.Template, name, version string, 
 		TopologySpreadConstraints:     constraints,
 		PriorityClassName:             t.PriorityClass,
 		InitContainers:                []corev1.Container{prepareContainer(o)},
-		Containers:                    []corev1.Container{etcdContainer(o, t, name, version, volume, peersTLS)},
+		Containers:                    []corev1.Container{etcdContainer(o, t, name, address, version, volume, peersTLS)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(t, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: state.VolumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}, certificateVolume(o.Cluster.Name, t)...),
 	}
+	if t.Ports != nil {
+		// Names are for what fills a data directory: etcd itself is told addresses alone.
+		podSpec.HostNetwork, podSpec.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
+		// Kubernetes would put no second pod with the same ports on a node, and that of the next epoch is made ready
+		// beside the one that runs. Which member is on which node is decided here.
+		podSpec.Containers[0].Ports = nil
+	}
+	return podSpec
 }
 
 // certificateVolume holds what the member shows and what it trusts; none when it speaks plain text.
@@ -124,15 +132,17 @@ func prepareContainer(o observation.Observation) corev1.Container {
 	}
 }
 
-func etcdContainer(o observation.Observation, t *spec.Template, name, version string, volume resource.Quantity,
-	peersTLS bool) corev1.Container {
+func etcdContainer(o observation.Observation, t *spec.Template, name, address, version string,
+	volume resource.Quantity, peersTLS bool) corev1.Container {
 	c := o.Cluster
+	_, _, metricsPort := objects.Ports(c)
 	return corev1.Container{
 		Name:            objects.ContainerEtcd,
 		Image:           o.Settings.Etcd(&c.Spec, version),
 		ImagePullPolicy: t.PullPolicy,
-		Command:         append([]string{"/usr/local/bin/etcd"}, spec.Flags(c, t, name, version, volume, peersTLS)...),
-		Env:             state.Environment(c),
+		Command: append([]string{"/usr/local/bin/etcd"},
+			spec.Flags(c, t, name, address, version, volume, peersTLS)...),
+		Env: state.Environment(c),
 		Ports: []corev1.ContainerPort{
 			{Name: "client", ContainerPort: objects.ClientPort},
 			{Name: "peer", ContainerPort: objects.PeerPort},
@@ -145,7 +155,7 @@ func etcdContainer(o observation.Observation, t *spec.Template, name, version st
 		// clients to the wrong place nor empties the Service.
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz",
-				Port: intstr.FromInt32(objects.MetricsPort)}},
+				Port: intstr.FromInt(metricsPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
 		},
 		// No liveness probe: docs/decisions/0002-probes.md.

@@ -178,12 +178,16 @@ func Pod(v *state.View, name, start string, env []corev1.EnvVar) *corev1.Pod {
 			volume = size
 		}
 	}
-	pod := NewPod(v.Observation, name, versions.VersionNow(v), start, volume, state.PeersDial(v, name), env)
+	pod := NewPod(v.Observation, name, v.Address(name), versions.VersionNow(v), start, volume,
+		state.PeersDial(v, name), env)
 	if v.HasWAL(name) {
 		volumes.WithWAL(pod)
 	}
 	if v.HostPath() {
-		onNode(v, pod)
+		inDirectory(v, pod)
+	}
+	if v.OnNamedNodes() {
+		pod.Spec.Affinity = Pinned(pod.Spec.Affinity, v.NodeOf(pod.Name))
 	}
 	prepare := epochs.PrepareOf(pod)
 	prepare.Env = append(prepare.Env, epochs.OfEpoch(objects.EpochName(v.Cluster.Name, v.Epoch.N)))

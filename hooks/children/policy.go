@@ -19,7 +19,7 @@ const ScrapeLabel = "quorate.dev/scrape"
 // Quorate and the clients that the spec selects to the client port, scrapers to the metrics port.
 func Policies(v *state.View) []*networkingv1.NetworkPolicy {
 	c := v.Cluster
-	if c.Spec.NetworkPolicy.Disabled {
+	if c.Spec.NetworkPolicy.Disabled || v.HostNetwork() { // no policy holds for pods on the hosts' network
 		return nil
 	}
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}

@@ -51,6 +51,10 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *spec.Template {
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
 	}
+	if s.HostNetwork != nil {
+		t.Ports = &spec.Ports{}
+		t.Ports.Client, t.Ports.Peer, t.Ports.Metrics = objects.Ports(c)
+	}
 	if objects.Encrypted(c) {
 		t.Server, t.Peer = spec.ServerSecret(c), spec.PeerSecret(c)
 		t.MinTLS, t.CipherSuites = cmp.Or(s.TLS.MinVersion, spec.MinTLS), unlessEmpty(s.TLS.CipherSuites)

@@ -104,7 +104,7 @@ func TestNoMemberJoinsWhileDataIsCorrupt(t *testing.T) {
 	grown := hashed(2, 1, 9, 1)
 	grown.Cluster.Spec.Replicas = new(int32(5))
 	d := Decide(grown)
-	d.Step = decision.AddLearner{Name: "demo-3", PeerURL: objects.PeerURL(grown.Cluster, "demo-3")}
+	d.Step = decision.AddLearner{Name: "demo-3", PeerURL: objects.PeerURL(grown.Cluster, "demo-3", "")}
 	assert.ErrorContains(t, verify(grown, d), "while data is corrupt")
 	d.Step = decision.Remove{ID: 3, Name: "demo-2"}
 	assert.ErrorContains(t, verify(grown, d), "neither lost, nor proven wrong")

@@ -249,7 +249,7 @@ func TestBlindBringsPodsBack(t *testing.T) {
 func TestMemoryPodsAreHeldBackUntilRecorded(t *testing.T) {
 	o := fresh(3)
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
-	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(o.Cluster, 1, 0, 3)
+	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(newView(o), 1, 0, 3)
 	d := Decide(o)
 	require.Len(t, d.Children.Pods, 3)
 	for _, p := range d.Children.Pods {
@@ -294,7 +294,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 	o := serve(1)
 	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"),
 		corev1.ResourceMemory: *quantity("1Gi")}
-	pod := children.NewPod(o, "demo-0", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), true,
+	pod := children.NewPod(o, "demo-0", "", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), true,
 		state.BootstrapEnv("demo-epoch-1"))
 	etcd := pod.Spec.Containers[0]
 	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")
@@ -307,7 +307,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
 	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
-	pod = children.NewPod(o, "demo-0", "3.7.3", objects.StartBootstrap, *quantity("512Mi"), true, nil)
+	pod = children.NewPod(o, "demo-0", "", "3.7.3", objects.StartBootstrap, *quantity("512Mi"), true, nil)
 	etcd = pod.Spec.Containers[0]
 	assert.Equal(t, "1536Mi", etcd.Resources.Limits.Memory().String(), "the tmpfs counts against the limit")
 	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"}, "but not for the Go heap")

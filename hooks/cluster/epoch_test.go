@@ -160,8 +160,8 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 		for i := range 3 {
 			name := objects.MemberName("demo", i)
 			o.Etcd.Members = append(o.Etcd.Members,
-				observation.Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)},
-					ClientURLs: []string{objects.ClientURL(o.Cluster, name)}})
+				observation.Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name, "")},
+					ClientURLs: []string{objects.ClientURL(o.Cluster, name, "")}})
 			o.Health[name] = observation.Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Version: "3.6.16",
 				Revision: 1_500_000_009}
 		}

@@ -150,9 +150,9 @@ func FuzzFlags(f *testing.F) {
 			return
 		}
 		volume := spec.StorageSize(&c.Spec)
-		list := spec.Flags(c, children.TemplateOf(c, version), "demo-0", version, volume, true)
-		if again := spec.Flags(c, children.TemplateOf(c, version), "demo-0", version, volume, true); !slices.Equal(list,
-			again) {
+		list := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, true)
+		again := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, true)
+		if !slices.Equal(list, again) {
 			t.Errorf("rendered %v, and the second time %v", list, again)
 		}
 		readableByEtcd(t, list)

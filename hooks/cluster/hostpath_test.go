@@ -54,7 +54,7 @@ func podIn(d decision.Decision, name string) *corev1.Pod {
 func TestNodesAreRecordedBeforeTheirPodsAreMade(t *testing.T) {
 	o := fresh(3)
 	on(&o, "a", "b", "c", "d")
-	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(o.Cluster, 1, 0, 3)
+	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(newView(o), 1, 0, 3)
 	d := Decide(o)
 	assert.Equal(t, "Provision", d.Reason.Rule)
 	assert.Empty(t, d.Children.Pods)

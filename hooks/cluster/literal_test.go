@@ -29,7 +29,7 @@ func TestTheIssuesOwnURL(t *testing.T) {
 // fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
 // says of it.
 func fillFrom(from state.Resolved, o observation.Observation) []*corev1.Pod {
-	record := state.NewRecord(o.Cluster, 1, 0, 3)
+	record := state.NewRecord(newView(o), 1, 0, 3)
 	epochs.Originate(record, state.Origin{Source: objects.SourceSnapshot, Snapshot: &from})
 	record.Annotations[objects.AnnotationStartsOn] = "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2"
 	o.Children.ConfigMaps[record.Name] = record

@@ -68,7 +68,7 @@ func serve(n int) observation.Observation {
 }
 
 func observeRecord(o *observation.Observation, n int) {
-	record := state.NewRecord(o.Cluster, 1, 0, n)
+	record := state.NewRecord(newView(*o), 1, 0, n)
 	record.UID = "uid-record"
 	uids := map[string]types.UID{}
 	for i := range n {
@@ -84,8 +84,8 @@ func observeRecord(o *observation.Observation, n int) {
 func addMember(o *observation.Observation, i int, learner bool) {
 	name := objects.MemberName("demo", i)
 	o.Etcd.Members = append(o.Etcd.Members, observation.Member{
-		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)},
-		ClientURLs: []string{objects.ClientURL(o.Cluster, name)}, Learner: learner,
+		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name, "")},
+		ClientURLs: []string{objects.ClientURL(o.Cluster, name, "")}, Learner: learner,
 	})
 	if !learner {
 		list(o, name, time.Hour)

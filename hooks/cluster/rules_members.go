@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/pods"
 	"github.com/quorate-dev/quorate/hooks/rollout"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -334,10 +335,10 @@ func grow(v *state.View) *decision.Verdict {
 			v.Next.Epoch.N), Outlook: nextComes(v), Resync: rule.ResyncLater}
 	}
 	if volumes.Crowded(v) {
-		return &decision.Verdict{Message: why +
-			"; waiting: every node of spec.storage.hostPath.nodes has a member; add one",
-			Outlook: decision.Waits, Resync: rule.ResyncLater}
+		return &decision.Verdict{Message: why + "; waiting: every node of " + spec.NodesField(&v.Cluster.Spec) +
+			" has a member; add one", Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
-	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: state.PeerURL(v, name)},
+	url := state.PeerURL(v, name, volumes.FreeAddress(v, v.NextOrdinal()))
+	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: url},
 		fmt.Sprintf("%s: adding %s", why, name))
 }

@@ -323,14 +323,14 @@ func TestVerifyWatchesTheLogs(t *testing.T) {
 // bare is a pod of a member without the volume for its log.
 func bare(o observation.Observation, name string) *corev1.Pod {
 	v := newView(o)
-	pod := children.NewPod(o, name, v.Epoch.Version, objects.StartResume, *quantity("1Gi"), true, state.ResumeEnv())
+	pod := children.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, *quantity("1Gi"), true, state.ResumeEnv())
 	return pod
 }
 
 func TestFoundingWaitsForBothClaims(t *testing.T) {
 	o := fresh(1)
 	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
-	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(o.Cluster, 1, 0, 1)
+	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(newView(o), 1, 0, 1)
 	d := Decide(o)
 	require.Len(t, d.Children.Claims, 2)
 	wal := d.Children.Claims[1]

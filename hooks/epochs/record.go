@@ -39,7 +39,7 @@ func firstRecord(v *state.View) *corev1.ConfigMap {
 	if waits != "" {
 		return nil
 	}
-	record := state.NewRecord(v.Cluster, 1, 0, v.Replicas)
+	record := state.NewRecord(v, 1, 0, v.Replicas)
 	if from.Source == objects.SourceExisting {
 		record = foreign.JoiningRecord(v.Cluster)
 	}
@@ -152,7 +152,7 @@ func lostRecord(v *state.View) *corev1.ConfigMap {
 			from.Restore = state.LastAnswer(Answered(v), n+1)
 		}
 	}
-	record := state.NewRecord(v.Cluster, n, first, v.Replicas)
+	record := state.NewRecord(v, n, first, v.Replicas)
 	Originate(record, from)
 	recordAnswers(v, record, from)
 	if first > 0 {
@@ -249,7 +249,7 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 		// (S9)
 		first++
 	}
-	record := state.NewRecord(v.Cluster, NextEpochNumber(v), first, size)
+	record := state.NewRecord(v, NextEpochNumber(v), first, size)
 	Originate(record, from)
 	record.Data[objects.EpochKeyAfter] = strconv.Itoa(v.Epoch.N)
 	record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)

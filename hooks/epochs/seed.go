@@ -157,7 +157,7 @@ func fromSurvivor(v *state.View, pod *corev1.Pod) {
 // fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing
 // comes after that.
 func fromRunning(v *state.View, pod *corev1.Pod, member string) {
-	args := []string{"--from-member=" + objects.ClientURL(v.Cluster, member)}
+	args := []string{"--from-member=" + objects.ClientURL(v.Cluster, member, v.Address(member))}
 	var list []corev1.Volume
 	var mounts []corev1.VolumeMount
 	if secret := objects.OperatorSecret(v.Cluster); secret != "" {
@@ -184,7 +184,8 @@ func seedContainer(v *state.View, pod *corev1.Pod, from []string) corev1.Contain
 		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{objects.ToolsBinary},
 		Args: slices.Concat([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
-			"--name=" + pod.Name, "--peer-url=" + objects.PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version},
+			"--name=" + pod.Name, "--peer-url=" +
+				objects.PeerURL(v.Cluster, pod.Name, v.Address(pod.Name)), "--etcd-version=" + version},
 			from, v.Epoch.BeginArgs()),
 		Env: append([]corev1.EnvVar{objects.Temporary(state.StateMount)},
 			state.RecordEnv(v.Epoch.Record.Name)...),

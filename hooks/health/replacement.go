@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/pods"
 	"github.com/quorate-dev/quorate/hooks/rollout"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -147,8 +148,8 @@ func WhyNotReplaced(v *state.View, m *state.Member) string {
 		return fmt.Sprintf("a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or %s "+
 			"to have it replaced", volumes.ToHaveReplaced(v))
 	case volumes.Crowded(v) && pods.Crashes(v, m) == "":
-		return "it stays a member, as no node is free for a successor: add one to spec.storage.hostPath.nodes, or " +
-			"bring its own back"
+		return "it stays a member, as no node is free for a successor: add one to " +
+			spec.NodesField(&v.Cluster.Spec) + ", or bring its own back"
 	}
 	return ""
 }

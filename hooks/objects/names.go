@@ -56,24 +56,50 @@ func PeerService(cluster string) string { return cluster + "-peers" }
 // EpochName names the record of an epoch.
 func EpochName(cluster string, epoch int) string { return fmt.Sprintf("%s-epoch-%d", cluster, epoch) }
 
+// Ports are those of the cluster's members, for clients, peers and metrics.
+func Ports(c *v1alpha1.EtcdCluster) (client, peer, metrics int) {
+	h := c.Spec.HostNetwork
+	if h == nil {
+		return ClientPort, PeerPort, MetricsPort
+	}
+	return cmp.Or(int(h.ClientPort), ClientPort), cmp.Or(int(h.PeerPort), PeerPort),
+		cmp.Or(int(h.MetricsPort), MetricsPort)
+}
+
 // PeerURL of a member: a name that stays the same wherever the pod runs. It has no cluster domain, so that it works in
 // every Kubernetes cluster; the pods' search list completes it.
-func PeerURL(c *v1alpha1.EtcdCluster, member string) string {
-	return PeerURLOf(c, member, Encrypted(c))
+//
+// On the hosts' network it has the address of the member's node, and the member's name as its user: etcd compares the
+// URL as a whole and dials its host, so it is unlike that of every other member, before or after, on that node (S9).
+func PeerURL(c *v1alpha1.EtcdCluster, member, address string) string {
+	return PeerURLOf(c, member, address, Encrypted(c))
 }
 
 // PeerURLOf a member that speaks TLS with its peers, or does not.
-func PeerURLOf(c *v1alpha1.EtcdCluster, member string, byTLS bool) string {
+func PeerURLOf(c *v1alpha1.EtcdCluster, member, address string, byTLS bool) string {
 	scheme := "http"
 	if byTLS {
 		scheme = "https"
 	}
-	return fmt.Sprintf("%s://%s:%d", scheme, Host(c, member), PeerPort)
+	_, port, _ := Ports(c)
+	if c.Spec.HostNetwork != nil {
+		return fmt.Sprintf("%s://%s.%s@%s", scheme, member, c.Namespace, HostPort(address, port))
+	}
+	return fmt.Sprintf("%s://%s", scheme, HostPort(Host(c, member), port))
 }
 
 // ClientURL that a member advertises.
-func ClientURL(c *v1alpha1.EtcdCluster, member string) string {
-	return fmt.Sprintf("%s://%s:%d", Scheme(c), Host(c, member), ClientPort)
+func ClientURL(c *v1alpha1.EtcdCluster, member, address string) string {
+	port, _, _ := Ports(c)
+	return fmt.Sprintf("%s://%s", Scheme(c), HostPort(cmp.Or(address, Host(c, member)), port))
+}
+
+// HostPort joins a name or an IP address, of version 4 or 6, with a port.
+func HostPort(host string, port int) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return fmt.Sprintf("%s:%d", host, port)
 }
 
 // Host is the name under which a member is reached.
@@ -97,11 +123,25 @@ func MemberAt(c *v1alpha1.EtcdCluster, peerURLs []string) (string, bool) {
 			continue
 		}
 		name, rest, _ := strings.Cut(u.Hostname(), ".")
-		if _, ok := Ordinal(c.Name, name); ok && rest == PeerService(c.Name)+"."+c.Namespace+".svc" {
+		of := PeerService(c.Name) + "." + c.Namespace + ".svc"
+		if c.Spec.HostNetwork != nil {
+			name, rest, _ = strings.Cut(u.User.Username(), ".")
+			of = c.Namespace
+		}
+		if _, ok := Ordinal(c.Name, name); ok && rest == of {
 			return name, true
 		}
 	}
 	return "", false
+}
+
+// AddressIn is the address of the node in the peer URL of a member on the hosts' network; empty for another URL.
+func AddressIn(peerURL string) string {
+	u, err := url.Parse(peerURL)
+	if err != nil || u.User == nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // Encrypted reports whether members speak TLS.

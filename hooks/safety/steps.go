@@ -51,8 +51,11 @@ func step(j *judgement) {
 
 func addLearner(j *judgement, s decision.AddLearner) {
 	n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name)
-	j.require(ours && (s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) || s.PeerURL == objects.PeerURLOf(j.o.Cluster,
-		s.Name, false) && !j.v.EveryoneDials()), "S9", "%s under a name or URL that is not ours", s)
+	address := objects.AddressIn(s.PeerURL)
+	j.require(ours && (s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name, address) ||
+		s.PeerURL == objects.PeerURLOf(j.o.Cluster, s.Name, address, false) && !j.v.EveryoneDials()), "S9",
+		"%s under a name or URL that is not ours", s)
+	onFreeNode(j, s, address)
 	j.require(j.v.Epoch != nil && n >= j.v.Epoch.NextOrdinal, "S9", "%s: the number is below the mark", s)
 	j.require(!slices.Contains(j.v.Names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
@@ -64,6 +67,20 @@ func addLearner(j *judgement, s decision.AddLearner) {
 	j.require(len(counted) < j.v.Replicas || going && len(counted) == j.v.Replicas, "S6",
 		"%s although there are enough voters", s)
 	suits(j, s)
+}
+
+// onFreeNode: on the hosts' network the address is of a node that the spec names, and no other member of ours has it.
+func onFreeNode(j *judgement, s decision.AddLearner, address string) {
+	h := j.o.Cluster.Spec.HostNetwork
+	if h == nil {
+		return
+	}
+	named := slices.ContainsFunc(h.Nodes, func(n v1alpha1.NodeAddress) bool { return n.Address == address })
+	j.require(named, "S9", "%s at the address %q, which the spec does not name", s, address)
+	for _, m := range j.v.Etcd.Members {
+		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
+		j.require(!ours || objects.AddressIn(m.PeerURLs[0]) != address, "S2", "%s on the node of another member", s)
+	}
 }
 
 func promote(j *judgement, s decision.Promote) {
@@ -93,7 +110,8 @@ func promote(j *judgement, s decision.Promote) {
 func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
 	m := j.v.Find(s.Name)
 	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
-	j.require(s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) && state.ByTLS(s.PeerURL), "S9",
+	own := objects.PeerURL(j.o.Cluster, s.Name, j.v.Address(s.Name))
+	j.require(s.PeerURL == own && state.ByTLS(s.PeerURL), "S9",
 		"%s with a URL that is not its own", s)
 	j.require(j.v.Learner() == nil && len(j.v.RemovedPods()) == 0, "S3", "%s while members come or go", s)
 	for _, o := range j.v.Voters {

@@ -83,7 +83,7 @@ func clientEndpoints(c *v1alpha1.EtcdCluster) []string {
 	var list []string
 	for _, m := range c.Status.Members {
 		if _, ours := objects.Ordinal(c.Name, m.Name); ours && m.Role == v1alpha1.Voter {
-			list = append(list, objects.ClientURL(c, m.Name))
+			list = append(list, objects.ClientURL(c, m.Name, ""))
 		}
 	}
 	return list

@@ -101,6 +101,7 @@ func Leaves(c *v1alpha1.EtcdCluster) []Leaf {
 		objects.ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
 	}
 	peer := []string{members}
+	server, peer = append(server, addresses(c)...), append(peer, addresses(c)...)
 	if Existing(c) != nil {
 		// Foreign members look up the name of the address that a connection comes from: it has the domain of the
 		// Kubernetes cluster.
@@ -114,6 +115,17 @@ func Leaves(c *v1alpha1.EtcdCluster) []Leaf {
 		{What: "operator", Secret: objects.OperatorSecret(c), CommonName: operatorName, Client: true},
 		{What: "client", Secret: ClientSecret(c.Name), CommonName: clientName, Client: true},
 	}, userLeaves(c)...)
+}
+
+// addresses of the nodes that members may be on, on the hosts' network.
+func addresses(c *v1alpha1.EtcdCluster) []string {
+	var list []string
+	if h := c.Spec.HostNetwork; h != nil {
+		for _, node := range h.Nodes {
+			list = append(list, node.Address)
+		}
+	}
+	return list
 }
 
 // Distinct are the strings of all lists, each once, sorted.
@@ -139,7 +151,7 @@ func (l Leaf) Usages() string {
 
 // Needs are the names without which members can't be reached.
 func (l Leaf) Needs(c *v1alpha1.EtcdCluster) []string {
-	needed := []string{objects.Host(c, "*")}
+	needed := append([]string{objects.Host(c, "*")}, addresses(c)...)
 	if l.What == "server" {
 		needed = append(needed, objects.ClientService(c.Name)+"."+c.Namespace+".svc")
 	}

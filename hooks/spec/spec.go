@@ -60,7 +60,7 @@ func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
 	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
 		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
 	}
-	return validateHostPath(s)
+	return cmp.Or(validateHostPath(s), validateHostNetwork(s))
 }
 
 func validateTLS(s *v1alpha1.TLSSpec) error {
@@ -121,29 +121,30 @@ func QuotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
 	return min(volume.Value()/4*3, maxDefaultQuota)
 }
 
-// Flags are etcd's flags for one member: those of its template, and those for its own version and volume, and for how
-// it is dialled.
-func Flags(c *v1alpha1.EtcdCluster, t *Template, member, version string, volume resource.Quantity,
+// Flags are etcd's flags for one member: those of its template, and those for its own address, version and volume, and
+// for how it is dialled.
+func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string, volume resource.Quantity,
 	peersTLS bool) []string {
 	quota := QuotaBytes(c.Spec.Options, volume)
 	if t.Options.QuotaBackendBytes != nil {
 		quota = *t.Options.QuotaBackendBytes
 	}
-	peers, clients := "http", URLOn(objects.Scheme(c), "0.0.0.0", objects.ClientPort)
+	clientPort, peerPort, metricsPort := objects.Ports(c)
+	peers, clients := "http", URLOn(objects.Scheme(c), "0.0.0.0", clientPort)
 	if peersTLS {
 		peers = "https"
 	}
 	if AllowsPlaintext(c) {
-		clients = URLOn("http", "0.0.0.0", objects.ClientPort) + "," + clients
+		clients = URLOn("http", "0.0.0.0", clientPort) + "," + clients
 	}
 	list := []string{
 		"--name=" + member,
 		"--data-dir=" + objects.DataDir,
 		"--listen-client-urls=" + clients,
-		"--advertise-client-urls=" + objects.ClientURL(c, member),
-		"--listen-peer-urls=" + URLOn(peers, "0.0.0.0", objects.PeerPort),
-		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, peersTLS),
-		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", objects.MetricsPort),
+		"--advertise-client-urls=" + objects.ClientURL(c, member, address),
+		"--listen-peer-urls=" + URLOn(peers, "0.0.0.0", peerPort),
+		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, address, peersTLS),
+		"--listen-metrics-urls=" + URLOn("http", "0.0.0.0", metricsPort),
 		fmt.Sprintf("--quota-backend-bytes=%d", quota),
 	}
 	list = append(list, optionFlags(t)...)

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ func OnNodes(s *v1alpha1.EtcdClusterSpec) bool { return s.Storage.Medium == v1al
 
 // validateHostPath repeats what the API server refuses.
 func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
-	h := s.Storage.HostPath
+	h, nodes := s.Storage.HostPath, Nodes(s)
 	if !OnNodes(s) {
 		if h != nil {
 			return fmt.Errorf("spec.storage.hostPath is only for the medium HostPath")
@@ -41,22 +42,84 @@ func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.storage.medium HostPath needs spec.storage.hostPath: a path, and the nodes")
 	case !path.IsAbs(h.Path) || path.Clean(h.Path) != h.Path || h.Path == "/":
 		return fmt.Errorf("spec.storage.hostPath.path %q is not the full path of a directory", h.Path)
-	case len(h.Nodes) == 0 || len(h.Nodes) < voters:
-		return fmt.Errorf("spec.storage.hostPath.nodes has %s for %s: each member takes a node of its own",
-			wording.Count(len(h.Nodes), "node"), wording.Count(voters, "member"))
+	case s.HostNetwork != nil && len(h.Nodes) > 0:
+		return fmt.Errorf("spec.storage.hostPath.nodes and spec.hostNetwork.nodes both name nodes; remove the first")
+	case len(nodes) == 0 || len(nodes) < voters:
+		return tooFewNodes(s, voters)
 	case s.Storage.StorageClassName != nil || s.Storage.WAL != nil || s.Storage.Migration != "":
 		return fmt.Errorf("spec.storage.storageClassName, wal and migration have no meaning on the medium HostPath")
 	}
-	return validateNodes(h.Nodes)
+	return validateNodes(s)
 }
 
-func validateNodes(nodes []string) error {
+func tooFewNodes(s *v1alpha1.EtcdClusterSpec, voters int) error {
+	return fmt.Errorf("%s has %s for %s: each member takes a node of its own", NodesField(s),
+		wording.Count(len(Nodes(s)), "node"), wording.Count(voters, "member"))
+}
+
+func validateNodes(s *v1alpha1.EtcdClusterSpec) error {
+	nodes := Nodes(s)
 	for i, node := range nodes {
 		if node == "" || strings.ContainsAny(node, ":,/ ") || slices.Contains(nodes[:i], node) {
-			return fmt.Errorf("spec.storage.hostPath.nodes: %q is no name of a node, or there twice", node)
+			return fmt.Errorf("%s: %q is no name of a node, or there twice", NodesField(s), node)
 		}
 	}
 	return nil
+}
+
+// Nodes are the names of the nodes that members may be on; none where any will do.
+func Nodes(s *v1alpha1.EtcdClusterSpec) []string {
+	if s.HostNetwork == nil {
+		if s.Storage.HostPath == nil {
+			return nil
+		}
+		return s.Storage.HostPath.Nodes
+	}
+	var list []string
+	for _, node := range s.HostNetwork.Nodes {
+		list = append(list, node.Name)
+	}
+	return list
+}
+
+// NodesField is the field that names them.
+func NodesField(s *v1alpha1.EtcdClusterSpec) string {
+	if s.HostNetwork != nil {
+		return "spec.hostNetwork.nodes"
+	}
+	return "spec.storage.hostPath.nodes"
+}
+
+// validateHostNetwork repeats what the API server refuses.
+func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
+	h := s.HostNetwork
+	if h == nil {
+		return nil
+	}
+	voters := Replicas(&v1alpha1.EtcdCluster{Spec: *s})
+	client, peer, metrics := objects.Ports(&v1alpha1.EtcdCluster{Spec: *s})
+	switch {
+	case s.Storage.Medium != v1alpha1.HostPath && s.Storage.Medium != v1alpha1.Memory:
+		return fmt.Errorf("spec.hostNetwork is for the media HostPath and Memory: a member on a claim may move to another " +
+			"node, and its address would change")
+	case len(h.Nodes) < max(1, voters):
+		return tooFewNodes(s, voters)
+	case client == peer || client == metrics || peer == metrics:
+		return fmt.Errorf("spec.hostNetwork has one port twice; choose three different ones")
+	case min(client, peer, metrics) < 1 || max(client, peer, metrics) > 65535:
+		return fmt.Errorf("spec.hostNetwork: a port is a number from 1 to 65535")
+	}
+	for i, node := range h.Nodes {
+		if ip, err := netip.ParseAddr(node.Address); err != nil || ip.String() != node.Address || ip.Zone() != "" {
+			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is no IP address as it is usually written, such as "+
+				"10.0.0.1", i)
+		}
+		if slices.ContainsFunc(h.Nodes[:i],
+			func(o v1alpha1.NodeAddress) bool { return o.Address == node.Address }) {
+			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is that of another node, too", i)
+		}
+	}
+	return validateNodes(s)
 }
 
 // QuotaOf is the quota by the flags that the pod was made with; false without one that can be read.

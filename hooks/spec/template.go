@@ -1,9 +1,6 @@
 package spec
 
 import (
-	"fmt"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -18,10 +15,7 @@ func AllowsPlaintext(c *v1alpha1.EtcdCluster) bool {
 
 // URLOn is a URL with this IP address, of version 4 or 6.
 func URLOn(scheme, ip string, port int) string {
-	if strings.Contains(ip, ":") {
-		ip = "[" + ip + "]"
-	}
-	return fmt.Sprintf("%s://%s:%d", scheme, ip, port)
+	return scheme + "://" + objects.HostPort(ip, port)
 }
 
 // Template is all that a spec decides of a member's pod and that only another pod can change. It is in one form for
@@ -48,6 +42,8 @@ type Template struct {
 	PriorityClass string                            `json:",omitempty"`
 	// Server and Peer are the Secrets with the certificates; empty in plain text.
 	Server, Peer string `json:",omitempty"`
+	// Ports are those on the hosts' network; nil on the pods'.
+	Ports *Ports `json:",omitempty"`
 	// Tmpfs is the size of the data volume on Memory; nil on others.
 	Tmpfs     *resource.Quantity `json:",omitempty"`
 	Resources corev1.ResourceRequirements
@@ -57,6 +53,9 @@ type Template struct {
 	CipherSuites []string `json:",omitempty"`
 	SimpleToken  bool     `json:",omitempty"`
 }
+
+// Ports of a member.
+type Ports struct{ Client, Peer, Metrics int }
 
 // templateRevision is raised by a change of podSpec that running members should get.
 const templateRevision = 1

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -224,11 +223,10 @@ func (e *Epoch) Filled() bool {
 }
 
 // NewRecord is the record of an epoch whose initial members have the numbers from first on.
-func NewRecord(c *v1alpha1.EtcdCluster, n, first, size int) *corev1.ConfigMap {
-	members := map[string]string{}
-	for i := range size {
-		name := objects.MemberName(c.Name, first+i)
-		members[name] = objects.PeerURL(c, name)
+func NewRecord(v *View, n, first, size int) *corev1.ConfigMap {
+	c, members := v.Cluster, map[string]string{}
+	for name, address := range initialAddresses(v, first, size) {
+		members[name] = objects.PeerURL(c, name, address)
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{

@@ -22,8 +22,8 @@ const (
 // Environment makes etcdctl work without flags, and tells the Go runtime its limits.
 func Environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 	s := &c.Spec
-	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS",
-		Value: spec.URLOn(objects.Scheme(c), "127.0.0.1", objects.ClientPort)}}
+	port, _, _ := objects.Ports(c)
+	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: spec.URLOn(objects.Scheme(c), "127.0.0.1", port)}}
 	if objects.Encrypted(c) {
 		env = append(env,
 			corev1.EnvVar{Name: "ETCDCTL_CACERT", Value: objects.CertificateDir + "/server/" + objects.KeyTrust},

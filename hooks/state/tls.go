@@ -126,8 +126,8 @@ func (v *View) EveryoneDials() bool {
 }
 
 // PeerURL is the URL of a new member: one of TLS once every member can dial that.
-func PeerURL(v *View, name string) string {
-	return objects.PeerURLOf(v.Cluster, name, objects.Encrypted(v.Cluster) && v.EveryoneDials())
+func PeerURL(v *View, name, address string) string {
+	return objects.PeerURLOf(v.Cluster, name, address, objects.Encrypted(v.Cluster) && v.EveryoneDials())
 }
 
 // TLSFlagsDiffer reports whether the member must be restarted to speak as it should, and why.

@@ -348,17 +348,17 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		below = next.First
 	}
 	o.Children = within(o, current, below)
+	port, _, _ := objects.Ports(o.Cluster)
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), wording.ByOrdinal) {
 		pod := o.Children.Pods[name]
 		_, ours := objects.Ordinal(o.Cluster.Name, name)
 		if !ours || pod.Status.PodIP == "" || Finished(pod) {
 			continue
 		}
-		e := observation.Endpoint{Name: name, ClientURL: spec.URLOn("http", pod.Status.PodIP, objects.ClientPort),
-			PeerURL: objects.PeerURL(o.Cluster, name), ClusterID: cluster}
+		e := observation.Endpoint{Name: name, ClientURL: spec.URLOn("http", pod.Status.PodIP, port),
+			PeerURL: objects.PeerURL(o.Cluster, name, AddressOf(o.Cluster, PinnedTo(pod))), ClusterID: cluster}
 		if s := TLSFlagsOf(pod); s.Clients || objects.Encrypted(o.Cluster) && !s.Plain {
-			e.ClientURL, e.ServerName = spec.URLOn("https", pod.Status.PodIP, objects.ClientPort),
-				objects.Host(o.Cluster, name)
+			e.ClientURL, e.ServerName = spec.URLOn("https", pod.Status.PodIP, port), objects.Host(o.Cluster, name)
 		}
 		list = append(list, e)
 	}

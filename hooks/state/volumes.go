@@ -33,20 +33,6 @@ func Directory(c *v1alpha1.EtcdCluster, member string) string {
 	return path.Join(c.Spec.Storage.HostPath.Path, fmt.Sprintf("%s-%s-%s", c.Namespace, c.Name, c.UID), member)
 }
 
-// NodeOf is the node that holds the member's data; empty when that is not known. All that tells of it agrees, however
-// old it is: a member never moves.
-func (v *View) NodeOf(member string) string {
-	if node := v.Epoch.Recorded(member); node != "" {
-		return string(node)
-	}
-	if pod := v.Children.Pods[member]; pod != nil && DirectoryIn(pod) == Directory(v.Cluster, member) {
-		if node := PinnedTo(pod); node != "" {
-			return node
-		}
-	}
-	return notedNodes(v)[member]
-}
-
 // onRecord are the members that the record or the copy of it names, beside those that show as pods.
 func onRecord(v *View) []string {
 	if !v.HostPath() {

@@ -46,20 +46,20 @@ func ScheduleAdvice(v *state.View) string {
 
 // offNodes says which members are on nodes that the spec does not name any more; empty for none.
 func offNodes(v *state.View) string {
-	if !v.HostPath() || v.Cluster.Spec.Storage.HostPath == nil {
+	if !v.OnNamedNodes() {
 		return ""
 	}
 	var all []string
 	placed := volumes.Placed(v)
 	for _, name := range v.Names {
-		if node := placed[name]; node != "" && !slices.Contains(v.Cluster.Spec.Storage.HostPath.Nodes, node) {
+		if node := placed[name]; node != "" && !slices.Contains(v.Nodes(), node) {
 			all = append(all, fmt.Sprintf("%s stays on node %s", name, node))
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	words := strings.Join(all, ", ") + ", which spec.storage.hostPath.nodes does not have any more"
+	words := strings.Join(all, ", ") + ", which " + spec.NodesField(&v.Cluster.Spec) + " does not have any more"
 	if v.Etcd != nil && v.CanLoseOne() { // else it would be the data of all
 		words += "; to have a member replaced, " + volumes.ToHaveReplaced(v) + ", one after the other"
 	}

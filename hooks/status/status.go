@@ -217,6 +217,16 @@ func connection(v *state.View) *v1alpha1.ConnectionStatus {
 	host := objects.ClientService(v.Cluster.Name) + "." + v.Cluster.Namespace + ".svc"
 	c := &v1alpha1.ConnectionStatus{Endpoints: []string{spec.URLOn(objects.Scheme(v.Cluster), host,
 		objects.ClientPort)}}
+	if v.HostNetwork() {
+		for _, m := range v.Voters {
+			if m.PodName != "" {
+				c.Endpoints = append(c.Endpoints, objects.ClientURL(v.Cluster, m.PodName, v.Address(m.PodName)))
+			}
+		}
+		if old := v.Cluster.Status.Connection; v.Etcd == nil && old != nil {
+			c.Endpoints = old.Endpoints
+		}
+	}
 	if name := spec.ClientSecret(v.Cluster.Name); objects.Encrypted(v.Cluster) {
 		if s := certificates.Secret(v, name); s != nil && s.Has(objects.KeyCertificate, objects.KeyPrivate,
 			objects.KeyTrust) {

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -59,10 +60,7 @@ func Placed(v *state.View) map[string]string {
 // this number: from it on, so that one that came to nothing is followed by one elsewhere; and last those where the pod
 // of a former member still is, which may not answer.
 func FreeNodes(v *state.View, number int) []string {
-	if v.Cluster.Spec.Storage.HostPath == nil {
-		return nil
-	}
-	nodes := v.Cluster.Spec.Storage.HostPath.Nodes
+	nodes := v.Nodes()
 	taken := slices.Collect(maps.Values(Placed(v)))
 	var list []string
 	for i := range nodes {
@@ -82,8 +80,13 @@ func FreeNodes(v *state.View, number int) []string {
 	return list
 }
 
+// FreeAddress is the address of the first of those nodes; empty for none, and without spec.hostNetwork.
+func FreeAddress(v *state.View, number int) string {
+	return state.AddressOf(v.Cluster, append(FreeNodes(v, number), "")[0])
+}
+
 // Crowded reports whether no node is free for another member.
-func Crowded(v *state.View) bool { return v.HostPath() && len(FreeNodes(v, 0)) == 0 }
+func Crowded(v *state.View) bool { return v.OnNamedNodes() && len(FreeNodes(v, 0)) == 0 }
 
 // AssignNodes gives each of these members a node of its own, the one that it has if it has one; nil when there are
 // too few.
@@ -91,6 +94,9 @@ func AssignNodes(v *state.View, members []string) map[string]types.UID {
 	given := map[string]types.UID{}
 	for _, name := range members {
 		node, n := v.NodeOf(name), 0
+		if node == "" && v.Address(name) != "" {
+			return nil // the spec does not name the node with this address any more
+		}
 		if node == "" {
 			n, _ = objects.Ordinal(v.Cluster.Name, name)
 			i := slices.IndexFunc(FreeNodes(v, n),
@@ -118,10 +124,9 @@ func ProvisionOnNodes(v *state.View) *decision.Verdict {
 	initial := v.Epoch.InitialNames()
 	if AssignNodes(v, initial) == nil {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("waiting: spec.storage.hostPath.nodes has %s for the %s that the first "+
-				"epoch was recorded with; add nodes",
-				wording.Count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), wording.Count(len(initial),
-					"member")),
+			Message: fmt.Sprintf("waiting: %s has %s for the %s that the first epoch was recorded with; add nodes",
+				spec.NodesField(&v.Cluster.Spec), wording.Count(len(v.Nodes()), "node"),
+				wording.Count(len(initial), "member")),
 			Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
 	return &decision.Verdict{Message: "recording the nodes of the initial members: " + strings.Join(initial, ", "),
@@ -130,13 +135,20 @@ func ProvisionOnNodes(v *state.View) *decision.Verdict {
 
 // NeedsNode says that a member waits for a node; empty when it does not.
 func NeedsNode(v *state.View, m *state.Member) string {
-	if !v.HostPath() || m.PodName == "" || v.NodeOf(m.PodName) != "" {
+	node := v.NodeOf(m.PodName)
+	switch {
+	case !v.OnNamedNodes() || m.PodName == "":
 		return ""
+	case node != "" && (!v.HostNetwork() || v.Address(m.PodName) != ""):
+		return ""
+	case v.HostNetwork():
+		return fmt.Sprintf("its node is not in spec.hostNetwork.nodes any more (address %s); add it again",
+			v.Address(m.PodName))
 	}
 	if m.Started() {
 		return "its node is not known any more: see NodeUnknown in docs/troubleshooting.md"
 	}
-	return "no node is free: add one to spec.storage.hostPath.nodes"
+	return "no node is free: add one to " + spec.NodesField(&v.Cluster.Spec)
 }
 
 // ToHaveReplaced is what a person does to have a member replaced.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -129,7 +130,11 @@ func (a *ask) way(
 	if endpoint.Foreign {
 		return "", nil, errForeign
 	}
-	return a.kube.forward(ctx, namespace, endpoint.Name, objects.ClientPort)
+	port := objects.ClientPort
+	if u, err := url.Parse(endpoint.ClientURL); err == nil {
+		port, _ = strconv.Atoi(u.Port())
+	}
+	return a.kube.forward(ctx, namespace, endpoint.Name, port)
 }
 
 func host(endpoint observation.Endpoint) string {

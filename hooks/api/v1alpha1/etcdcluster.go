@@ -53,7 +53,11 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients lets clients send passwords in plain text; take that out first"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: passwords would cross the network in plain text; set tls.mode to another one than Disabled, or remove auth"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || !has(self.storage.hostPath.nodes) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || has(self.storage.hostPath.nodes) != has(self.hostNetwork)",message="the medium HostPath needs the names of nodes, in storage.hostPath.nodes or, with hostNetwork, in hostNetwork.nodes alone"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.storage.medium != 'Persistent'",message="hostNetwork is for the media HostPath and Memory: a member on a claim may move to another node, and its address would change"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.hostNetwork.nodes.size() >= self.replicas",message="hostNetwork.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
+// +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or taken out later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
 	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it back
@@ -136,6 +140,12 @@ type EtcdClusterSpec struct {
 	// Auth is who may do what in etcd. Unset, every certificate of the cluster may do everything.
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
+
+	// HostNetwork gives members the addresses of their nodes instead of addresses of pods, so that they find each other,
+	// and others find them, without DNS, kube-proxy and the pods' network. For an etcd that a Kubernetes itself depends
+	// on. No NetworkPolicy holds for such pods.
+	// +optional
+	HostNetwork *HostNetworkSpec `json:"hostNetwork,omitempty"`
 
 	// NetworkPolicy says who may open connections to the members.
 	// +optional
@@ -298,14 +308,68 @@ type HostPathSpec struct {
 
 	// Nodes that members may be on, by name: one member on each, so as many as replicas at least. One more is needed
 	// for whatever gives a member a successor: that of a node that is lost, or each change where there are one or two
-	// voters. A node that is taken out keeps the member that it has.
-	// +required
+	// voters. A node that is taken out keeps the member that it has. With spec.hostNetwork its nodes are these.
+	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
-	Nodes []string `json:"nodes"`
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// HostNetworkSpec says which addresses and ports members have on the hosts' network.
+//
+// +kubebuilder:validation:XValidation:rule="self.clientPort == oldSelf.clientPort && self.peerPort == oldSelf.peerPort && self.metricsPort == oldSelf.metricsPort",message="the ports of hostNetwork can't be changed: the members are listed with them"
+// +kubebuilder:validation:XValidation:rule="self.clientPort != self.peerPort && self.clientPort != self.metricsPort && self.peerPort != self.metricsPort",message="hostNetwork has one port twice; choose three different ones"
+// +kubebuilder:validation:XValidation:rule="self.nodes.all(n, oldSelf.nodes.all(o, o.name != n.name || o.address == n.address))",message="the address of a node in hostNetwork.nodes can't be changed: its member is listed with it; take the node out, have its member replaced, and add it again"
+type HostNetworkSpec struct {
+	// Nodes that members may be on, and the address of each: one member on each, so as many as replicas at least. One
+	// more is needed for whatever gives a member a successor. A node that is taken out keeps the member that it has.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Nodes []NodeAddress `json:"nodes"`
+
+	// ClientPort of every member.
+	// +optional
+	// +default=2379
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	ClientPort int32 `json:"clientPort,omitempty"`
+
+	// PeerPort of every member.
+	// +optional
+	// +default=2380
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	PeerPort int32 `json:"peerPort,omitempty"`
+
+	// MetricsPort of every member, in plain HTTP. The kubelet asks it whether the member is ready.
+	// +optional
+	// +default=2381
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	MetricsPort int32 `json:"metricsPort,omitempty"`
+}
+
+// NodeAddress is a node and its address.
+type NodeAddress struct {
+	// Name of the node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// Address of the node, an IP address that the other nodes reach. It is in the members' certificates and in etcd's
+	// list.
+	// +required
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]*[.:][0-9a-f.:]*$`
+	Address string `json:"address"`
 }
 
 // WALSpec is a volume for the write-ahead log.

@@ -92,7 +92,7 @@ var Checks = []Check{
 		storageClass},
 	{"CertManager", "cert-manager's kinds are there if the CompositeController names them, and are named if an " +
 		"EtcdCluster wants them.", []string{kinds, controllers}, certManager},
-	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath allow directories of nodes.",
+	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath or the hosts' network allow that.",
 		[]string{clusters, namespaces}, podSecurity},
 }
 

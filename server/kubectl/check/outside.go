@@ -157,12 +157,18 @@ func podSecurity(s *Seen) Finding {
 	var flaws []Finding
 	for _, c := range s.clusters {
 		level := s.namespaces[c.Namespace]["pod-security.kubernetes.io/enforce"]
-		if c.Spec.Storage.Medium == v1alpha1.HostPath && level != "" && level != "privileged" {
-			flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s keeps its data in directories of nodes, and its "+
-				"namespace enforces %s", c.Namespace, c.Name, level),
-				command("kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged",
-					c.Namespace)+", or choose another medium (docs/explanation/security.md)"))
+		what, instead := "keeps its data in directories of nodes", "choose another medium"
+		switch {
+		case level == "" || level == "privileged":
+			continue
+		case c.Spec.HostNetwork != nil:
+			what, instead = "is on the hosts' network", "create it without spec.hostNetwork"
+		case c.Spec.Storage.Medium != v1alpha1.HostPath:
+			continue
 		}
+		flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s %s, and its namespace enforces %s", c.Namespace, c.Name,
+			what, level), command("kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged",
+			c.Namespace)+", or "+instead+" (docs/explanation/security.md)"))
 	}
 	return together(ok("nothing in the way"), flaws)
 }

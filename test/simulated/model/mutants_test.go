@@ -176,7 +176,7 @@ func reusesNames(o observation.Observation) decision.Decision {
 			slices.ContainsFunc(o.Etcd.Members,
 				func(m observation.Member) bool {
 					return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster,
-						name))
+						name, ""))
 				})
 	}
 	n := 0
@@ -184,7 +184,7 @@ func reusesNames(o observation.Observation) decision.Decision {
 		n++
 	}
 	name := objects.MemberName(o.Cluster.Name, n)
-	d.Step = decision.AddLearner{Name: name, PeerURL: objects.PeerURL(o.Cluster, name)}
+	d.Step = decision.AddLearner{Name: name, PeerURL: objects.PeerURL(o.Cluster, name, "")}
 	return d
 }
 

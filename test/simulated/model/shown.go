@@ -297,7 +297,7 @@ func joinPairs(pairs map[string]string, sep string) string {
 func initialCluster(c *v1alpha1.EtcdCluster, members set) string {
 	var fields []string
 	for n := range members.All {
-		fields = append(fields, name(n)+"="+objects.PeerURL(c, name(n)))
+		fields = append(fields, name(n)+"="+objects.PeerURL(c, name(n), ""))
 	}
 	return strings.Join(fields, ",")
 }
@@ -336,10 +336,10 @@ func (s *sight) membership(c *v1alpha1.EtcdCluster) *observation.Membership {
 		m.Leader = memberID(int(s.leader) - 1)
 	}
 	for n := range (s.list.voters | s.list.learners).All {
-		e := observation.Member{ID: memberID(n), PeerURLs: []string{objects.PeerURL(c, name(n))},
+		e := observation.Member{ID: memberID(n), PeerURLs: []string{objects.PeerURL(c, name(n), "")},
 			Learner: s.list.learners.Has(n)}
 		if s.published.Has(n) {
-			e.Name, e.ClientURLs = name(n), []string{objects.ClientURL(c, name(n))}
+			e.Name, e.ClientURLs = name(n), []string{objects.ClientURL(c, name(n), "")}
 		}
 		m.Members = append(m.Members, e)
 	}
@@ -350,7 +350,7 @@ func (t step) as(c *v1alpha1.EtcdCluster) decision.Step {
 	who, id := name(int(t.member)), memberID(int(t.member))
 	switch t.kind {
 	case addLearner, addVoter:
-		return decision.AddLearner{Name: who, PeerURL: objects.PeerURL(c, who)}
+		return decision.AddLearner{Name: who, PeerURL: objects.PeerURL(c, who, "")}
 	case promote:
 		return decision.Promote{ID: id, Name: who}
 	case remove:

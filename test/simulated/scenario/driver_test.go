@@ -552,7 +552,7 @@ func (s *story) add(a args) string {
 		if name := a[role]; name != "" {
 			url := "http://" + name + ":2380"
 			if strings.HasPrefix(name, "demo-") {
-				url = objects.PeerURL(s.w.Cluster(), name)
+				url = objects.PeerURL(s.w.Cluster(), name, "")
 			}
 			s.w.AddByHand(url, role == "learner")
 		}

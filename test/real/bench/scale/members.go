@@ -127,8 +127,8 @@ func (m *members) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.
 	for _, other := range m.fleet.parent.Status.Members {
 		answer.Members = append(answer.Members, &pb.Member{
 			ID: hexadecimal(other.ID), Name: other.Name,
-			PeerURLs:   []string{objects.PeerURL(&m.fleet.parent, other.Name)},
-			ClientURLs: []string{objects.ClientURL(&m.fleet.parent, other.Name)},
+			PeerURLs:   []string{objects.PeerURL(&m.fleet.parent, other.Name, "")},
+			ClientURLs: []string{objects.ClientURL(&m.fleet.parent, other.Name, "")},
 		})
 	}
 	return answer, nil
