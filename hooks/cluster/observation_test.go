@@ -83,9 +83,10 @@ func observeRecord(o *observation.Observation, n int) {
 // addMember lists member i and lets it run on its claim.
 func addMember(o *observation.Observation, i int, learner bool) {
 	name := objects.MemberName("demo", i)
+	address := newView(*o).Address(name)
 	o.Etcd.Members = append(o.Etcd.Members, observation.Member{
-		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name, "")},
-		ClientURLs: []string{objects.ClientURL(o.Cluster, name, "")}, Learner: learner,
+		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name, address)},
+		ClientURLs: []string{objects.ClientURL(o.Cluster, name, address)}, Learner: learner,
 	})
 	if !learner {
 		list(o, name, time.Hour)

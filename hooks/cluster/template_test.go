@@ -209,6 +209,8 @@ func notOn(medium v1alpha1.Medium, path string) bool {
 		return medium != v1alpha1.Persistent
 	case strings.HasPrefix(path, "storage.hostPath"):
 		return medium != v1alpha1.HostPath
+	case strings.HasPrefix(path, "hostNetwork"):
+		return true // can't be changed
 	}
 	return false
 }

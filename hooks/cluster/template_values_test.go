@@ -10,6 +10,7 @@ var emptyMeans = map[string]string{
 	"storage.wal.size":             "the same",
 	"storage.wal.storageClassName": "the same",
 	"storage.hostPath":             "nothing that a cluster on another medium could follow",
+	"storage.hostPath.nodes":       "none, which is refused",
 	"bootstrap":                    "nothing once there is a cluster",
 }
 
@@ -64,6 +65,7 @@ var others = map[string]string{
 	"replicas":                             "4", // can't be changed
 	"storage.medium":                       "",  // can't be changed
 	"tls.mode":                             "",  // can't be changed
+	"storage.hostPath.nodes":               `["a","b","c","e"]`,
 	"additionalMetadata.labels":            `{"a":"b"}`,
 	"additionalMetadata.annotations":       `{"a":"b"}`,
 	"tls.extraSANs":                        `["a.example"]`,

@@ -35,6 +35,12 @@ func (v *View) NodeOf(member string) string {
 	return v.Cluster.Spec.HostNetwork.Nodes[i].Name
 }
 
+// HasPlace reports whether a pod can be made for the member: its node and its address are known, where it has some of
+// its own.
+func (v *View) HasPlace(member string) bool {
+	return !v.OnNamedNodes() || v.NodeOf(member) != "" && (!v.HostNetwork() || v.Address(member) != "")
+}
+
 // placedOn is the node by what is recorded, and by the pod.
 func (v *View) placedOn(member string) string {
 	pod := v.Children.Pods[member]

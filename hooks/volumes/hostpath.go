@@ -135,17 +135,13 @@ func ProvisionOnNodes(v *state.View) *decision.Verdict {
 
 // NeedsNode says that a member waits for a node; empty when it does not.
 func NeedsNode(v *state.View, m *state.Member) string {
-	node := v.NodeOf(m.PodName)
+	address := v.Address(m.PodName)
 	switch {
-	case !v.OnNamedNodes() || m.PodName == "":
+	case m.PodName == "" || v.HasPlace(m.PodName):
 		return ""
-	case node != "" && (!v.HostNetwork() || v.Address(m.PodName) != ""):
-		return ""
-	case v.HostNetwork():
-		return fmt.Sprintf("its node is not in spec.hostNetwork.nodes any more (address %s); add it again",
-			v.Address(m.PodName))
-	}
-	if m.Started() {
+	case address != "":
+		return fmt.Sprintf("its node is not in spec.hostNetwork.nodes any more (address %s): add it again", address)
+	case m.Started():
 		return "its node is not known any more: see NodeUnknown in docs/troubleshooting.md"
 	}
 	return "no node is free: add one to " + spec.NodesField(&v.Cluster.Spec)

@@ -21,7 +21,7 @@ const (
 // StorageUsable reports whether the member's pod may be started on all that it stands on.
 func StorageUsable(v *state.View, member string) bool {
 	if v.HostPath() {
-		return v.NodeOf(member) != ""
+		return v.HasPlace(member)
 	}
 	return !slices.ContainsFunc(v.MemberClaims(member),
 		func(c *corev1.PersistentVolumeClaim) bool { return !v.Usable(c) })

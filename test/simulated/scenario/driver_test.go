@@ -45,8 +45,8 @@ func (s *story) breaches() []string {
 // verbs are what a story can say. In values, _ is a space.
 var verbs = map[string]func(*story, args) string{
 	// what people do
-	// cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled]
-	// [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
+	// cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [addresses nodes=a,b,c: on the hosts'
+	// network] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"cluster": (*story).cluster,
 	// edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step |
 	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 |
@@ -299,8 +299,23 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("retire") {
 		spec.Bootstrap.Existing.RetireForeign = a["retire"] == "true"
 	}
+	if a.has("nodes") && (a.has("addresses") || spec.HostNetwork != nil) {
+		changeAddresses(spec, strings.Split(a["nodes"], ","))
+	}
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
+	}
+}
+
+// changeAddresses puts a cluster on the hosts' network: node a has the address 10.1.0.97, by its letter.
+func changeAddresses(spec *v1alpha1.EtcdClusterSpec, nodes []string) {
+	spec.HostNetwork = &v1alpha1.HostNetworkSpec{}
+	for _, node := range nodes {
+		spec.HostNetwork.Nodes = append(spec.HostNetwork.Nodes,
+			v1alpha1.NodeAddress{Name: node, Address: fmt.Sprintf("10.1.0.%d", node[0])})
+	}
+	if spec.Storage.HostPath != nil {
+		spec.Storage.HostPath.Nodes = nil
 	}
 }
 
@@ -317,7 +332,7 @@ func changeStorage(storage *v1alpha1.StorageSpec, a args) {
 			storage.WAL = &v1alpha1.WALSpec{Size: resource.MustParse(a["wal"])}
 		}
 	}
-	if a.has("nodes") {
+	if a.has("nodes") && storage.Medium == v1alpha1.HostPath {
 		storage.HostPath = &v1alpha1.HostPathSpec{Path: "/data", Nodes: strings.Split(a["nodes"], ",")}
 	}
 	if a.has("migration") {

@@ -39,6 +39,16 @@ func TestWanderFromPlainText(t *testing.T) {
 // TestWanderOnNodes are walks of clusters whose members are on nodes, one of which is always free.
 func TestWanderOnNodes(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "HostPath") }
 
+// TestWanderAtAddresses are walks of clusters on the hosts' network.
+func TestWanderAtAddresses(t *testing.T) {
+	wanderFrom(t, v1alpha1.TLSAuto, 0, "HostPath at addresses", "Memory at addresses")
+}
+
+// TestWanderAtAddressesThroughEpochs are those on which people restore and recover all the time, and which learn TLS.
+func TestWanderAtAddressesThroughEpochs(t *testing.T) {
+	wanderFrom(t, v1alpha1.TLSDisabled, 6, "HostPath at addresses", "Memory at addresses")
+}
+
 // TestWanderThroughEpochs are walks on which people restore and recover all the time.
 func TestWanderThroughEpochs(t *testing.T) {
 	wanderFrom(t, v1alpha1.TLSDisabled, 6, "Persistent", "Memory", "HostPath")
@@ -54,8 +64,11 @@ func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...stri
 			s.w.Watch = false
 			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))],
 				"tls": string(mode), "leaf": "100h", "ca": "200h"}
-			if born["medium"] == "HostPath" {
-				born["nodes"] = "a,b,c,d,e,f"
+			if medium, at, _ := strings.Cut(born["medium"], " at "); at != "" || medium == "HostPath" {
+				born["medium"], born["nodes"] = medium, "a,b,c,d,e,f"
+				if at != "" {
+					born[at] = ""
+				}
 			}
 			if mode == v1alpha1.TLSDisabled {
 				born["ready"] = "" // it has served for a while

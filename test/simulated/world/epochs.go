@@ -218,9 +218,9 @@ func (w *World) survivor(pod *corev1.Pod) Dir {
 
 // runningAt is the directory of the member that runs behind this client URL.
 func (w *World) runningAt(url string) Dir {
-	name, _, _ := strings.Cut(strings.SplitN(url, "//", 2)[1], ".")
 	for _, p := range w.Procs {
-		if p.Pod == name {
+		pod := w.Pod(p.Pod)
+		if pod != nil && slices.Contains(pod.Spec.Containers[0].Command, "--advertise-client-urls="+url) {
 			return w.Dirs[p.Dir]
 		}
 	}

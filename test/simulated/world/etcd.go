@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -339,7 +340,7 @@ func nameAt(m observation.Member) string {
 	if err != nil {
 		return m.PeerURLs[0]
 	}
-	name, _, _ := strings.Cut(u.Hostname(), ".")
+	name, _, _ := strings.Cut(cmp.Or(u.User.Username(), u.Hostname()), ".")
 	return name
 }
 
