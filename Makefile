@@ -222,6 +222,17 @@ e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls,
 	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
 	  $(IN_LAB) V=1 STEPS_AGAIN="make e2e-install RUN=TEST" bin/steps "e2e-install: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/real/install/"
 
+# A lab of its own: its API server has its data in the EtcdCluster afterwards.
+.PHONY: e2e-selfhosted
+e2e-selfhosted: export QUORATE_LAB_NAME := quorate-selfhosted
+e2e-selfhosted: export QUORATE_LAB_RUN := /tmp/quorate-lab-selfhosted
+e2e-selfhosted: export QUORATE_LAB_API_PORT := 8443
+e2e-selfhosted: export NODES := 4
+e2e-selfhosted: image bin/steps ## a Kubernetes moves its own data into an EtcdCluster that it runs, and lives with that: in a lab of its own
+	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) etcd && \
+	  $(IN_LAB) test/tools/install.sh && \
+	  V=1 STEPS_AGAIN="make e2e-selfhosted" bin/steps "selfhosted: go test -json -count=1 -timeout 40m -tags e2e -run '^TestSelfHosted$$' ./test/real/e2e/ -alone"
+
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
 	@$(IN_LAB) V=1 STEPS_AGAIN="make chaos FOR=$(FOR) SEED=$(SEED)" bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/real/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"

@@ -28,9 +28,10 @@ func (c *cluster) dataOf(member string) (pid int, dir string) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(c.t, err)
 	flag := fmt.Appendf(nil, "://%s.%s-peers.%s.svc:2380\x00", member, name, c.ns)
+	atAddress := fmt.Appendf(nil, "://%s.%s@", member, c.ns) // on the hosts' network
 	for _, path := range all {
 		if words, err := os.ReadFile(path); err == nil && bytes.HasPrefix(words, []byte("/usr/local/bin/etcd\x00")) &&
-			bytes.Contains(words, flag) {
+			(bytes.Contains(words, flag) || bytes.Contains(words, atAddress)) {
 			pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			return pid, filepath.Join(filepath.Dir(path), "root/var/lib/etcd/data")
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,6 +55,45 @@ func TestMembersOnNodes(t *testing.T) {
 	c.edit(`{"replicas":3}`)
 	c.converges(3)
 	assert.Equal(t, before, c.ids(), "the same members after a pause")
+}
+
+// TestOnTheHostsNetwork: members have the addresses of their nodes, and ports of the spec. A deleted pod comes back at
+// its address; a lost member is succeeded by another one at the same address, under another URL.
+func TestOnTheHostsNetwork(t *testing.T) {
+	t.Parallel()
+	c := inNamespace(t)
+	require.ErrorContains(t, c.tries(c.manifest(three+hostNetwork(24790, 3))), "hostNetwork is for the media HostPath")
+	c.apply(three + hostNetwork(24790, 3) + "  storage: {medium: Memory, size: 256Mi}\n")
+	c.converges(3)
+	require.ErrorContains(t, c.edits(`{"hostNetwork":null}`), "hostNetwork can't be added or taken out later")
+	urls := []string{"https://172.30.0.1:24790", "https://172.30.0.2:24790", "https://172.30.0.3:24790"}
+	assert.Equal(t, urls, c.object().Status.Connection.Endpoints[1:])
+	app := labClient(t, rereading(c.ns, name+"-client-tls"), nil, urls...)
+	w := c.writesWith(app, "key")
+	c.onNodes(map[string]string{"demo-0": "node1", "demo-1": "node2", "demo-2": "node3"})
+	assert.Equal(t, "172.30.0.2", c.pods()[1].Status.PodIP)
+
+	c.kills("demo-1") // on Memory it is lost with that
+	successor := c.succeeds("demo-1", func() {})
+	c.onNodes(map[string]string{"demo-0": "node1", successor: "node2", "demo-2": "node3"})
+	list, err := app.MemberList(t.Context())
+	require.NoError(t, err)
+	for _, m := range list.Members {
+		if m.Name == successor {
+			assert.Equal(t, []string{"https://" + successor + "." + c.ns + "@172.30.0.2:24791"}, m.PeerURLs)
+		}
+	}
+	w.losesNothing()
+}
+
+// hostNetwork is the field for the lab's first nodes, with ports from this one on.
+func hostNetwork(port, nodes int) string {
+	var list []string
+	for n := range nodes {
+		list = append(list, fmt.Sprintf("{name: node%d, address: 172.30.0.%d}", n+1, n+1))
+	}
+	return fmt.Sprintf("  hostNetwork: {clientPort: %d, peerPort: %d, metricsPort: %d, nodes: [%s]}\n", port, port+1,
+		port+2, strings.Join(list, ", "))
 }
 
 // onNodes insists that these are the members' pods, and their nodes.

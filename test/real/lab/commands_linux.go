@@ -50,6 +50,7 @@ func init() {
 		{"metacontroller", "[image]", "install Metacontroller into the cluster, or only load its image; the README " +
 			"says which release", installMetacontroller},
 		{"etcd", "", "load the images of every release of etcd, building what is missing", loadReleases},
+		{"etcd-servers", "URL...", "restart the API server with its data at an etcd that has it", moveAPIServer},
 		{"cert-manager", "", "install cert-manager into the cluster, building it if need be", installCertManager},
 		{"expandable", "", "give the cluster a StorageClass whose volumes grow, building its driver if need be",
 			installExpandable},

@@ -3,8 +3,14 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const nodeAPIPort = 6443 // of the API server, inside node1
@@ -14,10 +20,44 @@ const nodeAPIPort = 6443 // of the API server, inside node1
 // to outlive the machine.
 func (l *lab) startAPIServer() error {
 	n := l.node(1)
-	if err := n.start("etcd", l.etcdArgs()...); err != nil {
-		return err
+	if len(l.etcdServers) == 0 {
+		if err := n.start("etcd", l.etcdArgs()...); err != nil {
+			return err
+		}
 	}
 	return n.start("kube-apiserver", l.apiServerArgs()...)
+}
+
+// apiServerProcesses are the API server, and the lab's own etcd while that has its data.
+func (l *lab) apiServerProcesses() []string {
+	if len(l.etcdServers) > 0 {
+		return []string{"kube-apiserver"}
+	}
+	return []string{"etcd", "kube-apiserver"}
+}
+
+// moveAPIServer restarts the API server with its data elsewhere: at these URLs of an etcd that has it. The lab's own
+// etcd goes on until it is stopped.
+func moveAPIServer(l *lab, args []string) error {
+	if len(args) == 0 {
+		return errors.New("usage: lab etcd-servers URL...")
+	}
+	s, err := l.running()
+	if err != nil {
+		return err
+	}
+	s.EtcdServers, l.etcdServers = args, args
+	if err := os.WriteFile(l.shapeFile(), encode(s), 0o644); err != nil {
+		return err
+	}
+	n := l.node(1)
+	if err := n.stop("kube-apiserver", unix.SIGTERM); err != nil {
+		return err
+	}
+	if err := n.start("kube-apiserver", l.apiServerArgs()...); err != nil {
+		return err
+	}
+	return l.awaitAPIServer()
 }
 
 // startManagers starts what acts on the API's objects.
@@ -30,21 +70,28 @@ func (l *lab) startManagers() error {
 }
 
 func (l *lab) etcdArgs() []string {
-	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	at := l.node(1).ip().String()
+	client, peer := "https://"+at+":2379", "https://"+at+":2380"
 	return []string{
 		filepath.Join(l.bin, "etcd-"+controlPlaneEtcd, "etcd"),
 		"--name=control-plane", "--data-dir=" + l.node(1).disk("etcd"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-client-urls=https://127.0.0.1:2379," + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=control-plane=" + peer,
+		"--cert-file=" + l.pki("etcd-server.crt"), "--key-file=" + l.pki("etcd-server.key"),
+		"--trusted-ca-file=" + l.pki("etcd-ca.crt"), "--client-cert-auth",
+		"--peer-cert-file=" + l.pki("etcd-peer.crt"), "--peer-key-file=" + l.pki("etcd-peer.key"),
+		"--peer-trusted-ca-file=" + l.pki("etcd-ca.crt"), "--peer-client-cert-auth",
 		"--unsafe-no-fsync", "--log-level=warn",
 	}
 }
 
 func (l *lab) apiServerArgs() []string {
+	servers := strings.Join(l.etcdServers, ",")
 	return []string{
 		"kube-apiserver",
-		"--etcd-servers=http://127.0.0.1:2379",
+		"--etcd-servers=" + cmp.Or(servers, "https://127.0.0.1:2379"), "--etcd-cafile=" + l.pki("etcd-ca.crt"),
+		"--etcd-certfile=" + l.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + l.pki("apiserver-etcd-client.key"),
 		"--bind-address=0.0.0.0", "--secure-port=" + strconv.Itoa(nodeAPIPort),
 		"--advertise-address=" + l.node(1).ip().String(),
 		"--service-cluster-ip-range=" + serviceCIDR,

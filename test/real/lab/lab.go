@@ -15,6 +15,9 @@ type lab struct {
 	nodes   int    // how many were asked for; 0 when the caller did not say
 	apiPort int    // of the API server, on the host's 127.0.0.1
 
+	// etcdServers are the URLs at which the API server keeps its data; none for those of the lab's own etcd.
+	etcdServers []string
+
 	source string // this folder: src/ holds the module folders
 	bin    string
 	images string

@@ -40,8 +40,8 @@ type authority struct {
 }
 
 // writePKI fills a folder with all the keys of a cluster whose API server is
-// reached from the nodes at server.
-func writePKI(dir, server string, nodes map[string]net.IP) error {
+// reached from the nodes at server, and whose etcd at etcdHosts.
+func writePKI(dir, server string, nodes map[string]net.IP, etcdHosts []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -68,6 +68,9 @@ func writePKI(dir, server string, nodes map[string]net.IP) error {
 		nil); err != nil {
 		return err
 	}
+	if err := writeEtcdPKI(dir, etcdHosts); err != nil {
+		return err
+	}
 	// Of another authority: else any client certificate could pose as the proxy
 	// that tells extension servers who a user is.
 	front, err := newAuthority(dir, "front-proxy-ca")
@@ -78,6 +81,27 @@ func writePKI(dir, server string, nodes map[string]net.IP) error {
 		return err
 	}
 	return writeServiceAccountKeys(dir)
+}
+
+// writeEtcdPKI writes what etcd and its clients show to each other, under an authority of its own, as kubeadm does.
+func writeEtcdPKI(dir string, hosts []string) error {
+	ca, err := newAuthority(dir, "etcd-ca")
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		file, user string
+		hosts      []string
+	}{
+		{"etcd-server", "control-plane", hosts},
+		{"etcd-peer", "control-plane", hosts},
+		{"apiserver-etcd-client", "kube-apiserver-etcd-client", nil},
+	} {
+		if _, _, err := ca.issue(dir, c.file, c.user, "", c.hosts); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeServing issues the certificates that servers show: the API server's and

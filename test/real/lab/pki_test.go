@@ -13,7 +13,7 @@ import (
 func TestPKI(t *testing.T) {
 	dir := t.TempDir()
 	nodes := map[string]net.IP{"node1": net.IPv4(172, 30, 0, 1), "node2": net.IPv4(172, 30, 0, 2)}
-	if err := writePKI(dir, "https://172.30.0.1:6443", nodes); err != nil {
+	if err := writePKI(dir, "https://172.30.0.1:6443", nodes, []string{"172.30.0.1"}); err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()

@@ -19,6 +19,8 @@ type shape struct {
 	Name    string
 	Nodes   int
 	APIPort int
+	// EtcdServers are the URLs that the API server has its data at; none for those of the lab's own etcd.
+	EtcdServers []string `json:",omitempty"`
 }
 
 func (l *lab) shapeFile() string { return filepath.Join(l.run, "lab.json") }
@@ -34,7 +36,7 @@ func (l *lab) running() (shape, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("%s: %w", l.shapeFile(), err)
 	}
-	l.name, l.nodes, l.apiPort = s.Name, s.Nodes, s.APIPort
+	l.name, l.nodes, l.apiPort, l.etcdServers = s.Name, s.Nodes, s.APIPort, s.EtcdServers
 	return s, nil
 }
 
@@ -123,8 +125,8 @@ func (n node) ownProcesses() []string {
 	case 0:
 		return nil
 	case 1:
-		return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
-			"containerd", "kubelet", "kube-proxy", "coredns", "local-path-provisioner"}
+		return append(n.lab.apiServerProcesses(), "kube-controller-manager", "kube-scheduler",
+			"containerd", "kubelet", "kube-proxy", "coredns", "local-path-provisioner")
 	default:
 		return []string{"containerd", "kubelet", "kube-proxy"}
 	}
@@ -207,7 +209,7 @@ func (l *lab) prepare() error {
 			return err
 		}
 	}
-	if err := os.WriteFile(l.shapeFile(), encode(shape{l.name, l.nodes, l.apiPort}), 0o644); err != nil {
+	if err := os.WriteFile(l.shapeFile(), encode(shape{Name: l.name, Nodes: l.nodes, APIPort: l.apiPort}), 0o644); err != nil {
 		return err
 	}
 	// First of all, as it is what fails when the port is taken.
@@ -222,7 +224,8 @@ func (l *lab) writeKeys() error {
 	for _, n := range l.allNodes() {
 		nodes[n.String()] = n.ip()
 	}
-	if err := writePKI(l.pki(""), fmt.Sprintf("https://%s:%d", l.node(1).ip(), nodeAPIPort), nodes); err != nil {
+	if err := writePKI(l.pki(""), fmt.Sprintf("https://%s:%d", l.node(1).ip(), nodeAPIPort), nodes,
+		[]string{"localhost", "127.0.0.1", l.node(1).ip().String()}); err != nil {
 		return err
 	}
 	// For the host: the same user, at the forwarder's address.
@@ -239,22 +242,26 @@ func (l *lab) startControlPlane() error {
 	if err := l.startAPIServer(); err != nil {
 		return err
 	}
+	if err := l.awaitAPIServer(); err != nil {
+		return err
+	}
+	return l.startManagers()
+}
+
+func (l *lab) awaitAPIServer() error {
 	client, err := l.newAPIClient()
 	if err != nil {
 		return err
 	}
 	n := l.node(1)
-	if err := waitFor("the API server", 90*time.Second, func() error {
-		for _, name := range []string{"etcd", "kube-apiserver"} {
+	return waitFor("the API server", 90*time.Second, func() error {
+		for _, name := range l.apiServerProcesses() {
 			if !n.process(name).alive() {
 				return fmt.Errorf("%s has ended; see %s", name, n.logFile(name))
 			}
 		}
 		return client.ready()
-	}); err != nil {
-		return err
-	}
-	return l.startManagers()
+	})
 }
 
 func (l *lab) applyBase() error {
