@@ -22,6 +22,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	v := certificates.Examine(state.New(o))
 	j := judgement{v: v, o: o, d: d}
 	newContainers(&j)
+	selfHosted(&j)
 	if state.HeldBack(o) {
 		nothingChanges(&j)
 		return errors.Join(j.broken...)

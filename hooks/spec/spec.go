@@ -18,7 +18,7 @@ import (
 
 // Protected reports whether a cluster that is being deleted should run on: it is looked after as before, until the
 // protection is taken away.
-func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection }
+func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection || c.Spec.SelfHosted }
 
 const defaultRecoverAfter = 5 * time.Minute
 
@@ -50,7 +50,7 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
 	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s),
-		validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
+		validateTLS(&s.TLS), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {

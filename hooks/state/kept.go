@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -14,7 +15,14 @@ import (
 
 // HeldBack reports whether every child is to stay as it is.
 func HeldBack(o observation.Observation) bool {
-	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || Unsupported(o) != nil
+	return Suspended(o.Cluster) || len(o.WithoutLastApplied) > 0 || Unsupported(o) != nil
+}
+
+// Suspended reports whether spec.suspend holds every change back. Where the API server has its data here, a change that
+// is under way comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
+func Suspended(c *v1alpha1.EtcdCluster) bool {
+	underWay := meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Reconciling) && c.Status.Phase != "Suspended"
+	return c.Spec.Suspend && !(c.Spec.SelfHosted && underWay)
 }
 
 // Kept is an observed object as it is, with those of its labels and annotations that are ours.

@@ -186,10 +186,14 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	if reason, message, there := foreign.ForeignCondition(v, because); reason != "" {
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
-	if v.Cluster.Spec.Suspend {
+	switch {
+	case state.Suspended(v.Cluster):
 		set(v1alpha1.Suspended, true, "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back "+
 			"until spec.suspend is false")
-	} else {
+	case v.Cluster.Spec.Suspend:
+		set(v1alpha1.Suspended, false, "ChangeUnderWay", "spec.suspend waits until the change that is under way is "+
+			"done: the API server has its data here (spec.selfHosted)")
+	default:
 		set(v1alpha1.Suspended, false, "NotSuspended", "spec.suspend is false")
 	}
 	reason, message, secured := Security(v)

@@ -57,6 +57,12 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || has(self.storage.hostPath.nodes) != has(self.hostNetwork)",message="the medium HostPath needs the names of nodes, in storage.hostPath.nodes or, with hostNetwork, in hostNetwork.nodes alone"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.storage.medium != 'Persistent'",message="hostNetwork is for the media HostPath and Memory: a member on a claim may move to another node, and its address would change"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.hostNetwork.nodes.size() >= self.replicas",message="hostNetwork.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.replicas >= 3",message="selfHosted needs replicas of 3 or more: with fewer, one member that is lost or restarted stops the API server"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.restore)",message="selfHosted forbids restore: it would stop the API server between the old data and the new; restore on the nodes (docs/how-to/self-hosted.md)"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.recovery) || self.recovery.quorumLoss == 'Manual'",message="selfHosted needs recovery.quorumLoss Manual: while an API server answers there is a quorum, whatever Quorate sees"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.tls.mode in ['Secrets', 'Disabled']",message="selfHosted needs tls.mode Secrets: the API server reads whom it trusts from a file, and Quorate can't tell when it has another authority there"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted needs deletionProtection: without this etcd there is no API server"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be taken off in one edit: take off selfHosted first, once the API server has its data elsewhere"
 // +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or taken out later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
@@ -184,6 +190,12 @@ type EtcdClusterSpec struct {
 	// set to false. Where the admission policy of `quorate install` is in place, the deletion is refused right away.
 	// +optional
 	DeletionProtection bool `json:"deletionProtection,omitempty"`
+
+	// SelfHosted says that the API server of this very Kubernetes has its data here. What would stop this etcd as a
+	// whole is refused then: fewer than three replicas, a restore, recovery.quorumLoss other than Manual, deletion.
+	// tls.mode must be Secrets, and suspend waits until a change that is under way is done.
+	// +optional
+	SelfHosted bool `json:"selfHosted,omitempty"`
 
 	// Suspend stops all changes: members keep running as they are, and the condition Suspended is True until it is
 	// set back. A pod that disappears meanwhile is not brought back.

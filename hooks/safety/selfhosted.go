@@ -1,0 +1,27 @@
+package safety
+
+import (
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/state"
+)
+
+// selfHosted: where the API server has its data here, no answer stops this etcd as a whole, whatever the spec asks for:
+// as many pods as a quorum of those that run stay, and no epoch takes over (S1, S8).
+func selfHosted(j *judgement) {
+	if !j.o.Cluster.Spec.SelfHosted {
+		return
+	}
+	running, stay := 0, 0
+	for name, pod := range j.o.Children.Pods {
+		if _, ours := objects.Ordinal(j.o.Cluster.Name, name); !ours || pod.DeletionTimestamp != nil || !state.Running(pod) {
+			continue
+		}
+		running++
+		if podIn(j, name) != nil {
+			stay++
+		}
+	}
+	j.require(running == 0 || stay >= state.Quorum(running), "S1",
+		"%d of %d members stay, and the API server has its data here", stay, running)
+	j.require(len(begun(j)) == 0, "S8", "an epoch is recorded that takes over from the one that has the API server's data")
+}

@@ -1,0 +1,34 @@
+package spec
+
+import (
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// A cluster that the API server itself has its data in (spec.selfHosted). Without its quorum there is no API server, so
+// no call, and nothing that Quorate could still put right. What would stop it as a whole is refused.
+
+// fewestSelfHosted is the number of voters below which one that is lost, or restarted, stops the API server.
+const fewestSelfHosted = 3
+
+// validateSelfHosted repeats what the API server refuses.
+func validateSelfHosted(s *v1alpha1.EtcdClusterSpec) error {
+	switch {
+	case !s.SelfHosted:
+		return nil
+	case Replicas(&v1alpha1.EtcdCluster{Spec: *s}) < fewestSelfHosted:
+		return fmt.Errorf("spec.selfHosted needs spec.replicas of %d or more: with fewer, one member that is lost or "+
+			"restarted stops the API server", fewestSelfHosted)
+	case s.Restore != nil:
+		return fmt.Errorf("spec.selfHosted forbids spec.restore: it would stop the API server between the old data and " +
+			"the new; restore on the nodes (docs/how-to/self-hosted.md)")
+	case s.Recovery.QuorumLoss != "" && s.Recovery.QuorumLoss != v1alpha1.RecoverManual:
+		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: while an API server answers there is a " +
+			"quorum, whatever Quorate sees")
+	case s.TLS.Mode != v1alpha1.TLSSecrets && s.TLS.Mode != v1alpha1.TLSDisabled:
+		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads whom it trusts from a file, " +
+			"and Quorate can't tell when it has another authority there")
+	}
+	return nil
+}
