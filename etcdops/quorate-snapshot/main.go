@@ -13,11 +13,12 @@ import (
 	"syscall"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/rescue"
 	"github.com/quorate-dev/quorate/etcdops/snapshot"
 )
 
 const usage = `quorate-snapshot takes snapshots of etcd clusters, and fills data directories. Quorate makes the
-containers that run it.
+containers that run it; rescue alone is for people.
 
 Usage:
   quorate-snapshot snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
@@ -27,6 +28,7 @@ Usage:
   quorate-snapshot restore [flags]   fill a data directory from a snapshot, or from that of another member (an init
                                      container, in etcd's image)
   quorate-snapshot survey [flags]    say how much the data directory of a member that does not run holds
+  quorate-snapshot rescue COMMAND    start members on their nodes without Kubernetes (docs/how-to/self-hosted.md)
   quorate-snapshot version           print the version, the commit, and what it was built with
 
 "quorate-snapshot <command> -h" lists the flags.
@@ -61,6 +63,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return snapshot.Restore(ctx, args, getenv, stdout, stderr)
 	case "survey":
 		return snapshot.Survey(args, stdout, stderr)
+	case "rescue":
+		return rescue.Run(args, stdout, stderr)
 	case "version":
 		fmt.Fprint(stdout, command.Built(version, commit).Line("quorate-snapshot"))
 		return 0

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -41,25 +40,26 @@ func readDatabase(path string) (*database, error) {
 		return nil, failure(failed, err, "the database can't be read")
 	}
 	d := &database{path: path, size: info.Size()}
-	// bbolt panics on pages that make no sense, which checks of the file's first pages don't find.
-	err = guarded(func() error {
-		db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: time.Second})
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		return db.View(d.read)
-	})
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, failure(failed, nil, "the database %s is in use: the etcd that it belongs to still runs; stop it "+
-			"first", path)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, failure(failed, err, "the database can't be read")
-	case err != nil:
-		return nil, failure(Damaged, err, "%s is no database of etcd, or a damaged one", path)
+	if err := lookInto(path, d.read); err != nil {
+		return nil, err
 	}
 	return d, nil
+}
+
+// lookInto looks into a database that no process has open.
+func lookInto(path string, read func(*bolt.Tx) error) error {
+	// bbolt panics on pages that make no sense, which checks of the file's first pages don't find.
+	err := guarded(func() error { return viewed(path, read) })
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return failure(failed, nil, "the database %s is in use: the etcd that it belongs to still runs; stop it first",
+			path)
+	case errors.Is(err, fs.ErrPermission):
+		return failure(failed, err, "the database can't be read")
+	case err != nil:
+		return failure(Damaged, err, "%s is no database of etcd, or a damaged one", path)
+	}
+	return nil
 }
 
 // errNonsense is a panic over a page. What the panic says may be of the page.

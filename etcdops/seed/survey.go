@@ -1,9 +1,15 @@
 package seed
 
 import (
+	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
@@ -55,4 +61,36 @@ func survive(dataDir, walDir string) (*survivor, error) {
 		return nil, err
 	}
 	return &survivor{walDir: walDir, log: l, db: db}, nil
+}
+
+// Listed is a member as a member's own database lists it.
+type Listed struct {
+	ID         uint64   `json:"id"`
+	Name       string   `json:"name"`
+	PeerURLs   []string `json:"peerURLs"`
+	ClientURLs []string `json:"clientURLs"`
+	Learner    bool     `json:"isLearner"`
+}
+
+// List is the cluster's list of members in the data directory of a member that does not run, sorted by name
+// (membership.Member in etcd's server/etcdserver/api/membership/member.go). Nothing is changed.
+func List(dataDir string) ([]Listed, error) {
+	path := filepath.Join(dataDir, "member", "snap", "db")
+	var list []Listed
+	err := lookInto(path, func(tx *bolt.Tx) error {
+		bucket := tx.Bucket([]byte("members"))
+		if bucket == nil {
+			return archive.OwnWords("it lacks the bucket members")
+		}
+		return bucket.ForEach(func(_, raw []byte) error {
+			var m Listed
+			if json.Unmarshal(raw, &m) != nil {
+				return archive.OwnWords("an entry of the list of members can't be read")
+			}
+			list = append(list, m)
+			return nil
+		})
+	})
+	slices.SortFunc(list, func(a, b Listed) int { return strings.Compare(a.Name, b.Name) })
+	return list, err
 }

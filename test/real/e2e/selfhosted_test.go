@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,6 +74,7 @@ func TestSelfHosted(t *testing.T) {
 		{"AnUpgrade", (*cluster).upgradesBeneath},
 		{"ANodeIsPoweredOff", (*cluster).losesANode},
 		{"MembersNeedNothing", (*cluster).membersNeedNothing},
+		{"AllNodesAreOff", (*cluster).areRescued},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
 			told := &cluster{t: t, ns: c.ns}
@@ -118,10 +120,11 @@ func (c *cluster) putsTheirs() {
 }
 
 // inLab runs a command of the lab's program.
-func inLab(t *testing.T, args ...string) {
+func inLab(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("../../../bin/lab", args...).CombinedOutput()
 	require.NoError(t, err, "lab %s: %s", strings.Join(args, " "), out)
+	return string(out)
 }
 
 // processOf is the process of a member.
@@ -224,6 +227,57 @@ func (c *cluster) membersNeedNothing(w *load) {
 	}
 	c.converges(3)
 }
+
+// areRescued: all nodes lose power at once. Without an API server kubelets are given no pods but static ones, and those
+// that `quorate-snapshot rescue` writes bring it back; then the members' own pods take over, one after the other.
+func (c *cluster) areRescued(w *load) {
+	nodes := map[string]string{} // by member
+	for _, pod := range c.pods() {
+		nodes[pod.Name] = strings.TrimPrefix(pod.Spec.NodeName, "node")
+	}
+	ids, image := c.ids(), c.pods()[0].Spec.Containers[0].Image
+	for n := range 4 {
+		inLab(c.t, "poweroff", strconv.Itoa(n+1))
+	}
+	for n := range 4 {
+		inLab(c.t, "poweron", strconv.Itoa(n+1))
+	}
+	binary, err := filepath.Abs("../../../bin/quorate-snapshot")
+	require.NoError(c.t, err)
+	pki := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "pki")
+	dirs, err := filepath.Glob("/var/tmp/quorate-selfhosted/*")
+	require.NoError(c.t, err)
+	require.Len(c.t, dirs, 1)
+	c.t.Log(inLab(c.t, "exec", "1", binary, "rescue", "list", "--path=/var/tmp/quorate-selfhosted"))
+	for member, node := range nodes {
+		c.t.Log(inLab(c.t, "exec", node, binary, "rescue", "start", "--dir="+filepath.Join(dirs[0], member),
+			"--image="+image, "--ca-cert="+pki+"/etcd-ca.crt", "--ca-key="+pki+"/etcd-ca.key"))
+	}
+	eventually(c.t, "the API server answers", func() string {
+		if ended.MatchString(inLab(c.t, "ps")) { // as it does without etcd
+			inLab(c.t, "again", "1", "kube-apiserver")
+		}
+		if _, err := kubectl("", "get", "--raw", "/readyz"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "local-path-provisioner"} {
+		inLab(c.t, "again", "1", name)
+	}
+	w.wrote(100)
+	w.longest("all nodes lost their power, and the members were rescued")
+	for member, node := range nodes {
+		inLab(c.t, "exec", node, "rm", "/etc/kubernetes/manifests/rescue-"+member+".yaml")
+		c.meets("pod/"+member, "Ready")
+	}
+	c.converges(3)
+	w.refusedAtMost(5*time.Second, "the members' own pods took over")
+	assert.Equal(c.t, ids, c.ids(), "they are the same members")
+}
+
+// ended is an API server that has, in the lab's list of processes.
+var ended = regexp.MustCompile(`node1 +kube-apiserver +ended`)
 
 func namesIn(pods []corev1.Pod) []string {
 	var names []string

@@ -52,7 +52,7 @@ func (n node) disk(path string) string { return n.path("disk", path) }
 // diskFolders are where a node keeps what it must find again after a reboot.
 var diskFolders = []string{
 	"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/log/pods", "/var/log/containers",
-	"/etc/cni/net.d", "/opt/local-path-provisioner",
+	"/etc/cni/net.d", "/etc/kubernetes/manifests", "/opt/local-path-provisioner",
 }
 
 // poweredOn says whether the node's first process lives.

@@ -19,6 +19,13 @@ func (n node) powerOn() error {
 	if err := n.plugIn(); err != nil {
 		return err
 	}
+	// Its API server can't run before an etcd does that may be on this node: who starts that starts it `again`.
+	if selfHosted := len(n.lab.etcdServers) > 0; selfHosted {
+		if err := n.startContainerd(); err != nil {
+			return err
+		}
+		return n.startAgents()
+	}
 	if n.id == 1 {
 		if err := n.lab.startControlPlane(); err != nil {
 			return err
