@@ -88,7 +88,7 @@ clean: ## remove bin/ (the lab's binaries stay: they are in the user's cache)
 LONG := Wander|TheModelIsTheWorld|NothingIsStuck|ThreeYears
 
 # What links the clouds' SDKs takes minutes to compile, so `make check` has it.
-CLOUDS := /etcdops/(archive|seed|snapshot|quorate-snapshot)
+CLOUDS := /etcdops/(archive|rescue|seed|snapshot|quorate-snapshot)
 
 # What types at the prompt of `make try`, with etcds behind it: `make check` has that too.
 TRIED := /test/real/try

@@ -81,7 +81,7 @@ func list(args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("no member of an EtcdCluster has its directory in %s: give the one that "+
 			"spec.storage.hostPath.path names, on a node that spec.hostNetwork.nodes names", *path)
 	}
-	return print(found, stdout)
+	return show(found, stdout)
 }
 
 // find looks for members' directories: <path>/<namespace>-<name>-<uid>/<member>/data.
@@ -135,7 +135,7 @@ func (m member) own() (seed.Listed, bool) {
 	return m.all[i], true
 }
 
-func print(found []member, stdout io.Writer) error {
+func show(found []member, stdout io.Writer) error {
 	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "MEMBER\tCLUSTER\tTERM\tINDEX\tSIZE\tDIRECTORY")
 	for _, m := range found {

@@ -67,7 +67,7 @@ func TestSelfHostedBeginsNoNextEpoch(t *testing.T) {
 	o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "now"}
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
-	assert.Len(t, d.Children.ConfigMaps, 1, "no epoch is recorded, whoever asks for it")
+	assert.Len(t, d.Children.ConfigMaps, 1, "no epoch is recorded, also when it is asked for")
 
 	d.Children.ConfigMaps = append(d.Children.ConfigMaps, state.NewRecord(newView(o), 2, 4, 3))
 	d.Children.ConfigMaps[1].Data[objects.EpochKeyAfter] = "1"

@@ -27,7 +27,7 @@ func validateSelfHosted(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: while an API server answers there is a " +
 			"quorum, whatever Quorate sees")
 	case s.TLS.Mode != v1alpha1.TLSSecrets && s.TLS.Mode != v1alpha1.TLSDisabled:
-		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads whom it trusts from a file, " +
+		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads which authorities it trusts from a file, " +
 			"and Quorate can't tell when it has another authority there")
 	}
 	return nil

@@ -72,7 +72,7 @@ func TestCheckAsJSON(t *testing.T) {
 func TestCheckOnlyReads(t *testing.T) {
 	k := recorded(t)
 	k.runs(healthy(), "check")
-	assert.Len(t, k.calls, 15)
+	assert.Len(t, k.calls, 16)
 	for _, call := range k.calls {
 		assert.Regexp(t, `^(get|version|logs) `, call)
 	}

@@ -94,6 +94,8 @@ var Checks = []Check{
 		"EtcdCluster wants them.", []string{kinds, controllers}, certManager},
 	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath or the hosts' network allow that.",
 		[]string{clusters, namespaces}, podSecurity},
+	{"SelfHosted", "An EtcdCluster that an API server has its data in says so in spec.selfHosted, so that nothing stops " +
+		"it. API servers that are no pods of kube-system are not seen.", []string{clusters, apiServers}, selfHosted},
 }
 
 // Judge makes all checks. Without an API server there is the first alone.

@@ -94,6 +94,31 @@ func TestKubernetes(t *testing.T) {
 		}, "PodSecurity", Fail, "its namespace enforces baseline", "pod-security.kubernetes.io/enforce=privileged",
 			nil},
 	})
+	hosts := func(spec string) func(w *installation) {
+		return func(w *installation) {
+			pod := w.object(apiServers, "Pod", "")
+			container := within(pod, "spec")["containers"].([]any)[0].(map[string]any)
+			container["command"] = []any{"kube-apiserver", "--etcd-servers=https://10.0.0.9:2379,https://10.0.0.1:4379"}
+			c := w.object(clusters, "EtcdCluster", "")
+			set(c, []any{"https://10.0.0.1:4379"}, "status", "connection", "endpoints")
+			set(c, spec != "", "spec", "selfHosted")
+			if spec == "hostNetwork" {
+				set(c, map[string]any{}, "spec", "hostNetwork")
+			}
+		}
+	}
+	test(t, []broken{
+		{"an API server's own etcd, unprotected", hosts(""), "SelfHosted", Fail, "may be paused, restored and deleted",
+			`"selfHosted":true`, nil},
+		{"an API server's own etcd behind kube-proxy", hosts("selfHosted"), "SelfHosted", Warn, "without kube-proxy",
+			"spec.hostNetwork", nil},
+		{"the hosts' network where it is forbidden", func(w *installation) {
+			hosts("hostNetwork")(w)
+			c := w.object(clusters, "EtcdCluster", "")
+			set(w.object(namespaces, "Namespace", within(c, "metadata")["namespace"].(string)), "baseline", "metadata",
+				"labels", "pod-security.kubernetes.io/enforce")
+		}, "PodSecurity", Fail, "is on the hosts' network, and its namespace enforces baseline", "privileged", nil},
+	})
 	newer := good(t)
 	says("v1.40.0")(newer)
 	assert.Contains(t, newer.judged()["Kubernetes"].Found, "newer than 1.36")

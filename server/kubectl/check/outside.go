@@ -172,3 +172,41 @@ func podSecurity(s *Seen) Finding {
 	}
 	return together(ok("nothing in the way"), flaws)
 }
+
+// selfHosted compares where API servers have their data with where members are.
+func selfHosted(s *Seen) Finding {
+	var flaws []Finding
+	for _, c := range s.clusters {
+		if c.Status.Connection == nil || !s.dataAt(c.Status.Connection.Endpoints) {
+			continue
+		}
+		switch {
+		case !c.Spec.SelfHosted:
+			flaws = append(flaws, fail(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, which may be paused, "+
+				"restored and deleted like any other", c.Namespace, c.Name), command(`kubectl patch etcdcluster -n %s %s `+
+				`--type=merge -p '{"spec":{"selfHosted":true,"deletionProtection":true}}'`, c.Namespace, c.Name)))
+		case c.Spec.HostNetwork == nil:
+			flaws = append(flaws, warn(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, whose members can't be "+
+				"reached without kube-proxy and the pods' network", c.Namespace, c.Name), "move to an EtcdCluster with "+
+				"spec.hostNetwork (docs/how-to/self-hosted.md)"))
+		}
+	}
+	return together(ok("nothing in the way"), flaws)
+}
+
+// dataAt reports whether an API server has its data at one of these URLs.
+func (s *Seen) dataAt(urls []string) bool {
+	for i := range s.apiServers {
+		for j := range s.apiServers[i].Spec.Containers {
+			c := &s.apiServers[i].Spec.Containers[j]
+			for _, flag := range slices.Concat(c.Command, c.Args) {
+				servers, is := strings.CutPrefix(flag, "--etcd-servers=")
+				if is && slices.ContainsFunc(strings.Split(servers, ","),
+					func(url string) bool { return slices.Contains(urls, url) }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

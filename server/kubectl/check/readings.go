@@ -24,6 +24,7 @@ const (
 	clusters       = "clusters"
 	policies       = "policies"
 	classes        = "classes"
+	apiServers     = "apiservers"
 	log            = "log"
 	own            = "own"
 )
@@ -118,6 +119,8 @@ func (o Options) Readings() []Reading {
 		get(policies, "list validatingadmissionpolicies and validatingadmissionpolicybindings",
 			"validatingadmissionpolicies,validatingadmissionpolicybindings"),
 		get(classes, "list storageclasses", "storageclasses"),
+		get(apiServers, "list pods in the namespace kube-system", "pods", "-n", metav1.NamespaceSystem, "-l",
+			"component=kube-apiserver"), // as kubeadm labels them
 	}
 }
 

@@ -45,6 +45,7 @@ type Seen struct {
 	clusters      []v1alpha1.EtcdCluster
 	policies      map[string]bool // kind/name
 	classes       []object
+	apiServers    []corev1.Pod // those that are pods
 	log           []string
 }
 
@@ -75,6 +76,7 @@ func See(o Options, answers map[string]Answer) *Seen {
 		{clusters, each(func(c v1alpha1.EtcdCluster) { s.clusters = append(s.clusters, c) })},
 		{policies, each(func(o object) { s.policies[o.Kind+"/"+o.Metadata.Name] = true })},
 		{classes, each(func(o object) { s.classes = append(s.classes, o) })},
+		{apiServers, each(func(p corev1.Pod) { s.apiServers = append(s.apiServers, p) })},
 	} {
 		s.understand(d.name, d.take)
 	}

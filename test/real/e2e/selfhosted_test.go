@@ -44,10 +44,7 @@ func TestSelfHosted(t *testing.T) {
 	w := loads(t)
 
 	c.putsTheirs()
-	c.apply(three + hostNetwork(24790, 4) + "  priorityClassName: system-node-critical\n" +
-		"  storage: {medium: HostPath, size: 512Mi, hostPath: {path: /var/tmp/quorate-selfhosted}}\n" +
-		"  tls: {mode: Secrets, secrets: {server: server, peer: peer, operator: operator}}\n" +
-		"  bootstrap: {existing: {endpoints: ['https://172.30.0.1:2379'], tls: {secretName: operator}}}\n")
+	c.fitted("selfhosted", "selfhosted.yaml")
 	t.Cleanup(func() { _ = os.RemoveAll("/var/tmp/quorate-selfhosted") })
 	c.stage("ForeignMembers")
 	w.refusedAtMost(2*time.Second, "three members joined")
@@ -60,9 +57,22 @@ func TestSelfHosted(t *testing.T) {
 	c.stage("Retired")
 	w.refusedAtMost(2*time.Second, "the former member was retired")
 	inLab(t, "stop", "1", "etcd")
-	c.edit(`{"bootstrap":null}`)
+	c.edit(`{"bootstrap":null,"selfHosted":true}`)
 	c.converges(3)
 	w.refusedAtMost(2*time.Second, "the former etcd was stopped")
+	for patch, why := range map[string]string{
+		`{"replicas":0}`: "selfHosted needs replicas of 3 or more", `{"replicas":2}`: "selfHosted needs replicas",
+		`{"restore":{"id":"a","epoch":1}}`:                   "selfHosted forbids restore",
+		`{"recovery":{"quorumLoss":"Recreate"}}`:             "selfHosted needs recovery.quorumLoss Manual",
+		`{"tls":{"mode":"Auto"}}`:                            "selfHosted needs tls.mode Secrets",
+		`{"deletionProtection":false}`:                       "selfHosted needs deletionProtection",
+		`{"selfHosted":false,"deletionProtection":false}`:    "can't be taken off in one edit",
+		`{"hostNetwork":null,"storage":{"medium":"Memory"}}`: "can't be",
+	} {
+		require.ErrorContains(t, c.edits(patch), why, patch)
+	}
+	_, err := kubectl("", "-n", c.ns, "delete", "etcdcluster", name, "--wait=false")
+	require.ErrorContains(t, err, "is protected against deletion")
 
 	for _, story := range []struct {
 		name  string
