@@ -66,6 +66,7 @@ var others = map[string]string{
 	"storage.medium":                       "",  // can't be changed
 	"tls.mode":                             "",  // can't be changed
 	"storage.hostPath.nodes":               `["a","b","c","e"]`,
+	"selfHosted":                           "", // needs others
 	"additionalMetadata.labels":            `{"a":"b"}`,
 	"additionalMetadata.annotations":       `{"a":"b"}`,
 	"tls.extraSANs":                        `["a.example"]`,
