@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -74,9 +73,14 @@ func (s *storm) life(round int, deadline time.Time) {
 	clients.judge()
 	s.intact()
 	s.count(clients)
-	is := c.endState()
+	calm := s.withoutFaults(l)
+	eventually(t, "the end state is that of a run without faults", func() string { // the status comes before the rest
+		if is := c.endState(); is != calm {
+			return "it is\n" + is + "\nand not\n" + calm
+		}
+		return ""
+	})
 	l.delete()
-	assert.Equal(t, s.withoutFaults(l), is, "the end state is not that of a run without faults")
 	s.intact()
 }
 

@@ -115,7 +115,7 @@ func (c *cluster) putsTheirs() {
 	key, err := x509.ParsePKCS8PrivateKey(block("etcd-ca.key"))
 	require.NoError(c.t, err)
 	f := forger{c.t, ca, key.(*ecdsa.PrivateKey)}
-	names := c.names()
+	names := append(c.names(), "127.0.0.1") // for etcdctl in the pods
 	for n := range 4 {
 		names = append(names, fmt.Sprintf("172.30.0.%d", n+1))
 	}

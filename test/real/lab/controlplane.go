@@ -51,7 +51,7 @@ func moveAPIServer(l *lab, args []string) error {
 		return err
 	}
 	n := l.node(1)
-	if err := n.stop("kube-apiserver", unix.SIGTERM); err != nil {
+	if err := n.stop("kube-apiserver", unix.SIGKILL); err != nil { // else it waits for its watchers
 		return err
 	}
 	if err := n.start("kube-apiserver", l.apiServerArgs()...); err != nil {
