@@ -47,7 +47,7 @@ func TestSelfHosted(t *testing.T) {
 	c.fitted("selfhosted", "selfhosted.yaml")
 	t.Cleanup(func() { _ = os.RemoveAll("/var/tmp/quorate-selfhosted") })
 	c.stage("ForeignMembers")
-	w.refusedAtMost(2*time.Second, "three members joined")
+	w.longest("three members joined")
 
 	endpoints := c.object().Status.Connection.Endpoints[1:]
 	require.Len(t, endpoints, 3)
@@ -55,11 +55,11 @@ func TestSelfHosted(t *testing.T) {
 	w.longest("the API server was restarted, with its data at the members")
 	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
 	c.stage("Retired")
-	w.refusedAtMost(2*time.Second, "the former member was retired")
+	w.longest("the former member was retired")
 	inLab(t, "stop", "1", "etcd")
 	c.edit(`{"bootstrap":null,"selfHosted":true}`)
 	c.converges(3)
-	w.refusedAtMost(2*time.Second, "the former etcd was stopped")
+	w.longest("the former etcd was stopped")
 	for patch, why := range map[string]string{
 		`{"replicas":0}`: "selfHosted needs replicas of 3 or more", `{"replicas":2}`: "selfHosted needs replicas",
 		`{"restore":{"id":"a","epoch":1}}`:                   "selfHosted forbids restore",
@@ -154,7 +154,7 @@ func (c *cluster) losesTheAPIServersLeader(w *load) {
 	require.NoError(c.t, syscall.Kill(c.processOf(c.leader()), syscall.SIGKILL))
 	w.wrote(100)
 	c.converges(3)
-	w.refusedAtMost(5*time.Second, "the leader's etcd was killed")
+	w.longest("the leader's etcd was killed")
 }
 
 func (c *cluster) losesADisk(w *load) {
@@ -167,19 +167,19 @@ func (c *cluster) losesADisk(w *load) {
 	c.spoil(lost, emptied)
 	c.deletes("pods", lost)
 	c.succeeds(lost, func() {})
-	w.refusedAtMost(2*time.Second, "a member's disk was lost, and the member replaced")
+	w.longest("a member's disk was lost, and the member replaced")
 }
 
 func (c *cluster) rollsBeneath(w *load) {
 	c.edit(`{"options":{"snapshotCount":20000}}`)
 	c.converges(3)
-	w.refusedAtMost(2*time.Second, "all members were restarted")
+	w.longest("all members were restarted")
 }
 
 func (c *cluster) upgradesBeneath(w *load) {
 	c.edit(`{"version":"3.7.3"}`)
 	c.converges(3)
-	w.refusedAtMost(2*time.Second, "all members were upgraded from 3.6 to 3.7")
+	w.longest("all members were upgraded from 3.6 to 3.7")
 }
 
 // losesANode has the plug of a node pulled that has a member and no API server.
@@ -194,7 +194,7 @@ func (c *cluster) losesANode(w *load) {
 	w.wrote(100)
 	inLab(c.t, "poweron", node)
 	c.converges(3)
-	w.refusedAtMost(5*time.Second, "a node was powered off and on")
+	w.longest("a node was powered off and on")
 }
 
 // membersNeedNothing: cluster DNS, kube-proxy, Metacontroller and Quorate are stopped, and then the API server. Every
@@ -209,7 +209,7 @@ func (c *cluster) membersNeedNothing(w *load) {
 		return strings.Join(namesIn(list[corev1.Pod](c.t, "quorate-system", "pods")), ", ")
 	})
 	w.wrote(100)
-	w.refusedAtMost(2*time.Second, "DNS, kube-proxy, Metacontroller and Quorate were stopped")
+	w.longest("DNS, kube-proxy, Metacontroller and Quorate were stopped")
 	pods := c.pods()
 	inLab(c.t, "stop", "1", "kube-apiserver", "KILL")
 	before := map[string]int{}
@@ -246,6 +246,7 @@ func (c *cluster) areRescued(w *load) {
 		nodes[pod.Name] = strings.TrimPrefix(pod.Spec.NodeName, "node")
 	}
 	ids, image := c.ids(), c.pods()[0].Spec.Containers[0].Image
+	dir := fmt.Sprintf("/var/tmp/quorate-selfhosted/%s-%s-%s", c.ns, name, c.object().UID)
 	for n := range 4 {
 		inLab(c.t, "poweroff", strconv.Itoa(n+1))
 	}
@@ -255,12 +256,9 @@ func (c *cluster) areRescued(w *load) {
 	binary, err := filepath.Abs("../../../bin/quorate-snapshot")
 	require.NoError(c.t, err)
 	pki := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "pki")
-	dirs, err := filepath.Glob("/var/tmp/quorate-selfhosted/*")
-	require.NoError(c.t, err)
-	require.Len(c.t, dirs, 1)
 	c.t.Log(inLab(c.t, "exec", "1", binary, "rescue", "list", "--path=/var/tmp/quorate-selfhosted"))
 	for member, node := range nodes {
-		c.t.Log(inLab(c.t, "exec", node, binary, "rescue", "start", "--dir="+filepath.Join(dirs[0], member),
+		c.t.Log(inLab(c.t, "exec", node, binary, "rescue", "start", "--dir="+filepath.Join(dir, member),
 			"--image="+image, "--ca-cert="+pki+"/etcd-ca.crt", "--ca-key="+pki+"/etcd-ca.key"))
 	}
 	eventually(c.t, "the API server answers", func() string {
@@ -282,7 +280,7 @@ func (c *cluster) areRescued(w *load) {
 		c.meets("pod/"+member, "Ready")
 	}
 	c.converges(3)
-	w.refusedAtMost(5*time.Second, "the members' own pods took over")
+	w.longest("the members' own pods took over")
 	assert.Equal(c.t, ids, c.ids(), "they are the same members")
 }
 
@@ -304,8 +302,9 @@ type load struct {
 	done sync.WaitGroup
 
 	lock     sync.Mutex
-	created  []string // names that were acknowledged
-	versions []int64  // highest resourceVersion that each client has seen
+	created  []string        // names that were acknowledged
+	versions []int64         // highest resourceVersion that each client has seen
+	watched  map[string]bool // names that were told as added
 	last     time.Time
 	gap      time.Duration // longest time without an acknowledged write
 	count    atomic.Int64
@@ -316,7 +315,12 @@ const loadPath = "/api/v1/namespaces/load/configmaps"
 func loads(t *testing.T) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	w := &load{t: t, stop: stop, versions: make([]int64, 5), last: time.Now()}
+	w := &load{t: t, stop: stop, versions: make([]int64, 5), last: time.Now(), watched: map[string]bool{}}
+	w.done.Go(func() {
+		for from := ""; ctx.Err() == nil; <-time.After(100 * time.Millisecond) {
+			from = w.watch(ctx, from)
+		}
+	})
 	for client := range w.versions {
 		w.done.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
@@ -351,6 +355,42 @@ func (w *load) create(ctx context.Context, client int, object string) {
 	}
 }
 
+// watch is told of ConfigMaps from a resourceVersion on, until it is cut off, and returns the last one.
+func (w *load) watch(ctx context.Context, from string) string {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		api.server+loadPath+"?watch=1&resourceVersion="+from, http.NoBody)
+	if err != nil {
+		return from
+	}
+	client := *api.client
+	client.Timeout = 0 // a watch has no end
+	r, err := client.Do(request)
+	if err != nil {
+		return from
+	}
+	defer func() { _ = r.Body.Close() }()
+	if r.StatusCode != http.StatusOK {
+		return from
+	}
+	for events := json.NewDecoder(r.Body); ; {
+		var event struct {
+			Type   string
+			Object corev1.ConfigMap
+		}
+		switch err := events.Decode(&event); {
+		case err != nil:
+			return from
+		case event.Type == "ERROR":
+			w.t.Errorf("the watch from %s is refused: it must be able to go on", from)
+			return from
+		}
+		from = event.Object.ResourceVersion
+		w.lock.Lock()
+		w.watched[event.Object.Name] = true
+		w.lock.Unlock()
+	}
+}
+
 func posted(ctx context.Context, body string) (version int64, code int) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, api.server+loadPath, strings.NewReader(body))
 	if err != nil {
@@ -382,21 +422,15 @@ func (w *load) acknowledged(client int, object string, version int64) {
 	w.count.Add(1)
 }
 
-// longest tells of the longest time without an acknowledged write since it was asked last.
-func (w *load) longest(what string) time.Duration {
+// longest tells of the longest time without an acknowledged write since it was asked last. How fast the machine is must
+// not decide: docs/how-to/self-hosted.md has the times of a machine that did nothing else.
+func (w *load) longest(what string) {
 	w.t.Helper()
 	w.wrote(20)
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	longest := w.gap
+	w.t.Logf("%s: the API server wrote nothing for %d ms at most", what, w.gap.Milliseconds())
 	w.gap = 0
-	w.t.Logf("%s: the API server wrote nothing for %d ms at most", what, longest.Milliseconds())
-	return longest
-}
-
-func (w *load) refusedAtMost(most time.Duration, what string) {
-	w.t.Helper()
-	assert.Less(w.t, w.longest(what), most, what)
 }
 
 // wrote waits until n more writes are acknowledged.
@@ -414,14 +448,28 @@ func (w *load) wrote(n int64) {
 // losesNothing ends the load: all that was acknowledged is there, and what watches is told the same as what lists.
 func (w *load) losesNothing() {
 	w.t.Helper()
+	last := w.count.Load()
+	w.wrote(20)
+	eventually(w.t, "the watch has caught up", func() string {
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		for _, object := range w.created[:last] {
+			if !w.watched[object] {
+				return object + " was not told"
+			}
+		}
+		return ""
+	})
 	w.stop()
 	w.done.Wait()
+	w.created = w.created[:last]
 	found := map[string]bool{}
 	for _, object := range list[corev1.ConfigMap](w.t, "load", "cm") {
 		found[object.Name] = true
 	}
 	for _, object := range w.created {
 		assert.True(w.t, found[object], "%s was acknowledged, and is lost", object)
+		assert.True(w.t, w.watched[object], "%s was acknowledged, and the watch was not told", object)
 	}
 	w.t.Logf("%d objects acknowledged, none lost", len(w.created))
 }
