@@ -22,7 +22,7 @@ func HeldBack(o observation.Observation) bool {
 // is under way comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
 func Suspended(c *v1alpha1.EtcdCluster) bool {
 	underWay := meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Reconciling) && c.Status.Phase != "Suspended"
-	return c.Spec.Suspend && !(c.Spec.SelfHosted && underWay)
+	return c.Spec.Suspend && (!c.Spec.SelfHosted || !underWay)
 }
 
 // Kept is an observed object as it is, with those of its labels and annotations that are ours.

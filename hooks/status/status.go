@@ -148,6 +148,18 @@ func rounded(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
 }
 
+// suspension is why changes are held back, or are not.
+func suspension(c *v1alpha1.EtcdCluster) (reason, message string) {
+	switch {
+	case state.Suspended(c):
+		return "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back until spec.suspend is false"
+	case c.Spec.Suspend:
+		return "ChangeUnderWay", "spec.suspend waits until the change that is under way is done: the API server has its " +
+			"data here (spec.selfHosted)"
+	}
+	return "NotSuspended", "spec.suspend is false"
+}
+
 func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	authed *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
@@ -186,16 +198,8 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	if reason, message, there := foreign.ForeignCondition(v, because); reason != "" {
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
-	switch {
-	case state.Suspended(v.Cluster):
-		set(v1alpha1.Suspended, true, "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back "+
-			"until spec.suspend is false")
-	case v.Cluster.Spec.Suspend:
-		set(v1alpha1.Suspended, false, "ChangeUnderWay", "spec.suspend waits until the change that is under way is "+
-			"done: the API server has its data here (spec.selfHosted)")
-	default:
-		set(v1alpha1.Suspended, false, "NotSuspended", "spec.suspend is false")
-	}
+	reason, message := suspension(v.Cluster)
+	set(v1alpha1.Suspended, state.Suspended(v.Cluster), reason, message)
 	reason, message, secured := Security(v)
 	set(v1alpha1.Secured, secured, reason, message)
 	reason, message, authorized := auth.Authorization(v, authed)

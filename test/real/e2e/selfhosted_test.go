@@ -253,6 +253,7 @@ func (c *cluster) areRescued(w *load) {
 	for n := range 4 {
 		inLab(c.t, "poweron", strconv.Itoa(n+1))
 	}
+	c.findsTheLab()
 	binary, err := filepath.Abs("../../../bin/quorate-snapshot")
 	require.NoError(c.t, err)
 	pki := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "pki")
@@ -282,6 +283,17 @@ func (c *cluster) areRescued(w *load) {
 	c.converges(3)
 	w.longest("the members' own pods took over")
 	assert.Equal(c.t, ids, c.ids(), "they are the same members")
+}
+
+// findsTheLab looks up node 1 again, whose network is another one since it was powered on.
+func (c *cluster) findsTheLab() {
+	c.t.Helper()
+	found := regexp.MustCompile(`QUORATE_LAB_NETNS=(\S+)`).FindStringSubmatch(inLab(c.t, "env"))
+	require.NotNil(c.t, found)
+	c.t.Setenv("QUORATE_LAB_NETNS", found[1])
+	var err error
+	lab, err = newLab()
+	require.NoError(c.t, err)
 }
 
 // ended is an API server that has, in the lab's list of processes.
