@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../../.."
 
 targets=("$@")
 if ((!$#)); then
-  targets=(build image unit scenario model conformance lint test check alerts try demo e2e-install e2e-upgrade e2e)
+  targets=(build image unit scenario model conformance lint test check alerts try demo e2e-install e2e-selfhosted e2e-upgrade e2e)
 fi
 work=$(mktemp -d)
 lab=(QUORATE_LAB_NAME=quorate-timings QUORATE_LAB_API_PORT=7543)
