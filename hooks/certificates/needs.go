@@ -110,7 +110,8 @@ func SeesMounted(v *state.View) bool {
 // Examine works out once what is wrong with the certificates of the epoch that runs, and of the next.
 func Examine(v *state.View) *state.View {
 	for w := v; w != nil; w = w.Next {
-		w.Leaves = spec.Leaves(w.Cluster)
+		members, nodes := w.Addresses()
+		w.Leaves = spec.Leaves(w.Cluster, members, nodes)
 		w.CertificateProblems, w.Serves = allCertificateProblems(w), served(w)
 		w.Untrusted = findUntrusted(w)
 	}

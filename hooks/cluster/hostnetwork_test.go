@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -116,14 +117,27 @@ func TestHostNetworkOnMemoryBegins(t *testing.T) {
 
 func TestHostNetworkCertificates(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
-	for _, l := range spec.Leaves(o.Cluster) {
-		if l.What == "server" || l.What == "peer" {
-			for _, address := range []string{"10.1.0.1", "10.1.0.4"} {
-				assert.Contains(t, l.Names, address, l.What)
-				assert.Contains(t, l.Needs(o.Cluster), address, l.What)
-			}
-		}
+	for _, l := range certificates.Examine(newView(o)).Leaves[:2] {
+		assert.Subset(t, l.Names, []string{"10.1.0.1", "10.1.0.4"}, l.What)
+		assert.Contains(t, l.Needs(o.Cluster), "10.1.0.1", l.What)
+		assert.NotContains(t, l.Needs(o.Cluster), "10.1.0.4", "%s: no member is there", l.What)
 	}
+}
+
+// TestHostNetworkWaitsForItsCertificates: a node that is new in the list holds nothing else up.
+func TestHostNetworkWaitsForItsCertificates(t *testing.T) {
+	o := serveAtAddresses(v1alpha1.HostPath, "abc")
+	h := o.Cluster.Spec.HostNetwork
+	h.Nodes = append(h.Nodes, v1alpha1.NodeAddress{Name: "d", Address: "10.1.0.4"})
+	o.Cluster.Spec.Replicas = new(int32(4))
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	assert.Nil(t, d.Step)
+	assert.Contains(t, d.Reason.Message, "the certificates in the Secrets demo-server-tls and demo-peer-tls are for none")
+	forge(&o, d.Children.Secrets)
+	d = Decide(o)
+	require.NoError(t, verify(o, d))
+	assert.Equal(t, decision.AddLearner{Name: "demo-3", PeerURL: "https://demo-3.default@10.1.0.4:4380"}, d.Step)
 }
 
 func TestHostNetworkAtRest(t *testing.T) {
@@ -215,6 +229,10 @@ func TestHostNetworkForgetsANode(t *testing.T) {
 	o.Cluster.Spec.HostNetwork.Nodes = append(o.Cluster.Spec.HostNetwork.Nodes[:1:1],
 		o.Cluster.Spec.HostNetwork.Nodes[2:]...)
 	assert.Contains(t, status.Advice(newView(o)), "demo-1 stays on node b, which spec.hostNetwork.nodes does not have")
+	assert.Equal(t, "https://demo-1.default@10.1.0.2:4380", state.Endpoints(o)[1].PeerURL)
+	for _, l := range certificates.Examine(newView(o)).Leaves[:2] {
+		assert.Contains(t, l.Names, "10.1.0.2", "%s: it is a member, and dialled there", l.What)
+	}
 	delete(o.Children.Pods, "demo-1")
 	d := Decide(o)
 	require.NoError(t, verify(o, d))

@@ -338,7 +338,12 @@ func grow(v *state.View) *decision.Verdict {
 		return &decision.Verdict{Message: why + "; waiting: every node of " + spec.NodesField(&v.Cluster.Spec) +
 			" has a member; add one", Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
-	url := state.PeerURL(v, name, volumes.FreeAddress(v, v.NextOrdinal()))
-	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: url},
+	address := volumes.FreeAddress(v, v.NextOrdinal())
+	if v.HostNetwork() && address == "" {
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are for none "+
+			"of the addresses of nodes that are free", why, spec.ServerSecret(v.Cluster), spec.PeerSecret(v.Cluster)),
+			Outlook: decision.Waits, Resync: rule.ResyncSoon}
+	}
+	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: state.PeerURL(v, name, address)},
 		fmt.Sprintf("%s: adding %s", why, name))
 }

@@ -244,9 +244,9 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 		size = 1 // a volume can be copied by one pod
 	}
 	first := v.NextOrdinal()
-	if v.HostPath() {
-		// a call from before may be about to give the next number away, and what is left in a directory stays there
-		// (S9)
+	if v.OnNamedNodes() {
+		// a call from before may be about to give the next number away, with another address, and what is left in a
+		// directory stays there (S9)
 		first++
 	}
 	record := state.NewRecord(v, NextEpochNumber(v), first, size)

@@ -89,10 +89,13 @@ type Leaf struct {
 	What, Secret, CommonName string
 	Names                    []string
 	Server, Client           bool
+	// Members are the addresses of members among the names, on the hosts' network.
+	Members []string
 }
 
-// Leaves are all the certificates that the cluster needs besides the authority's.
-func Leaves(c *v1alpha1.EtcdCluster) []Leaf {
+// Leaves are all the certificates that the cluster needs besides the authority's. On the hosts' network, at are the
+// addresses of members, and nodes are those and all at which members may be; none without spec.hostNetwork.
+func Leaves(c *v1alpha1.EtcdCluster, at, nodes []string) []Leaf {
 	members := objects.Host(c, "*")
 	server := []string{
 		members, members + ".cluster.local", "localhost", "127.0.0.1", "::1",
@@ -101,7 +104,7 @@ func Leaves(c *v1alpha1.EtcdCluster) []Leaf {
 		objects.ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
 	}
 	peer := []string{members}
-	server, peer = append(server, addresses(c)...), append(peer, addresses(c)...)
+	server, peer = append(server, nodes...), append(peer, nodes...)
 	if Existing(c) != nil {
 		// Foreign members look up the name of the address that a connection comes from: it has the domain of the
 		// Kubernetes cluster.
@@ -110,22 +113,12 @@ func Leaves(c *v1alpha1.EtcdCluster) []Leaf {
 	return append([]Leaf{
 		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
 		{What: "server", Secret: ServerSecret(c), Names: Distinct(server, c.Spec.TLS.ExtraSANs), Server: true,
-			Client: true},
-		{What: "peer", Secret: PeerSecret(c), CommonName: peerName(c.Name), Names: peer, Server: true, Client: true},
+			Client: true, Members: at},
+		{What: "peer", Secret: PeerSecret(c), CommonName: peerName(c.Name), Names: peer, Server: true, Client: true,
+			Members: at},
 		{What: "operator", Secret: objects.OperatorSecret(c), CommonName: operatorName, Client: true},
 		{What: "client", Secret: ClientSecret(c.Name), CommonName: clientName, Client: true},
 	}, userLeaves(c)...)
-}
-
-// addresses of the nodes that members may be on, on the hosts' network.
-func addresses(c *v1alpha1.EtcdCluster) []string {
-	var list []string
-	if h := c.Spec.HostNetwork; h != nil {
-		for _, node := range h.Nodes {
-			list = append(list, node.Address)
-		}
-	}
-	return list
 }
 
 // Distinct are the strings of all lists, each once, sorted.
@@ -151,7 +144,7 @@ func (l Leaf) Usages() string {
 
 // Needs are the names without which members can't be reached.
 func (l Leaf) Needs(c *v1alpha1.EtcdCluster) []string {
-	needed := append([]string{objects.Host(c, "*")}, addresses(c)...)
+	needed := append([]string{objects.Host(c, "*")}, l.Members...)
 	if l.What == "server" {
 		needed = append(needed, objects.ClientService(c.Name)+"."+c.Namespace+".svc")
 	}
@@ -203,7 +196,7 @@ func RefuseIssuer(o observation.Observation) error {
 
 // hasCertificatesOf reports whether the cluster has asked this issuer for a certificate.
 func hasCertificatesOf(o observation.Observation, ref v1alpha1.IssuerRef) bool {
-	return slices.ContainsFunc(Leaves(o.Cluster), func(l Leaf) bool {
+	return slices.ContainsFunc(Leaves(o.Cluster, nil, nil), func(l Leaf) bool {
 		c := o.Children.Certificates[l.Secret]
 		return c != nil && c.Spec.IssuerRef == WholeIssuer(ref)
 	})
@@ -220,7 +213,7 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 	}
 	k.Name(CASecret(c.Name), pair...)
 	k.Name(TokenSecret(c.Name), objects.KeyTokenPrivate, objects.KeyTokenPublic)
-	for _, l := range Leaves(c) {
+	for _, l := range Leaves(c, nil, nil) {
 		k.Name(l.Secret, pair...)
 	}
 	if e := Existing(c); e != nil {

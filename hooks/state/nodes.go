@@ -2,6 +2,9 @@ package state
 
 import (
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -74,8 +77,21 @@ func AddressOf(c *v1alpha1.EtcdCluster, node string) string {
 	return ""
 }
 
-// Address of the member: that of its node, as etcd lists it, else as its node has it, else as the record begins with
-// it. Empty while it is not known, and without spec.hostNetwork.
+// addressIn is the address on the hosts' network that the pod was made with; empty for none.
+func addressIn(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		for _, flag := range pod.Spec.Containers[i].Command {
+			if url, is := strings.CutPrefix(flag, "--initial-advertise-peer-urls="); is {
+				return objects.AddressIn(url)
+			}
+		}
+	}
+	return ""
+}
+
+// Address of the member: that of its node, as etcd lists it, else as its pod was made with it, else as its node has it,
+// else as the record begins with it. The spec may have forgotten the node. Empty while it is not known, and without
+// spec.hostNetwork.
 func (v *View) Address(member string) string {
 	if !v.HostNetwork() {
 		return ""
@@ -83,6 +99,9 @@ func (v *View) Address(member string) string {
 	if m := v.Find(member); m != nil {
 		i := slices.IndexFunc(m.PeerURLs, func(u string) bool { return objects.AddressIn(u) != "" })
 		return objects.AddressIn(m.PeerURLs[max(0, i)])
+	}
+	if pod := v.Children.Pods[member]; pod != nil && addressIn(pod) != "" {
+		return addressIn(pod)
 	}
 	if address := AddressOf(v.Cluster, v.placedOn(member)); address != "" {
 		return address
@@ -109,3 +128,46 @@ func initialAddresses(v *View, first, size int) map[string]string {
 
 // Nodes are the names of the nodes that members may be on; none where any will do.
 func (v *View) Nodes() []string { return spec.Nodes(&v.Cluster.Spec) }
+
+// Addresses are those at which members are, or will begin, by all that tells of them, and those and all at which they
+// may be; sorted, and none without spec.hostNetwork.
+func (v *View) Addresses() (members, nodes []string) {
+	if !v.HostNetwork() {
+		return nil, nil
+	}
+	for _, w := range []*View{v, v.Next} {
+		if w == nil {
+			continue
+		}
+		for _, name := range slices.Concat(w.Names, w.Epoch.initial()) {
+			if address := w.Address(name); address != "" {
+				members = append(members, address)
+			}
+		}
+	}
+	members = spec.Distinct(members)
+	for _, node := range v.Cluster.Spec.HostNetwork.Nodes {
+		nodes = append(nodes, node.Address)
+	}
+	return members, spec.Distinct(members, nodes)
+}
+
+// initial are the names of the initial members, while those have not had a quorum.
+func (e *Epoch) initial() []string {
+	if e == nil || e.HadQuorum() {
+		return nil
+	}
+	return e.InitialNames()
+}
+
+// Certified reports whether the members' certificates are for this address: a member that begins there would not be
+// dialled otherwise.
+func (v *View) Certified(address string) bool {
+	if address == "" || !objects.Encrypted(v.Cluster) {
+		return true
+	}
+	return !slices.ContainsFunc([]string{spec.ServerSecret(v.Cluster), spec.PeerSecret(v.Cluster)}, func(name string) bool {
+		s := v.AnySecret(name)
+		return s == nil || s.Certificate == nil || !slices.Contains(s.Certificate.Names, address)
+	})
+}

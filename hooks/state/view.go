@@ -356,7 +356,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 			continue
 		}
 		e := observation.Endpoint{Name: name, ClientURL: spec.URLOn("http", pod.Status.PodIP, port),
-			PeerURL: objects.PeerURL(o.Cluster, name, AddressOf(o.Cluster, PinnedTo(pod))), ClusterID: cluster}
+			PeerURL: objects.PeerURL(o.Cluster, name, addressIn(pod)), ClusterID: cluster}
 		if s := TLSFlagsOf(pod); s.Clients || objects.Encrypted(o.Cluster) && !s.Plain {
 			e.ClientURL, e.ServerName = spec.URLOn("https", pod.Status.PodIP, port), objects.Host(o.Cluster, name)
 		}

@@ -80,9 +80,15 @@ func FreeNodes(v *state.View, number int) []string {
 	return list
 }
 
-// FreeAddress is the address of the first of those nodes; empty for none, and without spec.hostNetwork.
+// FreeAddress is the address of the first of those nodes that the members' certificates are for; empty for none, and
+// without spec.hostNetwork.
 func FreeAddress(v *state.View, number int) string {
-	return state.AddressOf(v.Cluster, append(FreeNodes(v, number), "")[0])
+	for _, node := range FreeNodes(v, number) {
+		if address := state.AddressOf(v.Cluster, node); v.Certified(address) {
+			return address
+		}
+	}
+	return ""
 }
 
 // Crowded reports whether no node is free for another member.

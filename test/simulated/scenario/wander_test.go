@@ -82,7 +82,13 @@ func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...stri
 				if restless > 0 && r.IntN(restless) == 0 && s.w.Cluster().Status.ClusterID != "" {
 					told.WriteString(s.wanderInEpochs(r))
 				}
+				if s.w.Cluster().Spec.HostNetwork != nil && r.IntN(10) == 0 {
+					told.WriteString(s.forgetNode(r.IntN(7)))
+				}
 				told.WriteString(s.wander(r))
+			}
+			if s.w.Cluster().Spec.HostNetwork != nil {
+				told.WriteString(s.forgetNode(6))
 			}
 			if mode == v1alpha1.TLSDisabled && restless == 0 {
 				told.WriteString(s.learn(false))
@@ -96,6 +102,16 @@ func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...stri
 			}
 		})
 	}
+}
+
+// forgetNode takes one of six nodes with addresses out of the list, or none.
+func (s *story) forgetNode(n int) string {
+	nodes := strings.Split("a,b,c,d,e,f", ",")
+	if n < len(nodes) {
+		nodes = slices.Delete(nodes, n, n+1)
+	}
+	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { changeAddresses(e, nodes) })
+	return fmt.Sprintf("edit nodes=%s\n", strings.Join(nodes, ","))
 }
 
 // learn switches TLS on, with or without plain text for clients.
