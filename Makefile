@@ -27,8 +27,8 @@ LAB := bin/lab
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
 IN_LAB := eval "$$($(LAB) env)" &&
 
-# The stories. Most of their time they wait (with six at once, both cores are idle for half of it), so there are more at once than cores.
-E2E = go test -json -count=1 -timeout 75m -parallel 8 -tags e2e -run '$(RUN)' ./test/real/e2e/...
+# The stories. Most of their time they wait, so there are more at once than cores.
+E2E = go test -json -count=1 -timeout 75m -parallel 6 -tags e2e -run '$(RUN)' ./test/real/e2e/...
 
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
