@@ -29,10 +29,6 @@ func (o order) certify(m member, at place) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(m.dir, certificates)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("certificates can't be written to %s: %w", dir, cause(err))
-	}
 	files := map[string][]byte{"ca.crt": text}
 	for file, name := range map[string]string{"server": "", "peer": cluster(m.name) + ":peers"} {
 		certificate, private, err := issue(ca, key, name, at.address)
@@ -41,18 +37,35 @@ func (o order) certify(m member, at place) error {
 		}
 		files[file+".crt"], files[file+".key"] = certificate, private
 	}
-	for file, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			return fmt.Errorf("certificates can't be written to %s: %w", dir, cause(err))
-		}
-		if err := os.Chown(filepath.Join(dir, file), objects.UserID, objects.UserID); err != nil {
-			return fmt.Errorf("the files in %s can't be given to etcd's user: %w; run this as root", dir, cause(err))
-		}
-	}
-	if err := os.Chown(dir, objects.UserID, objects.UserID); err != nil {
-		return fmt.Errorf("%s can't be given to etcd's user: %w; run this as root", dir, cause(err))
+	if err := deposit(m.dir, files); err != nil {
+		return fmt.Errorf("certificates can't be written below %s: %w; run this as root", m.dir, cause(err))
 	}
 	return nil
+}
+
+// deposit writes files for etcd's user. The directory is that user's, and this is root: no link leads out of it.
+func deposit(dir string, files map[string][]byte) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.RemoveAll(certificates); err != nil {
+		return err
+	}
+	if err := root.Mkdir(certificates, 0o700); err != nil {
+		return err
+	}
+	for file, content := range files {
+		path := filepath.Join(certificates, file)
+		if err := root.WriteFile(path, content, 0o600); err != nil {
+			return err
+		}
+		if err := root.Lchown(path, objects.UserID, objects.UserID); err != nil {
+			return err
+		}
+	}
+	return root.Lchown(certificates, objects.UserID, objects.UserID)
 }
 
 // authority reads one from files, its key in any of the forms that OpenSSL and kubeadm write. No error holds what is in

@@ -152,3 +152,18 @@ func TestAuthoritiesOfOthers(t *testing.T) {
 	_, _, _, err = authority(certificate, dir+"/none")
 	assert.ErrorContains(t, err, "--ca-key")
 }
+
+// TestNoLinkLeadsOut: root writes into a directory that etcd's user may write to.
+func TestNoLinkLeadsOut(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, certificates)))
+	if err := deposit(dir, map[string][]byte{"ca.crt": []byte("x")}); err != nil {
+		require.ErrorIs(t, err, os.ErrPermission, "only root may give files away")
+	}
+	left, err := os.ReadDir(elsewhere)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	content, err := os.ReadFile(filepath.Join(dir, certificates, "ca.crt"))
+	require.NoError(t, err)
+	assert.Equal(t, "x", string(content))
+}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -71,9 +72,9 @@ func start(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the static pod can't be written to %s: %w", o.manifests, cause(err))
 	}
-	fmt.Fprintf(stdout, "%s will run as the static pod rescue-%s. Do the same on the other nodes.\nWhen the API server "+
-		"answers, on one node after the other: rm %s, and wait until the EtcdCluster says that %s is ready.\n", m.name,
-		m.name, file, m.name)
+	fmt.Fprintf(stdout, "%s will run as the static pod rescue-%s. Do the same on the other nodes.\n"+
+		"When the API server answers, on one node after the other: rm -r %s %s, and wait until the EtcdCluster says that "+
+		"%s is ready.\n", m.name, m.name, file, filepath.Join(m.dir, certificates), m.name)
 	return nil
 }
 
@@ -111,7 +112,8 @@ func cluster(member string) string { return ordinal.ReplaceAllString(member, "")
 // made, so that the two can never run at the same time.
 func pod(m member, at place, image string) *corev1.Pod {
 	listen := func(port string) string {
-		return strings.SplitN(at.peerURL, "://", 2)[0] + "://0.0.0.0:" + port
+		scheme, _, _ := strings.Cut(at.peerURL, "://")
+		return scheme + "://" + net.JoinHostPort(objects.AnyAddress(at.address), port)
 	}
 	flags := []string{"/usr/local/bin/etcd", "--name=" + m.name, "--data-dir=" + mount + "/data",
 		"--initial-cluster-state=existing", // it begins nothing if the directory is empty

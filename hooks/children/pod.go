@@ -21,8 +21,8 @@ const (
 	volumeCertificates = "certificates"
 )
 
-// NewPod is the pod of a member that has none, at this address on the hosts' network, on a volume of this size. peersTLS
-// says how its peers dial it, env how etcd begins without data.
+// NewPod is the pod of a member that has none, at this address on the hosts' network, on a volume of this size.
+// peersTLS says how its peers dial it, env how etcd begins without data.
 func NewPod(o observation.Observation, name, address, version, start string, volume resource.Quantity, peersTLS bool,
 	env []corev1.EnvVar) *corev1.Pod {
 	c := o.Cluster
@@ -64,7 +64,8 @@ func podSpec(o observation.Observation, t *spec.Template, name, address, version
 		TopologySpreadConstraints:     constraints,
 		PriorityClassName:             t.PriorityClass,
 		InitContainers:                []corev1.Container{prepareContainer(o)},
-		Containers:                    []corev1.Container{etcdContainer(o, t, name, address, version, volume, peersTLS)},
+		Containers: []corev1.Container{
+			etcdContainer(o, t, name, address, version, volume, peersTLS)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(t, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.

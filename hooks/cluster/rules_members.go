@@ -340,8 +340,8 @@ func grow(v *state.View) *decision.Verdict {
 	}
 	address := volumes.FreeAddress(v, v.NextOrdinal())
 	if v.HostNetwork() && address == "" {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are for none "+
-			"of the addresses of nodes that are free", why, spec.ServerSecret(v.Cluster), spec.PeerSecret(v.Cluster)),
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are for "+
+			"none of the addresses of nodes that are free", why, spec.ServerSecret(v.Cluster), spec.PeerSecret(v.Cluster)),
 			Outlook: decision.Waits, Resync: rule.ResyncSoon}
 	}
 	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: state.PeerURL(v, name, address)},

@@ -38,7 +38,8 @@ func updatePeerURLs(v *state.View) *decision.Verdict {
 		return nil
 	}
 	return versions.Change(v, decision.UpdatePeerURL{ID: m.ID, Name: m.PodName,
-		PeerURL: objects.PeerURL(v.Cluster, m.PodName, v.Address(m.PodName))}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.PodName))
+		PeerURL: objects.PeerURL(v.Cluster, m.PodName, v.Address(m.PodName))},
+		fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.PodName))
 }
 
 // nextReaddressed is the next voter that should be listed with its https URL, the leader last; nil for none.

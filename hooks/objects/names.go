@@ -94,6 +94,14 @@ func ClientURL(c *v1alpha1.EtcdCluster, member, address string) string {
 	return fmt.Sprintf("%s://%s", Scheme(c), HostPort(cmp.Or(address, Host(c, member)), port))
 }
 
+// AnyAddress is where a member listens that is reached at this address, on the hosts' network, or at its pod's.
+func AnyAddress(address string) string {
+	if strings.Contains(address, ":") {
+		return "::" // on Linux that is version 4 as well
+	}
+	return "0.0.0.0"
+}
+
 // HostPort joins a name or an IP address, of version 4 or 6, with a port.
 func HostPort(host string, port int) string {
 	if strings.Contains(host, ":") {

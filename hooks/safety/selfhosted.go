@@ -13,7 +13,8 @@ func selfHosted(j *judgement) {
 	}
 	running, stay := 0, 0
 	for name, pod := range j.o.Children.Pods {
-		if _, ours := objects.Ordinal(j.o.Cluster.Name, name); !ours || pod.DeletionTimestamp != nil || !state.Running(pod) {
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		if !ours || pod.DeletionTimestamp != nil || !state.Running(pod) {
 			continue
 		}
 		running++
@@ -23,5 +24,6 @@ func selfHosted(j *judgement) {
 	}
 	j.require(running == 0 || stay >= state.Quorum(running), "S1",
 		"%d of %d members stay, and the API server has its data here", stay, running)
-	j.require(len(begun(j)) == 0, "S8", "an epoch is recorded that takes over from the one that has the API server's data")
+	j.require(len(begun(j)) == 0, "S8",
+		"an epoch is recorded that takes over from the one that has the API server's data")
 }

@@ -21,14 +21,14 @@ func validateSelfHosted(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.selfHosted needs spec.replicas of %d or more: with fewer, one member that is lost or "+
 			"restarted stops the API server", fewestSelfHosted)
 	case s.Restore != nil:
-		return fmt.Errorf("spec.selfHosted forbids spec.restore: it would stop the API server between the old data and " +
-			"the new; restore on the nodes (docs/how-to/self-hosted.md)")
+		return fmt.Errorf("spec.selfHosted forbids spec.restore: it would stop the API server between the old data " +
+			"and the new; restore on the nodes (docs/how-to/self-hosted.md)")
 	case s.Recovery.QuorumLoss != "" && s.Recovery.QuorumLoss != v1alpha1.RecoverManual:
-		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: while an API server answers there is a " +
-			"quorum, whatever Quorate sees")
+		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: while an API server answers there " +
+			"is a quorum, whatever Quorate sees")
 	case s.TLS.Mode != v1alpha1.TLSSecrets && s.TLS.Mode != v1alpha1.TLSDisabled:
-		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads which authorities it trusts from a file, " +
-			"and Quorate can't tell when it has another authority there")
+		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads which authorities it " +
+			"trusts from a file, and Quorate can't tell when it has another authority there")
 	}
 	return nil
 }

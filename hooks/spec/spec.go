@@ -50,7 +50,8 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
 	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s),
-		validateTLS(&s.TLS), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
+		validateTLS(&s.TLS), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
+		validateMemory(&s.Resources))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
@@ -130,21 +131,22 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 		quota = *t.Options.QuotaBackendBytes
 	}
 	clientPort, peerPort, metricsPort := objects.Ports(c)
-	peers, clients := "http", URLOn(objects.Scheme(c), "0.0.0.0", clientPort)
+	peers, everywhere := "http", objects.AnyAddress(address)
+	clients := URLOn(objects.Scheme(c), everywhere, clientPort)
 	if peersTLS {
 		peers = "https"
 	}
 	if AllowsPlaintext(c) {
-		clients = URLOn("http", "0.0.0.0", clientPort) + "," + clients
+		clients = URLOn("http", everywhere, clientPort) + "," + clients
 	}
 	list := []string{
 		"--name=" + member,
 		"--data-dir=" + objects.DataDir,
 		"--listen-client-urls=" + clients,
 		"--advertise-client-urls=" + objects.ClientURL(c, member, address),
-		"--listen-peer-urls=" + URLOn(peers, "0.0.0.0", peerPort),
+		"--listen-peer-urls=" + URLOn(peers, everywhere, peerPort),
 		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, address, peersTLS),
-		"--listen-metrics-urls=" + URLOn("http", "0.0.0.0", metricsPort),
+		"--listen-metrics-urls=" + URLOn("http", everywhere, metricsPort),
 		fmt.Sprintf("--quota-backend-bytes=%d", quota),
 	}
 	list = append(list, optionFlags(t)...)

@@ -100,8 +100,8 @@ func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
 	client, peer, metrics := objects.Ports(&v1alpha1.EtcdCluster{Spec: *s})
 	switch {
 	case s.Storage.Medium != v1alpha1.HostPath && s.Storage.Medium != v1alpha1.Memory:
-		return fmt.Errorf("spec.hostNetwork is for the media HostPath and Memory: a member on a claim may move to another " +
-			"node, and its address would change")
+		return fmt.Errorf("spec.hostNetwork is for the media HostPath and Memory: a member on a claim may move to " +
+			"another node, and its address would change")
 	case len(h.Nodes) < max(1, voters):
 		return tooFewNodes(s, voters)
 	case client == peer || client == metrics || peer == metrics:

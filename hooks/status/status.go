@@ -154,8 +154,8 @@ func suspension(c *v1alpha1.EtcdCluster) (reason, message string) {
 	case state.Suspended(c):
 		return "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back until spec.suspend is false"
 	case c.Spec.Suspend:
-		return "ChangeUnderWay", "spec.suspend waits until the change that is under way is done: the API server has its " +
-			"data here (spec.selfHosted)"
+		return "ChangeUnderWay", "spec.suspend waits until the change that is under way is done: the API server " +
+			"has its data here (spec.selfHosted)"
 	}
 	return "NotSuspended", "spec.suspend is false"
 }
