@@ -227,9 +227,10 @@ e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls,
 e2e-selfhosted: export QUORATE_LAB_NAME := quorate-selfhosted
 e2e-selfhosted: export QUORATE_LAB_RUN := /tmp/quorate-lab-selfhosted
 e2e-selfhosted: export QUORATE_LAB_API_PORT := 8443
-e2e-selfhosted: export NODES := 4
+e2e-selfhosted: export QUORATE_LAB_ETCD := 3.5.35
+e2e-selfhosted: export NODES := 5
 e2e-selfhosted: image bin/steps ## a Kubernetes moves its own data into an EtcdCluster that it runs, and lives with that: in a lab of its own
-	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) etcd && \
+	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) build etcd && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) etcd && \
 	  $(IN_LAB) test/tools/install.sh && \
 	  V=1 STEPS_AGAIN="make e2e-selfhosted" bin/steps "selfhosted: go test -json -count=1 -timeout 40m -tags e2e -run '^TestSelfHosted$$' ./test/real/e2e/ -alone"
 

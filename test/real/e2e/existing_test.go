@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,8 @@ type foreigners struct {
 	// from is the first of the ports: two for each member.
 	from    int
 	members int
+	// spread puts one member on each of the lab's first nodes, where they outlive the test's process.
+	spread bool
 	// ca is nil for plain text.
 	ca *forger
 	// initial lists the members that new ones join; empty for a cluster of their own. Those don't look up who connects.
@@ -95,13 +98,19 @@ func (f *foreigners) scheme() string {
 	return "https"
 }
 
-func (f *foreigners) clientURL(n int) string {
-	return fmt.Sprintf("%s://%s:%d", f.scheme(), nodeAddress, f.from+2*n)
+func (f *foreigners) clientURL(n int) string { return f.url(n, 0) }
+func (f *foreigners) peerURL(n int) string   { return f.url(n, 1) }
+
+func (f *foreigners) url(n, port int) string {
+	address := nodeAddress
+	if f.spread {
+		address = addressOf(n + 1)
+	}
+	return fmt.Sprintf("%s://%s:%d", f.scheme(), address, f.from+2*n+port)
 }
 
-func (f *foreigners) peerURL(n int) string {
-	return fmt.Sprintf("%s://%s:%d", f.scheme(), nodeAddress, f.from+2*n+1)
-}
+// addressOf a node of the lab.
+func addressOf(node int) string { return fmt.Sprintf("172.30.0.%d", node) }
 
 // start starts a member on its directory.
 func (f *foreigners) start(n int) {
@@ -114,9 +123,7 @@ func (f *foreigners) start(n int) {
 	if f.initial != "" {
 		initial, state = []string{f.initial}, "existing"
 	}
-	node := filepath.Dir(os.Getenv("QUORATE_LAB_NETNS"))
-	args := []string{"--mount=" + node + "/mnt", "--net=" + node + "/net",
-		fmt.Sprintf("%s/etcd-%s/etcd", os.Getenv("QUORATE_LAB_BIN"), f.version),
+	args := []string{fmt.Sprintf("%s/etcd-%s/etcd", os.Getenv("QUORATE_LAB_BIN"), f.version),
 		fmt.Sprintf("--name=old-%d", n), fmt.Sprintf("--data-dir=%s/old-%d", f.dir, n),
 		"--listen-client-urls=" + f.clientURL(n), "--advertise-client-urls=" + f.clientURL(n),
 		"--listen-peer-urls=" + f.peerURL(n), "--initial-advertise-peer-urls=" + f.peerURL(n),
@@ -132,10 +139,15 @@ func (f *foreigners) start(n int) {
 			"--peer-cert-file="+f.dir+"/tls.crt", "--peer-key-file="+f.dir+"/tls.key", "--peer-trusted-ca-file="+f.dir+
 				"/peer-ca.crt", "--peer-client-cert-auth")
 	}
+	if f.spread {
+		inLab(f.t, append([]string{"start", strconv.Itoa(n + 1), fmt.Sprintf("old-%d", n)}, args...)...)
+		return
+	}
 	log, err := os.OpenFile(fmt.Sprintf("%s/old-%d.log", f.dir, n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(f.t, err)
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command("nsenter", args...)
+	node := filepath.Dir(os.Getenv("QUORATE_LAB_NETNS"))
+	cmd := exec.Command("nsenter", append([]string{"--mount=" + node + "/mnt", "--net=" + node + "/net"}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(f.t, cmd.Start())
 	f.procs[n] = cmd
@@ -143,6 +155,10 @@ func (f *foreigners) start(n int) {
 
 // stop ends a member, if it runs.
 func (f *foreigners) stop(n int) {
+	if f.spread {
+		inLab(f.t, "stop", strconv.Itoa(n+1), fmt.Sprintf("old-%d", n), "KILL")
+		return
+	}
 	if cmd := f.procs[n]; cmd != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -507,7 +523,7 @@ func (f *foreigners) moveIn(c *cluster, n int) {
 		if f.initial = strings.Join(initial, ","); added {
 			return ""
 		}
-		_, err = c.etcdctl("demo-0", "member", "add", name, "--learner", "--peer-urls="+f.peerURL(n))
+		_, err = c.etcdctl(c.pods()[0].Name, "member", "add", name, "--learner", "--peer-urls="+f.peerURL(n))
 		return fmt.Sprintf("it is not listed: %v", err)
 	})
 	f.start(n)
@@ -520,7 +536,7 @@ func (f *foreigners) moveIn(c *cluster, n int) {
 			switch {
 			case m.peerURL != f.peerURL(n):
 			case m.learner:
-				_, err := c.etcdctl("demo-0", "member", "promote", m.id)
+				_, err := c.etcdctl(c.pods()[0].Name, "member", "promote", m.id)
 				return fmt.Sprintf("it is a learner: %v", err)
 			case m.status == "started":
 				return ""
@@ -538,7 +554,7 @@ type listedMember struct {
 
 // listed is what etcdctl member list prints.
 func (c *cluster) listed() (all []listedMember, err error) {
-	out, err := c.etcdctl("demo-0", "member", "list")
+	out, err := c.etcdctl(c.pods()[0].Name, "member", "list")
 	for line := range strings.Lines(out) {
 		if of := strings.Split(strings.TrimSpace(line), ", "); len(of) == 6 { // the fifth are its client URLs
 			all = append(all, listedMember{of[0], of[1], of[2], of[3], of[5] == "true"})

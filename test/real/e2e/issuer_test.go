@@ -168,24 +168,13 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	c.says("AuthorityChanged", "is signed by an authority that demo-0")
 	require.Equal(t, started, c.restarts(), "no member is restarted into silence")
 	c.putsMembers(ours, ours, other)
-	rolls := func(what string, trusted ...forger) {
-		eventually(t, what, func() string {
-			for _, pod := range c.pods() {
-				if n := strings.Count(pod.Annotations["etcd.quorate.dev/trusts"], ":"); n != len(trusted) ||
-					pod.DeletionTimestamp != nil {
-					return fmt.Sprintf("%s trusts %d", pod.Name, n)
-				}
-			}
-			return c.notConverged(3)
-		})
-	}
-	rolls("every member trusts both", ours, other)
+	c.trust(2)
 	c.putsAll(other, ours, other)
 	eventually(t, "every member shows that of the new authority", func() string {
 		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(other.ca) == nil })
 	})
 	c.putsAll(other, other)
-	rolls("no member trusts the former authority", other)
+	c.trust(1)
 	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
 	w.losesNothing()
 
@@ -200,6 +189,20 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	c.edit(`{"replicas":3}`)
 	c.converges(3)
 	c.remembers()
+}
+
+// trust waits until every member trusts so many authorities, and nothing is left to do.
+func (c *cluster) trust(authorities int) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("every member trusts %d authorities", authorities), func() string {
+		for _, pod := range c.pods() {
+			if n := strings.Count(pod.Annotations["etcd.quorate.dev/trusts"], ":"); n != authorities ||
+				pod.DeletionTimestamp != nil {
+				return fmt.Sprintf("%s trusts %d", pod.Name, n)
+			}
+		}
+		return c.notConverged(3)
+	})
 }
 
 // stops all members, and keeps their data.

@@ -257,15 +257,20 @@ func run(m *testing.M) int {
 	return code
 }
 
-// noViolations asks every replica of Quorate whether one of its decisions broke a rule of safety.
+// noViolations asks every replica of Quorate whether one of its decisions broke a rule of safety. A replica that has just
+// been started may not answer yet.
 func noViolations() error {
-	all, err := quorateMetrics()
-	for pod, metrics := range all {
-		if !strings.Contains(metrics, "\nquorate_violations_total 0\n") {
-			return fmt.Errorf("%s has withheld decisions that broke a rule of safety: see its log", pod)
+	for deadline := time.Now().Add(patience); ; <-time.After(time.Second) {
+		all, err := quorateMetrics()
+		for pod, metrics := range all {
+			if !strings.Contains(metrics, "\nquorate_violations_total 0\n") {
+				return fmt.Errorf("%s has withheld decisions that broke a rule of safety: see its log", pod)
+			}
+		}
+		if err == nil || time.Now().After(deadline) {
+			return err
 		}
 	}
-	return err
 }
 
 // quorateMetrics is what each replica of Quorate shows Prometheus, by pod.

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // forger signs certificates that Quorate would not.
@@ -203,10 +205,11 @@ func certificateIn(t *testing.T, data map[string][]byte) *x509.Certificate {
 
 // shows says which member does not show a server's certificate yet that is as wanted; empty when all do.
 func (c *cluster) shows(old *x509.Certificate, wanted func(old, now *x509.Certificate) bool) string {
+	port, _, _ := objects.Ports(c.object())
 	pods := c.pods()
 	for _, pod := range pods {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		conn, err := lab.dialContext(ctx, net.JoinHostPort(pod.Status.PodIP, "2379"))
+		conn, err := lab.dialContext(ctx, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)))
 		cancel()
 		if err != nil {
 			return pod.Name + " can't be reached"

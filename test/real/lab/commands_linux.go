@@ -51,6 +51,8 @@ func init() {
 			"says which release", installMetacontroller},
 		{"etcd", "", "load the images of every release of etcd, building what is missing", loadReleases},
 		{"etcd-servers", "URL...", "restart the API server with its data at an etcd that has it", moveAPIServer},
+		{"api-server", "N URL...", "start another API server on node N, with its data there",
+			onNode(1, "api-server N URL...", node.startAPIServer)},
 		{"cert-manager", "", "install cert-manager into the cluster, building it if need be", installCertManager},
 		{"expandable", "", "give the cluster a StorageClass whose volumes grow, building its driver if need be",
 			installExpandable},

@@ -25,7 +25,7 @@ func (l *lab) startAPIServer() error {
 			return err
 		}
 	}
-	return n.start("kube-apiserver", l.apiServerArgs()...)
+	return n.startAPIServer(l.etcdServers)
 }
 
 // apiServerProcesses are the API server, and the lab's own etcd while that has its data.
@@ -50,14 +50,21 @@ func moveAPIServer(l *lab, args []string) error {
 	if err := os.WriteFile(l.shapeFile(), encode(s), 0o644); err != nil {
 		return err
 	}
-	n := l.node(1)
-	if err := n.stop("kube-apiserver", unix.SIGKILL); err != nil { // else it waits for its watchers
-		return err
-	}
-	if err := n.start("kube-apiserver", l.apiServerArgs()...); err != nil {
+	if err := l.node(1).startAPIServer(args); err != nil {
 		return err
 	}
 	return l.awaitAPIServer()
+}
+
+// startAPIServer starts an API server with its data at these URLs, in the place of the one that may run there. On another
+// node than the first it is one more, as where a Kubernetes has several nodes for its control plane.
+func (n node) startAPIServer(etcdServers []string) error {
+	if n.process("kube-apiserver").alive() {
+		if err := n.stop("kube-apiserver", unix.SIGKILL); err != nil { // else it waits for its watchers
+			return err
+		}
+	}
+	return n.start("kube-apiserver", n.apiServerArgs(etcdServers)...)
 }
 
 // startManagers starts what acts on the API's objects.
@@ -73,7 +80,7 @@ func (l *lab) etcdArgs() []string {
 	at := l.node(1).ip().String()
 	client, peer := "https://"+at+":2379", "https://"+at+":2380"
 	return []string{
-		filepath.Join(l.bin, "etcd-"+controlPlaneEtcd, "etcd"),
+		filepath.Join(l.bin, "etcd-"+cmp.Or(os.Getenv("QUORATE_LAB_ETCD"), controlPlaneEtcd), "etcd"),
 		"--name=control-plane", "--data-dir=" + l.node(1).disk("etcd"),
 		"--listen-client-urls=https://127.0.0.1:2379," + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
@@ -86,14 +93,14 @@ func (l *lab) etcdArgs() []string {
 	}
 }
 
-func (l *lab) apiServerArgs() []string {
-	servers := strings.Join(l.etcdServers, ",")
+func (n node) apiServerArgs(etcdServers []string) []string {
+	l, servers := n.lab, strings.Join(etcdServers, ",")
 	return []string{
 		"kube-apiserver",
 		"--etcd-servers=" + cmp.Or(servers, "https://127.0.0.1:2379"), "--etcd-cafile=" + l.pki("etcd-ca.crt"),
 		"--etcd-certfile=" + l.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + l.pki("apiserver-etcd-client.key"),
 		"--bind-address=0.0.0.0", "--secure-port=" + strconv.Itoa(nodeAPIPort),
-		"--advertise-address=" + l.node(1).ip().String(),
+		"--advertise-address=" + n.ip().String(),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--allow-privileged=true", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--client-ca-file=" + l.pki("ca.crt"),
@@ -111,7 +118,7 @@ func (l *lab) apiServerArgs() []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + l.pki("front-proxy-client.crt"),
 		"--proxy-client-key-file=" + l.pki("front-proxy-client.key"),
-		"--audit-policy-file=" + l.node(1).path("conf", "audit.yaml"), "--audit-log-path=" + l.auditLog(),
+		"--audit-policy-file=" + l.node(1).path("conf", "audit.yaml"), "--audit-log-path=" + n.path("audit.log"),
 		"--audit-log-maxsize=1000", "--audit-log-maxbackup=1",
 	}
 }

@@ -34,6 +34,7 @@ const (
 	podTaken
 	spaceFreed
 	badTakenBack
+	memberRescued
 
 	podKilled
 	podDeleted
@@ -53,6 +54,7 @@ const (
 	sizeEdited
 	versionEdited
 	templateEdited
+	refusedEdited
 )
 
 // class says what an action costs, and whether it may happen when faults have stopped.
@@ -66,20 +68,24 @@ const (
 	hitch
 )
 
-var classes = [templateEdited + 1]class{
+var classes = [refusedEdited + 1]class{
 	callWhole: usual, callCut: mishap, callTwice: mishap, callDecides: hitch, callAnswers: hitch, callGoesOn: usual,
 	podKilled: fault, podDeleted: fault, claimLost: fault, claimDeleted: fault, nodeLost: fault, podStuck: fault,
 	etcdOut:           fault,
 	memberUnreachable: fault, memberIsolated: fault, leaderMoves: fault, statusWiped: fault, spaceOut: fault,
 	cacheFreezes: hitch, sizeEdited: edit, versionEdited: edit, templateEdited: edit,
+	refusedEdited: edit,
 }
 
 // harmless are the faults that take no member away: they excuse nothing that we do after them.
-var harmless = [templateEdited + 1]bool{etcdOut: true, memberUnreachable: true, leaderMoves: true, statusWiped: true,
+var harmless = [refusedEdited + 1]bool{etcdOut: true, memberUnreachable: true, leaderMoves: true, statusWiped: true,
 	spaceOut: true}
 
 // possible appends every action that would change something, or may.
 func (m *model) possible(s *worldState, list []action) []action {
+	if m.unserved(s) {
+		return m.withoutAPIServer(s, list)
+	}
 	list = m.calls(s, list)
 	list = m.life(s, list)
 	if s.faults > 0 {
@@ -175,7 +181,8 @@ func (m *model) life(s *worldState, list []action) []action {
 	later := s.Young != 0 || p.old != p.voters|p.learners || s.live.record.choice.withdrawn == justWithdrawn
 	for n := range maxMembers {
 		p := &s.live.pods[n]
-		if p.uid != 0 && (!s.Running.Has(n) || p.deleting != stays || p.status != runs || s.proc[n] != p.version) {
+		if p.uid != 0 && (!s.Running.Has(n) || p.deleting != stays || p.status != runs || s.proc[n] != p.version ||
+			!s.prepared.Has(n)) {
 			list = append(list, action{kubeletActs, uint8(n), 0})
 		}
 		if s.live.claims[n].deleting && !p.bound {
@@ -212,6 +219,9 @@ func (m *model) life(s *worldState, list []action) []action {
 			s.live.parent.template != unplaced {
 			list = append(list, action{badTakenBack, uint8(n), aPendingPod})
 		}
+	}
+	if m.SelfHosted && (s.live.parent.refused.invalid() || int(s.live.parent.replicas) < m.Replicas) {
+		list = append(list, action{badTakenBack, 0, aRefusal})
 	}
 	if s.live.parent.version == unpullable {
 		list = append(list, action{badTakenBack, 0, aVersion})
@@ -293,6 +303,13 @@ func (m *model) people(s *worldState, list []action) []action {
 			list = append(list, action{sizeEdited, 0, uint8(size)})
 		}
 	}
+	if m.SelfHosted {
+		for r := asksNothing + 1; r < allRefused; r++ {
+			if r != s.live.parent.refused {
+				list = append(list, action{refusedEdited, 0, uint8(r)})
+			}
+		}
+	}
 	for _, v := range m.Versions {
 		if v != s.live.parent.version {
 			list = append(list, action{versionEdited, 0, v})
@@ -311,5 +328,6 @@ const (
 	aTemplate uint8 = iota
 	aVersion
 	aPendingPod
+	aRefusal   // of what a self-hosted etcd must not do
 	aDowngrade // in the middle of which a member was lost: no member can join, or one of the lower version can't start
 )

@@ -101,8 +101,12 @@ func (m *model) befall(s *worldState, a action) {
 		s.live.parent.version = a.x
 	case templateEdited:
 		s.live.parent.template = a.x
+	case refusedEdited:
+		s.live.parent.refused = refusal(a.x)
 	case badTakenBack:
 		m.takeBack(s, a)
+	case memberRescued:
+		s.rescue(n)
 	}
 }
 
@@ -113,6 +117,8 @@ func (m *model) takeBack(s *worldState, a action) {
 		m.deletePod(s, int(a.n))
 	case aTemplate:
 		s.live.parent.template = 0
+	case aRefusal:
+		s.live.parent.refused, s.live.parent.replicas = asksNothing, uint8(m.Replicas)
 	case aVersion:
 		s.live.parent.version = m.From
 	case aDowngrade:

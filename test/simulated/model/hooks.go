@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -80,6 +81,8 @@ type judge struct {
 	medium v1alpha1.Medium
 	decide func(observation.Observation) decision.Decision
 	verify bool
+	// selfHosted is what the spec says of the API server's data.
+	selfHosted bool
 
 	// memory is of verdicts by what was seen, and most is seen with the same verdict.
 	mu       [64]sync.Mutex
@@ -217,6 +220,8 @@ func (j *judge) read(s *sight, d *decision.Decision, a *answer) {
 		a.write = a.record != s.view.record
 	}
 	a.status = statusOf(&d.Status)
+	a.status.changing = j.selfHosted && d.Reason.Rule != "Suspended" &&
+		meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Reconciling)
 }
 
 func statusOf(said *v1alpha1.EtcdClusterStatus) clusterStatus {

@@ -12,6 +12,9 @@ func (m *model) kubelet(s *worldState, n int) []string {
 	switch {
 	case p.uid == 0, s.lost.Has(n) && p.bound:
 		return nil
+	case p.deleting != stays && m.unserved(s): // it knows, and has no one to tell
+		s.stop(n)
+		return nil
 	case p.deleting != stays:
 		m.dropPod(s, n)
 		return nil
@@ -19,7 +22,7 @@ func (m *model) kubelet(s *worldState, n int) []string {
 		return nil
 	}
 	p.bound = true
-	if s.Running.Has(n) && s.proc[n] == p.version {
+	if s.Running.Has(n) && s.proc[n] == p.version && s.prepared.Has(n) {
 		return nil
 	}
 	s.stop(n)

@@ -174,7 +174,7 @@ func (m *model) deleteOmitted(s *worldState, v *view, a *answer, c cut) (broken 
 // stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
 func (m *model) stopped(s *worldState, v *view, before set, c cut) (broken []string) {
 	// A call that has not seen the first quorum recorded may replace a pod that has meanwhile started (rule Reschedule).
-	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 {
+	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 && !m.SelfHosted {
 		return nil
 	}
 	after, q := s.steady(), membership.Quorum(s.Voters.Size())
@@ -255,11 +255,13 @@ func (a *answer) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
-// steady are the voters that serve, and will go on serving: their pods are neither deleted nor given another image.
+// steady are the voters that serve, and will go on serving: their pods are neither deleted nor given another image. Those
+// that a person has rescued need no pod.
 func (s *worldState) steady() set {
 	var all set
 	for n := range s.Component().All {
-		if p := &s.live.pods[n]; p.deleting == stays && s.proc[n] == p.version {
+		p := &s.live.pods[n]
+		if p.deleting == stays && s.proc[n] == p.version || !s.prepared.Has(n) {
 			all = all.With(n)
 		}
 	}

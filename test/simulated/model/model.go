@@ -26,6 +26,9 @@ type model struct {
 	Just []deed
 	// Young lets etcd insist on connections of five seconds.
 	Young bool
+	// SelfHosted: the API server has its data in this etcd. While it does not serve no call comes, nothing is written and
+	// no one edits. Edits include those that the API server refuses, as if it had not (selfhosted.go).
+	SelfHosted bool
 
 	// Workers search side by side; 0 is one for each processor. With one the same search finds the same way.
 	Workers int
@@ -58,6 +61,7 @@ func (m *model) prepare() {
 		decide = cluster.Decide
 	}
 	m.judge = newJudge(m.Medium, decide, !m.Unverified)
+	m.judge.selfHosted = m.SelfHosted
 	for _, v := range m.Versions {
 		m.minors = m.minors || minorOf(v) != minorOf(m.From)
 	}
@@ -160,6 +164,9 @@ func (m *model) converged(s *worldState) bool {
 	quiet, v := m.rest(s)
 	if quiet && s.live.parent.replicas == 0 {
 		return s.pods()&^s.leavingClaims() == 0
+	}
+	if m.SelfHosted && quiet && v.rule == "Suspended" { // with nothing half done
+		return s.Learners == 0 && s.steady() == s.Voters
 	}
 	if !quiet || !v.settled {
 		return false

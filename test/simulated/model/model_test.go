@@ -63,6 +63,13 @@ var worlds = []struct {
 	{"a single member goes up a minor version and back", model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes,
 		Versions: minors, Templates: noEdits}, false},
 
+	{"the API server's own etcd, one edit, also of what is refused",
+		model{Replicas: 3, Ready: true, Edits: 1, Sizes: []int{0, 1, 3, 5}, SelfHosted: true}, false},
+	{"the API server's own etcd, one fault and one edit",
+		model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Sizes: []int{0, 1, 3, 5}, SelfHosted: true}, true},
+	{"the API server's own etcd, all nodes off and one edit", model{Replicas: 3, Ready: true, Faults: 3, Edits: 1,
+		Sizes: []int{0, 1, 3}, Templates: noEdits, SelfHosted: true, Just: []deed{nodeLost}}, false},
+
 	{"a new cluster, one fault and one edit of its size", model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits,
 		Templates: noEdits}, true},
 	{"a new cluster on Memory, one fault and one edit of its size or version",

@@ -23,13 +23,15 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the stories of the mutants")
 
-// mutants are rules that are wrong on purpose. The search must find every one of them, by what
-// happens alone: what hooks.Verify has to say is left out.
-var mutants = map[string]struct {
+type mutant struct {
 	why    string
 	model  model
 	breaks string
-}{
+}
+
+// mutants are rules that are wrong on purpose. The search must find every one of them, by what
+// happens alone: what hooks.Verify has to say is left out.
+var mutants = map[string]mutant{
 	"voter_first_growth": {
 		"A member that is added as a voter counts for the quorum before it runs.",
 		model{Replicas: 1, Ready: true, Edits: 1, Sizes: []int{3}, AddsVoters: true},
@@ -92,6 +94,39 @@ var mutants = map[string]struct {
 			Decide: shrinksAnyway, Lax: true},
 		"S1: remove demo-",
 	},
+	"self_hosted_is_paused": {
+		"The etcd of the API server itself is stopped with replicas 0.",
+		model{Replicas: 3, Ready: true, Edits: 1, Sizes: []int{0}, SelfHosted: true, Decide: knowsNoAPIServer},
+		"S1: stopping members takes the quorum away",
+	},
+	"self_hosted_is_suspended": {
+		"In the middle of a change nothing goes on, and the next lost member takes the API server along.",
+		model{Replicas: 3, Ready: true, Edits: 2, Templates: []uint8{1}, SelfHosted: true, Decide: suspendsAtOnce},
+		"liveness:",
+	},
+}
+
+// TestVerifyKnowsSelfHosted: what the rules must not decide, hooks.Verify withholds.
+func TestVerifyKnowsSelfHosted(t *testing.T) {
+	m := mutants["self_hosted_is_paused"].model
+	m.Medium = v1alpha1.Persistent
+	r := m.search(0)
+	require.NotNil(t, r.Broken)
+	assert.Contains(t, r.Broken.String(), "S1: 0 of 3 members stay, and the API server has its data here")
+}
+
+// knowsNoAPIServer decides as for any other etcd; what Verify is shown has the field.
+func knowsNoAPIServer(o observation.Observation) decision.Decision {
+	o.Cluster = o.Cluster.DeepCopy()
+	o.Cluster.Spec.SelfHosted = false
+	return cluster.Decide(o)
+}
+
+// suspendsAtOnce does not wait for the end of what is under way.
+func suspendsAtOnce(o observation.Observation) decision.Decision {
+	o.Cluster = o.Cluster.DeepCopy()
+	o.Cluster.Status.Conditions = nil
+	return cluster.Decide(o)
 }
 
 func TestMutantsAreFound(t *testing.T) {
@@ -113,6 +148,7 @@ func TestMutantsAreFound(t *testing.T) {
 				Medium: m.Medium, Replicas: m.Replicas, Ready: m.Ready, Edits: m.Edits, Faults: m.Faults,
 				Hitches: m.Hitches, Sizes: m.Sizes,
 				Versions: m.Versions, Templates: m.Templates, From: m.From, Just: m.Just,
+				SelfHosted: m.SelfHosted,
 			}
 			if r := right.search(0); r.Broken != nil {
 				t.Errorf("the shipped rules break it too: %s\n%s", r.Broken, right.story(mutant.why, r.Broken.Path))

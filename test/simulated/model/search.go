@@ -228,6 +228,9 @@ func (s *search) report(b *breakingStep) {
 func (m *model) kindOf(s *worldState) kind {
 	switch {
 	case m.bereft(s):
+		if m.unserved(s) {
+			return lostQuiet // for a person, with the newest snapshot
+		}
 		if quiet, v := m.rest(s); quiet && documented(v.rule) {
 			return lostQuiet
 		}

@@ -66,6 +66,11 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 		Storage:       v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi},
 		TLS:           v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	}
+	c.Spec.SelfHosted, c.Spec.DeletionProtection = j.selfHosted, j.selfHosted
+	p.refused.ask(&c.Spec)
+	if p.status.changing {
+		c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Reconciling, Status: metav1.ConditionTrue}}
+	}
 	if p.status.hasID {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
 	}

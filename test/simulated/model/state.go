@@ -114,6 +114,7 @@ const unseenTurn = 100
 type parent struct {
 	status                      clusterStatus
 	replicas, version, template uint8
+	refused                     refusal // what it asks for that a self-hosted etcd must not do
 }
 
 // status is what the hooks read back from it. What it is good for is to wait, and for words.
@@ -121,6 +122,7 @@ type clusterStatus struct {
 	voters, learners set
 	old              set // who of them has been listed for long
 	hasID            bool
+	changing         bool // of a self-hosted etcd: a change is under way
 }
 
 // view is what the hooks are shown.

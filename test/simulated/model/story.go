@@ -34,6 +34,9 @@ func (m *model) opening() string {
 	if m.minors {
 		line += " upgrade=Step"
 	}
+	if m.SelfHosted {
+		line += " selfHosted"
+	}
 	if m.Ready {
 		line += " ready"
 	}
@@ -87,25 +90,30 @@ func (m *model) words(a action, after *worldState) string {
 		return "edit version=" + releases[after.live.parent.version]
 	case templateEdited:
 		return "edit priority-class=" + template(a.x)
+	case refusedEdited:
+		return "edit " + refusedWords[a.x]
 	case badTakenBack:
 		switch a.x {
 		case aTemplate:
 			return "edit priority-class=" + template(after.live.parent.template)
 		case aPendingPod:
 			return "delete pod=" + member
+		case aRefusal:
+			return fmt.Sprintf("edit replicas=%d", after.live.parent.replicas)
 		}
 		return "edit version=" + releases[after.live.parent.version]
 	}
 	return strings.ReplaceAll(words[a.deed], "NAME", member)
 }
 
-var words = [templateEdited + 1]string{
+var words = [refusedEdited + 1]string{
 	callWhole: "sync", callTwice: "two-syncs", callDecides: "look", callAnswers: "call", callGoesOn: "apply",
 	kubeletActs: "kubelet pod=NAME", etcdTicks: "etcd tick", learnerCatchesUp: "etcd caught-up=NAME",
 	claimsCollected: "collect",
 	timePasses:      "tick 1m", etcdBack: "etcd up", memberReached: "network reachable=NAME",
-	memberJoined: "network joined=NAME",
-	nodeBack:     "heal node=NAME", podTaken: "node room=NAME", spaceFreed: "etcd space=freed",
+	memberJoined:  "network joined=NAME",
+	memberRescued: "rescue pod=NAME",
+	nodeBack:      "heal node=NAME", podTaken: "node room=NAME", spaceFreed: "etcd space=freed",
 	podKilled: "kill pod=NAME", podDeleted: "delete pod=NAME", claimLost: "lose claim=NAME",
 	claimDeleted: "delete claim=NAME",
 	nodeLost:     "lose node=NAME", podStuck: "node full=NAME", etcdOut: "etcd down",

@@ -1,0 +1,316 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+func (c *cluster) losesTheAPIServersLeader(w *load) {
+	require.NoError(c.t, syscall.Kill(c.processOf(c.leader()), syscall.SIGKILL))
+	w.wrote(100)
+	c.converges(3)
+	w.longest("the leader's etcd was killed")
+}
+
+func (c *cluster) losesADisk(w *load) {
+	lost := c.awayFromAPIServer()
+	c.spoil(lost, emptied)
+	c.deletes("pods", lost)
+	c.succeeds(lost, func() {})
+	w.longest("a member's disk was lost, and the member replaced")
+}
+
+// awayFromAPIServer is a member that does not lead, and whose node has no API server.
+func (c *cluster) awayFromAPIServer() (member string) {
+	for leader := c.leader(); ; {
+		for _, pod := range c.pods() {
+			if pod.Name != leader && pod.Spec.NodeName != "node1" {
+				return pod.Name
+			}
+		}
+	}
+}
+
+func (c *cluster) growsBeneath(w *load) {
+	c.edit(`{"replicas":5}`)
+	c.converges(5)
+	w.longest("three members became five")
+	c.edit(`{"replicas":3}`)
+	c.converges(3)
+	w.longest("five members became three")
+}
+
+// quota is what runsOutOfSpace fills.
+const quota = 96 << 20
+
+func (c *cluster) rollsBeneath(w *load) {
+	c.edit(fmt.Sprintf(`{"options":{"snapshotCount":20000,"quotaBackendBytes":%d}}`, quota))
+	c.converges(3)
+	w.longest("all members were restarted for a changed option")
+}
+
+// runsOutOfSpace: somebody fills etcd with objects, the API server refuses writes, also those of Metacontroller and of
+// kubelets. Deleting them is still possible; Quorate makes room of what that frees.
+func (c *cluster) runsOutOfSpace(w *load) {
+	kube(c.t, "create", "namespace", "fill")
+	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"fill-"},"data":{"x":%q}}`,
+		strings.Repeat("x", 900<<10))
+	const path = "/api/v1/namespaces/fill/configmaps"
+	eventually(c.t, "etcd has no space", func() string {
+		r, err := api.client.Post(api.server+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = r.Body.Close() }()
+		answer, err := io.ReadAll(r.Body)
+		if err != nil || !strings.Contains(string(answer), "database space exceeded") {
+			return fmt.Sprint(r.Status, err)
+		}
+		return ""
+	})
+	require.NoError(c.t, api.send(http.MethodDelete, path, "", ""))
+	c.converges(3)
+	w.longest("etcd ran out of space")
+	run := c.object().Status.Defragmentation
+	require.NotNil(c.t, run)
+	assert.Equal(c.t, v1alpha1.TriggerNoSpace, run.Trigger)
+}
+
+func (c *cluster) upgradesBeneath(w *load) {
+	c.edit(`{"version":"3.7.3"}`)
+	c.converges(3)
+	w.longest("all members were upgraded from 3.6 to 3.7")
+}
+
+// succeedsTheAuthority in the order of the page: first everyone trusts both, the API server too; then certificates are of
+// the new one; then the former one is forgotten.
+func (c *cluster) succeedsTheAuthority(w *load) {
+	former, next := apiServersAuthority(c.t), stranger(c.t, pkix.Name{CommonName: "the next authority"})
+	restart := func(trusted ...forger) {
+		require.NoError(c.t, os.WriteFile(pki("etcd-ca.crt"), bundle(trusted...), 0o600))
+		inLab(c.t, append([]string{"etcd-servers"}, c.object().Status.Connection.Endpoints[1:]...)...)
+	}
+	c.putsTheirs(former, former, next)
+	c.trust(2)
+	w.longest("members trust two authorities")
+	restart(former, next)
+	before := certificateIn(c.t, c.secretOf("server"))
+	c.putsTheirs(next, former, next)
+	eventually(c.t, "every member shows a certificate of the new authority", func() string {
+		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(next.ca) == nil })
+	})
+	certificate, private := next.issue("kube-apiserver-etcd-client", time.Now().Add(24*time.Hour))
+	require.NoError(c.t, os.WriteFile(pki("apiserver-etcd-client.crt"), certificate, 0o600))
+	require.NoError(c.t, os.WriteFile(pki("apiserver-etcd-client.key"), private, 0o600))
+	key, err := x509.MarshalPKCS8PrivateKey(next.key)
+	require.NoError(c.t, err)
+	require.NoError(c.t, os.WriteFile(pki("etcd-ca.key"),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	restart(next)
+	w.longest("the API server was restarted twice, the second time with a certificate of the new authority")
+	c.putsTheirs(next, next)
+	c.trust(1)
+	w.longest("the former authority was forgotten")
+}
+
+// drainsANode: a member's pod is evicted and waits for its node, which has its data.
+func (c *cluster) drainsANode(w *load) {
+	member := c.awayFromAPIServer()
+	pod, _ := get[corev1.Pod](c.t, c.ns, "pods", member)
+	kube(c.t, "drain", pod.Spec.NodeName, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=10m")
+	w.wrote(100)
+	kube(c.t, "uncordon", pod.Spec.NodeName)
+	c.another(*pod)
+	c.converges(3)
+	w.longest("a node was drained, and is back")
+	assert.Contains(c.t, c.ids(), member)
+}
+
+// losesANode has the plug of a node pulled that has a member and no API server.
+func (c *cluster) losesANode(w *load) {
+	node := c.nodeOf(c.awayFromAPIServer())
+	inLab(c.t, "poweroff", node)
+	w.wrote(100)
+	inLab(c.t, "poweron", node)
+	c.converges(3)
+	w.longest("a node was powered off and on")
+}
+
+// nodeOf is the number of a member's node.
+func (c *cluster) nodeOf(member string) string {
+	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
+	require.True(c.t, found, member)
+	return strings.TrimPrefix(pod.Spec.NodeName, "node")
+}
+
+// replacesQuorate rolls its Deployment, as an upgrade of Quorate does, while a change is under way.
+func (c *cluster) replacesQuorate(w *load) {
+	c.edit(`{"options":{"snapshotCount":30000}}`)
+	kube(c.t, "-n", "quorate-system", "rollout", "restart", "deployment/quorate")
+	kube(c.t, "-n", "quorate-system", "rollout", "status", "deployment/quorate", "--timeout=10m")
+	c.converges(3)
+	w.longest("Quorate was replaced during a rolling change")
+}
+
+// membersNeedNothing: cluster DNS, kube-proxy, Metacontroller and Quorate are stopped, and then the API server. Every
+// member's etcd is killed, and comes back by its kubelet; one node is booted. The API server finds the members as they
+// were.
+func (c *cluster) membersNeedNothing(w *load) {
+	inLab(c.t, "stop", "1", "coredns")
+	for n := range labNodes {
+		inLab(c.t, "stop", strconv.Itoa(n+1), "kube-proxy")
+	}
+	kube(c.t, "-n", "quorate-system", "scale", "deployment", "--all", "--replicas=0")
+	eventually(c.t, "Quorate and Metacontroller are gone", func() string {
+		return strings.Join(namesIn(list[corev1.Pod](c.t, "quorate-system", "pods")), ", ")
+	})
+	w.wrote(100)
+	w.longest("DNS, kube-proxy, Metacontroller and Quorate were stopped")
+	members, endpoints := namesIn(c.pods()), c.object().Status.Connection.Endpoints[1:]
+	booted := c.nodeOf(c.awayFromAPIServer())
+	client := labClient(c.t, shownToAPIServersEtcd(c.t), nil, endpoints...)
+	inLab(c.t, "stop", "1", "kube-apiserver", "KILL")
+	began := time.Now()
+
+	c.areKilled(members...) // all at once
+	writer := c.writesWith(client, "outage")
+	for n := 0; n < len(members) || time.Since(began) < *outageFlag; n++ {
+		c.areKilled(members[n%len(members)])
+		writer.wrote(50)
+		if *outageFlag > 0 {
+			<-time.After(time.Until(began.Add(time.Duration(n+1) * time.Minute)))
+		}
+	}
+	inLab(c.t, "poweroff", booted)
+	writer.wrote(50)
+	inLab(c.t, "poweron", booted)
+	writer.wrote(50)
+	writer.losesNothing()
+	c.t.Logf("no API server for %.0f s", time.Since(began).Seconds())
+
+	inLab(c.t, "again", "1", "kube-apiserver")
+	w.wrote(100)
+	w.longest("no API server, every member killed at once and one by one, and a node booted")
+	kube(c.t, "-n", "quorate-system", "scale", "deployment", "--all", "--replicas=1")
+	inLab(c.t, "again", "1", "coredns")
+	for n := range labNodes {
+		inLab(c.t, "again", strconv.Itoa(n+1), "kube-proxy")
+	}
+	c.converges(3)
+}
+
+// areKilled kills the etcds of members at once, and waits until their kubelets have started them again.
+func (c *cluster) areKilled(members ...string) {
+	c.t.Helper()
+	before := map[string]int{}
+	for _, member := range members {
+		before[member] = c.processOf(member)
+	}
+	for _, pid := range before {
+		require.NoError(c.t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	for member, pid := range before {
+		eventually(c.t, member+" is restarted by its kubelet, without an API server", func() string {
+			if now := c.processOf(member); now == pid {
+				return "it is not"
+			}
+			return ""
+		})
+	}
+}
+
+// shownToAPIServersEtcd is what a client of that shows and trusts.
+func shownToAPIServersEtcd(t *testing.T) *tls.Config {
+	t.Helper()
+	theirs := apiServersAuthority(t)
+	return (&foreigners{t: t, ca: &theirs}).shown("client")
+}
+
+// areRescued: all nodes lose power at once. Without an API server kubelets are given no pods but static ones, and those
+// that `quorate-snapshot rescue` writes bring it back; then the members' own pods take over, one after the other.
+func (c *cluster) areRescued(w *load) {
+	nodes := map[string]string{} // by member
+	for _, pod := range c.pods() {
+		nodes[pod.Name] = strings.TrimPrefix(pod.Spec.NodeName, "node")
+	}
+	ids, image := c.ids(), c.pods()[0].Spec.Containers[0].Image
+	dir := fmt.Sprintf("/var/tmp/quorate-selfhosted/%s-%s-%s", c.ns, name, c.object().UID)
+	for n := range labNodes {
+		inLab(c.t, "poweroff", strconv.Itoa(n+1))
+	}
+	for n := range labNodes {
+		inLab(c.t, "poweron", strconv.Itoa(n+1))
+	}
+	c.findsTheLab()
+	binary, err := filepath.Abs("../../../bin/quorate-snapshot")
+	require.NoError(c.t, err)
+	c.t.Log(inLab(c.t, "exec", "1", binary, "rescue", "list", "--path=/var/tmp/quorate-selfhosted"))
+	for member, node := range nodes {
+		c.t.Log(inLab(c.t, "exec", node, binary, "rescue", "start", "--dir="+filepath.Join(dir, member),
+			"--image="+image, "--ca-cert="+pki("etcd-ca.crt"), "--ca-key="+pki("etcd-ca.key")))
+	}
+	eventually(c.t, "the API server answers", func() string {
+		if ended.MatchString(inLab(c.t, "ps")) { // as it does without etcd
+			inLab(c.t, "again", "1", "kube-apiserver")
+		}
+		if _, err := kubectl("", "get", "--raw", "/readyz"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "local-path-provisioner"} {
+		inLab(c.t, "again", "1", name)
+	}
+	w.wrote(100)
+	w.longest("all nodes lost their power, and the members were rescued")
+	for member, node := range nodes {
+		inLab(c.t, "exec", node, "rm", "/etc/kubernetes/manifests/rescue-"+member+".yaml")
+		c.meets("pod/"+member, "Ready")
+	}
+	c.converges(3)
+	w.longest("the members' own pods took over")
+	assert.Equal(c.t, ids, c.ids(), "they are the same members")
+}
+
+// findsTheLab looks up node 1 again, whose network is another one since it was powered on.
+func (c *cluster) findsTheLab() {
+	c.t.Helper()
+	found := regexp.MustCompile(`QUORATE_LAB_NETNS=(\S+)`).FindStringSubmatch(inLab(c.t, "env"))
+	require.NotNil(c.t, found)
+	c.t.Setenv("QUORATE_LAB_NETNS", found[1])
+	var err error
+	lab, err = newLab()
+	require.NoError(c.t, err)
+}
+
+// ended is an API server that has, in the lab's list of processes.
+var ended = regexp.MustCompile(`node1 +kube-apiserver +ended`)
+
+func namesIn(pods []corev1.Pod) []string {
+	var names []string
+	for i := range pods {
+		names = append(names, pods[i].Name)
+	}
+	return names
+}
