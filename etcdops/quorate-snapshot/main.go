@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case "survey":
 		return snapshot.Survey(args, stdout, stderr)
 	case "rescue":
-		return rescue.Run(args, stdout, stderr)
+		return rescue.Run(ctx, args, stdout, stderr)
 	case "version":
 		fmt.Fprint(stdout, command.Built(version, commit).Line("quorate-snapshot"))
 		return 0

@@ -4,6 +4,7 @@
 package rescue
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,16 +28,20 @@ const usage = `Starts the members of an EtcdCluster on their nodes without Kuber
 Usage:
   quorate-snapshot rescue list [--path DIRECTORY]   what the members' directories on this node hold; nothing is changed
   quorate-snapshot rescue start --dir DIRECTORY --image IMAGE   write a static pod that runs the member of a directory
+  quorate-snapshot rescue begin --address IP --image IMAGE --dir DIRECTORY | --snapshot FILE   a new etcd of one member,
+      where too few directories for a quorum are left
 `
 
 // Run is the command quorate-snapshot rescue; the result is its exit code.
-func Run(args []string, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		switch args[0] {
 		case "list":
 			return exitCode(list(args[1:], stdout, stderr), stderr)
 		case "start":
 			return exitCode(start(args[1:], stdout, stderr), stderr)
+		case "begin":
+			return exitCode(begin(ctx, args[1:], stdout, stderr), stderr)
 		}
 	}
 	fmt.Fprint(stderr, usage)

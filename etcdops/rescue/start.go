@@ -31,15 +31,19 @@ type order struct {
 	caCert, caKey         string
 }
 
+func (o *order) flags(flags *flag.FlagSet) {
+	flags.StringVar(&o.image, "image", "", "`image` of etcd that the members ran, which is on this node; required")
+	flags.StringVar(&o.manifests, "manifests", "/etc/kubernetes/manifests", "`directory` of the kubelet's static pods")
+	flags.StringVar(&o.caCert, "ca-cert", "/etc/kubernetes/pki/etcd/ca.crt", "`file` of the members' authority")
+	flags.StringVar(&o.caKey, "ca-key", "/etc/kubernetes/pki/etcd/ca.key", "`file` of its key")
+}
+
 func start(args []string, stdout, stderr io.Writer) error {
 	var o order
 	flags := flag.NewFlagSet("quorate-snapshot rescue start", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.dir, "dir", "", "`directory` of the member, as list prints it; required")
-	flags.StringVar(&o.image, "image", "", "`image` of etcd that the members ran, which is on this node; required")
-	flags.StringVar(&o.manifests, "manifests", "/etc/kubernetes/manifests", "`directory` of the kubelet's static pods")
-	flags.StringVar(&o.caCert, "ca-cert", "/etc/kubernetes/pki/etcd/ca.crt", "`file` of the members' authority")
-	flags.StringVar(&o.caKey, "ca-key", "/etc/kubernetes/pki/etcd/ca.key", "`file` of its key")
+	o.flags(flags)
 	if err := command.Parse(flags, args); err != nil {
 		return err
 	}
@@ -64,18 +68,27 @@ func start(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	file := filepath.Join(o.manifests, "rescue-"+m.name+".yaml")
-	text, err := yaml.Marshal(pod(m, at, o.image))
-	if err == nil {
-		err = os.WriteFile(file, text, 0o600)
-	}
+	file, err := o.write(m, at)
 	if err != nil {
-		return fmt.Errorf("the static pod can't be written to %s: %w", o.manifests, cause(err))
+		return err
 	}
 	fmt.Fprintf(stdout, "%s will run as the static pod rescue-%s. Do the same on the other nodes.\n"+
 		"When the API server answers, on one node after the other: rm -r %s %s, and wait until the EtcdCluster says that "+
 		"%s is ready.\n", m.name, m.name, file, filepath.Join(m.dir, certificates), m.name)
 	return nil
+}
+
+// write writes the static pod of a member, and says where.
+func (o order) write(m member, at place) (file string, err error) {
+	file = filepath.Join(o.manifests, "rescue-"+m.name+".yaml")
+	text, err := yaml.Marshal(pod(m, at, o.image))
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the static pod can't be written to %s: %w", o.manifests, cause(err))
+	}
+	return file, nil
 }
 
 // place is where a member listens and is reached.

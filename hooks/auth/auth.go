@@ -133,7 +133,7 @@ func Generated(v *state.View) []*decision.DesiredSecret {
 // about it.
 func AuthStatus(v *state.View) *v1alpha1.AuthStatus {
 	old := v.Cluster.Status.Auth
-	if v.Cluster.Spec.Auth == nil || state.Suspended(v.Cluster) {
+	if v.Cluster.Spec.Auth == nil || state.Suspended(v.Observation) {
 		return old
 	}
 	want, err := AuthWanted(v)

@@ -94,7 +94,7 @@ func prospectOf(v *state.View, in *mode, at int, verdict *decision.Verdict) deci
 	name := in.rules[at].Name
 	p := decision.Prospect{Outlook: cmp.Or(verdict.Outlook, outlooks[name][0]), Reason: name, Message: verdict.Message}
 	switch {
-	case p.Outlook == decision.Aside && state.Suspended(v.Cluster):
+	case p.Outlook == decision.Aside && state.Suspended(v.Observation):
 		w := resumed(v)
 		next, then := prospectFrom(w, modeOf(w), 0)
 		if p.Outlook = then.Outlook; p.Outlook == decision.Works {

@@ -20,7 +20,7 @@ import (
 // The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
 
 func suspended(v *state.View) *decision.Verdict {
-	if !state.Suspended(v.Cluster) {
+	if !state.Suspended(v.Observation) {
 		return nil
 	}
 	return &decision.Verdict{

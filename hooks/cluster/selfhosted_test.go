@@ -6,10 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -84,20 +82,25 @@ func TestSelfHostedIsSuspendedBetweenChangesOnly(t *testing.T) {
 	o.Cluster.Status = Decide(o).Status
 	assert.Equal(t, "Suspended", Decide(o).Reason.Rule, "what is asked for after that waits")
 
-	o = selfHosted()
-	o.Cluster.Spec.Replicas = new(int32(4))
-	d := Decide(o)
-	require.IsType(t, decision.AddLearner{}, d.Step)
-	o.Cluster.Status = d.Status
-	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Reconciling,
-		Status: metav1.ConditionTrue, Reason: "Grow"})
-	o.Cluster.Spec.Suspend = true
-	d = Decide(o)
-	require.IsType(t, decision.AddLearner{}, d.Step, "a change that is under way comes to its end")
-	waits := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Suspended)
-	assert.Equal(t, "ChangeUnderWay", waits.Reason)
-	require.NoError(t, verify(o, d))
+	away := selfHosted()
+	delete(away.Children.Pods, "demo-1")
+	learner := selfHosted()
+	learner.Etcd.Members[2].Learner = true
+	chosen := selfHosted()
+	for _, record := range chosen.Children.ConfigMaps {
+		record.Annotations[objects.AnnotationChosen] = "demo-1 uid"
+	}
+	for name, o := range map[string]observation.Observation{"a pod is away": away, "a learner is listed": learner,
+		"a restart was chosen": chosen} {
+		o.Cluster.Spec.Suspend = true
+		d := Decide(o)
+		assert.NotEqual(t, "Suspended", d.Reason.Rule, "%s, also where no status says so", name)
+		waits := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Suspended)
+		assert.Equal(t, "ChangeUnderWay", waits.Reason, name)
+		require.NoError(t, verify(o, d))
+	}
 
+	o = away
 	o.Cluster.Spec.SelfHosted = false
 	assert.Equal(t, "Suspended", Decide(o).Reason.Rule, "any other cluster is suspended at once")
 }

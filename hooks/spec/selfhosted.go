@@ -9,17 +9,17 @@ import (
 // A cluster that the API server itself has its data in (spec.selfHosted). Without its quorum there is no API server, so
 // no call, and nothing that Quorate could still put right. What would stop it as a whole is refused.
 
-// fewestSelfHosted is the number of voters below which one that is lost, or restarted, stops the API server.
-const fewestSelfHosted = 3
+// FewestSelfHosted is the number of voters below which one that is lost, or restarted, stops the API server.
+const FewestSelfHosted = 3
 
 // validateSelfHosted repeats what the API server refuses.
 func validateSelfHosted(s *v1alpha1.EtcdClusterSpec) error {
 	switch {
 	case !s.SelfHosted:
 		return nil
-	case Replicas(&v1alpha1.EtcdCluster{Spec: *s}) < fewestSelfHosted:
+	case Replicas(&v1alpha1.EtcdCluster{Spec: *s}) < FewestSelfHosted:
 		return fmt.Errorf("spec.selfHosted needs spec.replicas of %d or more: with fewer, one member that is lost or "+
-			"restarted stops the API server", fewestSelfHosted)
+			"restarted stops the API server", FewestSelfHosted)
 	case s.Restore != nil:
 		return fmt.Errorf("spec.selfHosted forbids spec.restore: it would stop the API server between the old data " +
 			"and the new; restore on the nodes (docs/how-to/self-hosted.md)")

@@ -4,25 +4,47 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // HeldBack reports whether every child is to stay as it is.
 func HeldBack(o observation.Observation) bool {
-	return Suspended(o.Cluster) || len(o.WithoutLastApplied) > 0 || Unsupported(o) != nil
+	return Suspended(o) || len(o.WithoutLastApplied) > 0 || Unsupported(o) != nil
 }
 
-// Suspended reports whether spec.suspend holds every change back. Where the API server has its data here, a change that
-// is under way comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
-func Suspended(c *v1alpha1.EtcdCluster) bool {
-	underWay := meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Reconciling) && c.Status.Phase != "Suspended"
-	return c.Spec.Suspend && (!c.Spec.SelfHosted || !underWay)
+// Suspended reports whether spec.suspend holds every change back. Where the API server has its data here, what is half
+// done comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
+func Suspended(o observation.Observation) bool {
+	c := o.Cluster
+	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Phase == "Suspended" || !halfDone(o))
+}
+
+// halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off
+// has not written it.
+func halfDone(o observation.Observation) bool {
+	for _, record := range o.Children.ConfigMaps {
+		if record.Annotations[objects.AnnotationChosen] != "" {
+			return true
+		}
+	}
+	if o.Etcd == nil {
+		return false
+	}
+	voters := 0
+	for _, m := range o.Etcd.Members {
+		name, ours := objects.MemberAt(o.Cluster, m.PeerURLs)
+		if pod := o.Children.Pods[name]; m.Learner || ours && (pod == nil || pod.DeletionTimestamp != nil) {
+			return true
+		}
+		voters++
+	}
+	return voters < spec.FewestSelfHosted
 }
 
 // Kept is an observed object as it is, with those of its labels and annotations that are ours.

@@ -149,11 +149,11 @@ func rounded(n int64) *resource.Quantity {
 }
 
 // suspension is why changes are held back, or are not.
-func suspension(c *v1alpha1.EtcdCluster) (reason, message string) {
+func suspension(v *state.View) (reason, message string) {
 	switch {
-	case state.Suspended(c):
+	case state.Suspended(v.Observation):
 		return "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back until spec.suspend is false"
-	case c.Spec.Suspend:
+	case v.Cluster.Spec.Suspend:
 		return "ChangeUnderWay", "spec.suspend waits until the change that is under way is done: the API server " +
 			"has its data here (spec.selfHosted)"
 	}
@@ -198,8 +198,8 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	if reason, message, there := foreign.ForeignCondition(v, because); reason != "" {
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
-	reason, message := suspension(v.Cluster)
-	set(v1alpha1.Suspended, state.Suspended(v.Cluster), reason, message)
+	reason, message := suspension(v)
+	set(v1alpha1.Suspended, state.Suspended(v.Observation), reason, message)
 	reason, message, secured := Security(v)
 	set(v1alpha1.Secured, secured, reason, message)
 	reason, message, authorized := auth.Authorization(v, authed)

@@ -102,11 +102,10 @@ func (f *foreigners) clientURL(n int) string { return f.url(n, 0) }
 func (f *foreigners) peerURL(n int) string   { return f.url(n, 1) }
 
 func (f *foreigners) url(n, port int) string {
-	address := nodeAddress
 	if f.spread {
-		address = addressOf(n + 1)
+		return fmt.Sprintf("%s://%s:%d", f.scheme(), addressOf(n+1), f.from+port)
 	}
-	return fmt.Sprintf("%s://%s:%d", f.scheme(), address, f.from+2*n+port)
+	return fmt.Sprintf("%s://%s:%d", f.scheme(), nodeAddress, f.from+2*n+port)
 }
 
 // addressOf a node of the lab.

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -220,8 +219,6 @@ func (j *judge) read(s *sight, d *decision.Decision, a *answer) {
 		a.write = a.record != s.view.record
 	}
 	a.status = statusOf(&d.Status)
-	a.status.changing = j.selfHosted && d.Reason.Rule != "Suspended" &&
-		meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Reconciling)
 }
 
 func statusOf(said *v1alpha1.EtcdClusterStatus) clusterStatus {

@@ -166,7 +166,7 @@ func (m *model) converged(s *worldState) bool {
 		return s.pods()&^s.leavingClaims() == 0
 	}
 	if m.SelfHosted && quiet && v.rule == "Suspended" { // with nothing half done
-		return s.Learners == 0 && s.steady() == s.Voters
+		return s.Learners == 0 && s.pods() == s.Voters
 	}
 	if !quiet || !v.settled {
 		return false

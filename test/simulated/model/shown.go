@@ -68,9 +68,6 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 	}
 	c.Spec.SelfHosted, c.Spec.DeletionProtection = j.selfHosted, j.selfHosted
 	p.refused.ask(&c.Spec)
-	if p.status.changing {
-		c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Reconciling, Status: metav1.ConditionTrue}}
-	}
 	if p.status.hasID {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
 	}

@@ -122,7 +122,6 @@ type clusterStatus struct {
 	voters, learners set
 	old              set // who of them has been listed for long
 	hasID            bool
-	changing         bool // of a self-hosted etcd: a change is under way
 }
 
 // view is what the hooks are shown.

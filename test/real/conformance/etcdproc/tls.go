@@ -40,6 +40,7 @@ func NewAuthority(t testing.TB) *Authority {
 	a.certificate, err = x509.ParseCertificate(der)
 	must(t, err)
 	a.write("ca.crt", "CERTIFICATE", der)
+	a.writeKey("ca.key", a.key)
 
 	a.Renew()
 	signer := newKey(t)
@@ -56,6 +57,9 @@ func (a *Authority) Renew() {
 	a.write("server.crt", "CERTIFICATE", server.Certificate[0])
 	a.writeKey("server.key", server.PrivateKey.(*ecdsa.PrivateKey))
 }
+
+// File is the path of one of its files: ca.crt, ca.key, server.crt, server.key, jwt.pub or jwt.key.
+func (a *Authority) File(name string) string { return filepath.Join(a.dir, name) }
 
 // Certificate of the authority itself.
 func (a *Authority) Certificate() *x509.Certificate { return a.certificate }
