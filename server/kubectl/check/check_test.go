@@ -112,6 +112,13 @@ func TestKubernetes(t *testing.T) {
 			`"selfHosted":true`, nil},
 		{"an API server's own etcd behind kube-proxy", hosts("selfHosted"), "SelfHosted", Warn, "without kube-proxy",
 			"spec.hostNetwork", nil},
+		{"an API server that does not know every node", func(w *installation) {
+			hosts("hostNetwork")(w)
+			nodes := []any{map[string]any{"name": "a", "address": "10.0.0.1"}, map[string]any{"name": "b",
+				"address": "10.0.0.4"}}
+			set(w.object(clusters, "EtcdCluster", ""), map[string]any{"clientPort": int64(4379), "nodes": nodes}, "spec",
+				"hostNetwork")
+		}, "SelfHosted", Fail, "where its members may be next", "https://10.0.0.4:4379", nil},
 		{"the hosts' network where it is forbidden", func(w *installation) {
 			hosts("hostNetwork")(w)
 			c := w.object(clusters, "EtcdCluster", "")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Metacontroller retries what failed, and some failures are routine: its cache was behind. They are no reason for a
@@ -177,9 +178,14 @@ func podSecurity(s *Seen) Finding {
 func selfHosted(s *Seen) Finding {
 	var flaws []Finding
 	for _, c := range s.clusters {
-		if c.Status.Connection == nil || !s.dataAt(c.Status.Connection.Endpoints) {
+		if c.Status.Connection == nil {
 			continue
 		}
+		known := s.etcdServers(c.Status.Connection.Endpoints)
+		if known == nil {
+			continue
+		}
+		unknown := slices.DeleteFunc(everyAddress(&c), func(url string) bool { return slices.Contains(known, url) })
 		switch {
 		case !c.Spec.SelfHosted:
 			flaws = append(flaws, fail(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, which may be paused, "+
@@ -189,24 +195,41 @@ func selfHosted(s *Seen) Finding {
 			flaws = append(flaws, warn(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, whose members can't be "+
 				"reached without kube-proxy and the pods' network", c.Namespace, c.Name), "move to an EtcdCluster with "+
 				"spec.hostNetwork (docs/how-to/self-hosted.md)"))
+		case len(unknown) > 0:
+			flaws = append(flaws, fail(fmt.Sprintf("an API server has its data in EtcdCluster %s/%s, and does not know where "+
+				"its members may be next: once all have been replaced, it finds none", c.Namespace, c.Name),
+				"add to --etcd-servers of every API server: "+strings.Join(unknown, ",")))
 		}
 	}
 	return together(ok("nothing in the way"), flaws)
 }
 
-// dataAt reports whether an API server has its data at one of these URLs.
-func (s *Seen) dataAt(urls []string) bool {
+// everyAddress is the URL for clients on every node that a member may be on.
+func everyAddress(c *v1alpha1.EtcdCluster) (urls []string) {
+	if c.Spec.HostNetwork == nil {
+		return nil
+	}
+	scheme, _, _ := strings.Cut(c.Status.Connection.Endpoints[0], "://")
+	client, _, _ := objects.Ports(c)
+	for _, node := range c.Spec.HostNetwork.Nodes {
+		urls = append(urls, scheme+"://"+objects.HostPort(node.Address, client))
+	}
+	return urls
+}
+
+// etcdServers is where an API server has its data, if that is at one of these URLs; nil for none.
+func (s *Seen) etcdServers(urls []string) []string {
 	for i := range s.apiServers {
 		for j := range s.apiServers[i].Spec.Containers {
 			c := &s.apiServers[i].Spec.Containers[j]
 			for _, flag := range slices.Concat(c.Command, c.Args) {
 				servers, is := strings.CutPrefix(flag, "--etcd-servers=")
-				if is && slices.ContainsFunc(strings.Split(servers, ","),
-					func(url string) bool { return slices.Contains(urls, url) }) {
-					return true
+				all := strings.Split(servers, ",")
+				if is && slices.ContainsFunc(all, func(url string) bool { return slices.Contains(urls, url) }) {
+					return all
 				}
 			}
 		}
 	}
-	return false
+	return nil
 }

@@ -70,7 +70,7 @@ func (c *cluster) rollsBeneath(w *load) {
 	w.longest("all members were restarted for a changed option")
 }
 
-// runsOutOfSpace: somebody fills etcd with objects, the API server refuses writes, also those of Metacontroller and of
+// runsOutOfSpace: a client fills etcd with objects, the API server refuses writes, also those of Metacontroller and of
 // kubelets. Deleting them is still possible; Quorate makes room of what that frees.
 func (c *cluster) runsOutOfSpace(w *load) {
 	kube(c.t, "create", "namespace", "fill")
@@ -109,7 +109,7 @@ func (c *cluster) succeedsTheAuthority(w *load) {
 	former, next := apiServersAuthority(c.t), stranger(c.t, pkix.Name{CommonName: "the next authority"})
 	restart := func(trusted ...forger) {
 		require.NoError(c.t, os.WriteFile(pki("etcd-ca.crt"), bundle(trusted...), 0o600))
-		inLab(c.t, append([]string{"etcd-servers"}, c.object().Status.Connection.Endpoints[1:]...)...)
+		inLab(c.t, append([]string{"etcd-servers"}, c.everyNode()...)...)
 	}
 	c.putsTheirs(former, former, next)
 	c.trust(2)
@@ -187,7 +187,7 @@ func (c *cluster) membersNeedNothing(w *load) {
 	})
 	w.wrote(100)
 	w.longest("DNS, kube-proxy, Metacontroller and Quorate were stopped")
-	members, endpoints := namesIn(c.pods()), c.object().Status.Connection.Endpoints[1:]
+	members, endpoints := namesIn(c.pods()), c.everyNode()
 	booted := c.nodeOf(c.awayFromAPIServer())
 	client := labClient(c.t, shownToAPIServersEtcd(c.t), nil, endpoints...)
 	inLab(c.t, "stop", "1", "kube-apiserver", "KILL")
