@@ -60,6 +60,7 @@ var (
 	anchor  = regexp.MustCompile(`\sid="([^"]+)"`)
 	remark  = regexp.MustCompile(`(?s)<!--.*?-->\n?`)
 	heading = regexp.MustCompile(`<h([1-6]) id="([^"]+)">(.*?)</h[1-6]>`)
+	inline  = regexp.MustCompile(`</?(?:a|code|em|strong|del)\b[^>]*>`)
 	tag     = regexp.MustCompile(`<[^>]*>`)
 )
 
@@ -89,7 +90,7 @@ func split(p *page) []part {
 
 // plain is text without HTML, for the search.
 func plain(body string) string {
-	body = tag.ReplaceAllString(body, " ")
+	body = tag.ReplaceAllString(inline.ReplaceAllString(body, ""), " ")
 	body = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", `"`, "&#39;", "'", "&amp;", "&").Replace(body)
 	return strings.Join(strings.Fields(body), " ")
 }
