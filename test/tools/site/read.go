@@ -71,11 +71,14 @@ func read(root string) (*site, error) {
 }
 
 // decisions is the page of a folder that has none.
-const decisions = "docs/decisions/README.md"
+const (
+	ofDecisions = "docs/decisions/"
+	decisions   = ofDecisions + "README.md"
+)
 
 func (s *site) listOfDecisions() []byte {
 	list := "# Decisions\n\nWhy some things are as they are.\n\n"
-	for _, p := range s.in("docs/decisions/") {
+	for _, p := range s.in(ofDecisions) {
 		list += "- [" + p.title + "](" + path.Base(p.source) + ")\n"
 	}
 	return []byte(list)
@@ -136,7 +139,7 @@ func (s *site) groups() []group {
 		{"Reference", append(s.in("docs/reference/"), s.by["CHANGELOG.md"])},
 		{"Explanation", s.in("docs/explanation/")},
 		{"Evidence", s.in("docs/evidence/")},
-		{"Decisions", s.in("docs/decisions/")},
+		{"Decisions", s.in(ofDecisions)},
 	}
 }
 

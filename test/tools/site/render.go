@@ -27,7 +27,8 @@ var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM),
 
 // render makes the HTML of a page, and collects its parts, anchors and links.
 func (s *site) render(p *page) error {
-	root := markdown.Parser().Parse(text.NewReader(p.text), parser.WithContext(parser.NewContext(parser.WithIDs(&ids{}))))
+	named := parser.WithContext(parser.NewContext(parser.WithIDs(&ids{})))
+	root := markdown.Parser().Parse(text.NewReader(p.text), named)
 	err := ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -64,26 +65,30 @@ var (
 	tag     = regexp.MustCompile(`<[^>]*>`)
 )
 
+// here begins the link of a heading to itself.
+const here = ` <a class="here"`
+
 // finish is what Markdown has no words for: a frame that scrolls a wide table, and links to headings.
 func finish(body string) string {
 	body = strings.NewReplacer("<!-- contents: begin -->", `<nav class="contents" aria-label="On this page">`,
 		"<!-- contents: end -->", "</nav>", "<table>", `<div class="table" tabindex="0"><table>`,
 		"</table>", "</table></div>", "<pre>", `<pre tabindex="0">`).Replace(body)
 	body = remark.ReplaceAllString(body, "")
-	return heading.ReplaceAllString(body, `<h$1 id="$2">$3 <a class="here" href="#$2" aria-label="Link to this part">#</a></h$1>`)
+	itself := here + ` href="#$2" aria-label="Link to this part">#</a>`
+	return heading.ReplaceAllString(body, `<h$1 id="$2">$3`+itself+`</h$1>`)
 }
 
 // split cuts a page at its headings.
 func split(p *page) []part {
 	var all []part
-	body := strings.ReplaceAll(p.body, ` <a class="here"`, `<a class="here"`)
-	at := heading.FindAllStringSubmatchIndex(body, -1)
+	at := heading.FindAllStringSubmatchIndex(p.body, -1)
 	for i, m := range at {
-		end := len(body)
+		end := len(p.body)
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
-		all = append(all, part{body[m[4]:m[5]], plain(strings.Split(body[m[6]:m[7]], `<a class="here"`)[0]), plain(body[m[1]:end])})
+		name, _, _ := strings.Cut(p.body[m[6]:m[7]], here)
+		all = append(all, part{p.body[m[4]:m[5]], plain(name), plain(p.body[m[1]:end])})
 	}
 	return all
 }
