@@ -78,6 +78,10 @@ reproducible: ## build the release twice, from two folders, and compare every by
 generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions, CRDs, docs/reference/api.md, etcd's alerts, templates of the chart
 	test/tools/generate.sh
 
+.PHONY: site
+site: ## bin/site, the documents as pages that need no server, with a search; fails at a link that leads nowhere
+	@go run -C test/tools ./site $(CURDIR) $(CURDIR)/bin/site
+
 .PHONY: clean
 clean: ## remove bin/ (the lab's binaries stay: they are in the user's cache)
 	rm -rf bin
@@ -113,6 +117,7 @@ check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, ev
 	  "alert rules: test/static/monitoring/promtool.sh check" \
 	  "alert cases: test/static/monitoring/promtool.sh play" \
 	  "try: go test -json ./test/real/try" \
+	  "site: make -s site" \
 	  "tools: go test -C test/tools -json ./..."
 
 .PHONY: nightly

@@ -16,6 +16,7 @@ require (
 	github.com/google/licensecheck v0.3.1
 	github.com/rhysd/actionlint v1.7.12
 	github.com/stretchr/testify v1.12.1
+	github.com/yuin/goldmark v1.7.17
 )
 
 require (
