@@ -69,7 +69,7 @@ func begin(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// make fills the directory and writes the static pod. What an error leaves is to be removed.
+// make fills the directory and writes the static pod. What an error leaves, the caller removes.
 func (b *beginning) make(ctx context.Context) (report reports.Restore, file string, err error) {
 	if report, err = b.restore(ctx); err != nil {
 		return report, "", err
