@@ -86,11 +86,11 @@ func TestCommandsSayWhatIsWrong(t *testing.T) {
 		"holds no write-ahead log":       {"start", "--dir=" + other + "/etcd-demo-u/demo-0", "--image=x"},
 	} {
 		var out, errs bytes.Buffer
-		assert.NotZero(t, Run(args, &out, &errs))
+		assert.NotZero(t, Run(t.Context(), args, &out, &errs))
 		assert.Contains(t, errs.String(), want)
 	}
 	var out, errs bytes.Buffer
-	assert.Zero(t, Run([]string{"list", "--path=" + other}, &out, &errs), errs.String())
+	assert.Zero(t, Run(t.Context(), []string{"list", "--path=" + other}, &out, &errs), errs.String())
 	assert.Contains(t, out.String(), "demo-0", "what can't be read is listed, and why")
 }
 

@@ -8,8 +8,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,8 +20,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 func (c *cluster) losesTheAPIServersLeader(w *load) {
@@ -61,40 +57,10 @@ func (c *cluster) growsBeneath(w *load) {
 	w.longest("five members became three")
 }
 
-// quota is what runsOutOfSpace fills.
-const quota = 96 << 20
-
 func (c *cluster) rollsBeneath(w *load) {
-	c.edit(fmt.Sprintf(`{"options":{"snapshotCount":20000,"quotaBackendBytes":%d}}`, quota))
+	c.edit(`{"options":{"snapshotCount":20000}}`)
 	c.converges(3)
 	w.longest("all members were restarted for a changed option")
-}
-
-// runsOutOfSpace: a client fills etcd with objects, the API server refuses writes, also those of Metacontroller and of
-// kubelets. Deleting them is still possible; Quorate makes room of what that frees.
-func (c *cluster) runsOutOfSpace(w *load) {
-	kube(c.t, "create", "namespace", "fill")
-	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"fill-"},"data":{"x":%q}}`,
-		strings.Repeat("x", 900<<10))
-	const path = "/api/v1/namespaces/fill/configmaps"
-	eventually(c.t, "etcd has no space", func() string {
-		r, err := api.client.Post(api.server+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			return err.Error()
-		}
-		defer func() { _ = r.Body.Close() }()
-		answer, err := io.ReadAll(r.Body)
-		if err != nil || !strings.Contains(string(answer), "database space exceeded") {
-			return fmt.Sprint(r.Status, err)
-		}
-		return ""
-	})
-	require.NoError(c.t, api.send(http.MethodDelete, path, "", ""))
-	c.converges(3)
-	w.longest("etcd ran out of space")
-	run := c.object().Status.Defragmentation
-	require.NotNil(c.t, run)
-	assert.Equal(c.t, v1alpha1.TriggerNoSpace, run.Trigger)
 }
 
 func (c *cluster) upgradesBeneath(w *load) {

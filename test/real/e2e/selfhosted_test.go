@@ -54,7 +54,6 @@ func TestSelfHosted(t *testing.T) {
 		{"ADiskIsLost", (*cluster).losesADisk},
 		{"FiveMembersAndBack", (*cluster).growsBeneath},
 		{"ARollingChange", (*cluster).rollsBeneath},
-		{"NoSpace", (*cluster).runsOutOfSpace},
 		{"AnUpgrade", (*cluster).upgradesBeneath},
 		{"AnAuthorityIsSucceeded", (*cluster).succeedsTheAuthority},
 		{"ANodeIsDrained", (*cluster).drainsANode},
