@@ -26,6 +26,9 @@ import (
 // EtcdClusters.
 const labNodes = 5
 
+// apiServerRestarted: what it refused at first says nothing of Metacontroller's rights.
+var apiServerRestarted bool
+
 var outageFlag = flag.Duration("outage", 0, "how long the self-hosted story has no API server, beyond what it needs")
 
 // TestSelfHosted: a Kubernetes moves its own data into an EtcdCluster that it runs itself, while its API server writes
@@ -35,6 +38,7 @@ var outageFlag = flag.Duration("outage", 0, "how long the self-hosted story has 
 // its data in the EtcdCluster afterwards.
 func TestSelfHosted(t *testing.T) {
 	alone(t)
+	apiServerRestarted = true
 	kube(t, "create", "namespace", "load")
 	w := loads(t)
 	stacked := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23790, members: 3, spread: true}
