@@ -146,14 +146,18 @@ func (b *beginning) restore(ctx context.Context) (reports.Restore, error) {
 	return seed.Restore(ctx, o)
 }
 
-// ownedByEtcd gives a tree, which this program has just made, to the user that etcd runs as.
+// ownedByEtcd gives a tree, which this program has just made, to the user that etcd runs as. No link leads out of it.
 func ownedByEtcd(dir string) error {
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, objects.UserID, objects.UserID)
-	})
+	root, err := os.OpenRoot(dir)
+	if err == nil {
+		defer root.Close()
+		err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return root.Lchown(path, objects.UserID, objects.UserID)
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("%s can't be given to etcd's user: %w; run this as root", dir, cause(err))
 	}
