@@ -234,10 +234,10 @@ e2e-selfhosted: export QUORATE_LAB_RUN := /tmp/quorate-lab-selfhosted
 e2e-selfhosted: export QUORATE_LAB_API_PORT := 8443
 e2e-selfhosted: export QUORATE_LAB_ETCD := 3.5.35
 e2e-selfhosted: export NODES := 5
-e2e-selfhosted: image bin/steps ## a Kubernetes moves its own data into an EtcdCluster that it runs, and lives with that: in a lab of its own
+e2e-selfhosted: image bin/steps ## a Kubernetes moves its own data into an EtcdCluster that it runs, and lives with that: in a lab of its own; BRIEF=1 some of it
 	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) build etcd && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) etcd && \
 	  $(IN_LAB) test/tools/install.sh && \
-	  V=1 STEPS_AGAIN="make e2e-selfhosted" bin/steps "selfhosted: go test -json -count=1 -timeout 40m -tags e2e -run '^TestSelfHosted$$' ./test/real/e2e/ -alone"
+	  V=1 STEPS_AGAIN="make e2e-selfhosted" bin/steps "selfhosted: go test -json -count=1 -timeout 40m -tags e2e -run '^TestSelfHosted$$' $(if $(BRIEF),-skip '^TestSelfHosted$$/$(shell test/tools/nightly.sh skipped)') ./test/real/e2e/ -alone"
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run

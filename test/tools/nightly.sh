@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Plays what is long and rare, in parts. Without an argument: all of them; with a number, that part; with BRIEF=1, some minutes of each.
-# With the word which: prints the part that this commit chooses. Seeds are made of the commit, so that the same line plays the same again.
+# With the word which: prints the part that this commit chooses; with skipped: the self-hosted stages that it leaves out. Seeds are made of the commit, so that the same line plays the same again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 commit=$(git rev-parse HEAD)
 seed=$((16#${commit:0:6} + 1))
-parts=(chaos model walks fuzz versions gibibyte fleet reproducible)
+parts=(chaos model walks fuzz versions selfhosted gibibyte fleet reproducible)
 briefly=5 # the first parts, which BRIEF=1 makes short: one of them is chosen
 
 # either VALUE BRIEFLY
@@ -21,6 +21,7 @@ play() {
       "model: go test -json ./test/simulated/model -count=1 -run Walks -timeout 60m -seed $seed -steps $(either 1000000 200000)" \
       "stories: QUORATE_VERIFY=1 go test -json ./test/simulated/scenario -count=1 -run Wander -timeout 60m -wanderings $(either 2000 120)" ;;
     fuzz) bin/steps "fuzz: make -s fuzz FUZZTIME=$(either 5m 15s)" ;;
+    selfhosted) make e2e-selfhosted ;;
     gibibyte) make story RUN=TestAGibibyte ;;
     versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew' TestEveryMinorVersion)" ;;
     fleet) make bench-fleet ;;
@@ -29,6 +30,10 @@ play() {
 }
 
 case ${1:-} in
+  skipped) # each of these takes as long as the others, four minutes, and needs none of the other stages
+    stages=(InMemoryAndBack 'FiveMembersAndBack|AnAuthorityIsSucceeded|ANodeIsDrained' 'ARollingChange|QuorateIsReplaced|MembersNeedNothing')
+    unset "stages[16#${commit:4:4} % 3]"
+    (IFS='|'; echo "^(${stages[*]})\$") ; exit ;;
   which) echo $((16#${commit:0:4} % briefly + 1)); exit ;;
   '') chosen=$(seq ${#parts[@]}) ;;
   *) chosen=$1 ;;
