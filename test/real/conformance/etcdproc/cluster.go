@@ -6,7 +6,10 @@ package etcdproc
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +55,38 @@ func StartTLS(t testing.TB, version, name string, n int, ca *Authority, extra ..
 		m.start("new", c.token, initialCluster(c.Members))
 	}
 	c.WaitServing(c.Members...)
+	c.waitVersion()
 	return c
+}
+
+// waitVersion waits until the members have agreed on the cluster's version. Until then etcd 3.5 refuses to start as one
+// that joins (etcdserver/cluster_util.go, isCompatibleWithVers); in a pod its kubelet would start it again.
+func (c *Cluster) waitVersion() {
+	c.t.Helper()
+	transport := &http.Transport{}
+	if c.ca != nil {
+		transport.TLSClientConfig = c.ca.Client("root")
+	}
+	defer transport.CloseIdleConnections()
+	Eventually(c.t, "the cluster has a version", func(ctx context.Context) error {
+		var said struct{ Etcdcluster string }
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Members[0].ClientURL+"/version", nil)
+		if err != nil {
+			return err
+		}
+		answer, err := transport.RoundTrip(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
+			return err
+		}
+		if said.Etcdcluster == "not_decided" {
+			return errors.New(said.Etcdcluster)
+		}
+		return nil
+	})
 }
 
 // StartSeeded bootstraps n members whose data directories fill makes first: it gets the member, its initial cluster and
