@@ -75,9 +75,9 @@ func components() []component {
 	all := []component{
 		{
 			name: "kubernetes", version: kubernetesVersion, source: cluster,
-			binaries: []binary{{"kubernetes", "quorate.lab/cluster/kubernetes"}},
-			links: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",
-				"kubectl"},
+			// kubectl by itself: to start, it takes a fifth of the time.
+			binaries: []binary{{"kubernetes", "quorate.lab/cluster/kubernetes"}, {"kubectl", "k8s.io/kubernetes/cmd/kubectl"}},
+			links:    []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"},
 		},
 		{
 			name: "containerd", version: containerdVersion, source: cluster,

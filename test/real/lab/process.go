@@ -103,6 +103,7 @@ func (n node) start(name string, args ...string) error {
 	}
 	defer log.Close()
 	cmd := n.command(args)
+	cmd.Env = append(cmd.Env, "GOGC=400") // memory is less scarce than CPU time
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // not to end with the caller's terminal
 	if err := n.launch(cmd); err != nil {
