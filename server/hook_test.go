@@ -249,7 +249,7 @@ func TestCustomizeAndFinalize(t *testing.T) {
 	require.Contains(t, w.Body.String(), `"children":[],`)
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	require.False(t, answer.Finalized)
-	require.Contains(t, string(answer.Status), `"phase"`, "the status stays")
+	require.Contains(t, string(answer.Status), `"rule"`, "the status stays")
 
 	w = post(h, "/finalize", deleting(false))
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))

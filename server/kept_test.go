@@ -139,7 +139,7 @@ func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 				fields = append(fields, child["kind"].(string)+" "+at(child, "metadata")["name"].(string))
 			}
 		}
-		return fields, len(answer["children"].([]any)), at(answer, "status")["phase"].(string)
+		return fields, len(answer["children"].([]any)), at(answer, "status")["rule"].(string)
 	}
 	_, all, _ := told(func(map[string]any) {})
 	for group, kind := range map[string]string{

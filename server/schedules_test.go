@@ -45,8 +45,8 @@ const running = "orders-hourly-20261122-0300"
 func done(r map[string]any) {
 	at(r, "children", groupSnapshots, running)["status"] = map[string]any{
 		"phase": "Succeeded", "revision": 300, "clusterID": "2c119c3b", "authRevision": 2,
-		"started":    "2026-11-22T03:00:05Z",
-		"verifiedAt": "2026-11-22T03:00:30Z",
+		"startTime":        "2026-11-22T03:00:05Z",
+		"verificationTime": "2026-11-22T03:00:30Z",
 	}
 }
 
@@ -69,7 +69,7 @@ func TestScheduleIsAnswered(t *testing.T) {
 	require.Equal(t, json.Number("1800"), a["resyncAfterSeconds"])
 	require.NotContains(t, a, "finalized")
 	status := at(a, "status")
-	require.Equal(t, "2026-11-22T04:00:00Z", status["next"])
+	require.Equal(t, "2026-11-22T04:00:00Z", status["nextScheduleTime"])
 	require.Equal(t, json.Number("1"), status["kept"])
 	told := toldOf(t, w.Body.Bytes())
 	require.Len(t, told, 1, "retention.last is 1")
@@ -165,7 +165,7 @@ func TestScheduleIsFinalized(t *testing.T) {
 	call := func(edits ...func(map[string]any)) (bool, map[string]map[string]any) {
 		w := post(s.Handler(), "/schedules/finalize", aScheduleCall(t, append(edits, deleted)...))
 		require.Equal(t, 200, w.Code, w.Body.String())
-		require.Contains(t, w.Body.String(), `"lastScheduled":"2026-11-22T03:00:00Z"`, "the status stays")
+		require.Contains(t, w.Body.String(), `"lastScheduleTime":"2026-11-22T03:00:00Z"`, "the status stays")
 		finalized, _ := generic(t, w.Body.Bytes())["finalized"].(bool)
 		return finalized, toldOf(t, w.Body.Bytes())
 	}
@@ -220,8 +220,8 @@ func TestRefusedSchedules(t *testing.T) {
 			func(r map[string]any) { at(r, "parent", "spec")["startingDeadline"] = "soon" }},
 		"parent.metadata.creationTimestamp can't be": {"",
 			func(r map[string]any) { at(r, "parent", "metadata")["creationTimestamp"] = "yesterday" }},
-		"status.verifiedAt can't be": {"",
-			func(r map[string]any) { at(r, "children", groupSnapshots, running, "status")["verifiedAt"] = "no" }},
+		"status.verificationTime can't be": {"",
+			func(r map[string]any) { at(r, "children", groupSnapshots, running, "status")["verificationTime"] = "no" }},
 		`["orders-hourly-20261122-0300"].kind must be`: {"",
 			func(r map[string]any) { at(r, "children", groupSnapshots, running)["kind"] = "Pod" }},
 		"metadata.uid is missing": {"",

@@ -225,8 +225,8 @@ func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
 	if s.Storage.Medium == v1alpha1.Memory {
 		o.QuotaBackendBytes = new(spec.QuotaBytes(s.Options, spec.StorageSize(s)))
 	}
-	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = spec.HeartbeatMillis(o), spec.ElectionMillis(o),
-		cmp.Or(o.LogLevel, "info")
+	o.HeartbeatInterval.Duration, o.ElectionTimeout.Duration = spec.Heartbeat(o), spec.Election(o)
+	o.LogLevel = cmp.Or(o.LogLevel, "info")
 	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
 	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
 	o.AutoCompaction = autoCompaction(o.AutoCompaction)

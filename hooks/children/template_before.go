@@ -35,8 +35,8 @@ func FormerTemplate(s *v1alpha1.EtcdClusterSpec) string {
 		size = q.String()
 	}
 	o := s.Options
-	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = spec.HeartbeatMillis(o), spec.ElectionMillis(o),
-		cmp.Or(o.LogLevel, "info")
+	o.HeartbeatInterval.Duration, o.ElectionTimeout.Duration = spec.Heartbeat(o), spec.Election(o)
+	o.LogLevel = cmp.Or(o.LogLevel, "info")
 	o.AutoCompaction.Mode = cmp.Or(o.AutoCompaction.Mode, v1alpha1.CompactPeriodic)
 	return objects.Fingerprint([]any{
 		1, cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), s.Image.PullSecrets, size, s.Resources, s.Affinity,

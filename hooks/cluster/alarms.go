@@ -208,8 +208,8 @@ func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
 	case history && mayCompact(v) && v.DefragRun.Compacted == 0 && lead != nil && lead.Health.Revision > 0:
 		return versions.Change(v, decision.Compact{Revision: lead.Health.Revision},
 			fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.Health.Revision))
-	case !v.DefragRun.Last.IsZero() && len(v.DefragRun.Done) == 0 &&
-		v.Now.Before(v.DefragRun.Last.Add(compacting(crowded))):
+	case !v.DefragRun.LastMemberTime.IsZero() && len(v.DefragRun.Done) == 0 &&
+		v.Now.Before(v.DefragRun.LastMemberTime.Add(compacting(crowded))):
 		return &decision.Verdict{Message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys",
 			Resync: rule.ResyncLater}
 	case len(crowded) > 0 && !doubtful(v, crowded):
@@ -250,7 +250,7 @@ func compacting(crowded []*state.Member) time.Duration {
 // spaceMadeLately reports whether the last recovery began less than ten minutes ago.
 func spaceMadeLately(v *state.View) bool {
 	return v.DefragRun != nil && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace &&
-		v.Now.Before(v.DefragRun.Started.Add(spaceEvery))
+		v.Now.Before(v.DefragRun.StartTime.Add(spaceEvery))
 }
 
 // roomToMake reports whether a recovery can help: where the data in use leaves room, by defragmentation; else by a

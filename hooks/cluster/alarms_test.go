@@ -131,7 +131,7 @@ func spaceOut(size, inUse int64) observation.Observation {
 
 func recovering(o observation.Observation, change func(*v1alpha1.DefragmentationStatus)) observation.Observation {
 	o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Trigger: v1alpha1.TriggerNoSpace,
-		Started: metav1.NewTime(now.Add(-time.Minute))}
+		StartTime: metav1.NewTime(now.Add(-time.Minute))}
 	change(o.Cluster.Status.Defragmentation)
 	return o
 }
@@ -139,10 +139,10 @@ func recovering(o observation.Observation, change func(*v1alpha1.Defragmentation
 func TestNoSpace(t *testing.T) {
 	untouched := func(*v1alpha1.DefragmentationStatus) {}
 	compacted := func(s *v1alpha1.DefragmentationStatus) {
-		s.Compacted, s.Last = 100, metav1.NewTime(now.Add(-10*time.Second))
+		s.Compacted, s.LastMemberTime = 100, metav1.NewTime(now.Add(-10*time.Second))
 	}
-	finished := func(s *v1alpha1.DefragmentationStatus) { compacted(s); s.Finished = metav1.NewTime(now) }
-	stale := func(s *v1alpha1.DefragmentationStatus) { finished(s); s.Started = metav1.NewTime(now.Add(-spaceEvery)) }
+	finished := func(s *v1alpha1.DefragmentationStatus) { compacted(s); s.CompletionTime = metav1.NewTime(now) }
+	stale := func(s *v1alpha1.DefragmentationStatus) { finished(s); s.StartTime = metav1.NewTime(now.Add(-spaceEvery)) }
 	off := func(o observation.Observation) observation.Observation {
 		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
 		for _, p := range o.Children.Pods {

@@ -21,7 +21,7 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	delete(o.Children.Budgets, "demo")
 	first := Decide(o)
 	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
-		Since: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Awaited)
+		RequestTime: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Awaited)
 	assert.NotContains(t, first.Reason.Message, "has not made")
 	assert.Equal(t, health.MissedAfter, first.ResyncAfter.Round(time.Second))
 
@@ -54,10 +54,10 @@ func TestATimeAheadIsNotBelieved(t *testing.T) {
 	o := given(func(o *observation.Observation) {
 		delete(o.Children.Budgets, "demo")
 		o.Cluster.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
-			Since: metav1.NewTime(now.Add(time.Hour))},
-			{Kind: "Pod", Name: "demo-1", Since: metav1.NewTime(now.Add(-time.Hour))}}
+			RequestTime: metav1.NewTime(now.Add(time.Hour))},
+			{Kind: "Pod", Name: "demo-1", RequestTime: metav1.NewTime(now.Add(-time.Hour))}}
 	})
 	d := Decide(o)
 	require.Len(t, d.Status.Awaited, 1, "the pod is there")
-	assert.Equal(t, now.Truncate(time.Second), d.Status.Awaited[0].Since.Time)
+	assert.Equal(t, now.Truncate(time.Second), d.Status.Awaited[0].RequestTime.Time)
 }

@@ -23,7 +23,7 @@ func list(o *observation.Observation, member string, since time.Duration) {
 	for _, m := range o.Etcd.Members {
 		if m.Name == member {
 			o.Cluster.Status.Members = append(o.Cluster.Status.Members,
-				v1alpha1.MemberStatus{Name: member, ID: wording.Hex(m.ID), Joined: metav1.NewTime(now.Add(-since))})
+				v1alpha1.MemberStatus{Name: member, ID: wording.Hex(m.ID), JoinTime: metav1.NewTime(now.Add(-since))})
 		}
 	}
 }

@@ -35,7 +35,7 @@ func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
 	switch {
 	case asked != "" && (v.DefragRun == nil || v.DefragRun.Request != asked):
 		return v1alpha1.TriggerRequest
-	case v.DefragRun != nil && !v.DefragRun.Next.IsZero() && !v.Now.Before(v.DefragRun.Next.Time):
+	case v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() && !v.Now.Before(v.DefragRun.NextScheduleTime.Time):
 		return v1alpha1.TriggerSchedule
 	}
 	return ""
@@ -43,15 +43,15 @@ func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
 
 // beginRun writes down that a run begins; the next call takes its first member.
 func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Verdict {
-	run := &v1alpha1.DefragmentationStatus{Trigger: trigger, Started: v.NowInSeconds()}
+	run := &v1alpha1.DefragmentationStatus{Trigger: trigger, StartTime: v.NowInSeconds()}
 	if v.DefragRun != nil {
-		run.Request, run.Next = v.DefragRun.Request, v.DefragRun.Next
+		run.Request, run.NextScheduleTime = v.DefragRun.Request, v.DefragRun.NextScheduleTime
 	}
 	if trigger == v1alpha1.TriggerRequest {
 		run.Request = v.Cluster.Annotations[objects.AnnotationDefragment]
 	}
 	if trigger == v1alpha1.TriggerSchedule {
-		run.Next = state.NextRun(v, metav1.Time{})
+		run.NextScheduleTime = state.NextRun(v, metav1.Time{})
 	}
 	return &decision.Verdict{Message: message, DefragRun: run, Resync: rule.ResyncSoon}
 }
@@ -59,7 +59,7 @@ func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message st
 // finishRun writes down that the run is over.
 func finishRun(v *state.View, what string) *decision.Verdict {
 	run := v.DefragRun.DeepCopy()
-	run.Finished = v.NowInSeconds()
+	run.CompletionTime = v.NowInSeconds()
 	reclaimed := "nothing"
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
@@ -114,7 +114,7 @@ func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *d
 	if v.DefragRun.Trigger == v1alpha1.TriggerSchedule {
 		pause = pauseSchedule
 	}
-	if wait := v.DefragRun.Last.Add(pause).Sub(v.Now); len(v.DefragRun.Done) > 0 && wait > 0 {
+	if wait := v.DefragRun.LastMemberTime.Add(pause).Sub(v.Now); len(v.DefragRun.Done) > 0 && wait > 0 {
 		return &decision.Verdict{Message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.PodName),
 			Resync: min(wait, rule.ResyncLater)}
 	}
@@ -128,12 +128,12 @@ func wasteful(v *state.View, m *state.Member) bool {
 	if d == nil {
 		return false
 	}
-	ratio, least := state.DefaultFragmentation, int64(defaultReclaim)
-	if d.FragmentationRatio != nil {
-		ratio = *d.FragmentationRatio
+	percent, least := state.DefaultFragmentation, int64(defaultReclaim)
+	if d.FragmentationPercent != nil {
+		percent = *d.FragmentationPercent
 	}
 	if d.MinReclaim != nil {
 		least = d.MinReclaim.Value()
 	}
-	return float64(m.FreeBytes()) >= ratio*float64(m.Health.DBSize) && m.FreeBytes() >= least
+	return m.FreeBytes()*100 >= int64(percent)*m.Health.DBSize && m.FreeBytes() >= least
 }

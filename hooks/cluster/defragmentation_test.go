@@ -24,7 +24,7 @@ func scheduled(line string) observation.Observation {
 func TestScheduleAsksToBeCalledAtItsTime(t *testing.T) {
 	o := scheduled("30 4 * * *")
 	first := Decide(o)
-	next := first.Status.Defragmentation.Next
+	next := first.Status.Defragmentation.NextScheduleTime
 	want := time.Date(now.Year(), now.Month(), now.Day(), 4, 30, 0, 0, time.UTC)
 	if !want.After(now) {
 		want = want.AddDate(0, 0, 1)
@@ -41,7 +41,7 @@ func TestScheduleAsksToBeCalledAtItsTime(t *testing.T) {
 	o.Now = want
 	begun := Decide(o)
 	assert.Equal(t, "Defragment", begun.Reason.Rule)
-	assert.True(t, begun.Status.Defragmentation.Next.Equal(&metav1.Time{Time: want.AddDate(0, 0, 1)}))
+	assert.True(t, begun.Status.Defragmentation.NextScheduleTime.Equal(&metav1.Time{Time: want.AddDate(0, 0, 1)}))
 }
 
 func TestSchedulesThatBeginNothing(t *testing.T) {
@@ -109,7 +109,7 @@ func TestWhatADefragmentationCountsFor(t *testing.T) {
 
 func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
 	o := inARequest(func(s *v1alpha1.DefragmentationStatus) {
-		s.Done, s.Before, s.Last = []string{"demo-1"}, quantity("500Mi"), metav1.NewTime(now.Add(-time.Hour))
+		s.Done, s.Before, s.LastMemberTime = []string{"demo-1"}, quantity("500Mi"), metav1.NewTime(now.Add(-time.Hour))
 	})
 	h := o.Health["demo-1"]
 	h.DBSize = 100 << 20
@@ -122,7 +122,7 @@ func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
 }
 
 func TestARequestIsAnsweredOnce(t *testing.T) {
-	o := inARequest(func(s *v1alpha1.DefragmentationStatus) { s.Finished = metav1.NewTime(now) })
+	o := inARequest(func(s *v1alpha1.DefragmentationStatus) { s.CompletionTime = metav1.NewTime(now) })
 	assert.Equal(t, "Converged", Decide(o).Reason.Rule)
 	o.Cluster.Annotations[objects.AnnotationDefragment] = "b"
 	d := Decide(o)

@@ -64,7 +64,7 @@ func verified(o *observation.Observation, name, clusterID string, age time.Durat
 		Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://bucket"}}}
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://bucket/" + name,
 		SHA256: "sum of " + name, ClusterID: clusterID,
-		Completed: metav1.NewTime(now.Add(-age)), VerifiedAt: metav1.NewTime(now.Add(-age))}
+		CompletionTime: metav1.NewTime(now.Add(-age)), VerificationTime: metav1.NewTime(now.Add(-age))}
 	if o.Related.Snapshots == nil {
 		o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
 	}
@@ -243,7 +243,7 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 			"the newest one, other, is of another life, of etcd cluster unknown", "s3://bucket/other"},
 		{"it was not restored on trial",
 			func(o *observation.Observation, _ *state.Epoch) {
-				verified(o, "own", "c1", time.Hour).Status.VerifiedAt = metav1.Time{}
+				verified(o, "own", "c1", time.Hour).Status.VerificationTime = metav1.Time{}
 			},
 			"no verified EtcdSnapshot of it is there", "no verified EtcdSnapshot of it is there"},
 		{"what it began with", func(o *observation.Observation, e *state.Epoch) { e.Snapshot = origin },

@@ -50,7 +50,7 @@ func besideThree(n int) observation.Observation {
 			Version: "3.6.10", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
 		o.Cluster.Status.Members = append(o.Cluster.Status.Members,
 			v1alpha1.MemberStatus{Name: name, ID: wording.Hex(m.ID), Foreign: true,
-				Joined: metav1.NewTime(now.Add(-time.Hour))})
+				JoinTime: metav1.NewTime(now.Add(-time.Hour))})
 	}
 	record.Annotations[objects.AnnotationForeign],
 		record.Annotations[objects.AnnotationForeignSince] = strings.Join(noted, ","),
@@ -150,7 +150,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		}), "ForeignMembers", nil, ""},
 		{"a dead foreign one is not given up", with(besideThree(3), func(o *observation.Observation) {
 			change(o, "old-1", func(h *observation.Health) { *h = observation.Health{Err: "connection refused"} })
-			o.Cluster.Status.Members[1].Since = metav1.NewTime(now.Add(-time.Hour))
+			o.Cluster.Status.Members[1].LastTransitionTime = metav1.NewTime(now.Add(-time.Hour))
 			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue,
 				LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
 			watch(o, 24*time.Hour)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
@@ -138,7 +139,8 @@ func FuzzFlags(f *testing.F) {
 		c.Spec.Options = v1alpha1.Options{
 			QuotaBackendBytes: optional(quota, 16<<20), SnapshotCount: optional(snapshots, 100),
 			MaxRequestBytes: optional(min(requests, 100<<20), 1024), MaxTxnOps: optional(ops, 1),
-			HeartbeatInterval: among(heartbeat, 10, 10000), ElectionTimeout: among(election, 50, 50000),
+			HeartbeatInterval: millis(among(heartbeat, 10, 10000)),
+			ElectionTimeout:   millis(among(election, 50, 50000)),
 			AutoCompaction: v1alpha1.AutoCompaction{
 				Mode: []v1alpha1.AutoCompactionMode{"", v1alpha1.CompactPeriodic, v1alpha1.CompactRevision,
 					v1alpha1.CompactOff}[mode%4],
@@ -172,6 +174,8 @@ func optional(value, minimum int64) *int64 {
 }
 
 // within is 0 for unset, else between the schema's bounds.
+func millis(n int32) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Millisecond} }
+
 func among(value, low, high int32) int32 {
 	if value == 0 {
 		return 0

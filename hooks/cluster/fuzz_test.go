@@ -273,7 +273,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	func(o *observation.Observation, n int) {
 		for i := range o.Cluster.Status.Members {
 			o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity("2Gi"),
-				Asked: metav1.NewTime(now.Add(-time.Duration(n) * 3 * time.Second))}
+				RequestTime: metav1.NewTime(now.Add(-time.Duration(n) * 3 * time.Second))}
 		}
 	},
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
@@ -386,7 +386,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{Schedule: "* * * * *",
-			FragmentationRatio: new(float64(n - 3)), MinReclaim: quantity("-1")}
+			FragmentationPercent: new(int32(n - 3)), MinReclaim: quantity("-1")}
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Spec.Maintenance.Windows = append(o.Cluster.Spec.Maintenance.Windows, v1alpha1.MaintenanceWindow{
@@ -442,7 +442,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	func(o *observation.Observation, n int) {
 		o.Resync = time.Duration(n) * 10 * time.Second
 		if w := o.Cluster.Status.Watched; w != nil {
-			w.Until = metav1.NewTime(now.Add(-time.Duration(n) * 30 * time.Second))
+			w.LastProbeTime = metav1.NewTime(now.Add(-time.Duration(n) * 30 * time.Second))
 		}
 	},
 	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, objects.AnnotationFailedMember, "true") }),
@@ -458,12 +458,12 @@ var mishaps = []func(o *observation.Observation, n int){
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: int32(n * 10),
-			NotBefore: metav1.NewTime(now.Add(time.Duration(n-3) * time.Minute))}
+			NextLearnerTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Minute))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n),
-			Voter: objects.MemberName("demo", n), NextGivenUp: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
+			Voter: objects.MemberName("demo", n), NextGivenUpTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *observation.Observation, n int) {
@@ -529,8 +529,8 @@ func everyDatabase(o *observation.Observation, size, inUse int64) {
 func inARun(trigger v1alpha1.DefragmentationTrigger) func(*observation.Observation, int) {
 	return func(o *observation.Observation, n int) {
 		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-			Trigger: trigger, Started: metav1.NewTime(now.Add(-time.Minute)),
-			Last: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
+			Trigger: trigger, StartTime: metav1.NewTime(now.Add(-time.Minute)),
+			LastMemberTime: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
 			Done: []string{objects.MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n),
 			Request: "before",
 		}

@@ -87,7 +87,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 		s.Options = v1alpha1.Options{
 			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)),
 			MaxTxnOps:         new(int64(7)),
-			HeartbeatInterval: 50, ElectionTimeout: 500, LogLevel: "warn",
+			HeartbeatInterval: millis(50), ElectionTimeout: millis(500), LogLevel: "warn",
 			AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
 		}
 	})

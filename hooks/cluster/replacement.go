@@ -126,24 +126,24 @@ func learnerLate(v *state.View) *decision.Verdict {
 // pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.
 func pausedReplacement(v *state.View, m *state.Member, why string) *decision.Verdict {
 	r := health.Replacements(v, "")
-	if r.Voter == m.PodName || !v.Now.Before(r.NextGivenUp.Time) {
+	if r.Voter == m.PodName || !v.Now.Before(r.NextGivenUpTime.Time) {
 		return nil
 	}
 	return &decision.Verdict{
 		Message: fmt.Sprintf("%s; after %s given up in a row it stays a member until %s, or until the "+
 			"spec changes", why,
-			wording.Count(int(r.GivenUp), "voter"), r.NextGivenUp.UTC().Format(time.RFC3339)),
-		Resync: r.NextGivenUp.Sub(v.Now)}
+			wording.Count(int(r.GivenUp), "voter"), r.NextGivenUpTime.UTC().Format(time.RFC3339)),
+		Resync: r.NextGivenUpTime.Sub(v.Now)}
 }
 
 // pausedGrowth says why no learner is added now; nil when one may be.
 func pausedGrowth(v *state.View, why string) *decision.Verdict {
 	a := health.Replacements(v, "")
-	if !v.Now.Before(a.NotBefore.Time) {
+	if !v.Now.Before(a.NextLearnerTime.Time) {
 		return nil
 	}
 	return &decision.Verdict{
 		Message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec "+
 			"changes", why, wording.Count(int(a.Failures), "learner"),
-			a.NotBefore.UTC().Format(time.RFC3339)), Resync: a.NotBefore.Sub(v.Now)}
+			a.NextLearnerTime.UTC().Format(time.RFC3339)), Resync: a.NextLearnerTime.Sub(v.Now)}
 }

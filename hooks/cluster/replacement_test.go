@@ -35,7 +35,7 @@ func silent(o *observation.Observation, member string, since time.Duration) {
 			o.Cluster.Status.Members = append(wording.Filter(o.Cluster.Status.Members,
 				func(s v1alpha1.MemberStatus) bool { return s.ID != wording.Hex(m.ID) }),
 				v1alpha1.MemberStatus{Name: member, ID: wording.Hex(m.ID),
-					Joined: metav1.NewTime(now.Add(-24 * time.Hour)), Since: metav1.NewTime(now.Add(-since))})
+					JoinTime: metav1.NewTime(now.Add(-24 * time.Hour)), LastTransitionTime: metav1.NewTime(now.Add(-since))})
 		}
 	}
 }
@@ -54,7 +54,7 @@ func given(what ...func(o *observation.Observation)) observation.Observation {
 func marked(o *observation.Observation) {
 	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
 	o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
-		NextGivenUp: metav1.NewTime(now.Add(9 * time.Second))}
+		NextGivenUpTime: metav1.NewTime(now.Add(9 * time.Second))}
 	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 }
 
@@ -118,12 +118,12 @@ func TestWhoIsGivenUp(t *testing.T) {
 			"ReplaceDead", decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor while it gives free space back": {given(marked, func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-				Started: metav1.NewTime(now.Add(-6 * time.Minute)), Last: metav1.NewTime(now.Add(-5 * time.Minute)),
+				StartTime: metav1.NewTime(now.Add(-6 * time.Minute)), LastMemberTime: metav1.NewTime(now.Add(-5 * time.Minute)),
 				Done: []string{"demo-0", "demo-1"}}
 		}), "WaitForMembers", nil},
 		"but when that takes too long": {given(marked, func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-				Started: metav1.NewTime(now.Add(-time.Hour)), Last: metav1.NewTime(now.Add(-11 * time.Minute)),
+				StartTime: metav1.NewTime(now.Add(-time.Hour)), LastMemberTime: metav1.NewTime(now.Add(-11 * time.Minute)),
 				Done: []string{"demo-1"}}
 		}), "ReplaceDead", decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor when another etcd answers": {given(marked, func(o *observation.Observation) {
@@ -267,13 +267,13 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	second := now.Truncate(time.Second)
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(second.Add(d)) }
 	d := Decide(given())
-	assert.Equal(t, &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: in(10 * time.Second)},
+	assert.Equal(t, &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUpTime: in(10 * time.Second)},
 		d.Status.Replacement)
 
 	row := func(n int32, next time.Duration, what ...func(o *observation.Observation)) observation.Observation {
 		o := given(marked)
 		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
-			NextGivenUp: in(next)}
+			NextGivenUpTime: in(next)}
 		for _, change := range what {
 			change(&o)
 		}
@@ -301,13 +301,13 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	} {
 		r := Decide(c.o).Status.Replacement
 		require.NotNil(t, r, name)
-		assert.Equal(t, []any{c.n, "demo-1", in(c.next)}, []any{r.GivenUp, r.Voter, r.NextGivenUp}, name)
+		assert.Equal(t, []any{c.n, "demo-1", in(c.next)}, []any{r.GivenUp, r.Voter, r.NextGivenUpTime}, name)
 	}
 	blind := row(9, -2*time.Hour, func(o *observation.Observation) { o.Etcd = nil })
 	assert.Equal(t, blind.Cluster.Status.Replacement, Decide(blind).Status.Replacement)
 	all := serve(3)
 	all.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 9, Voter: "demo-9",
-		NextGivenUp: in(-time.Hour)}
+		NextGivenUpTime: in(-time.Hour)}
 	assert.Nil(t, Decide(all).Status.Replacement)
 }
 
@@ -325,20 +325,20 @@ func TestALearnersTimeGrowsWithTheData(t *testing.T) {
 func TestLearnersThatComeToNothing(t *testing.T) {
 	late := learnerAt(0)
 	silent(&late, "demo-3", 0)
-	late.Cluster.Status.Members[len(late.Cluster.Status.Members)-1].Joined = metav1.NewTime(now.Add(-10 * time.Minute))
+	late.Cluster.Status.Members[len(late.Cluster.Status.Members)-1].JoinTime = metav1.NewTime(now.Add(-10 * time.Minute))
 	d := Decide(late)
 	require.NoError(t, verify(late, d))
 	assert.Equal(t, "LearnerLate", d.Reason.Rule)
 	assert.Nil(t, d.Step, "it is counted first: a call that is shown an older status would not wait before it adds "+
 		"the next one")
 	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 1, Learner: "demo-3",
-		NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Replacement)
+		NextLearnerTime: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Replacement)
 
 	late.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, Learner: "demo-2"}
 	late.Cluster.Status.ObservedGeneration = late.Cluster.Generation
 	status := Decide(late).Status
 	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 3, Learner: "demo-3",
-		NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Replacement)
+		NextLearnerTime: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Replacement)
 	late.Cluster.Status.Replacement = status.Replacement
 	d = Decide(onceChosen(t, late))
 	require.NoError(t, verify(late, d))
@@ -358,7 +358,7 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 	after.Cluster.Generation++
 	assert.NotNil(t, Decide(after).Step, "an edit may be what mends it")
 	after.Cluster.Generation--
-	after.Now = status.Replacement.NotBefore.Time
+	after.Now = status.Replacement.NextLearnerTime.Time
 	assert.NotNil(t, Decide(after).Step)
 	after.Taken = &decision.Outcome{Step: decision.Promote{}}
 	assert.Nil(t, Decide(after).Status.Replacement)

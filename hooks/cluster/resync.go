@@ -30,8 +30,8 @@ const silenceShare = 10
 // over that is counted, the schedule begins a run or a maintenance window opens.
 func resyncAfter(v *state.View, resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	until := []time.Duration{backedOff(v, resync, s), nextTimeOver(v)}
-	if v.DefragRun != nil && !v.DefragRun.Next.IsZero() {
-		until = append(until, v.DefragRun.Next.Sub(v.Now))
+	if v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() {
+		until = append(until, v.DefragRun.NextScheduleTime.Sub(v.Now))
 	}
 	if v.Windows.Closed() && !v.Windows.Opens.IsZero() {
 		until = append(until, v.Windows.Opens.Sub(v.Now))
@@ -67,7 +67,7 @@ func lastChange(s *v1alpha1.EtcdClusterStatus) time.Time {
 		last = c.LastTransitionTime.Time
 	}
 	for _, m := range s.Members {
-		last = state.Later(last, state.Later(m.Since.Time, m.Joined.Time))
+		last = state.Later(last, state.Later(m.LastTransitionTime.Time, m.JoinTime.Time))
 	}
 	if n := len(s.History); n > 0 {
 		last = state.Later(last, s.History[n-1].Time.Time)
@@ -88,7 +88,7 @@ func nextTimeOver(v *state.View) time.Duration {
 	}
 	if l := v.Learner(); l != nil {
 		if s := v.LastStatus(l); s != nil {
-			left = append(left, health.TimeFor(v)-health.WhileAvailable(v, s.Joined))
+			left = append(left, health.TimeFor(v)-health.WhileAvailable(v, s.JoinTime))
 		}
 	}
 	if v.Etcd == nil {

@@ -22,7 +22,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 		o.Now, o.Resync = second, 30*time.Second
 		o.Cluster.Status = Decide(o).Status
 		for i := range o.Cluster.Status.Members {
-			o.Cluster.Status.Members[i].Since, o.Cluster.Status.Members[i].Joined = ago(24*time.Hour), ago(24*time.Hour)
+			o.Cluster.Status.Members[i].LastTransitionTime, o.Cluster.Status.Members[i].JoinTime = ago(24*time.Hour), ago(24*time.Hour)
 		}
 		return o
 	}
@@ -32,7 +32,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 		}
 		o.Etcd = nil
 		for i := range o.Cluster.Status.Members {
-			o.Cluster.Status.Members[i].Ready, o.Cluster.Status.Members[i].Since = false, ago(since)
+			o.Cluster.Status.Members[i].Ready, o.Cluster.Status.Members[i].LastTransitionTime = false, ago(since)
 		}
 		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse,
 			LastTransitionTime: ago(since)}}

@@ -43,7 +43,7 @@ func applyStrategy(v *state.View) *decision.Verdict {
 		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
 	}
 	outlook := decision.Works // the annotation comes with Metacontroller's next update
-	if v.Cluster.Status.Phase == "ApplyStrategy" {
+	if v.Cluster.Status.Rule == "ApplyStrategy" {
 		outlook = decision.Waits
 	}
 	return &decision.Verdict{Outlook: outlook, Resync: rule.ResyncLater,

@@ -79,7 +79,7 @@ func removeMember(v *state.View, m *state.Member, why string) *decision.Verdict 
 // old only delays.
 func listedLong(v *state.View, m *state.Member) bool {
 	return slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == wording.Hex(m.ID) && !s.Joined.IsZero() && !v.Now.Before(s.Joined.Add(state.CallsEnd))
+		return s.ID == wording.Hex(m.ID) && !s.JoinTime.IsZero() && !v.Now.Before(s.JoinTime.Add(state.CallsEnd))
 	})
 }
 

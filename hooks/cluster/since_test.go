@@ -16,14 +16,14 @@ import (
 
 // watch lets Quorate have looked without a gap for so long.
 func watch(o *observation.Observation, since time.Duration) {
-	o.Cluster.Status.Watched = &v1alpha1.WatchedStatus{Since: metav1.NewTime(o.Now.Add(-since)),
-		Until: metav1.NewTime(o.Now)}
+	o.Cluster.Status.Watched = &v1alpha1.WatchedStatus{StartTime: metav1.NewTime(o.Now.Add(-since)),
+		LastProbeTime: metav1.NewTime(o.Now)}
 }
 
 // pass lets time pass until then, in which Quorate looks and nothing changes.
 func pass(o *observation.Observation, until time.Time) {
 	if o.Now = until; o.Cluster.Status.Watched != nil {
-		o.Cluster.Status.Watched.Until = metav1.NewTime(until)
+		o.Cluster.Status.Watched.LastProbeTime = metav1.NewTime(until)
 	}
 }
 
@@ -37,28 +37,28 @@ func TestWhatIsCountedOfASilence(t *testing.T) {
 		seen      time.Duration
 	}{
 		"all of it": {0,
-			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(59 * time.Second)},
-			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(59 * time.Second)}, 6 * time.Minute},
-		"a look is written seldom": {0, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(time.Minute)},
-			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(0)}, 6 * time.Minute},
-		"part of it": {0, &v1alpha1.WatchedStatus{Since: ago(4 * time.Minute),
-			Until: ago(2 * time.Minute)}, &v1alpha1.WatchedStatus{Since: ago(4 * time.Minute), Until: ago(0)},
+			&v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(59 * time.Second)},
+			&v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(59 * time.Second)}, 6 * time.Minute},
+		"a look is written seldom": {0, &v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(time.Minute)},
+			&v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(0)}, 6 * time.Minute},
+		"part of it": {0, &v1alpha1.WatchedStatus{StartTime: ago(4 * time.Minute),
+			LastProbeTime: ago(2 * time.Minute)}, &v1alpha1.WatchedStatus{StartTime: ago(4 * time.Minute), LastProbeTime: ago(0)},
 			4 * time.Minute},
 		"nothing after a gap": {0,
-			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(2*time.Minute + time.Second)},
-			&v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
-		"nothing without a status": {0, nil, &v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
-		"nor with half of one": {0, &v1alpha1.WatchedStatus{Until: ago(0)},
-			&v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
+			&v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(2*time.Minute + time.Second)},
+			&v1alpha1.WatchedStatus{StartTime: ago(0), LastProbeTime: ago(0)}, 0},
+		"nothing without a status": {0, nil, &v1alpha1.WatchedStatus{StartTime: ago(0), LastProbeTime: ago(0)}, 0},
+		"nor with half of one": {0, &v1alpha1.WatchedStatus{LastProbeTime: ago(0)},
+			&v1alpha1.WatchedStatus{StartTime: ago(0), LastProbeTime: ago(0)}, 0},
 		"with rarer calls a gap is longer": {time.Minute,
-			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(4 * time.Minute)},
-			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(0)}, 6 * time.Minute},
+			&v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(4 * time.Minute)},
+			&v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(0)}, 6 * time.Minute},
 		"with denser ones shorter": {10 * time.Second,
-			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(41 * time.Second)},
-			&v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
+			&v1alpha1.WatchedStatus{StartTime: ago(time.Hour), LastProbeTime: ago(41 * time.Second)},
+			&v1alpha1.WatchedStatus{StartTime: ago(0), LastProbeTime: ago(0)}, 0},
 		"another clock is ahead": {0,
-			&v1alpha1.WatchedStatus{Since: ago(-time.Minute), Until: ago(-time.Minute)},
-			&v1alpha1.WatchedStatus{Since: ago(-time.Minute), Until: ago(-time.Minute)}, 0},
+			&v1alpha1.WatchedStatus{StartTime: ago(-time.Minute), LastProbeTime: ago(-time.Minute)},
+			&v1alpha1.WatchedStatus{StartTime: ago(-time.Minute), LastProbeTime: ago(-time.Minute)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := given()

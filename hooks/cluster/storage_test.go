@@ -34,7 +34,7 @@ func onVolumes() observation.Observation {
 func asked(o *observation.Observation, size string, ago time.Duration) {
 	for i := range o.Cluster.Status.Members {
 		o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity(size),
-			Asked: metav1.NewTime(now.Add(-ago))}
+			RequestTime: metav1.NewTime(now.Add(-ago))}
 	}
 }
 
@@ -162,12 +162,12 @@ func TestTheStatusTellsOfAVolumeUntilItIsAsWanted(t *testing.T) {
 	require.NotNil(t, v)
 	assert.Equal(t, "2Gi", v.Wanted.String())
 	assert.Equal(t, "1Gi", v.Capacity.String())
-	assert.Equal(t, now.Truncate(time.Second), v.Asked.Time, "the next call knows since when")
+	assert.Equal(t, now.Truncate(time.Second), v.RequestTime.Time, "the next call knows since when")
 	o.Cluster.Status = d.Status
 	o.Now = now.Add(time.Minute)
 	d = Decide(o)
 	assert.Contains(t, d.Status.Members[1].Volume.Message, "allowVolumeExpansion")
-	assert.Equal(t, now.Truncate(time.Second), d.Status.Members[1].Volume.Asked.Time)
+	assert.Equal(t, now.Truncate(time.Second), d.Status.Members[1].Volume.RequestTime.Time)
 	assert.Contains(t, d.Reason.Message, "demo-0, demo-1, demo-2: the API server does not let it grow")
 
 	o.Children.Claims["demo-1"].Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")

@@ -158,7 +158,7 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 				v1alpha1.MigrateReplace
 		}), "Grow", "to replace demo-0, demo-1, demo-2: its volume should be of the class fast"},
 		"a scheduled defragmentation": {on(scheduled("0 3 * * *"), func(o *observation.Observation) {
-			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Next: metav1.NewTime(time.Date(2026, 1,
+			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{NextScheduleTime: metav1.NewTime(time.Date(2026, 1,
 				2, 3, 0, 0, 0, time.UTC))}
 		}), "Defragment", "to defragment, as the schedule asks"},
 		"TLS": {on(plainText(3), func(o *observation.Observation) {

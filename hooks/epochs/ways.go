@@ -117,13 +117,13 @@ func newestSnapshot(v *state.View, clusterID string) *v1alpha1.EtcdSnapshot {
 	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
 		s := v.Related.Snapshots[name]
 		if s.Spec.Cluster != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
-			s.Status.VerifiedAt.IsZero() || s.DeletionTimestamp != nil {
+			s.Status.VerificationTime.IsZero() || s.DeletionTimestamp != nil {
 			continue
 		}
 		if clusterID != "" && s.Status.ClusterID != clusterID {
 			continue
 		}
-		if newest == nil || newest.Status.Completed.Before(&s.Status.Completed) {
+		if newest == nil || newest.Status.CompletionTime.Before(&s.Status.CompletionTime) {
 			newest = s
 		}
 	}

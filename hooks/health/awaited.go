@@ -34,10 +34,10 @@ const (
 func Expect(v *state.View, answer decision.Desired) {
 	was := v.Cluster.Status.Awaited
 	for _, one := range allUnseen(v, answer) {
-		one.Since = metav1.NewTime(v.Now.Truncate(time.Second))
+		one.RequestTime = metav1.NewTime(v.Now.Truncate(time.Second))
 		same := func(a v1alpha1.AwaitedStatus) bool { return a.Kind == one.Kind && a.Name == one.Name }
-		if i := slices.IndexFunc(was, same); i >= 0 && was[i].Since.Before(&one.Since) {
-			one.Since = was[i].Since
+		if i := slices.IndexFunc(was, same); i >= 0 && was[i].RequestTime.Before(&one.RequestTime) {
+			one.RequestTime = was[i].RequestTime
 		}
 		v.Awaited = append(v.Awaited, one)
 	}
@@ -70,7 +70,7 @@ func unseen[D metav1.Object, O any](kind string, desired []D, observed map[strin
 func unmadeFor(v *state.View, long time.Duration) []string {
 	var list []string
 	for _, a := range v.Awaited {
-		if !v.Now.Before(a.Since.Add(long)) {
+		if !v.Now.Before(a.RequestTime.Add(long)) {
 			list = append(list, a.Kind+" "+a.Name)
 		}
 	}
@@ -104,7 +104,7 @@ func AndUnmade(v *state.View, message string) string {
 // no fault of the member's.
 func refusesPod(v *state.View, m *state.Member) bool {
 	return m.Pod == nil && slices.ContainsFunc(v.Cluster.Status.Awaited, func(a v1alpha1.AwaitedStatus) bool {
-		return a.Kind == "Pod" && a.Name == m.PodName && !v.Now.Before(a.Since.Add(MissedAfter))
+		return a.Kind == "Pod" && a.Name == m.PodName && !v.Now.Before(a.RequestTime.Add(MissedAfter))
 	})
 }
 
@@ -131,7 +131,7 @@ func WithUnmade(v *state.View, p decision.Prospect) decision.Prospect {
 func ResyncForUnmade(v *state.View, resync time.Duration) time.Duration {
 	for _, a := range v.Awaited {
 		for _, long := range []time.Duration{MissedAfter, MissedForLong} {
-			if until := a.Since.Add(long).Sub(v.Now); until > 0 && (resync == 0 || until < resync) {
+			if until := a.RequestTime.Add(long).Sub(v.Now); until > 0 && (resync == 0 || until < resync) {
 				resync = until
 			}
 		}

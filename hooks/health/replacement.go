@@ -116,10 +116,10 @@ func Overdue(v *state.View, m *state.Member) bool {
 // SilentFor is how long a member has not served while the others had quorum, as far as the status tells.
 func SilentFor(v *state.View, m *state.Member) time.Duration {
 	s := v.LastStatus(m)
-	if s == nil || s.Ready || s.Since.IsZero() {
+	if s == nil || s.Ready || s.LastTransitionTime.IsZero() {
 		return 0
 	}
-	return WhileAvailable(v, s.Since)
+	return WhileAvailable(v, s.LastTransitionTime)
 }
 
 // WhileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, it
@@ -185,7 +185,7 @@ func Late(v *state.View) *state.Member {
 		return nil
 	}
 	s := v.LastStatus(l)
-	if s == nil || s.Joined.IsZero() || WhileAvailable(v, s.Joined) < TimeFor(v) {
+	if s == nil || s.JoinTime.IsZero() || WhileAvailable(v, s.JoinTime) < TimeFor(v) {
 		return nil
 	}
 	return l
@@ -234,23 +234,23 @@ func Replacements(v *state.View, givenUp string) v1alpha1.ReplacementStatus {
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
 func countLate(v *state.View, r *v1alpha1.ReplacementStatus) {
 	if promoted(v) || v.Learner() == nil && len(v.ReplicaVoters()) >= rollout.Wanted(v) {
-		r.Failures, r.Learner, r.NotBefore = 0, "", metav1.Time{}
+		r.Failures, r.Learner, r.NextLearnerTime = 0, "", metav1.Time{}
 	}
 	if late := Late(v); late != nil && late.PodName != r.Learner {
 		r.Failures, r.Learner = r.Failures+1, late.PodName
-		r.NotBefore = metav1.NewTime(v.NowInSeconds().Add(PauseAfter(r.Failures)))
+		r.NextLearnerTime = metav1.NewTime(v.NowInSeconds().Add(PauseAfter(r.Failures)))
 	}
 }
 
 // countGivenUp counts voters that are given up. Their successors may vote and be silent in turn, for the same reason,
 // and of each a claim is kept: so they are forgotten only an hour after the pause.
 func countGivenUp(v *state.View, r *v1alpha1.ReplacementStatus, name string) {
-	if !r.NextGivenUp.IsZero() && !v.Now.Before(r.NextGivenUp.Add(longestPause)) {
-		r.GivenUp, r.Voter, r.NextGivenUp = 0, "", metav1.Time{}
+	if !r.NextGivenUpTime.IsZero() && !v.Now.Before(r.NextGivenUpTime.Add(longestPause)) {
+		r.GivenUp, r.Voter, r.NextGivenUpTime = 0, "", metav1.Time{}
 	}
 	if name != "" && name != r.Voter {
 		r.GivenUp, r.Voter = r.GivenUp+1, name
-		r.NextGivenUp = metav1.NewTime(v.NowInSeconds().Add(PauseAfter(r.GivenUp)))
+		r.NextGivenUpTime = metav1.NewTime(v.NowInSeconds().Add(PauseAfter(r.GivenUp)))
 	}
 }
 

@@ -158,7 +158,7 @@ func Crashes(v *state.View, m *state.Member) string {
 	}
 	for _, t := range state.Failures(m.Pod) {
 		if r := v.LastStatus(m); r == nil || t.FinishedAt.IsZero() ||
-			!t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
+			!t.FinishedAt.Add(time.Minute).Before(r.LastTransitionTime.Time) {
 			return "it crashes: " + EndOf(m.Pod, t)
 		}
 	}

@@ -181,7 +181,7 @@ func removalPending(j *judgement, m *state.Member) bool {
 func joined(j *judgement, m *state.Member) (time.Time, bool) {
 	for _, s := range j.o.Cluster.Status.Members {
 		if s.ID == wording.Hex(m.ID) {
-			return s.Joined.Time, !s.Joined.IsZero()
+			return s.JoinTime.Time, !s.JoinTime.IsZero()
 		}
 	}
 	return time.Time{}, false
@@ -198,7 +198,7 @@ func dead(j *judgement, m *state.Member) bool {
 	}
 	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
 	silent := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == wording.Hex(m.ID) && !s.Ready && long(s.Since.Time)
+		return s.ID == wording.Hex(m.ID) && !s.Ready && long(s.LastTransitionTime.Time)
 	})
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
@@ -210,7 +210,7 @@ func dead(j *judgement, m *state.Member) bool {
 // watchedFor reports whether Quorate has looked without a gap since a time that is long ago.
 func watchedFor(j *judgement, long func(since time.Time) bool) bool {
 	w := j.o.Cluster.Status.Watched
-	return w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*cmp.Or(j.o.Resync, 30*time.Second)
+	return w != nil && long(w.StartTime.Time) && j.o.Now.Sub(w.LastProbeTime.Time) <= 4*cmp.Or(j.o.Resync, 30*time.Second)
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.

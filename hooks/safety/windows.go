@@ -52,7 +52,7 @@ func windows(j *judgement) {
 	chosenInWindow(j)
 	if was, is := j.o.Cluster.Status.Defragmentation, j.d.Status.Defragmentation; is != nil &&
 		is.Trigger == v1alpha1.TriggerSchedule {
-		j.require(was != nil && was.Started.Equal(&is.Started), maintenance,
+		j.require(was != nil && was.StartTime.Equal(&is.StartTime), maintenance,
 			"a scheduled defragmentation begins outside of a maintenance window")
 	}
 }

@@ -30,7 +30,7 @@ func (s *taken) is(p v1alpha1.SnapshotPhase) bool { return s.alive() && s.Status
 
 func (s *taken) succeeded() bool { return s.is(v1alpha1.SnapshotSucceeded) }
 
-func (s *taken) verified() bool { return s.succeeded() && !s.Status.VerifiedAt.IsZero() }
+func (s *taken) verified() bool { return s.succeeded() && !s.Status.VerificationTime.IsZero() }
 
 func (s *taken) failed() bool { return s.is(v1alpha1.SnapshotFailed) }
 
@@ -61,10 +61,10 @@ func (s *taken) unfinished() bool {
 
 // since is from when the data is: everything that was written before is in it.
 func (s *taken) since() metav1.Time {
-	if s.Status.Started.IsZero() {
+	if s.Status.StartTime.IsZero() {
 		return s.CreationTimestamp
 	}
-	return s.Status.Started
+	return s.Status.StartTime
 }
 
 func (s *taken) reference() *v1alpha1.SnapshotReference {
@@ -128,7 +128,7 @@ func newAgenda(o Observation) *agenda {
 			a.last = s.run
 		}
 	}
-	if told := o.Schedule.Status.LastScheduled.Time; !a.ahead(told) && told.After(a.last) {
+	if told := o.Schedule.Status.LastScheduleTime.Time; !a.ahead(told) && told.After(a.last) {
 		a.last = told
 	}
 	a.success, a.verified = newestOf(a.all, (*taken).succeeded), newestOf(a.all, (*taken).verified)

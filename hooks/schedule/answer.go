@@ -78,10 +78,10 @@ func (a *agenda) status(d *Decision) v1alpha1.EtcdSnapshotScheduleStatus {
 		LastSuccess: a.withCurrent(a.success), LastVerified: a.withCurrent(a.verified),
 	}
 	if !a.last.IsZero() {
-		s.LastScheduled = metav1.NewTime(a.last)
+		s.LastScheduleTime = metav1.NewTime(a.last)
 	}
 	if a.timetable != nil && !a.Schedule.Spec.Suspend {
-		s.Next = metav1.NewTime(a.timetable.Next(a.Now))
+		s.NextScheduleTime = metav1.NewTime(a.timetable.Next(a.Now))
 	}
 	s.Active = a.activeNames()
 	if f := a.failure(); f != nil {

@@ -90,7 +90,7 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 		if inStore(other) && cmp.Or(takenFor(other).Compare(takenFor(s)), cmp.Compare(other.Name, s.Name)) > 0 {
 			newer = true
 			newerSucceeded = newerSucceeded || other.Status.Phase == v1alpha1.SnapshotSucceeded
-			newerVerified = newerVerified || !other.Status.VerifiedAt.IsZero()
+			newerVerified = newerVerified || !other.Status.VerificationTime.IsZero()
 		}
 	}
 	r := &o.Schedule.Spec.Retention
@@ -99,7 +99,7 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 		return "it is the newest"
 	case !newerSucceeded && s.Status.Phase == v1alpha1.SnapshotSucceeded:
 		return "it is the newest that succeeded"
-	case !newerVerified && !s.Status.VerifiedAt.IsZero():
+	case !newerVerified && !s.Status.VerificationTime.IsZero():
 		return "it is the newest that was verified"
 	case r.Last == nil && r.MaxAge == nil && r.Hourly == nil && r.Daily == nil && r.Weekly == nil && r.Monthly == nil &&
 		r.Yearly == nil:

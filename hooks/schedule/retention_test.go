@@ -33,7 +33,7 @@ func TestRetained(t *testing.T) {
 		{"hourly", v1alpha1.Retention{Hourly: new(int32(3))}, nil, "21-10 22-01 22-02"},
 		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))},
 			func(o *Observation) {
-				o.Zone, o.Schedule.Status.LastScheduled = zoneOf(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
+				o.Zone, o.Schedule.Status.LastScheduleTime = zoneOf(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
 				o.Now = clock("01 06:00:20")
 				clear(o.Snapshots)
 				o.Schedule.CreationTimestamp = metav1.NewTime(clock("01 00:00"))
@@ -66,7 +66,7 @@ func TestRetained(t *testing.T) {
 			"20-23 21-10 22-02"},
 		{"the newest that was verified", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			for _, run := range []string{"20261121-1000", "20261122-0100", "20261122-0200"} {
-				o.Snapshots["orders-"+run].Status.VerifiedAt = metav1.Time{}
+				o.Snapshots["orders-"+run].Status.VerificationTime = metav1.Time{}
 			}
 		}, "21-00 22-02"},
 		{"one that is being deleted counts for nothing", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
@@ -96,9 +96,9 @@ func TestRetained(t *testing.T) {
 			v1alpha1.Retention{Last: new(int32(2))}, func(o *Observation) {
 				for _, run := range []string{"20261122-0100", "20261122-0200"} {
 					s := o.Snapshots["orders-"+run]
-					s.Status.Phase, s.Status.VerifiedAt = v1alpha1.SnapshotStored, metav1.Time{}
+					s.Status.Phase, s.Status.VerificationTime = v1alpha1.SnapshotStored, metav1.Time{}
 				}
-				o.Snapshots["orders-20261121-1000"].Status.VerifiedAt = metav1.Time{}
+				o.Snapshots["orders-20261121-1000"].Status.VerificationTime = metav1.Time{}
 			}, "21-00 21-10 22-01 22-02"},
 		{"what a cluster restores", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			o.Snapshots["orders-20261120-2300"].Status.UsedBy = []string{"orders"}
@@ -140,7 +140,7 @@ func TestRetained(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			o := everyHour()
 			o.Schedule.Spec.Retention, o.Schedule.Spec.Concurrency = c.rules, v1alpha1.ConcurrencyAllow
-			o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00"))
+			o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00"))
 			for _, run := range hours {
 				o.add(run, v1alpha1.SnapshotSucceeded)
 			}
@@ -249,8 +249,8 @@ func TestARunThatIsRefusedIsDueStill(t *testing.T) {
 	o.add("22 02:00", v1alpha1.SnapshotSucceeded)
 	for range 3 {
 		d := decided(t, o)
-		if d.Reason.Rule != ruleTake || !d.Status.LastScheduled.Time.Equal(clock("22 02:00")) {
-			t.Fatalf("%s, the last run was %s", d.Reason.Rule, d.Status.LastScheduled)
+		if d.Reason.Rule != ruleTake || !d.Status.LastScheduleTime.Time.Equal(clock("22 02:00")) {
+			t.Fatalf("%s, the last run was %s", d.Reason.Rule, d.Status.LastScheduleTime)
 		}
 		o.Schedule.Status = d.Status
 	}

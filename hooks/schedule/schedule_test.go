@@ -66,9 +66,9 @@ func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: phase}
 	switch phase {
 	case v1alpha1.SnapshotSucceeded:
-		s.Status.Started, s.Status.VerifiedAt = metav1.NewTime(when), metav1.NewTime(when.Add(time.Second))
+		s.Status.StartTime, s.Status.VerificationTime = metav1.NewTime(when), metav1.NewTime(when.Add(time.Second))
 	case v1alpha1.SnapshotStored:
-		s.Status.Started, s.Status.URI = metav1.NewTime(when), "s3://backups/"+s.Name
+		s.Status.StartTime, s.Status.URI = metav1.NewTime(when), "s3://backups/"+s.Name
 	case v1alpha1.SnapshotSkipped:
 	default:
 		return
@@ -121,7 +121,7 @@ func TestDecideSchedule(t *testing.T) {
 			o.Schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
 		}, "Failing", "", "orders-20261122-0300 failed; none has succeeded yet"},
 		{"a person deleted the snapshot",
-			func(o observation) { o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00")) }, "Waiting", "",
+			func(o observation) { o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00")) }, "Waiting", "",
 			""},
 		{"a person is deleting it", func(o observation) {
 			o.add("22 03:00", v1alpha1.SnapshotSucceeded).DeletionTimestamp = &metav1.Time{Time: o.Now}
@@ -202,10 +202,10 @@ func TestDecideSchedule(t *testing.T) {
 		}, "Running", "", ""},
 		{"a clock that was ahead for a day stops nothing", func(o observation) {
 			o.add("23 03:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("22 02:30"))
-			o.Schedule.Status.LastScheduled = metav1.NewTime(clock("23 03:00"))
+			o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("23 03:00"))
 		}, "Take", "+orders-20261122-0300", ""},
 		{"with all of its snapshots out of view", func(o observation) {
-			o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00"))
+			o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00"))
 			o.Schedule.Spec.Retention.Last = new(int32(1))
 		}, "Waiting", "", ""},
 	} {
@@ -234,9 +234,9 @@ func TestUnless(t *testing.T) {
 		{"not wanted", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(false) },
 			0},
 		{"the last is not verified",
-			func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.VerifiedAt = metav1.Time{} }, 0},
+			func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.VerificationTime = metav1.Time{} }, 0},
 		{"and need not be", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
-			s.Status.VerifiedAt, o.Schedule.Spec.Template.Verify = metav1.Time{}, new(false)
+			s.Status.VerificationTime, o.Schedule.Spec.Template.Verify = metav1.Time{}, new(false)
 		}, 7},
 		{"another cluster", func(o *Observation,
 			_ *v1alpha1.EtcdSnapshot) {

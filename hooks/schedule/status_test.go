@@ -16,7 +16,7 @@ func TestScheduleStatus(t *testing.T) {
 		o.add(run, v1alpha1.SnapshotSucceeded)
 	}
 	unverified := o.add("22 02:00", v1alpha1.SnapshotSucceeded)
-	unverified.Status.VerifiedAt, unverified.Status.Revision = metav1.Time{}, 9
+	unverified.Status.VerificationTime, unverified.Status.Revision = metav1.Time{}, 9
 	skipped := o.add("22 03:00", v1alpha1.SnapshotSkipped)
 	skipped.Status.Revision = 9
 
@@ -28,7 +28,7 @@ func TestScheduleStatus(t *testing.T) {
 	if s.LastVerified.Name != "orders-20261122-0100" || !s.LastVerified.Time.Time.Equal(clock("22 01:00:10")) {
 		t.Errorf("the last verified is %+v", s.LastVerified)
 	}
-	if !s.LastScheduled.Time.Equal(clock("22 03:00")) || !s.Next.Time.Equal(clock("22 04:00")) || s.Kept != 2 ||
+	if !s.LastScheduleTime.Time.Equal(clock("22 03:00")) || !s.NextScheduleTime.Time.Equal(clock("22 04:00")) || s.Kept != 2 ||
 		s.LastFailure != nil || s.Active != nil {
 		t.Errorf("%+v", s)
 	}
@@ -96,7 +96,7 @@ func TestScheduleStatus(t *testing.T) {
 	o.Zone = time.UTC
 	o.Schedule.Spec.Suspend = true
 	s = decided(t, o).Status
-	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "Suspended" || !s.Next.IsZero() {
+	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "Suspended" || !s.NextScheduleTime.IsZero() {
 		t.Errorf("%+v", s)
 	}
 }
@@ -113,7 +113,7 @@ func TestWhenANewerSnapshotIsDue(t *testing.T) {
 	due(clock("01 02:00"), "the second run after the schedule was created")
 	o.add("22 01:00", v1alpha1.SnapshotSucceeded)
 	due(clock("22 03:00"), "the second run after the newest")
-	o.add("22 02:00", v1alpha1.SnapshotSucceeded).Status.VerifiedAt = metav1.Time{}
+	o.add("22 02:00", v1alpha1.SnapshotSucceeded).Status.VerificationTime = metav1.Time{}
 	due(clock("22 03:00"), "what was not restored on trial does not count")
 	o.Schedule.Spec.Template.Verify = new(false)
 	due(clock("22 04:00"), "except for a schedule that does without")

@@ -70,7 +70,7 @@ func fill(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
 	}
 	s.Revision, s.AuthRevision, s.Keys = r.Revision, r.AuthRevision, r.Keys
 	s.EtcdVersion, s.ClusterID, s.Member = r.EtcdVersion, r.ClusterID, r.Member
-	s.Started, s.Completed, s.VerifiedAt = whole(r.Started), whole(r.Completed), whole(r.VerifiedAt)
+	s.StartTime, s.CompletionTime, s.VerificationTime = whole(r.Started), whole(r.Completed), whole(r.VerifiedAt)
 	if took := r.Completed.Sub(r.Started); !r.Started.IsZero() && took > 0 {
 		s.Duration = &metav1.Duration{Duration: took.Round(10 * time.Millisecond)}
 	}
@@ -115,7 +115,7 @@ func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot
 	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
 	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
 	switch {
-	case !s.VerifiedAt.IsZero():
+	case !s.VerificationTime.IsZero():
 		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("etcd has served it on trial: %s at revision %d%s",
 			wording.Count(int(s.Keys), "key"), s.Revision, compared(r)))
 	case is(v1alpha1.SnapshotStored):

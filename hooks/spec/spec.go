@@ -42,7 +42,7 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 			s.Version)
 	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
-	case ElectionMillis(s.Options) < 5*HeartbeatMillis(s.Options):
+	case Heartbeat(s.Options) <= 0 || Election(s.Options) < 5*Heartbeat(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):
 		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions "+
@@ -97,11 +97,15 @@ func readable(c v1alpha1.AutoCompaction) bool {
 	}
 }
 
-// HeartbeatMillis is etcd's heartbeat interval in milliseconds.
-func HeartbeatMillis(o v1alpha1.Options) int32 { return cmp.Or(o.HeartbeatInterval, 100) }
+// Heartbeat is etcd's heartbeat interval, in whole milliseconds as etcd has it.
+func Heartbeat(o v1alpha1.Options) time.Duration {
+	return cmp.Or(o.HeartbeatInterval.Duration, 100*time.Millisecond).Truncate(time.Millisecond)
+}
 
-// ElectionMillis is etcd's election timeout in milliseconds.
-func ElectionMillis(o v1alpha1.Options) int32 { return cmp.Or(o.ElectionTimeout, 1000) }
+// Election is etcd's election timeout, in whole milliseconds.
+func Election(o v1alpha1.Options) time.Duration {
+	return cmp.Or(o.ElectionTimeout.Duration, time.Second).Truncate(time.Millisecond)
+}
 
 // StorageSize of each member.
 func StorageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
@@ -161,8 +165,8 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 func optionFlags(t *Template) []string {
 	o := t.Options
 	list := []string{
-		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval),
-		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
+		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval.Milliseconds()),
+		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout.Milliseconds()),
 		"--log-level=" + o.LogLevel,
 	}
 	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {

@@ -26,8 +26,8 @@ func (m *Member) Hash() *observation.Hash {
 func (m *Member) BelowQuota(size int64) bool { return size < spec.Quota(m.Pod)/10*9 }
 
 const (
-	// DefaultFragmentation is the unused share of a database from which a run defragments it.
-	DefaultFragmentation = 0.5
+	// DefaultFragmentation is how many percent of a database are free when a run defragments it.
+	DefaultFragmentation = int32(50)
 )
 
 // defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.
@@ -39,7 +39,7 @@ func defragmentationRun(v *View) *v1alpha1.DefragmentationStatus {
 	noteReclaimed(v, s)
 	noteStep(v, s)
 	noteReclaimed(v, s)
-	s.Next = NextRun(v, s.Next)
+	s.NextScheduleTime = NextRun(v, s.NextScheduleTime)
 	if reflect.ValueOf(*s).IsZero() {
 		return nil
 	}
@@ -54,7 +54,7 @@ func noteStep(v *View, s *v1alpha1.DefragmentationStatus) {
 	}
 	switch step := v.Taken.Step.(type) {
 	case decision.Compact:
-		s.Last = v.NowInSeconds() // also when the answer was lost
+		s.LastMemberTime = v.NowInSeconds() // also when the answer was lost
 		if v.Taken.Err == "" {
 			s.Compacted = step.Revision
 		}
@@ -62,7 +62,7 @@ func noteStep(v *View, s *v1alpha1.DefragmentationStatus) {
 		m := v.Find(step.Name)
 		refused := v.Taken.Err != "" && m != nil && m.Serving() && Fragmented(m)
 		if !refused && !slices.Contains(s.Done, step.Name) {
-			s.Done, s.Last = append(s.Done, step.Name), v.NowInSeconds()
+			s.Done, s.LastMemberTime = append(s.Done, step.Name), v.NowInSeconds()
 			s.Before = resource.NewQuantity(step.DBSize, resource.BinarySI)
 		}
 	}
@@ -82,7 +82,7 @@ func noteReclaimed(v *View, s *v1alpha1.DefragmentationStatus) {
 		if s.Reclaimed != nil {
 			freed += s.Reclaimed.Value()
 		}
-		s.Reclaimed, s.Last = resource.NewQuantity(freed, resource.BinarySI), v.NowInSeconds()
+		s.Reclaimed, s.LastMemberTime = resource.NewQuantity(freed, resource.BinarySI), v.NowInSeconds()
 	}
 	s.Before = nil
 }
@@ -91,7 +91,7 @@ func noteReclaimed(v *View, s *v1alpha1.DefragmentationStatus) {
 func (v *View) NowInSeconds() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
 
 func underWay(s *v1alpha1.DefragmentationStatus) bool {
-	return s != nil && !s.Started.IsZero() && s.Finished.IsZero()
+	return s != nil && !s.StartTime.IsZero() && s.CompletionTime.IsZero()
 }
 
 // UnderWay reports whether a run of defragmentations has begun and not ended.

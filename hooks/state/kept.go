@@ -22,7 +22,7 @@ func HeldBack(o observation.Observation) bool {
 // done comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
 func Suspended(o observation.Observation) bool {
 	c := o.Cluster
-	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Phase == "Suspended" || !halfDone(o))
+	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !halfDone(o))
 }
 
 // halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off

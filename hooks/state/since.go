@@ -48,10 +48,10 @@ const (
 // WatchedSince is since when Quorate has looked without a gap; now after one.
 func WatchedSince(v *View) time.Time {
 	w := v.Cluster.Status.Watched
-	if w == nil || w.Since.IsZero() || v.Now.Sub(w.Until.Time) > lookMissed*ResyncPeriod(v) {
+	if w == nil || w.StartTime.IsZero() || v.Now.Sub(w.LastProbeTime.Time) > lookMissed*ResyncPeriod(v) {
 		return v.NowInSeconds().Time
 	}
-	return w.Since.Time
+	return w.StartTime.Time
 }
 
 // Observed is for how long something has been so that is so since then, as far as Quorate has looked; 0 for no time.
@@ -67,10 +67,10 @@ func Watched(v *View) *v1alpha1.WatchedStatus {
 	if !ClockRuns(v) {
 		return nil
 	}
-	w := v1alpha1.WatchedStatus{Since: metav1.NewTime(WatchedSince(v)), Until: v.NowInSeconds()}
+	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(WatchedSince(v)), LastProbeTime: v.NowInSeconds()}
 	old := v.Cluster.Status.Watched
-	if old != nil && old.Since.Equal(&w.Since) && v.Now.Sub(old.Until.Time) < lookWritten*ResyncPeriod(v) {
-		w.Until = old.Until
+	if old != nil && old.StartTime.Equal(&w.StartTime) && v.Now.Sub(old.LastProbeTime.Time) < lookWritten*ResyncPeriod(v) {
+		w.LastProbeTime = old.LastProbeTime
 	}
 	return &w
 }

@@ -40,7 +40,7 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 		Epoch:              old.Epoch,
 		Version:            old.Version,
 		Selector:           objects.LabelCluster + "=" + v.Cluster.Name,
-		Phase:              because.Rule,
+		Rule:              because.Rule,
 		Members:            members(v),
 	}
 	if v.Epoch != nil {
@@ -119,21 +119,21 @@ func memberStatus(v *state.View, s v1alpha1.MemberStatus, h observation.Health, 
 	}
 	s.Ready, s.Volume, s.WALVolume = ready, volumes.VolumeStatus(v, s.Name), volumes.VolumeStatus(v,
 		state.WALClaim(s.Name))
-	s.Joined, s.Since = metav1.NewTime(v.Now.Truncate(1e9)), metav1.NewTime(v.Now.Truncate(1e9))
+	s.JoinTime, s.LastTransitionTime = metav1.NewTime(v.Now.Truncate(1e9)), metav1.NewTime(v.Now.Truncate(1e9))
 	i := slices.IndexFunc(v.Cluster.Status.Members,
 		func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
 	if i < 0 {
 		return s
 	}
 	old := &v.Cluster.Status.Members[i]
-	if !old.Joined.IsZero() {
-		s.Joined = old.Joined
+	if !old.JoinTime.IsZero() {
+		s.JoinTime = old.JoinTime
 	}
-	if old.Ready == ready && !old.Since.IsZero() {
-		s.Since = old.Since
+	if old.Ready == ready && !old.LastTransitionTime.IsZero() {
+		s.LastTransitionTime = old.LastTransitionTime
 	}
 	if !ready && state.OnHold(v, s.Name) {
-		s.Since = metav1.Time{} // the clock begins when it may come back
+		s.LastTransitionTime = metav1.Time{} // the clock begins when it may come back
 	}
 	return s
 }

@@ -130,7 +130,7 @@ func (d *Volume) asked() time.Time {
 	if d.old.Wanted == nil || d.old.Wanted.Cmp(d.size) != 0 {
 		return time.Time{}
 	}
-	return d.old.Asked.Time
+	return d.old.RequestTime.Time
 }
 
 // condition of the claim; nil when it is not true.
@@ -199,9 +199,9 @@ func VolumeStatus(v *state.View, claim string) *v1alpha1.VolumeStatus {
 	}
 	switch {
 	case grows(v, d) && (d.asked().IsZero() || again(v, d)):
-		s.Asked = metav1.NewTime(v.Now.Truncate(time.Second))
+		s.RequestTime = metav1.NewTime(v.Now.Truncate(time.Second))
 	case d.Smaller() && !d.asked().IsZero():
-		s.Asked = d.old.Asked
+		s.RequestTime = d.old.RequestTime
 	}
 	return s
 }

@@ -85,19 +85,19 @@ func TestDefragWaits(t *testing.T) {
 	k := steady(t)
 	status, metadata := within(k.cluster, "status"), within(k.cluster, "metadata")
 	metadata["annotations"] = map[string]any{objects.AnnotationDefragment: "2026-03-01T12:00:00Z"}
-	run := map[string]any{"started": "2026-03-01T12:00:01Z", "request": "2026-03-01T12:00:00Z"}
+	run := map[string]any{"startTime": "2026-03-01T12:00:01Z", "request": "2026-03-01T12:00:00Z"}
 	looks := 0
 	p := k.waiting(func() {
 		switch looks++; looks {
 		case 1:
 			status["defragmentation"] = map[string]any{"request": "2026-02-01T12:00:00Z",
-				"finished": "2026-02-01T12:01:00Z"}
+				"completionTime": "2026-02-01T12:01:00Z"}
 		case 2, 3:
 			status["defragmentation"] = run
 		case 4:
 			run["done"] = []any{"orders-1", "orders-2"}
 		case 5:
-			run["done"], run["finished"], run["reclaimed"] = []any{"orders-1", "orders-2", "orders-0"},
+			run["done"], run["completionTime"], run["reclaimed"] = []any{"orders-1", "orders-2", "orders-0"},
 				"2026-03-01T12:00:00Z", "120Mi"
 		}
 	})
@@ -137,8 +137,8 @@ func TestDefragGivesUp(t *testing.T) {
 
 func TestProgressOfARunBySchedule(t *testing.T) {
 	c := &v1alpha1.EtcdCluster{}
-	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(noon),
-		Finished: metav1.NewTime(noon)}
+	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{StartTime: metav1.NewTime(noon),
+		CompletionTime: metav1.NewTime(noon)}
 	words, done := progress(c, "2026-03-01T12:00:00Z", noon)
 	assert.False(t, done, "that run was not requested")
 	assert.Equal(t, "it has not begun", words)

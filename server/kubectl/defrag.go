@@ -81,7 +81,7 @@ func progress(c *v1alpha1.EtcdCluster, request string, now time.Time) (words str
 		}
 		return words, false
 	}
-	if !d.Finished.IsZero() {
+	if !d.CompletionTime.IsZero() {
 		return "done: " + lastRun(d, now), true
 	}
 	return fmt.Sprintf("under way: %s done of %d", count(len(d.Done), "member"), len(c.Status.Members)), false

@@ -63,8 +63,8 @@ func rowsOf(c *v1alpha1.EtcdCluster, l *live, now time.Time) []row {
 func known(m *v1alpha1.MemberStatus, now time.Time) row {
 	r := row{name: m.Name, role: string(m.Role), version: m.Version, leads: m.Leader, ready: m.Ready, alarms: m.Alarms,
 		message: m.Message}
-	if !m.Since.IsZero() {
-		r.since = lasting(now.Sub(m.Since.Time))
+	if !m.LastTransitionTime.IsZero() {
+		r.since = lasting(now.Sub(m.LastTransitionTime.Time))
 	}
 	if m.DBSize != nil {
 		r.size = m.DBSize.Value()

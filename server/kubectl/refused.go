@@ -28,7 +28,7 @@ const syncError = "SyncError"
 // syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it
 // tells is over.
 func (a *ask) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFailure {
-	if len(c.Status.Awaited) == 0 && c.Status.Phase != "" {
+	if len(c.Status.Awaited) == 0 && c.Status.Rule != "" {
 		return nil
 	}
 	about := "--field-selector=involvedObject.uid=" + string(c.UID) + ",reason=" + syncError
@@ -73,11 +73,11 @@ func toldIn(e *corev1.Event, c *v1alpha1.EtcdCluster) string {
 func (s screen) refusals() []string {
 	var list []string
 	awaited := slices.SortedStableFunc(slices.Values(s.c.Status.Awaited), func(a, b v1alpha1.AwaitedStatus) int {
-		return a.Since.Compare(b.Since.Time)
+		return a.RequestTime.Compare(b.RequestTime.Time)
 	})
 	for _, a := range awaited {
 		list = append(list, fmt.Sprintf("%s %s is not there, asked for %s", a.Kind, a.Name,
-			moment(a.Since.Time, s.now)))
+			moment(a.RequestTime.Time, s.now)))
 	}
 	r := s.failure
 	switch {

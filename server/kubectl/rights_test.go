@@ -78,7 +78,7 @@ func everything(t *testing.T) []*kube {
 		`{"apiVersion":"v1","resource":"pods"}`,
 		`{"apiVersion":"v1","resource":"pods"},{"apiVersion":"cert-manager.io/v1","resource":"certificates"}`, 1)
 	within(certified.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2",
-		"since": "2026-03-01T11:59:00Z"}}
+		"requestTime": "2026-03-01T11:59:00Z"}}
 	return []*kube{plain, certified}
 }
 

@@ -136,21 +136,21 @@ func (s screen) obstacles() []string {
 			list = append(list, "spec.deletionProtection is true: the deletion waits until it is false")
 		}
 	}
-	if s.c.Status.Phase != "" && s.c.Status.ObservedGeneration < s.c.Generation {
+	if s.c.Status.Rule != "" && s.c.Status.ObservedGeneration < s.c.Generation {
 		list = append(list, fmt.Sprintf("this status is of generation %d and the spec of %d: Quorate has not answered "+
 			"since the spec was changed; "+
 			"`kubectl quorate explain` asks the hooks without it", s.c.Status.ObservedGeneration, s.c.Generation))
 	}
 	for _, r := range cluster.Rules() {
-		if r.Name == s.c.Status.Phase && slices.Contains(holding, r.Name) {
+		if r.Name == s.c.Status.Rule && slices.Contains(holding, r.Name) {
 			list = append(list, r.Why)
 		}
 	}
 	list = append(list, s.refusals()...)
-	if r := s.c.Status.Replacement; r != nil && r.NotBefore.After(s.now) {
+	if r := s.c.Status.Replacement; r != nil && r.NextLearnerTime.After(s.now) {
 		list = append(list, fmt.Sprintf("%s did not catch up; the next one is tried %s",
 			count(int(r.Failures), "learner"),
-			moment(r.NotBefore.Time, s.now)))
+			moment(r.NextLearnerTime.Time, s.now)))
 	}
 	return list
 }
@@ -287,10 +287,10 @@ func (s screen) defragmentation() {
 	}
 	s.say("last: " + lastRun(d, s.now))
 	next := "none is scheduled; `kubectl quorate defrag` asks for one"
-	if !d.Next.IsZero() {
-		next = moment(d.Next.Time, s.now)
+	if !d.NextScheduleTime.IsZero() {
+		next = moment(d.NextScheduleTime.Time, s.now)
 	}
-	if m := s.c.Spec.Maintenance.Defragmentation; d.Next.IsZero() && m != nil && m.Schedule != "" {
+	if m := s.c.Spec.Maintenance.Defragmentation; d.NextScheduleTime.IsZero() && m != nil && m.Schedule != "" {
 		next = fmt.Sprintf("by the schedule %q, in UTC", m.Schedule)
 	}
 	s.say("next: " + next)
@@ -306,12 +306,12 @@ func lastRun(d *v1alpha1.DefragmentationStatus, now time.Time) string {
 		done += ", " + size(d.Reclaimed.Value()) + " given back"
 	}
 	switch {
-	case d.Started.IsZero():
+	case d.StartTime.IsZero():
 		return "none that Quorate remembers"
-	case d.Finished.IsZero():
-		return fmt.Sprintf("under way, begun %s: %s", moment(d.Started.Time, now), done)
+	case d.CompletionTime.IsZero():
+		return fmt.Sprintf("under way, begun %s: %s", moment(d.StartTime.Time, now), done)
 	}
-	return fmt.Sprintf("%s: %s", moment(d.Finished.Time, now), done)
+	return fmt.Sprintf("%s: %s", moment(d.CompletionTime.Time, now), done)
 }
 
 // entries of the history that are shown.

@@ -91,13 +91,13 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	h := l.health["orders-1"]
 	h.Leader = 0
 	l.health["orders-1"] = h
-	c.Status.Phase = "Blind"
+	c.Status.Rule = "Blind"
 	for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready} {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse,
 			Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
 	}
 	for i := range c.Status.Members {
-		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].Since = false, false,
+		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].LastTransitionTime = false, false,
 			ago(90*time.Second)
 	}
 }
@@ -105,8 +105,8 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
 	const message = "waiting for orders-2 to serve again; Kubernetes has not made Pod orders-2: `kubectl quorate status -n shop orders` shows why"
 	l.health["orders-2"] = observation.Health{Err: "it has no pod with an address"}
-	c.Status.Phase, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
-	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", Since: ago(40 * time.Second)}}
+	c.Status.Rule, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
+	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", RequestTime: ago(40 * time.Second)}}
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
 		Reason: "WaitForMembers", Message: message})
 }
@@ -123,7 +123,7 @@ func TestTheEventThatSaysWhy(t *testing.T) {
 		"nothing is awaited, so events tell of what is over")
 
 	within(k.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2",
-		"since": "2026-03-01T11:59:00Z"}}
+		"requestTime": "2026-03-01T11:59:00Z"}}
 	_, out, _ = k.runs(healthy(), "status", "-n", "shop")
 	assert.Contains(t, out, "Pod orders-2 is not there, asked for 60s ago")
 	assert.Contains(t, out, "Metacontroller has no event that says why.")
@@ -144,10 +144,10 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	c.Spec.Replicas, c.Generation = &five, 4
 	l.etcd.Members = append(l.etcd.Members,
 		observation.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
-	c.Status.Phase = "Learner"
+	c.Status.Rule = "Learner"
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
 		Reason: "Learner", Message: "orders-3 has not started yet"})
-	c.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NotBefore: ago(-4 * time.Minute)}
+	c.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NextLearnerTime: ago(-4 * time.Minute)}
 	c.Status.History = []v1alpha1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
 		{Time: ago(25 * time.Hour), Rule: "Start", Message: "starting orders-0, orders-1, orders-2"},
@@ -163,7 +163,7 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 func troubled(c *v1alpha1.EtcdCluster, l *live) {
 	deleted := ago(2 * time.Hour)
 	c.DeletionTimestamp, c.Spec.DeletionProtection, c.Spec.Suspend = &deleted, true, true
-	c.Status.Phase = "Suspended"
+	c.Status.Rule = "Suspended"
 	h := l.health["orders-1"]
 	h.Alarms = []string{observation.AlarmCorrupt, observation.AlarmNoSpace}
 	l.health["orders-1"] = h
@@ -176,8 +176,8 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 	c.Status.Members[0].Volume = &v1alpha1.VolumeStatus{Wanted: &wanted, Capacity: &has,
 		Message: "the file system is being resized"}
 	reclaimed := resource.MustParse("1300Mi")
-	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: ago(10 * time.Minute),
-		Done: []string{"orders-1", "orders-2"}, Reclaimed: &reclaimed, Next: ago(-36 * time.Hour)}
+	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{StartTime: ago(10 * time.Minute),
+		Done: []string{"orders-1", "orders-2"}, Reclaimed: &reclaimed, NextScheduleTime: ago(-36 * time.Hour)}
 	c.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,

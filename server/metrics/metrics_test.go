@@ -154,8 +154,8 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 func TestWhatIsNotAskedAbout(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
 	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{
-		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(),
-			VerifiedAt: metav1.Now()},
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, CompletionTime: metav1.Now(),
+			VerificationTime: metav1.Now()},
 	})
 	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{}, &schedule.Decision{Due: time.Now()})
 	told := []string{
@@ -183,8 +183,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.putOff.WithLabelValues("shop", "slow").Inc()
 	c, status, children := aCluster("orders")
 	m.clusters.note(c, "Converged", status, children)
-	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(),
-		VerifiedAt: metav1.Now()}
+	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, CompletionTime: metav1.Now(),
+		VerificationTime: metav1.Now()}
 	m.snapshots.note(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{Status: taken})
 	reference := &v1alpha1.SnapshotReference{Time: metav1.Now()}
 	m.schedules.note(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
@@ -192,7 +192,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			Due: time.Now(),
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
 				LastFailure: reference,
-				Next:        metav1.Now()},
+				NextScheduleTime:        metav1.Now()},
 		})
 
 	var want, got []string

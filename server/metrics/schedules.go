@@ -50,7 +50,7 @@ var scheduleMetrics = []struct {
 		func(s *scheduleTime) metav1.Time { return s.due }},
 	{scheduleMetric("quorate_schedule_next_timestamp_seconds",
 		"When a schedule next takes a snapshot, in seconds since 1970."),
-		func(s *scheduleTime) metav1.Time { return s.status.Next }},
+		func(s *scheduleTime) metav1.Time { return s.status.NextScheduleTime }},
 	{scheduleMetric("quorate_schedule_created_timestamp_seconds",
 		"When a schedule was created, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.made }},

@@ -57,8 +57,8 @@ func (t *snapshotTimes) note(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 	if t.snapshots == nil {
 		t.snapshots = map[types.UID]snapshotTime{}
 	}
-	at := snapshotTime{cluster: [2]string{s.Namespace, s.Spec.Cluster}, stored: d.Status.Completed.Time, seen: t.now()}
-	if !d.Status.VerifiedAt.IsZero() {
+	at := snapshotTime{cluster: [2]string{s.Namespace, s.Spec.Cluster}, stored: d.Status.CompletionTime.Time, seen: t.now()}
+	if !d.Status.VerificationTime.IsZero() {
 		at.verified = at.stored
 	}
 	t.snapshots[s.UID] = at

@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.running`
 // +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.leader`
-// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.rule`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 48",message="the name is too long: members are named <name>-<n> and Services <name>-peers, which leaves 48 characters; choose a shorter name"
@@ -432,7 +432,7 @@ type LabelValue string
 
 // Options are etcd's own settings. Each is one flag of etcd; what is unset has the default named here.
 //
-// +kubebuilder:validation:XValidation:rule="self.electionTimeout >= 5 * self.heartbeatInterval",message="options.electionTimeout must be at least 5 times options.heartbeatInterval, or members call elections on every hiccup; raise it"
+// +kubebuilder:validation:XValidation:rule="duration(self.electionTimeout) >= duration(self.heartbeatInterval) + duration(self.heartbeatInterval) + duration(self.heartbeatInterval) + duration(self.heartbeatInterval) + duration(self.heartbeatInterval)",message="options.electionTimeout must be at least 5 times options.heartbeatInterval, or members call elections on every hiccup; raise it"
 type Options struct {
 	// QuotaBackendBytes is the size of the database at which etcd stops taking writes (alarm NOSPACE), in bytes.
 	// Unset, three quarters of the volume, at most 8 GiB. It can't be more than 95 % of the volume.
@@ -450,19 +450,19 @@ type Options struct {
 	// +kubebuilder:validation:Minimum=100
 	SnapshotCount *int64 `json:"snapshotCount,omitempty"`
 
-	// HeartbeatInterval of the leader, in milliseconds. About the round trip between members.
+	// HeartbeatInterval is how often the leader tells the others that it is there: about the round trip between
+	// members, between 10ms and 10s. etcd counts whole milliseconds.
 	// +optional
-	// +default=100
-	// +kubebuilder:validation:Minimum=10
-	// +kubebuilder:validation:Maximum=10000
-	HeartbeatInterval int32 `json:"heartbeatInterval,omitempty"`
+	// +default="100ms"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10ms') && duration(self) <= duration('10s')",message="options.heartbeatInterval must be between 10ms and 10s"
+	HeartbeatInterval metav1.Duration `json:"heartbeatInterval,omitzero"`
 
-	// ElectionTimeout after which a follower that hears nothing calls an election, in milliseconds.
+	// ElectionTimeout is how long a follower hears nothing before it calls an election: between 50ms and 50s, and at
+	// least five times the heartbeatInterval.
 	// +optional
-	// +default=1000
-	// +kubebuilder:validation:Minimum=50
-	// +kubebuilder:validation:Maximum=50000
-	ElectionTimeout int32 `json:"electionTimeout,omitempty"`
+	// +default="1s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('50ms') && duration(self) <= duration('50s')",message="options.electionTimeout must be between 50ms and 50s"
+	ElectionTimeout metav1.Duration `json:"electionTimeout,omitzero"`
 
 	// MaxRequestBytes is the largest request that etcd accepts, in bytes. Unset, etcd's own default of 1.5 MiB.
 	// +optional
@@ -568,9 +568,10 @@ type EtcdClusterStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Phase is the one word for a table: the name of the rule that fired.
+	// Rule is the name of the rule that decided last, such as Converged. It is for people: releases may add and rename
+	// rules. Scripts use the conditions.
 	// +optional
-	Phase string `json:"phase,omitempty"`
+	Rule string `json:"rule,omitempty"`
 
 	// ClusterID of etcd, in hexadecimal. It stays the same for the life of an epoch.
 	// +optional
@@ -672,9 +673,9 @@ type AwaitedStatus struct {
 	// +required
 	Name string `json:"name"`
 
-	// Since is when it was asked for first.
+	// RequestTime is when it was asked for first.
 	// +required
-	Since metav1.Time `json:"since"`
+	RequestTime metav1.Time `json:"requestTime"`
 }
 
 // ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster.
@@ -757,13 +758,13 @@ type MemberStatus struct {
 	// +optional
 	WALVolume *VolumeStatus `json:"walVolume,omitempty"`
 
-	// Joined is when Quorate first saw the member in etcd's list.
+	// JoinTime is when Quorate first saw the member in etcd's list.
 	// +optional
-	Joined metav1.Time `json:"joined,omitzero"`
+	JoinTime metav1.Time `json:"joinTime,omitzero"`
 
-	// Since is when Ready last changed.
+	// LastTransitionTime is when Ready last changed.
 	// +optional
-	Since metav1.Time `json:"since,omitzero"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
 
 	// Message says why the member is not ready.
 	// +optional

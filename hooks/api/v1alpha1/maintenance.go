@@ -84,13 +84,12 @@ type Defragmentation struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+)?$')",message="maintenance.defragmentation.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 3 * * 0\""
 	Schedule string `json:"schedule,omitempty"`
 
-	// FragmentationRatio is the part of a database file that must be free before the member is defragmented, between
-	// 0 and 1.
+	// FragmentationPercent is how much of a database file must be free before the member is defragmented.
 	// +optional
-	// +default=0.5
+	// +default=50
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1
-	FragmentationRatio *float64 `json:"fragmentationRatio,omitempty"`
+	// +kubebuilder:validation:Maximum=100
+	FragmentationPercent *int32 `json:"fragmentationPercent,omitempty"`
 
 	// MinReclaim is how much must be free before the member is defragmented.
 	// +optional
@@ -118,13 +117,13 @@ type DefragmentationStatus struct {
 	// +optional
 	Trigger DefragmentationTrigger `json:"trigger,omitempty"`
 
-	// Started is when the run began.
+	// StartTime is when the run began.
 	// +optional
-	Started metav1.Time `json:"started,omitzero"`
+	StartTime metav1.Time `json:"startTime,omitzero"`
 
-	// Finished is when it ended; unset while it is under way.
+	// CompletionTime is when it ended; unset while it is under way.
 	// +optional
-	Finished metav1.Time `json:"finished,omitzero"`
+	CompletionTime metav1.Time `json:"completionTime,omitzero"`
 
 	// Request is the value of the annotation etcd.quorate.dev/defragment that was last answered with a run. Another
 	// value asks for another run.
@@ -140,9 +139,9 @@ type DefragmentationStatus struct {
 	// +listType=atomic
 	Done []string `json:"done,omitempty"`
 
-	// Last is when a member was last defragmented: the next one follows after a pause.
+	// LastMemberTime is when a member was last defragmented: the next one follows after a pause.
 	// +optional
-	Last metav1.Time `json:"last,omitzero"`
+	LastMemberTime metav1.Time `json:"lastMemberTime,omitzero"`
 
 	// Before is the size of the database of the last of done, while that member has not said yet what it is now.
 	// +optional
@@ -152,9 +151,9 @@ type DefragmentationStatus struct {
 	// +optional
 	Reclaimed *resource.Quantity `json:"reclaimed,omitempty"`
 
-	// Next is when the schedule begins the next run.
+	// NextScheduleTime is when the schedule begins the next run.
 	// +optional
-	Next metav1.Time `json:"next,omitzero"`
+	NextScheduleTime metav1.Time `json:"nextScheduleTime,omitzero"`
 }
 
 // ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given
@@ -168,9 +167,9 @@ type ReplacementStatus struct {
 	// +optional
 	Learner string `json:"learner,omitempty"`
 
-	// NotBefore is when the next learner may be added.
+	// NextLearnerTime is when the next learner may be added.
 	// +optional
-	NotBefore metav1.Time `json:"notBefore,omitzero"`
+	NextLearnerTime metav1.Time `json:"nextLearnerTime,omitzero"`
 
 	// GivenUp is the number of voters that were given up in a row: each less than an hour after the pause that
 	// followed the one before.
@@ -181,21 +180,21 @@ type ReplacementStatus struct {
 	// +optional
 	Voter string `json:"voter,omitempty"`
 
-	// NextGivenUp is when the next one may be given up.
+	// NextGivenUpTime is when the next one may be given up.
 	// +optional
-	NextGivenUp metav1.Time `json:"nextGivenUp,omitzero"`
+	NextGivenUpTime metav1.Time `json:"nextGivenUpTime,omitzero"`
 }
 
 // WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of
 // Metacontroller's, a new one begins. Without it everything that takes a while takes it once more.
 type WatchedStatus struct {
-	// Since is the first look.
+	// StartTime is that of the first look.
 	// +optional
-	Since metav1.Time `json:"since,omitzero"`
+	StartTime metav1.Time `json:"startTime,omitzero"`
 
-	// Until is the last look, rounded down to two resync periods so that the status is quiet.
+	// LastProbeTime is that of the last look, rounded down to two resync periods so that the status is quiet.
 	// +optional
-	Until metav1.Time `json:"until,omitzero"`
+	LastProbeTime metav1.Time `json:"lastProbeTime,omitzero"`
 }
 
 // VolumeStatus is a member's volume as far as it is not yet what the spec asks for.
@@ -208,10 +207,10 @@ type VolumeStatus struct {
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 
-	// Asked is when the API server was first asked to let the claim grow to Wanted. A claim that has not followed
+	// RequestTime is when the API server was first asked to let the claim grow to Wanted. A claim that has not followed
 	// soon after is one that it refused.
 	// +optional
-	Asked metav1.Time `json:"asked,omitzero"`
+	RequestTime metav1.Time `json:"requestTime,omitzero"`
 
 	// Message says what it waits for.
 	// +optional

@@ -13,7 +13,7 @@ import (
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Last-Success",type=date,JSONPath=`.status.lastSuccess.time`
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.next`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduleTime`
 // +kubebuilder:printcolumn:name="Kept",type=integer,JSONPath=`.status.kept`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
@@ -173,13 +173,13 @@ type EtcdSnapshotScheduleStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// LastScheduled is the time of the schedule that was last answered with a snapshot.
+	// LastScheduleTime is the time of the schedule that was last answered with a snapshot.
 	// +optional
-	LastScheduled metav1.Time `json:"lastScheduled,omitzero"`
+	LastScheduleTime metav1.Time `json:"lastScheduleTime,omitzero"`
 
-	// Next is when the schedule next asks for one.
+	// NextScheduleTime is when the schedule next asks for one.
 	// +optional
-	Next metav1.Time `json:"next,omitzero"`
+	NextScheduleTime metav1.Time `json:"nextScheduleTime,omitzero"`
 
 	// Active are the snapshots that are being taken.
 	// +optional

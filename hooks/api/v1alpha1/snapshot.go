@@ -16,7 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.size`
-// +kubebuilder:printcolumn:name="Verified",type=date,JSONPath=`.status.verifiedAt`
+// +kubebuilder:printcolumn:name="Verified",type=date,JSONPath=`.status.verificationTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="URI",type=string,priority=1,JSONPath=`.status.uri`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
@@ -330,21 +330,21 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Member string `json:"member,omitempty"`
 
-	// Started is when it was begun.
+	// StartTime is when it was begun.
 	// +optional
-	Started metav1.Time `json:"started,omitzero"`
+	StartTime metav1.Time `json:"startTime,omitzero"`
 
-	// Completed is when it was stored.
+	// CompletionTime is when it was stored.
 	// +optional
-	Completed metav1.Time `json:"completed,omitzero"`
+	CompletionTime metav1.Time `json:"completionTime,omitzero"`
 
 	// Duration from the beginning until it was stored.
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
-	// VerifiedAt is when it had been restored on trial.
+	// VerificationTime is when it had been restored on trial.
 	// +optional
-	VerifiedAt metav1.Time `json:"verifiedAt,omitzero"`
+	VerificationTime metav1.Time `json:"verificationTime,omitzero"`
 
 	// UsedBy are the EtcdClusters of the namespace that restore it or are about to. While there are any, what is
 	// stored is not deleted.

@@ -51,7 +51,7 @@ func asked(s *Seen) Finding {
 	}
 	var waiting []string
 	for _, c := range s.clusters {
-		if c.Status.Phase == "" && s.Now.Sub(c.CreationTimestamp.Time) > untouched && s.looksAfter(c) {
+		if c.Status.Rule == "" && s.Now.Sub(c.CreationTimestamp.Time) > untouched && s.looksAfter(c) {
 			waiting = append(waiting, c.Namespace+"/"+c.Name)
 		}
 	}

@@ -40,11 +40,11 @@ func TestFlags(t *testing.T) {
 			"by time":       compact(v1alpha1.CompactPeriodic, "1h30m10s"),
 			"by revisions":  compact(v1alpha1.CompactRevision, "9223372036854775807"),
 			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)), SnapshotCount: new(int64(100)),
-				MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: 10, ElectionTimeout: 50,
-				LogLevel: "error"},
+				MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: millis(10),
+				ElectionTimeout: millis(50), LogLevel: "error"},
 			"largest values": {QuotaBackendBytes: new(int64(8 << 30)), SnapshotCount: new(int64(1 << 40)),
-				MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: 500,
-				ElectionTimeout: 2500, LogLevel: "debug"},
+				MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: millis(500),
+				ElectionTimeout: millis(2500), LogLevel: "debug"},
 		}
 		for name, options := range fine {
 			t.Run(name, func(t *testing.T) {
@@ -182,3 +182,5 @@ func quiet(t *testing.T, version string) []string {
 	t.Helper()
 	return append(plainFlags(t, version), "--log-level=warn")
 }
+
+func millis(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Millisecond} }

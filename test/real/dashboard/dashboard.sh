@@ -21,7 +21,7 @@ k() { kubectl -n "$namespace" "$@"; }
 converged() { # converged NAME...: until STATUS is that for the newest spec
   local name
   for name in "$@"; do
-    k wait "etcdcluster/$name" --for=jsonpath='{.status.phase}'=Converged --timeout=5m > /dev/null
+    k wait "etcdcluster/$name" --for=jsonpath='{.status.rule}'=Converged --timeout=5m > /dev/null
   done
 }
 leader() { k get etcdcluster "$1" -o jsonpath='{.status.leader}'; }
@@ -65,12 +65,12 @@ say "a pod of the cluster in memory is deleted: a new member takes its place"
 k delete pod cache-1 > /dev/null
 say "an upgrade from 3.6 to 3.7"
 k patch etcdcluster orders --type=merge -p '{"spec":{"version":"3.7.3"}}' > /dev/null
-until [[ $(k get etcdcluster orders -o jsonpath='{.status.version} {.status.phase}') == "3.7.3 Converged" ]]; do sleep 1; done
+until [[ $(k get etcdcluster orders -o jsonpath='{.status.version} {.status.rule}') == "3.7.3 Converged" ]]; do sleep 1; done
 converged cache
 sleep 45
 say "five members"
 k scale etcdcluster orders --replicas=5 > /dev/null
-until [[ $(k get etcdcluster orders -o jsonpath='{.status.ready} {.status.phase}') == "5/5 Converged" ]]; do sleep 1; done
+until [[ $(k get etcdcluster orders -o jsonpath='{.status.ready} {.status.rule}') == "5/5 Converged" ]]; do sleep 1; done
 say "until a snapshot was taken and restored on trial"
 k wait etcdsnapshotschedule/orders-often --for=jsonpath='{.status.lastVerified.name}' --timeout=4m > /dev/null
 sleep 60

@@ -10,7 +10,7 @@ bold() { if $live; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n== %s
 
 # members prints the cluster and its pods as a table.
 members() {
-  kubectl get etcdcluster demo -o custom-columns='CLUSTER:.metadata.name,READY:.status.ready,VERSION:.status.running,LEADER:.status.leader,STATUS:.status.phase'
+  kubectl get etcdcluster demo -o custom-columns='CLUSTER:.metadata.name,READY:.status.ready,VERSION:.status.running,LEADER:.status.leader,STATUS:.status.rule'
   kubectl get pods -l etcd.quorate.dev/cluster=demo \
     -o custom-columns='POD:.metadata.name,PHASE:.status.phase,READY:.status.containerStatuses[0].ready,NODE:.spec.nodeName' 2>/dev/null || true
 }

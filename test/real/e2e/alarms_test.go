@@ -86,7 +86,7 @@ func (c *cluster) clearsNoSpace() {
 
 	took := eventually(c.t, "etcd takes writes again", func() string {
 		if _, err := client.Put(c.t.Context(), "small", "again"); err != nil {
-			return c.object().Status.Phase + ": " + err.Error()
+			return c.object().Status.Rule + ": " + err.Error()
 		}
 		return c.notConverged(3)
 	})
@@ -97,7 +97,7 @@ func (c *cluster) clearsNoSpace() {
 	assert.NotZero(c.t, run.Compacted)
 	require.NotNil(c.t, run.Reclaimed)
 	c.t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(),
-		run.Finished.Sub(run.Started.Time), run.Reclaimed)
+		run.CompletionTime.Sub(run.StartTime.Time), run.Reclaimed)
 	require.NoError(c.t, overwrite(c.t, client, 10), "there is room")
 	assert.Equal(c.t, started, c.restarts(), "no member was restarted for it")
 }
@@ -116,7 +116,7 @@ func (c *cluster) defragmentsOnRequest() {
 	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "--overwrite", "etcd.quorate.dev/defragment=now")
 	eventually(c.t, "the run is done", func() string {
 		run := c.object().Status.Defragmentation
-		if run == nil || run.Request != "now" || run.Finished.IsZero() {
+		if run == nil || run.Request != "now" || run.CompletionTime.IsZero() {
 			return fmt.Sprintf("%+v", run)
 		}
 		return c.notConverged(3)
@@ -137,7 +137,7 @@ func (c *cluster) defragmentsOnRequest() {
 			return ""
 		})
 	}
-	c.t.Logf("%s reclaimed in %s", run.Reclaimed, run.Finished.Sub(run.Started.Time))
+	c.t.Logf("%s reclaimed in %s", run.Reclaimed, run.CompletionTime.Sub(run.StartTime.Time))
 }
 
 // compacts drops the history before a revision.
@@ -184,7 +184,7 @@ func (c *cluster) replacesACorruptMember() {
 	compacts(c.t, client, last.Header.Revision-1)
 	took := eventually(c.t, victim+" was replaced", func() string {
 		if _, there := c.ids()[victim]; there {
-			return victim + " is still a member: " + c.object().Status.Phase
+			return victim + " is still a member: " + c.object().Status.Rule
 		}
 		return c.notConverged(3)
 	})

@@ -374,7 +374,7 @@ func (c *cluster) endState() string {
 	}
 	o := c.object()
 	s := o.Status
-	line("status %s %s epoch %d version %s, finalizers %s", s.Phase, s.Ready, s.Epoch, s.Version, o.Finalizers)
+	line("status %s %s epoch %d version %s, finalizers %s", s.Rule, s.Ready, s.Epoch, s.Version, o.Finalizers)
 	for _, m := range s.Members {
 		line("member %s %s ready %t version %s alarms %s", m.Name, m.Role, m.Ready, m.Version, m.Alarms)
 	}

@@ -139,7 +139,7 @@ func (c *cluster) notConverged(n int) string {
 	case s.ObservedGeneration != o.Generation:
 		return "the status is of an older spec"
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.Available), int(s.ReadyReplicas) != n, int(s.Replicas) != n,
-		s.Phase != "Converged":
+		s.Rule != "Converged":
 		p := meta.FindStatusCondition(s.Conditions, v1alpha1.Ready)
 		if p == nil {
 			return "there is no status"

@@ -153,8 +153,8 @@ func notYet(t *testing.T, ns, object, status string) string {
 		return "it does not exist"
 	case o.Status.ObservedGeneration != o.Generation:
 		return "the status is of an older spec"
-	case o.Status.Phase != status:
-		return fmt.Sprintf("%s, %s", o.Status.Ready, o.Status.Phase)
+	case o.Status.Rule != status:
+		return fmt.Sprintf("%s, %s", o.Status.Ready, o.Status.Rule)
 	}
 	return ""
 }

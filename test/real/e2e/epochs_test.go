@@ -184,7 +184,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	w.wrote(30)
 	w.ends()
 	taken := c.snapshots("tuesday", bucket.yaml(c.ns)+", deletionPolicy: Delete")
-	require.False(c.t, taken.Status.VerifiedAt.IsZero(), taken.Status.Message)
+	require.False(c.t, taken.Status.VerificationTime.IsZero(), taken.Status.Message)
 	later := c.writesWith(c.client(), "later")
 	later.wrote(30)
 	later.ends()
@@ -242,9 +242,9 @@ func (c *cluster) inEpoch(n int64) {
 		}
 		restored := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Restored)
 		if restored == nil {
-			return fmt.Sprintf("epoch %d, %s", o.Status.Epoch, o.Status.Phase)
+			return fmt.Sprintf("epoch %d, %s", o.Status.Epoch, o.Status.Rule)
 		}
-		return fmt.Sprintf("epoch %d, %s, %s: %s", o.Status.Epoch, o.Status.Phase, restored.Reason, restored.Message)
+		return fmt.Sprintf("epoch %d, %s, %s: %s", o.Status.Epoch, o.Status.Rule, restored.Reason, restored.Message)
 	})
 }
 

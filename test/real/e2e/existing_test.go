@@ -455,8 +455,8 @@ func TestJoinAStatefulSet(t *testing.T) {
 func (c *cluster) convergesBeside(n int) {
 	c.t.Helper()
 	eventually(c.t, "at rest", func() string {
-		if s := c.object().Status; s.Phase != "Converged" || int(s.ReadyReplicas) != n {
-			return s.Phase + " " + s.Ready
+		if s := c.object().Status; s.Rule != "Converged" || int(s.ReadyReplicas) != n {
+			return s.Rule + " " + s.Ready
 		}
 		return ""
 	})

@@ -97,8 +97,8 @@ func fleetWaits(t *testing.T, namespaces []string, clusters int) string {
 	phases, ready := map[string]int{}, 0
 	for _, ns := range namespaces {
 		for _, c := range list[v1alpha1.EtcdCluster](t, ns, "etcdcluster") {
-			phases[c.Status.Phase]++
-			if c.Status.Phase == "Converged" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Available) {
+			phases[c.Status.Rule]++
+			if c.Status.Rule == "Converged" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Available) {
 				ready++
 			}
 		}

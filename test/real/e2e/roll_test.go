@@ -52,8 +52,8 @@ func (c *cluster) decides(rule, words string) (message string) {
 		if ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready); ready != nil {
 			message = ready.Message
 		}
-		if o.Status.ObservedGeneration != o.Generation || o.Status.Phase != rule || !strings.Contains(message, words) {
-			return fmt.Sprintf("%s: %s", o.Status.Phase, message)
+		if o.Status.ObservedGeneration != o.Generation || o.Status.Rule != rule || !strings.Contains(message, words) {
+			return fmt.Sprintf("%s: %s", o.Status.Rule, message)
 		}
 		return ""
 	})

@@ -85,7 +85,7 @@ spec:
 		return found
 	}
 	first := ended(v1alpha1.SnapshotSucceeded)
-	require.False(t, first.Status.VerifiedAt.IsZero())
+	require.False(t, first.Status.VerificationTime.IsZero())
 	unchanged := ended(v1alpha1.SnapshotSkipped)
 	require.NotNil(t, unchanged.Spec.Unless)
 	assert.Equal(t, first.Status.Revision, unchanged.Spec.Unless.Revision)

@@ -203,7 +203,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 	c.asksFor("sealed", fmt.Sprintf("deletionPolicy: Delete, encryption: {recipients: [%s]}, store: %s",
 		reader.Recipient(), bucket.yaml(c.ns)))
 	s := c.ends("sealed", v1alpha1.SnapshotSucceeded)
-	assert.False(c.t, s.Status.VerifiedAt.IsZero())
+	assert.False(c.t, s.Status.VerificationTime.IsZero())
 	object := bucket.whole(c, s)
 	assert.NotContains(c.t, string(object), "ballast-0001")
 	plain, err := age.Decrypt(bytes.NewReader(object), reader)
@@ -299,7 +299,7 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 	}
 	s := c.ends("unverified", v1alpha1.SnapshotStored)
 	assert.Contains(c.t, s.Status.Message, "what is stored is kept")
-	assert.True(c.t, s.Status.VerifiedAt.IsZero())
+	assert.True(c.t, s.Status.VerificationTime.IsZero())
 	bucket.whole(c, s)
 	c.discards("unverified")
 	assert.Empty(c.t, bucket.stored(c))

@@ -43,8 +43,8 @@ func (c *cluster) movesToLargerVolumes() {
 	c.edit(`{"storage":{"size":"512Mi"}}`)
 	eventually(c.t, "the message names the choice", func() string {
 		s := c.object().Status
-		if s.Phase != "VolumePending" {
-			return s.Phase
+		if s.Rule != "VolumePending" {
+			return s.Rule
 		}
 		return ""
 	})

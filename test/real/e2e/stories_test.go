@@ -74,7 +74,7 @@ func (c *cluster) refusesBadSpecs() {
 		"  replicas: 10\n  version: 3.6.16":                                "less than or equal to 9",
 		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 128Mi",
 		"  replicas: 0\n  version: 3.6.16\n  storage: {medium: Memory}":    "can't be paused",
-		"  version: 3.6.16\n  options: {electionTimeout: 400}":             "at least 5 times",
+		"  version: 3.6.16\n  options: {electionTimeout: 400ms}":             "at least 5 times",
 		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "95 %",
 		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "duration",
 	} {
@@ -155,7 +155,7 @@ func (c *cluster) pausesBesideAClaimThatGoes() {
 		if pods := c.pods(); len(pods) != 1 || pods[0].Name != member || pods[0].DeletionTimestamp != nil {
 			return fmt.Sprintf("%d pods", len(pods))
 		}
-		if phase := c.object().Status.Phase; phase != "Pause" {
+		if phase := c.object().Status.Rule; phase != "Pause" {
 			return "STATUS " + phase
 		}
 		return ""

@@ -84,7 +84,7 @@ func inMemory(namespace, name string, labels ...string) string {
 func converges(t *testing.T, namespace, name, ready string) {
 	t.Helper()
 	becomes(t, ready+" Converged", "-n", namespace, "get", "etcdcluster", name, "-o",
-		"jsonpath={.status.ready} {.status.phase}")
+		"jsonpath={.status.ready} {.status.rule}")
 }
 
 // members are the pods of a cluster, which are others after each restart: name, UID and how often etcd was started

@@ -125,7 +125,7 @@ func TestApply(t *testing.T) {
 		"--serviceaccount=quorate-system:metacontroller")
 	t.Cleanup(func() { kube(t, "delete", "clusterrolebinding", "all", "--ignore-not-found") })
 	becomes(t, "ApplyStrategy True", "get", "etcdcluster", "demo", "-o",
-		`jsonpath={.status.phase} {.status.conditions[?(@.type=="Stalled")].status}`)
+		`jsonpath={.status.rule} {.status.conditions[?(@.type=="Stalled")].status}`)
 	require.Equal(t, pods, members(t, "default", "demo"), "the members run on")
 	kube(t, "delete", "clusterrolebinding", "all")
 	apply()

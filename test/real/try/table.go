@@ -22,7 +22,7 @@ func (t *try) table() string {
 			row("There is no EtcdCluster: `apply` makes one.")
 		} else {
 			row("ETCDCLUSTER\tREADY\tVERSION\tLEADER\tSTATUS\tAGE")
-			row(strings.Join([]string{c.Name, c.Status.Ready, c.Status.Running, c.Status.Leader, c.Status.Phase,
+			row(strings.Join([]string{c.Name, c.Status.Ready, c.Status.Running, c.Status.Leader, c.Status.Rule,
 				age(c.CreationTimestamp.Time)}, "\t"))
 		}
 		for i, p := range t.world.Pods() {

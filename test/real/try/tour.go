@@ -210,7 +210,7 @@ func (t *try) serves(n int) func() bool {
 func (t *try) settled(n int) func() bool {
 	return func() bool {
 		c := t.cluster()
-		return c != nil && c.Status.ObservedGeneration == c.Generation && c.Status.Phase == "Converged" &&
+		return c != nil && c.Status.ObservedGeneration == c.Generation && c.Status.Rule == "Converged" &&
 			len(t.pods()) == n && t.serves(n)()
 	}
 }

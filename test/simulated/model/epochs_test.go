@@ -294,7 +294,7 @@ func (s *takeover) done() bool {
 		return s.gone() || s.movedIn()
 	}
 	c := s.w.Cluster()
-	if c.Status.Phase != "Converged" || !s.quiet() {
+	if c.Status.Rule != "Converged" || !s.quiet() {
 		return false
 	}
 	for _, e := range s.w.Etcd.Clusters {
@@ -314,9 +314,9 @@ func (s *takeover) identity() identity {
 	}
 	c := w.Cluster()
 	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation,
-		c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
+		c.Status.Rule, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.Joined.Time) > state.CallsEnd)
+		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.JoinTime.Time) > state.CallsEnd)
 	}
 	for _, m := range c.Status.Conditions {
 		fmt.Fprintln(&b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available &&
@@ -407,7 +407,7 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 			}
 		case *v1alpha1.EtcdCluster:
 			if !live {
-				fmt.Fprintln(b, t.Spec.Restore != nil, t.Status.Phase, t.Status.Epoch, *t.Spec.Replicas, retires(t))
+				fmt.Fprintln(b, t.Spec.Restore != nil, t.Status.Rule, t.Status.Epoch, *t.Spec.Replicas, retires(t))
 			}
 		}
 	}
@@ -483,7 +483,7 @@ func (s *takeover) follow(t *testing.T, way []string) (broken []string) {
 	}
 	if !s.done() {
 		return []string{fmt.Sprintf("liveness: the cluster ends in %s with other data than it should have",
-			s.w.Cluster().Status.Phase)}
+			s.w.Cluster().Status.Rule)}
 	}
 	return nil
 }

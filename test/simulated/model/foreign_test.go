@@ -282,7 +282,7 @@ func (s *takeover) movedIn() bool {
 	if s.bereft() {
 		return true
 	}
-	return c.Status.Phase == "Converged" && len(s.others()) == 0 && s.w.Lacks(&c.Spec) == ""
+	return c.Status.Rule == "Converged" && len(s.others()) == 0 && s.w.Lacks(&c.Spec) == ""
 }
 
 // bereft reports whether too few members of the etcd that serves last have their data for a quorum.
@@ -313,16 +313,16 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated, w.Net.Unreachable)
 	watched := w.Now
 	if c.Status.Watched != nil {
-		watched = c.Status.Watched.Since.Time
+		watched = c.Status.Watched.StartTime.Time
 	}
 	for _, m := range c.Status.Members {
 		seen := w.Now.Sub(watched)
-		silent, joined := min(seen, w.Now.Sub(m.Since.Time)), min(seen, w.Now.Sub(m.Joined.Time))
+		silent, joined := min(seen, w.Now.Sub(m.LastTransitionTime.Time)), min(seen, w.Now.Sub(m.JoinTime.Time))
 		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute,
 			joined >= 10*time.Minute)
 	}
 	if r := c.Status.Replacement; r != nil {
-		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NotBefore.Time), r.Voter, w.Now.Before(r.NextGivenUp.Time))
+		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NextLearnerTime.Time), r.Voter, w.Now.Before(r.NextGivenUpTime.Time))
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.Foreign)) {
 		runs, ran := w.ForeignRuns(name)

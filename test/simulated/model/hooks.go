@@ -231,7 +231,7 @@ func statusOf(said *v1alpha1.EtcdClusterStatus) clusterStatus {
 		} else {
 			s.voters = s.voters.With(n)
 		}
-		if m.Joined.Time.Before(now) {
+		if m.JoinTime.Time.Before(now) {
 			s.old = s.old.With(n)
 		}
 	}

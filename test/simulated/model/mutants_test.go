@@ -231,7 +231,7 @@ func neverWaits(o observation.Observation) decision.Decision {
 	if o.Etcd != nil {
 		for _, m := range o.Etcd.Members {
 			c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: m.Name, ID: hexID(int(m.ID) - 1),
-				Joined: metav1.Unix(1, 0)})
+				JoinTime: metav1.Unix(1, 0)})
 		}
 	}
 	d := cluster.Decide(observation.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health,

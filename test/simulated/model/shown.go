@@ -72,12 +72,12 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
 	}
 	for n := range (p.status.voters | p.status.learners).All {
-		m := v1alpha1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1alpha1.Voter, Joined: metav1.NewTime(now)}
+		m := v1alpha1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1alpha1.Voter, JoinTime: metav1.NewTime(now)}
 		if p.status.learners.Has(n) {
 			m.Role = v1alpha1.Learner
 		}
 		if p.status.old.Has(n) {
-			m.Joined.Time = now.Add(-time.Hour)
+			m.JoinTime.Time = now.Add(-time.Hour)
 		}
 		c.Status.Members = append(c.Status.Members, m)
 	}

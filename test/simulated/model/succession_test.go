@@ -181,7 +181,7 @@ func (s *succession) later() {
 	ca := s.w.Secret(spec.CASecret(clusterName))
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore)/12 + time.Minute)
 	switch {
-	case s.w.Cluster().Status.Phase != "Converged":
+	case s.w.Cluster().Status.Rule != "Converged":
 		s.w.Elapse(30 * time.Second)
 	case ca.Previous != nil && s.w.Now.Before(settled):
 		s.w.Now = settled
@@ -197,7 +197,7 @@ func (s *succession) later() {
 // done reports whether the succession is over: all trust the new authority alone, and show what it has signed.
 func (s *succession) done() bool {
 	ca := s.w.Secret(spec.CASecret(clusterName))
-	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Phase != "Converged" ||
+	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Rule != "Converged" ||
 		!s.quiet() {
 		return false
 	}
@@ -234,9 +234,9 @@ func (s *succession) identity() identity {
 	w, n := s.w, numbers{}
 	var b strings.Builder
 	c := w.Cluster()
-	fmt.Fprintln(&b, s.troubles, w.Cluster().Status.Phase, w.Net.Isolated)
+	fmt.Fprintln(&b, s.troubles, w.Cluster().Status.Rule, w.Net.Isolated)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, m.Leader, m.Message, w.Now.Sub(m.Joined.Time) > state.CallsEnd)
+		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, m.Leader, m.Message, w.Now.Sub(m.JoinTime.Time) > state.CallsEnd)
 	}
 	for _, condition := range c.Status.Conditions {
 		fmt.Fprintln(&b, condition.Type, condition.Status, condition.Message)

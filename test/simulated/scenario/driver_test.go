@@ -56,7 +56,7 @@ var verbs = map[string]func(*story, args) string{
 	// | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster
 	// bootstrap=s1|url=s3://bucket/s1 also: edit existing=old-0,old-1 | existing=none | retire=true also: edit
 	// size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off |
-	// schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi also: edit windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
+	// schedule=0_3_*_*_* percent=50 reclaim=1Mi also: edit windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
 	// windows=none delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]:
 	// kubectl delete
 	"delete": (*story).delete,
@@ -441,12 +441,12 @@ func changeSpace(spec *v1alpha1.EtcdClusterSpec, a args) {
 		return
 	}
 	d := &v1alpha1.Defragmentation{Schedule: a["schedule"]}
-	if a.has("ratio") {
-		ratio, err := strconv.ParseFloat(a["ratio"], 64)
+	if a.has("percent") {
+		percent, err := strconv.ParseInt(a["percent"], 10, 32)
 		if err != nil {
 			panic(err)
 		}
-		d.FragmentationRatio = &ratio
+		d.FragmentationPercent = new(int32(percent))
 	}
 	if a.has("reclaim") {
 		d.MinReclaim = new(resource.MustParse(a["reclaim"]))
@@ -906,7 +906,7 @@ func (s *story) stabilize(a args) string {
 
 // pauses reports whether a run of defragmentation is under way: it pauses for longer than that.
 func (s *story) pauses() bool {
-	return s.w.Cluster() != nil && s.w.Cluster().Status.Phase == "Defragment"
+	return s.w.Cluster() != nil && s.w.Cluster().Status.Rule == "Defragment"
 }
 
 // next is one call, told only when it does or says something new.
@@ -923,7 +923,7 @@ func (s *story) next() string {
 }
 
 func (s *story) converged(args) string {
-	if phase := s.w.Cluster().Status.Phase; phase != "Converged" {
+	if phase := s.w.Cluster().Status.Rule; phase != "Converged" {
 		s.w.Oracle.Broken = append(s.w.Oracle.Broken, "liveness: nothing fails any more, and the cluster stays in "+
 			phase)
 	}

@@ -25,7 +25,7 @@ func (s *story) check(args) string {
 		}
 	}
 	if c := s.w.Cluster(); c != nil {
-		line("status", append([]string{c.Status.Phase, c.Status.Ready}, conditions(c.Status.Conditions)...))
+		line("status", append([]string{c.Status.Rule, c.Status.Ready}, conditions(c.Status.Conditions)...))
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
 		c := s.w.Etcd.Clusters[id]
@@ -75,11 +75,11 @@ func (s *story) space(args) string {
 		return t.UTC().Format("2 15:04:05")
 	}
 	fmt.Fprintf(&b, "run: %s, request %q, started %s, finished %s, compacted %d, done %v", d.Trigger, d.Request,
-		clock(d.Started), clock(d.Finished), d.Compacted, d.Done)
+		clock(d.StartTime), clock(d.CompletionTime), d.Compacted, d.Done)
 	if d.Reclaimed != nil {
 		b.WriteString(", reclaimed " + mebibytes(d.Reclaimed.Value()))
 	}
-	fmt.Fprintf(&b, ", next %s\n", clock(d.Next))
+	fmt.Fprintf(&b, ", next %s\n", clock(d.NextScheduleTime))
 	return b.String()
 }
 

@@ -28,7 +28,7 @@ func TestRevisionsNeverGoBack(t *testing.T) {
 				if broken := j.s.breaches(); len(broken) > 0 {
 					t.Fatalf("VIOLATION %s\n%s", broken, strings.Join(j.told, "\n"))
 				}
-				if phase := j.s.w.Cluster().Status.Phase; phase != "Converged" {
+				if phase := j.s.w.Cluster().Status.Rule; phase != "Converged" {
 					t.Fatalf("it stays in %s\n%s\n%s", phase, strings.Join(j.told, "\n"), j.s.check(args{}))
 				}
 			}
@@ -185,7 +185,7 @@ func (j *journey) settle() {
 		}
 		j.s.w.Pass()
 		j.s.w.Now = j.s.w.Now.Add(10 * time.Second)
-		if c := j.s.w.Cluster(); c.Status.Phase == "Converged" && len(j.s.records()) == 1 && j.restored(c) {
+		if c := j.s.w.Cluster(); c.Status.Rule == "Converged" && len(j.s.records()) == 1 && j.restored(c) {
 			return
 		}
 	}

@@ -186,10 +186,10 @@ func (s *scheduleStory) end(a args) string {
 			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSucceeded,
 				s.revision, s.id, s.authRevision
 			if a["verify"] != "false" {
-				status.VerifiedAt = metav1.NewTime(s.now)
+				status.VerificationTime = metav1.NewTime(s.now)
 			}
 		}
-		status.Started = metav1.NewTime(s.now)
+		status.StartTime = metav1.NewTime(s.now)
 	}
 	return ""
 }
@@ -264,7 +264,7 @@ func (s *scheduleStory) oracle(o schedule.Observation, stays map[string]bool) {
 		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded ||
 			status.Phase == v1alpha1.SnapshotStored {
 			stored = name
-			if !status.VerifiedAt.IsZero() {
+			if !status.VerificationTime.IsZero() {
 				verified = name
 			}
 		}
@@ -311,7 +311,7 @@ func (s *scheduleStory) check() string {
 	for _, c := range st.Conditions {
 		fmt.Fprintf(&out, "%s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}
-	fmt.Fprintf(&out, "last run %s, next %s\n", clock(st.LastScheduled.Time), clock(st.Next.Time))
+	fmt.Fprintf(&out, "last run %s, next %s\n", clock(st.LastScheduleTime.Time), clock(st.NextScheduleTime.Time))
 	if r := st.LastSuccess; r != nil {
 		fmt.Fprintf(&out, "what was written until %s is in %s\n", clock(r.Time.Time), r.Name)
 	}
@@ -323,7 +323,7 @@ func (s *scheduleStory) check() string {
 			out.WriteString(" is being taken")
 		case v1alpha1.SnapshotSucceeded:
 			fmt.Fprintf(&out, " Succeeded, revision %d", status.Revision)
-			if status.VerifiedAt.IsZero() {
+			if status.VerificationTime.IsZero() {
 				out.WriteString(", not restored on trial")
 			}
 		case v1alpha1.SnapshotStored:

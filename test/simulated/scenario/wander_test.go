@@ -311,11 +311,11 @@ func (s *story) recover() string {
 	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
 	clear(s.w.Crashing)
 	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
-	if s.w.Cluster().Status.Phase == "NoSpace" { // once in ten minutes
+	if s.w.Cluster().Status.Rule == "NoSpace" { // once in ten minutes
 		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
 	told += s.restartUprooted()
-	if s.w.Cluster().Status.Phase == "Learner" { // it is given up after a while
+	if s.w.Cluster().Status.Rule == "Learner" { // it is given up after a while
 		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
 	return told
@@ -323,7 +323,7 @@ func (s *story) recover() string {
 
 // restartUprooted is what a person does whose members trust none of the authorities that are left.
 func (s *story) restartUprooted() (told string) {
-	blind := s.w.Cluster().Status.Phase == "Blind"
+	blind := s.w.Cluster().Status.Rule == "Blind"
 	for _, pod := range s.w.Pods() {
 		if blind || s.w.Uprooted(pod) {
 			s.w.Restart(pod.Name)
@@ -343,8 +343,8 @@ func (s *story) mayEnd() bool {
 	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") ||
 		strings.Contains(progress.Message, "is left to seed") ||
 		strings.Contains(progress.Message, "no volume can be used"))
-	refused := c.Status.Phase == "Upgrade" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
-	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Phase) ||
+	refused := c.Status.Rule == "Upgrade" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
+	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Rule) ||
 		unusable || refused
 }
 
@@ -376,7 +376,7 @@ func (s *story) alive() bool {
 			return false
 		}
 	}
-	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Phase) ||
+	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Rule) ||
 		len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
 }
 

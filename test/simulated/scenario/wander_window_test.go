@@ -65,7 +65,7 @@ func (s *story) wanderInWindows(r *rand.Rand) string {
 // untilOpen lets hours pass until nothing waits for a window any more, a week at most.
 func (s *story) untilOpen() string {
 	hours := 0
-	for ; hours < 7*24 && s.w.Cluster().Status.Phase == "WaitForWindow"; hours++ {
+	for ; hours < 7*24 && s.w.Cluster().Status.Rule == "WaitForWindow"; hours++ {
 		s.w.Now = s.w.Now.Truncate(time.Hour).Add(time.Hour)
 		s.next()
 		s.w.Pass()

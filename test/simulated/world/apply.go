@@ -140,16 +140,16 @@ func (w *World) writeStatus(c *Call) {
 
 // looks reports whether a status only tells of another look, which is no change. That is written seldom (S16).
 func (w *World) looks(shown, old, status v1alpha1.EtcdClusterStatus) bool {
-	if old.Watched == nil || status.Watched == nil || old.Watched.Until.Equal(&status.Watched.Until) {
+	if old.Watched == nil || status.Watched == nil || old.Watched.LastProbeTime.Equal(&status.Watched.LastProbeTime) {
 		return false
 	}
-	until := status.Watched.Until
-	status.Watched = &v1alpha1.WatchedStatus{Since: status.Watched.Since, Until: old.Watched.Until}
+	until := status.Watched.LastProbeTime
+	status.Watched = &v1alpha1.WatchedStatus{StartTime: status.Watched.StartTime, LastProbeTime: old.Watched.LastProbeTime}
 	if !reflect.DeepEqual(old, status) {
 		return false
 	}
-	if shown.Watched != nil && until.Sub(shown.Watched.Until.Time) < 2*w.Resync {
-		w.violate("S16", "a look is written %s after another", until.Sub(shown.Watched.Until.Time))
+	if shown.Watched != nil && until.Sub(shown.Watched.LastProbeTime.Time) < 2*w.Resync {
+		w.violate("S16", "a look is written %s after another", until.Sub(shown.Watched.LastProbeTime.Time))
 	}
 	return true
 }

@@ -38,7 +38,7 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 		Labels: map[string]string{objects.LabelCluster: cluster}}}
 	s.Spec = v1alpha1.EtcdSnapshotSpec{Cluster: cluster, Store: v1alpha1.Store{URL: "s3://bucket"}}
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url,
-		Completed: metav1.NewTime(w.Now), VerifiedAt: metav1.NewTime(w.Now),
+		CompletionTime: metav1.NewTime(w.Now), VerificationTime: metav1.NewTime(w.Now),
 		SHA256: taken.SHA256}
 	if of != 0 {
 		s.Status.ClusterID = strconv.FormatUint(of, 16)

@@ -20,7 +20,7 @@ func ready(t *testing.T, size int32) *World {
 		w.Sync(Crash{})
 		w.Pass()
 	}
-	if phase := w.Cluster().Status.Phase; phase != "Converged" {
+	if phase := w.Cluster().Status.Rule; phase != "Converged" {
 		t.Fatalf("the cluster is in %s", phase)
 	}
 	return w
