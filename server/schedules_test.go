@@ -221,7 +221,9 @@ func TestRefusedSchedules(t *testing.T) {
 		"parent.metadata.creationTimestamp can't be": {"",
 			func(r map[string]any) { at(r, "parent", "metadata")["creationTimestamp"] = "yesterday" }},
 		"status.verificationTime can't be": {"",
-			func(r map[string]any) { at(r, "children", groupSnapshots, running, "status")["verificationTime"] = "no" }},
+			func(r map[string]any) {
+				at(r, "children", groupSnapshots, running, "status")["verificationTime"] = "no"
+			}},
 		`["orders-hourly-20261122-0300"].kind must be`: {"",
 			func(r map[string]any) { at(r, "children", groupSnapshots, running)["kind"] = "Pod" }},
 		"metadata.uid is missing": {"",

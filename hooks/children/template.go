@@ -219,14 +219,12 @@ func unless[T comparable](value *T, meant T) *T {
 
 // options are those of etcd that only a restart changes, with their defaults said; those of etcd's own that are meant
 // anyway are left out.
-func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
-	o := s.Options
+func options(s *v1alpha1.EtcdClusterSpec, version string) spec.Options {
+	o := spec.OptionsOf(s.Options)
 	o.QuotaBackendBytes = nil // on a volume it follows that: see QuotaDiffers
 	if s.Storage.Medium == v1alpha1.Memory {
 		o.QuotaBackendBytes = new(spec.QuotaBytes(s.Options, spec.StorageSize(s)))
 	}
-	o.HeartbeatInterval.Duration, o.ElectionTimeout.Duration = spec.Heartbeat(o), spec.Election(o)
-	o.LogLevel = cmp.Or(o.LogLevel, "info")
 	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
 	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
 	o.AutoCompaction = autoCompaction(o.AutoCompaction)

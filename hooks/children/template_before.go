@@ -34,9 +34,7 @@ func FormerTemplate(s *v1alpha1.EtcdClusterSpec) string {
 		q := spec.StorageSize(s)
 		size = q.String()
 	}
-	o := s.Options
-	o.HeartbeatInterval.Duration, o.ElectionTimeout.Duration = spec.Heartbeat(o), spec.Election(o)
-	o.LogLevel = cmp.Or(o.LogLevel, "info")
+	o := spec.OptionsOf(s.Options)
 	o.AutoCompaction.Mode = cmp.Or(o.AutoCompaction.Mode, v1alpha1.CompactPeriodic)
 	return objects.Fingerprint([]any{
 		1, cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), s.Image.PullSecrets, size, s.Resources, s.Affinity,

@@ -142,7 +142,10 @@ func TestNoSpace(t *testing.T) {
 		s.Compacted, s.LastMemberTime = 100, metav1.NewTime(now.Add(-10*time.Second))
 	}
 	finished := func(s *v1alpha1.DefragmentationStatus) { compacted(s); s.CompletionTime = metav1.NewTime(now) }
-	stale := func(s *v1alpha1.DefragmentationStatus) { finished(s); s.StartTime = metav1.NewTime(now.Add(-spaceEvery)) }
+	stale := func(s *v1alpha1.DefragmentationStatus) {
+		finished(s)
+		s.StartTime = metav1.NewTime(now.Add(-spaceEvery))
+	}
 	off := func(o observation.Observation) observation.Observation {
 		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
 		for _, p := range o.Children.Pods {

@@ -174,7 +174,9 @@ func optional(value, minimum int64) *int64 {
 }
 
 // within is 0 for unset, else between the schema's bounds.
-func millis(n int32) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Millisecond} }
+func millis(n int32) metav1.Duration {
+	return metav1.Duration{Duration: time.Duration(n) * time.Millisecond}
+}
 
 func among(value, low, high int32) int32 {
 	if value == 0 {

@@ -531,7 +531,7 @@ func inARun(trigger v1alpha1.DefragmentationTrigger) func(*observation.Observati
 		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
 			Trigger: trigger, StartTime: metav1.NewTime(now.Add(-time.Minute)),
 			LastMemberTime: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
-			Done: []string{objects.MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n),
+			Done:           []string{objects.MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n),
 			Request: "before",
 		}
 	}

@@ -165,8 +165,8 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 func optionFlags(t *Template) []string {
 	o := t.Options
 	list := []string{
-		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval.Milliseconds()),
-		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout.Milliseconds()),
+		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval),
+		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
 		"--log-level=" + o.LogLevel,
 	}
 	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {

@@ -40,7 +40,7 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 		Epoch:              old.Epoch,
 		Version:            old.Version,
 		Selector:           objects.LabelCluster + "=" + v.Cluster.Name,
-		Rule:              because.Rule,
+		Rule:               because.Rule,
 		Members:            members(v),
 	}
 	if v.Epoch != nil {

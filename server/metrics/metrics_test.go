@@ -191,8 +191,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		&schedule.Decision{
 			Due: time.Now(),
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
-				LastFailure: reference,
-				NextScheduleTime:        metav1.Now()},
+				LastFailure:      reference,
+				NextScheduleTime: metav1.Now()},
 		})
 
 	var want, got []string

@@ -183,4 +183,6 @@ func quiet(t *testing.T, version string) []string {
 	return append(plainFlags(t, version), "--log-level=warn")
 }
 
-func millis(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Millisecond} }
+func millis(n int) metav1.Duration {
+	return metav1.Duration{Duration: time.Duration(n) * time.Millisecond}
+}

@@ -74,7 +74,7 @@ func (c *cluster) refusesBadSpecs() {
 		"  replicas: 10\n  version: 3.6.16":                                "less than or equal to 9",
 		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 128Mi",
 		"  replicas: 0\n  version: 3.6.16\n  storage: {medium: Memory}":    "can't be paused",
-		"  version: 3.6.16\n  options: {electionTimeout: 400ms}":             "at least 5 times",
+		"  version: 3.6.16\n  options: {electionTimeout: 400ms}":           "at least 5 times",
 		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "95 %",
 		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "duration",
 	} {
