@@ -125,7 +125,7 @@ func knowsNoAPIServer(o observation.Observation) decision.Decision {
 // suspendsAtOnce does not wait for the end of what is under way.
 func suspendsAtOnce(o observation.Observation) decision.Decision {
 	o.Cluster = o.Cluster.DeepCopy()
-	o.Cluster.Status.Phase = "Suspended"
+	o.Cluster.Status.Rule = "Suspended"
 	return cluster.Decide(o)
 }
 
