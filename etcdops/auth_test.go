@@ -137,7 +137,7 @@ func wantUsers(names ...string) users.Want {
 	for _, name := range names {
 		w.Users = append(w.Users,
 			users.UserWant{Name: name, Password: &users.PasswordFrom{Secret: name, Key: "password", Version: "8",
-				Field: "spec.auth.users[0].passwordSecret"}})
+				Field: "spec.auth.users[0].passwordSecretRef"}})
 	}
 	return w
 }
@@ -191,11 +191,11 @@ func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 		"no password": {
 			wantUsers("a", "gone", "c"), func(*authFake) {}, ErrPassword,
 			"apply users and roles: add user gone with the password in Secret gone: the password cannot be used: " +
-				"spec.auth.users[0].passwordSecret: there is no Secret gone",
+				"spec.auth.users[0].passwordSecretRef: there is no Secret gone",
 		},
 		"a bad password": {
 			wantUsers("a", "broken", "c"), func(*authFake) {}, ErrPassword,
-			`apply users and roles: add user broken with the password in Secret broken: the password cannot be used: spec.auth.users[0].passwordSecret: what is under "password" in Secret broken has a line break or a zero byte in it; make it again without, as kubectl create secret --from-literal does`,
+			`apply users and roles: add user broken with the password in Secret broken: the password cannot be used: spec.auth.users[0].passwordSecretRef: what is under "password" in Secret broken has a line break or a zero byte in it; make it again without, as kubectl create secret --from-literal does`,
 		},
 	}
 	for name, test := range tests {

@@ -53,13 +53,13 @@ func foreignOf(r *wire.ClusterCall) *etcdops.Foreign {
 	if b == nil || b.Existing == nil || b.Existing.TLS == nil {
 		return nil
 	}
-	config, err := pki.Visitor(r.Secret(b.Existing.TLS.SecretName))
+	config, err := pki.Visitor(r.Secret(b.Existing.TLS.SecretRef.Name))
 	if err != nil {
 		return nil
 	}
 	foreign := &etcdops.Foreign{TLS: config}
 	if a := b.Existing.Auth; a != nil {
-		data := r.Secret(a.SecretName)
+		data := r.Secret(a.SecretRef.Name)
 		foreign.User, foreign.Password = string(data[spec.KeyUsername]), string(data[spec.KeyPassword])
 	}
 	return foreign

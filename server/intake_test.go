@@ -45,7 +45,7 @@ func keysOf(t testing.TB, secrets, keys int, namespace string) []byte {
 		}
 		r["related"] = map[string]any{groupSecrets: related}
 		at(r, "children", groupSecrets)["orders-client-tls"] = secret("orders-client-tls")
-		at(r, "parent", "spec")["auth"] = map[string]any{"rootPasswordSecret": map[string]any{"name": "secret-0"}}
+		at(r, "parent", "spec")["auth"] = map[string]any{"rootPasswordSecretRef": map[string]any{"name": "secret-0"}}
 	})
 	return []byte(strings.ReplaceAll(string(raw), `"shop"`, fmt.Sprintf("%q", namespace)))
 }

@@ -37,7 +37,7 @@ func TestWhatAWriteOfAClusterAsksAbout(t *testing.T) {
 						parent := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", cluster, n)}
 						rules := related(t, post(h, "/snapshots/customize", aSnapshotCall(t, func(r map[string]any) {
 							with(at(r, "parent", "metadata"), "namespace", parent.Namespace)["name"] = parent.Name
-							at(r, "parent", "spec")["cluster"] = cluster
+							at(r, "parent", "spec")["clusterRef"] = map[string]any{"name": cluster}
 						})).Body.Bytes())
 						if slices.ContainsFunc(rules, func(rule relatedRule) bool {
 							return rule.Resource == "etcdclusters" &&
@@ -62,7 +62,7 @@ func TestNamedSnapshotsAreLookedForInTheNamespace(t *testing.T) {
 		s, _ := testServer(Options{RelatedByUID: byUID})
 		rules := related(t, post(s.Handler(), "/customize", edited(t, func(r map[string]any) {
 			at(r, "parent", "spec")["restore"] = map[string]any{"id": "one",
-				"snapshot": map[string]any{"name": "monday"}}
+				"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "monday"}}}
 		})).Body.Bytes())
 		for i := range want {
 			want[i].APIVersion, want[i].Resource = v1alpha1.GroupVersion.String(), "etcdsnapshots"

@@ -95,7 +95,7 @@ func TestKeptSnapshotsAreToldNothingNew(t *testing.T) {
 	s, _ := scheduleServer("2026-11-22T03:30:00Z")
 	request := aScheduleCall(t, func(r map[string]any) {
 		template := at(r, "parent", "spec", "template")
-		template["verify"], template["store"] = false, map[string]any{"url": "s3://elsewhere"}
+		template["verify"], template["store"] = false, map[string]any{"s3": map[string]any{"bucket": "elsewhere"}}
 		delete(at(r, "parent", "spec"), "retention")
 	})
 	w := post(s.Handler(), "/schedules/sync", request)
@@ -126,7 +126,7 @@ func TestANewSnapshot(t *testing.T) {
 	child := toldOf(t, w.Body.Bytes())["orders-hourly-20261122-0400"]
 	require.JSONEq(t, `{"apiVersion":"etcd.quorate.dev/v1alpha1","kind":"EtcdSnapshot",
 		"metadata":{"name":"orders-hourly-20261122-0400","namespace":"shop","labels":{"etcd.quorate.dev/cluster":"orders","etcd.quorate.dev/schedule":"orders-hourly"}},
-		"spec":{"cluster":"orders","store":{"url":"s3://backups/orders","credentialsSecret":"keys"},"compression":"Zstd","verify":true,"unless":{"revision":300,"clusterID":"2c119c3b","authRevision":2},"deletionPolicy":"Delete"}}`,
+		"spec":{"clusterRef":{"name":"orders"},"store":{"s3":{"bucket":"backups","prefix":"orders","credentialsSecretRef":{"name":"keys"}}},"compression":"Zstd","verify":true,"unless":{"revision":300,"clusterID":"2c119c3b","authRevision":2},"deletionPolicy":"Delete"}}`,
 		string(raw(t, child)))
 }
 
@@ -216,8 +216,8 @@ func TestRefusedSchedules(t *testing.T) {
 		"the hook is /schedules/finalize": {"/schedules/finalize", func(map[string]any) {}},
 		"parent.spec.retention.last can't be": {"",
 			func(r map[string]any) { at(r, "parent", "spec", "retention")["last"] = "two" }},
-		"parent.spec.startingDeadline can't be": {"",
-			func(r map[string]any) { at(r, "parent", "spec")["startingDeadline"] = "soon" }},
+		"parent.spec.startingDeadlineSeconds can't be": {"",
+			func(r map[string]any) { at(r, "parent", "spec")["startingDeadlineSeconds"] = "soon" }},
 		"parent.metadata.creationTimestamp can't be": {"",
 			func(r map[string]any) { at(r, "parent", "metadata")["creationTimestamp"] = "yesterday" }},
 		"status.verificationTime can't be": {"",

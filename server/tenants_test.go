@@ -22,7 +22,7 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 	}
 	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
 		user := func(name, secret string) map[string]any {
-			return map[string]any{"name": name, "passwordSecret": map[string]any{"name": secret}}
+			return map[string]any{"name": name, "passwordSecretRef": map[string]any{"name": secret}}
 		}
 		at(r, "parent", "spec")["auth"] = map[string]any{"users": []any{user("a", "ours"), user("b", "theirs")}}
 		r["related"] = map[string]any{groupSecrets: map[string]any{"bank/theirs": secret("bank", "theirs"),
@@ -40,12 +40,13 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 	snapshot := func(namespace, name, of string) map[string]any {
 		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot",
-			"spec": map[string]any{"cluster": of},
+			"spec": map[string]any{"clusterRef": map[string]any{"name": of}},
 			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name,
 				"labels": map[string]any{"etcd.quorate.dev/cluster": of}}}
 	}
 	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
-		at(r, "parent", "spec")["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "named"}}
+		at(r, "parent", "spec")["restore"] = map[string]any{"id": "one",
+			"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "named"}}}
 		r["related"] = map[string]any{groupSnapshots: map[string]any{
 			"a": snapshot("shop", "labelled", "orders"), "b": snapshot("shop", "named", "carts"),
 			"c": snapshot("shop", "another", "carts"), "d": snapshot("bank", "theirs", "orders")}}
@@ -61,9 +62,10 @@ func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
 	elsewhere := func(r map[string]any) {
 		at(r, "parent", "metadata")["namespace"] = "bank"
 		spec := at(r, "parent", "spec")
-		spec["cluster"] = "another"
-		spec["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "monday"}}
-		spec["bootstrap"] = map[string]any{"snapshot": map[string]any{"name": "tuesday"}}
+		spec["clusterRef"] = map[string]any{"name": "another"}
+		spec["restore"] = map[string]any{"id": "one",
+			"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "monday"}}}
+		spec["bootstrap"] = map[string]any{"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "tuesday"}}}
 	}
 	for byUID, same := range map[bool]bool{false: true, true: false} {
 		s, _ := testServer(Options{RelatedByUID: byUID})

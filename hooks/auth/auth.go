@@ -118,11 +118,11 @@ func Generated(v *state.View) []*decision.DesiredSecret {
 		}
 		list = append(list, d)
 	}
-	if s.RootPasswordSecret == nil {
+	if s.RootPasswordSecretRef == nil {
 		add(users.Root)
 	}
 	for _, u := range s.Users {
-		if u.PasswordSecret == nil && !u.Certificate {
+		if u.PasswordSecretRef == nil && u.Credential != v1alpha1.CredentialCertificate {
 			add(u.Name)
 		}
 	}

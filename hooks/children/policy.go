@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -19,7 +20,8 @@ const ScrapeLabel = "quorate.dev/scrape"
 // Quorate and the clients that the spec selects to the client port, scrapers to the metrics port.
 func Policies(v *state.View) []*networkingv1.NetworkPolicy {
 	c := v.Cluster
-	if c.Spec.NetworkPolicy.Disabled || v.HostNetwork() { // no policy holds for pods on the hosts' network
+	if c.Spec.NetworkPolicy.Mode == v1alpha1.NetworkPolicyDisabled ||
+		v.HostNetwork() { // no policy holds for pods on the hosts' network
 		return nil
 	}
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}

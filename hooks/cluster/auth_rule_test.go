@@ -25,9 +25,9 @@ func asking() observation.Observation {
 		Roles: []v1alpha1.RoleSpec{{Name: "all",
 			Permissions: []v1alpha1.Permission{{Access: v1alpha1.ReadWrite, Prefix: &all}}}},
 		Users: []v1alpha1.UserSpec{
-			{Name: "app", Roles: []string{"all"}, Certificate: true},
+			{Name: "app", Roles: []string{"all"}, Credential: v1alpha1.CredentialCertificate},
 			{Name: "ops", Roles: []string{"all"}},
-			{Name: "own", PasswordSecret: &v1alpha1.SecretKey{Name: "mine"}},
+			{Name: "own", PasswordSecretRef: &v1alpha1.SecretKeyRef{Name: "mine"}},
 		},
 	}
 	o.Related.Secrets = map[string]*observation.Secret{"mine": {Keys: []string{"password"}}}
@@ -142,7 +142,7 @@ func TestWrongFieldsAreNamedAndStopNothingElse(t *testing.T) {
 		"spec.auth.users[1].roles[0]": func(o *observation.Observation) {
 			o.Cluster.Spec.Auth.Users[1].Roles = []string{"none"}
 		},
-		"spec.auth.users[2].passwordSecret": func(o *observation.Observation) { delete(o.Related.Secrets, "mine") },
+		"spec.auth.users[2].passwordSecretRef": func(o *observation.Observation) { delete(o.Related.Secrets, "mine") },
 		"nothing under the key " +
 			"\"password\"": func(o *observation.Observation) {
 			o.Related.Secrets["mine"] = &observation.Secret{Keys: []string{"pass"}}
@@ -184,10 +184,10 @@ func TestAUserThatGoesTakesItsSecretAlong(t *testing.T) {
 }
 
 func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
-	from := &users.PasswordFrom{Secret: "web-login", Key: "password", Field: "spec.auth.users[0].passwordSecret"}
+	from := &users.PasswordFrom{Secret: "web-login", Key: "password", Field: "spec.auth.users[0].passwordSecretRef"}
 	assert.EqualError(t, auth.MissingPassword(from, nil),
-		`spec.auth.users[0].passwordSecret: there is no Secret web-login; create it, with the password under the key "password"`)
+		`spec.auth.users[0].passwordSecretRef: there is no Secret web-login; create it, with the password under the key "password"`)
 	assert.EqualError(t, auth.MissingPassword(from, &observation.Secret{}),
-		`spec.auth.users[0].passwordSecret: there is nothing under the key "password" in Secret web-login; put the password there`)
+		`spec.auth.users[0].passwordSecretRef: there is nothing under the key "password" in Secret web-login; put the password there`)
 	assert.NoError(t, auth.MissingPassword(from, &observation.Secret{Keys: []string{"password"}}))
 }

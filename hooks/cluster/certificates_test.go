@@ -279,7 +279,9 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 			o.Related.Secrets[to] = o.Children.Secrets[from]
 		}
 		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets,
-			Secrets: &v1alpha1.SecretsTLS{Server: "mine", Peer: "ours", Operator: "quorates"}}
+			Secrets: &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "mine"},
+				PeerSecretRef:     v1alpha1.SecretRef{Name: "ours"},
+				OperatorSecretRef: v1alpha1.SecretRef{Name: "quorates"}}}
 		return o
 	}
 	o := good()

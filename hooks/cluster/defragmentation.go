@@ -35,7 +35,8 @@ func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
 	switch {
 	case asked != "" && (v.DefragRun == nil || v.DefragRun.Request != asked):
 		return v1alpha1.TriggerRequest
-	case v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() && !v.Now.Before(v.DefragRun.NextScheduleTime.Time):
+	case v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() &&
+		!v.Now.Before(v.DefragRun.NextScheduleTime.Time):
 		return v1alpha1.TriggerSchedule
 	}
 	return ""

@@ -61,7 +61,8 @@ func seedWith(o *observation.Observation, name string, report reports.Restore) {
 // verified is an EtcdSnapshot that was restored on trial.
 func verified(o *observation.Observation, name, clusterID string, age time.Duration) *v1alpha1.EtcdSnapshot {
 	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://bucket"}}}
+		Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
+			Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://bucket/" + name,
 		SHA256: "sum of " + name, ClusterID: clusterID,
 		CompletionTime: metav1.NewTime(now.Add(-age)), VerificationTime: metav1.NewTime(now.Add(-age))}
@@ -77,7 +78,8 @@ func verified(o *observation.Observation, name, clusterID string, age time.Durat
 func stagedEpoch(t *testing.T) observation.Observation {
 	o := serve(3)
 	verified(&o, "s1", "c1", time.Hour)
-	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
+		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 	for range 6 {
 		goOn(t, &o)
 	}
@@ -135,7 +137,8 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		o := fresh(3)
 		verified(&o, "s1", "c0", time.Hour)
-		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
+			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 		for range 4 {
 			goOn(t, &o)
 		}
@@ -176,7 +179,8 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	o := serve(3)
 	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-		Snapshot: &v1alpha1.SnapshotSource{URL: "s3://bucket/latest.db", Store: &v1alpha1.Store{URL: "s3://bucket"}}}
+		Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest.db",
+			Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
 	for range 6 {
 		goOn(t, &o)
 	}
@@ -548,7 +552,8 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 				o.Health[name] = h
 			}
 			verified(o, "s1", "c1", time.Hour)
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
+				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 			*d = Decide(*o)
 			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
 		},
@@ -592,14 +597,16 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			d *decision.Decision) {
 			*o = serve(3)
 			verified(o, "s1", "c1", time.Hour)
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
+				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 			*d = Decide(*o)
 			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
 		},
 		"S8: epoch 2 takes the record of another one": func(o *observation.Observation, d *decision.Decision) {
 			*o = serve(3)
 			verified(o, "s1", "c1", time.Hour)
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
+				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 			*d = Decide(*o)
 			was := d.Children.ConfigMaps[1].DeepCopy()
 			was.Data[objects.EpochKeyRestore] = "zero"

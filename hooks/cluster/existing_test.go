@@ -301,7 +301,7 @@ func TestForeignEndpoints(t *testing.T) {
 
 	secure := besideThree(3)
 	secure.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"},
-		TLS: &v1alpha1.ExistingTLS{SecretName: "former", ServerName: "etcd.example"}}
+		TLS: &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}, ServerName: "etcd.example"}}
 	secure.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeign] = "64 http://old-0:2379,65 " +
 		"https://old-1:2379"
 	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure),
@@ -335,7 +335,7 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 func TestOursTrustTheForeignAuthority(t *testing.T) {
 	o := fresh(3)
 	spec := &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"},
-		TLS: &v1alpha1.ExistingTLS{SecretName: "former"}}
+		TLS: &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: spec}
 	withCertificates(&o)
 	o.Settings.AllowedEndpoints = &endpoints.AllowedEndpoints{Hosts: []string{"old-0"}}
@@ -387,7 +387,7 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 	withCertificates(&o)
 	assert.Equal(t, "ForeignPlaintext", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)
-	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretName: "former"}
+	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
 	assert.NotContains(t, secured(o).Message, words)
 	o.Cluster.Spec.Bootstrap = nil
 	assert.NotContains(t, secured(o).Message, words)

@@ -415,7 +415,8 @@ var mishaps = []func(o *observation.Observation, n int){
 			Enabled: n%2 == 0,
 			Roles: []v1alpha1.RoleSpec{{Name: "all",
 				Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: &all}}}},
-			Users: []v1alpha1.UserSpec{{Name: "app", Roles: []string{"all"}, Certificate: true},
+			Users: []v1alpha1.UserSpec{{Name: "app", Roles: []string{"all"},
+				Credential: v1alpha1.CredentialCertificate},
 				{Name: "ops", Roles: []string{[]string{"all", "none"}[n/5]}}},
 		}
 	},
@@ -463,7 +464,8 @@ var mishaps = []func(o *observation.Observation, n int){
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n),
-			Voter: objects.MemberName("demo", n), NextGivenUpTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
+			Voter:           objects.MemberName("demo", n),
+			NextGivenUpTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *observation.Observation, n int) {

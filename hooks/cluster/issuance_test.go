@@ -48,8 +48,10 @@ func provide(o *observation.Observation, from v1alpha1.TLSMode) {
 			}
 		}
 	}
-	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: from, Secrets: &v1alpha1.SecretsTLS{Server: "demo-server-tls",
-		Peer: "demo-peer-tls", Operator: "demo-operator-tls"}}
+	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: from,
+		Secrets: &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "demo-server-tls"},
+			PeerSecretRef:     v1alpha1.SecretRef{Name: "demo-peer-tls"},
+			OperatorSecretRef: v1alpha1.SecretRef{Name: "demo-operator-tls"}}}
 	if from == v1alpha1.TLSCertManager {
 		o.Cluster.Spec.TLS, o.Children.Certificates = fromCertManager, map[string]*decision.CertManagerCertificate{}
 	}

@@ -20,7 +20,8 @@ import (
 func TestTheIssuesOwnURL(t *testing.T) {
 	const url = "s3://b/$(tls.key)"
 	for _, pod := range fillFrom(state.Resolved{URL: url + "/x.db",
-		Store: v1alpha1.Store{URL: url, CredentialsSecret: "demo-ca"}}, fresh(3)) {
+		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
+			CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}}, fresh(3)) {
 		assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
 		assert.Contains(t, kubelettest.Line(&pod.Spec.InitContainers[1]), "--url="+url+"/x.db")
 	}
@@ -55,10 +56,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 				}
 			}
 		}
-		store := v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"}
-		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///",
-			""}[r.IntN(5)] + kubelettest.AnyText(r))
-		perhaps(&store.CASecret, &store.ClaimName)
+		store := kubelettest.AnyStore(r)
 
 		c := fresh(3)
 		s := &c.Cluster.Spec
@@ -66,11 +64,11 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 			&s.Options.LogLevel, &c.Cluster.Namespace)
 		s.TLS.CipherSuites = []string{kubelettest.AnyText(r)}
 		from := state.Resolved{URL: kubelettest.AnyText(r), Store: store}
-		perhaps(&from.SHA256, &from.IdentitySecret, &from.ServiceAccountName)
+		perhaps(&from.SHA256, &from.Identity.Name, &from.Identity.Key, &from.ServiceAccountName)
 		for _, pod := range fillFrom(from, c) {
 			assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
 		}
-		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{URL: v1alpha1.URL(kubelettest.AnyText(r)),
+		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{Artifact: kubelettest.AnyText(r),
 			Store: &store}}
 		for range 6 {
 			d := Decide(c)

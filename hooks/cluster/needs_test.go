@@ -130,7 +130,8 @@ func TestForeignSecretsWithholdNoPod(t *testing.T) {
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSAuto
 	withCertificates(&o)
 	o.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{
-		Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "theirs"},
+		Endpoints: []string{"https://old-0:2379"},
+		TLS:       &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "theirs"}},
 	}
 	delete(o.Children.Pods, "demo-1")
 	silence(&o, "demo-1")

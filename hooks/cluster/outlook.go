@@ -247,10 +247,10 @@ func starts(v *state.View) decision.Outlook {
 
 // arrives is whether the snapshot that a source names may still be taken.
 func arrives(v *state.View, s *v1alpha1.SnapshotSource) decision.Outlook {
-	if s == nil || s.Name == "" {
+	if s == nil || s.SnapshotRef.Name == "" {
 		return decision.Works
 	}
-	if snapshot := v.Related.Snapshots[s.Name]; snapshot != nil {
+	if snapshot := v.Related.Snapshots[s.SnapshotRef.Name]; snapshot != nil {
 		switch snapshot.Status.Phase {
 		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
 			v1alpha1.SnapshotDeleting:

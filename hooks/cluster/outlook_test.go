@@ -107,7 +107,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 		}), "Reconciling Defragment", "as the annotation asks"},
 		"users that are applied": {asked(nil), "Ready Converged", "serving"},
 		"a user whose password is not in the " +
-			"Secret": {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecret.Name = "nowhere" }),
+			"Secret": {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecretRef.Name = "nowhere" }),
 			"Reconciling SecretNotFound", "spec.auth.users[2]"},
 		"clients have no Service": {changed(func(o *observation.Observation) {
 			delete(o.Children.Services,
@@ -152,7 +152,8 @@ func TestWhatToolsAreTold(t *testing.T) {
 // restoring asks for the data of the snapshot s1, which has this status; nil: it is not there.
 func restoring(status *v1alpha1.EtcdSnapshotStatus) func(o *observation.Observation) {
 	return func(o *observation.Observation) {
-		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
+			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 		if status != nil {
 			o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {Status: *status}}
 		}
@@ -192,11 +193,12 @@ func TestConnection(t *testing.T) {
 	c := Decide(o).Status.Connection
 	require.NotNil(t, c)
 	url := fmt.Sprintf("https://demo.%s.svc:2379", o.Cluster.Namespace)
-	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url}, ClientSecret: "demo-client-tls",
-		AuthoritySecret: "demo-client-tls"}, *c)
+	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url},
+		ClientSecretRef:    v1alpha1.SecretRef{Name: "demo-client-tls"},
+		AuthoritySecretRef: v1alpha1.SecretRef{Name: "demo-client-tls"}}, *c)
 
 	delete(o.Children.Secrets, "demo-client-tls")
-	assert.Empty(t, Decide(o).Status.Connection.ClientSecret, "it is not there yet")
+	assert.Empty(t, Decide(o).Status.Connection.ClientSecretRef, "it is not there yet")
 	assert.Nil(t, Decide(fresh(3)).Status.Connection, "there is no Service yet")
 
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled

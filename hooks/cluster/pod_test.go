@@ -149,7 +149,8 @@ func TestAllowedRepositories(t *testing.T) {
 		s := snapshot.Observation{
 			Snapshot: &v1alpha1.EtcdSnapshot{
 				ObjectMeta: metav1.ObjectMeta{Name: "nightly", CreationTimestamp: metav1.NewTime(now)},
-				Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
+				Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
+					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}},
 			},
 			Clusters: map[string]*v1alpha1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Images, Now: now,
 		}

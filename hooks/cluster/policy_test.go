@@ -87,7 +87,7 @@ func TestWhoMayReachAMember(t *testing.T) {
 	o.Settings.Namespace = ""
 	assert.True(t, lets(t, o, objects.ClientPort, "anywhere", nil, quorate), "where Quorate runs is not known")
 
-	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{Disabled: true}
+	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{Mode: v1alpha1.NetworkPolicyDisabled}
 	assert.Empty(t, Decide(o).Children.Policies)
 }
 

@@ -35,7 +35,8 @@ func silent(o *observation.Observation, member string, since time.Duration) {
 			o.Cluster.Status.Members = append(wording.Filter(o.Cluster.Status.Members,
 				func(s v1alpha1.MemberStatus) bool { return s.ID != wording.Hex(m.ID) }),
 				v1alpha1.MemberStatus{Name: member, ID: wording.Hex(m.ID),
-					JoinTime: metav1.NewTime(now.Add(-24 * time.Hour)), LastTransitionTime: metav1.NewTime(now.Add(-since))})
+					JoinTime:           metav1.NewTime(now.Add(-24 * time.Hour)),
+					LastTransitionTime: metav1.NewTime(now.Add(-since))})
 		}
 	}
 }
@@ -118,13 +119,15 @@ func TestWhoIsGivenUp(t *testing.T) {
 			"ReplaceDead", decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor while it gives free space back": {given(marked, func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-				StartTime: metav1.NewTime(now.Add(-6 * time.Minute)), LastMemberTime: metav1.NewTime(now.Add(-5 * time.Minute)),
-				Done: []string{"demo-0", "demo-1"}}
+				StartTime:      metav1.NewTime(now.Add(-6 * time.Minute)),
+				LastMemberTime: metav1.NewTime(now.Add(-5 * time.Minute)),
+				Done:           []string{"demo-0", "demo-1"}}
 		}), "WaitForMembers", nil},
 		"but when that takes too long": {given(marked, func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-				StartTime: metav1.NewTime(now.Add(-time.Hour)), LastMemberTime: metav1.NewTime(now.Add(-11 * time.Minute)),
-				Done: []string{"demo-1"}}
+				StartTime:      metav1.NewTime(now.Add(-time.Hour)),
+				LastMemberTime: metav1.NewTime(now.Add(-11 * time.Minute)),
+				Done:           []string{"demo-1"}}
 		}), "ReplaceDead", decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor when another etcd answers": {given(marked, func(o *observation.Observation) {
 			o.Health["demo-1"] = observation.Health{Err: "another etcd answers", ClusterID: 1, MemberID: 2}

@@ -28,7 +28,8 @@ func TestARevertedRestoreUsesNothing(t *testing.T) {
 		return len(d.Status.UsedBy) > 0
 	}
 	for _, id := range []string{"monday", "new", "tuesday"} {
-		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: id,
+			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 		o.Cluster.Generation++
 		assert.True(t, used(o.Cluster), "%s: nothing tells yet", id)
 		o.Cluster.Status = Decide(o).Status
@@ -57,9 +58,10 @@ func TestWhatIsRestoring(t *testing.T) {
 // TestWhatTheAPIServerLetThrough: no pod is made of a spec that it should have refused,
 // the message says what is wrong, and it repeats nothing of it.
 func TestWhatTheAPIServerLetThrough(t *testing.T) {
-	source := v1alpha1.SnapshotSource{URL: "s3://b/$(tls.key)", Store: &v1alpha1.Store{URL: "s3://b"}}
-	reached := v1alpha1.SnapshotSource{URL: "s3://b/x.db",
-		Store: &v1alpha1.Store{URL: "gs://b?universe_domain=tls.key"}}
+	source := v1alpha1.SnapshotSource{Artifact: "$(tls.key)",
+		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}}
+	reached := v1alpha1.SnapshotSource{Artifact: "x.db",
+		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Endpoint: "http://me:tls.key@x"}}}
 	for _, s := range []*v1alpha1.SnapshotSource{&source, &reached} {
 		for field, change := range map[string]func(spec *v1alpha1.EtcdClusterSpec){
 			"spec.bootstrap.snapshot": func(spec *v1alpha1.EtcdClusterSpec) {
@@ -83,9 +85,10 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 	}
 
 	o := serve(3) // an EtcdSnapshot whose status a user has written
-	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: &v1alpha1.SnapshotSource{Name: "nightly"}}
+	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "a",
+		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "nightly"}}}
 	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"nightly": {
-		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{URL: "s3://b"}},
+		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
 		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/$(tls.key)"},
 	}}
 	_, message := told(t, o)

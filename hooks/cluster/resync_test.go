@@ -22,7 +22,8 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 		o.Now, o.Resync = second, 30*time.Second
 		o.Cluster.Status = Decide(o).Status
 		for i := range o.Cluster.Status.Members {
-			o.Cluster.Status.Members[i].LastTransitionTime, o.Cluster.Status.Members[i].JoinTime = ago(24*time.Hour), ago(24*time.Hour)
+			o.Cluster.Status.Members[i].LastTransitionTime, o.Cluster.Status.Members[i].JoinTime = ago(24*time.Hour),
+				ago(24*time.Hour)
 		}
 		return o
 	}

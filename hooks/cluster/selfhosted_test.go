@@ -18,7 +18,9 @@ import (
 func selfHosted() observation.Observation {
 	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
 	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: &v1alpha1.SecretsTLS{
-		Server: "demo-server-tls", Peer: "demo-peer-tls", Operator: "demo-operator-tls"}}
+		ServerSecretRef:   v1alpha1.SecretRef{Name: "demo-server-tls"},
+		PeerSecretRef:     v1alpha1.SecretRef{Name: "demo-peer-tls"},
+		OperatorSecretRef: v1alpha1.SecretRef{Name: "demo-operator-tls"}}}
 	o.Cluster.Spec.SelfHosted = true
 	o.Related.Secrets = o.Children.Secrets
 	for range 3 {

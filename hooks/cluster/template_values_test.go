@@ -56,7 +56,7 @@ var defaultsSaid = map[string][]string{
 	"tls": {
 		`{"mode":"Auto","minVersion":"TLS1.2","cipherSuites":[],"extraSANs":[]}`,
 	},
-	"networkPolicy": {`{"disabled":false}`},
+	"networkPolicy": {`{"mode":"Managed"}`},
 	"tolerations":   {`null`},
 }
 
@@ -80,8 +80,7 @@ var others = map[string]string{
 	"storage.migration":                    `"Replace"`,
 	"deletionPolicy":                       `"Retain"`,
 	"recovery.quorumLoss":                  `"FromSurvivor"`,
-	"bootstrap.snapshot.url":               `"s3://bucket/folder"`,
-	"bootstrap.snapshot.store":             `{"url":"s3://bucket/folder"}`,
+	"bootstrap.snapshot":                   `{"artifact":"x.db","store":{"s3":{"bucket":"b"}}}`,
 	"upgradePolicy":                        `"Step"`,
 	"image.repository":                     `"quay.io/coreos/etcd"`,
 	"image.pullPolicy":                     `"Always"`,

@@ -119,8 +119,8 @@ func PrepareOf(pod *corev1.Pod) *corev1.Container {
 
 func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
 	access := stores.AccessTo(from.Store, from.ServiceAccountName, true)
-	if from.IdentitySecret != "" {
-		access.Identify(from.IdentitySecret)
+	if from.Identity.Name != "" {
+		access.Identify(from.Identity)
 	}
 	args := append([]string{"--url=" + from.URL}, access.Args...)
 	if from.SHA256 != "" {
@@ -348,42 +348,44 @@ func OtherwiseFilled(v *state.View) string {
 // SnapshotsNamed are the EtcdSnapshots that the spec names.
 func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
 	var names []string
-	if b := c.Spec.Bootstrap; b != nil && b.Snapshot != nil && b.Snapshot.Name != "" {
-		names = append(names, b.Snapshot.Name)
+	if b := c.Spec.Bootstrap; b != nil && b.Snapshot != nil && b.Snapshot.SnapshotRef.Name != "" {
+		names = append(names, b.Snapshot.SnapshotRef.Name)
 	}
-	if r := c.Spec.Restore; r != nil && r.Snapshot != nil && r.Snapshot.Name != "" {
-		names = append(names, r.Snapshot.Name)
+	if r := c.Spec.Restore; r != nil && r.Snapshot != nil && r.Snapshot.SnapshotRef.Name != "" {
+		names = append(names, r.Snapshot.SnapshotRef.Name)
 	}
 	return spec.Distinct(names)
 }
 
 // resolve is the snapshot that the source names, or what stands in its way.
 func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string) {
-	r := &state.Resolved{URL: string(s.URL), IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName}
+	r := &state.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
-		r.Store = *s.Store
+		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()
 	}
-	if s.Name == "" {
+	if s.SnapshotRef.Name == "" {
 		return r, "" // validate has looked at it
 	}
-	from := v.Related.Snapshots[s.Name]
+	from := v.Related.Snapshots[s.SnapshotRef.Name]
 	switch {
 	case from == nil:
-		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s", s.Name, v.Cluster.Namespace)
+		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s", s.SnapshotRef.Name,
+			v.Cluster.Namespace)
 	case !snapshot.Restorable(from):
 		return nil, snapshot.Unrestorable(from)
 	}
-	r.Name, r.ClusterID = s.Name, from.Status.ClusterID
+	r.Name, r.ClusterID = s.SnapshotRef.Name, from.Status.ClusterID
 	r.URL, r.SHA256 = from.Status.URI, from.Status.SHA256
 	if s.Store == nil {
 		r.Store = from.Spec.Store
 	}
 	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, from.Spec.Job.ServiceAccountName)
 	if _, err := stores.ParseArtifactURL(r.URL); err != nil {
-		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
+		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.SnapshotRef.Name,
+			err)
 	}
 	if err := stores.Validate("store", &r.Store); err != nil {
-		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.Name, err)
+		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.SnapshotRef.Name, err)
 	}
 	return r, ""
 }

@@ -54,7 +54,8 @@ func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, str
 	switch {
 	case newest != nil:
 		var why string
-		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{Name: newest.Name, IdentitySecret: identity(v)})
+		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
+			IdentitySecretRef: identity(v)})
 		return from, why
 	case v.Epoch.Snapshot != nil:
 		began := *v.Epoch.Snapshot
@@ -108,7 +109,7 @@ func Answering(v *state.View) string {
 }
 
 // identity is the Secret by which encrypted snapshots of this cluster are read.
-func identity(v *state.View) string { return v.Cluster.Spec.Recovery.IdentitySecret }
+func identity(v *state.View) v1alpha1.SecretKeyRef { return v.Cluster.Spec.Recovery.IdentitySecretRef }
 
 // newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID,
 // or of any if that is empty.
@@ -116,7 +117,7 @@ func newestSnapshot(v *state.View, clusterID string) *v1alpha1.EtcdSnapshot {
 	var newest *v1alpha1.EtcdSnapshot
 	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
 		s := v.Related.Snapshots[name]
-		if s.Spec.Cluster != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
+		if s.Spec.ClusterRef.Name != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
 			s.Status.VerificationTime.IsZero() || s.DeletionTimestamp != nil {
 			continue
 		}

@@ -49,7 +49,7 @@ func trustSecret(c *v1alpha1.EtcdCluster) string {
 	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
 		return ""
 	}
-	return cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)
+	return cmp.Or(e.TLS.TrustSecretRef.Name, e.TLS.SecretRef.Name)
 }
 
 // Adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
@@ -111,21 +111,22 @@ func ForeignCertificateProblems(v *state.View) []string {
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
 	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", objects.LabelCluster, v.Cluster.Name)
-	for _, name := range spec.Distinct([]string{e.TLS.SecretName, cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)}) {
+	for _, name := range spec.Distinct([]string{e.TLS.SecretRef.Name, cmp.Or(e.TLS.TrustSecretRef.Name,
+		e.TLS.SecretRef.Name)}) {
 		switch s := v.AnySecret(name); {
 		case s == nil:
 			lacks(name, absent)
 		case len(s.Trust) == 0:
 			lacks(name, "it lacks ca.crt, the authority of the foreign members, or that can't be read")
-		case name == e.TLS.SecretName && s.Has(objects.KeyCertificate) && s.Certificate == nil:
+		case name == e.TLS.SecretRef.Name && s.Has(objects.KeyCertificate) && s.Certificate == nil:
 			lacks(name, s.Flaw)
 		}
 	}
 	if e.Auth != nil {
-		if s := v.AnySecret(e.Auth.SecretName); s == nil {
-			lacks(e.Auth.SecretName, absent)
+		if s := v.AnySecret(e.Auth.SecretRef.Name); s == nil {
+			lacks(e.Auth.SecretRef.Name, absent)
 		} else if !s.Has(spec.KeyUsername, spec.KeyPassword) {
-			lacks(e.Auth.SecretName, "it lacks username or password")
+			lacks(e.Auth.SecretRef.Name, "it lacks username or password")
 		}
 	}
 	return list

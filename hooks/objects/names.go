@@ -167,7 +167,7 @@ func OperatorSecret(c *v1alpha1.EtcdCluster) string {
 	case !Encrypted(c):
 		return ""
 	case TLSMode(c) == v1alpha1.TLSSecrets && s != nil:
-		return s.Operator
+		return s.OperatorSecretRef.Name
 	}
 	return c.Name + "-operator-tls"
 }

@@ -84,7 +84,8 @@ func stillCurrent(all []*taken, of *taken) *taken {
 	was := of.unless()
 	return newestOf(all, func(s *taken) bool {
 		is := s.unless()
-		return s.skipped() && s.Spec.Cluster == of.Spec.Cluster && s.at.After(of.at) && was != nil && is != nil &&
+		return s.skipped() && s.Spec.ClusterRef.Name == of.Spec.ClusterRef.Name && s.at.After(of.at) && was != nil &&
+			is != nil &&
 			*is == *was
 	})
 }
@@ -204,7 +205,7 @@ func (a *agenda) dueAfter(s *v1alpha1.EtcdSnapshotScheduleStatus) time.Time {
 		return time.Time{}
 	}
 	newest := s.LastVerified
-	if verify := a.Schedule.Spec.Template.Verify; verify != nil && !*verify {
+	if verify := a.Schedule.Spec.Template.Spec.Verify; verify != nil && !*verify {
 		newest = s.LastSuccess
 	}
 	since := a.Schedule.CreationTimestamp.Time
@@ -216,10 +217,10 @@ func (a *agenda) dueAfter(s *v1alpha1.EtcdSnapshotScheduleStatus) time.Time {
 
 // latest is until when the run that is due may begin; zero for always.
 func (a *agenda) latest() time.Time {
-	if a.due.IsZero() || a.Schedule.Spec.StartingDeadline == nil {
+	if a.due.IsZero() || a.Schedule.Spec.StartingDeadlineSeconds == nil {
 		return time.Time{}
 	}
-	return a.due.Add(a.Schedule.Spec.StartingDeadline.Duration)
+	return a.due.Add(time.Duration(*a.Schedule.Spec.StartingDeadlineSeconds) * time.Second)
 }
 
 func (a *agenda) dueName() string { return snapshotName(a.Schedule.Name, a.due) }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ func (a *agenda) decide(d *Decision) {
 		}
 	}
 	if d.Reason.Rule == ruleTake {
-		if a.Schedule.Spec.Concurrency == v1alpha1.ConcurrencyReplace {
+		if a.Schedule.Spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace {
 			for _, s := range a.active {
 				delete(keep, s.Name)
 			}
@@ -45,14 +46,20 @@ func (a *agenda) decide(d *Decision) {
 
 // made is the snapshot of the run that is due.
 func (a *agenda) made() *v1alpha1.EtcdSnapshot {
-	spec := a.Schedule.Spec.Template.DeepCopy()
+	spec := a.Schedule.Spec.Template.Spec.DeepCopy()
 	if skip := a.Schedule.Spec.SkipUnchanged; skip == nil || *skip {
 		spec.Unless = a.unless()
+	}
+	labels := map[string]string{objects.LabelCluster: spec.ClusterRef.Name, objects.LabelSchedule: a.Schedule.Name}
+	for key, value := range a.Schedule.Spec.Template.Metadata.Labels {
+		if _, ours := labels[key]; !ours {
+			labels[key] = string(value)
+		}
 	}
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: a.dueName(), Namespace: a.Schedule.Namespace,
-			Labels: map[string]string{objects.LabelCluster: spec.Cluster, objects.LabelSchedule: a.Schedule.Name},
+			Labels: labels, Annotations: maps.Clone(a.Schedule.Spec.Template.Metadata.Annotations),
 		},
 		Spec: *spec,
 	}
@@ -61,9 +68,9 @@ func (a *agenda) made() *v1alpha1.EtcdSnapshot {
 // unless is what need not be stored again: what the cluster was like at the newest snapshot that succeeded, if it is
 // what a new one would be; nil for nothing.
 func (a *agenda) unless() *v1alpha1.Unless {
-	s, want := a.success, &a.Schedule.Spec.Template
+	s, want := a.success, &a.Schedule.Spec.Template.Spec
 	switch {
-	case s == nil, s.Spec.Cluster != want.Cluster, !reflect.DeepEqual(s.Spec.Store, want.Store),
+	case s == nil, s.Spec.ClusterRef.Name != want.ClusterRef.Name, !reflect.DeepEqual(s.Spec.Store, want.Store),
 		!reflect.DeepEqual(s.Spec.Encryption, want.Encryption):
 		return nil
 	case !s.verified() && (want.Verify == nil || *want.Verify):

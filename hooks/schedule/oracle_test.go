@@ -60,7 +60,7 @@ func wrongWith(o Observation, d Decision) string {
 	}
 	for name, s := range o.Snapshots {
 		if why := mustStay(o, s); !answered[name] && why != "" && (fresh == 0 || why != "it is not finished" ||
-			o.Schedule.Spec.Concurrency != v1alpha1.ConcurrencyReplace) {
+			o.Schedule.Spec.ConcurrencyPolicy != v1alpha1.ConcurrencyReplace) {
 			return name + " is let go: " + why
 		}
 	}

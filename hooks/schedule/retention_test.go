@@ -33,7 +33,8 @@ func TestRetained(t *testing.T) {
 		{"hourly", v1alpha1.Retention{Hourly: new(int32(3))}, nil, "21-10 22-01 22-02"},
 		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))},
 			func(o *Observation) {
-				o.Zone, o.Schedule.Status.LastScheduleTime = zoneOf(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
+				o.Zone, o.Schedule.Status.LastScheduleTime = zoneOf(t, "America/New_York"),
+					metav1.NewTime(clock("01 06:00"))
 				o.Now = clock("01 06:00:20")
 				clear(o.Snapshots)
 				o.Schedule.CreationTimestamp = metav1.NewTime(clock("01 00:00"))
@@ -139,7 +140,7 @@ func TestRetained(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			o := everyHour()
-			o.Schedule.Spec.Retention, o.Schedule.Spec.Concurrency = c.rules, v1alpha1.ConcurrencyAllow
+			o.Schedule.Spec.Retention, o.Schedule.Spec.ConcurrencyPolicy = c.rules, v1alpha1.ConcurrencyAllow
 			o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00"))
 			for _, run := range hours {
 				o.add(run, v1alpha1.SnapshotSucceeded)

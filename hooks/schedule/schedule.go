@@ -73,8 +73,9 @@ var allRules = rule.List[*agenda, string]{
 	rule.New(ruleUnreadable,
 		"A schedule or a time zone that can't be read changes nothing; the message says what to correct.",
 		(*agenda).unreadable),
-	rule.New("Missed", "A run that could not begin within spec.startingDeadline is left out.", (*agenda).missed),
-	rule.New("Wait", "With concurrency Forbid a run waits until the snapshot before is finished.", (*agenda).wait),
+	rule.New("Missed", "A run that could not begin within spec.startingDeadlineSeconds is left out.", (*agenda).missed),
+	rule.New("Wait", "With concurrencyPolicy Forbid a run waits until the snapshot before is finished.",
+		(*agenda).wait),
 	rule.New(ruleTake, "The run that is due is taken; of several that were missed, the latest alone.", (*agenda).take),
 	rule.New("Running", "A snapshot is being taken.", (*agenda).running),
 	rule.New("Failing",
@@ -114,12 +115,12 @@ func (a *agenda) missed() string {
 	if a.due.IsZero() || a.latest().IsZero() || !a.Now.After(a.latest()) {
 		return ""
 	}
-	return fmt.Sprintf("%s was not taken: it could not begin within %s of its time (spec.startingDeadline)%s",
-		a.dueName(), a.Schedule.Spec.StartingDeadline.Duration, a.unfinished())
+	return fmt.Sprintf("%s was not taken: it could not begin within %s of its time (spec.startingDeadlineSeconds)%s",
+		a.dueName(), a.latest().Sub(a.due), a.unfinished())
 }
 
 func (a *agenda) wait() string {
-	if a.due.IsZero() || len(a.active) == 0 || cmp.Or(a.Schedule.Spec.Concurrency,
+	if a.due.IsZero() || len(a.active) == 0 || cmp.Or(a.Schedule.Spec.ConcurrencyPolicy,
 		v1alpha1.ConcurrencyForbid) != v1alpha1.ConcurrencyForbid {
 		return ""
 	}

@@ -34,9 +34,9 @@ func everyHour() Observation {
 			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1,
 				CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
-				Schedule: "0 * * * *", Concurrency: v1alpha1.ConcurrencyForbid,
-				Template: v1alpha1.EtcdSnapshotSpec{Cluster: "orders",
-					Store: v1alpha1.Store{URL: "s3://backups/orders"}},
+				Schedule: "0 * * * *", ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
+				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "orders"},
+					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "orders"}}}},
 			},
 		},
 		Snapshots: map[string]*v1alpha1.EtcdSnapshot{},
@@ -58,7 +58,7 @@ func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time)
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: schedule.Namespace, UID: types.UID("uid-" + name),
 			CreationTimestamp: metav1.NewTime(created)},
-		Spec: *schedule.Spec.Template.DeepCopy(),
+		Spec: *schedule.Spec.Template.Spec.DeepCopy(),
 	}
 }
 
@@ -97,7 +97,7 @@ func TestDecideSchedule(t *testing.T) {
 	type observation = *Observation
 	deadline := func(o observation,
 		d time.Duration) {
-		o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: d}
+		o.Schedule.Spec.StartingDeadlineSeconds = new(int64(d.Seconds()))
 	}
 	for _, c := range []struct {
 		what    string
@@ -121,7 +121,8 @@ func TestDecideSchedule(t *testing.T) {
 			o.Schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
 		}, "Failing", "", "orders-20261122-0300 failed; none has succeeded yet"},
 		{"a person deleted the snapshot",
-			func(o observation) { o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00")) }, "Waiting", "",
+			func(o observation) { o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00")) }, "Waiting",
+			"",
 			""},
 		{"a person is deleting it", func(o observation) {
 			o.add("22 03:00", v1alpha1.SnapshotSucceeded).DeletionTimestamp = &metav1.Time{Time: o.Now}
@@ -161,7 +162,7 @@ func TestDecideSchedule(t *testing.T) {
 		{"Forbid waits", func(o observation) { o.add("22 02:00", v1alpha1.SnapshotRunning) }, "Wait", "",
 			"orders-20261122-0300 waits, for this is not finished: orders-20261122-0200"},
 		{"and so does a schedule that says nothing", func(o observation) {
-			o.Schedule.Spec.Concurrency = ""
+			o.Schedule.Spec.ConcurrencyPolicy = ""
 			o.add("22 02:00", v1alpha1.SnapshotPending).Status.Message = "the cluster has no quorum"
 		}, "Wait", "", "orders-20261122-0200 (the cluster has no quorum)"},
 		{"one that was just made counts", func(o observation) { o.add("22 02:00", "") }, "Wait", "", ""},
@@ -169,20 +170,20 @@ func TestDecideSchedule(t *testing.T) {
 			o.add("22 02:00", v1alpha1.SnapshotRunning).DeletionTimestamp = &metav1.Time{Time: o.Now}
 		}, "Take", "+orders-20261122-0300", ""},
 		{"Allow does not wait", func(o observation) {
-			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyAllow
+			o.Schedule.Spec.ConcurrencyPolicy = v1alpha1.ConcurrencyAllow
 			o.add("22 02:00", v1alpha1.SnapshotRunning)
 		}, "Take", "+orders-20261122-0300", ""},
 		{"Replace", func(o observation) {
-			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.Schedule.Spec.ConcurrencyPolicy = v1alpha1.ConcurrencyReplace
 			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
 			o.add("22 02:00", v1alpha1.SnapshotRunning)
 		}, "Take", "+orders-20261122-0300 -orders-20261122-0200", ""},
 		{"Replace replaces nothing before its time", func(o observation) {
-			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.Schedule.Spec.ConcurrencyPolicy = v1alpha1.ConcurrencyReplace
 			o.add("22 03:00", v1alpha1.SnapshotRunning)
 		}, "Running", "", "being taken: orders-20261122-0300"},
 		{"Replace does not replace what the status knows to be stored: the list lags", func(o observation) {
-			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.Schedule.Spec.ConcurrencyPolicy = v1alpha1.ConcurrencyReplace
 			o.add("22 02:00", v1alpha1.SnapshotRunning)
 			o.Schedule.Status.LastSuccess = &v1alpha1.SnapshotReference{Name: "orders-20261122-0200"}
 		}, "Take", "+orders-20261122-0300", ""},
@@ -190,7 +191,7 @@ func TestDecideSchedule(t *testing.T) {
 		{"within the deadline", func(o observation) { deadline(o, time.Minute) }, "Take", "+orders-20261122-0300", ""},
 		{"at the deadline", func(o observation) { deadline(o, 20*time.Second) }, "Take", "+orders-20261122-0300", ""},
 		{"after the deadline", func(o observation) { deadline(o, 10*time.Second) }, "Missed", "",
-			"orders-20261122-0300 was not taken: it could not begin within 10s of its time (spec.startingDeadline)"},
+			"orders-20261122-0300 was not taken: it could not begin within 10s of its time (spec.startingDeadlineSeconds)"},
 		{"a run that was taken is not missed", func(o observation) {
 			deadline(o, 10*time.Second)
 			o.add("22 03:00", v1alpha1.SnapshotSucceeded)
@@ -236,17 +237,17 @@ func TestUnless(t *testing.T) {
 		{"the last is not verified",
 			func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.VerificationTime = metav1.Time{} }, 0},
 		{"and need not be", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
-			s.Status.VerificationTime, o.Schedule.Spec.Template.Verify = metav1.Time{}, new(false)
+			s.Status.VerificationTime, o.Schedule.Spec.Template.Spec.Verify = metav1.Time{}, new(false)
 		}, 7},
 		{"another cluster", func(o *Observation,
 			_ *v1alpha1.EtcdSnapshot) {
-			o.Schedule.Spec.Template.Cluster = "other"
+			o.Schedule.Spec.Template.Spec.ClusterRef.Name = "other"
 		}, 0},
 		{"another bucket", func(o *Observation, _ *v1alpha1.EtcdSnapshot) {
-			o.Schedule.Spec.Template.Store.URL = "s3://other"
+			o.Schedule.Spec.Template.Spec.Store.S3.Bucket = "other"
 		}, 0},
 		{"encrypted from now on", func(o *Observation, _ *v1alpha1.EtcdSnapshot) {
-			o.Schedule.Spec.Template.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1"}}
+			o.Schedule.Spec.Template.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1"}}
 		}, 0},
 		{"it is being deleted", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
 			s.DeletionTimestamp = &metav1.Time{Time: o.Now}
@@ -279,11 +280,16 @@ func TestUnless(t *testing.T) {
 
 func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
 	o := everyHour()
-	o.Schedule.Spec.Template.DeletionPolicy = v1alpha1.DeletionDelete
-	o.Schedule.Spec.Template.Unless = &v1alpha1.Unless{Revision: 5, ClusterID: "c1", AuthRevision: 1}
+	o.Schedule.Spec.Template.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	o.Schedule.Spec.Template.Spec.Unless = &v1alpha1.Unless{Revision: 5, ClusterID: "c1", AuthRevision: 1}
 	o.Schedule.Spec.SkipUnchanged = new(false)
+	o.Schedule.Spec.Template.Metadata = v1alpha1.Metadata{Annotations: map[string]string{"team": "db"},
+		Labels: map[string]v1alpha1.LabelValue{"team": "db", objects.LabelCluster: "another"}}
 	made := decided(t, o).Snapshots[0]
-	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template) {
+	if made.Labels["team"] != "db" || made.Annotations["team"] != "db" {
+		t.Errorf("%v, %v", made.Labels, made.Annotations)
+	}
+	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template.Spec) {
 		t.Errorf("%+v", made.Spec)
 	}
 	if made.Namespace != "shop" || made.Labels[objects.LabelCluster] != "orders" ||

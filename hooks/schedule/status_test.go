@@ -28,7 +28,8 @@ func TestScheduleStatus(t *testing.T) {
 	if s.LastVerified.Name != "orders-20261122-0100" || !s.LastVerified.Time.Time.Equal(clock("22 01:00:10")) {
 		t.Errorf("the last verified is %+v", s.LastVerified)
 	}
-	if !s.LastScheduleTime.Time.Equal(clock("22 03:00")) || !s.NextScheduleTime.Time.Equal(clock("22 04:00")) || s.Kept != 2 ||
+	if !s.LastScheduleTime.Time.Equal(clock("22 03:00")) || !s.NextScheduleTime.Time.Equal(clock("22 04:00")) ||
+		s.Kept != 2 ||
 		s.LastFailure != nil || s.Active != nil {
 		t.Errorf("%+v", s)
 	}
@@ -45,7 +46,7 @@ func TestScheduleStatus(t *testing.T) {
 	for what, edit := range map[string]func(s *v1alpha1.EtcdSnapshot){
 		"of another etcd, and of the same revision by " +
 			"accident": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "another" },
-		"of another EtcdCluster": func(s *v1alpha1.EtcdSnapshot) { s.Spec.Cluster = "another" },
+		"of another EtcdCluster": func(s *v1alpha1.EtcdSnapshot) { s.Spec.ClusterRef.Name = "another" },
 		"of another revision":    func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
 		"with other users":       func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
 		"silent about which etcd it looked " +
@@ -96,7 +97,8 @@ func TestScheduleStatus(t *testing.T) {
 	o.Zone = time.UTC
 	o.Schedule.Spec.Suspend = true
 	s = decided(t, o).Status
-	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "Suspended" || !s.NextScheduleTime.IsZero() {
+	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "Suspended" ||
+		!s.NextScheduleTime.IsZero() {
 		t.Errorf("%+v", s)
 	}
 }
@@ -115,7 +117,7 @@ func TestWhenANewerSnapshotIsDue(t *testing.T) {
 	due(clock("22 03:00"), "the second run after the newest")
 	o.add("22 02:00", v1alpha1.SnapshotSucceeded).Status.VerificationTime = metav1.Time{}
 	due(clock("22 03:00"), "what was not restored on trial does not count")
-	o.Schedule.Spec.Template.Verify = new(false)
+	o.Schedule.Spec.Template.Spec.Verify = new(false)
 	due(clock("22 04:00"), "except for a schedule that does without")
 	o.Schedule.Spec.Suspend = true
 	due(time.Time{}, "nothing is due while no snapshots are taken")
@@ -147,7 +149,7 @@ func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 
 	o.add("22 03:00", v1alpha1.SnapshotRunning)
 	o.Now = clock("22 04:00:20")
-	o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: time.Minute}
+	o.Schedule.Spec.StartingDeadlineSeconds = new(int64(60))
 	d := decided(t, o)
 	if d.Reason.Rule != "Wait" || d.ResyncAfter != 41*time.Second {
 		t.Errorf("%s, asked after %s, not when the deadline is over", d.Reason.Rule, d.ResyncAfter)

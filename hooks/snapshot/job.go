@@ -37,7 +37,7 @@ const (
 // Key is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no
 // other snapshot has it: a Job that is repeated finds what the one before it has done.
 func Key(s *v1alpha1.EtcdSnapshot) string {
-	key := path.Join(s.Namespace, s.Spec.Cluster, s.Name+"-"+shortUID(s)+".db")
+	key := path.Join(s.Namespace, s.Spec.ClusterRef.Name, s.Name+"-"+shortUID(s)+".db")
 	if compression(s) == v1alpha1.CompressZstd {
 		key += ".zst"
 	}
@@ -210,7 +210,7 @@ func (v *view) jobLabels() map[string]string {
 	return map[string]string{
 		objects.LabelSnapshot:          labelValue(v.Snapshot.Name),
 		"app.kubernetes.io/name":       "etcd-snapshot",
-		"app.kubernetes.io/instance":   v.Snapshot.Spec.Cluster,
+		"app.kubernetes.io/instance":   v.Snapshot.Spec.ClusterRef.Name,
 		"app.kubernetes.io/managed-by": "quorate",
 	}
 }
@@ -286,8 +286,8 @@ func (v *view) job(name string, retries int32, deadline time.Duration, pod corev
 // validate says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
 // which it is stored.
 func validate(s *v1alpha1.EtcdSnapshotSpec) error {
-	if !clusterNames().MatchString(s.Cluster) {
-		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', " +
+	if !clusterNames().MatchString(s.ClusterRef.Name) {
+		return errors.New("spec.clusterRef.name is no name of an EtcdCluster: use lower-case letters, digits and '-', " +
 			"beginning with a letter")
 	}
 	return stores.Validate("spec.store", &s.Store)

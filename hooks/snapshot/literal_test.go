@@ -9,17 +9,18 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/kubelettest"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // TestTheIssuesOwnURLInAJob is the way by which the key of an authority came into a status.
 func TestTheIssuesOwnURLInAJob(t *testing.T) {
-	const url = "s3://b/$(tls.key)"
 	o := aSnapshot()
-	o.Snapshot.Spec.Store = v1alpha1.Store{URL: url, CredentialsSecret: "demo-ca"}
+	o.Snapshot.Spec.Store = v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
+		CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}
 	v := newView(o)
 	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
 		assert.Empty(t, kubelettest.Leaks(job))
-		assert.Contains(t, kubelettest.Line(&job.Containers[0]), "--store-url="+url,
+		assert.Contains(t, kubelettest.Line(&job.Containers[0]), "--store-url=s3://b/$(tls.key)",
 			"its program is told what is written")
 	}
 }
@@ -40,10 +41,7 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 				}
 			}
 		}
-		store := v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"}
-		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///",
-			""}[r.IntN(5)] + kubelettest.AnyText(r))
-		perhaps(&store.CASecret, &store.ClaimName)
+		store := kubelettest.AnyStore(r)
 
 		o := aSnapshot()
 		o.Snapshot.Spec.Store = store
@@ -52,12 +50,12 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 		perhaps(&recipient, &o.Snapshot.Spec.Job.ServiceAccountName, &cluster.Spec.Image.Repository,
 			&cluster.Status.Version, &cluster.Status.Members[0].Name)
 		o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{recipient}}
-		perhaps(&o.Snapshot.Spec.Cluster)
+		perhaps(&o.Snapshot.Spec.ClusterRef.Name)
 		v := newView(o)
 		v.cluster = cluster // though it had this name
 		for _, pod := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
 			assert.Empty(t, kubelettest.Leaks(pod))
-			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--store-url="+string(store.URL))
+			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--store-url="+stores.URLOf(&store).String())
 			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--key="+Key(o.Snapshot))
 		}
 		if err := Verify(o, Decide(o)); err != nil {

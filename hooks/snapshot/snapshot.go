@@ -271,7 +271,7 @@ func stored(v *view) *verdict {
 	}
 	report, s := v.told(), v.Snapshot.Status
 	if report != nil {
-		fill(&s, report)
+		fill(&s, &v.Snapshot.Spec.Store, report)
 	}
 	if s.URI == "" {
 		return nil
@@ -335,7 +335,7 @@ func taking(v *view) *verdict {
 
 // blocked says what the Job that takes the snapshot can't begin without; empty for nothing.
 func (v *view) blocked() string {
-	c, name := v.cluster, v.Snapshot.Spec.Cluster
+	c, name := v.cluster, v.Snapshot.Spec.ClusterRef.Name
 	switch {
 	case c == nil:
 		return fmt.Sprintf("there is no EtcdCluster %s in this namespace", name)

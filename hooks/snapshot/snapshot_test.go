@@ -25,8 +25,10 @@ func aSnapshot() Observation {
 		Snapshot: &v1alpha1.EtcdSnapshot{
 			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "12c500ed-0b78-7910",
 				CreationTimestamp: metav1.NewTime(now)},
-			Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "orders",
-				Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys", CASecret: "trust"}},
+			Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "orders"},
+				Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
+					CredentialsSecretRef: v1alpha1.SecretRef{Name: "keys"}},
+					CASecretRef: v1alpha1.SecretKeyRef{Name: "trust"}}},
 		},
 		Clusters: map[string]*v1alpha1.EtcdCluster{"orders": {
 			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"},
@@ -133,7 +135,7 @@ func TestDiscardJobRunsTheProgramOfStores(t *testing.T) {
 func TestTakingJobInPlainText(t *testing.T) {
 	o := aSnapshot()
 	o.Clusters["orders"].Spec.TLS.Mode = v1alpha1.TLSDisabled
-	o.Snapshot.Spec.Store = v1alpha1.Store{URL: "file:///etcd", ClaimName: "backups"}
+	o.Snapshot.Spec.Store = v1alpha1.Store{Claim: &v1alpha1.ClaimStore{Name: "backups", Path: "etcd"}}
 	o.Snapshot.Spec.Job.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	pod := theJob(t, o).Spec.Template.Spec
 	main := pod.Containers[0]
@@ -232,8 +234,10 @@ func TestMemoryOfATrial(t *testing.T) {
 }
 
 func TestWhoUsesASnapshot(t *testing.T) {
-	named := func(name string) *v1alpha1.SnapshotSource { return &v1alpha1.SnapshotSource{Name: name} }
-	byURL := &v1alpha1.SnapshotSource{URL: "s3://backups/x"}
+	named := func(name string) *v1alpha1.SnapshotSource {
+		return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}
+	}
+	byArtifact := &v1alpha1.SnapshotSource{Artifact: "x"}
 	for name, c := range map[string]struct {
 		change func(c *v1alpha1.EtcdCluster)
 		uses   bool
@@ -278,7 +282,7 @@ func TestWhoUsesASnapshot(t *testing.T) {
 		}, false},
 		"a new cluster begins with what restore names": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: byURL}
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: byArtifact}
 		}, false},
 		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
 			c.Status.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}

@@ -12,14 +12,17 @@ import (
 // the message says what is wrong, and it repeats nothing of it.
 func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 	for _, change := range []func(s *v1alpha1.EtcdSnapshotSpec){
-		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.URL = "s3://b/$(tls.key)" },
-		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.URL = "azblob://b?domain=tls.key.example" },
-		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store = v1alpha1.Store{URL: "file:///tls.key"} },
-		func(s *v1alpha1.EtcdSnapshotSpec) { s.Cluster = "../tls.key" },
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Prefix = "$(tls.key)" },
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Endpoint = "tls.key.example" },
+		func(s *v1alpha1.EtcdSnapshotSpec) {
+			s.Store = v1alpha1.Store{Claim: &v1alpha1.ClaimStore{Name: "",
+				Path: "tls.key"}}
+		},
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.ClusterRef.Name = "../tls.key" },
 	} {
 		o := aSnapshot()
 		change(&o.Snapshot.Spec)
-		o.Clusters[o.Snapshot.Spec.Cluster] = o.Clusters["orders"]
+		o.Clusters[o.Snapshot.Spec.ClusterRef.Name] = o.Clusters["orders"]
 		d := Decide(o)
 		assert.Equal(t, "Unsupported", d.Reason.Rule)
 		assert.Empty(t, d.Jobs)

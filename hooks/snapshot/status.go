@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -41,7 +42,7 @@ func (v *view) status(decision *verdict) v1alpha1.EtcdSnapshotStatus {
 	s.Phase, s.Message = decision.phase, clipped(decision.message)
 	s.Progress, s.Failure = clipped(decision.progress), clipped(decision.failure)
 	if decision.report != nil {
-		fill(&s, decision.report)
+		fill(&s, &v.Snapshot.Spec.Store, decision.report)
 	}
 	v.setConditions(&s, decision.report)
 	return s
@@ -56,7 +57,7 @@ func clipped(message string) string {
 }
 
 // fill writes down what is stored, or no longer is; of one that was skipped, what is still so.
-func fill(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
+func fill(s *v1alpha1.EtcdSnapshotStatus, store *v1alpha1.Store, r *reports.Snapshot) {
 	whole := func(t time.Time) metav1.Time {
 		if t.IsZero() {
 			return metav1.Time{}
@@ -64,6 +65,7 @@ func fill(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
 		return metav1.NewTime(t.Truncate(time.Second))
 	}
 	s.URI, s.SHA256, s.Hash = r.URI, r.SHA256, r.Hash
+	s.Artifact = stores.ArtifactIn(store, r.URI)
 	s.Size, s.StoredSize, s.Duration = nil, nil, nil
 	if r.URI != "" {
 		s.Size, s.StoredSize = legible(r.Size), legible(r.StoredSize)

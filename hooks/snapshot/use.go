@@ -50,7 +50,7 @@ func (v *view) users() []string {
 // uses reports whether a cluster restores a snapshot: its members are being filled with it, or its spec names it and
 // has not been answered.
 func uses(c *v1alpha1.EtcdCluster, s *v1alpha1.EtcdSnapshot) bool {
-	names := func(from *v1alpha1.SnapshotSource) bool { return from != nil && from.Name == s.Name }
+	names := func(from *v1alpha1.SnapshotSource) bool { return from != nil && from.SnapshotRef.Name == s.Name }
 	r, b := c.Spec.Restore, c.Spec.Bootstrap
 	switch {
 	case c.DeletionTimestamp != nil:

@@ -34,7 +34,7 @@ type view struct {
 }
 
 func newView(o Observation) *view {
-	v := &view{Observation: o, cluster: o.Clusters[o.Snapshot.Spec.Cluster]}
+	v := &view{Observation: o, cluster: o.Clusters[o.Snapshot.Spec.ClusterRef.Name]}
 	for _, job := range o.Jobs {
 		switch objects.Purpose(&job.Spec.Template.Spec) {
 		case objects.ContainerSnapshot:

@@ -26,7 +26,7 @@ func userLeaves(c *v1alpha1.EtcdCluster) []Leaf {
 		return nil
 	}
 	for _, u := range c.Spec.Auth.Users {
-		if u.Certificate {
+		if u.Credential == v1alpha1.CredentialCertificate {
 			list = append(list, Leaf{What: "user " + u.Name, Secret: UserSecret(c.Name, u.Name), CommonName: u.Name,
 				Client: true})
 		}
@@ -67,7 +67,7 @@ func TokenSecret(cluster string) string { return cluster + "-token" }
 // Quorate to them.
 func ServerSecret(c *v1alpha1.EtcdCluster) string {
 	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1alpha1.TLSSecrets && s != nil {
-		return s.Server
+		return s.ServerSecretRef.Name
 	}
 	return c.Name + "-server-tls"
 }
@@ -75,7 +75,7 @@ func ServerSecret(c *v1alpha1.EtcdCluster) string {
 // PeerSecret is the name of the Secret with the certificate that members show each other.
 func PeerSecret(c *v1alpha1.EtcdCluster) string {
 	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1alpha1.TLSSecrets && s != nil {
-		return s.Peer
+		return s.PeerSecretRef.Name
 	}
 	return c.Name + "-peer-tls"
 }
@@ -218,17 +218,17 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 	}
 	if e := Existing(c); e != nil {
 		if e.TLS != nil {
-			k.Name(e.TLS.SecretName, pair...)
-			k.Name(e.TLS.TrustSecretName, pair...)
+			k.Name(e.TLS.SecretRef.Name, pair...)
+			k.Name(e.TLS.TrustSecretRef.Name, pair...)
 		}
 		if e.Auth != nil {
-			k.Name(e.Auth.SecretName, KeyUsername, KeyPassword)
+			k.Name(e.Auth.SecretRef.Name, KeyUsername, KeyPassword)
 		}
 	}
 	if a := c.Spec.Auth; a != nil {
 		k.Password(users.RootPasswordSource(c.Name, a))
 		for _, u := range a.Users {
-			k.Password(users.PasswordIn("", u.PasswordSecret, users.PasswordSecret(c.Name, u.Name)))
+			k.Password(users.PasswordIn("", u.PasswordSecretRef, users.PasswordSecret(c.Name, u.Name)))
 		}
 	}
 	return k

@@ -39,7 +39,8 @@ func Busy(v *View, m *Member) bool {
 	if !v.UnderWay() || len(v.DefragRun.Done) == 0 {
 		return false
 	}
-	return v.DefragRun.Done[len(v.DefragRun.Done)-1] == m.PodName && v.Now.Before(v.DefragRun.LastMemberTime.Add(busyFor))
+	return v.DefragRun.Done[len(v.DefragRun.Done)-1] == m.PodName &&
+		v.Now.Before(v.DefragRun.LastMemberTime.Add(busyFor))
 }
 
 // OnHold reports whether a person keeps a member from being brought back: then its time does not count.

@@ -69,7 +69,8 @@ func Watched(v *View) *v1alpha1.WatchedStatus {
 	}
 	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(WatchedSince(v)), LastProbeTime: v.NowInSeconds()}
 	old := v.Cluster.Status.Watched
-	if old != nil && old.StartTime.Equal(&w.StartTime) && v.Now.Sub(old.LastProbeTime.Time) < lookWritten*ResyncPeriod(v) {
+	if old != nil && old.StartTime.Equal(&w.StartTime) &&
+		v.Now.Sub(old.LastProbeTime.Time) < lookWritten*ResyncPeriod(v) {
 		w.LastProbeTime = old.LastProbeTime
 	}
 	return &w

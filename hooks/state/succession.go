@@ -94,9 +94,9 @@ type Resolved struct {
 	URL    string `json:"url"`
 	SHA256 string `json:"sha256,omitempty"`
 	// Store says how it is reached.
-	Store              v1alpha1.Store `json:"store"`
-	IdentitySecret     string         `json:"identitySecret,omitempty"`
-	ServiceAccountName string         `json:"serviceAccountName,omitempty"`
+	Store              v1alpha1.Store        `json:"store"`
+	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
+	ServiceAccountName string                `json:"serviceAccountName,omitempty"`
 }
 
 // Words name it for messages.

@@ -238,7 +238,7 @@ func connection(v *state.View) *v1alpha1.ConnectionStatus {
 	if name := spec.ClientSecret(v.Cluster.Name); objects.Encrypted(v.Cluster) {
 		if s := certificates.Secret(v, name); s != nil && s.Has(objects.KeyCertificate, objects.KeyPrivate,
 			objects.KeyTrust) {
-			c.ClientSecret, c.AuthoritySecret = name, name
+			c.ClientSecretRef, c.AuthoritySecretRef = v1alpha1.SecretRef{Name: name}, v1alpha1.SecretRef{Name: name}
 		}
 	}
 	return c
@@ -249,8 +249,9 @@ func tlsStatus(v *state.View) v1alpha1.TLSStatus {
 	s := v1alpha1.TLSStatus{Mode: objects.TLSMode(v.Cluster)}
 	add := func(name, secret string) {
 		if observed := certificates.Secret(v, secret); observed != nil && observed.Certificate != nil {
-			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name, Secret: secret,
-				NotAfter: metav1.NewTime(observed.Certificate.NotAfter)})
+			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name,
+				SecretRef: v1alpha1.SecretRef{Name: secret},
+				NotAfter:  metav1.NewTime(observed.Certificate.NotAfter)})
 		}
 	}
 	if s.Mode == v1alpha1.TLSDisabled {
@@ -297,9 +298,9 @@ func Security(v *state.View) (reason, message string, secured bool) {
 	}
 	var late []string
 	for _, c := range tlsStatus(v).Certificates {
-		if observed := certificates.Secret(v, c.Secret).Certificate; v.Now.After(observed.Late()) {
+		if observed := certificates.Secret(v, c.SecretRef.Name).Certificate; v.Now.After(observed.Late()) {
 			late = append(late, fmt.Sprintf("the certificate in Secret %s expires on %s and has not been renewed",
-				c.Secret, certificates.Day(observed.NotAfter)))
+				c.SecretRef.Name, certificates.Day(observed.NotAfter)))
 		}
 	}
 	if len(late) > 0 {

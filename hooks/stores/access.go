@@ -3,6 +3,8 @@
 package stores
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -51,24 +53,24 @@ type Access struct {
 // AccessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. A pod that only reads
 // gets a claim read-only.
 func AccessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) Access {
-	a := Access{Args: []string{"--store-url=" + string(store.URL)}}
-	if store.ClaimName != "" {
+	url := URLOf(&store)
+	a := Access{Args: []string{"--store-url=" + url.String()}}
+	if store.Claim != nil {
 		a.Args = append(a.Args, "--store-dir="+claimDir)
 		a.mount(volumeStore, claimDir, readOnly, corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: store.ClaimName,
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: store.Claim.Name,
 				ReadOnly: readOnly},
 		})
 	}
-	if store.CASecret != "" {
+	if store.CASecretRef.Name != "" {
 		a.Args = append(a.Args, "--store-ca="+trustDir+"/"+objects.KeyTrust)
-		a.mount(volumeStoreTrust, trustDir, true, oneKey(store.CASecret, objects.KeyTrust))
+		a.mount(volumeStoreTrust, trustDir, true, oneKey(store.CASecretRef, objects.KeyTrust))
 	}
-	url, err := ParseURL(string(store.URL))
-	if err != nil {
+	if _, err := ParseURL(url.String()); err != nil {
 		return a // refused long before; its program refuses it again
 	}
-	switch secret := store.CredentialsSecret; {
-	case secret == "":
+	switch secret := credentialsOf(&store); {
+	case secret.Name == "":
 		// Azure's webhook gives an identity to pods with this label only. Those of Amazon and Google go by the service
 		// account alone. All bring a token of their own kind: that of the Kubernetes API is never mounted.
 		if serviceAccount != "" && url.Scheme == Azure {
@@ -79,7 +81,7 @@ func AccessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) Access
 		a.mount(volumeStoreKey, keyDir, true, oneKey(secret, googleKey))
 	default:
 		for _, c := range credentials(url) {
-			a.Env = append(a.Env, c.variable(secret))
+			a.Env = append(a.Env, c.variable(secret.Name))
 		}
 	}
 	return a
@@ -95,8 +97,21 @@ func (c credential) variable(secret string) corev1.EnvVar {
 	return corev1.EnvVar{Name: c.key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: from}}
 }
 
+// credentialsOf is the Secret with the credentials of a store; without a name for none.
+func credentialsOf(store *v1alpha1.Store) v1alpha1.SecretKeyRef {
+	switch {
+	case store.S3 != nil:
+		return v1alpha1.SecretKeyRef{Name: store.S3.CredentialsSecretRef.Name}
+	case store.Azure != nil:
+		return v1alpha1.SecretKeyRef{Name: store.Azure.CredentialsSecretRef.Name}
+	case store.GCS != nil:
+		return store.GCS.CredentialsSecretRef
+	}
+	return v1alpha1.SecretKeyRef{}
+}
+
 // Identify gives the container the identities of age that decrypt, by the flag --identity.
-func (a *Access) Identify(secret string) {
+func (a *Access) Identify(secret v1alpha1.SecretKeyRef) {
 	a.Args = append(a.Args, "--identity="+identityDir+"/"+identityKey)
 	a.mount(volumeIdentity, identityDir, true, oneKey(secret, identityKey))
 }
@@ -106,9 +121,10 @@ func (a *Access) mount(name, path string, readOnly bool, source corev1.VolumeSou
 	a.Mounts = append(a.Mounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: readOnly})
 }
 
-// oneKey is a volume with one key of a Secret as a file of that name.
-func oneKey(secret, key string) corev1.VolumeSource {
+// oneKey is a volume with one key of a Secret as a file. The key is that of the file's name, unless another is named.
+func oneKey(secret v1alpha1.SecretKeyRef, file string) corev1.VolumeSource {
 	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: secret, DefaultMode: new(int32(0o440)), Items: []corev1.KeyToPath{{Key: key, Path: key}},
+		SecretName: secret.Name, DefaultMode: new(int32(0o440)),
+		Items: []corev1.KeyToPath{{Key: cmp.Or(secret.Key, file), Path: file}},
 	}}
 }

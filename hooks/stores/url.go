@@ -201,15 +201,82 @@ func CredentialVariables() []string {
 	return append(all, googleVariable)
 }
 
+// URLOf is the URL of a store's folder.
+func URLOf(s *v1alpha1.Store) URL {
+	var parameters []string
+	with := func(name, value string) {
+		if value != "" {
+			parameters = append(parameters, name+"="+value)
+		}
+	}
+	yes := map[bool]string{true: "true"}
+	u := URL{}
+	switch {
+	case s.S3 != nil:
+		u = URL{Scheme: S3, Bucket: s.S3.Bucket, Path: s.S3.Prefix}
+		with("region", s.S3.Region)
+		with("endpoint", s.S3.Endpoint)
+		with("use_path_style", yes[s.S3.ForcePathStyle])
+		with("ssetype", s.S3.ServerSideEncryption)
+		with("kmskeyid", s.S3.KMSKeyID)
+		if s.S3.Checksums == v1alpha1.ChecksumsWhenRequired {
+			with("request_checksum_calculation", "when_required")
+			with("response_checksum_validation", "when_required")
+		}
+		with("dualstack", yes[s.S3.DualStack])
+		with("fips", yes[s.S3.FIPS])
+		with("accelerate", yes[s.S3.Accelerate])
+	case s.GCS != nil:
+		u = URL{Scheme: Google, Bucket: s.GCS.Bucket, Path: s.GCS.Prefix}
+	case s.Azure != nil:
+		u = URL{Scheme: Azure, Bucket: s.Azure.Container, Path: s.Azure.Prefix}
+		with("storage_account", s.Azure.StorageAccount)
+		with("domain", map[v1alpha1.AzureCloud]string{v1alpha1.AzureChina: "blob.core.chinacloudapi.cn",
+			v1alpha1.AzureUSGovernment: "blob.core.usgovcloudapi.net"}[s.Azure.Cloud])
+	case s.Claim != nil:
+		u = URL{Scheme: Claim, Path: s.Claim.Path}
+	}
+	u.Parameters = strings.Join(parameters, "&")
+	return u
+}
+
+// ArtifactIn is the name of an artifact below the store's prefix; empty where it is not in the store, or the URL can't
+// be read.
+func ArtifactIn(s *v1alpha1.Store, url string) string {
+	artifact, err := ParseURL(url)
+	if err != nil {
+		return ""
+	}
+	folder := URLOf(s)
+	if artifact.Scheme != folder.Scheme || artifact.Bucket != folder.Bucket {
+		return ""
+	}
+	if folder.Path == "" {
+		return artifact.Path
+	}
+	name, in := strings.CutPrefix(artifact.Path, folder.Path+"/")
+	if !in {
+		return ""
+	}
+	return name
+}
+
 // Validate says what is wrong with a store. The API server refuses it, too.
 func Validate(field string, s *v1alpha1.Store) error {
-	u, err := ParseURL(string(s.URL))
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
-	case (u.Scheme == Claim) != (s.ClaimName != ""):
-		return fmt.Errorf("%s: the URL file:///folder and claimName belong together: the folder is on that claim",
-			field)
+	kinds := 0
+	for _, set := range []bool{s.S3 != nil, s.GCS != nil, s.Azure != nil, s.Claim != nil} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return fmt.Errorf("%s is not exactly one of s3, gcs, azure and claim", field)
+	}
+	if s.Claim != nil && s.Claim.Name == "" {
+		return fmt.Errorf("%s.claim.name is empty: name a PersistentVolumeClaim", field)
+	}
+	if _, err := ParseURL(URLOf(s).String()); err != nil {
+		return fmt.Errorf("%s is not one that can be used: as a URL %w", field, err)
 	}
 	return nil
 }
@@ -219,13 +286,18 @@ func ValidateSource(field string, s *v1alpha1.SnapshotSource) error {
 	if s == nil {
 		return nil
 	}
-	if s.URL != "" {
-		if _, err := ParseArtifactURL(string(s.URL)); err != nil {
-			return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
+	if s.Store != nil {
+		if err := Validate(field+".store", s.Store); err != nil {
+			return err
 		}
 	}
-	if s.Store != nil {
-		return Validate(field+".store", s.Store)
+	if s.Artifact != "" {
+		if s.Store == nil {
+			return fmt.Errorf("%s.artifact needs %s.store: where it is", field, field)
+		}
+		if _, err := ParseArtifactURL(URLOf(s.Store).Join(s.Artifact).String()); err != nil {
+			return fmt.Errorf("%s.artifact is not one that can be used: as a URL %w", field, err)
+		}
 	}
 	return nil
 }

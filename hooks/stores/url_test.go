@@ -11,9 +11,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestStoreURLs: a test of the manifests has the same URLs judged by the API server's rules.
+// TestStoreURLs: what ParseURL takes, and what it refuses.
 func TestStoreURLs(t *testing.T) {
 	var urls struct{ Good, Folders, Bad []string }
 	raw, err := os.ReadFile("testdata/urls.json")
@@ -56,93 +58,114 @@ func TestStoreURLs(t *testing.T) {
 	assert.Equal(t, "at a URL that can't be used", Words("s3://b/$(tls.key)"))
 }
 
-// apiRules are the expressions of CEL's matches(self) in the markers before a declaration of the API, by what they
-// are of: "self" or a field. One with a "!" before it must not match.
-func apiRules(t *testing.T, file, declaration string) map[string][]string {
+// apiRules are the patterns of a declaration of the API, by its fields: what follows matches( in a rule, or Pattern=.
+func apiRules(t *testing.T, declaration string) map[string]*regexp.Regexp {
 	t.Helper()
-	text, err := os.ReadFile("../api/v1alpha1/" + file)
+	text, err := os.ReadFile("../api/v1alpha1/snapshot.go")
 	require.NoError(t, err)
-	before, _, found := strings.Cut(string(text), declaration)
+	_, after, found := strings.Cut(string(text), "\ntype "+declaration+" struct {\n")
 	require.True(t, found)
-	rules := map[string][]string{}
-	for _, rule := range regexp.MustCompile(`(!?)(self[.a-z]*)\.matches\('([^']*)'\)`).FindAllStringSubmatch(before[strings.LastIndex(before, "\n\n"):], -1) {
-		rules[rule[2]] = append(rules[rule[2]], rule[1]+rule[3])
+	body, _, _ := strings.Cut(after, "\n}\n")
+	rules := map[string]*regexp.Regexp{}
+	for _, field := range strings.Split(body, "\n\n") {
+		name := regexp.MustCompile(`(?m)^\t(\w+) `).FindStringSubmatch(field)
+		rule := regexp.MustCompile("matches\\('([^']*)'\\)|Pattern=`([^`]*)`").FindStringSubmatch(field)
+		if rule != nil {
+			rules[name[1]] = regexp.MustCompile(rule[1] + rule[2])
+		}
 	}
 	return rules
 }
 
-// admits reports whether all of these rules take a text.
-func admits(rules []string, text string) bool {
-	for _, rule := range rules {
-		expression, forbids := strings.CutPrefix(rule, "!")
-		if celExpression(expression).MatchString(text) == forbids {
-			return false
-		}
-	}
-	return len(text) <= 1024 // MaxLength
-}
-
-var celExpressions = map[string]*regexp.Regexp{}
-
-// celExpression is compiled once. CEL's are Go's.
-func celExpression(text string) *regexp.Regexp {
-	if celExpressions[text] == nil {
-		celExpressions[text] = regexp.MustCompile(text)
-	}
-	return celExpressions[text]
-}
-
-// TestTheAPIAdmitsWhatCanBeUsed: of random URLs, the rules of the API and these functions take the same, and what is
-// taken is the same when it is written and read once more.
+// TestTheAPIAdmitsWhatCanBeUsed: of random stores, those that the rules of the API take have a URL that can be used,
+// and it leads where the store says, by no other parameters.
 func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
-	ofStore, ofArtifact := apiRules(t, "snapshot.go", "\ntype URL string")["self"],
-		apiRules(t, "epoch.go", "\ntype SnapshotSource struct")["self.url"]
-	require.Len(t, ofStore, 2)
-	require.Len(t, ofArtifact, 2)
-	begins := []string{"s3://", "gs://", "azblob://", "file://", "file:///", "s3:///", "http://", "s3:"}
-	path := []string{"b", "/", "/", "a", ".", "..", ":", ",", "-", "_", "=", "+", "@", "~", ".json", ".db", "x.attrs",
-		"%", "%2F", "$", " ", "#", "'", "*", "\n", "ü", "//"}
-	query := []string{"?", "?", "&", "&", "region=eu-west-1", "region=", "endpoint=http://", "endpoint=https%3A%2f/",
-		"minio_1", "_", ".json", "[::1]", "%5b::1%5D", ":9000", ":", "/", "x", ".",
-		"use_path_style=true", "fips=1", "kmskeyid=arn:aws:kms/", "ssetype=aws:kms", "storage_account=shop",
-		"domain=blob.core.windows.net", "domain=evil", "=", "%3a", "$(X)"}
+	s3, azure := apiRules(t, "S3Store"), apiRules(t, "AzureStore")
+	require.Len(t, s3, 5)
+	require.Len(t, azure, 3)
 	r := rand.New(rand.NewPCG(1, 2))
-	some := func(from []string, most int) string {
-		var text strings.Builder
-		for range r.IntN(most + 1) {
-			text.WriteString(from[r.IntN(len(from))])
+	pieces := []string{"b", "a", "/", ".", "..", ":", ",", "-", "_", "=", "+", "@", "~", ".json", "%", "%2F", "$", " ", "#",
+		"'", "*", "\n", "ü", "//", "?", "&", "https://", "http://", "minio_1", "[::1]", ":9000", "arn:aws:kms/", "shop", "eu-1"}
+	taken := 0
+	text := func(rule *regexp.Regexp) string {
+		for {
+			var all strings.Builder
+			for range r.IntN(6) {
+				all.WriteString(pieces[r.IntN(len(pieces))])
+			}
+			// MaxLength is not what this is about
+			if rule.MatchString(all.String()) {
+				return all.String()
+			}
 		}
-		return text.String()
 	}
-	taken, artifacts := 0, 0
-	for range 300_000 {
-		begin := begins[r.IntN(len(begins))]
-		if r.IntN(3) > 0 {
-			begin += "b"
-		}
-		text := begin + some(path, 6)
+	perhaps := func(rule *regexp.Regexp) string {
 		if r.IntN(2) == 0 {
-			text += "?" + some(query, 6)
+			return ""
 		}
-		u, err := ParseURL(text)
-		require.Equal(t, admits(ofStore, text), err == nil, "%q: %v", text, err)
-		_, noArtifact := ParseArtifactURL(text)
-		require.Equal(t, admits(ofStore, text) && admits(ofArtifact, text), noArtifact == nil, "%q: %v", text,
-			noArtifact)
-		if err != nil {
-			continue
+		return text(rule)
+	}
+	for range 3_000 {
+		store := v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: text(s3["Bucket"]), Prefix: perhaps(s3["Prefix"]),
+			Region: perhaps(s3["Region"]), Endpoint: perhaps(s3["Endpoint"]), KMSKeyID: perhaps(s3["KMSKeyID"])}}
+		if r.IntN(3) == 0 {
+			store = v1alpha1.Store{Azure: &v1alpha1.AzureStore{Container: text(azure["Container"]),
+				Prefix: perhaps(azure["Prefix"]), StorageAccount: perhaps(azure["StorageAccount"])}}
+		}
+		require.NoError(t, Validate("spec.store", &store), "%+v", store)
+		want := URLOf(&store)
+		u, err := ParseURL(want.String())
+		require.NoError(t, err)
+		require.Equal(t, want, u)
+		if store.S3 != nil {
+			require.Equal(t, store.S3.Endpoint, u.Parameter("endpoint"))
+			require.Equal(t, store.S3.Region, u.Parameter("region"))
+		}
+		artifact := strings.TrimSuffix("x/"+text(s3["Prefix"]), "/")
+		if !strings.HasSuffix(artifact, RecordSuffix) {
+			require.NoError(t, ValidateSource("s", &v1alpha1.SnapshotSource{Artifact: artifact, Store: &store}))
+			require.Equal(t, artifact, ArtifactIn(&store, want.Join(artifact).String()))
 		}
 		taken++
-		require.True(t, admits(ofStore, u.String()), "%q is written %q", text, u)
-		again, err := ParseURL(u.String())
-		require.NoError(t, err, text)
-		require.Equal(t, u, again)
-		if noArtifact == nil {
-			artifacts++
-			folder, name := u.Split()
-			require.Equal(t, u, folder.Join(name), text)
-		}
 	}
-	assert.Greater(t, taken, 10_000)
-	assert.Greater(t, artifacts, 5_000)
+	require.Equal(t, 3_000, taken)
+}
+
+// TestFoldersOfStores: the URL of each kind of store, and what is refused though the API server let it through.
+func TestFoldersOfStores(t *testing.T) {
+	for want, store := range map[string]v1alpha1.Store{
+		"s3://b": {S3: &v1alpha1.S3Store{Bucket: "b"}},
+		"s3://b/f?region=any&endpoint=https://minio:9000&use_path_style=true": {S3: &v1alpha1.S3Store{Bucket: "b",
+			Prefix: "f", Region: "any", Endpoint: "https://minio:9000", ForcePathStyle: true}},
+		"s3://b?ssetype=aws:kms&kmskeyid=arn:aws:kms:eu:1:key/2": {S3: &v1alpha1.S3Store{Bucket: "b",
+			ServerSideEncryption: "aws:kms", KMSKeyID: "arn:aws:kms:eu:1:key/2"}},
+		"s3://b?request_checksum_calculation=when_required&response_checksum_validation=when_required": {
+			S3: &v1alpha1.S3Store{Bucket: "b", Checksums: v1alpha1.ChecksumsWhenRequired}},
+		"s3://b?dualstack=true&fips=true&accelerate=true": {S3: &v1alpha1.S3Store{Bucket: "b", DualStack: true, FIPS: true,
+			Accelerate: true}},
+		"gs://b/f": {GCS: &v1alpha1.GCSStore{Bucket: "b", Prefix: "f"}},
+		"azblob://c?storage_account=shop&domain=blob.core.chinacloudapi.cn": {Azure: &v1alpha1.AzureStore{Container: "c",
+			StorageAccount: "shop", Cloud: v1alpha1.AzureChina}},
+		"azblob://c?domain=blob.core.usgovcloudapi.net": {Azure: &v1alpha1.AzureStore{Container: "c",
+			Cloud: v1alpha1.AzureUSGovernment}},
+		"azblob://c": {Azure: &v1alpha1.AzureStore{Container: "c", Cloud: v1alpha1.AzurePublic}},
+		"file:///":   {Claim: &v1alpha1.ClaimStore{Name: "backups"}},
+		"file:///f":  {Claim: &v1alpha1.ClaimStore{Name: "backups", Path: "f"}},
+	} {
+		require.NoError(t, Validate("spec.store", &store), want)
+		assert.Equal(t, want, URLOf(&store).String())
+	}
+	for _, bad := range []v1alpha1.Store{{}, {Claim: &v1alpha1.ClaimStore{Path: "f"}},
+		{S3: &v1alpha1.S3Store{Bucket: "b"}, GCS: &v1alpha1.GCSStore{Bucket: "b"}},
+		{S3: &v1alpha1.S3Store{Bucket: "b", Endpoint: "https://me:secret@minio"}}} {
+		err := Validate("spec.store", &bad)
+		require.ErrorContains(t, err, "spec.store")
+		assert.NotContains(t, err.Error(), "secret@")
+	}
+	require.Error(t, ValidateSource("s", &v1alpha1.SnapshotSource{Artifact: "x.db"}), "without a store")
+	folder := v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "f"}}
+	for url, want := range map[string]string{"s3://b/f/x/y.db?region=a": "x/y.db", "s3://b/fx/y": "", "s3://c/f/y": "",
+		"gs://b/f/y": "", "?": ""} {
+		assert.Equal(t, want, ArtifactIn(&folder, url), url)
+	}
 }

@@ -18,7 +18,7 @@ type PasswordFrom struct {
 	// Version changes whenever the password may have. It reaches the status, which more people may read than Secrets,
 	// and is therefore never made from the password.
 	Version string
-	// Field of the spec that names the Secret, such as spec.auth.users[2].passwordSecret; for messages.
+	// Field of the spec that names the Secret, such as spec.auth.users[2].passwordSecretRef; for messages.
 	Field string `json:"-"`
 }
 
@@ -31,20 +31,21 @@ const PasswordKey = "password"
 
 // passwordSource is where the password of a declared user is; nil for a user with a certificate only.
 func passwordSource(cluster string, i int, u v1alpha1.UserSpec) *PasswordFrom {
-	if u.Certificate {
+	if u.Credential == v1alpha1.CredentialCertificate {
 		return nil
 	}
-	return PasswordIn(fmt.Sprintf("spec.auth.users[%d].passwordSecret", i), u.PasswordSecret, PasswordSecret(cluster,
-		u.Name))
+	return PasswordIn(fmt.Sprintf("spec.auth.users[%d].passwordSecretRef", i), u.PasswordSecretRef,
+		PasswordSecret(cluster,
+			u.Name))
 }
 
 // RootPasswordSource is where root's password is.
 func RootPasswordSource(cluster string, s *v1alpha1.AuthSpec) *PasswordFrom {
-	return PasswordIn("spec.auth.rootPasswordSecret", s.RootPasswordSecret, PasswordSecret(cluster, Root))
+	return PasswordIn("spec.auth.rootPasswordSecretRef", s.RootPasswordSecretRef, PasswordSecret(cluster, Root))
 }
 
 // PasswordIn is where a password is: in the Secret that the field names, or else in the generated one.
-func PasswordIn(field string, given *v1alpha1.SecretKey, generated string) *PasswordFrom {
+func PasswordIn(field string, given *v1alpha1.SecretKeyRef, generated string) *PasswordFrom {
 	if given == nil {
 		return &PasswordFrom{Secret: generated, Key: PasswordKey, Field: field}
 	}

@@ -21,9 +21,10 @@ func someAuth() *v1alpha1.AuthSpec {
 			{Name: "all", Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: new("")}}},
 		},
 		Users: []v1alpha1.UserSpec{
-			{Name: "web", Roles: []string{"writer", "all"}, PasswordSecret: &v1alpha1.SecretKey{Name: "web-login"}},
+			{Name: "web", Roles: []string{"writer", "all"},
+				PasswordSecretRef: &v1alpha1.SecretKeyRef{Name: "web-login"}},
 			{Name: "batch", Roles: []string{"all"}},
-			{Name: "agent", Certificate: true},
+			{Name: "agent", Credential: v1alpha1.CredentialCertificate},
 		},
 	}
 }
@@ -45,12 +46,13 @@ func TestWhatIsWanted(t *testing.T) {
 		},
 		Users: []UserWant{
 			{Name: "root", Roles: []string{"root"}, Password: &PasswordFrom{"demo-user.root", "password",
-				"v-demo-user.root", "spec.auth.rootPasswordSecret"}, Applied: "v-old"},
+				"v-demo-user.root", "spec.auth.rootPasswordSecretRef"}, Applied: "v-old"},
 			{Name: "agent", Applied: NoPassword},
 			{Name: "batch", Roles: []string{"all"}, Password: &PasswordFrom{"demo-user.batch", "password",
-				"v-demo-user.batch", "spec.auth.users[1].passwordSecret"}},
+				"v-demo-user.batch", "spec.auth.users[1].passwordSecretRef"}},
 			{Name: "web", Roles: []string{"all", "writer"},
-				Password: &PasswordFrom{"web-login", "password", "v-web-login", "spec.auth.users[0].passwordSecret"}},
+				Password: &PasswordFrom{"web-login", "password", "v-web-login",
+					"spec.auth.users[0].passwordSecretRef"}},
 		},
 		FormerRoles: []string{"before"}, FormerUsers: []string{"gone"},
 	}, w)
@@ -163,8 +165,8 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 			`" is not 1 to 40 lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit`},
 		"a name twice": {func(s *v1alpha1.AuthSpec) { s.Users[2].Name = "web" },
 			`spec.auth.users[2].name "web" is declared twice`},
-		"two credentials": {func(s *v1alpha1.AuthSpec) { s.Users[0].Certificate = true },
-			"spec.auth.users[0]: a user with certificate: true has no password; remove passwordSecret or certificate"},
+		"two credentials": {func(s *v1alpha1.AuthSpec) { s.Users[0].Credential = v1alpha1.CredentialCertificate },
+			"spec.auth.users[0]: a user with the credential Certificate has no password; remove passwordSecretRef"},
 		"no access": {permission(v1alpha1.Permission{Key: "a"}),
 			`spec.auth.roles[1].permissions[1].access "" is not Read, Write or ReadWrite`},
 		"no keys": {permission(v1alpha1.Permission{Access: v1alpha1.Read}),

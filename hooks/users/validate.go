@@ -32,8 +32,8 @@ func Validate(s *v1alpha1.AuthSpec) error {
 		if err := validateName(field, u.Name, users); err != nil {
 			return err
 		}
-		if u.Certificate && u.PasswordSecret != nil {
-			return fmt.Errorf("%s: a user with certificate: true has no password; remove passwordSecret or certificate",
+		if u.Credential == v1alpha1.CredentialCertificate && u.PasswordSecretRef != nil {
+			return fmt.Errorf("%s: a user with the credential Certificate has no password; remove passwordSecretRef",
 				field)
 		}
 		for j, r := range u.Roles {

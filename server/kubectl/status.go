@@ -262,7 +262,7 @@ func (s screen) certificates() {
 	}
 	lines := [][]string{{"FOR", "SECRET", "EXPIRES"}}
 	for _, c := range s.c.Status.TLS.Certificates {
-		lines = append(lines, []string{c.Name, c.Secret, expiry(c.NotAfter.Time, s.now)})
+		lines = append(lines, []string{c.Name, c.SecretRef.Name, expiry(c.NotAfter.Time, s.now)})
 	}
 	s.table(lines)
 }

@@ -31,7 +31,8 @@ func orders(t *testing.T) *v1alpha1.EtcdCluster {
 	c.Spec.TLS.Mode = v1alpha1.TLSAuto
 	for _, name := range []string{"authority", "server", "peer", "operator", "client"} {
 		c.Status.TLS.Certificates = append(c.Status.TLS.Certificates,
-			v1alpha1.CertificateStatus{Name: name, Secret: "orders-" + name, NotAfter: ago(-90 * 24 * time.Hour)})
+			v1alpha1.CertificateStatus{Name: name, SecretRef: v1alpha1.SecretRef{Name: "orders-" + name},
+				NotAfter: ago(-90 * 24 * time.Hour)})
 	}
 	return c.EtcdCluster
 }

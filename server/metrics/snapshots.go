@@ -57,7 +57,8 @@ func (t *snapshotTimes) note(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 	if t.snapshots == nil {
 		t.snapshots = map[types.UID]snapshotTime{}
 	}
-	at := snapshotTime{cluster: [2]string{s.Namespace, s.Spec.Cluster}, stored: d.Status.CompletionTime.Time, seen: t.now()}
+	at := snapshotTime{cluster: [2]string{s.Namespace, s.Spec.ClusterRef.Name}, stored: d.Status.CompletionTime.Time,
+		seen: t.now()}
 	if !d.Status.VerificationTime.IsZero() {
 		at.verified = at.stored
 	}

@@ -10,10 +10,10 @@ type AuthSpec struct {
 	// +required
 	Enabled bool `json:"enabled"`
 
-	// RootPasswordSecret holds the password of etcd's user root. Unset, Quorate makes the Secret `<cluster>-user.root`
+	// RootPasswordSecretRef holds the password of etcd's user root. Unset, Quorate makes the Secret `<cluster>-user.root`
 	// with a generated one. Quorate itself never needs it: it comes with a certificate.
 	// +optional
-	RootPasswordSecret *SecretKey `json:"rootPasswordSecret,omitempty"`
+	RootPasswordSecretRef *SecretKeyRef `json:"rootPasswordSecretRef,omitempty"`
 
 	// Token is what etcd gives to a client that logs in with a password: JWT or Simple.
 	// +optional
@@ -51,24 +51,6 @@ const (
 	// TokenSimple is a random word that every member keeps in memory: a member that restarts has forgotten it.
 	TokenSimple TokenType = "Simple"
 )
-
-// SecretKey is one key of a Secret in the cluster's namespace.
-type SecretKey struct {
-	// Name of the Secret.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name"`
-
-	// Key in the Secret's data.
-	// +optional
-	// +default="password"
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-._0-9A-Za-z]+$`
-	Key string `json:"key,omitempty"`
-}
 
 // RoleSpec is a role and what it permits.
 type RoleSpec struct {
@@ -140,16 +122,26 @@ type KeyRange struct {
 	To string `json:"to,omitempty"`
 }
 
-// UserSpec is a user and its roles. With neither passwordSecret nor certificate, Quorate makes the Secret
-// `<cluster>-user.<name>` with a generated password under the key `password`.
+// Credential is what a user proves itself by.
+// +kubebuilder:validation:Enum=Password;Certificate
+type Credential string
+
+const (
+	// CredentialPassword is a password, in a Secret.
+	CredentialPassword Credential = "Password"
+	// CredentialCertificate is a client certificate with the user's name. The user has no password.
+	CredentialCertificate Credential = "Certificate"
+)
+
+// UserSpec is a user and its roles.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.certificate) || !self.certificate",message="a user with certificate: true has no password; remove passwordSecret or certificate"
+// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecretRef) || !has(self.credential) || self.credential == 'Password'",message="a user with the credential Certificate has no password; remove passwordSecretRef, or set credential to Password"
 type UserSpec struct {
 	// Name of the user in etcd, and the common name of its certificate.
 	// +required
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a user's name is lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit"
-	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the user root is there always; its password is in auth.rootPasswordSecret"
+	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the user root is there always; its password is in auth.rootPasswordSecretRef"
 	Name string `json:"name"`
 
 	// Roles of the user, from auth.roles. None permit nothing.
@@ -159,14 +151,16 @@ type UserSpec struct {
 	// +kubebuilder:validation:items:MaxLength=40
 	Roles []string `json:"roles,omitempty"`
 
-	// PasswordSecret holds the user's password: 1 to 72 bytes, without a line break. Changing it there changes it in
-	// etcd.
+	// Credential is Password (the default) or Certificate. For each, Quorate makes a Secret: `<cluster>-user.<name>`
+	// with a generated password under the key `password`, or one with a client certificate in the user's name.
 	// +optional
-	PasswordSecret *SecretKey `json:"passwordSecret,omitempty"`
+	// +default="Password"
+	Credential Credential `json:"credential,omitempty"`
 
-	// Certificate makes a user without a password: Quorate makes a Secret with a client certificate in its name.
+	// PasswordSecretRef holds the user's password instead: 1 to 72 bytes, without a line break. Changing it there
+	// changes it in etcd.
 	// +optional
-	Certificate bool `json:"certificate,omitempty"`
+	PasswordSecretRef *SecretKeyRef `json:"passwordSecretRef,omitempty"`
 }
 
 // AuthStatus is what Quorate last did about users and roles in etcd.

@@ -20,31 +20,28 @@ type Bootstrap struct {
 
 // SnapshotSource is a snapshot that members restore.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.url)",message="a snapshot is named either by name, that of an EtcdSnapshot of the namespace, or by url, that of an artifact"
-// +kubebuilder:validation:XValidation:rule="!has(self.url) || has(self.store)",message="a snapshot that is named by url needs store, for how it is reached; store.url is the url of its folder"
-// +kubebuilder:validation:XValidation:rule="!has(self.url) || (self.url.matches('^[0-9a-z]+://[^/?]*/[^/?]') && !self.url.matches('^[^?]*[.]json/?([?]|$)'))",message="url names an artifact: that has a name in the bucket or on the claim, and this does not end in .json, as that of its record does"
+// +kubebuilder:validation:XValidation:rule="has(self.snapshotRef) != has(self.artifact)",message="a snapshot is either snapshotRef, an EtcdSnapshot of the namespace, or artifact, something in a store"
+// +kubebuilder:validation:XValidation:rule="!has(self.artifact) || has(self.store)",message="artifact needs store: where it is, and how it is reached"
 type SnapshotSource struct {
-	// Name of an EtcdSnapshot of the namespace.
+	// SnapshotRef is an EtcdSnapshot of the namespace.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	Name string `json:"name,omitempty"`
+	SnapshotRef SnapshotRef `json:"snapshotRef,omitzero"`
 
-	// URL of an artifact, as status.uri of its EtcdSnapshot had it. What etcdctl snapshot save wrote is taken as
-	// well, when its name ends in .db.
+	// Artifact is the name of one in the store, below its prefix, as status.artifact of its EtcdSnapshot had it. What
+	// etcdctl snapshot save wrote is taken as well, when its name ends in .db.
 	// +optional
-	URL URL `json:"url,omitempty"`
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*$') && !self.endsWith('.json')",message="artifact is names of letters, digits and -._=+@~:, alone, with a / between two; no name ends in two dots, and it does not end in .json, as that of its record does"
+	Artifact string `json:"artifact,omitempty"`
 
-	// Store says how the artifact is reached: credentials, authority, claim. Unset, as the EtcdSnapshot says.
+	// Store is where the artifact is, and how it is reached. Unset, as the EtcdSnapshot says.
 	// +optional
 	Store *Store `json:"store,omitempty"`
 
-	// IdentitySecret names a Secret of the namespace whose key identity holds age identities (AGE-SECRET-KEY-1...),
-	// for an encrypted one.
+	// IdentitySecretRef holds identities of age (AGE-SECRET-KEY-1...) for an encrypted one, under the key identity
+	// unless it names another.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	IdentitySecret string `json:"identitySecret,omitempty"`
+	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 
 	// ServiceAccountName that gives the members' pods the platform's identity, while they restore. Unset, as the
 	// EtcdSnapshot says.
@@ -96,22 +93,17 @@ type ExistingCluster struct {
 
 // ExistingTLS is how Quorate comes to the members of a foreign etcd, and whose certificates are trusted.
 type ExistingTLS struct {
-	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this
-	// EtcdCluster>. Its ca.crt are the authorities of the foreign members, its tls.crt and tls.key what Quorate shows
-	// to them; without these two it shows nothing.
+	// SecretRef is a Secret with the label etcd.quorate.dev/cluster: <name of this EtcdCluster>. Its ca.crt are the
+	// authorities of the foreign members, its tls.crt and tls.key what Quorate shows to them; without these two it
+	// shows nothing.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
-	SecretName string `json:"secretName"`
+	SecretRef SecretRef `json:"secretRef"`
 
-	// TrustSecretName names a Secret like that, whose ca.crt the members trust too, beside their own authority, in
-	// the mode Auto: that of the foreign members' peer certificates. It is trusted until spec.bootstrap.existing is
-	// taken out. Unset, it is that of secretName.
+	// TrustSecretRef is a Secret like that, whose ca.crt the members trust too, beside their own authority, in the
+	// mode Auto: that of the foreign members' peer certificates. It is trusted until spec.bootstrap.existing is taken
+	// out. Unset, it is that of secretRef.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	TrustSecretName string `json:"trustSecretName,omitempty"`
+	TrustSecretRef SecretRef `json:"trustSecretRef,omitzero"`
 
 	// ServerName is what the certificates of the foreign members are for, where that is not the host in their URLs.
 	// +optional
@@ -122,13 +114,10 @@ type ExistingTLS struct {
 
 // ExistingAuth is a user of a foreign etcd, with the role root.
 type ExistingAuth struct {
-	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this EtcdCluster>
-	// and the keys username and password.
+	// SecretRef is a Secret with the label etcd.quorate.dev/cluster: <name of this EtcdCluster> and the keys username
+	// and password.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
-	SecretName string `json:"secretName"`
+	SecretRef SecretRef `json:"secretRef"`
 }
 
 // Restore moves a cluster that runs to the data of a snapshot, or back to data that it had before, as a new epoch.
@@ -189,12 +178,10 @@ type Recovery struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="recovery.after must be at least 30s: nodes and caches take that long to say what is gone"
 	After metav1.Duration `json:"after,omitzero"`
 
-	// IdentitySecret names a Secret of the namespace whose key identity holds age identities, for FromSnapshot with
-	// encrypted snapshots.
+	// IdentitySecretRef holds identities of age, for FromSnapshot with encrypted snapshots, under the key identity
+	// unless it names another.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	IdentitySecret string `json:"identitySecret,omitempty"`
+	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 
 	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by so much, and marks
 	// everything before as compacted. Unset, it is raised to 1,000,000,000 above all that the cluster had before:

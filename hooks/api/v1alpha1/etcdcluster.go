@@ -686,15 +686,15 @@ type ConnectionStatus struct {
 	// +listType=atomic
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// ClientSecret has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of
+	// ClientSecretRef has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of
 	// its own instead.
 	// +optional
-	ClientSecret string `json:"clientSecret,omitempty"`
+	ClientSecretRef SecretRef `json:"clientSecretRef,omitzero"`
 
-	// AuthoritySecret has in ca.crt the authorities that an application may trust. It is not the Secret with the
+	// AuthoritySecretRef has in ca.crt the authorities that an application may trust. It is not the Secret with the
 	// authority's key, which no application needs.
 	// +optional
-	AuthoritySecret string `json:"authoritySecret,omitempty"`
+	AuthoritySecretRef SecretRef `json:"authoritySecretRef,omitzero"`
 }
 
 // Role of a member.

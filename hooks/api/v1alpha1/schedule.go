@@ -9,7 +9,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=qsched,categories=all;quorate
-// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.template.cluster`
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.template.spec.clusterRef.name`
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Last-Success",type=date,JSONPath=`.status.lastSuccess.time`
@@ -62,11 +62,11 @@ type EtcdSnapshotScheduleSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// Concurrency says what to do when the snapshot before is not finished: Forbid (the default) waits for it and
+	// ConcurrencyPolicy says what to do when the snapshot before is not finished: Forbid (the default) waits for it and
 	// then catches up once, Replace deletes it, Allow takes both.
 	// +optional
 	// +default="Forbid"
-	Concurrency Concurrency `json:"concurrency,omitempty"`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrencyPolicy,omitempty"`
 
 	// SkipUnchanged takes no snapshot while cluster, keys, users and roles are those of the last one that succeeded.
 	// Set it to false when something else than this schedule deletes what is stored, such as a rule of the bucket.
@@ -74,11 +74,11 @@ type EtcdSnapshotScheduleSpec struct {
 	// +default=true
 	SkipUnchanged *bool `json:"skipUnchanged,omitempty"`
 
-	// StartingDeadline is how late a run that was missed may still begin, once, however many were missed. Unset,
-	// there is no limit.
+	// StartingDeadlineSeconds is how late a run that was missed may still begin, once, however many were missed.
+	// Unset, there is no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="startingDeadline must be at least 10s"
-	StartingDeadline *metav1.Duration `json:"startingDeadline,omitempty"`
+	// +kubebuilder:validation:Minimum=10
+	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 
 	// Retention says which snapshots are kept. A snapshot that one rule keeps is kept; without any rule, all are.
 	// +optional
@@ -90,23 +90,34 @@ type EtcdSnapshotScheduleSpec struct {
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Template of the snapshots. With deletionPolicy Delete in it, what is stored goes with a snapshot that retention
-	// lets go.
+	// Template of the snapshots. With deletionPolicy Delete in its spec, what is stored goes with a snapshot that
+	// retention lets go.
 	// +required
-	Template EtcdSnapshotSpec `json:"template"`
+	Template EtcdSnapshotTemplate `json:"template"`
 }
 
-// Concurrency says what to do when the snapshot before is not finished.
+// EtcdSnapshotTemplate is what every EtcdSnapshot of a schedule is made of.
+type EtcdSnapshotTemplate struct {
+	// Metadata is put on each. Labels and annotations of Quorate's own win, and keys of etcd.quorate.dev/ are refused.
+	// +optional
+	Metadata Metadata `json:"metadata,omitzero"`
+
+	// Spec of each.
+	// +required
+	Spec EtcdSnapshotSpec `json:"spec"`
+}
+
+// ConcurrencyPolicy says what to do when the snapshot before is not finished.
 // +kubebuilder:validation:Enum=Forbid;Replace;Allow
-type Concurrency string
+type ConcurrencyPolicy string
 
 const (
 	// ConcurrencyForbid waits for it.
-	ConcurrencyForbid Concurrency = "Forbid"
+	ConcurrencyForbid ConcurrencyPolicy = "Forbid"
 	// ConcurrencyReplace deletes it.
-	ConcurrencyReplace Concurrency = "Replace"
+	ConcurrencyReplace ConcurrencyPolicy = "Replace"
 	// ConcurrencyAllow takes both.
-	ConcurrencyAllow Concurrency = "Allow"
+	ConcurrencyAllow ConcurrencyPolicy = "Allow"
 )
 
 // Retention says which snapshots of a schedule are kept. The newest that is stored, the newest that succeeded, and

@@ -12,7 +12,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=qsnap,categories=all;quorate
-// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterRef.name`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.size`
@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="URI",type=string,priority=1,JSONPath=`.status.uri`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 100",message="the name is too long: the Job that takes the snapshot is named after it; use 100 characters at most"
-// +kubebuilder:validation:XValidation:rule="self.spec.cluster == oldSelf.spec.cluster && self.spec.store == oldSelf.spec.store && self.spec.compression == oldSelf.spec.compression && has(self.spec.encryption) == has(oldSelf.spec.encryption)",message="spec.cluster, spec.store, spec.compression and whether it is encrypted can't be changed: they say where the snapshot is stored; create another EtcdSnapshot"
+// +kubebuilder:validation:XValidation:rule="self.spec.clusterRef == oldSelf.spec.clusterRef && self.spec.store == oldSelf.spec.store && self.spec.compression == oldSelf.spec.compression && has(self.spec.encryption) == has(oldSelf.spec.encryption)",message="spec.clusterRef, spec.store, spec.compression and whether it is encrypted can't be changed: they say where the snapshot is stored; create another EtcdSnapshot"
 type EtcdSnapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -48,12 +48,9 @@ type EtcdSnapshotList struct {
 
 // EtcdSnapshotSpec is what to take, and where to keep it.
 type EtcdSnapshotSpec struct {
-	// Cluster is the name of the EtcdCluster, in the namespace of the snapshot.
+	// ClusterRef is the EtcdCluster that the snapshot is of.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=48
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
-	Cluster string `json:"cluster"`
+	ClusterRef ClusterRef `json:"clusterRef"`
 
 	// Store is where the snapshot is kept.
 	// +required
@@ -109,50 +106,189 @@ type Unless struct {
 
 // Store is a place for snapshots outside of the cluster.
 //
-// +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && size(self.claimName) > 0)",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
+// +kubebuilder:validation:XValidation:rule="[has(self.s3), has(self.gcs), has(self.azure), has(self.claim)].filter(x, x).size() == 1",message="a store is exactly one of s3, gcs, azure and claim"
+// +kubebuilder:validation:XValidation:rule="!has(self.claim) || !has(self.caSecretRef)",message="a store on a claim has no certificate; remove caSecretRef"
 type Store struct {
-	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder,
-	// azblob://container/folder, or file:///folder on the claim named below. An S3 that is not
-	// Amazon's is reached by parameters, such as
-	// ?region=any&endpoint=https://minio.example:9000&use_path_style=true. docs/how-to/back-up.md lists
-	// all.
-	// +required
-	URL URL `json:"url"`
-
-	// CredentialsSecret names a Secret of the namespace. Of its keys these become environment
-	// variables of the pod, and no others. For s3:// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
-	// without which the pod does not start, and AWS_SESSION_TOKEN if there is one. For azblob://
-	// AZURE_STORAGE_ACCOUNT, without which the pod does not start unless the URL has
-	// storage_account, and as many as there are of AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN,
-	// AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET. For gs:// the key credentials.json
-	// is a file in the pod. Unset, the platform's identity of job.serviceAccountName counts.
+	// S3 is a bucket of Amazon's S3, or of a server that speaks its protocol, such as MinIO or Ceph.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	CredentialsSecret string `json:"credentialsSecret,omitempty"`
+	S3 *S3Store `json:"s3,omitempty"`
 
-	// CASecret names a Secret of the namespace whose ca.crt signs the store's certificate, where no public authority
-	// does.
+	// GCS is a bucket of Google Cloud Storage.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	CASecret string `json:"caSecret,omitempty"`
+	GCS *GCSStore `json:"gcs,omitempty"`
 
-	// ClaimName names a claim of the namespace that holds the folder of a URL file:///folder. To be used by Jobs and
-	// members on several nodes it must be ReadWriteMany.
+	// Azure is a container of Azure Blob Storage.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	ClaimName string `json:"claimName,omitempty"`
+	Azure *AzureStore `json:"azure,omitempty"`
+
+	// Claim is a folder on a PersistentVolumeClaim.
+	// +optional
+	Claim *ClaimStore `json:"claim,omitempty"`
+
+	// CASecretRef has under ca.crt, unless it names another key, the authority that signed the store's certificate,
+	// where no public authority did.
+	// +optional
+	CASecretRef SecretKeyRef `json:"caSecretRef,omitzero"`
 }
 
-// URL of a folder in a store, or of an artifact in one. It holds no credentials: they are in a
-// Secret.
-//
-// +kubebuilder:validation:MaxLength=1024
-// +kubebuilder:validation:XValidation:rule="self.matches('^((s3|gs|azblob)://[0-9A-Za-z][-._0-9A-Za-z]*(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*/?|file:///([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*/?)?)([?][^?]*)?$')",message="the URL of a store must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~:, alone, and no name in it ends in two dots"
-// +kubebuilder:validation:XValidation:rule="self.matches('^((gs|file)://[^?]*|azblob://[^?]*([?&](storage_account=[0-9a-z]{3,24}|domain=blob[.]core[.](windows[.]net|chinacloudapi[.]cn|usgovcloudapi[.]net)))*|s3://[^?]*([?&](region=[-0-9A-Za-z]{1,64}|endpoint=https?(:|%3[Aa])(/|%2[Ff])(/|%2[Ff])([0-9A-Za-z][-._0-9A-Za-z]*|([[]|%5[Bb])([0-9A-Fa-f.]|(:|%3[Aa]))+([]]|%5[Dd]))((:|%3[Aa])[0-9]{1,5})?((/|%2[Ff])[-._~0-9A-Za-z]*)*|(use_path_style|disable_https|dualstack|fips|accelerate)=(true|false)|ssetype=(AES256|aws(:|%3[Aa])kms((:|%3[Aa])dsse)?)|kmskeyid=([-_0-9A-Za-z]|(:|%3[Aa])|(/|%2[Ff]))+|(request_checksum_calculation|response_checksum_validation)=when_(supported|required)))*)$')",message="of parameters, the URL of a store takes for s3:// region, endpoint (http:// or https://, a host, and a port), use_path_style, disable_https, dualstack, fips, accelerate (true or false), ssetype, kmskeyid, request_checksum_calculation and response_checksum_validation (when_supported or when_required); for azblob:// storage_account and domain, one of Microsoft's clouds; for others none"
-type URL string
+// S3Store is a bucket of Amazon's S3, or of a server that speaks its protocol.
+type S3Store struct {
+	// Bucket by name.
+	// +required
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][-._0-9A-Za-z]*$`
+	Bucket string `json:"bucket"`
+
+	// Prefix of everything that is stored, without a slash at its ends. Unset, the bucket itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="s3.prefix is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	Prefix string `json:"prefix,omitempty"`
+
+	// Region of the bucket, such as eu-west-1. A server that has no regions takes any word.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[-0-9A-Za-z]*$`
+	Region string `json:"region,omitempty"`
+
+	// Endpoint is the URL of a server that is not Amazon's, such as https://minio.example:9000. Credentials don't
+	// belong in it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(https?://([0-9A-Za-z][-._0-9A-Za-z]*|[[][0-9A-Fa-f.:]+[]])(:[0-9]{1,5})?(/[-._~0-9A-Za-z]*)*)?$')",message="s3.endpoint is http:// or https://, a host, and a port if it is not the usual one, such as https://minio.example:9000; credentials belong into a Secret"
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// ForcePathStyle asks for https://host/bucket instead of https://bucket.host, as most servers that are not
+	// Amazon's need it.
+	// +optional
+	ForcePathStyle bool `json:"forcePathStyle,omitempty"`
+
+	// ServerSideEncryption is how the server encrypts what it stores: AES256, aws:kms or aws:kms:dsse. Unset, as the
+	// bucket says.
+	// +optional
+	// +kubebuilder:validation:Enum=AES256;aws:kms;aws:kms:dsse
+	ServerSideEncryption string `json:"serverSideEncryption,omitempty"`
+
+	// KMSKeyID is the key of Amazon's KMS that the server encrypts with.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[-_0-9A-Za-z:/]*$`
+	KMSKeyID string `json:"kmsKeyID,omitempty"`
+
+	// Checksums that requests and answers have: WhenSupported (the default) or WhenRequired, for a server that
+	// refuses the newer ones.
+	// +optional
+	// +kubebuilder:validation:Enum=WhenSupported;WhenRequired
+	Checksums S3Checksums `json:"checksums,omitempty"`
+
+	// DualStack asks for Amazon's addresses of both versions of IP.
+	// +optional
+	DualStack bool `json:"dualStack,omitempty"`
+
+	// FIPS asks for Amazon's endpoints with validated cryptography.
+	// +optional
+	FIPS bool `json:"fips,omitempty"`
+
+	// Accelerate asks for Amazon's transfer acceleration.
+	// +optional
+	Accelerate bool `json:"accelerate,omitempty"`
+
+	// CredentialsSecretRef has AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, without which the pod does not start, and
+	// AWS_SESSION_TOKEN if there is one. They become environment variables of the pod. Unset, the platform's identity
+	// of job.serviceAccountName counts.
+	// +optional
+	CredentialsSecretRef SecretRef `json:"credentialsSecretRef,omitzero"`
+}
+
+// S3Checksums says which checksums requests and answers have.
+type S3Checksums string
+
+const (
+	// ChecksumsWhenSupported are there wherever S3 has them.
+	ChecksumsWhenSupported S3Checksums = "WhenSupported"
+	// ChecksumsWhenRequired are there only where S3 insists.
+	ChecksumsWhenRequired S3Checksums = "WhenRequired"
+)
+
+// GCSStore is a bucket of Google Cloud Storage.
+type GCSStore struct {
+	// Bucket by name.
+	// +required
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][-._0-9A-Za-z]*$`
+	Bucket string `json:"bucket"`
+
+	// Prefix of everything that is stored, without a slash at its ends. Unset, the bucket itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="gcs.prefix is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	Prefix string `json:"prefix,omitempty"`
+
+	// CredentialsSecretRef has Google's credentials under credentials.json, unless it names another key. They are a
+	// file in the pod. Unset, the platform's identity of job.serviceAccountName counts.
+	// +optional
+	CredentialsSecretRef SecretKeyRef `json:"credentialsSecretRef,omitzero"`
+}
+
+// AzureStore is a container of Azure Blob Storage.
+type AzureStore struct {
+	// Container by name.
+	// +required
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][-._0-9A-Za-z]*$`
+	Container string `json:"container"`
+
+	// Prefix of everything that is stored, without a slash at its ends. Unset, the container itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="azure.prefix is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	Prefix string `json:"prefix,omitempty"`
+
+	// StorageAccount by name. Unset, AZURE_STORAGE_ACCOUNT of the credentials.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9a-z]{3,24})?$`
+	StorageAccount string `json:"storageAccount,omitempty"`
+
+	// Cloud of Microsoft's: Public (the default), China or USGovernment.
+	// +optional
+	// +kubebuilder:validation:Enum=Public;China;USGovernment
+	Cloud AzureCloud `json:"cloud,omitempty"`
+
+	// CredentialsSecretRef has AZURE_STORAGE_ACCOUNT, without which the pod does not start unless storageAccount is
+	// set, and as many as there are of AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, AZURE_CLIENT_ID
+	// and AZURE_CLIENT_SECRET. They become environment variables of the pod. Unset, the platform's identity of
+	// job.serviceAccountName counts.
+	// +optional
+	CredentialsSecretRef SecretRef `json:"credentialsSecretRef,omitzero"`
+}
+
+// AzureCloud is one of Microsoft's clouds.
+type AzureCloud string
+
+const (
+	// AzurePublic is the one of most.
+	AzurePublic AzureCloud = "Public"
+	// AzureChina is in China.
+	AzureChina AzureCloud = "China"
+	// AzureUSGovernment is for the government of the United States.
+	AzureUSGovernment AzureCloud = "USGovernment"
+)
+
+// ClaimStore is a folder on a PersistentVolumeClaim of the namespace.
+type ClaimStore struct {
+	// Name of the claim. To be used by Jobs and members on several nodes it must be ReadWriteMany.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// Path of the folder on it, without a slash at its ends. Unset, the volume itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="claim.path is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	Path string `json:"path,omitempty"`
+}
 
 // Compression of a snapshot.
 // +kubebuilder:validation:Enum=Zstd;None
@@ -284,8 +420,12 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Failure string `json:"failure,omitempty"`
 
-	// URI of the artifact, without credentials, as spec.bootstrap.snapshot.url takes it. Beside it lies the same with
-	// .json: what it holds.
+	// Artifact is where it is in the store, below the prefix, as spec.bootstrap.snapshot.artifact takes it. Beside it
+	// lies the same with .json: what it holds.
+	// +optional
+	Artifact string `json:"artifact,omitempty"`
+
+	// URI of the artifact, for people and for programs that Quorate runs.
 	// +optional
 	URI string `json:"uri,omitempty"`
 

@@ -95,25 +95,20 @@ type AutoTLS struct {
 
 // SecretsTLS names Secrets of the cluster's namespace. Each has tls.crt, tls.key and ca.crt.
 type SecretsTLS struct {
-	// Server holds the certificate that members show to clients: for servers, with the names
+	// ServerSecretRef holds the certificate that members show to clients: for servers, with the names
 	// *.<name>-peers.<namespace>.svc and <name>.<namespace>.svc, and localhost if etcdctl is used inside the pods.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
-	Server string `json:"server"`
+	// +required
+	ServerSecretRef SecretRef `json:"serverSecretRef"`
 
-	// Peer holds the certificate that members show to each other: for servers and clients, with the name
+	// PeerSecretRef holds the certificate that members show to each other: for servers and clients, with the name
 	// *.<name>-peers.<namespace>.svc and the common name <name>:peers, which makes it a peer's.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
-	Peer string `json:"peer"`
+	// +required
+	PeerSecretRef SecretRef `json:"peerSecretRef"`
 
-	// Operator holds the certificate that Quorate shows to the members: for clients, with the common name root.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
-	Operator string `json:"operator"`
+	// OperatorSecretRef holds the certificate that Quorate shows to the members: for clients, with the common name
+	// root.
+	// +required
+	OperatorSecretRef SecretRef `json:"operatorSecretRef"`
 }
 
 // CertManagerTLS is about the certificates that cert-manager makes.
@@ -152,12 +147,24 @@ type IssuerRef struct {
 	Group string `json:"group,omitempty"`
 }
 
+// NetworkPolicyMode says who makes a NetworkPolicy for the members.
+// +kubebuilder:validation:Enum=Managed;Disabled
+type NetworkPolicyMode string
+
+const (
+	// NetworkPolicyManaged has Quorate make one.
+	NetworkPolicyManaged NetworkPolicyMode = "Managed"
+	// NetworkPolicyDisabled has Quorate make none.
+	NetworkPolicyDisabled NetworkPolicyMode = "Disabled"
+)
+
 // NetworkPolicySpec says who may open connections to the members, where the Kubernetes cluster enforces
 // NetworkPolicies.
 type NetworkPolicySpec struct {
-	// Disabled makes no NetworkPolicy.
+	// Mode is Managed (the default: Quorate makes a NetworkPolicy) or Disabled.
 	// +optional
-	Disabled bool `json:"disabled,omitempty"`
+	// +default="Managed"
+	Mode NetworkPolicyMode `json:"mode,omitempty"`
 
 	// Clients select the namespaces whose pods may reach the client port. Unset, every pod of the Kubernetes cluster
 	// may; what it can do there is up to its certificate. The cluster's own namespace and Quorate's always may.
@@ -188,9 +195,9 @@ type CertificateStatus struct {
 	// Name of what it is for.
 	Name string `json:"name"`
 
-	// Secret that holds it.
+	// SecretRef holds it.
 	// +optional
-	Secret string `json:"secret,omitempty"`
+	SecretRef SecretRef `json:"secretRef,omitzero"`
 
 	// NotAfter is when it expires.
 	// +optional

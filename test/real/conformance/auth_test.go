@@ -211,11 +211,11 @@ func TestUsersAndRoles(t *testing.T) {
 
 		chapter(t, "a password that can't be had stops it, and says whose", func(t *testing.T) {
 			want := wantOf(nil, users.UserWant{Name: "more", Password: password("missing", "1")})
-			want.Users[1].Password.Field = "spec.auth.users[0].passwordSecret"
+			want.Users[1].Password.Field = "spec.auth.users[0].passwordSecretRef"
 			err := s.quorate().Do(t.Context(), decision.Authorize{Want: want}, s.look(t), s.Endpoints())
 			require.ErrorIs(t, err, etcdops.ErrPassword)
 			assert.EqualError(t, err,
-				`apply users and roles: add user more with the password in Secret missing: the password cannot be used: spec.auth.users[0].passwordSecret: what is under "password" in Secret missing is empty`)
+				`apply users and roles: add user more with the password in Secret missing: the password cannot be used: spec.auth.users[0].passwordSecretRef: what is under "password" in Secret missing is empty`)
 		})
 
 		chapter(t, "auth is turned off again, and users stay", func(t *testing.T) {

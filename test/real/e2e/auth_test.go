@@ -27,9 +27,9 @@ const usersAndRoles = `  auth:
     - {name: everything, permissions: [{access: ReadWrite, prefix: ""}]}
     users:
     - {name: client, roles: [everything]}
-    - {name: shop, roles: [orders], certificate: true}
+    - {name: shop, roles: [orders], credential: Certificate}
     - {name: till, roles: [orders]}
-    - {name: own, roles: [orders], passwordSecret: {name: own-password}}
+    - {name: own, roles: [orders], passwordSecretRef: {name: own-password}}
 `
 
 // authorized says why the condition Authorized has another reason; empty when it has this one.
@@ -78,7 +78,7 @@ func TestUsersAndRoles(t *testing.T) {
 	c.apply(three + usersAndRoles)
 	eventually(t, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
 	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message,
-		"spec.auth.users[3].passwordSecret")
+		"spec.auth.users[3].passwordSecretRef")
 	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
 	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
 	eventually(t, "applied", func() string { return c.authorized("Enabled") })

@@ -70,7 +70,7 @@ func enter(t *testing.T, page docs.Page) *scene {
 		filepath.Join(os.Getenv("QUORATE_LAB_BIN"), "etcd-3.6.16"), os.Getenv("PATH")}, ":")
 	s.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(s.dir, "kubeconfig"), "PATH="+path, "HOME="+s.dir)
 	bucket := store(t)
-	s.replaced = strings.NewReplacer("s3://backups/etcd?region=eu-west-1", bucket.url(s.ns),
+	s.replaced = strings.NewReplacer("bucket: backups, prefix: etcd, region: eu-west-1", bucket.fields(s.ns),
 		"AWS_ACCESS_KEY_ID=...", "AWS_ACCESS_KEY_ID="+s3Key, "AWS_SECRET_ACCESS_KEY=...",
 		"AWS_SECRET_ACCESS_KEY="+s3Pass)
 	s.run(0, "kubectl config set-context --current --namespace="+s.ns)

@@ -194,7 +194,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	defer stop()
 	watch := c.client().Watch(watching, "before", clientv3.WithPrefix(), clientv3.WithRev(seen))
 	begin := time.Now()
-	c.edit(`{"restore":{"id":"one","snapshot":{"name":"tuesday"}}}`)
+	c.edit(`{"restore":{"id":"one","snapshot":{"snapshotRef":{"name":"tuesday"}}}}`)
 	eventually(c.t, "the snapshot is in use", func() string {
 		if s, _ := c.snapshot("tuesday"); len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch {
 			return "not yet"
@@ -281,14 +281,13 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
 
-	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {url: %q, store: %s}}\n",
-		taken.Status.URI, bucket.yaml(c.ns)))
+	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
+		taken.Status.Artifact, bucket.yaml(c.ns)))
 	took := c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
 	c.t.Logf("three members restored a snapshot and served after %.1f s", took.Seconds())
 
-	c.edit(`{"restore":{"id":"broken","snapshot":{"url":"` + bucket.url(c.ns) + `/nothing.db","store":` +
-		fmt.Sprintf(`{"url":%q,"credentialsSecret":"s3"}`, bucket.url(c.ns)) + `}}}`)
+	c.edit("{restore: {id: broken, snapshot: {artifact: nothing.db, store: " + bucket.yaml(c.ns) + "}}}")
 	eventually(c.t, "the condition Restored says why not", func() string {
 		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
 		if restored == nil || !strings.Contains(restored.Message, "NotFound") {
@@ -353,7 +352,8 @@ func TestAGibibyte(t *testing.T) {
 
 	other := namespaced(t, c.ns+"-other")
 	s.credentials(other)
-	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {url: %q, bumpRevision: 0, store: %s}}\n", taken.Status.URI,
+	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {artifact: %s, bumpRevision: 0, store: %s}}\n",
+		taken.Status.Artifact,
 		s.yaml(c.ns)))
 	took := other.converges(1)
 	t.Logf("1 GiB was restored and served after %.1f s", took.Seconds())

@@ -309,7 +309,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 		"--from-literal=password=secret")
 	kube(t, "-n", c.ns, "label", "secret", "former-root", "etcd.quorate.dev/cluster="+name)
 	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
-		f.clientURL(1) + "'], tls: {secretName: former}, auth: {secretName: former-root}}}\n")
+		f.clientURL(1) + "'], tls: {secretRef: {name: former}}, auth: {secretRef: {name: former-root}}}}\n")
 
 	// The foreign peers learn to trust our authority before any member joins.
 	var ours []byte
@@ -402,10 +402,10 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 	} {
 		c.puts(secret, issued[0], issued[1], bundle(*f.ca))
 	}
-	c.apply(three + "  tls: {mode: Secrets, secrets: {server: their-server, peer: their-peer, operator: " +
-		"their-operator}}\n" +
+	c.apply(three + "  tls: {mode: Secrets, secrets: {serverSecretRef: {name: their-server}, peerSecretRef: {name: their-peer}, " +
+		"operatorSecretRef: {name: their-operator}}}\n" +
 		"  bootstrap: {existing: {endpoints: ['" + f.clientURL(2) +
-		"'], tls: {secretName: their-operator}, retireForeign: true}}\n")
+		"'], tls: {secretRef: {name: their-operator}}, retireForeign: true}}\n")
 	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
 	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
 		append(f.urls(), "https://"+service)...)

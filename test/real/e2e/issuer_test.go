@@ -130,8 +130,8 @@ func (c *cluster) says(reason, words string) {
 func TestCertificatesOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	ours, other := stranger(t, pkix.Name{CommonName: "ours"}), stranger(t, pkix.Name{CommonName: "others"})
-	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {server: mine-server, peer: mine-peer, operator: "+
-		"mine-operator}}\n")
+	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {serverSecretRef: {name: mine-server}, peerSecretRef: {name: mine-peer}, "+
+		"operatorSecretRef: {name: mine-operator}}}\n")
 	tomorrow := time.Now().Add(24 * time.Hour)
 
 	c.says("CertificatesLacking", "Secret mine-server: it does not exist, or lacks the label "+

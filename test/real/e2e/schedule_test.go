@@ -50,7 +50,7 @@ spec:
   schedule: "* * * * *"
   timeZone: America/New_York
   retention: {last: 2}
-  template: {cluster: %s, store: %s, deletionPolicy: Delete}
+  template: {spec: {clusterRef: {name: %s}, store: %s, deletionPolicy: Delete}}
 `, c.ns, name, store.yaml(c.ns)), "apply", "-f", "-")
 	require.NoError(t, err)
 

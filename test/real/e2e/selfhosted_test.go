@@ -90,9 +90,10 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 	theirs := apiServersAuthority(c.t)
 	c.putsTheirs(theirs, theirs)
 	c.apply("  replicas: 3\n  version: 3.5.35\n  storage: {medium: Memory, size: 512Mi}\n  deletionProtection: true\n" +
-		"  priorityClassName: system-node-critical\n" + hostNetwork(5379, labNodes) + "  tls: {mode: Secrets, secrets: " +
-		"{server: server, peer: peer, operator: operator}}\n  bootstrap: {existing: {endpoints: ['https://" + nodeAddress +
-		":2379'], tls: {secretName: operator}}}\n")
+		"  priorityClassName: system-node-critical\n" + hostNetwork(5379, labNodes) +
+		"  tls: {mode: Secrets, secrets: " +
+		"{serverSecretRef: {name: server}, peerSecretRef: {name: peer}, operatorSecretRef: {name: operator}}}\n  bootstrap: {existing: {endpoints: ['https://" + nodeAddress +
+		":2379'], tls: {secretRef: {name: operator}}}}\n")
 	c.takesOver(w)
 	inLab(c.t, "stop", "1", "etcd")
 	c.edit(`{"bootstrap":null,"selfHosted":true}`)

@@ -37,7 +37,7 @@ import (
 func (c *cluster) asksFor(object, spec string) {
 	c.t.Helper()
 	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, "+
-		"namespace: %s}\nspec: {cluster: %s, %s}\n", object, c.ns, name, spec), "apply", "-f", "-")
+		"namespace: %s}\nspec: {clusterRef: {name: %s}, %s}\n", object, c.ns, name, spec), "apply", "-f", "-")
 	require.NoError(c.t, err)
 }
 
@@ -138,7 +138,7 @@ func (c *cluster) isStoredOnAClaim() {
 	w := c.writes()
 	w.wrote(30)
 	leader := c.object().Status.Leader
-	c.asksFor("first", "deletionPolicy: Delete, store: {url: 'file:///etcd', claimName: backups}")
+	c.asksFor("first", "deletionPolicy: Delete, store: {claim: {name: backups, path: etcd}}")
 	s := c.ends("first", v1alpha1.SnapshotSucceeded)
 	assert.True(c.t, meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Complete))
 	assert.True(c.t, meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Verified))
@@ -223,8 +223,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 
 	kube(c.t, "-n", c.ns, "create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
 		"--from-literal=AWS_SECRET_ACCESS_KEY=wrong")
-	c.asksFor("refused", fmt.Sprintf("deletionPolicy: Delete, job: {retries: 0}, store: {url: %q, credentialsSecret: "+
-		"wrong}", bucket.url(c.ns)))
+	c.asksFor("refused", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yamlWith(c.ns, "wrong"))
 	s = c.ends("refused", v1alpha1.SnapshotFailed)
 	assert.Contains(c.t, s.Status.Message, "check the credentials of the store")
 	assert.Empty(c.t, bucket.stored(c))

@@ -97,9 +97,10 @@ func (bucket *s3) answers(t *testing.T) {
 	})
 }
 
-// url of a folder, as store.url takes it.
-func (bucket *s3) url(folder string) string {
-	return fmt.Sprintf("s3://backups/%s?region=us-east-1&use_path_style=true&endpoint=%s", folder, bucket.address)
+// fields of a store in this folder, without its credentials, in one line.
+func (bucket *s3) fields(folder string) string {
+	return fmt.Sprintf("bucket: backups, prefix: %s, region: us-east-1, forcePathStyle: true, endpoint: %q", folder,
+		bucket.address)
 }
 
 // credentials makes the Secret that stores in the cluster's namespace name.
@@ -111,14 +112,20 @@ func (bucket *s3) credentials(c *cluster) {
 
 // yaml of a store in this folder, in one line.
 func (bucket *s3) yaml(folder string) string {
-	return fmt.Sprintf("{url: %q, credentialsSecret: s3}", bucket.url(folder))
+	return bucket.yamlWith(folder, "s3")
+}
+
+// yamlWith is the same with the credentials of another Secret.
+func (bucket *s3) yamlWith(folder, secret string) string {
+	return fmt.Sprintf("{s3: {%s, credentialsSecretRef: {name: %s}}}", bucket.fields(folder), secret)
 }
 
 // snapshots takes an EtcdSnapshot and waits until it is stored.
 func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
 	c.t.Helper()
 	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, "+
-		"namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {cluster: %s, store: %s}\n", object, c.ns, name,
+		"namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {clusterRef: {name: %s}, store: %s}\n", object,
+		c.ns, name,
 		name, store), "apply", "-f", "-")
 	require.NoError(c.t, err)
 	var s *v1alpha1.EtcdSnapshot

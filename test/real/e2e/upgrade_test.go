@@ -49,7 +49,7 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
 kind: EtcdSnapshotSchedule
 metadata: {name: often, namespace: %s}
-spec: {schedule: "* * * * *", retention: {last: 2}, template: {cluster: %s, store: %s, deletionPolicy: Retain}}
+spec: {schedule: "* * * * *", retention: {last: 2}, template: {spec: {clusterRef: {name: %s}, store: %s, deletionPolicy: Retain}}}
 `, scheduled.ns, name, bucket.yaml(scheduled.ns)), "apply", "-f", "-")
 	require.NoError(t, err)
 

@@ -75,7 +75,8 @@ const (
 // fromLatest is such a restore.
 func fromLatest(id string) *v1alpha1.Restore {
 	return &v1alpha1.Restore{ID: id,
-		Snapshot: &v1alpha1.SnapshotSource{URL: latest, Store: &v1alpha1.Store{URL: "s3://bucket"}}}
+		Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest",
+			Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
 }
 
 func (a asked) world(troubles int, decide func(observation.Observation) decision.Decision, just ...string) *takeover {
@@ -89,7 +90,8 @@ func (a asked) world(troubles int, decide func(observation.Observation) decision
 	w.Write(5)
 	w.TakeSnapshot("s1", "s3://bucket/s1", "")
 	w.Write(3)
-	wish := &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+	wish := &v1alpha1.Restore{ID: "one",
+		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 	switch a.what {
 	case toRestore:
 		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })

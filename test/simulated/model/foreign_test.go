@@ -230,7 +230,8 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 	if recorded && c.Spec.Restore == nil {
 		add("restore id=one", func(w *world.World) {
 			w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
-				e.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+				e.Restore = &v1alpha1.Restore{ID: "one",
+					Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 			})
 		})
 	}

@@ -247,7 +247,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 		spec.TLS.ExtraSANs = strings.Split(a["sans"], ",")
 	}
 	if spec.TLS.Mode == v1alpha1.TLSSecrets {
-		spec.TLS.Secrets = &v1alpha1.SecretsTLS{Server: "their-server", Peer: "their-peer", Operator: "their-operator"}
+		spec.TLS.Secrets = &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "their-server"},
+			PeerSecretRef:     v1alpha1.SecretRef{Name: "their-peer"},
+			OperatorSecretRef: v1alpha1.SecretRef{Name: "their-operator"}}
 	}
 	if spec.TLS.Mode == v1alpha1.TLSCertManager {
 		spec.TLS.CertManager = &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "theirs"}}
@@ -370,9 +372,10 @@ func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
 
 // source of a snapshot: an EtcdSnapshot's name, or a URL.
 func source(a args, name string) *v1alpha1.SnapshotSource {
-	from := &v1alpha1.SnapshotSource{Name: a[name], URL: v1alpha1.URL(a["url"]), BumpRevision: bump(a)}
-	if from.URL != "" {
-		from.Store = &v1alpha1.Store{URL: "s3://bucket"}
+	from := &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: a[name]},
+		Artifact: strings.TrimPrefix(a["url"], "s3://bucket/"), BumpRevision: bump(a)}
+	if from.Artifact != "" {
+		from.Store = &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
 	}
 	return from
 }

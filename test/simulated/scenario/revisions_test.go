@@ -133,7 +133,7 @@ func (j *journey) turn() {
 }
 
 func (j *journey) anySnapshot() *v1alpha1.SnapshotSource {
-	return &v1alpha1.SnapshotSource{Name: fmt.Sprint("s", 1+j.r.IntN(j.snapshots))}
+	return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: fmt.Sprint("s", 1+j.r.IntN(j.snapshots))}}
 }
 
 // left reports whether a volume of the epoch is left.

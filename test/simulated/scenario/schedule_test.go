@@ -81,9 +81,9 @@ func (s *scheduleStory) apply(a args) string {
 			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "default", UID: "uid-schedule",
 				CreationTimestamp: metav1.NewTime(s.now)},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
-				Concurrency: v1alpha1.ConcurrencyForbid,
-				Template: v1alpha1.EtcdSnapshotSpec{Cluster: "demo",
-					Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
+				ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
+				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
+					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
 			},
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
 		}
@@ -97,9 +97,9 @@ func (s *scheduleStory) apply(a args) string {
 		case "zone":
 			spec.TimeZone = value
 		case "concurrency":
-			spec.Concurrency = v1alpha1.Concurrency(value)
+			spec.ConcurrencyPolicy = v1alpha1.ConcurrencyPolicy(value)
 		case "deadline":
-			spec.StartingDeadline = &metav1.Duration{Duration: duration(value)}
+			spec.StartingDeadlineSeconds = new(int64(duration(value).Seconds()))
 		case "skip":
 			spec.SkipUnchanged = new(value == "true")
 		case "suspend":
@@ -237,7 +237,7 @@ func (s *scheduleStory) sync() string {
 	if s.again > 0 {
 		out += fmt.Sprintf("again in %s\n", s.again)
 	}
-	if len(s.unfinished()) > 1 && s.schedule.Spec.Concurrency != v1alpha1.ConcurrencyAllow {
+	if len(s.unfinished()) > 1 && s.schedule.Spec.ConcurrencyPolicy != v1alpha1.ConcurrencyAllow {
 		s.broken = append(s.broken, "two snapshots are taken at once: "+strings.Join(s.unfinished(), ", "))
 	}
 	return out

@@ -106,7 +106,9 @@ func (s *snapshotStory) create(a args) string {
 			CreationTimestamp: metav1.NewTime(s.now),
 		},
 		Spec: v1alpha1.EtcdSnapshotSpec{
-			Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"},
+			ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
+			Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
+				CredentialsSecretRef: v1alpha1.SecretRef{Name: "keys"}}},
 			DeletionPolicy: v1alpha1.DeletionPolicy(a["policy"]),
 		},
 		Status: v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1},
@@ -147,7 +149,9 @@ func (s *snapshotStory) isThere(a args) string {
 	for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
 		c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: name, Role: v1alpha1.Voter})
 	}
-	from := func(name string) *v1alpha1.SnapshotSource { return &v1alpha1.SnapshotSource{Name: name} }
+	from := func(name string) *v1alpha1.SnapshotSource {
+		return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}
+	}
 	if a.has("bootstrap") {
 		c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: from(a["bootstrap"])}
 	}
@@ -492,7 +496,7 @@ func (s *snapshotStory) inUse() bool {
 	}
 	named := false
 	if r := c.Spec.Restore; r != nil {
-		named = r.Snapshot.Name == s.snapshot.Name && c.Status.Origin == nil
+		named = r.Snapshot.SnapshotRef.Name == s.snapshot.Name && c.Status.Origin == nil
 	} else if b := c.Spec.Bootstrap; b != nil {
 		named = c.Status.ClusterID == ""
 	}

@@ -277,7 +277,9 @@ func (s *story) wanderInEpochs(r *rand.Rand) string {
 		s.w.TakeSnapshot(name, "s3://bucket/"+name, flaw)
 		return fmt.Sprintln("snapshot", name, flaw)
 	case n < 6:
-		wish(&v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: newest}, StopFirst: r.IntN(4) == 0})
+		wish(&v1alpha1.Restore{ID: id,
+			Snapshot:  &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest}},
+			StopFirst: r.IntN(4) == 0})
 		return fmt.Sprintln("restore", id, newest, s.w.Cluster().Spec.Restore.StopFirst)
 	case n < 7 && epoch > 1:
 		wish(&v1alpha1.Restore{ID: id, Epoch: new(1 + int64(r.IntN(int(epoch))))})

@@ -144,7 +144,8 @@ func (w *World) looks(shown, old, status v1alpha1.EtcdClusterStatus) bool {
 		return false
 	}
 	until := status.Watched.LastProbeTime
-	status.Watched = &v1alpha1.WatchedStatus{StartTime: status.Watched.StartTime, LastProbeTime: old.Watched.LastProbeTime}
+	status.Watched = &v1alpha1.WatchedStatus{StartTime: status.Watched.StartTime,
+		LastProbeTime: old.Watched.LastProbeTime}
 	if !reflect.DeepEqual(old, status) {
 		return false
 	}

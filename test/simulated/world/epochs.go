@@ -36,7 +36,8 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 	cluster := w.Cluster().Name
 	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name,
 		Labels: map[string]string{objects.LabelCluster: cluster}}}
-	s.Spec = v1alpha1.EtcdSnapshotSpec{Cluster: cluster, Store: v1alpha1.Store{URL: "s3://bucket"}}
+	s.Spec = v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: cluster},
+		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url,
 		CompletionTime: metav1.NewTime(w.Now), VerificationTime: metav1.NewTime(w.Now),
 		SHA256: taken.SHA256}

@@ -174,7 +174,8 @@ func (w *World) Elapse(d time.Duration) {
 	w.Now = w.Now.Add(d)
 	if c := w.Cluster(); c != nil && c.Status.Watched != nil {
 		w.editCluster(func(c *v1alpha1.EtcdCluster) {
-			c.Status.Watched = &v1alpha1.WatchedStatus{StartTime: c.Status.Watched.StartTime, LastProbeTime: metav1.NewTime(w.Now)}
+			c.Status.Watched = &v1alpha1.WatchedStatus{StartTime: c.Status.Watched.StartTime,
+				LastProbeTime: metav1.NewTime(w.Now)}
 		})
 	}
 }

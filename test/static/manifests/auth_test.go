@@ -24,7 +24,8 @@ func TestAuthRefused(t *testing.T) {
 		{`{enabled: true, roles: [{name: A}]}`, "a role's name is lower-case"},
 		{`{enabled: true, users: [{name: -a}]}`, "a user's name is lower-case"},
 		{`{enabled: true, users: [{name: a}, {name: a}]}`, "Duplicate"},
-		{`{enabled: true, users: [{name: a, certificate: true, passwordSecret: {name: x}}]}`, "has no password"},
+		{`{enabled: true, users: [{name: a, credential: Certificate, passwordSecretRef: {name: x}}]}`,
+			"has no password"},
 		{`{enabled: true, roles: [{name: a, permissions: [{access: Read}]}]}`, "exactly one of key, prefix and range"},
 		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, key: a, prefix: ""}]}]}`,
 			"exactly one of key, prefix and range"},
@@ -35,7 +36,7 @@ func TestAuthRefused(t *testing.T) {
 		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, range: {from: b, to: b}}]}]}`,
 			"the range is empty"},
 		{`{enabled: true, token: Cookie}`, "supported values"},
-		{`{enabled: true, rootPasswordSecret: {}}`, "rootPasswordSecret.name"},
+		{`{enabled: true, rootPasswordSecretRef: {}}`, "rootPasswordSecretRef.name"},
 	} {
 		t.Run(c.spec, func(t *testing.T) {
 			if said := fmt.Sprint(k.admit(withAuth(t, c.spec), nil).ToAggregate()); !strings.Contains(said, c.want) {
@@ -61,8 +62,8 @@ func TestAuthAdmitted(t *testing.T) {
 	}
 	for _, spec := range []string{
 		`{enabled: false}`,
-		`{enabled: true, roles: [{name: a, permissions: [{access: Read, prefix: ""}, {access: Write, range: {from: a}}]}], users: [{name: a.b-c, roles: [a]}, {name: w, certificate: true}]}`,
-		`{enabled: true, users: [{name: w, certificate: false, passwordSecret: {name: x}}]}`,
+		`{enabled: true, roles: [{name: a, permissions: [{access: Read, prefix: ""}, {access: Write, range: {from: a}}]}], users: [{name: a.b-c, roles: [a]}, {name: w, credential: Certificate}]}`,
+		`{enabled: true, users: [{name: w, credential: Password, passwordSecretRef: {name: x}}]}`,
 		fmt.Sprintf(`{enabled: true, roles: [%s], users: [%s]}`, strings.Join(roles, ", "), strings.Join(users, ", ")),
 	} {
 		object := withAuth(t, spec)

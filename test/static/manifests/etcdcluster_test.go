@@ -110,7 +110,8 @@ func TestRefused(t *testing.T) {
 		{"seventeen windows", "", `{version: 3.6.16, maintenance: {windows: [` +
 			strings.Repeat(`{schedule: "0 2 * * 6", duration: 4h},`, 17) + `]}}`, "spec.maintenance.windows"},
 		{"free part of more than all", "",
-			`{version: 3.6.16, maintenance: {defragmentation: {fragmentationPercent: 101}}}`, "less than or equal to 100"},
+			`{version: 3.6.16, maintenance: {defragmentation: {fragmentationPercent: 101}}}`,
+			"less than or equal to 100"},
 		{"log level", "", `{version: 3.6.16, options: {logLevel: trace}}`, `supported values: "debug"`},
 		{"empty repository", "", `{version: 3.6.16, image: {repository: ""}}`, "spec.image.repository"},
 		{"pull policy", "", `{version: 3.6.16, image: {pullPolicy: Sometimes}}`, "spec.image.pullPolicy"},
@@ -136,7 +137,8 @@ func TestRefused(t *testing.T) {
 
 		{"revision that goes back", "", `{version: 3.6.16, recovery: {bumpRevision: -1}}`,
 			"greater than or equal to 0"},
-		{"the same of a snapshot", "", `{version: 3.6.16, bootstrap: {snapshot: {name: a, bumpRevision: -1}}}`,
+		{"the same of a snapshot", "",
+			`{version: 3.6.16, bootstrap: {snapshot: {snapshotRef: {name: a}, bumpRevision: -1}}}`,
 			"greater than or equal to 0"},
 
 		{"annotation of ours", "",
@@ -197,8 +199,8 @@ func TestAdmitted(t *testing.T) {
 		{"options", "", `{version: 3.5.26, options: {autoCompaction: {}}}`,
 			`{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100, electionTimeout: 1000, logLevel: info}}`},
 		{"a revision is raised above all that were given out unless the spec says by how much", "",
-			`{version: 3.6.16, restore: {id: a, snapshot: {name: a}}}`,
-			`{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, restore: {id: a, snapshot: {name: a}}}`},
+			`{version: 3.6.16, restore: {id: a, snapshot: {snapshotRef: {name: a}}}}`,
+			`{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, restore: {id: a, snapshot: {snapshotRef: {name: a}}}}`},
 		{"smallest versions", "", `{version: 3.6.4}`, ""},
 		{"3.7.0", "", `{version: 3.7.0}`, ""},
 		{"paused", "", `{version: 3.6.16, replicas: 0}`, ""},

@@ -17,11 +17,7 @@ import (
 
 // takenAway are fields that are gone on purpose. Nothing is published yet; with the first release this is empty, and
 // stays so.
-var takenAway = []string{
-	// spec.unless: a revision says nothing of which cluster
-	"EtcdSnapshot.spec: there is no field unlessRevision any more",
-	"EtcdSnapshotSchedule.spec.template: there is no field unlessRevision any more",
-}
+var takenAway []string
 
 // TestKindsOfThePreviousRelease: whatever was written for the previous release can be written for this one, and
 // nothing that it has stored is dropped. Rules in CEL are not compared: the stories of an upgrade would find one that

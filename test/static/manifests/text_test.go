@@ -1,10 +1,8 @@
 package manifests
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,55 +19,79 @@ func object(t *testing.T, kind, spec string) map[string]any {
 	return parse(t, fmt.Sprintf(`{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, metadata: {name: demo, namespace: default}, spec: %s}`, kind, spec))
 }
 
-// TestStoreURLs: the rules of the API take the URLs that stores.ParseURL takes, wherever a URL
-// of a store is.
-func TestStoreURLs(t *testing.T) {
-	var urls struct{ Good, Folders, Bad []string }
-	raw, err := os.ReadFile("../../../hooks/stores/testdata/urls.json")
-	if err != nil {
-		t.Fatal(err)
+// TestStores: a store is one of four, and what it says can be neither a variable, a parameter more, nor another place.
+func TestStores(t *testing.T) {
+	const artifact = `{version: 3.6.16, bootstrap: {snapshot: {artifact: %s, store: {s3: {bucket: b}}}}}`
+	fields := []struct{ kind, spec string }{
+		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: %s}`},
+		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", template: {spec: {clusterRef: {name: demo}, store: %s}}}`},
+		{"EtcdCluster", `{version: 3.6.16, bootstrap: {snapshot: {artifact: x.db, store: %s}}}`},
+		{"EtcdCluster", `{version: 3.6.16, restore: {id: a, snapshot: {artifact: x.db, store: %s}}}`},
 	}
-	if err := json.Unmarshal(raw, &urls); err != nil {
-		t.Fatal(err)
+	admitted := func(kind, spec, value string) string {
+		k := kindOf(t, kind)
+		if errs := k.admit(object(t, kind, fmt.Sprintf(spec, value)), nil); len(errs) > 0 {
+			return errs.ToAggregate().Error()
+		}
+		return ""
 	}
-	for _, field := range []struct{ kind, spec string }{
-		{"EtcdSnapshot", `{cluster: demo, store: {url: %s%s}}`},
-		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", template: {cluster: demo, store: {url: %s%s}}}`},
-		{"EtcdCluster", `{version: 3.6.16, bootstrap: {snapshot: {url: "s3://b/x.db", store: {url: %s%s}}}}`},
-		{"EtcdCluster", `{version: 3.6.16, restore: {id: a, snapshot: {url: %s, store: {url: "s3://b"}}}}`},
-	} {
-		k := kindOf(t, field.kind)
-		admitted := func(url string) string {
-			quoted, err := json.Marshal(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			claim := ""
-			if strings.HasPrefix(url, "file://") {
-				claim = ", claimName: backups"
-			}
-			spec := fmt.Sprintf(field.spec, quoted, claim)
-			if before, _, extra := strings.Cut(spec, "%!(EXTRA"); extra {
-				spec = before
-			}
-			if errs := k.admit(object(t, field.kind, spec), nil); len(errs) > 0 {
-				return errs.ToAggregate().Error()
-			}
-			return ""
+	paths := struct{ good, bad []string }{
+		good: []string{"etcd", "a/b/c", "a/b=c/.d/x~1", "team:shop,prod/x", "a.b..c/..d/e.", ":x,", "x.json/y"},
+		bad: []string{"/", "/a", "a/", "a//b", "..", "a/../b", "./x", "a../x", "x..", "%2e%2e/x", "x#y", "x?y=z",
+			"$(tls.key)",
+			"$", "a b", "a\nb", "x;y", "x&region=a", "a\\b"},
+	}
+	good := []string{`{s3: {bucket: backups}}`, `{s3: {bucket: my-backups.example.com, region: eu-west-1}}`,
+		`{s3: {bucket: b, endpoint: "https://minio.example:9000", forcePathStyle: true}}`,
+		`{s3: {bucket: b, endpoint: "http://[::1]:9000/s3/", region: any, checksums: WhenRequired}}`,
+		`{s3: {bucket: b, serverSideEncryption: "aws:kms", kmsKeyID: "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"}}`,
+		`{s3: {bucket: b, dualStack: true, fips: true, accelerate: true, credentialsSecretRef: {name: keys}}, caSecretRef: {name: ca}}`,
+		`{gcs: {bucket: b, credentialsSecretRef: {name: keys, key: k.json}}}`,
+		`{azure: {container: b, storageAccount: shop, cloud: USGovernment, credentialsSecretRef: {name: keys}}}`,
+		`{claim: {name: backups}}`}
+	bad := []string{`{}`, `{s3: {}}`, `{s3: {bucket: b}, gcs: {bucket: b}}`, `{claim: {path: x}}`,
+		`{claim: {name: "a/b"}}`,
+		`{claim: {name: backups}, caSecretRef: {name: ca}}`,
+		`{s3: {bucket: ""}}`, `{s3: {bucket: "-b"}}`, `{s3: {bucket: "b:80"}}`, `{s3: {bucket: "me:secret@bucket"}}`,
+		`{s3: {bucket: "b/x"}}`, `{s3: {bucket: "b?x"}}`, `{s3: {bucket: "$(KEY)"}}`, `{azure: {container: "$web"}}`,
+		`{s3: {bucket: b, region: "a/b"}}`, `{s3: {bucket: b, region: "a&fips=true"}}`,
+		`{s3: {bucket: b, endpoint: minio}}`,
+		`{s3: {bucket: b, endpoint: "https://me:secret@minio"}}`, `{s3: {bucket: b, endpoint: "https://minio/?x=y"}}`,
+		`{s3: {bucket: b, endpoint: "file:///x"}}`, `{s3: {bucket: b, endpoint: "https://$(KEY)"}}`,
+		`{s3: {bucket: b, endpoint: "https://minio&anonymous=true"}}`, `{s3: {bucket: b, kmsKeyID: "x&y"}}`,
+		`{s3: {bucket: b, serverSideEncryption: none}}`, `{s3: {bucket: b, credentialsSecretRef: {name: "a/b"}}}`,
+		`{s3: {bucket: b, credentialsSecretRef: {}}}`, `{azure: {container: b, cloud: evil.example}}`,
+		`{azure: {container: b, storageAccount: evil.example/x}}`, `{azure: {container: b, storageAccount: Shop}}`,
+		`{s3: {bucket: b}, caSecretRef: {name: ca, key: "$(x)"}}`}
+	for _, kind := range []string{"s3: {bucket: b, prefix", "gcs: {bucket: b, prefix", "azure: {container: b, prefix",
+		"claim: {name: b, path"} {
+		for _, p := range paths.good {
+			good = append(good, fmt.Sprintf("{%s: %q}}", kind, p))
 		}
-		good, bad := slices.Concat(urls.Good, urls.Folders), urls.Bad
-		if strings.Contains(field.spec, "snapshot: {url: %s") {
-			good, bad = urls.Good, slices.Concat(urls.Folders, urls.Bad)
+		for _, p := range paths.bad {
+			bad = append(bad, fmt.Sprintf("{%s: %q}}", kind, p))
 		}
-		for _, url := range good {
-			if why := admitted(url); why != "" {
-				t.Errorf("%s: %s is refused: %s", field.spec, url, why)
+	}
+	for _, field := range fields {
+		for _, store := range good {
+			if why := admitted(field.kind, field.spec, store); why != "" {
+				t.Errorf("%s: %s is refused: %s", field.spec, store, why)
 			}
 		}
-		for _, url := range bad {
-			if admitted(url) == "" {
-				t.Errorf("%s: %q is admitted", field.spec, url)
+		for _, store := range bad {
+			if admitted(field.kind, field.spec, store) == "" {
+				t.Errorf("%s: %s is admitted", field.spec, store)
 			}
+		}
+	}
+	for _, p := range append(paths.good, "default/demo/first-5a2f7c1e.db.zst") {
+		if why := admitted("EtcdCluster", artifact, fmt.Sprintf("%q", p)); why != "" {
+			t.Errorf("artifact %s is refused: %s", p, why)
+		}
+	}
+	for _, p := range append(paths.bad, "", "a/x.db.json") {
+		if admitted("EtcdCluster", artifact, fmt.Sprintf("%q", p)) == "" {
+			t.Errorf("artifact %s is admitted", p)
 		}
 	}
 }
@@ -82,7 +104,7 @@ var free = map[string]string{
 	"scratchSize": "", "size": "",
 	"networkPolicy.clients": "", "networkPolicy.metrics": "", "image.pullSecrets.name": "",
 	// Labels and annotations of what is made.
-	"additionalMetadata": "",
+	"additionalMetadata": "", "template.metadata": "",
 	// Keys in etcd, and what is declared of them. They go to etcd alone, as they are.
 	"auth.roles.permissions.key": "", "auth.roles.permissions.prefix": "", "auth.roles.permissions.range.from": "",
 	"auth.roles.permissions.range.to": "",
@@ -99,7 +121,7 @@ func TestEveryTextHasAForm(t *testing.T) {
 		spec := kindOf(t, kind).structural.Properties["spec"]
 		for path, text := range texts(&spec, "") {
 			path = strings.TrimPrefix(path, ".")
-			if name := among(strings.TrimPrefix(path, "template.")); name != "" {
+			if name := among(strings.TrimPrefix(path, "template.spec.")); name != "" {
 				used[name] = true
 				continue
 			}
@@ -180,22 +202,24 @@ func form(s *schema.Structural) string {
 // object.
 func TestRefusedTexts(t *testing.T) {
 	for _, c := range []struct{ kind, spec, want string }{
-		{"EtcdSnapshot", `{cluster: "../demo", store: {url: "s3://b"}}`, "spec.cluster"},
-		{"EtcdSnapshot", `{cluster: "$(KEY)", store: {url: "s3://b"}}`, "spec.cluster"},
-		{"EtcdSnapshot", `{cluster: "a.b", store: {url: "s3://b"}}`, "spec.cluster"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b/$(tls.key)", credentialsSecret: demo-ca}}`,
-			"the URL of a store must look like s3://bucket/folder"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "azblob://b?domain=evil.example", credentialsSecret: keys}}`,
-			"one of Microsoft's clouds"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b", credentialsSecret: "a/b"}}`,
-			"spec.store.credentialsSecret"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b"}, job: {serviceAccountName: "$(x)"}}`,
+		{"EtcdSnapshot", `{clusterRef: {name: "../demo"}, store: {s3: {bucket: b}}}`, "spec.clusterRef.name"},
+		{"EtcdSnapshot", `{clusterRef: {name: "$(KEY)"}, store: {s3: {bucket: b}}}`, "spec.clusterRef.name"},
+		{"EtcdSnapshot", `{clusterRef: {name: "a.b"}, store: {s3: {bucket: b}}}`, "spec.clusterRef.name"},
+		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b, prefix: "$(tls.key)"}}}`,
+			"s3.prefix is names of letters, digits"},
+		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b, endpoint: "http://a:b@c"}}}`,
+			"credentials belong into a Secret"},
+		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b}, claim: {name: a}}}`,
+			"a store is exactly one of s3, gcs, azure and claim"},
+		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b}}, job: {serviceAccountName: "$(x)"}}`,
 			"spec.job.serviceAccountName"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b"}, encryption: {recipients: ["age1x$(KEY)"]}}`,
+		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b}}, encryption: {recipients: ["age1x$(KEY)"]}}`,
 			"spec.encryption.recipients[0]"},
-		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", timeZone: "../x$", template: {cluster: demo, store: {url: "s3://b"}}}`, "spec.timeZone"},
-		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", template: {cluster: "x/y", store: {url: "s3://b"}}}`,
-			"spec.template.cluster"},
+		{"EtcdSnapshotSchedule",
+			`{schedule: "0 * * * *", timeZone: "../x$", template: {spec: {clusterRef: {name: demo}, store: {s3: {bucket: b}}}}}`, "spec.timeZone"},
+		{"EtcdSnapshotSchedule",
+			`{schedule: "0 * * * *", template: {spec: {clusterRef: {name: "x/y"}, store: {s3: {bucket: b}}}}}`,
+			"spec.template.spec.clusterRef.name"},
 		{"EtcdCluster", `{version: 3.6.16, image: {repository: "r.example/$(KEY)"}}`, "spec.image.repository"},
 		{"EtcdCluster", `{version: 3.6.16, image: {repository: "r.example/etcd:v3"}}`, "spec.image.repository"},
 		{"EtcdCluster", `{version: 3.6.16, image: {repository: "r.example/etcd@sha256:0"}}`, "spec.image.repository"},

@@ -113,7 +113,7 @@ func hostile(request map[string]any, n int, made func(name string) map[string]an
 	}
 	r["related"] = map[string]any{"Secret.v1": secrets}
 	// One of them is asked for, and so read.
-	at(r, "parent", "spec")["auth"] = map[string]any{"rootPasswordSecret": map[string]any{"name": "secret-0"}}
+	at(r, "parent", "spec")["auth"] = map[string]any{"rootPasswordSecretRef": map[string]any{"name": "secret-0"}}
 	return mustJSON(r)
 }
 

@@ -1,0 +1,58 @@
+package v1alpha1
+
+// SecretRef is a Secret in the namespace of the object that names it.
+type SecretRef struct {
+	// Name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+}
+
+// SecretKeyRef is one key of a Secret in the namespace of the object that names it.
+type SecretKeyRef struct {
+	// Name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// Key in the Secret's data. Unset, the one that the field's description names.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._0-9A-Za-z]+$`
+	Key string `json:"key,omitempty"`
+}
+
+// Keys of Secrets that a [SecretKeyRef] means while it names none.
+const (
+	// DefaultPasswordKey holds a password.
+	DefaultPasswordKey = "password"
+	// DefaultIdentityKey holds identities of age.
+	DefaultIdentityKey = "identity"
+	// DefaultTrustKey holds authorities, in PEM.
+	DefaultTrustKey = "ca.crt"
+)
+
+// ClusterRef is an EtcdCluster in the namespace of the object that names it.
+type ClusterRef struct {
+	// Name of the EtcdCluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=48
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+}
+
+// SnapshotRef is an EtcdSnapshot in the namespace of the object that names it.
+type SnapshotRef struct {
+	// Name of the EtcdSnapshot.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+}
