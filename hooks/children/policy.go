@@ -20,8 +20,8 @@ const ScrapeLabel = "quorate.dev/scrape"
 // Quorate and the clients that the spec selects to the client port, scrapers to the metrics port.
 func Policies(v *state.View) []*networkingv1.NetworkPolicy {
 	c := v.Cluster
-	if c.Spec.NetworkPolicy.Mode == v1alpha1.NetworkPolicyDisabled ||
-		v.HostNetwork() { // no policy holds for pods on the hosts' network
+	// No policy holds for pods on the hosts' network.
+	if c.Spec.NetworkPolicy.Mode == v1alpha1.NetworkPolicyDisabled || v.HostNetwork() {
 		return nil
 	}
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}

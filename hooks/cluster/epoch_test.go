@@ -87,6 +87,26 @@ func stagedEpoch(t *testing.T) observation.Observation {
 	return o
 }
 
+// TestACopyOfASnapshotIsRestored: of an EtcdSnapshot and a store, the artifact is fetched from that store, and must be
+// the one that the EtcdSnapshot recorded.
+func TestACopyOfASnapshotIsRestored(t *testing.T) {
+	o := serve(3)
+	verified(&o, "s1", "c1", time.Hour).Status.Artifact = "demo/s1.db"
+	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{
+		SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"},
+		Store:       &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "copy", Prefix: "far", Region: "eu-west-1"}}}}
+	for range 6 {
+		goOn(t, &o)
+	}
+	require.Len(t, o.Children.Pods, 6)
+	var args []string
+	for i := range o.Children.Pods["demo-3"].Spec.InitContainers {
+		args = append(args, o.Children.Pods["demo-3"].Spec.InitContainers[i].Args...)
+	}
+	assert.Contains(t, args, "--url=s3://copy/far/demo/s1.db?region=eu-west-1")
+	assert.Contains(t, args, "--sha256=sum of s1")
+}
+
 // TestTheGateOpensWhenAllHaveTheSame: initial members that were filled with different data never begin, and nothing
 // is deleted for that.
 func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {

@@ -375,13 +375,15 @@ func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string
 		return nil, snapshot.Unrestorable(from)
 	}
 	r.Name, r.ClusterID = s.SnapshotRef.Name, from.Status.ClusterID
-	r.URL, r.SHA256 = from.Status.URI, from.Status.SHA256
+	r.SHA256 = from.Status.SHA256
 	if s.Store == nil {
-		r.Store = from.Spec.Store
+		r.Store, r.URL = from.Spec.Store, from.Status.URI
+	} else { // a copy, such as in another region
+		r.URL = stores.URLOf(s.Store).Join(from.Status.Artifact).String()
 	}
 	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, from.Spec.Job.ServiceAccountName)
 	if _, err := stores.ParseArtifactURL(r.URL); err != nil {
-		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.SnapshotRef.Name,
+		return nil, fmt.Sprintf("the status of EtcdSnapshot %s is not one that can be used: %s", s.SnapshotRef.Name,
 			err)
 	}
 	if err := stores.Validate("store", &r.Store); err != nil {

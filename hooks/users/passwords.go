@@ -35,8 +35,7 @@ func passwordSource(cluster string, i int, u v1alpha1.UserSpec) *PasswordFrom {
 		return nil
 	}
 	return PasswordIn(fmt.Sprintf("spec.auth.users[%d].passwordSecretRef", i), u.PasswordSecretRef,
-		PasswordSecret(cluster,
-			u.Name))
+		PasswordSecret(cluster, u.Name))
 }
 
 // RootPasswordSource is where root's password is.

@@ -34,7 +34,8 @@ type SnapshotSource struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*$') && !self.endsWith('.json')",message="artifact is names of letters, digits and -._=+@~:, alone, with a / between two; no name ends in two dots, and it does not end in .json, as that of its record does"
 	Artifact string `json:"artifact,omitempty"`
 
-	// Store is where the artifact is, and how it is reached. Unset, as the EtcdSnapshot says.
+	// Store is where the artifact, or a copy of that of the EtcdSnapshot, is, and how it is reached. Unset, as the
+	// EtcdSnapshot says.
 	// +optional
 	Store *Store `json:"store,omitempty"`
 
