@@ -203,14 +203,14 @@ type EtcdClusterSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 }
 
-// DeletionPolicy says what becomes of the claims of a cluster that is deleted.
+// DeletionPolicy says what becomes of data when the object that stands for it is deleted.
 // +kubebuilder:validation:Enum=Delete;Retain
 type DeletionPolicy string
 
 const (
-	// DeletionDelete deletes them, and their data.
+	// DeletionDelete deletes the data.
 	DeletionDelete DeletionPolicy = "Delete"
-	// DeletionRetain leaves them, without an owner.
+	// DeletionRetain leaves the data.
 	DeletionRetain DeletionPolicy = "Retain"
 )
 
