@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
-
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -287,7 +287,10 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
 	c.t.Logf("three members restored a snapshot and served after %.1f s", took.Seconds())
 
-	c.edit("{restore: {id: broken, snapshot: {artifact: nothing.db, store: " + bucket.yaml(c.ns) + "}}}")
+	broken, err := yaml.YAMLToJSON([]byte("{restore: {id: broken, snapshot: {artifact: nothing.db, store: " +
+		bucket.yaml(c.ns) + "}}}"))
+	require.NoError(c.t, err)
+	c.edit(string(broken))
 	eventually(c.t, "the condition Restored says why not", func() string {
 		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
 		if restored == nil || !strings.Contains(restored.Message, "NotFound") {

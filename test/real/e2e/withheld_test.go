@@ -17,7 +17,8 @@ import (
 func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 	t.Parallel()
 	ours := stranger(t, pkix.Name{CommonName: "ours"})
-	const secrets = "{server: mine-server, peer: mine-peer, operator: mine-operator}"
+	const secrets = "{serverSecretRef: {name: mine-server}, peerSecretRef: {name: mine-peer}, " +
+		"operatorSecretRef: {name: mine-operator}}"
 	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: "+secrets+"}\n")
 	c.putsAll(ours, ours)
 	c.converges(3)
