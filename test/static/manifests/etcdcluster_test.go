@@ -197,7 +197,7 @@ func TestAdmitted(t *testing.T) {
 		{"image", "", `{version: 3.7.3, image: {}}`,
 			`{version: 3.7.3, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, image: {pullPolicy: IfNotPresent}}`},
 		{"options", "", `{version: 3.5.26, options: {autoCompaction: {}}}`,
-			`{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100, electionTimeout: 1000, logLevel: info}}`},
+			`{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100ms, electionTimeout: 1s, logLevel: info}}`},
 		{"a revision is raised above all that were given out unless the spec says by how much", "",
 			`{version: 3.6.16, restore: {id: a, snapshot: {snapshotRef: {name: a}}}}`,
 			`{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, restore: {id: a, snapshot: {snapshotRef: {name: a}}}}`},
