@@ -28,12 +28,15 @@ LAB := bin/lab
 IN_LAB := eval "$$($(LAB) env)" &&
 
 # The stories. Most of their time they wait, so there are more at once than cores.
-E2E = go test -json -count=1 -timeout 75m -parallel 6 -tags e2e -run '$(RUN)' ./test/real/e2e/...
+E2E = go test -json -count=1 -timeout 75m -parallel $(PARALLEL) -tags e2e -run '$(RUN)' ./test/real/e2e/...
 
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
 
 RUN ?= .
+
+# Stories at once: with more, members of a slow machine don't answer in time.
+PARALLEL ?= $(shell echo $$(($$(nproc) + 1)))
 TIMES ?= 1
 FUZZTIME ?= 30s
 STEPS ?= 1000000
