@@ -55,13 +55,15 @@ func StartTLS(t testing.TB, version, name string, n int, ca *Authority, extra ..
 		m.start("new", c.token, initialCluster(c.Members))
 	}
 	c.WaitServing(c.Members...)
-	c.waitVersion()
+	for _, m := range c.Members {
+		c.waitVersion(m)
+	}
 	return c
 }
 
-// waitVersion waits until the members have agreed on the cluster's version. Until then etcd 3.5 refuses to start as one
-// that joins (etcdserver/cluster_util.go, isCompatibleWithVers); in a pod its kubelet would start it again.
-func (c *Cluster) waitVersion() {
+// waitVersion waits until a member knows which version the cluster agreed on. Until then etcd 3.5 refuses to start as
+// one that joins (etcdserver/cluster_util.go, isCompatibleWithVers); in a pod its kubelet would start it again.
+func (c *Cluster) waitVersion(m *Member) {
 	c.t.Helper()
 	transport := &http.Transport{}
 	if c.ca != nil {
@@ -70,7 +72,7 @@ func (c *Cluster) waitVersion() {
 	defer transport.CloseIdleConnections()
 	Eventually(c.t, "the cluster has a version", func(ctx context.Context) error {
 		var said struct{ Etcdcluster string }
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Members[0].ClientURL+"/version", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.ClientURL+"/version", nil)
 		if err != nil {
 			return err
 		}
