@@ -195,7 +195,7 @@ func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 		},
 		"a bad password": {
 			wantUsers("a", "broken", "c"), func(*authFake) {}, ErrPassword,
-			`apply users and roles: add user broken with the password in Secret broken: the password cannot be used: spec.auth.users[0].passwordSecretRef: what is under "password" in Secret broken has a line break or a zero byte in it; make it again without, as kubectl create secret --from-literal does`,
+			`apply users and roles: add user broken with the password in Secret broken: the password cannot be used: spec.auth.users[0].passwordSecretRef: what is under "password" in Secret broken has a line break or a zero byte; create it without, as kubectl create secret --from-literal does`,
 		},
 	}
 	for name, test := range tests {

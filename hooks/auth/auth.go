@@ -48,8 +48,8 @@ func authorized(v *state.View) bool { return Tried(v) && v.Taken.Err == "" }
 func AuthWanted(v *state.View) (users.Want, error) {
 	s := v.Cluster.Spec.Auth
 	if !objects.Encrypted(v.Cluster) {
-		return users.Want{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate " +
-			"needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
+		return users.Want{}, fmt.Errorf("spec.auth: passwords need TLS, and so does Quorate's own access; set " +
+			"spec.tls.mode to Auto, Secrets or CertManager")
 	}
 	if err := users.Validate(s); err != nil {
 		return users.Want{}, err
@@ -72,7 +72,7 @@ func AuthWanted(v *state.View) (users.Want, error) {
 }
 
 // errPasswordNotYet: a password is being generated, which takes one call.
-var errPasswordNotYet = errors.New("a generated password is not there yet")
+var errPasswordNotYet = errors.New("the generated password does not exist yet")
 
 // errNoSecret: a Secret that the spec names is not there, and may be on its way.
 var errNoSecret = errors.New("there is no Secret")
@@ -86,7 +86,7 @@ func MissingPassword(p *users.PasswordFrom, s *observation.Secret) error {
 	case !s.Has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
 		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
 	case !s.Has(p.Key):
-		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key,
+		return fmt.Errorf("%s: Secret %[3]s has no key %[2]q; put the password there", p.Field, p.Key,
 			p.Secret)
 	case s.Unfit[p.Key] != "":
 		return fmt.Errorf("%s: the password under %q in Secret %s %s", p.Field, p.Key, p.Secret, s.Unfit[p.Key])
@@ -157,8 +157,8 @@ func Authorization(v *state.View, now *v1alpha1.AuthStatus) (reason, message str
 	enabled := now != nil && now.Enabled
 	if v.Cluster.Spec.Auth == nil {
 		if enabled {
-			return "LeftOn", "spec.auth is gone; users and roles in etcd are left as they are, and etcd goes on " +
-				"asking for them; to turn that off, set spec.auth.enabled to false", true
+			return "LeftOn", "spec.auth was removed; etcd keeps its users and roles and still enforces them; to turn " +
+				"that off, set spec.auth.enabled to false", true
 		}
 		return "NotAsked", "spec.auth is not set: every certificate of this cluster may read and write everything",
 			false
@@ -180,7 +180,7 @@ func Authorization(v *state.View, now *v1alpha1.AuthStatus) (reason, message str
 		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write " +
 			"everything", false
 	}
-	return "Enabled", fmt.Sprintf("etcd asks every client who it is; it has %s and %s of the spec",
+	return "Enabled", fmt.Sprintf("etcd authenticates every client, with %s and %s of the spec",
 			wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles),
 				"role")),
 		true

@@ -209,8 +209,8 @@ func Flaw(v *state.View, l spec.Leaf) string {
 	s := Secret(v, l.Secret)
 	if s == nil {
 		if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets {
-			return fmt.Sprintf("it does not exist, or lacks the label %s: %s; create it with tls.crt, tls.key and "+
-				"ca.crt", objects.LabelCluster, v.Cluster.Name)
+			return fmt.Sprintf("it does not exist, or does not have the label %s: %s; create it with tls.crt, "+
+				"tls.key and ca.crt", objects.LabelCluster, v.Cluster.Name)
 		}
 		return "it is not there yet" + unissued(v, l.Secret)
 	}
@@ -219,17 +219,17 @@ func Flaw(v *state.View, l spec.Leaf) string {
 	case s.Flaw != "":
 		return s.Flaw
 	case c == nil || len(s.Trust) == 0:
-		return "it lacks tls.crt, tls.key or ca.crt"
+		return "it does not have all of tls.crt, tls.key and ca.crt"
 	case v.Now.After(c.NotAfter):
 		return "tls.crt expired on " + Day(c.NotAfter)
 	case v.Now.Before(c.NotBefore):
-		return "tls.crt is valid only from " + Day(c.NotBefore)
+		return "tls.crt is not valid before " + Day(c.NotBefore)
 	case l.Server && !c.Server, l.Client && !c.Client:
-		return fmt.Sprintf("tls.crt is not for %s (extended key usage)", l.Usages())
+		return fmt.Sprintf("tls.crt does not allow %s (extended key usage)", l.Usages())
 	case l.What == "peer" && c.CommonName != l.CommonName:
-		return fmt.Sprintf("tls.crt has the common name %q, a peer's must have %q", c.CommonName, l.CommonName)
+		return fmt.Sprintf("tls.crt has the common name %q; a peer's must be %q", c.CommonName, l.CommonName)
 	case l.Server && !covers(c.Names, l.Needs(v.Cluster)):
-		return fmt.Sprintf("tls.crt is for other names than %s", strings.Join(l.Needs(v.Cluster), " and "))
+		return fmt.Sprintf("tls.crt is not valid for %s", strings.Join(l.Needs(v.Cluster), " and "))
 	}
 	return ""
 }
@@ -267,7 +267,7 @@ func served(v *state.View) string {
 // Distrusts reports whether the member runs with other authorities than its files now hold, and why it should be
 // restarted.
 func Distrusts(v *state.View, m *state.Member) (string, bool) {
-	const why = "it trusts other certificate authorities than it should"
+	const why = "it trusts the wrong certificate authorities"
 	if !objects.Encrypted(v.Cluster) || m.PodName == "" || len(m.Health.Trusts) == 0 || len(v.CertificateProblems) > 0 {
 		return "", false
 	}

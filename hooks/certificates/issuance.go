@@ -87,9 +87,9 @@ func WithoutCertManager(v *state.View) string {
 	if objects.TLSMode(v.Cluster) != v1alpha1.TLSCertManager || v.Children.Certificates != nil {
 		return ""
 	}
-	return "spec.tls.mode is CertManager, but this installation of Quorate may not make Certificates: install " +
-		"cert-manager, then Quorate again with " +
-		"`quorate install --cert-manager` or the kustomize component manifests/components/cert-manager"
+	return "spec.tls.mode is CertManager, but Quorate was installed without the right to create Certificates: " +
+		"install cert-manager, then install Quorate again with `quorate install --cert-manager` or the kustomize " +
+		"component manifests/components/cert-manager"
 }
 
 // unissued is what cert-manager says about a Certificate whose Secret is not there; empty when it has said nothing yet.
@@ -156,10 +156,10 @@ func findUntrusted(v *state.View) string {
 				!takes(v, pod, l.What, s)
 		})
 		if len(who) > 0 {
-			return fmt.Sprintf("Secret %s: tls.crt is signed by an authority that %s, running since before, does not "+
-				"trust; no member is changed or restarted, for the others would not hear it: "+
-				"put the former certificate back, with both authorities in ca.crt, or stop all members and start "+
-				"them with the new authority (spec.replicas 0, then the number again): see AuthorityChanged in "+
+			return fmt.Sprintf("Secret %s: the authority that signed tls.crt is not trusted by %s, which started "+
+				"before it; Quorate changes and restarts no member, because the others would reject it: put the "+
+				"former certificate back, with both authorities in ca.crt, or stop all members and start them with "+
+				"the new authority (spec.replicas 0, then the former number): see AuthorityChanged in "+
 				"docs/how-to/certificates.md",
 				l.Secret, strings.Join(who, ", "))
 		}

@@ -88,9 +88,9 @@ func WhileCertificatesWait(v *state.View) string {
 	case !everHadQuorum(v):
 		return ""
 	case v.Etcd == nil && len(quorateCertificateProblems(v)) > 0:
-		return ", without which Quorate can't reach the members; nothing is changed, pods are kept or brought back"
+		return "; without it Quorate can't reach the members, so it only keeps or recreates pods"
 	}
-	return "; nothing is changed, pods are kept or brought back"
+	return "; Quorate only keeps or recreates pods"
 }
 
 // everHadQuorum reports whether the epoch has had a quorum, so that its members may have data to serve.

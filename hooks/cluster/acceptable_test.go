@@ -34,19 +34,19 @@ func TestWhatNoObjectMayHave(t *testing.T) {
 		wrong  string // empty for nothing
 	}{
 		"a key with a space": {labelled("two words", "x"),
-			`spec.additionalMetadata.labels has the key "two words", which no object may have`},
-		"an empty key":        {labelled("", "x"), `has the key ""`},
-		"a long key":          {labelled(strings.Repeat("n", 64), "x"), "which no object may have"},
+			`spec.additionalMetadata.labels has the invalid key "two words": use at most 63 letters`},
+		"an empty key":        {labelled("", "x"), `has the invalid key ""`},
+		"a long key":          {labelled(strings.Repeat("n", 64), "x"), "at most 63 letters"},
 		"a key with a domain": {labelled("example.com/team", "x"), ""},
 		"capitals":            {labelled("Team", "DB"), ""},
 		"a value with a space": {labelled("team", "two words"),
-			"spec.additionalMetadata.labels has a value for team that no label may have"},
+			"spec.additionalMetadata.labels has an invalid label value for team"},
 		"an empty value":      {labelled("team", ""), ""},
-		"an annotation's key": {annotated("-x"), "spec.additionalMetadata.annotations has the key"},
+		"an annotation's key": {annotated("-x"), "spec.additionalMetadata.annotations has the invalid key"},
 		// ValidateAnnotations of Kubernetes looks at its small letters
 		"an annotation's key in capitals": {annotated("Example.com/x"), ""},
-		"too little memory": {limited("10Mi"), "spec.resources.limits.memory 10Mi is less than etcd " +
-			"can run with: give it 32Mi or more"},
+		"too little memory": {limited("10Mi"), "spec.resources.limits.memory 10Mi is too little for etcd: set 32Mi " +
+			"or more"},
 		"enough memory": {limited("32Mi"), ""},
 	} {
 		o := serve(3)

@@ -72,8 +72,8 @@ func corrupt(v *state.View) *decision.Verdict {
 	lost, _ := rollout.LostVoter(v)
 	if v.BesideForeign() {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while "+
-				"there are members that are not ours, a person decides: see Corrupt in docs/troubleshooting.md",
+			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while foreign "+
+				"members are in the cluster; you decide: see Corrupt in docs/troubleshooting.md",
 				health.Named(v, alarms), hashes(v)), Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
 	switch {
@@ -92,12 +92,12 @@ func corrupt(v *state.View) *decision.Verdict {
 	}
 	if len(e.right) > 1 {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to "+
-				"tell the hash of their keys: %s", health.Named(v, alarms), hashes(v)), Resync: rule.ResyncLater}
+			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): waiting for the hash of the keys of every "+
+				"voter: %s", health.Named(v, alarms), hashes(v)), Resync: rule.ResyncLater}
 	}
 	return &decision.Verdict{
-		Message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not "+
-			"proven: %s; nothing is changed, a person decides: see Corrupt in docs/troubleshooting.md",
+		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s), and nothing proves which member is right: %s; "+
+			"Quorate changes nothing; you decide: see Corrupt in docs/troubleshooting.md",
 			health.Named(v, alarms), hashes(v)), Outlook: decision.Waits, Resync: rule.ResyncLater}
 }
 
@@ -107,9 +107,9 @@ func disproved(v *state.View, a observation.Alarm, e hashEvidence) string {
 	case len(e.right) == 0:
 		return ""
 	case a.MemberID != 0 && !health.Listed(v, a.MemberID):
-		return "it is no member any more, and the others have the same hash"
+		return "it is no longer a member, and the others have the same hash"
 	case len(e.right) == len(v.Voters) && len(v.Voters) > 1:
-		return "the keys of all voters have the same hash"
+		return "all voters have the same hash of their keys"
 	}
 	return ""
 }
@@ -119,7 +119,7 @@ func disproved(v *state.View, a observation.Alarm, e hashEvidence) string {
 func alone(v *state.View, take func(*state.View) *decision.Verdict) *decision.Verdict {
 	switch l := v.Learner(); {
 	case l != nil && l.PodName != "":
-		return removeMember(v, l, fmt.Sprintf("removing the learner %s: what it has copied may be corrupt", l.PodName))
+		return removeMember(v, l, fmt.Sprintf("removing the learner %s: it may have copied corrupt data", l.PodName))
 	case l != nil:
 		return learner(v)
 	}
@@ -141,7 +141,7 @@ func removeCorrupt(v *state.View, e hashEvidence) *decision.Verdict {
 	case len(stay) < state.Quorum(len(others)) && health.WaitForRestarts(v, others, why) != nil:
 		return health.WaitForRestarts(v, others, why)
 	case len(stay) < state.Quorum(len(others)):
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why,
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: without it only %d of %d voters serve", why,
 			len(stay), len(others)), Resync: rule.ResyncLater}
 	case rollout.Leads(v, m) == 1:
 		return versions.Change(v, handOver(v, m), why+"; it leads and hands over first")
@@ -158,7 +158,7 @@ func hashes(v *state.View) string {
 			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision,
 				h.CompactRevision))
 		} else {
-			list = append(list, who+" tells no hash")
+			list = append(list, who+" has reported no hash")
 		}
 	}
 	return strings.Join(list, ", ")
@@ -178,7 +178,7 @@ func noSpace(v *state.View) *decision.Verdict {
 	recovering := v.UnderWay() && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace
 	switch {
 	case len(alarms) == 0 && recovering:
-		return finishRun(v, "etcd takes writes again")
+		return finishRun(v, "etcd accepts writes again")
 	case len(alarms) == 0:
 		return nil
 	case recovering:
@@ -189,11 +189,11 @@ func noSpace(v *state.View) *decision.Verdict {
 		return nil
 	case spaceMadeLately(v):
 		return &decision.Verdict{
-			Message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the " +
-				"last time: see NOSPACE in docs/troubleshooting.md", Resync: rule.ResyncLater}
+			Message: "etcd rejects new keys (alarm NOSPACE); Quorate frees space again 10 minutes after the last " +
+				"time: see NOSPACE in docs/troubleshooting.md", Resync: rule.ResyncLater}
 	}
 	return beginRun(v, v1alpha1.TriggerNoSpace, fmt.Sprintf(
-		"etcd takes no more keys (alarm NOSPACE): making room in %s",
+		"etcd rejects new keys (alarm NOSPACE): freeing space in %s",
 		strings.Join(state.Names(nearQuota(v)), ", ")))
 }
 
@@ -207,23 +207,24 @@ func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
 	switch {
 	case history && mayCompact(v) && v.DefragRun.Compacted == 0 && lead != nil && lead.Health.Revision > 0:
 		return versions.Change(v, decision.Compact{Revision: lead.Health.Revision},
-			fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.Health.Revision))
+			fmt.Sprintf("freeing space (alarm NOSPACE): compacting the history before revision %d",
+				lead.Health.Revision))
 	case !v.DefragRun.LastMemberTime.IsZero() && len(v.DefragRun.Done) == 0 &&
 		v.Now.Before(v.DefragRun.LastMemberTime.Add(compacting(crowded))):
-		return &decision.Verdict{Message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys",
+		return &decision.Verdict{Message: "freeing space (alarm NOSPACE): waiting for etcd to compact old revisions",
 			Resync: rule.ResyncLater}
 	case len(crowded) > 0 && !doubtful(v, crowded):
-		return finishRun(v, "no more room can be made")
+		return finishRun(v, "no more space can be freed")
 	}
 	need := state.Fragmented
 	if len(crowded) > 0 {
 		need = func(m *state.Member) bool { return state.Fragmented(m) || slices.Contains(crowded, m) }
 	}
-	if verdict := defragmentNext(v, need, "making room (alarm NOSPACE)"); verdict != nil {
+	if verdict := defragmentNext(v, need, "freeing space (alarm NOSPACE)"); verdict != nil {
 		return verdict
 	}
 	if len(nearQuota(v)) > 0 {
-		return finishRun(v, "no more room can be made")
+		return finishRun(v, "no more space can be freed")
 	}
 	return disarm(v, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
 }
@@ -289,11 +290,11 @@ func outOfSpace(v *state.View) *decision.Verdict {
 	}
 	why := "the data in use"
 	if !mayCompact(v) {
-		why = "the data in use, with the history that spec.options.autoCompaction.mode Off keeps,"
+		why = "the data in use, including the history that spec.options.autoCompaction.mode Off keeps,"
 	}
 	return &decision.Verdict{
-		Message: fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): %s fills 90 %% or more of the "+
-			"quota of %s; delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in "+
+		Message: fmt.Sprintf("etcd rejects new keys (alarm NOSPACE): %s fills 90 %% or more of the quota of %s; "+
+			"delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in "+
 			"docs/troubleshooting.md",
 			why, quotas(v), compactYourself(v))}
 }

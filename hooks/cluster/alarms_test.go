@@ -52,7 +52,7 @@ func TestCorruptNeedsProof(t *testing.T) {
 	}{
 		{"a follower differs from two", hashed(2, 1, 9, 1), decision.Remove{ID: 2, Name: "demo-1"}},
 		{"the leader differs from two", hashed(1, 9, 1, 1), decision.MoveLeader{To: 2, Name: "demo-1"}},
-		{"no member in particular is accused", hashed(0, 1, 1, 9), decision.Remove{ID: 3, Name: "demo-2"}},
+		{"no single member is accused", hashed(0, 1, 1, 9), decision.Remove{ID: 3, Name: "demo-2"}},
 		{"another is accused than the one that differs", hashed(3, 1, 9, 1), decision.Remove{ID: 2, Name: "demo-1"}},
 		{"two of five differ: followers first", hashed(1, 9, 1, 1, 8, 1), decision.Remove{ID: 4, Name: "demo-3"}},
 		{"all three differ", hashed(0, 1, 2, 3), nil},

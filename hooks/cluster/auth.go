@@ -22,7 +22,7 @@ func authorize(v *state.View) *decision.Verdict {
 	case auth.Tried(v):
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !users.Recorded(old, want):
-		return &decision.Verdict{Message: "recording the names of etcd's users and roles before they are made",
+		return &decision.Verdict{Message: "recording the names of users and roles before they are created in etcd",
 			Resync: rule.ResyncSoon}
 	case old.Applied == want.Hash() && (v.Now.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
 		return nil

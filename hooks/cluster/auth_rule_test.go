@@ -59,7 +59,7 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 	d, step := called(t, &o)
 	require.Nil(t, step, "a password that was not observed can't be given")
 	assert.Equal(t, "demo-client.app demo-user.ops demo-user.root", named(recipes(d)))
-	assert.Contains(t, condition(o), "Applying: a generated password is not there yet")
+	assert.Contains(t, condition(o), "Applying: the generated password does not exist yet")
 
 	d, step = called(t, &o)
 	require.Nil(t, step, "the names are recorded before anything is made")
@@ -73,7 +73,7 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 	assert.True(t, want.Want.Enabled)
 	assert.Equal(t, "Converged", d.Reason.Rule)
 	assert.True(t, o.Cluster.Status.Auth.Enabled)
-	assert.Contains(t, condition(o), "Enabled: etcd asks every client who it is; it has 3 users and 1 role of the spec")
+	assert.Contains(t, condition(o), "Enabled: etcd authenticates every client, with 3 users and 1 role of the spec")
 
 	before := o.Cluster.Status
 	_, step = called(t, &o)
@@ -143,8 +143,7 @@ func TestWrongFieldsAreNamedAndStopNothingElse(t *testing.T) {
 			o.Cluster.Spec.Auth.Users[1].Roles = []string{"none"}
 		},
 		"spec.auth.users[2].passwordSecretRef": func(o *observation.Observation) { delete(o.Related.Secrets, "mine") },
-		"nothing under the key " +
-			"\"password\"": func(o *observation.Observation) {
+		"has no key \"password\"": func(o *observation.Observation) {
 			o.Related.Secrets["mine"] = &observation.Secret{Keys: []string{"pass"}}
 		},
 		"spec.auth.roles[0].permissions[0].ra": func(o *observation.Observation) {
@@ -188,6 +187,6 @@ func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
 	assert.EqualError(t, auth.MissingPassword(from, nil),
 		`spec.auth.users[0].passwordSecretRef: there is no Secret web-login; create it, with the password under the key "password"`)
 	assert.EqualError(t, auth.MissingPassword(from, &observation.Secret{}),
-		`spec.auth.users[0].passwordSecretRef: there is nothing under the key "password" in Secret web-login; put the password there`)
+		`spec.auth.users[0].passwordSecretRef: Secret web-login has no key "password"; put the password there`)
 	assert.NoError(t, auth.MissingPassword(from, &observation.Secret{Keys: []string{"password"}}))
 }

@@ -30,7 +30,8 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 		o.Now = now.Truncate(time.Second).Add(d)
 		return Decide(o)
 	}
-	const words = "Kubernetes has not made PodDisruptionBudget demo: `kubectl quorate status -n default demo` shows why"
+	const words = "Kubernetes has not created PodDisruptionBudget demo: `kubectl quorate status -n default demo` " +
+		"shows why"
 	verdict := after(health.MissedAfter)
 	assert.Contains(t, verdict.Reason.Message, words)
 	assert.Equal(t, first.Status.Awaited, verdict.Status.Awaited)

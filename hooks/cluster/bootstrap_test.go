@@ -70,9 +70,9 @@ func TestABootstrapThatStalls(t *testing.T) {
 	}{
 		"in time":                   {unborn(4 * time.Minute), "", false},
 		"an etcd that never elects": {unborn(5 * time.Minute), "demo-0: its etcd runs: no answer in time", false},
-		"that has crashed and runs": {unborn(time.Second, crashed), "demo-0: it has crashed: exit 1", false},
+		"that has crashed and runs": {unborn(time.Second, crashed), "demo-0: it crashed: exit 1", false},
 		"that crashes, in the same words": {unborn(time.Second, crashed, waiting("CrashLoopBackOff")),
-			"demo-0: it has crashed: exit 1", false},
+			"demo-0: it crashed: exit 1", false},
 		"without an image": {unborn(0, waiting("ImagePullBackOff")), "demo-0: its image can't be pulled",
 			false},
 		"without a volume": {unborn(0, waiting("PodInitializing"),
@@ -82,7 +82,7 @@ func TestABootstrapThatStalls(t *testing.T) {
 			initContainer(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})), "", false},
 		"that has a leader": {unborn(time.Hour, func(_ *observation.Observation, p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		}), "demo-0's pod is ready, so that clients may be served, and Quorate can't reach it", true},
+		}), "demo-0's pod is ready, so clients may be served, but Quorate can't reach it", true},
 		"sooner, as the spec says": {unborn(time.Minute,
 			func(o *observation.Observation, _ *corev1.Pod) { o.Cluster.Spec.Recovery.After.Duration = time.Minute }),
 			"within 1m",
@@ -93,7 +93,7 @@ func TestABootstrapThatStalls(t *testing.T) {
 			began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
 			func(o *observation.Observation, _ *corev1.Pod) {
 				o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one"}
-			}), "beginning again: give spec.restore another id", true},
+			}), "beginning again: set spec.restore.id to a new value", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)

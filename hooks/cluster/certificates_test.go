@@ -302,17 +302,17 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 			func(o *observation.Observation) {
 				o.Now = o.Related.Secrets["mine"].Certificate.NotAfter.Add(time.Second)
 			}},
-		{"Secret mine: tls.crt is valid only from",
+		{"Secret mine: tls.crt is not valid before",
 			func(o *observation.Observation) {
 				o.Now = o.Related.Secrets["mine"].Certificate.NotBefore.Add(-time.Second)
 			}},
-		{"Secret mine: tls.crt is for other names",
+		{"Secret mine: tls.crt is not valid for",
 			func(o *observation.Observation) { o.Related.Secrets["mine"].Certificate.Names = []string{"elsewhere"} }},
 		{"Secret ours: tls.crt has the common name",
 			func(o *observation.Observation) { o.Related.Secrets["ours"].Certificate.CommonName = "me" }},
-		{"Secret quorates: tls.crt is not for clients",
+		{"Secret quorates: tls.crt does not allow clients",
 			func(o *observation.Observation) { o.Related.Secrets["quorates"].Certificate.Client = false }},
-		{"Secret quorates: it lacks", func(o *observation.Observation) { o.Related.Secrets["quorates"].Trust = nil }},
+		{"Secret quorates: it does not have all of", func(o *observation.Observation) { o.Related.Secrets["quorates"].Trust = nil }},
 	} {
 		o := good()
 		c.spoils(&o)

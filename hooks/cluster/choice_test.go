@@ -130,25 +130,25 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 		{"chosen as another pod", "demo-1 uid-old", false, func(*corev1.Pod) {},
 			"recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
 		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {},
-			"waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn", ""},
+			"waiting for earlier calls that may still restart demo-2, 20 seconds after that was withdrawn", ""},
 		{"chosen and withdrawn", "demo-1 uid-pod-1", false, withdrawnAgo(0),
-			"waiting until calls are over that would still restart demo-1, 20 seconds after that was withdrawn", ""},
+			"waiting for earlier calls that may still restart demo-1, 20 seconds after that was withdrawn", ""},
 		{"chosen and withdrawn long ago", "demo-1 uid-pod-1", false, withdrawnAgo(state.CallsEnd),
-			"waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
+			"waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
 		{"it is removed", "demo-1 removal", false, func(*corev1.Pod) {},
-			"waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn",
+			"waiting for earlier calls that may still remove demo-1, 20 seconds after that was withdrawn",
 			"demo-1 removal withdrawn " + ago(0)},
 		{"its removal is withdrawn", "demo-1 removal withdrawn " + ago(0), false, func(*corev1.Pod) {},
-			"waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn",
+			"waiting for earlier calls that may still remove demo-1, 20 seconds after that was withdrawn",
 			"demo-1 removal withdrawn " + ago(0)},
 		{"its removal was withdrawn long ago", "demo-1 removal withdrawn " + ago(state.CallsEnd), false,
 			func(*corev1.Pod) {},
 			"recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
 		{"another one is removed", "demo-2 removal", false, func(*corev1.Pod) {},
-			"waiting until calls are over that would still remove demo-2, 20 seconds after that was withdrawn",
+			"waiting for earlier calls that may still remove demo-2, 20 seconds after that was withdrawn",
 			"demo-2 removal withdrawn " + ago(0)},
 		{"withdrawn once", "", false, withdrawnAgo(time.Hour),
-			"waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
+			"waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)
@@ -167,8 +167,7 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 }
 
 func TestAMemberIsChosenBeforeItIsRemoved(t *testing.T) {
-	withdrawn := "why; waiting until calls are over that would still remove demo-%d, 20 seconds after that was " +
-		"withdrawn"
+	withdrawn := "why; waiting for earlier calls that may still remove demo-%d, 20 seconds after that was withdrawn"
 	for _, c := range []struct {
 		name, said     string
 		change         func(pod *corev1.Pod)
@@ -191,7 +190,7 @@ func TestAMemberIsChosenBeforeItIsRemoved(t *testing.T) {
 		{"another one is removed", "demo-2 removal", func(*corev1.Pod) {}, fmt.Sprintf(withdrawn, 2),
 			"demo-2 removal withdrawn " + ago(0)},
 		{"another one is restarted", "demo-2 uid-pod-2", func(*corev1.Pod) {},
-			"why; waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn",
+			"why; waiting for earlier calls that may still restart demo-2, 20 seconds after that was withdrawn",
 			""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -253,6 +252,6 @@ func TestADeletionThatWasChosenIsNotTurnedIntoAnExchange(t *testing.T) {
 	}
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
-	assert.Contains(t, d.Reason.Message, "restarting demo-1: it is to run etcd")
+	assert.Contains(t, d.Reason.Message, "restarting demo-1: it should run etcd")
 	assert.Nil(t, podIn(d, "demo-1"))
 }

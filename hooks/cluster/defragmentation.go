@@ -81,18 +81,18 @@ func defragment(v *state.View) *decision.Verdict {
 	if v.DefragRun.Trigger == v1alpha1.TriggerRequest {
 		need = func(*state.Member) bool { return true }
 	}
-	if verdict := defragmentNext(v, need, "giving free space back to the file system"); verdict != nil {
+	if verdict := defragmentNext(v, need, "defragmenting"); verdict != nil {
 		return verdict
 	}
-	return finishRun(v, "defragmentation is done")
+	return finishRun(v, "defragmentation is complete")
 }
 
 // beginDue begins the run that is due; nil for none.
 func beginDue(v *state.View) *decision.Verdict {
 	due := dueRun(v)
 	words := map[v1alpha1.DefragmentationTrigger]string{
-		v1alpha1.TriggerRequest:  "defragmenting every member, as the annotation asks",
-		v1alpha1.TriggerSchedule: "defragmenting where it is worth it, by the schedule",
+		v1alpha1.TriggerRequest:  "defragmenting every member on request",
+		v1alpha1.TriggerSchedule: "defragmenting members with enough free space, on schedule",
 	}
 	if due == "" || due == v1alpha1.TriggerSchedule && v.Windows.Closed() {
 		return nil
@@ -116,11 +116,11 @@ func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *d
 		pause = pauseSchedule
 	}
 	if wait := v.DefragRun.LastMemberTime.Add(pause).Sub(v.Now); len(v.DefragRun.Done) > 0 && wait > 0 {
-		return &decision.Verdict{Message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.PodName),
+		return &decision.Verdict{Message: fmt.Sprintf("%s: %s is next, after a pause", why, m.PodName),
 			Resync: min(wait, rule.ResyncLater)}
 	}
 	return versions.Change(v, decision.Defragment{ID: m.ID, Name: m.PodName, DBSize: m.Health.DBSize},
-		fmt.Sprintf("%s: defragmenting %s", why, m.PodName))
+		fmt.Sprintf("%s: %s now", why, m.PodName))
 }
 
 // wasteful reports whether the schedule is to defragment the member.

@@ -47,8 +47,8 @@ func TestScheduleAsksToBeCalledAtItsTime(t *testing.T) {
 func TestSchedulesThatBeginNothing(t *testing.T) {
 	for line, says := range map[string]string{
 		"nonsense": "expected exactly 5 fields", "61 * * * *": "above maximum",
-		"TZ=Europe/Paris 0 3 * * *": "names no time zone", "@weekly": "descriptor",
-		"0 0 30 2 *": "a time that never comes", "*/0 * * * *": "step of range should be a positive number",
+		"TZ=Europe/Paris 0 3 * * *": "without a time zone", "@weekly": "descriptor",
+		"0 0 30 2 *": "never happens", "*/0 * * * *": "step of range should be a positive number",
 	} {
 		o := scheduled(line)
 		d := Decide(o)
@@ -118,7 +118,7 @@ func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
 	assert.Equal(t, "400Mi", d.Status.Defragmentation.Reclaimed.String())
 	assert.Nil(t, d.Status.Defragmentation.Before)
 	assert.Nil(t, d.Step, "it has just come back: a pause first")
-	assert.Contains(t, d.Reason.Message, "demo-2 is defragmented next, after a pause")
+	assert.Contains(t, d.Reason.Message, "demo-2 is next, after a pause")
 }
 
 func TestARequestIsAnsweredOnce(t *testing.T) {

@@ -42,7 +42,7 @@ func TestAllowedEndpoints(t *testing.T) {
 }
 
 // TestANameLeadsWhereItMay: the name of a Service is its namespace's to point anywhere, so its addresses count; a
-// name that is listed may have every address but those that are never allowed.
+// name that is listed may have every address but those that are can't be allowed.
 func TestANameLeadsWhereItMay(t *testing.T) {
 	for _, c := range []struct {
 		list, host, address string
@@ -93,10 +93,9 @@ func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	d := Decide(o)
 	assert.Equal(t, "Unsupported", d.Reason.Rule)
 	assert.Contains(t, d.Reason.Message, "spec.bootstrap.existing.endpoints[0] is not asked: this installation of "+
-		"Quorate allows none (quorate install --existing-endpoints)")
+		"Quorate allows no endpoints (quorate install --existing-endpoints)")
 	o.Settings.AllowedEndpoints = allowing(t, "10.1.0.0/16")
-	assert.Contains(t, Decide(o).Reason.Message, "endpoints[1] is not asked: this installation of Quorate allows "+
-		"10.1.0.0/16 alone")
+	assert.Contains(t, Decide(o).Reason.Message, "endpoints[1] is not asked: this installation of Quorate allows only 10.1.0.0/16")
 	o.Settings.AllowedEndpoints = allowing(t, "10.0.0.0/8")
 	assert.Equal(t, "Record", Decide(o).Reason.Rule)
 

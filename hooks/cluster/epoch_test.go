@@ -137,14 +137,14 @@ func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
 				d = goOn(t, &o)
 			}
 			assert.Equal(t, "PrepareRestore", d.Reason.Rule)
-			words := "demo-3 and demo-4 were filled with different data, and nothing begins with that"
+			words := "demo-3 and demo-4 were filled with different data, so the epoch does not begin"
 			if what == "no report" {
-				words = "waiting to hear what was filled into the volumes of demo-4"
+				words = "waiting for the report of what was written to the volumes of demo-4"
 			}
 			assert.Contains(t, c.Message, words)
 			assert.Equal(t, metav1.ConditionFalse, c.Status)
 			assert.Equal(t, what != "no report", meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled),
-				"a person decides")
+				"you decide")
 			assert.Len(t, o.Children.Pods, pods)
 			assert.Len(t, o.Children.Claims, claims)
 		})
@@ -183,7 +183,8 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 		for i := range 3 {
 			name := objects.MemberName("demo", i)
 			o.Etcd.Members = append(o.Etcd.Members,
-				observation.Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name, "")},
+				observation.Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name,
+					"")},
 					ClientURLs: []string{objects.ClientURL(o.Cluster, name, "")}})
 			o.Health[name] = observation.Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Version: "3.6.16",
 				Revision: 1_500_000_009}
@@ -223,7 +224,7 @@ func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	d := goOn(t, &o)
 	assert.Equal(t, "first", o.Children.ConfigMaps["demo-epoch-2"].Annotations[objects.AnnotationSHA256])
 	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
-		"demo-3 was filled with other data than the first member had found")
+		"demo-3 was filled with different data from the first member's")
 }
 
 func seedOf(pod *corev1.Pod) *corev1.Container {
@@ -242,8 +243,8 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 		by    string // itself, or why not
 		asked string
 	}{
-		{"none", func(*observation.Observation, *state.Epoch) {}, "no verified EtcdSnapshot of it is there",
-			"no verified EtcdSnapshot of it is there"},
+		{"none", func(*observation.Observation, *state.Epoch) {}, "it has no verified EtcdSnapshot",
+			"it has no verified EtcdSnapshot"},
 		{"of this life", func(o *observation.Observation, _ *state.Epoch) { verified(o, "own", "c1", time.Hour) },
 			"s3://bucket/own",
 			"s3://bucket/own"},
@@ -259,17 +260,17 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 			verified(o, "other", "c0",
 				time.Minute)
 		},
-			"the newest one, other, is of another life, of etcd cluster c0", "s3://bucket/other"},
+			"the newest one, other, is of an earlier etcd cluster, c0", "s3://bucket/other"},
 		{"of an unknown life", func(o *observation.Observation, _ *state.Epoch) {
 			verified(o, "other", "",
 				time.Minute)
 		},
-			"the newest one, other, is of another life, of etcd cluster unknown", "s3://bucket/other"},
+			"the newest one, other, is of an earlier etcd cluster, unknown", "s3://bucket/other"},
 		{"it was not restored on trial",
 			func(o *observation.Observation, _ *state.Epoch) {
 				verified(o, "own", "c1", time.Hour).Status.VerificationTime = metav1.Time{}
 			},
-			"no verified EtcdSnapshot of it is there", "no verified EtcdSnapshot of it is there"},
+			"it has no verified EtcdSnapshot", "it has no verified EtcdSnapshot"},
 		{"what it began with", func(o *observation.Observation, e *state.Epoch) { e.Snapshot = origin },
 			"s3://bucket/origin",
 			"s3://bucket/origin"},
@@ -351,11 +352,11 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 		o := surveying(t, v1alpha1.Recovery{After: metav1.Duration{Duration: after}}, "demo-0")
 		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		pass(&o, now.Add(wait-time.Second))
-		assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Reason.Message)
+		assert.Equal(t, "inspecting the volumes of demo-2", goOn(t, &o).Reason.Message)
 		pass(&o, now.Add(wait))
 		d := goOn(t, &o)
-		assert.Contains(t, d.Reason.Message, fmt.Sprintf("demo-2 may have more than the others, and could not be "+
-			"reached within %s", wording.Brief(wait)))
+		assert.Contains(t, d.Reason.Message, fmt.Sprintf("demo-2 may have the newest data, and could not be reached "+
+			"within %s", wording.Brief(wait)))
 		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
 		for range 3 {
 			pass(&o, o.Now.Add(time.Hour))
@@ -366,8 +367,8 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
 		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that was said before demo-2 was known")
 		o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
-		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not "+
-			"count)", goOn(t, &o).Reason.Message)
+		assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: was replaced before, and does "+
+			"not count)", goOn(t, &o).Reason.Message)
 	}
 }
 
@@ -381,7 +382,7 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
 		pass(&o, now.Add(10*time.Minute))
 		said := goOn(t, &o).Reason.Message
-		assert.Equal(t, goesOn, strings.HasPrefix(said, "demo-1 has the most"), "%s: %s", voters, said)
+		assert.Equal(t, goesOn, strings.HasPrefix(said, "demo-1 has the newest data"), "%s: %s", voters, said)
 	}
 }
 
@@ -389,12 +390,11 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 // agree.
 func TestWhoseVolumesCount(t *testing.T) {
 	for past, want := range map[string]string{
-		"1=c1/": "demo-0 has the most (demo-0: term 2, index 7; demo-1: its volume is that of another etcd cluster, " +
-			"bad instead of c1, and does not count; demo-2: term 1, index 9)",
-		"1=0/": "the volumes are of different etcd clusters, and which one epoch 1 was is not recorded: " +
-			"demo-0: term 2, index 7, of etcd cluster c1; demo-1: term 3, index 5, of etcd cluster bad; demo-2: term " +
-			"1, index 9, of etcd cluster c1; " +
-			"to go on without those that are not to count, kubectl annotate -n default pvc/<name> " +
+		"1=c1/": "demo-0 has the newest data (demo-0: term 2, index 7; demo-1: its volume is of another etcd " +
+			"cluster, bad instead of c1, and does not count; demo-2: term 1, index 9)",
+		"1=0/": "the volumes are of different etcd clusters, and nothing records which one epoch 1 was: demo-0: term " +
+			"2, index 7, of etcd cluster c1; demo-1: term 3, index 5, of etcd cluster bad; demo-2: term 1, index 9, " +
+			"of etcd cluster c1; to continue without those to leave out, kubectl annotate -n default pvc/<name> " +
 			"etcd.quorate.dev/failed-member=true",
 	} {
 		o := surveying(t, v1alpha1.Recovery{})
@@ -645,14 +645,14 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 // TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
 func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	for want, e := range map[string]*state.Epoch{
-		"give spec.restore another id to restore again": {N: 3, Origin: state.Origin{Restore: "b"},
+		"set spec.restore.id to a new value to restore again": {N: 3, Origin: state.Origin{Restore: "b"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2, "b": 3}},
-		"ask for another way back by the annotation etcd.quorate.dev/recover": {N: 3,
+		"choose another way by the annotation etcd.quorate.dev/recover": {N: 3,
 			Origin:     state.Origin{Restore: "a"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2}},
-		"delete one of their pods to have all of them made again": {N: 2, Origin: state.Origin{Member: "demo-0"},
+		"delete one of their pods to fill all of them again": {N: 2, Origin: state.Origin{Member: "demo-0"},
 			Succession: state.Succession{After: 1}},
-		"delete the EtcdCluster and create it again to have it filled again": {N: 1},
+		"delete the EtcdCluster and create it again": {N: 1},
 	} {
 		assert.Equal(t, want, epochs.OtherwiseFilled((&state.View{Epoch: e})))
 	}
@@ -677,21 +677,20 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey,
 					State: corev1.ContainerState{Terminated: end}}}
 			}
-			assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Reason.Message)
+			assert.Equal(t, "inspecting the volumes of demo-2", goOn(t, &o).Reason.Message)
 			pass(&o, now.Add(epochs.SurveyAgain))
 			goOn(t, &o)
 			assert.Nil(t, o.Children.Pods["demo-2-survey"])
 			goOn(t, &o)
 			assert.NotEqual(t, corev1.PodFailed, o.Children.Pods["demo-2-survey"].Status.Phase)
 			pass(&o, now.Add(epochs.SurveyAtLeast))
-			assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have more than the others, and could not be "+
-				"reached", "the wait did not begin again")
+			assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have the newest data, and could not be reached", "the wait did not begin again")
 		})
 	}
 	o := surveying(t, v1alpha1.Recovery{}, "demo-0")
 	tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 	tell(&o, "demo-2", reports.Survey{Reason: "Damaged", Error: "the log ends midway"})
-	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)",
+	assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: the log ends midway)",
 		goOn(t, &o).Reason.Message)
 }
 

@@ -100,11 +100,11 @@ func TestBesideForeignMembers(t *testing.T) {
 		}), "Join", nil, "connection refused"},
 		{"it answers for the first time", with(unrecorded(besideThree(0)), func(*observation.Observation) {}), "Join",
 			nil,
-			"recording that etcd cluster c1 is joined"},
+			"recording the etcd cluster to join: c1, with"},
 		{"endpoints of two clusters", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
 			o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"http://old-0:2379", "http://other:2379"}
 			o.Health["http://other:2379"] = observation.Health{Err: "another etcd", ClusterID: 0xbad, MemberID: 1}
-		}), "Join", nil, "are those of two clusters"},
+		}), "Join", nil, "has two clusters"},
 		{"another minor version", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
 			change(o, "old-1", func(h *observation.Health) { h.Version = "3.5.35" })
 		}), "Join", nil, "old-1 runs etcd 3.5.35"},
@@ -120,7 +120,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"it lists none of ours, which have run", with(unrecorded(besideThree(1)), func(o *observation.Observation) {
 			o.Etcd.Members = slices.DeleteFunc(o.Etcd.Members,
 				func(m observation.Member) bool { return m.Name == "demo-0" })
-		}), "WrongCluster", nil, "lists none of demo-0"},
+		}), "WrongCluster", nil, "does not list demo-0"},
 		{"another cluster answers later", with(besideThree(2),
 			func(o *observation.Observation) { o.Etcd.ClusterID = 0xbad }),
 			"WrongCluster", nil, ""},
@@ -144,7 +144,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		}), "ForeignMembers", nil, ""},
 		{"no claim is marked", with(besideThree(3), func(o *observation.Observation) {
 			o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign + 1, Kind: observation.AlarmCorrupt}}
-		}), "Corrupt", nil, "a person decides"},
+		}), "Corrupt", nil, "you decide"},
 		{"their downgrade is not ours to cancel", with(besideThree(3), func(o *observation.Observation) {
 			change(o, "old-0", func(h *observation.Health) { h.Downgrade = "3.5.0" })
 		}), "ForeignMembers", nil, ""},
@@ -378,7 +378,7 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 	secured := func(o observation.Observation) *metav1.Condition {
 		return meta.FindStatusCondition(Decide(o).Status.Conditions, v1alpha1.Secured)
 	}
-	const words = "is asked in plain text: what answers at its endpoints"
+	const words = "in plain text, so anything on the network can answer"
 	o := besideThree(3)
 	assert.Equal(t, "Disabled", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)

@@ -25,16 +25,16 @@ func join(v *state.View) *decision.Verdict {
 	switch {
 	case existing == nil:
 		return &decision.Verdict{
-			Message: "spec.bootstrap.existing is gone before the etcd that it named was joined: put it " +
-				"back, or delete this EtcdCluster", Outlook: decision.Waits}
+			Message: "spec.bootstrap.existing was removed before the members joined that etcd: put it back, or " +
+				"delete this EtcdCluster", Outlook: decision.Waits}
 	case v.Etcd == nil:
-		return &decision.Verdict{Message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s",
+		return &decision.Verdict{Message: fmt.Sprintf("waiting for a quorum of the existing etcd at %s%s",
 			strings.Join(existing.Endpoints, ", "), foreign.Unanswered(v)), Resync: rule.ResyncLater}
 	case foreign.Unfit(v) != "":
-		return &decision.Verdict{Message: "the existing etcd is not joined: " + foreign.Unfit(v),
+		return &decision.Verdict{Message: "the members can't join the existing etcd: " + foreign.Unfit(v),
 			Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s",
+	return &decision.Verdict{Message: fmt.Sprintf("recording the etcd cluster to join: %s, with the members %s",
 		wording.Hex(v.Etcd.ClusterID), strings.Join(state.Names(v.Members), ", ")), Resync: rule.ResyncSoon}
 }
 
@@ -45,7 +45,7 @@ func retireForeign(v *state.View) *decision.Verdict {
 	if silent := wording.Filter(v.ReplicaVoters(), func(m *state.Member) bool { return !m.Serving() }); len(
 		silent) > 0 {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("foreign members are removed once all of ours serve; waiting for %s",
+			Message: fmt.Sprintf("foreign members are removed when all of ours serve; waiting for %s",
 				strings.Join(state.Names(silent), ", ")),
 			Outlook: byPerson(v, silent), Resync: rule.ResyncLater}
 	}
@@ -63,7 +63,7 @@ func retireForeign(v *state.View) *decision.Verdict {
 		return nil // a learner of theirs: rule Learner says so
 	}
 	slices.SortStableFunc(list, func(a, b *state.Member) int { return rank(a) - rank(b) })
-	why := fmt.Sprintf("retiring the foreign members, %d left", len(list))
+	why := fmt.Sprintf("removing the foreign members, %d left", len(list))
 	if since, err := time.Parse(time.RFC3339, v.Epoch.Record.Annotations[objects.AnnotationForeignSince]); err == nil &&
 		v.Now.Before(since.Add(foreign.RetirePause)) {
 		return &decision.Verdict{Message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].Alias),

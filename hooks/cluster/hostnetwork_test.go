@@ -133,7 +133,7 @@ func TestHostNetworkWaitsForItsCertificates(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Nil(t, d.Step)
-	assert.Contains(t, d.Reason.Message, "the certificates in the Secrets demo-server-tls and demo-peer-tls are for none")
+	assert.Contains(t, d.Reason.Message, "the certificates in the Secrets demo-server-tls and demo-peer-tls are not valid for")
 	forge(&o, d.Children.Secrets)
 	d = Decide(o)
 	require.NoError(t, verify(o, d))
@@ -199,7 +199,7 @@ func TestHostNetworkGrowsOntoAFreeNode(t *testing.T) {
 			d = Decide(o)
 			assert.True(t, podIn(d, "demo-3") == nil, "its node is not named any more")
 			require.NoError(t, verify(o, d))
-			assert.Contains(t, d.Reason.Message, "its node is not in spec.hostNetwork.nodes any more (address 10.1.0.4)")
+			assert.Contains(t, d.Reason.Message, "its node is no longer in spec.hostNetwork.nodes (address 10.1.0.4)")
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestHostNetworkForgetsANode(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
 	o.Cluster.Spec.HostNetwork.Nodes = append(o.Cluster.Spec.HostNetwork.Nodes[:1:1],
 		o.Cluster.Spec.HostNetwork.Nodes[2:]...)
-	assert.Contains(t, status.Advice(newView(o)), "demo-1 stays on node b, which spec.hostNetwork.nodes does not have")
+	assert.Contains(t, status.Advice(newView(o)), "demo-1 stays on node b, which spec.hostNetwork.nodes no longer lists")
 	assert.Equal(t, "https://demo-1.default@10.1.0.2:4380", state.Endpoints(o)[1].PeerURL)
 	for _, l := range certificates.Examine(newView(o)).Leaves[:2] {
 		assert.Contains(t, l.Names, "10.1.0.2", "%s: it is a member, and dialled there", l.What)
@@ -259,11 +259,11 @@ func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
 		"both name nodes":     func(s *v1alpha1.EtcdClusterSpec) { s.Storage.HostPath.Nodes = []string{"a", "b", "c"} },
 		"one port twice":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = 4379 },
 		"from 1 to 65535":     func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = -1 },
-		"is no IP address":    func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "node-b" },
-		"usually written":     func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "fd00::0:1" },
-		"is that of another":  func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "10.1.0.1" },
-		"or there twice":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a" },
-		"is no name of a nod": func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a,b" },
+		"is not an IP address":    func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "node-b" },
+		"usual form":     func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "fd00::0:1" },
+		"is also that of another":  func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "10.1.0.1" },
+		"or is listed twice":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a" },
+		"is not a nod": func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a,b" },
 	} {
 		o := fresh(3)
 		atAddresses(&o, v1alpha1.HostPath, "abc")

@@ -228,8 +228,8 @@ func TestAnotherAuthorityWithoutOverlapRestartsNoMember(t *testing.T) {
 			d := Decide(o)
 			require.NoError(t, verify(o, d), why)
 			assert.Equal(t, "WaitForCertificates", d.Reason.Rule, why)
-			assert.Contains(t, d.Reason.Message, "Secret demo-server-tls: tls.crt is signed by an authority that "+
-				"demo-0")
+			assert.Contains(t, d.Reason.Message, "Secret demo-server-tls: the authority that signed tls.crt is not "+
+				"trusted by demo-0")
 			assert.Len(t, d.Children.Pods, 3, "all stay, and who is gone is brought back")
 			reason, _, secured := status.Security(newView(o))
 			assert.False(t, secured)
@@ -299,8 +299,8 @@ func TestQuoratesOwnCertificateIsRefused(t *testing.T) {
 	s.Trust, s.Anchors = []observation.Certificate{b}, []observation.Certificate{b}
 	o.Related.Secrets["demo-operator-tls"] = &s
 	o.Etcd = nil
-	assert.Contains(t, Decide(o).Reason.Message, "Secret demo-operator-tls: tls.crt is signed by an authority that "+
-		"demo-0, demo-1, demo-2")
+	assert.Contains(t, Decide(o).Reason.Message, "Secret demo-operator-tls: the authority that signed tls.crt is not "+
+		"trusted by demo-0, demo-1, demo-2")
 }
 
 func TestAnotherAuthorityForOneOrTwoGoesThroughANewMember(t *testing.T) {

@@ -36,7 +36,7 @@ func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 		if c.refused {
 			assert.Empty(t, d.Children.Certificates)
 			assert.Contains(t, d.Reason.Message, "spec.tls.certManager.issuerRef names "+c.ref.Kind+
-				" ours, of which other namespaces can have certificates too")
+				" ours, which also issues for other namespaces")
 			assert.Contains(t, d.Reason.Message, "quorate install --shared-issuers")
 		}
 	}

@@ -69,7 +69,7 @@ func TestWhatPodsNeed(t *testing.T) {
 					require.NoError(t, verify(o, d))
 					assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
 					assert.Contains(t, d.Reason.Message, "waiting for certificates")
-					assert.Contains(t, d.Reason.Message, "pods are kept or brought back: ")
+					assert.Contains(t, d.Reason.Message, "keeps or recreates pods: ")
 					assert.Nil(t, d.Step)
 					require.NotNil(t, podIn(d, "demo-1"))
 					assert.Equal(t, objects.StartResume, state.PodStart(podIn(d, "demo-1")))

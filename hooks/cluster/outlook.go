@@ -99,7 +99,7 @@ func prospectOf(v *state.View, in *mode, at int, verdict *decision.Verdict) deci
 		next, then := prospectFrom(w, modeOf(w), 0)
 		if p.Outlook = then.Outlook; p.Outlook == decision.Works {
 			p.Outlook = decision.Waits
-			p.Message += fmt.Sprintf("; rule %s waits for that", next)
+			p.Message += fmt.Sprintf("; rule %s waits for it", next)
 		}
 		return p
 	case p.Outlook == decision.Aside:
@@ -121,8 +121,8 @@ func unreachable(v *state.View) decision.Prospect {
 		return decision.Prospect{}
 	}
 	return decision.Prospect{Outlook: decision.Works, Reason: "ServiceNotFound",
-		Message: fmt.Sprintf("clients have no Service: %s is not there, or belongs to "+
-			"something else; if it does, delete it or rename it", name)}
+		Message: fmt.Sprintf("clients have no Service: %s does not exist, or has another owner; if it has, delete it "+
+			"or rename it", name)}
 }
 
 // resumed is the cluster as if spec.suspend were false.

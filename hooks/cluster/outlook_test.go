@@ -76,35 +76,35 @@ func TestWhatToolsAreTold(t *testing.T) {
 		want, says string
 	}{
 		"a new cluster":   {fresh(3), "Reconciling Record", "recording"},
-		"one that serves": {serve(3), "Ready Converged", "serving as the spec wants"},
+		"one that serves": {serve(3), "Ready Converged", "serving as the spec says"},
 		"one that is to grow": {changed(func(o *observation.Observation) { o.Cluster.Spec.Replicas = new(int32(5)) }),
 			"Reconciling Grow", "growing"},
 		"one that can't be run": {changed(func(o *observation.Observation) { o.Cluster.Spec.Version = "nonsense" }),
-			"Stalled Unsupported", "until the spec is corrected"},
+			"Stalled Unsupported", "until you correct the spec"},
 		"a pod that is gone": {changed(func(o *observation.Observation) {
 			delete(o.Children.Pods, "demo-1")
 			silence(o,
 				"demo-1")
 		}), "Reconciling WaitForMembers", "demo-1"},
 		"suspended, as the spec wants": {changed(func(o *observation.Observation) { o.Cluster.Spec.Suspend = true }),
-			"Ready Suspended", "nothing is changed"},
+			"Ready Suspended", "recreates nothing"},
 		"suspended, and to grow": {changed(func(o *observation.Observation) {
 			o.Cluster.Spec.Suspend,
 				o.Cluster.Spec.Replicas = true, new(int32(5))
 		}),
-			"Stalled Suspended", "rule Grow waits for that"},
+			"Stalled Suspended", "rule Grow waits for it"},
 		"suspended, a pod is gone": {changed(func(o *observation.Observation) {
 			o.Cluster.Spec.Suspend = true
 			delete(o.Children.Pods, "demo-1")
 			silence(o, "demo-1")
-		}), "Stalled Suspended", "rule WaitForMembers waits for that"},
+		}), "Stalled Suspended", "rule WaitForMembers waits for it"},
 		"a defragmentation": {changed(func(o *observation.Observation) {
 			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
-		}), "Ready Defragment", "as the annotation asks"},
+		}), "Ready Defragment", "on request"},
 		"a defragmentation before larger volumes": {changed(func(o *observation.Observation) {
 			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-		}), "Reconciling Defragment", "as the annotation asks"},
+		}), "Reconciling Defragment", "on request"},
 		"users that are applied": {asked(nil), "Ready Converged", "serving"},
 		"a user whose password is not in the " +
 			"Secret": {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecretRef.Name = "nowhere" }),
@@ -128,7 +128,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 			"Stalled PrepareRestore", "is Failed"},
 		"a restore from a snapshot that is not " +
 			"verified": {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotStored,
-			URI: "s3://x"})), "Stalled PrepareRestore", "is Stored, and not verified"},
+			URI: "s3://x"})), "Stalled PrepareRestore", "is Stored and not verified"},
 		"beside others": {besideThree(3), "Ready ForeignMembers", "beside"},
 		"beside others, with larger volumes": {func() observation.Observation {
 			o := besideThree(3)

@@ -21,8 +21,8 @@ func restore(v *state.View) *decision.Verdict {
 		return nil // the condition Restored says it; the cluster runs on
 	}
 	return epochs.RecordNextEpoch(v, from,
-		fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; "+
-			"epoch %d runs on until that is ready", r.ID, epochs.NextEpochNumber(v), epochs.WordsFor(v, from),
+		fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs until that is "+
+			"ready", r.ID, epochs.NextEpochNumber(v), epochs.WordsFor(v, from),
 			v.Epoch.N))
 }
 
@@ -44,8 +44,8 @@ func recoverQuorum(v *state.View) *decision.Verdict {
 	from, why := epochs.WayBack(v, policy, asked)
 	if why != "" {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept "+
-				"as it is", policy, why), Outlook: decision.Waits, Resync: rule.ResyncLater}
+			Message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; Quorate keeps what is left", policy,
+				why), Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
 	return epochs.RecordNextEpoch(v, from,
 		fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins "+

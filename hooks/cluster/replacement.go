@@ -41,7 +41,7 @@ func keepClaimFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
 func replaceDead(v *state.View) *decision.Verdict {
 	for _, m := range v.Voters {
 		if health.Overdue(v, m) && health.WhyNotReplaced(v, m) == "" {
-			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.PodName,
+			why := fmt.Sprintf("replacing %s: it has not served for %s%s", m.PodName,
 				wording.Brief(health.ReplaceAfter(&v.Cluster.Spec)), wording.Colon(pods.WhyNotServing(v, m)))
 			return cmp.Or(pausedReplacement(v, m, why), replaceDeadVoter(v, m, why))
 		}
@@ -67,10 +67,10 @@ func keepingClaim(v *state.View, m *state.Member, why, failure string, verdict *
 	}
 	switch {
 	case removes && slices.ContainsFunc(v.MemberClaims(m.PodName), unmarked):
-		verdict = &decision.Verdict{Message: why + "; marking its claim first, so that it is kept",
+		verdict = &decision.Verdict{Message: why + "; first its claim is marked to be kept",
 			Choose: verdict.Choose, Resync: rule.ResyncSoon}
 	case removes && failure == objects.FailedSilent && health.Replacements(v, "").Voter != m.PodName:
-		verdict = &decision.Verdict{Message: why + "; noting that first", Choose: verdict.Choose,
+		verdict = &decision.Verdict{Message: why + "; first that is recorded", Choose: verdict.Choose,
 			Resync: rule.ResyncSoon}
 	}
 	verdict.Failed, verdict.Failure = m.PodName, failure
@@ -115,11 +115,11 @@ func learnerLate(v *state.View) *decision.Verdict {
 	}
 	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.PodName {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is "+
-				"removed%s", l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))),
+			Message: fmt.Sprintf("recording that the learner %s did not catch up within %s, before it is removed%s",
+				l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))),
 			Resync: rule.ResyncLater}
 	}
-	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one "+
+	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which did not catch up within %s; the next one "+
 		"gets a new name%s", l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))))
 }
 
@@ -130,8 +130,8 @@ func pausedReplacement(v *state.View, m *state.Member, why string) *decision.Ver
 		return nil
 	}
 	return &decision.Verdict{
-		Message: fmt.Sprintf("%s; after %s given up in a row it stays a member until %s, or until the "+
-			"spec changes", why,
+		Message: fmt.Sprintf("%s; after %s replaced in a row it stays a member until %s, or until the spec changes",
+			why,
 			wording.Count(int(r.GivenUp), "voter"), r.NextGivenUpTime.UTC().Format(time.RFC3339)),
 		Resync: r.NextGivenUpTime.Sub(v.Now)}
 }

@@ -239,13 +239,13 @@ func TestWhatAPodShows(t *testing.T) {
 	for want, shows := range map[string]func(p *corev1.Pod){
 		"":                            func(*corev1.Pod) {},
 		"its image can't be pulled":   waiting("ImagePullBackOff"),
-		"its container can't be made": waiting("CreateContainerConfigError"),
+		"its container can't be created": waiting("CreateContainerConfigError"),
 		"it crashes: exit 137":        ended(5 * time.Minute),
-		"no node takes its pod": func(p *corev1.Pod) {
+		"no node accepts its pod": func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 				Reason: corev1.PodReasonUnschedulable}}
 		},
-		"its node no longer answers": func(p *corev1.Pod) {
+		"its node does not answer": func(p *corev1.Pod) {
 			p.Spec.NodeName, p.DeletionTimestamp = "node", new(metav1.NewTime(now.Add(-time.Minute)))
 		},
 	} {
@@ -287,7 +287,7 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	require.NoError(t, verify(waits, d))
 	assert.Nil(t, d.Step)
 	assert.Equal(t, "ReplaceDead", d.Reason.Rule)
-	assert.Contains(t, d.Reason.Message, "after 9 voters given up in a row it stays a member until "+
+	assert.Contains(t, d.Reason.Message, "after 9 voters replaced in a row it stays a member until "+
 		second.Add(time.Hour).Format(time.RFC3339))
 	assert.Equal(t, int32(9), d.Status.Replacement.GivenUp)
 

@@ -92,7 +92,7 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/$(tls.key)"},
 	}}
 	_, message := told(t, o)
-	assert.Contains(t, message, "the status of EtcdSnapshot nightly is not one that can be used")
+	assert.Contains(t, message, "the status of EtcdSnapshot nightly can't be used")
 	assert.NotContains(t, message, "tls.key")
 	require.NoError(t, verify(o, Decide(o)))
 }

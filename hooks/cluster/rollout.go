@@ -42,7 +42,7 @@ func rollingUpdate(v *state.View) *decision.Verdict {
 		return verdict
 	}
 	if inPlace {
-		return &decision.Verdict{Message: fmt.Sprintf("exchanging the image of %s: %s", m.PodName, r.Reason),
+		return &decision.Verdict{Message: fmt.Sprintf("changing the image of %s: %s", m.PodName, r.Reason),
 			PatchImage: m.PodName, Resync: rule.ResyncSoon}
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("restarting %s: %s", m.PodName, r.Reason), DeletePod: m.PodName,
@@ -57,15 +57,15 @@ func unsettled(v *state.View) *decision.Verdict {
 		case m.PodName == "":
 		case m.Pod == nil || m.Pod.DeletionTimestamp != nil:
 			return &decision.Verdict{
-				Message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted",
+				Message: fmt.Sprintf("waiting for the pod of %s to stop before the next member restarts",
 					m.PodName), Resync: rule.ResyncSoon}
 		case m.Restarting():
-			return &decision.Verdict{Message: fmt.Sprintf("waiting for %s to start from its new image", m.PodName),
+			return &decision.Verdict{Message: fmt.Sprintf("waiting for %s to start with its new image", m.PodName),
 				Resync: rule.ResyncSoon}
 		case runsOtherVersion(v, m):
 			return &decision.Verdict{
-				Message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the "+
-					"image holds; no other member is restarted", m.PodName, m.Health.Version,
+				Message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what is in the "+
+					"image; no other member restarts until then", m.PodName, m.Health.Version,
 					m.Pod.Annotations[objects.AnnotationImage], v.Epoch.Version), Outlook: decision.Waits,
 				Resync: rule.ResyncSoon}
 		}

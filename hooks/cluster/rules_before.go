@@ -24,12 +24,12 @@ func suspended(v *state.View) *decision.Verdict {
 		return nil
 	}
 	return &decision.Verdict{
-		Message: "spec.suspend is true: nothing is changed or brought back until it is set to false"}
+		Message: "spec.suspend is true: Quorate changes and recreates nothing until you set it to false"}
 }
 
 func unsupported(v *state.View) *decision.Verdict {
 	if err := state.Unsupported(v.Observation); err != nil {
-		return &decision.Verdict{Message: err.Error() + "; nothing is changed until the spec is corrected"}
+		return &decision.Verdict{Message: err.Error() + "; Quorate changes nothing until you correct the spec"}
 	}
 	return nil
 }
@@ -47,16 +47,16 @@ func applyStrategy(v *state.View) *decision.Verdict {
 		outlook = decision.Waits
 	}
 	return &decision.Verdict{Outlook: outlook, Resync: rule.ResyncLater,
-		Message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
-			"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set "+
-			"dynamic-apply",
+		Message: fmt.Sprintf("%s%s: the annotation %s is missing, so Quorate changes and recreates nothing; "+
+			"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then "+
+			"set dynamic-apply",
 			strings.Join(shown, ", "), more, objects.AnnotationLastApplied)}
 }
 
 func empty(v *state.View) *decision.Verdict {
 	if v.Epoch == nil && v.Replicas == 0 && !state.RanBefore(v) {
 		return &decision.Verdict{
-			Message: "replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
+			Message: "spec.replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
 	}
 	return nil
 }
@@ -64,11 +64,11 @@ func empty(v *state.View) *decision.Verdict {
 func record(v *state.View) *decision.Verdict {
 	if v.Epoch != nil || state.RanBefore(v) {
 		return &decision.Verdict{
-			Message: "the epoch record is missing although the cluster has run; it is written again, " +
-				"without the right to bootstrap", Resync: rule.ResyncLater}
+			Message: "the epoch record is missing although the cluster has run; writing it again, without the right " +
+				"to bootstrap", Resync: rule.ResyncLater}
 	}
 	if spec.Joins(v.Cluster) {
-		return &decision.Verdict{Message: "recording that the members are to join the etcd at " +
+		return &decision.Verdict{Message: "recording that the members join the etcd at " +
 			strings.Join(spec.Existing(v.Cluster).Endpoints, ", "), Resync: rule.ResyncLater}
 	}
 	from, waits := epochs.Beginning(v)
@@ -90,16 +90,16 @@ func pause(v *state.View) *decision.Verdict {
 	left := len(v.Children.Pods)
 	if left == 0 {
 		return &decision.Verdict{
-			Message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume",
+			Message: "paused: spec.replicas is 0 and all data is kept; set it to 1 or more to resume",
 			Outlook: decision.Rests}
 	}
 	if protecting := protectingPods(v); len(protecting) > 0 {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("pausing, except %s: the claim is being deleted, and its data would go "+
-				"with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
+			Message: fmt.Sprintf("pausing, except %s: its claim is being deleted, and without the pod its data would "+
+				"be gone; delete the pod, or set spec.replicas to 1 or more to have the member replaced",
 				strings.Join(protecting, ", ")), Outlook: decision.Waits, Resync: rule.ResyncLater}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("pausing: %s still stopping", wording.Count(left, "pod")),
+	return &decision.Verdict{Message: fmt.Sprintf("pausing: waiting for %s to stop", wording.Count(left, "pod")),
 		Resync: rule.ResyncLater}
 }
 
@@ -127,7 +127,7 @@ func provision(v *state.View) *decision.Verdict {
 	if v.HostPath() {
 		return volumes.ProvisionOnNodes(v)
 	}
-	return &decision.Verdict{Message: "making what the initial members need: " + strings.Join(v.Epoch.InitialNames(),
+	return &decision.Verdict{Message: "creating what the initial members need: " + strings.Join(v.Epoch.InitialNames(),
 		", "), Resync: rule.ResyncLater}
 }
 
@@ -137,15 +137,14 @@ func wrongCluster(v *state.View) *decision.Verdict {
 	}
 	if !v.Epoch.HadQuorum() {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("etcd cluster %s answers and lists none of %s, which have run in "+
-				"another that "+
-				"no record names any more; nothing is changed: bring that back, or if its data is of no use, delete "+
-				"their pods and claims",
+			Message: fmt.Sprintf("etcd cluster %s answers and does not list %s, which ran in another cluster that is "+
+				"no longer recorded; Quorate changes nothing: bring that cluster back, or delete their pods and "+
+				"claims if you don't need their data",
 				wording.Hex(v.Foreign), strings.Join(state.Remains(v), ", ")), Resync: rule.ResyncLater}
 	}
 	return &decision.Verdict{
-		Message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is "+
-			"changed until that is understood", wording.Hex(v.Epoch.ClusterID)), Resync: rule.ResyncLater}
+		Message: fmt.Sprintf("an etcd answered whose cluster ID is not the recorded %s; Quorate changes nothing "+
+			"until you find out why", wording.Hex(v.Epoch.ClusterID)), Resync: rule.ResyncLater}
 }
 
 func reschedule(v *state.View) *decision.Verdict {
@@ -156,8 +155,8 @@ func reschedule(v *state.View) *decision.Verdict {
 		pod := v.Children.Pods[name]
 		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && children.TemplateOutdated(v, pod) {
 			return &decision.Verdict{
-				Message: fmt.Sprintf("replacing the pod %s: no node takes it, and the template has "+
-					"changed", name), DeletePod: name, Resync: rule.ResyncSoon}
+				Message:   fmt.Sprintf("replacing the pod %s: no node accepts it, and its template has changed", name),
+				DeletePod: name, Resync: rule.ResyncSoon}
 		}
 	}
 	return nil
@@ -179,9 +178,9 @@ func quorumLost(v *state.View) *decision.Verdict {
 	}
 	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
 	if v.Next == nil {
-		message += "what is left is kept as it is, and nothing is replaced" + epochs.WithoutGivenUp(v, v.Epoch.N)
+		message += "Quorate keeps what is left and replaces nothing" + epochs.WithoutGivenUp(v, v.Epoch.N)
 	} else {
-		message += fmt.Sprintf("epoch %d is being made ready: %s", v.Next.Epoch.N, epochs.Staging(v))
+		message += fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v))
 	}
 	if !v.Epoch.HadQuorum() && v.Next == nil {
 		message += "; " + epochs.HowToBeginAgain(v)
@@ -198,19 +197,19 @@ func blind(v *state.View) *decision.Verdict {
 		return !v.Health[n].Serving() ||
 			!wasAsked(v, n)
 	})
-	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back",
+	message := fmt.Sprintf("no quorum answers (silent: %s); Quorate only keeps or recreates pods",
 		strings.Join(silent, ", ")) + pods.WhyPodsNotServing(v, silent)
 	if v.Next != nil {
-		message += fmt.Sprintf("; epoch %d is being made ready: %s", v.Next.Epoch.N, epochs.Staging(v))
+		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v))
 	}
 	if distrusting := wording.Filter(v.Names,
 		func(n string) bool { return certificates.DistrustsPeers(v, v.Health[n]) }); len(distrusting) > 0 {
-		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted "+
-			"to trust it: see TrustOutdated in docs/troubleshooting.md", strings.Join(distrusting, ", "))
+		message += fmt.Sprintf("; %s started before the present authority and must restart to trust it: see "+
+			"TrustOutdated in docs/troubleshooting.md", strings.Join(distrusting, ", "))
 	}
 	if left := leftBehind(v); len(left) > 0 {
-		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and "+
-			"they are made from this one", strings.Join(left, ", "))
+		message += fmt.Sprintf("; these pods never ran and have an earlier spec: %s; delete them to get pods with "+
+			"this spec", strings.Join(left, ", "))
 	}
 	return &decision.Verdict{Message: message, Outlook: outlookWhileBlind(v), Resync: rule.ResyncLater}
 }

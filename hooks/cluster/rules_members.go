@@ -54,12 +54,12 @@ func learnerSurplus(v *state.View) *decision.Verdict {
 	case l == nil || l.PodName == "":
 		return nil
 	case v.Memory() && rollout.HasOutdatedTemplate(v, l):
-		return removeMember(v, l, fmt.Sprintf("removing the learner %s: its pod was made from an older template, and "+
-			"can't be replaced on Memory", l.PodName))
+		return removeMember(v, l, fmt.Sprintf("removing the learner %s: its pod has an older template, and can't be "+
+			"replaced on Memory", l.PodName))
 	case len(v.ReplicaVoters()) < rollout.Wanted(v):
 		return nil
 	}
-	return removeMember(v, l, fmt.Sprintf("removing the learner %s: it is no longer wanted", l.PodName))
+	return removeMember(v, l, fmt.Sprintf("removing the learner %s: it is no longer needed", l.PodName))
 }
 
 // removeMember removes a member. A call that looked before it was added may still be about to add it, and would find
@@ -68,8 +68,8 @@ func learnerSurplus(v *state.View) *decision.Verdict {
 func removeMember(v *state.View, m *state.Member, why string) *decision.Verdict {
 	if !listedLong(v, m) {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f "+
-				"seconds after it", why, state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
+			Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, %.0f seconds after that", why,
+				state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
 	}
 	return cmp.Or(state.ChooseForRemoval(v, m, why), versions.Change(v, decision.Remove{ID: m.ID,
 		Name: m.DisplayName()}, why))
@@ -142,8 +142,8 @@ func recreatePod(v *state.View) *decision.Verdict {
 				m.PodName, reason), DeletePod: m.PodName, Resync: rule.ResyncLater}, reason)
 		case m.Learner && !state.NeverRan(m.Pod) || !m.Learner && rollout.Leads(v, m) == 0 && state.QuorumWithout(v, m):
 			return chooseAndRecreate(v, m, &decision.Verdict{
-				Message: fmt.Sprintf("exchanging the image of %s, which does not "+
-					"serve: %s", m.PodName, reason), PatchImage: m.PodName, Resync: rule.ResyncLater}, reason)
+				Message:    fmt.Sprintf("changing the image of %s, which does not serve: %s", m.PodName, reason),
+				PatchImage: m.PodName, Resync: rule.ResyncLater}, reason)
 		}
 	}
 	return nil
@@ -179,8 +179,8 @@ func learner(v *state.View) *decision.Verdict {
 		return nil
 	case l.PodName == "":
 		return &decision.Verdict{
-			Message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with "+
-				"etcdctl", wording.Hex(l.ID)), Outlook: decision.Waits, Resync: rule.ResyncLater}
+			Message: fmt.Sprintf("waiting: Quorate did not add the learner %s; promote or remove it with etcdctl",
+				wording.Hex(l.ID)), Outlook: decision.Waits, Resync: rule.ResyncLater}
 	case !l.Serving():
 		return &decision.Verdict{Message: fmt.Sprintf("waiting for the learner %s to start%s", l.PodName,
 			wording.Colon(health.Explain(v, l))), Outlook: byPerson(v, []*state.Member{l}), Resync: rule.ResyncSoon}
@@ -215,7 +215,7 @@ func replace(v *state.View) *decision.Verdict {
 	if lost == nil {
 		return nil
 	}
-	return removeVoter(v, lost, fmt.Sprintf("%s is replaced: %s", lost.PodName, reason))
+	return removeVoter(v, lost, fmt.Sprintf("replacing %s: %s", lost.PodName, reason))
 }
 
 func shrink(v *state.View) *decision.Verdict {
@@ -258,11 +258,11 @@ func removeVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
 	switch {
 	case m.DisplayName() == "":
 		return &decision.Verdict{Message: why +
-			"; waiting: only strangers are left, which Quorate does not remove; use " +
-			"etcdctl member remove", Outlook: decision.Waits, Resync: rule.ResyncLater}
+			"; waiting: Quorate does not remove members that it did not add; use etcdctl member remove",
+			Outlook: decision.Waits, Resync: rule.ResyncLater}
 	case state.Serving(others) < state.Quorum(len(others)):
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve%s", why, m.DisplayName(),
+			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters serve%s", why, m.DisplayName(),
 				state.Serving(others), len(others), health.ExplainAll(v, silent)),
 			Outlook: byPerson(v, silent), Resync: rule.ResyncLater,
 		}
@@ -270,7 +270,7 @@ func removeVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
 		return health.WaitForRestarts(v, others, why)
 	case !enough:
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not%s", why, m.DisplayName(),
+			Message: fmt.Sprintf("%s; waiting: %s serves and another voter does not%s", why, m.DisplayName(),
 				health.ExplainAll(v, silent)),
 			Outlook: byPerson(v, silent), Resync: rule.ResyncLater,
 		}
@@ -313,8 +313,8 @@ func grow(v *state.View) *decision.Verdict {
 	}
 	if to, open := versions.Downgrading(v); open {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting: etcd lets no member join while the downgrade to %s is under "+
-				"way; set spec.version back to have it cancelled", why, to), Outlook: decision.Waits,
+			Message: fmt.Sprintf("%s; waiting: no member can join during the downgrade to %s; set spec.version back "+
+				"to cancel it", why, to), Outlook: decision.Waits,
 			Resync: rule.ResyncLater}
 	}
 	if silent := wording.Filter(v.Voters, func(m *state.Member) bool { return !m.Serving() }); len(silent) > 0 {
@@ -331,7 +331,7 @@ func grow(v *state.View) *decision.Verdict {
 		return verdict
 	}
 	if v.Next != nil {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why,
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: epoch %d is being prepared", why,
 			v.Next.Epoch.N), Outlook: nextComes(v), Resync: rule.ResyncLater}
 	}
 	if volumes.Crowded(v) {
@@ -340,8 +340,9 @@ func grow(v *state.View) *decision.Verdict {
 	}
 	address := volumes.FreeAddress(v, v.NextOrdinal())
 	if v.HostNetwork() && address == "" {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are for "+
-			"none of the addresses of nodes that are free", why, spec.ServerSecret(v.Cluster), spec.PeerSecret(v.Cluster)),
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are "+
+			"not valid for the address of any free node", why, spec.ServerSecret(v.Cluster),
+			spec.PeerSecret(v.Cluster)),
 			Outlook: decision.Waits, Resync: rule.ResyncSoon}
 	}
 	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: state.PeerURL(v, name, address)},

@@ -23,8 +23,8 @@ func waitForMembers(v *state.View) *decision.Verdict {
 	}
 	if fenced := wording.Filter(state.Names(silent), v.Fenced); len(fenced) == len(silent) {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; no other "+
-				"member is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence),
+			Message: fmt.Sprintf("%s stopped by the annotation %s; remove the annotation to start it; no other "+
+				"member restarts until then", strings.Join(fenced, ", "), objects.AnnotationFence),
 			Outlook: decision.Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(state.Names(silent), ", "))
@@ -39,7 +39,7 @@ func updatePeerURLs(v *state.View) *decision.Verdict {
 	}
 	return versions.Change(v, decision.UpdatePeerURL{ID: m.ID, Name: m.PodName,
 		PeerURL: objects.PeerURL(v.Cluster, m.PodName, v.Address(m.PodName))},
-		fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.PodName))
+		fmt.Sprintf("changing the peer URL of %s to https", m.PodName))
 }
 
 // nextReaddressed is the next voter that should be listed with its https URL, the leader last; nil for none.
@@ -59,6 +59,6 @@ func nextReaddressed(v *state.View) *state.Member {
 }
 
 func converged(v *state.View) *decision.Verdict {
-	return &decision.Verdict{Message: fmt.Sprintf("serving as the spec wants, with %s", wording.Count(len(v.Voters),
+	return &decision.Verdict{Message: fmt.Sprintf("serving as the spec says, with %s", wording.Count(len(v.Voters),
 		"voter"))}
 }

@@ -31,7 +31,7 @@ func volumePending(v *state.View) *decision.Verdict {
 	var all wording.GroupedReasons
 	for _, m := range v.Members {
 		if small := volumes.Cramped(v, m); small != "" && volumes.Migrates(v) {
-			all.Add(m.PodName, "not replaced, for "+small)
+			all.Add(m.PodName, "not replaced, because "+small)
 			continue
 		}
 		if rollout.Waits(v, m) {
@@ -49,11 +49,11 @@ func volumePending(v *state.View) *decision.Verdict {
 	if len(all) == 0 {
 		return nil
 	}
-	choice := "set storage.migration to Replace to have such members replaced one by one, or take the change of " +
-		"storage back"
+	choice := "set spec.storage.migration to Replace to replace such members one by one, or undo the change of " +
+		"spec.storage"
 	if volumes.Migrates(v) {
-		choice = "raise storage.size again, or make room"
+		choice = "raise spec.storage.size again, or free some space"
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("serving, but not on the volumes that the spec asks for: %s; %s", all,
+	return &decision.Verdict{Message: fmt.Sprintf("serving, but not with the volumes of the spec: %s; %s", all,
 		choice)}
 }

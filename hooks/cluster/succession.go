@@ -22,7 +22,7 @@ func switchEpoch(v *state.View) *decision.Verdict {
 	if v.Ending() {
 		if left := epochs.Lingering(v); left != "" {
 			return &decision.Verdict{
-				Message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left",
+				Message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when all of its pods are gone",
 					v.Epoch.N, left, v.Next.Epoch.N), Resync: rule.ResyncLater}
 		}
 	}
@@ -35,8 +35,8 @@ func switchEpoch(v *state.View) *decision.Verdict {
 	if waits := epochs.Unstaged(v.Next); waits != "" {
 		switch {
 		case !v.Ending() && epochs.StopsFirst(v):
-			return stop(v, "spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is made "+
-				"ready", v.Next.Epoch.N))
+			return stop(v, "spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is prepared",
+				v.Next.Epoch.N))
 		case !v.Ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
@@ -50,7 +50,7 @@ func switchEpoch(v *state.View) *decision.Verdict {
 		return stop(v, fmt.Sprintf("epoch %d is ready", v.Next.Epoch.N), "")
 	}
 	if !epochs.SeesAll(v.Next) {
-		return &decision.Verdict{Message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen",
+		return &decision.Verdict{Message: fmt.Sprintf("epoch %d is over; checking that nothing of it is left",
 			v.Epoch.N), Resync: rule.ResyncSoon}
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("epoch %d begins: %s", v.Next.Epoch.N, v.Next.Epoch.Describe()),
@@ -73,11 +73,11 @@ func otherwise(v *state.View) *decision.Verdict {
 	}
 	switch lost, why := epochs.LostBeforeStart(v.Next), needless(v); {
 	case epochs.Cancelled(v) || epochs.RestoreWithdrawn(v):
-		return cancel(v, "spec.restore asks for something else")
+		return cancel(v, "spec.restore has changed")
 	case why != "":
 		return cancel(v, why)
 	case len(lost) > 0:
-		return cancel(v, "what was made for "+strings.Join(lost, ", ")+" is lost; it is made again")
+		return cancel(v, "what was made for "+strings.Join(lost, ", ")+" is lost; creating it again")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func needless(v *state.View) string {
 	case v.Etcd != nil && !epochs.ByRestore(v):
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
 	case epochs.Outgrown(v):
-		return fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with", v.Epoch.N,
+		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", v.Epoch.N,
 			v.Next.Epoch.N)
 	case health.MembersMissing(v) && epochs.Staging(v) != "" && !epochs.StopsFirst(v):
 		return fmt.Sprintf("epoch %d needs another member first", v.Epoch.N)
@@ -106,8 +106,8 @@ func needless(v *state.View) string {
 func instead(v *state.View) *decision.Verdict {
 	if old := v.Next.Epoch; epochs.Passed(v) {
 		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf(
-			"epoch %d has come near to the revisions that epoch %d was "+
-				"to begin with: recording epoch %d, which begins with %s", v.Epoch.N, old.N, epochs.NextEpochNumber(v),
+			"epoch %d is near the first revision of epoch %d: recording epoch %d, which begins with %s", v.Epoch.N,
+			old.N, epochs.NextEpochNumber(v),
 			epochs.WordsFor(v, old.Origin)))
 	}
 	if epochs.Unstaged(v.Next) == "" {
@@ -118,16 +118,16 @@ func instead(v *state.View) *decision.Verdict {
 	switch {
 	case asked && !epochs.ByRestore(v) && from.Source != old.Source:
 		return epochs.RecordNextEpoch(v, from,
-			fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins "+
-				"with %s", old.N, epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
+			fmt.Sprintf("epoch %d must begin differently: recording epoch %d, which begins with %s", old.N,
+				epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
 	case epochs.RestoreWithdrawn(v):
 		from, why := epochs.RestoreInstead(v)
 		if why != "" {
 			return nil
 		}
 		return epochs.RecordNextEpoch(v, from,
-			fmt.Sprintf("spec.restore asks for something else: recording epoch %d, which "+
-				"begins with %s", epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
+			fmt.Sprintf("spec.restore has changed: recording epoch %d, which begins with %s",
+				epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
 	case len(lost) > 0:
 		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf(
 			"what was made for %s is lost: recording epoch %d, which "+
@@ -140,10 +140,10 @@ func instead(v *state.View) *decision.Verdict {
 func cancel(v *state.View, why string) *decision.Verdict {
 	if epochs.Cancelled(v) {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come",
+			Message: fmt.Sprintf("deleting what was prepared for epoch %d, which will not begin",
 				v.Next.Epoch.N), Resync: rule.ResyncSoon}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why,
+	return &decision.Verdict{Message: fmt.Sprintf("%s: deleting what was prepared for epoch %d", why,
 		v.Next.Epoch.N), Phase: state.PhaseCancelled, Resync: rule.ResyncSoon}
 }
 

@@ -24,20 +24,20 @@ func forcing(v *state.View) bool {
 
 // forceSnapshots has every member write a snapshot; nil when that is not needed.
 func forceSnapshots(v *state.View, next spec.Release) *decision.Verdict {
-	const why = "before members can run etcd 3.7, what 3.5 wrote into their logs must lie before a snapshot"
+	const why = "before members can run etcd 3.7, they need a snapshot after the last log entry of 3.5"
 	to, open := versions.Downgrading(v)
 	switch {
 	case next.Minor() != 7 || !v.Epoch.OldLog.There:
 		return nil
 	case !v.CanLoseOne():
 		return &decision.Verdict{
-			Message: fmt.Sprintf("etcd %s is not gone to: the log still has entries of 3.5, which a new "+
-				"member of 3.7 can't read, and with fewer than 3 voters new members are the only way; set replicas to 3 "+
-				"for the upgrade, or wait until %d more entries are written", next, versions.Turnover(v)),
+			Message: fmt.Sprintf("the upgrade to etcd %s waits: the log still has entries of 3.5, which a new member "+
+				"of 3.7 can't read, and fewer than 3 voters can only be upgraded by new members; set spec.replicas "+
+				"to 3 for the upgrade, or wait for %d more entries", next, versions.Turnover(v)),
 			Outlook: decision.Waits}
 	case !open:
 		return versions.Change(v, decision.EnableDowngrade{Version: spec.Release{3, 5, 0}.Base()},
-			why+": lowering the version of the cluster for a moment, which makes them write one")
+			why+": lowering the cluster's version for a moment, which makes them write one")
 	case to != spec.Release{3, 5, 0}.Base():
 		return nil
 	}
@@ -47,7 +47,7 @@ func forceSnapshots(v *state.View, next spec.Release) *decision.Verdict {
 				Resync: rule.ResyncSoon}
 		}
 	}
-	return &decision.Verdict{Message: why + ": they have written it", Snapshotted: true, Resync: rule.ResyncSoon}
+	return &decision.Verdict{Message: why + ": they have it", Snapshotted: true, Resync: rule.ResyncSoon}
 }
 
 // cancelDowngrade: a downgrade that is no longer wanted would keep members of the wanted version from starting.
@@ -59,7 +59,7 @@ func cancelDowngrade(v *state.View) *decision.Verdict {
 		return nil
 	}
 	return versions.Change(v, decision.CancelDowngrade{}, fmt.Sprintf(
-		"the downgrade to %s is no longer wanted: cancelling it", to))
+		"cancelling the downgrade to %s: spec.version has changed", to))
 }
 
 // setVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster
@@ -70,8 +70,8 @@ func setVersion(v *state.View) *decision.Verdict {
 	}
 	if to, agreed := rollout.Overtaken(v); agreed {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: "+
-				"from here it goes down by etcd's own protocol", to, v.Epoch.Version), Version: to.String(),
+			Message: fmt.Sprintf("the cluster had already agreed on etcd %s when spec.version was set back to %s: "+
+				"going down by etcd's own protocol", to, v.Epoch.Version), Version: to.String(),
 			Resync: rule.ResyncSoon}
 	}
 	hops := versions.Hops(v)
@@ -82,7 +82,7 @@ func setVersion(v *state.View) *decision.Verdict {
 	if refused || to.Minor() != versions.Release(v).Minor() && !rollout.Halfway(v, to) {
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.Epoch.Version),
+	return &decision.Verdict{Message: fmt.Sprintf("the members will run etcd %s instead of %s", to, v.Epoch.Version),
 		Version: to.String(), Resync: rule.ResyncSoon}
 }
 
@@ -106,7 +106,7 @@ func upgrade(v *state.View) *decision.Verdict {
 	if first := forceSnapshots(v, next); first != nil {
 		return first
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("the members are to run etcd %s instead of %s", next,
+	return &decision.Verdict{Message: fmt.Sprintf("the members will run etcd %s instead of %s", next,
 		v.Epoch.Version),
 		Version: next.String(), Resync: rule.ResyncSoon}
 }
@@ -117,20 +117,20 @@ func stepDown(v *state.View, next spec.Release) *decision.Verdict {
 	// etcd lets no member join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
 	if !v.CanLoseOne() || v.Memory() && !spec.SameFlags(v.Epoch.Version, next.String()) {
 		return &decision.Verdict{Message: why +
-			" is not done: members would have to be succeeded by new ones, and etcd lets " +
-			"no member join meanwhile; it takes 3 voters or more, and on Memory versions with the same flags; set " +
-			"replicas to 3 for the downgrade, or spec.version back", Outlook: decision.Waits}
+			" can't be done: it would need new members, and none can join during a downgrade; it needs 3 voters or " +
+			"more, and on Memory versions with the same flags; set spec.replicas to 3 for the downgrade, or set " +
+			"spec.version back", Outlook: decision.Waits}
 	}
 	if to, open := versions.Downgrading(v); !open || to != next.Base() {
 		return versions.Change(v, decision.EnableDowngrade{Version: next.Base()},
-			why+": asking etcd to lower the version of the cluster")
+			why+": asking etcd to lower the cluster's version")
 	}
 	for _, m := range v.Members {
 		if m.Health.StorageVersion != next.Base() {
-			return &decision.Verdict{Message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s",
+			return &decision.Verdict{Message: fmt.Sprintf("%s: waiting for %s to convert its data to the format of %s",
 				why, m.PodName, next.Base()), Resync: rule.ResyncSoon}
 		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("%s: the members are to run it", why), Version: next.String(),
+	return &decision.Verdict{Message: fmt.Sprintf("%s: the members will run it", why), Version: next.String(),
 		Resync: rule.ResyncSoon}
 }

@@ -88,7 +88,7 @@ func TestAMemberWhoseImageHoldsAnotherVersionStopsTheRoll(t *testing.T) {
 	o.Health["demo-1"] = h
 	d := Decide(o)
 	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
-	assert.Contains(t, d.Reason.Message, "check what the image holds")
+	assert.Contains(t, d.Reason.Message, "check what is in the image")
 	assert.Len(t, d.Children.Pods, 3)
 }
 

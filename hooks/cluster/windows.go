@@ -33,13 +33,13 @@ func allWaiting(v *state.View) []string {
 		all = append(all, "to replace "+successions.String())
 	}
 	if rollout.HopWaits(v) {
-		all = append(all, fmt.Sprintf("to go on from etcd %s to %s", v.Epoch.Version, versions.Hops(v)[0]))
+		all = append(all, fmt.Sprintf("to upgrade etcd from %s to %s", v.Epoch.Version, versions.Hops(v)[0]))
 	}
 	if nextReaddressed(v) != nil {
-		all = append(all, "to have members reached by TLS by their peers")
+		all = append(all, "to change peer URLs to https")
 	}
 	if dueRun(v) == v1alpha1.TriggerSchedule && v.Windows.Closed() {
-		all = append(all, "to defragment, as the schedule asks")
+		all = append(all, "to defragment, on schedule")
 	}
 	return all
 }

@@ -86,11 +86,11 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 
 func TestWindowsThatNeverOpen(t *testing.T) {
 	for says, w := range map[string]v1alpha1.MaintenanceWindow{
-		"windows[0].schedule names a time that never comes": window("0 0 30 2 *", time.Hour,
+		"windows[0].schedule never happens": window("0 0 30 2 *", time.Hour,
 			""),
-		"windows[0].schedule can't be read: expected exactly 5 fields": window("nonsense", time.Hour,
+		"windows[0].schedule can't be parsed: expected exactly 5 fields": window("nonsense", time.Hour,
 			""),
-		"windows[0].schedule can't be read: a time zone belongs in": window("TZ=UTC 0 2 * * *",
+		"windows[0].schedule can't be parsed: put the time zone in": window("TZ=UTC 0 2 * * *",
 			time.Hour, ""),
 		`windows[0].timeZone: there is no time zone "Europe/Belin"`: window("0 2 * * *", time.Hour,
 			"Europe/Belin"),
@@ -98,7 +98,7 @@ func TestWindowsThatNeverOpen(t *testing.T) {
 			9*time.Minute, ""),
 		"windows[0].duration: 169h0m0s is not between 10m and 168h": window("* * * * *",
 			169*time.Hour, ""),
-		"windows[0].duration: 0s is not between 10m and 168h; such a window never op": window("* * * * *", 0, ""),
+		"windows[0].duration: 0s is not between 10m and 168h; this window never op": window("* * * * *", 0, ""),
 	} {
 		o := serve(3)
 		o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{w}
@@ -149,10 +149,10 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 		"two voters": {on(serve(2), high), "Grow", "to replace demo-0, demo-1: the template"},
 		"another quota": {on(serve(3), moreQuota), "RollingUpdate",
 			"to restart demo-0, demo-1, demo-2: it runs with a quota of"},
-		"the next version":   {on(serve(3), version("3.7.3")), "Upgrade", "to go on from etcd 3.6.16 to 3.7.3"},
-		"the version before": {on(serve(3), version("3.5.35")), "Upgrade", "to go on from etcd 3.6.16 to 3.5.35"},
+		"the next version":   {on(serve(3), version("3.7.3")), "Upgrade", "to upgrade etcd from 3.6.16 to 3.7.3"},
+		"the version before": {on(serve(3), version("3.5.35")), "Upgrade", "to upgrade etcd from 3.6.16 to 3.5.35"},
 		"a version and a flag": {on(serve(3), high, version("3.7.3")), "RollingUpdate",
-			"has changed; to go on from etcd 3.6.16 to 3.7.3"},
+			"has changed; to upgrade etcd from 3.6.16 to 3.7.3"},
 		"other volumes": {on(onVolumes(), func(o *observation.Observation) {
 			o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"),
 				v1alpha1.MigrateReplace
@@ -160,7 +160,7 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 		"a scheduled defragmentation": {on(scheduled("0 3 * * *"), func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{NextScheduleTime: metav1.NewTime(time.Date(2026, 1,
 				2, 3, 0, 0, 0, time.UTC))}
-		}), "Defragment", "to defragment, as the schedule asks"},
+		}), "Defragment", "to defragment, on schedule"},
 		"TLS": {on(plainText(3), func(o *observation.Observation) {
 			o.Cluster.Spec.TLS.Mode, o.Cluster.Spec.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, true
 			withCertificates(o)
@@ -283,7 +283,7 @@ func TestUpdatePeerURLsWaitsForAWindow(t *testing.T) {
 			d = Decide(o)
 			require.NoError(t, verify(o, d))
 			assert.Nil(t, d.Step)
-			assert.Contains(t, d.Reason.Message, "to have members reached by TLS by their peers")
+			assert.Contains(t, d.Reason.Message, "to change peer URLs to https")
 			return
 		}
 		if d.Step != nil {

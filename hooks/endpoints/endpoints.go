@@ -37,23 +37,23 @@ func ParseAllowedEndpoints(list string) (*AllowedEndpoints, error) {
 		if strings.Contains(one, "/") {
 			network, err := netip.ParsePrefix(one)
 			if err != nil || network != network.Masked() || network.Addr().Is4In6() {
-				return nil, fmt.Errorf("%q is no network such as 10.1.2.0/24 or fd00:1::/64, with nothing behind its "+
-					"length; one address is 10.1.2.3/32", one)
+				return nil, fmt.Errorf("%q is not a network such as 10.1.2.0/24 or fd00:1::/64, whose bits after the "+
+					"prefix are zero; one address is 10.1.2.3/32", one)
 			}
 			if never(network.Addr()) && network.Bits() >= 8 {
-				return nil, fmt.Errorf("%q has addresses that are never allowed: loopback, link-local, unspecified, "+
+				return nil, fmt.Errorf("%q has addresses that can't be allowed: loopback, link-local, unspecified or "+
 					"multicast", one)
 			}
 			a.Networks = append(a.Networks, network)
 			continue
 		}
 		if !nameForm.MatchString(one) || len(one) > 254 {
-			return nil, fmt.Errorf("%q is neither a network such as 10.1.2.0/24, nor a name such as "+
-				"etcd.example.com, nor an end of names such as .example.com", one)
+			return nil, fmt.Errorf("%q is not a network such as 10.1.2.0/24, a name such as etcd.example.com or a "+
+				"suffix such as .example.com", one)
 		}
 		if _, service := serviceOf(one); service || one == "localhost" {
-			return nil, fmt.Errorf("%q can't be allowed by its name: a Service is allowed in the namespace of the "+
-				"EtcdCluster, by the network of the addresses that it has", one)
+			return nil, fmt.Errorf("%q can't be allowed by name: Services of the EtcdCluster's own namespace are "+
+				"allowed, others by the network of their addresses", one)
 		}
 		a.Hosts = append(a.Hosts, one)
 	}
@@ -82,25 +82,25 @@ func (a *AllowedEndpoints) String() string {
 // empty when it may. Whether a name leads where it may, [AllowedEndpoints.Takes] says of each address that it has.
 func (a *AllowedEndpoints) Refuses(endpoint, namespace string) string {
 	if a == nil || len(a.Networks)+len(a.Hosts) == 0 {
-		return "this installation of Quorate allows none"
+		return "this installation of Quorate allows no endpoints"
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Hostname() == "" {
-		return "it is no URL such as https://10.1.2.3:2379"
+		return "it is not a URL such as https://10.1.2.3:2379"
 	}
 	host := lowered(u.Hostname())
 	address, err := netip.ParseAddr(host)
 	in, service := serviceOf(host)
 	switch {
 	case err == nil && never(address):
-		return "loopback, link-local, unspecified and multicast addresses are never allowed"
+		return "loopback, link-local, unspecified and multicast addresses can't be allowed"
 	case service && in != namespace:
-		return "it is a Service of another namespace, or can't be told from one"
+		return "it is a Service of another namespace, or looks like one"
 	case err == nil && a.has(address), err != nil && service && len(a.Networks) > 0, err != nil && !service &&
 		a.names(host):
 		return ""
 	}
-	return "this installation of Quorate allows " + strings.ReplaceAll(a.String(), ",", ", ") + " alone"
+	return "this installation of Quorate allows only " + strings.ReplaceAll(a.String(), ",", ", ")
 }
 
 // Takes reports whether Quorate may connect to an address that the host of an endpoint has: one of an allowed

@@ -31,8 +31,8 @@ import (
 // Stalled says why the initial members won't come to a quorum by themselves, or did not in time; empty while they may.
 func Stalled(v *state.View) string {
 	if len(v.Epoch.StartsOn) == 0 {
-		return "the epoch record was deleted before the cluster first had quorum, and no member may bootstrap any " +
-			"more: see RecordDeleted in docs/troubleshooting.md"
+		return "the epoch record was deleted before the first quorum, and no member may bootstrap now: see " +
+			"RecordDeleted in docs/troubleshooting.md"
 	}
 	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
 		return why
@@ -41,9 +41,8 @@ func Stalled(v *state.View) string {
 	if shows == "" {
 		return ""
 	}
-	return fmt.Sprintf("the members have not come to a first quorum within %s (%s), and "+
-		"`kubectl logs -n %s %s --all-containers` may tell "+
-		"why; %s; see Bootstrap that can't finish in docs/troubleshooting.md",
+	return fmt.Sprintf("the members have not reached a first quorum within %s (%s), and `kubectl logs -n %s %s "+
+		"--all-containers` may show why; %s; see Bootstrap that can't finish in docs/troubleshooting.md",
 		wording.Brief(spec.RecoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.Epoch.InitialNames()[0],
 		HowToBeginAgain(v))
 }
@@ -85,7 +84,7 @@ func attempt(v *state.View, name string, pod *corev1.Pod) (since time.Time, what
 	m := &state.Member{PodName: name, Pod: pod, Health: v.Health[name]}
 	made := pod.CreationTimestamp.Time
 	if ends := state.Failures(pod); len(ends) > 0 {
-		return made, fmt.Sprintf("it has crashed: exit %d", ends[0].ExitCode)
+		return made, fmt.Sprintf("it crashed: exit %d", ends[0].ExitCode)
 	}
 	if what = pods.WhyNotServing(v, m); what != "" {
 		return made, what
@@ -113,21 +112,21 @@ func follows(h observation.Health) string {
 // HowToBeginAgain says how the epoch is begun once more where that loses nothing.
 func HowToBeginAgain(v *state.View) string {
 	if v.Next != nil {
-		return fmt.Sprintf("epoch %d is being made ready: %s", v.Next.Epoch.N, Staging(v))
+		return fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, Staging(v))
 	}
 	for _, name := range v.Epoch.InitialNames() {
 		if pod := v.Children.Pods[name]; pod != nil && pods.ReadyPod(pod) {
-			return name + "'s pod is ready, so that clients may be served, and Quorate can't reach it"
+			return name + "'s pod is ready, so clients may be served, but Quorate can't reach it"
 		}
 	}
-	const loses = "if no client was ever served, nothing is lost by beginning again: "
+	const loses = "if no client was ever served, you lose nothing by beginning again: "
 	switch {
 	case v.Epoch.Source == objects.SourceEmpty:
 		return loses + recoverCommand(v, v1alpha1.RecoverRecreate)
 	case v.Epoch.Restore != "":
-		return loses + "give spec.restore another id"
+		return loses + "set spec.restore.id to a new value"
 	case v.Epoch.After == 0:
 		return loses + "delete the EtcdCluster and create it again"
 	}
-	return "what can be done depends on the data that it is to begin with"
+	return "what you can do depends on the data that it begins with"
 }

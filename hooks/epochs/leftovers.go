@@ -42,7 +42,7 @@ func Lingering(v *state.View) string {
 	for _, claim := range v.Children.Claims {
 		if _, ours := state.MemberOfClaim(v.Cluster.Name, claim.Name); ours && v.Ours(claim) &&
 			claim.DeletionTimestamp == nil && !state.Quarantined(claim) {
-			return "putting its volumes in quarantine"
+			return "quarantining its volumes"
 		}
 	}
 	return ""
@@ -63,8 +63,8 @@ func LongEnding(v *state.View) []string {
 }
 
 func wordsForLongEnding(v *state.View, late []string) string {
-	return fmt.Sprintf("the node of %s does not say that it has ended: when that node is off for good, kubectl "+
-		"delete pod -n %s --force --grace-period=0 %s",
+	return fmt.Sprintf("the node of %s has not confirmed that it ended: if that node is off for good, kubectl delete "+
+		"pod -n %s --force --grace-period=0 %s",
 		strings.Join(late, ", "), v.Cluster.Namespace, strings.Join(late, " "))
 }
 

@@ -59,11 +59,12 @@ func BeginsWith(v *state.View) *v1alpha1.SnapshotSource {
 func RestoreSource(v *state.View, r *v1alpha1.Restore) (state.Origin, string) {
 	from := state.Origin{Restore: r.ID}
 	if n := Answered(v)[r.ID]; n != 0 {
-		return from, fmt.Sprintf("epoch %d has answered that id, and none is answered twice: give spec.restore a new "+
-			"id to restore again, or take it out", n)
+		return from, fmt.Sprintf("epoch %d was begun for that id, and an id is used once: set spec.restore.id to a "+
+			"new value to restore again, or remove spec.restore", n)
 	}
 	if v.BesideForeign() {
-		return from, "nothing is restored beside members that are not ours, which would go on with their data"
+		return from, "Quorate does not restore while foreign members are in the cluster, because they would keep " +
+			"their data"
 	}
 	if r.Snapshot != nil {
 		resolved, why := resolve(v, r.Snapshot)
@@ -71,12 +72,12 @@ func RestoreSource(v *state.View, r *v1alpha1.Restore) (state.Origin, string) {
 		return from, why
 	}
 	if r.Epoch == nil {
-		return from, "spec.restore names neither a snapshot nor an epoch"
+		return from, "spec.restore names no snapshot and no epoch"
 	}
 	from.Source, from.SurvivorsOf = objects.SourceSurvivor, int(*r.Epoch)
 	switch {
 	case from.SurvivorsOf == v.Epoch.N && !v.Ending():
-		return from, fmt.Sprintf("epoch %d is the one that runs", v.Epoch.N)
+		return from, fmt.Sprintf("epoch %d is running now", v.Epoch.N)
 	case len(Survivors(v, from.SurvivorsOf)) == 0:
 		return from, fmt.Sprintf("no volume of epoch %d is left%s", from.SurvivorsOf,
 			WithoutGivenUp(v, from.SurvivorsOf))
@@ -103,7 +104,7 @@ func ofAnotherLife(v *state.View, s *state.Resolved) string {
 	if v.Epoch == nil || !v.Epoch.HadQuorum() || s.ClusterID == "" || s.ClusterID == wording.Hex(v.Epoch.ClusterID) {
 		return ""
 	}
-	return fmt.Sprintf(" (of another life: of etcd cluster %s, and that of epoch %d is %s)", s.ClusterID, v.Epoch.N,
+	return fmt.Sprintf(" (of an earlier etcd cluster, %s; that of epoch %d is %s)", s.ClusterID, v.Epoch.N,
 		wording.Hex(v.Epoch.ClusterID))
 }
 
@@ -117,7 +118,7 @@ func MayComeBack(v *state.View, policy v1alpha1.QuorumLoss, lost []string) *deci
 	at := LostUntil(v).UTC().Format("15:04:05 UTC")
 	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
 	if len(lost) == 0 {
-		why = "no quorum answers, although its data is there; by the annotation " + objects.AnnotationRecover
+		why = "no quorum answers, although its data exists; by the annotation " + objects.AnnotationRecover
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at),
 		Resync: rule.ResyncLater}
@@ -207,8 +208,8 @@ func toldToJoin(v *state.View, name string) bool {
 }
 
 // besideOthers is why no epoch takes over from one that has foreign members: Quorate does not stop those.
-const besideOthers = "the etcd that the members have joined has members of others, which go on; have them retired " +
-	"first (spec.bootstrap.existing.retireForeign)"
+const besideOthers = "the cluster still has foreign members, which would keep running; remove them first " +
+	"(spec.bootstrap.existing.retireForeign)"
 
 // Staged is how far the next epoch has come.
 func Staged(v *state.View) (reason, message string) {
@@ -224,7 +225,7 @@ func Staged(v *state.View) (reason, message string) {
 	if v.Etcd != nil {
 		beside = fmt.Sprintf(", and epoch %d runs on", v.Epoch.N)
 	}
-	return "Staging", fmt.Sprintf("epoch %d is being made ready%s: %s", v.Next.Epoch.N, beside, waits)
+	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", v.Next.Epoch.N, beside, waits)
 }
 
 // Answers is whether the epoch that runs has what spec.restore asks for, as its record says.
@@ -234,8 +235,8 @@ func Answers(v *state.View) (reason, message string, is bool) {
 		return "Differing", why, false
 	}
 	if v.Epoch.Filled() && !v.Epoch.HadQuorum() && v.Etcd == nil {
-		return "Starting", fmt.Sprintf("epoch %d has begun with what spec.restore %q asks for, and has not come to "+
-			"its first quorum yet", v.Epoch.N, id), false
+		return "Starting", fmt.Sprintf("epoch %d has begun for spec.restore %q, and has no quorum yet", v.Epoch.N, id),
+			false
 	}
-	return "Restored", fmt.Sprintf("epoch %d began with what spec.restore %q asks for", v.Epoch.N, id), true
+	return "Restored", fmt.Sprintf("epoch %d began with the data of spec.restore %q", v.Epoch.N, id), true
 }

@@ -309,16 +309,16 @@ func Differing(v *state.View) string {
 		}
 		one := told[first]
 		if one.DiffersFrom(report, v.Epoch.Source == objects.SourceSnapshot) {
-			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, "+
-				"%s has %s; what is there is kept as it is; %s",
+			return fmt.Sprintf("%s and %s were filled with different data, so the epoch does not begin: %s has %s, "+
+				"%s has %s; Quorate keeps them; %s",
 				first, name, first, one.Describe(), name, report.Describe(), OtherwiseFilled(v))
 		}
 		if one.Hash == "" {
 			first = name
 		}
 		if sum := v.Epoch.Sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
-			return fmt.Sprintf("%s was filled with other data than the first member had found, and nothing begins "+
-				"with that: a database with the SHA-256 %s, not %s; what is there is kept as it is; %s",
+			return fmt.Sprintf("%s was filled with different data from the first member's, so the epoch does not "+
+				"begin: a database with the SHA-256 %s, not %s; Quorate keeps it; %s",
 				name, report.SHA256, sum, OtherwiseFilled(v))
 		}
 	}
@@ -336,13 +336,13 @@ func OtherwiseFilled(v *state.View) string {
 	answers := v.Epoch.Answered[v.Epoch.Restore] == v.Epoch.N || v.Epoch.After == 0
 	switch {
 	case v.Epoch.Restore != "" && answers:
-		return "give spec.restore another id to restore again"
+		return "set spec.restore.id to a new value to restore again"
 	case v.Epoch.Member != "":
-		return "delete one of their pods to have all of them made again"
+		return "delete one of their pods to fill all of them again"
 	case v.Epoch.After == 0:
-		return "delete the EtcdCluster and create it again to have it filled again"
+		return "delete the EtcdCluster and create it again"
 	}
-	return "ask for another way back by the annotation " + objects.AnnotationRecover
+	return "choose another way by the annotation " + objects.AnnotationRecover
 }
 
 // SnapshotsNamed are the EtcdSnapshots that the spec names.
@@ -383,7 +383,7 @@ func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string
 	}
 	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, from.Spec.Job.ServiceAccountName)
 	if _, err := stores.ParseArtifactURL(r.URL); err != nil {
-		return nil, fmt.Sprintf("the status of EtcdSnapshot %s is not one that can be used: %s", s.SnapshotRef.Name,
+		return nil, fmt.Sprintf("the status of EtcdSnapshot %s can't be used: %s", s.SnapshotRef.Name,
 			err)
 	}
 	if err := stores.Validate("store", &r.Store); err != nil {

@@ -126,7 +126,7 @@ func SeesAll(v *state.View) bool {
 // Unstaged is what an epoch that is to take over waits for; empty when its members could begin.
 func Unstaged(v *state.View) string {
 	if !v.Epoch.Provisioned() {
-		return "making what its members need: " + strings.Join(v.Epoch.InitialNames(), ", ")
+		return "creating what its members need: " + strings.Join(v.Epoch.InitialNames(), ", ")
 	}
 	if !v.Epoch.Filled() {
 		return ""
@@ -135,8 +135,8 @@ func Unstaged(v *state.View) string {
 		return why
 	}
 	if first := FirstToFill(v); v.Epoch.UnknownSum() && v.Epoch.Sum == "" {
-		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: the SHA-256 of "+
-			"the snapshot is not known", first, whyNotStarted(v, v.Children.Pods[first]))
+		return fmt.Sprintf("filling the volume of %s%s first, because the others must get the same and the "+
+			"snapshot's SHA-256 is not known", first, whyNotStarted(v, v.Children.Pods[first]))
 	}
 	var waits []string
 	for _, name := range v.Epoch.InitialNames() {
@@ -148,7 +148,7 @@ func Unstaged(v *state.View) string {
 		return "filling the volumes of " + strings.Join(waits, ", ")
 	}
 	if mute := withoutSeedReport(v); len(mute) > 0 {
-		return "waiting to hear what was filled into the volumes of " + strings.Join(mute, ", ")
+		return "waiting for the report of what was written to the volumes of " + strings.Join(mute, ", ")
 	}
 	return ""
 }
@@ -159,8 +159,8 @@ func Unfilled(v *state.View) string {
 		if report := SeedFailure(v.Children.Pods[name]); report != nil && !Seeded(v.Children.Pods[name]) {
 			why := fmt.Sprintf("%s could not be filled (%s): %s", name, cmp.Or(report.Reason, "Failed"), report.Error)
 			if report.Reason == "Damaged" && v.Epoch.Sum != "" {
-				why += fmt.Sprintf("; %s has found a database with the SHA-256 %s, and what is there may have been "+
-					"overwritten since: then %s", v.Epoch.FirstInitial(), v.Epoch.Sum, OtherwiseFilled(v))
+				why += fmt.Sprintf("; %s found a database with the SHA-256 %s, which may have been overwritten "+
+					"since: then %s", v.Epoch.FirstInitial(), v.Epoch.Sum, OtherwiseFilled(v))
 			}
 			return why
 		}

@@ -48,24 +48,24 @@ func ChooseSurvivor(v *state.View) *decision.Verdict {
 func BestSurvivor(v *state.View) SurvivorChoice {
 	of := Survivors(v, v.Next.Epoch.SurvivorsOf)
 	if len(of) == 0 {
-		return SurvivorChoice{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s",
+		return SurvivorChoice{message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
 			v.Next.Epoch.SurvivorsOf, v.Next.Epoch.N, WithoutGivenUp(v, v.Next.Epoch.SurvivorsOf)),
 			Outlook: decision.Waits}
 	}
 	s := surveyOf(v, of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
-		return SurvivorChoice{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", "))}
+		return SurvivorChoice{message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
 	case s.best == "":
 		return SurvivorChoice{message: "no volume can be used: " + evidence, Outlook: decision.Waits}
 	case s.mixed:
 		return SurvivorChoice{
-			message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d "+
-				"was is not recorded: %s; %s", v.Next.Epoch.SurvivorsOf, evidence,
-				discount(v, "those that are not to count", "<name>")), Outlook: decision.Waits}
+			message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
+				"was: %s; %s", v.Next.Epoch.SurvivorsOf, evidence,
+				discount(v, "those to leave out", "<name>")), Outlook: decision.Waits}
 	case len(s.unreached) > 0 && !goesOnWithout(v, &s):
-		return SurvivorChoice{message: fmt.Sprintf("%s may have more than the others, and could not be reached within "+
-			"%s: bring its node or its volume back; %s; %s",
+		return SurvivorChoice{message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
+			"bring its node or volume back; %s; %s",
 			strings.Join(s.unreached, ", "), wording.Brief(SurveyFor(v)), discount(v, "it",
 				strings.Join(s.unreached, " pvc/")),
 			evidence), Outlook: decision.Waits}
@@ -73,7 +73,7 @@ func BestSurvivor(v *state.View) SurvivorChoice {
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
-	return SurvivorChoice{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), evidence: evidence}
+	return SurvivorChoice{message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), evidence: evidence}
 }
 
 // survey is what is known of the volumes of survivors.
@@ -103,8 +103,8 @@ func surveyOf(v *state.View, of []string) survey {
 		case report.Error != "":
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
 		case known != 0 && report.ClusterID != wording.Hex(known):
-			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume is that of another etcd cluster, %s instead "+
-				"of %s, and does not count", name, report.ClusterID, wording.Hex(known)))
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume is of another etcd cluster, %s instead of "+
+				"%s, and does not count", name, report.ClusterID, wording.Hex(known)))
 		default:
 			s.reported = append(s.reported, name)
 			clusters[report.ClusterID] = true
@@ -120,7 +120,7 @@ func surveyOf(v *state.View, of []string) survey {
 	}
 	for _, name := range wording.Filter(membersWithVolumes(v, v.Next.Epoch.SurvivorsOf),
 		func(member string) bool { return givenUp(v, member) }) {
-		s.evidence = append(s.evidence, name+": was given up before, and does not count")
+		s.evidence = append(s.evidence, name+": was replaced before, and does not count")
 	}
 	return s
 }
@@ -146,7 +146,8 @@ func goesOnWithout(v *state.View, s *survey) bool {
 
 // discount is what a person does so that volumes do not count.
 func discount(v *state.View, which, claims string) string {
-	return fmt.Sprintf("to go on without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace, claims,
+	return fmt.Sprintf("to continue without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace,
+		claims,
 		objects.AnnotationFailedMember)
 }
 

@@ -36,7 +36,7 @@ func WithoutGivenUp(v *state.View, epoch int) string {
 		return givenUp(v,
 			member)
 	}); len(all) > 0 {
-		return fmt.Sprintf(" (%s was given up before: its volume counts only without the annotation %s)",
+		return fmt.Sprintf(" (%s was replaced before: its volume counts only if you remove the annotation %s)",
 			strings.Join(all, ", "), objects.AnnotationFailedMember)
 	}
 	return ""

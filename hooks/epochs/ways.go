@@ -63,12 +63,12 @@ func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, str
 		from.Snapshot = &began
 		return from, ""
 	case whosever != nil:
-		return from, fmt.Sprintf("no verified EtcdSnapshot was taken of it (etcd cluster %s); the newest one, %s, is "+
-			"of another life, of etcd cluster %s: if that is what you want, %s",
+		return from, fmt.Sprintf("it has no verified EtcdSnapshot (etcd cluster %s); the newest one, %s, is of an "+
+			"earlier etcd cluster, %s: if you want that one, %s",
 			wording.Hex(v.Epoch.ClusterID), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
 			recoverCommand(v, v1alpha1.RecoverFromSnapshot))
 	}
-	return from, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", objects.LabelCluster,
+	return from, fmt.Sprintf("it has no verified EtcdSnapshot (with the label %s=%s)", objects.LabelCluster,
 		v.Cluster.Name)
 }
 
@@ -76,12 +76,12 @@ func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, str
 func fromMember(v *state.View, from state.Origin) (state.Origin, string) {
 	switch {
 	case !v.Memory():
-		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can "+
-			"be done", v.Cluster.Spec.Storage.Medium)
+		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; use FromSnapshot or Recreate",
+			v.Cluster.Spec.Storage.Medium)
 	case Answering(v) == "":
-		return from, "no member that runs answers"
+		return from, "no running member answers"
 	case MayHaveQuorum(v):
-		return from, "so many members run that they may have a quorum, although none answers"
+		return from, "enough members run to have a quorum, although none answers"
 	}
 	from.Source, from.SurvivorsOf = objects.SourceSurvivor, v.Epoch.N
 	from.Member, _, _ = strings.Cut(Answering(v), ":")

@@ -65,8 +65,8 @@ func Unfit(v *state.View) string {
 	if existing := spec.Existing(v.Cluster); existing != nil && !v.Epoch.HadQuorum() {
 		for _, at := range existing.Endpoints {
 			if h := v.Health[at]; h.ClusterID != 0 && h.ClusterID != v.Etcd.ClusterID {
-				return fmt.Sprintf("spec.bootstrap.existing.endpoints are those of two clusters: at %s cluster %s "+
-					"answers, elsewhere cluster %s", at, wording.Hex(h.ClusterID), wording.Hex(v.Etcd.ClusterID))
+				return fmt.Sprintf("spec.bootstrap.existing.endpoints has two clusters: cluster %[2]s answers at "+
+					"%[1]s, cluster %[3]s elsewhere", at, wording.Hex(h.ClusterID), wording.Hex(v.Etcd.ClusterID))
 			}
 		}
 	}
@@ -90,23 +90,23 @@ func unfitBeside(v *state.View, m *state.Member) string {
 	case state.ByTLS(m.PeerURLs...) != objects.Encrypted(v.Cluster):
 		theirs := "in plain text"
 		if state.ByTLS(m.PeerURLs...) {
-			theirs, plain = "by TLS", "another tls.mode than Disabled"
+			theirs, plain = "by TLS", "a tls.mode other than Disabled"
 		}
-		return fmt.Sprintf("its member %s speaks with its peers %s, so ours must too: delete this EtcdCluster and "+
-			"create it with %s", m.Alias, theirs, plain)
+		return fmt.Sprintf("its member %s talks to peers %s, so ours must too: delete this EtcdCluster and create it "+
+			"with %s", m.Alias, theirs, plain)
 	case !m.Serving() || err != nil || err2 != nil:
 		return "" // who does not answer is waited for
 	case has.Major() != wanted.Major() || has.Minor() != wanted.Minor():
 		return fmt.Sprintf("its member %s runs etcd %s, and spec.version is %s: set it to a release of %d.%d", m.Alias,
 			has, wanted, has.Major(), has.Minor())
 	case has.Less(spec.Release{3, 5, 26}), has.Minor() == 6 && has.Less(spec.Release{3, 6, 4}):
-		return fmt.Sprintf("its member %s runs etcd %s, which loses members when they change: upgrade it to 3.5.26 "+
-			"or later, or 3.6.4 or later", m.Alias, has)
+		return fmt.Sprintf("its member %s runs etcd %s, which loses members when membership changes: upgrade it to "+
+			"3.5.26 or later, or 3.6.4 or later", m.Alias, has)
 	}
 	quota := spec.QuotaBytes(v.Cluster.Spec.Options, spec.StorageSize(&v.Cluster.Spec))
 	if m.Health.DBSize >= quota/10*9 {
-		return fmt.Sprintf("the database of its member %s has %s, and ours would have a quota of %s: raise "+
-			"spec.storage.size or spec.options.quotaBackendBytes, or defragment it", m.Alias,
+		return fmt.Sprintf("the database of its member %s has %s, and our quota is %s: raise spec.storage.size or "+
+			"spec.options.quotaBackendBytes, or defragment it", m.Alias,
 			volumes.Mebibytes(m.Health.DBSize), volumes.Mebibytes(quota))
 	}
 	return ""
@@ -116,7 +116,7 @@ func unfitBeside(v *state.View, m *state.Member) string {
 func ForeignSilent(v *state.View) string {
 	for _, m := range v.Voters {
 		if m.Alias != "" && !m.Serving() {
-			return fmt.Sprintf("; where Quorate can't reach %s at %s, name another client URL of it in "+
+			return fmt.Sprintf("; if Quorate can't reach %s at %s, add another client URL of it to "+
 				"spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
 				m.Alias, cmp.Or(strings.Join(spec.UrlsOf(m.Member), ", "), "any URL"), wording.Hex(m.ID))
 		}
@@ -134,7 +134,7 @@ func SetVersionBesideForeign(v *state.View) *decision.Verdict {
 	if err != nil || err2 != nil || has == wanted || !none && has.Minor() != wanted.Minor() {
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("the members are to run etcd %s instead of %s", wanted, has),
+	return &decision.Verdict{Message: fmt.Sprintf("the members will run etcd %s instead of %s", wanted, has),
 		Version: wanted.String(), Resync: rule.ResyncSoon}
 }
 
@@ -159,19 +159,18 @@ func ForeignStage(v *state.View) (reason, message string) {
 	own, theirs := len(v.ReplicaVoters()), strings.Join(foreign, ", ")
 	switch {
 	case v.Replicas == 0 && len(v.Names) == 0:
-		return "Left", fmt.Sprintf("no member of ours is left beside %s; this EtcdCluster may be deleted, or "+
-			"spec.replicas set for them to join again", theirs)
+		return "Left", fmt.Sprintf("no member of ours is left beside %s; delete this EtcdCluster, or set "+
+			"spec.replicas to join again", theirs)
 	case v.Replicas == 0:
-		return "Leaving", fmt.Sprintf("ours leave, %d left beside %s", own, theirs)
+		return "Leaving", fmt.Sprintf("removing our members, %d left beside %s", own, theirs)
 	case own < v.Replicas:
 		return "Joining", fmt.Sprintf("%d of %s of ours beside %s", own, wording.Count(v.Replicas, "voter"), theirs)
 	case Retiring(v):
-		return "Retiring", fmt.Sprintf("%s of ours; still to be removed: %s", wording.Count(own, "voter"), theirs)
+		return "Retiring", fmt.Sprintf("%s of ours; still to remove: %s", wording.Count(own, "voter"), theirs)
 	}
-	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; no member is restarted, upgraded "+
-		"or defragmented, and users are left as they are, until these are gone: set "+
-		"spec.bootstrap.existing.retireForeign to true to have them removed, or spec.replicas to 0 to have ours "+
-		"removed",
+	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; Quorate restarts, upgrades and "+
+		"defragments no member and changes no user until they are gone: set spec.bootstrap.existing.retireForeign to "+
+		"true to remove them, or spec.replicas to 0 to remove ours",
 		wording.Count(own, "voter"), theirs)
 }
 
@@ -199,7 +198,7 @@ func trustLeft(v *state.View) string {
 	if spec.Existing(v.Cluster) == nil {
 		return ""
 	}
-	return "; spec.bootstrap.existing is of no more use: take it out" +
+	return "; spec.bootstrap.existing is no longer used: remove it" +
 		map[bool]string{true: ", and the authority in Secret " + trustSecret(v.Cluster) +
 			" is trusted no longer"}[trustSecret(v.Cluster) != ""]
 }

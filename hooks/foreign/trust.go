@@ -28,7 +28,7 @@ func AllowAnyPeer(pod *corev1.Pod) {
 
 // AllowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
 func AllowsAnyPeer(v *state.View, m *state.Member) (string, bool) {
-	return "it takes every certificate of its authorities for a peer's, which was for the foreign members",
+	return "it still accepts every certificate of its authorities from peers, as the foreign members needed",
 		m.TLS.AnyPeer && !v.BesideForeign()
 }
 
@@ -38,9 +38,8 @@ func AsksInPlainText(v *state.View) string {
 	if joined == nil || joined.TLS != nil || !v.BesideForeign() && (v.Epoch != nil || !spec.Joins(v.Cluster)) {
 		return ""
 	}
-	return "the etcd of spec.bootstrap.existing is asked in plain text: what answers at its endpoints, or sits on " +
-		"the way, is taken for it; " +
-		"give it endpoints with https:// and tls, if it has them"
+	return "Quorate talks to the etcd of spec.bootstrap.existing in plain text, so anything on the network can " +
+		"answer for it; use https:// endpoints and tls if it has them"
 }
 
 // trustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
@@ -110,14 +109,14 @@ func ForeignCertificateProblems(v *state.View) []string {
 	e := spec.Existing(v.Cluster)
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
-	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", objects.LabelCluster, v.Cluster.Name)
+	absent := fmt.Sprintf("it does not exist, or does not have the label %s: %s", objects.LabelCluster, v.Cluster.Name)
 	for _, name := range spec.Distinct([]string{e.TLS.SecretRef.Name, cmp.Or(e.TLS.TrustSecretRef.Name,
 		e.TLS.SecretRef.Name)}) {
 		switch s := v.AnySecret(name); {
 		case s == nil:
 			lacks(name, absent)
 		case len(s.Trust) == 0:
-			lacks(name, "it lacks ca.crt, the authority of the foreign members, or that can't be read")
+			lacks(name, "it has no ca.crt with the authority of the foreign members, or that can't be parsed")
 		case name == e.TLS.SecretRef.Name && s.Has(objects.KeyCertificate) && s.Certificate == nil:
 			lacks(name, s.Flaw)
 		}
@@ -126,7 +125,7 @@ func ForeignCertificateProblems(v *state.View) []string {
 		if s := v.AnySecret(e.Auth.SecretRef.Name); s == nil {
 			lacks(e.Auth.SecretRef.Name, absent)
 		} else if !s.Has(spec.KeyUsername, spec.KeyPassword) {
-			lacks(e.Auth.SecretRef.Name, "it lacks username or password")
+			lacks(e.Auth.SecretRef.Name, "it does not have username and password")
 		}
 	}
 	return list

@@ -87,7 +87,7 @@ func Unmade(v *state.View) string {
 	if len(list) > 3 {
 		list, more = list[:3], fmt.Sprintf(" and %d more", len(list)-3)
 	}
-	return fmt.Sprintf("Kubernetes has not made %s%s: `kubectl quorate status -n %s %s` shows why",
+	return fmt.Sprintf("Kubernetes has not created %s%s: `kubectl quorate status -n %s %s` shows why",
 		strings.Join(list, ", "), more, v.Cluster.Namespace, v.Cluster.Name)
 }
 

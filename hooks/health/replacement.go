@@ -30,7 +30,7 @@ func Named(v *state.View, alarms []observation.Alarm) string {
 	for _, a := range alarms {
 		switch listed := Listed(v, a.MemberID); {
 		case a.MemberID == 0:
-			list = append(list, "no member in particular")
+			list = append(list, "no single member")
 		case listed:
 			list = append(list, cmp.Or(v.NameOf(a.MemberID), "the stranger "+wording.Hex(a.MemberID)))
 		default:
@@ -136,19 +136,19 @@ func WhileAvailable(v *state.View, since metav1.Time) time.Duration {
 func WhyNotReplaced(v *state.View, m *state.Member) string {
 	switch {
 	case pods.Mismatched(v, m):
-		return "a person decides"
+		return "you decide"
 	case changeAtFault(v, m):
-		return "it was restarted into the last change of the spec, which others that serve have not had yet: the " +
-			"change is at fault, and taking it back mends the member; or " + volumes.ToHaveReplaced(v) +
+		return "it restarted with the last change of the spec, which the serving members don't have yet: that change " +
+			"is probably wrong; undo it, or " + volumes.ToHaveReplaced(v) +
 			" to have it replaced"
 	case refusesPod(v, m):
-		return "it stays a member, as Kubernetes would not make its successor's pod either; or " +
+		return "it stays a member, because Kubernetes would not create the pod of its successor either; or " +
 			volumes.ToHaveReplaced(v) + " to have it replaced"
 	case manual(&v.Cluster.Spec):
-		return fmt.Sprintf("a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or %s "+
+		return fmt.Sprintf("you decide, because spec.memberReplacement.policy is Manual: set it to Automatic, or %s "+
 			"to have it replaced", volumes.ToHaveReplaced(v))
 	case volumes.Crowded(v) && pods.Crashes(v, m) == "":
-		return "it stays a member, as no node is free for a successor: add one to " +
+		return "it stays a member, because no node is free for a successor: add one to " +
 			spec.NodesField(&v.Cluster.Spec) + ", or bring its own back"
 	}
 	return ""

@@ -22,7 +22,7 @@ func Restored(v *state.View) (reason, message string, is, shown bool) {
 		return "", "", false, false
 	case v.Epoch == nil:
 		_, why := epochs.Beginning(v)
-		return "Waiting", cmp.Or(why, "the cluster has not begun"), false, true
+		return "Waiting", cmp.Or(why, "the cluster has not started"), false, true
 	case v.Epoch.Restore == r.ID:
 		reason, message, is = epochs.Answers(v)
 		return reason, message, is, true
@@ -33,7 +33,7 @@ func Restored(v *state.View) (reason, message string, is, shown bool) {
 		return v1alpha1.AnsweredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
 	case why == "" && MembersMissing(v) && !epochs.MayStopFirst(v, r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it "+
-			"would not", r.ID, v.Epoch.N), false, true
+			"does not wait", r.ID, v.Epoch.N), false, true
 	}
 	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, cmp.Or(why, "about to begin")),
 		false, true

@@ -53,13 +53,12 @@ func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
 	case repository == "" || repository == ours:
 		return nil
 	case !IsRepository(repository):
-		return errors.New("spec.image.repository is no repository of an image: it has no https://, no tag and no " +
-			"digest")
+		return errors.New("spec.image.repository is not an image repository: write it without https://, tag and digest")
 	case len(s.AllowedRepositories) == 0 || slices.ContainsFunc(s.AllowedRepositories,
 		func(allowed string) bool { return holds(allowed, repository) }):
 		return nil
 	}
-	return fmt.Errorf("spec.image.repository is none of those that this installation of Quorate allows "+
+	return fmt.Errorf("this installation of Quorate does not allow spec.image.repository "+
 		"(--allowed-image-repositories): leave it out for %s, or use %s",
 		ours, strings.Join(s.AllowedRepositories, ", "))
 }

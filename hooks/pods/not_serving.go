@@ -85,7 +85,7 @@ func withoutVolume(v *state.View, pod *corev1.Pod, scheduler string) string {
 		if name := claim.Spec.StorageClassName; name != nil {
 			class = "storage class " + *name
 		}
-		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` tells why",
+		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` shows why",
 			class, v.Cluster.Namespace, objects.LabelCluster, v.Cluster.Name)
 	}
 	return ""
@@ -111,7 +111,7 @@ func WhyNotServing(v *state.View, m *state.Member) string {
 		return ""
 	}
 	if state.PrepareRefused(m.Pod) {
-		return "its data directory was found empty"
+		return "its data directory was empty"
 	}
 	for _, shows := range []func(*state.Member) string{func(m *state.Member) string { return lostNode(v, m) },
 		func(m *state.Member) string { return Unscheduled(v, m) }, state.Unpulled,
@@ -128,7 +128,7 @@ func WhyNotServing(v *state.View, m *state.Member) string {
 
 func lostNode(v *state.View, m *state.Member) string {
 	if NodeGone(m.Pod, v.Now) {
-		return "its node no longer answers"
+		return "its node does not answer"
 	}
 	return ""
 }
@@ -143,7 +143,7 @@ func Unscheduled(v *state.View, m *state.Member) string {
 	for _, c := range m.Pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
 			c.Reason == corev1.PodReasonUnschedulable {
-			return "no node takes its pod" + wording.Colon(wording.Scheduler(c.Message)) + withoutVolume(v, m.Pod,
+			return "no node accepts its pod" + wording.Colon(wording.Scheduler(c.Message)) + withoutVolume(v, m.Pod,
 				c.Message)
 		}
 	}
@@ -177,8 +177,8 @@ func Mismatch(v *state.View, m *state.Member) string {
 		answers = fmt.Sprintf("answers as member %s of cluster %s", wording.Hex(m.Health.MemberID),
 			wording.Hex(m.Health.ClusterID))
 	}
-	return fmt.Sprintf("it %s, and is listed as member %s of cluster %s: it is fenced, gets no clients "+
-		"and is left as it is until a person decides: see Mismatch in docs/troubleshooting.md",
+	return fmt.Sprintf("it %s, and should be member %s of cluster %s: it gets no clients and Quorate leaves it as it "+
+		"is until you decide: see Mismatch in docs/troubleshooting.md",
 		answers, wording.Hex(m.ID), wording.Hex(v.Etcd.ClusterID))
 }
 
@@ -188,8 +188,8 @@ func Strange(v *state.View, m *state.Member) string {
 	if m.Learner {
 		role = "is a learner"
 	}
-	return fmt.Sprintf("stranger %s (%s) %s in this cluster and is none of Quorate's members, so it is left alone: "+
-		"if no one knows it, remove it with etcdctl member remove %s",
+	return fmt.Sprintf("stranger %s (%s) %s in this cluster and was not added by Quorate, which leaves it alone: if "+
+		"it should not be there, remove it with etcdctl member remove %s",
 		wording.Hex(m.ID), strings.Join(m.PeerURLs, ", "), role, wording.Hex(m.ID))
 }
 

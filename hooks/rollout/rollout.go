@@ -54,7 +54,7 @@ func findUpdate(v *state.View, m *state.Member) *state.Update {
 		return &state.Update{Reason: reason, InPlace: spec.SameFlags(versions.MadeForVersion(m.Pod), v.Epoch.Version)}
 	}
 	if peersInPlain(v, m) {
-		return &state.Update{Reason: "its peers reach it in plain text"}
+		return &state.Update{Reason: "its peer URL is plain text"}
 	}
 	if reason, differs := volumes.VolumeDiffers(v, m); differs {
 		return &state.Update{Reason: reason, NewVolume: true}
@@ -73,7 +73,7 @@ func ImageDiffers(v *state.View, m *state.Member) (string, bool) {
 	case has == wanted:
 		return "", false
 	case versions.TagOf(has) != versions.TagOf(wanted):
-		return fmt.Sprintf("it is to run etcd %s instead of %s", versions.TagOf(wanted), cmp.Or(versions.TagOf(has),
+		return fmt.Sprintf("it should run etcd %s instead of %s", versions.TagOf(wanted), cmp.Or(versions.TagOf(has),
 				"what it runs")),
 			true
 	}

@@ -19,16 +19,16 @@ func Outdated(v *state.View, m *state.Member) (string, bool) {
 	case state.Misstarted(v, m):
 		return "it waits for data that the member never had", true
 	case state.PodStart(m.Pod) != objects.StartResume && m.Started() && state.Crashing(m.Pod):
-		return "it crashes, and would begin the member a second time", true
+		return "it crashes, and would bootstrap the member a second time", true
 	case state.PodStart(m.Pod) == objects.StartJoin && !m.Started() &&
 		m.Pod.Annotations[objects.AnnotationInitialCluster] != children.JoinCluster(v, m):
 		return "the membership changed before it started", true
 	case HasOutdatedTemplate(v, m):
-		return "it was made from an older template", true
+		return "it has an older template", true
 	case !spec.SameFlags(versions.MadeForVersion(m.Pod), v.Epoch.Version):
 		return "its flags are for etcd " + versions.MadeForVersion(m.Pod), true
 	case certificates.DistrustsPeers(v, m.Health):
-		return "it does not trust the authority of the others, and learns of it only when it starts", true
+		return "it does not trust the authority of the others until it restarts", true
 	}
 	return "", false
 }

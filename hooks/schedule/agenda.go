@@ -169,9 +169,9 @@ func (a *agenda) read() {
 	table, err := timetable.Read(spec.Schedule, a.Zone)
 	switch {
 	case err != nil:
-		a.flaw = fmt.Sprintf("spec.schedule can't be read: %s", err)
+		a.flaw = fmt.Sprintf("spec.schedule can't be parsed: %s", err)
 	case table.Next(a.Now).IsZero():
-		a.flaw = "spec.schedule names a time that never comes"
+		a.flaw = "spec.schedule never happens"
 	default:
 		a.timetable = table
 	}
@@ -248,7 +248,7 @@ func (a *agenda) unfinished() string {
 		all = append(all, words)
 	}
 	slices.Sort(all)
-	return ", for this is not finished: " + strings.Join(all, ", ")
+	return ", because this is not finished: " + strings.Join(all, ", ")
 }
 
 // wake is how soon to be asked again: when the next run is due, and when the one that waits has waited for too long.

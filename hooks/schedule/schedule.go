@@ -101,14 +101,14 @@ func (a *agenda) heldBack() string {
 	if !a.Schedule.Spec.Suspend {
 		return ""
 	}
-	return "SUSPENDED: no snapshot is taken and none is let go until spec.suspend is false"
+	return "SUSPENDED: no snapshot is taken or deleted until spec.suspend is false"
 }
 
 func (a *agenda) unreadable() string {
 	if a.flaw == "" {
 		return ""
 	}
-	return a.flaw + "; until that is corrected no snapshot is taken and none is let go"
+	return a.flaw + "; until you correct that, no snapshot is taken or deleted"
 }
 
 func (a *agenda) missed() string {
@@ -148,7 +148,7 @@ func (a *agenda) failing() string {
 	}
 	best := "none has succeeded yet"
 	if a.success != nil {
-		best = "the newest that succeeded is " + a.success.Name
+		best = "the newest successful one is " + a.success.Name
 	}
 	became := "failed"
 	if f.stored() {

@@ -149,18 +149,18 @@ func TestDecideSchedule(t *testing.T) {
 			o.Schedule.Spec.Retention.Last = new(int32(1))
 			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
 			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
-		}, "Unreadable", "", `spec.timeZone: there is no time zone "Europe/Belin"; until that is corrected no snapshot is taken and none is let go`},
+		}, "Unreadable", "", `spec.timeZone: there is no time zone "Europe/Belin"; until you correct that, no snapshot is taken or deleted`},
 		{"no such schedule: nothing changes", func(o observation) {
 			o.Schedule.Spec.Schedule = "0 24 * * *"
 			o.Schedule.Spec.Retention.Last = new(int32(1))
 			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
 			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
-		}, "Unreadable", "", "spec.schedule can't be read: "},
-		{"a time that never comes", func(o observation) { o.Schedule.Spec.Schedule = "0 0 31 2 *" }, "Unreadable", "",
-			"spec.schedule names a time that never comes"},
+		}, "Unreadable", "", "spec.schedule can't be parsed: "},
+		{"never happens", func(o observation) { o.Schedule.Spec.Schedule = "0 0 31 2 *" }, "Unreadable", "",
+			"spec.schedule never happens"},
 
 		{"Forbid waits", func(o observation) { o.add("22 02:00", v1alpha1.SnapshotRunning) }, "Wait", "",
-			"orders-20261122-0300 waits, for this is not finished: orders-20261122-0200"},
+			"orders-20261122-0300 waits, because this is not finished: orders-20261122-0200"},
 		{"and so does a schedule that says nothing", func(o observation) {
 			o.Schedule.Spec.ConcurrencyPolicy = ""
 			o.add("22 02:00", v1alpha1.SnapshotPending).Status.Message = "the cluster has no quorum"
@@ -191,7 +191,8 @@ func TestDecideSchedule(t *testing.T) {
 		{"within the deadline", func(o observation) { deadline(o, time.Minute) }, "Take", "+orders-20261122-0300", ""},
 		{"at the deadline", func(o observation) { deadline(o, 20*time.Second) }, "Take", "+orders-20261122-0300", ""},
 		{"after the deadline", func(o observation) { deadline(o, 10*time.Second) }, "Missed", "",
-			"orders-20261122-0300 was not taken: it could not begin within 10s of its time (spec.startingDeadlineSeconds)"},
+			"orders-20261122-0300 was not taken: it could not begin within 10s of its time " +
+				"(spec.startingDeadlineSeconds)"},
 		{"a run that was taken is not missed", func(o observation) {
 			deadline(o, 10*time.Second)
 			o.add("22 03:00", v1alpha1.SnapshotSucceeded)

@@ -71,8 +71,7 @@ func TestScheduleStatus(t *testing.T) {
 		d.Status.LastFailure.Message != "no such bucket" {
 		t.Errorf("the last failure is %+v", d.Status.LastFailure)
 	}
-	if want := "orders-20261122-0300 failed: no such bucket; the newest that succeeded is " +
-		"orders-20261122-0200"; d.Reason.Message != want {
+	if want := "orders-20261122-0300 failed: no such bucket; the newest successful one is orders-20261122-0200"; d.Reason.Message != want {
 		t.Errorf("%q", d.Reason.Message)
 	}
 

@@ -18,10 +18,10 @@ import (
 func retained(v *view) *verdict {
 	switch {
 	case v.Snapshot.Annotations[objects.AnnotationAbandon] == "true":
-		return &verdict{message: "what is stored is left where it is: the annotation " +
-			"" + objects.AnnotationAbandon + " asks for that", jobs: v.all(), finalized: true, stays: true}
+		return &verdict{message: "the stored artifact stays: the annotation " + objects.AnnotationAbandon +
+			" asks for that", jobs: v.all(), finalized: true, stays: true}
 	case v.Snapshot.Spec.DeletionPolicy != v1alpha1.DeletionDelete:
-		return &verdict{message: "what is stored stays", jobs: v.all(), finalized: true, stays: true}
+		return &verdict{message: "the stored artifact stays", jobs: v.all(), finalized: true, stays: true}
 	}
 	return nil
 }
@@ -40,8 +40,8 @@ func inUse(v *view) *verdict {
 	if len(users) == 0 || !stored || len(v.discarding) > 0 {
 		return nil
 	}
-	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: what is stored is deleted when that is "+
-		"done, or no longer asked for; the annotation %s=true leaves it", strings.Join(users, ", "),
+	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: the stored artifact is deleted after that; "+
+		"the annotation %s=true keeps it", strings.Join(users, ", "),
 		objects.AnnotationAbandon)
 	return &verdict{message: message, jobs: v.all(), stays: true, tells: true}
 }
@@ -51,17 +51,17 @@ func inUse(v *view) *verdict {
 func stopping(v *view) *verdict {
 	for _, job := range v.taking {
 		if !over(job) {
-			return v.deleting("the Job that takes the snapshot is stopped first", nil, rule.ResyncLater)
+			return v.deleting("stopping the Job that takes the snapshot first", nil, rule.ResyncLater)
 		}
 		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
-			return v.deleting("what is stored is deleted once more: the Job that took it ended later than thought", nil,
+			return v.deleting("deleting the stored artifact once more: the Job that took it ended late", nil,
 				rule.ResyncLater)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
 		if pod := v.Pods[name]; objects.Purpose(&pod.Spec) == objects.ContainerSnapshot && v.oursByName(pod) &&
 			!v.gone(pod) {
-			return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", name), nil,
+			return v.deleting(fmt.Sprintf("stopping pod %s first, which still takes the snapshot", name), nil,
 				rule.ResyncLater)
 		}
 	}
@@ -72,7 +72,7 @@ func discarded(v *view) *verdict {
 	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
 		return nil
 	}
-	decision := v.deleting("what was stored is deleted", v.discarding, 0)
+	decision := v.deleting("the stored artifact is deleted", v.discarding, 0)
 	decision.finalized = true
 	return decision
 }
@@ -85,13 +85,14 @@ func letGo(v *view) *verdict {
 		if since == nil || v.Now.Sub(since.LastTransitionTime.Time) < unmadeAfter {
 			return nil
 		}
-		message = fmt.Sprintf("what is stored is left: no Job to delete it could be made for %s", duration(unmadeAfter))
+		message = fmt.Sprintf("the stored artifact stays: no Job to delete it could be created for %s",
+			duration(unmadeAfter))
 	case v.Snapshot.Status.URI == "":
 		how := ended(job, batchv1.JobFailed)
 		if how == nil {
 			return nil
 		}
-		message = "nothing whole was stored; asking the store failed: " + v.whyFailed(job, how)
+		message = "no whole artifact was stored; the check of the store failed: " + v.whyFailed(job, how)
 	default:
 		return nil
 	}
@@ -112,8 +113,8 @@ func undiscarded(v *view) *verdict {
 	n := jobNumber(job)
 	again := how.LastTransitionTime.Add(min(shortestRetry<<min(n-1, 8), longestRetry))
 	if left := again.Sub(v.Now); left > 0 {
-		message := fmt.Sprintf("what is stored could not be deleted: %s. It is tried again at %s; the annotation "+
-			"%s=true leaves it",
+		message := fmt.Sprintf("the stored artifact could not be deleted: %s; Quorate tries again at %s; the "+
+			"annotation %s=true keeps it",
 			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), objects.AnnotationAbandon)
 		decision := v.deleting(message, v.discarding, left)
 		decision.progress = v.Snapshot.Status.Progress
@@ -128,7 +129,7 @@ func discarding(v *view) *verdict {
 		return nil
 	}
 	_, progress, resync := v.progress(job)
-	decision := v.deleting("what is stored is being deleted: "+progress, v.discarding, resync)
+	decision := v.deleting("deleting the stored artifact: "+progress, v.discarding, resync)
 	decision.progress = progress
 	return decision
 }
@@ -137,7 +138,7 @@ func discard(v *view) *verdict { return v.discards(v.discardJob(1)) }
 
 // discards makes a Job that deletes.
 func (v *view) discards(job *batchv1.Job) *verdict {
-	decision := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, rule.ResyncLater)
+	decision := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, rule.ResyncLater)
 	decision.progress = isMade(job)
 	return decision
 }

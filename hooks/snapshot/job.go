@@ -287,7 +287,7 @@ func (v *view) job(name string, retries int32, deadline time.Duration, pod corev
 // which it is stored.
 func validate(s *v1alpha1.EtcdSnapshotSpec) error {
 	if !clusterNames().MatchString(s.ClusterRef.Name) {
-		return errors.New("spec.clusterRef.name is no name of an EtcdCluster: use lower-case letters, digits and '-', " +
+		return errors.New("spec.clusterRef.name is not a valid name: use lower-case letters, digits and '-', " +
 			"beginning with a letter")
 	}
 	return stores.Validate("spec.store", &s.Store)

@@ -103,7 +103,7 @@ var takingRules = rule.List[*view, *verdict]{
 // endingRules are the rules for one that is being deleted, in order.
 var endingRules = rule.List[*view, *verdict]{
 	rule.New("Retained",
-		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored "+
+		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, the stored artifact "+
 			"stays, and nothing is waited for.", retained),
 	rule.New("Nothing",
 		"A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", nothing),
@@ -196,7 +196,7 @@ func skipped(v *view) *verdict {
 	if report == nil {
 		return nil
 	}
-	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, and users and roles %d",
+	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, users and roles revision %d",
 		report.Revision, report.AuthRevision)
 	return &verdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
 		resync: rule.ResyncLater}
@@ -211,8 +211,8 @@ func (v *view) givenUp() (why string, told bool) {
 			return v.whyFailed(job, how), v.heard(job, how)
 		}
 		if jobNumber(job) >= mostReads {
-			return fmt.Sprintf("Job %s is done, but nothing can be read of its report, %s in a row; its log may say "+
-				"more", job.Name, wording.Count(mostReads, "time")), false
+			return fmt.Sprintf("Job %s is done, but its report can't be read, %s in a row; its log may show more",
+				job.Name, wording.Count(mostReads, "time")), false
 		}
 	}
 	if blocked := v.blocked(); blocked != "" && v.leftToBegin() <= 0 {
@@ -237,7 +237,7 @@ func look(v *view) *verdict {
 	}
 	why = v.why(why)
 	decision := &verdict{
-		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; whether anything is stored is looked up: ",
+		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
 		report: v.told(), jobs: v.all(), resync: rule.ResyncLater,
 	}
 	look := v.look()
@@ -252,7 +252,7 @@ func look(v *view) *verdict {
 		case done == nil || v.hasLooked(look):
 			return nil
 		case v.Now.Sub(done.LastTransitionTime.Time) < reportLag:
-			decision.message += "its report is waited for"
+			decision.message += "waiting for its report"
 			return decision
 		case jobNumber(look) >= mostReads:
 			return nil
@@ -280,7 +280,7 @@ func stored(v *view) *verdict {
 	if cause, told := strings.CutPrefix(why, notVerified+" ("); told {
 		why = strings.TrimSuffix(cause, ")")
 	}
-	message := fmt.Sprintf("not verified: %s; what is stored is kept: revision %d or later, %s stored as %s", why,
+	message := fmt.Sprintf("not verified: %s; the stored artifact stays: revision %d or later, %s stored as %s", why,
 		s.Revision, s.Size, s.StoredSize)
 	return &verdict{phase: v1alpha1.SnapshotStored, message: message, report: report, jobs: v.all()}
 }
@@ -296,7 +296,7 @@ func failed(v *view) *verdict {
 		if vain := ended(look, batchv1.JobFailed); vain != nil {
 			lost = v.whyFailed(look, vain)
 		}
-		message += "; whether anything is stored could not be looked up: " + lost
+		message += "; the check whether anything was stored failed: " + lost
 	}
 	return &verdict{phase: v1alpha1.SnapshotFailed, message: message, report: v.told(), jobs: v.all()}
 }
@@ -311,15 +311,15 @@ func readAgain(v *view) *verdict {
 	case how == nil:
 		return nil
 	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
-		return &verdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; its report is waited for",
+		return &verdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; waiting for its report",
 			jobs: v.all(), resync: rule.ResyncLater}
 	case jobNumber(job) >= mostReads, v.blocked() != "", validate(&v.Snapshot.Spec) != nil:
 		return nil
 	}
 	next := v.takingJob(jobNumber(job) + 1)
 	return &verdict{
-		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: what is " +
-			"stored is read again",
+		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: reading the " +
+			"stored artifact again",
 		progress: isMade(next), jobs: append(v.discarding, next), resync: rule.ResyncLater,
 	}
 }
@@ -338,7 +338,7 @@ func (v *view) blocked() string {
 	c, name := v.cluster, v.Snapshot.Spec.ClusterRef.Name
 	switch {
 	case c == nil:
-		return fmt.Sprintf("there is no EtcdCluster %s in this namespace", name)
+		return fmt.Sprintf("EtcdCluster %s does not exist in this namespace", name)
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
 	}
@@ -346,12 +346,12 @@ func (v *view) blocked() string {
 		return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
 	}
 	if available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available); available == nil {
-		return fmt.Sprintf("EtcdCluster %s has just been made", name)
+		return fmt.Sprintf("EtcdCluster %s is new", name)
 	} else if available.Status != metav1.ConditionTrue {
 		return fmt.Sprintf("EtcdCluster %s is not available: %s", name, available.Message)
 	}
 	if len(clientEndpoints(c)) == 0 {
-		return fmt.Sprintf("EtcdCluster %s has no voter that could be asked", name)
+		return fmt.Sprintf("EtcdCluster %s has no voter to ask", name)
 	}
 	return ""
 }

@@ -163,8 +163,7 @@ func TestWhatAPodSays(t *testing.T) {
 			Reason: "Evicted", Message: "The node was low on resource"}},
 		"raise spec.job.scratchSize": {Status: corev1.PodStatus{Phase: corev1.PodFailed,
 			Reason: "Evicted", Message: `Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".`}},
-		"container tools ended with code 2 and without " +
-			"a": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "tools",
+		"container tools ended with code 2 without a": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "tools",
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}}}}},
 	} {
 		assert.Contains(t, lastWords(pod), says)
@@ -347,7 +346,7 @@ func late(o *Observation, d Decision) {
 func TestWhatIsRememberedOfAJob(t *testing.T) {
 	for what, why := range map[string]string{
 		"short": "no node", "long": strings.Repeat("no node has room for it; ", 100),
-		"ours": "the store says; whether anything is stored is looked up: yes",
+		"ours": "the store says; checking whether anything was stored: yes",
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := aSnapshot()
@@ -365,7 +364,7 @@ func TestWhatIsRememberedOfAJob(t *testing.T) {
 			d = Decide(o)
 			o.Pods = nil
 			late(&o, d)
-			words := "it was not done within 1h; the last that was known: no node takes pod pod: " + why
+			words := "it was not finished within 1h; the last known state: no node accepts pod pod: " + why
 			words = words[:min(len(words), mostWords)]
 			says := func(rule string) {
 				t.Helper()

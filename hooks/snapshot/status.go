@@ -118,25 +118,25 @@ func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot
 	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
 	switch {
 	case !s.VerificationTime.IsZero():
-		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("etcd has served it on trial: %s at revision %d%s",
+		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("verified with a trial restore: %s at revision %d%s",
 			wording.Count(int(s.Keys), "key"), s.Revision, compared(r)))
 	case is(v1alpha1.SnapshotStored):
 		set(v1alpha1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
-		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: it is not known whether it restores")
+		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nothing has checked that it restores")
 	default:
-		set(v1alpha1.Verified, false, string(s.Phase), "it has not been restored on trial")
+		set(v1alpha1.Verified, false, string(s.Phase), "no trial restore was made")
 	}
 }
 
 // compared says with what a snapshot was compared.
 func compared(r *reports.Snapshot) string {
-	words := ", compared with no other member: none could say"
+	words := ", not compared with another member: none could answer"
 	switch {
 	case r == nil:
 		return ""
 	case r.HashOf != "":
-		words = ", with the hash of the cluster (" + r.HashOf + " has it, too)"
+		words = ", with the hash of the cluster (" + r.HashOf + " has the same)"
 	case r.KeysOf != "":
 		words = ", as many as " + r.KeysOf + " has; no other member's hash was compared"
 	}
@@ -179,7 +179,7 @@ func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1
 	case message != "":
 		return message
 	}
-	return fmt.Sprintf("container %s ended with code %d and without a word", name, t.ExitCode)
+	return fmt.Sprintf("container %s ended with code %d without a message", name, t.ExitCode)
 }
 
 // podWords are Kubernetes' own about a pod that it ended, such as "Evicted: ...".
@@ -212,13 +212,13 @@ func (v *view) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) string {
 		if d := job.Spec.ActiveDeadlineSeconds; d != nil {
 			seconds = *d
 		}
-		late := fmt.Sprintf("it was not done within %s", duration(time.Duration(seconds)*time.Second))
+		late := fmt.Sprintf("it was not finished within %s", duration(time.Duration(seconds)*time.Second))
 		if last := cmp.Or(words, v.Snapshot.Status.Progress); last != "" {
-			late += "; the last that was known: " + last
+			late += "; the last known state: " + last
 		}
 		return late
 	case batchv1.JobReasonBackoffLimitExceeded:
-		return cmp.Or(words, "its pods failed, and what they said is gone with them")
+		return cmp.Or(words, "its pods failed, and their messages are gone with them")
 	}
 	return cmp.Or(words, strings.TrimSpace(how.Reason+": "+how.Message))
 }
@@ -229,7 +229,7 @@ func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message
 	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Progress != "" && old.Phase != "" {
 		return old.Phase, old.Progress, 0
 	}
-	phase, message = v1alpha1.SnapshotPending, fmt.Sprintf("Job %s has not made its pod yet", job.Name)
+	phase, message = v1alpha1.SnapshotPending, fmt.Sprintf("Job %s has not created its pod yet", job.Name)
 	var current *corev1.Pod
 	failures, words := 0, ""
 	for _, pod := range v.podsOf(job) {
@@ -242,7 +242,7 @@ func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message
 	if current != nil {
 		phase, message, resync = v.podProgress(current)
 	} else if failures > 0 {
-		phase, message = v1alpha1.SnapshotRunning, "it is tried again after a pause"
+		phase, message = v1alpha1.SnapshotRunning, "the next attempt follows after a pause"
 	}
 	if failures > 0 {
 		message = fmt.Sprintf("attempt %d failed: %s; %s", failures, words, message)
@@ -257,19 +257,19 @@ func (v *view) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, messa
 				w.Reason+wording.Colon(wording.Kubelet(w.Message))), 0
 		}
 		if s.Name == objects.Purpose(&pod.Spec) && s.State.Running != nil {
-			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is at work", pod.Name), 0
+			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is running", pod.Name), 0
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return v1alpha1.SnapshotPending, fmt.Sprintf("no node takes pod %s: %s", pod.Name, c.Message), 0
+			return v1alpha1.SnapshotPending, fmt.Sprintf("no node accepts pod %s: %s", pod.Name, c.Message), 0
 		}
 	}
 	if left := pod.CreationTimestamp.Add(slowPod).Sub(v.Now); left > 0 {
-		return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s starts", pod.Name), left
+		return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s is starting", pod.Name), left
 	}
 	return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s has not started; it mounts %s: kubectl describe pod %s "+
-		"says what is missing", pod.Name, mounts(pod), pod.Name), 0
+		"shows what is missing", pod.Name, mounts(pod), pod.Name), 0
 }
 
 // mounts names what a pod can't start without.
@@ -293,10 +293,11 @@ func mounts(pod *corev1.Pod) string {
 func whatIsStored(r *reports.Snapshot) string {
 	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
 	if r.VerifiedAt.IsZero() {
-		return fmt.Sprintf("revision %d or later, %s; it was not restored on trial (spec.verify is false)", r.Revision,
+		return fmt.Sprintf("revision %d or later, %s; no trial restore (spec.verify is false)", r.Revision,
 			stored)
 	}
-	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, wording.Count(int(r.Keys), "key"),
+	message := fmt.Sprintf("revision %d, %s, %s; trial restore succeeded", r.Revision, wording.Count(int(r.Keys),
+		"key"),
 		stored)
 	if r.Warning != "" {
 		message += "; WARNING: " + r.Warning

@@ -23,8 +23,8 @@ func validateMetadata(m *v1alpha1.Metadata) error {
 			return err
 		}
 		if wrong := validation.IsValidLabelValue(string(m.Labels[key])); len(wrong) > 0 {
-			return fmt.Errorf("spec.additionalMetadata.labels has a value for %s that no label may have: "+
-				"it must be at most 63 letters, digits, '-', '_' and '.'; correct it", key)
+			return fmt.Errorf("spec.additionalMetadata.labels has an invalid label value for %s: use at most 63 "+
+				"letters, digits, '-', '_' and '.'", key)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
@@ -38,13 +38,13 @@ func validateMetadata(m *v1alpha1.Metadata) error {
 func validateKey(what, key string) error {
 	switch {
 	case strings.HasPrefix(key, objects.Domain):
-		return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are Quorate's own; take it out", what, key,
+		return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are reserved for Quorate; remove it", what,
+			key,
 			objects.Domain)
 	case len(validation.IsQualifiedName(key)) > 0 && what == "labels",
 		len(validation.IsQualifiedName(strings.ToLower(key))) > 0: // as ValidateAnnotations of apimachinery has it
-		return fmt.Errorf("spec.additionalMetadata.%s has the key %.320q, which no object may have: it must be at "+
-			"most 63 "+
-			"letters, digits, '-', '_' and '.', after the name of a domain and a '/' if it has one; correct it", what,
+		return fmt.Errorf("spec.additionalMetadata.%s has the invalid key %.320q: use at most 63 letters, digits, "+
+			"'-', '_' and '.', with or without a domain name and '/' before them", what,
 			key)
 	}
 	return nil
@@ -56,9 +56,8 @@ var leastMemory = resource.MustParse("32Mi")
 
 func validateMemory(r *corev1.ResourceRequirements) error {
 	if limit, limited := r.Limits[corev1.ResourceMemory]; limited && limit.Cmp(leastMemory) < 0 {
-		return fmt.Errorf("spec.resources.limits.memory %s is less than etcd can run with: give it %s or more, or "+
-			"take the "+
-			"limit out", limit.String(), leastMemory.String())
+		return fmt.Errorf("spec.resources.limits.memory %s is too little for etcd: set %s or more, or remove the "+
+			"limit", limit.String(), leastMemory.String())
 	}
 	return nil
 }

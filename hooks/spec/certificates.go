@@ -177,10 +177,9 @@ func SharesIssuer(o observation.Observation) string {
 		!shared(asked.IssuerRef) {
 		return ""
 	}
-	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, of which other namespaces can have certificates "+
-		"too, and who has one with the common name root "+
-		"may do everything in this etcd: name an Issuer of this namespace, with an authority of its own, or have it "+
-		"allowed (quorate install --shared-issuers)",
+	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, which also issues for other namespaces, and a "+
+		"certificate with the common name root has every right in this etcd: use an Issuer of this namespace with "+
+		"its own authority, or have the installation allow it (quorate install --shared-issuers)",
 		WholeIssuer(asked.IssuerRef).Kind, asked.IssuerRef.Name)
 }
 

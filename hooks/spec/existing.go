@@ -63,7 +63,7 @@ func validateExisting(s *v1alpha1.EtcdClusterSpec) error {
 		switch {
 		case err != nil || u.Hostname() == "" || u.Port() == "" || u.Scheme+"://"+u.Host != endpoint ||
 			u.Scheme != "http" && u.Scheme != "https":
-			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is no URL such as https://10.1.2.3:2379", i)
+			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not a URL such as https://10.1.2.3:2379", i)
 		case (u.Scheme == "https") != (e.TLS != nil):
 			return fmt.Errorf("spec.bootstrap.existing.tls is for endpoints that begin with https://, and "+
 				"endpoints[%d] does not fit", i)
@@ -73,7 +73,7 @@ func validateExisting(s *v1alpha1.EtcdClusterSpec) error {
 	case len(e.Endpoints) == 0:
 		return fmt.Errorf("spec.bootstrap.existing.endpoints is empty")
 	case e.Auth != nil && e.TLS == nil:
-		return fmt.Errorf("spec.bootstrap.existing.auth needs tls: passwords would cross the network in plain text")
+		return fmt.Errorf("spec.bootstrap.existing.auth needs tls: without it passwords would be sent in plain text")
 	}
 	return nil
 }

@@ -18,17 +18,17 @@ func validateSelfHosted(s *v1alpha1.EtcdClusterSpec) error {
 	case !s.SelfHosted:
 		return nil
 	case Replicas(&v1alpha1.EtcdCluster{Spec: *s}) < FewestSelfHosted:
-		return fmt.Errorf("spec.selfHosted needs spec.replicas of %d or more: with fewer, one member that is lost or "+
-			"restarted stops the API server", FewestSelfHosted)
+		return fmt.Errorf("spec.selfHosted needs spec.replicas of %d or more: with fewer, the loss or restart of one "+
+			"member stops the API server", FewestSelfHosted)
 	case s.Restore != nil:
-		return fmt.Errorf("spec.selfHosted forbids spec.restore: it would stop the API server between the old data " +
-			"and the new; restore on the nodes (docs/how-to/self-hosted.md)")
+		return fmt.Errorf("spec.selfHosted does not allow spec.restore: it would stop the API server halfway; " +
+			"restore on the nodes (docs/how-to/self-hosted.md)")
 	case s.Recovery.QuorumLoss != "" && s.Recovery.QuorumLoss != v1alpha1.RecoverManual:
-		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: while an API server answers there " +
-			"is a quorum, whatever Quorate sees")
+		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: if the API server answers, there " +
+			"is a quorum, even if Quorate does not see it")
 	case s.TLS.Mode != v1alpha1.TLSSecrets && s.TLS.Mode != v1alpha1.TLSDisabled:
-		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads which authorities it " +
-			"trusts from a file, and Quorate can't tell when it has another authority there")
+		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads its trusted authorities " +
+			"from a file, and Quorate can't see when that file changes")
 	}
 	return nil
 }

@@ -43,9 +43,9 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
 	case Heartbeat(s.Options) <= 0 || Election(s.Options) < 5*Heartbeat(s.Options):
-		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
+		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times spec.options.heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):
-		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions "+
+		return fmt.Errorf("spec.options.autoCompaction.retention %q does not fit mode %s: use a number of revisions "+
 			"for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}

@@ -41,19 +41,19 @@ func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
 	case h == nil:
 		return fmt.Errorf("spec.storage.medium HostPath needs spec.storage.hostPath: a path, and the nodes")
 	case !path.IsAbs(h.Path) || path.Clean(h.Path) != h.Path || h.Path == "/":
-		return fmt.Errorf("spec.storage.hostPath.path %q is not the full path of a directory", h.Path)
+		return fmt.Errorf("spec.storage.hostPath.path %q is not an absolute path", h.Path)
 	case s.HostNetwork != nil && len(h.Nodes) > 0:
 		return fmt.Errorf("spec.storage.hostPath.nodes and spec.hostNetwork.nodes both name nodes; remove the first")
 	case len(nodes) == 0 || len(nodes) < voters:
 		return tooFewNodes(s, voters)
 	case s.Storage.StorageClassName != nil || s.Storage.WAL != nil || s.Storage.Migration != "":
-		return fmt.Errorf("spec.storage.storageClassName, wal and migration have no meaning on the medium HostPath")
+		return fmt.Errorf("spec.storage.storageClassName, wal and migration can't be used with the medium HostPath")
 	}
 	return validateNodes(s)
 }
 
 func tooFewNodes(s *v1alpha1.EtcdClusterSpec, voters int) error {
-	return fmt.Errorf("%s has %s for %s: each member takes a node of its own", NodesField(s),
+	return fmt.Errorf("%s has %s for %s: each member needs its own node", NodesField(s),
 		wording.Count(len(Nodes(s)), "node"), wording.Count(voters, "member"))
 }
 
@@ -61,7 +61,7 @@ func validateNodes(s *v1alpha1.EtcdClusterSpec) error {
 	nodes := Nodes(s)
 	for i, node := range nodes {
 		if node == "" || strings.ContainsAny(node, ":,/ ") || slices.Contains(nodes[:i], node) {
-			return fmt.Errorf("%s: %q is no name of a node, or there twice", NodesField(s), node)
+			return fmt.Errorf("%s: %q is not a node name, or is listed twice", NodesField(s), node)
 		}
 	}
 	return nil
@@ -100,23 +100,23 @@ func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
 	client, peer, metrics := objects.Ports(&v1alpha1.EtcdCluster{Spec: *s})
 	switch {
 	case s.Storage.Medium != v1alpha1.HostPath && s.Storage.Medium != v1alpha1.Memory:
-		return fmt.Errorf("spec.hostNetwork is for the media HostPath and Memory: a member on a claim may move to " +
-			"another node, and its address would change")
+		return fmt.Errorf("spec.hostNetwork is for the media HostPath and Memory: the address of a member on a claim " +
+			"changes with its node")
 	case len(h.Nodes) < max(1, voters):
 		return tooFewNodes(s, voters)
 	case client == peer || client == metrics || peer == metrics:
-		return fmt.Errorf("spec.hostNetwork has one port twice; choose three different ones")
+		return fmt.Errorf("spec.hostNetwork uses one port twice; choose three different ports")
 	case min(client, peer, metrics) < 1 || max(client, peer, metrics) > 65535:
-		return fmt.Errorf("spec.hostNetwork: a port is a number from 1 to 65535")
+		return fmt.Errorf("spec.hostNetwork: a port must be from 1 to 65535")
 	}
 	for i, node := range h.Nodes {
 		if ip, err := netip.ParseAddr(node.Address); err != nil || ip.String() != node.Address || ip.Zone() != "" {
-			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is no IP address as it is usually written, such as "+
+			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is not an IP address in its usual form, such as "+
 				"10.0.0.1", i)
 		}
 		if slices.ContainsFunc(h.Nodes[:i],
 			func(o v1alpha1.NodeAddress) bool { return o.Address == node.Address }) {
-			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is that of another node, too", i)
+			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is also that of another node", i)
 		}
 	}
 	return validateNodes(s)

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
-var errZone = errors.New("it is in UTC and names no time zone")
+var errZone = errors.New("write it in UTC, without a time zone")
 
 // Schedule of the spec; nil for none.
 func Schedule(c *v1alpha1.EtcdCluster) (cron.Schedule, error) {
@@ -89,11 +89,11 @@ func begins(o *observation.Observation, w *v1alpha1.MaintenanceWindow) (time.Tim
 	}
 	table, err := timetable.Read(w.Schedule, zone)
 	if err != nil {
-		return time.Time{}, fmt.Sprintf("schedule can't be read: %s", err)
+		return time.Time{}, fmt.Sprintf("schedule can't be parsed: %s", err)
 	}
 	begins := table.Next(o.Now.Add(-w.Duration.Duration))
 	if begins.IsZero() {
-		return begins, "schedule names a time that never comes"
+		return begins, "schedule never happens"
 	}
 	return begins, ""
 }
@@ -106,5 +106,5 @@ func (w *Windows) Advice() string {
 	if w == nil || len(w.Flaws) == 0 {
 		return ""
 	}
-	return strings.Join(w.Flaws, "; ") + "; such a window never opens: correct it"
+	return strings.Join(w.Flaws, "; ") + "; this window never opens: correct it"
 }

@@ -173,7 +173,7 @@ func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision
 		return Withdraw(v)
 	case m.Pod.Annotations[objects.AnnotationWithdrawn] != "":
 		return &decision.Verdict{
-			Message: fmt.Sprintf("waiting until the mark that withdraws the restart of %s is gone: %s",
+			Message: fmt.Sprintf("waiting until the withdrawn restart of %s is forgotten: %s",
 				m.PodName, reason), Resync: rule.ResyncSoon}
 	case v.Epoch.Choice.same(wanted):
 		return nil
@@ -206,15 +206,15 @@ func Withdraw(v *View) *decision.Verdict {
 		return nil
 	case !recorded.Removes:
 		return &decision.Verdict{
-			Message: fmt.Sprintf("waiting until calls are over that would still restart %s, %.0f seconds "+
-				"after that was withdrawn", chosen.PodName, CallsEnd.Seconds()), Withdraw: chosen.PodName,
+			Message: fmt.Sprintf("waiting for earlier calls that may still restart %s, %.0f seconds after that was "+
+				"withdrawn", chosen.PodName, CallsEnd.Seconds()), Withdraw: chosen.PodName,
 			Resync: rule.ResyncLater}
 	case recorded.Withdrawn.IsZero():
 		recorded.Withdrawn = v.Now
 	}
 	return &decision.Verdict{
-		Message: fmt.Sprintf("waiting until calls are over that would still remove %s, %.0f seconds "+
-			"after that was withdrawn", chosen.DisplayName(), CallsEnd.Seconds()), Choose: recorded.String(),
+		Message: fmt.Sprintf("waiting for earlier calls that may still remove %s, %.0f seconds after that was "+
+			"withdrawn", chosen.DisplayName(), CallsEnd.Seconds()), Choose: recorded.String(),
 		Resync: rule.ResyncLater}
 }
 

@@ -79,7 +79,7 @@ func Unpulled(m *Member) string {
 			if objects.Injected(s.Name) {
 				who = "the injected container " + s.Name
 			}
-			return fmt.Sprintf("%s can't be made: %s", who, why) +
+			return fmt.Sprintf("%s can't be created: %s", who, why) +
 				wording.Colon(wording.Kubelet(s.State.Waiting.Message))
 		}
 	}

@@ -146,10 +146,10 @@ func (e *Epoch) Describe() string {
 	switch e.Source {
 	case objects.SourceSnapshot:
 		if e.Snapshot != nil {
-			return "its data is " + e.Snapshot.Words()
+			return "its data comes from " + e.Snapshot.Words()
 		}
 	case objects.SourceSurvivor:
-		return fmt.Sprintf("its data is that of %s, of epoch %d (%s)", e.Survivor, e.SurvivorsOf, e.Evidence)
+		return fmt.Sprintf("its data comes from %s, of epoch %d (%s)", e.Survivor, e.SurvivorsOf, e.Evidence)
 	}
 	return "without data"
 }

@@ -140,12 +140,12 @@ func TLSFlagsDiffer(v *View, m *Member) (string, bool) {
 	case !s.Certificates:
 		return "it has no certificates yet", true
 	case s.Peers != ByTLS(m.PeerURLs...):
-		return "its peers reach it by TLS now", true
+		return "its peer URL is https now", true
 	case v.EveryoneDials() && s.Plain != v.Cluster.Spec.TLS.AllowPlaintextClients:
 		if s.Plain {
-			return "clients may not speak plain text any more", true
+			return "clients may no longer use plain text", true
 		}
-		return "clients may speak plain text", true
+		return "clients may use plain text", true
 	}
 	return "", false
 }

@@ -164,7 +164,7 @@ func member(v *View, m observation.Member) *Member {
 	e.TLS = TLSFlagsOf(e.Pod)
 	e.Health, e.Asked = v.Health[name]
 	if e.Health.Err == "" && e.Health.MemberID != m.ID {
-		e.Health = observation.Health{Err: "the address was answered by another member", MemberID: e.Health.MemberID,
+		e.Health = observation.Health{Err: "another member answered at its address", MemberID: e.Health.MemberID,
 			ClusterID: e.Health.ClusterID}
 	}
 	return e
@@ -269,7 +269,7 @@ func (v *View) DataLost(m *Member) (string, bool) {
 		return "", false
 	}
 	if PrepareRefused(m.Pod) && !m.Serving() {
-		return "its data directory was found empty", !Misstarted(v, m)
+		return "its data directory was empty", !Misstarted(v, m)
 	}
 	if v.Memory() {
 		return "its memory pod is gone", !v.MayBeMade(m) && !m.Serving() && v.PodGone(m.Pod)

@@ -23,7 +23,7 @@ func unfenceable(v *state.View) string {
 		case m == nil:
 			all = append(all, name+" is no member")
 		case m.Pod != nil && !state.MayStop(v, m):
-			all = append(all, name+" is not stopped: the others can't do without it now")
+			all = append(all, name+" is not stopped: the others need it now")
 		}
 	}
 	if len(all) == 0 {
@@ -37,9 +37,9 @@ func ScheduleAdvice(v *state.View) string {
 	s, err := spec.Schedule(v.Cluster)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("spec.maintenance.defragmentation.schedule can't be read, and begins nothing: %s", err)
+		return fmt.Sprintf("spec.maintenance.defragmentation.schedule can't be parsed and has no effect: %s", err)
 	case s != nil && s.Next(v.Now.UTC()).IsZero():
-		return "spec.maintenance.defragmentation.schedule names a time that never comes"
+		return "spec.maintenance.defragmentation.schedule never happens"
 	}
 	return ""
 }
@@ -59,9 +59,9 @@ func offNodes(v *state.View) string {
 	if len(all) == 0 {
 		return ""
 	}
-	words := strings.Join(all, ", ") + ", which " + spec.NodesField(&v.Cluster.Spec) + " does not have any more"
+	words := strings.Join(all, ", ") + ", which " + spec.NodesField(&v.Cluster.Spec) + " no longer lists"
 	if v.Etcd != nil && v.CanLoseOne() { // else it would be the data of all
-		words += "; to have a member replaced, " + volumes.ToHaveReplaced(v) + ", one after the other"
+		words += "; to replace a member, " + volumes.ToHaveReplaced(v) + ", one after the other"
 	}
 	return words
 }
@@ -70,7 +70,7 @@ func offNodes(v *state.View) string {
 func Advice(v *state.View) string {
 	var all []string
 	if v.Replicas > 0 && v.Replicas%2 == 0 {
-		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d, and are slower; use an odd number",
+		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d and are slower; use an odd number",
 			v.Replicas, v.Replicas-1))
 	}
 	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
@@ -99,9 +99,9 @@ var fixes = []struct {
 	why   string
 	fixed [3]spec.Release
 }{
-	{"lets requests past its authentication: use 3.5.28, 3.6.9 or 3.7 or later",
+	{"does not authenticate every request: use 3.5.28, 3.6.9 or 3.7 or later",
 		[3]spec.Release{{3, 5, 28}, {3, 6, 9}, {3, 7, 0}}},
-	{"lets a watch see keys that its user may not read: use 3.5.33, 3.6.14 or 3.7.1 or later",
+	{"shows a watch keys that its user may not read: use 3.5.33, 3.6.14 or 3.7.1 or later",
 		[3]spec.Release{{3, 5, 33}, {3, 6, 14}, {3, 7, 1}}},
 }
 

@@ -103,12 +103,12 @@ func memberStatus(v *state.View, s v1alpha1.MemberStatus, h observation.Health, 
 	_, asked := v.Health[s.Name]
 	switch {
 	case s.Foreign && h.MemberID == 0:
-		s.Message = cmp.Or(h.Err, "it is not known at which URL it answers")
+		s.Message = cmp.Or(h.Err, "its URL is not known")
 	case s.Foreign:
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	case !asked && v.Fenced(s.Name):
-		s.Message = "it is stopped by the annotation " + objects.AnnotationFence
+		s.Message = "the annotation stops it: " + objects.AnnotationFence
 	case !asked:
 		s.Message = "its pod has no address"
 	case h.Err != "":
@@ -152,10 +152,10 @@ func rounded(n int64) *resource.Quantity {
 func suspension(v *state.View) (reason, message string) {
 	switch {
 	case state.Suspended(v.Observation):
-		return "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back until spec.suspend is false"
+		return "SpecSuspend", "SUSPENDED: Quorate changes and recreates nothing until spec.suspend is false"
 	case v.Cluster.Spec.Suspend:
-		return "ChangeUnderWay", "spec.suspend waits until the change that is under way is done: the API server " +
-			"has its data here (spec.selfHosted)"
+		return "ChangeUnderWay", "spec.suspend waits for the change in progress: the API server has its data here " +
+			"(spec.selfHosted)"
 	}
 	return "NotSuspended", "spec.suspend is false"
 }
@@ -193,7 +193,7 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	if trouble := troubles(v, because); len(trouble) > 0 {
 		set(v1alpha1.Degraded, true, health.TroubleWord(v), strings.Join(trouble, "; "))
 	} else {
-		set(v1alpha1.Degraded, false, "AllWell", "no member is in trouble")
+		set(v1alpha1.Degraded, false, "AllWell", "no member has a problem")
 	}
 	if reason, message, there := foreign.ForeignCondition(v, because); reason != "" {
 		set(v1alpha1.ForeignMembers, there, reason, message)
@@ -212,7 +212,7 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	if a := Advice(v); a != "" {
 		set(v1alpha1.Advised, true, "SpecAdvice", a)
 	} else {
-		set(v1alpha1.Advised, false, "NoAdvice", "nothing to advise")
+		set(v1alpha1.Advised, false, "NoAdvice", "no advice")
 	}
 	return list
 }
@@ -269,7 +269,7 @@ func tlsStatus(v *state.View) v1alpha1.TLSStatus {
 // Security is whether clients and members prove themselves by certificates that are in order, with a reason and words.
 func Security(v *state.View) (reason, message string, secured bool) {
 	if !objects.Encrypted(v.Cluster) {
-		message = "spec.tls.mode is Disabled: everyone who can reach the members may read and write everything, in " +
+		message = "spec.tls.mode is Disabled: everything that can reach the members may read and write all keys, in " +
 			"plain text"
 		if why := foreign.AsksInPlainText(v); why != "" {
 			message += "; " + why
@@ -284,11 +284,11 @@ func Security(v *state.View) (reason, message string, secured bool) {
 			!m.TLS.Peers
 	})); len(slow) > 0 &&
 		v.Etcd != nil {
-		return "Switching", fmt.Sprintf("%s does not speak TLS with its peers yet", strings.Join(slow, ", ")), false
+		return "Switching", fmt.Sprintf("%s does not use TLS with its peers yet", strings.Join(slow, ", ")), false
 	}
 	if spec.AllowsPlaintext(v.Cluster) {
-		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write everything in " +
-			"plain text, without a certificate; take it out when the applications have followed", false
+		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write all keys in " +
+			"plain text, without a certificate; remove it when all applications use TLS", false
 	}
 	if why := foreign.AsksInPlainText(v); why != "" {
 		return "ForeignPlaintext", why, false
@@ -306,7 +306,7 @@ func Security(v *state.View) (reason, message string, secured bool) {
 	if len(late) > 0 {
 		return "CertificatesExpire", strings.Join(late, "; "), false
 	}
-	return "Encrypted", "clients and members prove themselves by certificates, and all of these are in order", true
+	return "Encrypted", "clients and members authenticate by certificates, and all of them are in order", true
 }
 
 // troubles are what is wrong with the members, in words that stay the same while nothing changes.
@@ -348,8 +348,8 @@ func troubleOf(v *state.View, m *state.Member, who string) string {
 	case pods.Mismatched(v, m):
 		return fmt.Sprintf("%s: %s", who, pods.Mismatch(v, m))
 	case certificates.DistrustsPeers(v, m.Health):
-		return who + " runs since before there was the authority that signs now, and must be restarted to trust it: " +
-			"see TrustOutdated in docs/troubleshooting.md"
+		return who + " started before the present authority and must restart to trust it: see TrustOutdated in " +
+			"docs/troubleshooting.md"
 	case !m.Serving() && v.Fenced(m.PodName):
 		return who + " is stopped by the annotation " + objects.AnnotationFence
 	case !m.Serving() && (!m.Learner || m.Started()):

@@ -65,7 +65,7 @@ var grammar = sync.OnceValue(func() (g struct {
 
 // urlWords is what a user is told who wrote another URL. What they wrote is not repeated.
 const urlWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or " +
-	"file:///folder, of letters, digits and -._=+@~:, alone, and no name in it ends in two dots"
+	"file:///folder, with only letters, digits and -._=+@~:, and no name that ends in two dots"
 
 // ParseURL takes the URL of a store, or of an artifact, apart. The error says what is wrong
 // and repeats nothing of the URL: that may hold what should not have been written there.
@@ -96,8 +96,8 @@ func ParseArtifactURL(text string) (URL, error) {
 }
 
 // artifactWords is what is said of a URL of something else in a store.
-const artifactWords = "it names no artifact: that has a name in the bucket or on the claim, and this does not end " +
-	"in .json, as that of its record does"
+const artifactWords = "it names no artifact: an artifact has a name in the bucket or on the claim, and that name " +
+	"does not end in .json"
 
 // parameterWords say which parameters a store takes.
 var parameterWords = map[string]string{

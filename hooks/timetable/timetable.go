@@ -21,7 +21,7 @@ type Table struct {
 // Read reads the fields. A zone is named beside them and not within.
 func Read(text string, zone *time.Location) (*Table, error) {
 	if strings.Contains(text, "=") {
-		return nil, errors.New("a time zone belongs in spec.timeZone")
+		return nil, errors.New("put the time zone in timeZone")
 	}
 	read, err := fields.Parse(text)
 	if err != nil {

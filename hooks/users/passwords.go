@@ -63,8 +63,7 @@ func PasswordFlaw(password string) string {
 	case len(password) > longestPassword:
 		return fmt.Sprintf("has %d bytes; etcd takes %d at most", len(password), longestPassword)
 	case strings.ContainsAny(password, "\r\n\x00"):
-		return "has a line break or a zero byte in it; make it again without, as kubectl create secret " +
-			"--from-literal does"
+		return "has a line break or a zero byte; create it without, as kubectl create secret --from-literal does"
 	}
 	return ""
 }

@@ -96,7 +96,7 @@ func (c AddUser) String() string {
 }
 func (c ChangePassword) String() string {
 	if c.Password == nil {
-		return fmt.Sprintf("change the password of user %s to one that no one knows", c.User)
+		return fmt.Sprintf("change the password of user %s to a random one", c.User)
 	}
 	return fmt.Sprintf("change the password of user %s to that in Secret %s", c.User, c.Password.Secret)
 }

@@ -297,7 +297,7 @@ change the password of user a to that in Secret demo-user-a
 delete user b
 add user b with the password in Secret demo-user-a
 grant user b role app
-change the password of user c to one that no one knows`,
+change the password of user c to a random one`,
 		},
 		"strangers and their roles stay": {
 			want: wantOf([]RoleWant{app}),

@@ -38,8 +38,8 @@ func Validate(s *v1alpha1.AuthSpec) error {
 		}
 		for j, r := range u.Roles {
 			if !roles[r] {
-				return fmt.Errorf("%s.roles[%d]: there is no role %q in spec.auth.roles; declare it there, or "+
-					"correct the name", field, j, r)
+				return fmt.Errorf("%s.roles[%d]: spec.auth.roles has no role %q; declare it there, or correct the "+
+					"name", field, j, r)
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func Validate(s *v1alpha1.AuthSpec) error {
 func validateName(field, name string, seen map[string]bool) error {
 	switch {
 	case name == Root:
-		return fmt.Errorf("%s.name: root is etcd's own; choose another name", field)
+		return fmt.Errorf("%s.name: root is reserved by etcd; choose another name", field)
 	case len(name) > 40 || !names.MatchString(name):
 		return fmt.Errorf("%s.name %q %s", field, name, namesWords)
 	case seen[name]:
@@ -75,11 +75,11 @@ func validatePermission(p v1alpha1.Permission) string {
 	case accessOf(p.Access) == 0:
 		return fmt.Sprintf(".access %q is not Read, Write or ReadWrite", p.Access)
 	case given != 1:
-		return " is not for exactly one of key, prefix and range"
+		return " needs exactly one of key, prefix and range"
 	case p.Range != nil && p.Range.From == "":
 		return ".range.from is empty; use prefix \"\" for all keys"
 	case p.Range != nil && p.Range.To != "" && p.Range.To <= p.Range.From:
-		return fmt.Sprintf(".range is empty: to %q must come after from %q; remove to for everything from there on",
+		return fmt.Sprintf(".range is empty: to %q must be after from %q; remove to for all keys from there on",
 			p.Range.To, p.Range.From)
 	}
 	return ""

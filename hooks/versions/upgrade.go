@@ -35,10 +35,9 @@ type versionGate struct {
 // VersionGates are the oldest patch releases between which a minor version may be left or entered.
 var VersionGates = []versionGate{
 	{spec.Release{3, 5, 26}, spec.Release{3, 6, 4},
-		"older releases of 3.5 forget that a learner was promoted, and of 3.6 lose " +
-			"members on the way"},
+		"older releases of 3.5 forget that a learner was promoted, and older ones of 3.6 lose members in the upgrade"},
 	{spec.Release{3, 6, 11}, spec.Release{3, 7, 0},
-		"older releases of 3.6 hand on membership data that 3.7 does not accept"},
+		"older releases of 3.6 write membership data that 3.7 does not accept"},
 }
 
 // Newest are the newest patch releases of each minor version that were known when this Quorate was built: the
@@ -179,10 +178,10 @@ func Refusal(v *state.View, hops []spec.Release) string {
 	why := "minor versions can't be skipped"
 	for _, g := range VersionGates {
 		if here := Release(v); here.Minor() == g.Below.Minor() && here.Less(g.Below) {
-			why = fmt.Sprintf("%d.%d is left from %s on: %s", here.Major(), here.Minor(), g.Below, g.why)
+			why = fmt.Sprintf("leave %d.%d from %s or later: %s", here.Major(), here.Minor(), g.Below, g.why)
 		}
 	}
-	return fmt.Sprintf("etcd %s can't go to %s at once (%s); the way is %s: set spec.version to %s first, or "+
+	return fmt.Sprintf("etcd %s can't go to %s directly (%s); go by %s: set spec.version to %s first, or "+
 		"spec.upgradePolicy to Step; the members stay at %s",
 		v.Epoch.Version, v.Cluster.Spec.Version, why, strings.Join(append([]string{v.Epoch.Version}, all...), " -> "),
 		all[0], v.Epoch.Version)
@@ -194,7 +193,7 @@ func Behind(v *state.View) string {
 	for _, m := range v.Members {
 		_, open := Downgrading(v)
 		if told := m.Health.StorageVersion; here.Minor() >= 6 && told != here.Base() && !open {
-			return fmt.Sprintf("waiting for the data of %s to be in the format of %s", m.PodName, here.Base())
+			return fmt.Sprintf("waiting for %s to convert its data to the format of %s", m.PodName, here.Base())
 		}
 		if since := v.Now.Sub(RunningSince(m.Pod)); since < Settling {
 			return fmt.Sprintf("waiting until %s has run %s for %.0f seconds", m.PodName, v.Epoch.Version,

@@ -130,7 +130,7 @@ func ProvisionOnNodes(v *state.View) *decision.Verdict {
 	initial := v.Epoch.InitialNames()
 	if AssignNodes(v, initial) == nil {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("waiting: %s has %s for the %s that the first epoch was recorded with; add nodes",
+			Message: fmt.Sprintf("waiting: %s has %s for the %s of the first epoch; add nodes",
 				spec.NodesField(&v.Cluster.Spec), wording.Count(len(v.Nodes()), "node"),
 				wording.Count(len(initial), "member")),
 			Outlook: decision.Waits, Resync: rule.ResyncLater}
@@ -146,9 +146,9 @@ func NeedsNode(v *state.View, m *state.Member) string {
 	case m.PodName == "" || v.HasPlace(m.PodName):
 		return ""
 	case address != "":
-		return fmt.Sprintf("its node is not in spec.hostNetwork.nodes any more (address %s): add it again", address)
+		return fmt.Sprintf("its node is no longer in spec.hostNetwork.nodes (address %s): add it again", address)
 	case m.Started():
-		return "its node is not known any more: see NodeUnknown in docs/troubleshooting.md"
+		return "its node is no longer known: see NodeUnknown in docs/troubleshooting.md"
 	}
 	return "no node is free: add one to " + spec.NodesField(&v.Cluster.Spec)
 }

@@ -222,11 +222,11 @@ func Pending(v *state.View, d *Volume) string {
 	for _, kind := range []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimControllerResizeError,
 		corev1.PersistentVolumeClaimNodeResizeError} {
 		if c := d.condition(kind); c != nil {
-			return cmp.Or(c.Message, "its storage can't make it larger")
+			return cmp.Or(c.Message, "its storage can't expand it")
 		}
 	}
 	if d.condition(corev1.PersistentVolumeClaimFileSystemResizePending) != nil {
-		return "its file system is to grow on the node"
+		return "its file system grows on the node next"
 	}
 	return "it is growing"
 }
@@ -259,7 +259,7 @@ func VolumeDiffers(v *state.View, m *state.Member) (string, bool) {
 		case d.otherClass():
 			return fmt.Sprintf("%s should be of the class %s instead of %s", d.noun(), *d.class, classOf(d.Claim)), true
 		default:
-			return fmt.Sprintf("%s is to have %s instead of %s", d.noun(), d.size.String(), has.String()), true
+			return fmt.Sprintf("%s should have %s instead of %s", d.noun(), d.size.String(), has.String()), true
 		}
 	}
 	return "", false
@@ -279,9 +279,9 @@ func WALDiffers(v *state.View, m *state.Member) string {
 	case !v.OnClaims() || m.PodName == "" || v.HasWAL(m.PodName) == state.WantsWAL(v):
 		return ""
 	case state.WantsWAL(v):
-		return "its write-ahead log is to have a volume of its own"
+		return "its write-ahead log should have its own volume"
 	}
-	return "its write-ahead log is to have no volume of its own"
+	return "its write-ahead log should have no volume of its own"
 }
 
 // Cramped says why the member's successor would have no room for the data; empty when it would.
@@ -305,8 +305,8 @@ func tooSmall(v *state.View, d *Volume) string {
 			return fmt.Sprintf("the data of %s does not fit: %s with a quota of %s", m.PodName,
 				Mebibytes(m.Health.DBSizeInUse), Mebibytes(quota))
 		case m.Health.DBSize > quota:
-			return fmt.Sprintf("the database file of %s does not fit, though what is used of it does: %s with a "+
-				"quota of %s; defragment the members first", m.PodName, Mebibytes(m.Health.DBSize), Mebibytes(quota))
+			return fmt.Sprintf("the database file of %s does not fit, although the part in use does: %s with a quota "+
+				"of %s; defragment the members first", m.PodName, Mebibytes(m.Health.DBSize), Mebibytes(quota))
 		}
 	}
 	return ""
@@ -332,7 +332,7 @@ func QuotaDiffers(v *state.View, m *state.Member) (string, bool) {
 	case v.Cluster.Spec.Options.QuotaBackendBytes != nil:
 		return fmt.Sprintf("it runs with a quota of %s instead of %s", Mebibytes(has), Mebibytes(wanted)), true
 	}
-	return fmt.Sprintf("its volume gives it a quota of %s instead of %s", Mebibytes(wanted), Mebibytes(has)), true
+	return fmt.Sprintf("its volume allows a quota of %s instead of %s", Mebibytes(wanted), Mebibytes(has)), true
 }
 
 // FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start again. It is
@@ -343,6 +343,6 @@ func FileSystemWaits(v *state.View, m *state.Member) (string, bool) {
 		return c != nil && d.Growing() && v.Now.After(c.LastTransitionTime.Add(OnlineAfter)) &&
 			m.Pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)
 	}
-	return "its volume has grown, and its file system only does when the pod starts",
+	return "its volume has grown; its file system grows when the pod restarts",
 		slices.ContainsFunc(Volumes(v, m.PodName), waits)
 }

@@ -89,9 +89,9 @@ func plain(message string) string {
 // Reason and message of the conditions Reconciling and Stalled while they are False.
 const (
 	NotReconciling  = "NotReconciling"
-	NothingUnderWay = "nothing is under way"
+	NothingUnderWay = "nothing is in progress"
 	NotStalled      = "NotStalled"
-	NothingWaits    = "nothing waits for a person"
+	NothingWaits    = "nothing waits for you"
 )
 
 // Union of both lists, each name once, by ordinal.

@@ -83,16 +83,16 @@ func TestFind(t *testing.T) {
 		{"the only one", "status", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
 		{"by its name", "status orders", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
 		{"none", "status -n empty", func(k *kube) { k.says["get "+clusters] = `{"items":[]}` }, exitTrouble,
-			"there is no EtcdCluster in namespace empty; choose another with -n"},
+			"EtcdCluster in namespace empty; choose another with -n"},
 		{"none in kubectl's own namespace", "status", func(k *kube) {
 			k.says["get "+clusters], k.says["config view"] = `{"items":[]}`, "mine"
-		}, exitTrouble, "there is no EtcdCluster in namespace mine"},
+		}, exitTrouble, "EtcdCluster in namespace mine"},
 		{"several", "status -n shop", func(k *kube) {
 			k.says["get "+clusters] = `{"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`
 		}, exitUsage, "there are 2 EtcdClusters in namespace shop: a, b; say which one"},
 		{"another", "status nope -n shop", func(k *kube) {
 			k.fails["get "+clusters] = `Error from server (NotFound): etcdclusters.etcd.quorate.dev "nope" not found`
-		}, exitTrouble, "there is no EtcdCluster nope in namespace shop"},
+		}, exitTrouble, "EtcdCluster nope in namespace shop"},
 		{"no Quorate", "status", func(k *kube) {
 			k.fails["get "+clusters] = `error: the server doesn't have a resource type "etcdclusters"`
 		}, exitTrouble, "Quorate is not installed in this Kubernetes cluster"},

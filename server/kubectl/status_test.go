@@ -104,7 +104,8 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 }
 
 func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
-	const message = "waiting for orders-2 to serve again; Kubernetes has not made Pod orders-2: `kubectl quorate status -n shop orders` shows why"
+	const message = "waiting for orders-2 to serve again; Kubernetes has not created Pod orders-2: `kubectl quorate " +
+		"status -n shop orders` shows why"
 	l.health["orders-2"] = observation.Health{Err: "it has no pod with an address"}
 	c.Status.Rule, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
 	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", RequestTime: ago(40 * time.Second)}}
@@ -152,7 +153,7 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	c.Status.History = []v1alpha1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
 		{Time: ago(25 * time.Hour), Rule: "Start", Message: "starting orders-0, orders-1, orders-2"},
-		{Time: ago(24 * time.Hour), Rule: "Converged", Message: "serving as the spec wants, with 3 voters"},
+		{Time: ago(24 * time.Hour), Rule: "Converged", Message: "serving as the spec says, with 3 voters"},
 		{Time: ago(2 * time.Minute), Rule: "Grow", Step: "add learner orders-3",
 			Message: "growing from 3 to 5 voters: adding orders-3, which is a long story and goes on in the next " +
 				"line, where it ends"},

@@ -46,7 +46,7 @@ var scheduleMetrics = []struct {
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastFailure) }},
 	{scheduleMetric("quorate_schedule_due_timestamp_seconds",
 		"When a schedule should have a newer snapshot at the latest, in seconds since 1970: the second run after the "+
-			"newest, restored on trial if its template wants that."),
+			"newest, trial restore succeeded if its template wants that."),
 		func(s *scheduleTime) metav1.Time { return s.due }},
 	{scheduleMetric("quorate_schedule_next_timestamp_seconds",
 		"When a schedule next takes a snapshot, in seconds since 1970."),

@@ -84,7 +84,7 @@ func (c *cluster) clearsNoSpace() {
 	c.readyWithoutSpace()
 	c.edit(`{"suspend":false}`)
 
-	took := eventually(c.t, "etcd takes writes again", func() string {
+	took := eventually(c.t, "etcd accepts writes again", func() string {
 		if _, err := client.Put(c.t.Context(), "small", "again"); err != nil {
 			return c.object().Status.Rule + ": " + err.Error()
 		}

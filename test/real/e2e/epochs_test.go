@@ -261,7 +261,7 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	_, command, _ := strings.Cut(degraded.Message, "by beginning again: kubectl ")
 	command, _, _ = strings.Cut(command, ";")
 	kube(t, strings.Fields(command)...)
-	c.decides("Start", "epoch 2 is being made ready: filling the volumes of demo-1 (its image can't be pulled: ")
+	c.decides("Start", "preparing epoch 2: filling the volumes of demo-1 (its image can't be pulled: ")
 
 	// Whichever of the two comes first is the one that is kept: it is one of them, and not both.
 	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)

@@ -130,11 +130,12 @@ func (c *cluster) says(reason, words string) {
 func TestCertificatesOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	ours, other := stranger(t, pkix.Name{CommonName: "ours"}), stranger(t, pkix.Name{CommonName: "others"})
-	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {serverSecretRef: {name: mine-server}, peerSecretRef: {name: mine-peer}, "+
+	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {serverSecretRef: {name: mine-server}, peerSecretRef: "+
+		"{name: mine-peer}, "+
 		"operatorSecretRef: {name: mine-operator}}}\n")
 	tomorrow := time.Now().Add(24 * time.Hour)
 
-	c.says("CertificatesLacking", "Secret mine-server: it does not exist, or lacks the label "+
+	c.says("CertificatesLacking", "Secret mine-server: it does not exist, or does not have the label "+
 		"etcd.quorate.dev/cluster: demo")
 	certificate, private := ours.issue("", time.Now().Add(-time.Minute), c.names()...)
 	c.puts("mine-server", certificate, private, bundle(ours))

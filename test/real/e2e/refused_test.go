@@ -15,14 +15,14 @@ func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
 	t.Run("AStorageClassThatDoesNotExist", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {storageClassName: nowhere}\n")
-		c.decides("Start", "demo-0: no node takes its pod: 0/")
+		c.decides("Start", "demo-0: no node accepts its pod: 0/")
 		c.decides("Start", "its claim has no volume of storage class nowhere: ")
 	})
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  priorityClassName: nowhere\n")
 	quorate := plugin(t)
 	refuses := func(rule string, words ...string) {
 		t.Helper()
-		_, command, _ := strings.Cut(c.decides(rule, "Kubernetes has not made Pod demo-0: `kubectl quorate status -n "),
+		_, command, _ := strings.Cut(c.decides(rule, "Kubernetes has not created Pod demo-0: `kubectl quorate status -n "),
 			"`kubectl quorate ")
 		command, _, _ = strings.Cut(command, "`")
 		screen, errs, code := quorate(strings.Fields(command)...)

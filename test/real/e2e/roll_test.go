@@ -105,7 +105,7 @@ func (c *cluster) stopsABadChange() {
 	before := c.uids()
 
 	c.edit(`{"nodeSelector":{"kubernetes.io/os":"plan9"}}`)
-	c.decides("WaitForMembers", "no node takes its pod: 0/")
+	c.decides("WaitForMembers", "no node accepts its pod: 0/")
 	c.edit(`{"nodeSelector":null}`)
 	c.converges(3)
 	untouched := 0

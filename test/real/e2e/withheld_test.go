@@ -25,7 +25,8 @@ func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 	w := c.writes()
 
 	kube(t, "-n", c.ns, "label", "secret", "mine-operator", objects.LabelCluster+"-")
-	c.says("CertificatesLacking", "Secret mine-operator: it does not exist, or lacks the label "+objects.LabelCluster)
+	c.says("CertificatesLacking",
+		"Secret mine-operator: it does not exist, or does not have the label "+objects.LabelCluster)
 	for _, pod := range c.pods() {
 		c.returns(pod.Name)
 		eventually(t, "clients are led to "+pod.Name, func() string {
