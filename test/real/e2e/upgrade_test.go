@@ -30,7 +30,7 @@ func TestUpgradeOfQuorate(t *testing.T) {
 			"[{access: ReadWrite, prefix: \"\"}]}], " +
 			"users: [{name: client, roles: [all]}]}\n",
 		"plain":     "  replicas: 1\n  version: 3.6.16\n  tls: {mode: Disabled}\n",
-		"scheduled": "  replicas: 1\n  version: 3.6.16\n  storage: {size: 100Mi}\n",
+		"scheduled": "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}\n",
 		"paused":    "  replicas: 1\n  version: 3.6.16\n",
 	} {
 		running[kind] = namespaced(t, "e2e-upgrade-"+kind)
