@@ -241,7 +241,7 @@ func wasOvertaken(err error) bool {
 // password is what is under a Secret's key.
 func (e *Etcd) password(from users.PasswordFrom) (string, error) {
 	if e.Password == nil {
-		return "", because(ErrPassword, "there is no way to read Secrets")
+		return "", because(ErrPassword, "Secrets can't be read here")
 	}
 	password, err := e.Password(from.Secret, from.Key)
 	if err != nil {

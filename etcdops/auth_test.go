@@ -147,7 +147,7 @@ func secrets() *Etcd {
 	return &Etcd{Password: func(secret, key string) (string, error) {
 		switch secret {
 		case "gone":
-			return "", errors.New("there is no Secret gone")
+			return "", errors.New("no such Secret: gone")
 		case "broken":
 			return "hunter2\n", nil
 		}
@@ -191,7 +191,7 @@ func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 		"no password": {
 			wantUsers("a", "gone", "c"), func(*authFake) {}, ErrPassword,
 			"apply users and roles: add user gone with the password in Secret gone: the password cannot be used: " +
-				"spec.auth.users[0].passwordSecretRef: there is no Secret gone",
+				"spec.auth.users[0].passwordSecretRef: no such Secret: gone",
 		},
 		"a bad password": {
 			wantUsers("a", "broken", "c"), func(*authFake) {}, ErrPassword,

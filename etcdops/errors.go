@@ -65,7 +65,7 @@ var (
 	// says "member not found" to the addition.
 	ErrPeerURLUsed = errors.New("a member with this peer URL was removed a moment ago")
 	// ErrMemberGone: the member was removed, or never existed.
-	ErrMemberGone = errors.New("there is no such member")
+	ErrMemberGone = errors.New("the member does not exist")
 	// ErrNotLearner: the promotion was made before.
 	ErrNotLearner = errors.New("the member votes already")
 	// errBadURL: etcd cannot read the peer URL.
@@ -75,7 +75,7 @@ var (
 	// ErrNotLeader: the leader has changed since the decision.
 	ErrNotLeader = errors.New("the member that was asked is not the leader")
 	// ErrBadTransferee: the leadership goes to voters only.
-	ErrBadTransferee = errors.New("the member cannot lead: it does not vote, or is no member")
+	ErrBadTransferee = errors.New("the member can't lead: it does not vote, or is not a member")
 	// errNoLeader: an election is going on, or there is no quorum.
 	errNoLeader = errors.New("the cluster has no leader")
 	// errNoUser: auth is on, and etcd knows no user of ours: we came without a client certificate, or it does not look

@@ -34,10 +34,10 @@ func TestEveryAnswerHasOneSentence(t *testing.T) {
 		{rpctypes.ErrTooManyLearners, ErrTooManyLearners, "there is a learner already"},
 		{rpctypes.ErrPeerURLExist, ErrPeerURLExists, "a member has this peer URL already"},
 		{rpctypes.ErrMemberExist, ErrPeerURLExists, "a member has this peer URL already"},
-		{rpctypes.ErrMemberNotFound, ErrMemberGone, "there is no such member"},
+		{rpctypes.ErrMemberNotFound, ErrMemberGone, "the member does not exist"},
 		{rpctypes.ErrMemberNotLearner, ErrNotLearner, "the member votes already"},
 		{rpctypes.ErrNotLeader, ErrNotLeader, "the member that was asked is not the leader"},
-		{rpctypes.ErrBadLeaderTransferee, ErrBadTransferee, "the member cannot lead: it does not vote, or is no " +
+		{rpctypes.ErrBadLeaderTransferee, ErrBadTransferee, "the member can't lead: it does not vote, or is not a " +
 			"member"},
 		{rpctypes.ErrGRPCNotSupportedForLearner, errLearnerRefuses, "a learner does not answer this"},
 		{rpctypes.ErrNoLeader, errNoLeader, "the cluster has no leader"},

@@ -81,7 +81,7 @@ var (
 )
 
 // noEtcd is all that is told of what answers in any other way.
-const noEtcd = "its answer is none of etcd's"
+const noEtcd = "its answer is not from etcd"
 
 // ourWords are those for what an endpoint answered, or for why it did not. They keep the form by which explain tells
 // them apart.
@@ -123,5 +123,5 @@ func whyNot(said string) string {
 			return known
 		}
 	}
-	return "there is no connection"
+	return "it is not connected"
 }

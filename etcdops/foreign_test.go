@@ -128,7 +128,7 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 			_, _ = w.Write([]byte(peerSays))
 		})}).Serve(l)
 	}
-	const none = "unreachable: its answer is none of etcd's"
+	const none = "unreachable: its answer is not from etcd"
 	for name, c := range map[string]struct {
 		scheme string
 		serve  func(net.Listener)
@@ -142,7 +142,7 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 		"words, unknown":  {"http", talks(codes.Unknown, peerSays), none},
 		"words, internal": {"http", talks(codes.Internal, "etcdserver: "+peerSays), none},
 		"words, unavailable": {"http", talks(codes.Unavailable, "etcdserver: "+peerSays),
-			"unreachable: there is no connection"},
+			"unreachable: it is not connected"},
 		"words, as of TLS": {"http", talks(codes.Unavailable, "tls: "+peerSays),
 			"TLS handshake failed: the two sides don't accept each other's certificate"},
 		"words, denied": {"http", talks(codes.PermissionDenied, peerSays), none},

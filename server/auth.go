@@ -113,7 +113,7 @@ func parseTokens(text []byte) ([]digest, error) {
 		case len(token) == 0:
 			continue
 		case bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-			return nil, errors.New("a token is made of printable ASCII characters without spaces, one token on a line")
+			return nil, errors.New("a token has printable ASCII characters without spaces, one token on a line")
 		case len(token) < leastToken:
 			return nil, fmt.Errorf("a token has %d characters at least; openssl rand -hex 32 makes a good one",
 				leastToken)

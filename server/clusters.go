@@ -128,7 +128,7 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o observation.Observation,
 func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 	children := cluster.AsObserved(r.Observation(began, s.options.Settings))
 	because := rule.Reason{
-		Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is",
+		Rule: "LetGo", Message: "its labels are not selected by this Quorate: everything stays as it is",
 	}
 	return &decided{
 		encode: func() ([]byte, error) { return asItIs(r, children, true) },

@@ -55,7 +55,7 @@ func (r *reread[T]) get() T {
 	}
 	if err != nil && err.Error() != r.said {
 		r.said = err.Error()
-		r.log.Error("files have changed and can't be used; what they said before counts until they are corrected",
+		r.log.Error("changed files can't be used; the contents from before count until you correct them",
 			"files", strings.Join(r.files, " "), "error", r.said)
 	}
 	return r.value

@@ -65,7 +65,7 @@ func TestSeats(t *testing.T) {
 	now = now.Add(forgetAfter + time.Second)
 	require.NotNil(t, s.sit("other", "quiet", now))
 	require.Empty(t, s.slow, "what is not asked about is forgotten")
-	require.Equal(t, s.atOnce(), s.most(), "there is no other namespace")
+	require.Equal(t, s.atOnce(), s.most(), "it is the only one namespace")
 	s.sit("third", "quiet", now)
 	require.Equal(t, 5, s.most(), "how many workers there are is known for a while")
 	for range 2 {

@@ -97,8 +97,8 @@ func (c Cluster) choose(ctx context.Context) (from, all []member, asked bound, e
 		case len(from) > 0 && (late || !from[0].leader || all[0].leader): // followers come first
 			return from, all, asked, nil
 		case late:
-			return nil, nil, asked, failure(Unreachable, nil, "no member that answers has come as far as revision "+
-				"%d, which a linearizable read told; it will be tried again", asked.revision)
+			return nil, nil, asked, failure(Unreachable, nil, "no member that answers has reached revision %d, which "+
+				"a linearizable read returned; the snapshot is tried again", asked.revision)
 		}
 		select {
 		case <-ctx.Done():
@@ -181,8 +181,8 @@ func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, 
 	list, err := client.MemberList(ctx)
 	if err != nil {
 		return nil, bound{}, failure(Unreachable, byEtcd(err),
-			"the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our "+
-				"certificate; no snapshot is taken without", at)
+			"the cluster at %s did not list its members: it can't be reached, has no quorum, or rejects our "+
+				"certificate; without the list there is no snapshot", at)
 	}
 	users, err := client.AuthStatus(ctx)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, 
 	keys, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, bound{}, failure(Unreachable, byEtcd(err),
-			"the cluster at %s does not answer a linearizable read; no snapshot is taken without", at)
+			"the cluster at %s did not answer a linearizable read; without it there is no snapshot", at)
 	}
 	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(),
 		authRevision: int64(users.AuthRevision)}
@@ -239,8 +239,8 @@ func serving(all []member, why []error) ([]member, error) {
 		}
 	}
 	if damaged[0] {
-		return nil, failure(failed, nil, "the members' data differ and etcd does not know whose is right (alarm "+
-			"CORRUPT): no snapshot is taken; see the cluster's conditions")
+		return nil, failure(failed, nil, "the members' data differs (alarm CORRUPT): no snapshot is taken; see the "+
+			"cluster's conditions")
 	}
 	var able []member
 	var reasons []string

@@ -99,7 +99,7 @@ func (s *store) storeFailure(err error, doing string) error {
 		return failure(reason, err, "%s: access was refused; check the credentials of the store and what they may do "+
 			"there", doing)
 	case noSpace:
-		return failure(reason, err, "%s: there is no space left; make room or enlarge the volume", doing)
+		return failure(reason, err, "%s: no space is left; free some space or enlarge the volume", doing)
 	case Unreachable:
 		return failure(reason, err, "%s: the store can't be reached; check its address, its certificate and the "+
 			"network between", doing)

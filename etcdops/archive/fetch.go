@@ -194,8 +194,8 @@ func (s *store) fetchFile(ctx context.Context, key string, identities []age.Iden
 // localFailure is about a file of this machine.
 func localFailure(err error, path string) error {
 	if full(err) {
-		return failure(noSpace, err, "there is no space left for %s: it takes as much as the database; make room or "+
-			"enlarge the volume", path)
+		return failure(noSpace, err, "no space is left for %s, which needs as much as the database; free some space "+
+			"or enlarge the volume", path)
 	}
 	return failure(failed, err, "%s can't be written", path)
 }
@@ -322,8 +322,8 @@ func agree(name string, record, found *reports.Artifact, wanted string) error {
 		return failure(damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; "+
 			"take another snapshot", name, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
 	case record.SHA256 != "" && record.SHA256 != found.SHA256:
-		return failure(damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another "+
-			"snapshot", name, found.SHA256, record.SHA256)
+		return failure(damaged, nil, "%s is damaged: its database has the SHA-256 %s, not the recorded %s; take "+
+			"another snapshot", name, found.SHA256, record.SHA256)
 	case wanted != "" && wanted != found.SHA256:
 		return failure(damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s "+
 			"was expected", name, found.SHA256, wanted)

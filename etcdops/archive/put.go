@@ -48,7 +48,7 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 		one, err := age.ParseRecipients(bytes.NewReader([]byte(key)))
 		if err != nil {
 			// The cause and the key are left out: it may be an identity, which is a secret.
-			return nil, failure(failed, nil, "recipient %d is no public key of age: it must look like "+
+			return nil, failure(failed, nil, "recipient %d is not an age public key: it must look like "+
 				"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", i+1)
 		}
 		all = append(all, one...)

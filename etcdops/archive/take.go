@@ -111,13 +111,13 @@ func (o Order) take(ctx context.Context, report *reports.Snapshot) error {
 		return nil
 	}
 	if earlier.Encrypted { // only the process that stored it can open it without an identity
-		o.Log.Info("an earlier run has stored it and has not verified it; it is encrypted, so another one is taken "+
-			"in its place", "key", o.Key)
+		o.Log.Info("an earlier run stored it without verifying it; it is encrypted, so a new one replaces it", "key",
+			o.Key)
 		return o.fresh(ctx, store, report)
 	}
 	o.Log.Info("an earlier run has stored it; it is verified now", "key", o.Key, "completed", earlier.Completed)
 	if err = o.conclude(ctx, store, o.Cluster.witnesses(ctx), nil, report); another(err) && ctx.Err() == nil {
-		o.Log.Warn("what an earlier run has stored won't do: another one is taken", "reason", Words(err))
+		o.Log.Warn("the artifact of an earlier run can't be used: a new one is taken", "reason", Words(err))
 		return o.fresh(ctx, store, report)
 	}
 	return err
@@ -270,7 +270,7 @@ func (o Order) stillThere(ctx context.Context, store *store, report *reports.Sna
 	}
 	switch {
 	case err != nil && ReasonOf(err) != Denied:
-		return failure(failed, err, "whether it is still what was looked at is not known")
+		return failure(failed, err, "nothing shows whether it has changed since it was inspected")
 	case replaced, now != nil && now.StoredSHA256 != report.StoredSHA256:
 		return errReplaced
 	}

@@ -129,8 +129,8 @@ func (c *Contents) agree(keys int64, hash string, compacted int64) error {
 		return failure(Differs, nil, "etcd counts %d keys in the restored snapshot, and %d are in its history", keys,
 			c.Keys)
 	case compacted == c.CompactRevision && c.Hash != hash:
-		return failure(Differs, nil, "etcd says that the restored snapshot has the hash %s, and by its records it "+
-			"has %s", hash, c.Hash)
+		return failure(Differs, nil, "the restored snapshot has the hash %s in etcd, and %s in its record", hash,
+			c.Hash)
 	}
 	return nil
 }

@@ -193,14 +193,12 @@ func (o Order) failed(ctx context.Context, program, doing string, said *lone.Wor
 	case ctx.Err() != nil:
 		return failure(failed, ctx.Err(), "stopped while %s %s", program, doing)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		return failure(failed, err, "there is no %s that %s: the container must run in an image of etcd", program,
-			doing)
+		return failure(failed, err, "%s does not exist here: the container must run in an etcd image", program)
 	case said.Has(fullWords...):
-		return failure(noSpace, nil, "there is no space left in %s while %s %s: twice the size of the database is "+
-			"needed, and 128 MiB; raise job.scratchSize or make room on the node", o.Scratch, program, doing)
+		return failure(noSpace, nil, "no space is left in %s while %s %s: it needs twice the size of the database "+
+			"and 128 MiB; raise spec.job.scratchSize or free some space on the node", o.Scratch, program, doing)
 	case said.Has(wrongPages):
-		return failure(damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl "+
-			"snapshot status")
+		return failure(damaged, nil, "etcdutl snapshot status found damaged pages in the database of the snapshot")
 	case said.Panicked() && !said.Has(faultyWords...):
 		return failure(Differs, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
 	case killed:

@@ -178,7 +178,10 @@ var codes = strings.Fields(`
 	invalid_client invalid_grant unauthorized_client
 `)
 
-var known = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(` + strings.Join(codes, "|") + `)\b`) })
+var known = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(` + strings.Join(codes, "|") +
+		`)\b`)
+})
 
 func codeIn(words string) string { return known().FindString(words) }
 
@@ -261,7 +264,7 @@ func content(err error) string {
 		{bolterrors.ErrVersionMismatch, "it is of another version of bbolt"},
 		{bolterrors.ErrChecksum, "the checksum of its first pages is wrong"},
 		{bolterrors.ErrTimeout, "it is in use"},
-		{exec.ErrNotFound, "there is no such program"},
+		{exec.ErrNotFound, "the program does not exist"},
 	} {
 		if errors.Is(err, k.is) {
 			return k.words

@@ -214,7 +214,7 @@ func pair(certificate, private []byte) (*x509.Certificate, *ecdsa.PrivateKey, er
 	}
 	block, _ := pem.Decode(private)
 	if block == nil {
-		return nil, nil, fmt.Errorf("there is no key in it")
+		return nil, nil, fmt.Errorf("it has no key")
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {

@@ -147,11 +147,11 @@ func TestAnotherAuthorityIsAdopted(t *testing.T) {
 
 func TestFlawsAreNamed(t *testing.T) {
 	for flaw, spoil := range map[string]func(s secrets, data map[string][]byte){
-		"tls.crt: there is no certificate in it": func(_ secrets,
+		"tls.crt: it has no certificate": func(_ secrets,
 			d map[string][]byte) {
 			d["tls.crt"] = []byte("nothing")
 		},
-		"ca.crt: there is no certificate in it": func(_ secrets,
+		"ca.crt: it has no certificate": func(_ secrets,
 			d map[string][]byte) {
 			delete(d, "ca.crt")
 		},

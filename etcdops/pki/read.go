@@ -175,7 +175,7 @@ const (
 	longestPrivate = 16 << 10
 )
 
-var errNone = errors.New("there is no certificate in it")
+var errNone = errors.New("it has no certificate")
 
 // certificates are all in a PEM text, at least one.
 func certificates(text []byte) ([]*x509.Certificate, error) {

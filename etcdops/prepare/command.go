@@ -45,7 +45,7 @@ func (c *Command) Flags(flags *flag.FlagSet) {
 	flags.StringVar(&c.dataDir, "data-dir", objects.DataDir, "etcd's data `directory`")
 	flags.StringVar(&c.walDir, "wal-dir", "",
 		"`directory` of etcd's write-ahead log, where it is not in the data directory")
-	flags.StringVar(&c.marker, "marker", objects.MarkerFile, "`file` that says that this pod has started before")
+	flags.StringVar(&c.marker, "marker", objects.MarkerFile, "`file` that shows that this pod has started before")
 	starts := strings.Join([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}, ", ")
 	flags.StringVar(&c.start, "start", "", "how the member starts: "+starts+"; required")
 	flags.StringVar(&c.await, "await", "", "`file` to wait for until it holds something, before anything else is done")

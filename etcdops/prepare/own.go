@@ -20,7 +20,7 @@ func own(dir string, user int) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no directory", dir)
+		return fmt.Errorf("%s is not a directory", dir)
 	}
 	return os.Chown(dir, user, user)
 }

@@ -28,7 +28,7 @@ func TestOwn(t *testing.T) {
 	assert.Error(t, own(filepath.Join(dir, "missing"), user))
 	assert.Error(t, own(dir, 0))
 	require.NoError(t, os.Symlink(dir, filepath.Join(dir, "link")))
-	assert.ErrorContains(t, own(filepath.Join(dir, "link"), user), "no directory", "a link does not lead it elsewhere")
+	assert.ErrorContains(t, own(filepath.Join(dir, "link"), user), "not a directory", "a link does not lead it elsewhere")
 	assert.Equal(t, command.Failed, Own(nil, io.Discard))
 	assert.Equal(t, 0, Own([]string{"--dir=" + dir, "--user=" + strconv.Itoa(user)}, io.Discard))
 }

@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprint(stdout, usage)
 		return 0
 	default:
-		fmt.Fprintf(stderr, "quorate-snapshot: there is no such command\n\n%s", usage)
+		fmt.Fprintf(stderr, "quorate-snapshot: unknown command\n\n%s", usage)
 		return command.Usage
 	}
 }

@@ -47,8 +47,9 @@ func begin(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&b.snapshot, "snapshot", "", "`file` of a snapshot, instead of --dir: one that etcdctl has saved, "+
 		"or one of an EtcdSnapshot, with its .json beside it")
 	flags.StringVar(&b.identity, "identity", "", "`file` with age identities, for an encrypted snapshot")
-	flags.StringVar(&b.to, "to", "/var/lib/etcd-rescued", "`directory` of the new member, which is made")
-	flags.StringVar(&b.programs, "programs", "/usr/local/bin", "`directory` of etcd and etcdutl, of the image's version")
+	flags.StringVar(&b.to, "to", "/var/lib/etcd-rescued", "`directory` of the new member, which is created")
+	flags.StringVar(&b.programs, "programs", "/usr/local/bin", "`directory` of etcd and etcdutl, of the image's "+
+		"version")
 	flags.StringVar(&b.address, "address", "", "IP `address` of this node; required")
 	flags.IntVar(&b.clientPort, "client-port", 2379, "`port` for clients")
 	flags.IntVar(&b.peerPort, "peer-port", 2380, "`port` for peers")
@@ -63,7 +64,8 @@ func begin(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return errors.Join(fmt.Errorf("nothing was begun: %s", archive.Words(err)), os.RemoveAll(b.to))
 	}
 	at := b.place()
-	fmt.Fprintf(stdout, "The static pod rescue-%s (%s) will run a new etcd with %d keys, at revision %d. Give each API "+
+	fmt.Fprintf(stdout, "The static pod rescue-%s (%s) will run a new etcd with %d keys, at revision %d. Give each "+
+		"API "+
 		"server its address:\n\n  --etcd-servers=%s\n\nThen follow docs/how-to/self-hosted.md: delete the EtcdCluster "+
 		"whose members are lost, and move into a new one.\n", b.name, file, report.Keys, report.Revision, at.clientURL)
 	return nil
@@ -89,9 +91,10 @@ func (b *beginning) valid() error {
 		return errors.New("--image and --address are required: an image of etcd that is on this node, and the IP " +
 			"address of this node")
 	case net.ParseIP(b.address) == nil:
-		return fmt.Errorf("--address is %q, which is no IP address", b.address)
+		return fmt.Errorf("--address is %q, which is not an IP address", b.address)
 	}
-	if entries, err := os.ReadDir(b.to); err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if entries, err := os.ReadDir(b.to); err == nil && len(entries) > 0 || err != nil && !errors.Is(err,
+		fs.ErrNotExist) {
 		return fmt.Errorf("the directory %s is not empty, or can't be read: give another one with --to", b.to)
 	}
 	if _, _, _, err := authority(b.caCert, b.caKey); err != nil {
@@ -117,7 +120,8 @@ func (b *beginning) restore(ctx context.Context) (reports.Restore, error) {
 	said, err := exec.CommandContext(ctx, programs.Etcd, "--version").Output()
 	version := versionLine.FindSubmatch(said)
 	if err != nil || version == nil {
-		return reports.Restore{}, archive.OwnWords("%s does not run: name the directory of etcd and etcdutl with --programs",
+		return reports.Restore{}, archive.OwnWords("%s does not run: name the directory of etcd and etcdutl with "+
+			"--programs",
 			programs.Etcd)
 	}
 	if !strings.HasSuffix(b.image, ":v"+string(version[1])) {
@@ -131,8 +135,8 @@ func (b *beginning) restore(ctx context.Context) (reports.Restore, error) {
 	if b.dir != "" {
 		m := read(filepath.Clean(b.dir))
 		if _, listed := m.own(); m.err == nil && !listed {
-			return reports.Restore{}, archive.OwnWords("%s was removed from its cluster, and lacks what came after: use "+
-				"another directory", m.name)
+			return reports.Restore{}, archive.OwnWords("%s was removed from its cluster and does not have what was "+
+				"written after that: use another directory", m.name)
 		}
 		o.FromData = dataDir(m.dir)
 		return seed.Restore(ctx, o)

@@ -158,7 +158,7 @@ func show(found []member, stdout io.Writer) error {
 		case m.err != nil:
 			fmt.Fprintf(stdout, "%s: %s\n", m.name, m.err)
 		case !listed:
-			fmt.Fprintf(stdout, "%s is no member any more: it was removed. Do not start it.\n", m.name)
+			fmt.Fprintf(stdout, "%s is no longer a member: it was removed. Do not start it.\n", m.name)
 		default:
 			fmt.Fprintf(stdout, "%s lists %s; %d of them are a quorum.\n", m.name, strings.Join(names(m.all), ", "),
 				voters(m.all)/2+1)

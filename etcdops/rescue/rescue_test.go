@@ -59,7 +59,8 @@ func TestPodIsTheMembers(t *testing.T) {
 }
 
 func TestWhoIsListed(t *testing.T) {
-	m := member{id: "ff", all: []seed.Listed{{ID: 1, Name: "a"}, {ID: 255, Name: "b"}, {ID: 3, Name: "c", Learner: true}}}
+	m := member{id: "ff", all: []seed.Listed{{ID: 1, Name: "a"}, {ID: 255, Name: "b"}, {ID: 3, Name: "c",
+		Learner: true}}}
 	own, listed := m.own()
 	assert.True(t, listed)
 	assert.Equal(t, "b", own.Name)
@@ -70,7 +71,7 @@ func TestWhoIsListed(t *testing.T) {
 	gone := member{name: "demo-1", id: "77", all: m.all, dir: "/x/demo-1"}
 	require.NoError(t, show([]member{m, gone, {name: "demo-2", dir: "/x/demo-2", err: assert.AnError}}, &out))
 	assert.Contains(t, out.String(), "lists a, b, c (learner); 2 of them are a quorum")
-	assert.Contains(t, out.String(), "demo-1 is no member any more: it was removed. Do not start it.")
+	assert.Contains(t, out.String(), "demo-1 is no longer a member: it was removed. Do not start it.")
 	assert.Contains(t, out.String(), "demo-2: "+assert.AnError.Error())
 }
 

@@ -72,9 +72,9 @@ func start(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s will run as the static pod rescue-%s. Do the same on the other nodes.\n"+
-		"When the API server answers, on one node after the other: rm -r %s %s, and wait until the EtcdCluster says that "+
-		"%s is ready.\n", m.name, m.name, file, filepath.Join(m.dir, certificates), m.name)
+	fmt.Fprintf(stdout, "%s will run as the static pod rescue-%s. Do the same on the other nodes.\nWhen the API "+
+		"server answers, on one node after the other: rm -r %s %s, and wait until the EtcdCluster shows that %s is "+
+		"ready.\n", m.name, m.name, file, filepath.Join(m.dir, certificates), m.name)
 	return nil
 }
 

@@ -14,8 +14,8 @@ func agrees(told *reports.Artifact, c *archive.Contents) error {
 		other = told.Revision != c.Revision || c.Keys >= 0 && told.Keys != c.Keys || hash
 	}
 	if other {
-		return failure(Damaged, nil, "the snapshot holds %d keys at revision %d with the hash %s, but its record "+
-			"tells of %d at %d with %s; take another one", c.Keys, c.Revision, c.Hash, told.Keys, told.Revision,
+		return failure(Damaged, nil, "the snapshot has %d keys at revision %d with the hash %s, but its record says "+
+			"%d at %d with %s; take another one", c.Keys, c.Revision, c.Hash, told.Keys, told.Revision,
 			told.Hash)
 	}
 	return nil

@@ -34,7 +34,8 @@ type database struct {
 func readDatabase(path string) (*database, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, failure(notFound, nil, "there is no database %s: no etcd has run there, or its data is lost", path)
+		return nil, failure(notFound, nil, "the database %s does not exist: no etcd has run there, or its data is "+
+			"lost", path)
 	}
 	if err != nil {
 		return nil, failure(failed, err, "the database can't be read")
@@ -57,7 +58,7 @@ func lookInto(path string, read func(*bolt.Tx) error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return failure(failed, err, "the database can't be read")
 	case err != nil:
-		return failure(Damaged, err, "%s is no database of etcd, or a damaged one", path)
+		return failure(Damaged, err, "%s is not an etcd database, or is damaged", path)
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (d *database) read(tx *bolt.Tx) error {
 	meta := tx.Bucket([]byte("meta"))
 	keys := tx.Bucket([]byte("key"))
 	if meta == nil || keys == nil {
-		return archive.OwnWords("it lacks the buckets meta and key")
+		return archive.OwnWords("it does not have the buckets meta and key")
 	}
 	d.last, d.revision = 0, 1
 	d.last = lastRevision(tx)

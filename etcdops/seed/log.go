@@ -114,7 +114,8 @@ func logFiles(dir string, after uint64) ([]string, error) {
 	names, numbers = names[first:], numbers[first:]
 	for i := range numbers {
 		if numbers[i] != numbers[0]+uint64(i) {
-			return nil, failure(Damaged, nil, "the write-ahead log in %s lacks the file before %s", dir, names[i])
+			return nil, failure(Damaged, nil, "the write-ahead log in %s does not have the file before %s", dir,
+				names[i])
 		}
 	}
 	return names, nil

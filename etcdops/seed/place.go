@@ -104,8 +104,8 @@ func (p place) clear() error {
 				"removed")
 		}
 		if len(entries) > 0 {
-			return failure(failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was "+
-				"left as it is; look at it, and empty it if it is not needed", dir, entries[0].Name())
+			return failure(failed, nil, "%s holds %s and other files that are not etcd data, or only part of it: "+
+				"nothing was changed; look at it, and empty it if you don't need it", dir, entries[0].Name())
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func checkRoom(list ...needs) error {
 		dir := existing(n.dir)
 		id, free, err := room(dir)
 		if err != nil {
-			return failure(failed, err, "how much room there is in %s can't be told", dir)
+			return failure(failed, err, "the free space in %s can't be read", dir)
 		}
 		v := volumes[id]
 		if v == nil {

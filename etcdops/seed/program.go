@@ -51,7 +51,7 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return failure(failed, nil, "ended while etcdutl restored; what it made is removed at the next try")
+		return failure(failed, nil, "ended while etcdutl restored; the next try removes what it created")
 	case said.Has(fullWords...):
 		return failure(noSpace, nil, "%s has no room left for the first of the log; make the volume larger",
 			cmp.Or(walDir, dataDir))

@@ -198,7 +198,7 @@ func Restored(dataDir string) reports.Restore {
 // when they start; 3.5 takes them and does not know what it overlooks (test/real/conformance/README.md).
 func (o Options) compatible(d *database) error {
 	if newerMinor(d.version, o.EtcdVersion) {
-		return failure(OtherVersion, nil, "the data were written by etcd %s, and the cluster is to run %s: set "+
+		return failure(OtherVersion, nil, "the data was written by etcd %s, and the cluster would run %s: set "+
 			"spec.version to that version or a later one", d.version, o.EtcdVersion)
 	}
 	return nil

@@ -119,7 +119,7 @@ func (s *skeleton) into(to staged) error {
 	}
 	snapshots, err := filepath.Glob(filepath.Join(s.made(), "member", "snap", "*.snap"))
 	if err == nil && len(snapshots) == 0 {
-		err = archive.OwnWords("there is no snapshot of raft in what etcdutl made")
+		err = archive.OwnWords("etcdutl created no raft snapshot")
 	}
 	moves := map[string]string{}
 	if to.walDir == "" {
@@ -132,7 +132,7 @@ func (s *skeleton) into(to staged) error {
 		err = errors.Join(err, os.Rename(from, to))
 	}
 	if err = errors.Join(err, os.RemoveAll(s.dir)); err != nil {
-		return failure(failed, err, "what etcdutl made can't be moved beside the database")
+		return failure(failed, err, "the files of etcdutl can't be moved beside the database")
 	}
 	return nil
 }
@@ -194,8 +194,8 @@ func (s *skeleton) change(before, after, database *bolt.Tx) error {
 		}
 		edits := differences(before.Bucket(name), made)
 		if !s.expected(string(name), edits, before) {
-			return archive.OwnWords("etcdutl has made %d changes in the bucket %q that it is not known to make: use "+
-				"a release of etcd that Quorate knows",
+			return archive.OwnWords("etcdutl made %d unexpected changes in the bucket %q: use a release of etcd that "+
+				"Quorate knows",
 				len(edits), name)
 		}
 		for _, e := range edits {
@@ -294,7 +294,7 @@ func same(made, database *bolt.Tx) error {
 			equal = len(differences(bucket, wanted)) == 0
 		}
 		if !equal {
-			return archive.OwnWords("the bucket %q is not what etcdutl made of it", name)
+			return archive.OwnWords("the bucket %q is not as etcdutl left it", name)
 		}
 		return nil
 	})

@@ -80,7 +80,7 @@ func List(dataDir string) ([]Listed, error) {
 	err := lookInto(path, func(tx *bolt.Tx) error {
 		bucket := tx.Bucket([]byte("members"))
 		if bucket == nil {
-			return archive.OwnWords("it lacks the bucket members")
+			return archive.OwnWords("it does not have the bucket members")
 		}
 		return bucket.ForEach(func(_, raw []byte) error {
 			var m Listed

@@ -18,7 +18,8 @@ import (
 
 // solo is the cluster of one in which a survivor's database and log are brought together. Nothing listens at its peer
 // URL.
-var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1", token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
+var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1",
+	token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
 
 // soloBegins is the last entry that etcdutl writes into the log of a cluster of one: its member.
 const soloBegins = 1
@@ -64,7 +65,7 @@ const entryOverhead = 64
 func applied(ctx context.Context, p Programs, in staged, last uint64) (err error) {
 	sockets, err := os.MkdirTemp("", "quorate-") // a short name: see lone.Etcd
 	if err != nil {
-		return failure(failed, err, "there is no directory for etcd's sockets")
+		return failure(failed, err, "the directory for etcd's sockets does not exist")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
 	if err := p.replay(ctx, in, sockets, solo, last); err != nil {
@@ -72,7 +73,7 @@ func applied(ctx context.Context, p Programs, in staged, last uint64) (err error
 	}
 	made, err := readDatabase(in.database())
 	if err == nil && made.index < last {
-		err = failure(failed, nil, "etcd has applied entry %d of %d when it was told to end", made.index, last)
+		err = failure(failed, nil, "etcd had applied entry %d of %d when it was stopped", made.index, last)
 	}
 	return err
 }
@@ -122,13 +123,13 @@ func copyFile(ctx context.Context, from, to string) error {
 func (s *survivor) appendTo(walDir string) (last uint64, err error) {
 	w, err := wal.Open(zap.NewNop(), walDir, &walpb.Snapshot{Index: new(uint64(soloBegins)), Term: new(uint64(1))})
 	if err != nil {
-		return 0, failure(failed, err, "the log that etcdutl made can't be opened")
+		return 0, failure(failed, err, "the log that etcdutl created can't be opened")
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	w.SetUnsafeNoFsync()
 	_, state, _, err := w.ReadAll()
 	if err != nil {
-		return 0, failure(failed, err, "the log that etcdutl made can't be read")
+		return 0, failure(failed, err, "the log that etcdutl created can't be read")
 	}
 	t := &transcript{wal: w, state: state, begins: s.db.index, last: s.db.index}
 	if _, err := readLog(s.walDir, s.db.index, t.take); err != nil {
@@ -152,11 +153,13 @@ const batchSize = 4 << 20
 
 func (t *transcript) take(e *raftpb.Entry) error {
 	if e.GetIndex() > t.last+1 {
-		return failure(Damaged, nil, "the log goes on at entry %d, but the database and the log have those until %d only: use another member or a snapshot", e.GetIndex(), t.last)
+		return failure(Damaged, nil, "the log continues at entry %d, but the database and the log end at %d: use "+
+			"another member or a snapshot", e.GetIndex(), t.last)
 	}
 	t.last = e.GetIndex()
 	// All of one term: which one it was says nothing any more.
-	copied := &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: t.state.Term, Index: new(e.GetIndex() - t.begins + soloBegins)}
+	copied := &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: t.state.Term, Index: new(e.GetIndex() - t.begins +
+		soloBegins)}
 	if e.GetType() == raftpb.EntryNormal && !aboutMembers(e.GetData()) {
 		copied.Data = e.GetData()
 	}

@@ -47,11 +47,11 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	r := &restoring{}
 	flags := flag.NewFlagSet("quorate-snapshot restore", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&r.DataDir, "data-dir", objects.DataDir, "etcd's data `directory`, which is made")
+	flags.StringVar(&r.DataDir, "data-dir", objects.DataDir, "etcd's data `directory`, which is created")
 	flags.StringVar(&r.WALDir, "wal-dir", "",
 		"`directory` of etcd's write-ahead log, where it is not in the data directory")
 	flags.StringVar(&r.marker, "marker", objects.MarkerFile,
-		"`file` that says that this pod has started before: nothing is done when it is there")
+		"`file` that shows that this pod has started before: if it exists, nothing is done")
 	flags.StringVar(&r.Name, "name", "", "`name` of the member; required")
 	flags.StringVar(&r.PeerURL, "peer-url", "", "`URL` of the member for its peers; required")
 	flags.StringVar(&r.EtcdVersion, "etcd-version", "",
@@ -97,8 +97,8 @@ func (r *restoring) valid() error {
 		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where " +
 			"the data comes from")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
-		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them is " +
-			"taken: revisions only rise")
+		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them can be " +
+			"given: revisions only rise")
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (r *restoring) revisionFlags(flags *flag.FlagSet) {
 func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.URL, "url", "", "`URL` of the artifact to restore")
 	flags.StringVar(&r.source.StoreURL, "store-url", "",
-		"`URL` of its folder, with the query that says how it is reached")
+		"`URL` of its folder, with the query that says how to reach it")
 	flags.StringVar(&r.source.StoreDir, "store-dir", "",
 		"`directory` in which the claim of a URL file:///folder is mounted")
 	flags.StringVar(&r.source.CAFile, "store-ca", "", "`file` with the authorities that sign the store's certificate")

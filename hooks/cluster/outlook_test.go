@@ -199,7 +199,7 @@ func TestConnection(t *testing.T) {
 
 	delete(o.Children.Secrets, "demo-client-tls")
 	assert.Empty(t, Decide(o).Status.Connection.ClientSecretRef, "it is not there yet")
-	assert.Nil(t, Decide(fresh(3)).Status.Connection, "there is no Service yet")
+	assert.Nil(t, Decide(fresh(3)).Status.Connection, "no such Service: yet")
 
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}},

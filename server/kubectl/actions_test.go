@@ -27,7 +27,7 @@ func TestMoveLeader(t *testing.T) {
 		{"to a follower", "orders-2", func(*kube, *etcd) {}, 0, "orders-2 leads now\n", 1},
 		{"to the leader", "orders-0", func(*kube, *etcd) {}, 0, "orders-0 leads already\n", 0},
 		{"to no member", "orders-7", func(*kube, *etcd) {}, exitTrouble,
-			"orders-7 is no member; the voters are orders-0, orders-1, orders-2", 0},
+			"orders-7 is not a member; the voters are orders-0, orders-1, orders-2", 0},
 		{"to one that does not answer", "orders-1",
 			func(_ *kube, e *etcd) { e.health["orders-1"] = observation.Health{Err: "unreachable: refused"} },
 			exitTrouble,
@@ -38,15 +38,15 @@ func TestMoveLeader(t *testing.T) {
 		{"to one without a pod", "orders-1", func(k *kube, _ *etcd) { k.lose("Pod orders-1") }, exitTrouble,
 			"it has no pod with an address", 0},
 		{"to one that can't be forwarded to", "orders-1", func(k *kube, _ *etcd) { k.closed = []string{"orders-1"} },
-			exitTrouble, "orders-1 does not serve: there is no way to pod/orders-1", 0},
+			exitTrouble, "orders-1 does not serve: this version can't pod/orders-1", 0},
 		{"without a leader", "orders-1", func(_ *kube, e *etcd) { e.leader = 0 }, exitTrouble,
 			"etcd has no leader at the moment", 0},
 		{"without quorum", "orders-1", func(_ *kube, e *etcd) { e.blind = true }, exitTrouble, "no quorum answers", 0},
 		{"beside a learner", "orders-1", func(_ *kube, e *etcd) { e.members[2].Learner = true }, exitTrouble,
-			"orders-2 is a learner that is just joining", 0},
+			"the learner orders-2 is joining", 0},
 		{"when nothing is reached", "orders-1",
 			func(k *kube, _ *etcd) { k.closed = []string{"orders-0", "orders-1", "orders-2"} }, exitTrouble,
-			"etcd of EtcdCluster shop/orders can't be reached: there is no way to pod/orders-0", 0},
+			"etcd of EtcdCluster shop/orders can't be reached: this version can't pod/orders-0", 0},
 		{"when etcd refuses", "orders-1", func(_ *kube, e *etcd) { e.refuses = etcdops.ErrMembershipChanged },
 			exitTrouble, "the membership has changed since the decision; `kubectl quorate status` shows who leads", 1},
 	} {
@@ -118,13 +118,12 @@ func TestDefragGivesUp(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	p.pause = func(context.Context, time.Duration) { giveUp() }
 	assert.Equal(t, exitTrouble, p.Run(ctx, []string{"defrag", "--wait"}))
-	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet (it has not begun")
+	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not finished (it has not begun")
 
 	k.errs.Reset()
 	assert.Equal(t, exitTrouble,
 		k.waiting(func() {}).Run(t.Context(), []string{"defrag", "--wait", "--timeout", "1ns"}))
-	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet; it goes on without this "+
-		"command")
+	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not finished; it continues without this command")
 
 	p = k.waiting(func() {
 		within(k.cluster, "metadata")["annotations"] = map[string]any{

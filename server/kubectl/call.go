@@ -68,9 +68,8 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	out, err := a.kube.run(ctx, "get", strings.Join(resources, ","), "-n", c.Namespace, "-l",
 		controllerUID+"="+string(c.UID), "-o", "json")
 	if err != nil {
-		return nil, nil, fmt.Errorf("the objects that belong to EtcdCluster %s/%s can't be read, and without all of "+
-			"them "+
-			"nothing can be said: %w", c.Namespace, c.Name, err)
+		return nil, nil, fmt.Errorf("the objects of EtcdCluster %s/%s can't be read, and all of them are needed: %w",
+			c.Namespace, c.Name, err)
 	}
 	if err := body.Children.add(out, func(m *metav1.ObjectMeta) bool { return childOf(m, c.EtcdCluster) }); err != nil {
 		return nil, nil, err
@@ -153,13 +152,13 @@ func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]st
 	}
 	out, err := a.kube.run(ctx, "get", "compositecontrollers.metacontroller.k8s.io", "-o", "json")
 	if err != nil {
-		return usual, []string{"the CompositeController can't be read; its rules are taken to be those of the " +
+		return usual, []string{"the CompositeController can't be read; its rules are assumed to be those of the " +
 			"manifests"}
 	}
 	named, ruled := rules(out)
 	if !named {
-		return usual, []string{"there is no CompositeController for EtcdClusters, so Quorate is not called: apply " +
-			"what `quorate install` prints"}
+		return usual, []string{"no CompositeController for EtcdClusters exists, so Metacontroller does not call " +
+			"Quorate: apply what `quorate install` prints"}
 	}
 	return ruled, nil
 }

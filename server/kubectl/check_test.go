@@ -108,7 +108,7 @@ func TestCheckOfNothing(t *testing.T) {
 	k.fails["get etcdclusters"] = `error: the server doesn't have a resource type "etcdclusters"`
 	code, out, _ := k.runs(healthy(), "check")
 	assert.Equal(t, exitTrouble, code)
-	for _, words := range []string{"FAIL     MetacontrollerKinds", "FAIL     Metacontroller ", "FAIL     Kinds ", "FAIL     Quorate ", "unknown  Controllers            not looked at: the kind is not there"} {
+	for _, words := range []string{"FAIL     MetacontrollerKinds", "FAIL     Metacontroller ", "FAIL     Kinds ", "FAIL     Quorate ", "unknown  Controllers            not checked: the kind does not exist"} {
 		assert.Contains(t, out, words)
 	}
 }

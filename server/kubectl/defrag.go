@@ -49,8 +49,8 @@ func (a *ask) await(ctx context.Context, request string) error {
 	for {
 		c, err := a.find(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("the defragmentation of %s/%s is not done yet%s; it goes on without this command, "+
-				"and `kubectl quorate status` shows how", a.namespace, a.name, last)
+			return fmt.Errorf("the defragmentation of %s/%s is not finished%s; it continues without this command, "+
+				"and `kubectl quorate status` shows it", a.namespace, a.name, last)
 		}
 		if err != nil {
 			return err

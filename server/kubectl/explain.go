@@ -87,7 +87,7 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	}
 	asked, err := a.read(ctx, bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w",
+		return nil, fmt.Errorf("Quorate refuses a call about EtcdCluster %s/%s: %w",
 			c.Namespace,
 			c.Name, err)
 	}
@@ -113,14 +113,13 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	if e.finalizing && spec.Protected(e.o.Cluster) {
 		e.finalizing = false
-		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is "+
-			"looked "+
-			"after as before")
+		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then Quorate "+
+			"runs it as before")
 	}
 	if e.finalizing && state.Leaving(e.o) {
 		e.finalizing = false
-		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they have joined, or "+
-			"spec.bootstrap is taken out")
+		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they joined, or you "+
+			"remove spec.bootstrap")
 	}
 	if e.finalizing {
 		e.d.Children, e.finalized = cluster.Finalize(e.o)

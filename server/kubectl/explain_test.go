@@ -83,7 +83,7 @@ func TestExplainWhenEtcdIsNotReached(t *testing.T) {
 	k.closed, e.blind = []string{"orders-0", "orders-1", "orders-2"}, true
 	s := k.explained(e)
 	assert.Contains(t, s["KEEP IN MIND"], "No quorum answered this machine")
-	assert.Contains(t, s["KEEP IN MIND"], "orders-2 did not answer: there is no way to pod/orders-2")
+	assert.Contains(t, s["KEEP IN MIND"], "orders-2 did not answer: this version can't pod/orders-2")
 	assert.Contains(t, s["SAYS"], "Blind: ")
 }
 
@@ -99,7 +99,7 @@ func TestExplainWithoutQuorate(t *testing.T) {
 
 	k = steady(t)
 	k.says["get compositecontrollers"] = `{"items":[]}`
-	assert.Contains(t, k.explained(healthy())["KEEP IN MIND"], "Quorate is not called")
+	assert.Contains(t, k.explained(healthy())["KEEP IN MIND"], "does not call Quorate")
 }
 
 func TestExplainDeletion(t *testing.T) {
@@ -130,7 +130,7 @@ func TestExplainRefusal(t *testing.T) {
 	k.fails["get pods,"] = `Error from server (Forbidden): secrets is forbidden: User "dba" cannot list resource "secrets"`
 	code, _, errs = k.runs(healthy(), "explain")
 	assert.Equal(t, exitTrouble, code)
-	assert.Contains(t, errs, "the objects that belong to EtcdCluster shop/orders can't be read")
+	assert.Contains(t, errs, "the objects of EtcdCluster shop/orders can't be read")
 	assert.Contains(t, errs, "ask your Kubernetes administrator for that right")
 }
 

@@ -30,7 +30,7 @@ func (a *ask) find(ctx context.Context) (*found, error) {
 	}
 	raw, err := a.kube.run(ctx, a.in("get", clusters, a.name, "-o", "json")...)
 	if refused(err, "NotFound") && !strings.Contains(err.Error(), "could not find the requested resource") {
-		return nil, fmt.Errorf("there is no EtcdCluster %s in namespace %s; `kubectl get %s -A` lists all", a.name,
+		return nil, fmt.Errorf("EtcdCluster %s does not exist in namespace %s; `kubectl get %s -A` lists all", a.name,
 			a.where(ctx), clusters)
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *ask) only(ctx context.Context) (*found, error) {
 	}
 	switch len(all) {
 	case 0:
-		return nil, fmt.Errorf("there is no EtcdCluster in namespace %s; choose another with -n, `kubectl get %s -A` "+
+		return nil, fmt.Errorf("no EtcdCluster exists in namespace %s; choose another with -n, `kubectl get %s -A` "+
 			"lists all", a.where(ctx), clusters)
 	case 1:
 		return understood(all[0])
@@ -98,7 +98,7 @@ func understood(raw json.RawMessage) (*found, error) {
 func items(list []byte) ([]json.RawMessage, error) {
 	var l struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(list, &l); err != nil {
-		return nil, fmt.Errorf("what kubectl printed is no list in JSON: %w", err)
+		return nil, fmt.Errorf("kubectl did not print a list in JSON: %w", err)
 	}
 	return l.Items, nil
 }

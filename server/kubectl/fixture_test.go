@@ -168,7 +168,7 @@ func (k *kube) forward(_ context.Context, namespace, pod string, _ int) (string,
 	k.forwards = append(k.forwards, "port-forward "+pod+" -n "+namespace)
 	k.lock.Unlock()
 	if slices.Contains(k.closed, pod) {
-		return "", nil, errors.New("there is no way to pod/" + pod)
+		return "", nil, errors.New("this version can't pod/" + pod)
 	}
 	k.count(1)
 	return "127.0.0.1:1", func() { k.count(-1) }, nil

@@ -62,10 +62,9 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 				"uninstall` it first, which leaves kinds and clusters alone",
 				i.Namespace, m.Name, m.Annotations["meta.helm.sh/release-name"])
 		case m.Name == "metacontroller" && !i.Own:
-			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not "+
-				"call it any "+
-				"more: add --with-metacontroller; "+
-				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller",
+			return nil, fmt.Errorf("the Quorate in namespace %s has its own Metacontroller, which could no longer "+
+				"call it: add --with-metacontroller; or to use another one, delete it first: kubectl -n %s delete "+
+				"deployment metacontroller",
 				i.Namespace,
 				i.Namespace)
 		}
@@ -92,7 +91,7 @@ func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
 	for _, k := range kinds {
 		wait = append(wait, "crd/"+k.Name)
 		if slices.Contains(foreign, k.Name) {
-			fmt.Fprintf(i.Out, "the kind %s is there and not Quorate's: it stays as it is\n", k.Name)
+			fmt.Fprintf(i.Out, "the kind %s exists and is not Quorate's: it stays as it is\n", k.Name)
 			continue
 		}
 		text = append(text, k.Text...)
@@ -127,10 +126,9 @@ func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error)
 		}
 	}
 	if i.Own && len(foreign) > 0 && !bytes.Contains(out, []byte(`"caBundle"`)) {
-		return nil, fmt.Errorf("the kinds %s are those of a Metacontroller before 4.16, and do not know what its own "+
-			"Metacontroller is told: "+
-			"replace them first, which also serves that one: kubectl apply --server-side --force-conflicts -f "+
-			"manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
+		return nil, fmt.Errorf("the kinds %s are of a Metacontroller before 4.16 and do not support Quorate's own "+
+			"Metacontroller: replace them first, which also works for the older one: kubectl apply --server-side "+
+			"--force-conflicts -f manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
 	}
 	return foreign, nil
 }
@@ -148,8 +146,8 @@ func (i *Installer) Rest(ctx context.Context, text []byte) error {
 		fmt.Fprintf(i.Out, "waiting for the pods of deployment/%s in namespace %s\n", name, i.Namespace)
 		if _, err := i.kube.run(ctx, "rollout", "status", "deployment/"+name, "-n", i.Namespace,
 			fmt.Sprintf("--timeout=%s", rolledOut)); err != nil {
-			return fmt.Errorf("%w; `kubectl -n %s describe pods` says why; all has been applied, and to apply it again does "+
-				"no harm", err, i.Namespace)
+			return fmt.Errorf("%w; `kubectl -n %s describe pods` shows why; all has been applied, and to apply it "+
+				"again does no harm", err, i.Namespace)
 		}
 	}
 	return nil

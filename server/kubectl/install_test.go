@@ -114,7 +114,7 @@ func TestInstallTroubles(t *testing.T) {
 	_, i = installing(t, here, func(k *kube) {
 		k.fails["rollout status deployment/metacontroller"] = "error: timed out waiting for the condition"
 	})
-	require.ErrorContains(t, i.Rest(t.Context(), nil), "`kubectl -n quorate-system describe pods` says why; all has "+
+	require.ErrorContains(t, i.Rest(t.Context(), nil), "`kubectl -n quorate-system describe pods` shows why; all has "+
 		"been applied")
 }
 
@@ -124,7 +124,9 @@ func TestInstallAlone(t *testing.T) {
 	const metacontrollers = "get statefulsets,deployments -A"
 	names := []string{"quorate-etcdcluster"}
 	workload := func(kind, namespace, more string) string {
-		return `{"kind":"` + kind + `","metadata":{"name":"metacontroller","namespace":"` + namespace + `"},"spec":{"replicas":1,` + more + `"template":{"spec":{"containers":[{"image":"metacontroller","args":["ARGS"]}]}}}}`
+		return `{"kind":"` + kind + `","metadata":{"name":"metacontroller","namespace":"` + namespace +
+			`"},"spec":{"replicas":1,` + more +
+			`"template":{"spec":{"containers":[{"image":"metacontroller","args":["ARGS"]}]}}}}`
 	}
 	for what, c := range map[string]struct{ controllers, workloads, refused string }{
 		"nothing there":      {"", `{"items":[]}`, ""},

@@ -122,7 +122,7 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		fmt.Fprint(p.Out, usage)
 		return nil
 	default:
-		return misused("there is no command %q; `kubectl quorate help` lists them", name)
+		return misused("unknown command %q; `kubectl quorate help` lists them", name)
 	}
 }
 
@@ -207,7 +207,8 @@ func (a *ask) take(names []string) error {
 	names = slices.Clone(names)
 	if a.command == "move-leader" {
 		if len(names) == 0 {
-			return misused("move-leader needs the MEMBER that is to lead, such as demo-1; `kubectl quorate status` lists them")
+			return misused("move-leader needs the MEMBER that should lead, such as demo-1; `kubectl quorate status` " +
+				"lists them")
 		}
 		a.member, names = names[len(names)-1], names[:len(names)-1]
 	}

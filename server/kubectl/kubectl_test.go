@@ -26,7 +26,7 @@ func TestCommandLine(t *testing.T) {
 			"quorate-system\n"},
 		{"version --client", 0, "kubectl quorate v1.2.3\n"},
 		{"version orders", exitUsage, "version takes no NAME"},
-		{"bogus", exitUsage, `there is no command "bogus"`},
+		{"bogus", exitUsage, `unknown command "bogus"`},
 		{"status a b", exitUsage, `status takes one NAME, not also "b"`},
 		{"status --wait", exitUsage, "flag provided but not defined: -wait"},
 		{"status -h", 0, "-namespace"},
@@ -50,7 +50,7 @@ func TestVersionUnknown(t *testing.T) {
 	code, out, errs := k.runs(healthy(), "version")
 	assert.Equal(t, exitTrouble, code)
 	assert.Equal(t, "kubectl quorate v1.2.3\n", out)
-	assert.Contains(t, errs, "which Quorate runs can't be told")
+	assert.Contains(t, errs, "the running version of Quorate can't be read")
 
 	code, out, _ = k.runs(healthy(), "version", "--client")
 	assert.Zero(t, code)
@@ -83,16 +83,16 @@ func TestFind(t *testing.T) {
 		{"the only one", "status", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
 		{"by its name", "status orders", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
 		{"none", "status -n empty", func(k *kube) { k.says["get "+clusters] = `{"items":[]}` }, exitTrouble,
-			"EtcdCluster in namespace empty; choose another with -n"},
+			"no EtcdCluster exists in namespace empty; choose another with -n"},
 		{"none in kubectl's own namespace", "status", func(k *kube) {
 			k.says["get "+clusters], k.says["config view"] = `{"items":[]}`, "mine"
-		}, exitTrouble, "EtcdCluster in namespace mine"},
+		}, exitTrouble, "no EtcdCluster exists in namespace mine"},
 		{"several", "status -n shop", func(k *kube) {
 			k.says["get "+clusters] = `{"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`
 		}, exitUsage, "there are 2 EtcdClusters in namespace shop: a, b; say which one"},
 		{"another", "status nope -n shop", func(k *kube) {
 			k.fails["get "+clusters] = `Error from server (NotFound): etcdclusters.etcd.quorate.dev "nope" not found`
-		}, exitTrouble, "EtcdCluster nope in namespace shop"},
+		}, exitTrouble, "EtcdCluster nope does not exist in namespace shop"},
 		{"no Quorate", "status", func(k *kube) {
 			k.fails["get "+clusters] = `error: the server doesn't have a resource type "etcdclusters"`
 		}, exitTrouble, "Quorate is not installed in this Kubernetes cluster"},
@@ -100,7 +100,7 @@ func TestFind(t *testing.T) {
 			k.fails["get "+clusters] = `The connection to the server localhost:8080 was refused - connection refused`
 		}, exitTrouble, "kubectl config current-context"},
 		{"nonsense", "status", func(k *kube) { k.says["get "+clusters] = `<html>` }, exitTrouble,
-			"what kubectl printed is no list in JSON"},
+			"kubectl did not print a list in JSON"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			k := steady(t)
@@ -165,7 +165,7 @@ func TestForward(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 	_, err = w.dial(t.Context(), "10.0.0.2:2379")
-	require.ErrorContains(t, err, "there is no way to 10.0.0.2:2379")
+	require.ErrorContains(t, err, "no port forwarding leads to 10.0.0.2:2379")
 	stop()
 	args, err := os.ReadFile(dir + "/args")
 	require.NoError(t, err)

@@ -53,22 +53,21 @@ func (a *ask) moveLeader(ctx context.Context) error {
 // candidate is the member that is to lead, and whether it does already. The error says why it may not.
 func candidate(l *live, name string) (to observation.Member, leads bool, err error) {
 	if l.etcd == nil {
-		return to, false, fmt.Errorf("no quorum answers, and without one no member can be made leader; `kubectl " +
+		return to, false, fmt.Errorf("no quorum answers, and without one no member can become leader; `kubectl " +
 			"quorate status` shows which are missing")
 	}
 	var voters []string
 	for _, m := range l.etcd.Members {
 		if m.Learner {
-			return to, false, fmt.Errorf("%s is a learner that is just joining, and while one is, the leader stays; "+
-				"try "+
-				"again when `kubectl quorate status` shows none", nameOf(m))
+			return to, false, fmt.Errorf("the learner %s is joining, and until it votes the leader stays; try again "+
+				"when `kubectl quorate status` shows no learner", nameOf(m))
 		}
 		voters = append(voters, nameOf(m))
 	}
 	slices.Sort(voters)
 	i := slices.IndexFunc(l.etcd.Members, func(m observation.Member) bool { return nameOf(m) == name })
 	if i < 0 {
-		return to, false, fmt.Errorf("%s is no member; the voters are %s", name, strings.Join(voters, ", "))
+		return to, false, fmt.Errorf("%s is not a member; the voters are %s", name, strings.Join(voters, ", "))
 	}
 	to = l.etcd.Members[i]
 	h, asked := l.health[name]

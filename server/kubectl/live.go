@@ -73,7 +73,7 @@ func (a *ask) certificate(ctx context.Context, c *v1alpha1.EtcdCluster) (*tls.Co
 	}
 	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
 	if err != nil {
-		return nil, fmt.Errorf("etcd wants a certificate, and the Secret %s/%s with it can't be read: %w", c.Namespace,
+		return nil, fmt.Errorf("etcd needs a certificate, and its Secret %s/%s can't be read: %w", c.Namespace,
 			name,
 			err)
 	}
@@ -156,7 +156,7 @@ func (w *ways) close() {
 func (w *ways) dial(ctx context.Context, address string) (net.Conn, error) {
 	local, open := w.local[address]
 	if !open {
-		return nil, fmt.Errorf("there is no way to %s", address)
+		return nil, fmt.Errorf("no port forwarding leads to %s", address)
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", local)

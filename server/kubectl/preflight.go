@@ -40,11 +40,10 @@ func (i *Installer) Alone(ctx context.Context, controllers []string) error {
 		return err
 	}
 	if others := check.Unrestricted(out, i.Namespace); len(others) > 0 {
-		return fmt.Errorf("%s is a Metacontroller without --target-label-selector, and would serve Quorate beside its "+
-			"own: leave out --with-metacontroller to use it "+
-			"(--metacontroller-namespace says where it is); or scale it to 0; or start it with "+
-			"--target-label-selector=!%s "+
-			"(Metacontroller 4)", strings.Join(others, " and "), ofInstallation)
+		return fmt.Errorf("%s is a Metacontroller without --target-label-selector, which would also call Quorate: "+
+			"leave out --with-metacontroller to use it (--metacontroller-namespace says where it is); or scale it to "+
+			"0; or start it with --target-label-selector=!%s (Metacontroller 4)", strings.Join(others, " and "),
+			ofInstallation)
 	}
 	return nil
 }

@@ -117,7 +117,8 @@ const sensitive = `passw(?:or)?d|passphrase|passwd|token|secret|api[-_.]?key|pri
 var (
 	sensitiveName = regexp.MustCompile(`(?i)` + sensitive)
 	// assignment is name=value or "name": "value", in a flag, a query, a log or JSON, also where that is quoted itself.
-	assignment = regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:` + sensitive + `)[a-z0-9_-]*\\*["']?[ \t]*[:=][ \t]*)(\\*"[^"]*"|'[^']*'|[^\s,;&"'}\\]+)`)
+	assignment = regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:` + sensitive +
+		`)[a-z0-9_-]*\\*["']?[ \t]*[:=][ \t]*)(\\*"[^"]*"|'[^']*'|[^\s,;&"'}\\]+)`)
 	// harmless are such names of etcd's and ours whose values are none.
 	harmless = regexp.MustCompile(`(?i)initial[-_]cluster[-_]token|auth[-_]token["'\s]*[:=]["'\s]*(?:jwt|simple)|secret(?:name|ref)|token[-_]ttl|service-?account-?token["'\s]*[:=]["'\s]*(?:true|false)`)
 )
@@ -133,7 +134,7 @@ func unassigned(s string) string {
 func (r *redactor) object(raw []byte) ([]byte, error) {
 	var o map[string]any
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return nil, fmt.Errorf("what kubectl printed is no object in JSON: %w", err)
+		return nil, fmt.Errorf("kubectl did not print an object in JSON: %w", err)
 	}
 	if list, ok := o["items"].([]any); ok {
 		for i := range list {

@@ -86,7 +86,7 @@ func (s screen) refusals() []string {
 	case r != nil:
 		list = append(list, fmt.Sprintf("Metacontroller said %s: %s", moment(r.at, s.now), r.message))
 	case len(awaited) > 0:
-		list = append(list, "Metacontroller has no event that says why. Look whether another object has that name, "+
+		list = append(list, "Metacontroller has no event that shows why. Look whether another object has that name, "+
 			"and at Metacontroller's log")
 	}
 	return list

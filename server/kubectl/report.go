@@ -76,7 +76,7 @@ func (a *ask) bundle(ctx context.Context, c *found) *bundle {
 	secrets, troubles := a.secrets(ctx, c.Namespace, a.quorate, a.metacontroller)
 	b.redactor = newRedactor(secrets)
 	for _, err := range troubles {
-		b.trouble("secrets could only be told by their looks, not by what they are: %s", err)
+		b.trouble("secrets could be recognised only by their form, not by comparison: %s", err)
 	}
 	b.add("versions.txt", []byte("kubectl quorate "+a.Version+"\n"))
 	a.words(ctx, b, c)

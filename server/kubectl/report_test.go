@@ -205,8 +205,8 @@ func TestReportWithoutSecrets(t *testing.T) {
 	require.Zero(t, code, errs)
 	assert.Contains(t, out, "could not be had: see problems.txt")
 	files := unpacked(t, file)
-	assert.Contains(t, files["problems.txt"], "secrets could only be told by their looks")
-	assert.Contains(t, files["problems.txt"], "explain.txt: the objects that belong to EtcdCluster shop/orders can't "+
+	assert.Contains(t, files["problems.txt"], "secrets could be recognised only by their form")
+	assert.Contains(t, files["problems.txt"], "explain.txt: the objects of EtcdCluster shop/orders can't "+
 		"be read")
 	for name, content := range files {
 		assert.NotContains(t, content, loose, name)

@@ -66,7 +66,7 @@ func (s screen) head() {
 			leader = r.name
 		}
 	}
-	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, made %s ago\n", s.c.Name, s.c.Namespace,
+	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, created %s ago\n", s.c.Name, s.c.Namespace,
 		ready,
 		replicas(s.c),
 		cmp.Or(s.c.Status.Running, s.c.Status.Version, s.c.Spec.Version), leader,
@@ -112,9 +112,8 @@ func (s screen) doing() {
 	if ready != nil {
 		s.say(ready.Reason + ": " + ready.Message)
 	} else {
-		s.say("Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods " +
-			"-n " +
-			"quorate-system, -n metacontroller")
+		s.say("Quorate has not checked this cluster yet. See that Quorate and Metacontroller run: kubectl get pods " +
+			"-n quorate-system, -n metacontroller")
 	}
 	if obstacles := s.obstacles(); len(obstacles) > 0 {
 		s.section("IN THE WAY")
@@ -192,7 +191,7 @@ func (s screen) volumes() {
 		if v := m.Volume; v != nil {
 			words := m.Name
 			if v.Wanted != nil && v.Capacity != nil {
-				words += fmt.Sprintf(" has %s and is to have %s", v.Capacity, v.Wanted)
+				words += fmt.Sprintf(" has %s and should have %s", v.Capacity, v.Wanted)
 			}
 			if v.Message != "" {
 				words += ": " + v.Message
@@ -203,7 +202,7 @@ func (s screen) volumes() {
 	if len(list) == 0 {
 		return
 	}
-	s.section("VOLUMES NOT YET AS WANTED")
+	s.section("VOLUMES TO CHANGE")
 	for _, v := range list {
 		s.point(v)
 	}

@@ -52,8 +52,8 @@ func TestStatusScreens(t *testing.T) {
 	}{
 		{"status-healthy", func(*v1alpha1.EtcdCluster, *live) {}},
 		{"status-unreachable", func(_ *v1alpha1.EtcdCluster, l *live) {
-			*l = live{trouble: "etcd wants a certificate, and the Secret shop/orders-operator-tls with it can't be " +
-				"read: forbidden"}
+			*l = live{trouble: "etcd needs a certificate, and its Secret shop/orders-operator-tls can't be read: " +
+				"forbidden"}
 		}},
 		{"status-no-quorum", noQuorum},
 		{"status-growing", growing},
@@ -128,7 +128,7 @@ func TestTheEventThatSaysWhy(t *testing.T) {
 		"requestTime": "2026-03-01T11:59:00Z"}}
 	_, out, _ = k.runs(healthy(), "status", "-n", "shop")
 	assert.Contains(t, out, "Pod orders-2 is not there, asked for 60s ago")
-	assert.Contains(t, out, "Metacontroller has no event that says why.")
+	assert.Contains(t, out, "Metacontroller has no event that shows why.")
 
 	k.says[get] = `{"items":[{"lastTimestamp":"2026-03-01T11:50:00Z","message":"old"},
 		{"lastTimestamp":"2026-03-01T11:59:50Z","message":"Sync error: can't reconcile children for EtcdCluster shop/orders: no quota"}]}`

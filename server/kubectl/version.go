@@ -17,9 +17,8 @@ func (a *ask) versions(ctx context.Context) error {
 	}
 	c, err := a.server(ctx)
 	if err != nil {
-		return fmt.Errorf("which Quorate runs can't be told: %w; another namespace is named by --quorate-namespace, "+
-			"and "+
-			"--client asks for the plugin alone", err)
+		return fmt.Errorf("the running version of Quorate can't be read: %w; --quorate-namespace names another "+
+			"namespace, and --client shows only the plugin's version", err)
 	}
 	fmt.Fprintf(a.Out, "Quorate's image %s, in namespace %s\n", c.Image, a.quorate)
 	return nil

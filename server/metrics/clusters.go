@@ -68,8 +68,8 @@ var clusterNumbers = []struct {
 	of   func(c *clusterTold) float64
 }{
 	{clusterMetric("quorate_cluster_decided_timestamp_seconds",
-		"When this process last decided about a cluster, in seconds since 1970. Of several replicas, the newest "+
-			"tells how the cluster is."),
+		"When this process last decided about a cluster, in seconds since 1970. With several replicas, the newest "+
+			"one counts."),
 		prometheus.GaugeValue, func(c *clusterTold) float64 { return seconds(c.decided) }},
 	{clusterMetric("quorate_cluster_changed_timestamp_seconds",
 		"When the rule that decides about a cluster last was another one, or etcd was changed, in seconds since 1970."),

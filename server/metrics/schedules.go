@@ -41,12 +41,11 @@ var scheduleMetrics = []struct {
 		"Until when everything that was written is in the newest snapshot of a schedule, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastSuccess) }},
 	{scheduleMetric("quorate_schedule_failure_timestamp_seconds",
-		"When the newest snapshot of a schedule that failed was taken, while none has succeeded since, in seconds "+
-			"since 1970."),
+		"When the newest failed snapshot of a schedule was taken, if none has succeeded since, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastFailure) }},
 	{scheduleMetric("quorate_schedule_due_timestamp_seconds",
 		"When a schedule should have a newer snapshot at the latest, in seconds since 1970: the second run after the "+
-			"newest, trial restore succeeded if its template wants that."),
+			"newest, verified if its template asks for it."),
 		func(s *scheduleTime) metav1.Time { return s.due }},
 	{scheduleMetric("quorate_schedule_next_timestamp_seconds",
 		"When a schedule next takes a snapshot, in seconds since 1970."),

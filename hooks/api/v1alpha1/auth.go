@@ -57,8 +57,8 @@ type RoleSpec struct {
 	// Name of the role in etcd.
 	// +required
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a role's name is lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit"
-	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the role root is etcd's own and permits everything; choose another name"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a role's name has lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the role root is reserved by etcd and permits everything; choose another name"
 	Name string `json:"name"`
 
 	// Permissions of the role. None permit nothing.
@@ -70,7 +70,7 @@ type RoleSpec struct {
 
 // Permission is an access to a key, to all keys with a prefix, or to a range of keys.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.key), has(self.prefix), has(self.range)].filter(x, x).size() == 1",message="a permission is for exactly one of key, prefix and range"
+// +kubebuilder:validation:XValidation:rule="[has(self.key), has(self.prefix), has(self.range)].filter(x, x).size() == 1",message="a permission needs exactly one of key, prefix and range"
 type Permission struct {
 	// Access is Read, Write or ReadWrite. Deleting is writing, watching is reading.
 	// +required
@@ -107,7 +107,7 @@ const (
 
 // KeyRange is the keys from one to another, in the order of their bytes.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.to) || self.from < self.to",message="the range is empty: to must come after from; remove to for everything from there on"
+// +kubebuilder:validation:XValidation:rule="!has(self.to) || self.from < self.to",message="the range is empty: to must be after from; remove to for all keys from there on"
 type KeyRange struct {
 	// From is the first key of the range.
 	// +required
@@ -140,8 +140,8 @@ type UserSpec struct {
 	// Name of the user in etcd, and the common name of its certificate.
 	// +required
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a user's name is lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit"
-	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the user root is there always; its password is in auth.rootPasswordSecretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a user's name has lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the user root always exists; its password is in auth.rootPasswordSecretRef"
 	Name string `json:"name"`
 
 	// Roles of the user, from auth.roles. None permit nothing.

@@ -31,7 +31,7 @@ type SnapshotSource struct {
 	// etcdctl snapshot save wrote is taken as well, when its name ends in .db.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*$') && !self.endsWith('.json')",message="artifact is names of letters, digits and -._=+@~:, alone, with a / between two; no name ends in two dots, and it does not end in .json, as that of its record does"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*$') && !self.endsWith('.json')",message="artifact may have only letters, digits and -._=+@~: in its names, with one / between names; no name may end in two dots, and it may not end in .json"
 	Artifact string `json:"artifact,omitempty"`
 
 	// Store is where the artifact, or a copy of that of the EtcdSnapshot, is, and how it is reached. Unset, as the
@@ -64,7 +64,7 @@ type SnapshotSource struct {
 // their place.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://')) == has(self.tls)",message="existing.tls is for endpoints that begin with https://, and these need it; use one of the two for all of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="existing.auth needs existing.tls: passwords would cross the network in plain text"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="existing.auth needs existing.tls: without it passwords would be sent in plain text"
 type ExistingCluster struct {
 	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. Its other members are asked at the
 	// client URLs that they advertise; name them here where Quorate can't reach those. It asks nowhere but where its
@@ -176,7 +176,7 @@ type Recovery struct {
 	// done by itself. A new cluster that has not come to its first quorum in as much time is Degraded.
 	// +optional
 	// +default="5m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="recovery.after must be at least 30s: nodes and caches take that long to say what is gone"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="recovery.after must be at least 30s: nodes and caches take that long to show what is gone"
 	After metav1.Duration `json:"after,omitzero"`
 
 	// IdentitySecretRef holds identities of age, for FromSnapshot with encrypted snapshots, under the key identity

@@ -51,19 +51,19 @@ type EtcdClusterList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients lets clients send passwords in plain text; take that out first"
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: passwords would cross the network in plain text; set tls.mode to another one than Disabled, or remove auth"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || !has(self.storage.hostPath.nodes) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients allows passwords in plain text; remove that first"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: without it passwords would be sent in plain text; set tls.mode to Auto, Secrets or CertManager, or remove auth"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || !has(self.storage.hostPath.nodes) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || has(self.storage.hostPath.nodes) != has(self.hostNetwork)",message="the medium HostPath needs the names of nodes, in storage.hostPath.nodes or, with hostNetwork, in hostNetwork.nodes alone"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.storage.medium != 'Persistent'",message="hostNetwork is for the media HostPath and Memory: a member on a claim may move to another node, and its address would change"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.hostNetwork.nodes.size() >= self.replicas",message="hostNetwork.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
-// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.replicas >= 3",message="selfHosted needs replicas of 3 or more: with fewer, one member that is lost or restarted stops the API server"
-// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.restore)",message="selfHosted forbids restore: it would stop the API server between the old data and the new; restore on the nodes (docs/how-to/self-hosted.md)"
-// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.recovery) || self.recovery.quorumLoss == 'Manual'",message="selfHosted needs recovery.quorumLoss Manual: while an API server answers there is a quorum, whatever Quorate sees"
-// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.tls.mode in ['Secrets', 'Disabled']",message="selfHosted needs tls.mode Secrets: the API server reads which authorities it trusts from a file, and Quorate can't tell when it has another authority there"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.storage.medium != 'Persistent'",message="hostNetwork is for the media HostPath and Memory: the address of a member on a claim changes with its node"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.hostNetwork.nodes.size() >= self.replicas",message="hostNetwork.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.replicas >= 3",message="selfHosted needs replicas of 3 or more: with fewer, the loss or restart of one member stops the API server"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.restore)",message="selfHosted does not allow restore: it would stop the API server halfway; restore on the nodes (docs/how-to/self-hosted.md)"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.recovery) || self.recovery.quorumLoss == 'Manual'",message="selfHosted needs recovery.quorumLoss Manual: if the API server answers, there is a quorum, even if Quorate does not see it"
+// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.tls.mode in ['Secrets', 'Disabled']",message="selfHosted needs tls.mode Secrets: the API server reads its trusted authorities from a file, and Quorate can't see when that file changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted needs deletionProtection: without this etcd there is no API server"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be taken off in one edit: take off selfHosted first, once the API server has its data elsewhere"
-// +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or taken out later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be removed in one edit: remove selfHosted first, once the API server has its data elsewhere"
+// +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
 	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it back
@@ -100,7 +100,7 @@ type EtcdClusterSpec struct {
 	// Resources of the etcd container. Unset requests default to 100m of CPU and 256Mi of memory. On the medium
 	// Memory the size of the tmpfs is added to the memory request and limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd does not start with less, or does not come to work; raise it, or take the limit out"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd needs that much to start and to serve; raise it, or remove the limit"
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
 	// Affinity of the pods. Unset, members prefer to be on different nodes.
@@ -265,12 +265,12 @@ const (
 // StorageSpec says where the members keep their data.
 //
 // +kubebuilder:validation:XValidation:rule="self.medium == oldSelf.medium",message="storage.medium can't be changed: the members' data would be lost; create a new EtcdCluster and move the data with etcdctl make-mirror or a snapshot"
-// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to have the members replaced by new ones on smaller volumes"
-// +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName has no meaning on the medium Memory; remove it"
-// +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.wal)",message="storage.wal has no meaning on the medium Memory; remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to have the members replaced by new ones"
-// +kubebuilder:validation:XValidation:rule="(self.medium == 'HostPath') == has(self.hostPath)",message="storage.hostPath belongs to the medium HostPath, and that needs it: name the path and the nodes"
-// +kubebuilder:validation:XValidation:rule="self.medium != 'HostPath' || (!has(self.storageClassName) && !has(self.wal) && !has(self.migration))",message="storage.storageClassName, storage.wal and storage.migration have no meaning on the medium HostPath; remove them"
+// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones on smaller volumes"
+// +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName can't be used with the medium Memory; remove it"
+// +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.wal)",message="storage.wal can't be used with the medium Memory; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones"
+// +kubebuilder:validation:XValidation:rule="(self.medium == 'HostPath') == has(self.hostPath)",message="storage.hostPath and the medium HostPath need each other: set the path and the nodes"
+// +kubebuilder:validation:XValidation:rule="self.medium != 'HostPath' || (!has(self.storageClassName) && !has(self.wal) && !has(self.migration))",message="storage.storageClassName, storage.wal and storage.migration can't be used with the medium HostPath; remove them"
 type StorageSpec struct {
 	// Medium is Persistent, Memory or HostPath. It can't be changed later.
 	// +optional
@@ -314,7 +314,7 @@ type HostPathSpec struct {
 	// `<namespace>-<name>-<uid>/<member>`. It can't be changed later.
 	// +required
 	// +kubebuilder:validation:MaxLength=200
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[-_A-Za-z0-9][-._A-Za-z0-9]*)+$')",message="storage.hostPath.path must be the full path of a directory, such as /var/lib/etcd-data"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[-_A-Za-z0-9][-._A-Za-z0-9]*)+$')",message="storage.hostPath.path must be an absolute path, such as /var/lib/etcd-data"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storage.hostPath.path can't be changed: the members' data is there"
 	Path string `json:"path"`
 
@@ -333,8 +333,8 @@ type HostPathSpec struct {
 // HostNetworkSpec says which addresses and ports members have on the hosts' network.
 //
 // +kubebuilder:validation:XValidation:rule="self.clientPort == oldSelf.clientPort && self.peerPort == oldSelf.peerPort && self.metricsPort == oldSelf.metricsPort",message="the ports of hostNetwork can't be changed: the members are listed with them"
-// +kubebuilder:validation:XValidation:rule="self.clientPort != self.peerPort && self.clientPort != self.metricsPort && self.peerPort != self.metricsPort",message="hostNetwork has one port twice; choose three different ones"
-// +kubebuilder:validation:XValidation:rule="self.nodes.all(n, oldSelf.nodes.all(o, o.name != n.name || o.address == n.address))",message="the address of a node in hostNetwork.nodes can't be changed: its member is listed with it; take the node out, have its member replaced, and add it again"
+// +kubebuilder:validation:XValidation:rule="self.clientPort != self.peerPort && self.clientPort != self.metricsPort && self.peerPort != self.metricsPort",message="hostNetwork uses one port twice; choose three different ports"
+// +kubebuilder:validation:XValidation:rule="self.nodes.all(n, oldSelf.nodes.all(o, o.name != n.name || o.address == n.address))",message="the address of a node in hostNetwork.nodes can't be changed: its member is listed with it; remove the node, let its member be replaced, and add it again"
 type HostNetworkSpec struct {
 	// Nodes that members may be on, and the address of each: one member on each, so as many as replicas at least. One
 	// more is needed for whatever gives a member a successor. A node that is taken out keeps the member that it has.
@@ -414,13 +414,13 @@ const (
 type Metadata struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are Quorate's own; take them out"
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="an object's label has a key of at most 63 letters, digits, '-', '_' and '.', after the name of a domain and a '/' if it has one; correct the key"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="use at most 63 letters, digits, '-', '_' and '.' in a label's key, with or without a domain name and '/' before them"
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are Quorate's own; take them out"
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="an object's annotation has a key of at most 63 letters, digits, '-', '_' and '.', after the name of a domain and a '/' if it has one; correct the key"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="use at most 63 letters, digits, '-', '_' and '.' in an annotation's key, with or without a domain name and '/' before them"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

@@ -106,7 +106,7 @@ type Unless struct {
 
 // Store is a place for snapshots outside of the cluster.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.s3), has(self.gcs), has(self.azure), has(self.claim)].filter(x, x).size() == 1",message="a store is exactly one of s3, gcs, azure and claim"
+// +kubebuilder:validation:XValidation:rule="[has(self.s3), has(self.gcs), has(self.azure), has(self.claim)].filter(x, x).size() == 1",message="a store needs exactly one of s3, gcs, azure and claim"
 // +kubebuilder:validation:XValidation:rule="!has(self.claim) || !has(self.caSecretRef)",message="a store on a claim has no certificate; remove caSecretRef"
 type Store struct {
 	// S3 is a bucket of Amazon's S3, or of a server that speaks its protocol, such as MinIO or Ceph.
@@ -142,7 +142,7 @@ type S3Store struct {
 	// Prefix of everything that is stored, without a slash at its ends. Unset, the bucket itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="s3.prefix is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="s3.prefix may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
 	Prefix string `json:"prefix,omitempty"`
 
 	// Region of the bucket, such as eu-west-1. A server that has no regions takes any word.
@@ -155,7 +155,7 @@ type S3Store struct {
 	// belong in it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(https?://([0-9A-Za-z][-._0-9A-Za-z]*|[[][0-9A-Fa-f.:]+[]])(:[0-9]{1,5})?(/[-._~0-9A-Za-z]*)*)?$')",message="s3.endpoint is http:// or https://, a host, and a port if it is not the usual one, such as https://minio.example:9000; credentials belong into a Secret"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(https?://([0-9A-Za-z][-._0-9A-Za-z]*|[[][0-9A-Fa-f.:]+[]])(:[0-9]{1,5})?(/[-._~0-9A-Za-z]*)*)?$')",message="s3.endpoint is http:// or https://, a host, and a port if it is not the usual one, such as https://minio.example:9000; put credentials in a Secret"
 	Endpoint string `json:"endpoint,omitempty"`
 
 	// ForcePathStyle asks for https://host/bucket instead of https://bucket.host, as most servers that are not
@@ -221,7 +221,7 @@ type GCSStore struct {
 	// Prefix of everything that is stored, without a slash at its ends. Unset, the bucket itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="gcs.prefix is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="gcs.prefix may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
 	Prefix string `json:"prefix,omitempty"`
 
 	// CredentialsSecretRef has Google's credentials under credentials.json, unless it names another key. They are a
@@ -241,7 +241,7 @@ type AzureStore struct {
 	// Prefix of everything that is stored, without a slash at its ends. Unset, the container itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="azure.prefix is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="azure.prefix may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
 	Prefix string `json:"prefix,omitempty"`
 
 	// StorageAccount by name. Unset, AZURE_STORAGE_ACCOUNT of the credentials.
@@ -286,7 +286,7 @@ type ClaimStore struct {
 	// Path of the folder on it, without a slash at its ends. Unset, the volume itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="claim.path is names of letters, digits and -._=+@~:, alone, with a / between two, and no name ends in two dots"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="claim.path may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
 	Path string `json:"path,omitempty"`
 }
 

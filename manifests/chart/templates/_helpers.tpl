@@ -24,7 +24,7 @@
 {{- $services := printf "%s.split('.').filter(l, l == 'svc').size()" $host }}
 {{- $names := list }}{{ $networks := list }}{{ $all := list }}
 {{- range .Values.existingEndpoints | uniq | sortAlpha }}
-{{- if regexMatch "(^|[.])svc([.]|$)" . }}{{ fail (printf "existingEndpoints: %s can't be allowed by its name: a Service is allowed in the namespace of the EtcdCluster, by the network of the addresses that it has" .) }}{{ end }}
+{{- if regexMatch "(^|[.])svc([.]|$)" . }}{{ fail (printf "existingEndpoints: %s can't be allowed by name: Services of the EtcdCluster's own namespace are allowed, others by the network of their addresses" .) }}{{ end }}
 {{- if contains "/" . }}{{ $networks = append $networks . }}{{ else }}{{ $names = append $names . }}{{ end }}
 {{- end }}
 {{- if $names }}{{ $all = append $all (printf "%s == 0 && ['%s'].exists(n, %s == n || n.startsWith('.') && %s.endsWith(n))" $services (join "', '" $names) $host $host) }}{{ end }}

@@ -57,9 +57,8 @@ var Checks = []Check{
 		"other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
 	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has " +
 		"what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
-	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys and passwords, and " +
-		"have " +
-		"it merge by itself.", []string{metacontroller}, metacontrollerFlags},
+	{"MetacontrollerFlags", "Its flags allow many clusters at once, log no keys and passwords, and let it merge " +
+		"objects itself.", []string{metacontroller}, metacontrollerFlags},
 	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that " +
 		"Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
 
@@ -70,8 +69,8 @@ var Checks = []Check{
 		"and every setting of this release.", []string{controllers}, ourControllers},
 	{"OneQuorate", "No two CompositeControllers decide about the same objects.", []string{controllers}, oneQuorate},
 	{"Quorate", "Quorate's Deployment is there, and all its pods are available.", []string{quorate}, quorateRuns},
-	{"QuorateVersion", "Quorate's image is of the version of this program, and members' pods are made with that same " +
-		"image.", []string{quorate}, quorateVersion},
+	{"QuorateVersion", "Quorate's image has the version of this program, and members' pods use the same image.",
+		[]string{quorate}, quorateVersion},
 	{"Service", "The addresses of the hooks lead to Quorate's Service, and that to pods that are ready.",
 		[]string{controllers, quorate}, service},
 	{"NetworkPolicy", "Quorate's NetworkPolicy lets Metacontroller in.", []string{quorate, metacontroller},
@@ -90,12 +89,12 @@ var Checks = []Check{
 		"installation does not allow its tenants.", []string{policies}, admissionPolicies},
 	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes},
 		storageClass},
-	{"CertManager", "cert-manager's kinds are there if the CompositeController names them, and are named if an " +
-		"EtcdCluster wants them.", []string{kinds, controllers}, certManager},
+	{"CertManager", "cert-manager's kinds exist if the CompositeController names them, and it names them if an " +
+		"EtcdCluster uses them.", []string{kinds, controllers}, certManager},
 	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath or the hosts' network allow that.",
 		[]string{clusters, namespaces}, podSecurity},
-	{"SelfHosted", "An EtcdCluster that an API server has its data in says so in spec.selfHosted, so that nothing stops " +
-		"it. API servers that are no pods of kube-system are not seen.", []string{clusters, apiServers}, selfHosted},
+	{"SelfHosted", "An EtcdCluster with the data of an API server has spec.selfHosted, so that nothing stops it. " +
+		"Only API servers that are pods in kube-system are seen.", []string{clusters, apiServers}, selfHosted},
 }
 
 // Judge makes all checks. Without an API server there is the first alone.

@@ -73,7 +73,7 @@ func TestKubernetes(t *testing.T) {
 			"upgrade Kubernetes", nil},
 		{"a Kubernetes without policies", says("v1.29.9"), "Kubernetes", Warn,
 			"1.29.9 has no ValidatingAdmissionPolicies", "1.30", nil},
-		{"a strange Kubernetes", says("unknown"), "Kubernetes", Warn, `says that it is "unknown"`, "1.29 or later",
+		{"a strange Kubernetes", says("unknown"), "Kubernetes", Warn, `reports "unknown"`, "1.29 or later",
 			nil},
 		{"no default class", func(w *installation) { w.answers[classes] = map[string]any{"items": []any{}} },
 			"StorageClass", Warn, "no default", "storageClassName", nil},
@@ -82,7 +82,7 @@ func TestKubernetes(t *testing.T) {
 		}, "AdmissionPolicies", Warn,
 			"there is no ValidatingAdmissionPolicyBinding/quorate-schedule-retention", "apply them", nil},
 		{"cert-manager named and not there", func(w *installation) { w.ruleForCertificates() }, "CertManager", Fail,
-			"it stands still", "install cert-manager", nil},
+			"it has stopped", "install cert-manager", nil},
 		{"cert-manager wanted and not named", func(w *installation) {
 			set(w.object(clusters, "EtcdCluster", ""), "CertManager", "spec", "tls", "mode")
 		}, "CertManager", Fail, "no rule for them", "quorate install --cert-manager", nil},

@@ -151,8 +151,8 @@ func (s *Seen) called() []*webhook {
 
 // noController is what the checks about the hooks say when no controller calls them.
 func noController() Finding {
-	return Finding{State: Unknown, Found: "not looked at: no CompositeController calls this Quorate",
-		Do: "first do what is said above"}
+	return Finding{State: Unknown, Found: "not checked: no CompositeController calls this Quorate",
+		Do: "first fix what is above"}
 }
 
 // namesCertificates reports whether a controller of ours has a rule for cert-manager's Certificates.
@@ -175,7 +175,7 @@ func ourControllers(s *Seen) Finding {
 		i := slices.IndexFunc(all, func(c controller) bool { return c.calls(s.Namespace) })
 		switch kind := want.Spec.ParentResource.Resource; {
 		case len(all) == 0:
-			flaws = append(flaws, fail("there is no CompositeController for "+kind, s.install()))
+			flaws = append(flaws, fail("no CompositeController exists for "+kind, s.install()))
 		case i < 0:
 			flaws = append(flaws, fail(fmt.Sprintf("CompositeController %s for %s calls %s, not quorate.%s.svc",
 				all[0].Metadata.Name, kind, host(all[0]), s.Namespace),
@@ -282,7 +282,7 @@ func oneQuorate(s *Seen) Finding {
 	if beside > 0 {
 		return together(ok("others are there, for objects with other labels"), flaws)
 	}
-	return ok("there is no other")
+	return ok("it is the only one")
 }
 
 // disjoint reports whether no object can meet both selectors, as far as one label tells.

@@ -46,9 +46,9 @@ func metacontrollerFlags(s *Seen) Finding {
 			"set --workers=20 --client-go-qps=100 --client-go-burst=200 in "+w.title()))
 	}
 	if strategy := flag(c, "apply-strategy"); strategy == "server-side-apply" {
-		flaws = append(flaws, fail("--apply-strategy="+strategy+": by that it makes again what has just been deleted, "+
-			"takes over what others have made, and never lets go of volumes; Quorate refuses it, and does nothing",
-			"set --apply-strategy=dynamic-apply in "+w.title()+", its default, before any EtcdCluster is made "+
+		flaws = append(flaws, fail("--apply-strategy="+strategy+": with it Metacontroller recreates what was just "+
+			"deleted, takes over objects of others and never releases volumes; Quorate refuses it and does nothing",
+			"set --apply-strategy=dynamic-apply in "+w.title()+", its default, before you create an EtcdCluster "+
 				"(docs/how-to/install.md#server-side-apply)"))
 	}
 	if d, err := time.ParseDuration(flag(c, "discovery-interval")); err == nil && d > longestDiscovery {

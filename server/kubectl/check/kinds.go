@@ -56,7 +56,7 @@ func ourKinds(s *Seen) Finding {
 			flaws = append(flaws, fail("there is no "+want.Metadata.Name, "install Quorate: "+s.install()))
 		case !is.established():
 			flaws = append(flaws, fail(want.Metadata.Name+" is not established",
-				command("kubectl describe crd %s", want.Metadata.Name)+" says why"))
+				command("kubectl describe crd %s", want.Metadata.Name)+" shows why"))
 		default:
 			flaws = append(flaws, compared(is, want, apply+s.install()))
 		}
@@ -75,10 +75,11 @@ func compared(is, want kind, apply string) Finding {
 	lacks, more := apart(fields(wanted, ""), fields(schema, "")), apart(fields(schema, ""), fields(wanted, ""))
 	switch {
 	case len(lacks) > 0 && len(more) > 0:
-		return fail(fmt.Sprintf("%s is of another release: it lacks %s and has %s", name, some(lacks), some(more)),
+		return fail(fmt.Sprintf("%s is of another release: it does not have %s, and has %s", name, some(lacks),
+			some(more)),
 			apply)
 	case len(lacks) > 0:
-		return fail(fmt.Sprintf("%s is older than this release: it lacks %s", name, some(lacks)), apply)
+		return fail(fmt.Sprintf("%s is older than this release: it does not have %s", name, some(lacks)), apply)
 	case len(more) > 0:
 		return warn(fmt.Sprintf("%s is newer than this quorate: it has %s", name, some(more)),
 			"use the quorate of the "+

@@ -45,7 +45,7 @@ func kubernetes(s *Seen) Finding {
 	r, known := releaseOf(s.server)
 	switch {
 	case !known:
-		return warn(fmt.Sprintf("the API server says that it is %q, which is no version", s.server), "see that it is "+
+		return warn(fmt.Sprintf("the API server reports %q, which is not a version", s.server), "see that it is "+
 			"Kubernetes 1.29 or later")
 	case r.before(1, 29):
 		return fail(fmt.Sprintf("%s; Quorate's kinds need 1.29 at least", r), "upgrade Kubernetes")
@@ -157,8 +157,8 @@ func (s *Seen) podsOf(w *workload) []corev1.Pod {
 
 // noMetacontroller is what the checks about it say when there is none.
 func noMetacontroller() Finding {
-	return Finding{State: Unknown, Found: "not looked at: no Metacontroller was found",
-		Do: "first do what is said above"}
+	return Finding{State: Unknown, Found: "not checked: no Metacontroller was found",
+		Do: "first fix what is above"}
 }
 
 func metacontrollerKinds(s *Seen) Finding {
@@ -170,7 +170,7 @@ func metacontrollerKinds(s *Seen) Finding {
 			flaws = append(flaws, fail("there is no "+name, s.itsKinds()))
 		case !k.established():
 			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+
-				" says why"))
+				" shows why"))
 		}
 	}
 	return together(ok("there"), flaws)
@@ -192,8 +192,8 @@ func metacontrollerRuns(s *Seen) Finding {
 	}
 	if w.Status.ReadyReplicas == 0 || w.Status.ReadyReplicas < w.wanted() {
 		return fail(fmt.Sprintf("%s: %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted()),
-			command("kubectl -n %s describe pods", s.Metacontroller)+" says why; until then Quorate is not called, "+
-				"and members that fail stay down")
+			command("kubectl -n %s describe pods", s.Metacontroller)+" shows why; until then Metacontroller does not "+
+				"call Quorate, and failed members stay down")
 	}
 	return ok("%s, %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted())
 }
@@ -229,7 +229,7 @@ func oneMetacontroller(s *Seen) Finding {
 			continue
 		}
 		if elects := flag(containerOf(&w), "leader-election"); w.wanted() > 1 && (elects == "" || elects == "false") {
-			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all are at work at "+
+			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all of them act at "+
 				"once",
 				w.title(), w.wanted()),
 				command("kubectl -n %s scale %s/%s --replicas=1", w.Metadata.Namespace, strings.ToLower(w.Kind),
@@ -250,7 +250,7 @@ func oneMetacontroller(s *Seen) Finding {
 	case len(others) > 0:
 		return together(ok("%s; %s serves others", serve[0], strings.Join(others, ", ")), flaws)
 	}
-	return together(ok("there is no other, and one replica is at work"), flaws)
+	return together(ok("it is the only one, with one active replica"), flaws)
 }
 
 // Unrestricted are the Metacontrollers in a list of StatefulSets and Deployments, as kubectl prints it, that serve
@@ -322,7 +322,7 @@ func metacontrollerVersion(s *Seen) Finding {
 	case !known:
 		return warn("the image "+containerOf(w).Image+" does not tell its version", "see that it is 4.16 or later")
 	case r.before(1, 5):
-		return fail(r.String()+" is older than 1.5, and lacks what Quorate's CompositeControllers ask for",
+		return fail(r.String()+" is older than 1.5 and does not support what Quorate's CompositeControllers need",
 			"upgrade Metacontroller to 4.16 or later")
 	case r == release{4, 17, 2}:
 		return ok("%s, which the tests run with", r)
@@ -336,7 +336,8 @@ func metacontrollerVersion(s *Seen) Finding {
 		return warn(r.String()+" can't send a token without showing it in its metrics: only the NetworkPolicy keeps "+
 			"others away from the hooks", "upgrade Metacontroller to 4.16 or later (docs/explanation/security.md)")
 	case r.before(5, 0):
-		return ok("%s has what is needed, by its documentation; the tests run with 4.17.2 (docs/reference/versions.md)", r)
+		return ok("%s has what is needed, by its documentation; the tests run with 4.17.2 "+
+			"(docs/reference/versions.md)", r)
 	}
 	return warn(r.String()+" is newer than any that is known here", "try it where nothing depends on it first")
 }

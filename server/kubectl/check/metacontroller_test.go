@@ -91,7 +91,7 @@ func TestMetacontroller(t *testing.T) {
 			"--discovery-interval=10m"), "MetacontrollerFlags", Warn, "--discovery-interval=10m0s",
 			"--discovery-interval=20s", nil},
 		{"server-side apply", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200",
-			"--apply-strategy=server-side-apply"), "MetacontrollerFlags", Fail, "never lets go of volumes",
+			"--apply-strategy=server-side-apply"), "MetacontrollerFlags", Fail, "never releases volumes",
 			"--apply-strategy=dynamic-apply in StatefulSet metacontroller/metacontroller", nil},
 		{"a log with tokens", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=6"),
 			"MetacontrollerFlags", Fail, "--v=6 has it log what children hold", "change them and the token", nil},
@@ -168,7 +168,7 @@ func TestRights(t *testing.T) {
 	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_ONLY_NAMESPACES", "value": "shop,billing"})
 	rules(func(r map[string]any) { r["verbs"] = []any{"get", "list", "watch"} })(some)
 	assert.Equal(t, OK, some.judged()["MetacontrollerRights"].State)
-	assert.Contains(t, some.judged()["MetacontrollerRights"].Found, "its Roles in shop, billing were not looked at")
+	assert.Contains(t, some.judged()["MetacontrollerRights"].Found, "its Roles in shop, billing were not checked")
 
 	everything := good(t)
 	everything.object(rights, "ClusterRole",

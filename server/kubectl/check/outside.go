@@ -58,11 +58,11 @@ func asked(s *Seen) Finding {
 	switch {
 	case len(waiting) > 0:
 		return fail(fmt.Sprintf("Metacontroller does not call, or its calls fail: no status has %s%s", some(waiting),
-			failure), "do what is said above; then "+look)
+			failure), "fix what is above; then "+look)
 	case failure != "":
-		return warn("calls have failed in the last five minutes"+failure, "if it goes on: "+look)
+		return warn("calls have failed in the last five minutes"+failure, "if it continues: "+look)
 	}
-	well := ok("no EtcdCluster lacks a status (%d are there)", len(s.clusters))
+	well := ok("every EtcdCluster has a status (%d in all)", len(s.clusters))
 	if _, read := s.answers[log]; !read { // there is no pod, which was said above
 		return well
 	}
@@ -110,10 +110,9 @@ func admissionPolicies(s *Seen) Finding {
 	}
 	if len(lacks) > 0 {
 		return warn("there is no "+strings.Join(lacks, ", no ")+
-			": what is protected, or not allowed, is held back late, "+
-			"not refused at once; a schedule that is deleted in the foreground takes its snapshots along, and a kind "+
-			"all "+
-			"clusters", "apply them, which takes Kubernetes 1.30: "+s.install())
+			": protected or forbidden changes are held back later instead of refused at once; deleting a schedule in "+
+			"the foreground deletes its snapshots, and deleting a kind deletes all clusters", "apply them, which "+
+			"takes Kubernetes 1.30: "+s.install())
 	}
 	return ok("there")
 }
@@ -126,7 +125,7 @@ func storageClass(s *Seen) Finding {
 		}
 	}
 	if len(names) == 0 {
-		return warn("there is no default", "name one in spec.storage.storageClassName of each EtcdCluster, or use the "+
+		return warn("no default exists", "name one in spec.storage.storageClassName of each EtcdCluster, or use the "+
 			"medium Memory or HostPath")
 	}
 	return ok("%s", strings.Join(names, ", "))
@@ -142,10 +141,10 @@ func certManager(s *Seen) Finding {
 	}
 	switch named := s.namesCertificates(); {
 	case named && !there:
-		return fail("the CompositeController names "+certificatesCRD+", which is not there: it stands still, and no "+
-			"EtcdCluster is looked after", "install cert-manager; or install Quorate without --cert-manager")
+		return fail("the CompositeController names "+certificatesCRD+", which does not exist: it has stopped, and no "+
+			"EtcdCluster is reconciled", "install cert-manager; or install Quorate without --cert-manager")
 	case !named && len(want) > 0:
-		return fail("certificates of cert-manager's are wanted by "+some(want)+
+		return fail("cert-manager's Certificates are used by "+some(want)+
 			", and the CompositeController has no rule "+
 			"for them", strings.Replace(s.install(), "quorate install", "quorate install --cert-manager", 1))
 	case named:
@@ -167,8 +166,10 @@ func podSecurity(s *Seen) Finding {
 		case c.Spec.Storage.Medium != v1alpha1.HostPath:
 			continue
 		}
-		flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s %s, and its namespace enforces %s", c.Namespace, c.Name,
-			what, level), command("kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged",
+		flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s %s, and its namespace enforces %s", c.Namespace,
+			c.Name,
+			what, level), command("kubectl label namespace %s --overwrite "+
+			"pod-security.kubernetes.io/enforce=privileged",
 			c.Namespace)+", or "+instead+" (docs/explanation/security.md)"))
 	}
 	return together(ok("nothing in the way"), flaws)
@@ -188,15 +189,20 @@ func selfHosted(s *Seen) Finding {
 		unknown := slices.DeleteFunc(everyAddress(&c), func(url string) bool { return slices.Contains(known, url) })
 		switch {
 		case !c.Spec.SelfHosted:
-			flaws = append(flaws, fail(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, which may be paused, "+
-				"restored and deleted like any other", c.Namespace, c.Name), command(`kubectl patch etcdcluster -n %s %s `+
-				`--type=merge -p '{"spec":{"selfHosted":true,"deletionProtection":true}}'`, c.Namespace, c.Name)))
+			flaws = append(flaws, fail(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, which may be "+
+				"paused, "+
+				"restored and deleted like any other", c.Namespace, c.Name),
+				command(`kubectl patch etcdcluster -n %s %s `+
+					`--type=merge -p '{"spec":{"selfHosted":true,"deletionProtection":true}}'`, c.Namespace, c.Name)))
 		case c.Spec.HostNetwork == nil:
-			flaws = append(flaws, warn(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, whose members can't be "+
-				"reached without kube-proxy and the pods' network", c.Namespace, c.Name), "move to an EtcdCluster with "+
+			flaws = append(flaws, warn(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, whose members "+
+				"can't be "+
+				"reached without kube-proxy and the pods' network", c.Namespace, c.Name), "move to an EtcdCluster "+
+				"with "+
 				"spec.hostNetwork (docs/how-to/self-hosted.md)"))
 		case len(unknown) > 0:
-			flaws = append(flaws, fail(fmt.Sprintf("an API server has its data in EtcdCluster %s/%s, and does not know where "+
+			flaws = append(flaws, fail(fmt.Sprintf("an API server has its data in EtcdCluster %s/%s, and does not "+
+				"know where "+
 				"its members may be next: once all have been replaced, it finds none", c.Namespace, c.Name),
 				"add to --etcd-servers of every API server: "+strings.Join(unknown, ",")))
 		}

@@ -30,18 +30,18 @@ func (s *Seen) deployment() *workload {
 
 // noQuorate is what the checks about it say when there is none.
 func noQuorate() Finding {
-	return Finding{State: Unknown, Found: "not looked at: no Quorate was found", Do: "first do what is said above"}
+	return Finding{State: Unknown, Found: "not checked: no Quorate was found", Do: "first fix what is above"}
 }
 
 func quorateRuns(s *Seen) Finding {
 	w := s.deployment()
 	if w == nil {
-		return fail("there is no Deployment of Quorate in namespace "+s.Namespace,
+		return fail("no Deployment of Quorate exists in namespace "+s.Namespace,
 			"say with --namespace where Quorate "+
 				"is; or install it: "+s.install())
 	}
 	found := fmt.Sprintf("%s: %d of %d available", w.title(), w.Status.AvailableReplicas, w.wanted())
-	why := command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel) + " says why"
+	why := command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel) + " shows why"
 	switch {
 	case w.Status.AvailableReplicas == 0:
 		return fail(found, why+"; until one is, members that fail stay down")
@@ -72,10 +72,10 @@ func quorateVersion(s *Seen) Finding {
 	var flaws []Finding
 	if members, set := env(c, "QUORATE_IMAGE"); !set &&
 		!slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--image") }) {
-		flaws = append(flaws, fail("the server is not told its own image, and does not start without",
+		flaws = append(flaws, fail("the server is not given its own image, and does not start without it",
 			"set QUORATE_IMAGE in "+w.title()+" to "+c.Image))
 	} else if set && members != c.Image {
-		flaws = append(flaws, warn(fmt.Sprintf("members' pods are made with the image %s, and the server runs %s",
+		flaws = append(flaws, warn(fmt.Sprintf("members' pods use the image %s, and the server runs %s",
 			members,
 			c.Image), "set QUORATE_IMAGE in "+w.title()+" to "+c.Image+", unless both are the same under two names"))
 	}
@@ -83,7 +83,7 @@ func quorateVersion(s *Seen) Finding {
 	own, released := exact(s.Version)
 	switch {
 	case !released:
-		return together(ok("image %s; this program (%s) is no release, so versions were not compared", c.Image,
+		return together(ok("image %s; this program (%s) is not a release, so versions were not compared", c.Image,
 			s.Version),
 			flaws)
 	case !tagged:
@@ -109,7 +109,7 @@ func service(s *Seen) Finding {
 	}
 	i := slices.IndexFunc(s.services, func(o corev1.Service) bool { return o.Name == "quorate" })
 	if i < 0 {
-		return fail("there is no Service "+s.Namespace+"/quorate", s.install())
+		return fail("no such Service: "+s.Namespace+"/quorate", s.install())
 	}
 	serves := s.services[i]
 	var flaws []Finding
@@ -130,7 +130,7 @@ func service(s *Seen) Finding {
 	}
 	if ready == 0 {
 		flaws = append(flaws, fail("no pod behind the Service "+s.Namespace+"/quorate is ready",
-			command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel)+" says why"))
+			command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel)+" shows why"))
 	}
 	return together(ok("%s to %d ready pods", called[0].address().Scheme+"://"+called[0].address().Host, ready), flaws)
 }
@@ -184,14 +184,14 @@ func networkPolicy(s *Seen) Finding {
 	}
 	switch {
 	case !held:
-		return warn("there is none: every pod in the cluster reaches the hooks", "apply that of this release: "+
+		return warn("none: every pod in the cluster can reach the hooks", "apply that of this release: "+
 			s.install())
 	case !let:
-		return fail("it does not let namespace "+s.Metacontroller+
-			" reach the hooks: where NetworkPolicies are enforced, "+
-			"no call arrives", "install for that namespace: "+s.install())
+		return fail("it does not allow namespace "+s.Metacontroller+
+			" to reach the hooks: where NetworkPolicies are enforced, no call arrives", "install for that namespace: "+
+			""+s.install())
 	}
-	return ok("it lets namespace %s in; whether your network plugin enforces it can't be seen from here",
+	return ok("it allows namespace %s in; whether your network plugin enforces it can't be seen from here",
 		s.Metacontroller)
 }
 

@@ -28,7 +28,7 @@ func TestKinds(t *testing.T) {
 		{"older kinds", func(w *installation) {
 			delete(spec(w), "restore")
 			delete(schema(w, "properties", "status", "properties"), "origin")
-		}, "Kinds", Fail, "is older than this release: it lacks spec.restore and status.origin",
+		}, "Kinds", Fail, "is older than this release: it does not have spec.restore and status.origin",
 			"quorate install --kinds", nil},
 		{"newer kinds", func(w *installation) { spec(w)["shiny"] = map[string]any{"type": "string"} }, "Kinds", Warn,
 			"is newer than this quorate: it has spec.shiny", "use the quorate", nil},
@@ -54,7 +54,7 @@ func TestControllers(t *testing.T) {
 	}
 	test(t, []broken{
 		{"one is missing", func(w *installation) { w.lose(controllers, "CompositeController", "quorate-etcdsnapshot") },
-			"Controllers", Fail, "there is no CompositeController for etcdsnapshots", "quorate install", nil},
+			"Controllers", Fail, "no CompositeController exists for etcdsnapshots", "quorate install", nil},
 		{"all call another", func(w *installation) {
 			w.hooked(func(h map[string]any) {
 				h["url"] = strings.Replace(h["url"].(string), "quorate-system", "elsewhere", 1)
@@ -152,7 +152,7 @@ func TestDisjoint(t *testing.T) {
 func TestQuorate(t *testing.T) {
 	test(t, []broken{
 		{"no Quorate", func(w *installation) { w.answers[quorate] = map[string]any{"items": []any{}} }, "Quorate", Fail,
-			"no Deployment of Quorate in namespace quorate-system", "--namespace",
+			"no Deployment of Quorate exists in namespace quorate-system", "--namespace",
 			[]string{"QuorateVersion", "Service", "NetworkPolicy", "Token"}},
 		{"none available", func(w *installation) { set(w.deployment(), 0, "status", "availableReplicas") }, "Quorate",
 			Fail, "0 of 2 available", "describe pods", nil},
@@ -168,10 +168,10 @@ func TestQuorate(t *testing.T) {
 					e["value"] = "example.com/quorate:v9"
 				}
 			}
-		}, "QuorateVersion", Warn, "members' pods are made with the image example.com/quorate:v9", "set QUORATE_IMAGE",
+		}, "QuorateVersion", Warn, "members' pods use the image example.com/quorate:v9", "set QUORATE_IMAGE",
 			nil},
 		{"no Service", func(w *installation) { w.lose(quorate, "Service", "quorate") }, "Service", Fail,
-			"no Service quorate-system/quorate", "quorate install", nil},
+			"no such Service: quorate-system/quorate", "quorate install", nil},
 		{"another port", func(w *installation) {
 			w.object(quorate, "Service",
 				"quorate")["spec"].(map[string]any)["ports"].([]any)[0].(map[string]any)["port"] = 80
@@ -179,18 +179,18 @@ func TestQuorate(t *testing.T) {
 		{"no pod ready", func(w *installation) { w.lose(quorate, "Pod", ""); w.lose(quorate, "Pod", "") }, "Service",
 			Fail, "no pod behind", "describe pods", nil},
 		{"no NetworkPolicy", func(w *installation) { w.lose(quorate, "NetworkPolicy", "quorate") }, "NetworkPolicy",
-			Warn, "every pod in the cluster reaches the hooks", "quorate install", nil},
+			Warn, "every pod in the cluster can reach the hooks", "quorate install", nil},
 		{"a NetworkPolicy for another", func(w *installation) {
 			rule := within(w.object(quorate, "NetworkPolicy", "quorate"), "spec")["ingress"].([]any)[0].(map[string]any)
 			set(rule["from"].([]any)[0].(map[string]any), "mc", "namespaceSelector", "matchLabels",
 				"kubernetes.io/metadata.name")
-		}, "NetworkPolicy", Fail, "does not let namespace metacontroller", "quorate install", nil},
+		}, "NetworkPolicy", Fail, "does not allow namespace metacontroller", "quorate install", nil},
 	})
 	for _, own := range []string{"devel", "v0.1.0-12-gabc"} {
 		built := good(t)
 		built.options.Version = own
 		assert.Equal(t, OK, built.judged()["QuorateVersion"].State)
-		assert.Contains(t, built.judged()["QuorateVersion"].Found, "is no release")
+		assert.Contains(t, built.judged()["QuorateVersion"].Found, "is not a release")
 	}
 }
 
@@ -223,7 +223,7 @@ func TestTrust(t *testing.T) {
 				"http://quorate:TOKEN@quorate.quorate-system.svc:443", 1)
 		}, "Certificate", Fail, "1 of 8 hooks are called by plain HTTP", "quorate install", []string{"Trust"}},
 		{"no Secret", func(w *installation) { w.answers[secrets] = map[string]any{"items": []any{}} }, "Certificate",
-			Fail, "there is no Secret quorate-system/quorate-hooks", "quorate install", []string{"Trust", "Token"}},
+			Fail, "no such Secret: quorate-system/quorate-hooks", "quorate install", []string{"Trust", "Token"}},
 		{"another name", func(w *installation) { w.certify("quorate.elsewhere.svc", noon.AddDate(10, 0, 0)) },
 			"Certificate", Fail, "for quorate.elsewhere.svc, and the hooks are called as quorate.quorate-system.svc",
 			"make another", nil},
@@ -242,7 +242,7 @@ func TestTrust(t *testing.T) {
 		{"no ConfigMap", func(w *installation) { w.answers[trusted] = map[string]any{} }, "Trust", Fail,
 			"nor is there a ConfigMap metacontroller/quorate-hook-ca", "quorate install", nil},
 		{"not mounted", func(w *installation) { delete(mount(w), "volumeMounts") }, "Trust", Fail,
-			"mounted where SSL_CERT_DIR says", "docs/explanation/security.md", nil},
+			"where SSL_CERT_DIR points", "docs/explanation/security.md", nil},
 		{"not named", func(w *installation) { delete(mount(w), "env") }, "Trust", Fail, "SSL_CERT_DIR",
 			"upgrade Metacontroller", nil},
 		{"not read since it changed", func(w *installation) {
@@ -306,7 +306,7 @@ func TestAsked(t *testing.T) {
 		}, "Asked", Fail, "x509: certificate signed by unknown authority", "logs", nil},
 		{"calls that fail", func(w *installation) { w.log = newLog }, "Asked", Warn,
 			"calls have failed in the last five minutes; the last error in its log: failed to sync EtcdCluster " +
-				"'shop/orders': sync hook failed: remote error: no token", "if it goes on", nil},
+				"'shop/orders': sync hook failed: remote error: no token", "if it continues", nil},
 		{"a log that may not be read", func(w *installation) { w.refused[log] = Answer{Err: "no", Forbidden: true} },
 			"Asked", Unknown, "you may not list pods, and get pods/log, in namespace metacontroller",
 			"ask your Kubernetes administrator", nil},

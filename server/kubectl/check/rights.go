@@ -97,7 +97,7 @@ func metacontrollerRights(s *Seen) Finding {
 		}
 	}
 	if len(only) > 0 {
-		return together(ok("%s may work, and read all that is needed; its Roles in %s were not looked at", who,
+		return together(ok("%s has the rights that it needs; its Roles in %s were not checked", who,
 			strings.Join(only, ", ")), flaws)
 	}
 	return together(ok("%s may work, and do all that Quorate's answers ask for", who), flaws)

@@ -173,13 +173,13 @@ func (s *Seen) without(names []string) Finding {
 		a, asked := s.answers[name]
 		switch right := s.right(name); {
 		case !asked:
-			flaws = append(flaws, Finding{State: Unknown, Found: "not looked at"})
+			flaws = append(flaws, Finding{State: Unknown, Found: "not checked"})
 		case a.Forbidden:
 			flaws = append(flaws, Finding{State: Unknown, Found: "you may not " + right,
 				Do: "ask your Kubernetes administrator for the right to " + right})
 		case a.NoKind:
-			flaws = append(flaws, Finding{State: Unknown, Found: "not looked at: the kind is not there (" + right + ")",
-				Do: "first do what is said above"})
+			flaws = append(flaws, Finding{State: Unknown, Found: "not checked: the kind does not exist (" + right + ")",
+				Do: "first fix what is above"})
 		case a.Err != "":
 			flaws = append(flaws, Finding{State: Unknown, Found: a.Err})
 		}

@@ -51,7 +51,7 @@ func certificate(s *Seen) Finding {
 	}
 	secret, there := s.secrets[s.hooksSecret()]
 	if !there {
-		return fail("there is no Secret "+s.Namespace+"/"+s.hooksSecret()+", which Quorate's pods read", s.install())
+		return fail("no such Secret: "+s.Namespace+"/"+s.hooksSecret()+", which Quorate's pods read", s.install())
 	}
 	again := s.renewal()
 	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
@@ -126,9 +126,10 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 			s.Metacontroller+"/"+callerCA, s.install())
 	}
 	if !mountsTrust(w) {
-		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(),
+		return fail(fmt.Sprintf("%s does not mount the ConfigMap %s where SSL_CERT_DIR points", w.title(),
 			callerCA),
-			"mount it there (docs/explanation/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate "+
+			"mount it there (docs/explanation/security.md); or upgrade Metacontroller to 4.16 or later, and say so "+
+				"to quorate "+
 				"install")
 	}
 	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA,
@@ -139,7 +140,7 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 	switch {
 	case started.IsZero():
 		return fail("Metacontroller is not running", command("kubectl -n %s describe pods", s.Metacontroller)+
-			" says why")
+			" shows why")
 	case started.Before(changed):
 		return fail(fmt.Sprintf("Metacontroller runs since %s and reads the ConfigMap %s once, which has changed at %s",
 			started.UTC().Format(time.RFC3339), callerCA, changed.UTC().Format(time.RFC3339)), s.restart())
@@ -155,14 +156,13 @@ func (s *Seen) signed(bundle []byte, where, do string) Finding {
 	}
 	block, _ := pem.Decode(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
 	if block == nil {
-		return Finding{State: Unknown, Found: "not looked at: there is no certificate",
-			Do: "first do what is said above"}
+		return Finding{State: Unknown, Found: "not checked: no certificate exists",
+			Do: "first fix what is above"}
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return Finding{State: Unknown, Found: "not looked at: the certificate can't be read",
-			Do: "first do what is said " +
-				"above"}
+		return Finding{State: Unknown, Found: "not checked: the certificate can't be read",
+			Do: "first fix what is above"}
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	between.AppendCertsFromPEM(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
@@ -244,7 +244,7 @@ func token(s *Seen) Finding {
 		}
 		how = by
 	}
-	return ok("sent by %s, and taken", how)
+	return ok("sent by %s and accepted", how)
 }
 
 // sent is what Metacontroller sends with a call, and by what.

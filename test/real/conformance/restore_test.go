@@ -317,7 +317,7 @@ func TestRestoreIsAllOrNothing(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(o.DataDir, "unfinished-restore"), nil, 0o600))
 			}
 			_, err := seed.Restore(t.Context(), o)
-			require.ErrorContains(t, err, "it was left as it is")
+			require.ErrorContains(t, err, "nothing was changed")
 			require.Equal(t, whole, tree(t, log))
 
 			etcdutlRestores(t, version, file, filepath.Join(dir, "etcdutl", "data"), flags...)
@@ -501,6 +501,6 @@ exec `+o.Programs.Etcdutl+` "$@"
 `), 0o700))
 	o.Programs.Etcdutl = deaf
 	_, err := seed.Restore(t.Context(), o)
-	require.ErrorContains(t, err, `etcdutl has made 0 changes in the bucket "key"`)
+	require.ErrorContains(t, err, `etcdutl made 0 unexpected changes in the bucket "key"`)
 	require.NoDirExists(t, o.DataDir)
 }

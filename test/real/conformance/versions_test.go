@@ -301,7 +301,8 @@ func TestEntriesOf35(t *testing.T) {
 
 // TestALowerVersionIsRefused: without the protocol, the process ends, and the directory is good for the higher version.
 func TestALowerVersionIsRefused(t *testing.T) {
-	words := map[string]string{"3.5.35": "server version is lower than determined cluster version", "3.6.16": `version \"3.7.0\" is not supported`}
+	words := map[string]string{"3.5.35": "server version is lower than determined cluster version",
+		"3.6.16": `version \"3.7.0\" is not supported`}
 	eachStep(t, func(t *testing.T, low, high string) {
 		c := etcdproc.Start(t, high, "demo", 3, quiet(t, high)...)
 		tells(t, c, minorOf(high))
@@ -483,7 +484,7 @@ func TestFlagsOfAnotherVersion(t *testing.T) {
 					m := c.NewMember("demo-0")
 					c.Bootstrap(m, m)
 					assert.Equal(t, 2, m.ExitCode(etcdproc.Patience))
-					assert.NoDirExists(t, m.DataDir(), "it has not looked at its data")
+					assert.NoDirExists(t, m.DataDir(), "it has not checked its data")
 				})
 			}
 		}

@@ -79,7 +79,7 @@ func TestCheck(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Equal(t, check.Fail, nowhere["Metacontroller"].State)
 	assert.Contains(t, nowhere["Metacontroller"].Do, "--metacontroller-namespace="+metacontrollerPods(t)[0].Namespace)
-	assert.Contains(t, nowhere["Quorate"].Found, "there is no Deployment of Quorate in namespace kube-public")
+	assert.Contains(t, nowhere["Quorate"].Found, "no Deployment of Quorate exists in namespace kube-public")
 	assert.Contains(t, nowhere["Controllers"].Found, "calls quorate.quorate-system.svc, not quorate.kube-public.svc")
 	assert.Equal(t, check.OK, nowhere["Kinds"].State, nowhere["Kinds"].Found)
 

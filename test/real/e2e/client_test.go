@@ -112,7 +112,7 @@ func secretData(ns, secret string) (map[string][]byte, error) {
 	var s corev1.Secret
 	found, err := api.read(fmt.Sprintf(paths["secrets"], ns)+"/"+secret, &s)
 	if err == nil && !found {
-		err = fmt.Errorf("there is no Secret %s", secret)
+		err = fmt.Errorf("no such Secret: %s", secret)
 	}
 	return s.Data, err
 }

@@ -291,7 +291,7 @@ func (bucket *s3) beginsACluster(c *cluster) {
 		bucket.yaml(c.ns) + "}}}"))
 	require.NoError(c.t, err)
 	c.edit(string(broken))
-	eventually(c.t, "the condition Restored says why not", func() string {
+	eventually(c.t, "the condition Restored shows why not", func() string {
 		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
 		if restored == nil || !strings.Contains(restored.Message, "NotFound") {
 			return fmt.Sprint(restored)

@@ -88,7 +88,7 @@ func (c *cluster) givesACrashingMemberUp() {
 	kept, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member)
 	require.True(c.t, found)
 	c.spoil(member, unreadable)
-	eventually(c.t, "the message says why", func() string {
+	eventually(c.t, "the message shows why", func() string {
 		degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
 		if degraded == nil || !strings.Contains(degraded.Message, "it crashes: exit") {
 			return fmt.Sprint(degraded)

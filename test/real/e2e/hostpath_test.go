@@ -65,7 +65,7 @@ func TestOnTheHostsNetwork(t *testing.T) {
 	require.ErrorContains(t, c.tries(c.manifest(three+hostNetwork(24790, 3))), "hostNetwork is for the media HostPath")
 	c.apply(three + hostNetwork(24790, 3) + "  storage: {medium: Memory, size: 256Mi}\n")
 	c.converges(3)
-	require.ErrorContains(t, c.edits(`{"hostNetwork":null}`), "hostNetwork can't be added or taken out later")
+	require.ErrorContains(t, c.edits(`{"hostNetwork":null}`), "hostNetwork can't be added or removed later")
 	urls := []string{"https://172.30.0.1:24790", "https://172.30.0.2:24790", "https://172.30.0.3:24790"}
 	assert.Equal(t, urls, c.object().Status.Connection.Endpoints[1:])
 	app := labClient(t, rereading(c.ns, name+"-client-tls"), nil, urls...)

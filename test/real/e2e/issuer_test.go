@@ -150,7 +150,7 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	c.says("CertificatesLacking", "Secret mine-server: tls.crt is not signed by an authority in ca.crt")
 	certificate, private = ours.issue("", tomorrow, "elsewhere")
 	c.puts("mine-server", certificate, private, bundle(ours))
-	c.says("CertificatesLacking", "Secret mine-server: tls.crt is for other names than")
+	c.says("CertificatesLacking", "Secret mine-server: tls.crt is not valid for")
 	assert.Zero(t, len(c.pods()), "no pod was made for any of these")
 	c.putsAll(ours, ours)
 	c.converges(3)

@@ -128,7 +128,7 @@ func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), 
 	})
 	_, errs, code := quorate("move-leader", "demo-9", "-n", c.ns)
 	assert.Equal(c.t, 1, code)
-	assert.Contains(c.t, errs, "demo-9 is no member; the voters are demo-0, demo-1, demo-2")
+	assert.Contains(c.t, errs, "demo-9 is not a member; the voters are demo-0, demo-1, demo-2")
 }
 
 // asksForDefragmentation waits for the end of it.

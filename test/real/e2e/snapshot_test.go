@@ -297,7 +297,7 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // one of them ends with the other
 	}
 	s := c.ends("unverified", v1alpha1.SnapshotStored)
-	assert.Contains(c.t, s.Status.Message, "what is stored is kept")
+	assert.Contains(c.t, s.Status.Message, "the stored artifact stays")
 	assert.True(c.t, s.Status.VerificationTime.IsZero())
 	bucket.whole(c, s)
 	c.discards("unverified")

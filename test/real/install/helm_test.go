@@ -128,7 +128,7 @@ func TestOneNamespace(t *testing.T) {
 	}
 	from(`"elsewhere.example/etcd"`)
 	becomes(t, "True", stalled("status")...)
-	require.Contains(t, kube(t, stalled("message")...), "none of those that this installation of Quorate allows")
+	require.Contains(t, kube(t, stalled("message")...), "this installation of Quorate does not allow spec.image.repository")
 	from("null")
 	becomes(t, "False", stalled("status")...)
 	require.Equal(t, pods, members(t, "shop", "cart"), "no pod ran an image from elsewhere")

@@ -343,7 +343,7 @@ func (s *story) mayEnd() bool {
 	c := s.w.Cluster()
 	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Ready)
 	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") ||
-		strings.Contains(progress.Message, "is left to seed") ||
+		strings.Contains(progress.Message, "is left to begin") ||
 		strings.Contains(progress.Message, "no volume can be used"))
 	refused := c.Status.Rule == "Upgrade" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
 	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Rule) ||

@@ -397,7 +397,7 @@ func TestChartRefuses(t *testing.T) {
 		"--set allowedImageRepositories={https://r.example}": "allowedImageRepositories",
 		"--set existingEndpoints={*}":                        "existingEndpoints",
 		"--set existingEndpoints={10.1.2.3}":                 "existingEndpoints",
-		"--set existingEndpoints={former.shop.svc}":          "can't be allowed by its name",
+		"--set existingEndpoints={former.shop.svc}":          "can't be allowed by name",
 		"--set onlyNamespaces=shop":                          "onlyNamespaces",
 		"--set onlyNamespaces={Shop}":                        "onlyNamespaces",
 		"--set logLevel=verbose":                             "logLevel",

@@ -232,7 +232,7 @@ func TestRightsSayWhy(t *testing.T) {
 		lines := strings.Split(string(text), "\n")
 		for n, line := range lines {
 			if strings.HasPrefix(line, "- apiGroups:") && !strings.HasPrefix(lines[n-1], "# ") {
-				t.Errorf("%s:%d: no comment says why: %s", file, n+1, line)
+				t.Errorf("%s:%d: no comment shows why: %s", file, n+1, line)
 			}
 		}
 	}
