@@ -88,7 +88,7 @@ func (c *cluster) refusesBadSpecs() {
 		`{"storage":{"size":"100Mi"}}`:                           "can't shrink",
 		`{"resources":{"limits":{"memory":"10Mi"}}}`:             "at least 32Mi",
 		`{"additionalMetadata":{"labels":{"team":"two words"}}}`: "additionalMetadata.labels",
-		`{"additionalMetadata":{"labels":{"two words":"team"}}}`: "an object's label has a key",
+		`{"additionalMetadata":{"labels":{"two words":"team"}}}`: "in a label's key",
 	} {
 		err := c.edits(patch)
 		if assert.Error(c.t, err, patch) {

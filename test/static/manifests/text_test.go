@@ -206,7 +206,7 @@ func TestRefusedTexts(t *testing.T) {
 		{"EtcdSnapshot", `{clusterRef: {name: "$(KEY)"}, store: {s3: {bucket: b}}}`, "spec.clusterRef.name"},
 		{"EtcdSnapshot", `{clusterRef: {name: "a.b"}, store: {s3: {bucket: b}}}`, "spec.clusterRef.name"},
 		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b, prefix: "$(tls.key)"}}}`,
-			"s3.prefix is names of letters, digits"},
+			"s3.prefix may have only letters, digits"},
 		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b, endpoint: "http://a:b@c"}}}`,
 			"put credentials in a Secret"},
 		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: {s3: {bucket: b}, claim: {name: a}}}`,
