@@ -222,11 +222,11 @@ func (c *cluster) everyNode() (urls []string) {
 func (c *cluster) refusesWhatStopsIt(*load) {
 	for patch, why := range map[string]string{
 		`{"replicas":0}`: "selfHosted needs replicas of 3 or more", `{"replicas":2}`: "selfHosted needs replicas",
-		`{"restore":{"id":"a","epoch":1}}`:                   "selfHosted forbids restore",
+		`{"restore":{"id":"a","epoch":1}}`:                   "selfHosted does not allow restore",
 		`{"recovery":{"quorumLoss":"Recreate"}}`:             "selfHosted needs recovery.quorumLoss Manual",
 		`{"tls":{"mode":"Auto"}}`:                            "selfHosted needs tls.mode Secrets",
 		`{"deletionProtection":false}`:                       "selfHosted needs deletionProtection",
-		`{"selfHosted":false,"deletionProtection":false}`:    "can't be taken off in one edit",
+		`{"selfHosted":false,"deletionProtection":false}`:    "can't be removed in one edit",
 		`{"hostNetwork":null,"storage":{"medium":"Memory"}}`: "can't be",
 	} {
 		require.ErrorContains(c.t, c.edits(patch), why, patch)
