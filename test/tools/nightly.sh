@@ -30,9 +30,9 @@ play() {
 }
 
 case ${1:-} in
-  skipped) # each of these takes as long as the others, four minutes, and needs none of the other stages
-    stages=(InMemoryAndBack 'FiveMembersAndBack|AnAuthorityIsSucceeded|ANodeIsDrained' 'ARollingChange|QuorateIsReplaced|MembersNeedNothing')
-    unset "stages[16#${commit:4:4} % 3]"
+  skipped) # each of these takes as long as the other, four minutes, and no other stage needs it
+    stages=('FiveMembersAndBack|AnAuthorityIsSucceeded|ANodeIsDrained' 'ARollingChange|QuorateIsReplaced|MembersNeedNothing')
+    unset "stages[16#${commit:4:4} % 2]"
     (IFS='|'; echo "^(${stages[*]})\$") ; exit ;;
   which) echo $((16#${commit:0:4} % briefly + 1)); exit ;;
   '') chosen=$(seq ${#parts[@]}) ;;
