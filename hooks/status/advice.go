@@ -21,7 +21,7 @@ func unfenceable(v *state.View) string {
 			all = append(all, name+" is not stopped: its data is in memory and would be lost")
 		case v.Etcd == nil:
 		case m == nil:
-			all = append(all, name+" is no member")
+			all = append(all, name+" is not a member")
 		case m.Pod != nil && !state.MayStop(v, m):
 			all = append(all, name+" is not stopped: the others need it now")
 		}
