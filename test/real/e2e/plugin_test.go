@@ -96,7 +96,7 @@ func (c *cluster) answersByPlugin() {
 
 	_, errs, code := quorate("status", "missing", "-n", c.ns)
 	assert.Equal(c.t, 1, code)
-	assert.Contains(c.t, errs, "EtcdCluster missing in namespace "+c.ns)
+	assert.Contains(c.t, errs, "EtcdCluster missing does not exist in namespace "+c.ns)
 	_, _, code = quorate("status", "one", "two")
 	assert.Equal(c.t, 2, code)
 }
