@@ -166,7 +166,7 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	// Too early: members would show what the others do not take.
 	c.putsClients(ours, ours, other)
 	c.putsMembers(other, ours, other)
-	c.says("AuthorityChanged", "is signed by an authority that demo-0")
+	c.says("AuthorityChanged", "the authority that signed tls.crt is not trusted by demo-0")
 	require.Equal(t, started, c.restarts(), "no member is restarted into silence")
 	c.putsMembers(ours, ours, other)
 	c.trust(2)
@@ -183,8 +183,8 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	third := stranger(t, pkix.Name{CommonName: "others"}) // under the former one's name, with another key
 	started = c.restarts()
 	c.putsAll(third, third)
-	c.says("AuthorityChanged", "is signed by an authority that demo-0, demo-1, demo-2, running since before, does "+
-		"not trust")
+	c.says("AuthorityChanged", "the authority that signed tls.crt is not trusted by demo-0, demo-1, demo-2, which "+
+		"started before it")
 	assert.Equal(t, started, c.restarts())
 	c.stops()
 	c.edit(`{"replicas":3}`)
