@@ -194,10 +194,10 @@ func TestGrowthWaitsForANode(t *testing.T) {
 func TestSpecsOnNodesThatCantBeRun(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.StorageSpec){
 		"needs spec.storage.hostPath":  func(s *v1alpha1.StorageSpec) { s.HostPath = nil },
-		"is not an absolute path":         func(s *v1alpha1.StorageSpec) { s.HostPath.Path = "/data/../etc" },
+		"is not an absolute path":      func(s *v1alpha1.StorageSpec) { s.HostPath.Path = "/data/../etc" },
 		"has 2 nodes for 3 members":    func(s *v1alpha1.StorageSpec) { s.HostPath.Nodes = s.HostPath.Nodes[:2] },
-		"or is listed twice":               func(s *v1alpha1.StorageSpec) { s.HostPath.Nodes[1] = "a" },
-		"can't be used":              func(s *v1alpha1.StorageSpec) { s.WAL = &v1alpha1.WALSpec{} },
+		"or is listed twice":           func(s *v1alpha1.StorageSpec) { s.HostPath.Nodes[1] = "a" },
+		"can't be used":                func(s *v1alpha1.StorageSpec) { s.WAL = &v1alpha1.WALSpec{} },
 		"only for the medium HostPath": func(s *v1alpha1.StorageSpec) { s.Medium = v1alpha1.Persistent },
 	} {
 		o := serveOn("a", "b", "c")

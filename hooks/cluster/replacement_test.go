@@ -237,10 +237,10 @@ func TestWhatAPodShows(t *testing.T) {
 		}
 	}
 	for want, shows := range map[string]func(p *corev1.Pod){
-		"":                            func(*corev1.Pod) {},
-		"its image can't be pulled":   waiting("ImagePullBackOff"),
+		"":                               func(*corev1.Pod) {},
+		"its image can't be pulled":      waiting("ImagePullBackOff"),
 		"its container can't be created": waiting("CreateContainerConfigError"),
-		"it crashes: exit 137":        ended(5 * time.Minute),
+		"it crashes: exit 137":           ended(5 * time.Minute),
 		"no node accepts its pod": func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 				Reason: corev1.PodReasonUnschedulable}}

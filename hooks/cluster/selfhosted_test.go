@@ -33,9 +33,9 @@ func selfHosted() observation.Observation {
 
 func TestSelfHostedRefusesWhatStopsItAsAWhole(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.EtcdClusterSpec){
-		"needs spec.replicas of 3": func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(0)) },
-		"with fewer, the loss or restart of one member":   func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(2)) },
-		"does not allow spec.restore":     func(s *v1alpha1.EtcdClusterSpec) { s.Restore = &v1alpha1.Restore{ID: "a", Epoch: new(int64(1))} },
+		"needs spec.replicas of 3":                      func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(0)) },
+		"with fewer, the loss or restart of one member": func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(2)) },
+		"does not allow spec.restore":                   func(s *v1alpha1.EtcdClusterSpec) { s.Restore = &v1alpha1.Restore{ID: "a", Epoch: new(int64(1))} },
 		"quorumLoss Manual": func(s *v1alpha1.EtcdClusterSpec) {
 			s.Recovery.QuorumLoss = v1alpha1.RecoverFromSurvivor
 		},
