@@ -18,8 +18,7 @@ import (
 
 // solo is the cluster of one in which a survivor's database and log are brought together. Nothing listens at its peer
 // URL.
-var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1",
-	token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
+var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1", token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
 
 // soloBegins is the last entry that etcdutl writes into the log of a cluster of one: its member.
 const soloBegins = 1

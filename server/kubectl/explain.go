@@ -87,7 +87,7 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	}
 	asked, err := a.read(ctx, bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("Quorate refuses a call about EtcdCluster %s/%s: %w",
+		return nil, fmt.Errorf("a call about EtcdCluster %s/%s would be refused: %w",
 			c.Namespace,
 			c.Name, err)
 	}
