@@ -64,7 +64,7 @@ const entryOverhead = 64
 func applied(ctx context.Context, p Programs, in staged, last uint64) (err error) {
 	sockets, err := os.MkdirTemp("", "quorate-") // a short name: see lone.Etcd
 	if err != nil {
-		return failure(failed, err, "the directory for etcd's sockets does not exist")
+		return failure(failed, err, "the directory for etcd's sockets can't be created")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
 	if err := p.replay(ctx, in, sockets, solo, last); err != nil {
