@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestMessages: docs/reference/messages.md has everything that Quorate says, to be searched, and to be read once from
-// top to bottom when it changes.
+// TestMessages: docs/reference/messages.md has what the kinds and the commands say, so that it can be searched, and read
+// from top to bottom when it changes. It has no messages of package safety: these refuse an answer of Quorate's own.
 func TestMessages(t *testing.T) {
 	var page strings.Builder
 	for _, part := range []struct {

@@ -178,10 +178,7 @@ var codes = strings.Fields(`
 	invalid_client invalid_grant unauthorized_client
 `)
 
-var known = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\b(` + strings.Join(codes, "|") +
-		`)\b`)
-})
+var known = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(` + strings.Join(codes, "|") + `)\b`) })
 
 func codeIn(words string) string { return known().FindString(words) }
 

@@ -65,9 +65,8 @@ func begin(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	at := b.place()
 	fmt.Fprintf(stdout, "The static pod rescue-%s (%s) will run a new etcd with %d keys, at revision %d. Give each "+
-		"API "+
-		"server its address:\n\n  --etcd-servers=%s\n\nThen follow docs/how-to/self-hosted.md: delete the EtcdCluster "+
-		"whose members are lost, and move into a new one.\n", b.name, file, report.Keys, report.Revision, at.clientURL)
+		"API server its address:\n\n  --etcd-servers=%s\n\nThen follow docs/how-to/self-hosted.md: delete the "+
+		"EtcdCluster whose members are lost, and move into a new one.\n", b.name, file, report.Keys, report.Revision, at.clientURL)
 	return nil
 }
 

@@ -190,20 +190,16 @@ func selfHosted(s *Seen) Finding {
 		switch {
 		case !c.Spec.SelfHosted:
 			flaws = append(flaws, fail(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, which may be "+
-				"paused, "+
-				"restored and deleted like any other", c.Namespace, c.Name),
+				"paused, restored and deleted like any other", c.Namespace, c.Name),
 				command(`kubectl patch etcdcluster -n %s %s `+
 					`--type=merge -p '{"spec":{"selfHosted":true,"deletionProtection":true}}'`, c.Namespace, c.Name)))
 		case c.Spec.HostNetwork == nil:
 			flaws = append(flaws, warn(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, whose members "+
-				"can't be "+
-				"reached without kube-proxy and the pods' network", c.Namespace, c.Name), "move to an EtcdCluster "+
-				"with "+
-				"spec.hostNetwork (docs/how-to/self-hosted.md)"))
+				"can't be reached without kube-proxy and the pods' network", c.Namespace, c.Name),
+				"move to an EtcdCluster with spec.hostNetwork (docs/how-to/self-hosted.md)"))
 		case len(unknown) > 0:
 			flaws = append(flaws, fail(fmt.Sprintf("an API server has its data in EtcdCluster %s/%s, and does not "+
-				"know where "+
-				"its members may be next: once all have been replaced, it finds none", c.Namespace, c.Name),
+				"know where its members may be next: once all have been replaced, it finds none", c.Namespace, c.Name),
 				"add to --etcd-servers of every API server: "+strings.Join(unknown, ",")))
 		}
 	}

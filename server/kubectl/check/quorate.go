@@ -189,7 +189,7 @@ func networkPolicy(s *Seen) Finding {
 	case !let:
 		return fail("it does not allow namespace "+s.Metacontroller+
 			" to reach the hooks: where NetworkPolicies are enforced, no call arrives", "install for that namespace: "+
-			""+s.install())
+			s.install())
 	}
 	return ok("it allows namespace %s in; whether your network plugin enforces it can't be seen from here",
 		s.Metacontroller)

@@ -129,8 +129,7 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 		return fail(fmt.Sprintf("%s does not mount the ConfigMap %s where SSL_CERT_DIR points", w.title(),
 			callerCA),
 			"mount it there (docs/explanation/security.md); or upgrade Metacontroller to 4.16 or later, and say so "+
-				"to quorate "+
-				"install")
+				"to quorate install")
 	}
 	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA,
 		s.install()+", then "+s.restart()); f.State != OK {
