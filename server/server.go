@@ -127,8 +127,12 @@ func (s *Server) Handler() http.Handler {
 		"snapshots/sync":      {s.hook(s.snapshotCall)},
 		"snapshots/finalize":  {s.hook(s.snapshotCall)},
 		"snapshots/customize": {customize(s, v1alpha1.KindSnapshot, wire.CustomizedSnapshot, wire.RelatedToSnapshot)},
-		"schedules/sync":      {s.hook(s.scheduleCall)},
-		"schedules/finalize":  {s.hook(s.scheduleCall)},
+		"operations/sync":     {s.hook(s.operationCall)},
+		"operations/finalize": {s.hook(s.operationCall)},
+		"operations/customize": {customize(s, v1alpha1.KindOperation, wire.CustomizedOperation,
+			wire.RelatedToOperation)},
+		"schedules/sync":     {s.hook(s.scheduleCall)},
+		"schedules/finalize": {s.hook(s.scheduleCall)},
 	} {
 		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, handlers...)...)
 	}

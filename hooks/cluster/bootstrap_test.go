@@ -58,7 +58,7 @@ func began(source string, change func(data map[string]string)) func(*observation
 	}
 }
 
-const beginAgain = "kubectl annotate --overwrite -n default etcdcluster/demo etcd.quorate.dev/recover=Recreate:1"
+const beginAgain = "kubectl quorate recover -n default demo Recreate"
 
 func TestABootstrapThatStalls(t *testing.T) {
 	nothing := func(map[string]string) {}
@@ -92,8 +92,8 @@ func TestABootstrapThatStalls(t *testing.T) {
 		"from a restored one": {unborn(time.Hour,
 			began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
 			func(o *observation.Observation, _ *corev1.Pod) {
-				o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one"}
-			}), "beginning again: set spec.restore.id to a new value", true},
+				askRestore(o, "one", v1alpha1.RestoreOperation{})
+			}), "beginning again: create another EtcdOperation of type Restore", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)

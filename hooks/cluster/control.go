@@ -26,7 +26,7 @@ func fence(v *state.View) *decision.Verdict {
 			!state.MayStop(v, m) {
 			continue
 		}
-		why := fmt.Sprintf("stopping %s: the annotation %s asks for it", m.PodName, objects.AnnotationFence)
+		why := fmt.Sprintf("stopping %s, as an EtcdOperation of type Fence asks", m.PodName)
 		if rollout.Leads(v, m) == 1 {
 			return versions.Change(v, handOver(v, m), why+"; it leads and hands over first")
 		}
@@ -36,6 +36,19 @@ func fence(v *state.View) *decision.Verdict {
 		return &decision.Verdict{Message: why, DeletePod: m.PodName, Resync: rule.ResyncSoon}
 	}
 	return nil
+}
+
+// moveLeader hands the leadership to the voter that should have it, once that serves.
+func moveLeader(v *state.View) *decision.Verdict {
+	if v.Asked.MoveLeader == nil {
+		return nil
+	}
+	m := v.Find(v.Asked.MoveLeader.To)
+	if m == nil || m.Learner || !m.Serving() || m.ID == v.Etcd.Leader {
+		return nil
+	}
+	return versions.Change(v, decision.MoveLeader{To: m.ID, Name: m.PodName},
+		fmt.Sprintf("handing the leadership to %s, as an EtcdOperation asks", m.PodName))
 }
 
 // Finalize is the answer while the cluster is being deleted: everything is left as it is, and nothing stands in the

@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rollout"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -31,7 +30,7 @@ const (
 
 // dueRun is what a run is to begin for now; empty for nothing.
 func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
-	asked := v.Cluster.Annotations[objects.AnnotationDefragment]
+	asked := v.Asked.Defragment
 	switch {
 	case asked != "" && (v.DefragRun == nil || v.DefragRun.Request != asked):
 		return v1alpha1.TriggerRequest
@@ -49,7 +48,7 @@ func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message st
 		run.Request, run.NextScheduleTime = v.DefragRun.Request, v.DefragRun.NextScheduleTime
 	}
 	if trigger == v1alpha1.TriggerRequest {
-		run.Request = v.Cluster.Annotations[objects.AnnotationDefragment]
+		run.Request = v.Asked.Defragment
 	}
 	if trigger == v1alpha1.TriggerSchedule {
 		run.NextScheduleTime = state.NextRun(v, metav1.Time{})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/status"
 )
@@ -64,7 +63,7 @@ func TestSchedulesThatBeginNothing(t *testing.T) {
 func inARequest(change func(*v1alpha1.DefragmentationStatus)) observation.Observation {
 	o := spaceOut(500, 100)
 	o.Etcd.Alarms = nil
-	o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "a"}
+	askDefragment(&o, "a")
 	o = recovering(o, func(s *v1alpha1.DefragmentationStatus) { s.Trigger, s.Request = v1alpha1.TriggerRequest, "a" })
 	change(o.Cluster.Status.Defragmentation)
 	return o
@@ -124,7 +123,7 @@ func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
 func TestARequestIsAnsweredOnce(t *testing.T) {
 	o := inARequest(func(s *v1alpha1.DefragmentationStatus) { s.CompletionTime = metav1.NewTime(now) })
 	assert.Equal(t, "Converged", Decide(o).Reason.Rule)
-	o.Cluster.Annotations[objects.AnnotationDefragment] = "b"
+	askDefragment(&o, "b")
 	d := Decide(o)
 	assert.Equal(t, "Defragment", d.Reason.Rule)
 	assert.Nil(t, d.Step, "it begins by being written down")

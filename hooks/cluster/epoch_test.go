@@ -78,8 +78,7 @@ func verified(o *observation.Observation, name, clusterID string, age time.Durat
 func stagedEpoch(t *testing.T) observation.Observation {
 	o := serve(3)
 	verified(&o, "s1", "c1", time.Hour)
-	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 	for range 6 {
 		goOn(t, &o)
 	}
@@ -92,9 +91,9 @@ func stagedEpoch(t *testing.T) observation.Observation {
 func TestACopyOfASnapshotIsRestored(t *testing.T) {
 	o := serve(3)
 	verified(&o, "s1", "c1", time.Hour).Status.Artifact = "demo/s1.db"
-	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{
+	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
 		SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"},
-		Store:       &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "copy", Prefix: "far", Region: "eu-west-1"}}}}
+		Store:       &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "copy", Prefix: "far", Region: "eu-west-1"}}}})
 	for range 6 {
 		goOn(t, &o)
 	}
@@ -157,8 +156,7 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		o := fresh(3)
 		verified(&o, "s1", "c0", time.Hour)
-		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+		askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 		for range 4 {
 			goOn(t, &o)
 		}
@@ -199,9 +197,8 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 // TestTheFirstMemberDecidesWhichDatabase: no other is filled before its SHA-256 is written down, which stays.
 func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	o := serve(3)
-	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-		Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest.db",
-			Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
+	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest.db",
+			Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}})
 	for range 6 {
 		goOn(t, &o)
 	}
@@ -321,7 +318,7 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) observa
 		metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind",
 			LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
 	watch(&o, 24*time.Hour)
-	o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
+	askRecover(&o, v1alpha1.RecoverFromSurvivor, 1)
 	for range 8 {
 		goOn(t, &o)
 		for _, name := range []string{"demo-0", "demo-1", "demo-2"} { // the nodes answer
@@ -329,7 +326,7 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) observa
 			delete(o.Health, name)
 		}
 	}
-	delete(o.Cluster.Annotations, objects.AnnotationRecover)
+	noAsk(&o)
 	return o
 }
 
@@ -362,9 +359,9 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 			pass(&o, o.Now.Add(time.Hour))
 			assert.Equal(t, d.Reason.Message, goOn(t, &o).Reason.Message, "it waits for a person")
 		}
-		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSnapshot:1"}
+		askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
 		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that is no word about survivors")
-		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
+		askRecover(&o, v1alpha1.RecoverFromSurvivor, 1)
 		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that was said before demo-2 was known")
 		o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
 		assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: was replaced before, and does "+
@@ -572,8 +569,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 				o.Health[name] = h
 			}
 			verified(o, "s1", "c1", time.Hour)
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 			*d = Decide(*o)
 			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
 		},
@@ -613,20 +609,18 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			other.Hash = "bbbb"
 			seedWith(o, "demo-5", other)
 		},
-		"S8: epoch 2 answers spec.restore \"one\", which was answered before": func(o *observation.Observation,
+		"S8: epoch 2 answers the restore \"one\", which was answered before": func(o *observation.Observation,
 			d *decision.Decision) {
 			*o = serve(3)
 			verified(o, "s1", "c1", time.Hour)
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 			*d = Decide(*o)
 			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
 		},
 		"S8: epoch 2 takes the record of another one": func(o *observation.Observation, d *decision.Decision) {
 			*o = serve(3)
 			verified(o, "s1", "c1", time.Hour)
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 			*d = Decide(*o)
 			was := d.Children.ConfigMaps[1].DeepCopy()
 			was.Data[objects.EpochKeyRestore] = "zero"
@@ -645,9 +639,9 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 // TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
 func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	for want, e := range map[string]*state.Epoch{
-		"set spec.restore.id to a new value to restore again": {N: 3, Origin: state.Origin{Restore: "b"},
+		"create another EtcdOperation to restore again": {N: 3, Origin: state.Origin{Restore: "b"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2, "b": 3}},
-		"choose another way by the annotation etcd.quorate.dev/recover": {N: 3,
+		"choose another way by an EtcdOperation of type Recover": {N: 3,
 			Origin:     state.Origin{Restore: "a"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2}},
 		"delete one of their pods to fill all of them again": {N: 2, Origin: state.Origin{Member: "demo-0"},

@@ -137,7 +137,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"all vote", func() observation.Observation { return besideThree(3) }, "ForeignMembers", nil, "retireForeign"},
 		{"changes wait", with(besideThree(3), func(o *observation.Observation) {
 			o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Version = "high", "3.7.3"
-			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
+			askDefragment(o, "now")
 		}), "ForeignMembers", nil, ""},
 		{"their alarm is not ours to clear", with(besideThree(3), func(o *observation.Observation) {
 			o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign, Kind: observation.AlarmNoSpace}}
@@ -157,7 +157,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		}), "ForeignMembers", nil, "waiting for old-1 to serve again"},
 
 		{"nothing is restored", with(besideThree(3), func(o *observation.Observation) {
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "back", Epoch: new(int64(7))}
+			askRestore(o, "back", v1alpha1.RestoreOperation{Epoch: new(int64(7))})
 		}), "ForeignMembers", nil, ""},
 		{"a lost quorum is not recovered by itself", with(besideThree(3), func(o *observation.Observation) {
 			o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor

@@ -253,8 +253,14 @@ var mishaps = []func(o *observation.Observation, n int){
 		}
 	}),
 	func(o *observation.Observation, n int) {
-		o.Cluster.Annotations = map[string]string{objects.AnnotationFence: []string{"demo-0", "demo-1,demo-2",
-			" , demo-9,,rubbish"}[n%3]}
+		fence := askFence(o, [][]string{{"demo-0"}, {"demo-1", "demo-2"}, {"demo-9", "rubbish"}}[n%3]...)
+		if n%2 == 0 {
+			fence.Spec.Fence.Duration = &metav1.Duration{Duration: time.Duration(n) * time.Second}
+		}
+	},
+	func(o *observation.Observation, n int) {
+		ask(o, "move", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationMoveLeader,
+			MoveLeader: &v1alpha1.MoveLeaderOperation{To: fmt.Sprintf("demo-%d", n%4)}})
 	},
 	func(o *observation.Observation, n int) {
 		o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.NewTime(now)}, {Rule: fmt.Sprint(n)}}
@@ -376,7 +382,7 @@ var mishaps = []func(o *observation.Observation, n int){
 		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
 	},
 	func(o *observation.Observation, _ int) {
-		o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
+		askDefragment(o, "now")
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{

@@ -53,7 +53,7 @@ var (
 		"With the quorum's data lost, the next epoch is recorded, by spec.recovery after a while or when a person "+
 			"asks for it: from the survivor that has the most, from a snapshot, or without data (S8).", recoverQuorum)
 	restoreRule = rule.New("Restore",
-		"A changed spec.restore.id has the next epoch recorded; this one runs on until its data is ready (S8).",
+		"An EtcdOperation of type Restore has the next epoch recorded; this one runs on until its data is ready (S8).",
 		restore)
 	lostRule = rule.New("QuorumLost",
 		"With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).",
@@ -193,7 +193,7 @@ var modes = []mode{
 				"A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).",
 				learnerYields),
 			rule.New("Fence",
-				"A member that the annotation etcd.quorate.dev/fence names is stopped and stays a member, while "+
+				"A member that an EtcdOperation of type Fence names is stopped and stays a member, while "+
 					"the others can do without it (S1); which pod that takes is recorded first (S2).", fence),
 			rule.New("LearnerLate",
 				"A learner that has not caught up in time is counted, and then removed; the next one gets a new "+
@@ -226,6 +226,7 @@ var modes = []mode{
 				retireForeign),
 			rule.New("ForeignMembers",
 				"While there are members that are not ours, nothing but what is above is changed.", foreignMembers),
+			rule.New("MoveLeader", "The leadership goes to the voter that an EtcdOperation names.", moveLeader),
 			rule.New("Authorize",
 				"etcd's users and roles are made as the spec declares them, grants before revokes; their names are "+
 					"recorded first (S20).", authorize),
@@ -256,8 +257,8 @@ var modes = []mode{
 				"Volumes that can't become what the spec asks for stay as they are, or, with migration Replace, "+
 					"their members are succeeded by new ones while the data fits.", volumePending),
 			rule.New("PrepareRestore",
-				"The cluster is as the rest of the spec wants it, and does not have the data that spec.restore "+
-					"asks for: the next epoch is being made ready, or can't be.", prepareRestore),
+				"The cluster is as the spec wants it, and does not have the data that an EtcdOperation asks for: "+
+					"the next epoch is being made ready, or can't be.", prepareRestore),
 			rule.New("WaitForWindow",
 				"All serve, and what is left to do disturbs members and can wait: it begins when a window of "+
 					"spec.maintenance.windows opens.", waitForWindow),

@@ -73,7 +73,8 @@ var outlooks = map[string][]decision.Outlook{
 	// Waits: something of the spec is not done before the foreign members are gone
 	"ForeignMembers": {decision.Rests, decision.Works, decision.Waits},
 
-	"Authorize": {decision.Works},
+	"MoveLeader": {decision.Works},
+	"Authorize":  {decision.Works},
 	// Waits: a person decides about a member, has fenced it, or must take a change back that does not work
 	"WaitForMembers": {decision.Works, decision.Waits},
 	"RollingUpdate":  {decision.Works, decision.Waits}, // Waits: an image holds another version than its tag says

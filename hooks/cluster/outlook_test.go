@@ -15,7 +15,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -99,10 +98,10 @@ func TestWhatToolsAreTold(t *testing.T) {
 			silence(o, "demo-1")
 		}), "Stalled Suspended", "rule WaitForMembers waits for it"},
 		"a defragmentation": {changed(func(o *observation.Observation) {
-			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
+			askDefragment(o, "now")
 		}), "Ready Defragment", "on request"},
 		"a defragmentation before larger volumes": {changed(func(o *observation.Observation) {
-			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
+			askDefragment(o, "now")
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 		}), "Reconciling Defragment", "on request"},
 		"users that are applied": {asked(nil), "Ready Converged", "serving"},
@@ -152,8 +151,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 // restoring asks for the data of the snapshot s1, which has this status; nil: it is not there.
 func restoring(status *v1alpha1.EtcdSnapshotStatus) func(o *observation.Observation) {
 	return func(o *observation.Observation) {
-		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
-			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+		askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 		if status != nil {
 			o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {Status: *status}}
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func restore(v *state.View) *decision.Verdict {
-	r := v.Cluster.Spec.Restore
+	r := v.Asked.Restore
 	if r == nil || v.Next != nil || epochs.Answered(v)[r.ID] != 0 {
 		return nil
 	}
@@ -21,9 +21,8 @@ func restore(v *state.View) *decision.Verdict {
 		return nil // the condition Restored says it; the cluster runs on
 	}
 	return epochs.RecordNextEpoch(v, from,
-		fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs until that is "+
-			"ready", r.ID, epochs.NextEpochNumber(v), epochs.WordsFor(v, from),
-			v.Epoch.N))
+		fmt.Sprintf("EtcdOperation %s: recording epoch %d, which begins with %s; epoch %d runs until that is ready",
+			r.Name, epochs.NextEpochNumber(v), epochs.WordsFor(v, from), v.Epoch.N))
 }
 
 func recoverQuorum(v *state.View) *decision.Verdict {

@@ -21,17 +21,17 @@ import (
 func TestARevertedRestoreUsesNothing(t *testing.T) {
 	o := serve(3)
 	o.Children.Services["demo-peers"].Annotations = map[string]string{objects.AnnotationAnswered: "monday=1,tuesday=1"}
+	s1 := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"},
+		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/s1.db"}}
 	used := func(by *v1alpha1.EtcdCluster) bool {
-		s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}}
-		d := snapshot.Decide(snapshot.Observation{Snapshot: s, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by},
+		d := snapshot.Decide(snapshot.Observation{Snapshot: s1, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by},
 			Now: now})
 		return len(d.Status.UsedBy) > 0
 	}
+	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": s1}
 	for _, id := range []string{"monday", "new", "tuesday"} {
-		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: id,
-			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
-		o.Cluster.Generation++
-		assert.True(t, used(o.Cluster), "%s: nothing tells yet", id)
+		askRestore(&o, id, v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 		o.Cluster.Status = Decide(o).Status
 		assert.Equal(t, id == "new", used(o.Cluster), "%s: %v", id,
 			meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
@@ -63,30 +63,26 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 	reached := v1alpha1.SnapshotSource{Artifact: "x.db",
 		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Endpoint: "http://me:tls.key@x"}}}
 	for _, s := range []*v1alpha1.SnapshotSource{&source, &reached} {
-		for field, change := range map[string]func(spec *v1alpha1.EtcdClusterSpec){
-			"spec.bootstrap.snapshot": func(spec *v1alpha1.EtcdClusterSpec) {
-				spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: s}
-			},
-			"spec.restore.snapshot": func(spec *v1alpha1.EtcdClusterSpec) {
-				spec.Restore = &v1alpha1.Restore{ID: "a",
-					Snapshot: s}
-			},
-		} {
-			for _, o := range []observation.Observation{fresh(3), serve(3)} {
-				change(&o.Cluster.Spec)
-				d := Decide(o)
-				assert.Equal(t, "Unsupported", d.Reason.Rule)
-				assert.Contains(t, d.Reason.Message, field)
-				assert.NotContains(t, d.Reason.Message, "tls.key")
-				assert.Len(t, d.Children.Pods, len(o.Children.Pods))
-				require.NoError(t, verify(o, d))
-			}
+		for _, o := range []observation.Observation{fresh(3), serve(3)} {
+			o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: s}
+			d := Decide(o)
+			assert.Equal(t, "Unsupported", d.Reason.Rule)
+			assert.Contains(t, d.Reason.Message, "spec.bootstrap.snapshot")
+			assert.NotContains(t, d.Reason.Message, "tls.key")
+			assert.Len(t, d.Children.Pods, len(o.Children.Pods))
+			require.NoError(t, verify(o, d))
+
+			o.Cluster.Spec.Bootstrap = nil
+			askRestore(&o, "a", v1alpha1.RestoreOperation{Snapshot: s})
+			op := Decide(o).Status.Operations[0]
+			assert.Equal(t, v1alpha1.OperationFailed, op.Phase)
+			assert.Contains(t, op.Message, "spec.restore.snapshot")
+			assert.NotContains(t, op.Message, "tls.key")
 		}
 	}
 
 	o := serve(3) // an EtcdSnapshot whose status a user has written
-	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "a",
-		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "nightly"}}}
+	askRestore(&o, "a", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "nightly"}}})
 	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"nightly": {
 		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
 		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/$(tls.key)"},

@@ -23,8 +23,8 @@ func waitForMembers(v *state.View) *decision.Verdict {
 	}
 	if fenced := wording.Filter(state.Names(silent), v.Fenced); len(fenced) == len(silent) {
 		return &decision.Verdict{
-			Message: fmt.Sprintf("%s stopped by the annotation %s; remove the annotation to start it; no other "+
-				"member restarts until then", strings.Join(fenced, ", "), objects.AnnotationFence),
+			Message: fmt.Sprintf("%s stopped by an EtcdOperation of type Fence; delete it to start the member; no "+
+				"other member restarts until then", strings.Join(fenced, ", ")),
 			Outlook: decision.Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(state.Names(silent), ", "))

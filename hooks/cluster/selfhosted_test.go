@@ -35,7 +35,6 @@ func TestSelfHostedRefusesWhatStopsItAsAWhole(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.EtcdClusterSpec){
 		"needs spec.replicas of 3":                      func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(0)) },
 		"with fewer, the loss or restart of one member": func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(2)) },
-		"does not allow spec.restore":                   func(s *v1alpha1.EtcdClusterSpec) { s.Restore = &v1alpha1.Restore{ID: "a", Epoch: new(int64(1))} },
 		"quorumLoss Manual": func(s *v1alpha1.EtcdClusterSpec) {
 			s.Recovery.QuorumLoss = v1alpha1.RecoverFromSurvivor
 		},
@@ -64,7 +63,7 @@ func TestSelfHostedBeginsNoNextEpoch(t *testing.T) {
 	o := selfHosted()
 	o.Etcd = nil
 	clear(o.Health)
-	o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "now"}
+	askRecover(&o, v1alpha1.RecoverFromSurvivor, 1)
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Len(t, d.Children.ConfigMaps, 1, "no epoch is recorded, also when it is asked for")

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
@@ -82,7 +81,7 @@ func TestNothingIsCountedAtRest(t *testing.T) {
 		"all serve":        {serve(3), false},
 		"a voter does not": {given(), true},
 		"it is fenced": {given(func(o *observation.Observation) {
-			o.Cluster.Annotations = map[string]string{objects.AnnotationFence: "demo-1"}
+			askFence(o, "demo-1")
 		}), false},
 		"suspended":         {given(func(o *observation.Observation) { o.Cluster.Spec.Suspend = true }), false},
 		"no quorum answers": {given(blind), true},

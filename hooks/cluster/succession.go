@@ -35,7 +35,7 @@ func switchEpoch(v *state.View) *decision.Verdict {
 	if waits := epochs.Unstaged(v.Next); waits != "" {
 		switch {
 		case !v.Ending() && epochs.StopsFirst(v):
-			return stop(v, "spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is prepared",
+			return stop(v, "stopFirst is true", fmt.Sprintf(" before epoch %d is prepared",
 				v.Next.Epoch.N))
 		case !v.Ending():
 			return nil // the epoch that runs is looked after meanwhile
@@ -73,7 +73,7 @@ func otherwise(v *state.View) *decision.Verdict {
 	}
 	switch lost, why := epochs.LostBeforeStart(v.Next), needless(v); {
 	case epochs.Cancelled(v) || epochs.RestoreWithdrawn(v):
-		return cancel(v, "spec.restore has changed")
+		return cancel(v, "the restore was withdrawn")
 	case why != "":
 		return cancel(v, why)
 	case len(lost) > 0:
@@ -126,7 +126,7 @@ func instead(v *state.View) *decision.Verdict {
 			return nil
 		}
 		return epochs.RecordNextEpoch(v, from,
-			fmt.Sprintf("spec.restore has changed: recording epoch %d, which begins with %s",
+			fmt.Sprintf("the restore was withdrawn: recording epoch %d, which begins with %s",
 				epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
 	case len(lost) > 0:
 		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf(
@@ -147,7 +147,7 @@ func cancel(v *state.View, why string) *decision.Verdict {
 		v.Next.Epoch.N), Phase: state.PhaseCancelled, Resync: rule.ResyncSoon}
 }
 
-// prepareRestore says that the cluster does not have yet what spec.restore asks for, when there is nothing else to say.
+// prepareRestore says that the cluster does not have yet what a restore asks for, when there is nothing else to say.
 func prepareRestore(v *state.View) *decision.Verdict {
 	reason, message, is, shown := health.Restored(v)
 	if !shown || is {
@@ -160,8 +160,8 @@ func prepareRestore(v *state.View) *decision.Verdict {
 	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
 		outlook = decision.Waits
 	case reason == "Impossible":
-		if outlook = decision.Waits; !v.BesideForeign() && v.Cluster.Spec.Restore.Snapshot != nil {
-			outlook = arrives(v, v.Cluster.Spec.Restore.Snapshot)
+		if outlook = decision.Waits; !v.BesideForeign() && v.Asked.Restore.Snapshot != nil {
+			outlook = arrives(v, v.Asked.Restore.Snapshot)
 		}
 	}
 	return &decision.Verdict{Message: message, Outlook: outlook, Resync: rule.ResyncLater}

@@ -214,16 +214,16 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		"a member whose data is lost": {serve(3), func(o *observation.Observation) { high(o); lose(o, "demo-1") },
 			"Replace"},
 		"a member that is fenced": {serve(3), func(o *observation.Observation) {
-			o.Cluster.Annotations = map[string]string{objects.AnnotationFence: "demo-1"}
+			askFence(o, "demo-1")
 		}, "Fence"},
 		"a defragmentation that a person asks for": {serve(3), func(o *observation.Observation) {
 			high(o)
-			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
+			askDefragment(o, "now")
 		}, "Defragment"},
 		"one beside a version that waits": {serve(3), func(o *observation.Observation) {
 			settled(o)
-			o.Cluster.Spec.Version, o.Cluster.Annotations = "3.7.3",
-				map[string]string{objects.AnnotationDefragment: "now"}
+			o.Cluster.Spec.Version = "3.7.3"
+			askDefragment(o, "now")
 		}, "Defragment"},
 		"authorities that members do not trust": {serve(3), func(o *observation.Observation) {
 			everyone(o, func(h *observation.Health) { h.Trusts = []string{"another"} })

@@ -124,7 +124,7 @@ func HowToBeginAgain(v *state.View) string {
 	case v.Epoch.Source == objects.SourceEmpty:
 		return loses + recoverCommand(v, v1alpha1.RecoverRecreate)
 	case v.Epoch.Restore != "":
-		return loses + "set spec.restore.id to a new value"
+		return loses + "create another EtcdOperation of type Restore"
 	case v.Epoch.After == 0:
 		return loses + "delete the EtcdCluster and create it again"
 	}

@@ -137,7 +137,7 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 }
 
 // lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and
-// the claims tell of. That one is taken to have what spec.restore asks for: a missing record is no reason to restore.
+// the claims tell of. That one is taken to have what is asked for: a missing record is no reason to restore.
 func lostRecord(v *state.View) *corev1.ConfigMap {
 	n, first := lostEpoch(v)
 	from := state.Origin{Source: objects.SourceEmpty}
@@ -147,7 +147,7 @@ func lostRecord(v *state.View) *corev1.ConfigMap {
 	if n == 1 && (spec.Joins(v.Cluster) || foreign.ForeignWithoutRecord(v) != "") {
 		return foreign.JoiningRecord(v.Cluster)
 	}
-	if r := v.Cluster.Spec.Restore; v.Epoch == nil && r != nil {
+	if r := v.Asked.Restore; v.Epoch == nil && r != nil {
 		if from.Restore = r.ID; Answered(v)[r.ID] != 0 { // maybe it was put back
 			from.Restore = state.LastAnswer(Answered(v), n+1)
 		}
@@ -302,7 +302,7 @@ func numbers(v *state.View, of []*state.Member) string {
 	return strings.Join(all, ".")
 }
 
-// recordAnswers writes on a record the IDs of spec.restore that are answered when its epoch has begun.
+// recordAnswers writes on a record the UIDs of the restores that are answered when its epoch has begun.
 func recordAnswers(v *state.View, record *corev1.ConfigMap, from state.Origin) {
 	answered := Answered(v)
 	if n, _ := objects.Ordinal(v.Cluster.Name+"-epoch", record.Name); from.Restore != "" &&
@@ -314,7 +314,7 @@ func recordAnswers(v *state.View, record *corev1.ConfigMap, from state.Origin) {
 	}
 }
 
-// Answered are the IDs of spec.restore that the epoch that runs, or one before it, has answered, with the number of
+// Answered are the UIDs of the restores that the epoch that runs, or one before it, has answered, with the number of
 // that.
 func Answered(v *state.View) map[string]int {
 	all := map[string]int{}

@@ -25,7 +25,7 @@ import (
 func Beginning(v *state.View) (state.Origin, string) {
 	from := state.Origin{Source: objects.SourceEmpty}
 	snapshot := BeginsWith(v)
-	if r := v.Cluster.Spec.Restore; r != nil {
+	if r := v.Asked.Restore; r != nil {
 		from.Restore = r.ID
 	}
 	if spec.Joins(v.Cluster) {
@@ -43,10 +43,9 @@ func Beginning(v *state.View) (state.Origin, string) {
 	return from, ""
 }
 
-// BeginsWith is the snapshot that a new cluster begins with; nil for none. One that is made again from its manifest
-// begins with what it was last restored to.
+// BeginsWith is the snapshot that a new cluster begins with; nil for none.
 func BeginsWith(v *state.View) *v1alpha1.SnapshotSource {
-	if r := v.Cluster.Spec.Restore; r != nil && r.Snapshot != nil {
+	if r := v.Asked.Restore; r != nil && r.Snapshot != nil {
 		return r.Snapshot
 	}
 	if b := v.Cluster.Spec.Bootstrap; b != nil {
@@ -55,12 +54,11 @@ func BeginsWith(v *state.View) *v1alpha1.SnapshotSource {
 	return nil
 }
 
-// RestoreSource is what spec.restore asks for, or what stands in its way.
-func RestoreSource(v *state.View, r *v1alpha1.Restore) (state.Origin, string) {
+// RestoreSource is the data that a restore asks for, or what stands in its way.
+func RestoreSource(v *state.View, r *state.Restore) (state.Origin, string) {
 	from := state.Origin{Restore: r.ID}
 	if n := Answered(v)[r.ID]; n != 0 {
-		return from, fmt.Sprintf("epoch %d was begun for that id, and an id is used once: set spec.restore.id to a "+
-			"new value to restore again, or remove spec.restore", n)
+		return from, fmt.Sprintf("epoch %d was begun for it already; create another EtcdOperation to restore again", n)
 	}
 	if v.BesideForeign() {
 		return from, "Quorate does not restore while foreign members are in the cluster, because they would keep " +
@@ -72,7 +70,7 @@ func RestoreSource(v *state.View, r *v1alpha1.Restore) (state.Origin, string) {
 		return from, why
 	}
 	if r.Epoch == nil {
-		return from, "spec.restore names no snapshot and no epoch"
+		return from, "it names no snapshot and no epoch"
 	}
 	from.Source, from.SurvivorsOf = objects.SourceSurvivor, int(*r.Epoch)
 	switch {
@@ -118,29 +116,23 @@ func MayComeBack(v *state.View, policy v1alpha1.QuorumLoss, lost []string) *deci
 	at := LostUntil(v).UTC().Format("15:04:05 UTC")
 	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
 	if len(lost) == 0 {
-		why = "no quorum answers, although its data exists; by the annotation " + objects.AnnotationRecover
+		why = "no quorum answers, although its data exists; as an EtcdOperation of type Recover asks"
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at),
 		Resync: rule.ResyncLater}
 }
 
-// RecoverBy is the policy for a lost quorum, and whether a person has asked for it now, by the annotation, for this
-// very epoch.
+// RecoverBy is the policy for a lost quorum, and whether an operation asks for it now, for this very epoch.
 func RecoverBy(v *state.View) (policy v1alpha1.QuorumLoss, asked bool) {
-	by, of, _ := strings.Cut(v.Cluster.Annotations[objects.AnnotationRecover], ":")
-	p := v1alpha1.QuorumLoss(by)
-	known := slices.Contains([]v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot,
-		v1alpha1.RecoverRecreate}, p)
-	if known && of == fmt.Sprint(v.Epoch.N) {
-		return p, true
+	if r := v.Asked.Recover; r != nil && r.Epoch == int64(v.Epoch.N) {
+		return r.Policy, true
 	}
 	return cmp.Or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
 
 // recoverCommand is the command that starts the way back.
 func recoverCommand(v *state.View, policy v1alpha1.QuorumLoss) string {
-	return fmt.Sprintf("kubectl annotate --overwrite -n %s etcdcluster/%s %s=%s:%d", v.Cluster.Namespace,
-		v.Cluster.Name, objects.AnnotationRecover, policy, v.Epoch.N)
+	return fmt.Sprintf("kubectl quorate recover -n %s %s %s", v.Cluster.Namespace, v.Cluster.Name, policy)
 }
 
 // Suggested is the way back that loses least, and the command that takes it; empty when only one is left that loses
@@ -228,15 +220,13 @@ func Staged(v *state.View) (reason, message string) {
 	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", v.Next.Epoch.N, beside, waits)
 }
 
-// Answers is whether the epoch that runs has what spec.restore asks for, as its record says.
+// Answers is whether the epoch that runs has the data of the restore that it began for, as its record says.
 func Answers(v *state.View) (reason, message string, is bool) {
-	id := v.Epoch.Restore
 	if why := Differing(v); why != "" {
 		return "Differing", why, false
 	}
 	if v.Epoch.Filled() && !v.Epoch.HadQuorum() && v.Etcd == nil {
-		return "Starting", fmt.Sprintf("epoch %d has begun for spec.restore %q, and has no quorum yet", v.Epoch.N, id),
-			false
+		return "Starting", fmt.Sprintf("epoch %d has begun with the restored data, and has no quorum yet", v.Epoch.N), false
 	}
-	return "Restored", fmt.Sprintf("epoch %d began with the data of spec.restore %q", v.Epoch.N, id), true
+	return "Restored", fmt.Sprintf("epoch %d began with the restored data", v.Epoch.N), true
 }

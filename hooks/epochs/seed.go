@@ -12,7 +12,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
-	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/hooks/versions"
@@ -336,13 +335,13 @@ func OtherwiseFilled(v *state.View) string {
 	answers := v.Epoch.Answered[v.Epoch.Restore] == v.Epoch.N || v.Epoch.After == 0
 	switch {
 	case v.Epoch.Restore != "" && answers:
-		return "set spec.restore.id to a new value to restore again"
+		return "create another EtcdOperation to restore again"
 	case v.Epoch.Member != "":
 		return "delete one of their pods to fill all of them again"
 	case v.Epoch.After == 0:
 		return "delete the EtcdCluster and create it again"
 	}
-	return "choose another way by the annotation " + objects.AnnotationRecover
+	return "choose another way by an EtcdOperation of type Recover"
 }
 
 // SnapshotsNamed are the EtcdSnapshots that the spec names.
@@ -351,10 +350,20 @@ func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
 	if b := c.Spec.Bootstrap; b != nil && b.Snapshot != nil && b.Snapshot.SnapshotRef.Name != "" {
 		names = append(names, b.Snapshot.SnapshotRef.Name)
 	}
-	if r := c.Spec.Restore; r != nil && r.Snapshot != nil && r.Snapshot.SnapshotRef.Name != "" {
-		names = append(names, r.Snapshot.SnapshotRef.Name)
+	return names
+}
+
+// URLOfRestore is that of the artifact that a restore asks for and no epoch has begun with; empty for none.
+func URLOfRestore(v *state.View) string {
+	r := v.Asked.Restore
+	if r == nil || r.Snapshot == nil || Answered(v)[r.ID] != 0 {
+		return ""
 	}
-	return spec.Distinct(names)
+	resolved, why := resolve(v, r.Snapshot)
+	if why != "" {
+		return ""
+	}
+	return resolved.URL
 }
 
 // resolve is the snapshot that the source names, or what stands in its way.
@@ -369,8 +378,8 @@ func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string
 	from := v.Related.Snapshots[s.SnapshotRef.Name]
 	switch {
 	case from == nil:
-		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s", s.SnapshotRef.Name,
-			v.Cluster.Namespace)
+		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s, or has not the label %s: %s",
+			s.SnapshotRef.Name, v.Cluster.Namespace, objects.LabelCluster, v.Cluster.Name)
 	case !snapshot.Restorable(from):
 		return nil, snapshot.Unrestorable(from)
 	}

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
@@ -23,7 +25,7 @@ func Cancelled(v *state.View) bool {
 	return v.Next != nil && v.Next.Epoch.Phase == state.PhaseCancelled
 }
 
-// AskedFor is the way back that a person asks for by the annotation, when it is possible.
+// AskedFor is the way back that a person asks for by an operation, when it is possible.
 func AskedFor(v *state.View) (state.Origin, bool) {
 	policy, asked := RecoverBy(v)
 	if !asked {
@@ -36,7 +38,7 @@ func AskedFor(v *state.View) (state.Origin, bool) {
 // RestoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was
 // stopped already: without another wish the data that was there before.
 func RestoreInstead(v *state.View) (state.Origin, string) {
-	if r := v.Cluster.Spec.Restore; r != nil && Answered(v)[r.ID] == 0 {
+	if r := v.Asked.Restore; r != nil && Answered(v)[r.ID] == 0 {
 		return RestoreSource(v, r)
 	}
 	from, why := WayBack(v, v1alpha1.RecoverFromSurvivor, true)
@@ -46,13 +48,13 @@ func RestoreInstead(v *state.View) (state.Origin, string) {
 
 // StopsFirst reports whether there is no room for two epochs beside each other.
 func StopsFirst(v *state.View) bool {
-	r := v.Cluster.Spec.Restore
+	r := v.Asked.Restore
 	return MayStopFirst(v, r) && r.ID == v.Next.Epoch.Restore
 }
 
 // MayStopFirst reports whether the restore may stop the epoch that runs before the next one is ready. On Memory that
 // would take its data.
-func MayStopFirst(v *state.View, r *v1alpha1.Restore) bool {
+func MayStopFirst(v *state.View, r *state.Restore) bool {
 	return r != nil && r.StopFirst && !v.Memory()
 }
 
@@ -65,7 +67,7 @@ func Collides(v *state.View) bool {
 	})
 }
 
-// ByRestore reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
+// ByRestore reports whether the next epoch is the answer to a restore, and not to a lost quorum.
 func ByRestore(v *state.View) bool {
 	e := v.Next.Epoch
 	return e.Restore != "" && e.Restore != v.Epoch.Restore
@@ -80,9 +82,10 @@ func LeavesNothing(v *state.View) bool {
 	})
 }
 
-// RestoreWithdrawn reports whether the next epoch is no longer asked for.
+// RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted. One that is
+// not seen may be there.
 func RestoreWithdrawn(v *state.View) bool {
-	return ByRestore(v) && (v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != v.Next.Epoch.Restore)
+	return ByRestore(v) && v.Asked.Withdrawn[types.UID(v.Next.Epoch.Restore)]
 }
 
 // LostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to

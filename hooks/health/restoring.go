@@ -10,10 +10,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
-// Restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks
-// for none.
+// Restored is the condition Restored: whether the cluster has the data that a restore asks for; not shown when none does.
 func Restored(v *state.View) (reason, message string, is, shown bool) {
-	r := v.Cluster.Spec.Restore
+	r := v.Asked.Restore
 	switch {
 	case v.Next != nil:
 		reason, message = epochs.Staged(v)
@@ -30,13 +29,13 @@ func Restored(v *state.View) (reason, message string, is, shown bool) {
 	_, why := epochs.RestoreSource(v, r)
 	switch {
 	case epochs.Answered(v)[r.ID] != 0:
-		return v1alpha1.AnsweredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+		return v1alpha1.AnsweredBefore, "EtcdOperation " + r.Name + ": " + why, false, true
 	case why == "" && MembersMissing(v) && !epochs.MayStopFirst(v, r):
-		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it "+
-			"does not wait", r.ID, v.Epoch.N), false, true
+		return "Waiting", fmt.Sprintf("EtcdOperation %s waits until epoch %d has all its members; with stopFirst it "+
+			"does not wait", r.Name, v.Epoch.N), false, true
 	}
-	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, cmp.Or(why, "about to begin")),
-		false, true
+	return "Impossible", fmt.Sprintf("EtcdOperation %s: %s; the data is untouched", r.Name, cmp.Or(why, "about to begin")), false,
+		true
 }
 
 // MembersMissing reports whether the epoch that runs lacks a member.

@@ -63,11 +63,8 @@ const (
 	// that the first initial member has fetched, in hexadecimal; and on the pods of the others, who take no other one:
 	// see epochs/seed.go.
 	AnnotationSHA256 = Domain + "sha256"
-	// AnnotationAnswered is, on the peer Service, a copy of which spec.restore.id was answered by which epoch.
+	// AnnotationAnswered is, on the peer Service, a copy of which restore was answered by which epoch.
 	AnnotationAnswered = Domain + "answered"
-	// AnnotationFence names, on an EtcdCluster, the members whose etcd should be stopped without their removal:
-	// "demo-1" or "demo-1,demo-2".
-	AnnotationFence = Domain + "fence"
 	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
 	AnnotationRetained = Domain + "retained-of"
 	// AnnotationChosen names, on an epoch record, the member that was chosen to be restarted, and its pod: "demo-1
@@ -88,9 +85,6 @@ const (
 	AnnotationFlagsFor = Domain + "flags-for"
 	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.
 	AnnotationExchanged = Domain + "exchanged"
-	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not
-	// had before.
-	AnnotationDefragment = Domain + "defragment"
 	// AnnotationFailedMember is, on a claim, the mark of a member that is about to be given up, or was: its claim is
 	// kept, and no epoch begins with what is on it. Its value is FailedSilent, FailedCorrupt, or what a person wrote.
 	AnnotationFailedMember = Domain + "failed-member"
@@ -124,9 +118,6 @@ const (
 	// epoch than the first, and on those that an epoch has left behind. The peer Service has that of the epoch that
 	// runs, if it is a later one.
 	AnnotationEpoch = Domain + "epoch"
-	// AnnotationRecover on an EtcdCluster that has lost its quorum starts the way back: "FromSurvivor:1" for the loss
-	// of epoch 1.
-	AnnotationRecover = Domain + "recover"
 	// AnnotationForeign lists, on the record of an epoch that joined an existing etcd, the members there that are none
 	// of ours, by their IDs with their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes
 	// with the last of them. See foreign/existing.go.
@@ -192,7 +183,7 @@ const (
 	EpochKeyFirst       = "first-member"
 	EpochKeyFormerFirst = "former-first-member"
 	EpochKeyAfter       = "after"
-	// EpochKeyRestore is the ID of spec.restore that the epoch answers.
+	// EpochKeyRestore is the UID of the restore (EtcdOperation) that the epoch answers.
 	EpochKeyRestore = "restore"
 	// EpochKeySnapshot is the snapshot that its initial members restore, as JSON.
 	EpochKeySnapshot = "snapshot"
@@ -209,7 +200,7 @@ const (
 	// EpochKeyPast are the epochs before, with etcd's cluster ID in hexadecimal and the numbers of those who voted, as
 	// far as they are known: "1=2c119c3b/0.1.2,2=566c60e3/".
 	EpochKeyPast = "past"
-	// EpochKeyAnswered says which spec.restore.id was answered by which epoch, this one included: "monday=2,back=3".
+	// EpochKeyAnswered says which restore was answered by which epoch, this one included: "<UID>=2,<UID>=3".
 	EpochKeyAnswered = "answered"
 )
 

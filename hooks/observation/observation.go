@@ -112,6 +112,8 @@ type Related struct {
 	Secrets map[string]*Secret
 	// Snapshots are those that carry the cluster's label, and those that its spec names.
 	Snapshots map[string]*v1alpha1.EtcdSnapshot
+	// Operations are those of the namespace on this cluster.
+	Operations map[string]*v1alpha1.EtcdOperation
 }
 
 // Membership is etcd's member list, read linearizably.

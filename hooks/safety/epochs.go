@@ -119,7 +119,7 @@ func remembers(j *judgement, e *state.Epoch) {
 	j.require(e.Bump != nil || e.Floor >= seenRevision(j), "S21",
 		"epoch %d begins above revision %d, and epoch %d has come to %d", e.N, e.Floor, e.After, seenRevision(j))
 	j.require(e.Restore == j.v.Epoch.Restore || epochs.Answered(j.v)[e.Restore] == 0, "S8",
-		"epoch %d answers spec.restore %q, which was answered before", e.N, e.Restore)
+		"epoch %d answers the restore %q, which was answered before", e.N, e.Restore)
 }
 
 // seenRevision is the highest that the epoch that runs, or one before it, is seen or noted to have given out.
@@ -222,7 +222,7 @@ func phases(j *judgement, next *state.View) {
 	case state.PhaseStopping:
 		j.require(next.Epoch.Phase == state.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
 			j.v.Epoch.N, now.N, next.Epoch.Phase)
-		r := j.o.Cluster.Spec.Restore
+		r := j.v.Asked.Restore
 		j.require(epochs.Unstaged(next) == "" || r != nil && r.StopFirst, "S8",
 			"epoch %d is stopped before epoch %d is ready", j.v.Epoch.N, next.Epoch.N)
 		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+epochs.RevisionGap, "S21",

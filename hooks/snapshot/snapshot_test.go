@@ -236,52 +236,15 @@ func TestWhoUsesASnapshot(t *testing.T) {
 	named := func(name string) *v1alpha1.SnapshotSource {
 		return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}
 	}
-	byArtifact := &v1alpha1.SnapshotSource{Artifact: "x"}
 	for name, c := range map[string]struct {
 		change func(c *v1alpha1.EtcdCluster)
 		uses   bool
 	}{
 		"nothing names it": {func(*v1alpha1.EtcdCluster) {}, false},
-		"restore names it": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a",
-				Snapshot: named("nightly")}
-		}, true},
-		"restore names another": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a",
-				Snapshot: named("other")}
-		}, false},
-		"restore goes back to an epoch": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a",
-				Epoch: new(int64(1))}
-		}, false},
-		"restore has been answered": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
-			c.Status.Origin = &v1alpha1.OriginStatus{Restore: "a"}
-		}, false},
-		"another restore has been answered": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore = &v1alpha1.Restore{ID: "b", Snapshot: named("nightly")}
-			c.Status.Origin = &v1alpha1.OriginStatus{Restore: "a"}
-		}, true},
-		"its condition says that it was": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
-			c.Generation = 3
-			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue,
-				ObservedGeneration: 3}}
-		}, false},
-		"its condition is of an earlier spec": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
-			c.Generation = 4
-			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue,
-				ObservedGeneration: 3}}
-		}, true},
 		"a new cluster begins with it": {func(c *v1alpha1.EtcdCluster) { c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")} }, true},
 		"a cluster has begun with it": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
 			c.Status.Epoch, c.Status.ClusterID = 1, "c1"
-		}, false},
-		"a new cluster begins with what restore names": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
-			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: byArtifact}
 		}, false},
 		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
 			c.Status.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
@@ -289,7 +252,7 @@ func TestWhoUsesASnapshot(t *testing.T) {
 		"members are filled with " +
 			"another": {func(c *v1alpha1.EtcdCluster) { c.Status.Restoring = []string{"s3://backups/other"} }, false},
 		"the cluster is being deleted": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Restore, c.DeletionTimestamp = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}, &metav1.Time{}
+			c.Spec.Bootstrap, c.DeletionTimestamp = &v1alpha1.Bootstrap{Snapshot: named("nightly")}, &metav1.Time{}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -47,11 +44,11 @@ func (v *view) users() []string {
 	return all
 }
 
-// uses reports whether a cluster restores a snapshot: its members are being filled with it, or its spec names it and
-// has not been answered.
+// uses reports whether a cluster restores a snapshot: its members are being filled with it or about to, or it begins
+// with it.
 func uses(c *v1alpha1.EtcdCluster, s *v1alpha1.EtcdSnapshot) bool {
 	names := func(from *v1alpha1.SnapshotSource) bool { return from != nil && from.SnapshotRef.Name == s.Name }
-	r, b := c.Spec.Restore, c.Spec.Bootstrap
+	b := c.Spec.Bootstrap
 	switch {
 	case c.DeletionTimestamp != nil:
 		return false
@@ -60,22 +57,8 @@ func uses(c *v1alpha1.EtcdCluster, s *v1alpha1.EtcdSnapshot) bool {
 			s.Status.URI)
 	}):
 		return true
-	case r != nil && names(r.Snapshot):
-		return !answered(c)
-	case r != nil && r.Snapshot != nil:
-		return false // that, and not spec.bootstrap, says what a new cluster begins with
 	}
 	return b != nil && names(b.Snapshot) && c.Status.ClusterID == "" && c.Status.Epoch <= 1
-}
-
-// answered reports whether the cluster has what its spec.restore asks for, or had it before: it answers no ID twice.
-func answered(c *v1alpha1.EtcdCluster) bool {
-	if o := c.Status.Origin; o != nil && o.Restore == c.Spec.Restore.ID {
-		return true
-	}
-	is := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
-	return is != nil && is.ObservedGeneration == c.Generation && (is.Status == metav1.ConditionTrue ||
-		is.Reason == v1alpha1.AnsweredBefore)
 }
 
 // sameArtifact compares URLs without their queries, which say how a store is reached.

@@ -46,11 +46,8 @@ func Existing(c *v1alpha1.EtcdCluster) *v1alpha1.ExistingCluster {
 	return c.Spec.Bootstrap.Existing
 }
 
-// Joins reports whether a new cluster joins a running etcd. A snapshot that the spec asks for comes before that.
-func Joins(c *v1alpha1.EtcdCluster) bool {
-	r := c.Spec.Restore
-	return Existing(c) != nil && (r == nil || r.Snapshot == nil)
-}
+// Joins reports whether a new cluster joins a running etcd.
+func Joins(c *v1alpha1.EtcdCluster) bool { return Existing(c) != nil }
 
 // validateExisting says what is wrong with spec.bootstrap.existing. The API server refuses nearly all of it.
 func validateExisting(s *v1alpha1.EtcdClusterSpec) error {

@@ -20,9 +20,6 @@ func validateSelfHosted(s *v1alpha1.EtcdClusterSpec) error {
 	case Replicas(&v1alpha1.EtcdCluster{Spec: *s}) < FewestSelfHosted:
 		return fmt.Errorf("spec.selfHosted needs spec.replicas of %d or more: with fewer, the loss or restart of one "+
 			"member stops the API server", FewestSelfHosted)
-	case s.Restore != nil:
-		return fmt.Errorf("spec.selfHosted does not allow spec.restore: it would stop the API server halfway; " +
-			"restore on the nodes (docs/how-to/self-hosted.md)")
 	case s.Recovery.QuorumLoss != "" && s.Recovery.QuorumLoss != v1alpha1.RecoverManual:
 		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: if the API server answers, there " +
 			"is a quorum, even if Quorate does not see it")

@@ -242,15 +242,10 @@ func token(simple bool) string {
 		objects.KeyTokenPublic, objects.CertificateDir, objects.KeyTokenPrivate)
 }
 
-// validateSources says what is wrong with the snapshots that the spec of a cluster names.
+// validateSources says what is wrong with the snapshot that the spec of a cluster names.
 func validateSources(s *v1alpha1.EtcdClusterSpec) error {
 	if b := s.Bootstrap; b != nil {
-		if err := stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot); err != nil {
-			return err
-		}
-	}
-	if r := s.Restore; r != nil {
-		return stores.ValidateSource("spec.restore.snapshot", r.Snapshot)
+		return stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type Epoch struct {
 	Sum string
 	// Past are the epochs before, by number.
 	Past map[int]Past
-	// Answered are the IDs of spec.restore that it or one before has answered, with the number of that.
+	// Answered are the UIDs of the restores that it or one before has answered, with the number of that.
 	Answered map[string]int
 	Version  string
 	// Choice is the restart or removal that was chosen last.
@@ -59,7 +59,7 @@ type Epoch struct {
 // Origin is where an epoch's data comes from, as its record says once and for all.
 type Origin struct {
 	Source string // SourceEmpty and its like
-	// Restore is the ID of spec.restore that the epoch answers; empty for none.
+	// Restore is the UID of the restore that the epoch answers; empty for none.
 	Restore string
 	// Snapshot that the initial members restore; nil for none.
 	Snapshot *Resolved
@@ -149,7 +149,7 @@ func (e *Epoch) predecessor() *Epoch {
 	return before
 }
 
-// LastAnswer is the ID of spec.restore that was answered last by an epoch before this one: that of the one just
+// LastAnswer is the UID of the restore that was answered last by an epoch before this one: that of the one just
 // before, also when it came by a lost quorum and answered none itself.
 func LastAnswer(answered map[string]int, epoch int) (last string) {
 	for _, id := range slices.Sorted(maps.Keys(answered)) {

@@ -3,7 +3,6 @@ package state
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,12 +15,7 @@ import (
 // Fenced reports whether a person wants this member's etcd stopped, without its removal. Its data would not outlive
 // that on Memory.
 func (v *View) Fenced(name string) bool {
-	return !v.Memory() && slices.Contains(FencedBy(v.Cluster), name)
-}
-
-// FencedBy are the members that the annotation names.
-func FencedBy(c *v1alpha1.EtcdCluster) []string {
-	return strings.FieldsFunc(c.Annotations[objects.AnnotationFence], func(r rune) bool { return r == ',' || r == ' ' })
+	return !v.Memory() && slices.Contains(v.Asked.Fenced, name)
 }
 
 // MayStop reports whether the others can do without the member (S1), and no other one is missing or joining when it

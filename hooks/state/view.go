@@ -51,6 +51,7 @@ type View struct {
 	Serves      string                          // identifies the certificates that members are to show
 	DefragRun   *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
 	Awaited     []v1alpha1.AwaitedStatus        // objects of the answer that are not there, once there is one
+	Asked       Asked                           // what EtcdOperations ask for
 	Windows     *spec.Windows                   // of spec.maintenance.windows; nil for none
 	FailedVoter string                          // the voter that the verdict gives up for its silence; empty for none
 }
@@ -87,7 +88,8 @@ func New(o observation.Observation) *View {
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
 func viewOf(o observation.Observation, e *Epoch, below int) *View {
-	v := &View{Observation: o, Replicas: targetReplicas(o), Epoch: e, below: below, All: o.Children}
+	v := &View{Observation: o, Replicas: targetReplicas(o), Epoch: e, below: below, All: o.Children,
+		Asked: askedOf(o)}
 	v.Children = within(o, e, below)
 	o = v.Observation
 	if v.Etcd != nil && v.Epoch != nil && unrelated(v) {

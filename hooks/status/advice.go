@@ -5,32 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 )
-
-// unfenceable says which of the names of the annotation can't be followed, and why; empty for none.
-func unfenceable(v *state.View) string {
-	var all []string
-	for _, name := range state.FencedBy(v.Cluster) {
-		m := v.Find(name)
-		switch {
-		case v.Memory():
-			all = append(all, name+" is not stopped: its data is in memory and would be lost")
-		case v.Etcd == nil:
-		case m == nil:
-			all = append(all, name+" is not a member")
-		case m.Pod != nil && !state.MayStop(v, m):
-			all = append(all, name+" is not stopped: the others need it now")
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("the annotation %s: %s", objects.AnnotationFence, strings.Join(all, "; "))
-}
 
 // ScheduleAdvice is what is wrong with a schedule; empty for nothing.
 func ScheduleAdvice(v *state.View) string {
@@ -75,9 +53,6 @@ func Advice(v *state.View) string {
 	}
 	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
 		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
-	}
-	if why := unfenceable(v); why != "" {
-		all = append(all, why)
 	}
 	if why := spec.SharesIssuer(v.Observation); why != "" {
 		all = append(all, why)

@@ -72,6 +72,7 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 	}
 	s.Watched, s.Connection = state.Watched(v), connection(v)
 	s.Running, s.Awaited = versions.RunningVersion(v, s.Members), v.Awaited
+	s.Operations = Operations(v, because)
 	s.History = health.History(v, because, s.Auth)
 	s.Conditions = conditions(v, because, next, s.Auth)
 	return s
@@ -108,7 +109,7 @@ func memberStatus(v *state.View, s v1alpha1.MemberStatus, h observation.Health, 
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	case !asked && v.Fenced(s.Name):
-		s.Message = "the annotation stops it: " + objects.AnnotationFence
+		s.Message = "stopped by an EtcdOperation of type Fence"
 	case !asked:
 		s.Message = "its pod has no address"
 	case h.Err != "":
@@ -351,7 +352,7 @@ func troubleOf(v *state.View, m *state.Member, who string) string {
 		return who + " started before the present authority and must restart to trust it: see TrustOutdated in " +
 			"docs/troubleshooting.md"
 	case !m.Serving() && v.Fenced(m.PodName):
-		return who + " is stopped by the annotation " + objects.AnnotationFence
+		return who + " is stopped by an EtcdOperation of type Fence"
 	case !m.Serving() && (!m.Learner || m.Started()):
 		return who + " does not serve" + wording.Colon(health.Explain(v, m))
 	}
@@ -359,7 +360,7 @@ func troubleOf(v *state.View, m *state.Member, who string) string {
 }
 
 // Restoring are the URLs of artifacts that members of the epoch that runs, or of the one that is to take over, are
-// being filled with.
+// being filled with, and that of a restore that is asked for.
 func Restoring(v *state.View) []string {
 	var list []string
 	add := func(e *state.Epoch) {
@@ -370,6 +371,9 @@ func Restoring(v *state.View) []string {
 	add(v.Epoch)
 	if v.Next != nil {
 		add(v.Next.Epoch)
+	}
+	if url := epochs.URLOfRestore(v); url != "" {
+		list = append(list, url)
 	}
 	return spec.Distinct(list)
 }

@@ -230,7 +230,7 @@ func (s *scope) policy() []object {
 	const group, name = "admissionregistration.k8s.io/v1", onlyNamespaces
 	match := object{"resourceRules": []any{object{
 		"apiGroups": listOf("etcd.quorate.dev"), "apiVersions": listOf("*"), "operations": listOf("CREATE"),
-		"resources": listOf("etcdclusters", "etcdsnapshots", "etcdsnapshotschedules"),
+		"resources": listOf("etcdclusters", "etcdsnapshots", "etcdsnapshotschedules", "etcdoperations"),
 	}}}
 	if s.matches != nil {
 		match["objectSelector"] = selectorObject(s.matches)

@@ -49,10 +49,11 @@ const (
 	certificateGroup = "Certificate.cert-manager.io/v1"
 )
 
-// The snapshots that the hook is shown besides.
+// The snapshots and operations that the hook is shown besides.
 const (
-	snapshots     = "etcdsnapshots.etcd.quorate.dev"
-	snapshotGroup = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
+	snapshots      = "etcdsnapshots.etcd.quorate.dev"
+	snapshotGroup  = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
+	operationGroup = "EtcdOperation.etcd.quorate.dev/v1alpha1"
 )
 
 // callFor is the call about this cluster, with what people should know about it.
@@ -82,6 +83,13 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 			c.Name, err)
 	}
 	all := func(*metav1.ObjectMeta) bool { return true }
+	if err := body.Related.add(out, all); err != nil {
+		return nil, nil, err
+	}
+	body.Related[operationGroup] = map[string]json.RawMessage{}
+	if out, err = a.kube.run(ctx, "get", operations, "-n", c.Namespace, "-o", "json"); err != nil {
+		return nil, nil, fmt.Errorf("the EtcdOperations of namespace %s can't be read: %w", c.Namespace, err)
+	}
 	if err := body.Related.add(out, all); err != nil {
 		return nil, nil, err
 	}

@@ -31,13 +31,17 @@ const usage = `kubectl quorate looks at etcd clusters that Quorate runs, with th
 Usage:
   kubectl quorate status [NAME]               one screen: members, certificates, what is being done and what is in its way
   kubectl quorate explain [NAME]              what Quorate would do now, and why; nothing is carried out
-  kubectl quorate defrag [NAME] [--wait]      ask for the members' databases to be defragmented
+  kubectl quorate defrag [NAME]               defragment the members' databases, one at a time
   kubectl quorate move-leader [NAME] MEMBER   let another member lead
+  kubectl quorate fence [NAME] MEMBER         stop a member for --duration, or until the EtcdOperation is deleted
+  kubectl quorate restore [NAME] [flags]      move to the data of --snapshot, or back to that of --epoch
+  kubectl quorate recover [NAME] POLICY       begin again without quorum: FromSurvivor, FromSnapshot or Recreate
   kubectl quorate report [NAME] [-o FILE]     a support bundle without secrets, as a .tar.gz
   kubectl quorate version [--client]          the version of this plugin, and which Quorate runs
   kubectl quorate check [-o json]             whether Kubernetes, Metacontroller and Quorate fit together, and what to do
   kubectl quorate install [--apply]           install Quorate, or upgrade it; "kubectl quorate install -h" lists its flags
 
+defrag, move-leader, fence, restore and recover create an EtcdOperation; with --wait they show how it goes.
 Without NAME it is the one EtcdCluster of the namespace. All commands take kubectl's own flags -n/--namespace, --context,
 --kubeconfig, --cluster, --user, --as, --as-group and --request-timeout. "kubectl quorate COMMAND -h" lists the others.
 
@@ -112,7 +116,7 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		return errTold
 	}
 	switch name, rest := args[0], args[1:]; name {
-	case "status", "explain", "defrag", "move-leader", "report", "version", "check":
+	case "status", "explain", "defrag", "move-leader", "fence", "restore", "recover", "report", "version", "check":
 		a, err := p.parse(name, rest)
 		if err != nil {
 			return err
@@ -133,11 +137,14 @@ type ask struct {
 	kube      access
 	namespace string // empty: that of kubectl's context
 	name      string // of the EtcdCluster; empty: the only one
-	member    string // of move-leader
+	operand   string // what the command takes after NAME, such as a member
 
 	quorate, metacontroller string // their namespaces
 	wait, client            bool
-	timeout                 time.Duration
+	timeout, duration       time.Duration
+	snapshot                string // of restore, and the epoch
+	epoch                   int64
+	stopFirst               bool
 	file                    string
 	format                  string // of what check prints: text or json
 }
@@ -196,21 +203,32 @@ func (a *ask) ownFlags(flags *flag.FlagSet) {
 		flags.StringVar(&a.file, "o", "", "`file` to write; empty for one named after the cluster and the time")
 	case "version":
 		flags.BoolVar(&a.client, "client", false, "only the version of this plugin")
-	case "defrag":
-		flags.BoolVar(&a.wait, "wait", false, "show how it goes until it is done")
+	case "fence":
+		flags.DurationVar(&a.duration, "duration", 0, "how `long` the member stays stopped; 0 for until the "+
+			"EtcdOperation is deleted")
+	case "restore":
+		flags.StringVar(&a.snapshot, "snapshot", "", "`name` of the EtcdSnapshot to restore")
+		flags.Int64Var(&a.epoch, "epoch", 0, "`number` of the epoch to go back to, while its volumes are kept")
+		flags.BoolVar(&a.stopFirst, "stop-first", false, "stop the members before the new ones are made ready, where "+
+			"there is no room for both")
+	}
+	if acts[a.command] != "" {
+		flags.BoolVar(&a.wait, "wait", false, "show how it goes until it has ended")
 		flags.DurationVar(&a.timeout, "timeout", time.Hour, "how `long` to wait at most")
 	}
 }
 
-// take reads what is not a flag: NAME, or for move-leader NAME and MEMBER.
+// take reads what is not a flag: NAME, and for some commands one more word.
 func (a *ask) take(names []string) error {
 	names = slices.Clone(names)
-	if a.command == "move-leader" {
+	if what := operandOf[a.command]; what != "" {
 		if len(names) == 0 {
-			return misused("move-leader needs the MEMBER that should lead, such as demo-1; `kubectl quorate status` " +
-				"lists them")
+			return misused("%s needs %s", a.command, what)
 		}
-		a.member, names = names[len(names)-1], names[:len(names)-1]
+		a.operand, names = names[len(names)-1], names[:len(names)-1]
+	}
+	if a.command == "restore" && (a.snapshot == "") == (a.epoch == 0) {
+		return misused("restore needs either --snapshot, the name of an EtcdSnapshot, or --epoch")
 	}
 	if a.command == "version" && len(names) > 0 {
 		return misused("version takes no NAME: there is one Quorate for all clusters")
@@ -240,10 +258,8 @@ func (a *ask) do(ctx context.Context) error {
 		return a.status(ctx)
 	case "explain":
 		return a.explain(ctx)
-	case "defrag":
-		return a.defrag(ctx)
-	case "move-leader":
-		return a.moveLeader(ctx)
+	case "defrag", "move-leader", "fence", "restore", "recover":
+		return a.operate(ctx)
 	case "check":
 		return a.check(ctx)
 	default:

@@ -27,7 +27,8 @@ type ClusterCall struct {
 	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer
 	// (children) and to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
-	snapshots        []*v1alpha1.EtcdSnapshot // related, of whatever namespace
+	snapshots        []*v1alpha1.EtcdSnapshot  // related, of whatever namespace
+	operations       []*v1alpha1.EtcdOperation // likewise, that have not ended
 }
 
 // ReadCluster reads a call about an EtcdCluster. The error is a *Refusal, unless reading the body failed, or ctx has
@@ -69,6 +70,7 @@ func (r *ClusterCall) form(secrets *secretReader) *form {
 		related: []group{
 			maybe(group{name: groupSecrets, read: secrets.others}),
 			maybe(group{name: groupSnapshots, read: r.readSnapshots}),
+			maybe(group{name: groupOperations, read: r.readOperations}),
 		},
 	}
 }
@@ -112,8 +114,19 @@ func (r *ClusterCall) readSnapshots(in *source, where string) error {
 	})
 }
 
+// readOperations reads the related EtcdOperations, and keeps those that have not ended.
+func (r *ClusterCall) readOperations(in *source, where string) error {
+	return object(in, where, func(key string) error {
+		w, err := one[incomingOperation](in, member(where, key), v1alpha1.GroupVersion.String(), v1alpha1.KindOperation)
+		if err == nil && !w.Status.Phase.Ended() {
+			r.operations = append(r.operations, operationOf(w))
+		}
+		return err
+	})
+}
+
 // pick leaves of the related objects those of the parent's namespace alone, whatever was sent, and of the snapshots
-// those that matter.
+// and operations those that matter.
 func (r *ClusterCall) pick() {
 	ns := r.Cluster.Namespace
 	for name, s := range r.Related.Secrets {
@@ -131,6 +144,15 @@ func (r *ClusterCall) pick() {
 			r.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
 		}
 		r.Related.Snapshots[s.Name] = s
+	}
+	for _, op := range r.operations {
+		if op.Namespace != ns || op.Spec.ClusterRef.Name != r.Cluster.Name {
+			continue
+		}
+		if r.Related.Operations == nil {
+			r.Related.Operations = map[string]*v1alpha1.EtcdOperation{}
+		}
+		r.Related.Operations[op.Name] = op
 	}
 }
 

@@ -26,6 +26,12 @@ func CustomizedSnapshot(body io.Reader) (s *v1alpha1.EtcdSnapshot, err error) {
 	return s, err
 }
 
+// CustomizedOperation reads of a call to the hook customize the EtcdOperation that it is about.
+func CustomizedOperation(body io.Reader) (op *v1alpha1.EtcdOperation, err error) {
+	err = customized(body, parentTo(v1alpha1.KindOperation, &op, operationOf))
+	return op, err
+}
+
 func customized(body io.Reader, parent func(in *source) error) error {
 	in, err := newSource(body)
 	if err != nil {
@@ -61,16 +67,17 @@ type relatedRule struct {
 func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(certificates.RelatedSelector(c))}
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
+	operations := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdoperations"}
 	if !byUID {
-		return encodeRules(secrets, snapshots)
+		return encodeRules(secrets, operations, snapshots)
 	}
 	labelled, named := snapshots, snapshots
 	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
 	if named.Names = epochs.SnapshotsNamed(c); len(named.Names) == 0 {
-		return encodeRules(secrets, labelled)
+		return encodeRules(secrets, operations, labelled)
 	}
 	named.Namespace = c.Namespace
-	return encodeRules(secrets, labelled, named)
+	return encodeRules(secrets, operations, labelled, named)
 }
 
 // RelatedToSnapshot answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name
@@ -88,6 +95,16 @@ func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
 	}
 	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(s.Name))}
 	return encodeRules(pods, clusters)
+}
+
+// RelatedToOperation answers the hook customize of an EtcdOperation: its EtcdCluster, or all of the namespace where
+// Metacontroller remembers answers by the name alone (byUID is false).
+func RelatedToOperation(op *v1alpha1.EtcdOperation, byUID bool) ([]byte, error) {
+	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+	if byUID {
+		clusters.Namespace, clusters.Names = op.Namespace, []string{op.Spec.ClusterRef.Name}
+	}
+	return encodeRules(clusters)
 }
 
 // encodeRules answers the hook customize.

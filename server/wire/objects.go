@@ -45,9 +45,10 @@ func (w *incomingConfigMap) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
 
 // The kinds of parents, as they come in.
 type (
-	incomingCluster  = incoming[v1alpha1.EtcdClusterSpec, v1alpha1.EtcdClusterStatus]
-	incomingSnapshot = incoming[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
-	incomingSchedule = incoming[v1alpha1.EtcdSnapshotScheduleSpec, v1alpha1.EtcdSnapshotScheduleStatus]
+	incomingCluster   = incoming[v1alpha1.EtcdClusterSpec, v1alpha1.EtcdClusterStatus]
+	incomingSnapshot  = incoming[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
+	incomingSchedule  = incoming[v1alpha1.EtcdSnapshotScheduleSpec, v1alpha1.EtcdSnapshotScheduleStatus]
+	incomingOperation = incoming[v1alpha1.EtcdOperationSpec, v1alpha1.EtcdOperationStatus]
 )
 
 func clusterOf(w *incomingCluster) *v1alpha1.EtcdCluster {
@@ -64,6 +65,11 @@ func scheduleOf(w *incomingSchedule) *v1alpha1.EtcdSnapshotSchedule {
 	return &v1alpha1.EtcdSnapshotSchedule{
 		TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status,
 	}
+}
+
+func operationOf(w *incomingOperation) *v1alpha1.EtcdOperation {
+	return &v1alpha1.EtcdOperation{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec,
+		Status: w.Status}
 }
 
 func podOf(w *incoming[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {

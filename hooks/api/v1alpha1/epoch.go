@@ -121,33 +121,6 @@ type ExistingAuth struct {
 	SecretRef SecretRef `json:"secretRef"`
 }
 
-// Restore moves a cluster that runs to the data of a snapshot, or back to data that it had before, as a new epoch.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.epoch)",message="restore has either snapshot or epoch: the data comes from one place"
-type Restore struct {
-	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here
-	// does not. None of the last 32 that were answered is answered again.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]([-._:0-9A-Za-z]*[0-9A-Za-z])?$`
-	ID string `json:"id"`
-
-	// Snapshot to restore.
-	// +optional
-	Snapshot *SnapshotSource `json:"snapshot,omitempty"`
-
-	// Epoch to go back to, while its volumes are kept.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	Epoch *int64 `json:"epoch,omitempty"`
-
-	// StopFirst stops the members that run before the new ones are made ready, where there is no room for both. If
-	// the data then turns out to be unusable the cluster stands still until that is corrected.
-	// +optional
-	StopFirst bool `json:"stopFirst,omitempty"`
-}
-
 // QuorumLoss says what happens when so much data is lost that no quorum can come back.
 // +kubebuilder:validation:Enum=Manual;FromSurvivor;FromSnapshot;Recreate
 type QuorumLoss string
@@ -211,7 +184,7 @@ type OriginStatus struct {
 	// +optional
 	After int64 `json:"after,omitempty"`
 
-	// Restore is the ID of spec.restore that the epoch answers.
+	// Restore is the UID of the EtcdOperation that the epoch answers.
 	// +optional
 	Restore string `json:"restore,omitempty"`
 

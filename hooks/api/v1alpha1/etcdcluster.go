@@ -58,7 +58,6 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.storage.medium != 'Persistent'",message="hostNetwork is for the media HostPath and Memory: the address of a member on a claim changes with its node"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.hostNetwork.nodes.size() >= self.replicas",message="hostNetwork.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.replicas >= 3",message="selfHosted needs replicas of 3 or more: with fewer, the loss or restart of one member stops the API server"
-// +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.restore)",message="selfHosted does not allow restore: it would stop the API server halfway; restore on the nodes (docs/how-to/self-hosted.md)"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.recovery) || self.recovery.quorumLoss == 'Manual'",message="selfHosted needs recovery.quorumLoss Manual: if the API server answers, there is a quorum, even if Quorate does not see it"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.tls.mode in ['Secrets', 'Disabled']",message="selfHosted needs tls.mode Secrets: the API server reads its trusted authorities from a file, and Quorate can't see when that file changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted needs deletionProtection: without this etcd there is no API server"
@@ -170,11 +169,6 @@ type EtcdClusterSpec struct {
 	// cluster first begins.
 	// +optional
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
-
-	// Restore moves the running cluster to the data of a snapshot, or back to what it had before. A new cluster
-	// begins from it.
-	// +optional
-	Restore *Restore `json:"restore,omitempty"`
 
 	// Recovery says what happens when so much data is lost that no quorum can come back.
 	// +optional
@@ -546,13 +540,13 @@ const (
 	// Authorized is True while etcd asks every client who it is, and its users and roles are those of the spec. Its
 	// message names the field that stands in the way.
 	Authorized = "Authorized"
-	// Restored is True when the epoch that runs began with what spec.restore asks for, and False while one is being
-	// made ready, or can't be: the message says why. Without spec.restore it is there only while an epoch takes over.
+	// Restored is there while an EtcdOperation of type Restore has not ended, or an epoch takes over: False while that
+	// is being made ready, or can't be; the message says why.
 	Restored = "Restored"
 )
 
-// AnsweredBefore is the reason of [Restored] when an epoch has answered the ID that spec.restore has, and another one
-// has come after it.
+// AnsweredBefore is the reason of [Restored] when an epoch has answered the operation, and another one has come after
+// it.
 const AnsweredBefore = "Answered"
 
 // EtcdClusterStatus is what Quorate last observed, and what it is doing about it.
@@ -644,6 +638,12 @@ type EtcdClusterStatus struct {
 	// it has looked. Only there while something of the kind is counted.
 	// +optional
 	Watched *WatchedStatus `json:"watched,omitempty"`
+
+	// Operations are the EtcdOperations that have not ended, or whose end is not yet in their own status.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	Operations []OperationProgress `json:"operations,omitempty"`
 
 	// History is the last 20 decisions that changed something or that differ from the one before, the newest last.
 	// +optional

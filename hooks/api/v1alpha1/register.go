@@ -14,6 +14,8 @@ const (
 	KindSnapshot = "EtcdSnapshot"
 	// KindSchedule of a schedule of snapshots.
 	KindSchedule = "EtcdSnapshotSchedule"
+	// KindOperation of an act on a cluster.
+	KindOperation = "EtcdOperation"
 )
 
 // GroupVersion is the group and version of the types in this package.
@@ -22,7 +24,7 @@ var GroupVersion = schema.GroupVersion{Group: "etcd.quorate.dev", Version: "v1al
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &EtcdCluster{}, &EtcdClusterList{}, &EtcdSnapshot{}, &EtcdSnapshotList{},
-		&EtcdSnapshotSchedule{}, &EtcdSnapshotScheduleList{})
+		&EtcdSnapshotSchedule{}, &EtcdSnapshotScheduleList{}, &EtcdOperation{}, &EtcdOperationList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// ask has the observation show an EtcdOperation of this name and UID.
+func ask(o *observation.Observation, uid string, spec v1alpha1.EtcdOperationSpec) *v1alpha1.EtcdOperation {
+	spec.ClusterRef.Name = o.Cluster.Name
+	op := &v1alpha1.EtcdOperation{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid),
+		CreationTimestamp: metav1.NewTime(now.Add(-time.Second))}, Spec: spec}
+	o.Related.Operations = maps.Clone(o.Related.Operations)
+	if o.Related.Operations == nil {
+		o.Related.Operations = map[string]*v1alpha1.EtcdOperation{}
+	}
+	for name, other := range o.Related.Operations {
+		if other.Spec.Type == spec.Type {
+			delete(o.Related.Operations, name)
+		}
+	}
+	o.Related.Operations[uid] = op
+	return op
+}
+
+func askRestore(o *observation.Observation, uid string, r v1alpha1.RestoreOperation) *v1alpha1.EtcdOperation {
+	return ask(o, uid, v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationRestore, Restore: &r})
+}
+
+func askRecover(o *observation.Observation, policy v1alpha1.QuorumLoss, epoch int64) {
+	ask(o, "recover", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationRecover,
+		Recover: &v1alpha1.RecoverOperation{Policy: policy, Epoch: epoch}})
+}
+
+func askFence(o *observation.Observation, members ...string) *v1alpha1.EtcdOperation {
+	return ask(o, "fence", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationFence,
+		Fence: &v1alpha1.FenceOperation{Members: members}})
+}
+
+func askDefragment(o *observation.Observation, uid string) *v1alpha1.EtcdOperation {
+	return ask(o, uid, v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationDefragment})
+}
+
+// noAsk takes every EtcdOperation out of sight.
+func noAsk(o *observation.Observation) { o.Related.Operations = nil }
+
+// progressOf is what the cluster says of the operation of this UID.
+func progressOf(t *testing.T, o observation.Observation, uid string) v1alpha1.OperationProgress {
+	t.Helper()
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	for _, p := range d.Status.Operations {
+		if p.UID == types.UID(uid) {
+			return p
+		}
+	}
+	require.Fail(t, "the status does not name it", "%v", d.Status.Operations)
+	return v1alpha1.OperationProgress{}
+}
+
+func askMove(o *observation.Observation, to string) *v1alpha1.EtcdOperation {
+	return ask(o, "move", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationMoveLeader,
+		MoveLeader: &v1alpha1.MoveLeaderOperation{To: to}})
+}
+
+func TestHowFarOperationsAre(t *testing.T) {
+	recoverOf := func(epoch int64) func(o *observation.Observation) string {
+		return func(o *observation.Observation) string {
+			askRecover(o, v1alpha1.RecoverFromSurvivor, epoch)
+			return "recover"
+		}
+	}
+	for name, c := range map[string]struct {
+		ask   func(o *observation.Observation) string
+		phase v1alpha1.OperationPhase
+		says  string
+	}{
+		"a leader that should be another": {func(o *observation.Observation) string {
+			askMove(o, "demo-1")
+			return "move"
+		}, v1alpha1.OperationPending, "handing the leadership to demo-1"},
+		"the one that leads": {func(o *observation.Observation) string {
+			askMove(o, "demo-0")
+			return "move"
+		}, v1alpha1.OperationSucceeded, "demo-0 leads"},
+		"one that is none of ours": {func(o *observation.Observation) string {
+			askMove(o, "other-0")
+			return "move"
+		}, v1alpha1.OperationFailed, "other-0 is not a voter of this cluster: the voters are demo-0, demo-1, demo-2"},
+		"one that is silent": {func(o *observation.Observation) string {
+			silence(o, "demo-1")
+			askMove(o, "demo-1")
+			return "move"
+		}, v1alpha1.OperationPending, "waiting for demo-1 to serve"},
+		"an epoch that has a quorum":   {recoverOf(1), v1alpha1.OperationFailed, "a quorum of epoch 1 answers"},
+		"an epoch that never was":      {recoverOf(7), v1alpha1.OperationFailed, "there was no epoch 7"},
+		"a fence":                      {fencesFor("demo-1", 0), v1alpha1.OperationPending, "demo-1 is being stopped; until"},
+		"a fence of a stranger":        {fencesFor("demo-7", 0), v1alpha1.OperationPending, "demo-7 is not a member"},
+		"a fence whose time is over":   {fencesFor("demo-1", time.Second), v1alpha1.OperationSucceeded, "demo-1 may start"},
+		"a fence whose time is to end": {fencesFor("demo-1", time.Hour), v1alpha1.OperationPending, "UTC"},
+		"a member that the others need": {func(o *observation.Observation) string {
+			silence(o, "demo-2")
+			askFence(o, "demo-1")
+			return "fence"
+		}, v1alpha1.OperationPending, "demo-1 is not stopped because the others need it now"},
+		"a member in memory": {func(o *observation.Observation) string {
+			o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
+			askFence(o, "demo-1")
+			return "fence"
+		}, v1alpha1.OperationFailed, "would lose its data"},
+		"a defragmentation": {func(o *observation.Observation) string {
+			askDefragment(o, "defrag")
+			return "defrag"
+		}, v1alpha1.OperationRunning, "no member defragmented so far"},
+		"one that is withdrawn": {func(o *observation.Observation) string {
+			askDefragment(o, "defrag").DeletionTimestamp = &metav1.Time{Time: now}
+			return "defrag"
+		}, v1alpha1.OperationFailed, "withdrawn"},
+		"a snapshot that is not there": {func(o *observation.Observation) string {
+			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
+				SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
+			return "one"
+		}, v1alpha1.OperationPending, "EtcdSnapshot s1 does not exist in namespace default, or has not the label " +
+			"etcd.quorate.dev/cluster: demo; the data is untouched"},
+		"a cluster that is suspended": {func(o *observation.Observation) string {
+			o.Cluster.Spec.Suspend = true
+			askMove(o, "demo-1")
+			return "move"
+		}, v1alpha1.OperationPending, "spec.suspend"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := serve(3)
+			uid := c.ask(&o)
+			p := progressOf(t, o, uid)
+			assert.Equal(t, c.phase, p.Phase, p.Message)
+			assert.Contains(t, p.Message, c.says)
+		})
+	}
+}
+
+func fencesFor(member string, d time.Duration) func(o *observation.Observation) string {
+	return func(o *observation.Observation) string {
+		if op := askFence(o, member); d > 0 {
+			op.Spec.Fence.Duration = &metav1.Duration{Duration: d}
+		}
+		return "fence"
+	}
+}
+
+// TestOperationsOfOneTypeRunOneAfterTheOther: the younger waits, also while only the cluster's status says that the
+// older has ended, and then it runs although that is still shown as open.
+func TestOperationsOfOneTypeRunOneAfterTheOther(t *testing.T) {
+	o := serve(3)
+	older := askMove(&o, "demo-1")
+	younger := older.DeepCopy()
+	younger.Name, younger.UID, younger.Spec.MoveLeader.To = "young", "young", "demo-2"
+	younger.CreationTimestamp = metav1.NewTime(now)
+	o.Related.Operations["young"] = younger
+	assert.Equal(t, decision.MoveLeader{To: 2, Name: "demo-1"}, Decide(o).Step)
+	assert.Equal(t, "waiting for EtcdOperation move, which is older", progressOf(t, o, "young").Message)
+
+	o.Etcd.Leader = 2
+	d := Decide(o)
+	assert.Nil(t, d.Step, "the end of the first is written down before the second begins")
+	o.Cluster.Status = d.Status
+	d = Decide(o)
+	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, d.Step)
+	assert.Len(t, d.Status.Operations, 2, "it is told until its own status says so")
+
+	o.Cluster.Status.Operations = nil
+	older.Status.Phase = v1alpha1.OperationSucceeded
+	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, Decide(o).Step)
+	older.Status.Phase = ""
+	older.Spec.ClusterRef.Name = "other"
+	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, Decide(o).Step, "that is another cluster's")
+}
+
+// TestARestoreThatIsNotSeenGoesOn: a cache that lags, or has just begun, shows no operation. That withdraws nothing; a
+// deletion that is seen does, and it is said when it has.
+func TestARestoreThatIsNotSeenGoesOn(t *testing.T) {
+	o := serve(3)
+	op := askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
+		SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
+	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {
+		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/s1.db"}}}
+	assert.Equal(t, "Restore", goOn(t, &o).Reason.Rule)
+	assert.Equal(t, []string{"s3://b/s1.db"}, o.Cluster.Status.Restoring)
+	seen := o.Related.Operations
+	noAsk(&o)
+	for range 3 {
+		d := goOn(t, &o)
+		assert.NotContains(t, d.Reason.Message, "withdrawn")
+		assert.Empty(t, d.Status.Operations)
+	}
+	o.Related.Operations = seen
+	assert.Equal(t, v1alpha1.OperationRunning, progressOf(t, o, "one").Phase)
+	op.DeletionTimestamp = &metav1.Time{Time: now}
+	d := goOn(t, &o)
+	assert.Contains(t, d.Reason.Message, "the restore was withdrawn")
+	assert.Equal(t, v1alpha1.OperationRunning, d.Status.Operations[0].Phase, "it may go when that is written")
+	assert.Equal(t, v1alpha1.OperationFailed, progressOf(t, o, "one").Phase)
+}

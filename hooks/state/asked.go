@@ -1,0 +1,146 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/stores"
+)
+
+// Asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence.
+//
+// An operation that is not seen says nothing: a cache may lag. That one is withdrawn is seen by its deletion, which
+// waits until the cluster's status says that it is known.
+type Asked struct {
+	// Open are the operations that have not ended by their own status, the oldest first.
+	Open       []*v1alpha1.EtcdOperation
+	Restore    *Restore
+	Recover    *v1alpha1.RecoverOperation
+	MoveLeader *v1alpha1.MoveLeaderOperation
+	// Defragment is the UID of the operation; empty for none.
+	Defragment string
+	// Fenced are the members that should be stopped.
+	Fenced []string
+	// Withdrawn are the UIDs of those that are being deleted.
+	Withdrawn map[types.UID]bool
+	// Behind says which older operation one waits for, and Refused why one can't be done, both by UID.
+	Behind  map[types.UID]string
+	Refused map[types.UID]string
+}
+
+// Restore is a restore that is asked for.
+type Restore struct {
+	v1alpha1.RestoreOperation
+
+	// ID is the operation's UID: what the record of the epoch says.
+	ID string
+	// Name of the operation.
+	Name string
+}
+
+// askedOf are the acts that an observation's operations ask for.
+func askedOf(o observation.Observation) Asked {
+	a := Asked{Open: openOperations(o), Withdrawn: map[types.UID]bool{}, Behind: map[types.UID]string{},
+		Refused: map[types.UID]string{}}
+	first := map[v1alpha1.OperationType]string{}
+	for _, op := range a.Open {
+		older := first[op.Spec.Type]
+		switch why := refusal(o, op); {
+		case op.DeletionTimestamp != nil:
+			a.Withdrawn[op.UID] = true
+		case EndOf(o.Cluster, op) != nil:
+		case why != "":
+			a.Refused[op.UID] = why
+		case older != "":
+			a.Behind[op.UID] = older
+		default:
+			if op.Spec.Type != v1alpha1.OperationFence {
+				first[op.Spec.Type] = op.Name
+			}
+			a.ask(op, o.Now)
+		}
+	}
+	return a
+}
+
+// ask puts an operation to effect.
+func (a *Asked) ask(op *v1alpha1.EtcdOperation, now time.Time) {
+	switch s := &op.Spec; {
+	case s.Restore != nil:
+		a.Restore = &Restore{RestoreOperation: *s.Restore, ID: string(op.UID), Name: op.Name}
+	case s.Recover != nil:
+		a.Recover = s.Recover
+	case s.MoveLeader != nil:
+		a.MoveLeader = s.MoveLeader
+	case s.Fence != nil && !FenceOver(op, now):
+		a.Fenced = append(a.Fenced, s.Fence.Members...)
+	case s.Type == v1alpha1.OperationDefragment:
+		a.Defragment = string(op.UID)
+	}
+}
+
+// refusal is why an operation can't be done on a cluster with this spec; empty for none.
+func refusal(o observation.Observation, op *v1alpha1.EtcdOperation) string {
+	s := &op.Spec
+	if o.Cluster.Spec.SelfHosted && (s.Restore != nil || s.Recover != nil) {
+		return fmt.Sprintf("%s is not possible with spec.selfHosted, because it would stop the API server halfway; see "+
+			"docs/how-to/self-hosted.md", s.Type)
+	}
+	if s.Restore != nil && s.Restore.Snapshot != nil {
+		if err := stores.ValidateSource("spec.restore.snapshot", s.Restore.Snapshot); err != nil {
+			return err.Error()
+		}
+	}
+	if o.Cluster.Spec.Storage.Medium == v1alpha1.Memory && s.Fence != nil {
+		return "a member of the medium Memory would lose its data if it was stopped"
+	}
+	return ""
+}
+
+// openOperations are those on the cluster that have not ended by their own status, the oldest first.
+func openOperations(o observation.Observation) []*v1alpha1.EtcdOperation {
+	var all []*v1alpha1.EtcdOperation
+	for op := range maps.Values(o.Related.Operations) {
+		if op.Spec.ClusterRef.Name == o.Cluster.Name && !op.Status.Phase.Ended() {
+			all = append(all, op)
+		}
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.EtcdOperation) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// EndOf is what the cluster's status says of an operation that has ended; nil for one that has not. The operation's own
+// status follows that.
+func EndOf(c *v1alpha1.EtcdCluster, op *v1alpha1.EtcdOperation) *v1alpha1.OperationProgress {
+	i := slices.IndexFunc(c.Status.Operations, func(p v1alpha1.OperationProgress) bool {
+		return p.UID == op.UID && p.Phase.Ended()
+	})
+	if i < 0 {
+		return nil
+	}
+	return &c.Status.Operations[i]
+}
+
+// FenceEnds is when a fence ends; zero for when its operation is deleted.
+func FenceEnds(op *v1alpha1.EtcdOperation) time.Time {
+	if d := op.Spec.Fence.Duration; d != nil {
+		return op.CreationTimestamp.Add(d.Duration)
+	}
+	return time.Time{}
+}
+
+// FenceOver reports whether a fence has ended by its duration.
+func FenceOver(op *v1alpha1.EtcdOperation, now time.Time) bool {
+	ends := FenceEnds(op)
+	return !ends.IsZero() && !now.Before(ends)
+}

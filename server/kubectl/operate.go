@@ -1,0 +1,134 @@
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// The commands that create an EtcdOperation. The hooks do the rest.
+
+// operations as kubectl names them.
+const operations = "etcdoperations.etcd.quorate.dev"
+
+// lookEvery is how often an operation is looked at with --wait.
+const lookEvery = 2 * time.Second
+
+// acts are the commands, with the type of operation that each creates.
+var acts = map[string]v1alpha1.OperationType{
+	"defrag": v1alpha1.OperationDefragment, "move-leader": v1alpha1.OperationMoveLeader,
+	"fence": v1alpha1.OperationFence, "recover": v1alpha1.OperationRecover, "restore": v1alpha1.OperationRestore,
+}
+
+// operandOf says what a command takes after NAME; empty for nothing.
+var operandOf = map[string]string{
+	"move-leader": "the MEMBER that should lead, such as demo-1; `kubectl quorate status` lists them",
+	"fence":       "the MEMBER that should stop, such as demo-1; `kubectl quorate status` lists them",
+	"recover":     "a POLICY: FromSurvivor, FromSnapshot or Recreate",
+}
+
+// operation is what the command line asks for, on this cluster.
+func (a *ask) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error) {
+	kind := acts[a.command]
+	op := &v1alpha1.EtcdOperation{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOperation},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Labels: c.Labels,
+			Name: fmt.Sprintf("%s-%s-%s", c.Name, a.command, a.now().UTC().Format("20060102-150405"))},
+		Spec: v1alpha1.EtcdOperationSpec{ClusterRef: v1alpha1.ClusterRef{Name: c.Name}, Type: kind},
+	}
+	switch kind {
+	case v1alpha1.OperationMoveLeader:
+		op.Spec.MoveLeader = &v1alpha1.MoveLeaderOperation{To: a.operand}
+	case v1alpha1.OperationFence:
+		op.Spec.Fence = &v1alpha1.FenceOperation{Members: []string{a.operand}}
+		if a.duration > 0 {
+			op.Spec.Fence.Duration = &metav1.Duration{Duration: a.duration}
+		}
+	case v1alpha1.OperationRecover:
+		if c.Status.Epoch == 0 {
+			return nil, fmt.Errorf("EtcdCluster %s/%s has not begun, so there is nothing to recover", c.Namespace, c.Name)
+		}
+		op.Spec.Recover = &v1alpha1.RecoverOperation{Epoch: c.Status.Epoch, Policy: v1alpha1.QuorumLoss(a.operand)}
+	case v1alpha1.OperationRestore:
+		op.Spec.Restore = &v1alpha1.RestoreOperation{StopFirst: a.stopFirst}
+		if a.epoch > 0 {
+			op.Spec.Restore.Epoch = &a.epoch
+		} else {
+			op.Spec.Restore.Snapshot = &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: a.snapshot}}
+		}
+	case v1alpha1.OperationDefragment:
+	}
+	return op, nil
+}
+
+// operate creates the operation, and waits for its end if that is asked for.
+func (a *ask) operate(ctx context.Context) error {
+	c, err := a.find(ctx)
+	if err != nil {
+		return err
+	}
+	if c.DeletionTimestamp != nil {
+		return fmt.Errorf("EtcdCluster %s/%s is being deleted; nothing more is done with it", c.Namespace, c.Name)
+	}
+	op, err := a.operation(c.EtcdCluster)
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal(map[string]any{"apiVersion": op.APIVersion, "kind": op.Kind,
+		"metadata": map[string]any{"name": op.Name, "namespace": op.Namespace, "labels": op.Labels}, "spec": op.Spec})
+	if err != nil {
+		return err
+	}
+	if _, err := a.kube.apply(ctx, manifest); err != nil {
+		return fmt.Errorf("no EtcdOperation was created for EtcdCluster %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	fmt.Fprintf(a.Out, "EtcdOperation %s/%s created\n", op.Namespace, op.Name)
+	if c.Spec.Suspend {
+		fmt.Fprintln(a.Out, "spec.suspend is true: it begins when that is false")
+	}
+	if !a.wait {
+		fmt.Fprintf(a.Out, "`kubectl get -n %s qop %s -o wide` shows how it goes\n", op.Namespace, op.Name)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	return a.await(ctx, op)
+}
+
+// await prints how an operation goes until it has ended.
+func (a *ask) await(ctx context.Context, op *v1alpha1.EtcdOperation) error {
+	said := ""
+	for {
+		out, err := a.kube.run(ctx, "get", operations, op.Name, "-n", op.Namespace, "-o", "json")
+		if ctx.Err() != nil {
+			return fmt.Errorf("EtcdOperation %s/%s has not ended (%s); it goes on without this command", op.Namespace,
+				op.Name, said)
+		}
+		if err != nil {
+			return fmt.Errorf("EtcdOperation %s/%s can't be read: %w", op.Namespace, op.Name, err)
+		}
+		var now v1alpha1.EtcdOperation
+		if err := json.Unmarshal(out, &now); err != nil {
+			return fmt.Errorf("EtcdOperation %s/%s can't be read: %w", op.Namespace, op.Name, err)
+		}
+		words := strings.TrimSuffix(string(now.Status.Phase)+": "+now.Status.Message, ": ")
+		if words != said && words != "" {
+			fmt.Fprintln(a.Out, words)
+			said = words
+		}
+		switch now.Status.Phase {
+		case v1alpha1.OperationFailed:
+			return fmt.Errorf("EtcdOperation %s/%s has failed: %s", op.Namespace, op.Name, now.Status.Message)
+		case v1alpha1.OperationSucceeded:
+			return nil
+		case v1alpha1.OperationPending, v1alpha1.OperationRunning:
+		}
+		a.pause(ctx, lookEvery)
+	}
+}
