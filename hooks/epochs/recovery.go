@@ -25,12 +25,12 @@ import (
 func Beginning(v *state.View) (state.Origin, string) {
 	from := state.Origin{Source: objects.SourceEmpty}
 	snapshot := BeginsWith(v)
-	if r := v.Asked.Restore; r != nil {
-		from.Restore = r.ID
-	}
 	if spec.Joins(v.Cluster) {
 		from.Source = objects.SourceExisting
 		return from, ""
+	}
+	if r := v.Asked.Restore; r != nil && r.Snapshot != nil {
+		from.Restore = r.ID
 	}
 	if snapshot == nil {
 		return from, ""

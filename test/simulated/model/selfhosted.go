@@ -11,21 +11,18 @@ type refusal uint8
 
 const (
 	asksNothing refusal = iota
-	asksRestore
 	asksRecreation
 	asksAnotherAuthority
 	asksSuspension
 	allRefused
 )
 
-var refusedWords = [allRefused]string{asksRestore: "restore=a", asksRecreation: "quorum-loss=Recreate",
+var refusedWords = [allRefused]string{asksRecreation: "quorum-loss=Recreate",
 	asksAnotherAuthority: "tls=Auto", asksSuspension: "suspend=true"}
 
 // ask writes it into a spec.
 func (r refusal) ask(s *v1alpha1.EtcdClusterSpec) {
 	switch r {
-	case asksRestore:
-		s.Restore = &v1alpha1.Restore{ID: "a", Epoch: new(int64(1))}
 	case asksRecreation:
 		s.Recovery.QuorumLoss = v1alpha1.RecoverRecreate
 	case asksAnotherAuthority:

@@ -216,6 +216,7 @@ func (s *story) cluster(a args) string {
 		Size: resource.MustParse("1Gi")}}
 	change(&spec, a)
 	s.w.CreateCluster(name, spec)
+	s.askRestore(a)
 	if a.has("ready") {
 		s.stabilize(args{})
 	}
@@ -224,7 +225,26 @@ func (s *story) cluster(a args) string {
 
 func (s *story) edit(a args) string {
 	s.w.EditSpec(func(spec *v1alpha1.EtcdClusterSpec) { change(spec, a) })
+	s.askRestore(a)
 	return ""
+}
+
+// askRestore has the cluster restored, or takes that back.
+func (s *story) askRestore(a args) {
+	if !a.has("restore") {
+		return
+	}
+	r := v1alpha1.RestoreOperation{StopFirst: a["stop-first"] == "true"}
+	switch {
+	case a["restore"] == "none":
+		s.w.Withdraw(v1alpha1.OperationRestore)
+		return
+	case a.has("epoch"):
+		r.Epoch = new(int64(a.number("epoch", 1)))
+	default:
+		r.Snapshot = source(a, "from")
+	}
+	s.w.AskRestore(a["restore"], r)
 }
 
 func change(spec *v1alpha1.EtcdClusterSpec, a args) {
@@ -346,18 +366,6 @@ func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("bootstrap") || a.has("url") && !a.has("restore") {
 		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: source(a, "bootstrap")}
 	}
-	if a.has("restore") {
-		spec.Restore = &v1alpha1.Restore{ID: a["restore"]}
-		spec.Restore.StopFirst = a["stop-first"] == "true"
-		switch {
-		case a["restore"] == "none":
-			spec.Restore = nil
-		case a.has("epoch"):
-			spec.Restore.Epoch = new(int64(a.number("epoch", 1)))
-		default:
-			spec.Restore.Snapshot = source(a, "from")
-		}
-	}
 	if a.has("recovery") {
 		spec.Recovery.QuorumLoss = v1alpha1.QuorumLoss(a["recovery"])
 		spec.Recovery.BumpRevision = bump(a)
@@ -398,7 +406,9 @@ func (s *story) snapshot(a args) string {
 }
 
 func (s *story) recoverBy(a args) string {
-	s.w.Annotate(objects.AnnotationRecover, a["by"])
+	policy, epoch, _ := strings.Cut(a["by"], ":")
+	n, _ := strconv.ParseInt(epoch, 10, 64)
+	s.w.AskRecover(v1alpha1.QuorumLoss(policy), n)
 	return ""
 }
 
@@ -527,7 +537,7 @@ func (s *story) delete(a args) string {
 }
 
 func (s *story) defrag(a args) string {
-	s.w.Annotate(objects.AnnotationDefragment, a["now"])
+	s.w.Defragment(a["now"])
 	return ""
 }
 
@@ -542,7 +552,7 @@ func bytes(text string) int64 {
 func (s *story) status(args) string { s.w.WipeStatus(); return "" }
 
 func (s *story) fence(a args) string {
-	s.w.Annotate(objects.AnnotationFence, a["member"])
+	s.w.Fence(strings.FieldsFunc(a["member"], func(r rune) bool { return r == ',' })...)
 	return ""
 }
 

@@ -3,7 +3,6 @@ package scenario
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +109,7 @@ func (j *journey) epoch() (n int64) {
 // turn asks for the next epoch.
 func (j *journey) turn() {
 	j.turns++
-	wish := &v1alpha1.Restore{ID: fmt.Sprint("r", j.turns)}
+	wish := v1alpha1.RestoreOperation{}
 	epoch := j.epoch()
 	onClaims := j.s.w.Cluster().Spec.Storage.Medium == v1alpha1.Persistent
 	switch n := j.r.IntN(5); {
@@ -125,8 +124,8 @@ func (j *journey) turn() {
 		j.loseQuorum(epoch, n == 4 && onClaims)
 		return
 	}
-	j.note("restore %+v", *wish)
-	j.s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
+	j.note("restore %+v", wish)
+	j.s.w.AskRestore(fmt.Sprint("r", j.turns), wish)
 	if j.r.IntN(2) == 0 {
 		j.write() // while it is made ready
 	}
@@ -170,7 +169,7 @@ func (j *journey) loseQuorum(epoch int64, survivor bool) {
 	policy := policies[j.r.IntN(len(policies))]
 	j.note("lose %v of %v; recover by=%s:%d", lost, pods, policy, epoch)
 	j.s.w.Sync(world.Crash{})
-	j.s.w.Annotate(objects.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
+	j.s.w.AskRecover(policy, epoch)
 }
 
 // settle lets everything run until the cluster is as it should be, for so long that no wait is forgotten.
@@ -185,19 +184,14 @@ func (j *journey) settle() {
 		}
 		j.s.w.Pass()
 		j.s.w.Now = j.s.w.Now.Add(10 * time.Second)
-		if c := j.s.w.Cluster(); c.Status.Rule == "Converged" && len(j.s.records()) == 1 && j.restored(c) {
+		if c := j.s.w.Cluster(); c.Status.Rule == "Converged" && len(j.s.records()) == 1 && j.restored() {
 			return
 		}
 	}
 }
 
 // restored reports whether nothing that was asked for is still to come.
-func (j *journey) restored(c *v1alpha1.EtcdCluster) bool {
-	record := j.s.records()[0]
-	asked := c.Annotations[objects.AnnotationRecover]
-	if c.Spec.Restore != nil && record.Data[objects.EpochKeyRestore] != c.Spec.Restore.ID {
-		return false
-	}
-	return asked == "" || !strings.HasSuffix(asked, ":"+record.Name[len("demo-epoch-"):]) ||
-		slices.Contains(j.told, "status wipe")
+func (j *journey) restored() bool {
+	return len(j.s.w.Operations(v1alpha1.OperationRestore)) == 0 &&
+		len(j.s.w.Operations(v1alpha1.OperationRecover)) == 0
 }

@@ -155,10 +155,8 @@ func (s *snapshotStory) isThere(a args) string {
 	if a.has("bootstrap") {
 		c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: from(a["bootstrap"])}
 	}
-	if a.has("restore") {
-		c.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: from(a["restore"])}
-	}
-	if a.has("filling") && s.snapshot.Status.URI != "" {
+	asked := s.snapshot != nil && a["restore"] == s.snapshot.Name && !a.has("restored") // by an EtcdOperation
+	if (asked || a.has("filling")) && s.snapshot.Status.URI != "" {
 		c.Status.Restoring = []string{s.snapshot.Status.URI}
 	}
 	if a.has("restored") {
@@ -494,13 +492,7 @@ func (s *snapshotStory) inUse() bool {
 		s.snapshot.Status.Phase != v1alpha1.SnapshotStored {
 		return false
 	}
-	named := false
-	if r := c.Spec.Restore; r != nil {
-		named = r.Snapshot.SnapshotRef.Name == s.snapshot.Name && c.Status.Origin == nil
-	} else if b := c.Spec.Bootstrap; b != nil {
-		named = c.Status.ClusterID == ""
-	}
-	return len(c.Status.Restoring) > 0 || named
+	return len(c.Status.Restoring) > 0 || c.Spec.Bootstrap != nil && c.Status.ClusterID == ""
 }
 
 // check is how things are.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
@@ -32,7 +31,7 @@ func TestWanderThroughChanges(t *testing.T) {
 				told.WriteString(s.wander())
 			}
 			told.WriteString(s.arrive(0))
-			s.w.Annotate(objects.AnnotationFence, "")
+			s.w.Fence()
 			told.WriteString(s.recover())
 			if broken := s.breaches(); len(broken) > 0 {
 				t.Errorf("VIOLATION %s\n%s", broken, told.String())
@@ -124,10 +123,11 @@ func (s *lateStory) change(pod string) string {
 		size := fmt.Sprint(2 + s.r.IntN(2) + s.r.IntN(2))
 		return s.edit(args{"replicas": size}) + fmt.Sprintf("edit replicas=%s\n", size)
 	}
-	if s.w.Cluster().Annotations[objects.AnnotationFence] != "" {
-		pod = ""
+	if len(s.w.Operations(v1alpha1.OperationFence)) > 0 {
+		s.w.Fence()
+		return "fence none\n"
 	}
-	s.w.Annotate(objects.AnnotationFence, pod)
+	s.w.Fence(pod)
 	return fmt.Sprintf("fence %s\n", pod)
 }
 

@@ -250,7 +250,7 @@ func (s *story) wanderInData(r *rand.Rand) string {
 		return fmt.Sprintln("write over", over, s.w.Fill(1<<10, over, 0))
 	case 1:
 		value := fmt.Sprint(r.IntN(3))
-		s.w.Annotate(objects.AnnotationDefragment, value)
+		s.w.Defragment("defrag-" + value)
 		return fmt.Sprintln("defrag", value)
 	case 2:
 		s.w.Etcd.DefragmentPasses = r.IntN(4)
@@ -264,9 +264,6 @@ func (s *story) wanderInData(r *rand.Rand) string {
 // quorum is lost.
 func (s *story) wanderInEpochs(r *rand.Rand) string {
 	id, epoch := fmt.Sprint("r", r.IntN(1000)), s.w.Cluster().Status.Epoch
-	wish := func(restore *v1alpha1.Restore) {
-		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = restore })
-	}
 	newest := fmt.Sprint("s", len(s.w.Artifacts))
 	switch n := r.IntN(10); {
 	case n < 3 || len(s.w.Artifacts) == 0:
@@ -277,15 +274,16 @@ func (s *story) wanderInEpochs(r *rand.Rand) string {
 		s.w.TakeSnapshot(name, "s3://bucket/"+name, flaw)
 		return fmt.Sprintln("snapshot", name, flaw)
 	case n < 6:
-		wish(&v1alpha1.Restore{ID: id,
-			Snapshot:  &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest}},
-			StopFirst: r.IntN(4) == 0})
-		return fmt.Sprintln("restore", id, newest, s.w.Cluster().Spec.Restore.StopFirst)
+		wish := v1alpha1.RestoreOperation{StopFirst: r.IntN(4) == 0,
+			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest}}}
+		s.w.AskRestore(id, wish)
+		return fmt.Sprintln("restore", id, newest, wish.StopFirst)
 	case n < 7 && epoch > 1:
-		wish(&v1alpha1.Restore{ID: id, Epoch: new(1 + int64(r.IntN(int(epoch))))})
-		return fmt.Sprintln("restore", id, "epoch", *s.w.Cluster().Spec.Restore.Epoch)
+		wish := v1alpha1.RestoreOperation{Epoch: new(1 + int64(r.IntN(int(epoch))))}
+		s.w.AskRestore(id, wish)
+		return fmt.Sprintln("restore", id, "epoch", *wish.Epoch)
 	case n < 8:
-		wish(nil)
+		s.w.Withdraw(v1alpha1.OperationRestore)
 		return "restore nothing\n"
 	}
 	policy := []v1alpha1.QuorumLoss{v1alpha1.RecoverManual, v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot,
@@ -294,7 +292,7 @@ func (s *story) wanderInEpochs(r *rand.Rand) string {
 		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Recovery.QuorumLoss = policy })
 		return fmt.Sprintln("recovery", policy)
 	}
-	s.w.Annotate(objects.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
+	s.w.AskRecover(policy, epoch)
 	return fmt.Sprintln("recover", policy, epoch)
 }
 

@@ -35,6 +35,7 @@ const (
 	PolicyKind    Kind = "networkpolicy"
 	SecretKind    Kind = "secret"
 	snapshotKind  Kind = "snapshot"
+	OperationKind Kind = "operation"
 )
 
 // Key of an object.
@@ -345,6 +346,9 @@ func copyOf(o metav1.Object) metav1.Object {
 		c := *t
 		return &c
 	case *v1alpha1.EtcdSnapshot:
+		c := *t
+		return &c
+	case *v1alpha1.EtcdOperation:
 		c := *t
 		return &c
 	}

@@ -89,9 +89,6 @@ func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
 				w.refused(key, desired)
 				continue
 			}
-			if err == nil {
-				w.Oracle.seeRecord(c, key)
-			}
 			w.written("+ %s %s", key, err)
 			writes++
 			continue
@@ -136,6 +133,7 @@ func (w *World) writeStatus(c *Call) {
 	if w.Writes++; looks {
 		w.Changes, w.Writes = changes, w.Writes-1
 	}
+	w.tellOperations()
 }
 
 // looks reports whether a status only tells of another look, which is no change. That is written seldom (S16).

@@ -71,6 +71,14 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 		}
 		r.Snapshots[name] = o.(*v1alpha1.EtcdSnapshot)
 	}
+	for name, o := range w.Cached(OperationKind) {
+		if op := o.(*v1alpha1.EtcdOperation); !op.Status.Phase.Ended() {
+			if r.Operations == nil {
+				r.Operations = map[string]*v1alpha1.EtcdOperation{}
+			}
+			r.Operations[name] = op
+		}
+	}
 	return r
 }
 

@@ -280,21 +280,13 @@ func (w *World) seedStatus(pod *corev1.Pod, s podState) *corev1.ContainerStatus 
 func (w *World) onlyOneServes() {
 	serve := 0
 	for _, c := range w.Etcd.Clusters {
-		if w.quorate(c) && !w.apart(c) {
+		if w.quorate(c) {
 			serve++
 		}
 	}
 	if serve > 1 {
 		w.violate("S8", "%d etcd clusters can acknowledge writes at once", serve)
 	}
-}
-
-// apart reports whether the cluster is no epoch of ours, but an etcd of other people's: it began with no token of ours,
-// no member of ours has ever been in it, and who recorded the first epoch saw a spec that asked for a snapshot. That
-// comes before spec.bootstrap.existing.
-func (w *World) apart(c Cluster) bool {
-	first := w.Oracle.first
-	return c.Of == "" && !w.Oracle.joined[c.ID] && first != nil && first.Restore != nil && first.Restore.Snapshot != nil
 }
 
 // stops reports whether the epoch that runs is being stopped for the next one.

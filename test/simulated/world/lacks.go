@@ -53,8 +53,10 @@ func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
 		return fmt.Sprintf("there are %d voters instead of %d", own, replicas)
 	}
 	record, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
-	if r := spec.Restore; r != nil && (record == nil || record.Data[objects.EpochKeyRestore] != r.ID) {
-		return "it does not have the data of restore " + r.ID
+	for _, op := range w.Operations(v1alpha1.OperationRestore) {
+		if op.DeletionTimestamp == nil && (record == nil || record.Data[objects.EpochKeyRestore] != string(op.UID)) {
+			return "it does not have the data of the restore " + op.Name
+		}
 	}
 	return ""
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
@@ -42,10 +41,6 @@ type Oracle struct {
 	// ordered are the pods that answers of ours have had deleted: their members may serve for another moment, and no
 	// longer (S1).
 	ordered map[types.UID]bool
-	// first is the spec by which the first epoch was recorded; nil before.
-	first *v1alpha1.EtcdClusterSpec
-	// joined are the clusters that began without us, and in which a member of ours has been (S8).
-	joined map[uint64]bool
 	// orphaned is set when the deletion asked for the children to be kept (S17).
 	orphaned bool
 	// unrooted is set when the authority was taken away, and uprooted when a certificate was too, which can't be
@@ -55,21 +50,19 @@ type Oracle struct {
 
 func newOracle() Oracle {
 	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{},
-		ordered: map[types.UID]bool{},
-		joined:  map[uint64]bool{}}
+		ordered: map[types.UID]bool{}}
 }
 
 func (o Oracle) clone() Oracle {
 	o.Broken = slices.Clone(o.Broken)
 	o.identities, o.names, o.learned, o.ordered = maps.Clone(o.identities), maps.Clone(o.names), maps.Clone(o.learned),
 		maps.Clone(o.ordered)
-	o.joined = maps.Clone(o.joined)
 	return o
 }
 
 // newCluster forgets the names of an earlier cluster object: a new one begins with none.
 func (o *Oracle) newCluster() {
-	o.cluster, o.epoch, o.orphaned, o.first = 0, 0, false, nil
+	o.cluster, o.epoch, o.orphaned = 0, 0, false
 	o.names = map[string]uint64{}
 }
 
@@ -109,18 +102,8 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 	}
 }
 
-// seeRecord notes by which spec the first epoch was recorded.
-func (o *Oracle) seeRecord(c *Call, key Key) {
-	if o.first == nil && key.Kind == ConfigMapKind && key.Name == objects.EpochName(c.parent.Name, 1) {
-		o.first = c.parent.Spec.DeepCopy()
-	}
-}
-
 // seeMembers looks at a cluster's agreed membership, whenever it changes.
 func (o *Oracle) seeMembers(w *World, c Cluster) {
-	if c.Of == "" && w.Cluster() != nil && slices.ContainsFunc(c.Members, w.named) {
-		o.joined[c.ID] = true
-	}
 	if o.cluster != 0 && c.Epoch > o.epoch && c.Leader == 0 { // its members are being made ready
 		for _, m := range c.Members {
 			o.learned[m.ID] = true
@@ -193,11 +176,16 @@ func (w *World) beginsRight(c Cluster) {
 	}
 }
 
-// choosesRevision reports whether the spec says where revisions begin.
+// choosesRevision reports whether people say where revisions begin.
 func (w *World) choosesRevision() bool {
+	for _, o := range w.Objects {
+		if op, is := o.(*v1alpha1.EtcdOperation); is && op.Spec.Restore != nil && op.Spec.Restore.Snapshot != nil &&
+			op.Spec.Restore.Snapshot.BumpRevision != nil {
+			return true
+		}
+	}
 	s := w.Cluster().Spec
-	return s.Restore != nil && s.Restore.Snapshot != nil && s.Restore.Snapshot.BumpRevision != nil ||
-		s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil ||
+	return s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil ||
 		s.Recovery.BumpRevision != nil
 }
 
