@@ -73,10 +73,9 @@ const (
 )
 
 // fromLatest is such a restore.
-func fromLatest(id string) *v1alpha1.Restore {
-	return &v1alpha1.Restore{ID: id,
-		Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest",
-			Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
+func fromLatest() v1alpha1.RestoreOperation {
+	return v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest",
+		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
 }
 
 func (a asked) world(troubles int, decide func(observation.Observation) decision.Decision, just ...string) *takeover {
@@ -90,21 +89,18 @@ func (a asked) world(troubles int, decide func(observation.Observation) decision
 	w.Write(5)
 	w.TakeSnapshot("s1", "s3://bucket/s1", "")
 	w.Write(3)
-	wish := &v1alpha1.Restore{ID: "one",
+	wish := v1alpha1.RestoreOperation{
 		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 	switch a.what {
 	case toRestore:
-		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
+		w.AskRestore("one", wish)
 	case toFetch:
 		w.StoreArtifact(latest, "")
-		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest("one") })
+		w.AskRestore("one", fromLatest())
 	case toGoBack:
-		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
+		w.AskRestore("one", wish)
 		s.settle()
-		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
-			e.Restore = &v1alpha1.Restore{ID: "back",
-				Epoch: new(int64(1))}
-		})
+		w.AskRestore("back", v1alpha1.RestoreOperation{Epoch: new(int64(1))})
 	case toRecover:
 		w.Net.Isolated["demo-1"] = true
 		w.TickEtcd()
@@ -113,7 +109,7 @@ func (a asked) world(troubles int, decide func(observation.Observation) decision
 		for _, name := range a.lost {
 			w.LoseClaim(name)
 		}
-		w.Annotate(objects.AnnotationRecover, "FromSurvivor:1")
+		w.AskRecover(v1alpha1.RecoverFromSurvivor, 1)
 		for _, claim := range w.Claims() {
 			s.least = max(s.least, w.Dirs["volume of "+string(claim.UID)].Index)
 		}
@@ -211,18 +207,19 @@ func (s *takeover) turns() []turn {
 	return list
 }
 
-// again is a person who gives another ID because a member could not be filled; false while none waits for that.
+// again is a person who asks once more because a member could not be filled; false while none waits for that.
 func (s *takeover) again() (turn, bool) {
 	c := s.w.Cluster()
 	restored := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
-	asked := c.Spec.Restore != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)),
+	wish := s.restoreID()
+	asked := wish != "" && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)),
 		func(o metav1.Object) bool {
 			record, is := o.(*corev1.ConfigMap)
-			return is && record.Data[objects.EpochKeyRestore] == c.Spec.Restore.ID &&
+			return is && record.Data[objects.EpochKeyRestore] == wish &&
 				record.Annotations[objects.AnnotationPhase] != "cancelled"
 		})
 	return turn{"edit restore=again", true, func(s *takeover) {
-		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest(e.Restore.ID + "-again") })
+		s.w.AskRestore(s.restoreID()+"-again", fromLatest())
 	}}, restored != nil && strings.Contains(restored.Message, "could not be filled") && asked
 }
 
@@ -253,12 +250,13 @@ func (s *takeover) mishaps() []turn {
 	if !s.w.Net.Down {
 		list = append(list, turn{"etcd down", false, func(s *takeover) { s.w.Net.Down = true }})
 	}
-	if s.w.Cluster().Spec.Restore != nil {
+	if s.restoreID() != "" {
 		list = append(list, turn{"edit restore=none", false, func(s *takeover) {
-			s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = nil })
+			s.w.Withdraw(v1alpha1.OperationRestore)
 		}})
 	}
-	for _, kind := range []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind} {
+	for _, kind := range []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind,
+		world.OperationKind} {
 		if _, frozen := s.w.Frozen[kind]; !frozen {
 			mishap("freeze cache of ", string(kind), func(w *world.World, name string) { w.Freeze(world.Kind(name)) })
 		}
@@ -315,8 +313,8 @@ func (s *takeover) identity() identity {
 		return identity{}
 	}
 	c := w.Cluster()
-	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation,
-		c.Status.Rule, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
+	fmt.Fprintln(&b, s.troubles, w.Net.Down, s.restoreID(), c.Status.ObservedGeneration == c.Generation,
+		c.Status.Rule, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring, c.Status.Operations)
 	for _, m := range c.Status.Members {
 		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.JoinTime.Time) > state.CallsEnd)
 	}
@@ -356,12 +354,14 @@ func (s *takeover) identity() identity {
 	return sha256.Sum256([]byte(b.String()))
 }
 
-// restoreID is what is asked for; empty for nothing.
-func restoreID(r *v1alpha1.Restore) string {
-	if r == nil {
-		return ""
+// restoreID is the restore that is asked for and not withdrawn; empty for none.
+func (s *takeover) restoreID() string {
+	for _, op := range s.w.Operations(v1alpha1.OperationRestore) {
+		if op.DeletionTimestamp == nil {
+			return op.Name
+		}
 	}
-	return r.ID
+	return ""
 }
 
 // objects writes down what there is to pods, claims and records.
@@ -407,9 +407,11 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 					fmt.Fprintln(b, k, t.Annotations[k])
 				}
 			}
+		case *v1alpha1.EtcdOperation:
+			fmt.Fprintln(b, t.Name, t.Status.Phase, t.DeletionTimestamp != nil)
 		case *v1alpha1.EtcdCluster:
 			if !live {
-				fmt.Fprintln(b, t.Spec.Restore != nil, t.Status.Rule, t.Status.Epoch, *t.Spec.Replicas, retires(t))
+				fmt.Fprintln(b, t.Status.Operations, t.Status.Rule, t.Status.Epoch, *t.Spec.Replicas, retires(t))
 			}
 		}
 	}

@@ -227,12 +227,10 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 	if slices.Contains(s.just, "delete") && c.DeletionTimestamp == nil {
 		add("delete cluster", func(w *world.World) { w.DeleteCluster(false) })
 	}
-	if recorded && c.Spec.Restore == nil {
+	if recorded && s.restoreID() == "" {
 		add("restore id=one", func(w *world.World) {
-			w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
-				e.Restore = &v1alpha1.Restore{ID: "one",
-					Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
-			})
+			w.AskRestore("one", v1alpha1.RestoreOperation{
+				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
 		})
 	}
 	for _, m := range s.now().Members {
