@@ -226,6 +226,7 @@ func TestCustomizeAndFinalize(t *testing.T) {
 	h := s.Handler()
 	require.JSONEq(t, `{"relatedResources":[{"apiVersion":"v1","resource":"secrets","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"orders"},
 		"matchExpressions":[{"key":"controller-uid","operator":"DoesNotExist"}]}},
+		{"apiVersion":"etcd.quorate.dev/v1alpha1","resource":"etcdoperations"},
 		{"apiVersion":"etcd.quorate.dev/v1alpha1","resource":"etcdsnapshots","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"orders"}}}]}`, post(h, "/customize", steady(t)).Body.String())
 
 	deleting := func(children bool) []byte {

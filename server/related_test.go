@@ -61,13 +61,14 @@ func TestNamedSnapshotsAreLookedForInTheNamespace(t *testing.T) {
 	}} {
 		s, _ := testServer(Options{RelatedByUID: byUID})
 		rules := related(t, post(s.Handler(), "/customize", edited(t, func(r map[string]any) {
-			at(r, "parent", "spec")["restore"] = map[string]any{"id": "one",
-				"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "monday"}}}
+			at(r, "parent", "spec")["bootstrap"] = map[string]any{"snapshot": map[string]any{
+				"snapshotRef": map[string]any{"name": "monday"}}}
 		})).Body.Bytes())
 		for i := range want {
 			want[i].APIVersion, want[i].Resource = v1alpha1.GroupVersion.String(), "etcdsnapshots"
 		}
-		require.Equal(t, want, rules[1:])
+		require.Equal(t, "etcdoperations", rules[1].Resource)
+		require.Equal(t, want, rules[2:])
 	}
 }
 

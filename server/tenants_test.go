@@ -45,7 +45,7 @@ func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 				"labels": map[string]any{"etcd.quorate.dev/cluster": of}}}
 	}
 	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
-		at(r, "parent", "spec")["restore"] = map[string]any{"id": "one",
+		at(r, "parent", "spec")["bootstrap"] = map[string]any{
 			"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "named"}}}
 		r["related"] = map[string]any{groupSnapshots: map[string]any{
 			"a": snapshot("shop", "labelled", "orders"), "b": snapshot("shop", "named", "carts"),

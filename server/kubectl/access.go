@@ -20,6 +20,8 @@ type access interface {
 	run(ctx context.Context, args ...string) ([]byte, error)
 	// apply has kubectl apply objects, which may hold secrets, and is what it prints.
 	apply(ctx context.Context, objects []byte) ([]byte, error)
+	// create has kubectl create one object of this kind in a namespace, and fails when it is there.
+	create(ctx context.Context, resource, namespace string, object []byte) error
 	// forward opens a way to a port of a pod, at an address of this machine, until stop is called.
 	forward(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error)
 }
@@ -47,6 +49,10 @@ func (t through) run(ctx context.Context, args ...string) ([]byte, error) {
 
 func (t through) apply(context.Context, []byte) ([]byte, error) {
 	return nil, errors.New("nothing can be applied this way")
+}
+
+func (t through) create(context.Context, string, string, []byte) error {
+	return errors.New("nothing can be created this way")
 }
 
 func (t through) forward(ctx context.Context, namespace, pod string, port int) (string, func(), error) {
@@ -110,6 +116,11 @@ func (e *executable) run(ctx context.Context, args ...string) ([]byte, error) {
 
 func (e *executable) apply(ctx context.Context, objects []byte) ([]byte, error) {
 	return e.reading(ctx, objects, "apply", "--server-side", "--force-conflicts", "-f", "-")
+}
+
+func (e *executable) create(ctx context.Context, _, namespace string, object []byte) error {
+	_, err := e.reading(ctx, object, "create", "-n", namespace, "-f", "-")
+	return err
 }
 
 // reading calls kubectl, which may read what it is given.

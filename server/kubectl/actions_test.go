@@ -28,7 +28,6 @@ func TestOperate(t *testing.T) {
 		t.Run(c.line, func(t *testing.T) {
 			k := steady(t)
 			within(k.cluster, "metadata")["labels"] = map[string]any{"quorate": "blue"}
-			k.says["apply"] = ""
 			code, out, errs := k.runs(healthy(), strings.Fields(c.line)...)
 			require.Zero(t, code, errs)
 			require.Len(t, k.applied, 1)
@@ -56,7 +55,7 @@ func TestOperateRefuses(t *testing.T) {
 		assert.Equal(t, exitUsage, code, line)
 		assert.Contains(t, errs, says)
 	}
-	k.fails["apply"] = "etcdoperations.etcd.quorate.dev is forbidden (Forbidden)"
+	k.fails["create"] = "etcdoperations.etcd.quorate.dev is forbidden (Forbidden)"
 	code, _, errs := k.runs(healthy(), "defrag")
 	assert.Equal(t, exitTrouble, code)
 	assert.Contains(t, errs, "no EtcdOperation was created for EtcdCluster shop/orders")
@@ -73,7 +72,6 @@ func TestOperateRefuses(t *testing.T) {
 // TestOperateWaits: what happens meanwhile is printed once each, until it has ended.
 func TestOperateWaits(t *testing.T) {
 	k := steady(t)
-	k.says["apply"] = ""
 	shows := func(status string) {
 		k.says["get "+operations+" orders-defrag-20260301-120000"] = `{"status":` + status + `}`
 	}

@@ -130,7 +130,7 @@ func (k *kube) run(_ context.Context, args ...string) ([]byte, error) {
 		return listOf(k.children...), nil
 	case strings.HasPrefix(call, "get secrets -n shop -l"):
 		return listOf(k.related...), nil
-	case strings.HasPrefix(call, "get "), strings.HasPrefix(call, "annotate "), strings.HasPrefix(call, "logs "),
+	case strings.HasPrefix(call, "get "), strings.HasPrefix(call, "create "), strings.HasPrefix(call, "logs "),
 		strings.HasPrefix(call, "version"):
 		return listOf(), nil
 	}
@@ -143,6 +143,14 @@ func (k *kube) apply(ctx context.Context, objects []byte) ([]byte, error) {
 	k.applied = append(k.applied, string(objects))
 	k.lock.Unlock()
 	return k.run(ctx, "apply")
+}
+
+func (k *kube) create(ctx context.Context, resource, namespace string, object []byte) error {
+	k.lock.Lock()
+	k.applied = append(k.applied, string(object))
+	k.lock.Unlock()
+	_, err := k.run(ctx, "create", resource, "-n", namespace)
+	return err
 }
 
 func (k *kube) ofKind(kind string) (list []map[string]any) {

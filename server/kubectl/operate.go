@@ -85,7 +85,7 @@ func (a *ask) operate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.kube.apply(ctx, manifest); err != nil {
+	if err := a.kube.create(ctx, operations, op.Namespace, manifest); err != nil {
 		return fmt.Errorf("no EtcdOperation was created for EtcdCluster %s/%s: %w", c.Namespace, c.Name, err)
 	}
 	fmt.Fprintf(a.Out, "EtcdOperation %s/%s created\n", op.Namespace, op.Name)
