@@ -26,14 +26,14 @@ func TestKinds(t *testing.T) {
 			delete(w.object(kinds, "CustomResourceDefinition", clustersKind), "status")
 		}, "Kinds", Fail, "not established", "kubectl describe crd " + clustersKind, nil},
 		{"older kinds", func(w *installation) {
-			delete(spec(w), "restore")
+			delete(spec(w), "recovery")
 			delete(schema(w, "properties", "status", "properties"), "origin")
-		}, "Kinds", Fail, "is older than this release: it does not have spec.restore and status.origin",
+		}, "Kinds", Fail, "is older than this release: it does not have spec.recovery and status.origin",
 			"quorate install --kinds", nil},
 		{"newer kinds", func(w *installation) { spec(w)["shiny"] = map[string]any{"type": "string"} }, "Kinds", Warn,
 			"is newer than this quorate: it has spec.shiny", "use the quorate", nil},
 		{"kinds of another line",
-			func(w *installation) { delete(spec(w), "restore"); spec(w)["shiny"] = map[string]any{} }, "Kinds", Fail,
+			func(w *installation) { delete(spec(w), "recovery"); spec(w)["shiny"] = map[string]any{} }, "Kinds", Fail,
 			"is of another release", "quorate install --kinds", nil},
 		{"other rules", func(w *installation) { set(spec(w), 5, "replicas", "maximum") }, "Kinds", Warn, "other rules",
 			"quorate install --kinds", nil},
@@ -221,7 +221,7 @@ func TestTrust(t *testing.T) {
 			h := within(w.controller(), "spec", "hooks", "sync", "webhook")
 			h["url"] = strings.Replace(h["url"].(string), "https://quorate:TOKEN@quorate.quorate-system.svc",
 				"http://quorate:TOKEN@quorate.quorate-system.svc:443", 1)
-		}, "Certificate", Fail, "1 of 8 hooks are called by plain HTTP", "quorate install", []string{"Trust"}},
+		}, "Certificate", Fail, "1 of 11 hooks are called by plain HTTP", "quorate install", []string{"Trust"}},
 		{"no Secret", func(w *installation) { w.answers[secrets] = map[string]any{"items": []any{}} }, "Certificate",
 			Fail, "no such Secret: quorate-system/quorate-hooks", "quorate install", []string{"Trust", "Token"}},
 		{"another name", func(w *installation) { w.certify("quorate.elsewhere.svc", noon.AddDate(10, 0, 0)) },
