@@ -159,7 +159,7 @@ func (s *snapshotStory) isThere(a args) string {
 		c.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: from(a["restore"])}
 	}
 	if a.has("filling") && s.snapshot.Status.URI != "" {
-		c.Status.Restoring = []string{s.snapshot.Status.URI}
+		c.Status.Internal.Restoring = []string{s.snapshot.Status.URI}
 	}
 	if a.has("restored") {
 		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12",
@@ -500,7 +500,7 @@ func (s *snapshotStory) inUse() bool {
 	} else if b := c.Spec.Bootstrap; b != nil {
 		named = c.Status.ClusterID == ""
 	}
-	return len(c.Status.Restoring) > 0 || named
+	return len(c.Status.Internal.Restoring) > 0 || named
 }
 
 // check is how things are.
