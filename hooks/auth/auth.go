@@ -129,31 +129,32 @@ func Generated(v *state.View) []*decision.DesiredSecret {
 	return list
 }
 
-// AuthStatus is what was last done about users and roles. What is ours stays recorded while the spec says nothing
-// about it.
-func AuthStatus(v *state.View) *v1alpha1.AuthStatus {
-	old := v.Cluster.Status.Auth
+// AuthStatus is what was last done about users and roles, and the hash of what etcd has; that is empty until etcd has
+// what is wanted. What is ours stays recorded while the spec says nothing about it.
+func AuthStatus(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
+	old, applied := v.Cluster.Status.Auth, v.Cluster.Status.Internal.AppliedAuth
 	if v.Cluster.Spec.Auth == nil || state.Suspended(v.Observation) {
-		return old
+		return old, applied
 	}
 	want, err := AuthWanted(v)
 	switch {
 	case err != nil:
-		return old
+		return old, applied
 	case authorized(v):
-		return users.Done(want)
-	case old != nil && old.Applied == want.Hash() && users.Recorded(old, want):
-		return old
+		return users.Done(want), want.Hash()
+	case applied == want.Hash() && users.Recorded(old, want):
+		return old, applied
 	}
 	var passwords map[string]string
 	if v.Taken != nil {
 		passwords = v.Taken.Passwords
 	}
-	return users.Pending(old, want, passwords)
+	return users.Pending(old, want, passwords), ""
 }
 
-// Authorization is whether etcd asks every client who it is, with a reason and words.
-func Authorization(v *state.View, now *v1alpha1.AuthStatus) (reason, message string, is bool) {
+// Authorization is whether etcd asks every client who it is, with a reason and words; now and applied are of
+// [AuthStatus].
+func Authorization(v *state.View, now *v1alpha1.AuthStatus, applied string) (reason, message string, is bool) {
 	enabled := now != nil && now.Enabled
 	if v.Cluster.Spec.Auth == nil {
 		if enabled {
@@ -171,7 +172,7 @@ func Authorization(v *state.View, now *v1alpha1.AuthStatus) (reason, message str
 		return "SecretNotFound", err.Error(), false
 	case err != nil:
 		return "FieldWrong", err.Error(), false
-	case now == nil || now.Applied != want.Hash():
+	case applied != want.Hash():
 		if Tried(v) && v.Taken.Err != "" {
 			return "NotApplied", v.Taken.Err, false
 		}

@@ -129,20 +129,27 @@ func spaceOut(size, inUse int64) observation.Observation {
 	return o
 }
 
-func recovering(o observation.Observation, change func(*v1alpha1.DefragmentationStatus)) observation.Observation {
-	o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Trigger: v1alpha1.TriggerNoSpace,
-		StartTime: metav1.NewTime(now.Add(-time.Minute))}
-	change(o.Cluster.Status.Defragmentation)
+func recovering(o observation.Observation, change func(*decision.DefragmentationRun)) observation.Observation {
+	run := &decision.DefragmentationRun{}
+	run.Trigger, run.StartTime = v1alpha1.TriggerNoSpace, metav1.NewTime(now.Add(-time.Minute))
+	return inRun(o, run, change)
+}
+
+// inRun is the observation with the run in its status, changed.
+func inRun(o observation.Observation, run *decision.DefragmentationRun,
+	change func(*decision.DefragmentationRun)) observation.Observation {
+	change(run)
+	o.Cluster.Status.Defragmentation, o.Cluster.Status.Internal.Defragmentation = run.Told()
 	return o
 }
 
 func TestNoSpace(t *testing.T) {
-	untouched := func(*v1alpha1.DefragmentationStatus) {}
-	compacted := func(s *v1alpha1.DefragmentationStatus) {
+	untouched := func(*decision.DefragmentationRun) {}
+	compacted := func(s *decision.DefragmentationRun) {
 		s.Compacted, s.LastMemberTime = 100, metav1.NewTime(now.Add(-10*time.Second))
 	}
-	finished := func(s *v1alpha1.DefragmentationStatus) { compacted(s); s.CompletionTime = metav1.NewTime(now) }
-	stale := func(s *v1alpha1.DefragmentationStatus) {
+	finished := func(s *decision.DefragmentationRun) { compacted(s); s.CompletionTime = metav1.NewTime(now) }
+	stale := func(s *decision.DefragmentationRun) {
 		finished(s)
 		s.StartTime = metav1.NewTime(now.Add(-spaceEvery))
 	}
@@ -202,6 +209,6 @@ func TestVerifyKnowsMaintenance(t *testing.T) {
 	assert.Contains(t, broken(down, decision.Defragment{ID: 2, Name: "demo-1"}), "while demo-2 does not serve")
 	learner := learnerAt(500)
 	assert.Contains(t, broken(learner, decision.Defragment{ID: 2, Name: "demo-1"}), "while there is a learner")
-	asked := recovering(serve(3), func(s *v1alpha1.DefragmentationStatus) { s.Trigger = v1alpha1.TriggerRequest })
+	asked := recovering(serve(3), func(s *decision.DefragmentationRun) { s.Trigger = v1alpha1.TriggerRequest })
 	assert.Contains(t, broken(asked, decision.Defragment{ID: 1, Name: "demo-0"}), "which leads, before demo-1")
 }

@@ -24,7 +24,8 @@ func authorize(v *state.View) *decision.Verdict {
 	case !users.Recorded(old, want):
 		return &decision.Verdict{Message: "recording the names of users and roles before they are created in etcd",
 			Resync: rule.ResyncSoon}
-	case old.Applied == want.Hash() && (v.Now.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
+	case v.Cluster.Status.Internal.AppliedAuth == want.Hash() &&
+		(v.Now.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
 		return nil
 	}
 	return versions.Change(v, decision.Authorize{Want: want}, "applying users and roles")

@@ -78,6 +78,12 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 	before := o.Cluster.Status
 	_, step = called(t, &o)
 	assert.Nil(t, step, "and then there is nothing to do")
+
+	forgetful := o
+	forgetful.Cluster = o.Cluster.DeepCopy()
+	forgetful.Cluster.Status.Internal = v1alpha1.InternalStatus{}
+	_, step = called(t, &forgetful)
+	assert.Equal(t, want.Want.Hash(), step.(decision.Authorize).Want.Hash(), "without its memory it looks once more")
 	assert.Equal(t, before, o.Cluster.Status)
 }
 

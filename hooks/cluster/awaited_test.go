@@ -21,7 +21,7 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	delete(o.Children.Budgets, "demo")
 	first := Decide(o)
 	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
-		RequestTime: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Awaited)
+		RequestTime: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Internal.Awaited)
 	assert.NotContains(t, first.Reason.Message, "has not made")
 	assert.Equal(t, health.MissedAfter, first.ResyncAfter.Round(time.Second))
 
@@ -34,7 +34,7 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 		"shows why"
 	verdict := after(health.MissedAfter)
 	assert.Contains(t, verdict.Reason.Message, words)
-	assert.Equal(t, first.Status.Awaited, verdict.Status.Awaited)
+	assert.Equal(t, first.Status.Internal.Awaited, verdict.Status.Internal.Awaited)
 	assert.True(t, meta.IsStatusConditionTrue(verdict.Status.Conditions, v1alpha1.Reconciling), "it may still come")
 	assert.True(t, meta.IsStatusConditionFalse(verdict.Status.Conditions, v1alpha1.Degraded))
 	assert.Equal(t, health.MissedForLong-health.MissedAfter, verdict.ResyncAfter)
@@ -47,18 +47,18 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	o.Cluster.Status = long.Status
 	assert.Equal(t, long, after(time.Hour), "nothing more is written")
 
-	assert.Empty(t, Decide(serve(3)).Status.Awaited, "nor is anything at rest")
+	assert.Empty(t, Decide(serve(3)).Status.Internal.Awaited, "nor is anything at rest")
 }
 
 // TestATimeAheadIsNotBelieved: as of a status that another clock has written.
 func TestATimeAheadIsNotBelieved(t *testing.T) {
 	o := given(func(o *observation.Observation) {
 		delete(o.Children.Budgets, "demo")
-		o.Cluster.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+		o.Cluster.Status.Internal.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
 			RequestTime: metav1.NewTime(now.Add(time.Hour))},
 			{Kind: "Pod", Name: "demo-1", RequestTime: metav1.NewTime(now.Add(-time.Hour))}}
 	})
 	d := Decide(o)
-	require.Len(t, d.Status.Awaited, 1, "the pod is there")
-	assert.Equal(t, now.Truncate(time.Second), d.Status.Awaited[0].RequestTime.Time)
+	require.Len(t, d.Status.Internal.Awaited, 1, "the pod is there")
+	assert.Equal(t, now.Truncate(time.Second), d.Status.Internal.Awaited[0].RequestTime.Time)
 }

@@ -43,7 +43,8 @@ func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
 
 // beginRun writes down that a run begins; the next call takes its first member.
 func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Verdict {
-	run := &v1alpha1.DefragmentationStatus{Trigger: trigger, StartTime: v.NowInSeconds()}
+	run := &decision.DefragmentationRun{}
+	run.Trigger, run.StartTime = trigger, v.NowInSeconds()
 	if v.DefragRun != nil {
 		run.Request, run.NextScheduleTime = v.DefragRun.Request, v.DefragRun.NextScheduleTime
 	}
@@ -58,14 +59,14 @@ func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message st
 
 // finishRun writes down that the run is over.
 func finishRun(v *state.View, what string) *decision.Verdict {
-	run := v.DefragRun.DeepCopy()
+	run := *v.DefragRun
 	run.CompletionTime = v.NowInSeconds()
 	reclaimed := "nothing"
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what,
-		wording.Count(len(run.Done), "member"), reclaimed), DefragRun: run, Resync: rule.ResyncSoon}
+		wording.Count(len(run.Done), "member"), reclaimed), DefragRun: &run, Resync: rule.ResyncSoon}
 }
 
 func defragment(v *state.View) *decision.Verdict {

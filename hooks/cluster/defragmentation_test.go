@@ -60,13 +60,14 @@ func TestSchedulesThatBeginNothing(t *testing.T) {
 }
 
 // inARequest is a cluster whose run by the annotation is under way.
-func inARequest(change func(*v1alpha1.DefragmentationStatus)) observation.Observation {
+func inARequest(change func(*decision.DefragmentationRun)) observation.Observation {
 	o := spaceOut(500, 100)
 	o.Etcd.Alarms = nil
 	askDefragment(&o, "a")
-	o = recovering(o, func(s *v1alpha1.DefragmentationStatus) { s.Trigger, s.Request = v1alpha1.TriggerRequest, "a" })
-	change(o.Cluster.Status.Defragmentation)
-	return o
+	return recovering(o, func(s *decision.DefragmentationRun) {
+		s.Trigger, s.Request = v1alpha1.TriggerRequest, "a"
+		change(s)
+	})
 }
 
 func TestWhatADefragmentationCountsFor(t *testing.T) {
@@ -91,7 +92,7 @@ func TestWhatADefragmentationCountsFor(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := inARequest(func(*v1alpha1.DefragmentationStatus) {})
+			o := inARequest(func(*decision.DefragmentationRun) {})
 			require.Equal(t, step, Decide(o).Step)
 			c.then(&o)
 			o.Taken = &decision.Outcome{Step: step, Rule: "Defragment", Err: c.err}
@@ -107,7 +108,7 @@ func TestWhatADefragmentationCountsFor(t *testing.T) {
 }
 
 func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
-	o := inARequest(func(s *v1alpha1.DefragmentationStatus) {
+	o := inARequest(func(s *decision.DefragmentationRun) {
 		s.Done, s.Before, s.LastMemberTime = []string{"demo-1"}, quantity("500Mi"), metav1.NewTime(now.Add(-time.Hour))
 	})
 	h := o.Health["demo-1"]
@@ -115,13 +116,24 @@ func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
 	o.Health["demo-1"] = h
 	d := Decide(o)
 	assert.Equal(t, "400Mi", d.Status.Defragmentation.Reclaimed.String())
-	assert.Nil(t, d.Status.Defragmentation.Before)
+	assert.Nil(t, d.Status.Internal.Defragmentation.Before)
 	assert.Nil(t, d.Step, "it has just come back: a pause first")
 	assert.Contains(t, d.Reason.Message, "demo-2 is next, after a pause")
 }
 
+func TestARunWithoutItsMemoryGoesOnSooner(t *testing.T) {
+	o := inARequest(func(s *decision.DefragmentationRun) {
+		s.Done, s.Before, s.LastMemberTime = []string{"demo-1"}, quantity("500Mi"), metav1.NewTime(now)
+	})
+	assert.Nil(t, Decide(o).Step, "a pause first")
+	o.Cluster.Status.Internal = v1alpha1.InternalStatus{}
+	d := Decide(o)
+	assert.Equal(t, decision.Defragment{ID: 3, Name: "demo-2", DBSize: 500 << 20}, d.Step)
+	assert.Nil(t, d.Status.Defragmentation.Reclaimed, "what was not seen is not counted")
+}
+
 func TestARequestIsAnsweredOnce(t *testing.T) {
-	o := inARequest(func(s *v1alpha1.DefragmentationStatus) { s.CompletionTime = metav1.NewTime(now) })
+	o := inARequest(func(s *decision.DefragmentationRun) { s.CompletionTime = metav1.NewTime(now) })
 	assert.Equal(t, "Converged", Decide(o).Reason.Rule)
 	askDefragment(&o, "b")
 	d := Decide(o)

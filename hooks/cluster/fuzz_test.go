@@ -427,7 +427,8 @@ var mishaps = []func(o *observation.Observation, n int){
 		}
 	},
 	func(o *observation.Observation, _ int) {
-		o.Cluster.Status.Auth = &v1alpha1.AuthStatus{Applied: "x", Roles: []string{"old", "root"},
+		o.Cluster.Status.Internal.AppliedAuth = "x"
+		o.Cluster.Status.Auth = &v1alpha1.AuthStatus{Roles: []string{"old", "root"},
 			Users: []v1alpha1.UserStatus{{Name: "gone"}, {}}}
 	},
 	func(o *observation.Observation, _ int) {
@@ -448,7 +449,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	func(o *observation.Observation, n int) { watch(o, time.Duration(n)*2*time.Minute) },
 	func(o *observation.Observation, n int) {
 		o.Resync = time.Duration(n) * 10 * time.Second
-		if w := o.Cluster.Status.Watched; w != nil {
+		if w := o.Cluster.Status.Internal.Watched; w != nil {
 			w.LastProbeTime = metav1.NewTime(now.Add(-time.Duration(n) * 30 * time.Second))
 		}
 	},
@@ -464,12 +465,12 @@ var mishaps = []func(o *observation.Observation, n int){
 		}
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: int32(n * 10),
+		o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: int32(n * 10),
 			NextLearnerTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Minute))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n),
+		o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n),
 			Voter:           objects.MemberName("demo", n),
 			NextGivenUpTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
@@ -538,9 +539,11 @@ func inARun(trigger v1alpha1.DefragmentationTrigger) func(*observation.Observati
 	return func(o *observation.Observation, n int) {
 		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
 			Trigger: trigger, StartTime: metav1.NewTime(now.Add(-time.Minute)),
+			Done: []string{objects.MemberName("demo", n)}, Request: "before",
+		}
+		o.Cluster.Status.Internal.Defragmentation = v1alpha1.DefragmentationMemory{
 			LastMemberTime: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
-			Done:           []string{objects.MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n),
-			Request: "before",
+			Before:         quantity("1Gi"), Compacted: int64(n),
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestARestoreThatIsNotSeenGoesOn(t *testing.T) {
 		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
 		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/s1.db"}}}
 	assert.Equal(t, "Restore", goOn(t, &o).Reason.Rule)
-	assert.Equal(t, []string{"s3://b/s1.db"}, o.Cluster.Status.Restoring)
+	assert.Equal(t, []string{"s3://b/s1.db"}, o.Cluster.Status.Internal.Restoring)
 	seen := o.Related.Operations
 	noAsk(&o)
 	for range 3 {

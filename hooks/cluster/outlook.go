@@ -152,8 +152,8 @@ func unauthorized(v *state.View) decision.Prospect {
 	if v.Cluster.Spec.Auth == nil {
 		return decision.Prospect{}
 	}
-	now := auth.AuthStatus(v)
-	reason, message, _ := auth.Authorization(v, now)
+	now, applied := auth.AuthStatus(v)
+	reason, message, _ := auth.Authorization(v, now, applied)
 	switch reason {
 	case "FieldWrong":
 		return decision.Prospect{Outlook: decision.Waits, Reason: reason, Message: message}

@@ -113,7 +113,7 @@ func learnerLate(v *state.View) *decision.Verdict {
 	if l == nil {
 		return nil
 	}
-	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.PodName {
+	if noted := v.Cluster.Status.Internal.Replacement; noted == nil || noted.Learner != l.PodName {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("recording that the learner %s did not catch up within %s, before it is removed%s",
 				l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))),

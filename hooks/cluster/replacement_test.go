@@ -54,7 +54,7 @@ func given(what ...func(o *observation.Observation)) observation.Observation {
 
 func marked(o *observation.Observation) {
 	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
-	o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
+	o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
 		NextGivenUpTime: metav1.NewTime(now.Add(9 * time.Second))}
 	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 }
@@ -81,7 +81,7 @@ func TestWhoIsGivenUp(t *testing.T) {
 	}{
 		"its claim is marked first": {given(), "ReplaceDead", nil},
 		"it is noted, too": {given(marked,
-			func(o *observation.Observation) { o.Cluster.Status.Replacement = nil }), "ReplaceDead", nil},
+			func(o *observation.Observation) { o.Cluster.Status.Internal.Replacement = nil }), "ReplaceDead", nil},
 		"then it goes": {given(marked), "ReplaceDead",
 			decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"not before its time": {given(marked,
@@ -119,15 +119,15 @@ func TestWhoIsGivenUp(t *testing.T) {
 			"ReplaceDead", decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor while it gives free space back": {given(marked, func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-				StartTime:      metav1.NewTime(now.Add(-6 * time.Minute)),
-				LastMemberTime: metav1.NewTime(now.Add(-5 * time.Minute)),
-				Done:           []string{"demo-0", "demo-1"}}
+				StartTime: metav1.NewTime(now.Add(-6 * time.Minute)),
+				Done:      []string{"demo-0", "demo-1"}}
+			o.Cluster.Status.Internal.Defragmentation.LastMemberTime = metav1.NewTime(now.Add(-5 * time.Minute))
 		}), "WaitForMembers", nil},
 		"but when that takes too long": {given(marked, func(o *observation.Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-				StartTime:      metav1.NewTime(now.Add(-time.Hour)),
-				LastMemberTime: metav1.NewTime(now.Add(-11 * time.Minute)),
-				Done:           []string{"demo-1"}}
+				StartTime: metav1.NewTime(now.Add(-time.Hour)),
+				Done:      []string{"demo-1"}}
+			o.Cluster.Status.Internal.Defragmentation.LastMemberTime = metav1.NewTime(now.Add(-11 * time.Minute))
 		}), "ReplaceDead", decision.Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor when another etcd answers": {given(marked, func(o *observation.Observation) {
 			o.Health["demo-1"] = observation.Health{Err: "another etcd answers", ClusterID: 1, MemberID: 2}
@@ -271,11 +271,11 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(second.Add(d)) }
 	d := Decide(given())
 	assert.Equal(t, &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUpTime: in(10 * time.Second)},
-		d.Status.Replacement)
+		d.Status.Internal.Replacement)
 
 	row := func(n int32, next time.Duration, what ...func(o *observation.Observation)) observation.Observation {
 		o := given(marked)
-		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
+		o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
 			NextGivenUpTime: in(next)}
 		for _, change := range what {
 			change(&o)
@@ -289,7 +289,7 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	assert.Equal(t, "ReplaceDead", d.Reason.Rule)
 	assert.Contains(t, d.Reason.Message, "after 9 voters replaced in a row it stays a member until "+
 		second.Add(time.Hour).Format(time.RFC3339))
-	assert.Equal(t, int32(9), d.Status.Replacement.GivenUp)
+	assert.Equal(t, int32(9), d.Status.Internal.Replacement.GivenUp)
 
 	for name, c := range map[string]struct {
 		o    observation.Observation
@@ -302,16 +302,16 @@ func TestVotersGivenUpInARow(t *testing.T) {
 		"when the spec was changed": {row(9, time.Hour, func(o *observation.Observation) { o.Cluster.Generation++ }), 1,
 			10 * time.Second},
 	} {
-		r := Decide(c.o).Status.Replacement
+		r := Decide(c.o).Status.Internal.Replacement
 		require.NotNil(t, r, name)
 		assert.Equal(t, []any{c.n, "demo-1", in(c.next)}, []any{r.GivenUp, r.Voter, r.NextGivenUpTime}, name)
 	}
 	blind := row(9, -2*time.Hour, func(o *observation.Observation) { o.Etcd = nil })
-	assert.Equal(t, blind.Cluster.Status.Replacement, Decide(blind).Status.Replacement)
+	assert.Equal(t, blind.Cluster.Status.Internal.Replacement, Decide(blind).Status.Internal.Replacement)
 	all := serve(3)
-	all.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 9, Voter: "demo-9",
+	all.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 9, Voter: "demo-9",
 		NextGivenUpTime: in(-time.Hour)}
-	assert.Nil(t, Decide(all).Status.Replacement)
+	assert.Nil(t, Decide(all).Status.Internal.Replacement)
 }
 
 func TestALearnersTimeGrowsWithTheData(t *testing.T) {
@@ -335,36 +335,36 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 	assert.Nil(t, d.Step, "it is counted first: a call that is shown an older status would not wait before it adds "+
 		"the next one")
 	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 1, Learner: "demo-3",
-		NextLearnerTime: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Replacement)
+		NextLearnerTime: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Internal.Replacement)
 
-	late.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, Learner: "demo-2"}
+	late.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, Learner: "demo-2"}
 	late.Cluster.Status.ObservedGeneration = late.Cluster.Generation
 	status := Decide(late).Status
 	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 3, Learner: "demo-3",
-		NextLearnerTime: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Replacement)
-	late.Cluster.Status.Replacement = status.Replacement
+		NextLearnerTime: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Internal.Replacement)
+	late.Cluster.Status.Internal.Replacement = status.Internal.Replacement
 	d = Decide(onceChosen(t, late))
 	require.NoError(t, verify(late, d))
 	assert.IsType(t, decision.Remove{}, d.Step)
-	assert.Equal(t, status.Replacement, d.Status.Replacement, "it is counted once")
+	assert.Equal(t, status.Internal.Replacement, d.Status.Internal.Replacement, "it is counted once")
 
 	after := serve(3)
 	after.Cluster.Spec.Replicas = new(int32(5))
-	after.Taken, after.Cluster.Status.Replacement, after.Cluster.Status.ObservedGeneration = nil, status.Replacement,
-		after.Cluster.Generation
+	after.Taken, after.Cluster.Status.ObservedGeneration = nil, after.Cluster.Generation
+	after.Cluster.Status.Internal.Replacement = status.Internal.Replacement
 	waits := Decide(after)
 	assert.Equal(t, "Grow", waits.Reason.Rule)
 	assert.Nil(t, waits.Step)
-	assert.Equal(t, status.Replacement, waits.Status.Replacement)
+	assert.Equal(t, status.Internal.Replacement, waits.Status.Internal.Replacement)
 	assert.Contains(t, waits.Reason.Message, "3 learners did not catch up")
 
 	after.Cluster.Generation++
 	assert.NotNil(t, Decide(after).Step, "an edit may be what mends it")
 	after.Cluster.Generation--
-	after.Now = status.Replacement.NextLearnerTime.Time
+	after.Now = status.Internal.Replacement.NextLearnerTime.Time
 	assert.NotNil(t, Decide(after).Step)
 	after.Taken = &decision.Outcome{Step: decision.Promote{}}
-	assert.Nil(t, Decide(after).Status.Replacement)
+	assert.Nil(t, Decide(after).Status.Internal.Replacement)
 }
 
 func TestWhoIsFenced(t *testing.T) {

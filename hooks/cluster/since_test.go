@@ -15,14 +15,14 @@ import (
 
 // watch lets Quorate have looked without a gap for so long.
 func watch(o *observation.Observation, since time.Duration) {
-	o.Cluster.Status.Watched = &v1alpha1.WatchedStatus{StartTime: metav1.NewTime(o.Now.Add(-since)),
+	o.Cluster.Status.Internal.Watched = &v1alpha1.WatchedStatus{StartTime: metav1.NewTime(o.Now.Add(-since)),
 		LastProbeTime: metav1.NewTime(o.Now)}
 }
 
 // pass lets time pass until then, in which Quorate looks and nothing changes.
 func pass(o *observation.Observation, until time.Time) {
-	if o.Now = until; o.Cluster.Status.Watched != nil {
-		o.Cluster.Status.Watched.LastProbeTime = metav1.NewTime(until)
+	if o.Now = until; o.Cluster.Status.Internal.Watched != nil {
+		o.Cluster.Status.Internal.Watched.LastProbeTime = metav1.NewTime(until)
 	}
 }
 
@@ -63,10 +63,10 @@ func TestWhatIsCountedOfASilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := given()
-			o.Now, o.Resync, o.Cluster.Status.Watched = second, c.resync, c.old
+			o.Now, o.Resync, o.Cluster.Status.Internal.Watched = second, c.resync, c.old
 			assert.Equal(t, c.seen, state.Observed(newView(o), second.Add(-6*time.Minute)))
 			assert.Zero(t, state.Observed(newView(o), time.Time{}))
-			assert.Equal(t, c.says, Decide(o).Status.Watched)
+			assert.Equal(t, c.says, Decide(o).Status.Internal.Watched)
 		})
 	}
 }
@@ -98,6 +98,6 @@ func TestNothingIsCountedAtRest(t *testing.T) {
 		watch(&c.o, time.Hour)
 		d := Decide(c.o)
 		require.NoError(t, verify(c.o, d), name)
-		assert.Equal(t, c.counts, d.Status.Watched != nil, name)
+		assert.Equal(t, c.counts, d.Status.Internal.Watched != nil, name)
 	}
 }

@@ -3,6 +3,7 @@
 package decision
 
 import (
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,6 +71,23 @@ type Prospect struct {
 	Reason, Message string
 }
 
+// DefragmentationRun is a run of defragmentation: what the status says of it, and what Quorate remembers beside that.
+type DefragmentationRun struct {
+	v1alpha1.DefragmentationStatus
+	v1alpha1.DefragmentationMemory
+}
+
+// Told is the run as the status has it; nil when nothing was ever done.
+func (r *DefragmentationRun) Told() (*v1alpha1.DefragmentationStatus, v1alpha1.DefragmentationMemory) {
+	switch {
+	case r == nil:
+		return nil, v1alpha1.DefragmentationMemory{}
+	case reflect.ValueOf(r.DefragmentationStatus).IsZero():
+		return nil, r.DefragmentationMemory
+	}
+	return &r.DefragmentationStatus, r.DefragmentationMemory
+}
+
 // Verdict is what a rule says.
 type Verdict struct {
 	Message string
@@ -89,7 +107,7 @@ type Verdict struct {
 	// Snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
 	Snapshotted bool
 	// DefragRun is what the status is to say of a run of defragmentation; nil leaves it.
-	DefragRun *v1alpha1.DefragmentationStatus
+	DefragRun *DefragmentationRun
 	// NextRecord is the record of the next epoch, to be made; phase and survivor are what the record that there is is
 	// to say from now on. See epochs/succession.go.
 	NextRecord      *corev1.ConfigMap

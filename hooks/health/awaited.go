@@ -32,7 +32,7 @@ const (
 
 // Expect notes what of the answer is not there. It is called once, when the answer is known.
 func Expect(v *state.View, answer decision.Desired) {
-	was := v.Cluster.Status.Awaited
+	was := v.Cluster.Status.Internal.Awaited
 	for _, one := range allUnseen(v, answer) {
 		one.RequestTime = metav1.NewTime(v.Now.Truncate(time.Second))
 		same := func(a v1alpha1.AwaitedStatus) bool { return a.Kind == one.Kind && a.Name == one.Name }
@@ -103,7 +103,7 @@ func AndUnmade(v *state.View, message string) string {
 // refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is
 // no fault of the member's.
 func refusesPod(v *state.View, m *state.Member) bool {
-	return m.Pod == nil && slices.ContainsFunc(v.Cluster.Status.Awaited, func(a v1alpha1.AwaitedStatus) bool {
+	return m.Pod == nil && slices.ContainsFunc(v.Cluster.Status.Internal.Awaited, func(a v1alpha1.AwaitedStatus) bool {
 		return a.Kind == "Pod" && a.Name == m.PodName && !v.Now.Before(a.RequestTime.Add(MissedAfter))
 	})
 }

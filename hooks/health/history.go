@@ -17,8 +17,8 @@ import (
 const historyLength = 20
 
 // History is the observed one with what this call has decided, if that changed anything or differs from what was
-// decided last.
-func History(v *state.View, because rule.Reason, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
+// decided last. The status is that of now, with its users and roles.
+func History(v *state.View, because rule.Reason, status *v1alpha1.EtcdClusterStatus) []v1alpha1.HistoryEntry {
 	list := slices.Clone(v.Cluster.Status.History)
 	for _, e := range v.Recent {
 		if !slices.Contains(list, e) {
@@ -42,7 +42,8 @@ func History(v *state.View, because rule.Reason, auth *v1alpha1.AuthStatus) []v1
 	}
 	looked := func(t *decision.Outcome) bool { // users and roles are looked at every so often
 		return t.Err == "" && t.Step.Verb() == decision.Authorize{}.Verb() &&
-			reflect.DeepEqual(auth, v.Cluster.Status.Auth)
+			v.Cluster.Status.Internal.AppliedAuth == status.Internal.AppliedAuth &&
+			reflect.DeepEqual(v.Cluster.Status.Auth, status.Auth)
 	}
 	if t := v.Taken; t != nil && !looked(t) {
 		add(t.Rule, t.Step.String(), t.Err)

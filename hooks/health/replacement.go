@@ -217,7 +217,7 @@ func PauseAfter(failures int32) time.Duration {
 // is forgotten when the spec changes: that may be what mends it.
 func Replacements(v *state.View, givenUp string) v1alpha1.ReplacementStatus {
 	var r v1alpha1.ReplacementStatus
-	if old := v.Cluster.Status.Replacement; old != nil {
+	if old := v.Cluster.Status.Internal.Replacement; old != nil {
 		r = *old
 	}
 	if v.Etcd == nil || v.Epoch == nil {

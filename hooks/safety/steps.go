@@ -209,7 +209,7 @@ func dead(j *judgement, m *state.Member) bool {
 
 // watchedFor reports whether Quorate has looked without a gap since a time that is long ago.
 func watchedFor(j *judgement, long func(since time.Time) bool) bool {
-	w := j.o.Cluster.Status.Watched
+	w := j.o.Cluster.Status.Internal.Watched
 	return w != nil && long(w.StartTime.Time) && j.o.Now.Sub(w.LastProbeTime.Time) <= 4*cmp.Or(j.o.Resync,
 		30*time.Second)
 }

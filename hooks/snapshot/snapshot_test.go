@@ -247,10 +247,10 @@ func TestWhoUsesASnapshot(t *testing.T) {
 			c.Status.Epoch, c.Status.ClusterID = 1, "c1"
 		}, false},
 		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
-			c.Status.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
+			c.Status.Internal.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
 		}, true},
 		"members are filled with " +
-			"another": {func(c *v1alpha1.EtcdCluster) { c.Status.Restoring = []string{"s3://backups/other"} }, false},
+			"another": {func(c *v1alpha1.EtcdCluster) { c.Status.Internal.Restoring = []string{"s3://backups/other"} }, false},
 		"the cluster is being deleted": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Bootstrap, c.DeletionTimestamp = &v1alpha1.Bootstrap{Snapshot: named("nightly")}, &metav1.Time{}
 		}, false},

@@ -52,7 +52,7 @@ func uses(c *v1alpha1.EtcdCluster, s *v1alpha1.EtcdSnapshot) bool {
 	switch {
 	case c.DeletionTimestamp != nil:
 		return false
-	case s.Status.URI != "" && slices.ContainsFunc(c.Status.Restoring, func(url string) bool {
+	case s.Status.URI != "" && slices.ContainsFunc(c.Status.Internal.Restoring, func(url string) bool {
 		return sameArtifact(url,
 			s.Status.URI)
 	}):

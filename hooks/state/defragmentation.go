@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -31,10 +30,10 @@ const (
 )
 
 // defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.
-func defragmentationRun(v *View) *v1alpha1.DefragmentationStatus {
-	s := &v1alpha1.DefragmentationStatus{}
+func defragmentationRun(v *View) *decision.DefragmentationRun {
+	s := &decision.DefragmentationRun{DefragmentationMemory: v.Cluster.Status.Internal.Defragmentation}
 	if old := v.Cluster.Status.Defragmentation; old != nil {
-		s = old.DeepCopy()
+		s.DefragmentationStatus = *old.DeepCopy()
 	}
 	noteReclaimed(v, s)
 	noteStep(v, s)
@@ -48,7 +47,7 @@ func defragmentationRun(v *View) *v1alpha1.DefragmentationStatus {
 
 // noteStep notes what the step of this call has done. A member that was asked and does not answer now is at it: it
 // counts as done, and so does one that has nothing to reclaim any more. Only what was refused is tried again.
-func noteStep(v *View, s *v1alpha1.DefragmentationStatus) {
+func noteStep(v *View, s *decision.DefragmentationRun) {
 	if v.Taken == nil || !underWay(s) {
 		return
 	}
@@ -69,7 +68,7 @@ func noteStep(v *View, s *v1alpha1.DefragmentationStatus) {
 }
 
 // noteReclaimed adds what the last member has given back, when it tells.
-func noteReclaimed(v *View, s *v1alpha1.DefragmentationStatus) {
+func noteReclaimed(v *View, s *decision.DefragmentationRun) {
 	if s.Before == nil || len(s.Done) == 0 || v.Etcd == nil {
 		return
 	}
@@ -90,7 +89,7 @@ func noteReclaimed(v *View, s *v1alpha1.DefragmentationStatus) {
 // NowInSeconds is now, as a status can hold it.
 func (v *View) NowInSeconds() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
 
-func underWay(s *v1alpha1.DefragmentationStatus) bool {
+func underWay(s *decision.DefragmentationRun) bool {
 	return s != nil && !s.StartTime.IsZero() && s.CompletionTime.IsZero()
 }
 

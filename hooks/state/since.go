@@ -47,7 +47,7 @@ const (
 
 // WatchedSince is since when Quorate has looked without a gap; now after one.
 func WatchedSince(v *View) time.Time {
-	w := v.Cluster.Status.Watched
+	w := v.Cluster.Status.Internal.Watched
 	if w == nil || w.StartTime.IsZero() || v.Now.Sub(w.LastProbeTime.Time) > lookMissed*ResyncPeriod(v) {
 		return v.NowInSeconds().Time
 	}
@@ -68,7 +68,7 @@ func Watched(v *View) *v1alpha1.WatchedStatus {
 		return nil
 	}
 	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(WatchedSince(v)), LastProbeTime: v.NowInSeconds()}
-	old := v.Cluster.Status.Watched
+	old := v.Cluster.Status.Internal.Watched
 	if old != nil && old.StartTime.Equal(&w.StartTime) &&
 		v.Now.Sub(old.LastProbeTime.Time) < lookWritten*ResyncPeriod(v) {
 		w.LastProbeTime = old.LastProbeTime

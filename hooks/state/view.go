@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -48,12 +49,12 @@ type View struct {
 	CertificateProblems []string // which certificates are not in order, and why: see allCertificateProblems
 	// Untrusted says which certificate from others running members don't take, and what to do; empty for none
 	Untrusted   string
-	Serves      string                          // identifies the certificates that members are to show
-	DefragRun   *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
-	Awaited     []v1alpha1.AwaitedStatus        // objects of the answer that are not there, once there is one
-	Asked       Asked                           // what EtcdOperations ask for
-	Windows     *spec.Windows                   // of spec.maintenance.windows; nil for none
-	FailedVoter string                          // the voter that the verdict gives up for its silence; empty for none
+	Serves      string                       // identifies the certificates that members are to show
+	DefragRun   *decision.DefragmentationRun // what defragmentation has come to; nil for nothing ever
+	Awaited     []v1alpha1.AwaitedStatus     // objects of the answer that are not there, once there is one
+	Asked       Asked                        // what EtcdOperations ask for
+	Windows     *spec.Windows                // of spec.maintenance.windows; nil for none
+	FailedVoter string                       // the voter that the verdict gives up for its silence; empty for none
 }
 
 // Member is one entry of etcd's list with what belongs to it.

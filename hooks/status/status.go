@@ -47,7 +47,7 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 		if old.Epoch != int64(v.Epoch.N) {
 			s.ClusterID = "" // that of an epoch before
 		}
-		s.Epoch, s.Version, s.Origin, s.Restoring = int64(v.Epoch.N), v.Epoch.Version, v.Epoch.OriginStatus(),
+		s.Epoch, s.Version, s.Origin, s.Internal.Restoring = int64(v.Epoch.N), v.Epoch.Version, v.Epoch.OriginStatus(),
 			Restoring(v)
 		if v.Epoch.HadQuorum() {
 			s.ClusterID = wording.Hex(v.Epoch.ClusterID)
@@ -66,15 +66,17 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 		}
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.Replicas)
-	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), auth.AuthStatus(v), v.DefragRun
+	s.TLS = tlsStatus(v)
+	s.Auth, s.Internal.AppliedAuth = auth.AuthStatus(v)
+	s.Defragmentation, s.Internal.Defragmentation = v.DefragRun.Told()
 	if r := health.Replacements(v, v.FailedVoter); r != (v1alpha1.ReplacementStatus{}) {
-		s.Replacement = &r
+		s.Internal.Replacement = &r
 	}
-	s.Watched, s.Connection = state.Watched(v), connection(v)
-	s.Running, s.Awaited = versions.RunningVersion(v, s.Members), v.Awaited
+	s.Internal.Watched, s.Connection = state.Watched(v), connection(v)
+	s.Running, s.Internal.Awaited = versions.RunningVersion(v, s.Members), v.Awaited
 	s.Operations = Operations(v, because)
-	s.History = health.History(v, because, s.Auth)
-	s.Conditions = conditions(v, because, next, s.Auth)
+	s.History = health.History(v, because, &s)
+	s.Conditions = conditions(v, because, next, &s)
 	return s
 }
 
@@ -162,7 +164,7 @@ func suspension(v *state.View) (reason, message string) {
 }
 
 func conditions(v *state.View, because rule.Reason, next decision.Prospect,
-	authed *v1alpha1.AuthStatus) []metav1.Condition {
+	now *v1alpha1.EtcdClusterStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
@@ -203,7 +205,7 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	set(v1alpha1.Suspended, state.Suspended(v.Observation), reason, message)
 	reason, message, secured := Security(v)
 	set(v1alpha1.Secured, secured, reason, message)
-	reason, message, authorized := auth.Authorization(v, authed)
+	reason, message, authorized := auth.Authorization(v, now.Auth, now.Internal.AppliedAuth)
 	set(v1alpha1.Authorized, authorized, reason, message)
 	if reason, message, is, shown := health.Restored(v); shown {
 		set(v1alpha1.Restored, is, reason, message)

@@ -28,7 +28,7 @@ func Recorded(old *v1alpha1.AuthStatus, w Want) bool {
 
 // Done is the status once etcd is as wanted.
 func Done(w Want) *v1alpha1.AuthStatus {
-	s := &v1alpha1.AuthStatus{Enabled: w.Enabled, Applied: w.Hash()}
+	s := &v1alpha1.AuthStatus{Enabled: w.Enabled}
 	for _, r := range w.Roles {
 		s.Roles = append(s.Roles, r.Name)
 	}
@@ -39,10 +39,9 @@ func Done(w Want) *v1alpha1.AuthStatus {
 }
 
 // Pending is the status before etcd is as wanted: what is ours and what will be, with the passwords that were given
-// meanwhile, by user. Applied is empty, so that it is tried again.
+// meanwhile, by user.
 func Pending(old *v1alpha1.AuthStatus, w Want, passwords map[string]string) *v1alpha1.AuthStatus {
 	s := Done(w)
-	s.Applied = ""
 	for i := range s.Users {
 		s.Users[i].PasswordVersion = cmp.Or(passwords[s.Users[i].Name], w.Users[i].Applied)
 	}

@@ -28,7 +28,7 @@ const syncError = "SyncError"
 // syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it
 // tells is over.
 func (a *ask) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFailure {
-	if len(c.Status.Awaited) == 0 && c.Status.Rule != "" {
+	if len(c.Status.Internal.Awaited) == 0 && c.Status.Rule != "" {
 		return nil
 	}
 	about := "--field-selector=involvedObject.uid=" + string(c.UID) + ",reason=" + syncError
@@ -72,7 +72,7 @@ func toldIn(e *corev1.Event, c *v1alpha1.EtcdCluster) string {
 // refusals says what Kubernetes has not made, and why as far as Metacontroller tells.
 func (s screen) refusals() []string {
 	var list []string
-	awaited := slices.SortedStableFunc(slices.Values(s.c.Status.Awaited), func(a, b v1alpha1.AwaitedStatus) int {
+	awaited := slices.SortedStableFunc(slices.Values(s.c.Status.Internal.Awaited), func(a, b v1alpha1.AwaitedStatus) int {
 		return a.RequestTime.Compare(b.RequestTime.Time)
 	})
 	for _, a := range awaited {

@@ -77,8 +77,8 @@ func everything(t *testing.T) []*kube {
 	certified.says["get compositecontrollers"] = strings.Replace(plain.says["get compositecontrollers"],
 		`{"apiVersion":"v1","resource":"pods"}`,
 		`{"apiVersion":"v1","resource":"pods"},{"apiVersion":"cert-manager.io/v1","resource":"certificates"}`, 1)
-	within(certified.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2",
-		"requestTime": "2026-03-01T11:59:00Z"}}
+	within(certified.cluster, "status")["internal"] = map[string]any{"awaited": []any{map[string]any{
+		"kind": "Pod", "name": "orders-2", "requestTime": "2026-03-01T11:59:00Z"}}}
 	for _, k := range []*kube{plain, certified} {
 		k.says["get "+operations+" orders-defrag"] = `{"status":{"phase":"Succeeded"}}`
 	}

@@ -146,7 +146,7 @@ func (s screen) obstacles() []string {
 		}
 	}
 	list = append(list, s.refusals()...)
-	if r := s.c.Status.Replacement; r != nil && r.NextLearnerTime.After(s.now) {
+	if r := s.c.Status.Internal.Replacement; r != nil && r.NextLearnerTime.After(s.now) {
 		list = append(list, fmt.Sprintf("%s did not catch up; the next one is tried %s",
 			count(int(r.Failures), "learner"),
 			moment(r.NextLearnerTime.Time, s.now)))

@@ -74,7 +74,7 @@ func TestStatusScreens(t *testing.T) {
 			cluster, l := orders(t), answering(t, healthy())
 			c.edit(cluster, l)
 			var r *syncFailure
-			if len(cluster.Status.Awaited) > 0 {
+			if len(cluster.Status.Internal.Awaited) > 0 {
 				r = &syncFailure{message: `can't create Pod shop/orders-2: pods "orders-2" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2`, at: noon.Add(-7 * time.Second)}
 			}
 			var out bytes.Buffer
@@ -108,7 +108,8 @@ func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
 		"status -n shop orders` shows why"
 	l.health["orders-2"] = observation.Health{Err: "it has no pod with an address"}
 	c.Status.Rule, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
-	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", RequestTime: ago(40 * time.Second)}}
+	c.Status.Internal.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2",
+		RequestTime: ago(40 * time.Second)}}
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
 		Reason: "WaitForMembers", Message: message})
 }
@@ -124,8 +125,8 @@ func TestTheEventThatSaysWhy(t *testing.T) {
 	assert.False(t, slices.ContainsFunc(k.calls, func(call string) bool { return strings.HasPrefix(call, get) }),
 		"nothing is awaited, so events tell of what is over")
 
-	within(k.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2",
-		"requestTime": "2026-03-01T11:59:00Z"}}
+	within(k.cluster, "status")["internal"] = map[string]any{"awaited": []any{map[string]any{
+		"kind": "Pod", "name": "orders-2", "requestTime": "2026-03-01T11:59:00Z"}}}
 	_, out, _ = k.runs(healthy(), "status", "-n", "shop")
 	assert.Contains(t, out, "Pod orders-2 is not there, asked for 60s ago")
 	assert.Contains(t, out, "Metacontroller has no event that shows why.")
@@ -149,7 +150,7 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	c.Status.Rule = "Learner"
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
 		Reason: "Learner", Message: "orders-3 has not started yet"})
-	c.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NextLearnerTime: ago(-4 * time.Minute)}
+	c.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NextLearnerTime: ago(-4 * time.Minute)}
 	c.Status.History = []v1alpha1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
 		{Time: ago(25 * time.Hour), Rule: "Start", Message: "starting orders-0, orders-1, orders-2"},

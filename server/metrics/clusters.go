@@ -202,8 +202,8 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 	if n := len(status.History); n > 0 {
 		told.changed = status.History[n-1].Time.Time
 	}
-	if status.Replacement != nil {
-		told.failures = status.Replacement.Failures
+	if status.Internal.Replacement != nil {
+		told.failures = status.Internal.Replacement.Failures
 	}
 	for _, condition := range status.Conditions {
 		is := condition.Status == metav1.ConditionTrue

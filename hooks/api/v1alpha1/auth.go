@@ -169,10 +169,6 @@ type AuthStatus struct {
 	// +optional
 	Enabled bool `json:"enabled"`
 
-	// Applied is a hash of the declaration that etcd was last made to match.
-	// +optional
-	Applied string `json:"applied,omitempty"`
-
 	// Roles that are Quorate's own, by name: they are deleted once they are declared no more.
 	// +optional
 	// +listType=set

@@ -579,12 +579,6 @@ type EtcdClusterStatus struct {
 	// +optional
 	Origin *OriginStatus `json:"origin,omitempty"`
 
-	// Restoring are the URLs of artifacts that the members of an epoch are being filled with; none once they have had
-	// a quorum.
-	// +optional
-	// +listType=set
-	Restoring []string `json:"restoring,omitempty"`
-
 	// Version of etcd that members are started with: that of spec.version, or one on the way to it.
 	// +optional
 	Version string `json:"version,omitempty"`
@@ -624,21 +618,6 @@ type EtcdClusterStatus struct {
 	// +optional
 	Defragmentation *DefragmentationStatus `json:"defragmentation,omitempty"`
 
-	// Awaited are objects that Quorate has asked Kubernetes for and does not see. What is there for longer than some
-	// seconds was refused, by a quota or an admission policy, say.
-	// +optional
-	// +listType=atomic
-	Awaited []AwaitedStatus `json:"awaited,omitempty"`
-
-	// Replacement is what Quorate remembers about learners that did not catch up, and about voters that were given up.
-	// +optional
-	Replacement *ReplacementStatus `json:"replacement,omitempty"`
-
-	// Watched is the time that Quorate counts: how long a member has not served, or the quorum been lost, as far as
-	// it has looked. Only there while something of the kind is counted.
-	// +optional
-	Watched *WatchedStatus `json:"watched,omitempty"`
-
 	// Operations are the EtcdOperations that have not ended, or whose end is not yet in their own status.
 	// +optional
 	// +listType=map
@@ -661,21 +640,11 @@ type EtcdClusterStatus struct {
 	// Connection is what an application needs to reach etcd.
 	// +optional
 	Connection *ConnectionStatus `json:"connection,omitempty"`
-}
 
-// AwaitedStatus is an object that Quorate has asked Kubernetes for, in the namespace of the EtcdCluster.
-type AwaitedStatus struct {
-	// Kind of the object, such as Pod.
-	// +required
-	Kind string `json:"kind"`
-
-	// Name of the object.
-	// +required
-	Name string `json:"name"`
-
-	// RequestTime is when it was asked for first.
-	// +required
-	RequestTime metav1.Time `json:"requestTime"`
+	// Internal is what Quorate remembers from one call to the next. It is no part of the API, and changes without
+	// notice. Without it Quorate only waits longer, or tries again sooner.
+	// +optional
+	Internal InternalStatus `json:"internal,omitzero"`
 }
 
 // ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster.

@@ -130,22 +130,10 @@ type DefragmentationStatus struct {
 	// +optional
 	Request string `json:"request,omitempty"`
 
-	// Compacted is the revision that the keys were compacted to, in a run because of the alarm NOSPACE.
-	// +optional
-	Compacted int64 `json:"compacted,omitempty"`
-
 	// Done are the members that the run has defragmented.
 	// +optional
 	// +listType=atomic
 	Done []string `json:"done,omitempty"`
-
-	// LastMemberTime is when a member was last defragmented: the next one follows after a pause.
-	// +optional
-	LastMemberTime metav1.Time `json:"lastMemberTime,omitzero"`
-
-	// Before is the size of the database of the last of done, while that member has not said yet what it is now.
-	// +optional
-	Before *resource.Quantity `json:"before,omitempty"`
 
 	// Reclaimed is what the run has given back to the file systems, all members together.
 	// +optional
@@ -154,47 +142,6 @@ type DefragmentationStatus struct {
 	// NextScheduleTime is when the schedule begins the next run.
 	// +optional
 	NextScheduleTime metav1.Time `json:"nextScheduleTime,omitzero"`
-}
-
-// ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given
-// up. Without it the next one is only tried, or given up, sooner.
-type ReplacementStatus struct {
-	// Failures in a row.
-	// +optional
-	Failures int32 `json:"failures,omitempty"`
-
-	// Learner is the last one that was counted. It is removed once that is written here.
-	// +optional
-	Learner string `json:"learner,omitempty"`
-
-	// NextLearnerTime is when the next learner may be added.
-	// +optional
-	NextLearnerTime metav1.Time `json:"nextLearnerTime,omitzero"`
-
-	// GivenUp is the number of voters that were given up in a row: each less than an hour after the pause that
-	// followed the one before.
-	// +optional
-	GivenUp int32 `json:"givenUp,omitempty"`
-
-	// Voter is the last of them. It is removed once that is written here.
-	// +optional
-	Voter string `json:"voter,omitempty"`
-
-	// NextGivenUpTime is when the next one may be given up.
-	// +optional
-	NextGivenUpTime metav1.Time `json:"nextGivenUpTime,omitzero"`
-}
-
-// WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of
-// Metacontroller's, a new one begins. Without it everything that takes a while takes it once more.
-type WatchedStatus struct {
-	// StartTime is that of the first look.
-	// +optional
-	StartTime metav1.Time `json:"startTime,omitzero"`
-
-	// LastProbeTime is that of the last look, rounded down to two resync periods so that the status is quiet.
-	// +optional
-	LastProbeTime metav1.Time `json:"lastProbeTime,omitzero"`
 }
 
 // VolumeStatus is a member's volume as far as it is not yet what the spec asks for.

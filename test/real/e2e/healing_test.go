@@ -129,7 +129,7 @@ func (c *cluster) triesALearnerAgain() {
 				return ""
 			}
 		}
-		return fmt.Sprint(c.ids(), c.object().Status.Replacement)
+		return fmt.Sprint(c.ids(), c.object().Status.Internal.Replacement)
 	})
 	assert.NotContains(c.t, c.ids(), first)
 	c.edit(`{"replicas":3}`)

@@ -41,6 +41,6 @@ func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
 	refuses("Blind", `pods "demo-0" is forbidden`)
 	kube(t, "delete", "quota", "none", "-n", c.ns)
 	c.converges(1)
-	assert.Empty(t, c.object().Status.Awaited)
+	assert.Empty(t, c.object().Status.Internal.Awaited)
 	assert.Equal(t, "3.6.16", c.object().Status.Running)
 }

@@ -314,7 +314,7 @@ func (s *takeover) identity() identity {
 	}
 	c := w.Cluster()
 	fmt.Fprintln(&b, s.troubles, w.Net.Down, s.restoreID(), c.Status.ObservedGeneration == c.Generation,
-		c.Status.Rule, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring, c.Status.Operations)
+		c.Status.Rule, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Internal.Restoring, c.Status.Operations)
 	for _, m := range c.Status.Members {
 		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.JoinTime.Time) > state.CallsEnd)
 	}

@@ -311,8 +311,8 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 	fmt.Fprintln(b, c.DeletionTimestamp != nil)
 	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated, w.Net.Unreachable)
 	watched := w.Now
-	if c.Status.Watched != nil {
-		watched = c.Status.Watched.StartTime.Time
+	if c.Status.Internal.Watched != nil {
+		watched = c.Status.Internal.Watched.StartTime.Time
 	}
 	for _, m := range c.Status.Members {
 		seen := w.Now.Sub(watched)
@@ -320,7 +320,7 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute,
 			joined >= 10*time.Minute)
 	}
-	if r := c.Status.Replacement; r != nil {
+	if r := c.Status.Internal.Replacement; r != nil {
 		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NextLearnerTime.Time), r.Voter, w.Now.Before(r.NextGivenUpTime.Time))
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.Foreign)) {

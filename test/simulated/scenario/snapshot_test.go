@@ -157,7 +157,7 @@ func (s *snapshotStory) isThere(a args) string {
 	}
 	asked := s.snapshot != nil && a["restore"] == s.snapshot.Name && !a.has("restored") // by an EtcdOperation
 	if (asked || a.has("filling")) && s.snapshot.Status.URI != "" {
-		c.Status.Restoring = []string{s.snapshot.Status.URI}
+		c.Status.Internal.Restoring = []string{s.snapshot.Status.URI}
 	}
 	if a.has("restored") {
 		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12",
@@ -492,7 +492,7 @@ func (s *snapshotStory) inUse() bool {
 		s.snapshot.Status.Phase != v1alpha1.SnapshotStored {
 		return false
 	}
-	return len(c.Status.Restoring) > 0 || c.Spec.Bootstrap != nil && c.Status.ClusterID == ""
+	return len(c.Status.Internal.Restoring) > 0 || c.Spec.Bootstrap != nil && c.Status.ClusterID == ""
 }
 
 // check is how things are.

@@ -39,7 +39,7 @@ func TestWanderThroughRefusals(t *testing.T) {
 			if broken := s.breaches(); len(broken) > 0 {
 				t.Errorf("VIOLATION %s\n%s", broken, told.String())
 			}
-			if left := s.w.Cluster().Status.Awaited; len(left) > 0 {
+			if left := s.w.Cluster().Status.Internal.Awaited; len(left) > 0 {
 				t.Errorf("still awaited: %v\n%s%s", left, told.String(), s.check(args{}))
 			}
 		})

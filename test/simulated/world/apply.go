@@ -138,17 +138,16 @@ func (w *World) writeStatus(c *Call) {
 
 // looks reports whether a status only tells of another look, which is no change. That is written seldom (S16).
 func (w *World) looks(shown, old, status v1alpha1.EtcdClusterStatus) bool {
-	if old.Watched == nil || status.Watched == nil || old.Watched.LastProbeTime.Equal(&status.Watched.LastProbeTime) {
+	was, is := old.Internal.Watched, status.Internal.Watched
+	if was == nil || is == nil || was.LastProbeTime.Equal(&is.LastProbeTime) {
 		return false
 	}
-	until := status.Watched.LastProbeTime
-	status.Watched = &v1alpha1.WatchedStatus{StartTime: status.Watched.StartTime,
-		LastProbeTime: old.Watched.LastProbeTime}
+	status.Internal.Watched = &v1alpha1.WatchedStatus{StartTime: is.StartTime, LastProbeTime: was.LastProbeTime}
 	if !reflect.DeepEqual(old, status) {
 		return false
 	}
-	if shown.Watched != nil && until.Sub(shown.Watched.LastProbeTime.Time) < 2*w.Resync {
-		w.violate("S16", "a look is written %s after another", until.Sub(shown.Watched.LastProbeTime.Time))
+	if seen := shown.Internal.Watched; seen != nil && is.LastProbeTime.Sub(seen.LastProbeTime.Time) < 2*w.Resync {
+		w.violate("S16", "a look is written %s after another", is.LastProbeTime.Sub(seen.LastProbeTime.Time))
 	}
 	return true
 }

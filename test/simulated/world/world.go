@@ -172,9 +172,9 @@ func (w *World) Pass() {
 // write is that they have looked.
 func (w *World) Elapse(d time.Duration) {
 	w.Now = w.Now.Add(d)
-	if c := w.Cluster(); c != nil && c.Status.Watched != nil {
+	if c := w.Cluster(); c != nil && c.Status.Internal.Watched != nil {
 		w.editCluster(func(c *v1alpha1.EtcdCluster) {
-			c.Status.Watched = &v1alpha1.WatchedStatus{StartTime: c.Status.Watched.StartTime,
+			c.Status.Internal.Watched = &v1alpha1.WatchedStatus{StartTime: c.Status.Internal.Watched.StartTime,
 				LastProbeTime: metav1.NewTime(w.Now)}
 		})
 	}

@@ -1,0 +1,111 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// InternalStatus is what Quorate remembers from one call to the next. It is no part of the API, and changes without
+// notice. Without it Quorate only waits longer, or tries again sooner.
+type InternalStatus struct {
+	// Restoring are the URLs of artifacts that the members of an epoch are being filled with; none once they have had
+	// a quorum. Every call writes it, for the EtcdSnapshots that it keeps from being deleted.
+	// +optional
+	// +listType=set
+	Restoring []string `json:"restoring,omitempty"`
+
+	// Awaited are objects that Quorate has asked Kubernetes for and does not see. What is there for longer than some
+	// seconds was refused, by a quota or an admission policy, say.
+	// +optional
+	// +listType=atomic
+	Awaited []AwaitedStatus `json:"awaited,omitempty"`
+
+	// Replacement is about learners that did not catch up, and about voters that were given up.
+	// +optional
+	Replacement *ReplacementStatus `json:"replacement,omitempty"`
+
+	// Watched is the time that Quorate counts: how long a member has not served, or the quorum been lost, as far as
+	// it has looked. Only there while something of the kind is counted.
+	// +optional
+	Watched *WatchedStatus `json:"watched,omitempty"`
+
+	// Defragmentation is about the run in status.defragmentation.
+	// +optional
+	Defragmentation DefragmentationMemory `json:"defragmentation,omitzero"`
+
+	// AppliedAuth is a hash of the users and roles that etcd was last made to match.
+	// +optional
+	AppliedAuth string `json:"appliedAuth,omitempty"`
+}
+
+// AwaitedStatus is an object that Quorate has asked Kubernetes for, in the namespace of the EtcdCluster.
+type AwaitedStatus struct {
+	// Kind of the object, such as Pod.
+	// +required
+	Kind string `json:"kind"`
+
+	// Name of the object.
+	// +required
+	Name string `json:"name"`
+
+	// RequestTime is when it was asked for first.
+	// +required
+	RequestTime metav1.Time `json:"requestTime"`
+}
+
+// DefragmentationMemory is about a run of defragmentation.
+type DefragmentationMemory struct {
+	// Compacted is the revision that the keys were compacted to, in a run because of the alarm NOSPACE.
+	// +optional
+	Compacted int64 `json:"compacted,omitempty"`
+
+	// LastMemberTime is when a member was last defragmented: the next one follows after a pause.
+	// +optional
+	LastMemberTime metav1.Time `json:"lastMemberTime,omitzero"`
+
+	// Before is the size of the database of the last member that is done, while that member has not said yet what it
+	// is now.
+	// +optional
+	Before *resource.Quantity `json:"before,omitempty"`
+}
+
+// ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given
+// up. Without it the next one is only tried, or given up, sooner.
+type ReplacementStatus struct {
+	// Failures in a row.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+
+	// Learner is the last one that was counted. It is removed once that is written here.
+	// +optional
+	Learner string `json:"learner,omitempty"`
+
+	// NextLearnerTime is when the next learner may be added.
+	// +optional
+	NextLearnerTime metav1.Time `json:"nextLearnerTime,omitzero"`
+
+	// GivenUp is the number of voters that were given up in a row: each less than an hour after the pause that
+	// followed the one before.
+	// +optional
+	GivenUp int32 `json:"givenUp,omitempty"`
+
+	// Voter is the last of them. It is removed once that is written here.
+	// +optional
+	Voter string `json:"voter,omitempty"`
+
+	// NextGivenUpTime is when the next one may be given up.
+	// +optional
+	NextGivenUpTime metav1.Time `json:"nextGivenUpTime,omitzero"`
+}
+
+// WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of
+// Metacontroller's, a new one begins. Without it everything that takes a while takes it once more.
+type WatchedStatus struct {
+	// StartTime is that of the first look.
+	// +optional
+	StartTime metav1.Time `json:"startTime,omitzero"`
+
+	// LastProbeTime is that of the last look, rounded down to two resync periods so that the status is quiet.
+	// +optional
+	LastProbeTime metav1.Time `json:"lastProbeTime,omitzero"`
+}
