@@ -55,7 +55,9 @@ func TestOperationIsAnswered(t *testing.T) {
 		{nil, func(map[string]any) {}, "Pending", "EtcdCluster orders has not been told of it yet"},
 		{progressed("Running", "at it"), func(map[string]any) {}, "Running", "at it"},
 		{progressed("Succeeded", "done"), func(map[string]any) {}, "Succeeded", "done"},
-		{nil, func(r map[string]any) { r["related"] = map[string]any{"EtcdCluster.etcd.quorate.dev/v1alpha1": map[string]any{}} },
+		{nil, func(r map[string]any) {
+			r["related"] = map[string]any{"EtcdCluster.etcd.quorate.dev/v1alpha1": map[string]any{}}
+		},
 			"Pending", "EtcdCluster orders does not exist in namespace shop"},
 		{progressed("Running", "again"), func(r map[string]any) {
 			at(r, "parent")["status"] = map[string]any{"phase": "Failed", "message": "no", "completionTime": "2026-03-01T08:30:00Z",

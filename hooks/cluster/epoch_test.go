@@ -198,7 +198,7 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	o := serve(3)
 	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest.db",
-			Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}})
+		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}})
 	for range 6 {
 		goOn(t, &o)
 	}

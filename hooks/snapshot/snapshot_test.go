@@ -240,7 +240,7 @@ func TestWhoUsesASnapshot(t *testing.T) {
 		change func(c *v1alpha1.EtcdCluster)
 		uses   bool
 	}{
-		"nothing names it": {func(*v1alpha1.EtcdCluster) {}, false},
+		"nothing names it":             {func(*v1alpha1.EtcdCluster) {}, false},
 		"a new cluster begins with it": {func(c *v1alpha1.EtcdCluster) { c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")} }, true},
 		"a cluster has begun with it": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}

@@ -140,7 +140,7 @@ section "A snapshot, a mistake, and the way back"
 run kubectl apply -f manifests/samples/snapshot.yaml
 follow 'kubectl get etcdsnapshot demo-first -o jsonpath="{.status.phase}" | grep Succeeded' etcdsnapshot demo-first "it is stored, and was restored on trial"
 run kubectl exec demo-0 -c etcd -- etcdctl del greeting
-run kubectl patch etcdcluster demo --type=merge -p '{"spec":{"restore":{"id":"undo","snapshot":{"snapshotRef":{"name":"demo-first"}}}}}'
+run kubectl quorate restore demo --snapshot=demo-first
 follow 'kubectl get etcdcluster demo -o jsonpath="{.status.epoch} {.status.rule} {.status.ready}" | grep "^2 Converged 3/3$"' etcdcluster demo "the second epoch is Converged"
 run kubectl exec "$(kubectl get etcdcluster demo -o jsonpath='{.status.leader}')" -c etcd -- etcdctl get greeting
 run kubectl quorate status

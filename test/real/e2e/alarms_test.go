@@ -113,14 +113,9 @@ func (c *cluster) defragmentsOnRequest() {
 	for _, pod := range c.pods() {
 		c.hasCompacted(pod.Name, 8<<20)
 	}
-	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "--overwrite", "etcd.quorate.dev/defragment=now")
-	eventually(c.t, "the run is done", func() string {
-		run := c.object().Status.Defragmentation
-		if run == nil || run.Request != "now" || run.CompletionTime.IsZero() {
-			return fmt.Sprintf("%+v", run)
-		}
-		return c.notConverged(3)
-	})
+	c.operates("now", "type: Defragment")
+	assert.Contains(c.t, c.hasOperation("now", v1alpha1.OperationSucceeded), "3 members defragmented")
+	c.converges(3)
 	w.losesNothing()
 	run := c.object().Status.Defragmentation
 	assert.Equal(c.t, v1alpha1.TriggerRequest, run.Trigger)

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // TestOneMember: stories for which one member is enough, told on one cluster.
@@ -24,13 +26,15 @@ func (c *cluster) fencesAMember() {
 	w := c.writes()
 	ids, leader := c.ids(), c.leader()
 
-	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
-	c.decides("WaitForMembers", leader+" stopped by the annotation")
+	c.operates("fence", "type: Fence, fence: {members: ["+leader+"]}")
+	c.decides("WaitForMembers", leader+" stopped by an EtcdOperation of type Fence")
+	require.Equal(c.t, leader+" is stopped; until this EtcdOperation is deleted",
+		c.hasOperation("fence", v1alpha1.OperationRunning))
 	c.hasPods(2)
 	assert.Len(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"), 3)
 	assert.Equal(c.t, ids, c.ids())
 
-	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence-")
+	c.withdraws("fence")
 	c.converges(3)
 	assert.Equal(c.t, ids, c.ids(), "the same members")
 	w.losesNothing()

@@ -16,7 +16,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -194,7 +193,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	defer stop()
 	watch := c.client().Watch(watching, "before", clientv3.WithPrefix(), clientv3.WithRev(seen))
 	begin := time.Now()
-	c.edit(`{"restore":{"id":"one","snapshot":{"snapshotRef":{"name":"tuesday"}}}}`)
+	c.operates("one", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
 	eventually(c.t, "the snapshot is in use", func() string {
 		if s, _ := c.snapshot("tuesday"); len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch {
 			return "not yet"
@@ -216,7 +215,8 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	}
 	require.ErrorIs(c.t, told, rpctypes.ErrCompacted, "what a watcher that had seen more than the snapshot is told")
 
-	c.edit(fmt.Sprintf(`{"restore":{"id":"back","snapshot":null,"epoch":%d}}`, epoch))
+	require.Contains(c.t, c.hasOperation("one", v1alpha1.OperationSucceeded), "began with the restored data")
+	c.operates("back", fmt.Sprintf("type: Restore, restore: {epoch: %d}", epoch))
 	c.inEpoch(epoch + 2)
 	c.converges(3)
 	assert.Empty(c.t, missing(later.acked, c.present("later")), "what was there before the restore is there again")
@@ -258,9 +258,10 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
 	require.Equal(t, "BootstrapStalled", degraded.Reason)
 
-	_, command, _ := strings.Cut(degraded.Message, "by beginning again: kubectl ")
+	_, command, _ := strings.Cut(degraded.Message, "by beginning again: kubectl quorate ")
 	command, _, _ = strings.Cut(command, ";")
-	kube(t, strings.Fields(command)...)
+	require.Equal(t, fmt.Sprintf("recover -n %s demo Recreate", c.ns), command)
+	c.operates("again", "type: Recover, recover: {epoch: 1, policy: Recreate}")
 	c.decides("Start", "preparing epoch 2: filling the volumes of demo-1 (its image can't be pulled: ")
 
 	// Whichever of the two comes first is the one that is kept: it is one of them, and not both.
@@ -270,6 +271,8 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	require.False(t, meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Degraded))
 	require.Len(t, c.pods(), 1)
 	require.Equal(t, fmt.Sprintf("demo-%d", o.Status.Epoch-1), c.pods()[0].Name)
+	c.hasOperation("again", map[bool]v1alpha1.OperationPhase{true: v1alpha1.OperationSucceeded,
+		false: v1alpha1.OperationFailed}[o.Status.Epoch == 2])
 }
 
 // beginsACluster deletes the cluster, and makes another one of a snapshot.
@@ -287,19 +290,15 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
 	c.t.Logf("three members restored a snapshot and served after %.1f s", took.Seconds())
 
-	broken, err := yaml.YAMLToJSON([]byte("{restore: {id: broken, snapshot: {artifact: nothing.db, store: " +
-		bucket.yaml(c.ns) + "}}}"))
-	require.NoError(c.t, err)
-	c.edit(string(broken))
-	eventually(c.t, "the condition Restored shows why not", func() string {
-		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
-		if restored == nil || !strings.Contains(restored.Message, "NotFound") {
-			return fmt.Sprint(restored)
+	c.operates("broken", "type: Restore, restore: {snapshot: {artifact: nothing.db, store: "+bucket.yaml(c.ns)+"}}")
+	eventually(c.t, "the operation says why not", func() string {
+		if said := c.hasOperation("broken", v1alpha1.OperationRunning); !strings.Contains(said, "NotFound") {
+			return said
 		}
 		return ""
 	})
 	c.writesWith(c.client(), "meanwhile").losesNothing()
-	c.edit(`{"restore":null}`)
+	c.withdraws("broken")
 	c.converges(3)
 	assert.Equal(c.t, int64(1), c.object().Status.Epoch)
 }

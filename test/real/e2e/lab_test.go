@@ -61,6 +61,7 @@ var paths = map[string]string{
 	"pdb":                  "/apis/policy/v1/namespaces/%s/poddisruptionbudgets",
 	"etcdsnapshot":         "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdsnapshots",
 	"etcdsnapshotschedule": "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdsnapshotschedules",
+	"etcdoperation":        "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdoperations",
 	"netpol":               "/apis/networking.k8s.io/v1/namespaces/%s/networkpolicies",
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // plugin puts kubectl-quorate on the PATH of a kubectl, as docs/reference/cli.md says.
@@ -117,27 +117,25 @@ func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), 
 	eventually(c.t, "another leads as was asked, and without an election meanwhile", func() string {
 		leader := c.leader()
 		to := names[(slices.Index(names, leader)+1)%len(names)]
-		moved, why, _ := quorate("move-leader", to, "-n", c.ns)
-		again, _, _ := quorate("move-leader", name, to, "-n", c.ns)
+		moved, why, _ := quorate("move-leader", to, "--wait", "-n", c.ns)
 		screen := does("status")
-		if moved != to+" leads now\n" || again != to+" leads already\n" ||
-			!strings.Contains(screen, "etcd 3.6.16, "+to+" leads") {
-			return moved + why + again + screen
+		if !strings.HasSuffix(moved, "Succeeded: "+to+" leads\n") || !strings.Contains(screen, "etcd 3.6.16, "+to+" leads") {
+			return moved + why + screen
 		}
 		return ""
 	})
-	_, errs, code := quorate("move-leader", "demo-9", "-n", c.ns)
+	_, errs, code := quorate("move-leader", "demo-9", "--wait", "-n", c.ns)
 	assert.Equal(c.t, 1, code)
-	assert.Contains(c.t, errs, "demo-9 is not a member; the voters are demo-0, demo-1, demo-2")
+	assert.Contains(c.t, errs, "demo-9 is not a voter of this cluster: the voters are demo-0, demo-1, demo-2")
 }
 
 // asksForDefragmentation waits for the end of it.
 func (c *cluster) asksForDefragmentation(does func(...string) string) {
 	c.t.Helper()
-	assert.Contains(c.t, does("defrag", "--wait"), "done: ")
+	assert.Contains(c.t, does("defrag", "--wait"), "Succeeded: 3 members defragmented")
 	status := c.object().Status.Defragmentation
 	require.NotNil(c.t, status)
-	assert.Equal(c.t, c.object().Annotations[objects.AnnotationDefragment], status.Request)
+	assert.Equal(c.t, v1alpha1.TriggerRequest, status.Trigger)
 }
 
 // reports makes a bundle that lacks nothing, and looks for every secret of the cluster in it.

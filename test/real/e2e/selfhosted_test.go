@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // The lab of `make e2e-selfhosted`: all stories in here need one of their own, as its API server has its data in their
@@ -222,7 +224,6 @@ func (c *cluster) everyNode() (urls []string) {
 func (c *cluster) refusesWhatStopsIt(*load) {
 	for patch, why := range map[string]string{
 		`{"replicas":0}`: "selfHosted needs replicas of 3 or more", `{"replicas":2}`: "selfHosted needs replicas",
-		`{"restore":{"id":"a","epoch":1}}`:                   "selfHosted does not allow restore",
 		`{"recovery":{"quorumLoss":"Recreate"}}`:             "selfHosted needs recovery.quorumLoss Manual",
 		`{"tls":{"mode":"Auto"}}`:                            "selfHosted needs tls.mode Secrets",
 		`{"deletionProtection":false}`:                       "selfHosted needs deletionProtection",
@@ -231,6 +232,8 @@ func (c *cluster) refusesWhatStopsIt(*load) {
 	} {
 		require.ErrorContains(c.t, c.edits(patch), why, patch)
 	}
+	c.operates("back", "type: Restore, restore: {epoch: 1}")
+	require.Contains(c.t, c.hasOperation("back", v1alpha1.OperationFailed), "not possible with spec.selfHosted")
 	_, err := kubectl("", "-n", c.ns, "delete", "etcdcluster", name, "--wait=false")
 	require.ErrorContains(c.t, err, "is protected against deletion")
 }
