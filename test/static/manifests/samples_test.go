@@ -89,7 +89,7 @@ func drifts(at string, applied, stored any) (all []string) {
 // of ours.
 func TestNames(t *testing.T) {
 	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap",
-		"etcdsnapshotschedules": "qsched"} {
+		"etcdsnapshotschedules": "qsched", "etcdoperations": "qop"} {
 		text, err := os.ReadFile("../../../manifests/crds/etcd.quorate.dev_" + file + ".yaml")
 		if err != nil {
 			t.Fatal(err)

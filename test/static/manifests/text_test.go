@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-var kinds = []string{"EtcdCluster", "EtcdSnapshot", "EtcdSnapshotSchedule"}
+var kinds = []string{"EtcdCluster", "EtcdSnapshot", "EtcdSnapshotSchedule", "EtcdOperation"}
 
 // object of a kind with this spec, in YAML's flow style.
 func object(t *testing.T, kind, spec string) map[string]any {
@@ -26,7 +26,7 @@ func TestStores(t *testing.T) {
 		{"EtcdSnapshot", `{clusterRef: {name: demo}, store: %s}`},
 		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", template: {spec: {clusterRef: {name: demo}, store: %s}}}`},
 		{"EtcdCluster", `{version: 3.6.16, bootstrap: {snapshot: {artifact: x.db, store: %s}}}`},
-		{"EtcdCluster", `{version: 3.6.16, restore: {id: a, snapshot: {artifact: x.db, store: %s}}}`},
+		{"EtcdOperation", `{clusterRef: {name: demo}, type: Restore, restore: {snapshot: {artifact: x.db, store: %s}}}`},
 	}
 	admitted := func(kind, spec, value string) string {
 		k := kindOf(t, kind)
