@@ -61,3 +61,15 @@ func validateMemory(r *corev1.ResourceRequirements) error {
 	}
 	return nil
 }
+
+// validatePods says what of a spec would have pods refused, or never start.
+func validatePods(s *v1alpha1.EtcdClusterSpec) error {
+	own := s.SecurityContext
+	if s.Storage.Medium == v1alpha1.HostPath && own != nil && (own.IDPolicy == v1alpha1.IDsByPlatform ||
+		own.RunAsUser != nil || own.RunAsGroup != nil || own.FSGroup != nil) {
+		return fmt.Errorf("spec.securityContext can't choose users and groups with the medium HostPath: the "+
+			"directories on the nodes belong to user %d; remove idPolicy, runAsUser, runAsGroup and fsGroup",
+			objects.UserID)
+	}
+	return objects.ValidatePodSecurity("spec.securityContext", own)
+}

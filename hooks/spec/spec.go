@@ -51,7 +51,7 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 	}
 	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s),
 		validateTLS(&s.TLS), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
-		validateMemory(&s.Resources))
+		validateMemory(&s.Resources), validatePods(s))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {

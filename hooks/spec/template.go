@@ -42,6 +42,10 @@ type Template struct {
 	NodeSelector  map[string]string                 `json:",omitempty"`
 	Tolerations   []corev1.Toleration               `json:",omitempty"`
 	PriorityClass string                            `json:",omitempty"`
+	// Scheduler, Runtime and Security are empty for what members have by default.
+	Scheduler string                     `json:",omitempty"`
+	Runtime   string                     `json:",omitempty"`
+	Security  *corev1.PodSecurityContext `json:",omitempty"`
 	// Server and Peer are the Secrets with the certificates; empty in plain text.
 	Server, Peer string `json:",omitempty"`
 	// Ports are those on the hosts' network; nil on the pods'.

@@ -57,6 +57,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || has(self.storage.hostPath.nodes) != has(self.hostNetwork)",message="the medium HostPath needs the names of nodes, in storage.hostPath.nodes or, with hostNetwork, in hostNetwork.nodes alone"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.storage.medium != 'Persistent'",message="hostNetwork is for the media HostPath and Memory: the address of a member on a claim changes with its node"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.hostNetwork.nodes.size() >= self.replicas",message="hostNetwork.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
+// +kubebuilder:validation:XValidation:rule="self.storage.medium != 'HostPath' || !has(self.securityContext) || (!has(self.securityContext.idPolicy) || self.securityContext.idPolicy == 'Fixed') && !has(self.securityContext.runAsUser) && !has(self.securityContext.runAsGroup) && !has(self.securityContext.fsGroup)",message="securityContext can't choose users and groups with the medium HostPath: the directories on the nodes belong to user 10001; remove idPolicy, runAsUser, runAsGroup and fsGroup"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.replicas >= 3",message="selfHosted needs replicas of 3 or more: with fewer, the loss or restart of one member stops the API server"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.restore)",message="selfHosted does not allow restore: it would stop the API server halfway; restore on the nodes (docs/how-to/self-hosted.md)"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.recovery) || self.recovery.quorumLoss == 'Manual'",message="selfHosted needs recovery.quorumLoss Manual: if the API server answers, there is a quorum, even if Quorate does not see it"
@@ -127,6 +128,23 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// SchedulerName of the pods. Unset, it is default-scheduler.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// RuntimeClassName of the pods, such as one of gVisor or Kata Containers. Unset, the runtime of the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+
+	// SecurityContext says as which user the pods run, for the members and for whatever else reads or writes their
+	// volumes. Unset, as user and group 10001.
+	// +optional
+	SecurityContext *PodSecurity `json:"securityContext,omitempty"`
 
 	// AdditionalMetadata is put on every object that Quorate makes for this cluster. Labels and annotations of
 	// Quorate's own win, and keys of etcd.quorate.dev/ are refused.
