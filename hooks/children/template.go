@@ -233,7 +233,7 @@ func options(s *v1alpha1.EtcdClusterSpec, version string) spec.Options {
 	}
 	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
 	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
-	o.AutoCompaction = autoCompaction(o.AutoCompaction)
+	o.AutoCompaction, o.ExtraArgs = autoCompaction(o.AutoCompaction), spec.ExtraArgsFor(s.Options, version)
 	return o
 }
 

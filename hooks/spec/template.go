@@ -73,9 +73,10 @@ type Options struct {
 	MaxRequestBytes   *int64                  `json:"maxRequestBytes,omitempty"`
 	MaxTxnOps         *int64                  `json:"maxTxnOps,omitempty"`
 	LogLevel          string                  `json:"logLevel,omitempty"`
+	ExtraArgs         map[string]string       `json:"extraArgs,omitempty"`
 }
 
-// OptionsOf the spec, with the defaults of times and of the log level said.
+// OptionsOf the spec, with the defaults of times and of the log level said; without ExtraArgs, which are of a version.
 func OptionsOf(o v1alpha1.Options) Options {
 	return Options{
 		QuotaBackendBytes: o.QuotaBackendBytes, AutoCompaction: o.AutoCompaction, SnapshotCount: o.SnapshotCount,

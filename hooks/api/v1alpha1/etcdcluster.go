@@ -51,6 +51,7 @@ type EtcdClusterList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
+// +kubebuilder:validation:XValidation:rule="!self.version.startsWith('3.5.') || !has(self.options) || !has(self.options.extraArgs) || !('log-format' in self.options.extraArgs) && !('warning-unary-request-duration' in self.options.extraArgs)",message="options.extraArgs has log-format or warning-unary-request-duration, which etcd 3.5 does not know; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients allows passwords in plain text; remove that first"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: without it passwords would be sent in plain text; set tls.mode to Auto, Secrets or CertManager, or remove auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || !has(self.storage.hostPath.nodes) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
@@ -498,7 +499,20 @@ type Options struct {
 	// +default="info"
 	// +kubebuilder:validation:Enum=debug;info;warn;error
 	LogLevel string `json:"logLevel,omitempty"`
+
+	// ExtraArgs are further flags of etcd, by their names in 3.6 without `--`, such as `max-concurrent-streams: "1000"`.
+	// For 3.5, Quorate puts `experimental-` before those that are called so there. Only flags are allowed that can't
+	// harm the cluster, and that have no field of their own.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['backend-batch-interval', 'backend-batch-limit', 'backend-bbolt-freelist-type', 'bcrypt-cost', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'cors', 'distributed-tracing-address', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'enable-distributed-tracing', 'enable-grpc-gateway', 'grpc-keepalive-interval', 'grpc-keepalive-min-time', 'grpc-keepalive-timeout', 'initial-election-tick-advance', 'log-format', 'max-concurrent-streams', 'metrics', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])",message="options.extraArgs has a flag that belongs to Quorate, has a field of its own, or may harm the cluster. Those that can be set, without -- and without experimental-: backend-batch-interval, backend-batch-limit, backend-bbolt-freelist-type, bcrypt-cost, compact-hash-check-time, compaction-batch-limit, compaction-sleep-interval, corrupt-check-time, cors, distributed-tracing-address, distributed-tracing-sampling-rate, distributed-tracing-service-name, enable-distributed-tracing, enable-grpc-gateway, grpc-keepalive-interval, grpc-keepalive-min-time, grpc-keepalive-timeout, initial-election-tick-advance, log-format, max-concurrent-streams, metrics, warning-apply-duration, warning-unary-request-duration, watch-progress-notify-interval"
+	ExtraArgs map[string]ExtraArg `json:"extraArgs,omitempty"`
 }
+
+// ExtraArg is the value of a flag: up to 200 characters without blanks.
+// +kubebuilder:validation:MaxLength=200
+// +kubebuilder:validation:Pattern=`^[!-~]+$`
+type ExtraArg string
 
 // AutoCompaction drops old revisions by itself.
 //
