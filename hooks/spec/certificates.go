@@ -94,8 +94,9 @@ type Leaf struct {
 }
 
 // Leaves are all the certificates that the cluster needs besides the authority's. On the hosts' network, at are the
-// addresses of members, and nodes are those and all at which members may be; none without spec.hostNetwork.
-func Leaves(c *v1alpha1.EtcdCluster, at, nodes []string) []Leaf {
+// addresses of members, and nodes are those and all at which members may be; none without spec.hostNetwork. External
+// are the addresses of the load balancer.
+func Leaves(c *v1alpha1.EtcdCluster, at, nodes, external []string) []Leaf {
 	members := objects.Host(c, "*")
 	server := []string{
 		members, members + ".cluster.local", "localhost", "127.0.0.1", "::1",
@@ -112,7 +113,7 @@ func Leaves(c *v1alpha1.EtcdCluster, at, nodes []string) []Leaf {
 	}
 	return append([]Leaf{
 		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
-		{What: "server", Secret: ServerSecret(c), Names: Distinct(server, c.Spec.TLS.ExtraSANs), Server: true,
+		{What: "server", Secret: ServerSecret(c), Names: Distinct(server, c.Spec.TLS.ExtraSANs, external), Server: true,
 			Client: true, Members: at},
 		{What: "peer", Secret: PeerSecret(c), CommonName: peerName(c.Name), Names: peer, Server: true, Client: true,
 			Members: at},
@@ -195,7 +196,7 @@ func RefuseIssuer(o observation.Observation) error {
 
 // hasCertificatesOf reports whether the cluster has asked this issuer for a certificate.
 func hasCertificatesOf(o observation.Observation, ref v1alpha1.IssuerRef) bool {
-	return slices.ContainsFunc(Leaves(o.Cluster, nil, nil), func(l Leaf) bool {
+	return slices.ContainsFunc(Leaves(o.Cluster, nil, nil, nil), func(l Leaf) bool {
 		c := o.Children.Certificates[l.Secret]
 		return c != nil && c.Spec.IssuerRef == WholeIssuer(ref)
 	})
@@ -212,7 +213,7 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 	}
 	k.Name(CASecret(c.Name), pair...)
 	k.Name(TokenSecret(c.Name), objects.KeyTokenPrivate, objects.KeyTokenPublic)
-	for _, l := range Leaves(c, nil, nil) {
+	for _, l := range Leaves(c, nil, nil, nil) {
 		k.Name(l.Secret, pair...)
 	}
 	if e := Existing(c); e != nil {

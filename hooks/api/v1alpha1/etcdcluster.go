@@ -66,6 +66,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted needs deletionProtection: without this etcd there is no API server"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be removed in one edit: remove selfHosted first, once the API server has its data elsewhere"
 // +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clientService) || (!has(oldSelf.clientService.ipFamilyPolicy) || has(self.clientService) && has(self.clientService.ipFamilyPolicy)) && (!has(oldSelf.clientService.ipFamilies) || has(self.clientService) && has(self.clientService.ipFamilies))",message="clientService.ipFamilyPolicy and ipFamilies can be changed, and not removed: Kubernetes does not forget them; set SingleStack and one family"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
 	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it back
@@ -171,6 +172,10 @@ type EtcdClusterSpec struct {
 	// on. No NetworkPolicy holds for such pods.
 	// +optional
 	HostNetwork *HostNetworkSpec `json:"hostNetwork,omitempty"`
+
+	// ClientService says how the Service for clients is. Unset, it is reached within Kubernetes alone.
+	// +optional
+	ClientService ClientService `json:"clientService,omitzero"`
 
 	// NetworkPolicy says who may open connections to the members.
 	// +optional
@@ -511,7 +516,7 @@ type Options struct {
 
 // ExtraArg is the value of a flag: up to 200 characters without blanks.
 // +kubebuilder:validation:MaxLength=200
-// +kubebuilder:validation:Pattern=`^[!-~]+$`
+// +kubebuilder:validation:Pattern=`^[-+._:,/*A-Za-z0-9\[\]]+$`
 type ExtraArg string
 
 // AutoCompaction drops old revisions by itself.
@@ -717,6 +722,16 @@ type ConnectionStatus struct {
 	// +optional
 	// +listType=atomic
 	Endpoints []string `json:"endpoints,omitempty"`
+
+	// External are the URLs with the addresses of the load balancer, once it has any. They are in the servers'
+	// certificate too, in the modes Auto and CertManager.
+	// +optional
+	// +listType=atomic
+	External []string `json:"external,omitempty"`
+
+	// NodePort at which each node leads to the members, with spec.clientService of type NodePort.
+	// +optional
+	NodePort int32 `json:"nodePort,omitempty"`
 
 	// ClientSecretRef has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of
 	// its own instead.
