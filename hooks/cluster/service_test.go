@@ -130,3 +130,16 @@ func TestServicesThatKubernetesWouldRefuse(t *testing.T) {
 		assert.ErrorContains(t, spec.Validate(&o.Cluster.Spec, o.Settings), want)
 	}
 }
+
+// TestOnlyCertificatesHaveTheClusterDomain: no member is reached by a name that has it, so another one restarts none.
+func TestOnlyCertificatesHaveTheClusterDomain(t *testing.T) {
+	o := serve(3)
+	before := Decide(o)
+	require.Contains(t, newView(o).Leaves[0].Names, "demo.default.svc.cluster.local")
+	o.Settings.ClusterDomain = "lab.internal"
+	assert.Subset(t, newView(o).Leaves[0].Names, []string{"demo.default.svc.lab.internal",
+		"*.demo-peers.default.svc.lab.internal"})
+	assert.NotContains(t, newView(o).Leaves[0].Names, "demo.default.svc.cluster.local")
+	assert.Equal(t, before.Children.Pods, Decide(o).Children.Pods)
+	assert.Equal(t, before.Status.Connection.Endpoints, Decide(o).Status.Connection.Endpoints)
+}
