@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +61,9 @@ func (v *serving) flags() *flag.FlagSet {
 	flags.StringVar(&o.Settings.Namespace, "namespace", "",
 		"`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in "+
 			"any")
+	flags.StringVar(&o.Settings.ClusterDomain, "cluster-domain", "",
+		"`domain` of the Kubernetes cluster, for names in certificates; empty for the one that /etc/resolv.conf has, or "+
+			"else cluster.local")
 	flags.StringVar(&v.only, "only-namespaces", "",
 		"`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty "+
 			"for all")
@@ -125,6 +130,23 @@ func (v *serving) check() error {
 	return nil
 }
 
+// domainIn is the domain of the Kubernetes cluster in which this is the resolv.conf of a pod, by its search list; empty
+// for none.
+func domainIn(resolv string) string {
+	for line := range strings.Lines(resolv) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != "search" {
+			continue
+		}
+		for _, name := range fields[1:] {
+			if domain, is := strings.CutPrefix(name, "svc."); is {
+				return strings.TrimSuffix(domain, ".")
+			}
+		}
+	}
+	return ""
+}
+
 // serve answers hooks until ctx ends. Logs go to stderr as JSON.
 func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	var v serving
@@ -137,6 +159,11 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		return err
 	}
 	tuneMemory(ctx, getenv)
+	if v.options.Settings.ClusterDomain == "" {
+		if resolv, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+			v.options.Settings.ClusterDomain = domainIn(string(resolv))
+		}
+	}
 	o := v.options
 	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
 	slog.SetDefault(o.Log)

@@ -334,3 +334,18 @@ func TestServeUntilTerminated(t *testing.T) {
 	terminate()
 	require.Equal(t, 0, <-code)
 }
+
+// TestDomainIn: a pod's resolv.conf tells the domain of the Kubernetes cluster, and that of a host none.
+func TestDomainIn(t *testing.T) {
+	for resolv, want := range map[string]string{
+		"nameserver 10.96.0.10\nsearch quorate-system.svc.lab.internal svc.lab.internal lab.internal\noptions ndots:5\n": "lab.internal",
+		"search a.svc.cluster.local. svc.cluster.local. cluster.local.":                                                  "cluster.local",
+		"search example.com\n": "",
+		"# search svc.x":       "",
+		"":                     "",
+	} {
+		if is := domainIn(resolv); is != want {
+			t.Errorf("%q: %q instead of %q", resolv, is, want)
+		}
+	}
+}

@@ -18,7 +18,7 @@ var questions = []struct{ asks, page, anchor, answer string }{
 	{"How do I try it?", "docs/tutorial.md", "get-a-kubernetes", "make demo"},
 	{"How do I install it?", "docs/how-to/install.md", "with-helm", "helm install quorate"},
 	{"How does my application connect?", "docs/how-to/connect.md", "connect-from-go", "demo-client-tls"},
-	{"How do I reach it from outside?", "docs/how-to/expose.md", "create-a-service", "extraSANs"},
+	{"How do I reach it from outside?", "docs/how-to/expose.md", "choose-a-service", "extraSANs"},
 	{"How do I take backups?", "docs/how-to/back-up.md", "schedule-backups", "kind: EtcdSnapshotSchedule"},
 	{"How do I restore?", "docs/how-to/restore.md", "restore-in-place", `type: Restore`},
 	{"I lost two of three members. What now?", "docs/how-to/recover-quorum.md", "three-questions", "policy: FromSurvivor"},

@@ -144,7 +144,7 @@ func pod(m member, at place, image string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Name: "rescue-" + m.name, Namespace: metav1.NamespaceSystem,
 			Labels: map[string]string{"app.kubernetes.io/name": "etcd-rescue"}},
 		Spec: corev1.PodSpec{
-			HostNetwork: true, PriorityClassName: "system-node-critical", SecurityContext: objects.PodSecurity(),
+			HostNetwork: true, PriorityClassName: "system-node-critical", SecurityContext: objects.PodSecurity(nil),
 			Containers: []corev1.Container{{Name: objects.ContainerEtcd, Image: image,
 				ImagePullPolicy: corev1.PullIfNotPresent, Command: flags, SecurityContext: objects.Restricted(),
 				VolumeMounts: []corev1.VolumeMount{{Name: "member", MountPath: mount}}}},

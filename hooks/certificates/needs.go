@@ -111,7 +111,8 @@ func SeesMounted(v *state.View) bool {
 func Examine(v *state.View) *state.View {
 	for w := v; w != nil; w = w.Next {
 		members, nodes := w.Addresses()
-		w.Leaves = spec.Leaves(w.Cluster, members, nodes)
+		w.Leaves = spec.Leaves(w.Cluster, spec.Places{Members: members, Nodes: nodes, External: w.External(),
+			Domain: w.Settings.ClusterDomain})
 		w.CertificateProblems, w.Serves = allCertificateProblems(w), served(w)
 		w.Untrusted = findUntrusted(w)
 	}

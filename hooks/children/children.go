@@ -2,6 +2,7 @@
 package children
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,12 +74,8 @@ func Services(v *state.View) []*corev1.Service {
 	if nodes := volumes.NoteNodes(v); nodes != "" {
 		peers.Annotations[objects.AnnotationNodes] = nodes
 	}
-	return []*corev1.Service{
-		{
-			ObjectMeta: meta(objects.ClientService(c.Name)),
-			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: pods.ClientSelector(v),
-				Ports: []corev1.ServicePort{client}},
-		},
+	list := []*corev1.Service{
+		clientService(v, client),
 		{
 			ObjectMeta: peers,
 			// Members must find each other before they are ready: a quorum is what makes them ready.
@@ -88,6 +85,53 @@ func Services(v *state.View) []*corev1.Service {
 			},
 		},
 	}
+	for _, s := range list {
+		families(&c.Spec.ClientService, s, v.Children.Services[s.Name])
+	}
+	return list
+}
+
+// clientService leads clients to voters. What the spec leaves open, Kubernetes fills in: it is in no answer, and so
+// stays as it is (TestServicesKeepWhatKubernetesFillsIn).
+func clientService(v *state.View, port corev1.ServicePort) *corev1.Service {
+	asked := &v.Cluster.Spec.ClientService
+	port.AppProtocol = unlessZero(asked.AppProtocol)
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: objects.ClientService(v.Cluster.Name), Labels: objects.Labels(v.Cluster, nil),
+			Annotations: objects.ServiceAnnotations(v.Cluster)},
+		Spec: corev1.ServiceSpec{Type: cmp.Or(asked.Type, corev1.ServiceTypeClusterIP),
+			Selector: pods.ClientSelector(v)},
+	}
+	if s.Spec.Type != corev1.ServiceTypeClusterIP {
+		s.Spec.ExternalTrafficPolicy = asked.ExternalTrafficPolicy
+		if asked.NodePort != nil {
+			port.NodePort = *asked.NodePort
+		}
+	}
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		s.Spec.LoadBalancerClass = unlessZero(asked.LoadBalancerClass)
+		s.Spec.LoadBalancerSourceRanges = unlessEmpty(asked.LoadBalancerSourceRanges)
+	}
+	s.Spec.Ports = []corev1.ServicePort{port}
+	return s
+}
+
+// families are those of the spec. Kubernetes refuses another first one for a Service that exists, and with it every
+// change of that Service: its own stay then.
+func families(asked *v1alpha1.ClientService, s, old *corev1.Service) {
+	s.Spec.IPFamilyPolicy = unlessZero(asked.IPFamilyPolicy)
+	s.Spec.IPFamilies = unlessEmpty(asked.IPFamilies)
+	if state.OtherFamily(asked, old) {
+		s.Spec.IPFamilies = old.Spec.IPFamilies[:min(len(asked.IPFamilies), len(old.Spec.IPFamilies))]
+	}
+}
+
+func unlessZero[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
 }
 
 func servicePort(name string, port int32) corev1.ServicePort {

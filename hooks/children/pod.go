@@ -56,13 +56,14 @@ func podSpec(o observation.Observation, t *spec.Template, name, address, version
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: new(int64(gracePeriod)),
-		SecurityContext:               objects.PodSecurity(),
+		SecurityContext:               cmp.Or(t.Security, objects.PodSecurity(nil)),
 		ImagePullSecrets:              t.PullSecrets,
 		Affinity:                      cmp.Or(t.Affinity, apart(o.Cluster)),
 		NodeSelector:                  t.NodeSelector,
 		Tolerations:                   t.Tolerations,
 		TopologySpreadConstraints:     constraints,
 		PriorityClassName:             t.PriorityClass,
+		SchedulerName:                 t.Scheduler,
 		InitContainers:                []corev1.Container{prepareContainer(o)},
 		Containers: []corev1.Container{
 			etcdContainer(o, t, name, address, version, volume, peersTLS)},
@@ -71,6 +72,9 @@ func podSpec(o observation.Observation, t *spec.Template, name, address, version
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: state.VolumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}, certificateVolume(o.Cluster.Name, t)...),
+	}
+	if t.Runtime != "" {
+		podSpec.RuntimeClassName = &t.Runtime
 	}
 	if t.Ports != nil {
 		// Names are for what fills a data directory: etcd itself is told addresses alone.

@@ -51,6 +51,12 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *spec.Template {
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
 	}
+	if t.Runtime = s.RuntimeClassName; s.SchedulerName != corev1.DefaultSchedulerName {
+		t.Scheduler = s.SchedulerName
+	}
+	if own := objects.PodSecurity(s.SecurityContext); !equality.Semantic.DeepEqual(own, objects.PodSecurity(nil)) {
+		t.Security = own
+	}
 	if s.HostNetwork != nil {
 		t.Ports = &spec.Ports{}
 		t.Ports.Client, t.Ports.Peer, t.Ports.Metrics = objects.Ports(c)
@@ -227,7 +233,7 @@ func options(s *v1alpha1.EtcdClusterSpec, version string) spec.Options {
 	}
 	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
 	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
-	o.AutoCompaction = autoCompaction(o.AutoCompaction)
+	o.AutoCompaction, o.ExtraArgs = autoCompaction(o.AutoCompaction), spec.ExtraArgsFor(s.Options, version)
 	return o
 }
 

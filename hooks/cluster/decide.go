@@ -43,7 +43,7 @@ func Decide(o observation.Observation) decision.Decision {
 // asObserved is every child as it is.
 func asObserved(o observation.Observation) decision.Desired {
 	return decision.Desired{
-		Services:     state.KeptAll(o.Cluster, o.Children.Services),
+		Services:     state.KeptServices(o),
 		Budgets:      state.KeptAll(o.Cluster, o.Children.Budgets),
 		Policies:     state.KeptAll(o.Cluster, o.Children.Policies),
 		Secrets:      state.KeptSecrets(o),

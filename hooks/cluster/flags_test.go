@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -236,5 +240,85 @@ func TestARetentionThatEtcdCannotReadIsRefused(t *testing.T) {
 				t.Errorf("%s %q: %v", mode, retention, err)
 			}
 		}
+	}
+}
+
+// TestExtraArgs: each reaches etcd by the name that its version has for it, beside the flags of Quorate's own, none of
+// which is said twice.
+func TestExtraArgs(t *testing.T) {
+	all := v1alpha1.Options{ExtraArgs: map[string]v1alpha1.ExtraArg{}}
+	for name, arg := range spec.ExtraArgs {
+		all.ExtraArgs[name] = v1alpha1.ExtraArg(arg.Example)
+	}
+	for version, count := range map[string]int{"3.5.35": len(spec.ExtraArgs) - 2, "3.6.16": len(spec.ExtraArgs),
+		"3.7.3": len(spec.ExtraArgs)} {
+		c := fresh(3).Cluster
+		c.Spec.Version = version
+		own := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), true)
+		c.Spec.Options = all
+		both := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), true)
+		assert.Len(t, both, len(own)+count)
+		seen := map[string]bool{}
+		for _, flag := range both {
+			name, _, _ := strings.Cut(flag, "=")
+			assert.False(t, seen[name], "%s is there twice", name)
+			seen[name] = true
+		}
+		assert.Subset(t, both, own)
+		assert.Equal(t, version == "3.5.35", seen["--experimental-warning-apply-duration"])
+		assert.Equal(t, version != "3.5.35", seen["--warning-apply-duration"] && seen["--log-format"])
+		for name, arg := range spec.ExtraArgs {
+			if arg.KnownTo(version) {
+				c.Spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{name: v1alpha1.ExtraArg(arg.Example)}
+				assert.NoError(t, spec.Validate(&c.Spec, observation.Settings{}))
+			}
+		}
+	}
+}
+
+// TestExtraArgsAreGuarded: a flag that is not known to be harmless is refused whatever it says, and a value that etcd
+// would not start with.
+func TestExtraArgsAreGuarded(t *testing.T) {
+	for want, args := range map[string][2]string{
+		"may harm the cluster":                 {"initial-cluster", "a=http://a"},
+		`"listen-metrics-urls", which belongs`: {"listen-metrics-urls", "http://0.0.0.0:1"},
+		`"config-file"`:                        {"config-file", "/x"},
+		`"force-new-cluster"`:                  {"force-new-cluster", "true"},
+		`"unsafe-no-fsync"`:                    {"unsafe-no-fsync", "true"},
+		`"--metric"`:                           {"--metric", "basic"},
+		"write metrics, without --":            {"--metrics", "basic"},
+		"write corrupt-check-time, without":    {"experimental-corrupt-check-time", "1h"},
+		"a number from 100 to 4294967295":      {"max-concurrent-streams", "1"},
+		"basic or extensive":                   {"metrics", "all"},
+		"a duration such as 100ms":             {"warning-apply-duration", "100"},
+		"from 1ms to 24h":                      {"compact-hash-check-time", "0s"},
+		"a host and a port":                    {"distributed-tracing-address", "otel"},
+	} {
+		c := fresh(3).Cluster
+		c.Spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{args[0]: v1alpha1.ExtraArg(args[1])}
+		assert.ErrorContains(t, spec.Validate(&c.Spec, observation.Settings{}), want)
+	}
+	c := fresh(3).Cluster
+	c.Spec.Version, c.Spec.Options.ExtraArgs = "3.5.35", map[string]v1alpha1.ExtraArg{"log-format": "json"}
+	assert.ErrorContains(t, spec.Validate(&c.Spec, observation.Settings{}), "etcd 3.5.35 does not know: remove it")
+}
+
+// TestFlagsOfQuorateAreNoExtraArgs: none that Quorate itself gives to a member, whatever the spec says.
+func TestFlagsOfQuorateAreNoExtraArgs(t *testing.T) {
+	for flag := range etcdReads {
+		assert.NotContains(t, spec.ExtraArgs, strings.TrimPrefix(strings.TrimPrefix(flag, "--"), "experimental-"))
+	}
+}
+
+// TestTheCRDHasTheSameExtraArgs: its rule refuses the same flags.
+func TestTheCRDHasTheSameExtraArgs(t *testing.T) {
+	crd, err := os.ReadFile("../../manifests/crds/etcd.quorate.dev_etcdclusters.yaml")
+	require.NoError(t, err)
+	whole := strings.ReplaceAll(strings.Join(strings.Fields(string(crd)), " "), "''", "'")
+	names := slices.Sorted(maps.Keys(spec.ExtraArgs))
+	assert.Contains(t, whole, "without experimental-: "+strings.Join(names, ", "))
+	assert.Contains(t, whole, "name in ['"+strings.Join(names, "', '")+"']")
+	for name, arg := range spec.ExtraArgs {
+		assert.Equal(t, arg.KnownTo("3.5.35"), !strings.Contains(whole, "'"+name+"' in self"), name)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // made is the first pod of a cluster of one whose spec was changed like this.
@@ -33,20 +34,20 @@ func unchanged(*v1alpha1.EtcdClusterSpec) {}
 
 func TestDefaultsAreForProduction(t *testing.T) {
 	pod := made(t, "3.6.16", unchanged)
-	spec, etcd := pod.Spec, pod.Spec.Containers[0]
+	podSpec, etcd := pod.Spec, pod.Spec.Containers[0]
 	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.16", etcd.Image)
-	assert.True(t, *spec.SecurityContext.RunAsNonRoot)
-	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type)
-	assert.False(t, *spec.AutomountServiceAccountToken)
-	for _, c := range append(spec.InitContainers, spec.Containers...) {
+	assert.True(t, *podSpec.SecurityContext.RunAsNonRoot)
+	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, podSpec.SecurityContext.SeccompProfile.Type)
+	assert.False(t, *podSpec.AutomountServiceAccountToken)
+	for _, c := range append(podSpec.InitContainers, podSpec.Containers...) {
 		assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
 		assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
 		assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
 		assert.NotEmpty(t, c.Resources.Requests)
 	}
 	assert.Equal(t, corev1.LabelHostname,
-		spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
-	assert.Equal(t, corev1.ScheduleAnyway, spec.TopologySpreadConstraints[0].WhenUnsatisfiable)
+		podSpec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
+	assert.Equal(t, corev1.ScheduleAnyway, podSpec.TopologySpreadConstraints[0].WhenUnsatisfiable)
 	for _, flag := range []string{
 		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=805306368",
 		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100",
@@ -79,6 +80,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 		s.Image = v1alpha1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways,
 			PullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
 		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"
+		s.SchedulerName, s.RuntimeClassName = "packer", "gvisor"
 		s.Tolerations = []corev1.Toleration{{Key: "etcd", Operator: corev1.TolerationOpExists}}
 		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack",
 			WhenUnsatisfiable: corev1.DoNotSchedule}}
@@ -98,6 +100,8 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	assert.Equal(t, affinity, pod.Spec.Affinity)
 	assert.Equal(t, "fast", pod.Spec.NodeSelector["disk"])
 	assert.Equal(t, "high", pod.Spec.PriorityClassName)
+	assert.Equal(t, "packer", pod.Spec.SchedulerName)
+	assert.Equal(t, "gvisor", *pod.Spec.RuntimeClassName)
 	assert.Equal(t, "etcd", pod.Spec.Tolerations[0].Key)
 	assert.Equal(t, "rack", pod.Spec.TopologySpreadConstraints[0].TopologyKey)
 	assert.Equal(t, objects.Selector(fresh(1).Cluster), pod.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
@@ -202,4 +206,48 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestThePlatformChoosesUsers: with idPolicy Platform no pod of ours names a user or group, as OpenShift's restricted-v2
+// wants it; what is said besides is in every pod.
+func TestThePlatformChoosesUsers(t *testing.T) {
+	for _, c := range []struct {
+		says              v1alpha1.PodSecurity
+		user, group, file *int64
+	}{
+		{v1alpha1.PodSecurity{}, new(int64(10001)), new(int64(10001)), new(int64(10001))},
+		{v1alpha1.PodSecurity{RunAsUser: new(int64(7))}, new(int64(7)), new(int64(10001)), new(int64(10001))},
+		{v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform}, nil, nil, nil},
+		{v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform, FSGroup: new(int64(8))}, nil, nil, new(int64(8))},
+	} {
+		c.says.SELinuxOptions = v1alpha1.SELinux{Level: "s0:c1,c2"}
+		c.says.SupplementalGroups, c.says.FSGroupChangePolicy = []int64{9}, corev1.FSGroupChangeAlways
+		pod := made(t, "3.6.16", func(s *v1alpha1.EtcdClusterSpec) { s.SecurityContext = &c.says })
+		assert.Equal(t, &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: c.user, RunAsGroup: c.group,
+			FSGroup: c.file, FSGroupChangePolicy: new(corev1.FSGroupChangeAlways), SupplementalGroups: []int64{9},
+			SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}, pod.Spec.SecurityContext)
+		for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+			assert.Equal(t, objects.Restricted(), container.SecurityContext, "nothing of it is said twice")
+		}
+	}
+}
+
+// TestNoPodIsMadeThatRestrictedForbids: where the CRD's rules don't hold, such a spec is refused here.
+func TestNoPodIsMadeThatRestrictedForbids(t *testing.T) {
+	for want, says := range map[string]v1alpha1.PodSecurity{
+		"user or group 0":        {RunAsUser: new(int64(0))},
+		"user or group -1":       {SupplementalGroups: []int64{5, -1}},
+		"needs a localhostProfi": {SeccompProfile: v1alpha1.Seccomp{Type: corev1.SeccompProfileTypeLocalhost}},
+		"can't have one with":    {SeccompProfile: v1alpha1.Seccomp{LocalhostProfile: "x.json"}},
+	} {
+		o := fresh(1)
+		o.Cluster.Spec.SecurityContext = &says
+		assert.ErrorContains(t, spec.Validate(&o.Cluster.Spec, o.Settings), want)
+	}
+	o := serveOn("a", "b", "c", "d")
+	o.Cluster.Spec.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(7))}
+	assert.ErrorContains(t, spec.Validate(&o.Cluster.Spec, o.Settings), "can't choose users and groups with the medium "+
+		"HostPath")
 }

@@ -209,6 +209,9 @@ func notOn(medium v1alpha1.Medium, path string) bool {
 		return medium != v1alpha1.Persistent
 	case strings.HasPrefix(path, "storage.hostPath"):
 		return medium != v1alpha1.HostPath
+	case path == "securityContext.idPolicy", path == "securityContext.runAsUser", path == "securityContext.runAsGroup",
+		path == "securityContext.fsGroup":
+		return medium == v1alpha1.HostPath // whose directories have one owner
 	case strings.HasPrefix(path, "hostNetwork"):
 		return true // can't be changed
 	case path == "bootstrap.snapshot.artifact":

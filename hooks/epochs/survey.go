@@ -291,7 +291,7 @@ func surveyPod(v *state.View, name string) *corev1.Pod {
 			RestartPolicy:                corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
-			SecurityContext:              objects.PodSecurity(),
+			SecurityContext:              objects.PodSecurity(s.SecurityContext),
 			ImagePullSecrets:             s.Image.PullSecrets,
 			NodeSelector:                 s.NodeSelector,
 			Tolerations:                  s.Tolerations,

@@ -109,6 +109,17 @@ func Annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]stri
 	return all
 }
 
+// ServiceAnnotations are those of the Service for clients.
+func ServiceAnnotations(c *v1alpha1.EtcdCluster) map[string]string {
+	all := Annotations(c, nil)
+	for k, value := range c.Spec.ClientService.Annotations {
+		if !strings.HasPrefix(k, Domain) {
+			all[k] = value
+		}
+	}
+	return all
+}
+
 // Fingerprint is a short hash of plain data.
 func Fingerprint(data any) string {
 	raw, err := json.Marshal(data)

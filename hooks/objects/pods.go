@@ -36,30 +36,6 @@ func doubled(words []string) []string {
 	return all
 }
 
-// Restricted is what a container may do: nothing that it needs root for.
-func Restricted() *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: new(false),
-		ReadOnlyRootFilesystem:   new(true),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-	}
-}
-
-// UserID is the user that the programs in pods run as.
-const UserID = 10001
-
-// PodSecurity lets a pod read and write the members' volumes, without being root.
-func PodSecurity() *corev1.PodSecurityContext {
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot:        new(true),
-		RunAsUser:           new(int64(UserID)),
-		RunAsGroup:          new(int64(UserID)),
-		FSGroup:             new(int64(UserID)),
-		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
-}
-
 const (
 	// operatorDir holds the certificate by which a program is etcd's root.
 	operatorDir    = CertificateDir + "/operator"

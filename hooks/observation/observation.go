@@ -61,6 +61,9 @@ type Settings struct {
 	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let
 	// in then.
 	Namespace string
+	// ClusterDomain is that of the Kubernetes cluster; empty for cluster.local. No name by which members find each other
+	// has it, only names in certificates.
+	ClusterDomain string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
 	AllowedEndpoints *endpoints.AllowedEndpoints
 	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.

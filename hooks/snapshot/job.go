@@ -196,13 +196,21 @@ func (v *view) jobPod(main corev1.Container, store stores.Access, volumes []core
 			ServiceAccountName:           s.Spec.Job.ServiceAccountName,
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
-			SecurityContext:              objects.PodSecurity(),
+			SecurityContext:              objects.PodSecurity(v.podSecurity()),
 			NodeSelector:                 s.Spec.Job.NodeSelector,
 			Tolerations:                  s.Spec.Job.Tolerations,
 			Containers:                   []corev1.Container{main},
 			Volumes:                      append(volumes, store.Volumes...),
 		},
 	}
+}
+
+// podSecurity is what the snapshot says of its pods, else what its cluster does, while it is there.
+func (v *view) podSecurity() *v1alpha1.PodSecurity {
+	if s := v.Snapshot.Spec.Job.SecurityContext; s != nil || v.cluster == nil {
+		return s
+	}
+	return v.cluster.Spec.SecurityContext
 }
 
 // jobLabels are on Jobs and their pods. LabelCluster is not: by that the members are found.
@@ -290,7 +298,8 @@ func validate(s *v1alpha1.EtcdSnapshotSpec) error {
 		return errors.New("spec.clusterRef.name is not a valid name: use lower-case letters, digits and '-', " +
 			"beginning with a letter")
 	}
-	return stores.Validate("spec.store", &s.Store)
+	return cmp.Or(stores.Validate("spec.store", &s.Store),
+		objects.ValidatePodSecurity("spec.job.securityContext", s.Job.SecurityContext))
 }
 
 var clusterNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`) })

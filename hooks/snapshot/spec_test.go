@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -19,6 +20,9 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 				Path: "tls.key"}}
 		},
 		func(s *v1alpha1.EtcdSnapshotSpec) { s.ClusterRef.Name = "../tls.key" },
+		func(s *v1alpha1.EtcdSnapshotSpec) {
+			s.Job.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(0))}
+		},
 	} {
 		o := aSnapshot()
 		change(&o.Snapshot.Spec)
@@ -36,4 +40,23 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 		assert.True(t, d.Finalized)
 		assert.Empty(t, d.Jobs)
 	}
+}
+
+// TestJobsRunAsTheirClustersUser: unless the snapshot says another; those of a cluster that is gone as Quorate's own.
+func TestJobsRunAsTheirClustersUser(t *testing.T) {
+	user := func(change func(*Observation)) *int64 {
+		o := aSnapshot()
+		change(&o)
+		jobs := Decide(o).Jobs
+		require.NotEmpty(t, jobs)
+		return jobs[0].Spec.Template.Spec.SecurityContext.RunAsUser
+	}
+	platform := &v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform}
+	ofCluster := func(o *Observation) { o.Clusters["orders"].Spec.SecurityContext = platform }
+	assert.Equal(t, new(int64(10001)), user(func(*Observation) {}))
+	assert.Nil(t, user(ofCluster))
+	assert.Equal(t, new(int64(7)), user(func(o *Observation) {
+		ofCluster(o)
+		o.Snapshot.Spec.Job.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(7))}
+	}))
 }

@@ -19,7 +19,7 @@ import (
 
 func validateMetadata(m *v1alpha1.Metadata) error {
 	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
-		if err := validateKey("labels", key); err != nil {
+		if err := validateKey("spec.additionalMetadata.labels", key); err != nil {
 			return err
 		}
 		if wrong := validation.IsValidLabelValue(string(m.Labels[key])); len(wrong) > 0 {
@@ -28,24 +28,21 @@ func validateMetadata(m *v1alpha1.Metadata) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
-		if err := validateKey("annotations", key); err != nil {
+		if err := validateKey("spec.additionalMetadata.annotations", key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func validateKey(what, key string) error {
+func validateKey(field, key string) error {
 	switch {
 	case strings.HasPrefix(key, objects.Domain):
-		return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are reserved for Quorate; remove it", what,
-			key,
-			objects.Domain)
-	case len(validation.IsQualifiedName(key)) > 0 && what == "labels",
+		return fmt.Errorf("%s has %s: keys of %s are reserved for Quorate; remove it", field, key, objects.Domain)
+	case len(validation.IsQualifiedName(key)) > 0 && strings.HasSuffix(field, "labels"),
 		len(validation.IsQualifiedName(strings.ToLower(key))) > 0: // as ValidateAnnotations of apimachinery has it
-		return fmt.Errorf("spec.additionalMetadata.%s has the invalid key %.320q: use at most 63 letters, digits, "+
-			"'-', '_' and '.', with or without a domain name and '/' before them", what,
-			key)
+		return fmt.Errorf("%s has the invalid key %.320q: use at most 63 letters, digits, '-', '_' and '.', with or "+
+			"without a domain name and '/' before them", field, key)
 	}
 	return nil
 }
@@ -58,6 +55,42 @@ func validateMemory(r *corev1.ResourceRequirements) error {
 	if limit, limited := r.Limits[corev1.ResourceMemory]; limited && limit.Cmp(leastMemory) < 0 {
 		return fmt.Errorf("spec.resources.limits.memory %s is too little for etcd: set %s or more, or remove the "+
 			"limit", limit.String(), leastMemory.String())
+	}
+	return nil
+}
+
+// validatePods says what of a spec would have pods refused, or never start.
+func validatePods(s *v1alpha1.EtcdClusterSpec) error {
+	own := s.SecurityContext
+	if s.Storage.Medium == v1alpha1.HostPath && own != nil && (own.IDPolicy == v1alpha1.IDsByPlatform ||
+		own.RunAsUser != nil || own.RunAsGroup != nil || own.FSGroup != nil) {
+		return fmt.Errorf("spec.securityContext can't choose users and groups with the medium HostPath: the "+
+			"directories on the nodes belong to user %d; remove idPolicy, runAsUser, runAsGroup and fsGroup",
+			objects.UserID)
+	}
+	return objects.ValidatePodSecurity("spec.securityContext", own)
+}
+
+// validateClientService says what of it Kubernetes would refuse, and with it every change of the Service.
+func validateClientService(s *v1alpha1.ClientService) error {
+	outside := s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer
+	switch {
+	case s.Type != "" && s.Type != corev1.ServiceTypeClusterIP && !outside:
+		return fmt.Errorf("spec.clientService.type %q is not ClusterIP, NodePort or LoadBalancer", s.Type)
+	case !outside && (s.NodePort != nil || s.ExternalTrafficPolicy != ""):
+		return fmt.Errorf("spec.clientService.nodePort and externalTrafficPolicy need the type NodePort or " +
+			"LoadBalancer: set spec.clientService.type, or remove them")
+	case s.Type != corev1.ServiceTypeLoadBalancer && (s.LoadBalancerClass != "" || len(s.LoadBalancerSourceRanges) > 0):
+		return fmt.Errorf("spec.clientService.loadBalancerClass and loadBalancerSourceRanges need the type " +
+			"LoadBalancer: set spec.clientService.type, or remove them")
+	case len(s.IPFamilies) > 1 && (s.IPFamilyPolicy == "" || s.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack):
+		return fmt.Errorf("spec.clientService.ipFamilies has two families: set ipFamilyPolicy to PreferDualStack or " +
+			"RequireDualStack, or name one")
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Annotations)) {
+		if err := validateKey("spec.clientService.annotations", key); err != nil {
+			return err
+		}
 	}
 	return nil
 }

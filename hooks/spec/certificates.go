@@ -93,29 +93,38 @@ type Leaf struct {
 	Members []string
 }
 
-// Leaves are all the certificates that the cluster needs besides the authority's. On the hosts' network, at are the
-// addresses of members, and nodes are those and all at which members may be; none without spec.hostNetwork.
-func Leaves(c *v1alpha1.EtcdCluster, at, nodes []string) []Leaf {
-	members := objects.Host(c, "*")
+// Places are where clients and members reach a cluster, beside the names that every cluster has.
+type Places struct {
+	// Members are the addresses of members on the hosts' network, Nodes those and all at which members may be.
+	Members, Nodes []string
+	// External are the addresses of the load balancer.
+	External []string
+	// Domain is that of the Kubernetes cluster; empty for cluster.local.
+	Domain string
+}
+
+// Leaves are all the certificates that the cluster needs besides the authority's.
+func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
+	members, domain := objects.Host(c, "*"), "."+cmp.Or(at.Domain, "cluster.local")
+	service := objects.ClientService(c.Name)
 	server := []string{
-		members, members + ".cluster.local", "localhost", "127.0.0.1", "::1",
-		objects.ClientService(c.Name), objects.ClientService(c.Name) + "." + c.Namespace,
-		objects.ClientService(c.Name) + "." + c.Namespace + ".svc",
-		objects.ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
+		members, members + domain, "localhost", "127.0.0.1", "::1",
+		service, service + "." + c.Namespace, service + "." + c.Namespace + ".svc",
+		service + "." + c.Namespace + ".svc" + domain,
 	}
 	peer := []string{members}
-	server, peer = append(server, nodes...), append(peer, nodes...)
+	server, peer = append(server, at.Nodes...), append(peer, at.Nodes...)
 	if Existing(c) != nil {
 		// Foreign members look up the name of the address that a connection comes from: it has the domain of the
 		// Kubernetes cluster.
-		peer = append(peer, members+".cluster.local")
+		peer = append(peer, members+domain)
 	}
 	return append([]Leaf{
 		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
-		{What: "server", Secret: ServerSecret(c), Names: Distinct(server, c.Spec.TLS.ExtraSANs), Server: true,
-			Client: true, Members: at},
+		{What: "server", Secret: ServerSecret(c), Names: Distinct(server, c.Spec.TLS.ExtraSANs, at.External), Server: true,
+			Client: true, Members: at.Members},
 		{What: "peer", Secret: PeerSecret(c), CommonName: peerName(c.Name), Names: peer, Server: true, Client: true,
-			Members: at},
+			Members: at.Members},
 		{What: "operator", Secret: objects.OperatorSecret(c), CommonName: operatorName, Client: true},
 		{What: "client", Secret: ClientSecret(c.Name), CommonName: clientName, Client: true},
 	}, userLeaves(c)...)
@@ -195,7 +204,7 @@ func RefuseIssuer(o observation.Observation) error {
 
 // hasCertificatesOf reports whether the cluster has asked this issuer for a certificate.
 func hasCertificatesOf(o observation.Observation, ref v1alpha1.IssuerRef) bool {
-	return slices.ContainsFunc(Leaves(o.Cluster, nil, nil), func(l Leaf) bool {
+	return slices.ContainsFunc(Leaves(o.Cluster, Places{}), func(l Leaf) bool {
 		c := o.Children.Certificates[l.Secret]
 		return c != nil && c.Spec.IssuerRef == WholeIssuer(ref)
 	})
@@ -212,7 +221,7 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 	}
 	k.Name(CASecret(c.Name), pair...)
 	k.Name(TokenSecret(c.Name), objects.KeyTokenPrivate, objects.KeyTokenPublic)
-	for _, l := range Leaves(c, nil, nil) {
+	for _, l := range Leaves(c, Places{}) {
 		k.Name(l.Secret, pair...)
 	}
 	if e := Existing(c); e != nil {

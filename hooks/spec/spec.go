@@ -49,9 +49,10 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 			"for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
-	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s),
+	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExisting(s), validateSources(s),
 		validateTLS(&s.TLS), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
-		validateMemory(&s.Resources))
+		validateMemory(&s.Resources), validatePods(s),
+		validateClientService(&s.ClientService))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
@@ -153,7 +154,7 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 		"--listen-metrics-urls=" + URLOn("http", everywhere, metricsPort),
 		fmt.Sprintf("--quota-backend-bytes=%d", quota),
 	}
-	list = append(list, optionFlags(t)...)
+	list = append(append(list, optionFlags(t)...), extraFlags(t.Options.ExtraArgs, version)...)
 	list = append(list, corruptionFlags(version)...)
 	if t.Server != "" {
 		list = append(list, certificateFlags(c.Name, version)...)

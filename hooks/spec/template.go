@@ -42,6 +42,10 @@ type Template struct {
 	NodeSelector  map[string]string                 `json:",omitempty"`
 	Tolerations   []corev1.Toleration               `json:",omitempty"`
 	PriorityClass string                            `json:",omitempty"`
+	// Scheduler, Runtime and Security are empty for what members have by default.
+	Scheduler string                     `json:",omitempty"`
+	Runtime   string                     `json:",omitempty"`
+	Security  *corev1.PodSecurityContext `json:",omitempty"`
 	// Server and Peer are the Secrets with the certificates; empty in plain text.
 	Server, Peer string `json:",omitempty"`
 	// Ports are those on the hosts' network; nil on the pods'.
@@ -69,9 +73,10 @@ type Options struct {
 	MaxRequestBytes   *int64                  `json:"maxRequestBytes,omitempty"`
 	MaxTxnOps         *int64                  `json:"maxTxnOps,omitempty"`
 	LogLevel          string                  `json:"logLevel,omitempty"`
+	ExtraArgs         map[string]string       `json:"extraArgs,omitempty"`
 }
 
-// OptionsOf the spec, with the defaults of times and of the log level said.
+// OptionsOf the spec, with the defaults of times and of the log level said; without ExtraArgs, which are of a version.
 func OptionsOf(o v1alpha1.Options) Options {
 	return Options{
 		QuotaBackendBytes: o.QuotaBackendBytes, AutoCompaction: o.AutoCompaction, SnapshotCount: o.SnapshotCount,

@@ -1,9 +1,11 @@
 package state
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -83,4 +85,38 @@ func KeptAll[T any, P interface {
 		list = append(list, Kept(c, objects[name]))
 	}
 	return list
+}
+
+// KeptServices are the Services as they are; that for clients with its own annotations.
+func KeptServices(o observation.Observation) []*corev1.Service {
+	list := KeptAll(o.Cluster, o.Children.Services)
+	for _, s := range list {
+		if s.Name == objects.ClientService(o.Cluster.Name) {
+			s.Annotations = objects.OwnKeys(o.Children.Services[s.Name].Annotations,
+				objects.ServiceAnnotations(o.Cluster))
+		}
+	}
+	return list
+}
+
+// External are the addresses of the load balancer that leads to the members, sorted: IP addresses and names.
+func (v *View) External() []string {
+	s := v.Children.Services[objects.ClientService(v.Cluster.Name)]
+	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return nil
+	}
+	var all []string
+	for _, at := range s.Status.LoadBalancer.Ingress {
+		if address := cmp.Or(at.Hostname, at.IP); address != "" {
+			all = append(all, address)
+		}
+	}
+	return spec.Distinct(all)
+}
+
+// OtherFamily reports whether the first IP family that is asked for is another than that of the Service, which may be
+// nil.
+func OtherFamily(asked *v1alpha1.ClientService, s *corev1.Service) bool {
+	return s != nil && len(asked.IPFamilies) > 0 && len(s.Spec.IPFamilies) > 0 &&
+		asked.IPFamilies[0] != s.Spec.IPFamilies[0]
 }

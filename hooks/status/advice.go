@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -60,6 +61,9 @@ func Advice(v *state.View) string {
 	if why := offNodes(v); why != "" {
 		all = append(all, why)
 	}
+	if why := otherFamily(v); why != "" {
+		all = append(all, why)
+	}
 	if why := ScheduleAdvice(v); why != "" {
 		all = append(all, why)
 	}
@@ -91,6 +95,17 @@ func vulnerable(version string) string {
 				return f.why
 			}
 		}
+	}
+	return ""
+}
+
+// otherFamily says that the Service has another first IP family than the spec; empty for no.
+func otherFamily(v *state.View) string {
+	asked, name := &v.Cluster.Spec.ClientService, objects.ClientService(v.Cluster.Name)
+	if s := v.Children.Services[name]; state.OtherFamily(asked, s) {
+		return fmt.Sprintf("spec.clientService.ipFamilies begins with %s, and the Service %s with %s, which Kubernetes "+
+			"can't change: delete the Service, and Quorate makes it again", asked.IPFamilies[0], name,
+			s.Spec.IPFamilies[0])
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,6 +238,13 @@ func connection(v *state.View) *v1alpha1.ConnectionStatus {
 		if old := v.Cluster.Status.Connection; v.Etcd == nil && old != nil {
 			c.Endpoints = old.Endpoints
 		}
+	}
+	for _, address := range v.External() {
+		c.External = append(c.External, spec.URLOn(objects.Scheme(v.Cluster), address, objects.ClientPort))
+	}
+	if s := v.Children.Services[objects.ClientService(v.Cluster.Name)]; s != nil && len(s.Spec.Ports) > 0 &&
+		s.Spec.Type == corev1.ServiceTypeNodePort {
+		c.NodePort = s.Spec.Ports[0].NodePort
 	}
 	if name := spec.ClientSecret(v.Cluster.Name); objects.Encrypted(v.Cluster) {
 		if s := certificates.Secret(v, name); s != nil && s.Has(objects.KeyCertificate, objects.KeyPrivate,

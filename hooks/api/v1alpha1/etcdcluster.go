@@ -51,18 +51,21 @@ type EtcdClusterList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
+// +kubebuilder:validation:XValidation:rule="!self.version.startsWith('3.5.') || !has(self.options) || !has(self.options.extraArgs) || !('log-format' in self.options.extraArgs) && !('warning-unary-request-duration' in self.options.extraArgs)",message="options.extraArgs has log-format or warning-unary-request-duration, which etcd 3.5 does not know; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients allows passwords in plain text; remove that first"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: without it passwords would be sent in plain text; set tls.mode to Auto, Secrets or CertManager, or remove auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || !has(self.storage.hostPath.nodes) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || has(self.storage.hostPath.nodes) != has(self.hostNetwork)",message="the medium HostPath needs the names of nodes, in storage.hostPath.nodes or, with hostNetwork, in hostNetwork.nodes alone"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.storage.medium != 'Persistent'",message="hostNetwork is for the media HostPath and Memory: the address of a member on a claim changes with its node"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || self.hostNetwork.nodes.size() >= self.replicas",message="hostNetwork.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
+// +kubebuilder:validation:XValidation:rule="self.storage.medium != 'HostPath' || !has(self.securityContext) || (!has(self.securityContext.idPolicy) || self.securityContext.idPolicy == 'Fixed') && !has(self.securityContext.runAsUser) && !has(self.securityContext.runAsGroup) && !has(self.securityContext.fsGroup)",message="securityContext can't choose users and groups with the medium HostPath: the directories on the nodes belong to user 10001; remove idPolicy, runAsUser, runAsGroup and fsGroup"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.replicas >= 3",message="selfHosted needs replicas of 3 or more: with fewer, the loss or restart of one member stops the API server"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || !has(self.recovery) || self.recovery.quorumLoss == 'Manual'",message="selfHosted needs recovery.quorumLoss Manual: if the API server answers, there is a quorum, even if Quorate does not see it"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.tls.mode in ['Secrets', 'Disabled']",message="selfHosted needs tls.mode Secrets: the API server reads its trusted authorities from a file, and Quorate can't see when that file changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted needs deletionProtection: without this etcd there is no API server"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be removed in one edit: remove selfHosted first, once the API server has its data elsewhere"
 // +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clientService) || (!has(oldSelf.clientService.ipFamilyPolicy) || has(self.clientService) && has(self.clientService.ipFamilyPolicy)) && (!has(oldSelf.clientService.ipFamilies) || has(self.clientService) && has(self.clientService.ipFamilies))",message="clientService.ipFamilyPolicy and ipFamilies can be changed, and not removed: Kubernetes does not forget them; set SingleStack and one family"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
 	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it back
@@ -127,6 +130,23 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
+	// SchedulerName of the pods. Unset, it is default-scheduler.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// RuntimeClassName of the pods, such as one of gVisor or Kata Containers. Unset, the runtime of the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+
+	// SecurityContext says as which user the pods run, for the members and for whatever else reads or writes their
+	// volumes. Unset, as user and group 10001.
+	// +optional
+	SecurityContext *PodSecurity `json:"securityContext,omitempty"`
+
 	// AdditionalMetadata is put on every object that Quorate makes for this cluster. Labels and annotations of
 	// Quorate's own win, and keys of etcd.quorate.dev/ are refused.
 	// +optional
@@ -151,6 +171,10 @@ type EtcdClusterSpec struct {
 	// on. No NetworkPolicy holds for such pods.
 	// +optional
 	HostNetwork *HostNetworkSpec `json:"hostNetwork,omitempty"`
+
+	// ClientService says how the Service for clients is. Unset, it is reached within Kubernetes alone.
+	// +optional
+	ClientService ClientService `json:"clientService,omitzero"`
 
 	// NetworkPolicy says who may open connections to the members.
 	// +optional
@@ -474,7 +498,20 @@ type Options struct {
 	// +default="info"
 	// +kubebuilder:validation:Enum=debug;info;warn;error
 	LogLevel string `json:"logLevel,omitempty"`
+
+	// ExtraArgs are further flags of etcd, by their names in 3.6 without `--`, such as `max-concurrent-streams: "1000"`.
+	// For 3.5, Quorate puts `experimental-` before those that are called so there. Only flags are allowed that can't
+	// harm the cluster, and that have no field of their own.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['backend-batch-interval', 'backend-batch-limit', 'backend-bbolt-freelist-type', 'bcrypt-cost', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'cors', 'distributed-tracing-address', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'enable-distributed-tracing', 'enable-grpc-gateway', 'grpc-keepalive-interval', 'grpc-keepalive-min-time', 'grpc-keepalive-timeout', 'initial-election-tick-advance', 'log-format', 'max-concurrent-streams', 'metrics', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])",message="options.extraArgs has a flag that belongs to Quorate, has a field of its own, or may harm the cluster. Those that can be set, without -- and without experimental-: backend-batch-interval, backend-batch-limit, backend-bbolt-freelist-type, bcrypt-cost, compact-hash-check-time, compaction-batch-limit, compaction-sleep-interval, corrupt-check-time, cors, distributed-tracing-address, distributed-tracing-sampling-rate, distributed-tracing-service-name, enable-distributed-tracing, enable-grpc-gateway, grpc-keepalive-interval, grpc-keepalive-min-time, grpc-keepalive-timeout, initial-election-tick-advance, log-format, max-concurrent-streams, metrics, warning-apply-duration, warning-unary-request-duration, watch-progress-notify-interval"
+	ExtraArgs map[string]ExtraArg `json:"extraArgs,omitempty"`
 }
+
+// ExtraArg is the value of a flag: up to 200 characters without blanks.
+// +kubebuilder:validation:MaxLength=200
+// +kubebuilder:validation:Pattern=`^[-+._:,/*A-Za-z0-9\[\]]+$`
+type ExtraArg string
 
 // AutoCompaction drops old revisions by itself.
 //
@@ -654,6 +691,16 @@ type ConnectionStatus struct {
 	// +optional
 	// +listType=atomic
 	Endpoints []string `json:"endpoints,omitempty"`
+
+	// External are the URLs with the addresses of the load balancer, once it has any. They are in the servers'
+	// certificate too, in the modes Auto and CertManager.
+	// +optional
+	// +listType=atomic
+	External []string `json:"external,omitempty"`
+
+	// NodePort at which each node leads to the members, with spec.clientService of type NodePort.
+	// +optional
+	NodePort int32 `json:"nodePort,omitempty"`
 
 	// ClientSecretRef has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of
 	// its own instead.

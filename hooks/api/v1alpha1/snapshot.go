@@ -354,6 +354,11 @@ type SnapshotJob struct {
 	// +optional
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// SecurityContext says as which user the pod runs. Unset, it is that of the EtcdCluster, while there is one: set it
+	// where the platform chooses users and snapshots outlive their cluster.
+	// +optional
+	SecurityContext *PodSecurity `json:"securityContext,omitempty"`
 }
 
 // SnapshotPhase is where a snapshot is.

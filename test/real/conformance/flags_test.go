@@ -24,6 +24,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -45,6 +46,7 @@ func TestFlags(t *testing.T) {
 			"largest values": {QuotaBackendBytes: new(int64(8 << 30)), SnapshotCount: new(int64(1 << 40)),
 				MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: millis(500),
 				ElectionTimeout: millis(2500), LogLevel: "debug"},
+			"every extra flag": extraArgs(version),
 		}
 		for name, options := range fine {
 			t.Run(name, func(t *testing.T) {
@@ -185,4 +187,15 @@ func quiet(t *testing.T, version string) []string {
 
 func millis(n int) metav1.Duration {
 	return metav1.Duration{Duration: time.Duration(n) * time.Millisecond}
+}
+
+// extraArgs are all that a spec may say beside its fields, with a value each.
+func extraArgs(version string) v1alpha1.Options {
+	o := v1alpha1.Options{ExtraArgs: map[string]v1alpha1.ExtraArg{}}
+	for name, arg := range spec.ExtraArgs {
+		if arg.KnownTo(version) {
+			o.ExtraArgs[name] = v1alpha1.ExtraArg(arg.Example)
+		}
+	}
+	return o
 }

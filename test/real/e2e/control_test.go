@@ -3,7 +3,12 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,9 +22,62 @@ func TestOneMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
 	c.tell("NoOneWithoutTheRightCertificate", (*cluster).letsNoOneElseIn)
+	c.tell("ItIsReachedFromOutside", (*cluster).isReachedFromOutside)
 	c.tell("EverythingIsDistrustedAtOnce", (*cluster).distrustsEverything)
 	c.tell("ASingleMemberIsSucceededWithoutAPause", (*cluster).succeedsItsOnlyMember)
 	c.tell("AProtectedClusterIsNotDeleted", (*cluster).isNotDeleted)
+}
+
+// isReachedFromOutside: the Service for clients becomes one with a port on every node, and no member restarts. What
+// Kubernetes has filled in stays. The port of a node and the address of a load balancer lead to the members, and
+// their certificate is for both; a name with the domain of the lab leads there from within, too.
+func (c *cluster) isReachedFromOutside() {
+	pods := c.pods()
+	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"}},"tls":{"extraSANs":["172.30.0.2"]}}`)
+	const address = "192.0.2.9"
+	kube(c.t, "-n", c.ns, "wait", "svc", name, "--for=jsonpath={.spec.type}=LoadBalancer")
+	kube(c.t, "-n", c.ns, "patch", "svc", name, "--subresource=status", "--type=merge", "-p",
+		`{"status":{"loadBalancer":{"ingress":[{"ip":"`+address+`"}]}}}`)
+	external := "https://" + address + ":2379"
+	eventually(c.t, "the status names the load balancer", func() string {
+		if s := c.object().Status.Connection; s == nil || !slices.Equal(s.External, []string{external}) {
+			return fmt.Sprint(s)
+		}
+		return ""
+	})
+	before, _ := get[corev1.Service](c.t, c.ns, "svc", name)
+	port := before.Spec.Ports[0].NodePort
+	require.NotZero(c.t, port)
+	outside := fmt.Sprintf("172.30.0.2:%d", port)
+	inside := "https://" + name + "." + c.ns + ".svc.lab.internal:2379"
+	for url, at := range map[string]string{"https://" + outside: outside, external: outside, inside: c.service()} {
+		app := labClient(c.t, rereading(c.ns, name+"-client-tls"), map[string]string{
+			strings.TrimPrefix(url, "https://"): at}, url)
+		eventually(c.t, url+" leads to etcd", func() string {
+			ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+			defer cancel()
+			if _, err := app.Get(ctx, "key"); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	assert.Equal(c.t, "c", before.Annotations["a.example/b"])
+
+	c.edit(`{"clientService":{"type":"NodePort"}}`)
+	eventually(c.t, "the status names the port of the nodes", func() string {
+		if s := c.object().Status.Connection; s.NodePort != port {
+			return fmt.Sprint(s)
+		}
+		return ""
+	})
+	c.edit(`{"clientService":null}`)
+	kube(c.t, "-n", c.ns, "wait", "svc", name, "--for=jsonpath={.spec.type}=ClusterIP")
+	after, _ := get[corev1.Service](c.t, c.ns, "svc", name)
+	assert.Equal(c.t, before.Spec.ClusterIP, after.Spec.ClusterIP)
+	assert.NotContains(c.t, after.Annotations, "a.example/b")
+	assert.Zero(c.t, after.Spec.Ports[0].NodePort)
+	assert.Equal(c.t, pods[0].UID, c.pods()[0].UID, "no member restarts for its Service")
 }
 
 func (c *cluster) fencesAMember() {

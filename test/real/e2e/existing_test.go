@@ -394,7 +394,7 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 	c := inNamespace(t)
 	until := time.Now().Add(time.Hour)
 	peerNames := []string{"*." + name + "-peers." + c.ns + ".svc", "*." + name + "-peers." + c.ns +
-		".svc.cluster.local"}
+		".svc.lab.internal"}
 	for secret, issued := range map[string][2][]byte{
 		"their-server":   pairOf(f.ca.issue("", until, c.names()...)),
 		"their-peer":     pairOf(f.ca.issue(name+":peers", until, peerNames...)),

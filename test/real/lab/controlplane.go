@@ -109,7 +109,7 @@ func (n node) apiServerArgs(etcdServers []string) []string {
 		"--kubelet-client-key=" + l.pki("apiserver-kubelet-client.key"),
 		"--kubelet-certificate-authority=" + l.pki("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP",
-		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-issuer=https://kubernetes.default.svc.lab.internal",
 		"--service-account-key-file=" + l.pki("sa.pub"), "--service-account-signing-key-file=" + l.pki("sa.key"),
 		"--requestheader-client-ca-file=" + l.pki("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",

@@ -106,7 +106,7 @@ func (n node) writeFiles() error {
 	if err := n.writeConf(); err != nil {
 		return err
 	}
-	resolv := "nameserver " + dnsServiceIP + "\nsearch svc.cluster.local cluster.local\noptions ndots:5\n"
+	resolv := "nameserver " + dnsServiceIP + "\nsearch svc.lab.internal lab.internal\noptions ndots:5\n"
 	return os.WriteFile(n.path("resolv.conf"), []byte(resolv), 0o644)
 }
 

@@ -108,7 +108,7 @@ func writeEtcdPKI(dir string, hosts []string) error {
 // each kubelet's.
 func writeServing(dir string, root authority, nodes map[string]net.IP) error {
 	hosts := []string{
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.lab.internal",
 		"localhost", "127.0.0.1", apiServiceIP,
 	}
 	for name, ip := range nodes {

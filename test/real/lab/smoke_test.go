@@ -128,7 +128,7 @@ func (s *smoke) etcd(t *testing.T) {
 	}
 	s.must(t, "", "exec", "etcd-1", "--", "etcdctl", "--endpoints=http://etcd-client:2379", "put", "hello", "world")
 	for i := range 3 {
-		endpoint := fmt.Sprintf("--endpoints=http://etcd-%d.etcd.%s.svc.cluster.local:2379", i, s.namespace)
+		endpoint := fmt.Sprintf("--endpoints=http://etcd-%d.etcd.%s.svc.lab.internal:2379", i, s.namespace)
 		if got := s.must(t, "", "exec", "etcd-2", "--", "etcdctl", endpoint, "get", "hello"); !strings.Contains(got,
 			"world") {
 			t.Errorf("etcd-%d has %q", i, got)
@@ -217,7 +217,7 @@ func (s *smoke) processOnNode(t *testing.T) {
 	n := s.lab.node(s.lab.nodes)
 	var output bytes.Buffer
 	cmd := n.command([]string{filepath.Join(s.lab.bin, "etcd-"+controlPlaneEtcd, "etcdctl"),
-		"--endpoints=http://etcd-client." + s.namespace + ".svc.cluster.local:2379", "get", "hello"})
+		"--endpoints=http://etcd-client." + s.namespace + ".svc.lab.internal:2379", "get", "hello"})
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := n.run(cmd); err != nil || !strings.Contains(output.String(), "world") {
 		t.Errorf("etcdctl on %s: %v: %s", n, err, output.String())

@@ -1,0 +1,95 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// IDPolicy says who chooses the numbers of users and groups that are not set.
+// +kubebuilder:validation:Enum=Fixed;Platform
+type IDPolicy string
+
+const (
+	// IDsFixed are 10001, the same on every node and in every cluster.
+	IDsFixed IDPolicy = "Fixed"
+	// IDsByPlatform are left unset, for an admission controller to set.
+	IDsByPlatform IDPolicy = "Platform"
+)
+
+// PodSecurity says as which user the programs in pods run. Whatever is set here, they fit the Pod Security Standard
+// `restricted`: no root, no privileges, no capabilities, a root file system that can't be written to.
+type PodSecurity struct {
+	// IDPolicy says who chooses runAsUser, runAsGroup and fsGroup where they are not set. Fixed (the default): each is
+	// 10001. Platform: they stay unset in pods, for an admission controller that sets them, as OpenShift's does with the
+	// SCC restricted-v2; where none does, no pod starts.
+	// +optional
+	IDPolicy IDPolicy `json:"idPolicy,omitempty"`
+
+	// RunAsUser is the user of every program. Root, 0, is refused.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+
+	// RunAsGroup is its group.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
+
+	// FSGroup is the group that volumes are given to.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	FSGroup *int64 `json:"fsGroup,omitempty"`
+
+	// FSGroupChangePolicy says when the kubelet gives the files of a volume to fsGroup: OnRootMismatch, the default, or
+	// Always, each time that a pod starts. A cluster whose members get another user needs Always meanwhile: etcd's files
+	// are their owner's alone.
+	// +optional
+	// +kubebuilder:validation:Enum=OnRootMismatch;Always
+	FSGroupChangePolicy corev1.PodFSGroupChangePolicy `json:"fsGroupChangePolicy,omitempty"`
+
+	// SupplementalGroups are groups besides.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=2147483647
+	SupplementalGroups []int64 `json:"supplementalGroups,omitempty"`
+
+	// SELinuxOptions of all containers: a level, a type, or both.
+	// +optional
+	SELinuxOptions SELinux `json:"seLinuxOptions,omitzero"`
+
+	// SeccompProfile of all containers. Unset, RuntimeDefault.
+	// +optional
+	SeccompProfile Seccomp `json:"seccompProfile,omitzero"`
+}
+
+// SELinux is the context of containers, as far as `restricted` lets it be chosen.
+type SELinux struct {
+	// Level, such as s0:c123,c456.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^s[0-9]+(-s[0-9]+)?(:c[0-9]+([.,]c[0-9]+)*)?$`
+	Level string `json:"level,omitempty"`
+
+	// Type of the processes.
+	// +optional
+	// +kubebuilder:validation:Enum=container_t;container_init_t;container_kvm_t;container_engine_t
+	Type string `json:"type,omitempty"`
+}
+
+// Seccomp says which system calls containers may make.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Localhost') == has(self.localhostProfile)",message="securityContext.seccompProfile needs a localhostProfile with the type Localhost, and can't have one with another"
+type Seccomp struct {
+	// Type of the profile. Unset, RuntimeDefault.
+	// +optional
+	// +kubebuilder:validation:Enum=RuntimeDefault;Localhost
+	Type corev1.SeccompProfileType `json:"type,omitempty"`
+
+	// LocalhostProfile is a file on the nodes, below the kubelet's folder for profiles.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-_A-Za-z0-9][-._A-Za-z0-9]*(/[-_A-Za-z0-9][-._A-Za-z0-9]*)*$`
+	LocalhostProfile string `json:"localhostProfile,omitempty"`
+}

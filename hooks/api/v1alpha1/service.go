@@ -1,0 +1,74 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// ClientService says how the Service for clients is. With it the members can be reached from outside Kubernetes.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePort) || (has(self.type) && self.type != 'ClusterIP')",message="clientService.nodePort needs the type NodePort or LoadBalancer; set clientService.type, or remove nodePort"
+// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || (has(self.type) && self.type != 'ClusterIP')",message="clientService.externalTrafficPolicy needs the type NodePort or LoadBalancer; set clientService.type, or remove externalTrafficPolicy"
+// +kubebuilder:validation:XValidation:rule="(!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges)) || (has(self.type) && self.type == 'LoadBalancer')",message="clientService.loadBalancerClass and loadBalancerSourceRanges need the type LoadBalancer; set clientService.type, or remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'LoadBalancer' || !has(oldSelf.type) || oldSelf.type != 'LoadBalancer' || has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass)",message="clientService.loadBalancerClass can't be changed while the type is LoadBalancer: set the type to ClusterIP first"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || self.ipFamilies.size() < 2 || (has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack')",message="clientService.ipFamilies has two families: set ipFamilyPolicy to PreferDualStack or RequireDualStack, or name one"
+type ClientService struct {
+	// Type is ClusterIP (the default), NodePort or LoadBalancer.
+	// +optional
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	Type corev1.ServiceType `json:"type,omitempty"`
+
+	// Annotations of this Service alone, as clouds and external-dns read them. They go before those of
+	// additionalMetadata.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="use at most 63 letters, digits, '-', '_' and '.' in an annotation's key, with or without a domain name and '/' before them"
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// NodePort on every node. Unset, Kubernetes chooses one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	NodePort *int32 `json:"nodePort,omitempty"`
+
+	// LoadBalancerClass says which implementation of load balancers is meant. Unset, the default of the Kubernetes
+	// cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`
+	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
+
+	// LoadBalancerSourceRanges are the networks that may reach the load balancer, where it supports that.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-f.:]+/[0-9]{1,3}$`
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="use a network such as 10.1.0.0/16"
+	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
+
+	// ExternalTrafficPolicy is Cluster, the default, or Local: only nodes with a member answer, and the members see the
+	// clients' own addresses.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+
+	// IPFamilyPolicy is SingleStack, PreferDualStack or RequireDualStack, for this Service and that of the members.
+	// +optional
+	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
+	IPFamilyPolicy corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
+
+	// IPFamilies of both Services, IPv4 and IPv6, in an order. Kubernetes never changes the first one of a Service that
+	// exists: delete the one for clients for that, and Quorate makes it again.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Enum=IPv4;IPv6
+	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || self[0] != self[1]",message="clientService.ipFamilies names a family twice"
+	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
+
+	// AppProtocol of the port, a hint for meshes and load balancers. Unset, there is none, and they pass TLS through:
+	// etcd speaks gRPC, and JSON over HTTP, in its own TLS.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`
+	AppProtocol string `json:"appProtocol,omitempty"`
+}

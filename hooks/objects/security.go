@@ -1,0 +1,77 @@
+package objects
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Restricted is what a container may do: nothing that it needs root for.
+func Restricted() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// UserID is the user that the programs in pods run as.
+const UserID = 10001
+
+// PodSecurity lets a pod read and write the members' volumes, without being root: as Quorate's own user where the spec,
+// which may be nil, says nothing else.
+func PodSecurity(s *v1alpha1.PodSecurity) *corev1.PodSecurityContext {
+	if s == nil {
+		s = &v1alpha1.PodSecurity{}
+	}
+	c := &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true),
+		RunAsUser:    s.RunAsUser, RunAsGroup: s.RunAsGroup, FSGroup: s.FSGroup,
+		FSGroupChangePolicy: new(cmp.Or(s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch)),
+		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if p := s.SeccompProfile; p.Type == corev1.SeccompProfileTypeLocalhost {
+		c.SeccompProfile = &corev1.SeccompProfile{Type: p.Type, LocalhostProfile: &p.LocalhostProfile}
+	}
+	if s.IDPolicy != v1alpha1.IDsByPlatform {
+		own := new(int64(UserID))
+		c.RunAsUser, c.RunAsGroup, c.FSGroup = cmp.Or(c.RunAsUser, own), cmp.Or(c.RunAsGroup, own),
+			cmp.Or(c.FSGroup, own)
+	}
+	if len(s.SupplementalGroups) > 0 {
+		c.SupplementalGroups = s.SupplementalGroups
+	}
+	if o := s.SELinuxOptions; o != (v1alpha1.SELinux{}) {
+		c.SELinuxOptions = &corev1.SELinuxOptions{Level: o.Level, Type: o.Type}
+	}
+	return c
+}
+
+// ValidatePodSecurity says what in this field has no pod start, or is forbidden by the Pod Security Standard
+// restricted, where the CRD did not refuse it.
+func ValidatePodSecurity(field string, s *v1alpha1.PodSecurity) error {
+	if s == nil {
+		return nil
+	}
+	ids := slices.Clone(s.SupplementalGroups)
+	for _, id := range []*int64{s.RunAsUser, s.RunAsGroup, s.FSGroup} {
+		if id != nil {
+			ids = append(ids, *id)
+		}
+	}
+	for _, id := range ids {
+		if id < 1 || id > math.MaxInt32 {
+			return fmt.Errorf("%s has the user or group %d: use one from 1 to %d", field, id, math.MaxInt32)
+		}
+	}
+	if p := s.SeccompProfile; (p.Type == corev1.SeccompProfileTypeLocalhost) != (p.LocalhostProfile != "") {
+		return fmt.Errorf("%s.seccompProfile needs a localhostProfile with the type Localhost, and can't have one "+
+			"with another", field)
+	}
+	return nil
+}
