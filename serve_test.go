@@ -77,6 +77,7 @@ var controllers = map[string]string{
 	"CompositeController/quorate-etcdcluster":          "/",
 	"CompositeController/quorate-etcdsnapshot":         "/snapshots/",
 	"CompositeController/quorate-etcdsnapshotschedule": "/schedules/",
+	"CompositeController/quorate-etcdoperation":        "/operations/",
 }
 
 // TestInstalledPartsFit: a server that reads the Secret answers a Metacontroller of each age, that reads what it can
