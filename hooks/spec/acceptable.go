@@ -27,8 +27,12 @@ func validateMetadata(m *v1alpha1.Metadata) error {
 				"letters, digits, '-', '_' and '.'", key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
-		if err := validateKey("spec.additionalMetadata.annotations", key); err != nil {
+	return validateAnnotations("spec.additionalMetadata.annotations", m.Annotations)
+}
+
+func validateAnnotations(field string, annotations map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if err := validateKey(field, key); err != nil {
 			return err
 		}
 	}
@@ -73,11 +77,13 @@ func validatePods(s *v1alpha1.EtcdClusterSpec) error {
 
 // validateClientService says what of it Kubernetes would refuse, and with it every change of the Service.
 func validateClientService(s *v1alpha1.ClientService) error {
-	outside := s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer
+	types := []corev1.ServiceType{"", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
+		corev1.ServiceTypeLoadBalancer}
+	inside := slices.Index(types, s.Type) < 2
 	switch {
-	case s.Type != "" && s.Type != corev1.ServiceTypeClusterIP && !outside:
+	case !slices.Contains(types, s.Type):
 		return fmt.Errorf("spec.clientService.type %q is not ClusterIP, NodePort or LoadBalancer", s.Type)
-	case !outside && (s.NodePort != nil || s.ExternalTrafficPolicy != ""):
+	case inside && (s.NodePort != nil || s.ExternalTrafficPolicy != ""):
 		return fmt.Errorf("spec.clientService.nodePort and externalTrafficPolicy need the type NodePort or " +
 			"LoadBalancer: set spec.clientService.type, or remove them")
 	case s.Type != corev1.ServiceTypeLoadBalancer && (s.LoadBalancerClass != "" || len(s.LoadBalancerSourceRanges) > 0):
@@ -87,10 +93,5 @@ func validateClientService(s *v1alpha1.ClientService) error {
 		return fmt.Errorf("spec.clientService.ipFamilies has two families: set ipFamilyPolicy to PreferDualStack or " +
 			"RequireDualStack, or name one")
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.Annotations)) {
-		if err := validateKey("spec.clientService.annotations", key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return validateAnnotations("spec.clientService.annotations", s.Annotations)
 }

@@ -56,8 +56,10 @@ func progress(v *state.View, op *v1alpha1.EtcdOperation, because rule.Reason) (v
 		return fenced(v, op)
 	case v1alpha1.OperationMoveLeader:
 		return ledBy(v, op.Spec.MoveLeader.To, because)
+	case v1alpha1.OperationDefragment:
+		return defragmented(v, string(op.UID), because)
 	}
-	return defragmented(v, string(op.UID), because)
+	return v1alpha1.OperationFailed, "this Quorate does not know the type " + string(op.Spec.Type)
 }
 
 func restored(v *state.View, id string) (v1alpha1.OperationPhase, string) {

@@ -62,8 +62,8 @@ func TestCheck(t *testing.T) {
 	})
 	all, _ := findings("--as=checker")
 	assert.Contains(t, all["MetacontrollerVersion"].Found, os.Getenv("QUORATE_METACONTROLLER"))
-	assert.Contains(t, all["Controllers"].Found, "quorate-etcdcluster, quorate-etcdsnapshot, "+
-		"quorate-etcdsnapshotschedule")
+	assert.Contains(t, all["Controllers"].Found, "quorate-etcdcluster, quorate-etcdoperation, "+
+		"quorate-etcdsnapshot, quorate-etcdsnapshotschedule")
 	began := time.Now()
 	screen, _, code := quorate("check")
 	t.Logf("kubectl quorate check, in %.1f s:\n%s", time.Since(began).Seconds(), screen)
