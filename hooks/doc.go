@@ -39,9 +39,10 @@
 //	observation     what a decision may depend on
 //	decision        what a decision is, and the closed set of steps
 //
-// Two more kinds are decided in the same way, and don't know clusters' rules:
+// Three more kinds are answered in the same way, and don't know clusters' rules:
 //
 //	snapshot        what becomes of an EtcdSnapshot
+//	operation       what became of an EtcdOperation: its cluster does it, by state/asked.go, and tells
 //	schedule        which snapshots an EtcdSnapshotSchedule has; timetable when a run is due
 //
 // What all of them use:
