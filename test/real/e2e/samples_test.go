@@ -100,6 +100,12 @@ func (c *cluster) playBackups() {
 	c.arrives("restored")
 	out := c.asked("restored-0", "get", "greeting")
 	assert.Equal(c.t, "greeting\nhello\n", out)
+	c.asked("demo-0", "del", "greeting")
+	c.sample("operation.yaml")
+	c.meets("etcdoperation/demo-undo", "Complete")
+	c.meets("etcdoperation/demo-undo", "Ready")
+	c.arrives(name)
+	assert.Equal(c.t, "greeting\nhello\n", c.asked("demo-3", "get", "greeting"))
 }
 
 func (c *cluster) playProduction() {
