@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -210,4 +211,26 @@ func TestARestoreThatIsNotSeenGoesOn(t *testing.T) {
 	assert.Contains(t, d.Reason.Message, "the restore was withdrawn")
 	assert.Equal(t, v1alpha1.OperationRunning, d.Status.Operations[0].Phase, "it may go when that is written")
 	assert.Equal(t, v1alpha1.OperationFailed, progressOf(t, o, "one").Phase)
+}
+
+// TestManyOperations: a status holds as many as it can, those that are withdrawn first, so that they can go.
+func TestManyOperations(t *testing.T) {
+	o := serve(3)
+	o.Related.Operations = map[string]*v1alpha1.EtcdOperation{}
+	for i := range 100 {
+		name := fmt.Sprintf("op-%03d", i)
+		op := &v1alpha1.EtcdOperation{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.NewTime(now.Add(time.Duration(i-100) * time.Second))},
+			Spec: v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationDefragment,
+				ClusterRef: v1alpha1.ClusterRef{Name: o.Cluster.Name}}}
+		if i == 99 {
+			op.DeletionTimestamp = &metav1.Time{Time: now}
+		}
+		o.Related.Operations[name] = op
+	}
+	all := Decide(o).Status.Operations
+	require.Len(t, all, 32)
+	assert.Equal(t, "op-000", all[0].Name)
+	assert.Equal(t, "op-099", all[31].Name)
+	assert.Equal(t, v1alpha1.OperationFailed, all[31].Phase)
 }

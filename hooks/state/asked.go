@@ -105,6 +105,9 @@ func refusal(o observation.Observation, op *v1alpha1.EtcdOperation) string {
 	return ""
 }
 
+// mostOperations are looked at in a call, so that a status holds them: those that are withdrawn, and then the oldest.
+const mostOperations = 32
+
 // openOperations are those on the cluster that have not ended by their own status, the oldest first.
 func openOperations(o observation.Observation) []*v1alpha1.EtcdOperation {
 	var all []*v1alpha1.EtcdOperation
@@ -113,9 +116,15 @@ func openOperations(o observation.Observation) []*v1alpha1.EtcdOperation {
 			all = append(all, op)
 		}
 	}
-	slices.SortFunc(all, func(a, b *v1alpha1.EtcdOperation) int {
+	older := func(a, b *v1alpha1.EtcdOperation) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
+	}
+	if len(all) > mostOperations {
+		stays := func(op *v1alpha1.EtcdOperation) int { return map[bool]int{true: 1}[op.DeletionTimestamp == nil] }
+		slices.SortFunc(all, func(a, b *v1alpha1.EtcdOperation) int { return cmp.Or(stays(a)-stays(b), older(a, b)) })
+		all = all[:mostOperations]
+	}
+	slices.SortFunc(all, older)
 	return all
 }
 
