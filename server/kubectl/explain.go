@@ -99,6 +99,9 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 		notes = append(notes, note)
 	}
 	e := &explanation{at: a.now(), notes: notes, o: asked.Observation(a.now(), settings), finalizing: body.Finalizing}
+	if e.o.Settings.ClusterDomain == "" {
+		e.o.Settings.ClusterDomain = domainOf(e.o)
+	}
 	if err := e.decide(ctx, a, asked); err != nil {
 		return nil, err
 	}
@@ -276,6 +279,21 @@ func otherVersion(version, image string) string {
 		"so use the plugin of Quorate's version", own, image)
 }
 
+// domainOf is the domain of the Kubernetes cluster by the members' certificate: the server takes it from its own pod's
+// resolv.conf. Empty for none.
+func domainOf(o observation.Observation) string {
+	s := o.Children.Secrets[spec.ServerSecret(o.Cluster)]
+	if s == nil || s.Certificate == nil {
+		return ""
+	}
+	for _, name := range s.Certificate.Names {
+		if domain, is := strings.CutPrefix(name, objects.Host(o.Cluster, "*")+"."); is {
+			return domain
+		}
+	}
+	return ""
+}
+
 func settingsIn(c *corev1.Container, namespace string) observation.Settings {
 	s := observation.Settings{Images: objects.Images{Image: c.Image}}
 	for _, e := range c.Env {
@@ -293,6 +311,8 @@ func settingsIn(c *corev1.Container, namespace string) observation.Settings {
 		case "QUORATE_EXISTING_ENDPOINTS":
 			// the server does not start with one that can't be read
 			s.AllowedEndpoints, _ = endpoints.ParseAllowedEndpoints(e.Value)
+		case "QUORATE_CLUSTER_DOMAIN":
+			s.ClusterDomain = e.Value
 		case "QUORATE_SHARED_ISSUERS":
 			s.SharedIssuers, _ = strconv.ParseBool(e.Value)
 		case "QUORATE_NAMESPACE":

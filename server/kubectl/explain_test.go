@@ -7,10 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -208,4 +211,18 @@ func TestChanges(t *testing.T) {
 	}
 	assert.Equal(t, [][]string{{"change", "Pod a", "a"}, {" ", " ", "b"}, {" ", " ", "c"}, {" ", " ", "d"},
 		{" ", " ", "and 2 more"}}, change{"change", "Pod a", []string{"a", "b", "c", "d", "e", "f"}}.lines())
+}
+
+// TestTheDomainOfTheCluster is read from the certificate that the server has made: with another one explain would say
+// that the certificate changes.
+func TestTheDomainOfTheCluster(t *testing.T) {
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"}}
+	o := observation.Observation{Cluster: c}
+	assert.Empty(t, domainOf(o))
+	certificate := &observation.Certificate{Names: []string{"*.orders-peers.shop.svc",
+		"*.orders-peers.shop.svc.lab.internal", "localhost"}}
+	o.Children.Secrets = map[string]*observation.Secret{spec.ServerSecret(c): {Certificate: certificate}}
+	assert.Equal(t, "lab.internal", domainOf(o))
+	certificate.Names = certificate.Names[:1]
+	assert.Empty(t, domainOf(o))
 }
