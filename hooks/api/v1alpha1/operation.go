@@ -122,7 +122,7 @@ type RecoverOperation struct {
 
 	// Policy is FromSurvivor, FromSnapshot or Recreate, as in spec.recovery.quorumLoss of the EtcdCluster.
 	// +required
-	// +kubebuilder:validation:Enum=FromSurvivor;FromSnapshot;Recreate
+	// +kubebuilder:validation:XValidation:rule="self != 'Manual'",message="recover.policy is FromSurvivor, FromSnapshot or Recreate: Manual recovers nothing"
 	Policy QuorumLoss `json:"policy"`
 }
 
@@ -135,6 +135,7 @@ type FenceOperation struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=9
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Members []string `json:"members"`
 
 	// Duration after which they start again, counted from the creation of the operation. Unset, they stay stopped
@@ -150,6 +151,7 @@ type MoveLeaderOperation struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	To string `json:"to"`
 }
 

@@ -22,7 +22,7 @@ func TestOperations(t *testing.T) {
 		{`{clusterRef: {name: demo}, type: Restore, restore: {}}`, "restore has either snapshot or epoch"},
 		{`{clusterRef: {name: demo}, type: Fence, fence: {members: [demo-0], duration: 1s}}`, "at least 10s"},
 		{`{clusterRef: {name: demo}, type: Fence, fence: {members: []}}`, "at least 1 items"},
-		{`{clusterRef: {name: demo}, type: Recover, recover: {epoch: 1, policy: Manual}}`, "supported values"},
+		{`{clusterRef: {name: demo}, type: Recover, recover: {epoch: 1, policy: Manual}}`, "Manual recovers nothing"},
 		{`{clusterRef: {name: demo}, type: Explode}`, "supported values"},
 		{`{type: Defragment}`, "clusterRef: Required value"},
 	} {
