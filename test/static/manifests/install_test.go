@@ -129,6 +129,7 @@ func TestInstallIsTheBase(t *testing.T) {
 	differ := map[string]func(o map[string]any){
 		"CompositeController/quorate-etcdcluster":          controller,
 		"CompositeController/quorate-etcdsnapshot":         controller,
+		"CompositeController/quorate-etcdoperation":        controller,
 		"CompositeController/quorate-etcdsnapshotschedule": controller,
 		"Deployment/quorate": func(o map[string]any) {
 			template := within(o, "spec", "template")
