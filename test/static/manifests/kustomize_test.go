@@ -182,7 +182,8 @@ func readController(t *testing.T, text []byte) controllerSpec {
 		return resource{group, rule.(map[string]any)["resource"].(string)}
 	}
 	c := controllerSpec{parent: read(spec["parentResource"])}
-	for _, rule := range spec["childResources"].([]any) {
+	children, _ := spec["childResources"].([]any) // an EtcdOperation has none
+	for _, rule := range children {
 		c.children = append(c.children, read(rule))
 	}
 	for _, hook := range spec["hooks"].(map[string]any) {
