@@ -27,7 +27,8 @@ func TestOperate(t *testing.T) {
 	} {
 		t.Run(c.line, func(t *testing.T) {
 			k := steady(t)
-			within(k.cluster, "metadata")["labels"] = map[string]any{"quorate": "blue"}
+			within(k.cluster, "metadata")["labels"] = map[string]any{"quorate": "blue",
+				"app.kubernetes.io/instance": "shop"}
 			code, out, errs := k.runs(healthy(), strings.Fields(c.line)...)
 			require.Zero(t, code, errs)
 			require.Len(t, k.applied, 1)

@@ -38,7 +38,7 @@ func (a *ask) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error
 	kind := acts[a.command]
 	op := &v1alpha1.EtcdOperation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOperation},
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Labels: c.Labels,
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Labels: handedDown(c.Labels),
 			Name: fmt.Sprintf("%s-%s-%s", c.Name, a.command, a.now().UTC().Format("20060102-150405"))},
 		Spec: v1alpha1.EtcdOperationSpec{ClusterRef: v1alpha1.ClusterRef{Name: c.Name}, Type: kind},
 	}
@@ -65,6 +65,18 @@ func (a *ask) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error
 	case v1alpha1.OperationDefragment:
 	}
 	return op, nil
+}
+
+// handedDown are the labels by which a Quorate may know what it looks after: without those by which Argo CD and the like
+// know what is theirs to delete.
+func handedDown(labels map[string]string) map[string]string {
+	all := map[string]string{}
+	for key, value := range labels {
+		if !strings.HasPrefix(key, "app.kubernetes.io/") {
+			all[key] = value
+		}
+	}
+	return all
 }
 
 // operate creates the operation, and waits for its end if that is asked for.
