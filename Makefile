@@ -35,8 +35,8 @@ RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(
 
 RUN ?= .
 
-# Stories at once: with more, members of a slow machine don't answer in time.
-PARALLEL ?= $(shell echo $$(($$(nproc) + 1)))
+# Stories at once, at most: how many there are depends on the load (test/real/e2e/room_test.go).
+PARALLEL ?= $(shell echo $$(($$(nproc) * 4)))
 TIMES ?= 1
 FUZZTIME ?= 30s
 STEPS ?= 1000000

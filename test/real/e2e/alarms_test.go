@@ -24,7 +24,7 @@ import (
 
 // TestUpkeep: what clusters need in their lives, and what becomes of members that fail, told on one cluster.
 func TestUpkeep(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, three)
 	c.tell("Plugin", (*cluster).answersByPlugin)
 	c.tell("DefragmentationOnRequest", (*cluster).defragmentsOnRequest)

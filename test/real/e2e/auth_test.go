@@ -68,7 +68,7 @@ func (c *cluster) shutOut(user, password string) {
 }
 
 func TestUsersAndRoles(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, three)
 	c.converges(3)
 	w := c.writes() // with the certificate of the user client, which has no name in etcd yet

@@ -20,7 +20,7 @@ import (
 // with a client that writes all the time. At night years are shortened to minutes; by day it begins with what was
 // deleted, and goes on in the same way.
 func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	var c *cluster
 	ages := ""
 	ends := func(secret string) { kube(t, "-n", c.ns, "delete", "secret", name+secret) }

@@ -19,7 +19,7 @@ import (
 
 // TestOneMember: stories for which one member is enough, told on one cluster.
 func TestOneMember(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
 	c.tell("NoOneWithoutTheRightCertificate", (*cluster).letsNoOneElseIn)
 	c.tell("ItIsReachedFromOutside", (*cluster).isReachedFromOutside)

@@ -31,7 +31,7 @@ func TestDocuments(t *testing.T) {
 			continue
 		}
 		t.Run(strings.TrimPrefix(page.Path, "docs/"), func(t *testing.T) {
-			t.Parallel()
+			beside(t)
 			enter(t, page).play()
 		})
 	}

@@ -84,7 +84,7 @@ func (c *cluster) shares(member string, w *writer) int {
 
 // TestEpochs: quorums and data that are lost, and come back, told on one cluster.
 func TestEpochs(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	s := store(t)
 	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
 	s.credentials(c)
@@ -250,7 +250,7 @@ func (c *cluster) inEpoch(n int64) {
 // The cause here is an image that is not there. What is said of an etcd that never elects is in test/real/conformance
 // (TestAStillbirth) and the story bootstrap_stillborn: it takes one that dies within a millisecond of its life.
 func TestABootstrapThatStallsSaysSo(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  image: {repository: nowhere.invalid/etcd}\n  recovery: "+
 		"{after: 30s}\n")
 	c.decides("Start", "within 30s (demo-0: its image can't be pulled: ")
@@ -338,7 +338,7 @@ func (c *cluster) hash(revision int64) uint32 {
 // TestAGibibyte: 1 GiB goes through S3 into another cluster, and is the same there.
 func TestAGibibyte(t *testing.T) {
 	nightly(t)
-	t.Parallel()
+	beside(t)
 	s := store(t)
 	const spec = "  version: 3.6.16\n  replicas: 1\n  storage: {size: 3Gi}\n"
 	c := newCluster(t, spec)

@@ -277,7 +277,7 @@ func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 // TestJoinPlainAndBack: three of ours join an etcd in plain text, outside of Kubernetes, and leave it again, as
 // replicas says and when they are deleted, and the application that writes all the time loses nothing.
 func TestJoinPlainAndBack(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	f := newForeigners(t, "3.6.16", 23790, false)
 	c := inNamespace(t)
 	w := c.writesWith(f.client(""), "key")
@@ -299,7 +299,7 @@ func TestJoinPlainAndBack(t *testing.T) {
 // side is told to trust the other's authority, and the application that writes all the time with its old certificate
 // loses nothing.
 func TestJoinByTLSAndStay(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	f := newForeigners(t, "3.6.16", 23690, true)
 	f.enableAuth()
 	c := inNamespace(t)
@@ -389,7 +389,7 @@ func (f *foreigners) enableAuth() {
 // TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that no member there
 // has to be told anything.
 func TestJoinWithTheirAuthority(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	f := newForeigners(t, "3.6.16", 23590, true)
 	c := inNamespace(t)
 	until := time.Now().Add(time.Hour)
@@ -421,7 +421,7 @@ func pairOf(a, b []byte) [2][]byte { return [2][]byte{a, b} }
 // TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to
 // ours and are then deleted.
 func TestJoinAStatefulSet(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := inNamespace(t)
 	manifest, err := os.ReadFile("testdata/statefulset.yaml")
 	require.NoError(t, err)
@@ -465,7 +465,7 @@ func (c *cluster) convergesBeside(n int) {
 // TestMoveOut: the way out, by etcd's own tools, while Quorate is suspended: members elsewhere join with certificates
 // of our authority, ours are removed, and the application that writes all the time loses nothing.
 func TestMoveOut(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, three)
 	c.converges(3)
 	ours := forgerWith(t, c.secretOf(name+"-ca"))
@@ -595,7 +595,7 @@ func (f *foreigners) moveOut(c *cluster, member string) {
 // TestJoinEveryMinorVersion: an etcd of each minor version hands its data over.
 func TestJoinEveryMinorVersion(t *testing.T) {
 	nightly(t)
-	t.Parallel()
+	beside(t)
 	for i, version := range []string{"3.5.35", "3.7.3"} {
 		t.Run(version, func(t *testing.T) {
 			f := newForeigners(t, version, 23390+10*i, false)

@@ -17,7 +17,7 @@ import (
 // TestMembersOnNodes: each member has a node and a directory there. A deleted pod finds its data on its node; a
 // member whose directory is emptied under load is succeeded by another one, in a directory of its own.
 func TestMembersOnNodes(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := inNamespace(t)
 	root := "/var/tmp/quorate-" + c.ns
 	t.Cleanup(func() { // the lab's nodes share this machine's disk
@@ -60,7 +60,7 @@ func TestMembersOnNodes(t *testing.T) {
 // TestOnTheHostsNetwork: members have the addresses of their nodes, and ports of the spec. A deleted pod comes back at
 // its address; a lost member is succeeded by another one at the same address, under another URL.
 func TestOnTheHostsNetwork(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := inNamespace(t)
 	require.ErrorContains(t, c.tries(c.manifest(three+hostNetwork(24790, 3))), "hostNetwork is for the media HostPath")
 	c.apply(three + hostNetwork(24790, 3) + "  storage: {medium: Memory, size: 256Mi}\n")

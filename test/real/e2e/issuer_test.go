@@ -128,7 +128,7 @@ func (c *cluster) says(reason, words string) {
 // TestCertificatesOfOnesOwn: what is wrong with them is said before there is a pod; then they are exchanged, and
 // their authority too, in the order that is safe and in one that is not, with a client that writes all the time.
 func TestCertificatesOfOnesOwn(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	ours, other := stranger(t, pkix.Name{CommonName: "ours"}), stranger(t, pkix.Name{CommonName: "others"})
 	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {serverSecretRef: {name: mine-server}, peerSecretRef: "+
 		"{name: mine-peer}, "+
@@ -286,7 +286,7 @@ func (c *cluster) renews(certificates ...string) {
 }
 
 func TestCertManager(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	out, err := kubectl("", "get", "compositecontroller", "quorate-etcdcluster", "-o",
 		"jsonpath={.spec.childResources[*].resource}")
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 
 // TestWhatKubernetesRefusesIsSaid: the status names the object, and the plugin says why.
 func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	t.Run("AStorageClassThatDoesNotExist", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {storageClassName: nowhere}\n")

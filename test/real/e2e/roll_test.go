@@ -119,7 +119,7 @@ func (c *cluster) stopsABadChange() {
 }
 
 func TestUpgradesAndDowngrades(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n")
 	c.converges(3)
 	w := c.writes()
@@ -154,7 +154,7 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 
 // TestMemory: what becomes of members without volumes, told on one cluster.
 func TestMemory(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, three+"  storage: {medium: Memory, size: 256Mi}\n")
 	c.tell("ALostPodIsReplaced", (*cluster).replacesALostPod)
 	c.tell("AnImageIsExchangedInPlace", (*cluster).exchangesImagesInPlace)
@@ -206,7 +206,7 @@ func (c *cluster) succeedsItsOnlyMember() {
 // come to, or from.
 func TestEveryMinorVersion(t *testing.T) {
 	nightly(t)
-	t.Parallel()
+	beside(t)
 	for _, version := range []string{"3.5.35", "3.7.3"} {
 		t.Run(version, func(t *testing.T) {
 			c := newCluster(t, "  replicas: 1\n  version: "+version+"\n")

@@ -31,7 +31,7 @@ func TestSamples(t *testing.T) {
 		"existing":    (*cluster).playExisting,
 	} {
 		t.Run(story, func(t *testing.T) {
-			t.Parallel()
+			beside(t)
 			play(inNamespace(t))
 		})
 	}

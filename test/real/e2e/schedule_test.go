@@ -37,7 +37,7 @@ func (c *cluster) put(value string) {
 // TestSchedule: a snapshot every minute. What is unchanged is not stored again, of what is stored the last two are
 // kept, what is let go is gone from the bucket, and a schedule that is deleted leaves the rest.
 func TestSchedule(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	store := store(t)
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}")
 	store.credentials(c)

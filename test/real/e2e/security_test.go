@@ -40,7 +40,7 @@ func quoratePods(t *testing.T) []corev1.Pod {
 // TestQuorateHasNoCredentials: nothing in Quorate's running pods speaks for them to the API server, and if it did, it
 // could do no more than any user who may log in.
 func TestQuorateHasNoCredentials(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	for _, pod := range quoratePods(t) {
 		require.NotNil(t, pod.Spec.AutomountServiceAccountToken)
 		require.False(t, *pod.Spec.AutomountServiceAccountToken)
@@ -145,7 +145,7 @@ func (c *cluster) heedsNoStranger() {
 // TestTokenIsNowhere: the token is in its Secret, and in the URLs of the CompositeController where this
 // Metacontroller can't read it from a Secret; not in a log, a metric, an event or a status.
 func TestTokenIsNowhere(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	hooks := newCaller(t)
 	hidden := func(where, text string) {
 		t.Helper()

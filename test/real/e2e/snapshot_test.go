@@ -157,7 +157,7 @@ func (c *cluster) isStoredOnAClaim() {
 
 // TestSnapshots: what becomes of snapshots in a bucket, told on one cluster of one member.
 func TestSnapshots(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	bucket := store(t)
 	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n  storage: {size: 500Mi}")
 	bucket.credentials(c)

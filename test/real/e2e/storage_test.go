@@ -11,7 +11,7 @@ import (
 
 // TestVolumes: what becomes of members when their volumes change, told on one cluster.
 func TestVolumes(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
 	c.tell("TheLogOnAVolumeOfItsOwn", (*cluster).keepsItsLogElsewhere)
 	c.tell("VolumesThatCantGrow", (*cluster).movesToLargerVolumes)

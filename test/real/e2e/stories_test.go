@@ -20,7 +20,7 @@ const three = "  replicas: 3\n  version: 3.6.16\n"
 
 // TestMembers: what becomes of members with volumes, told on one cluster.
 func TestMembers(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, "  version: 3.6.16\n")
 	c.tell("Create", (*cluster).isCreated)
 	c.tell("BadSpecsAreRefused", (*cluster).refusesBadSpecs)

@@ -14,7 +14,7 @@ import (
 // TestTenantsAskForTooMuch: what reaches beyond a namespace is refused by the API server, by the list that the lab's
 // Quorate is installed with.
 func TestTenantsAskForTooMuch(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := inNamespace(t)
 	for spec, words := range map[string]string{
 		"bootstrap: {existing: {endpoints: " +
@@ -45,7 +45,7 @@ func TestTenantsAskForTooMuch(t *testing.T) {
 // cluster has come to rest, and when its certificates have been renewed, none has a key in it, and the Secrets hold
 // what they should.
 func TestNoKeyInAnAnnotation(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := inNamespace(t)
 	c.apply("  replicas: 1\n  version: 3.6.16\n  tls: {auto: {leafDuration: 3m}}\n")
 	c.converges(1)

@@ -143,7 +143,7 @@ func (c *cluster) letsNoOneElseIn() {
 // TestPlainTextLearnsTLSUnderLoad: a cluster in plain text, on purpose, is switched to TLS while an application
 // writes, which then follows.
 func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newCluster(t, three+"  tls: {mode: Disabled}\n")
 	c.converges(3)
 	secured := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)

@@ -15,7 +15,7 @@ import (
 // restarted, as by an upgrade of the nodes: all come back, and clients are led to all of them, with one that
 // writes through the Service all the time.
 func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	ours := stranger(t, pkix.Name{CommonName: "ours"})
 	const secrets = "{serverSecretRef: {name: mine-server}, peerSecretRef: {name: mine-peer}, " +
 		"operatorSecretRef: {name: mine-operator}}"
