@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 
 files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,operations,snapshots,snapshotschedules}.yaml docs/reference/api.md
   manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml
-  manifests/chart/crds/metacontroller.yaml)
+  manifests/chart/crds/metacontroller.yaml manifests/cluster-chart/values.schema.json)
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 for file in "${files[@]}"; do
@@ -38,7 +38,7 @@ if [[ "${1:-}" != --check ]]; then
 fi
 go build -o "$binary" .
 cp manifests/monitoring/{podmonitor.yaml,prometheusrule.yaml,dashboard.json} "$fresh/manifests/monitoring/"
-go run -C test/tools ./chart "$binary" "$fresh/manifests/monitoring" "$fresh/manifests/chart"
+go run -C test/tools ./chart "$binary" "$fresh/manifests/monitoring" "$fresh/manifests/chart" "$fresh/manifests/cluster-chart"
 rm "$binary"
 
 stale=()

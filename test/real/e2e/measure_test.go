@@ -3,7 +3,10 @@
 package e2e
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -12,7 +15,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the
@@ -56,6 +63,101 @@ func TestTimeToAvailable(t *testing.T) {
 	report("apply to all pods Ready, 3 members on claims", oursReady, byHand)
 	report("deleted pod Ready again", returns, returnsByHand)
 	assert.LessOrEqual(t, ratio, 1.7, "the bound of the project, with TLS")
+}
+
+// TestRollBesideByHand alternates an upgrade by Quorate with one by hand, each under two applications that write: one
+// has the Service as its one endpoint, the other has an endpoint for each member. It runs on demand: `make bench`.
+func TestRollBesideByHand(t *testing.T) {
+	if os.Getenv("QUORATE_BENCH") == "" {
+		t.Skip("a measurement, for `make bench`")
+	}
+	const rounds = 5
+	ours, byHand := &rolls{}, &rolls{}
+	for i := range rounds {
+		t.Run(fmt.Sprintf("quorate-%d", i), func(t *testing.T) {
+			c := newCluster(t, three)
+			c.converges(3)
+			ours.measure(c, rereading(c.ns, name+"-client-tls"), func() {
+				c.edit(`{"version":"3.7.3"}`)
+				c.converges(3)
+			})
+		})
+		t.Run(fmt.Sprintf("by-hand-%d", i), func(t *testing.T) {
+			c := inNamespace(t)
+			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
+			require.NoError(t, err)
+			c.meets("pod --all", "Ready")
+			byHand.measure(c, nil, func() {
+				for _, pod := range []string{"demo-0", "demo-1", "demo-2"} {
+					c.upgradedByHand(pod)
+				}
+			})
+		})
+	}
+	fmt.Printf("\n| 3.6.16 to 3.7.3, three members: median (min-max) of %d, s | Quorate | by hand | ratio |\n|---|---|---|---|\n",
+		rounds)
+	for what, of := range map[string]func(*rolls) []time.Duration{
+		"from the edit to Converged (by hand: all pods Ready)": func(r *rolls) []time.Duration { return r.took },
+		"longest stall of a client of the Service":              func(r *rolls) []time.Duration { return r.one },
+		"longest stall of a client of three endpoints":          func(r *rolls) []time.Duration { return r.three },
+	} {
+		a, b := of(ours), of(byHand)
+		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), median(a).Seconds()/median(b).Seconds())
+	}
+}
+
+// rolls are how long upgrades took, and the longest stalls of clients of one and of three endpoints in each.
+type rolls struct{ took, one, three []time.Duration }
+
+func (r *rolls) measure(c *cluster, config *tls.Config, upgrade func()) {
+	members := func(settings *clientv3.Config) {
+		scheme, _, _ := strings.Cut(settings.Endpoints[0], ":")
+		settings.Endpoints = nil
+		for _, pod := range []string{"demo-0", "demo-1", "demo-2"} {
+			settings.Endpoints = append(settings.Endpoints, fmt.Sprintf("%s://%s.demo-peers.%s.svc:2379", scheme, pod, c.ns))
+		}
+		settings.DialOptions = []grpc.DialOption{grpc.WithContextDialer(c.dialMember)}
+	}
+	several, err := c.open(config, "", "", "", members)
+	require.NoError(c.t, err)
+	one, three := c.writesWith(c.clientWith(config, c.service()), "one"), c.writesWith(several, "three")
+	begin := time.Now()
+	upgrade()
+	r.took = append(r.took, time.Since(begin))
+	one.losesNothing()
+	three.losesNothing()
+	r.one, r.three = append(r.one, one.stalled()), append(r.three, three.stalled())
+}
+
+// dialMember connects to the pod that an address names first.
+func (c *cluster) dialMember(ctx context.Context, address string) (net.Conn, error) {
+	member, _, _ := strings.Cut(address, ".")
+	var pod corev1.Pod
+	if found, err := api.read(fmt.Sprintf(paths["pods"], c.ns)+"/"+member, &pod); err != nil || !found ||
+		pod.Status.PodIP == "" {
+		return nil, fmt.Errorf("%s has no address: %w", member, err)
+	}
+	return lab.dialContext(ctx, pod.Status.PodIP+":2379")
+}
+
+func (c *cluster) observed(pod string) *corev1.Pod {
+	c.t.Helper()
+	p, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
+	require.True(c.t, found, pod)
+	return p
+}
+
+// upgradedByHand gives the pod the new image and waits until it runs that and is Ready.
+func (c *cluster) upgradedByHand(pod string) {
+	c.t.Helper()
+	before := state.ContainerOf(c.observed(pod))
+	kube(c.t, "-n", c.ns, "set", "image", "pod/"+pod, "etcd=gcr.io/etcd-development/etcd:v3.7.3")
+	eventually(c.t, pod+" serves with its new image", func() string {
+		if p := c.observed(pod); state.ContainerOf(p) == before || !ready(p) {
+			return "not yet"
+		}
+		return ""
+	})
 }
 
 // returns deletes a member's pod and measures until its successor is Ready.

@@ -2,10 +2,11 @@
 // that they can't drift: it takes the objects and puts template expressions in the places that values decide. A place
 // that is not there is an error.
 //
-//	chart QUORATE MONITORING FOLDER
+//	chart QUORATE MONITORING FOLDER CLUSTER
 //
 // QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER is the chart: templates gets
-// quorate.yaml, crds.yaml and monitoring.yaml, crds gets metacontroller.yaml.
+// quorate.yaml, crds.yaml and monitoring.yaml, crds gets metacontroller.yaml. CLUSTER is the chart of one cluster, which
+// gets values.schema.json.
 package main
 
 import (
@@ -27,17 +28,17 @@ type object = map[string]any
 type installed []object
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: chart QUORATE MONITORING FOLDER")
+	if len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: chart QUORATE MONITORING FOLDER CLUSTER")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := run(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(quorate, monitoring, folder string) (err error) {
+func run(quorate, monitoring, folder, cluster string) (err error) {
 	defer func() { // what is looked up in the objects must be there
 		p := recover()
 		if m, is := p.(missing); is {
@@ -76,7 +77,11 @@ func run(quorate, monitoring, folder string) (err error) {
 			return err
 		}
 	}
-	return nil
+	schema, err := t.plain.clusterSchema() // last, for it takes the kinds apart
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(cluster, "values.schema.json"), []byte(schema), 0o644)
 }
 
 // install are the objects that quorate install prints for Metacontroller 4.16, unless the arguments say another
