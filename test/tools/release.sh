@@ -7,6 +7,7 @@
 #   quorate-image.tar                the image for linux/amd64 and linux/arm64, an OCI layout; quorate-image.digest is its digest in every registry
 #   THIRD-PARTY-LICENSES.txt         licences of all that is linked
 #   quorate-chart.tgz                the Helm chart
+#   etcd-cluster-chart.tgz           the chart of one cluster
 #   kubectl-quorate.krew.yaml        the plugin's manifest for krew
 #   SHA256SUMS                       of all these
 # The same commit gives the same bytes on every machine, since all that could differ is set here: with another release of Go they

@@ -98,8 +98,8 @@ func TestRollBesideByHand(t *testing.T) {
 		rounds)
 	for what, of := range map[string]func(*rolls) []time.Duration{
 		"from the edit to Converged (by hand: all pods Ready)": func(r *rolls) []time.Duration { return r.took },
-		"longest stall of a client of the Service":              func(r *rolls) []time.Duration { return r.one },
-		"longest stall of a client of three endpoints":          func(r *rolls) []time.Duration { return r.three },
+		"longest stall of a client of the Service":             func(r *rolls) []time.Duration { return r.one },
+		"longest stall of a client of three endpoints":         func(r *rolls) []time.Duration { return r.three },
 	} {
 		a, b := of(ours), of(byHand)
 		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), median(a).Seconds()/median(b).Seconds())

@@ -7,11 +7,14 @@ import (
 	"time"
 )
 
-// chartFile is the Helm chart as helm takes it.
-const chartFile = "quorate-chart.tgz"
+// charts are Quorate's, and that of one cluster, in their files as helm takes them.
+var charts = []struct{ name, folder, file string }{
+	{"quorate", "manifests/chart", "quorate-chart.tgz"},
+	{"etcd-cluster", "manifests/cluster-chart", "etcd-cluster-chart.tgz"},
+}
 
 // chart packs a chart. helm package would do it too, but gives the files the time of the day.
-func chart(folder string, created time.Time) ([]byte, error) {
+func chart(name, folder string, created time.Time) ([]byte, error) {
 	var files []packed
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error { // in lexical order
 		if err != nil || entry.IsDir() {
@@ -21,8 +24,8 @@ func chart(folder string, created time.Time) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(folder, path)
-		files = append(files, packed{"quorate/" + filepath.ToSlash(name), 0o644, content})
+		within, err := filepath.Rel(folder, path)
+		files = append(files, packed{name + "/" + filepath.ToSlash(within), 0o644, content})
 		return err
 	})
 	if err != nil {

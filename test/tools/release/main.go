@@ -23,7 +23,7 @@ const licencesFile = "THIRD-PARTY-LICENSES.txt"
 func main() {
 	version := flag.String("version", "", "`version` of the release")
 	seconds := flag.Int64("created", 0, "its time in `seconds` since 1970")
-	source := flag.String("source", ".", "`folder` with its go.mod, LICENSE and manifests/chart")
+	source := flag.String("source", ".", "`folder` with its go.mod, LICENSE and manifests")
 	flag.Parse()
 	if err := release(*source, *version, time.Unix(*seconds, 0).UTC(), flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -81,11 +81,16 @@ func release(source, version string, created time.Time, binaries []string) error
 	if err != nil {
 		return err
 	}
-	packed, err := chart(filepath.Join(source, "manifests/chart"), created)
-	if err != nil {
-		return err
+	for _, c := range charts {
+		packed, err := chart(c.name, filepath.Join(source, c.folder), created)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), c.file), packed, 0o644)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), chartFile), packed, 0o644)
+	return nil
 }
 
 // describe makes the SBOM of one binary.

@@ -104,8 +104,10 @@ func TestRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.CopyFS(filepath.Join(tools, "manifests/chart"), os.DirFS("../../../manifests/chart")); err != nil {
-			t.Fatal(err)
+		for _, c := range charts {
+			if err := os.CopyFS(filepath.Join(tools, c.folder), os.DirFS("../../../"+c.folder)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := release(tools, "v1.2.3", noon, binaries); err != nil {
 			t.Fatal(err)
@@ -131,7 +133,11 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s holds %v", archive, got)
 		}
 	}
-	if got := names(t, first[chartFile]); !slices.Contains(got, "quorate/Chart.yaml") ||
+	if got := names(t, first["etcd-cluster-chart.tgz"]); !slices.Contains(got, "etcd-cluster/Chart.yaml") ||
+		!slices.Contains(got, "etcd-cluster/values.schema.json") {
+		t.Errorf("the chart of one cluster holds %v", got)
+	}
+	if got := names(t, first["quorate-chart.tgz"]); !slices.Contains(got, "quorate/Chart.yaml") ||
 		!slices.Contains(got, "quorate/templates/_helpers.tpl") || !slices.Contains(got, "quorate/values.schema.json") {
 		t.Errorf("the chart holds %v", got)
 	}
