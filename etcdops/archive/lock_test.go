@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // recorder is a server that speaks as much of S3 as an upload needs, and keeps each request that may change something.
@@ -82,11 +83,12 @@ func records(t *testing.T, parameters string) (*recorder, *store) {
 	recorded := &recorder{objects: map[string]int{}}
 	server := httptest.NewServer(recorded)
 	t.Cleanup(server.Close)
-	s, err := openStore(t.Context(), Place{URL: "s3://backups/etcd?region=eu-west-1&use_path_style=true" + parameters +
-		"&endpoint=" + server.URL}, true)
+	u, err := stores.ParseURL("s3://backups?region=eu-west-1&use_path_style=true" + parameters + "&endpoint=" + server.URL)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	return recorded, s
+	bucket, err := openBucket(t.Context(), u) // not openStore: TestTrust is about the first store of a process
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = bucket.Close() })
+	return recorded, &store{url: u, bucket: bucket}
 }
 
 // stores an artifact of this size with its record.

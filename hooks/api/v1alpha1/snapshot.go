@@ -178,8 +178,8 @@ type S3Store struct {
 	// +kubebuilder:validation:Pattern=`^[-_0-9A-Za-z:/]*$`
 	KMSKeyID string `json:"kmsKeyID,omitempty"`
 
-	// ObjectLock has the server keep what is stored, whoever asks for its deletion. The bucket must have been created
-	// with object lock. Unset, as the bucket says.
+	// ObjectLock has the server keep what is stored for a time, and refuse its deletion. The bucket must have object
+	// lock. Unset, as the bucket says.
 	// +optional
 	ObjectLock *S3ObjectLock `json:"objectLock,omitempty"`
 
