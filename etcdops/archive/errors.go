@@ -28,6 +28,8 @@ const (
 	NotFound = "NotFound"
 	// Denied: the credentials are missing, wrong, or not enough.
 	Denied = "Denied"
+	// Locked: the store keeps an object by a retention, and neither deletes nor replaces it.
+	Locked = "Locked"
 	// Unreachable: the store or the cluster did not answer, or was not who it should be.
 	Unreachable = "Unreachable"
 	// failed: something else.

@@ -39,6 +39,8 @@ type Form struct {
 	Compression v1alpha1.Compression
 	// Recipients of age who may read it; with none, everyone may.
 	Recipients []age.Recipient
+	// Lock that S3 puts on what is stored; nil for none.
+	Lock *Lock
 }
 
 // ParseRecipients reads public keys of age.
@@ -303,7 +305,7 @@ func (s *store) write(ctx context.Context, key string, fresh bool, fill func(io.
 	}()
 	err := s.bucket.Upload(ctx, key, reader, &blob.WriterOptions{
 		BufferSize: partSize, MaxConcurrency: partsAtOnce, IfNotExist: fresh,
-		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
+		ContentType: "application/octet-stream", DisableContentTypeDetection: true, BeforeWrite: s.lock.put,
 	})
 	_ = reader.CloseWithError(errUploadEnded) // always nil
 	switch wrong := <-filled; {
@@ -312,7 +314,7 @@ func (s *store) write(ctx context.Context, key string, fresh bool, fill func(io.
 	case fresh && gcerrors.Code(err) == gcerrors.FailedPrecondition:
 		return errReplaced
 	default:
-		return s.storeFailure(err, s.about("writing", key))
+		return s.changeFailure(ctx, key, err, s.about("writing", key))
 	}
 }
 

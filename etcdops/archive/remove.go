@@ -43,7 +43,7 @@ func (s *store) cleared(ctx context.Context, key string, cause error) error {
 func (s *store) remove(ctx context.Context, key string) error {
 	for _, name := range []string{key + recordSuffix, key} {
 		if err := s.bucket.Delete(ctx, name); err != nil && s.reason(err) != NotFound {
-			return s.storeFailure(err, s.about("removing", name))
+			return s.changeFailure(ctx, name, err, s.about("removing", name))
 		}
 	}
 	return s.removeRests(key)

@@ -42,6 +42,8 @@ type store struct {
 	// tag tells what this run has stored, or found stored, from what another run stores in its place: an ETag, or on
 	// a claim, where times may be cut short later, the size. Empty when it is not known.
 	tag string
+	// lock is put on what is written; nil for none.
+	lock *Lock
 }
 
 // openStore opens a store. Whether it is there and lets us in shows with the first object; but a folder of file:// must

@@ -97,6 +97,7 @@ func (o Order) take(ctx context.Context, report *reports.Snapshot) error {
 		return err
 	}
 	defer store.Close()
+	store.lock = o.Form.Lock
 	earlier, tag, err := store.kept(ctx, o.Key)
 	switch {
 	case err != nil && (ReasonOf(err) != Denied || stranger(err)): // who may only write takes it again
@@ -248,6 +249,10 @@ func (o Order) conclude(ctx context.Context, store *store, all []member, back ag
 	if err == nil {
 		verified.VerifiedAt = time.Now().UTC().Truncate(time.Second)
 		err = store.note(ctx, o.Key, &verified)
+		if ReasonOf(err) == Locked {
+			o.Log.Warn("the status alone says that it is verified: its record can't be replaced", "reason", Words(err))
+			err = nil
+		}
 	}
 	if errors.Is(err, errReplaced) {
 		return o.givesWay(ctx, store, report)

@@ -53,6 +53,7 @@ type ordering struct {
 	compression string
 	recipients  []string
 	unless      archive.Unless
+	lock        archive.Lock
 }
 
 // snapshotOrder reads the flags of snapshot.
@@ -77,6 +78,8 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
 	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated",
 		add(&o.recipients))
+	flags.StringVar(&o.lock.Mode, "lock", "", "governance or compliance: `how` S3 locks what is stored; empty is not")
+	flags.DurationVar(&o.lock.For, "retain-for", 0, "how `long` S3 keeps it then")
 	flags.BoolVar(&o.Verify, "verify", true,
 		"fetch what was stored, restore it on trial, and compare it with the cluster")
 	flags.StringVar(&o.Etcd, "etcd", "etcd", "`binary` of that name, of the members' version; for --verify")
@@ -99,6 +102,12 @@ func (o *ordering) read() error {
 			return command.Errorf("--unless-revision, --unless-cluster and --unless-auth-revision belong together")
 		}
 		o.Unless = &o.unless
+	}
+	if o.lock != (archive.Lock{}) {
+		if err := o.lock.Check(o.Place); err != nil {
+			return command.Errorf("--lock and --retain-for: %s", err)
+		}
+		o.Form.Lock = &o.lock
 	}
 	var err error
 	if o.Form.Compression, err = compressionOf(o.compression); err != nil {
@@ -194,7 +203,8 @@ func Discard(ctx context.Context, args []string, stderr io.Writer) int {
 		err = archive.Discard(ctx, place, key)
 	}
 	if err != nil && !explained(err) {
-		command.TerminationMessage(told(err))
+		command.TerminationMessage(reportOf(reports.Snapshot{Error: told(err),
+			Locked: archive.ReasonOf(err) == archive.Locked}))
 	}
 	return exitCode(err, stderr)
 }

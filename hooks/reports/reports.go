@@ -60,6 +60,8 @@ type Snapshot struct {
 	// Absent, after a failure: nothing whole is stored. What an earlier run had stored is gone, or was disproved and
 	// removed.
 	Absent bool `json:"absent,omitempty"`
+	// Locked, after a deletion that failed: the store keeps the artifact by a retention, such as S3's object lock.
+	Locked bool `json:"locked,omitempty"`
 	// Error says why there is no snapshot or, with a URI, why it is stored and not verified; empty for success.
 	Error string `json:"error,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -98,6 +99,27 @@ func letGo(v *view) *verdict {
 	}
 	decision := v.deleting(message, v.discarding, 0)
 	decision.finalized = true
+	return decision
+}
+
+func locked(v *view) *verdict {
+	job := lastJob(v.discarding)
+	if job == nil {
+		return nil
+	}
+	how := ended(job, batchv1.JobFailed)
+	refused := func(pod *corev1.Pod) bool {
+		report := reportOf(pod)
+		return report != nil && report.Locked
+	}
+	if how == nil || !slices.ContainsFunc(v.podsOf(job), refused) {
+		return nil
+	}
+	message := fmt.Sprintf("the stored artifact stays: %s; this EtcdSnapshot goes without it after %s; later remove it "+
+		"yourself, or by a lifecycle rule of the bucket", v.whyFailed(job, how), duration(lockedShown))
+	left := how.LastTransitionTime.Add(lockedShown).Sub(v.Now)
+	decision := v.deleting(message, v.discarding, left)
+	decision.finalized = left <= 0
 	return decision
 }
 

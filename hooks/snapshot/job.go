@@ -133,6 +133,10 @@ func (v *view) snapshotArgs(store []string) []string {
 			args = append(args, "--recipient="+recipient)
 		}
 	}
+	if s3 := s.Spec.Store.S3; s3 != nil && s3.ObjectLock != nil {
+		args = append(args, "--lock="+strings.ToLower(string(s3.ObjectLock.Mode)),
+			"--retain-for="+s3.ObjectLock.RetainFor.Duration.String())
+	}
 	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcd="+etcdBinary,
 		"--etcdutl="+etcdutlBinary, "--scratch="+objects.ScratchDir)
 	if u := s.Spec.Unless; u != nil {

@@ -114,6 +114,9 @@ var endingRules = rule.List[*view, *verdict]{
 	rule.New("LetGo",
 		"A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for "+
 			"a Job that can't be made.", letGo),
+	rule.New("Locked",
+		"A store that keeps the artifact by a retention of its own is not waited for: the status says until when, and "+
+			"five minutes later the snapshot goes without it.", locked),
 	rule.New("Undiscarded",
 		"A deletion that failed is tried again, after a pause that grows to half an hour.", undiscarded),
 	rule.New("Discarding", "The Job that deletes what is stored runs.", discarding),
@@ -134,6 +137,8 @@ const (
 	// unmadeAfter is how long a Job that can't be made is waited for, as in a namespace that is being deleted. Nothing
 	// is lost by going: what is stored stays.
 	unmadeAfter = 5 * time.Minute
+	// lockedShown is how long the status of a snapshot says that its store keeps the artifact, before it goes.
+	lockedShown = 5 * time.Minute
 	// shortestRetry and longestRetry are between Jobs that delete.
 	shortestRetry, longestRetry = time.Minute, 30 * time.Minute
 )

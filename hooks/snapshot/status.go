@@ -118,14 +118,14 @@ func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot
 	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
 	switch {
 	case !s.VerificationTime.IsZero():
-		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("verified with a trial restore: %s at revision %d%s",
+		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("restored on trial: %s at revision %d%s",
 			wording.Count(int(s.Keys), "key"), s.Revision, compared(r)))
 	case is(v1alpha1.SnapshotStored):
 		set(v1alpha1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
 		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nothing has checked that it restores")
 	default:
-		set(v1alpha1.Verified, false, string(s.Phase), "no trial restore was made")
+		set(v1alpha1.Verified, false, string(s.Phase), "not restored on trial")
 	}
 }
 
@@ -293,11 +293,9 @@ func mounts(pod *corev1.Pod) string {
 func whatIsStored(r *reports.Snapshot) string {
 	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
 	if r.VerifiedAt.IsZero() {
-		return fmt.Sprintf("revision %d or later, %s; no trial restore (spec.verify is false)", r.Revision,
-			stored)
+		return fmt.Sprintf("revision %d or later, %s; not restored on trial (spec.verify is false)", r.Revision, stored)
 	}
-	message := fmt.Sprintf("revision %d, %s, %s; trial restore succeeded", r.Revision, wording.Count(int(r.Keys),
-		"key"),
+	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, wording.Count(int(r.Keys), "key"),
 		stored)
 	if r.Warning != "" {
 		message += "; WARNING: " + r.Warning

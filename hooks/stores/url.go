@@ -272,6 +272,9 @@ func Validate(field string, s *v1alpha1.Store) error {
 	if kinds != 1 {
 		return fmt.Errorf("%s is not exactly one of s3, gcs, azure and claim", field)
 	}
+	if s.S3 != nil && s.S3.KMSKeyID != "" && !strings.HasPrefix(s.S3.ServerSideEncryption, "aws:kms") {
+		return fmt.Errorf("%s.s3.kmsKeyID needs %s.s3.serverSideEncryption aws:kms or aws:kms:dsse", field, field)
+	}
 	if s.Claim != nil && s.Claim.Name == "" {
 		return fmt.Errorf("%s.claim.name is empty: name a PersistentVolumeClaim", field)
 	}

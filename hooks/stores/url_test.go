@@ -108,6 +108,9 @@ func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
 	for range 3_000 {
 		store := v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: text(s3["Bucket"]), Prefix: perhaps(s3["Prefix"]),
 			Region: perhaps(s3["Region"]), Endpoint: perhaps(s3["Endpoint"]), KMSKeyID: perhaps(s3["KMSKeyID"])}}
+		if store.S3.KMSKeyID != "" {
+			store.S3.ServerSideEncryption = "aws:kms"
+		}
 		if r.IntN(3) == 0 {
 			store = v1alpha1.Store{Azure: &v1alpha1.AzureStore{Container: text(azure["Container"]),
 				Prefix: perhaps(azure["Prefix"]), StorageAccount: perhaps(azure["StorageAccount"])}}
@@ -157,6 +160,8 @@ func TestFoldersOfStores(t *testing.T) {
 	}
 	for _, bad := range []v1alpha1.Store{{}, {Claim: &v1alpha1.ClaimStore{Path: "f"}},
 		{S3: &v1alpha1.S3Store{Bucket: "b"}, GCS: &v1alpha1.GCSStore{Bucket: "b"}},
+		{S3: &v1alpha1.S3Store{Bucket: "b", KMSKeyID: "k"}},
+		{S3: &v1alpha1.S3Store{Bucket: "b", KMSKeyID: "k", ServerSideEncryption: "AES256"}},
 		{S3: &v1alpha1.S3Store{Bucket: "b", Endpoint: "https://me:secret@minio"}}} {
 		err := Validate("spec.store", &bad)
 		require.ErrorContains(t, err, "spec.store")

@@ -56,7 +56,7 @@ func New(version, commit string) *Metrics {
 		snapshots: &snapshotTimes{now: time.Now},
 		schedules: &scheduleTimes{now: time.Now},
 		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Skipped or " +
+			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Stored, Skipped or " +
 				"Failed.",
 		}, []string{"phase"}),
 		violations: prometheus.NewCounter(prometheus.CounterOpts{

@@ -132,6 +132,8 @@ type Store struct {
 }
 
 // S3Store is a bucket of Amazon's S3, or of a server that speaks its protocol.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.kmsKeyID) || self.kmsKeyID == '' || has(self.serverSideEncryption) && self.serverSideEncryption.startsWith('aws:kms')",message="s3.kmsKeyID needs s3.serverSideEncryption aws:kms or aws:kms:dsse"
 type S3Store struct {
 	// Bucket by name.
 	// +required
@@ -169,11 +171,17 @@ type S3Store struct {
 	// +kubebuilder:validation:Enum=AES256;aws:kms;aws:kms:dsse
 	ServerSideEncryption string `json:"serverSideEncryption,omitempty"`
 
-	// KMSKeyID is the key of Amazon's KMS that the server encrypts with.
+	// KMSKeyID is the key of Amazon's KMS that the server encrypts with. It needs serverSideEncryption aws:kms or
+	// aws:kms:dsse.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[-_0-9A-Za-z:/]*$`
 	KMSKeyID string `json:"kmsKeyID,omitempty"`
+
+	// ObjectLock has the server keep what is stored for a time, and refuse its deletion. The bucket must have object
+	// lock. Unset, as the bucket says.
+	// +optional
+	ObjectLock *S3ObjectLock `json:"objectLock,omitempty"`
 
 	// Checksums that requests and answers have: WhenSupported (the default) or WhenRequired, for a server that
 	// refuses the newer ones.
@@ -199,6 +207,30 @@ type S3Store struct {
 	// +optional
 	CredentialsSecretRef SecretRef `json:"credentialsSecretRef,omitzero"`
 }
+
+// S3ObjectLock is how long the server refuses to delete or replace what is stored.
+type S3ObjectLock struct {
+	// Mode is Governance, which lets users with a special permission delete it earlier, or Compliance, which lets no
+	// user do so.
+	// +required
+	Mode S3LockMode `json:"mode"`
+
+	// RetainFor is how long it is kept from the moment that it is stored, such as 720h for 30 days.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="s3.objectLock.retainFor must be at least 1m"
+	RetainFor metav1.Duration `json:"retainFor"`
+}
+
+// S3LockMode is one of S3's two modes of object lock.
+// +kubebuilder:validation:Enum=Governance;Compliance
+type S3LockMode string
+
+const (
+	// LockGovernance can be lifted with the permission s3:BypassGovernanceRetention.
+	LockGovernance S3LockMode = "Governance"
+	// LockCompliance can't be lifted.
+	LockCompliance S3LockMode = "Compliance"
+)
 
 // S3Checksums says which checksums requests and answers have.
 type S3Checksums string

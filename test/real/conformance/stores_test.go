@@ -122,28 +122,37 @@ func serve(t *testing.T, address, binary string, args ...string) {
 	})
 }
 
+// s3Query are the parameters of a server that is not Amazon's; its address follows.
+const s3Query = "?region=us-east-1&use_path_style=true&endpoint="
+
+// serveS3 starts a server that speaks S3, with an empty bucket called backups. Locked, the bucket has S3's object lock.
+func serveS3(t *testing.T, locked bool, options ...string) (address string, client *s3.Client) {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "testuser")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	address = fmt.Sprintf("127.0.0.1:%d", etcdproc.Port(t))
+	args := append([]string{"--port", address, "--access", "testuser", "--secret", "a secret", "--quiet", "posix",
+		"--sidecar", t.TempDir()}, options...)
+	serve(t, "http://"+address, etcdproc.Tool(t, "versitygw"), append(args, t.TempDir())...)
+	// A way's certificate is not trusted before the first store is opened: the bucket is made beside it.
+	bucket, err := blob.OpenBucket(context.Background(), "s3://backups"+s3Query+"http://"+address)
+	require.NoError(t, err)
+	require.True(t, bucket.As(&client))
+	name := "backups"
+	_, err = client.CreateBucket(context.Background(), &s3.CreateBucketInput{Bucket: &name,
+		ObjectLockEnabledForBucket: &locked})
+	require.NoError(t, err)
+	return address, client
+}
+
 // stores are the servers that speak what stores in clouds speak: a name, and what makes one with an empty bucket
 // called backups.
 var stores = map[string]func(t *testing.T, a authority) (place archive.Place, way *way){
 	"s3": func(t *testing.T, a authority) (archive.Place, *way) {
-		t.Setenv("AWS_ACCESS_KEY_ID", "testuser")
-		t.Setenv("AWS_SECRET_ACCESS_KEY", "a secret")
-		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-		port := etcdproc.Port(t)
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		serve(t, "http://"+address, etcdproc.Tool(t, "versitygw"), "--port", address, "--access", "testuser",
-			"--secret", "a secret", "--quiet", "posix", "--sidecar", t.TempDir(), t.TempDir())
+		address, _ := serveS3(t, false)
 		way := wayTo(t, "http://"+address, a.servers)
-		query := "?region=us-east-1&use_path_style=true&endpoint="
-		// The way's certificate is not trusted before the first store is opened: the bucket is made beside it.
-		bucket, err := blob.OpenBucket(context.Background(), "s3://backups"+query+"http://"+address)
-		require.NoError(t, err)
-		var client *s3.Client
-		require.True(t, bucket.As(&client))
-		name := "backups"
-		_, err = client.CreateBucket(context.Background(), &s3.CreateBucketInput{Bucket: &name})
-		require.NoError(t, err)
-		return archive.Place{URL: "s3://backups/etcd" + query + way.URL, CAFile: a.file}, way
+		return archive.Place{URL: "s3://backups/etcd" + s3Query + way.URL, CAFile: a.file}, way
 	},
 	"gs": func(t *testing.T, a authority) (archive.Place, *way) {
 		address, root := fmt.Sprintf("127.0.0.1:%d", etcdproc.Port(t)), t.TempDir()

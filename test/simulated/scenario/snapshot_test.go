@@ -35,7 +35,8 @@ var snapshotVerbs = map[string]func(*snapshotStory, args) string{
 	"delete":  (*snapshotStory).remove,  // delete snapshot | job=name | pod=name: kubectl delete
 	"abandon": (*snapshotStory).abandon, // kubectl annotate
 	"status":  (*snapshotStory).wipe,    // status wipe
-	// pod runs | stores [revision=7] [warning=why] [alone] | keeps [fails=why] | skips | looks | discards | fails=why
+	// pod runs | stores [revision=7] [warning=why] [alone] | keeps [fails=why] | skips | looks | discards
+	// | fails=why [locked]
 	// | disproves=why | unplaced=why | stuck=reason message=why | killed=reason
 	"pod":   (*snapshotStory).podDoes,
 	"job":   (*snapshotStory).aboutToFail, // job about-to-fail: the Job controller has begun to end it
@@ -342,7 +343,7 @@ func (s *snapshotStory) podDoes(a args) string {
 		clear(s.store)
 		ends(corev1.PodSucceeded, 0, struct{}{})
 	case a.has("fails"):
-		ends(corev1.PodFailed, 1, reports.Snapshot{Error: a["fails"]})
+		ends(corev1.PodFailed, 1, reports.Snapshot{Error: a["fails"], Locked: a.has("locked")})
 	case a.has("killed"):
 		state(corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
 			Reason: a["killed"]}})
