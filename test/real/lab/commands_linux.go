@@ -93,8 +93,8 @@ func printEnv(l *lab, _ []string) error {
 	}
 	fmt.Printf("export KUBECONFIG=%s\nexport QUORATE_LAB_NETNS=/proc/%d/ns/net\nexport QUORATE_LAB_BIN=%s\nexport "+
 		"QUORATE_LAB_AUDIT=%s\n"+
-		"export QUORATE_METACONTROLLER=%s\nexport PATH=%s:\"$PATH\"\n",
-		quote(l.kubeconfig()), pid, quote(l.bin), quote(l.auditLog()), quote(m.version), quote(l.bin))
+		"export QUORATE_LAB_IP=%s\nexport QUORATE_METACONTROLLER=%s\nexport PATH=%s:\"$PATH\"\n",
+		quote(l.kubeconfig()), pid, quote(l.bin), quote(l.auditLog()), l.families, quote(m.version), quote(l.bin))
 	return nil
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -14,13 +15,19 @@ import (
 // Every template is filled in by the code's own values, so that a misspelled
 // name shows here and not when a lab starts.
 func TestConfFiles(t *testing.T) {
-	l := &lab{bin: "/bin-folder", run: t.TempDir(), nodes: 2}
+	for _, f := range []families{v4, v6, dual} {
+		t.Run(string(f), func(t *testing.T) { confFilesOf(t, f) })
+	}
+}
+
+func confFilesOf(t *testing.T, f families) {
+	l := &lab{bin: "/bin-folder", run: t.TempDir(), nodes: 2, families: f}
 	n := l.node(2)
 	if err := n.writeFiles(); err != nil {
 		t.Fatal(err)
 	}
 	values := map[string]map[string]any{
-		"base.yaml":         {"DNS": dnsServiceIP, "IP": "172.30.0.1"},
+		"base.yaml":         {"DNS": n.lab.dnsServiceIPs(), "Families": n.lab.names(), "IPs": n.ips()},
 		"cert-manager.yaml": {"Image": "x:y", "Content": "sha256:0"},
 		"metacontroller.yaml": {"Image": "x:y", "Content": "sha256:0", "Args": metacontroller{version: "4.17.2"}.args(),
 			"Old": false},
@@ -37,6 +44,42 @@ func TestConfFiles(t *testing.T) {
 		if strings.Contains(string(text), "<no value>") {
 			t.Errorf("%s lacks a value:\n%s", file.Name(), text)
 		}
+	}
+	conflist, err := os.ReadFile(filepath.Join(n.disk("/etc/cni/net.d"), "10-lab.conflist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var network struct {
+		Plugins []struct {
+			IPAM struct {
+				Ranges [][]struct{ Subnet string }
+				Routes []struct{ Dst string }
+			}
+		}
+	}
+	if err := json.Unmarshal(conflist, &network); err != nil {
+		t.Fatal(err)
+	}
+	ipam := network.Plugins[0].IPAM
+	for i, subnet := range n.podCIDRs() {
+		if ipam.Ranges[i][0].Subnet != subnet || ipam.Routes[i].Dst != l.everywhere()[i]+"/0" {
+			t.Errorf("a pod of %s gets %+v", f, ipam)
+		}
+	}
+}
+
+func TestFamilies(t *testing.T) {
+	t.Setenv("QUORATE_LAB_IP", "v5")
+	if _, err := newLab(); err == nil || !strings.Contains(err.Error(), "v4, v6 or dual") {
+		t.Errorf("v5: %v", err)
+	}
+	n := node{&lab{families: dual}, 3}
+	if got := strings.Join(n.ips(), " "); got != "172.30.0.3 fd00:172:30::3" {
+		t.Errorf("node3 has %s", got)
+	}
+	n.lab.families = v6
+	if got := n.at(6443); got != "[fd00:172:30::3]:6443" {
+		t.Errorf("node3 is at %s", got)
 	}
 }
 

@@ -77,8 +77,7 @@ func (l *lab) startManagers() error {
 }
 
 func (l *lab) etcdArgs() []string {
-	at := l.node(1).ip().String()
-	client, peer := "https://"+at+":2379", "https://"+at+":2380"
+	client, peer := "https://"+l.node(1).at(2379), "https://"+l.node(1).at(2380)
 	return []string{
 		filepath.Join(l.bin, "etcd-"+cmp.Or(os.Getenv("QUORATE_LAB_ETCD"), controlPlaneEtcd), "etcd"),
 		"--name=control-plane", "--data-dir=" + l.node(1).disk("etcd"),
@@ -99,9 +98,9 @@ func (n node) apiServerArgs(etcdServers []string) []string {
 		"kube-apiserver",
 		"--etcd-servers=" + cmp.Or(servers, "https://127.0.0.1:2379"), "--etcd-cafile=" + l.pki("etcd-ca.crt"),
 		"--etcd-certfile=" + l.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + l.pki("apiserver-etcd-client.key"),
-		"--bind-address=0.0.0.0", "--secure-port=" + strconv.Itoa(nodeAPIPort),
-		"--advertise-address=" + n.ip().String(),
-		"--service-cluster-ip-range=" + serviceCIDR,
+		"--bind-address=" + l.everywhere()[0], "--secure-port=" + strconv.Itoa(nodeAPIPort),
+		"--advertise-address=" + n.ip(),
+		"--service-cluster-ip-range=" + strings.Join(l.serviceCIDRs(), ","),
 		"--allow-privileged=true", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--client-ca-file=" + l.pki("ca.crt"),
 		"--tls-cert-file=" + l.pki("apiserver.crt"), "--tls-private-key-file=" + l.pki("apiserver.key"),

@@ -167,13 +167,18 @@ func followLink(path string) (string, error) {
 }
 
 // setKernel sets what belongs to the new network namespace. The bridge settings
-// exist only where the br_netfilter module is loaded.
+// exist only where the br_netfilter module is loaded, and IPv6 can be missing too.
 func setKernel() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return err
 	}
-	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-		err := os.WriteFile("/proc/sys/net/bridge/"+name, []byte("1"), 0o644)
+	for name, value := range map[string]string{
+		"bridge/bridge-nf-call-iptables": "1", "bridge/bridge-nf-call-ip6tables": "1",
+		"ipv6/conf/all/forwarding": "1",
+		// Else an address can't be used for a second or two, till no other is found to have it.
+		"ipv6/conf/all/accept_dad": "0", "ipv6/conf/default/accept_dad": "0",
+	} {
+		err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -14,6 +14,7 @@ type lab struct {
 	name    string // names its cgroups
 	nodes   int    // how many were asked for; 0 when the caller did not say
 	apiPort int    // of the API server, on the host's 127.0.0.1
+	families
 
 	// etcdServers are the URLs at which the API server keeps its data; none for those of the lab's own etcd.
 	etcdServers []string
@@ -41,6 +42,9 @@ func newLab() (*lab, error) {
 		return nil, err
 	}
 	if l.apiPort, err = envNumber("QUORATE_LAB_API_PORT", 6443, 1, 65535); err != nil {
+		return nil, err
+	}
+	if l.families, err = parseFamilies(envOr("QUORATE_LAB_IP", string(v4))); err != nil {
 		return nil, err
 	}
 	if l.nodes, err = envNumber("NODES", 0, 1, maxNodes); err != nil {

@@ -73,6 +73,7 @@ func help(to io.Writer) {
 	}
 	fmt.Fprint(to, `
 Environment: QUORATE_LAB (folder of all that is built), QUORATE_LAB_RUN (folder
-of the running lab), QUORATE_LAB_NAME, QUORATE_LAB_API_PORT, NODES, KEEP.
+of the running lab), QUORATE_LAB_NAME, QUORATE_LAB_API_PORT, QUORATE_LAB_IP (v4,
+v6 or dual), NODES, KEEP.
 `)
 }

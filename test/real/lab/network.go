@@ -32,17 +32,20 @@ func (n node) plugIn() error {
 	if err != nil {
 		return err
 	}
-	setup := []string{
-		"link set lo up",
-		fmt.Sprintf("addr add %s/%d dev eth0", n.ip(), nodesPrefix),
-		"link set eth0 up",
+	setup := []string{"link set lo up", "link set eth0 up"}
+	for _, network := range n.networks() {
+		setup = append(setup, "addr add "+network+" dev eth0")
+	}
+	for _, services := range n.lab.serviceCIDRs() {
 		// A host process's packet to a Service needs some route, to get as far
 		// as kube-proxy's translation.
-		"route add " + serviceCIDR + " dev eth0",
+		setup = append(setup, "route add "+services+" dev eth0")
 	}
 	for id := 1; id <= n.lab.nodes; id++ {
 		if other := n.lab.node(id); id != n.id {
-			setup = append(setup, fmt.Sprintf("route add %s via %s", other.podCIDR(), other.ip()))
+			for i, pods := range other.podCIDRs() {
+				setup = append(setup, fmt.Sprintf("route add %s via %s", pods, other.ips()[i]))
+			}
 		}
 	}
 	return n.setNetwork(setup...)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,9 +37,7 @@ func (n node) String() string {
 	return fmt.Sprintf("node%d", n.id)
 }
 
-func (n node) ip() net.IP      { return net.IPv4(172, 30, 0, byte(n.id)) }
-func (n node) podCIDR() string { return fmt.Sprintf("10.244.%d.0/24", n.id) }
-func (n node) group() string   { return n.lab.name + "/" + n.String() }
+func (n node) group() string { return n.lab.name + "/" + n.String() }
 
 // path is a file of the node's own folder, and disk one of the file systems
 // that outlive its power.
@@ -96,9 +93,11 @@ func (n node) writeFiles() error {
 			return err
 		}
 	}
-	hosts := "127.0.0.1 localhost\n"
+	hosts := "127.0.0.1 localhost\n::1 localhost\n"
 	for id := 1; id <= n.lab.nodes; id++ {
-		hosts += fmt.Sprintf("%s %s\n", n.lab.node(id).ip(), n.lab.node(id))
+		for _, ip := range n.lab.node(id).ips() {
+			hosts += fmt.Sprintf("%s %s\n", ip, n.lab.node(id))
+		}
 	}
 	if err := os.WriteFile(n.path("hosts"), []byte(hosts), 0o644); err != nil {
 		return err
@@ -106,7 +105,7 @@ func (n node) writeFiles() error {
 	if err := n.writeConf(); err != nil {
 		return err
 	}
-	resolv := "nameserver " + dnsServiceIP + "\nsearch svc.lab.internal lab.internal\noptions ndots:5\n"
+	resolv := "nameserver " + strings.Join(n.lab.dnsServiceIPs(), "\nnameserver ") + "\nsearch svc.lab.internal lab.internal\noptions ndots:5\n"
 	return os.WriteFile(n.path("resolv.conf"), []byte(resolv), 0o644)
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"text/template"
 	"time"
 )
@@ -32,8 +33,9 @@ func conf(name string, values any) ([]byte, error) {
 // writeConf writes the node's configuration files, which are the same at every boot.
 func (n node) writeConf() error {
 	values := map[string]any{
-		"PKI": n.lab.pki(""), "Node": n.String(), "IP": n.ip().String(),
-		"PodCIDR": n.podCIDR(), "PodsCIDR": podsCIDR, "DNS": dnsServiceIP, "Pause": pauseVersion,
+		"PKI": n.lab.pki(""), "Node": n.String(), "IPs": n.ips(), "PodCIDRs": n.podCIDRs(),
+		"PodsCIDRs": strings.Join(n.lab.podsCIDRs(), ","), "DNS": n.lab.dnsServiceIPs(),
+		"Everywhere": n.lab.everywhere(), "Pause": pauseVersion,
 	}
 	for name, target := range map[string]string{
 		"containerd.toml": n.path("conf", "containerd.toml"),
@@ -93,7 +95,7 @@ func (n node) startKubelet() error {
 	return n.start("kubelet", "kubelet",
 		"--config="+n.path("conf", "kubelet.yaml"),
 		"--kubeconfig="+n.lab.pki("kubelet-"+n.String()+".kubeconfig"),
-		"--hostname-override="+n.String(), "--node-ip="+n.ip().String(),
+		"--hostname-override="+n.String(), "--node-ip="+strings.Join(n.ips(), ","),
 		"--node-labels=topology.kubernetes.io/zone=zone-"+fmt.Sprint(n.id),
 		"--root-dir=/var/lib/kubelet")
 }

@@ -40,8 +40,9 @@ type authority struct {
 }
 
 // writePKI fills a folder with all the keys of a cluster whose API server is
-// reached from the nodes at server, and whose etcd at etcdHosts.
-func writePKI(dir, server string, nodes map[string]net.IP, etcdHosts []string) error {
+// reached from the nodes at server and from pods at services, and whose etcd at
+// etcdHosts.
+func writePKI(dir, server string, services []string, nodes map[string][]string, etcdHosts []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func writePKI(dir, server string, nodes map[string]net.IP, etcdHosts []string) e
 	if err != nil {
 		return err
 	}
-	if err := writeServing(dir, root, nodes); err != nil {
+	if err := writeServing(dir, root, services, nodes); err != nil {
 		return err
 	}
 	for name := range nodes {
@@ -106,15 +107,15 @@ func writeEtcdPKI(dir string, hosts []string) error {
 
 // writeServing issues the certificates that servers show: the API server's and
 // each kubelet's.
-func writeServing(dir string, root authority, nodes map[string]net.IP) error {
-	hosts := []string{
+func writeServing(dir string, root authority, services []string, nodes map[string][]string) error {
+	hosts := append([]string{
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.lab.internal",
-		"localhost", "127.0.0.1", apiServiceIP,
-	}
-	for name, ip := range nodes {
-		hosts = append(hosts, ip.String())
+		"localhost", "127.0.0.1",
+	}, services...)
+	for name, ips := range nodes {
+		hosts = append(hosts, ips...)
 		if _, _, err := root.issue(dir, "kubelet-serving-"+name, "system:node:"+name, "system:nodes",
-			[]string{name, ip.String(), "127.0.0.1"}); err != nil {
+			append([]string{name, "127.0.0.1"}, ips...)); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,8 @@ import (
 
 func TestPKI(t *testing.T) {
 	dir := t.TempDir()
-	nodes := map[string]net.IP{"node1": net.IPv4(172, 30, 0, 1), "node2": net.IPv4(172, 30, 0, 2)}
-	if err := writePKI(dir, "https://172.30.0.1:6443", nodes, []string{"172.30.0.1"}); err != nil {
+	nodes := map[string][]string{"node1": {"172.30.0.1"}, "node2": {"172.30.0.2", "fd00:172:30::2"}}
+	if err := writePKI(dir, "https://172.30.0.1:6443", dual.apiServiceIPs(), nodes, []string{"172.30.0.1"}); err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
@@ -22,9 +21,11 @@ func TestPKI(t *testing.T) {
 		file, user, group, host string
 	}{
 		{"apiserver", "kube-apiserver", "", "kubernetes.default.svc"},
-		{"apiserver", "kube-apiserver", "", apiServiceIP},
+		{"apiserver", "kube-apiserver", "", "10.96.0.1"},
+		{"apiserver", "kube-apiserver", "", "fd00:96::1"},
 		{"apiserver", "kube-apiserver", "", "127.0.0.1"},
 		{"kubelet-serving-node2", "system:node:node2", "system:nodes", "172.30.0.2"},
+		{"kubelet-serving-node2", "system:node:node2", "system:nodes", "fd00:172:30::2"},
 		{"kubelet-node2", "system:node:node2", "system:nodes", ""},
 		{"admin", "admin", "system:masters", ""},
 		{"kube-scheduler", "system:kube-scheduler", "", ""},

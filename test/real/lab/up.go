@@ -3,10 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +19,7 @@ type shape struct {
 	Name    string
 	Nodes   int
 	APIPort int
+	IP      families
 	// EtcdServers are the URLs that the API server has its data at; none for those of the lab's own etcd.
 	EtcdServers []string `json:",omitempty"`
 }
@@ -37,6 +38,7 @@ func (l *lab) running() (shape, error) {
 		return s, fmt.Errorf("%s: %w", l.shapeFile(), err)
 	}
 	l.name, l.nodes, l.apiPort, l.etcdServers = s.Name, s.Nodes, s.APIPort, s.EtcdServers
+	l.families = cmp.Or(s.IP, v4)
 	return s, nil
 }
 
@@ -90,9 +92,10 @@ func (l *lab) upAlready() (bool, error) {
 		*l = wanted
 		return false, err
 	}
-	if wanted.nodes != 0 && wanted.nodes != l.nodes || wanted.apiPort != l.apiPort || wanted.name != l.name {
-		return false, fmt.Errorf("a lab called %s with %d node(s) and port %d runs in %s; `lab down` first, or choose another QUORATE_LAB_RUN, QUORATE_LAB_NAME and QUORATE_LAB_API_PORT",
-			l.name, l.nodes, l.apiPort, l.run)
+	if wanted.nodes != 0 && wanted.nodes != l.nodes || wanted.apiPort != l.apiPort || wanted.name != l.name ||
+		wanted.families != l.families {
+		return false, fmt.Errorf("a lab called %s with %d node(s), port %d and the IP addresses %s runs in %s; `lab down` first, or choose another QUORATE_LAB_RUN, QUORATE_LAB_NAME and QUORATE_LAB_API_PORT",
+			l.name, l.nodes, l.apiPort, l.families, l.run)
 	}
 	fmt.Fprintf(os.Stderr, "the lab runs already, with %d node(s)\n", l.nodes)
 	fmt.Println("export KUBECONFIG=" + l.kubeconfig())
@@ -209,7 +212,7 @@ func (l *lab) prepare() error {
 			return err
 		}
 	}
-	if err := os.WriteFile(l.shapeFile(), encode(shape{Name: l.name, Nodes: l.nodes, APIPort: l.apiPort}), 0o644); err != nil {
+	if err := os.WriteFile(l.shapeFile(), encode(shape{Name: l.name, Nodes: l.nodes, APIPort: l.apiPort, IP: l.families}), 0o644); err != nil {
 		return err
 	}
 	// First of all, as it is what fails when the port is taken.
@@ -220,12 +223,12 @@ func (l *lab) prepare() error {
 }
 
 func (l *lab) writeKeys() error {
-	nodes := map[string]net.IP{}
+	nodes := map[string][]string{}
 	for _, n := range l.allNodes() {
-		nodes[n.String()] = n.ip()
+		nodes[n.String()] = n.ips()
 	}
-	if err := writePKI(l.pki(""), fmt.Sprintf("https://%s:%d", l.node(1).ip(), nodeAPIPort), nodes,
-		[]string{"localhost", "127.0.0.1", l.node(1).ip().String()}); err != nil {
+	if err := writePKI(l.pki(""), "https://"+l.node(1).at(nodeAPIPort), l.apiServiceIPs(), nodes,
+		append(l.node(1).ips(), "localhost", "127.0.0.1")); err != nil {
 		return err
 	}
 	// For the host: the same user, at the forwarder's address.
@@ -233,7 +236,7 @@ func (l *lab) writeKeys() error {
 	if err != nil {
 		return err
 	}
-	outside := strings.Replace(string(inside), fmt.Sprintf("%s:%d", l.node(1).ip(), nodeAPIPort), l.hostAddress(), 1)
+	outside := strings.Replace(string(inside), l.node(1).at(nodeAPIPort), l.hostAddress(), 1)
 	return os.WriteFile(l.kubeconfig(), []byte(outside), 0o600)
 }
 
@@ -265,7 +268,8 @@ func (l *lab) awaitAPIServer() error {
 }
 
 func (l *lab) applyBase() error {
-	text, err := conf("base.yaml", map[string]any{"DNS": dnsServiceIP, "IP": l.node(1).ip().String()})
+	text, err := conf("base.yaml", map[string]any{"DNS": l.dnsServiceIPs(), "Families": l.families.names(),
+		"IPs": l.node(1).ips()})
 	if err != nil {
 		return err
 	}
