@@ -242,6 +242,17 @@ e2e-selfhosted: image bin/steps ## a Kubernetes moves its own data into an EtcdC
 	  $(IN_LAB) test/tools/install.sh && \
 	  V=1 STEPS_AGAIN="make e2e-selfhosted" bin/steps "selfhosted: go test -json -count=1 -timeout 40m -tags e2e -run '^TestSelfHosted$$' $(if $(BRIEF),-skip '^TestSelfHosted$$/$(shell test/tools/nightly.sh skipped)') ./test/real/e2e/ -alone"
 
+# Labs of its own, one after the other: one without IPv4, and one where pods and Services can have both.
+.PHONY: e2e-ipv6
+e2e-ipv6: export QUORATE_LAB_NAME := quorate-ipv6
+e2e-ipv6: export QUORATE_LAB_RUN := /tmp/quorate-lab-ipv6
+e2e-ipv6: export QUORATE_LAB_API_PORT := 9443
+e2e-ipv6: export NODES := 3
+e2e-ipv6: image s3 bin/steps ## clusters live with IPv6 addresses alone, and with both families: in labs of its own
+	@trap '$(LAB) down' EXIT; for ip in v6 dual; do export QUORATE_LAB_IP=$$ip; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && \
+	  $(IN_LAB) test/tools/install.sh && \
+	  V=1 STEPS_AGAIN="make e2e-ipv6" bin/steps "$$ip: go test -json -count=1 -timeout 30m -parallel $(PARALLEL) -tags e2e -run '^Test(IPFamilies|OnTheHostsNetwork|JoinByTLSAndStay)\$$' ./test/real/e2e/" || exit; done
+
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
 	@$(IN_LAB) V=1 STEPS_AGAIN="make chaos FOR=$(FOR) SEED=$(SEED)" bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/real/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"

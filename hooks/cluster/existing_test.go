@@ -294,7 +294,8 @@ func TestForeignEndpoints(t *testing.T) {
 	assert.Equal(t, []string{"http://old-0:2379", "http://old-1:2379", "http://old-2:2379"}, urls(o))
 	record := o.Children.ConfigMaps["demo-epoch-1"]
 	record.Annotations[objects.AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 " +
-		"http://0.0.0.0:2379,66 http://127.0.0.2:2379"
+		"http://0.0.0.0:2379,66 http://127.0.0.2:2379 http://[::]:2379 http://[0:0:0:0:0:0:0:1]:2379 " +
+		"http://[::ffff:127.0.0.1]:2379"
 	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "no address that is one's own is asked")
 	delete(record.Annotations, objects.AnnotationForeign)
 	assert.Empty(t, urls(o), "they are gone")

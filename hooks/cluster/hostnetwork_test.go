@@ -260,6 +260,7 @@ func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
 		"one port twice":          func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = 4379 },
 		"from 1 to 65535":         func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = -1 },
 		"is not an IP address":    func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "node-b" },
+		"form, such as 10.0.0.1":  func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "::ffff:10.1.0.2" },
 		"usual form":              func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "fd00::0:1" },
 		"is also that of another": func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "10.1.0.1" },
 		"or is listed twice":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a" },

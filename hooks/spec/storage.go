@@ -110,7 +110,9 @@ func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.hostNetwork: a port must be from 1 to 65535")
 	}
 	for i, node := range h.Nodes {
-		if ip, err := netip.ParseAddr(node.Address); err != nil || ip.String() != node.Address || ip.Zone() != "" {
+		// One of version 4 within version 6 is written as one of version 4 in certificates and by the kubelet.
+		ip, err := netip.ParseAddr(node.Address)
+		if err != nil || ip.String() != node.Address || ip.Zone() != "" || ip.Is4In6() {
 			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is not an IP address in its usual form, such as "+
 				"10.0.0.1", i)
 		}

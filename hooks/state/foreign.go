@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -142,9 +143,14 @@ func asks(existing *v1alpha1.ExistingCluster, raw string) bool {
 	return err == nil && !loopback(u.Hostname()) && (u.Scheme == "https" || existing == nil || existing.TLS == nil)
 }
 
-// loopback reports whether a host is oneself: what a member with etcd's defaults advertises.
+// loopback reports whether a host is oneself, in whatever form: what a member with etcd's defaults advertises.
 func loopback(host string) bool {
-	return slices.Contains([]string{"localhost", "::1", "::", "0.0.0.0"}, host) || strings.HasPrefix(host, "127.")
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return host == "localhost" || strings.HasPrefix(host, "127.") // such as 127.1
+	}
+	address = address.Unmap()
+	return address.IsLoopback() || address.IsUnspecified()
 }
 
 // Located are the endpoints, with the peer URL of those of foreign members, which their answers have told: see

@@ -3,6 +3,7 @@ package kubectl
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -131,16 +132,23 @@ func (l *live) lag(h observation.Health) string {
 	return "?"
 }
 
-// nameOf is the member's name: also before it has published itself, by its peer URL.
+// nameOf is the member's name: also before it has published itself, by its peer URL, which has it as the user on the
+// hosts' network. A member that is not ours may have an IP address there.
 func nameOf(m observation.Member) string {
 	if m.Name != "" {
 		return m.Name
 	}
 	for _, raw := range m.PeerURLs {
-		if u, err := url.Parse(raw); err == nil && u.Hostname() != "" {
-			name, _, _ := strings.Cut(u.Hostname(), ".")
-			return name
+		u, err := url.Parse(raw)
+		if err != nil || u.Hostname() == "" {
+			continue
 		}
+		host := cmp.Or(u.User.Username(), u.Hostname())
+		if _, err := netip.ParseAddr(host); err == nil {
+			return host
+		}
+		name, _, _ := strings.Cut(host, ".")
+		return name
 	}
 	return fmt.Sprintf("%x", m.ID)
 }

@@ -217,6 +217,21 @@ func TestLag(t *testing.T) {
 	assert.Equal(t, "?", l.lag(ahead))
 }
 
+func TestNameOf(t *testing.T) {
+	for want, m := range map[string]observation.Member{
+		"orders-1":  {Name: "orders-1", PeerURLs: []string{"https://elsewhere:2380"}},
+		"orders-2":  {PeerURLs: []string{"https://orders-2.orders-peers.shop.svc:2380"}},
+		"orders-3":  {PeerURLs: []string{"https://orders-3.shop@10.0.0.1:2380"}},
+		"orders-4":  {PeerURLs: []string{"https://orders-4.shop@[fd00::1]:2380"}},
+		"10.0.0.1":  {PeerURLs: []string{"http://10.0.0.1:2380"}},
+		"fd00::1":   {PeerURLs: []string{"http://[fd00::1]:2380"}},
+		"localhost": {PeerURLs: []string{"http://localhost:2380"}},
+		"1f":        {ID: 0x1f},
+	} {
+		assert.Equal(t, want, nameOf(m))
+	}
+}
+
 func TestWords(t *testing.T) {
 	for d, want := range map[time.Duration]string{-time.Second: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m",
 		179 * time.Minute: "179m", 3 * time.Hour: "3h", 48 * time.Hour: "2d"} {

@@ -6,8 +6,8 @@ cd "$(dirname "$0")/../.."
 
 commit=$(git rev-parse HEAD)
 seed=$((16#${commit:0:6} + 1))
-parts=(chaos model walks fuzz versions selfhosted gibibyte fleet reproducible)
-briefly=5 # the first parts, which BRIEF=1 makes short: one of them is chosen
+parts=(chaos model walks fuzz versions ipv6 selfhosted gibibyte fleet reproducible)
+briefly=6 # the first parts, which take some minutes with BRIEF=1: one of them is chosen
 
 # either VALUE BRIEFLY
 either() { if [[ -n ${BRIEF:-} ]]; then echo "$2"; else echo "$1"; fi; }
@@ -21,6 +21,7 @@ play() {
       "model: go test -json ./test/simulated/model -count=1 -run Walks -timeout 60m -seed $seed -steps $(either 1000000 200000)" \
       "stories: QUORATE_VERIFY=1 go test -json ./test/simulated/scenario -count=1 -run Wander -timeout 60m -wanderings $(either 2000 120)" ;;
     fuzz) bin/steps "fuzz: make -s fuzz FUZZTIME=$(either 5m 15s)" ;;
+    ipv6) make e2e-ipv6 ;;
     selfhosted) make e2e-selfhosted ;;
     gibibyte) make story RUN=TestAGibibyte ;;
     versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew' TestEveryMinorVersion)" ;;

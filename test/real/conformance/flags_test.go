@@ -5,6 +5,8 @@ package conformance
 import (
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +29,29 @@ import (
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
+
+// TestListensInBothFamilies: where members listen, addresses of version 6 lead as well, although it is written as
+// 0.0.0.0. Pods that have no others depend on that: for Go an unspecified address means all of both versions
+// (favoriteAddrFamily in Go's net/ipsock_posix.go). Written so, etcd also starts where the kernel has no IPv6.
+func TestListensInBothFamilies(t *testing.T) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skip("this machine has no IPv6: ", err)
+	} else {
+		require.NoError(t, l.Close())
+	}
+	eachVersion(t, func(t *testing.T, version string) {
+		for _, everywhere := range []string{objects.AnyAddress(""), objects.AnyAddress("fd00::1")} {
+			port := etcdproc.Port(t)
+			etcdproc.Start(t, version, "demo", 1, "--listen-metrics-urls="+spec.URLOn("http", everywhere, port))
+			for _, at := range []string{"127.0.0.1", "::1"} {
+				response, err := http.Get(spec.URLOn("http", at, port) + "/health")
+				require.NoError(t, err, "at %s, listening at %s", at, everywhere)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, http.StatusOK, response.StatusCode)
+			}
+		}
+	})
+}
 
 // TestFlags starts real servers with the flags that pods get. FuzzFlags in package hooks knows how etcd reads each of
 // them; here etcd itself does.

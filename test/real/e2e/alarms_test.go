@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestUpkeep: what clusters need in their lives, and what becomes of members that fail, told on one cluster.
@@ -59,7 +60,7 @@ func (c *cluster) readyWithoutSpace() {
 	asks.Timeout = patience
 	for _, pod := range c.pods() {
 		probe := pod.Spec.Containers[0].ReadinessProbe.HTTPGet
-		url := fmt.Sprintf("http://%s:%d%s", pod.Status.PodIP, probe.Port.IntValue(), probe.Path)
+		url := "http://" + objects.HostPort(pod.Status.PodIP, probe.Port.IntValue()) + probe.Path
 		eventually(c.t, pod.Name+" is ready by "+probe.Path, func() string {
 			r, err := asks.Get(url)
 			if err != nil {

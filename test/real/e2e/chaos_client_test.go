@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/real/chaos"
 )
 
@@ -116,7 +117,7 @@ func running(ns string) ([]string, error) {
 	var addresses []string
 	for _, pod := range pods.Items {
 		if pod.Status.PodIP != "" && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
-			addresses = append(addresses, pod.Status.PodIP+":2379")
+			addresses = append(addresses, objects.HostPort(pod.Status.PodIP, objects.ClientPort))
 		}
 	}
 	return addresses, nil

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/real/chaos"
 )
 
@@ -238,7 +239,7 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 
 // askMember asks a member whether it serves as a voter, and for the member list if wanted.
 func (s *storm) askMember(ctx context.Context, pod *corev1.Pod, list bool) ([]*pb.Member, error) {
-	conn, err := grpc.NewClient("passthrough:///"+pod.Status.PodIP+":2379", application(pod.Namespace),
+	conn, err := grpc.NewClient("passthrough:///"+objects.HostPort(pod.Status.PodIP, objects.ClientPort), application(pod.Namespace),
 		grpc.WithContextDialer(lab.dialContext))
 	if err != nil {
 		return nil, err

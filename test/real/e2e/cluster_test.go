@@ -276,7 +276,7 @@ func (c *cluster) service() string {
 		if !found {
 			return "none"
 		}
-		address = fmt.Sprintf("%s:2379", s.Spec.ClusterIP)
+		address = objects.HostPort(s.Spec.ClusterIP, objects.ClientPort)
 		return ""
 	})
 	return address

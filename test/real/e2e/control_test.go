@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestOneMember: stories for which one member is enough, told on one cluster.
@@ -33,12 +34,12 @@ func TestOneMember(t *testing.T) {
 // their certificate is for both; a name with the domain of the lab leads there from within, too.
 func (c *cluster) isReachedFromOutside() {
 	pods := c.pods()
-	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"}},"tls":{"extraSANs":["172.30.0.2"]}}`)
-	const address = "192.0.2.9"
+	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"}},"tls":{"extraSANs":["` + addressOf(2) + `"]}}`)
+	address := ofFamily("192.0.2.9", "2001:db8::9")
 	kube(c.t, "-n", c.ns, "wait", "svc", name, "--for=jsonpath={.spec.type}=LoadBalancer")
 	kube(c.t, "-n", c.ns, "patch", "svc", name, "--subresource=status", "--type=merge", "-p",
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"`+address+`"}]}}}`)
-	external := "https://" + address + ":2379"
+	external := "https://" + objects.HostPort(address, 2379)
 	eventually(c.t, "the status names the load balancer", func() string {
 		if s := c.object().Status.Connection; s == nil || !slices.Equal(s.External, []string{external}) {
 			return fmt.Sprint(s)
@@ -48,7 +49,7 @@ func (c *cluster) isReachedFromOutside() {
 	before, _ := get[corev1.Service](c.t, c.ns, "svc", name)
 	port := before.Spec.Ports[0].NodePort
 	require.NotZero(c.t, port)
-	outside := fmt.Sprintf("172.30.0.2:%d", port)
+	outside := objects.HostPort(addressOf(2), int(port))
 	inside := "https://" + name + "." + c.ns + ".svc.lab.internal:2379"
 	for url, at := range map[string]string{"https://" + outside: outside, external: outside, inside: c.service()} {
 		app := labClient(c.t, rereading(c.ns, name+"-client-tls"), map[string]string{
@@ -71,7 +72,7 @@ func (c *cluster) isReachedFromOutside() {
 		}
 		return ""
 	})
-	c.edit(`{"clientService":null}`)
+	c.edit(`{"clientService":{"type":null,"annotations":null}}`)
 	kube(c.t, "-n", c.ns, "wait", "svc", name, "--for=jsonpath={.spec.type}=ClusterIP")
 	after, _ := get[corev1.Service](c.t, c.ns, "svc", name)
 	assert.Equal(c.t, before.Spec.ClusterIP, after.Spec.ClusterIP)

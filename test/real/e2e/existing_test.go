@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // foreigners is an etcd whose members are processes on node 1, outside of Kubernetes, with an authority of their own.
@@ -48,8 +49,6 @@ type foreigners struct {
 	procs   map[int]*exec.Cmd
 }
 
-const nodeAddress = "172.30.0.1"
-
 // newForeigners starts three of them; with an authority they speak TLS and ask every caller for a certificate.
 func newForeigners(t *testing.T, version string, from int, encrypted bool) *foreigners {
 	t.Helper()
@@ -57,7 +56,7 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 	if encrypted {
 		ca := stranger(t, pkix.Name{CommonName: "the former authority"})
 		f.ca = &ca
-		cert, key := ca.issue("member", time.Now().Add(time.Hour), nodeAddress)
+		cert, key := ca.issue("member", time.Now().Add(time.Hour), addressOf(1))
 		for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
 			"tls.key": key} {
 			require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
@@ -103,13 +102,10 @@ func (f *foreigners) peerURL(n int) string   { return f.url(n, 1) }
 
 func (f *foreigners) url(n, port int) string {
 	if f.spread {
-		return fmt.Sprintf("%s://%s:%d", f.scheme(), addressOf(n+1), f.from+port)
+		return f.scheme() + "://" + objects.HostPort(addressOf(n+1), f.from+port)
 	}
-	return fmt.Sprintf("%s://%s:%d", f.scheme(), nodeAddress, f.from+2*n+port)
+	return f.scheme() + "://" + objects.HostPort(addressOf(1), f.from+2*n+port)
 }
-
-// addressOf a node of the lab.
-func addressOf(node int) string { return fmt.Sprintf("172.30.0.%d", node) }
 
 // start starts a member on its directory.
 func (f *foreigners) start(n int) {
@@ -471,7 +467,7 @@ func TestMoveOut(t *testing.T) {
 	ours := forgerWith(t, c.secretOf(name+"-ca"))
 	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, ca: &ours,
 		procs: map[int]*exec.Cmd{}}
-	cert, key := ours.issue(name+":peers", time.Now().Add(time.Hour), nodeAddress)
+	cert, key := ours.issue(name+":peers", time.Now().Add(time.Hour), addressOf(1))
 	for file, content := range map[string][]byte{"ca.crt": bundle(ours), "peer-ca.crt": bundle(ours), "tls.crt": cert,
 		"tls.key": key} {
 		require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))

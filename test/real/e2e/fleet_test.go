@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestFleet makes as many clusters of one member as QUORATE_FLEET says, in memory (two files of 64 MB that etcd makes
@@ -164,7 +165,7 @@ func processes(t *testing.T) []costs {
 	var all []costs
 	for port, pods := range map[int][]corev1.Pod{9999: metacontrollerPods(t), 8081: quoratePods(t)} {
 		for _, pod := range pods {
-			text := pageOf(t, fmt.Sprintf("http://%s:%d/metrics", pod.Status.PodIP, port))
+			text := pageOf(t, "http://"+objects.HostPort(pod.Status.PodIP, port)+"/metrics")
 			all = append(all, costs{
 				pod: pod.Name, cpu: sample(text, "process_cpu_seconds_total"),
 				resident: sample(text, "process_resident_memory_bytes") / (1 << 20),

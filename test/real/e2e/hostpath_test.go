@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestMembersOnNodes: each member has a node and a directory there. A deleted pod finds its data on its node; a
@@ -66,12 +68,15 @@ func TestOnTheHostsNetwork(t *testing.T) {
 	c.apply(three + hostNetwork(24790, 3) + "  storage: {medium: Memory, size: 256Mi}\n")
 	c.converges(3)
 	require.ErrorContains(t, c.edits(`{"hostNetwork":null}`), "hostNetwork can't be added or removed later")
-	urls := []string{"https://172.30.0.1:24790", "https://172.30.0.2:24790", "https://172.30.0.3:24790"}
+	var urls []string
+	for n := range 3 {
+		urls = append(urls, "https://"+objects.HostPort(addressOf(n+1), 24790))
+	}
 	assert.Equal(t, urls, c.object().Status.Connection.Endpoints[1:])
 	app := labClient(t, rereading(c.ns, name+"-client-tls"), nil, urls...)
 	w := c.writesWith(app, "key")
 	c.onNodes(map[string]string{"demo-0": "node1", "demo-1": "node2", "demo-2": "node3"})
-	assert.Equal(t, "172.30.0.2", c.pods()[1].Status.PodIP)
+	assert.Equal(t, addressOf(2), c.pods()[1].Status.PodIP)
 
 	c.kills("demo-1") // on Memory it is lost with that
 	successor := c.succeeds("demo-1", func() {})
@@ -80,7 +85,7 @@ func TestOnTheHostsNetwork(t *testing.T) {
 	require.NoError(t, err)
 	for _, m := range list.Members {
 		if m.Name == successor {
-			assert.Equal(t, []string{"https://" + successor + "." + c.ns + "@172.30.0.2:24791"}, m.PeerURLs)
+			assert.Equal(t, []string{"https://" + successor + "." + c.ns + "@" + objects.HostPort(addressOf(2), 24791)}, m.PeerURLs)
 		}
 	}
 	w.losesNothing()
@@ -90,7 +95,7 @@ func TestOnTheHostsNetwork(t *testing.T) {
 func hostNetwork(port, nodes int) string {
 	var list []string
 	for n := range nodes {
-		list = append(list, fmt.Sprintf("{name: node%d, address: 172.30.0.%d}", n+1, n+1))
+		list = append(list, fmt.Sprintf("{name: node%d, address: '%s'}", n+1, addressOf(n+1)))
 	}
 	return fmt.Sprintf("  hostNetwork: {clientPort: %d, peerPort: %d, metricsPort: %d, nodes: [%s]}\n", port, port+1,
 		port+2, strings.Join(list, ", "))

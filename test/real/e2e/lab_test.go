@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // kubectl runs kubectl against the lab and returns what it prints. An error holds what it said.
@@ -292,7 +294,7 @@ func quorateMetrics() (map[string]string, error) {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		r, err := client.Get("http://" + pod.Status.PodIP + ":8081/metrics")
+		r, err := client.Get("http://" + objects.HostPort(pod.Status.PodIP, 8081) + "/metrics")
 		if err != nil {
 			return nil, err
 		}

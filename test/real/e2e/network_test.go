@@ -98,10 +98,23 @@ func (n *network) dialContext(ctx context.Context, address string) (conn net.Con
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a thread is not held for long
 		defer cancel()
 		var dialer net.Dialer
-		conn, err = dialer.DialContext(ctx, "tcp4", address)
+		conn, err = dialer.DialContext(ctx, "tcp", address)
 		return err
 	})
 	return conn, err
+}
+
+// ofFamily chooses the address of the version that is the lab's first.
+func ofFamily(four, six string) string {
+	if os.Getenv("QUORATE_LAB_IP") == "v6" {
+		return six
+	}
+	return four
+}
+
+// addressOf a node of the lab.
+func addressOf(node int) string {
+	return ofFamily(fmt.Sprintf("172.30.0.%d", node), fmt.Sprintf("fd00:172:30::%d", node))
 }
 
 func (n *network) httpClient() *http.Client {

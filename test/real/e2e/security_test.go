@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 const quorateNamespace = "quorate-system"
@@ -80,7 +82,7 @@ func newCaller(t *testing.T) caller {
 	require.True(t, read(t, "/api/v1/namespaces/"+quorateNamespace+"/secrets/quorate-hooks", &secret))
 	tokens := strings.Fields(string(secret.Data["tokens"]))
 	c := caller{
-		address: fmt.Sprintf("%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port),
+		address: objects.HostPort(service.Spec.ClusterIP, int(service.Spec.Ports[0].Port)),
 		host:    "quorate." + quorateNamespace + ".svc",
 		token:   tokens[len(tokens)-1], client: lab.httpClient(),
 	}

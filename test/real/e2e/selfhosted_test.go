@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The lab of `make e2e-selfhosted`: all stories in here need one of their own, as its API server has its data in their
@@ -94,8 +95,8 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 	c.apply("  replicas: 3\n  version: 3.5.35\n  storage: {medium: Memory, size: 512Mi}\n  deletionProtection: true\n" +
 		"  priorityClassName: system-node-critical\n" + hostNetwork(5379, labNodes) +
 		"  tls: {mode: Secrets, secrets: " +
-		"{serverSecretRef: {name: server}, peerSecretRef: {name: peer}, operatorSecretRef: {name: operator}}}\n  bootstrap: {existing: {endpoints: ['https://" + nodeAddress +
-		":2379'], tls: {secretRef: {name: operator}}}}\n")
+		"{serverSecretRef: {name: server}, peerSecretRef: {name: peer}, operatorSecretRef: {name: operator}}}\n  bootstrap: {existing: {endpoints: ['https://" + objects.HostPort(addressOf(1), 2379) +
+		"'], tls: {secretRef: {name: operator}}}}\n")
 	c.takesOver(w)
 	inLab(c.t, "stop", "1", "etcd")
 	c.edit(`{"bootstrap":null,"selfHosted":true}`)
@@ -179,7 +180,7 @@ func apiServerOn(t *testing.T, node int) *apiServer {
 	transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 		return lab.dialContext(ctx, address)
 	}
-	other := &apiServer{server: fmt.Sprintf("https://%s:6443", addressOf(node)),
+	other := &apiServer{server: "https://" + objects.HostPort(addressOf(node), 6443),
 		client: &http.Client{Transport: transport, Timeout: time.Minute}}
 	eventually(t, fmt.Sprintf("the API server of node %d is ready", node), func() string {
 		r, err := other.client.Get(other.server + "/readyz")
@@ -216,7 +217,7 @@ func (c *cluster) takesOver(w *load, others ...int) {
 func (c *cluster) everyNode() (urls []string) {
 	on := c.object().Spec.HostNetwork
 	for _, node := range on.Nodes {
-		urls = append(urls, fmt.Sprintf("https://%s:%d", node.Address, on.ClientPort))
+		urls = append(urls, "https://"+objects.HostPort(node.Address, int(on.ClientPort)))
 	}
 	return urls
 }

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // s3 is an S3 server on node 1, whose buckets are folders.
@@ -82,7 +83,7 @@ func (bucket *s3) answers(t *testing.T) {
 	t.Helper()
 	var node corev1.Node
 	require.True(t, read(t, "/api/v1/nodes/node1", &node))
-	bucket.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, bucket.port)
+	bucket.address = "http://" + objects.HostPort(node.Status.Addresses[0].Address, bucket.port)
 	client := lab.httpClient()
 	eventually(t, "the S3 server answers", func() string {
 		r, err := client.Get(bucket.address)
