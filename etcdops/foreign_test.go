@@ -197,3 +197,27 @@ func marked(t *testing.T, addresses ...string) tls.Certificate {
 	require.NoError(t, err)
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
+
+// TestAnEndpointMayHaveAnIPv6Address: it is asked where the URL says, and shows a certificate for that address. Go looks
+// at the name before the authority, so that a stranger's certificate shows whether the name is right.
+func TestAnEndpointMayHaveAnIPv6Address(t *testing.T) {
+	for shown, want := range map[string]string{"fd00::7": "certificate signed by unknown authority",
+		"fd00::8": "certificate is valid"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer listener.Close()
+		served := tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{marked(t, shown)}})
+		go func() { _ = grpc.NewServer().Serve(served) }()
+		var dialed atomic.Value
+		etcd := &Etcd{Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			dialed.Store(address)
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", listener.Addr().String())
+		}}
+		e := elsewhere("https://[fd00::7]:2379")
+		e.ServerName, e.Allowed.Networks = "fd00::7", []netip.Prefix{netip.MustParsePrefix("fd00::/64")}
+		_, health := etcd.Observe(t.Context(), []observation.Endpoint{e})
+		assert.Contains(t, health[e.Name].Err, want)
+		assert.Equal(t, "[fd00::7]:2379", dialed.Load())
+	}
+}
