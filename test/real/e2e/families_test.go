@@ -62,12 +62,29 @@ func (c *cluster) hasIPv6Alone() {
 	c.writesInAPod()
 }
 
-// writesInAPod writes by the name of the Service, from a pod.
+// writesInAPod: an application in a pod writes by the name of the Service.
 func (c *cluster) writesInAPod() {
 	c.t.Helper()
-	url := fmt.Sprintf("https://%s.%s.svc:2379", name, c.ns)
-	c.asked("demo-0", "--endpoints="+url, "put", c.word(), "value")
-	assert.Contains(c.t, c.asked("demo-0", "--endpoints="+url, "get", c.word()), "value")
+	_, err := kubectl(fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: app, namespace: %[2]s}
+spec:
+  restartPolicy: OnFailure
+  containers:
+  - name: app
+    image: gcr.io/etcd-development/etcd:v3.6.16
+    command: [etcdctl, "--endpoints=https://%[1]s.%[2]s.svc:2379", --cacert=/tls/ca.crt, --cert=/tls/tls.crt, --key=/tls/tls.key, put, key, value]
+    volumeMounts: [{name: tls, mountPath: /tls}]
+  volumes: [{name: tls, secret: {secretName: %[1]s-client-tls}}]
+`, name, c.ns), "apply", "-f", "-")
+	require.NoError(c.t, err)
+	eventually(c.t, "the application has written", func() string {
+		if pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "app"); pod.Status.Phase != corev1.PodSucceeded {
+			return string(pod.Status.Phase)
+		}
+		return ""
+	})
+	assert.Equal(c.t, "value", string(c.reads("key").Kvs[0].Value))
 }
 
 // meetsByIPv6: the names of members lead to IPv6 addresses alone, and Quorate and the kubelet reach them at those of
