@@ -249,9 +249,9 @@ e2e-ipv6: export QUORATE_LAB_RUN := /tmp/quorate-lab-ipv6
 e2e-ipv6: export QUORATE_LAB_API_PORT := 9443
 e2e-ipv6: export NODES := 3
 e2e-ipv6: image s3 bin/steps ## clusters live with IPv6 addresses alone, and with both families: in labs of its own
-	@trap '$(LAB) down' EXIT; for ip in v6 dual; do export QUORATE_LAB_IP=$$ip; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && \
+	@trap '$(LAB) down' EXIT; for both in 'v6 IPFamilies|OnTheHostsNetwork|JoinByTLSAndStay' 'dual IPFamilies'; do set -- $$both; export QUORATE_LAB_IP=$$1; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && \
 	  $(IN_LAB) test/tools/install.sh && \
-	  V=1 STEPS_AGAIN="make e2e-ipv6" bin/steps "$$ip: go test -json -count=1 -timeout 30m -parallel $(PARALLEL) -tags e2e -run '^Test(IPFamilies|OnTheHostsNetwork|JoinByTLSAndStay)\$$' ./test/real/e2e/" || exit; done
+	  V=1 STEPS_AGAIN="make e2e-ipv6" bin/steps "$$1: go test -json -count=1 -timeout 30m -parallel $(PARALLEL) -tags e2e -run '^Test($$2)\$$' ./test/real/e2e/" || exit; done
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
