@@ -198,8 +198,8 @@ func marked(t *testing.T, addresses ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 
-// TestAnEndpointMayHaveAnIPv6Address: it is asked where the URL says, and shows a certificate for that address. Go looks
-// at the name before the authority, so that a stranger's certificate shows whether the name is right.
+// TestAnEndpointMayHaveAnIPv6Address: it is asked where the URL says, and shows a certificate for that address. Go
+// looks at the name before the authority, so that a stranger's certificate shows whether the name is right.
 func TestAnEndpointMayHaveAnIPv6Address(t *testing.T) {
 	for shown, want := range map[string]string{"fd00::7": "certificate signed by unknown authority",
 		"fd00::8": "certificate is valid"} {

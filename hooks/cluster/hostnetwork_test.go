@@ -256,11 +256,13 @@ func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
 		"spec.hostNetwork.nodes has 2 nodes for 3 members": func(s *v1alpha1.EtcdClusterSpec) {
 			s.HostNetwork.Nodes = s.HostNetwork.Nodes[:2]
 		},
-		"both name nodes":         func(s *v1alpha1.EtcdClusterSpec) { s.Storage.HostPath.Nodes = []string{"a", "b", "c"} },
-		"one port twice":          func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = 4379 },
-		"from 1 to 65535":         func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = -1 },
-		"is not an IP address":    func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "node-b" },
-		"form, such as 10.0.0.1":  func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "::ffff:10.1.0.2" },
+		"both name nodes":      func(s *v1alpha1.EtcdClusterSpec) { s.Storage.HostPath.Nodes = []string{"a", "b", "c"} },
+		"one port twice":       func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = 4379 },
+		"from 1 to 65535":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = -1 },
+		"is not an IP address": func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "node-b" },
+		"form, such as 10.0.0.1": func(s *v1alpha1.EtcdClusterSpec) {
+			s.HostNetwork.Nodes[1].Address = "::ffff:10.1.0.2"
+		},
 		"usual form":              func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "fd00::0:1" },
 		"is also that of another": func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "10.1.0.1" },
 		"or is listed twice":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a" },

@@ -34,7 +34,8 @@ func TestOneMember(t *testing.T) {
 // their certificate is for both; a name with the domain of the lab leads there from within, too.
 func (c *cluster) isReachedFromOutside() {
 	pods := c.pods()
-	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"}},"tls":{"extraSANs":["` + addressOf(2) + `"]}}`)
+	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"}},"tls":{"extraSANs":["` +
+		addressOf(2) + `"]}}`)
 	address := ofFamily("192.0.2.9", "2001:db8::9")
 	kube(c.t, "-n", c.ns, "wait", "svc", name, "--for=jsonpath={.spec.type}=LoadBalancer")
 	kube(c.t, "-n", c.ns, "patch", "svc", name, "--subresource=status", "--type=merge", "-p",

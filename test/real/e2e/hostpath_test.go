@@ -85,7 +85,8 @@ func TestOnTheHostsNetwork(t *testing.T) {
 	require.NoError(t, err)
 	for _, m := range list.Members {
 		if m.Name == successor {
-			assert.Equal(t, []string{"https://" + successor + "." + c.ns + "@" + objects.HostPort(addressOf(2), 24791)}, m.PeerURLs)
+			at := objects.HostPort(addressOf(2), 24791)
+			assert.Equal(t, []string{"https://" + successor + "." + c.ns + "@" + at}, m.PeerURLs)
 		}
 	}
 	w.losesNothing()

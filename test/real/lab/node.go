@@ -105,7 +105,8 @@ func (n node) writeFiles() error {
 	if err := n.writeConf(); err != nil {
 		return err
 	}
-	resolv := "nameserver " + strings.Join(n.lab.dnsServiceIPs(), "\nnameserver ") + "\nsearch svc.lab.internal lab.internal\noptions ndots:5\n"
+	resolv := "nameserver " + strings.Join(n.lab.dnsServiceIPs(), "\nnameserver ") +
+		"\nsearch svc.lab.internal lab.internal\noptions ndots:5\n"
 	return os.WriteFile(n.path("resolv.conf"), []byte(resolv), 0o644)
 }
 

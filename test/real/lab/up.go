@@ -212,7 +212,8 @@ func (l *lab) prepare() error {
 			return err
 		}
 	}
-	if err := os.WriteFile(l.shapeFile(), encode(shape{Name: l.name, Nodes: l.nodes, APIPort: l.apiPort, IP: l.families}), 0o644); err != nil {
+	s := shape{Name: l.name, Nodes: l.nodes, APIPort: l.apiPort, IP: l.families}
+	if err := os.WriteFile(l.shapeFile(), encode(s), 0o644); err != nil {
 		return err
 	}
 	// First of all, as it is what fails when the port is taken.
