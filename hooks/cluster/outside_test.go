@@ -67,7 +67,7 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 	assert.NotContains(t, v.Leaves[1].Names, "*.etcd.example.com", "peers are not reached there")
 	pod := children.Pod(v, "demo-1", objects.StartResume, nil)
 	assert.Equal(t, "https://demo-1.demo-peers.default.svc:2379,https://demo-1.etcd.example.com:2379", flagOf(pod, "advertise-client-urls"))
-	assert.Equal(t, "it is to be reached at https://demo-1.etcd.example.com:2379",
+	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:2379",
 		rollout.UpdateOf(v, v.Find("demo-1")).Reason)
 	o.Children.Pods["demo-1"].Spec.Containers[0].Command = pod.Spec.Containers[0].Command
 	v = newView(o)
@@ -77,7 +77,7 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 
 	o.Cluster.Spec.MemberService = nil
 	v = newView(o)
-	assert.Equal(t, "it is no longer to be reached at https://demo-1.etcd.example.com:2379",
+	assert.Equal(t, "it should no longer be reached at https://demo-1.etcd.example.com:2379",
 		rollout.UpdateOf(v, v.Find("demo-1")).Reason)
 	assert.Len(t, Decide(o).Children.Services, 2)
 }
@@ -94,7 +94,7 @@ func TestAPortOfNodesIsWaitedFor(t *testing.T) {
 
 	o.Children.Services["demo-1-external"].Spec.Ports[0].NodePort = 31234
 	v = newView(o)
-	assert.Equal(t, "it is to be reached at https://demo-1.etcd.example.com:31234",
+	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:31234",
 		rollout.UpdateOf(v, v.Find("demo-1")).Reason)
 	assert.Zero(t, serviceIn(t, Decide(o), "demo-1-external").Spec.Ports[0].NodePort, "Kubernetes keeps its own choice")
 

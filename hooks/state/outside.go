@@ -72,9 +72,9 @@ func OutsideURLDiffers(v *View, m *Member) (string, bool) {
 	case withoutScheme(has) == withoutScheme(wanted): // which scheme, TLSFlagsDiffer follows
 		return "", false
 	case wanted == "":
-		return "it is no longer to be reached at " + has, true
+		return "it should no longer be reached at " + has, true
 	}
-	return "it is to be reached at " + wanted, true
+	return "it should be reached at " + wanted, true
 }
 
 func withoutScheme(url string) string { return url[strings.Index(url, "://")+1:] }

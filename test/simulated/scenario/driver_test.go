@@ -163,7 +163,7 @@ var verbs = map[string]func(*story, args) string{
 	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
 	"revisions":    (*story).revisions,    // which revisions each epoch has given out
 	"clients":      (*story).clients,      // where the client Service leads
-	"endpoints":    (*story).endpoints,    // which URLs etcd lists, and which of those outside Kubernetes lead to whom
+	"endpoints":    (*story).endpoints,    // which URLs etcd lists, and where the members' own Services lead
 	"certificates": (*story).certificates, // which there are, and what the members trust
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
