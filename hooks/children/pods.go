@@ -30,7 +30,7 @@ func InitialPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
 		return list
 	}
 	for _, name := range v.Epoch.InitialNames() {
-		if v.Children.Pods[name] == nil && v.HasPlace(name) && v.PortKnown(name) {
+		if v.Children.Pods[name] == nil && v.MayBeginOnMemory(name) {
 			list = append(list, withGate(bootstrapPod(v, name)))
 		}
 	}
@@ -82,7 +82,7 @@ func ListedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 		case m.Pod == nil && v.Fenced(m.PodName) && !m.Learner:
 		case m.Pod != nil:
 			list = append(list, keptListed(v, m, verdict)...)
-		case v.Memory() && v.MayBeMade(m) && v.HasPlace(m.PodName) && v.PortKnown(m.PodName):
+		case v.Memory() && v.MayBeMade(m) && v.MayBeginOnMemory(m.PodName):
 			list = append(list, withGate(podOf(v, m)))
 		case !v.Memory() && volumes.StorageUsable(v, m.PodName) && !v.MayBeMade(m) && !JoinsOnAnotherClaim(v, m):
 			list = append(list, podOf(v, m))

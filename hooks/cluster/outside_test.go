@@ -87,7 +87,7 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 func TestAPortOfNodesIsWaitedFor(t *testing.T) {
 	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeNodePort, Domain: "etcd.example.com"})
 	v := newView(o)
-	assert.False(t, v.PortKnown("demo-1"))
+	assert.False(t, v.MayBeginOnMemory("demo-1"))
 	assert.Nil(t, rollout.UpdateOf(v, v.Find("demo-1")), "no member is restarted for half an address")
 	assert.NotContains(t, flagOf(children.Pod(v, "demo-1", objects.StartResume, nil), "advertise-client-urls"), "etcd.example.com")
 	assert.Empty(t, Decide(o).Status.Connection.External)

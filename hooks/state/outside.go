@@ -35,11 +35,11 @@ func (v *View) OutsideURL(member string) (url string, known bool) {
 	return objects.Scheme(v.Cluster) + "://" + objects.HostPort(objects.ExternalHost(v.Cluster, member), port), true
 }
 
-// PortKnown reports whether a new member can be told its URL outside Kubernetes. On Memory its pod waits for that:
-// there only another member can have another one.
-func (v *View) PortKnown(member string) bool {
+// MayBeginOnMemory reports whether a memory pod can be made for a new member: it has a place, and can be told its URL
+// outside Kubernetes. On Memory only another member can have another one.
+func (v *View) MayBeginOnMemory(member string) bool {
 	_, known := v.OutsideURL(member)
-	return known
+	return known && v.HasPlace(member)
 }
 
 // Advertise puts a URL on a new pod that its member advertises beside its own.
