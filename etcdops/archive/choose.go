@@ -129,7 +129,7 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 	for _, m := range list.Members {
 		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
 			all = append(all, member{name: cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())), id: m.GetID(),
-				urls: m.GetClientURLs()})
+				urls: c.known(m.GetClientURLs())})
 		}
 	}
 	why := make([]error, len(all))
@@ -154,6 +154,17 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 		)
 	})
 	return able, nil
+}
+
+// known are those of a member's URLs that are among our endpoints, if there are any: the others lead to the same member
+// from elsewhere, as through a load balancer.
+func (c Cluster) known(urls []string) []string {
+	for _, url := range urls {
+		if slices.Contains(c.Endpoints, url) {
+			return []string{url}
+		}
+	}
+	return urls
 }
 
 func compareBool(a, b bool) int {

@@ -52,7 +52,8 @@ func Secrets(v *state.View) []*decision.DesiredSecret {
 	return list
 }
 
-// Services are the cluster's two: for clients, and headless for its members.
+// Services are the cluster's two, for clients and headless for its members, and with spec.memberService one for each
+// member.
 func Services(v *state.View) []*corev1.Service {
 	c := v.Cluster
 	meta := func(name string) metav1.ObjectMeta {
@@ -85,22 +86,40 @@ func Services(v *state.View) []*corev1.Service {
 			},
 		},
 	}
+	for _, name := range v.Outside() {
+		list = append(list, memberService(v, name))
+	}
 	for _, s := range list {
 		families(&c.Spec.ClientService, s, v.Children.Services[s.Name])
 	}
 	return list
 }
 
-// clientService leads clients to voters. What the spec leaves open, Kubernetes fills in: it is in no answer, and so
-// stays as it is (TestServicesKeepWhatKubernetesFillsIn).
+// clientService leads clients to voters.
 func clientService(v *state.View, port corev1.ServicePort) *corev1.Service {
-	asked := &v.Cluster.Spec.ClientService
+	return exposed(v, objects.ClientService(v.Cluster.Name), &v.Cluster.Spec.ClientService, port, nil,
+		pods.ClientSelector(v))
+}
+
+// memberService leads clients from outside Kubernetes to one member, while it is a voter.
+func memberService(v *state.View, member string) *corev1.Service {
+	asked, of := v.Cluster.Spec.MemberService, map[string]string{objects.LabelMember: member}
+	selector := objects.Selector(v.Cluster)
+	selector[objects.LabelMember], selector[objects.LabelRole] = member, pods.RoleVoter
+	return exposed(v, objects.MemberService(member), &v1alpha1.ClientService{Type: asked.Type,
+		LoadBalancerClass: asked.LoadBalancerClass, LoadBalancerSourceRanges: asked.LoadBalancerSourceRanges,
+		ExternalTrafficPolicy: asked.ExternalTrafficPolicy}, servicePort("client", objects.ClientPort), of, selector)
+}
+
+// exposed is a Service that can be reached from outside Kubernetes. What the spec leaves open, Kubernetes fills in: it
+// is in no answer, and so stays as it is (TestServicesKeepWhatKubernetesFillsIn).
+func exposed(v *state.View, name string, asked *v1alpha1.ClientService, port corev1.ServicePort,
+	labels, selector map[string]string) *corev1.Service {
 	port.AppProtocol = unlessZero(asked.AppProtocol)
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: objects.ClientService(v.Cluster.Name), Labels: objects.Labels(v.Cluster, nil),
-			Annotations: objects.ServiceAnnotations(v.Cluster)},
-		Spec: corev1.ServiceSpec{Type: cmp.Or(asked.Type, corev1.ServiceTypeClusterIP),
-			Selector: pods.ClientSelector(v)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: objects.Labels(v.Cluster, labels),
+			Annotations: objects.ServiceAnnotations(v.Cluster, name)},
+		Spec: corev1.ServiceSpec{Type: cmp.Or(asked.Type, corev1.ServiceTypeClusterIP), Selector: selector},
 	}
 	if s.Spec.Type != corev1.ServiceTypeClusterIP {
 		s.Spec.ExternalTrafficPolicy = asked.ExternalTrafficPolicy

@@ -30,7 +30,7 @@ func InitialPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
 		return list
 	}
 	for _, name := range v.Epoch.InitialNames() {
-		if v.Children.Pods[name] == nil && v.HasPlace(name) {
+		if v.Children.Pods[name] == nil && v.MayBeginOnMemory(name) {
 			list = append(list, withGate(bootstrapPod(v, name)))
 		}
 	}
@@ -82,7 +82,7 @@ func ListedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 		case m.Pod == nil && v.Fenced(m.PodName) && !m.Learner:
 		case m.Pod != nil:
 			list = append(list, keptListed(v, m, verdict)...)
-		case v.Memory() && v.MayBeMade(m) && v.HasPlace(m.PodName):
+		case v.Memory() && v.MayBeMade(m) && v.MayBeginOnMemory(m.PodName):
 			list = append(list, withGate(podOf(v, m)))
 		case !v.Memory() && volumes.StorageUsable(v, m.PodName) && !v.MayBeMade(m) && !JoinsOnAnotherClaim(v, m):
 			list = append(list, podOf(v, m))
@@ -180,6 +180,9 @@ func Pod(v *state.View, name, start string, env []corev1.EnvVar) *corev1.Pod {
 	}
 	pod := NewPod(v.Observation, name, v.Address(name), versions.VersionNow(v), start, volume,
 		state.PeersDial(v, name), env)
+	if outside, known := v.OutsideURL(name); known {
+		state.Advertise(pod, outside)
+	}
 	if v.HasWAL(name) {
 		volumes.WithWAL(pod)
 	}

@@ -114,16 +114,21 @@ func prospectOf(v *state.View, in *mode, at int, verdict *decision.Verdict) deci
 	return health.WithUnmade(v, p)
 }
 
-// unreachable says that clients have no Service; empty when they have. An object of the same name that is not ours
-// stays as it is.
+// unreachable says that clients have no Service, or none to one of the members; empty when they have. An object of the
+// same name that is not ours stays as it is.
 func unreachable(v *state.View) decision.Prospect {
-	name := objects.ClientService(v.Cluster.Name)
-	if v.Children.Services[name] != nil {
-		return decision.Prospect{}
+	names := []string{objects.ClientService(v.Cluster.Name)}
+	for _, member := range v.Outside() {
+		names = append(names, objects.MemberService(member))
 	}
-	return decision.Prospect{Outlook: decision.Works, Reason: "ServiceNotFound",
-		Message: fmt.Sprintf("clients have no Service: %s does not exist, or has another owner; if it has, delete it "+
-			"or rename it", name)}
+	for _, name := range names {
+		if v.Children.Services[name] == nil {
+			return decision.Prospect{Outlook: decision.Works, Reason: "ServiceNotFound",
+				Message: fmt.Sprintf("clients have no Service: %s does not exist, or has another owner; if it has, "+
+					"delete it or rename it", name)}
+		}
+	}
+	return decision.Prospect{}
 }
 
 // resumed is the cluster as if spec.suspend were false.

@@ -12,6 +12,7 @@ var emptyMeans = map[string]string{
 	"storage.hostPath":             "nothing that a cluster on another medium could follow",
 	"storage.hostPath.nodes":       "none, which is refused",
 	"bootstrap":                    "nothing once there is a cluster",
+	"memberService":                "no domain, which is refused",
 }
 
 // defaultsSaid are the defaults that are no default in the CRD, but said in words; all ways to write them.
@@ -107,6 +108,7 @@ var others = map[string]string{
 	"options.heartbeatInterval":                       `"50ms"`,
 	"options.electionTimeout":                         `"5s"`,
 	"options.logLevel":                                `"warn"`,
+	"memberService":                                   `{"type":"LoadBalancer","domain":"etcd.example.com"}`,
 	"clientService.type":                              `"NodePort"`,
 	"clientService.annotations":                       `{"a":"b"}`,
 	"clientService.nodePort":                          "", // needs a type
@@ -155,6 +157,7 @@ var restarts = []string{
 	"options.extraArgs",
 	"options.autoCompaction.mode",
 	"options.autoCompaction.retention",
+	"memberService",
 	"tls.allowPlaintextClients",
 	"tls.minVersion",
 	"tls.cipherSuites",

@@ -109,10 +109,21 @@ func Annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]stri
 	return all
 }
 
-// ServiceAnnotations are those of the Service for clients.
-func ServiceAnnotations(c *v1alpha1.EtcdCluster) map[string]string {
-	all := Annotations(c, nil)
-	for k, value := range c.Spec.ClientService.Annotations {
+// AnnotationHostname is where external-dns reads which name leads to a Service.
+const AnnotationHostname = "external-dns.alpha.kubernetes.io/hostname"
+
+// ServiceAnnotations are those of the Service of this name: those of all objects, and those that the spec asks for on
+// the Service for clients, or on the members' own.
+func ServiceAnnotations(c *v1alpha1.EtcdCluster, service string) map[string]string {
+	all, asked := Annotations(c, nil), map[string]string(nil)
+	member, ofMember := MemberOfService(c.Name, service)
+	switch m := c.Spec.MemberService; {
+	case service == ClientService(c.Name):
+		asked = c.Spec.ClientService.Annotations
+	case ofMember && m != nil:
+		asked = With(m.Annotations, AnnotationHostname, ExternalHost(c, member))
+	}
+	for k, value := range asked {
 		if !strings.HasPrefix(k, Domain) {
 			all[k] = value
 		}

@@ -53,6 +53,24 @@ func ClientService(cluster string) string { return cluster }
 // PeerService names the headless Service that gives members their stable names.
 func PeerService(cluster string) string { return cluster + "-peers" }
 
+// memberServiceSuffix ends the name of a member's own Service.
+const memberServiceSuffix = "-external"
+
+// MemberService names a member's own Service, for clients outside Kubernetes.
+func MemberService(member string) string { return member + memberServiceSuffix }
+
+// MemberOfService is the member of this cluster that the Service of this name is for; false for another Service.
+func MemberOfService(cluster, service string) (string, bool) {
+	member, is := strings.CutSuffix(service, memberServiceSuffix)
+	_, ours := Ordinal(cluster, member)
+	return member, is && ours
+}
+
+// ExternalHost is the name of a member outside Kubernetes, with spec.memberService.
+func ExternalHost(c *v1alpha1.EtcdCluster, member string) string {
+	return member + "." + c.Spec.MemberService.Domain
+}
+
 // EpochName names the record of an epoch.
 func EpochName(cluster string, epoch int) string { return fmt.Sprintf("%s-epoch-%d", cluster, epoch) }
 

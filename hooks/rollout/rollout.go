@@ -45,7 +45,8 @@ func findUpdate(v *state.View, m *state.Member) *state.Update {
 		return nil
 	}
 	for _, otherwise := range []func(*state.View, *state.Member) (string, bool){certificates.Distrusts,
-		state.TLSFlagsDiffer, foreign.AllowsAnyPeer, templateDiffers, volumes.QuotaDiffers, volumes.FileSystemWaits} {
+		state.TLSFlagsDiffer, foreign.AllowsAnyPeer, templateDiffers, state.OutsideURLDiffers, volumes.QuotaDiffers,
+		volumes.FileSystemWaits} {
 		if reason, differs := otherwise(v, m); differs {
 			return &state.Update{Reason: reason}
 		}

@@ -350,6 +350,5 @@ func record(j *judgement) {
 				cm.Name)
 		}
 	}
-	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13",
-		"the answer lacks a Service or the budget")
+	j.require(services(j) && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
 }

@@ -203,7 +203,7 @@ func unlike(j *judgement, m *state.Member) bool {
 		return false
 	}
 	return outTrusted(j, m) || tlsFlagsWrong(j, m) || state.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j) ||
-		volumeUnlike(j, m) || children.TemplateOutdated(j.v, m.Pod) ||
+		volumeUnlike(j, m) || outsideUnlike(j, m) || children.TemplateOutdated(j.v, m.Pod) ||
 		m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.v.Epoch.Version)
 }
 

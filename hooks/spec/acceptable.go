@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -94,4 +95,32 @@ func validateClientService(s *v1alpha1.ClientService) error {
 			"RequireDualStack, or name one")
 	}
 	return validateAnnotations("spec.clientService.annotations", s.Annotations)
+}
+
+// domainForm is that of spec.memberService.domain: two labels at least, of which the last begins with a letter, so that
+// a certificate may be valid for *.<domain>.
+var domainForm = regexp.MustCompile(
+	`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?[.])+[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// validateMemberService says what of it Kubernetes or etcd would refuse.
+func validateMemberService(s *v1alpha1.EtcdClusterSpec) error {
+	m := s.MemberService
+	switch {
+	case m == nil:
+		return nil
+	case s.HostNetwork != nil:
+		return fmt.Errorf("spec.memberService is not for members on hostNetwork, which have the addresses of their " +
+			"nodes; remove it")
+	case m.Type != corev1.ServiceTypeNodePort && m.Type != corev1.ServiceTypeLoadBalancer:
+		return fmt.Errorf("spec.memberService.type %q is not NodePort or LoadBalancer", m.Type)
+	case len(m.Domain) > 180 || !domainForm.MatchString(m.Domain):
+		return fmt.Errorf("spec.memberService.domain %.200q is not a domain name such as etcd.example.com", m.Domain)
+	case m.Type != corev1.ServiceTypeLoadBalancer && (m.LoadBalancerClass != "" || len(m.LoadBalancerSourceRanges) > 0):
+		return fmt.Errorf("spec.memberService.loadBalancerClass and loadBalancerSourceRanges need the type " +
+			"LoadBalancer: set spec.memberService.type, or remove them")
+	case m.Annotations[objects.AnnotationHostname] != "":
+		return fmt.Errorf("spec.memberService.annotations has %s, which Quorate sets to each member's own name; remove it",
+			objects.AnnotationHostname)
+	}
+	return validateAnnotations("spec.memberService.annotations", m.Annotations)
 }

@@ -112,6 +112,9 @@ func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
 		service, service + "." + c.Namespace, service + "." + c.Namespace + ".svc",
 		service + "." + c.Namespace + ".svc" + domain,
 	}
+	if outside := outsideNames(c); outside != "" {
+		server = append(server, outside)
+	}
 	peer := []string{members}
 	server, peer = append(server, at.Nodes...), append(peer, at.Nodes...)
 	if Existing(c) != nil {
@@ -128,6 +131,15 @@ func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
 		{What: "operator", Secret: objects.OperatorSecret(c), CommonName: operatorName, Client: true},
 		{What: "client", Secret: ClientSecret(c.Name), CommonName: clientName, Client: true},
 	}, userLeaves(c)...)
+}
+
+// outsideNames are the names of all members outside Kubernetes, as a certificate has them; empty without
+// spec.memberService. No certificate names one member, so that a new one needs none.
+func outsideNames(c *v1alpha1.EtcdCluster) string {
+	if c.Spec.MemberService == nil {
+		return ""
+	}
+	return objects.ExternalHost(c, "*")
 }
 
 // Distinct are the strings of all lists, each once, sorted.
@@ -156,6 +168,9 @@ func (l Leaf) Needs(c *v1alpha1.EtcdCluster) []string {
 	needed := append([]string{objects.Host(c, "*")}, l.Members...)
 	if l.What == "server" {
 		needed = append(needed, objects.ClientService(c.Name)+"."+c.Namespace+".svc")
+		if outside := outsideNames(c); outside != "" {
+			needed = append(needed, outside)
+		}
 	}
 	return needed
 }

@@ -52,7 +52,7 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExisting(s), validateSources(s),
 		validateTLS(&s.TLS), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
 		validateMemory(&s.Resources), validatePods(s),
-		validateClientService(&s.ClientService))
+		validateClientService(&s.ClientService), validateMemberService(s))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {

@@ -31,8 +31,8 @@ func URLOn(scheme, ip string, port int) string {
 // TestTemplatesOfThisRelease says so beforehand.
 //
 // Not in here is what comes to running members in another way: the version and the image (ImageDiffers), the quota on
-// a volume (QuotaDiffers), how members speak (TLSFlagsDiffer, AllowsAnyPeer), their volumes (VolumeDiffers), and labels
-// and annotations, which Kubernetes changes in place.
+// a volume (QuotaDiffers), how members speak (TLSFlagsDiffer, AllowsAnyPeer), where they are reached from outside
+// (OutsideURLDiffers), their volumes (VolumeDiffers), and labels and annotations, which Kubernetes changes in place.
 type Template struct {
 	PullPolicy  corev1.PullPolicy
 	PullSecrets []corev1.LocalObjectReference `json:",omitempty"`

@@ -87,14 +87,12 @@ func KeptAll[T any, P interface {
 	return list
 }
 
-// KeptServices are the Services as they are; that for clients with its own annotations.
+// KeptServices are the Services as they are, with the annotations that the spec asks for on each.
 func KeptServices(o observation.Observation) []*corev1.Service {
 	list := KeptAll(o.Cluster, o.Children.Services)
 	for _, s := range list {
-		if s.Name == objects.ClientService(o.Cluster.Name) {
-			s.Annotations = objects.OwnKeys(o.Children.Services[s.Name].Annotations,
-				objects.ServiceAnnotations(o.Cluster))
-		}
+		old := o.Children.Services[s.Name]
+		s.Annotations = objects.OwnKeys(old.Annotations, objects.ServiceAnnotations(o.Cluster, s.Name))
 	}
 	return list
 }

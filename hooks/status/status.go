@@ -242,6 +242,9 @@ func connection(v *state.View) *v1alpha1.ConnectionStatus {
 	for _, address := range v.External() {
 		c.External = append(c.External, spec.URLOn(objects.Scheme(v.Cluster), address, objects.ClientPort))
 	}
+	if v.Cluster.Spec.MemberService != nil {
+		c.External = membersOutside(v, c.External)
+	}
 	if s := v.Children.Services[objects.ClientService(v.Cluster.Name)]; s != nil && len(s.Spec.Ports) > 0 &&
 		s.Spec.Type == corev1.ServiceTypeNodePort {
 		c.NodePort = s.Spec.Ports[0].NodePort
@@ -253,6 +256,19 @@ func connection(v *state.View) *v1alpha1.ConnectionStatus {
 		}
 	}
 	return c
+}
+
+// membersOutside adds the voters' URLs outside Kubernetes; while etcd does not answer they are those of before.
+func membersOutside(v *state.View, list []string) []string {
+	if old := v.Cluster.Status.Connection; v.Etcd == nil && old != nil {
+		return old.External
+	}
+	for _, m := range v.Voters {
+		if url, known := v.OutsideURL(m.PodName); known && m.PodName != "" {
+			list = append(list, url)
+		}
+	}
+	return list
 }
 
 // tlsStatus lists the certificates in use and when they expire.

@@ -66,6 +66,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be removed in one edit: remove selfHosted first, once the API server has its data elsewhere"
 // +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clientService) || (!has(oldSelf.clientService.ipFamilyPolicy) || has(self.clientService) && has(self.clientService.ipFamilyPolicy)) && (!has(oldSelf.clientService.ipFamilies) || has(self.clientService) && has(self.clientService.ipFamilies))",message="clientService.ipFamilyPolicy and ipFamilies can be changed, and not removed: Kubernetes does not forget them; set SingleStack and one family"
+// +kubebuilder:validation:XValidation:rule="!has(self.memberService) || !has(self.hostNetwork)",message="memberService is not for members on hostNetwork, which have the addresses of their nodes; remove memberService"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
 	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it back
@@ -175,6 +176,11 @@ type EtcdClusterSpec struct {
 	// ClientService says how the Service for clients is. Unset, it is reached within Kubernetes alone.
 	// +optional
 	ClientService ClientService `json:"clientService,omitzero"`
+
+	// MemberService gives each member a Service and a URL of its own outside Kubernetes, which etcd lists too: for
+	// clients that take their endpoints from etcd's member list. A change restarts the members, one at a time.
+	// +optional
+	MemberService *MemberService `json:"memberService,omitempty"`
 
 	// NetworkPolicy says who may open connections to the members.
 	// +optional
@@ -692,8 +698,8 @@ type ConnectionStatus struct {
 	// +listType=atomic
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// External are the URLs with the addresses of the load balancer, once it has any. They are in the servers'
-	// certificate too, in the modes Auto and CertManager.
+	// External are the URLs with the addresses of the load balancer, once it has any, and with spec.memberService those
+	// of the members. They are in the servers' certificate too, in the modes Auto and CertManager.
 	// +optional
 	// +listType=atomic
 	External []string `json:"external,omitempty"`

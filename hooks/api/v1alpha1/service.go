@@ -72,3 +72,52 @@ type ClientService struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
+
+// MemberService says how the Service of each member is. Its URL has a name that is known before the Service has an
+// address: the member demo-0 advertises https://demo-0.<domain>:<port> beside its URL within Kubernetes.
+//
+// +kubebuilder:validation:XValidation:rule="(!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges)) || self.type == 'LoadBalancer'",message="memberService.loadBalancerClass and loadBalancerSourceRanges need the type LoadBalancer; set memberService.type, or remove them"
+// +kubebuilder:validation:XValidation:rule="self.type != 'LoadBalancer' || oldSelf.type != 'LoadBalancer' || has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass)",message="memberService.loadBalancerClass can't be changed while the type is LoadBalancer: remove memberService first"
+// +kubebuilder:validation:XValidation:rule="!has(self.annotations) || !('external-dns.alpha.kubernetes.io/hostname' in self.annotations)",message="memberService.annotations has external-dns.alpha.kubernetes.io/hostname, which Quorate sets to each member's own name; remove it"
+type MemberService struct {
+	// Domain of the members' names outside: demo-0 is demo-0.<domain>. Each Service has the annotation
+	// external-dns.alpha.kubernetes.io/hostname with its name. The servers' certificate is valid for *.<domain>.
+	// +required
+	// +kubebuilder:validation:MaxLength=180
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?[.])+[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`
+	Domain string `json:"domain"`
+
+	// Type is LoadBalancer, with port 2379, or NodePort, with the port that Kubernetes chooses for the member.
+	// +required
+	// +kubebuilder:validation:Enum=NodePort;LoadBalancer
+	Type corev1.ServiceType `json:"type"`
+
+	// Annotations of these Services, as clouds read them. They go before those of additionalMetadata.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="use at most 63 letters, digits, '-', '_' and '.' in an annotation's key, with or without a domain name and '/' before them"
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// LoadBalancerClass says which implementation of load balancers is meant. Unset, the default of the Kubernetes
+	// cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`
+	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
+
+	// LoadBalancerSourceRanges are the networks that may reach the load balancers, where they support that.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-f.:]+/[0-9]{1,3}$`
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="use a network such as 10.1.0.0/16"
+	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
+
+	// ExternalTrafficPolicy is Cluster, the default: every node leads to the member. Or it is Local: only the member's
+	// own node does, and the member sees the clients' own addresses.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+}

@@ -5,13 +5,16 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -80,6 +83,82 @@ func (c *cluster) isReachedFromOutside() {
 	assert.NotContains(c.t, after.Annotations, "a.example/b")
 	assert.Zero(c.t, after.Spec.Ports[0].NodePort)
 	assert.Equal(c.t, pods[0].UID, c.pods()[0].UID, "no member restarts for its Service")
+}
+
+// reachesEveryMember: each member gets a Service with a port on every node, and says its name outside in etcd's list. A
+// client in no pod that takes its endpoints from that list reaches every member by its own name and certificate, while
+// the names within Kubernetes lead it nowhere.
+func (c *cluster) reachesEveryMember() {
+	w := c.writes()
+	ids, before := c.ids(), c.uids()
+	c.edit(`{"memberService":{"type":"NodePort","domain":"etcd.example.com"}}`)
+	hosts, external := map[string]string{}, map[string]string{}
+	eventually(c.t, "every member has a port on the nodes, and the status names it", func() string {
+		for member := range ids {
+			s, found := get[corev1.Service](c.t, c.ns, "svc", member+"-external")
+			if !found || s.Spec.Ports[0].NodePort == 0 {
+				return member + " has none"
+			}
+			at := fmt.Sprintf("%s.etcd.example.com:%d", member, s.Spec.Ports[0].NodePort)
+			hosts[at], external[member] = fmt.Sprintf("172.30.0.2:%d", s.Spec.Ports[0].NodePort), "https://"+at
+		}
+		has := slices.Sorted(slices.Values(c.object().Status.Connection.External))
+		if !slices.Equal(has, slices.Sorted(maps.Values(external))) {
+			return fmt.Sprint(has)
+		}
+		return ""
+	})
+	eventually(c.t, "every member was restarted", func() string {
+		for member, uid := range c.uids() {
+			if before[member] == uid {
+				return member + " was not"
+			}
+		}
+		return ""
+	})
+	c.converges(3)
+	assert.Equal(c.t, ids, c.ids(), "restarted, not replaced")
+
+	one := external[c.pods()[0].Name]
+	app := labClient(c.t, rereading(c.ns, name+"-client-tls"), hosts, one)
+	listed := c.syncs(app)
+	assert.Subset(c.t, listed, slices.Collect(maps.Values(external)), "etcd's own list has them")
+	assert.Len(c.t, listed, 6, "each beside the member's URL within Kubernetes")
+	for member, url := range external {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+		status, err := app.Status(ctx, url)
+		cancel()
+		require.NoError(c.t, err, url)
+		assert.Equal(c.t, ids[member], strconv.FormatUint(status.Header.MemberId, 16), "%s leads to its member", url)
+	}
+	for range 20 { // beside endpoints that lead nowhere
+		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
+			_, err := app.Put(ctx, c.word()+"-outside", "x")
+			return err
+		}))
+	}
+	w.losesNothing()
+	c.t.Logf("three members were restarted; longest stall of a writer: %d ms", w.stalled().Milliseconds())
+
+	c.edit(`{"memberService":null}`)
+	inside := c.client()
+	eventually(c.t, "etcd's list has the names within Kubernetes alone", func() string {
+		if listed := c.syncs(inside); len(listed) != 3 || strings.Contains(strings.Join(listed, " "), "example.com") {
+			return fmt.Sprint(listed)
+		}
+		return ""
+	})
+	c.converges(3)
+	assert.Len(c.t, list[corev1.Service](c.t, c.ns, "svc"), 2)
+	assert.Empty(c.t, c.object().Status.Connection.External)
+	assert.Equal(c.t, ids, c.ids())
+}
+
+// syncs are the endpoints that a client takes from etcd's member list.
+func (c *cluster) syncs(client *clientv3.Client) []string {
+	c.t.Helper()
+	require.NoError(c.t, answered(c.t, client.Sync))
+	return client.Endpoints()
 }
 
 func (c *cluster) fencesAMember() {

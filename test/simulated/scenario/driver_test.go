@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -50,7 +51,7 @@ var verbs = map[string]func(*story, args) string{
 	"cluster": (*story).cluster,
 	// edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step |
 	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 |
-	// sans=example.com | tls=Auto plaintext=true
+	// sans=example.com | tls=Auto plaintext=true | members=NodePort [domain=etcd.example.com] | members=inside
 	"edit": (*story).edit,
 	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none
 	// | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster
@@ -162,6 +163,7 @@ var verbs = map[string]func(*story, args) string{
 	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
 	"revisions":    (*story).revisions,    // which revisions each epoch has given out
 	"clients":      (*story).clients,      // where the client Service leads
+	"endpoints":    (*story).endpoints,    // which URLs etcd lists, and where the members' own Services lead
 	"certificates": (*story).certificates, // which there are, and what the members trust
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
@@ -262,6 +264,13 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("leaf") {
 		spec.TLS.Auto.LeafDuration.Duration, spec.TLS.Auto.CADuration.Duration = duration(a["leaf"]), duration(a["ca"])
+	}
+	if a.has("members") {
+		spec.MemberService = &v1alpha1.MemberService{Type: corev1.ServiceType(a["members"]), Domain: cmp.Or(a["domain"],
+			"etcd.example.com")}
+		if a["members"] == "inside" {
+			spec.MemberService = nil
+		}
 	}
 	if a.has("sans") {
 		spec.TLS.ExtraSANs = strings.Split(a["sans"], ",")

@@ -248,13 +248,40 @@ func (s *story) clients(args) string {
 	if !ok {
 		return "no Service\n"
 	}
+	return strings.Join(s.behind(service), ", ") + "\n"
+}
+
+// endpoints are the client URLs of etcd's member list, and the members' own Services: the name that external-dns gives
+// each, its port on the nodes, and the pods behind it.
+func (s *story) endpoints(args) string {
+	var b strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
+		for _, m := range s.w.Etcd.Clusters[id].Members {
+			fmt.Fprintf(&b, "%s: %s\n", m.Name, strings.Join(m.ClientURLs, " "))
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(s.w.Objects), func(a, b world.Key) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
+		service, is := s.w.Objects[key].(*corev1.Service)
+		if !is || service.Annotations[objects.AnnotationHostname] == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s:%d -> %s\n", service.Annotations[objects.AnnotationHostname], service.Spec.Ports[0].NodePort,
+			strings.Join(s.behind(service), ", "))
+	}
+	return b.String()
+}
+
+// behind are the pods that a Service leads to.
+func (s *story) behind(service *corev1.Service) []string {
 	var all []string
 	for _, pod := range s.w.Pods() {
 		if chosen := labels.SelectorFromSet(service.Spec.Selector); chosen.Matches(labels.Set(pod.Labels)) {
 			all = append(all, pod.Name)
 		}
 	}
-	return strings.Join(all, ", ") + "\n"
+	return all
 }
 
 func owner(o metav1.Object) string {

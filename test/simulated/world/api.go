@@ -172,10 +172,32 @@ func (w *World) inUse(claim string) bool {
 
 // put stores the object under a new resource version.
 func (w *World) put(kind Kind, o metav1.Object) {
+	if s, is := o.(*corev1.Service); is {
+		w.allocateNodePort(s)
+	}
 	w.Version++
 	w.Changes++
 	o.SetResourceVersion(strconv.FormatInt(w.Version, 10))
 	w.Objects[Key{kind, o.GetName()}] = o
+}
+
+// allocateNodePort gives a Service that is reached from outside the lowest port that no other one has.
+func (w *World) allocateNodePort(s *corev1.Service) {
+	if s.Spec.Type != corev1.ServiceTypeNodePort && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return
+	}
+	taken := map[int32]bool{}
+	for key, o := range w.Objects {
+		if key.Kind == ServiceKind && key.Name != s.Name {
+			taken[o.(*corev1.Service).Spec.Ports[0].NodePort] = true
+		}
+	}
+	s.Spec.Ports = slices.Clone(s.Spec.Ports)
+	for port := int32(30000); s.Spec.Ports[0].NodePort == 0; port++ {
+		if !taken[port] {
+			s.Spec.Ports[0].NodePort = port
+		}
+	}
 }
 
 // drop takes the object away, and with it what lived in it.

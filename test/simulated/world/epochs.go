@@ -220,8 +220,7 @@ func (w *World) survivor(pod *corev1.Pod) Dir {
 // runningAt is the directory of the member that runs behind this client URL.
 func (w *World) runningAt(url string) Dir {
 	for _, p := range w.Procs {
-		pod := w.Pod(p.Pod)
-		if pod != nil && slices.Contains(pod.Spec.Containers[0].Command, "--advertise-client-urls="+url) {
+		if slices.Contains(w.advertised(p.Pod), url) {
 			return w.Dirs[p.Dir]
 		}
 	}

@@ -292,20 +292,35 @@ func (w *World) rotOf(c Cluster) uint32 {
 	return w.Dirs[w.Procs[pod].Dir].Rot
 }
 
-// publish lets members that follow a leader for the first time say their names and client URLs.
+// publish lets members that follow a leader say their names and client URLs, once after each start that has others.
 func (w *World) publish(id uint64) {
 	for _, m := range w.Etcd.Clusters[id].Members {
 		c := w.Etcd.Clusters[id]
-		if m.Started() || !w.follows(c, m) {
+		pod, _ := w.running(id, m.ID)
+		urls := w.advertised(w.Procs[pod].Pod)
+		if !w.follows(c, m) || m.Started() && (len(urls) == 0 || slices.Equal(m.ClientURLs, urls)) {
 			continue
 		}
-		pod, _ := w.running(id, m.ID)
-		m.Name, m.ClientURLs = w.Procs[pod].Pod, []string{"http://" + w.Procs[pod].Pod}
+		m.Name, m.ClientURLs = w.Procs[pod].Pod, urls
 		c = c.with(m)
 		c.Commit++
 		w.store(c)
 		w.replicate(id, false)
 	}
+}
+
+// advertised are the client URLs in the flags of a pod, sorted as etcd has them; none for a pod that is gone.
+func (w *World) advertised(name string) []string {
+	pod := w.Pod(name)
+	if pod == nil {
+		return nil
+	}
+	for _, flag := range pod.Spec.Containers[0].Command {
+		if urls, is := strings.CutPrefix(flag, "--advertise-client-urls="); is {
+			return slices.Sorted(strings.SplitSeq(urls, ","))
+		}
+	}
+	return nil
 }
 
 // Write lets clients write n keys; false when there is no leader to take them, or an alarm.
