@@ -34,13 +34,13 @@ type withToken struct{}
 // GetRequestMetadata implements [credentials.PerRPCCredentials]. The handshake of the connection has ended by then.
 func (v *visit) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	asked := ctx.Value(withToken{}) != nil
-	if !asked && !v.told.anonymous() || v.e.Token == nil {
+	if !asked && !v.told.anonymous() || v.e.tokenKey() == nil {
 		return nil, nil
 	}
 	if given := v.e.logins.of(v.member); given != "" && !asked {
 		return token.Metadata(given), nil
 	}
-	signed, err := v.e.Token.Sign(token.AnyRevision, time.Now())
+	signed, err := v.e.tokenKey().Sign(token.AnyRevision, time.Now())
 	return token.Metadata(signed), err
 }
 
@@ -73,10 +73,10 @@ func (l *logins) note(member, given string) {
 
 // logIn comes with root's password to a member that does not take our tokens. That needs a quorum.
 func (e *Etcd) logIn(ctx context.Context, c *contact) bool {
-	if e.Root == nil || e.logins == nil {
+	if e.root == nil || e.logins == nil {
 		return false
 	}
-	password, err := e.password(*e.Root)
+	password, err := e.password(*e.root)
 	if err != nil {
 		return false
 	}
@@ -93,7 +93,7 @@ func (e *Etcd) logIn(ctx context.Context, c *contact) bool {
 // and needs no quorum: with auth on, it refuses to read a key with a token of a revision that it does not have, and with
 // auth off it does not look at tokens.
 func (e *Etcd) askAuth(ctx context.Context, c *contact) {
-	if e.Token == nil || c.endpoint.Foreign || c.endpoint.ServerName == "" {
+	if e.tokenKey() == nil || c.endpoint.Foreign || c.endpoint.ServerName == "" {
 		return
 	}
 	err := e.call(context.WithValue(ctx, withToken{}, true), callAuth, e.timeout(), func(ctx context.Context) error {
@@ -110,7 +110,8 @@ func (e *Etcd) askAuth(ctx context.Context, c *contact) {
 // hearPeer notes whose certificates a member takes from its peers. We come as one of them and say nothing: so etcd's log
 // says nothing, either.
 func (e *Etcd) hearPeer(ctx context.Context, endpoint observation.Endpoint, told *handshake) {
-	if e.Peer == nil {
+	config := e.peerTLS()
+	if config == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.timeout())
@@ -120,7 +121,7 @@ func (e *Etcd) hearPeer(ctx context.Context, endpoint observation.Endpoint, told
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	config := e.Peer.Clone()
+	config = config.Clone()
 	config.ServerName, config.ClientSessionCache = endpoint.ServerName, nil
 	own := config.Certificates
 	config.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {

@@ -67,13 +67,12 @@ type Etcd struct {
 	// foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
 	// plain text.
 	foreign *Foreign
-	// Peer holds what members show each other. With it those are asked whom they trust that ask clients for no certificate;
-	// nil asks them not.
-	Peer *tls.Config
-	// Token signs what Quorate comes with to members that ask clients for no certificate; nil for no token.
-	Token *token.Key
-	// Root is the source of root's password, for members that do not take our tokens; nil for none.
-	Root *users.PasswordFrom
+	// peer is what members show each other: with it those are asked whom they trust that ask clients for no certificate.
+	// token signs what Quorate comes with to those; root is where root's password is, for one that takes no such token.
+	// Each is nil where there is none. See [Own].
+	peer  func() *tls.Config
+	token func() *token.Key
+	root  *users.PasswordFrom
 	// logins are what members gave for that password in this call.
 	logins *logins
 	// Password is what is under a key of a Secret in the cluster's namespace; needed for Authorize only.
@@ -84,22 +83,6 @@ type Etcd struct {
 }
 
 var _ hooks.Etcd = (*Etcd)(nil)
-
-// Own is how the members of one cluster are reached, in the words of [Etcd].
-type Own struct {
-	TLS, Peer *tls.Config
-	Token     *token.Key
-	Root      *users.PasswordFrom
-	Password  func(secret, key string) (string, error)
-}
-
-// With is the same for one cluster.
-func (e *Etcd) With(o Own) hooks.Etcd {
-	own := *e
-	own.TLS, own.Peer, own.Token, own.Root, own.Password = o.TLS, o.Peer, o.Token, o.Root, o.Password
-	own.logins = &logins{}
-	return &own
-}
 
 // Foreign is how members are reached that are not ours.
 type Foreign struct {

@@ -43,8 +43,8 @@ func (s *secured) key(t *testing.T) *token.Key {
 // visitor is how Quorate comes to members that may ask for no certificate, with these keys for tokens.
 func (s *secured) visitor(key *token.Key) *etcdops.Etcd {
 	own := s.quorate()
-	return own.With(etcdops.Own{TLS: own.TLS, Peer: s.ca.Client("demo:peers"), Token: key,
-		Root: password("root", "1"), Password: own.Password}).(*etcdops.Etcd)
+	return own.With(etcdops.Own{TLS: own.TLS, Peer: func() *tls.Config { return s.ca.Client("demo:peers") },
+		Token: func() *token.Key { return key }, Root: password("root", "1"), Password: own.Password})
 }
 
 // asked are the endpoints, asked for all that they can tell.
