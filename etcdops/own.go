@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/etcdops/token"
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -63,7 +64,7 @@ func OwnOf(c *v1alpha1.EtcdCluster, secret func(name string) map[string][]byte) 
 }
 
 // With is the same for one cluster.
-func (e *Etcd) With(o Own) *Etcd {
+func (e *Etcd) With(o Own) hooks.Etcd {
 	own := *e
 	own.TLS, own.peer, own.token, own.root, own.Password = o.TLS, o.Peer, o.Token, o.Root, o.Password
 	own.logins = &logins{}

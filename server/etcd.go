@@ -19,7 +19,7 @@ func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 	etcd := s.options.Etcd
 	own, err := etcdops.OwnOf(r.Cluster, r.Secret)
 	able, is := etcd.(interface {
-		With(own etcdops.Own) *etcdops.Etcd
+		With(own etcdops.Own) hooks.Etcd
 	})
 	if is && own.TLS != nil && err == nil { // else the decision says what is wrong, by the Secret's flaw
 		etcd = able.With(own)

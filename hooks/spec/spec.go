@@ -90,13 +90,24 @@ func validateClientAuth(s *v1alpha1.EtcdClusterSpec) error {
 		return nil
 	case v1alpha1.ClientAuthNone:
 		if a := s.Auth; a != nil && a.Enabled && a.Token != v1alpha1.TokenSimple && s.TLS.Mode != v1alpha1.TLSDisabled {
-			return nil
+			return loginsByPassword(a)
 		}
 		return fmt.Errorf("spec.tls.clientAuth None needs TLS, spec.auth.enabled true and spec.auth.token JWT: without " +
 			"auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; " +
 			"enable auth, or set spec.tls.clientAuth to Required")
 	}
 	return fmt.Errorf("spec.tls.clientAuth %q is not Required or None", s.TLS.ClientAuth)
+}
+
+// loginsByPassword refuses a user who could not log in any more.
+func loginsByPassword(a *v1alpha1.AuthSpec) error {
+	for i, u := range a.Users {
+		if u.Credential == v1alpha1.CredentialCertificate {
+			return fmt.Errorf("spec.auth.users[%d]: with spec.tls.clientAuth None no one logs in with a certificate; "+
+				"set credential to Password", i)
+		}
+	}
+	return nil
 }
 
 // AsksNone reports whether clients should be asked for no certificate, once auth is on.
