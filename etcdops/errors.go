@@ -81,6 +81,10 @@ var (
 	// errNoUser: auth is on, and etcd knows no user of ours: we came without a client certificate, or it does not look
 	// at them (client-cert-auth).
 	errNoUser = errors.New("etcd's auth is on, and it does not accept our certificate")
+	// errToken: it was started with another key than the Secret holds.
+	errToken = errors.New("etcd does not take a token of the key in the Secret for tokens")
+	// errTokenRevision: a token is for another revision of users and roles than the member has.
+	errTokenRevision = errors.New("the users and roles are of another revision than the token")
 	// errNotPermitted: auth is on, and our certificate's user is not one with the role root.
 	errNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
 	// errDowngradeUnderWay: one goes on, to another version than that which is asked for.
@@ -120,7 +124,8 @@ var (
 
 var sentinels = []error{
 	errBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, errUnknownStep,
-	errNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, errNoUser, errNotPermitted,
+	errNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, errNoUser, errToken, errTokenRevision,
+	errNotPermitted,
 	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed,
 	ErrMemberGone,
 	ErrNotLearner, errBadURL, errLearnerRefuses, ErrNotLeader, ErrBadTransferee, errNoLeader, errRefused,
@@ -147,6 +152,8 @@ var answers = map[string]error{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCBadLeaderTransferee):    ErrBadTransferee,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               errNoLeader,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              errNoUser,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken):       errToken,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision):        errTokenRevision,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):       errNotPermitted,
 
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCDowngradeInProcess):            errDowngradeUnderWay,

@@ -24,8 +24,10 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/quorate-dev/quorate/etcdops/token"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Deadlines of single calls unless Etcd says otherwise. Both end earlier when the caller's context does.
@@ -43,6 +45,8 @@ const (
 	callMemberList = "member-list"
 	callAlarmList  = "alarm-list"
 	callHash       = "hash-kv"
+	callAuth       = "auth"
+	callLogin      = "login"
 	// callAuthRead and callAuthChange are the single calls of an authorize.
 	callAuthRead   = "auth-read"
 	callAuthChange = "auth-change"
@@ -63,6 +67,14 @@ type Etcd struct {
 	// foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
 	// plain text.
 	foreign *Foreign
+	// peer is what members show each other: with it those are asked whom they trust that ask clients for no certificate.
+	// token signs what Quorate comes with to those; root is where root's password is, for one that takes no such token.
+	// Each is nil where there is none. See [Own].
+	peer  func() *tls.Config
+	token func() *token.Key
+	root  *users.PasswordFrom
+	// logins are what members gave for that password in this call.
+	logins *logins
 	// Password is what is under a key of a Secret in the cluster's namespace; needed for Authorize only.
 	Password func(secret, key string) (string, error)
 	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error
@@ -71,13 +83,6 @@ type Etcd struct {
 }
 
 var _ hooks.Etcd = (*Etcd)(nil)
-
-// With is the same for one cluster: with what its members are shown, and where its passwords are.
-func (e *Etcd) With(config *tls.Config, password func(secret, key string) (string, error)) hooks.Etcd {
-	own := *e
-	own.TLS, own.Password = config, password
-	return &own
-}
 
 // Foreign is how members are reached that are not ours.
 type Foreign struct {
@@ -115,6 +120,9 @@ func (e *Etcd) config(endpoint observation.Endpoint, told *handshake) clientv3.C
 			}),
 			grpc.WithChainUnaryInterceptor(failFast),
 		},
+	}
+	if !endpoint.Foreign && endpoint.ServerName != "" {
+		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(&visit{e, endpoint.Name, told}))
 	}
 	if endpoint.Foreign {
 		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(inOurWords))
@@ -163,7 +171,7 @@ func (e *Etcd) tls(endpoint observation.Endpoint, told *handshake) *tls.Config {
 	config.ClientSessionCache = nil
 	own := config.Certificates
 	config.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		told.trusts(request.AcceptableCAs)
+		told.asks(request.AcceptableCAs)
 		if len(own) == 0 {
 			return &tls.Certificate{}, nil
 		}
@@ -188,7 +196,17 @@ var errNotTaken = errors.New("tls: it takes no certificate of our authority")
 type handshake struct {
 	lock        sync.Mutex
 	certificate string
+	// asked: it asks for a certificate, of one of these authorities.
+	asked       bool
 	authorities []string
+}
+
+// asks notes that the member asks for a certificate of one of these authorities.
+func (h *handshake) asks(subjects [][]byte) {
+	h.trusts(subjects)
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.asked = true
 }
 
 func (h *handshake) trusts(subjects [][]byte) {
@@ -203,9 +221,11 @@ func (h *handshake) trusts(subjects [][]byte) {
 	h.authorities = slices.Compact(h.authorities)
 }
 
+// shows is noted before the member has asked for ours.
 func (h *handshake) shows(c *x509.Certificate) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
+	h.asked = false
 	sum := sha256.Sum256(c.Raw)
 	h.certificate = hex.EncodeToString(sum[:])
 }
@@ -215,6 +235,13 @@ func (h *handshake) told() (certificate string, authorities []string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	return h.certificate, h.authorities
+}
+
+// anonymous reports whether the member was reached, and asked for no certificate.
+func (h *handshake) anonymous() bool {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.certificate != "" && !h.asked
 }
 
 // failFast undoes etcd's WaitForReady(true), which no field of its configuration reaches: of two equal call options
@@ -228,11 +255,15 @@ func (e *Etcd) dial(ctx context.Context, endpoint observation.Endpoint) (net.Con
 	if endpoint.Foreign {
 		return e.dialForeign(ctx, endpoint)
 	}
+	return e.dialTo(ctx, address(endpoint))
+}
+
+func (e *Etcd) dialTo(ctx context.Context, address string) (net.Conn, error) {
 	if e.Dial != nil {
-		return e.Dial(ctx, address(endpoint))
+		return e.Dial(ctx, address)
 	}
 	var d net.Dialer
-	return d.DialContext(ctx, "tcp", address(endpoint))
+	return d.DialContext(ctx, "tcp", address)
 }
 
 // open makes a client for one member. It does not connect yet: the first call does.

@@ -26,6 +26,9 @@ type contact struct {
 	err    error
 	// stranger is the etcd that answered in the member's place, if one did.
 	stranger *pb.ResponseHeader
+	// auth and tokenRefused are of [observation.Health].
+	auth         *bool
+	tokenRefused bool
 	// hash is asked for only when there is an alarm that calls for it.
 	hash *observation.Hash
 }
@@ -67,16 +70,32 @@ func (e *Etcd) ask(ctx context.Context, c *contact) {
 	if c.client, c.err = e.openTelling(c.endpoint, &c.told); c.err != nil {
 		return
 	}
-	c.err = e.call(ctx, callStatus, e.timeout(), func(ctx context.Context) (err error) {
-		// Not the client's own Status: that one opens a second connection.
-		c.status, err = maintenance(c.client).Status(ctx, &pb.StatusRequest{})
-		return err
-	})
+	e.askStatus(ctx, c)
+	if errors.Is(c.err, errToken) {
+		c.tokenRefused = true
+		if e.logIn(ctx, c) {
+			e.askStatus(ctx, c)
+		}
+	}
+	if c.endpoint.AsksAuth && c.err == nil {
+		e.askAuth(ctx, c)
+	}
+	if c.endpoint.PeerAddress != "" && c.told.anonymous() {
+		e.hearPeer(ctx, c.endpoint, &c.told)
+	}
 	if c.err != nil {
 		c.status = nil
 	} else if err := boundedStatus(c.status); err != nil {
 		c.unmask(c.status.GetHeader(), err)
 	}
+}
+
+func (e *Etcd) askStatus(ctx context.Context, c *contact) {
+	c.err = e.call(ctx, callStatus, e.timeout(), func(ctx context.Context) (err error) {
+		// Not the client's own Status: that one opens a second connection.
+		c.status, err = maintenance(c.client).Status(ctx, &pb.StatusRequest{})
+		return err
+	})
 }
 
 func closeAll(contacts []*contact) {
@@ -245,23 +264,27 @@ func (c *contact) health(all []*contact) observation.Health {
 		return observation.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(),
 			MemberID: c.stranger.GetMemberId()}
 	case c.status == nil:
-		return observation.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts}
+		return observation.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts,
+			Anonymous: c.told.anonymous(), TokenRefused: c.tokenRefused}
 	}
 	s := c.status
 	return observation.Health{
-		Certificate: certificate,
-		Trusts:      trusts,
-		ClusterID:   s.GetHeader().GetClusterId(),
-		MemberID:    s.GetHeader().GetMemberId(),
-		Leader:      s.GetLeader(),
-		Learner:     s.GetIsLearner(),
-		Version:     s.GetVersion(),
-		RaftTerm:    s.GetRaftTerm(),
-		RaftIndex:   s.GetRaftIndex(),
-		DBSize:      s.GetDbSize(),
-		DBSizeInUse: s.GetDbSizeInUse(),
-		Alarms:      c.alarms(all),
-		Revision:    s.GetHeader().GetRevision(),
+		Certificate:  certificate,
+		Trusts:       trusts,
+		Anonymous:    c.told.anonymous(),
+		Auth:         c.auth,
+		TokenRefused: c.tokenRefused,
+		ClusterID:    s.GetHeader().GetClusterId(),
+		MemberID:     s.GetHeader().GetMemberId(),
+		Leader:       s.GetLeader(),
+		Learner:      s.GetIsLearner(),
+		Version:      s.GetVersion(),
+		RaftTerm:     s.GetRaftTerm(),
+		RaftIndex:    s.GetRaftIndex(),
+		DBSize:       s.GetDbSize(),
+		DBSizeInUse:  s.GetDbSizeInUse(),
+		Alarms:       c.alarms(all),
+		Revision:     s.GetHeader().GetRevision(),
 
 		StorageVersion: s.GetStorageVersion(),
 		Downgrade:      targetOf(s),

@@ -80,7 +80,8 @@
 //	S17  deletion touches nothing of another cluster and never waits for etcd, except for members that have joined an existing etcd: they leave it first
 //	S18  versions move one minor up at a time, over safe patch levels only
 //	S19  a certificate is put to use once every member trusts its authority; authorities are brought in and out one member at a time
-//	S20  no one who keeps a permission is ever without it: grants come before revokes
+//	S20  no one who keeps a permission is ever without it: grants come before revokes; no member begins to ask clients
+//	     for no certificate while auth is not known to be on, and auth is not turned off while one does
 //	S21  an epoch begins with the same data in all of its initial members, and above every revision that one before it may have given out, unless
 //	     the spec says by how much
 package hooks

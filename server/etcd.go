@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 
 	"github.com/quorate-dev/quorate/etcdops"
@@ -11,7 +10,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -19,12 +17,12 @@ import (
 // members are shown.
 func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 	etcd := s.options.Etcd
-	config, err := r.TLS()
+	own, err := etcdops.OwnOf(r.Cluster, r.Secret)
 	able, is := etcd.(interface {
-		With(config *tls.Config, password func(secret, key string) (string, error)) hooks.Etcd
+		With(own etcdops.Own) hooks.Etcd
 	})
-	if is && config != nil && err == nil { // else the decision says what is wrong, by the Secret's flaw
-		etcd = able.With(config, password(r))
+	if is && own.TLS != nil && err == nil { // else the decision says what is wrong, by the Secret's flaw
+		etcd = able.With(own)
 	}
 	visitor, is := etcd.(interface {
 		Beside(foreign etcdops.Foreign) hooks.Etcd
@@ -33,17 +31,6 @@ func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 		etcd = visitor.Beside(*foreign)
 	}
 	return etcd
-}
-
-// password finds what is under a key of a Secret. The error says what is wrong with it and not what it is.
-func password(r *wire.ClusterCall) func(secret, key string) (string, error) {
-	return func(secret, key string) (string, error) {
-		found := string(r.Secret(secret)[key])
-		if flaw := users.PasswordFlaw(found); flaw != "" {
-			return "", fmt.Errorf("what is under %q in Secret %s %s", key, secret, flaw)
-		}
-		return found, nil
-	}
 }
 
 // foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -264,8 +265,8 @@ func TestTheMembersAreShownTheOperatorsCertificate(t *testing.T) {
 
 type showing struct{ saw func(*tls.Config) }
 
-func (s showing) With(c *tls.Config, _ func(secret, key string) (string, error)) hooks.Etcd {
-	s.saw(c)
+func (s showing) With(own etcdops.Own) hooks.Etcd {
+	s.saw(own.TLS)
 	return silent{}
 }
 

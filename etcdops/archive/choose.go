@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/quorate-dev/quorate/etcdops/token"
 )
 
 // Deadlines of questions to etcd.
@@ -39,6 +41,8 @@ type Cluster struct {
 	// TLS holds what we show to members, and the authorities that must have signed their certificates; nil for plain
 	// text.
 	TLS *tls.Config
+	// Visitor puts a token on every call, for members that ask clients for no certificate; nil puts none.
+	Visitor *token.Visitor
 	// patience is how long a follower that lags is waited for before the leader is taken; 0 for 5 seconds.
 	patience time.Duration
 }
@@ -47,6 +51,7 @@ func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: endpoints, TLS: c.TLS, Logger: zap.NewNop(),
 		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions: c.Visitor.Options(),
 	})
 }
 
@@ -201,6 +206,7 @@ func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, 
 			"the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a "+
 				"user with the role root", at)
 	}
+	c.Visitor.Knows(users.AuthRevision)
 	keys, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, bound{}, failure(Unreachable, byEtcd(err),

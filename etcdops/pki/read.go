@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/etcdops/token"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/users"
@@ -56,6 +57,11 @@ func readData(data map[string][]byte) *observation.Secret {
 		}
 	}
 	slices.Sort(read.Keys)
+	if private := data[objects.KeyTokenPrivate]; len(private) > 0 {
+		if _, err := token.Read(private, data[objects.KeyTokenPublic]); err != nil {
+			read.Flaw = err.Error()
+		}
+	}
 	if slices.Contains(read.Keys, objects.KeyCertificate) || slices.Contains(read.Keys, objects.KeyTrust) {
 		readPair(read, data)
 	}

@@ -19,11 +19,12 @@ import (
 // restoring is what the command restore is told.
 type restoring struct {
 	seed.Options
-	source archive.Source
-	member archive.Cluster // to fetch from, at the URL from, by these files
-	from   string
-	files  tlsFiles
-	marker string
+	source   archive.Source
+	member   archive.Cluster // to fetch from, at the URL from, by these files
+	from     string
+	files    tlsFiles
+	tokenKey string
+	marker   string
 }
 
 // Restore is the command quorate-snapshot restore; the result is its exit code.
@@ -68,6 +69,9 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		r.member.Endpoints = []string{r.from}
 	}
 	var err error
+	if r.member.Visitor, err = visitor(r.tokenKey); err != nil {
+		return nil, err
+	}
 	if r.member.TLS, err = r.files.config(); err != nil {
 		return nil, err
 	}
@@ -142,6 +146,7 @@ func (r *restoring) memberFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.files.ca, "ca", "",
 		"`file` with those who sign its certificate; without it plain text is spoken")
 	flags.StringVar(&r.files.cert, "cert", "", "`file` with the certificate that it is shown")
+	flags.StringVar(&r.tokenKey, "token-key", "", tokenKeyUsage)
 	flags.StringVar(&r.files.key, "cert-key", "", "`file` with the private key of that")
 }
 

@@ -50,11 +50,14 @@ func Take(ctx context.Context, args []string, stderr io.Writer) int {
 type ordering struct {
 	archive.Order
 	members     tlsFiles
+	tokenKey    string
 	compression string
 	recipients  []string
 	unless      archive.Unless
 	lock        archive.Lock
 }
+
+const tokenKeyUsage = "`file` with the key that signs etcd's tokens, PEM; for members that ask for no certificate"
 
 // snapshotOrder reads the flags of snapshot.
 func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
@@ -74,6 +77,7 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.members.ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
 	flags.StringVar(&o.members.cert, "cert", "", "`file` with the certificate that members are shown, PEM")
 	flags.StringVar(&o.members.key, "cert-key", "", "`file` with its private key, PEM")
+	flags.StringVar(&o.tokenKey, "token-key", "", tokenKeyUsage)
 	storeFlags(flags, &o.Place, &o.Key)
 	flags.StringVar(&o.compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
 	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated",
@@ -114,6 +118,9 @@ func (o *ordering) read() error {
 		return err
 	}
 	if o.Form.Recipients, err = archive.ParseRecipients(o.recipients); err != nil {
+		return err
+	}
+	if o.Cluster.Visitor, err = visitor(o.tokenKey); err != nil {
 		return err
 	}
 	o.Cluster.TLS, err = o.members.config()

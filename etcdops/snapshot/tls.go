@@ -7,10 +7,27 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/token"
 )
 
 // tlsFiles are the files of PEM by which members are talked to; empty where none is named.
 type tlsFiles struct{ ca, cert, key string }
+
+// visitor puts tokens of the key in a file on calls; nil for no file.
+func visitor(file string) (*token.Visitor, error) {
+	if file == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, command.Errorf("--token-key: the file %s can't be read: %s", file, archive.Words(err))
+	}
+	key, err := token.ReadPrivate(raw)
+	if err != nil {
+		return nil, command.Errorf("--token-key: the file %s can't be used: %s", file, err)
+	}
+	return token.NewVisitor(key), nil
+}
 
 // config is how the members are talked to; nil for plain text, when no file is named.
 func (f tlsFiles) config() (*tls.Config, error) {

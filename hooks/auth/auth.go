@@ -4,6 +4,7 @@ package auth
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -175,6 +176,10 @@ func Authorization(v *state.View, now *v1alpha1.AuthStatus, applied string) (rea
 	case applied != want.Hash():
 		if Tried(v) && v.Taken.Err != "" {
 			return "NotApplied", v.Taken.Err, false
+		}
+		if open := state.Anonymous(v); !want.Enabled && len(open) > 0 {
+			return "Applying", fmt.Sprintf("auth is turned off once all members ask clients for certificates; %s "+
+				"will after a restart", strings.Join(open, ", ")), enabled
 		}
 		return "Applying", "users and roles are being applied", false
 	case !enabled:

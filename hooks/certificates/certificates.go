@@ -191,6 +191,14 @@ func everyoneTrusts(v *state.View, ca observation.Certificate) bool {
 	return true
 }
 
+// ToldBy is the Secret whose authorities a member has told: those that it takes from clients, else from peers.
+func ToldBy(v *state.View, h observation.Health) *observation.Secret {
+	if h.Anonymous {
+		return Secret(v, spec.PeerSecret(v.Cluster))
+	}
+	return Secret(v, spec.ServerSecret(v.Cluster))
+}
+
 // SameTrust reports whether both lists have the same certificates, in the same order.
 func SameTrust(a, b []observation.Certificate) bool {
 	return slices.EqualFunc(a, b, func(x, y observation.Certificate) bool { return x.ID == y.ID })

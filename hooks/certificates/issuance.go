@@ -128,13 +128,14 @@ func BegunWith(pod *corev1.Pod) (map[string]string, bool) {
 }
 
 // takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its
-// handshake are subjects, and those of the client port; an authority that was replaced under its old subject is told by
+// handshake are subjects, and those of one port; an authority that was replaced under its old subject is told by
 // its key.
 func takes(v *state.View, pod *corev1.Pod, what string, s *observation.Secret) bool {
 	begun, known := BegunWith(pod)
-	inHandshake := what != "peer" || !known && SameTrust(Secret(v, spec.ServerSecret(v.Cluster)).Trust, s.Trust)
+	h := v.Health[pod.Name]
+	inHandshake := (what == "peer") == h.Anonymous || !known && SameTrust(ToldBy(v, h).Trust, s.Trust)
 	return slices.ContainsFunc(s.Anchors, func(a observation.Certificate) bool {
-		return (!inHandshake || slices.Contains(v.Health[pod.Name].Trusts, a.Subject)) &&
+		return (!inHandshake || slices.Contains(h.Trusts, a.Subject)) &&
 			(!known || slices.Contains(slices.Collect(maps.Values(begun)), objects.Digest(a.Key)))
 	})
 }
@@ -178,5 +179,5 @@ func begunOtherwise(v *state.View, m *state.Member) bool {
 		return false
 	}
 	begun, known := BegunWith(m.Pod)
-	return !slices.Equal(Subjects(server.Trust), m.Health.Trusts) || known && !maps.Equal(begun, Trusted(v))
+	return !slices.Equal(Subjects(ToldBy(v, m.Health).Trust), m.Health.Trusts) || known && !maps.Equal(begun, Trusted(v))
 }

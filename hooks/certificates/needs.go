@@ -35,8 +35,11 @@ func MayExist(v *state.View, pod *corev1.Pod) bool {
 // none.
 func podCertificateProblems(v *state.View) []string {
 	list := problemsOf(v, func(l spec.Leaf) bool { return l.Server })
-	if token := spec.TokenSecret(v.Cluster.Name); Secret(v, token) == nil {
+	token := spec.TokenSecret(v.Cluster.Name)
+	if s := Secret(v, token); s == nil {
 		list = append(list, fmt.Sprintf("Secret %s: it is not there yet", token))
+	} else if s.Flaw != "" { // etcd would not start with it
+		list = append(list, fmt.Sprintf("Secret %s: %s; delete it, and Quorate makes it again", token, s.Flaw))
 	}
 	return list
 }

@@ -22,8 +22,8 @@ const (
 )
 
 // NewPod is the pod of a member that has none, at this address on the hosts' network, on a volume of this size.
-// peersTLS says how its peers dial it, env how etcd begins without data.
-func NewPod(o observation.Observation, name, address, version, start string, volume resource.Quantity, peersTLS bool,
+// speaks says how it is dialled, env how etcd begins without data.
+func NewPod(o observation.Observation, name, address, version, start string, volume resource.Quantity, speaks spec.Speech,
 	env []corev1.EnvVar) *corev1.Pod {
 	c := o.Cluster
 	pod := &corev1.Pod{
@@ -34,7 +34,7 @@ func NewPod(o observation.Observation, name, address, version, start string, vol
 				objects.AnnotationStart: start,
 			}),
 		},
-		Spec: podSpec(o, TemplateOf(c, version), name, address, version, volume, peersTLS),
+		Spec: podSpec(o, TemplateOf(c, version), name, address, version, volume, speaks),
 	}
 	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
 	etcd.Env = append(etcd.Env, env...)
@@ -44,7 +44,7 @@ func NewPod(o observation.Observation, name, address, version, start string, vol
 
 // podSpec is how the pod of every member looks that is made from this template.
 func podSpec(o observation.Observation, t *spec.Template, name, address, version string, volume resource.Quantity,
-	peersTLS bool) corev1.PodSpec {
+	speaks spec.Speech) corev1.PodSpec {
 	constraints := t.Spread
 	if constraints == nil {
 		constraints = overZones(o.Cluster)
@@ -66,7 +66,7 @@ func podSpec(o observation.Observation, t *spec.Template, name, address, version
 		SchedulerName:                 t.Scheduler,
 		InitContainers:                []corev1.Container{prepareContainer(o)},
 		Containers: []corev1.Container{
-			etcdContainer(o, t, name, address, version, volume, peersTLS)},
+			etcdContainer(o, t, name, address, version, volume, speaks)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(t, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
@@ -138,7 +138,7 @@ func prepareContainer(o observation.Observation) corev1.Container {
 }
 
 func etcdContainer(o observation.Observation, t *spec.Template, name, address, version string,
-	volume resource.Quantity, peersTLS bool) corev1.Container {
+	volume resource.Quantity, speaks spec.Speech) corev1.Container {
 	c := o.Cluster
 	_, _, metricsPort := objects.Ports(c)
 	return corev1.Container{
@@ -146,7 +146,7 @@ func etcdContainer(o observation.Observation, t *spec.Template, name, address, v
 		Image:           o.Settings.Etcd(&c.Spec, version),
 		ImagePullPolicy: t.PullPolicy,
 		Command: append([]string{"/usr/local/bin/etcd"},
-			spec.Flags(c, t, name, address, version, volume, peersTLS)...),
+			spec.Flags(c, t, name, address, version, volume, speaks)...),
 		Env: state.Environment(c),
 		Ports: []corev1.ContainerPort{
 			{Name: "client", ContainerPort: objects.ClientPort},

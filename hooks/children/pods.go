@@ -179,7 +179,7 @@ func Pod(v *state.View, name, start string, env []corev1.EnvVar) *corev1.Pod {
 		}
 	}
 	pod := NewPod(v.Observation, name, v.Address(name), versions.VersionNow(v), start, volume,
-		state.PeersDial(v, name), env)
+		spec.Speech{PeersTLS: state.PeersDial(v, name), Anonymous: state.AsksNone(v)}, env)
 	if outside, known := v.OutsideURL(name); known {
 		state.Advertise(pod, outside)
 	}

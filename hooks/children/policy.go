@@ -17,7 +17,7 @@ import (
 const ScrapeLabel = "quorate.dev/scrape"
 
 // Policies say who may open connections to the members, where Kubernetes enforces that: peers among themselves,
-// Quorate and the clients that the spec selects to the client port, scrapers to the metrics port.
+// with Quorate where clients need no certificate, Quorate and the clients that the spec selects to the client port, scrapers to the metrics port.
 func Policies(v *state.View) []*networkingv1.NetworkPolicy {
 	c := v.Cluster
 	// No policy holds for pods on the hosts' network.
@@ -35,6 +35,9 @@ func Policies(v *state.View) []*networkingv1.NetworkPolicy {
 		metrics = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: chosen}}
 	}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: objects.Selector(c)}}}
+	if objects.NeedsToken(c) { // Quorate asks there whose certificates a member takes that asks clients for none
+		peers = append(peers, quoratePods(v))
+	}
 	if v.BesideForeign() || v.Epoch == nil && spec.Joins(c) { // where foreign members are is not known
 		peers = nil
 	}

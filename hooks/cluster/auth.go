@@ -24,7 +24,9 @@ func authorize(v *state.View) *decision.Verdict {
 	case !users.Recorded(old, want):
 		return &decision.Verdict{Message: "recording the names of users and roles before they are created in etcd",
 			Resync: rule.ResyncSoon}
-	case v.Cluster.Status.Internal.AppliedAuth == want.Hash() &&
+	case !want.Enabled && len(state.Anonymous(v)) > 0:
+		return nil // the members ask for certificates first; the condition says it
+	case v.Cluster.Status.Internal.AppliedAuth == want.Hash() && !(want.Enabled && state.AuthOff(v)) &&
 		(v.Now.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
 		return nil
 	}

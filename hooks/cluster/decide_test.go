@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -294,7 +295,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 	o := serve(1)
 	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"),
 		corev1.ResourceMemory: *quantity("1Gi")}
-	pod := children.NewPod(o, "demo-0", "", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), true,
+	pod := children.NewPod(o, "demo-0", "", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), spec.Speech{PeersTLS: true},
 		state.BootstrapEnv("demo-epoch-1"))
 	etcd := pod.Spec.Containers[0]
 	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")
@@ -307,7 +308,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
 	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
-	pod = children.NewPod(o, "demo-0", "", "3.7.3", objects.StartBootstrap, *quantity("512Mi"), true, nil)
+	pod = children.NewPod(o, "demo-0", "", "3.7.3", objects.StartBootstrap, *quantity("512Mi"), spec.Speech{PeersTLS: true}, nil)
 	etcd = pod.Spec.Containers[0]
 	assert.Equal(t, "1536Mi", etcd.Resources.Limits.Memory().String(), "the tmpfs counts against the limit")
 	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"}, "but not for the Go heap")

@@ -156,8 +156,8 @@ func FuzzFlags(f *testing.F) {
 			return
 		}
 		volume := spec.StorageSize(&c.Spec)
-		list := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, true)
-		again := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, true)
+		list := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, spec.Speech{PeersTLS: true})
+		again := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, spec.Speech{PeersTLS: true})
 		if !slices.Equal(list, again) {
 			t.Errorf("rendered %v, and the second time %v", list, again)
 		}
@@ -254,9 +254,9 @@ func TestExtraArgs(t *testing.T) {
 		"3.7.3": len(spec.ExtraArgs)} {
 		c := fresh(3).Cluster
 		c.Spec.Version = version
-		own := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), true)
+		own := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), spec.Speech{PeersTLS: true})
 		c.Spec.Options = all
-		both := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), true)
+		both := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), spec.Speech{PeersTLS: true})
 		assert.Len(t, both, len(own)+count)
 		seen := map[string]bool{}
 		for _, flag := range both {

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -323,7 +324,7 @@ func TestVerifyWatchesTheLogs(t *testing.T) {
 // bare is a pod of a member without the volume for its log.
 func bare(o observation.Observation, name string) *corev1.Pod {
 	v := newView(o)
-	pod := children.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, *quantity("1Gi"), true, state.ResumeEnv())
+	pod := children.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, *quantity("1Gi"), spec.Speech{PeersTLS: true}, state.ResumeEnv())
 	return pod
 }
 

@@ -121,6 +121,7 @@ var others = map[string]string{
 	"options.autoCompaction.mode":                     `"Off"`,
 	"options.autoCompaction.retention":                `"2h"`,
 	"tls.minVersion":                                  `"TLS1.3"`,
+	"tls.clientAuth":                                  "", // needs auth, in etcd too
 	"tls.cipherSuites":                                `["TLS_A"]`,
 	"auth.token":                                      `"Simple"`,
 }

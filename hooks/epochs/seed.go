@@ -163,6 +163,10 @@ func fromRunning(v *state.View, pod *corev1.Pod, member string) {
 		args = append(args, objects.OperatorFlags()...)
 		list, mounts = []corev1.Volume{objects.OperatorVolume(secret)}, []corev1.VolumeMount{objects.OperatorMount()}
 	}
+	if objects.NeedsToken(v.Cluster) {
+		args = append(args, objects.TokenFlags()...)
+		list, mounts = append(list, objects.TokenVolume(v.Cluster.Name)), append(mounts, objects.TokenMount())
+	}
 	seed := seedContainer(v, pod, args)
 	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
 	seedBy(v, pod, seed, list)

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // Literal has the containers of a new pod get every command, argument and variable as it is
@@ -64,6 +66,37 @@ func OperatorVolume(secret string) corev1.Volume {
 			{Key: KeyTrust, Path: KeyTrust}},
 	}}}
 }
+
+const (
+	// tokenDir holds the key that signs etcd's tokens.
+	tokenDir    = CertificateDir + "/token"
+	volumeToken = "token"
+)
+
+// NeedsToken reports whether a member may ask clients for no certificate: a program comes to it with a token.
+func NeedsToken(c *v1alpha1.EtcdCluster) bool {
+	return Encrypted(c) && (c.Spec.TLS.ClientAuth == v1alpha1.ClientAuthNone ||
+		c.Status.TLS.ClientAuth == v1alpha1.ClientAuthNone)
+}
+
+// TokenFlags are those of quorate-snapshot by which it signs tokens.
+func TokenFlags() []string { return []string{"--token-key=" + tokenDir + "/" + KeyTokenPrivate} }
+
+// TokenMount is where a container finds [TokenVolume].
+func TokenMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: volumeToken, MountPath: tokenDir, ReadOnly: true}
+}
+
+// TokenVolume holds the key that signs etcd's tokens.
+func TokenVolume(cluster string) corev1.Volume {
+	return corev1.Volume{Name: volumeToken, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: TokenSecret(cluster), DefaultMode: new(int32(0o440)),
+		Items: []corev1.KeyToPath{{Key: KeyTokenPrivate, Path: KeyTokenPrivate}},
+	}}}
+}
+
+// TokenSecret names the Secret with the keys that sign etcd's tokens.
+func TokenSecret(cluster string) string { return cluster + "-token" }
 
 // FromInitialCluster has a variable of a container be the pod's [AnnotationInitialCluster], as it is when the container
 // starts.

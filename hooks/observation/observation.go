@@ -189,6 +189,13 @@ type Health struct {
 	// server of TLS tells them in every handshake (certificate_authorities, RFC 8446, section 4.2.4). Known even with
 	// an Err, as when the member does not take ours.
 	Trusts []string
+	// Anonymous: it asks clients for no certificate. Trusts are those of whom it takes certificates from peers then.
+	Anonymous bool
+	// Auth is whether the member asks every client who it is; nil when it was not asked for that, or did not tell.
+	Auth *bool
+	// TokenRefused: it does not take tokens of the key in the cluster's Secret, as one that started before the Secret was
+	// replaced.
+	TokenRefused bool
 	// Err says why there is no answer of the member itself; everything else is zero then, unless it says otherwise.
 	Err string
 }
@@ -221,6 +228,11 @@ type Endpoint struct {
 	// Allowed says where a foreign one may be asked; nil is nowhere. Namespace is that of the cluster.
 	Allowed   *endpoints.AllowedEndpoints
 	Namespace string
+	// PeerAddress is where the member tells whose certificates it takes from peers, such as 10.244.1.7:2380; empty where
+	// it tells that to clients.
+	PeerAddress string
+	// AsksAuth: it is asked whether auth is on.
+	AsksAuth bool
 	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when no
 	// member of this one can give it.
 	ClusterID uint64

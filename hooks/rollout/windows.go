@@ -33,7 +33,8 @@ func pressing(v *state.View, m *state.Member) bool {
 	_, grown := volumes.FileSystemWaits(v, m)
 	_, downgrade := versions.Downgrading(v)
 	unheard := objects.Encrypted(v.Cluster) && m.TLS.Peers != state.ByTLS(m.PeerURLs...) && m.TLS.Certificates
-	return distrusts || unheard || downgrade && otherImage || len(pods.Alarms(v, observation.AlarmNoSpace)) > 0 &&
+	open := m.TLS.Anonymous && state.AuthOff(v)
+	return distrusts || unheard || open || downgrade && otherImage || len(pods.Alarms(v, observation.AlarmNoSpace)) > 0 &&
 		(otherQuota || grown)
 }
 

@@ -15,7 +15,7 @@ import (
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
 func outTrusted(j *judgement, m *state.Member) bool {
-	s := certificates.Secret(j.v, spec.ServerSecret(j.o.Cluster))
+	s := certificates.ToldBy(j.v, m.Health)
 	if !objects.Encrypted(j.o.Cluster) || s == nil || len(m.Health.Trusts) == 0 {
 		return false
 	}
@@ -29,7 +29,51 @@ func outTrusted(j *judgement, m *state.Member) bool {
 func tlsFlagsWrong(j *judgement, m *state.Member) bool {
 	s := state.TLSFlagsOf(m.Pod)
 	return objects.Encrypted(j.o.Cluster) && m.Pod != nil && (!s.Certificates || !s.Peers ||
-		!state.ByTLS(m.PeerURLs...) || s.Plain != spec.AllowsPlaintext(j.o.Cluster))
+		!state.ByTLS(m.PeerURLs...) || s.Plain != spec.AllowsPlaintext(j.o.Cluster) || opensWrongly(j, m))
+}
+
+// opensWrongly reports whether the member asks clients for a certificate and need not, or the other way round, or does
+// not take the tokens by which Quorate comes to one that asks for none.
+func opensWrongly(j *judgement, m *state.Member) bool {
+	wanted := spec.AsksNone(j.o.Cluster)
+	if state.TLSFlagsOf(m.Pod).Anonymous {
+		return !wanted || authTold(j, false) || m.Health.TokenRefused
+	}
+	return wanted && (authTold(j, true) && !authTold(j, false) || m.Health.TokenRefused)
+}
+
+// authTold reports whether a member that serves has told in this call that auth is on, or off.
+func authTold(j *judgement, on bool) bool {
+	return slices.ContainsFunc(j.v.Members, func(m *state.Member) bool {
+		return m.PodName != "" && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
+	})
+}
+
+// nextIsClosed checks that no member of an epoch that has not begun asks clients for no certificate: whether auth is on in
+// its data is not known (S20).
+func nextIsClosed(j *judgement) {
+	for _, pod := range j.d.Children.Pods {
+		number, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
+		j.require(!ours || j.v.Next == nil || number < j.v.Next.Epoch.First || !state.TLSFlagsOf(pod).Anonymous, "S20",
+			"%s, of the next epoch, is to ask clients for no certificate", pod.Name)
+	}
+}
+
+// openMembers checks that no member begins to ask clients for no certificate where auth is not known to be on, and that
+// auth is not turned off while one asks for none (S20).
+func openMembers(j *judgement) {
+	for _, pod := range j.d.Children.Pods {
+		if pod.UID == "" && state.TLSFlagsOf(pod).Anonymous {
+			j.require(j.o.Etcd != nil && authTold(j, true) && !authTold(j, false), "S20",
+				"%s is to ask clients for no certificate, and etcd's auth is not known to be on", pod.Name)
+		}
+	}
+	if a, authorizes := j.d.Step.(decision.Authorize); authorizes && !a.Want.Enabled {
+		for name, pod := range j.o.Children.Pods {
+			j.require(!state.TLSFlagsOf(pod).Anonymous && !j.o.Health[name].Anonymous, "S20",
+				"auth is to be turned off while %s asks clients for no certificate", name)
+		}
+	}
 }
 
 // secrets checks that no certificate is lost, and none put to use that not everyone would accept (S19).
@@ -103,8 +147,9 @@ func provided(j *judgement) {
 			continue
 		}
 		for _, o := range j.v.Members {
-			j.require(o.Knows(server.Anchors) || o == m && goes, "S19",
-				"a member is to show others the certificate in Secret %s, which %s does not take", server.Name,
+			shown := certificates.ToldBy(j.v, o.Health)
+			j.require(shown == nil || len(shown.Anchors) == 0 || o.Knows(shown.Anchors) || o == m && goes, "S19",
+				"a member is to show others the certificate in Secret %s, which %s does not take", shown.Name,
 				o.PodName)
 		}
 	}

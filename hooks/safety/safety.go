@@ -28,9 +28,11 @@ func Verify(o observation.Observation, d decision.Decision) error {
 		return errors.Join(j.broken...)
 	}
 	succession(&j)
+	nextIsClosed(&j)
 	j.o.Children, j.d.Children = v.Children, inEpoch(&j, v)
 	step(&j)
 	secrets(&j)
+	openMembers(&j)
 	if v.Ending() {
 		return errors.Join(j.broken...)
 	}

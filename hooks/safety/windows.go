@@ -86,7 +86,7 @@ func cannotWait(j *judgement, m *state.Member) bool {
 	_, lost := j.v.DataLost(m)
 	return !m.Serving() || lost || j.v.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) ||
 		m.Pod != nil && outTrusted(j, m) || unheard ||
-		downgrades(j) || raised(j, observation.AlarmNoSpace) && m.Pod != nil && volumeUnlike(j, m)
+		m.Pod != nil && state.TLSFlagsOf(m.Pod).Anonymous && authTold(j, false) || downgrades(j) || raised(j, observation.AlarmNoSpace) && m.Pod != nil && volumeUnlike(j, m)
 }
 
 // downgrades reports whether a member tells of a downgrade that is under way.

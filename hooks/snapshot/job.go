@@ -109,6 +109,10 @@ func (v *view) takingJob(n int) *batchv1.Job {
 		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, objects.OperatorMount())
 		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.OperatorVolume(secret))
 	}
+	if objects.NeedsToken(c) {
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, objects.TokenMount())
+		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.TokenVolume(c.Name))
+	}
 	retries := int32(3)
 	if r := s.Spec.Job.Retries; r != nil {
 		retries = *r
@@ -125,6 +129,9 @@ func (v *view) snapshotArgs(store []string) []string {
 	}
 	if objects.Encrypted(c) {
 		args = append(args, objects.OperatorFlags()...)
+	}
+	if objects.NeedsToken(c) {
+		args = append(args, objects.TokenFlags()...)
 	}
 	args = append(args, store...)
 	args = append(args, "--key="+Key(s), "--compression="+strings.ToLower(string(compression(s))))

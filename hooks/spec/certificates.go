@@ -61,7 +61,7 @@ func CASecret(cluster string) string { return cluster + "-ca" }
 func ClientSecret(cluster string) string { return cluster + "-client-tls" }
 
 // TokenSecret names the Secret with the keys that sign etcd's tokens.
-func TokenSecret(cluster string) string { return cluster + "-token" }
+func TokenSecret(cluster string) string { return objects.TokenSecret(cluster) }
 
 // ServerSecret names the Secret with what the members show to clients, PeerSecret to each other, OperatorSecret
 // Quorate to them.

@@ -50,7 +50,7 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
 	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExisting(s), validateSources(s),
-		validateTLS(&s.TLS), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
+		validateTLS(&s.TLS), validateClientAuth(s), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
 		validateMemory(&s.Resources), validatePods(s),
 		validateClientService(&s.ClientService), validateMemberService(s))
 }
@@ -82,6 +82,37 @@ func validateTLS(s *v1alpha1.TLSSpec) error {
 		return nil
 	}
 	return fmt.Errorf("spec.tls.mode %q is not Auto, Secrets, CertManager or Disabled", s.Mode)
+}
+
+func validateClientAuth(s *v1alpha1.EtcdClusterSpec) error {
+	switch s.TLS.ClientAuth {
+	case "", v1alpha1.ClientAuthRequired:
+		return nil
+	case v1alpha1.ClientAuthNone:
+		if a := s.Auth; a != nil && a.Enabled && a.Token != v1alpha1.TokenSimple && s.TLS.Mode != v1alpha1.TLSDisabled {
+			return loginsByPassword(a)
+		}
+		return fmt.Errorf("spec.tls.clientAuth None needs TLS, spec.auth.enabled true and spec.auth.token JWT: without " +
+			"auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; " +
+			"enable auth, or set spec.tls.clientAuth to Required")
+	}
+	return fmt.Errorf("spec.tls.clientAuth %q is not Required or None", s.TLS.ClientAuth)
+}
+
+// loginsByPassword refuses a user who could not log in any more.
+func loginsByPassword(a *v1alpha1.AuthSpec) error {
+	for i, u := range a.Users {
+		if u.Credential == v1alpha1.CredentialCertificate {
+			return fmt.Errorf("spec.auth.users[%d]: with spec.tls.clientAuth None no one logs in with a certificate; "+
+				"set credential to Password", i)
+		}
+	}
+	return nil
+}
+
+// AsksNone reports whether clients should be asked for no certificate, once auth is on.
+func AsksNone(c *v1alpha1.EtcdCluster) bool {
+	return c.Spec.TLS.ClientAuth == v1alpha1.ClientAuthNone && validateClientAuth(&c.Spec) == nil
 }
 
 // readable reports whether etcd can read the retention: with one that it can't, it does not start.
@@ -127,10 +158,18 @@ func QuotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
 	return min(volume.Value()/4*3, maxDefaultQuota)
 }
 
+// Speech is how a member speaks, beyond what is in its template.
+type Speech struct {
+	// PeersTLS: its peers dial it by TLS.
+	PeersTLS bool
+	// Anonymous: it asks clients for no certificate.
+	Anonymous bool
+}
+
 // Flags are etcd's flags for one member: those of its template, and those for its own address, version and volume, and
 // for how it is dialled.
 func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string, volume resource.Quantity,
-	peersTLS bool) []string {
+	speaks Speech) []string {
 	quota := QuotaBytes(c.Spec.Options, volume)
 	if t.Options.QuotaBackendBytes != nil {
 		quota = *t.Options.QuotaBackendBytes
@@ -138,7 +177,7 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 	clientPort, peerPort, metricsPort := objects.Ports(c)
 	peers, everywhere := "http", objects.AnyAddress(address)
 	clients := URLOn(objects.Scheme(c), everywhere, clientPort)
-	if peersTLS {
+	if speaks.PeersTLS {
 		peers = "https"
 	}
 	if AllowsPlaintext(c) {
@@ -150,14 +189,14 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 		"--listen-client-urls=" + clients,
 		"--advertise-client-urls=" + objects.ClientURL(c, member, address),
 		"--listen-peer-urls=" + URLOn(peers, everywhere, peerPort),
-		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, address, peersTLS),
+		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, address, speaks.PeersTLS),
 		"--listen-metrics-urls=" + URLOn("http", everywhere, metricsPort),
 		fmt.Sprintf("--quota-backend-bytes=%d", quota),
 	}
 	list = append(append(list, optionFlags(t)...), extraFlags(t.Options.ExtraArgs, version)...)
 	list = append(list, corruptionFlags(version)...)
 	if t.Server != "" {
-		list = append(list, certificateFlags(c.Name, version)...)
+		list = append(list, certificateFlags(c.Name, version, speaks.Anonymous)...)
 	}
 	return list
 }
@@ -215,23 +254,27 @@ const MinTLS = "TLS1.2"
 // certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by
 // the address that they come from: etcd would look every name of theirs up, at every connection. The flag that
 // switches that off has lost its experimental in 3.6.
-func certificateFlags(cluster, version string) []string {
+func certificateFlags(cluster, version string, anonymous bool) []string {
 	skip := "--peer-skip-client-san-verification=true"
 	if Experimental(version) {
 		skip = "--experimental-peer-skip-client-san-verification=true"
 	}
-	return []string{
+	list := []string{
 		"--cert-file=" + objects.CertificateDir + "/server/" + objects.KeyCertificate,
 		"--key-file=" + objects.CertificateDir + "/server/" + objects.KeyPrivate,
-		"--trusted-ca-file=" + objects.CertificateDir + "/server/" + objects.KeyTrust,
-		"--client-cert-auth=true",
-		"--peer-cert-file=" + objects.CertificateDir + "/peer/" + objects.KeyCertificate,
-		"--peer-key-file=" + objects.CertificateDir + "/peer/" + objects.KeyPrivate,
-		"--peer-trusted-ca-file=" + objects.CertificateDir + "/peer/" + objects.KeyTrust,
-		"--peer-client-cert-auth=true",
-		"--peer-cert-allowed-cn=" + peerName(cluster),
-		skip,
 	}
+	if !anonymous { // either flag alone makes etcd require a certificate (ServerConfig in its transport/listener.go)
+		list = append(list, "--trusted-ca-file="+objects.CertificateDir+"/server/"+objects.KeyTrust,
+			"--client-cert-auth=true")
+	}
+	return append(list,
+		"--peer-cert-file="+objects.CertificateDir+"/peer/"+objects.KeyCertificate,
+		"--peer-key-file="+objects.CertificateDir+"/peer/"+objects.KeyPrivate,
+		"--peer-trusted-ca-file="+objects.CertificateDir+"/peer/"+objects.KeyTrust,
+		"--peer-client-cert-auth=true",
+		"--peer-cert-allowed-cn="+peerName(cluster),
+		skip,
+	)
 }
 
 // token is what etcd gives to a client that logs in. It is set before there are users, so that these need no restart.

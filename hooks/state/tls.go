@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -38,6 +40,8 @@ type TLSFlags struct {
 	AnyPeer bool
 	// Peers: it listens to its peers by TLS.
 	Peers bool
+	// Anonymous: it asks clients for no certificate.
+	Anonymous bool
 	// Clients and plain: it listens to clients by TLS, and in plain text.
 	Clients, Plain bool
 }
@@ -45,7 +49,7 @@ type TLSFlags struct {
 // TLSFlagsOf reads from the pod's flags how its etcd listens and dials.
 func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
 	var s TLSFlags
-	named := false
+	named, asks := false, false
 	if pod == nil {
 		return s
 	}
@@ -60,6 +64,8 @@ func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
 				s.Certificates = true
 			case "--peer-cert-allowed-cn":
 				named = true
+			case "--trusted-ca-file", "--client-cert-auth":
+				asks = true
 			case "--listen-peer-urls":
 				s.Peers = strings.HasPrefix(value, "https:")
 			case "--listen-client-urls":
@@ -68,6 +74,7 @@ func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
 		}
 	}
 	s.AnyPeer = s.Certificates && !named
+	s.Anonymous = s.Clients && !asks
 	return s
 }
 
@@ -141,6 +148,14 @@ func TLSFlagsDiffer(v *View, m *Member) (string, bool) {
 		return "it has no certificates yet", true
 	case s.Peers != ByTLS(m.PeerURLs...):
 		return "its peer URL is https now", true
+	case s.Anonymous && !spec.AsksNone(v.Cluster):
+		return "clients need a certificate again", true
+	case s.Anonymous && AuthOff(v):
+		return "etcd asks no client who it is, so that clients need a certificate again", true
+	case !s.Anonymous && AsksNone(v):
+		return "clients need no certificate any more", true
+	case m.Health.TokenRefused && m.Serving() && spec.AsksNone(v.Cluster):
+		return "it started with another key for tokens than the Secret holds", true
 	case v.EveryoneDials() && s.Plain != v.Cluster.Spec.TLS.AllowPlaintextClients:
 		if s.Plain {
 			return "clients may no longer use plain text", true
@@ -161,6 +176,33 @@ func Of(k observation.SecretKeys, related map[string]*observation.Secret) map[st
 		}
 	}
 	return all
+}
+
+// A member that asks clients for no certificate is open to everyone while etcd's auth is off. It serves clients once it
+// has published itself through etcd's log (serve in etcd's embed/serve.go waits for that), and so once it has applied
+// all that was committed before it started. So it may start like that where a member has told in this very call that
+// auth is on, and does not start like that while blind: the member asks for certificates then, until it is restarted.
+
+// AsksNone reports whether a member that starts now asks clients for no certificate.
+func AsksNone(v *View) bool {
+	return spec.AsksNone(v.Cluster) && v.Etcd != nil && !v.BesideForeign() && authTold(v, true) && !AuthOff(v)
+}
+
+// AuthOff reports whether a member that serves has told in this call that etcd's auth is off.
+func AuthOff(v *View) bool { return authTold(v, false) }
+
+func authTold(v *View, on bool) bool {
+	return slices.ContainsFunc(v.Members, func(m *Member) bool {
+		return m.PodName != "" && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
+	})
+}
+
+// Anonymous are the pods of ours that ask clients for no certificate, by what they were made with or by what their
+// members told.
+func Anonymous(v *View) []string {
+	return wording.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), wording.ByOrdinal), func(name string) bool {
+		return TLSFlagsOf(v.Children.Pods[name]).Anonymous || v.Health[name].Anonymous
+	})
 }
 
 // Knows reports whether a member trusts one of these authorities, or may, as one that has said nothing or is about to

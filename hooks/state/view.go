@@ -351,7 +351,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		below = next.First
 	}
 	o.Children = within(o, current, below)
-	port, _, _ := objects.Ports(o.Cluster)
+	port, peerPort, _ := objects.Ports(o.Cluster)
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), wording.ByOrdinal) {
 		pod := o.Children.Pods[name]
 		_, ours := objects.Ordinal(o.Cluster.Name, name)
@@ -362,6 +362,9 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 			PeerURL: objects.PeerURL(o.Cluster, name, addressIn(pod)), ClusterID: cluster}
 		if s := TLSFlagsOf(pod); s.Clients || objects.Encrypted(o.Cluster) && !s.Plain {
 			e.ClientURL, e.ServerName = spec.URLOn("https", pod.Status.PodIP, port), objects.Host(o.Cluster, name)
+			if e.AsksAuth = spec.AsksNone(o.Cluster); s.Anonymous && s.Peers {
+				e.PeerAddress = objects.HostPort(pod.Status.PodIP, peerPort)
+			}
 		}
 		list = append(list, e)
 	}

@@ -284,6 +284,9 @@ func tlsStatus(v *state.View) v1alpha1.TLSStatus {
 	if s.Mode == v1alpha1.TLSDisabled {
 		return s
 	}
+	if s.ClientAuth = v1alpha1.ClientAuthRequired; len(state.Anonymous(v)) > 0 {
+		s.ClientAuth = v1alpha1.ClientAuthNone
+	}
 	if s.Mode == v1alpha1.TLSAuto {
 		add("authority", spec.CASecret(v.Cluster.Name))
 	}
@@ -332,6 +335,12 @@ func Security(v *state.View) (reason, message string, secured bool) {
 	}
 	if len(late) > 0 {
 		return "CertificatesExpire", strings.Join(late, "; "), false
+	}
+	if open := state.Anonymous(v); len(open) > 0 && state.AuthOff(v) {
+		return "AuthOff", fmt.Sprintf("etcd's auth is off, and %s asks clients for no certificate: everything that can "+
+			"reach it may read and write all keys; see the condition Authorized", strings.Join(open, ", ")), false
+	} else if len(open) > 0 {
+		return "Encrypted", "members authenticate by certificates, which are in order; clients log in with a password", true
 	}
 	return "Encrypted", "clients and members authenticate by certificates, and all of them are in order", true
 }

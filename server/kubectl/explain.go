@@ -3,7 +3,6 @@ package kubectl
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -29,8 +29,8 @@ import (
 type Call interface {
 	// Observation is what the call says, without etcd's answers.
 	Observation(now time.Time, s observation.Settings) observation.Observation
-	// TLS is what the cluster's members are shown; nil when the call holds no certificate for that.
-	TLS() (*tls.Config, error)
+	// Secret is what a Secret of the call holds; nil for none of this name.
+	Secret(name string) map[string][]byte
 	// Answer is the body that Quorate would answer with; finalized is nil unless the hook finalize is answered.
 	Answer(d decision.Decision, finalized *bool) ([]byte, error)
 }
@@ -129,7 +129,7 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 		e.d.Status = e.o.Cluster.Status
 		return nil
 	}
-	config, err := asked.TLS()
+	own, err := etcdops.OwnOf(e.o.Cluster, asked.Secret)
 	if err != nil { // the decision says so, too
 		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s",
 			objects.OperatorSecret(e.o.Cluster), err))
@@ -137,7 +137,7 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	endpoints := state.Endpoints(e.o)
 	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
 	defer ways.close()
-	e.live = ways.observe(ctx, a.etcd(config, ways.dial), endpoints)
+	e.live = ways.observe(ctx, a.etcd(own, ways.dial), endpoints)
 	e.o.Etcd, e.o.Health = e.live.etcd, e.live.health
 	e.d = cluster.Decide(e.o)
 	e.broken = hooks.Verify(e.o, e.d)

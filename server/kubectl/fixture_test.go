@@ -3,7 +3,7 @@ package kubectl
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
+
 	"encoding/json"
 	"errors"
 	"flag"
@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -194,7 +195,7 @@ func (k *kube) waiting(meanwhile func()) *Program {
 	k.errs.Reset()
 	p := Explaining(New("v1.2.3", &k.out, &k.errs), wire.ReadCluster)
 	p.kubectl = func([]string) access { return k }
-	p.etcd = func(*tls.Config, dialer) hooks.Etcd { return healthy() }
+	p.etcd = func(etcdops.Own, dialer) hooks.Etcd { return healthy() }
 	p.now = func() time.Time { return noon }
 	p.pause = func(context.Context, time.Duration) { meanwhile() }
 	return p
@@ -252,7 +253,7 @@ func (k *kube) runs(e *etcd, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	p := Explaining(New("v1.2.3", &stdout, &stderr), wire.ReadCluster)
 	p.kubectl = func([]string) access { return k }
-	p.etcd = func(*tls.Config, dialer) hooks.Etcd { return e }
+	p.etcd = func(etcdops.Own, dialer) hooks.Etcd { return e }
 	p.now = func() time.Time { return noon }
 	p.pause = func(context.Context, time.Duration) {}
 	code = p.Run(k.t.Context(), args)

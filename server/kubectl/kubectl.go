@@ -7,7 +7,6 @@ package kubectl
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -59,7 +58,7 @@ type Program struct {
 
 	// Tests put others in the place of these.
 	kubectl func(passed []string) access
-	etcd    func(config *tls.Config, dial dialer) hooks.Etcd
+	etcd    func(own etcdops.Own, dial dialer) hooks.Etcd
 	now     func() time.Time
 	pause   func(context.Context, time.Duration)
 }
@@ -71,8 +70,8 @@ func New(version string, out, err io.Writer) *Program {
 	return &Program{
 		Version: version, Out: out, Err: err, read: unread, now: time.Now, pause: pause,
 		kubectl: func(passed []string) access { return &executable{name: "kubectl", passed: passed} },
-		etcd: func(config *tls.Config, dial dialer) hooks.Etcd {
-			return &etcdops.Etcd{TLS: config, Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}
+		etcd: func(own etcdops.Own, dial dialer) hooks.Etcd {
+			return (&etcdops.Etcd{Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}).With(own)
 		},
 	}
 }

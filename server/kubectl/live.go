@@ -2,7 +2,6 @@ package kubectl
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -52,25 +51,52 @@ func (a *ask) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
 		return &live{trouble: err.Error()}
 	}
 	endpoints := state.Endpoints(observed(c, pods))
-	config, err := a.certificate(ctx, c)
+	own, err := a.own(ctx, c)
 	if err != nil {
 		return &live{trouble: err.Error()}
 	}
 	ways := a.open(ctx, c.Namespace, endpoints)
 	defer ways.close()
-	return ways.observe(ctx, a.etcd(config, ways.dial), endpoints)
+	return ways.observe(ctx, a.etcd(own, ways.dial), endpoints)
 }
 
 func observed(c *v1alpha1.EtcdCluster, pods map[string]*corev1.Pod) observation.Observation {
 	return observation.Observation{Cluster: c, Children: observation.Children{Pods: pods}}
 }
 
-// certificate is what the members are shown: Quorate's own, in the Secret for it. Nil for a cluster in plain text.
-func (a *ask) certificate(ctx context.Context, c *v1alpha1.EtcdCluster) (*tls.Config, error) {
+// own is how the members are reached: by Quorate's certificate, and by tokens where they ask for none. Nothing of it is
+// needed for a cluster in plain text.
+func (a *ask) own(ctx context.Context, c *v1alpha1.EtcdCluster) (etcdops.Own, error) {
 	name := objects.OperatorSecret(c)
 	if name == "" {
-		return nil, nil
+		return etcdops.Own{}, nil
 	}
+	held := map[string]map[string][]byte{}
+	for _, secret := range secretsFor(c) {
+		data, err := a.secret(ctx, c, secret)
+		if err != nil {
+			return etcdops.Own{}, err
+		}
+		held[secret] = data
+	}
+	own, err := etcdops.OwnOf(c, func(name string) map[string][]byte { return held[name] })
+	if err != nil {
+		return own, fmt.Errorf("the Secret %s/%s holds no certificate that etcd could be shown: %w", c.Namespace, name,
+			err)
+	}
+	return own, nil
+}
+
+// secretsFor are the Secrets that it takes to reach the members.
+func secretsFor(c *v1alpha1.EtcdCluster) []string {
+	list := []string{objects.OperatorSecret(c)}
+	if objects.NeedsToken(c) {
+		list = append(list, objects.TokenSecret(c.Name))
+	}
+	return list
+}
+
+func (a *ask) secret(ctx context.Context, c *v1alpha1.EtcdCluster, name string) (map[string][]byte, error) {
 	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
 	if err != nil {
 		return nil, fmt.Errorf("etcd needs a certificate, and its Secret %s/%s can't be read: %w", c.Namespace,
@@ -82,12 +108,7 @@ func (a *ask) certificate(ctx context.Context, c *v1alpha1.EtcdCluster) (*tls.Co
 		// the error might quote what is in it
 		return nil, fmt.Errorf("the Secret %s/%s can't be read", c.Namespace, name)
 	}
-	config, err := pki.Client(secret.Data)
-	if err != nil {
-		return nil, fmt.Errorf("the Secret %s/%s holds no certificate that etcd could be shown: %w", c.Namespace, name,
-			err)
-	}
-	return config, nil
+	return secret.Data, nil
 }
 
 // ways lead to the members, by the address that each pod has in Kubernetes.

@@ -2,13 +2,11 @@ package wire
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
@@ -171,15 +169,6 @@ func (r *ClusterCall) Secret(name string) map[string][]byte {
 		return own
 	}
 	return r.related[name]
-}
-
-// TLS is what the cluster's members are shown; nil when the call holds no certificate for that.
-func (r *ClusterCall) TLS() (*tls.Config, error) {
-	data := r.Secret(objects.OperatorSecret(r.Cluster))
-	if data == nil {
-		return nil, nil
-	}
-	return pki.Client(data)
 }
 
 // sources are the Secrets that a recipe may read: the cluster's own, and that which it names of others.

@@ -17,6 +17,17 @@ const (
 	TLSDisabled TLSMode = "Disabled"
 )
 
+// ClientAuth says whether members ask clients for a certificate.
+// +kubebuilder:validation:Enum=Required;None
+type ClientAuth string
+
+const (
+	// ClientAuthRequired refuses clients without a certificate of a trusted authority.
+	ClientAuthRequired ClientAuth = "Required"
+	// ClientAuthNone asks clients for no certificate: they log in with a password.
+	ClientAuthNone ClientAuth = "None"
+)
+
 // TLSSpec says how clients and members prove who they are, and how what they say is kept secret.
 //
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode || oldSelf.mode == 'Disabled'",message="tls.mode can only be changed from Disabled on a live cluster: members that trust different authorities, or none, can't hear each other; create a new EtcdCluster and move the data (docs/how-to/certificates.md)"
@@ -31,6 +42,13 @@ type TLSSpec struct {
 	// +optional
 	// +default="Auto"
 	Mode TLSMode `json:"mode,omitempty"`
+
+	// ClientAuth is Required, or None: members then ask clients for no certificate, and these log in with a password.
+	// None needs auth with the token JWT, and holds once auth is on in etcd. etcd knows nothing between the two: as soon
+	// as it has authorities for clients, it requires a certificate of all.
+	// +optional
+	// +default="Required"
+	ClientAuth ClientAuth `json:"clientAuth,omitempty"`
 
 	// AllowPlaintextClients lets clients speak plain text beside TLS, without any certificate: for as long as
 	// applications are being moved from one to the other.
@@ -182,6 +200,10 @@ type TLSStatus struct {
 	// Mode that the members run in.
 	// +optional
 	Mode TLSMode `json:"mode,omitempty"`
+
+	// ClientAuth is None while a member asks clients for no certificate, else Required. It is empty in plain text.
+	// +optional
+	ClientAuth ClientAuth `json:"clientAuth,omitempty"`
 
 	// Certificates by what they are for: authority, server, peer, operator, client, and users.
 	// +optional

@@ -51,7 +51,8 @@ var verbs = map[string]func(*story, args) string{
 	"cluster": (*story).cluster,
 	// edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step |
 	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 |
-	// sans=example.com | tls=Auto plaintext=true | members=NodePort [domain=etcd.example.com] | members=inside
+	// sans=example.com | tls=Auto plaintext=true | members=NodePort [domain=etcd.example.com] | members=inside |
+	// auth=true client-auth=None
 	"edit": (*story).edit,
 	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none
 	// | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster
@@ -128,7 +129,7 @@ var verbs = map[string]func(*story, args) string{
 	// foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
 	"foreign": (*story).foreign,
 	// etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 |
-	// defragmentation=3 (passes) | db=900 used=100 (MiB)
+	// defragmentation=3 (passes) | db=900 used=100 (MiB) | auth=off: etcdctl auth disable
 	"etcd": (*story).etcd,
 	// corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
 	"corrupt": (*story).corrupt,
@@ -261,6 +262,12 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("plaintext") {
 		spec.TLS.AllowPlaintextClients = a["plaintext"] == "true"
+	}
+	if a.has("client-auth") {
+		spec.TLS.ClientAuth = v1alpha1.ClientAuth(a["client-auth"])
+	}
+	if a.has("auth") {
+		spec.Auth = &v1alpha1.AuthSpec{Enabled: a["auth"] == "true"}
 	}
 	if a.has("leaf") {
 		spec.TLS.Auto.LeafDuration.Duration, spec.TLS.Auto.CADuration.Duration = duration(a["leaf"]), duration(a["ca"])
@@ -704,6 +711,8 @@ func (s *story) etcd(a args) string {
 		s.w.Etcd.DefragmentPasses = a.number("defragmentation", 0)
 	case a.has("db"):
 		s.w.Etcd.DBSize, s.w.Etcd.DBInUse = int64(a.number("db", 0))<<20, int64(a.number("used", a.number("db", 0)))<<20
+	case a.has("auth"):
+		s.w.DisableAuth()
 	case a.has("connected"):
 		s.w.Etcd.ConnectedFor = duration(a["connected"])
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -181,7 +182,7 @@ func listensByTLS(pod *corev1.Pod) bool {
 
 // handshake is what comes of Quorate's connection to the member in a pod: what the member tells of itself, and why
 // there is none.
-func (c *client) handshake(pod types.UID, name string) observation.Health {
+func (c *client) handshake(pod types.UID, e observation.Endpoint) observation.Health {
 	files := c.w.Files[pod]
 	if files.Server == nil {
 		return observation.Health{}
@@ -203,19 +204,50 @@ func (c *client) handshake(pod types.UID, name string) observation.Health {
 	case why != "":
 		return failed(observation.Health{},
 			"failed to verify certificate: x509: certificate has expired or is not yet valid")
-	case !isFor(shown, name):
+	case !isFor(shown, e.ServerName):
 		return failed(observation.Health{}, "failed to verify certificate: x509: certificate is valid for other names")
 	}
-	h := observation.Health{Certificate: shown.ID}
-	for _, authority := range c.w.Procs[pod].Clients {
+	proc := c.w.Procs[pod]
+	h := observation.Health{Certificate: shown.ID, Anonymous: proc.Anonymous}
+	told := proc.Clients
+	if proc.Anonymous { // the peers' door tells, to who comes there
+		told = nil
+		if e.PeerAddress != "" {
+			told = proc.Peers
+		}
+	}
+	for _, authority := range told {
 		h.Trusts = append(h.Trusts, authority.Subject)
 	}
 	slices.Sort(h.Trusts)
 	h.Trusts = slices.Compact(h.Trusts)
-	if why := rejects(c.w.Procs[pod].Clients, own.Certificate, c.w.Now); why != "" {
+	if why := rejects(proc.Clients, own.Certificate, c.w.Now); why != "" && !proc.Anonymous {
 		return failed(h, why)
 	}
 	return h
+}
+
+// asksNone reports whether the etcd of a pod asks clients for no certificate, by its flags.
+func asksNone(pod *corev1.Pod) bool {
+	return len(mounts(pod)) > 0 && !slices.ContainsFunc(pod.Spec.Containers[0].Command, func(flag string) bool {
+		return strings.HasPrefix(flag, "--trusted-ca-file=") || strings.HasPrefix(flag, "--client-cert-auth=true")
+	})
+}
+
+// mayOpen checks that no etcd starts which asks clients for no certificate while auth is off (S20).
+func (w *World) mayOpen(pod *corev1.Pod, c Cluster) {
+	if asksNone(pod) && !c.Auth {
+		w.violate("S20", "%s asks clients for no certificate, and auth is off", pod.Name)
+	}
+}
+
+// mayAuthorize checks that auth is not turned off while a member asks clients for no certificate (S20).
+func (w *World) mayAuthorize(c Cluster, step decision.Authorize) {
+	for _, proc := range w.Procs {
+		if proc.Anonymous && w.Dirs[proc.Dir].Cluster == c.ID && !step.Want.Enabled {
+			w.violate("S20", "auth is turned off, and %s asks clients for no certificate", proc.Pod)
+		}
+	}
 }
 
 // isFor reports whether the certificate is for the name, a star standing for its first part.

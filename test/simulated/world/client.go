@@ -111,7 +111,7 @@ func (c *client) status(e observation.Endpoint) observation.Health {
 	case !runs, c.w.Net.Unreachable[proc.Pod]:
 		return observation.Health{Err: errRefused.Error()}
 	}
-	h := c.handshake(pod, e.ServerName)
+	h := c.handshake(pod, e)
 	if h.Err != "" {
 		return h
 	}
@@ -123,7 +123,10 @@ func (c *client) status(e observation.Endpoint) observation.Health {
 	m, _ := cluster.member(d.Member)
 	h = observation.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term,
 		RaftIndex:   d.Index,
-		Certificate: h.Certificate, Trusts: h.Trusts}
+		Certificate: h.Certificate, Trusts: h.Trusts, Anonymous: h.Anonymous}
+	if e.AsksAuth {
+		h.Auth = &cluster.Auth
+	}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader
 	}
@@ -234,7 +237,7 @@ func (c *client) hears(cluster Cluster, learner uint64) bool {
 	leader, _ := cluster.member(cluster.Leader)
 	m, listed := cluster.member(learner)
 	pod, _ := c.w.running(cluster.ID, learner)
-	reached := !c.w.Net.Unreachable[nameAt(m)] && c.handshake(pod, hostOf(m.PeerURLs[0])).Err == ""
+	reached := !c.w.Net.Unreachable[nameAt(m)] && c.handshake(pod, observation.Endpoint{ServerName: hostOf(m.PeerURLs[0])}).Err == ""
 	return !listed || c.w.hears(cluster, leader, m) && reached
 }
 

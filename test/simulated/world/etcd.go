@@ -60,6 +60,8 @@ type Cluster struct {
 	// Live is how many bytes the keys take, Old their history.
 	Live, Old int64
 	Alarms    []observation.Alarm
+	// Auth: every client is asked who it is.
+	Auth bool
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
 	// Epoch that it is, and Of which cluster, by its token.
@@ -104,6 +106,8 @@ type Proc struct {
 	Image, Version string
 	// TLS is whether it listens to its peers by TLS.
 	TLS bool
+	// Anonymous is whether it asks clients for no certificate.
+	Anonymous bool
 	// Busy is for how many more passes it defragments its database, and answers no call.
 	Busy int
 }
@@ -222,6 +226,15 @@ func (w *World) Lead(name string) {
 				w.store(c)
 			}
 		}
+	}
+}
+
+// DisableAuth is what a person does who turns auth off.
+func (w *World) DisableAuth() {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		c := w.Etcd.Clusters[id]
+		c.Auth = false
+		w.store(c)
 	}
 }
 

@@ -256,6 +256,9 @@ func (c *client) maintain(cluster Cluster, step decision.Step) (Cluster, error) 
 			return cluster, etcdops.ErrUnreachable
 		}
 		return cluster, c.w.defragment(pod)
+	case decision.Authorize:
+		c.w.mayAuthorize(cluster, s)
+		cluster.Auth = s.Want.Enabled
 	case decision.Disarm:
 		cluster = cluster.disarmed(s.ID, s.Kind)
 	}

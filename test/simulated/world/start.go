@@ -46,9 +46,10 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 	clients, peers := files.loaded()
 	w.Starts++
 	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers,
-		TLS:   listensByTLS(pod),
+		TLS: listensByTLS(pod), Anonymous: asksNone(pod),
 		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
 	w.Changes++
+	w.mayOpen(pod, w.Etcd.Clusters[d.Cluster])
 	w.seededAlike(w.Etcd.Clusters[d.Cluster])
 	return ""
 }
