@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -135,10 +137,57 @@ func TestUsersAndRoles(t *testing.T) {
 		})
 	}
 
+	w.losesNothing()
+	c.takesPasswordsAlone()
+	w = c.writesWith(c.client(), "at-last")
+
 	// Disabled on purpose.
 	c.edit(`{"auth":{"enabled":false}}`)
 	eventually(t, "turned off", func() string { return c.authorized("Disabled") })
 	require.NoError(t, answered(t,
 		func(ctx context.Context) error { _, err := shop.Get(ctx, "/payments/1"); return err }))
+	w.losesNothing()
+}
+
+// takesPasswordsAlone: clients without a certificate log in, also while a member is lost, and afterwards certificates
+// are asked for again.
+func (c *cluster) takesPasswordsAlone() {
+	password := string(c.secretOf(name + "-user.client")["password"])
+	w := c.writesWith(c.loggedIn("client", password), "passwords")
+	users := strings.Replace(usersAndRoles, "    - {name: shop, roles: [orders], credential: Certificate}\n", "", 1)
+	c.apply(three + users + "  tls: {mode: Auto, clientAuth: None}\n")
+	c.converges(3)
+	assert.Equal(c.t, v1alpha1.ClientAuthNone, c.object().Status.TLS.ClientAuth)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.secretOf(name + "-client-tls")["ca.crt"])
+	alone := func(user, password string) (*clientv3.Client, error) {
+		return c.open(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, c.service(), user, password)
+	}
+	till, err := alone("till", string(c.secretOf(name + "-user.till")["password"]))
+	require.NoError(c.t, err, "with the authority alone")
+	require.NoError(c.t, answered(c.t,
+		func(ctx context.Context) error { _, err := till.Put(ctx, "/orders/3", "till"); return err }))
+	_, err = alone("till", "wrong")
+	require.ErrorContains(c.t, err, rpctypes.ErrAuthFailed.Error())
+	stranger, err := alone("", "")
+	require.NoError(c.t, err)
+	require.ErrorIs(c.t, answered(c.t,
+		func(ctx context.Context) error { _, err := stranger.Get(ctx, "/orders/3"); return err }),
+		rpctypes.ErrUserEmpty)
+
+	kube(c.t, "-n", c.ns, "delete", "pvc", "demo-1", "--wait=false")
+	kube(c.t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
+	eventually(c.t, "another member takes the place of demo-1", func() string {
+		if _, found := get[corev1.Pod](c.t, c.ns, "pods", "demo-1"); found {
+			return "demo-1 is there"
+		}
+		return c.notConverged(3)
+	})
+
+	c.apply(three + usersAndRoles)
+	c.converges(3)
+	assert.Equal(c.t, v1alpha1.ClientAuthRequired, c.object().Status.TLS.ClientAuth)
+	_, err = alone("till", string(c.secretOf(name + "-user.till")["password"]))
+	require.Error(c.t, err, "a certificate is asked for again")
 	w.losesNothing()
 }
