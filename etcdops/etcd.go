@@ -67,7 +67,8 @@ type Etcd struct {
 	// foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
 	// plain text.
 	foreign *Foreign
-	// peer is what members show each other: with it those are asked whom they trust that ask clients for no certificate.
+	// peer is what members show each other: with it members that ask clients for no
+	// certificate are asked which authorities they trust.
 	// token signs what Quorate comes with to those; root is where root's password is, for one that takes no such token.
 	// Each is nil where there is none. See [Own].
 	peer  func() *tls.Config

@@ -126,7 +126,7 @@ func TestAuthGoesOffOnceAllAskForCertificates(t *testing.T) {
 	assert.Contains(t, d.Reason.Message, "clients need a certificate again")
 
 	d.Step = decision.Authorize{Want: users.Want{}}
-	require.ErrorContains(t, verify(o, d), "S20: auth is to be turned off while demo-")
+	require.ErrorContains(t, verify(o, d), "S20: auth would be turned off while demo-")
 }
 
 func TestOracleOfOpenMembers(t *testing.T) {

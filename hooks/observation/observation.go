@@ -189,7 +189,7 @@ type Health struct {
 	// server of TLS tells them in every handshake (certificate_authorities, RFC 8446, section 4.2.4). Known even with
 	// an Err, as when the member does not take ours.
 	Trusts []string
-	// Anonymous: it asks clients for no certificate. Trusts are those of whom it takes certificates from peers then.
+	// Anonymous: it asks clients for no certificate. Trusts are then the authorities of its peers.
 	Anonymous bool
 	// Auth is whether the member asks every client who it is; nil when it was not asked for that, or did not tell.
 	Auth *bool

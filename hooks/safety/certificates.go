@@ -71,7 +71,7 @@ func openMembers(j *judgement) {
 	if a, authorizes := j.d.Step.(decision.Authorize); authorizes && !a.Want.Enabled {
 		for name, pod := range j.o.Children.Pods {
 			j.require(!state.TLSFlagsOf(pod).Anonymous && !j.o.Health[name].Anonymous, "S20",
-				"auth is to be turned off while %s asks clients for no certificate", name)
+				"auth would be turned off while %s asks clients for no certificate", name)
 		}
 	}
 }
