@@ -22,8 +22,8 @@ func beside(t *testing.T) {
 }
 
 const (
-	busy   = 3                // processes for each core, that run or wait for it
-	settle = 15 * time.Second // how long a story takes to show what it costs
+	busy   = 2                // processes for each core, that run or wait for it
+	settle = 30 * time.Second // how long a story takes to show what it costs
 )
 
 var stories = &room{}
