@@ -81,12 +81,16 @@ func chosenInWindow(j *judgement) {
 // cannotWait reports whether the voter is disturbed whatever the time: it is down or about to be, a person asks for
 // it, it is known to be wrong, its certificates may expire, or writes or healing wait for it.
 func cannotWait(j *judgement, m *state.Member) bool {
-	unheard := m.Pod != nil && state.TLSFlagsOf(m.Pod).Certificates &&
-		state.TLSFlagsOf(m.Pod).Peers != state.ByTLS(m.PeerURLs...)
 	_, lost := j.v.DataLost(m)
 	return !m.Serving() || lost || j.v.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) ||
-		m.Pod != nil && outTrusted(j, m) || unheard ||
-		m.Pod != nil && state.TLSFlagsOf(m.Pod).Anonymous && authTold(j, false) || downgrades(j) || raised(j, observation.AlarmNoSpace) && m.Pod != nil && volumeUnlike(j, m)
+		m.Pod != nil && (outTrusted(j, m) || speaksWrongly(j, m)) || downgrades(j) ||
+		raised(j, observation.AlarmNoSpace) && m.Pod != nil && volumeUnlike(j, m)
+}
+
+// speaksWrongly reports whether the others can't hear the member, or it is open to everyone.
+func speaksWrongly(j *judgement, m *state.Member) bool {
+	flags := state.TLSFlagsOf(m.Pod)
+	return flags.Certificates && flags.Peers != state.ByTLS(m.PeerURLs...) || flags.Anonymous && authTold(j, false)
 }
 
 // downgrades reports whether a member tells of a downgrade that is under way.

@@ -110,9 +110,7 @@ func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.hostNetwork: a port must be from 1 to 65535")
 	}
 	for i, node := range h.Nodes {
-		// One of version 4 within version 6 is written as one of version 4 in certificates and by the kubelet.
-		ip, err := netip.ParseAddr(node.Address)
-		if err != nil || ip.String() != node.Address || ip.Zone() != "" || ip.Is4In6() {
+		if !usualAddress(node.Address) {
 			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is not an IP address in its usual form, such as "+
 				"10.0.0.1", i)
 		}
@@ -122,6 +120,13 @@ func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
 		}
 	}
 	return validateNodes(s)
+}
+
+// usualAddress reports whether it is an IP address as certificates and the kubelet write it: they write one of version
+// 4 within version 6 as one of version 4.
+func usualAddress(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && ip.String() == address && ip.Zone() == "" && !ip.Is4In6()
 }
 
 // QuotaOf is the quota by the flags that the pod was made with; false without one that can be read.

@@ -148,19 +148,30 @@ func TLSFlagsDiffer(v *View, m *Member) (string, bool) {
 		return "it has no certificates yet", true
 	case s.Peers != ByTLS(m.PeerURLs...):
 		return "its peer URL is https now", true
-	case s.Anonymous && !spec.AsksNone(v.Cluster):
-		return "clients need a certificate again", true
-	case s.Anonymous && AuthOff(v):
-		return "etcd asks no client who it is, so that clients need a certificate again", true
-	case !s.Anonymous && AsksNone(v):
-		return "clients need no certificate any more", true
-	case m.Health.TokenRefused && m.Serving() && spec.AsksNone(v.Cluster):
-		return "it started with another key for tokens than the Secret holds", true
-	case v.EveryoneDials() && s.Plain != v.Cluster.Spec.TLS.AllowPlaintextClients:
+	}
+	if reason, differs := clientAuthDiffers(v, m); differs {
+		return reason, true
+	}
+	if v.EveryoneDials() && s.Plain != v.Cluster.Spec.TLS.AllowPlaintextClients {
 		if s.Plain {
 			return "clients may no longer use plain text", true
 		}
 		return "clients may use plain text", true
+	}
+	return "", false
+}
+
+// clientAuthDiffers reports whether the member must be restarted for what it asks of clients, and why.
+func clientAuthDiffers(v *View, m *Member) (string, bool) {
+	switch anonymous := m.TLS.Anonymous; {
+	case anonymous && !spec.AsksNone(v.Cluster):
+		return "clients need a certificate again", true
+	case anonymous && AuthOff(v):
+		return "etcd asks no client who it is, so that clients need a certificate again", true
+	case !anonymous && AsksNone(v):
+		return "clients need no certificate any more", true
+	case m.Health.TokenRefused && m.Serving() && spec.AsksNone(v.Cluster):
+		return "it started with another key for tokens than the Secret holds", true
 	}
 	return "", false
 }

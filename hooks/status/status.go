@@ -336,6 +336,11 @@ func Security(v *state.View) (reason, message string, secured bool) {
 	if len(late) > 0 {
 		return "CertificatesExpire", strings.Join(late, "; "), false
 	}
+	return clientAuth(v)
+}
+
+// clientAuth is how clients prove who they are, where all certificates are in order.
+func clientAuth(v *state.View) (reason, message string, secured bool) {
 	if open := state.Anonymous(v); len(open) > 0 && state.AuthOff(v) {
 		return "AuthOff", fmt.Sprintf("etcd's auth is off, and %s asks clients for no certificate: everything that can "+
 			"reach it may read and write all keys; see the condition Authorized", strings.Join(open, ", ")), false

@@ -133,7 +133,7 @@ type Store struct {
 
 // S3Store is a bucket of Amazon's S3, or of a server that speaks its protocol.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.kmsKeyID) || self.kmsKeyID == '' || has(self.serverSideEncryption) && self.serverSideEncryption.startsWith('aws:kms')",message="s3.kmsKeyID needs s3.serverSideEncryption aws:kms or aws:kms:dsse"
+// +kubebuilder:validation:XValidation:rule="!has(self.kmsKeyID) || size(self.kmsKeyID) == 0 || has(self.serverSideEncryption) && self.serverSideEncryption.startsWith('aws:kms')",message="s3.kmsKeyID needs s3.serverSideEncryption aws:kms or aws:kms:dsse"
 type S3Store struct {
 	// Bucket by name.
 	// +required

@@ -63,7 +63,6 @@ func TestStores(t *testing.T) {
 		`{s3: {bucket: b, kmsKeyID: k}}`, `{s3: {bucket: b, kmsKeyID: k, serverSideEncryption: AES256}}`,
 		`{s3: {bucket: b, objectLock: {mode: Compliance}}}`, `{s3: {bucket: b, objectLock: {mode: None, retainFor: 1h}}}`,
 		`{s3: {bucket: b, objectLock: {mode: Governance, retainFor: 1s}}}`,
-		`{gcs: {bucket: b, objectLock: {mode: Governance, retainFor: 1h}}}`,
 		`{s3: {bucket: b, serverSideEncryption: none}}`, `{s3: {bucket: b, credentialsSecretRef: {name: "a/b"}}}`,
 		`{s3: {bucket: b, credentialsSecretRef: {}}}`, `{azure: {container: b, cloud: evil.example}}`,
 		`{azure: {container: b, storageAccount: evil.example/x}}`, `{azure: {container: b, storageAccount: Shop}}`,
