@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/certificates"
-	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -204,29 +203,17 @@ const (
 
 // RoleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member
 // has answered as itself: before that it is not known whose data it found. What it is while blind, roles.go says.
-func RoleOf(v *state.View, m *state.Member, verdict *decision.Verdict) string {
+func RoleOf(v *state.View, m *state.Member) string {
 	was := m.Pod.Labels[objects.LabelRole]
 	switch {
 	case Mismatched(v, m):
 		return RoleFenced
 	case m.Learner:
 		return RoleLearner
-	case leaves(v, m, verdict):
-		return RoleLeaving
 	case m.Serving(), state.PodStart(m.Pod) == objects.StartBootstrap && was == "":
 		return RoleVoter
 	}
 	return was
-}
-
-// leaves reports whether clients are led away from a voter that serves, because it is restarted or removed in a moment:
-// a client whose connection it closes would come back to it, find no one, and wait for a second (gRPC's first backoff).
-// Another voter that clients are led to must stay.
-func leaves(v *state.View, m *state.Member, verdict *decision.Verdict) bool {
-	return m.Serving() && state.Leaves(v, m, verdict) && slices.ContainsFunc(v.Voters, func(o *state.Member) bool {
-		return o != m && state.Stays(v, o) && o.Pod != nil && o.Pod.Labels[objects.LabelRole] == RoleVoter &&
-			ReadyPod(o.Pod)
-	})
 }
 
 // ClientSelector chooses the pods that clients are led to. A Service that still leads to all pods, as an earlier

@@ -49,7 +49,6 @@ func checkPods(j *judgement) {
 	}
 	broughtBack(j)
 	led(j)
-	ledAway(j)
 }
 
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate
