@@ -198,7 +198,6 @@ const (
 	RoleVoter   = "voter"
 	RoleLearner = "learner"
 	RoleFenced  = "fenced"
-	RoleLeaving = "leaving"
 )
 
 // RoleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member

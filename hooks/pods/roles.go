@@ -25,9 +25,9 @@ func RoleWhileBlind(v *state.View, pod *corev1.Pod) string {
 	switch {
 	case !v.Epoch.HadQuorum():
 		return was
-	case otherAnswers(v, pod.Name), (was == RoleVoter || was == RoleLeaving) && other:
+	case otherAnswers(v, pod.Name), was == RoleVoter && other:
 		return RoleFenced
-	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && ReadyPod(pod) && !other && onRecordedStorage(v, pod):
+	case (was == "" || was == RoleLearner) && ReadyPod(pod) && !other && onRecordedStorage(v, pod):
 		return RoleVoter
 	}
 	return was

@@ -311,7 +311,7 @@ func (w *World) publish(id uint64) {
 		c := w.Etcd.Clusters[id]
 		pod, _ := w.running(id, m.ID)
 		urls := w.advertised(w.Procs[pod].Pod)
-		if !w.follows(c, m) || m.Started() && (len(urls) == 0 || slices.Equal(m.ClientURLs, urls)) {
+		if !w.follows(c, m) || m.Started() && (w.Pod(w.Procs[pod].Pod) == nil || slices.Equal(m.ClientURLs, urls)) {
 			continue
 		}
 		m.Name, m.ClientURLs = w.Procs[pod].Pod, urls
@@ -322,11 +322,11 @@ func (w *World) publish(id uint64) {
 	}
 }
 
-// advertised are the client URLs in the flags of a pod, sorted as etcd has them; none for a pod that is gone.
+// advertised are the client URLs in the flags of a pod, sorted as etcd has them; for a member elsewhere, one of its name.
 func (w *World) advertised(name string) []string {
 	pod := w.Pod(name)
 	if pod == nil {
-		return nil
+		return []string{"http://" + name}
 	}
 	for _, flag := range pod.Spec.Containers[0].Command {
 		if urls, is := strings.CutPrefix(flag, "--advertise-client-urls="); is {
