@@ -288,7 +288,7 @@ dashboard: install bin/prometheus ## draw docs/dashboard.png again, from a real 
 
 # Upgrades want more than one release of etcd. Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
 e2e e2e-busy story e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
-e2e e2e-busy story chaos recording dashboard: export ETCD_RELEASES ?= 1
+e2e e2e-busy story chaos recording dashboard bench: export ETCD_RELEASES ?= 1
 e2e e2e-busy story: export CERT_MANAGER ?= 1
 e2e e2e-busy story: export EXPANDABLE ?= 1
 e2e e2e-busy story e2e-upgrade: s3

@@ -90,8 +90,8 @@ func (e *Etcd) logIn(ctx context.Context, c *contact) bool {
 }
 
 // askAuth asks a member whether it asks every client who it is, and whether it takes our tokens. It answers from memory
-// and needs no quorum: with auth on, it refuses to read a key with a token of a revision that it does not have, and with
-// auth off it does not look at tokens.
+// and needs no quorum: with auth on, it refuses to read a key with a token of a revision that it does not have, and
+// with auth off it does not look at tokens.
 func (e *Etcd) askAuth(ctx context.Context, c *contact) {
 	if e.tokenKey() == nil || c.endpoint.Foreign || c.endpoint.ServerName == "" {
 		return
@@ -107,8 +107,8 @@ func (e *Etcd) askAuth(ctx context.Context, c *contact) {
 	c.tokenRefused = c.tokenRefused || errors.Is(err, errToken)
 }
 
-// hearPeer notes whose certificates a member takes from its peers. We come as one of them and say nothing: so etcd's log
-// says nothing, either.
+// hearPeer notes whose certificates a member takes from its peers. We come as one of them and say nothing: so etcd's
+// log says nothing, either.
 func (e *Etcd) hearPeer(ctx context.Context, endpoint observation.Endpoint, told *handshake) {
 	config := e.peerTLS()
 	if config == nil {

@@ -67,10 +67,9 @@ type Etcd struct {
 	// foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
 	// plain text.
 	foreign *Foreign
-	// peer is what members show each other: with it members that ask clients for no
-	// certificate are asked which authorities they trust.
-	// token signs what Quorate comes with to those; root is where root's password is, for one that takes no such token.
-	// Each is nil where there is none. See [Own].
+	// peer is what members show each other: with it members that ask clients for no certificate are asked which
+	// authorities they trust. token signs what Quorate comes with to those; root is where root's password is, for one
+	// that takes no such token. Each is nil where there is none. See [Own].
 	peer  func() *tls.Config
 	token func() *token.Key
 	root  *users.PasswordFrom

@@ -23,8 +23,8 @@ type Own struct {
 	Password func(secret, key string) (string, error)
 }
 
-// OwnOf is how the members of this cluster are reached, by what its Secrets hold (nil for one that is not there). TLS is
-// nil without Quorate's certificate. The error says what is wrong with that, and holds nothing of what is in it.
+// OwnOf is how the members of this cluster are reached, by what its Secrets hold (nil for one that is not there). TLS
+// is nil without Quorate's certificate. The error says what is wrong with that, and holds nothing of what is in it.
 func OwnOf(c *v1alpha1.EtcdCluster, secret func(name string) map[string][]byte) (Own, error) {
 	o := Own{
 		Password: func(name, key string) (string, error) {

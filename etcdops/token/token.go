@@ -28,8 +28,8 @@ import (
 // is the largest number that a float64, as which etcd reads it, has exactly.
 const AnyRevision = 1 << 53
 
-// life of a token: that of those which etcd gives out (ttl in its flag auth-token). The clocks of Quorate and of members
-// may differ by as much.
+// life of a token: that of those which etcd gives out (ttl in its flag auth-token). The clocks of Quorate and of
+// members may differ by as much.
 const life = 10 * time.Minute
 
 // Key signs tokens.
@@ -83,7 +83,8 @@ func fit(key *ecdsa.PrivateKey) (*Key, error) {
 
 // Sign is a token in the name of root for a revision of users and roles (RFC 7519 with ES256, RFC 7518 section 3.4).
 func (k *Key) Sign(revision uint64, now time.Time) (string, error) {
-	claims, err := json.Marshal(map[string]any{"username": users.Root, "revision": revision, "exp": now.Add(life).Unix()})
+	claims, err := json.Marshal(map[string]any{"username": users.Root, "revision": revision,
+		"exp": now.Add(life).Unix()})
 	if err != nil {
 		return "", err
 	}

@@ -179,5 +179,6 @@ func begunOtherwise(v *state.View, m *state.Member) bool {
 		return false
 	}
 	begun, known := BegunWith(m.Pod)
-	return !slices.Equal(Subjects(ToldBy(v, m.Health).Trust), m.Health.Trusts) || known && !maps.Equal(begun, Trusted(v))
+	return !slices.Equal(Subjects(ToldBy(v, m.Health).Trust), m.Health.Trusts) ||
+		known && !maps.Equal(begun, Trusted(v))
 }

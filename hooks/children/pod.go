@@ -23,8 +23,8 @@ const (
 
 // NewPod is the pod of a member that has none, at this address on the hosts' network, on a volume of this size.
 // speaks says how it is dialled, env how etcd begins without data.
-func NewPod(o observation.Observation, name, address, version, start string, volume resource.Quantity, speaks spec.Speech,
-	env []corev1.EnvVar) *corev1.Pod {
+func NewPod(o observation.Observation, name, address, version, start string, volume resource.Quantity,
+	speaks spec.Speech, env []corev1.EnvVar) *corev1.Pod {
 	c := o.Cluster
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

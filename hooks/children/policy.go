@@ -17,7 +17,8 @@ import (
 const ScrapeLabel = "quorate.dev/scrape"
 
 // Policies say who may open connections to the members, where Kubernetes enforces that: peers among themselves,
-// with Quorate where clients need no certificate, Quorate and the clients that the spec selects to the client port, scrapers to the metrics port.
+// with Quorate where clients need no certificate, Quorate and the clients that the spec selects to the client port,
+// scrapers to the metrics port.
 func Policies(v *state.View) []*networkingv1.NetworkPolicy {
 	c := v.Cluster
 	// No policy holds for pods on the hosts' network.

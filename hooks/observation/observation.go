@@ -193,8 +193,8 @@ type Health struct {
 	Anonymous bool
 	// Auth is whether the member asks every client who it is; nil when it was not asked for that, or did not tell.
 	Auth *bool
-	// TokenRefused: it does not take tokens of the key in the cluster's Secret, as one that started before the Secret was
-	// replaced.
+	// TokenRefused: it does not take tokens of the key in the cluster's Secret, as one that started before the Secret
+	// was replaced.
 	TokenRefused bool
 	// Err says why there is no answer of the member itself; everything else is zero then, unless it says otherwise.
 	Err string
@@ -228,8 +228,8 @@ type Endpoint struct {
 	// Allowed says where a foreign one may be asked; nil is nowhere. Namespace is that of the cluster.
 	Allowed   *endpoints.AllowedEndpoints
 	Namespace string
-	// PeerAddress is where the member tells whose certificates it takes from peers, such as 10.244.1.7:2380; empty where
-	// it tells that to clients.
+	// PeerAddress is where the member tells whose certificates it takes from peers, such as 10.244.1.7:2380; empty
+	// where it tells that to clients.
 	PeerAddress string
 	// AsksAuth: it is asked whether auth is on.
 	AsksAuth bool

@@ -49,8 +49,8 @@ func authTold(j *judgement, on bool) bool {
 	})
 }
 
-// nextIsClosed checks that no member of an epoch that has not begun asks clients for no certificate: whether auth is on in
-// its data is not known (S20).
+// nextIsClosed checks that no member of an epoch that has not begun asks clients for no certificate: whether auth is on
+// in its data is not known (S20).
 func nextIsClosed(j *judgement) {
 	for _, pod := range j.d.Children.Pods {
 		number, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)

@@ -27,7 +27,8 @@ func (v *View) OutsideURL(member string) (url string, known bool) {
 	port := objects.ClientPort
 	if asked.Type == corev1.ServiceTypeNodePort {
 		s := v.Children.Services[objects.MemberService(member)]
-		if s == nil || s.Spec.Type != corev1.ServiceTypeNodePort || len(s.Spec.Ports) == 0 || s.Spec.Ports[0].NodePort == 0 {
+		if s == nil || s.Spec.Type != corev1.ServiceTypeNodePort || len(s.Spec.Ports) == 0 ||
+			s.Spec.Ports[0].NodePort == 0 {
 			return "", false
 		}
 		port = int(s.Spec.Ports[0].NodePort)
@@ -52,7 +53,8 @@ func Advertise(pod *corev1.Pod, url string) {
 // advertised is where the flag is, by container and argument; -1 for nowhere.
 func advertised(pod *corev1.Pod) (container, argument int) {
 	for i := range pod.Spec.Containers {
-		j := slices.IndexFunc(pod.Spec.Containers[i].Command, func(f string) bool { return strings.HasPrefix(f, advertises) })
+		j := slices.IndexFunc(pod.Spec.Containers[i].Command,
+			func(f string) bool { return strings.HasPrefix(f, advertises) })
 		if j >= 0 {
 			return i, j
 		}

@@ -345,7 +345,8 @@ func clientAuth(v *state.View) (reason, message string, secured bool) {
 		return "AuthOff", fmt.Sprintf("etcd's auth is off, and %s asks clients for no certificate: everything that can "+
 			"reach it may read and write all keys; see the condition Authorized", strings.Join(open, ", ")), false
 	} else if len(open) > 0 {
-		return "Encrypted", "members authenticate by certificates, which are in order; clients log in with a password", true
+		return "Encrypted",
+			"members authenticate by certificates, which are in order; clients log in with a password", true
 	}
 	return "Encrypted", "clients and members authenticate by certificates, and all of them are in order", true
 }

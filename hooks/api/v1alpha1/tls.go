@@ -44,8 +44,8 @@ type TLSSpec struct {
 	Mode TLSMode `json:"mode,omitempty"`
 
 	// ClientAuth is Required, or None: members then ask clients for no certificate, and these log in with a password.
-	// None needs auth with the token JWT, and holds once auth is on in etcd. etcd knows nothing between the two: as soon
-	// as it has authorities for clients, it requires a certificate of all.
+	// None needs auth with the token JWT, and holds once auth is on in etcd. etcd knows nothing between the two: as
+	// soon as it has authorities for clients, it requires a certificate of all.
 	// +optional
 	// +default="Required"
 	ClientAuth ClientAuth `json:"clientAuth,omitempty"`

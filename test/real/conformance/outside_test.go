@@ -14,9 +14,9 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// TestClientURLs: what spec.memberService takes for granted. A member publishes its client URLs at each start, under the
-// ID that it has; etcd sorts them, so that no order can be told; and a client that takes its endpoints from the list
-// works while some of them lead nowhere.
+// TestClientURLs: what spec.memberService takes for granted. A member publishes its client URLs at each start, under
+// the ID that it has; etcd sorts them, so that no order can be told; and a client that takes its endpoints from the
+// list works while some of them lead nowhere.
 func TestClientURLs(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 3)

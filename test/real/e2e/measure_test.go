@@ -94,16 +94,14 @@ func TestRollBesideByHand(t *testing.T) {
 			})
 		})
 	}
-	fmt.Printf("\n| 3.6.16 to 3.7.3, three members: median (min-max) of %d, s | Quorate | by hand | ratio |\n|---|---|---|---|\n",
-		rounds)
-	for what, of := range map[string]func(*rolls) []time.Duration{
-		"from the edit to Converged (by hand: all pods Ready)": func(r *rolls) []time.Duration { return r.took },
-		"longest stall of a client of the Service":             func(r *rolls) []time.Duration { return r.one },
-		"longest stall of a client of three endpoints":         func(r *rolls) []time.Duration { return r.three },
-	} {
-		a, b := of(ours), of(byHand)
+	fmt.Printf("\n| 3.6.16 to 3.7.3, three members: median (min-max) of %d, s | Quorate | by hand | ratio |\n"+
+		"|---|---|---|---|\n", rounds)
+	report := func(what string, a, b []time.Duration) {
 		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), median(a).Seconds()/median(b).Seconds())
 	}
+	report("from the edit to Converged (by hand: all pods Ready)", ours.took, byHand.took)
+	report("longest stall of a client of the Service", ours.one, byHand.one)
+	report("longest stall of a client of three endpoints", ours.three, byHand.three)
 }
 
 // rolls are how long upgrades took, and the longest stalls of clients of one and of three endpoints in each.
@@ -114,7 +112,8 @@ func (r *rolls) measure(c *cluster, config *tls.Config, upgrade func()) {
 		scheme, _, _ := strings.Cut(settings.Endpoints[0], ":")
 		settings.Endpoints = nil
 		for _, pod := range []string{"demo-0", "demo-1", "demo-2"} {
-			settings.Endpoints = append(settings.Endpoints, fmt.Sprintf("%s://%s.demo-peers.%s.svc:2379", scheme, pod, c.ns))
+			settings.Endpoints = append(settings.Endpoints,
+				fmt.Sprintf("%s://%s.demo-peers.%s.svc:2379", scheme, pod, c.ns))
 		}
 		settings.DialOptions = []grpc.DialOption{grpc.WithContextDialer(c.dialMember)}
 	}

@@ -322,7 +322,8 @@ func (w *World) publish(id uint64) {
 	}
 }
 
-// advertised are the client URLs in the flags of a pod, sorted as etcd has them; for a member elsewhere, one of its name.
+// advertised are the client URLs in the flags of a pod, sorted as etcd has them; for a member elsewhere, one of its
+// name.
 func (w *World) advertised(name string) []string {
 	pod := w.Pod(name)
 	if pod == nil {

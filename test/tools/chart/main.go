@@ -5,8 +5,8 @@
 //	chart QUORATE MONITORING FOLDER CLUSTER
 //
 // QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER is the chart: templates gets
-// quorate.yaml, crds.yaml and monitoring.yaml, crds gets metacontroller.yaml. CLUSTER is the chart of one cluster, which
-// gets values.schema.json.
+// quorate.yaml, crds.yaml and monitoring.yaml, crds gets metacontroller.yaml. CLUSTER is the chart of one cluster,
+// which gets values.schema.json.
 package main
 
 import (
