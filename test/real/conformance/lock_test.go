@@ -17,11 +17,9 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// TestObjectLock: a snapshot goes into a bucket with S3's object lock, is verified and comes back. With versions of
+// lockedStores: a snapshot goes into a bucket with S3's object lock, is verified and comes back. With versions of
 // objects, as Amazon has it, a deletion hides what the lock keeps; without, the server refuses, and that is told.
-func TestObjectLock(t *testing.T) {
-	version := etcdproc.Versions[len(etcdproc.Versions)-1]
-	c := etcdproc.Start(t, version, "demo", 1)
+func lockedStores(t *testing.T, version string, c *etcdproc.Cluster, a authority) {
 	for _, versions := range []bool{true, false} {
 		for _, by := range []string{"each object", "the bucket"} {
 			name := by + ", one version"
@@ -32,7 +30,7 @@ func TestObjectLock(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				address, client := serveS3(t, true, options...)
 				o := order(t, version, "", c.Members[0].ClientURL)
-				o.Place = archive.Place{URL: "s3://backups/etcd" + s3Query + "http://" + address}
+				o.Place = archive.Place{URL: "s3://backups/etcd" + s3Query + "http://" + address, CAFile: a.file}
 				if by == "each object" {
 					o.Form.Lock = &archive.Lock{Mode: "governance", For: time.Hour}
 				} else {
@@ -65,7 +63,7 @@ func lockStory(t *testing.T, o archive.Order, client *s3.Client, versions bool) 
 		require.NoError(t, err)
 		assert.Equal(t, types.ObjectLockRetentionModeGovernance, found.Retention.Mode)
 	}
-	_, err = archive.Fetch(t.Context(), archive.Source{URL: report.URI, SHA256: report.SHA256},
+	_, err = archive.Fetch(t.Context(), archive.Source{URL: report.URI, CAFile: o.Place.CAFile, SHA256: report.SHA256},
 		filepath.Join(t.TempDir(), "db"))
 	require.NoError(t, err)
 

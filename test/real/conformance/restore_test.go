@@ -61,9 +61,16 @@ func TestSnapshotsBetweenVersions(t *testing.T) {
 			old := etcdproc.Start(t, written, "old", 1)
 			client := old.Members[0].Client()
 			revision := put(t, client, "key", 50)
-			etcdproc.Eventually(t, "the version of the cluster is known", func(ctx context.Context) error {
-				_, err := os.Stat(snapshotOf(t, written, old.Members[0]))
-				return err
+			etcdproc.Eventually(t, "its database has the version that it is of", func(ctx context.Context) error {
+				status, err := client.Status(ctx, old.Members[0].ClientURL)
+				if err != nil {
+					return err
+				}
+				if of := written[:3] + ".0"; clusterVersion(old.Members[0]) != of ||
+					status.StorageVersion != of && !strings.HasPrefix(written, "3.5.") {
+					return fmt.Errorf("it is %s", status.StorageVersion)
+				}
+				return nil
 			})
 			require.NoError(t, client.Close())
 			file := snapshotOf(t, written, old.Members[0])

@@ -257,6 +257,7 @@ func TestStores(t *testing.T) {
 			storeStory(t, o, way)
 		})
 	}
+	t.Run("locks", func(t *testing.T) { lockedStores(t, version, c, a) })
 }
 
 func storeStory(t *testing.T, o archive.Order, way *way) {
