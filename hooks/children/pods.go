@@ -103,7 +103,7 @@ func keptListed(v *state.View, m *state.Member, verdict *decision.Verdict) []*co
 		if m.Started() {
 			noteBegun(pod)
 		}
-		if role := pods.RoleOf(v, m); role != "" {
+		if role := pods.RoleOf(v, m, slices.Contains(verdict.Leaving, m.PodName)); role != "" {
 			pod.Labels[objects.LabelRole] = role
 		}
 		if m.PodName == verdict.Withdraw && pod.Annotations[objects.AnnotationWithdrawn] == "" {

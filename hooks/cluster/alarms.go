@@ -165,7 +165,7 @@ func hashes(v *state.View) string {
 }
 
 const (
-	// spaceEvery is how often the alarm NOSPACE is cleared at most: what fills up sooner needs more than that.
+	// spaceEvery is how often room is made below a quota at most: what fills up sooner needs more than that.
 	spaceEvery = 10 * time.Minute
 	// compaction is how long a compaction may take to show in the members' data in use.
 	compaction = 20 * time.Second
@@ -183,25 +183,25 @@ func noSpace(v *state.View) *decision.Verdict {
 		return nil
 	case recovering:
 		return makeRoom(v, alarms)
-	case len(nearQuota(v)) == 0:
+	case len(fullMembers(v)) == 0:
 		return disarm(v, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
 	case !roomToMake(v):
 		return nil
-	case spaceMadeLately(v):
+	case ranLately(v, v1alpha1.TriggerNoSpace):
 		return &decision.Verdict{
 			Message: "etcd rejects new keys (alarm NOSPACE); Quorate frees space again 10 minutes after the last " +
 				"time: see NOSPACE in docs/troubleshooting.md", Resync: rule.ResyncLater}
 	}
 	return beginRun(v, v1alpha1.TriggerNoSpace, fmt.Sprintf(
 		"etcd rejects new keys (alarm NOSPACE): freeing space in %s",
-		strings.Join(state.Names(nearQuota(v)), ", ")))
+		strings.Join(state.Names(fullMembers(v)), ", ")))
 }
 
 // makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would
 // not last.
 func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
-	crowded := wording.Filter(nearQuota(v), func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
-	history := slices.ContainsFunc(nearQuota(v),
+	crowded := wording.Filter(fullMembers(v), func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
+	history := slices.ContainsFunc(fullMembers(v),
 		func(m *state.Member) bool { return m.Health.DBSizeInUse >= spec.Quota(m.Pod)/2 })
 	lead := v.Leader()
 	switch {
@@ -223,7 +223,7 @@ func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
 	if verdict := defragmentNext(v, need, "freeing space (alarm NOSPACE)"); verdict != nil {
 		return verdict
 	}
-	if len(nearQuota(v)) > 0 {
+	if len(fullMembers(v)) > 0 {
 		return finishRun(v, "no more space can be freed")
 	}
 	return disarm(v, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
@@ -248,16 +248,16 @@ func compacting(crowded []*state.Member) time.Duration {
 	return pauseRequest
 }
 
-// spaceMadeLately reports whether the last recovery began less than ten minutes ago.
-func spaceMadeLately(v *state.View) bool {
-	return v.DefragRun != nil && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace &&
+// ranLately reports whether the last run was begun by one of these, less than ten minutes ago.
+func ranLately(v *state.View, triggers ...v1alpha1.DefragmentationTrigger) bool {
+	return v.DefragRun != nil && slices.Contains(triggers, v.DefragRun.Trigger) &&
 		v.Now.Before(v.DefragRun.StartTime.Add(spaceEvery))
 }
 
 // roomToMake reports whether a recovery can help: where the data in use leaves room, by defragmentation; else by a
 // compaction, when there is something to compact that the last recovery did not.
 func roomToMake(v *state.View) bool {
-	crowded := wording.Filter(nearQuota(v), func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
+	crowded := wording.Filter(fullMembers(v), func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
 	if len(crowded) == 0 {
 		return true
 	}
@@ -278,10 +278,11 @@ func mayCompact(v *state.View) bool {
 	return v.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff
 }
 
-// nearQuota are the members whose database is not below 90 % of its quota.
-func nearQuota(v *state.View) []*state.Member {
-	return wording.Filter(v.Members, func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSize) })
-}
+// nearQuota reports whether the member's database is not below 90 % of its quota.
+func nearQuota(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSize) }
+
+// fullMembers are those whose databases are near their quota.
+func fullMembers(v *state.View) []*state.Member { return wording.Filter(v.Members, nearQuota) }
 
 // outOfSpace says that nothing is left to try.
 func outOfSpace(v *state.View) *decision.Verdict {
@@ -309,7 +310,7 @@ func compactYourself(v *state.View) string {
 // quotas are those of the members that are full, in words.
 func quotas(v *state.View) string {
 	var list []string
-	for _, m := range nearQuota(v) {
+	for _, m := range fullMembers(v) {
 		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.PodName, "the stranger "+wording.Hex(m.ID)),
 			volumes.Mebibytes(spec.Quota(m.Pod))))
 	}

@@ -24,6 +24,7 @@ func Decide(o observation.Observation) decision.Decision {
 	if verdict.Failure == objects.FailedSilent {
 		v.FailedVoter = verdict.Failed
 	}
+	verdict.Leaving = leaving(v, verdict)
 	answer := desired(v, in, verdict)
 	health.Expect(v, answer)
 	verdict.Message = health.AndUnmade(v, verdict.Message)

@@ -16,7 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Defragmentation goes in runs: by a schedule, when a user asks, or to make room (alarms.go). A run takes one
+// Defragmentation goes in runs: by a schedule, when a user asks, before a database fills its quota, or to make room
+// once it has (alarms.go). A run takes one
 // member at a time, the leader last, and a member at most once. What it has come to is in status.defragmentation and
 // nowhere else, and it begins only when that is written: a status that is lost or old repeats a member, or a run, and
 // nothing worse.
@@ -34,6 +35,8 @@ func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
 	switch {
 	case asked != "" && (v.DefragRun == nil || v.DefragRun.Request != asked):
 		return v1alpha1.TriggerRequest
+	case slices.ContainsFunc(v.Voters, fillsUp) && !ranLately(v, v1alpha1.TriggerNearQuota, v1alpha1.TriggerNoSpace):
+		return v1alpha1.TriggerNearQuota
 	case v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() &&
 		!v.Now.Before(v.DefragRun.NextScheduleTime.Time):
 		return v1alpha1.TriggerSchedule
@@ -78,8 +81,11 @@ func defragment(v *state.View) *decision.Verdict {
 		return beginDue(v)
 	}
 	need := func(m *state.Member) bool { return wasteful(v, m) }
-	if v.DefragRun.Trigger == v1alpha1.TriggerRequest {
+	switch v.DefragRun.Trigger {
+	case v1alpha1.TriggerRequest:
 		need = func(*state.Member) bool { return true }
+	case v1alpha1.TriggerNearQuota:
+		need = fillsUp
 	}
 	if verdict := defragmentNext(v, need, "defragmenting"); verdict != nil {
 		return verdict
@@ -91,8 +97,9 @@ func defragment(v *state.View) *decision.Verdict {
 func beginDue(v *state.View) *decision.Verdict {
 	due := dueRun(v)
 	words := map[v1alpha1.DefragmentationTrigger]string{
-		v1alpha1.TriggerRequest:  "defragmenting every member on request",
-		v1alpha1.TriggerSchedule: "defragmenting members with enough free space, on schedule",
+		v1alpha1.TriggerRequest:   "defragmenting every member on request",
+		v1alpha1.TriggerNearQuota: "defragmenting members whose databases have come to 90 % of their quota",
+		v1alpha1.TriggerSchedule:  "defragmenting members with enough free space, on schedule",
 	}
 	if due == "" || due == v1alpha1.TriggerSchedule && v.Windows.Closed() {
 		return nil
@@ -122,6 +129,11 @@ func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *d
 	return versions.Change(v, decision.Defragment{ID: m.ID, Name: m.PodName, DBSize: m.Health.DBSize},
 		fmt.Sprintf("%s: %s now", why, m.PodName))
 }
+
+// fillsUp reports whether the member's database comes near its quota by space that nothing is in: etcd counts all of
+// the file, and its alarm NOSPACE would refuse writes. Where Metacontroller's own API server writes to this etcd, no
+// one could be asked to clear that alarm.
+func fillsUp(m *state.Member) bool { return m.PodName != "" && nearQuota(m) && state.Fragmented(m) }
 
 // wasteful reports whether the schedule is to defragment the member.
 func wasteful(v *state.View, m *state.Member) bool {

@@ -242,8 +242,9 @@ var modes = []mode{
 				"Databases that have reached their quota (alarm NOSPACE) are compacted and defragmented one at a "+
 					"time, and the alarm is disarmed once all are below 90 %; every ten minutes at most.", noSpace),
 			rule.New("Defragment",
-				"By a schedule or when asked, members give free space back to the file system, one at a time and "+
-					"the leader last, while all serve (S2).", defragment),
+				"By a schedule, when asked, or when a database with free space is at 90 % of its quota, members give "+
+					"free space back to the file system, one at a time and the leader last, while all serve (S2).",
+				defragment),
 			rule.New("Upgrade",
 				"The next version on the way to the wanted one, a minor version at a time, is recorded once all "+
 					"members run the one before; downwards by etcd's own protocol (S18).", upgrade),

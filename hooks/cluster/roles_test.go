@@ -136,3 +136,57 @@ func TestWhoIsRecordedAsMismatched(t *testing.T) {
 	require.NoError(t, verify(o, d))
 	assert.Empty(t, recorded(d))
 }
+
+// TestClientsAreLedAwayFirst: a voter that is chosen to be restarted or removed gets no new clients, as long as another
+// one has them, and gets them back when the choice is withdrawn.
+func TestClientsAreLedAwayFirst(t *testing.T) {
+	rolling := func() observation.Observation {
+		o := serve(3)
+		for _, pod := range o.Children.Pods {
+			pod.Labels[objects.LabelRole] = pods.RoleVoter
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
+		o.Cluster.Spec.PriorityClassName = "high"
+		return o
+	}
+	role := func(o observation.Observation, pod string) string {
+		d := Decide(o)
+		require.NoError(t, verify(o, d))
+		if podIn(d, pod) == nil {
+			return "restarted"
+		}
+		return podIn(d, pod).Labels[objects.LabelRole]
+	}
+	chosen := func(o observation.Observation) map[string]string {
+		return o.Children.ConfigMaps["demo-epoch-1"].Annotations
+	}
+
+	o := rolling()
+	assert.Equal(t, pods.RoleLeaving, role(o, "demo-1"), "in the answer that chooses it")
+	assert.Equal(t, pods.RoleVoter, role(o, "demo-2"))
+
+	chosen(o)[objects.AnnotationChosen] = "demo-1 uid-pod-1"
+	o.Children.Pods["demo-1"].Labels[objects.LabelRole] = pods.RoleLeaving
+	assert.Equal(t, "restarted", role(o, "demo-1"))
+
+	o.Cluster.Spec.PriorityClassName = ""
+	assert.Equal(t, pods.RoleVoter, role(o, "demo-1"), "withdrawn")
+
+	o = rolling()
+	for _, other := range []string{"demo-0", "demo-2"} {
+		delete(o.Children.Pods[other].Labels, objects.LabelRole)
+		o.Children.Pods[other].Status.Conditions = nil
+	}
+	d := Decide(o)
+	assert.Equal(t, pods.RoleVoter, podIn(d, "demo-1").Labels[objects.LabelRole], "no one else has clients")
+	podIn(d, "demo-1").Labels[objects.LabelRole] = pods.RoleLeaving
+	assert.ErrorContains(t, verify(o, d), "S2: clients are led away from demo-1", "the oracle sees it")
+
+	o = rolling()
+	o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Replicas = "", new(int32(2))
+	assert.Equal(t, pods.RoleLeaving, role(o, "demo-2"), "one that is removed")
+	exchanged := rolling()
+	exchanged.Children.Pods["demo-1"].Annotations[objects.AnnotationExchanged] = "containerd://7"
+	exchanged.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
+	assert.Equal(t, pods.RoleLeaving, role(exchanged, "demo-1"), "its old container runs still")
+}

@@ -100,6 +100,8 @@ type Verdict struct {
 	Choose string
 	// Withdraw names the chosen voter for which others wait, and whose restart is withdrawn; empty for none.
 	Withdraw string
+	// Leaving names the voters that clients are led away from.
+	Leaving []string
 	// Failed names the member that is given up, whose claim gets this failure as its mark; empty for none.
 	Failed, Failure string
 	// Version that the record is to say from now on; empty leaves it.

@@ -11,7 +11,7 @@ const (
 	LabelCluster = Domain + "cluster"
 	// LabelMember is the member's name, on its pod and claim.
 	LabelMember = Domain + "member"
-	// LabelRole is voter, learner or fenced, on pods: see pods/roles.go. The client Service leads
+	// LabelRole is voter, leaving, learner or fenced, on pods: see pods/roles.go. The client Service leads
 	// to voters.
 	LabelRole = Domain + "role"
 

@@ -198,17 +198,20 @@ const (
 	RoleVoter   = "voter"
 	RoleLearner = "learner"
 	RoleFenced  = "fenced"
+	RoleLeaving = "leaving"
 )
 
 // RoleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member
 // has answered as itself: before that it is not known whose data it found. What it is while blind, roles.go says.
-func RoleOf(v *state.View, m *state.Member) string {
+func RoleOf(v *state.View, m *state.Member, leaves bool) string {
 	was := m.Pod.Labels[objects.LabelRole]
 	switch {
 	case Mismatched(v, m):
 		return RoleFenced
 	case m.Learner:
 		return RoleLearner
+	case leaves:
+		return RoleLeaving
 	case m.Serving(), state.PodStart(m.Pod) == objects.StartBootstrap && was == "":
 		return RoleVoter
 	}

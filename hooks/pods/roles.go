@@ -25,9 +25,9 @@ func RoleWhileBlind(v *state.View, pod *corev1.Pod) string {
 	switch {
 	case !v.Epoch.HadQuorum():
 		return was
-	case otherAnswers(v, pod.Name), was == RoleVoter && other:
+	case otherAnswers(v, pod.Name), (was == RoleVoter || was == RoleLeaving) && other:
 		return RoleFenced
-	case (was == "" || was == RoleLearner) && ReadyPod(pod) && !other && onRecordedStorage(v, pod):
+	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && ReadyPod(pod) && !other && onRecordedStorage(v, pod):
 		return RoleVoter
 	}
 	return was

@@ -77,3 +77,17 @@ func mismatched(j *judgement, old, now *state.Epoch) {
 			"the record does not name %s, where another member answers", m.PodName)
 	}
 }
+
+// ledAway: clients are led away from a voter that serves only while another one has them (S2).
+func ledAway(j *judgement) {
+	has := func(pod *corev1.Pod) bool { return pod != nil && pod.Labels[objects.LabelRole] == "voter" }
+	for _, pod := range j.d.Children.Pods {
+		if pod.Labels[objects.LabelRole] != "leaving" || !has(j.o.Children.Pods[pod.Name]) {
+			continue
+		}
+		j.require(slices.ContainsFunc(j.d.Children.Pods, func(other *corev1.Pod) bool {
+			old := j.o.Children.Pods[other.Name]
+			return has(other) && has(old) && isReady(old)
+		}), "S2", "clients are led away from %s, and to no one else", pod.Name)
+	}
+}

@@ -263,6 +263,16 @@ func disrupted(v *View, m *Member) bool {
 	return m.Restarting() || m == v.Chosen() || !m.Serving() && Busy(v, m)
 }
 
+// Leaves reports whether the member is restarted or removed in a moment: it has been, or is chosen for it now.
+func Leaves(v *View, m *Member, verdict *decision.Verdict) bool {
+	if chosen := ReadChoice(verdict.Choose); chosen.Name != "" {
+		return chosen.Name == m.DisplayName() && chosen.Withdrawn.IsZero()
+	}
+	withdrawn := m.Pod.Annotations[objects.AnnotationWithdrawn] != "" || verdict.Withdraw == m.PodName ||
+		!v.Epoch.Choice.Withdrawn.IsZero()
+	return m.Restarting() || m == v.Chosen() && !withdrawn
+}
+
 // Stays reports whether the voter serves, and will as far as it is for us to say.
 func Stays(v *View, m *Member) bool { return m.Serving() && !disrupted(v, m) }
 

@@ -98,7 +98,7 @@ type Defragmentation struct {
 }
 
 // DefragmentationTrigger is what began a run of defragmentation.
-// +kubebuilder:validation:Enum=Schedule;Request;NoSpace
+// +kubebuilder:validation:Enum=Schedule;Request;NearQuota;NoSpace
 type DefragmentationTrigger string
 
 const (
@@ -106,6 +106,8 @@ const (
 	TriggerSchedule DefragmentationTrigger = "Schedule"
 	// TriggerRequest is the annotation etcd.quorate.dev/defragment.
 	TriggerRequest DefragmentationTrigger = "Request"
+	// TriggerNearQuota is a database at 90 % of its quota, a tenth of it free or more.
+	TriggerNearQuota DefragmentationTrigger = "NearQuota"
 	// TriggerNoSpace is etcd's alarm NOSPACE.
 	TriggerNoSpace DefragmentationTrigger = "NoSpace"
 )

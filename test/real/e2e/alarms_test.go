@@ -33,6 +33,7 @@ func TestUpkeep(t *testing.T) {
 	c.tell("ACrashingMemberIsGivenUp", (*cluster).givesACrashingMemberUp)
 	c.tell("ALearnerThatComesToNothingIsTriedAgain", (*cluster).triesALearnerAgain)
 	c.tell("AnEmptiedVolumeUnderLoad", (*cluster).forgetsNothing)
+	c.tell("RoomIsMadeInTime", (*cluster).makesRoomInTime)
 	c.tell("NoSpaceIsCleared", (*cluster).clearsNoSpace)
 }
 
@@ -75,9 +76,44 @@ func (c *cluster) readyWithoutSpace() {
 	}
 }
 
-func (c *cluster) clearsNoSpace() {
-	c.edit(`{"options":{"quotaBackendBytes":16777216}}`)
+// makesRoomInTime: a database at 90 % of its quota that has free space is defragmented before etcd refuses writes.
+func (c *cluster) makesRoomInTime() {
+	c.hasSmallQuota()
+	client, w := c.client(), c.writes()
+	for largest := int64(0); largest < smallQuota/100*92; {
+		require.NoError(c.t, overwrite(c.t, client, 1))
+		for _, pod := range c.pods() {
+			s, err := c.endpoint(pod.Name)
+			require.NoError(c.t, err)
+			largest = max(largest, s.DBSize)
+		}
+	}
+	last, err := client.Get(c.t.Context(), "large")
+	require.NoError(c.t, err)
+	compacts(c.t, client, last.Header.Revision, clientv3.WithCompactPhysical())
+	var run *v1alpha1.DefragmentationStatus
+	eventually(c.t, "members have been defragmented", func() string {
+		if run = c.object().Status.Defragmentation; run == nil || run.Trigger != v1alpha1.TriggerNearQuota ||
+			run.CompletionTime.IsZero() {
+			return fmt.Sprintf("%+v", run)
+		}
+		return ""
+	})
+	assert.NotEmpty(c.t, run.Done)
+	require.NoError(c.t, overwrite(c.t, client, 10), "there is room")
+	w.losesNothing()
+	assert.Empty(c.t, w.refused, "etcd has raised no alarm")
+}
+
+const smallQuota = 16 << 20
+
+func (c *cluster) hasSmallQuota() {
+	c.edit(fmt.Sprintf(`{"options":{"quotaBackendBytes":%d}}`, smallQuota))
 	c.converges(3)
+}
+
+func (c *cluster) clearsNoSpace() {
+	c.hasSmallQuota()
 	started, client := c.restarts(), c.client()
 	c.edit(`{"suspend":true}`) // or Quorate makes room before all have been asked
 	c.meets("etcdcluster/demo", "Suspended")

@@ -19,7 +19,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func (c *cluster) losesTheAPIServersLeader(w *load) {
@@ -67,6 +71,79 @@ func (c *cluster) upgradesBeneath(w *load) {
 	c.edit(`{"version":"3.7.3"}`)
 	c.converges(3)
 	w.longest("all members were upgraded from 3.6 to 3.7")
+}
+
+// fillsUp: the database grows to its quota by objects that are deleted again, and Quorate defragments it before etcd
+// refuses writes. Then objects fill the quota that stay. Metacontroller can't keep its lease, so a person makes room, as
+// the page says.
+func (c *cluster) fillsUp(w *load) {
+	const quota = 128 << 20
+	c.edit(fmt.Sprintf(`{"options":{"quotaBackendBytes":%d}}`, quota))
+	c.converges(3)
+	kube(c.t, "create", "namespace", "large")
+	var members []string
+	for _, pod := range c.pods() {
+		members = append(members, "https://"+objects.HostPort(pod.Status.HostIP, int(c.object().Spec.HostNetwork.ClientPort)))
+	}
+	etcd := labClient(c.t, shownToAPIServersEtcd(c.t), nil, members...)
+	compact := func() {
+		last, err := etcd.Get(c.t.Context(), "any")
+		require.NoError(c.t, err)
+		compacts(c.t, etcd, last.Header.Revision, clientv3.WithCompactPhysical())
+	}
+	n := 0
+	for largest := int64(0); largest < quota/100*93; n++ {
+		require.NoError(c.t, createsLarge(n))
+		require.NoError(c.t, deletesLarge(n))
+		for _, member := range members {
+			answer, err := etcd.Status(c.t.Context(), member)
+			require.NoError(c.t, err)
+			largest = max(largest, answer.DbSize)
+		}
+	}
+	compact()
+	eventually(c.t, "room is made below the quota", func() string {
+		run := c.object().Status.Defragmentation
+		if run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero() {
+			return fmt.Sprintf("%+v", run)
+		}
+		return ""
+	})
+	c.converges(3)
+	w.longest("the database came near its quota, and members were defragmented")
+
+	from := n
+	var refused error
+	for ; refused == nil; n++ {
+		refused = createsLarge(n)
+	}
+	require.ErrorContains(c.t, refused, "database space exceeded")
+	for ; from < n-1; from++ {
+		require.NoError(c.t, deletesLarge(from))
+	}
+	compact()
+	for _, member := range members {
+		_, err := etcd.Defragment(c.t.Context(), member)
+		require.NoError(c.t, err)
+	}
+	_, err := etcd.AlarmDisarm(c.t.Context(), &clientv3.AlarmMember{})
+	require.NoError(c.t, err)
+	w.wrote(100)
+	w.longest("objects filled the quota, and a person made room")
+	c.edit(`{"options":{"quotaBackendBytes":null}}`)
+	c.converges(3)
+}
+
+// createsLarge makes a ConfigMap of almost a MiB, and deletesLarge deletes it.
+func createsLarge(n int) error {
+	_, err := kubectl(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large-%d","namespace":"large"},`+
+		`"data":{"large":%q}}`, n, strings.Repeat("x", 1000<<10)), "create", "-f", "-")
+	return err
+}
+
+func deletesLarge(n int) error {
+	_, err := kubectl("", "-n", "large", "delete", "configmap", fmt.Sprintf("large-%d", n))
+	return err
 }
 
 // succeedsTheAuthority in the order of the page: first everyone trusts both, the API server too; then certificates are of

@@ -62,6 +62,7 @@ func TestSelfHosted(t *testing.T) {
 		{"FiveMembersAndBack", (*cluster).growsBeneath},
 		{"ARollingChange", (*cluster).rollsBeneath},
 		{"AnUpgrade", (*cluster).upgradesBeneath},
+		{"ADatabaseFillsUp", (*cluster).fillsUp},
 		{"AnAuthorityIsSucceeded", (*cluster).succeedsTheAuthority},
 		{"ANodeIsDrained", (*cluster).drainsANode},
 		{"ANodeIsPoweredOff", (*cluster).losesANode},
