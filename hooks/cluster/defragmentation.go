@@ -98,7 +98,7 @@ func beginDue(v *state.View) *decision.Verdict {
 	due := dueRun(v)
 	words := map[v1alpha1.DefragmentationTrigger]string{
 		v1alpha1.TriggerRequest:   "defragmenting every member on request",
-		v1alpha1.TriggerNearQuota: "defragmenting members whose databases have come to 90 % of their quota",
+		v1alpha1.TriggerNearQuota: "defragmenting members with a database at 90 % of its quota",
 		v1alpha1.TriggerSchedule:  "defragmenting members with enough free space, on schedule",
 	}
 	if due == "" || due == v1alpha1.TriggerSchedule && v.Windows.Closed() {

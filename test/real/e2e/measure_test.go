@@ -102,17 +102,15 @@ func TestRollBesideByHand(t *testing.T) {
 	report := func(what string, a, b []time.Duration) {
 		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), median(a).Seconds()/median(b).Seconds())
 	}
+	inNineOfTen := func(all []time.Duration) float64 { return slices.Sorted(slices.Values(all))[rounds*9/10-1].Seconds() }
 	report("from the edit to Converged (by hand: all pods Ready)", ours.took, byHand.took)
-	report("longest stall of a client of the Service", ours.one, byHand.one)
-	report("longest stall of a client of three endpoints", ours.three, byHand.three)
-	nine := func(all []time.Duration) float64 { return slices.Sorted(slices.Values(all))[rounds*9/10-1].Seconds() }
-	for what, of := range map[string]func(*rolls) []time.Duration{
-		"the Service": func(r *rolls) []time.Duration { return r.one }, "three endpoints": func(r *rolls) []time.Duration {
-			return r.three
-		}} {
-		fmt.Printf("| the same in nine of ten rolls, client of %s, at most | %.2f | %.2f | |\n", what, nine(of(ours)),
-			nine(of(byHand)))
+	stalls := func(what string, a, b []time.Duration) {
+		report("longest stall of a client of "+what, a, b)
+		fmt.Printf("| at most, in nine of ten rolls | %.2f | %.2f | %.2f |\n", inNineOfTen(a), inNineOfTen(b),
+			inNineOfTen(a)/inNineOfTen(b))
 	}
+	stalls("the Service", ours.one, byHand.one)
+	stalls("three endpoints", ours.three, byHand.three)
 }
 
 // settles waits until every member has run its version for as long as etcd needs before the next one.
