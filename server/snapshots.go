@@ -37,7 +37,7 @@ func (s *Server) snapshotCall(_ context.Context, body io.Reader) (*call, error) 
 
 func (s *Server) decideSnapshot(r *wire.SnapshotCall, began time.Time) (*decided, error) {
 	o := r.Observation
-	o.Now, o.Images = began, s.options.Settings.Images
+	o.Now, o.Images, o.AllowedEndpoints = began, s.options.Settings.Images, s.options.Settings.AllowedEndpoints
 	d := snapshot.Decide(o)
 	if s.options.Verify {
 		if err := snapshot.Verify(o, d); err != nil {

@@ -41,6 +41,8 @@ type Cluster struct {
 	// TLS holds what we show to members, and the authorities that must have signed their certificates; nil for plain
 	// text.
 	TLS *tls.Config
+	// Username and Password log in, where auth is on and the certificate names no user with the role root.
+	Username, Password string
 	// Visitor puts a token on every call, for members that ask clients for no certificate; nil puts none.
 	Visitor *token.Visitor
 	// patience is how long a follower that lags is waited for before the leader is taken; 0 for 5 seconds.
@@ -49,7 +51,7 @@ type Cluster struct {
 
 func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints: endpoints, TLS: c.TLS, Logger: zap.NewNop(),
+		Endpoints: endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
 		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		DialOptions: c.Visitor.Options(),
 	})

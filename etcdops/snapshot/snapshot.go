@@ -51,6 +51,8 @@ type ordering struct {
 	archive.Order
 	members     tlsFiles
 	tokenKey    string
+	user        string
+	password    string
 	compression string
 	recipients  []string
 	unless      archive.Unless
@@ -77,6 +79,9 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.members.ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
 	flags.StringVar(&o.members.cert, "cert", "", "`file` with the certificate that members are shown, PEM")
 	flags.StringVar(&o.members.key, "cert-key", "", "`file` with its private key, PEM")
+	flags.StringVar(&o.members.name, "server-name", "", "`name` that members' certificates are for; empty is the URL's host")
+	flags.StringVar(&o.user, "username-file", "", "`file` with the name of the user to come as, where auth is on")
+	flags.StringVar(&o.password, "password-file", "", "`file` with that user's password")
 	flags.StringVar(&o.tokenKey, "token-key", "", tokenKeyUsage)
 	storeFlags(flags, &o.Place, &o.Key)
 	flags.StringVar(&o.compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
@@ -123,8 +128,29 @@ func (o *ordering) read() error {
 	if o.Cluster.Visitor, err = visitor(o.tokenKey); err != nil {
 		return err
 	}
+	if (o.user == "") != (o.password == "") {
+		return command.Errorf("--username-file and --password-file belong together")
+	}
+	if o.Cluster.Username, err = line("--username-file", o.user); err != nil {
+		return err
+	}
+	if o.Cluster.Password, err = line("--password-file", o.password); err != nil {
+		return err
+	}
 	o.Cluster.TLS, err = o.members.config()
 	return err
+}
+
+// line is what a file holds, without the end of its line; empty for no file.
+func line(flag, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", command.Errorf("%s: the file %s can't be read: %s", flag, file, archive.Words(err))
+	}
+	return strings.TrimRight(string(raw), "\r\n"), nil
 }
 
 // storeFlags are the flags by which a store is reached, and the name of an artifact in it.

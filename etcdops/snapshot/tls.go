@@ -10,8 +10,9 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/token"
 )
 
-// tlsFiles are the files of PEM by which members are talked to; empty where none is named.
-type tlsFiles struct{ ca, cert, key string }
+// tlsFiles are the files of PEM by which members are talked to, and the name that their certificates are for; empty
+// where none is named.
+type tlsFiles struct{ ca, cert, key, name string }
 
 // visitor puts tokens of the key in a file on calls; nil for no file.
 func visitor(file string) (*token.Visitor, error) {
@@ -31,10 +32,10 @@ func visitor(file string) (*token.Visitor, error) {
 
 // config is how the members are talked to; nil for plain text, when no file is named.
 func (f tlsFiles) config() (*tls.Config, error) {
-	if f == (tlsFiles{}) {
+	if f.ca+f.cert+f.key == "" {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool(), ServerName: f.name}
 	if f.ca != "" {
 		authorities, err := os.ReadFile(f.ca)
 		if err != nil {

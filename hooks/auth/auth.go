@@ -76,13 +76,13 @@ func AuthWanted(v *state.View) (users.Want, error) {
 var errPasswordNotYet = errors.New("the generated password does not exist yet")
 
 // errNoSecret: a Secret that the spec names is not there, and may be on its way.
-var errNoSecret = errors.New("there is no Secret")
+var errNoSecret = errors.New("there is no Secret with the label " + objects.LabelCluster + " called")
 
 // MissingPassword says why there is no password that will do; nil when there is.
 func MissingPassword(p *users.PasswordFrom, s *observation.Secret) error {
 	switch {
 	case s == nil:
-		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret,
+		return fmt.Errorf("%s: %w %s; create it with that label and the password under the key %q, or label it", p.Field, errNoSecret, p.Secret,
 			p.Key)
 	case !s.Has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
 		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)

@@ -109,9 +109,12 @@ func TestAuthGoesOffOnceAllAskForCertificates(t *testing.T) {
 	o := byPassword(t)
 	tellAuth(&o, true)
 	for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
+		assert.Equal(t, "demo-client-tls", Decide(o).Status.Connection.ClientSecretRef.Name, "%s asks for one", name)
 		open(&o, name)
 	}
 	d := Decide(o)
+	assert.Empty(t, d.Status.Connection.ClientSecretRef)
+	assert.Equal(t, "demo-client-tls", d.Status.Connection.AuthoritySecretRef.Name)
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, "Converged", d.Reason.Rule)
 	assert.Equal(t, v1alpha1.ClientAuthNone, d.Status.TLS.ClientAuth)

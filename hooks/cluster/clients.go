@@ -33,8 +33,13 @@ func leaving(v *state.View, verdict *decision.Verdict) (names []string) {
 	}
 	rolling := slices.ContainsFunc(v.Voters, func(m *state.Member) bool { return !state.Stays(v, m) })
 	stuck := slices.ContainsFunc(v.Voters, func(m *state.Member) bool { return health.Overdue(v, m) })
-	if rolling && !stuck {
-		slices.ContainsFunc(due(v), leave)
+	if !rolling || stuck {
+		return names
+	}
+	for _, next := range due(v) {
+		if leave(next) {
+			break
+		}
 	}
 	return names
 }

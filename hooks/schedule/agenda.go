@@ -84,7 +84,7 @@ func stillCurrent(all []*taken, of *taken) *taken {
 	was := of.unless()
 	return newestOf(all, func(s *taken) bool {
 		is := s.unless()
-		return s.skipped() && s.Spec.ClusterRef.Name == of.Spec.ClusterRef.Name && s.at.After(of.at) && was != nil &&
+		return s.skipped() && s.Spec.SourceName() == of.Spec.SourceName() && s.at.After(of.at) && was != nil &&
 			is != nil &&
 			*is == *was
 	})

@@ -50,7 +50,10 @@ func (a *agenda) made() *v1alpha1.EtcdSnapshot {
 	if skip := a.Schedule.Spec.SkipUnchanged; skip == nil || *skip {
 		spec.Unless = a.unless()
 	}
-	labels := map[string]string{objects.LabelCluster: spec.ClusterRef.Name, objects.LabelSchedule: a.Schedule.Name}
+	labels := map[string]string{objects.LabelSchedule: a.Schedule.Name}
+	if spec.External == nil {
+		labels[objects.LabelCluster] = spec.ClusterRef.Name
+	}
 	for key, value := range a.Schedule.Spec.Template.Metadata.Labels {
 		if _, ours := labels[key]; !ours {
 			labels[key] = string(value)
@@ -70,7 +73,7 @@ func (a *agenda) made() *v1alpha1.EtcdSnapshot {
 func (a *agenda) unless() *v1alpha1.Unless {
 	s, want := a.success, &a.Schedule.Spec.Template.Spec
 	switch {
-	case s == nil, s.Spec.ClusterRef.Name != want.ClusterRef.Name, !reflect.DeepEqual(s.Spec.Store, want.Store),
+	case s == nil, s.Spec.SourceName() != want.SourceName(), !reflect.DeepEqual(s.Spec.Store, want.Store),
 		!reflect.DeepEqual(s.Spec.Encryption, want.Encryption):
 		return nil
 	case !s.verified() && (want.Verify == nil || *want.Verify):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ const (
 // Key is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no
 // other snapshot has it: a Job that is repeated finds what the one before it has done.
 func Key(s *v1alpha1.EtcdSnapshot) string {
-	key := path.Join(s.Namespace, s.Spec.ClusterRef.Name, s.Name+"-"+shortUID(s)+".db")
+	key := path.Join(s.Namespace, s.Spec.SourceName(), s.Name+"-"+shortUID(s)+".db")
 	if compression(s) == v1alpha1.CompressZstd {
 		key += ".zst"
 	}
@@ -89,30 +90,24 @@ func clientEndpoints(c *v1alpha1.EtcdCluster) []string {
 	return list
 }
 
-// takingJob is the nth Job that takes the snapshot. The cluster is there.
+// takingJob is the nth Job that takes the snapshot. Nothing blocks it.
 func (v *view) takingJob(n int) *batchv1.Job {
-	s, c := v.Snapshot, v.cluster
+	s, of := v.Snapshot, v.source()
 	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
 		Name:            objects.ContainerSnapshot,
-		Image:           v.Images.Etcd(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
-		ImagePullPolicy: c.Spec.Image.PullPolicy,
-		Command:         append([]string{objects.ToolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
+		Image:           of.image,
+		ImagePullPolicy: of.pullPolicy,
+		Command:         append([]string{objects.ToolsBinary, "snapshot"}, snapshotArgs(s, of.args, store.Args)...),
 		Env:             []corev1.EnvVar{objects.Temporary(objects.ScratchDir)},
-		VolumeMounts:    append([]corev1.VolumeMount{objects.ToolsMount(), objects.ScratchMount()}, store.Mounts...),
-		Resources:       jobResources(s.Spec.Job.Resources, v.trialMemory()),
+		VolumeMounts: slices.Concat([]corev1.VolumeMount{objects.ToolsMount(), objects.ScratchMount()}, store.Mounts,
+			of.mounts),
+		Resources: jobResources(s.Spec.Job.Resources, trialMemory(s, of.size)),
 	}
 	pod := v.jobPod(main, store, []corev1.Volume{objects.ToolsVolume(), objects.ScratchVolume(s.Spec.Job.ScratchSize)})
 	pod.Spec.InitContainers = []corev1.Container{objects.ToolsContainer(v.Images)}
-	pod.Spec.ImagePullSecrets = c.Spec.Image.PullSecrets
-	if secret := objects.OperatorSecret(c); secret != "" {
-		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, objects.OperatorMount())
-		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.OperatorVolume(secret))
-	}
-	if objects.NeedsToken(c) {
-		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, objects.TokenMount())
-		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.TokenVolume(c.Name))
-	}
+	pod.Spec.ImagePullSecrets = of.pull
+	pod.Spec.Volumes = append(pod.Spec.Volumes, of.volumes...)
 	retries := int32(3)
 	if r := s.Spec.Job.Retries; r != nil {
 		retries = *r
@@ -120,19 +115,9 @@ func (v *view) takingJob(n int) *batchv1.Job {
 	return v.job(jobName(s, objects.ContainerSnapshot, n), retries, v.deadline(), pod)
 }
 
-// snapshotArgs are the flags of quorate-snapshot snapshot.
-func (v *view) snapshotArgs(store []string) []string {
-	s, c := v.Snapshot, v.cluster
-	var args []string
-	for _, endpoint := range clientEndpoints(c) {
-		args = append(args, "--endpoint="+endpoint)
-	}
-	if objects.Encrypted(c) {
-		args = append(args, objects.OperatorFlags()...)
-	}
-	if objects.NeedsToken(c) {
-		args = append(args, objects.TokenFlags()...)
-	}
+// snapshotArgs are the flags of quorate-snapshot snapshot, with those by which it comes to etcd and to the store.
+func snapshotArgs(s *v1alpha1.EtcdSnapshot, etcd, store []string) []string {
+	args := slices.Clone(etcd)
 	args = append(args, store...)
 	args = append(args, "--key="+Key(s), "--compression="+strings.ToLower(string(compression(s))))
 	if e := s.Spec.Encryption; e != nil {
@@ -229,25 +214,19 @@ func (v *view) jobLabels() map[string]string {
 	return map[string]string{
 		objects.LabelSnapshot:          labelValue(v.Snapshot.Name),
 		"app.kubernetes.io/name":       "etcd-snapshot",
-		"app.kubernetes.io/instance":   v.Snapshot.Spec.ClusterRef.Name,
+		"app.kubernetes.io/instance":   v.Snapshot.Spec.SourceName(),
 		"app.kubernetes.io/managed-by": "quorate",
 	}
 }
 
-// trialMemory is what an etcd on trial may take beyond what is the same for all, in bytes. Its index of all keys grows
-// with their number: a quarter of the database is enough where a key and its value have 250 bytes, and more than enough
-// where they have more.
-func (v *view) trialMemory() int64 {
-	if !verifies(v.Snapshot) {
+// trialMemory is what an etcd on trial may take beyond what is the same for all, of a database with so many bytes, in
+// bytes. Its index of all keys grows with their number: a quarter of the database is enough where a key and its value
+// have 250 bytes, and more than enough where they have more.
+func trialMemory(s *v1alpha1.EtcdSnapshot, database int64) int64 {
+	if !verifies(s) {
 		return 0
 	}
-	largest := int64(0)
-	for _, m := range v.cluster.Status.Members {
-		if m.DBSize != nil {
-			largest = max(largest, m.DBSize.Value())
-		}
-	}
-	return largest >> 22 << 20
+	return database >> 22 << 20
 }
 
 // JobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data,
@@ -305,12 +284,40 @@ func (v *view) job(name string, retries int32, deadline time.Duration, pod corev
 // validate says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
 // which it is stored.
 func validate(s *v1alpha1.EtcdSnapshotSpec) error {
-	if !clusterNames().MatchString(s.ClusterRef.Name) {
-		return errors.New("spec.clusterRef.name is not a valid name: use lower-case letters, digits and '-', " +
-			"beginning with a letter")
+	if (s.External == nil) == (s.ClusterRef.Name == "") {
+		return errors.New("set exactly one of spec.clusterRef and spec.external")
 	}
-	return cmp.Or(stores.Validate("spec.store", &s.Store),
+	if !clusterNames().MatchString(s.SourceName()) {
+		return errors.New("spec.clusterRef.name and spec.external.name must be valid names: use lower-case letters, " +
+			"digits and '-', beginning with a letter")
+	}
+	return cmp.Or(validateExternal(s.External), stores.Validate("spec.store", &s.Store),
 		objects.ValidatePodSecurity("spec.job.securityContext", s.Job.SecurityContext))
 }
+
+// validateExternal says why the Job must not come to this etcd: what is secret never goes over plain text.
+func validateExternal(external *v1alpha1.ExternalEtcd) error {
+	if external == nil {
+		return nil
+	}
+	for _, endpoint := range external.Endpoints {
+		if strings.HasPrefix(endpoint, "https://") != (external.AuthoritySecretRef.Name != "") {
+			return errors.New("spec.external.authoritySecretRef is for endpoints that begin with https://, and these " +
+				"need it; use one of the two for all of them")
+		}
+	}
+	switch {
+	case len(external.Endpoints) == 0:
+		return errors.New("spec.external.endpoints is empty")
+	case !externalVersions().MatchString(external.Version):
+		return errors.New("spec.external.version must be a release of etcd, such as 3.5.16")
+	case external.AuthoritySecretRef.Name == "" && external.ClientSecretRef.Name+external.UserSecretRef.Name != "":
+		return errors.New("spec.external.clientSecretRef and spec.external.userSecretRef need " +
+			"spec.external.authoritySecretRef")
+	}
+	return nil
+}
+
+var externalVersions = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^3[.][567][.][0-9]{1,4}$`) })
 
 var clusterNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`) })

@@ -20,10 +20,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/rule"
@@ -44,6 +43,8 @@ type Observation struct {
 	Now time.Time
 	// Images are where the installation has them from.
 	Images objects.Images
+	// AllowedEndpoints are where an etcd may be that Quorate does not run. Nil allows none.
+	AllowedEndpoints *endpoints.AllowedEndpoints
 }
 
 // Decision is the answer to an observation.
@@ -96,8 +97,9 @@ var takingRules = rule.List[*view, *verdict]{
 	rule.New("Failed",
 		"The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is "+
 			"stored.", failed),
-	rule.New("Pending", "A snapshot waits for its cluster to be there and to have a quorum.", pending),
-	rule.New("Take", "One Job takes the snapshot, with the etcd image of the cluster.", take),
+	rule.New("Pending", "A snapshot waits for its cluster to be there and to have a quorum; one of another etcd, for the installation to "+
+		"allow its endpoints.", pending),
+	rule.New("Take", "One Job takes the snapshot, with the etcd image of the cluster, or of the version in spec.external.", take),
 }
 
 // endingRules are the rules for one that is being deleted, in order.
@@ -336,29 +338,6 @@ func taking(v *view) *verdict {
 	}
 	phase, message, resync := v.progress(job)
 	return &verdict{phase: phase, message: message, progress: message, report: v.told(), jobs: v.all(), resync: resync}
-}
-
-// blocked says what the Job that takes the snapshot can't begin without; empty for nothing.
-func (v *view) blocked() string {
-	c, name := v.cluster, v.Snapshot.Spec.ClusterRef.Name
-	switch {
-	case c == nil:
-		return fmt.Sprintf("EtcdCluster %s does not exist in this namespace", name)
-	case c.DeletionTimestamp != nil:
-		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
-	}
-	if err := v.Images.Validate(&c.Spec); err != nil { // the Job runs in that image
-		return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
-	}
-	if available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available); available == nil {
-		return fmt.Sprintf("EtcdCluster %s is new", name)
-	} else if available.Status != metav1.ConditionTrue {
-		return fmt.Sprintf("EtcdCluster %s is not available: %s", name, available.Message)
-	}
-	if len(clientEndpoints(c)) == 0 {
-		return fmt.Sprintf("EtcdCluster %s has no voter to ask", name)
-	}
-	return ""
 }
 
 func unsupported(v *view) *verdict {

@@ -252,7 +252,10 @@ func connection(v *state.View) *v1alpha1.ConnectionStatus {
 	if name := spec.ClientSecret(v.Cluster.Name); objects.Encrypted(v.Cluster) {
 		if s := certificates.Secret(v, name); s != nil && s.Has(objects.KeyCertificate, objects.KeyPrivate,
 			objects.KeyTrust) {
-			c.ClientSecretRef, c.AuthoritySecretRef = v1alpha1.SecretRef{Name: name}, v1alpha1.SecretRef{Name: name}
+			c.AuthoritySecretRef = v1alpha1.SecretRef{Name: name}
+			if !spec.AsksNone(v.Cluster) || len(state.Anonymous(v)) < len(v.Children.Pods) {
+				c.ClientSecretRef = c.AuthoritySecretRef
+			}
 		}
 	}
 	return c

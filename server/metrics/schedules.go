@@ -81,7 +81,7 @@ func (t *scheduleTimes) note(s *v1alpha1.EtcdSnapshotSchedule, d *schedule.Decis
 		t.schedules = map[types.UID]scheduleTime{}
 	}
 	t.schedules[s.UID] = scheduleTime{
-		labels: [3]string{s.Namespace, s.Name, s.Spec.Template.Spec.ClusterRef.Name}, status: d.Status,
+		labels: [3]string{s.Namespace, s.Name, s.Spec.Template.Spec.SourceName()}, status: d.Status,
 		due:  metav1.NewTime(d.Due),
 		made: s.CreationTimestamp, seen: t.now(),
 	}

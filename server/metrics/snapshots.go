@@ -50,6 +50,9 @@ func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 func (t *snapshotTimes) note(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if s.Spec.External != nil {
+		return // it is of no EtcdCluster
+	}
 	if d.Finalized || d.Status.Phase != v1alpha1.SnapshotSucceeded && d.Status.Phase != v1alpha1.SnapshotStored {
 		delete(t.snapshots, s.UID)
 		return

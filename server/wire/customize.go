@@ -86,7 +86,7 @@ func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
 	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
 	if byUID {
-		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.ClusterRef.Name}
+		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.SourceName()}
 		// Any of them may restore one that is being deleted; a deletion is another generation (markAsDeleting in
 		// apiserver's registry/store.go).
 		if s.DeletionTimestamp != nil {

@@ -4,18 +4,19 @@ package v1alpha1
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.users) || self.users.all(u, !has(u.roles) || u.roles.all(r, has(self.roles) && self.roles.exists(x, x.name == r)))",message="auth.users[].roles names a role that auth.roles does not declare; declare it there, or correct the name"
 type AuthSpec struct {
-	// Enabled makes etcd ask every client who it is. false turns that off again, and then every client that reaches
-	// etcd may do everything; users and roles are kept as declared all the same, so that they can be made ready
-	// beforehand.
+	// Enabled makes etcd ask every client who it is. With false, every client that reaches etcd may do everything;
+	// Quorate makes the declared users and roles all the same, so that you can prepare them.
 	// +required
 	Enabled bool `json:"enabled"`
 
-	// RootPasswordSecretRef holds the password of etcd's user root. Unset, Quorate makes the Secret `<cluster>-user.root`
-	// with a generated one. Quorate itself never needs it: it comes with a certificate.
+	// RootPasswordSecretRef holds the password of etcd's user root, under the key password unless it names another. The
+	// Secret needs the label etcd.quorate.dev/cluster: <name of this EtcdCluster>. Unset, Quorate generates one in the
+	// Secret `<cluster>-user.root`. Quorate itself never needs it.
 	// +optional
 	RootPasswordSecretRef *SecretKeyRef `json:"rootPasswordSecretRef,omitempty"`
 
-	// Token is what etcd gives to a client that logs in with a password: JWT or Simple.
+	// Token is what etcd gives to a client that logs in with a password: JWT or Simple. A change restarts the members,
+	// one at a time.
 	// +optional
 	// +default="JWT"
 	Token TokenType `json:"token,omitempty"`
@@ -25,14 +26,14 @@ type AuthSpec struct {
 	// +optional
 	Prune bool `json:"prune,omitempty"`
 
-	// Roles by name. What a role that is declared here permits is exactly what its declaration says.
+	// Roles by name. A declared role permits exactly what is declared: Quorate takes other permissions from it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Roles []RoleSpec `json:"roles,omitempty"`
 
-	// Users by name. A user that is declared here has exactly the roles that its declaration says.
+	// Users by name. A declared user has exactly the declared roles: Quorate takes others from it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -46,7 +47,7 @@ type TokenType string
 
 const (
 	// TokenJWT is signed with a key pair that all members share: any member accepts it, also after a restart. It ends
-	// with every change of users and roles; etcd's clients then log in again by themselves.
+	// after 10 minutes and with every change of users and roles; etcd's clients then log in again by themselves.
 	TokenJWT TokenType = "JWT"
 	// TokenSimple is a random word that every member keeps in memory: a member that restarts has forgotten it.
 	TokenSimple TokenType = "Simple"
@@ -61,7 +62,7 @@ type RoleSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the role root is reserved by etcd and permits everything; choose another name"
 	Name string `json:"name"`
 
-	// Permissions of the role. None permit nothing.
+	// Permissions of the role. Without any, it permits nothing.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -76,18 +77,18 @@ type Permission struct {
 	// +required
 	Access Access `json:"access"`
 
-	// Key is a single key.
+	// Key is a single key, such as /settings.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Key string `json:"key,omitempty"`
 
-	// Prefix is all keys that begin with it; the empty prefix is all keys.
+	// Prefix is all keys that begin with it, such as /orders/. The empty prefix is all keys.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Prefix *string `json:"prefix,omitempty"`
 
-	// Range is all keys from one to another.
+	// Range is all keys from one key up to another, without that one.
 	// +optional
 	Range *KeyRange `json:"range,omitempty"`
 }
@@ -144,21 +145,23 @@ type UserSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the user root always exists; its password is in auth.rootPasswordSecretRef"
 	Name string `json:"name"`
 
-	// Roles of the user, from auth.roles. None permit nothing.
+	// Roles of the user, from auth.roles. Without any, it may read and write no key.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=40
 	Roles []string `json:"roles,omitempty"`
 
-	// Credential is Password (the default) or Certificate. For each, Quorate makes a Secret: `<cluster>-user.<name>`
-	// with a generated password under the key `password`, or one with a client certificate in the user's name.
+	// Credential is Password (the default) or Certificate. Quorate makes the Secret: `<cluster>-user.<name>` with a
+	// generated password under the key `password`, or `<cluster>-client.<name>` with a client certificate. In the TLS
+	// mode Secrets you make that certificate.
 	// +optional
 	// +default="Password"
 	Credential Credential `json:"credential,omitempty"`
 
-	// PasswordSecretRef holds the user's password instead: 1 to 72 bytes, without a line break. Changing it there
-	// changes it in etcd.
+	// PasswordSecretRef holds the user's password instead, under the key password unless it names another: 1 to 72
+	// bytes, without a line break. The Secret needs the label etcd.quorate.dev/cluster: <name of this EtcdCluster>. A
+	// change there changes the password in etcd.
 	// +optional
 	PasswordSecretRef *SecretKeyRef `json:"passwordSecretRef,omitempty"`
 }
@@ -169,25 +172,25 @@ type AuthStatus struct {
 	// +optional
 	Enabled bool `json:"enabled"`
 
-	// Roles that are Quorate's own, by name: they are deleted once they are declared no more.
+	// Roles that Quorate keeps, by name. It deletes one that is no longer declared.
 	// +optional
 	// +listType=set
 	Roles []string `json:"roles,omitempty"`
 
-	// Users that are Quorate's own, root among them: all but root are deleted once they are declared no more.
+	// Users that Quorate keeps, root among them. It deletes one, but never root, that is no longer declared.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Users []UserStatus `json:"users,omitempty"`
 }
 
-// UserStatus is one of Quorate's own users in etcd.
+// UserStatus is a user that Quorate keeps in etcd.
 type UserStatus struct {
 	// Name of the user.
 	Name string `json:"name"`
 
-	// PasswordVersion is the version of the Secret whose password the user has, or `certificate` for a user that has
-	// none. It is empty until the user was made.
+	// PasswordVersion is the version of the Secret whose password the user has, or `certificate` for a user without a
+	// password. It is empty until the user is made.
 	// +optional
 	PasswordVersion string `json:"passwordVersion,omitempty"`
 }

@@ -102,8 +102,8 @@ type EtcdClusterSpec struct {
 	// +default={"medium": "Persistent", "size": "1Gi"}
 	Storage StorageSpec `json:"storage,omitzero"`
 
-	// Resources of the etcd container. Unset requests default to 100m of CPU and 256Mi of memory. On the medium
-	// Memory the size of the tmpfs is added to the memory request and limit.
+	// Resources of the etcd container. Unset requests are 100m of CPU and 256Mi of memory, or the limit where that is
+	// lower. On the medium Memory the size of the tmpfs is added to the memory request and limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd needs that much to start and to serve; raise it, or remove the limit"
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
@@ -127,7 +127,7 @@ type EtcdClusterSpec struct {
 	// +listType=atomic
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 
-	// PriorityClassName of the pods.
+	// PriorityClassName of the pods. Unset, the default class of the Kubernetes cluster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
@@ -145,13 +145,13 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
-	// SecurityContext says as which user the pods run, for the members and for whatever else reads or writes their
-	// volumes. Unset, as user and group 10001.
+	// SecurityContext says as which user the pods run: the members', and others that read or write their volumes.
+	// Unset, as user and group 10001.
 	// +optional
 	SecurityContext *PodSecurity `json:"securityContext,omitempty"`
 
-	// AdditionalMetadata is put on every object that Quorate makes for this cluster. Labels and annotations of
-	// Quorate's own win, and keys of etcd.quorate.dev/ are refused.
+	// AdditionalMetadata is put on every object that Quorate makes for this cluster. Quorate's own labels and
+	// annotations win, and keys of etcd.quorate.dev/ are refused.
 	// +optional
 	AdditionalMetadata Metadata `json:"additionalMetadata,omitzero"`
 
@@ -160,22 +160,23 @@ type EtcdClusterSpec struct {
 	Options Options `json:"options,omitzero"`
 
 	// TLS says how clients and members prove who they are. Unset, Quorate makes a certificate authority for the
-	// cluster, requires certificates from everyone, and renews its own.
+	// cluster, requires certificates from everyone, and renews all that it makes.
 	// +optional
 	// +default={"mode": "Auto"}
 	TLS TLSSpec `json:"tls,omitzero"`
 
-	// Auth is who may do what in etcd. Unset, every certificate of the cluster may do everything.
+	// Auth is who may do what in etcd. Unset, Quorate leaves etcd's auth as it is. While that is off, every client that
+	// etcd lets in may do everything.
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// HostNetwork gives members the addresses of their nodes instead of addresses of pods, so that they find each other,
-	// and others find them, without DNS, kube-proxy and the pods' network. For an etcd that a Kubernetes itself depends
-	// on. No NetworkPolicy holds for such pods.
+	// HostNetwork gives members the addresses of their nodes, so that they and their clients need no DNS, kube-proxy or
+	// pod network. It is for an etcd that a Kubernetes cluster itself depends on. No NetworkPolicy applies to such
+	// pods.
 	// +optional
 	HostNetwork *HostNetworkSpec `json:"hostNetwork,omitempty"`
 
-	// ClientService says how the Service for clients is. Unset, it is reached within Kubernetes alone.
+	// ClientService is about the Service for clients. Unset, only clients within Kubernetes reach it.
 	// +optional
 	ClientService ClientService `json:"clientService,omitzero"`
 
@@ -197,12 +198,12 @@ type EtcdClusterSpec struct {
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
-	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. It is read once, before the
-	// cluster first begins.
+	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. Its snapshot is read once, before
+	// the cluster first begins.
 	// +optional
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
 
-	// Recovery says what happens when so much data is lost that no quorum can come back.
+	// Recovery says what happens when so much data is lost that no quorum can come back. Unset, a person decides.
 	// +optional
 	Recovery Recovery `json:"recovery,omitzero"`
 
@@ -217,9 +218,10 @@ type EtcdClusterSpec struct {
 	// +optional
 	DeletionProtection bool `json:"deletionProtection,omitempty"`
 
-	// SelfHosted says that the API server of this very Kubernetes has its data here. What would stop this etcd as a
-	// whole is refused then: fewer than three replicas, a restore, recovery.quorumLoss other than Manual, deletion.
-	// tls.mode must be Secrets, and suspend waits until a change that is under way is done.
+	// SelfHosted says that the API server of this very Kubernetes has its data here. Quorate then refuses what would
+	// stop this etcd as a whole: fewer than three replicas, a restore or recovery, recovery.quorumLoss other than
+	// Manual, deletion. tls.mode must be Secrets or Disabled, and suspend waits until a change that is under way is
+	// done.
 	// +optional
 	SelfHosted bool `json:"selfHosted,omitempty"`
 
@@ -251,10 +253,10 @@ const (
 	UpgradeStep UpgradePolicy = "Step"
 )
 
-// ImageSpec says where the etcd image comes from. Its tag is `v` and the version.
+// ImageSpec says where the etcd image comes from. Its tag is `v` and the version, such as v3.6.16.
 type ImageSpec struct {
-	// Repository of the image, without a tag. Unset, it is that of the installation (`--etcd-repository` of
-	// Quorate's), which is gcr.io/etcd-development/etcd unless another one is set.
+	// Repository of the image, without a tag. Unset, it is that of the installation (`--etcd-repository`), which is
+	// gcr.io/etcd-development/etcd unless another one is set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -267,7 +269,7 @@ type ImageSpec struct {
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	PullPolicy corev1.PullPolicy `json:"pullPolicy,omitempty"`
 
-	// PullSecrets name Secrets of the cluster's namespace.
+	// PullSecrets name Secrets of the cluster's namespace with which nodes pull the image.
 	// +optional
 	// +listType=atomic
 	PullSecrets []corev1.LocalObjectReference `json:"pullSecrets,omitempty"`
@@ -283,8 +285,8 @@ const (
 	// Memory keeps each member's data on a tmpfs that lives as long as its pod. A pod that is gone is a lost member,
 	// which is replaced while the rest has quorum; when a majority is lost, the data is lost.
 	Memory Medium = "Memory"
-	// HostPath keeps each member's data in a directory on a node of its own, for clusters without volumes. The
-	// directory stays when the member or the EtcdCluster goes; a person removes it.
+	// HostPath keeps each member's data in a directory on a node of its own, for Kubernetes clusters without volumes.
+	// The directory stays when the member or the EtcdCluster goes; a person removes it.
 	HostPath Medium = "HostPath"
 )
 
@@ -304,7 +306,7 @@ type StorageSpec struct {
 	Medium Medium `json:"medium,omitempty"`
 
 	// Size of each member's volume or tmpfs; on HostPath only etcd's quota follows from it. Volumes grow while the
-	// members run, where their class lets them. It shrinks only with migration Replace.
+	// members run, where their class allows it. A smaller size needs migration Replace.
 	// +optional
 	// +default="1Gi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="storage.size must be at least 128Mi: etcd makes two files of 64 MB for its write-ahead log before it writes the first key"
@@ -317,15 +319,14 @@ type StorageSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// WAL gives each member a second volume, for its write-ahead log alone: the one that every write waits for.
-	// Adding it, taking it away or changing its class takes migration Replace.
+	// WAL gives each member a second volume for its write-ahead log, which every write waits for. Unset, the log is on
+	// the first. To add it, take it away or change its class needs migration Replace.
 	// +optional
 	WAL *WALSpec `json:"wal,omitempty"`
 
-	// Migration says what becomes of members whose volumes can't be changed into what the spec asks for: another
-	// class, a smaller size, a larger one where the class can't expand, or a volume for the write-ahead log more or
-	// less. Never, the default, leaves them and says so; Replace has each succeeded by a new member on a new volume,
-	// one at a time.
+	// Migration says what becomes of members whose volumes can't be changed into what the spec asks for: another class,
+	// a smaller size, a larger one where the class can't expand, or wal added or removed. Never, the default, leaves
+	// them and says so. Replace gives each a successor on a new volume, one at a time.
 	// +optional
 	Migration StorageMigration `json:"migration,omitempty"`
 
@@ -336,17 +337,17 @@ type StorageSpec struct {
 
 // HostPathSpec says where the members' directories are on the nodes.
 type HostPathSpec struct {
-	// Path of a directory on the nodes, made where it is missing. Each member has its own below it,
-	// `<namespace>-<name>-<uid>/<member>`. It can't be changed later.
+	// Path of a directory on the nodes, such as /var/lib/etcd-data, made where it is missing. Each member has its own
+	// below it, `<namespace>-<name>-<uid>/<member>`. It can't be changed later.
 	// +required
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[-_A-Za-z0-9][-._A-Za-z0-9]*)+$')",message="storage.hostPath.path must be an absolute path, such as /var/lib/etcd-data"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storage.hostPath.path can't be changed: the members' data is there"
 	Path string `json:"path"`
 
-	// Nodes that members may be on, by name: one member on each, so as many as replicas at least. One more is needed
-	// for whatever gives a member a successor: that of a node that is lost, or each change where there are one or two
-	// voters. A node that is taken out keeps the member that it has. With spec.hostNetwork its nodes are these.
+	// Nodes that members may be on, by name: one member on each, so at least as many as replicas. Add one more for a
+	// successor: of a member whose node is lost, or at each change where there are one or two voters. A node that is
+	// taken out keeps its member. With spec.hostNetwork, name the nodes there instead.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -362,8 +363,8 @@ type HostPathSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.clientPort != self.peerPort && self.clientPort != self.metricsPort && self.peerPort != self.metricsPort",message="hostNetwork uses one port twice; choose three different ports"
 // +kubebuilder:validation:XValidation:rule="self.nodes.all(n, oldSelf.nodes.all(o, o.name != n.name || o.address == n.address))",message="the address of a node in hostNetwork.nodes can't be changed: its member is listed with it; remove the node, let its member be replaced, and add it again"
 type HostNetworkSpec struct {
-	// Nodes that members may be on, and the address of each: one member on each, so as many as replicas at least. One
-	// more is needed for whatever gives a member a successor. A node that is taken out keeps the member that it has.
+	// Nodes that members may be on, and the address of each: one member on each, so at least as many as replicas. Add
+	// one more for a successor. A node that is taken out keeps its member.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -371,21 +372,22 @@ type HostNetworkSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Nodes []NodeAddress `json:"nodes"`
 
-	// ClientPort of every member.
+	// ClientPort is where every member serves clients. It can't be changed later.
 	// +optional
 	// +default=2379
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	ClientPort int32 `json:"clientPort,omitempty"`
 
-	// PeerPort of every member.
+	// PeerPort is where every member listens to the others. It can't be changed later.
 	// +optional
 	// +default=2380
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	PeerPort int32 `json:"peerPort,omitempty"`
 
-	// MetricsPort of every member, in plain HTTP. The kubelet asks it whether the member is ready.
+	// MetricsPort is where every member serves metrics, in plain HTTP. The kubelet asks there whether the member is
+	// ready. It can't be changed later.
 	// +optional
 	// +default=2381
 	// +kubebuilder:validation:Minimum=1
@@ -402,8 +404,8 @@ type NodeAddress struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// Address of the node, an IP address that the other nodes reach. It is in the members' certificates and in etcd's
-	// list.
+	// Address of the node: an IP address that the other nodes reach, such as 10.0.0.1. It is in the members'
+	// certificates and in etcd's list, and can't be changed later.
 	// +required
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]*[.:][0-9a-f.:]*$`
@@ -412,7 +414,7 @@ type NodeAddress struct {
 
 // WALSpec is a volume for the write-ahead log.
 type WALSpec struct {
-	// Size of the volume.
+	// Size of the volume, at least 512Mi.
 	// +optional
 	// +default="1Gi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd keeps up to six files of 64Mi"
@@ -438,11 +440,13 @@ const (
 
 // Metadata is labels and annotations. Keys of etcd.quorate.dev/ are Quorate's own.
 type Metadata struct {
+	// Labels by key.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
 	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="use at most 63 letters, digits, '-', '_' and '.' in a label's key, with or without a domain name and '/' before them"
 	Labels map[string]LabelValue `json:"labels,omitempty"`
+	// Annotations by key.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
@@ -466,25 +470,25 @@ type Options struct {
 	// +kubebuilder:validation:Minimum=16777216
 	QuotaBackendBytes *int64 `json:"quotaBackendBytes,omitempty"`
 
-	// AutoCompaction drops old revisions by itself.
+	// AutoCompaction drops old revisions by itself. Unset, etcd keeps those of the last hour.
 	// +optional
 	AutoCompaction AutoCompaction `json:"autoCompaction,omitzero"`
 
 	// SnapshotCount is the number of applied entries after which etcd writes a raft snapshot. Unset, etcd's own
-	// default.
+	// default: 10000, or 100000 in etcd 3.5.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	SnapshotCount *int64 `json:"snapshotCount,omitempty"`
 
-	// HeartbeatInterval is how often the leader tells the others that it is there: about the round trip between
-	// members, between 10ms and 10s. etcd counts whole milliseconds.
+	// HeartbeatInterval is how often the leader tells the others that it is there, between 10ms and 10s: about the
+	// round trip between members. etcd counts whole milliseconds.
 	// +optional
 	// +default="100ms"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10ms') && duration(self) <= duration('10s')",message="options.heartbeatInterval must be between 10ms and 10s"
 	HeartbeatInterval metav1.Duration `json:"heartbeatInterval,omitzero"`
 
 	// ElectionTimeout is how long a follower hears nothing before it calls an election: between 50ms and 50s, and at
-	// least five times the heartbeatInterval.
+	// least five times the heartbeatInterval. etcd counts whole milliseconds.
 	// +optional
 	// +default="1s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('50ms') && duration(self) <= duration('50s')",message="options.electionTimeout must be between 50ms and 50s"
@@ -501,15 +505,15 @@ type Options struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxTxnOps *int64 `json:"maxTxnOps,omitempty"`
 
-	// LogLevel of etcd.
+	// LogLevel of etcd: debug, info, warn or error.
 	// +optional
 	// +default="info"
 	// +kubebuilder:validation:Enum=debug;info;warn;error
 	LogLevel string `json:"logLevel,omitempty"`
 
-	// ExtraArgs are further flags of etcd, by their names in 3.6 without `--`, such as `max-concurrent-streams: "1000"`.
-	// For 3.5, Quorate puts `experimental-` before those that are called so there. Only flags are allowed that can't
-	// harm the cluster, and that have no field of their own.
+	// ExtraArgs are further flags of etcd, by their names in 3.6 without `--`, such as `max-concurrent-streams:
+	// "1000"`. For 3.5, Quorate puts `experimental-` before those that are called so there. Only flags are allowed that
+	// can't harm the cluster, and that have no field of their own.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['backend-batch-interval', 'backend-batch-limit', 'backend-bbolt-freelist-type', 'bcrypt-cost', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'cors', 'distributed-tracing-address', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'enable-distributed-tracing', 'enable-grpc-gateway', 'grpc-keepalive-interval', 'grpc-keepalive-min-time', 'grpc-keepalive-timeout', 'initial-election-tick-advance', 'log-format', 'max-concurrent-streams', 'metrics', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])",message="options.extraArgs has a flag that belongs to Quorate, has a field of its own, or may harm the cluster. Those that can be set, without -- and without experimental-: backend-batch-interval, backend-batch-limit, backend-bbolt-freelist-type, bcrypt-cost, compact-hash-check-time, compaction-batch-limit, compaction-sleep-interval, corrupt-check-time, cors, distributed-tracing-address, distributed-tracing-sampling-rate, distributed-tracing-service-name, enable-distributed-tracing, enable-grpc-gateway, grpc-keepalive-interval, grpc-keepalive-min-time, grpc-keepalive-timeout, initial-election-tick-advance, log-format, max-concurrent-streams, metrics, warning-apply-duration, warning-unary-request-duration, watch-progress-notify-interval"
@@ -526,26 +530,27 @@ type ExtraArg string
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Revision' || !has(self.retention) || self.retention.matches('^[0-9]+$')",message="with autoCompaction.mode Revision, retention is a number of revisions, such as \"10000\""
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Periodic' || !has(self.retention) || self.retention.matches('^([0-9]+(h|m|s))+$')",message="with autoCompaction.mode Periodic, retention is a duration, such as 1h or 30m"
 type AutoCompaction struct {
-	// Mode is Periodic (keep the revisions of the last while), Revision (keep the last so many), or Off.
+	// Mode is Periodic (keep the revisions of a time), Revision (keep a number of revisions), or Off (keep all).
 	// +optional
 	// +default="Periodic"
 	// +kubebuilder:validation:Enum=Periodic;Revision;Off
 	Mode AutoCompactionMode `json:"mode,omitempty"`
 
-	// Retention is a duration such as 1h for Periodic (unset: 1h), a number of revisions for Revision (unset: 10000).
+	// Retention is a duration such as 30m for Periodic (unset: 1h), a number of revisions for Revision (unset: 10000).
+	// Off does not read it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[0-9hms]*$`
 	Retention string `json:"retention,omitempty"`
 }
 
-// AutoCompactionMode says what old revisions are kept by.
+// AutoCompactionMode says which old revisions are kept.
 type AutoCompactionMode string
 
 const (
-	// CompactPeriodic keeps the revisions of the last while.
+	// CompactPeriodic keeps the revisions of a time.
 	CompactPeriodic AutoCompactionMode = "Periodic"
-	// CompactRevision keeps the last so many revisions.
+	// CompactRevision keeps a number of revisions.
 	CompactRevision AutoCompactionMode = "Revision"
 	// CompactOff keeps every revision until a client compacts.
 	CompactOff AutoCompactionMode = "Off"
@@ -600,8 +605,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Reconciling, Stalled, Available, Degraded, Suspended, Advised, Secured, Authorized; and
-	// ForeignMembers after spec.bootstrap.existing.
+	// Conditions: Ready, Reconciling, Stalled, Available, Degraded, Suspended, Advised, Secured, Authorized;
+	// ForeignMembers after spec.bootstrap.existing; and Restored during a restore or a recovery.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -616,7 +621,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
 
-	// Epoch counts the incarnations of the raft cluster; 1 is the first.
+	// Epoch counts the incarnations of the raft cluster; 1 is the first. A restore or a recovery begins the next.
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
 
@@ -624,12 +629,12 @@ type EtcdClusterStatus struct {
 	// +optional
 	Origin *OriginStatus `json:"origin,omitempty"`
 
-	// Version of etcd that members are started with: that of spec.version, or one on the way to it.
+	// Version of etcd that members are started with: spec.version, or one on the way to it.
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Running is the version of etcd that the members run, as they have answered last. While one of them runs another
-	// version than spec.version, it is that member's and spec.version, such as `3.6.16 -> 3.6.17`.
+	// Running is the version of etcd that the members run, by their last answers. While one of them runs another
+	// version than spec.version, both are shown, such as `3.6.16 -> 3.6.17`.
 	// +optional
 	Running string `json:"running,omitempty"`
 
@@ -637,15 +642,15 @@ type EtcdClusterStatus struct {
 	// +optional
 	Leader string `json:"leader,omitempty"`
 
-	// Replicas is the number of members that etcd knows, voters and learners.
+	// Replicas is the number of our members that etcd lists, voters and learners. Foreign ones don't count.
 	// +optional
 	Replicas int32 `json:"replicas"`
 
-	// ReadyReplicas is the number of voters that answered.
+	// ReadyReplicas is the number of these that are voters and serve.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
 
-	// Ready is ReadyReplicas and the wanted number, such as 3/3.
+	// Ready is readyReplicas and the wanted number, such as 3/3.
 	// +optional
 	Ready string `json:"ready,omitempty"`
 
@@ -663,7 +668,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	Defragmentation *DefragmentationStatus `json:"defragmentation,omitempty"`
 
-	// Operations are the EtcdOperations that have not ended, or whose end is not yet in their own status.
+	// Operations are the EtcdOperations that have not ended, or whose own status does not show their end yet: at most
+	// 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
@@ -692,31 +698,33 @@ type EtcdClusterStatus struct {
 	Internal InternalStatus `json:"internal,omitzero"`
 }
 
-// ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster.
-// One is named once it is there.
+// ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster. One
+// is named once it exists.
 type ConnectionStatus struct {
-	// Endpoints are the URLs of the client Service, such as https://demo.shop.svc:2379.
+	// Endpoints are the URL of the client Service, such as https://demo.shop.svc:2379, and with spec.hostNetwork those
+	// of the voters.
 	// +optional
 	// +listType=atomic
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// External are the URLs with the addresses of the load balancer, once it has any, and with spec.memberService those
-	// of the members. They are in the servers' certificate too, in the modes Auto and CertManager.
+	// External are the URLs outside Kubernetes: those of the load balancer, once it has an address, and with
+	// spec.memberService those of the voters. The servers' certificate is valid for them, in the modes Auto and
+	// CertManager.
 	// +optional
 	// +listType=atomic
 	External []string `json:"external,omitempty"`
 
-	// NodePort at which each node leads to the members, with spec.clientService of type NodePort.
+	// NodePort is the port of each node that leads to the members, with spec.clientService of type NodePort.
 	// +optional
 	NodePort int32 `json:"nodePort,omitempty"`
 
 	// ClientSecretRef has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of
-	// its own instead.
+	// its own instead. It is unset once no member asks for a certificate (spec.tls.clientAuth None).
 	// +optional
 	ClientSecretRef SecretRef `json:"clientSecretRef,omitzero"`
 
-	// AuthoritySecretRef has in ca.crt the authorities that an application may trust. It is not the Secret with the
-	// authority's key, which no application needs.
+	// AuthoritySecretRef has in ca.crt the authorities that an application may trust. The key of the authority is not
+	// in this Secret.
 	// +optional
 	AuthoritySecretRef SecretRef `json:"authoritySecretRef,omitzero"`
 }
@@ -741,7 +749,7 @@ type MemberStatus struct {
 	// +optional
 	ID string `json:"id,omitempty"`
 
-	// Foreign is true for a member of the etcd that was joined (spec.bootstrap.existing), which is none of ours.
+	// Foreign is true for a member of the etcd that was joined (spec.bootstrap.existing): Quorate does not run it.
 	// +optional
 	Foreign bool `json:"foreign,omitempty"`
 
@@ -761,7 +769,8 @@ type MemberStatus struct {
 	// +optional
 	Ready bool `json:"ready"`
 
-	// DBSize is the size of the member's database file, rounded up to two digits so that the status is quiet.
+	// DBSize is the size of the member's database file, rounded up to a whole MiB, and by up to an eighth, so that the
+	// status seldom changes.
 	// +optional
 	DBSize *resource.Quantity `json:"dbSize,omitempty"`
 
@@ -769,16 +778,16 @@ type MemberStatus struct {
 	// +optional
 	DBSizeInUse *resource.Quantity `json:"dbSizeInUse,omitempty"`
 
-	// Alarms that the member has raised, such as NOSPACE.
+	// Alarms that the member has raised: NOSPACE or CORRUPT.
 	// +optional
 	// +listType=atomic
 	Alarms []string `json:"alarms,omitempty"`
 
-	// Volume is the member's volume as far as it is not yet what the spec asks for.
+	// Volume is the member's volume while it is not what the spec asks for.
 	// +optional
 	Volume *VolumeStatus `json:"volume,omitempty"`
 
-	// WALVolume is the same of the volume for the member's write-ahead log.
+	// WALVolume is the same for the volume of the member's write-ahead log.
 	// +optional
 	WALVolume *VolumeStatus `json:"walVolume,omitempty"`
 
@@ -786,7 +795,8 @@ type MemberStatus struct {
 	// +optional
 	JoinTime metav1.Time `json:"joinTime,omitzero"`
 
-	// LastTransitionTime is when Ready last changed.
+	// LastTransitionTime is when ready last changed. It is unset while spec.suspend or a fence keeps the member from
+	// being ready.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
 

@@ -8,13 +8,13 @@ import (
 // InternalStatus is what Quorate remembers from one call to the next. It is no part of the API, and changes without
 // notice. Without it Quorate only waits longer, or tries again sooner.
 type InternalStatus struct {
-	// Restoring are the URLs of artifacts that the members of an epoch are being filled with; none once they have had
-	// a quorum. Every call writes it, for the EtcdSnapshots that it keeps from being deleted.
+	// Restoring are the URLs of artifacts that the members of an epoch restore; none once they have had a quorum. It
+	// keeps the EtcdSnapshots of these artifacts from being deleted.
 	// +optional
 	// +listType=set
 	Restoring []string `json:"restoring,omitempty"`
 
-	// Awaited are objects that Quorate has asked Kubernetes for and does not see. What is there for longer than some
+	// Awaited are objects that Quorate has asked Kubernetes for and does not see. One that is here for more than 10
 	// seconds was refused, by a quota or an admission policy, say.
 	// +optional
 	// +listType=atomic
@@ -24,8 +24,8 @@ type InternalStatus struct {
 	// +optional
 	Replacement *ReplacementStatus `json:"replacement,omitempty"`
 
-	// Watched is the time that Quorate counts: how long a member has not served, or the quorum been lost, as far as
-	// it has looked. Only there while something of the kind is counted.
+	// Watched is the time for which Quorate has looked without a gap. By it Quorate counts how long a member has not
+	// served or the quorum has been lost. It is only there while something of the kind is counted.
 	// +optional
 	Watched *WatchedStatus `json:"watched,omitempty"`
 
@@ -48,7 +48,7 @@ type AwaitedStatus struct {
 	// +required
 	Name string `json:"name"`
 
-	// RequestTime is when it was asked for first.
+	// RequestTime is when it was first asked for.
 	// +required
 	RequestTime metav1.Time `json:"requestTime"`
 }
@@ -63,8 +63,7 @@ type DefragmentationMemory struct {
 	// +optional
 	LastMemberTime metav1.Time `json:"lastMemberTime,omitzero"`
 
-	// Before is the size of the database of the last member that is done, while that member has not said yet what it
-	// is now.
+	// Before is the size that the database of the last member had before, until that member tells what it is now.
 	// +optional
 	Before *resource.Quantity `json:"before,omitempty"`
 }
@@ -72,11 +71,11 @@ type DefragmentationMemory struct {
 // ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given
 // up. Without it the next one is only tried, or given up, sooner.
 type ReplacementStatus struct {
-	// Failures in a row.
+	// Failures is the number of learners in a row that did not catch up.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
 
-	// Learner is the last one that was counted. It is removed once that is written here.
+	// Learner is the last one that was counted. Quorate removes it once its name is here.
 	// +optional
 	Learner string `json:"learner,omitempty"`
 
@@ -89,7 +88,7 @@ type ReplacementStatus struct {
 	// +optional
 	GivenUp int32 `json:"givenUp,omitempty"`
 
-	// Voter is the last of them. It is removed once that is written here.
+	// Voter is the last of them. Quorate removes it once its name is here.
 	// +optional
 	Voter string `json:"voter,omitempty"`
 
@@ -99,13 +98,14 @@ type ReplacementStatus struct {
 }
 
 // WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of
-// Metacontroller's, a new one begins. Without it everything that takes a while takes it once more.
+// Metacontroller, a new one begins. Without it every wait begins again.
 type WatchedStatus struct {
 	// StartTime is that of the first look.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitzero"`
 
-	// LastProbeTime is that of the last look, rounded down to two resync periods so that the status is quiet.
+	// LastProbeTime is that of the last look. It is written once in two resync periods, so that the status seldom
+	// changes.
 	// +optional
 	LastProbeTime metav1.Time `json:"lastProbeTime,omitzero"`
 }

@@ -25,7 +25,7 @@ type MemberReplacement struct {
 	Policy ReplacementPolicy `json:"policy,omitempty"`
 
 	// After is how long a member may fail to serve before it is replaced, while the others have quorum. A learner has
-	// as long to catch up, and one minute more for each GiB of data.
+	// this time to catch up, and one minute more for each GiB of data.
 	// +optional
 	// +default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="memberReplacement.after must be at least 30s: a restart of a node's kubelet takes that long"
@@ -41,8 +41,8 @@ type MemberReplacement struct {
 
 // Maintenance is what Quorate does from time to time, and when it may disturb members.
 type Maintenance struct {
-	// Windows are the times in which restarts, upgrades and scheduled defragmentations begin that could also wait.
-	// None: they always do. What heals, scales, restores or renews certificates waits for no window.
+	// Windows are the times in which changes that can wait begin: restarts, upgrades and scheduled defragmentations.
+	// Without any, these begin at any time. What heals, scales, restores or renews certificates waits for no window.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -53,16 +53,17 @@ type Maintenance struct {
 	Defragmentation *Defragmentation `json:"defragmentation,omitempty"`
 }
 
-// MaintenanceWindow is a time that comes again and again. What has begun for a member in it is finished.
+// MaintenanceWindow is a time that comes again and again. A change that has begun for a member is finished, also after
+// the window closes.
 type MaintenanceWindow struct {
-	// Schedule says when the window opens, in the five fields of cron, such as "0 2 * * 6". A time that clocks leave
-	// out, or show twice, is read as in the schedule of an EtcdSnapshotSchedule.
+	// Schedule says when the window opens, in the five fields of cron, such as "0 2 * * 6". When clocks change, it
+	// follows the rules of spec.schedule of an EtcdSnapshotSchedule.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="maintenance.windows.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 2 * * 6\""
 	Schedule string `json:"schedule"`
 
-	// Duration is how long it stays open, between 10m and 168h (a week).
+	// Duration is how long the window stays open, between 10m and 168h (a week).
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10m') && duration(self) <= duration('168h')",message="maintenance.windows.duration must be between 10m and 168h"
 	Duration metav1.Duration `json:"duration"`
@@ -74,24 +75,25 @@ type MaintenanceWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// Defragmentation gives the free space in the database files back, one member at a time, the leader last. A member
-// does not answer while it is at it: about a second per 100 MB.
+// Defragmentation gives the free space in the database files back, one member at a time, the leader last. Meanwhile
+// that member does not answer: about a second per 100 MB.
 type Defragmentation struct {
-	// Schedule in the five fields of cron, in UTC, such as "0 3 * * 0". Empty: only when asked for by the annotation
-	// etcd.quorate.dev/defragment.
+	// Schedule in the five fields of cron, in UTC, such as "0 3 * * 0". Empty: only when an EtcdOperation of type
+	// Defragment asks, or a database comes near its quota.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+)?$')",message="maintenance.defragmentation.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 3 * * 0\""
 	Schedule string `json:"schedule,omitempty"`
 
-	// FragmentationPercent is how much of a database file must be free before the member is defragmented.
+	// FragmentationPercent is how much of a database file, in percent, must be free before the schedule defragments the
+	// member. minReclaim must be free as well.
 	// +optional
 	// +default=50
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	FragmentationPercent *int32 `json:"fragmentationPercent,omitempty"`
 
-	// MinReclaim is how much must be free before the member is defragmented.
+	// MinReclaim is how much space must be free in the file before the schedule defragments the member.
 	// +optional
 	// +default="100Mi"
 	MinReclaim *resource.Quantity `json:"minReclaim,omitempty"`
@@ -104,7 +106,7 @@ type DefragmentationTrigger string
 const (
 	// TriggerSchedule is spec.maintenance.defragmentation.schedule.
 	TriggerSchedule DefragmentationTrigger = "Schedule"
-	// TriggerRequest is the annotation etcd.quorate.dev/defragment.
+	// TriggerRequest is an EtcdOperation of type Defragment.
 	TriggerRequest DefragmentationTrigger = "Request"
 	// TriggerNearQuota is a database at 90 % of its quota, a tenth of it free or more.
 	TriggerNearQuota DefragmentationTrigger = "NearQuota"
@@ -112,8 +114,8 @@ const (
 	TriggerNoSpace DefragmentationTrigger = "NoSpace"
 )
 
-// DefragmentationStatus is about a run of defragmentation: the one under way, or the last. Without it a run is only
-// repeated, or begins sooner.
+// DefragmentationStatus is about a run of defragmentation: the one under way, or the last. When it is lost, a run is
+// only repeated, or begins sooner.
 type DefragmentationStatus struct {
 	// Trigger is what began the run.
 	// +optional
@@ -127,8 +129,7 @@ type DefragmentationStatus struct {
 	// +optional
 	CompletionTime metav1.Time `json:"completionTime,omitzero"`
 
-	// Request is the value of the annotation etcd.quorate.dev/defragment that was last answered with a run. Another
-	// value asks for another run.
+	// Request is the UID of the EtcdOperation of type Defragment that was last answered with a run.
 	// +optional
 	Request string `json:"request,omitempty"`
 
@@ -146,9 +147,9 @@ type DefragmentationStatus struct {
 	NextScheduleTime metav1.Time `json:"nextScheduleTime,omitzero"`
 }
 
-// VolumeStatus is a member's volume as far as it is not yet what the spec asks for.
+// VolumeStatus is a member's volume while it is not what the spec asks for.
 type VolumeStatus struct {
-	// Wanted is the size that the claim asks for.
+	// Wanted is the size that the spec asks for.
 	// +optional
 	Wanted *resource.Quantity `json:"wanted,omitempty"`
 
@@ -156,12 +157,12 @@ type VolumeStatus struct {
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 
-	// RequestTime is when the API server was first asked to let the claim grow to Wanted. A claim that has not followed
-	// soon after is one that it refused.
+	// RequestTime is when the API server was asked to let the claim grow to wanted. It has refused a claim that does
+	// not follow within seconds; Quorate asks again after 10 minutes.
 	// +optional
 	RequestTime metav1.Time `json:"requestTime,omitzero"`
 
-	// Message says what it waits for.
+	// Message says what the volume waits for.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -178,7 +179,7 @@ type HistoryEntry struct {
 	// +optional
 	Step string `json:"step,omitempty"`
 
-	// Message of the rule.
+	// Message of the rule, or the error of the step.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`

@@ -48,7 +48,7 @@ type OperationType string
 const (
 	// OperationRestore moves the cluster to the data of a snapshot, or back to data that it had before.
 	OperationRestore OperationType = "Restore"
-	// OperationRecover begins again after the quorum is lost.
+	// OperationRecover begins a new epoch after the quorum is lost.
 	OperationRecover OperationType = "Recover"
 	// OperationDefragment defragments every member, one at a time.
 	OperationDefragment OperationType = "Defragment"
@@ -69,8 +69,8 @@ type EtcdOperationSpec struct {
 	// +required
 	ClusterRef ClusterRef `json:"clusterRef"`
 
-	// Type is Restore, Recover, Defragment, Fence or MoveLeader. Of one type, operations on a cluster run one after
-	// the other, the oldest first; fences hold at the same time.
+	// Type is Restore, Recover, Defragment, Fence or MoveLeader. Operations of one type on a cluster run one after the
+	// other, the oldest first; fences hold at the same time.
 	// +required
 	Type OperationType `json:"type"`
 
@@ -92,22 +92,22 @@ type EtcdOperationSpec struct {
 }
 
 // RestoreOperation moves a cluster to the data of a snapshot, or back to data that it had before, as a new epoch. The
-// cluster serves on until that is ready.
+// cluster keeps serving until that is ready.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.epoch)",message="restore has either snapshot or epoch: the data comes from one place"
 type RestoreOperation struct {
 	// Snapshot to restore. An EtcdSnapshot that is named here needs the label etcd.quorate.dev/cluster with the name of
-	// this EtcdCluster; those of a schedule have it.
+	// the EtcdCluster; a schedule sets it.
 	// +optional
 	Snapshot *SnapshotSource `json:"snapshot,omitempty"`
 
-	// Epoch to go back to, while its volumes are kept.
+	// Epoch is the number of an epoch to go back to, while its volumes are kept (spec.recovery.keepVolumesFor).
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Epoch *int64 `json:"epoch,omitempty"`
 
-	// StopFirst stops the members that run before the new ones are made ready, where there is no room for both. If
-	// the data then turns out to be unusable the cluster stands still until that is corrected.
+	// StopFirst stops the members that run before the new ones are made ready, where there is no room for both. If the
+	// data is then unusable, the cluster stands still until that is corrected. It has no effect on the medium Memory.
 	// +optional
 	StopFirst bool `json:"stopFirst,omitempty"`
 }
@@ -126,10 +126,10 @@ type RecoverOperation struct {
 	Policy QuorumLoss `json:"policy"`
 }
 
-// FenceOperation stops the etcd of members without removing them. One member is stopped only while the others have
-// quorum without it.
+// FenceOperation stops the etcd of members without removing them. A member is stopped only while the others have quorum
+// without it. On the medium Memory it fails: the data would be lost.
 type FenceOperation struct {
-	// Members by name.
+	// Members to stop, by name, such as demo-1.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -138,8 +138,8 @@ type FenceOperation struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Members []string `json:"members"`
 
-	// Duration after which they start again, counted from the creation of the operation. Unset, they stay stopped
-	// until the operation is deleted.
+	// Duration after which they start again, such as 30m, counted from the creation of the operation. Unset, they stay
+	// stopped until the operation is deleted.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="fence.duration must be at least 10s"
 	Duration *metav1.Duration `json:"duration,omitempty"`
@@ -147,7 +147,7 @@ type FenceOperation struct {
 
 // MoveLeaderOperation hands the leadership to a member.
 type MoveLeaderOperation struct {
-	// To is the name of a voter.
+	// To is the name of a voter, such as demo-1.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -202,7 +202,7 @@ type EtcdOperationStatus struct {
 	CompletionTime metav1.Time `json:"completionTime,omitzero"`
 }
 
-// OperationProgress is an EtcdOperation that its EtcdCluster knows of, until the end is in the status of that.
+// OperationProgress is an EtcdOperation that its EtcdCluster knows of, until its own status shows its end.
 type OperationProgress struct {
 	// Name of the EtcdOperation.
 	Name string `json:"name"`
@@ -210,7 +210,7 @@ type OperationProgress struct {
 	// UID of it.
 	UID types.UID `json:"uid"`
 
-	// Phase that it has come to.
+	// Phase is Pending, Running, Succeeded or Failed.
 	Phase OperationPhase `json:"phase"`
 
 	// Message says what it does, what it waits for, or what came of it.

@@ -17,37 +17,37 @@ const (
 // `restricted`: no root, no privileges, no capabilities, a root file system that can't be written to.
 type PodSecurity struct {
 	// IDPolicy says who chooses runAsUser, runAsGroup and fsGroup where they are not set. Fixed (the default): each is
-	// 10001. Platform: they stay unset in pods, for an admission controller that sets them, as OpenShift's does with the
-	// SCC restricted-v2; where none does, no pod starts.
+	// 10001. Platform: they stay unset in pods, for an admission controller that sets them, as OpenShift's does with
+	// the SCC restricted-v2; where none does, no pod starts.
 	// +optional
 	IDPolicy IDPolicy `json:"idPolicy,omitempty"`
 
-	// RunAsUser is the user of every program. Root, 0, is refused.
+	// RunAsUser is the user ID of every program. Root, 0, is refused. Unset, it is as idPolicy says.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 
-	// RunAsGroup is its group.
+	// RunAsGroup is its group ID. Unset, it is as idPolicy says.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 
-	// FSGroup is the group that volumes are given to.
+	// FSGroup is the ID of the group that volumes are given to. Unset, it is as idPolicy says.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	FSGroup *int64 `json:"fsGroup,omitempty"`
 
 	// FSGroupChangePolicy says when the kubelet gives the files of a volume to fsGroup: OnRootMismatch, the default, or
-	// Always, each time that a pod starts. A cluster whose members get another user needs Always meanwhile: etcd's files
-	// are their owner's alone.
+	// Always, each time that a pod starts. While you give members another user, set Always: only its owner can read a
+	// file of etcd's.
 	// +optional
 	// +kubebuilder:validation:Enum=OnRootMismatch;Always
 	FSGroupChangePolicy corev1.PodFSGroupChangePolicy `json:"fsGroupChangePolicy,omitempty"`
 
-	// SupplementalGroups are groups besides.
+	// SupplementalGroups are the IDs of further groups of every program.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -72,7 +72,7 @@ type SELinux struct {
 	// +kubebuilder:validation:Pattern=`^s[0-9]+(-s[0-9]+)?(:c[0-9]+([.,]c[0-9]+)*)?$`
 	Level string `json:"level,omitempty"`
 
-	// Type of the processes.
+	// Type of the processes, such as container_t.
 	// +optional
 	// +kubebuilder:validation:Enum=container_t;container_init_t;container_kvm_t;container_engine_t
 	Type string `json:"type,omitempty"`
@@ -87,7 +87,7 @@ type Seccomp struct {
 	// +kubebuilder:validation:Enum=RuntimeDefault;Localhost
 	Type corev1.SeccompProfileType `json:"type,omitempty"`
 
-	// LocalhostProfile is a file on the nodes, below the kubelet's folder for profiles.
+	// LocalhostProfile is a file on the nodes, below the kubelet's folder for profiles (/var/lib/kubelet/seccomp).
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-_A-Za-z0-9][-._A-Za-z0-9]*(/[-_A-Za-z0-9][-._A-Za-z0-9]*)*$`

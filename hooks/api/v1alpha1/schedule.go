@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EtcdSnapshotSchedule takes EtcdSnapshots by the clock, and lets old ones go.
+// EtcdSnapshotSchedule takes EtcdSnapshots by the clock, and deletes old ones.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -44,9 +44,9 @@ type EtcdSnapshotScheduleList struct {
 
 // EtcdSnapshotScheduleSpec is when to take snapshots of what, and how many to keep.
 type EtcdSnapshotScheduleSpec struct {
-	// Schedule in the five fields of cron, such as "0 */6 * * *". Where clocks are put forward, a run in the time
-	// that they leave out is at the moment when they are; where they are put back, one in the time that comes twice
-	// is in the first. With every hour in the second field it is by the time that passes.
+	// Schedule in the five fields of cron, such as "0 */6 * * *". When clocks go forward, a run in the time that they
+	// skip happens at that moment. When they go back, a run in the repeated time happens the first time only. With
+	// every hour in the second field, it follows the time that passes.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 */6 * * *\""
@@ -58,7 +58,7 @@ type EtcdSnapshotScheduleSpec struct {
 	// +kubebuilder:validation:Pattern=`^[-+_/0-9A-Za-z]*$`
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// Suspend takes no new snapshots, and lets none go. When it ends, what was missed is caught up once.
+	// Suspend takes and deletes no snapshots. When it ends, one snapshot is taken for all runs that were missed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -69,23 +69,24 @@ type EtcdSnapshotScheduleSpec struct {
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrencyPolicy,omitempty"`
 
 	// SkipUnchanged takes no snapshot while cluster, keys, users and roles are those of the last one that succeeded.
-	// Set it to false when something else than this schedule deletes what is stored, such as a rule of the bucket.
+	// Set it to false when something other than this schedule deletes what is stored, such as a rule of the bucket.
 	// +optional
 	// +default=true
 	SkipUnchanged *bool `json:"skipUnchanged,omitempty"`
 
-	// StartingDeadlineSeconds is how late a run that was missed may still begin, once, however many were missed.
-	// Unset, there is no limit.
+	// StartingDeadlineSeconds is how many seconds late a run that was missed may still begin. Of several, only the
+	// latest is taken. Unset, there is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=10
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 
-	// Retention says which snapshots are kept. A snapshot that one rule keeps is kept; without any rule, all are.
+	// Retention says which snapshots are kept. A snapshot that one rule keeps is kept; without any rule, all stored
+	// ones are.
 	// +optional
 	Retention Retention `json:"retention,omitzero"`
 
-	// DeletionPolicy says what becomes of the snapshots of this schedule when it is deleted: Retain (the default)
-	// leaves them, Delete deletes them, and what is stored by their own policy.
+	// DeletionPolicy says what becomes of the snapshots of this schedule when it is deleted. Retain (the default)
+	// leaves them. Delete deletes them; their own deletionPolicy says what becomes of what is stored.
 	// +optional
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -98,7 +99,7 @@ type EtcdSnapshotScheduleSpec struct {
 
 // EtcdSnapshotTemplate is what every EtcdSnapshot of a schedule is made of.
 type EtcdSnapshotTemplate struct {
-	// Metadata is put on each. Labels and annotations of Quorate's own win, and keys of etcd.quorate.dev/ are refused.
+	// Metadata is put on each. Quorate's own labels and annotations win, and keys of etcd.quorate.dev/ are refused.
 	// +optional
 	Metadata Metadata `json:"metadata,omitzero"`
 
@@ -123,44 +124,44 @@ const (
 // Retention says which snapshots of a schedule are kept. The newest that is stored, the newest that succeeded, and
 // the newest that was verified always are, and so is one that an EtcdCluster restores.
 type Retention struct {
-	// Last so many that are stored.
+	// Last is how many of the newest snapshots that are stored are kept.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Last *int32 `json:"last,omitempty"`
 
-	// MaxAge keeps those that were taken less than so long before the newest that succeeded. It counts from that and
-	// not from now: while snapshots fail, the old ones stay.
+	// MaxAge keeps those that were taken less than this, such as 720h, before the newest that is stored. It counts from
+	// that and not from now: while snapshots fail, the old ones stay.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="retention.maxAge must be more than 0s"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 
-	// Hourly keeps the newest of each of the last so many hours that have one.
+	// Hourly keeps the newest of each hour, for this many of the last hours that have one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Hourly *int32 `json:"hourly,omitempty"`
 
-	// Daily keeps the newest of each of the last so many days that have one, in the schedule's time zone.
+	// Daily keeps the newest of each day in the schedule's time zone, for this many of the last days that have one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Daily *int32 `json:"daily,omitempty"`
 
-	// Weekly keeps the newest of each of the last so many weeks (from Monday) that have one.
+	// Weekly keeps the newest of each week (from Monday), for this many of the last weeks that have one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Weekly *int32 `json:"weekly,omitempty"`
 
-	// Monthly keeps the newest of each of the last so many months that have one.
+	// Monthly keeps the newest of each month, for this many of the last months that have one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Monthly *int32 `json:"monthly,omitempty"`
 
-	// Yearly keeps the newest of each of the last so many years that have one.
+	// Yearly keeps the newest of each year, for this many of the last years that have one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Yearly *int32 `json:"yearly,omitempty"`
 
-	// Failed keeps the last so many that failed or were skipped, so that you can see why. The newest snapshot stays,
-	// whatever came of it: it records which run was the last.
+	// Failed is how many of the last that failed or were skipped are kept, so that you can see why. The newest snapshot
+	// always stays: it records which run was the last.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=0
@@ -184,15 +185,15 @@ type EtcdSnapshotScheduleStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// LastScheduleTime is the time of the schedule that was last answered with a snapshot.
+	// LastScheduleTime is the scheduled time of the last run that made a snapshot.
 	// +optional
 	LastScheduleTime metav1.Time `json:"lastScheduleTime,omitzero"`
 
-	// NextScheduleTime is when the schedule next asks for one.
+	// NextScheduleTime is when the next run is due. It is unset while the schedule is suspended.
 	// +optional
 	NextScheduleTime metav1.Time `json:"nextScheduleTime,omitzero"`
 
-	// Active are the snapshots that are being taken.
+	// Active are the names of the snapshots that are being taken.
 	// +optional
 	// +listType=atomic
 	Active []string `json:"active,omitempty"`
@@ -202,8 +203,8 @@ type EtcdSnapshotScheduleStatus struct {
 	// +optional
 	LastSuccess *SnapshotReference `json:"lastSuccess,omitempty"`
 
-	// LastVerified is the newest snapshot that was restored on trial, with a time as that of LastSuccess: what was
-	// written before is in it.
+	// LastVerified is the newest snapshot that was restored on trial. As with lastSuccess, everything that was written
+	// before its time is in it.
 	// +optional
 	LastVerified *SnapshotReference `json:"lastVerified,omitempty"`
 

@@ -2,7 +2,7 @@ package v1alpha1
 
 import corev1 "k8s.io/api/core/v1"
 
-// ClientService says how the Service for clients is. With it the members can be reached from outside Kubernetes.
+// ClientService is about the Service for clients, by which members can be reached from outside Kubernetes too.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePort) || (has(self.type) && self.type != 'ClusterIP')",message="clientService.nodePort needs the type NodePort or LoadBalancer; set clientService.type, or remove nodePort"
 // +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || (has(self.type) && self.type != 'ClusterIP')",message="clientService.externalTrafficPolicy needs the type NodePort or LoadBalancer; set clientService.type, or remove externalTrafficPolicy"
@@ -15,28 +15,28 @@ type ClientService struct {
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
 	Type corev1.ServiceType `json:"type,omitempty"`
 
-	// Annotations of this Service alone, as clouds and external-dns read them. They go before those of
-	// additionalMetadata.
+	// Annotations of this Service alone, for clouds and external-dns. They win over those of additionalMetadata.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
 	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="use at most 63 letters, digits, '-', '_' and '.' in an annotation's key, with or without a domain name and '/' before them"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// NodePort on every node. Unset, Kubernetes chooses one.
+	// NodePort is the port on every node, such as 30379. Unset, Kubernetes chooses one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	NodePort *int32 `json:"nodePort,omitempty"`
 
-	// LoadBalancerClass says which implementation of load balancers is meant. Unset, the default of the Kubernetes
-	// cluster.
+	// LoadBalancerClass is the implementation of load balancers, such as service.k8s.aws/nlb. Unset, the default of the
+	// Kubernetes cluster. It can't be changed while the type is LoadBalancer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`
 	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
 
-	// LoadBalancerSourceRanges are the networks that may reach the load balancer, where it supports that.
+	// LoadBalancerSourceRanges are the networks, such as 10.1.0.0/16, that may reach the load balancer, where it
+	// supports that. Unset, all may.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -51,13 +51,14 @@ type ClientService struct {
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 
-	// IPFamilyPolicy is SingleStack, PreferDualStack or RequireDualStack, for this Service and that of the members.
+	// IPFamilyPolicy is SingleStack, PreferDualStack or RequireDualStack, for all Services of the cluster. Unset,
+	// Kubernetes takes SingleStack. Once set, it can't be removed.
 	// +optional
 	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
 	IPFamilyPolicy corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
 
-	// IPFamilies of both Services, IPv4 and IPv6, in an order. Kubernetes never changes the first one of a Service that
-	// exists: delete the one for clients for that, and Quorate makes it again.
+	// IPFamilies of all Services of the cluster: IPv4, IPv6, or both in an order. Kubernetes never changes the first
+	// one of a Service that exists: for that delete the one for clients, and Quorate makes it again.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
@@ -73,15 +74,16 @@ type ClientService struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
-// MemberService says how the Service of each member is. Its URL has a name that is known before the Service has an
+// MemberService is about the Service of each member. Its URL has a name that is known before the Service has an
 // address: the member demo-0 advertises https://demo-0.<domain>:<port> beside its URL within Kubernetes.
 //
 // +kubebuilder:validation:XValidation:rule="(!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges)) || self.type == 'LoadBalancer'",message="memberService.loadBalancerClass and loadBalancerSourceRanges need the type LoadBalancer; set memberService.type, or remove them"
 // +kubebuilder:validation:XValidation:rule="self.type != 'LoadBalancer' || oldSelf.type != 'LoadBalancer' || has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass)",message="memberService.loadBalancerClass can't be changed while the type is LoadBalancer: remove memberService first"
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || !('external-dns.alpha.kubernetes.io/hostname' in self.annotations)",message="memberService.annotations has external-dns.alpha.kubernetes.io/hostname, which Quorate sets to each member's own name; remove it"
 type MemberService struct {
-	// Domain of the members' names outside: demo-0 is demo-0.<domain>. Each Service has the annotation
-	// external-dns.alpha.kubernetes.io/hostname with its name. The servers' certificate is valid for *.<domain>.
+	// Domain of the members' names outside, such as etcd.example: demo-0 is demo-0.<domain>. Each Service has the
+	// annotation external-dns.alpha.kubernetes.io/hostname with its name. The servers' certificate is valid for
+	// *.<domain>.
 	// +required
 	// +kubebuilder:validation:MaxLength=180
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?[.])+[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`
@@ -92,21 +94,22 @@ type MemberService struct {
 	// +kubebuilder:validation:Enum=NodePort;LoadBalancer
 	Type corev1.ServiceType `json:"type"`
 
-	// Annotations of these Services, as clouds read them. They go before those of additionalMetadata.
+	// Annotations of these Services, for clouds. They win over those of additionalMetadata.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are reserved for Quorate; remove them"
 	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="use at most 63 letters, digits, '-', '_' and '.' in an annotation's key, with or without a domain name and '/' before them"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// LoadBalancerClass says which implementation of load balancers is meant. Unset, the default of the Kubernetes
-	// cluster.
+	// LoadBalancerClass is the implementation of load balancers, such as service.k8s.aws/nlb. Unset, the default of the
+	// Kubernetes cluster. It can't be changed while the type is LoadBalancer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`
 	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
 
-	// LoadBalancerSourceRanges are the networks that may reach the load balancers, where they support that.
+	// LoadBalancerSourceRanges are the networks, such as 10.1.0.0/16, that may reach the load balancers, where they
+	// support that. Unset, all may.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EtcdSnapshot is one snapshot of an EtcdCluster in a store outside of it. A Job takes it once; the object then says
+// EtcdSnapshot is one snapshot of an EtcdCluster, or of another etcd, in a store outside of it.
+// A Job takes it once; the object then says
 // what it holds, and that it was restored on trial.
 //
 // +kubebuilder:object:root=true
@@ -21,7 +22,8 @@ import (
 // +kubebuilder:printcolumn:name="URI",type=string,priority=1,JSONPath=`.status.uri`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 100",message="the name is too long: the Job that takes the snapshot is named after it; use 100 characters at most"
-// +kubebuilder:validation:XValidation:rule="self.spec.clusterRef == oldSelf.spec.clusterRef && self.spec.store == oldSelf.spec.store && self.spec.compression == oldSelf.spec.compression && has(self.spec.encryption) == has(oldSelf.spec.encryption)",message="spec.clusterRef, spec.store, spec.compression and whether it is encrypted can't be changed: they say where the snapshot is stored; create another EtcdSnapshot"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.clusterRef) == has(oldSelf.spec.clusterRef) && (!has(self.spec.clusterRef) || self.spec.clusterRef == oldSelf.spec.clusterRef) && (!has(self.spec.external) || !has(oldSelf.spec.external) || self.spec.external.name == oldSelf.spec.external.name)",message="spec.clusterRef and spec.external.name can't be changed: they say where the snapshot is stored; create another EtcdSnapshot"
+// +kubebuilder:validation:XValidation:rule="self.spec.store == oldSelf.spec.store && self.spec.compression == oldSelf.spec.compression && has(self.spec.encryption) == has(oldSelf.spec.encryption)",message="spec.store, spec.compression and whether it is encrypted can't be changed: they say where the snapshot is stored; create another EtcdSnapshot"
 type EtcdSnapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -47,16 +49,23 @@ type EtcdSnapshotList struct {
 }
 
 // EtcdSnapshotSpec is what to take, and where to keep it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.clusterRef) != has(self.external)",message="a snapshot is of an EtcdCluster or of an etcd that Quorate does not run: set exactly one of clusterRef and external"
 type EtcdSnapshotSpec struct {
 	// ClusterRef is the EtcdCluster that the snapshot is of.
-	// +required
-	ClusterRef ClusterRef `json:"clusterRef"`
+	// +optional
+	ClusterRef ClusterRef `json:"clusterRef,omitzero"`
+
+	// External is an etcd that Quorate does not run, whose snapshot is taken instead. The installation must allow its
+	// endpoints (--existing-endpoints).
+	// +optional
+	External *ExternalEtcd `json:"external,omitempty"`
 
 	// Store is where the snapshot is kept.
 	// +required
 	Store Store `json:"store"`
 
-	// Compression of what is stored.
+	// Compression of what is stored: Zstd or None.
 	// +optional
 	// +default="Zstd"
 	Compression Compression `json:"compression,omitempty"`
@@ -65,25 +74,82 @@ type EtcdSnapshotSpec struct {
 	// +optional
 	Encryption *Encryption `json:"encryption,omitempty"`
 
-	// Verify has what was stored fetched again and restored on trial: etcd must serve it, and its hash, revision and
-	// number of keys must be those of the cluster. A snapshot that was never restored is a hope. Set it to false on
-	// one that is Stored, and it may be restored as it is.
+	// Verify fetches what was stored and restores it on trial: etcd must serve it, and its hash, revision and number of
+	// keys must be those of the cluster. Set it to false on a snapshot that is Stored to allow that it is restored
+	// unverified.
 	// +optional
 	// +default=true
 	Verify *bool `json:"verify,omitempty"`
 
-	// Unless the cluster is as it was then, a snapshot is taken; if it is, the phase is Skipped. A schedule sets it.
+	// Unless is what the cluster was like at an earlier snapshot. If it still is, none is taken, and the phase is
+	// Skipped. A schedule sets it.
 	// +optional
 	Unless *Unless `json:"unless,omitempty"`
 
-	// DeletionPolicy says what becomes of what is stored when this object is deleted. Retain (the default) leaves it.
+	// DeletionPolicy says what becomes of what is stored when this object is deleted. Retain (the default) leaves it,
+	// Delete deletes it.
 	// +optional
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Job that takes the snapshot.
+	// Job is about the pod that takes the snapshot.
 	// +optional
 	Job SnapshotJob `json:"job,omitzero"`
+}
+
+// ExternalEtcd is an etcd that Quorate does not run. The Job of the snapshot is its client.
+//
+// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://') == has(self.authoritySecretRef))",message="external.authoritySecretRef is for endpoints that begin with https://, and these need it; use one of the two for all of them"
+// +kubebuilder:validation:XValidation:rule="has(self.authoritySecretRef) || !has(self.clientSecretRef) && !has(self.userSecretRef)",message="external.clientSecretRef and external.userSecretRef need external.authoritySecretRef: nothing secret goes over plain text"
+type ExternalEtcd struct {
+	// Name of the etcd, which is a part of the name under which the snapshot is stored.
+	// +required
+	// +kubebuilder:validation:MaxLength=48
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// Version of etcd that its members run, such as 3.5.16. The snapshot is restored on trial with the same.
+	// +required
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^3[.][567][.][0-9]{1,4}$`
+	Version string `json:"version"`
+
+	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. The members are also asked at the client
+	// URLs that they advertise.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^https?://([0-9A-Za-z][-_.0-9A-Za-z]*|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$`
+	Endpoints []string `json:"endpoints"`
+
+	// AuthoritySecretRef has in ca.crt the authorities that signed the members' certificates.
+	// +optional
+	AuthoritySecretRef SecretRef `json:"authoritySecretRef,omitzero"`
+
+	// ClientSecretRef has in tls.crt and tls.key what the members are shown. Unset, they are shown nothing.
+	// +optional
+	ClientSecretRef SecretRef `json:"clientSecretRef,omitzero"`
+
+	// UserSecretRef has in username and password a user with the role root, where the etcd's auth is on and the
+	// certificate of clientSecretRef names no such user.
+	// +optional
+	UserSecretRef SecretRef `json:"userSecretRef,omitzero"`
+
+	// ServerName is what the members' certificates are for, where that is not the host in their URLs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-_.:0-9A-Za-z]*$`
+	ServerName string `json:"serverName,omitempty"`
+}
+
+// SourceName is the name of the cluster that the snapshot is of.
+func (s *EtcdSnapshotSpec) SourceName() string {
+	if s.External != nil {
+		return s.External.Name
+	}
+	return s.ClusterRef.Name
 }
 
 // Unless is what a cluster was like when it was last stored.
@@ -98,7 +164,7 @@ type Unless struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{1,16}$`
 	ClusterID string `json:"clusterID"`
 
-	// AuthRevision of users and roles, which don't raise the revision of the keys.
+	// AuthRevision is that of users and roles, which don't raise the revision of the keys.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	AuthRevision int64 `json:"authRevision"`
@@ -125,8 +191,8 @@ type Store struct {
 	// +optional
 	Claim *ClaimStore `json:"claim,omitempty"`
 
-	// CASecretRef has under ca.crt, unless it names another key, the authority that signed the store's certificate,
-	// where no public authority did.
+	// CASecretRef holds the authority that signed the store's certificate, where no public authority did: under the key
+	// ca.crt unless it names another.
 	// +optional
 	CASecretRef SecretKeyRef `json:"caSecretRef,omitzero"`
 }
@@ -135,13 +201,13 @@ type Store struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.kmsKeyID) || size(self.kmsKeyID) == 0 || has(self.serverSideEncryption) && self.serverSideEncryption.startsWith('aws:kms')",message="s3.kmsKeyID needs s3.serverSideEncryption aws:kms or aws:kms:dsse"
 type S3Store struct {
-	// Bucket by name.
+	// Bucket is the name of the bucket.
 	// +required
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][-._0-9A-Za-z]*$`
 	Bucket string `json:"bucket"`
 
-	// Prefix of everything that is stored, without a slash at its ends. Unset, the bucket itself.
+	// Prefix of everything that is stored, without a slash at its ends, such as etcd/demo. Unset, the bucket itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="s3.prefix may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
@@ -178,8 +244,8 @@ type S3Store struct {
 	// +kubebuilder:validation:Pattern=`^[-_0-9A-Za-z:/]*$`
 	KMSKeyID string `json:"kmsKeyID,omitempty"`
 
-	// ObjectLock has the server keep what is stored for a time, and refuse its deletion. The bucket must have object
-	// lock. Unset, as the bucket says.
+	// ObjectLock makes the server keep what is stored for a time, and refuse its deletion. Object lock must be enabled
+	// on the bucket. Unset, as the bucket says.
 	// +optional
 	ObjectLock *S3ObjectLock `json:"objectLock,omitempty"`
 
@@ -193,17 +259,17 @@ type S3Store struct {
 	// +optional
 	DualStack bool `json:"dualStack,omitempty"`
 
-	// FIPS asks for Amazon's endpoints with validated cryptography.
+	// FIPS uses Amazon's endpoints with validated cryptography.
 	// +optional
 	FIPS bool `json:"fips,omitempty"`
 
-	// Accelerate asks for Amazon's transfer acceleration.
+	// Accelerate uses Amazon's transfer acceleration.
 	// +optional
 	Accelerate bool `json:"accelerate,omitempty"`
 
 	// CredentialsSecretRef has AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, without which the pod does not start, and
-	// AWS_SESSION_TOKEN if there is one. They become environment variables of the pod. Unset, the platform's identity
-	// of job.serviceAccountName counts.
+	// AWS_SESSION_TOKEN if there is one. They become environment variables of the pod. Unset, the pod uses the
+	// platform's identity of job.serviceAccountName.
 	// +optional
 	CredentialsSecretRef SecretRef `json:"credentialsSecretRef,omitzero"`
 }
@@ -244,39 +310,39 @@ const (
 
 // GCSStore is a bucket of Google Cloud Storage.
 type GCSStore struct {
-	// Bucket by name.
+	// Bucket is the name of the bucket.
 	// +required
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][-._0-9A-Za-z]*$`
 	Bucket string `json:"bucket"`
 
-	// Prefix of everything that is stored, without a slash at its ends. Unset, the bucket itself.
+	// Prefix of everything that is stored, without a slash at its ends, such as etcd/demo. Unset, the bucket itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="gcs.prefix may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
 	Prefix string `json:"prefix,omitempty"`
 
 	// CredentialsSecretRef has Google's credentials under credentials.json, unless it names another key. They are a
-	// file in the pod. Unset, the platform's identity of job.serviceAccountName counts.
+	// file in the pod. Unset, the pod uses the platform's identity of job.serviceAccountName.
 	// +optional
 	CredentialsSecretRef SecretKeyRef `json:"credentialsSecretRef,omitzero"`
 }
 
 // AzureStore is a container of Azure Blob Storage.
 type AzureStore struct {
-	// Container by name.
+	// Container is the name of the container.
 	// +required
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][-._0-9A-Za-z]*$`
 	Container string `json:"container"`
 
-	// Prefix of everything that is stored, without a slash at its ends. Unset, the container itself.
+	// Prefix of everything that is stored, without a slash at its ends, such as etcd/demo. Unset, the container itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="azure.prefix may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
 	Prefix string `json:"prefix,omitempty"`
 
-	// StorageAccount by name. Unset, AZURE_STORAGE_ACCOUNT of the credentials.
+	// StorageAccount is the name of the account. Unset, AZURE_STORAGE_ACCOUNT of the credentials.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9a-z]{3,24})?$`
 	StorageAccount string `json:"storageAccount,omitempty"`
@@ -287,9 +353,9 @@ type AzureStore struct {
 	Cloud AzureCloud `json:"cloud,omitempty"`
 
 	// CredentialsSecretRef has AZURE_STORAGE_ACCOUNT, without which the pod does not start unless storageAccount is
-	// set, and as many as there are of AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, AZURE_CLIENT_ID
-	// and AZURE_CLIENT_SECRET. They become environment variables of the pod. Unset, the platform's identity of
-	// job.serviceAccountName counts.
+	// set. It may have AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, AZURE_CLIENT_ID and
+	// AZURE_CLIENT_SECRET. They become environment variables of the pod. Unset, the pod uses the platform's identity of
+	// job.serviceAccountName.
 	// +optional
 	CredentialsSecretRef SecretRef `json:"credentialsSecretRef,omitzero"`
 }
@@ -298,7 +364,7 @@ type AzureStore struct {
 type AzureCloud string
 
 const (
-	// AzurePublic is the one of most.
+	// AzurePublic is the worldwide one.
 	AzurePublic AzureCloud = "Public"
 	// AzureChina is in China.
 	AzureChina AzureCloud = "China"
@@ -315,7 +381,7 @@ type ClaimStore struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// Path of the folder on it, without a slash at its ends. Unset, the volume itself.
+	// Path of the folder on it, without a slash at its ends, such as etcd/demo. Unset, the volume itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?(/[.]*[-_0-9A-Za-z=+@~:,]+([.]+[-_0-9A-Za-z=+@~:,]+)*[.]?)*)?$')",message="claim.path may have only letters, digits and -._=+@~: in its names, with one / between names, and no name may end in two dots"
@@ -348,33 +414,33 @@ type Encryption struct {
 
 // SnapshotJob is about the pod that takes a snapshot.
 type SnapshotJob struct {
-	// ServiceAccountName that gives the pod the platform's identity. Its token is not mounted: Quorate has no use for
-	// the Kubernetes API.
+	// ServiceAccountName gives the pod the platform's identity, such as an IAM role. Its token for the Kubernetes API
+	// is not mounted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// Deadline after which an unfinished snapshot has failed.
+	// Deadline is how long the snapshot may wait to begin, and how long its Job may then run, before it fails.
 	// +optional
 	// +default="1h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="job.deadline must be at least 10s"
 	Deadline metav1.Duration `json:"deadline,omitzero"`
 
-	// Retries after a failure, before the snapshot has failed.
+	// Retries is how many more times the Job tries after a failure, before the snapshot has failed.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=20
 	Retries *int32 `json:"retries,omitempty"`
 
-	// Resources of the pod. What is set here counts. Else its limit of memory is 256Mi and, to restore it on trial, a
-	// quarter of the database: the etcd on trial has an index of all keys in memory, as a member has.
+	// Resources of the pod. Unset requests are 100m of CPU and 64Mi of memory. The unset limit of memory is 256Mi and,
+	// to restore on trial, a quarter of the database: that etcd has an index of all keys in memory.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// ScratchSize limits the disk that verification takes: about twice the database, and 128Mi. Unset, there is no
-	// limit but the node's.
+	// ScratchSize limits the disk space that verification takes: about twice the database, and 128Mi. Unset, only the
+	// node limits it.
 	// +optional
 	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
 
@@ -448,17 +514,16 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Progress is what its Job was last seen to do or to wait for. At the deadline the pod that told it is gone.
+	// Progress is what its Job was last seen to do or to wait for. It stays when the pod is gone.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 
-	// Failure is why the Job that was to take it has failed, while another one looks whether anything is stored.
-	// After that the message has it.
+	// Failure is why its Job failed, while another Job looks whether anything is stored. After that the message has it.
 	// +optional
 	Failure string `json:"failure,omitempty"`
 
-	// Artifact is where it is in the store, below the prefix, as spec.bootstrap.snapshot.artifact takes it. Beside it
-	// lies the same with .json: what it holds.
+	// Artifact is its name in the store, below the prefix, as spec.bootstrap.snapshot.artifact of an EtcdCluster takes
+	// it. A file of this name and .json says what it holds.
 	// +optional
 	Artifact string `json:"artifact,omitempty"`
 
@@ -470,7 +535,7 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// StoredSize is that of the artifact, compressed and encrypted, rounded up.
+	// StoredSize is the size of the artifact, compressed and encrypted, rounded up.
 	// +optional
 	StoredSize *resource.Quantity `json:"storedSize,omitempty"`
 
@@ -478,16 +543,16 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
 
-	// Revision of the keys; of a snapshot that is not verified, one that it is not older than. Of one that is
-	// skipped, what still is so.
+	// Revision of the keys. A snapshot that is not verified has this one or a later one. For one that is skipped it is
+	// the revision that the cluster still has.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 
-	// AuthRevision of users and roles, likewise.
+	// AuthRevision is that of users and roles, likewise.
 	// +optional
 	AuthRevision int64 `json:"authRevision,omitempty"`
 
-	// Keys that there are at that revision.
+	// Keys is the number of keys at that revision.
 	// +optional
 	Keys int64 `json:"keys,omitempty"`
 
@@ -499,7 +564,7 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	EtcdVersion string `json:"etcdVersion,omitempty"`
 
-	// ClusterID of that cluster, in hexadecimal.
+	// ClusterID of the etcd that it was taken from, in hexadecimal.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
 
@@ -507,7 +572,7 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Member string `json:"member,omitempty"`
 
-	// StartTime is when it was begun.
+	// StartTime is when it began.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitzero"`
 
@@ -519,7 +584,7 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
-	// VerificationTime is when it had been restored on trial.
+	// VerificationTime is when its restore on trial succeeded.
 	// +optional
 	VerificationTime metav1.Time `json:"verificationTime,omitzero"`
 

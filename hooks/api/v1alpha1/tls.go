@@ -44,14 +44,14 @@ type TLSSpec struct {
 	Mode TLSMode `json:"mode,omitempty"`
 
 	// ClientAuth is Required, or None: members then ask clients for no certificate, and these log in with a password.
-	// None needs auth with the token JWT, and holds once auth is on in etcd. etcd knows nothing between the two: as
-	// soon as it has authorities for clients, it requires a certificate of all.
+	// None needs auth with the token JWT, and takes effect once auth is on in etcd. etcd has nothing between the two:
+	// once it has authorities for clients, it requires a certificate of all.
 	// +optional
 	// +default="Required"
 	ClientAuth ClientAuth `json:"clientAuth,omitempty"`
 
-	// AllowPlaintextClients lets clients speak plain text beside TLS, without any certificate: for as long as
-	// applications are being moved from one to the other.
+	// AllowPlaintextClients lets clients speak plain text beside TLS, without any certificate. Set it only while you
+	// move applications from one to the other.
 	// +optional
 	AllowPlaintextClients bool `json:"allowPlaintextClients,omitempty"`
 
@@ -59,7 +59,8 @@ type TLSSpec struct {
 	// +optional
 	Auto AutoTLS `json:"auto,omitzero"`
 
-	// Secrets are those of the mode Secrets.
+	// Secrets are those of the mode Secrets. Each has tls.crt, tls.key, ca.crt and the label etcd.quorate.dev/cluster:
+	// <name of this EtcdCluster>.
 	// +optional
 	Secrets *SecretsTLS `json:"secrets,omitempty"`
 
@@ -83,7 +84,8 @@ type TLSSpec struct {
 	// +kubebuilder:validation:Enum=TLS1.2;TLS1.3
 	MinVersion string `json:"minVersion,omitempty"`
 
-	// CipherSuites that members accept with TLS 1.2, by their IANA names. Unset, those that Go holds for safe.
+	// CipherSuites that members accept with TLS 1.2, by their IANA names, such as
+	// TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Unset, those that Go considers safe.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -96,30 +98,33 @@ type TLSSpec struct {
 // +kubebuilder:validation:XValidation:rule="duration(self.leafDuration) >= duration('1m')",message="tls.auto.leafDuration must be at least 1m; days or more outside of tests"
 // +kubebuilder:validation:XValidation:rule="duration(self.caDuration) >= duration(self.leafDuration) + duration(self.leafDuration)",message="tls.auto.caDuration must be at least twice leafDuration"
 type AutoTLS struct {
-	// LeafDuration is how long a certificate of a member or client is valid. It is renewed after two thirds of that,
-	// without a restart.
+	// LeafDuration is how long a certificate of a member or client is valid: 90 days by default. It is renewed after
+	// two thirds of that, without a restart.
 	// +optional
 	// +default="2160h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="tls.auto.leafDuration must be more than 0s"
 	LeafDuration metav1.Duration `json:"leafDuration,omitzero"`
 
-	// CADuration is how long the certificate authority is valid. After two thirds of that a new one is brought in
-	// beside it, and the members are restarted one at a time to trust both.
+	// CADuration is how long the certificate authority is valid: ten years by default. After two thirds of that Quorate
+	// brings a new one in beside it, and restarts the members one at a time to trust both.
 	// +optional
 	// +default="87600h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="tls.auto.caDuration must be more than 0s"
 	CADuration metav1.Duration `json:"caDuration,omitzero"`
 }
 
-// SecretsTLS names Secrets of the cluster's namespace. Each has tls.crt, tls.key and ca.crt.
+// SecretsTLS names Secrets of the cluster's namespace. Each has tls.crt, tls.key, ca.crt and the label
+// etcd.quorate.dev/cluster.
 type SecretsTLS struct {
-	// ServerSecretRef holds the certificate that members show to clients: for servers, with the names
-	// *.<name>-peers.<namespace>.svc and <name>.<namespace>.svc, and localhost if etcdctl is used inside the pods.
+	// ServerSecretRef holds the certificate that members show to clients: for servers and clients, without a common
+	// name, with the names *.<name>-peers.<namespace>.svc and <name>.<namespace>.svc, and localhost if etcdctl is used
+	// inside the pods. spec.memberService needs *.<domain> too, spec.hostNetwork the members' addresses.
 	// +required
 	ServerSecretRef SecretRef `json:"serverSecretRef"`
 
 	// PeerSecretRef holds the certificate that members show to each other: for servers and clients, with the name
-	// *.<name>-peers.<namespace>.svc and the common name <name>:peers, which makes it a peer's.
+	// *.<name>-peers.<namespace>.svc and the common name <name>:peers, which makes it a peer's. spec.hostNetwork needs
+	// the members' addresses too.
 	// +required
 	PeerSecretRef SecretRef `json:"peerSecretRef"`
 
@@ -135,7 +140,7 @@ type CertManagerTLS struct {
 	// everyone who has a certificate of it is let in.
 	IssuerRef IssuerRef `json:"issuerRef"`
 
-	// Duration of the certificates; unset, cert-manager's own default.
+	// Duration of the certificates, such as 2160h; unset, cert-manager's own default.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="tls.certManager.duration must be at least 1h: cert-manager issues none for less"
 	Duration *metav1.Duration `json:"duration,omitempty"`
@@ -149,8 +154,8 @@ type IssuerRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// Kind is Issuer (of the cluster's namespace); ClusterIssuer or a kind of another group where the installation
-	// allows it (--shared-issuers).
+	// Kind is Issuer (of the cluster's namespace). ClusterIssuer, or a kind of another group, needs an installation
+	// that allows it (--shared-issuers).
 	// +optional
 	// +default="Issuer"
 	// +kubebuilder:validation:MaxLength=63
@@ -184,20 +189,21 @@ type NetworkPolicySpec struct {
 	// +default="Managed"
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
 
-	// Clients select the namespaces whose pods may reach the client port. Unset, every pod of the Kubernetes cluster
-	// may; what it can do there is up to its certificate. The cluster's own namespace and Quorate's always may.
+	// Clients select the namespaces whose pods may reach the client port. Unset, everything may; what it can do there
+	// is up to its certificate. The cluster's own namespace and Quorate always may.
 	// +optional
 	Clients *metav1.LabelSelector `json:"clients,omitempty"`
 
-	// Metrics select the namespaces whose pods may reach the metrics port, which is plain HTTP. Unset, pods of the
-	// cluster's own namespace and pods labelled quorate.dev/scrape: "true" in namespaces with that label may.
+	// Metrics select the namespaces whose pods, and no others, may reach the metrics port, which is plain HTTP. Unset,
+	// pods of the cluster's own namespace and pods labelled quorate.dev/scrape: "true" in namespaces with that label
+	// may.
 	// +optional
 	Metrics *metav1.LabelSelector `json:"metrics,omitempty"`
 }
 
 // TLSStatus is about the certificates in use.
 type TLSStatus struct {
-	// Mode that the members run in.
+	// Mode is that of spec.tls.
 	// +optional
 	Mode TLSMode `json:"mode,omitempty"`
 
@@ -205,7 +211,8 @@ type TLSStatus struct {
 	// +optional
 	ClientAuth ClientAuth `json:"clientAuth,omitempty"`
 
-	// Certificates by what they are for: authority, server, peer, operator, client, and users.
+	// Certificates by what they are for: authority, server, peer, operator, client, and `user <name>` for each user
+	// that has one.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
