@@ -191,7 +191,7 @@ func TestAUserThatGoesTakesItsSecretAlong(t *testing.T) {
 func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
 	from := &users.PasswordFrom{Secret: "web-login", Key: "password", Field: "spec.auth.users[0].passwordSecretRef"}
 	assert.EqualError(t, auth.MissingPassword(from, nil),
-		`spec.auth.users[0].passwordSecretRef: there is no Secret web-login; create it, with the password under the key "password"`)
+		`spec.auth.users[0].passwordSecretRef: there is no Secret with the label etcd.quorate.dev/cluster called web-login; create it with that label and the password under the key "password", or label it`)
 	assert.EqualError(t, auth.MissingPassword(from, &observation.Secret{}),
 		`spec.auth.users[0].passwordSecretRef: Secret web-login has no key "password"; put the password there`)
 	assert.NoError(t, auth.MissingPassword(from, &observation.Secret{Keys: []string{"password"}}))

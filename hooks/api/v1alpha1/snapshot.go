@@ -7,8 +7,7 @@ import (
 )
 
 // EtcdSnapshot is one snapshot of an EtcdCluster, or of another etcd, in a store outside of it.
-// A Job takes it once; the object then says
-// what it holds, and that it was restored on trial.
+// A Job takes it once; the object then says what it holds, and that it was restored on trial.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

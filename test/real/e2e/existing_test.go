@@ -304,6 +304,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	kube(t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root",
 		"--from-literal=password=secret")
 	kube(t, "-n", c.ns, "label", "secret", "former-root", "etcd.quorate.dev/cluster="+name)
+	c.rehearses(f)
 	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
 		f.clientURL(1) + "'], tls: {secretRef: {name: former}}, auth: {secretRef: {name: former-root}}}}\n")
 
@@ -351,6 +352,51 @@ func TestJoinByTLSAndStay(t *testing.T) {
 		}
 		return c.notConverged(3)
 	})
+}
+
+// rehearses takes a snapshot of a foreign etcd as it is, and begins a cluster of ours with it.
+func (c *cluster) rehearses(f *foreigners) {
+	c.t.Helper()
+	require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
+		_, err := f.client("app").Put(ctx, "before", "Quorate")
+		return err
+	}))
+	_, err := kubectl(fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: backups, namespace: %[1]s}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: etcd.quorate.dev/v1alpha1
+kind: EtcdSnapshot
+metadata: {name: former, namespace: %[1]s}
+spec:
+  external:
+    name: former
+    version: %[2]s
+    endpoints: [%[3]q, %[4]q]
+    authoritySecretRef: {name: former}
+    clientSecretRef: {name: former}
+    userSecretRef: {name: former-root}
+  store: {claim: {name: backups}}
+---
+apiVersion: etcd.quorate.dev/v1alpha1
+kind: EtcdCluster
+metadata: {name: rehearsal, namespace: %[1]s}
+spec:
+  version: %[2]s
+  replicas: 1
+  bootstrap: {snapshot: {snapshotRef: {name: former}}}
+`, c.ns, f.version, f.clientURL(1), f.clientURL(2)), "apply", "-f", "-")
+	require.NoError(c.t, err)
+	s := c.ends("former", v1alpha1.SnapshotSucceeded)
+	assert.False(c.t, s.Status.VerificationTime.IsZero())
+	assert.Contains(c.t, s.Status.URI, c.ns+"/former/former-")
+	c.meets("etcdcluster/rehearsal", "Available")
+	value, err := c.etcdctl("rehearsal-0", "--user=root:secret", "get", "before", "--print-value-only")
+	require.NoError(c.t, err)
+	assert.Equal(c.t, "Quorate", strings.TrimSpace(value))
+	kube(c.t, "-n", c.ns, "delete", "etcdcluster/rehearsal", "etcdsnapshot/former")
 }
 
 // enableAuth makes the users root, with a password, and app, who may do everything with keys, and turns auth on.
