@@ -76,9 +76,9 @@ func (c *cluster) readyWithoutSpace() {
 	}
 }
 
-// makesRoomInTime: a database at 90 % of its quota that has free space is defragmented before etcd refuses writes.
+// makesRoomInTime: a database at 90 % of its quota that has free space is defragmented before etcd refuses writes. It has
+// become that large, and free space in it, before it gets the quota.
 func (c *cluster) makesRoomInTime() {
-	c.hasSmallQuota()
 	client, w := c.client(), c.writes()
 	for largest := int64(0); largest < smallQuota/100*92; {
 		require.NoError(c.t, overwrite(c.t, client, 1))
@@ -91,6 +91,10 @@ func (c *cluster) makesRoomInTime() {
 	last, err := client.Get(c.t.Context(), "large")
 	require.NoError(c.t, err)
 	compacts(c.t, client, last.Header.Revision, clientv3.WithCompactPhysical())
+	for _, pod := range c.pods() {
+		c.hasCompacted(pod.Name, smallQuota/2)
+	}
+	c.hasSmallQuota()
 	var run *v1alpha1.DefragmentationStatus
 	eventually(c.t, "members have been defragmented", func() string {
 		if run = c.object().Status.Defragmentation; run == nil || run.Trigger != v1alpha1.TriggerNearQuota ||
