@@ -128,16 +128,20 @@ func (o *ordering) read() error {
 	if o.Cluster.Visitor, err = visitor(o.tokenKey); err != nil {
 		return err
 	}
+	if o.Cluster.TLS, err = o.members.config(); err != nil {
+		return err
+	}
+	return o.login()
+}
+
+// login reads the name and the password of the user to come as; none without the flags.
+func (o *ordering) login() (err error) {
 	if (o.user == "") != (o.password == "") {
 		return command.Errorf("--username-file and --password-file belong together")
 	}
-	if o.Cluster.Username, err = line("--username-file", o.user); err != nil {
-		return err
+	if o.Cluster.Username, err = line("--username-file", o.user); err == nil {
+		o.Cluster.Password, err = line("--password-file", o.password)
 	}
-	if o.Cluster.Password, err = line("--password-file", o.password); err != nil {
-		return err
-	}
-	o.Cluster.TLS, err = o.members.config()
 	return err
 }
 

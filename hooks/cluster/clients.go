@@ -18,17 +18,9 @@ func leaving(v *state.View, verdict *decision.Verdict) (names []string) {
 	if v.Etcd == nil || v.Epoch == nil {
 		return nil
 	}
-	leave := func(m *state.Member) bool {
-		ok := m.Serving() && m.Pod != nil && !slices.Contains(names, m.PodName) && slices.ContainsFunc(v.Voters,
-			func(o *state.Member) bool { return o != m && !slices.Contains(names, o.PodName) && hasClients(v, o) })
-		if ok {
-			names = append(names, m.PodName)
-		}
-		return ok
-	}
 	for _, m := range v.Voters {
-		if m.Pod != nil && state.Leaves(v, m, verdict) {
-			leave(m)
+		if othersHaveClients(v, m, names) && state.Leaves(v, m, verdict) {
+			names = append(names, m.PodName)
 		}
 	}
 	rolling := slices.ContainsFunc(v.Voters, func(m *state.Member) bool { return !state.Stays(v, m) })
@@ -37,11 +29,18 @@ func leaving(v *state.View, verdict *decision.Verdict) (names []string) {
 		return names
 	}
 	for _, next := range due(v) {
-		if leave(next) {
-			break
+		if !slices.Contains(names, next.PodName) && othersHaveClients(v, next, names) {
+			return append(names, next.PodName)
 		}
 	}
 	return names
+}
+
+// othersHaveClients reports whether the voter serves, and another one would have clients without it and those that leave.
+func othersHaveClients(v *state.View, m *state.Member, leave []string) bool {
+	return m.Serving() && m.Pod != nil && slices.ContainsFunc(v.Voters, func(o *state.Member) bool {
+		return o != m && !slices.Contains(leave, o.PodName) && hasClients(v, o)
+	})
 }
 
 // hasClients reports whether clients are led to the voter, and will be.

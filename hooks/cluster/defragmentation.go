@@ -86,6 +86,7 @@ func defragment(v *state.View) *decision.Verdict {
 		need = func(*state.Member) bool { return true }
 	case v1alpha1.TriggerNearQuota:
 		need = fillsUp
+	case v1alpha1.TriggerSchedule, v1alpha1.TriggerNoSpace: // the latter's alarm is gone
 	}
 	if verdict := defragmentNext(v, need, "defragmenting"); verdict != nil {
 		return verdict

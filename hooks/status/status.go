@@ -249,16 +249,22 @@ func connection(v *state.View) *v1alpha1.ConnectionStatus {
 		s.Spec.Type == corev1.ServiceTypeNodePort {
 		c.NodePort = s.Spec.Ports[0].NodePort
 	}
-	if name := spec.ClientSecret(v.Cluster.Name); objects.Encrypted(v.Cluster) {
-		if s := certificates.Secret(v, name); s != nil && s.Has(objects.KeyCertificate, objects.KeyPrivate,
-			objects.KeyTrust) {
-			c.AuthoritySecretRef = v1alpha1.SecretRef{Name: name}
-			if !spec.AsksNone(v.Cluster) || len(state.Anonymous(v)) < len(v.Children.Pods) {
-				c.ClientSecretRef = c.AuthoritySecretRef
-			}
-		}
-	}
+	c.ClientSecretRef, c.AuthoritySecretRef = clientSecrets(v)
 	return c
+}
+
+// clientSecrets are what applications show, while a member asks for it, and what they trust.
+func clientSecrets(v *state.View) (shown, trusted v1alpha1.SecretRef) {
+	name := spec.ClientSecret(v.Cluster.Name)
+	s := certificates.Secret(v, name)
+	if !objects.Encrypted(v.Cluster) || s == nil || !s.Has(objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust) {
+		return shown, trusted
+	}
+	trusted.Name = name
+	if !spec.AsksNone(v.Cluster) || len(state.Anonymous(v)) < len(v.Children.Pods) {
+		shown = trusted
+	}
+	return shown, trusted
 }
 
 // membersOutside adds the voters' URLs outside Kubernetes; while etcd does not answer they are those of before.
