@@ -34,6 +34,7 @@ case ${1:-} in
   skipped) # each of these takes as long as the other, four minutes, and no other stage needs it
     stages=('FiveMembersAndBack|AnAuthorityIsSucceeded|ANodeIsDrained' 'ARollingChange|QuorateIsReplaced|MembersNeedNothing')
     unset "stages[16#${commit:4:4} % 2]"
+    stages+=(ADatabaseFillsUp) # TestUpkeep tells it in less time
     (IFS='|'; echo "^(${stages[*]})\$") ; exit ;;
   which) echo $((16#${commit:0:4} % briefly + 1)); exit ;;
   '') chosen=$(seq ${#parts[@]}) ;;
