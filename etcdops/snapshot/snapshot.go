@@ -79,7 +79,8 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.members.ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
 	flags.StringVar(&o.members.cert, "cert", "", "`file` with the certificate that members are shown, PEM")
 	flags.StringVar(&o.members.key, "cert-key", "", "`file` with its private key, PEM")
-	flags.StringVar(&o.members.name, "server-name", "", "`name` that members' certificates are for; empty is the URL's host")
+	flags.StringVar(&o.members.name, "server-name", "",
+		"`name` that members' certificates are for; empty is the URL's host")
 	flags.StringVar(&o.user, "username-file", "", "`file` with the name of the user to come as, where auth is on")
 	flags.StringVar(&o.password, "password-file", "", "`file` with that user's password")
 	flags.StringVar(&o.tokenKey, "token-key", "", tokenKeyUsage)

@@ -82,8 +82,8 @@ var errNoSecret = errors.New("there is no Secret with the label " + objects.Labe
 func MissingPassword(p *users.PasswordFrom, s *observation.Secret) error {
 	switch {
 	case s == nil:
-		return fmt.Errorf("%s: %w %s; create it with that label and the password under the key %q, or label it", p.Field, errNoSecret, p.Secret,
-			p.Key)
+		return fmt.Errorf("%s: %w %s; create it with that label and the password under the key %q, or label it",
+			p.Field, errNoSecret, p.Secret, p.Key)
 	case !s.Has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
 		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
 	case !s.Has(p.Key):

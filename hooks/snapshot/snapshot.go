@@ -97,9 +97,11 @@ var takingRules = rule.List[*view, *verdict]{
 	rule.New("Failed",
 		"The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is "+
 			"stored.", failed),
-	rule.New("Pending", "A snapshot waits for its cluster to be there and to have a quorum; one of another etcd, for the installation to "+
-		"allow its endpoints.", pending),
-	rule.New("Take", "One Job takes the snapshot, with the etcd image of the cluster, or of the version in spec.external.", take),
+	rule.New("Pending",
+		"A snapshot waits for its cluster to be there and to have a quorum; one of another etcd, for the installation "+
+			"to allow its endpoints.", pending),
+	rule.New("Take",
+		"One Job takes the snapshot, with the etcd image of the cluster, or of the version in spec.external.", take),
 }
 
 // endingRules are the rules for one that is being deleted, in order.
