@@ -103,6 +103,22 @@ type Survey struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Reasons of a stream's end after which its base is of no more use: what follows it was compacted before it was stored,
+// users or roles have changed, which no change of a key tells, or another etcd answers.
+const (
+	StreamCompacted    = "Compacted"
+	StreamUsersChanged = "UsersChanged"
+	StreamOtherCluster = "OtherCluster"
+)
+
+// Stream is what `quorate-snapshot stream` reports when it ends.
+type Stream struct {
+	// Reason is one word for Error.
+	Reason string `json:"reason,omitempty"`
+	// Error says why the stream ended.
+	Error string `json:"error,omitempty"`
+}
+
 // Read reads a report from a termination message. The error says what the message was instead.
 func Read[T any](message string) (*T, error) {
 	report := new(T)

@@ -51,6 +51,11 @@ type SnapshotSource struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
+	// Until restores, after the snapshot, the changes that a stream has stored since (spec.stream of an
+	// EtcdSnapshotSchedule). Unset, the snapshot alone.
+	// +optional
+	Until *Until `json:"until,omitempty"`
+
 	// BumpRevision raises the revision by this much, and marks everything before as compacted. Unset, it goes to
 	// 1,000,000,000 above all that the cluster had before, so that clients which have seen later revisions than the
 	// snapshot's notice. 0 leaves the revision: use it only where no client has seen anything. Otherwise a watch may
@@ -58,6 +63,20 @@ type SnapshotSource struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
+}
+
+// Until is where a restore ends among the changes that a stream has stored.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.revision) != (has(self.latest) && self.latest)",message="until is either a revision, or latest: true"
+type Until struct {
+	// Revision of the last change that is restored. It must be stored, with all between it and the snapshot.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision,omitempty"`
+
+	// Latest restores everything that is stored without a gap after the snapshot.
+	// +optional
+	Latest bool `json:"latest,omitempty"`
 }
 
 // ExistingCluster is a running etcd that the members join, one by one, to stay beside its own members or to take
