@@ -75,11 +75,69 @@ type Restore struct {
 	Hash     string `json:"hash,omitempty"`
 	// SHA256 of the database that was fetched from a store, in hexadecimal; empty for a member's.
 	SHA256 string `json:"sha256,omitempty"`
+	// UntilRevision is the last one that was restored from a stream, or that of the snapshot where nothing followed; 0
+	// for a restore without a stream.
+	UntilRevision int64 `json:"untilRevision,omitempty"`
 	// Reason is one word for Error, for a condition: WrongKey, Damaged, NoSpace, OtherVersion, NotFound, Denied,
 	// Unreachable, Failed.
 	Reason string `json:"reason,omitempty"`
 	// Error says why nothing was restored; empty for success. The data directory is untouched then.
 	Error string `json:"error,omitempty"`
+}
+
+// Stream is what `quorate-snapshot stream` tells at /status while it runs, and reports when it ends.
+type Stream struct {
+	// ClusterID in hexadecimal.
+	ClusterID string `json:"clusterID,omitempty"`
+	// StoredRevision is the last one of the unbroken chain in the store; SeenRevision the last one that has arrived.
+	StoredRevision int64 `json:"storedRevision,omitempty"`
+	SeenRevision   int64 `json:"seenRevision,omitempty"`
+	// StoredTime: everything that was written before it is stored. LagSeconds is how long ago that is.
+	StoredTime time.Time `json:"storedTime,omitzero"`
+	LagSeconds float64   `json:"lagSeconds"`
+	// Segments and Bytes that this process has stored.
+	Segments int64 `json:"segments"`
+	Bytes    int64 `json:"bytes"`
+	// Reason is one word for Error: Compacted, UsersChanged, Behind, OtherCluster, or one of a store and a cluster, as
+	// Restore.Reason has them.
+	Reason string `json:"reason,omitempty"`
+	// Error says why it has ended; empty when it was told to.
+	Error string `json:"error,omitempty"`
+}
+
+// Reasons for which a stream ends for good.
+const (
+	// StreamCompacted: etcd no longer has the next revision. StreamUsersChanged: users or roles have changed, which a
+	// watch does not show. StreamBehind: so much is missing that etcd would suffer from reading it. All three need a
+	// new snapshot, and a stream from its revision.
+	StreamCompacted    = "Compacted"
+	StreamUsersChanged = "UsersChanged"
+	StreamBehind       = "Behind"
+	// StreamOtherCluster: another cluster answers, or another history of the same one.
+	StreamOtherCluster = "OtherCluster"
+)
+
+// NeedsSnapshot reports whether a stream can't go on without a new snapshot to begin at.
+func (s *Stream) NeedsSnapshot() bool {
+	return s.Reason == StreamCompacted || s.Reason == StreamUsersChanged || s.Reason == StreamBehind
+}
+
+// Tail is what `quorate-snapshot look --tail` reports of a stream in a store.
+type Tail struct {
+	ClusterID string `json:"clusterID,omitempty"`
+	// FirstRevision to StoredRevision are stored without a gap; both 0 when nothing is.
+	FirstRevision  int64 `json:"firstRevision,omitempty"`
+	StoredRevision int64 `json:"storedRevision,omitempty"`
+	// StoredTime is when the last of them had arrived.
+	StoredTime time.Time `json:"storedTime,omitzero"`
+	// UntilRevision is the last one that had arrived at the time that was asked for; 0 when none had.
+	UntilRevision int64 `json:"untilRevision,omitempty"`
+	// Segments of the chain, and the Bytes that they take.
+	Segments int64 `json:"segments"`
+	Bytes    int64 `json:"bytes"`
+	// Reason is one word for Error, as Restore.Reason has them.
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
 // Survey is what `quorate-snapshot survey` reports of the data directory of a member that does not run.
@@ -103,22 +161,6 @@ type Survey struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Reasons of a stream's end after which its base is of no more use: what follows it was compacted before it was stored,
-// users or roles have changed, which no change of a key tells, or another etcd answers.
-const (
-	StreamCompacted    = "Compacted"
-	StreamUsersChanged = "UsersChanged"
-	StreamOtherCluster = "OtherCluster"
-)
-
-// Stream is what `quorate-snapshot stream` reports when it ends.
-type Stream struct {
-	// Reason is one word for Error.
-	Reason string `json:"reason,omitempty"`
-	// Error says why the stream ended.
-	Error string `json:"error,omitempty"`
-}
-
 // Read reads a report from a termination message. The error says what the message was instead.
 func Read[T any](message string) (*T, error) {
 	report := new(T)
@@ -131,7 +173,8 @@ func Read[T any](message string) (*T, error) {
 // DiffersFrom reports whether two members were filled with different data. Of a snapshot the databases are the same,
 // byte by byte. In the middle of a compaction neither the keys nor the hash are known.
 func (r *Restore) DiffersFrom(other *Restore, ofSnapshot bool) bool {
-	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision {
+	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision ||
+		r.UntilRevision != other.UntilRevision {
 		return true
 	}
 	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)

@@ -139,7 +139,7 @@ func newAgenda(o Observation) *agenda {
 	if a.success != nil {
 		a.current = stillCurrent(a.all, a.success)
 	}
-	if o.Schedule.Spec.Stream != nil {
+	if o.Schedule.Spec.Stream != nil || len(o.Pods) > 0 {
 		a.findBase()
 	}
 	a.read()

@@ -34,9 +34,6 @@ const (
 	podLost = 5 * time.Minute
 )
 
-// endsBase are the reasons of a stream after which its base is of no more use.
-var endsBase = []string{reports.StreamCompacted, reports.StreamUsersChanged, reports.StreamOtherCluster}
-
 // streams reports whether changes are to be stored.
 func (a *agenda) streams() bool { return a.Schedule.Spec.Stream != nil && !a.Schedule.Spec.Suspend }
 
@@ -111,7 +108,7 @@ func (a *agenda) needs() string {
 		return ""
 	}
 	end := snapshot.StreamEnd(a.pod)
-	if end == nil || !slices.Contains(endsBase, end.Reason) {
+	if end == nil || !end.NeedsSnapshot() && end.Reason != reports.StreamOtherCluster {
 		return ""
 	}
 	return end.Reason

@@ -106,9 +106,10 @@ func compressedAs(s *v1alpha1.EtcdSnapshot) []string {
 
 // Tail is the folder, below that of the store, where the streams of a snapshot's etcd are: each etcd has a folder in
 // it by its cluster ID.
-func Tail(s *v1alpha1.EtcdSnapshot) string {
-	return path.Join(s.Namespace, s.Spec.SourceName(), "tail")
-}
+func Tail(s *v1alpha1.EtcdSnapshot) string { return path.Join(path.Dir(Key(s)), TailFolder) }
+
+// TailFolder is its name, beside the snapshots.
+const TailFolder = "tail"
 
 // streamPodName is the name of the nth pod of a schedule's stream. The UID keeps it apart from a cluster's members.
 func streamPodName(s *v1alpha1.EtcdSnapshotSchedule, n int) string {

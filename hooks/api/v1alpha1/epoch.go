@@ -22,6 +22,7 @@ type Bootstrap struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.snapshotRef) != has(self.artifact)",message="a snapshot is either snapshotRef, an EtcdSnapshot of the namespace, or artifact, something in a store"
 // +kubebuilder:validation:XValidation:rule="!has(self.artifact) || has(self.store)",message="artifact needs store: where it is, and how it is reached"
+// +kubebuilder:validation:XValidation:rule="!has(self.artifact) || !has(self.until) || has(self.until.clusterID)",message="until needs clusterID with artifact: of which etcd the changes are"
 type SnapshotSource struct {
 	// SnapshotRef is an EtcdSnapshot of the namespace: one that is Succeeded, or Stored with verify false.
 	// +optional
@@ -77,6 +78,12 @@ type Until struct {
 	// Latest restores everything that is stored without a gap after the snapshot.
 	// +optional
 	Latest bool `json:"latest,omitempty"`
+
+	// ClusterID of the etcd whose changes they are, in hexadecimal: the name of a folder below tail in the store. Unset,
+	// that of the EtcdSnapshot.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{1,16})?$`
+	ClusterID string `json:"clusterID,omitempty"`
 }
 
 // ExistingCluster is a running etcd that the members join, one by one, to stay beside its own members or to take
