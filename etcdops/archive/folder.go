@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // SegmentSuffix is in the names of segments of a stream of changes; what follows it tells their form.
@@ -62,12 +63,18 @@ func OpenFolder(ctx context.Context, place Place, identityFile string, create bo
 	return f, err
 }
 
-// FolderOf is the place of a folder that a URL names, reached as another one is: by its parameters, where the URL has
-// none, its directory and its authorities.
+// FolderOf is the place of a folder, reached as an artifact is: by the parameters of its store, where the folder's URL
+// has none, and by its directory and authorities.
 func FolderOf(url string, like Source) (Place, error) {
-	like.URL = strings.TrimSuffix(url, "/") + "/any"
-	folder, _, err := like.folder()
-	return Place{URL: folder.String(), Dir: like.StoreDir, CAFile: like.CAFile}, err
+	folder, err := stores.ParseURL(url)
+	if err != nil {
+		return Place{}, failure(failed, nil, "the URL of the folder is not one that can be used: %s", err)
+	}
+	if store, err := stores.ParseURL(like.StoreURL); err == nil && folder.Parameters == "" &&
+		store.Scheme == folder.Scheme {
+		folder.Parameters = store.Parameters
+	}
+	return Place{URL: folder.String(), Dir: like.StoreDir, CAFile: like.CAFile}, nil
 }
 
 // Close ends the use of the folder.

@@ -263,6 +263,18 @@ func (s *Sum) Add(c Change) {
 	s.records = protowire.AppendBytes(s.records, c.raw)
 }
 
+// AddRecord takes the next record of a revision from a database: a mvccpb.KeyValue.
+func (s *Sum) AddRecord(revision int64, deleted bool, value []byte) {
+	var event []byte
+	if deleted { // of a deleted key etcd tells the revision, too (kvsToEvents in its mvcc/watchable_store.go)
+		event = protowire.AppendVarint(protowire.AppendTag(event, fieldType, protowire.VarintType), typeDelete)
+		value = protowire.AppendTag(bytes.Clone(value), fieldModRevision, protowire.VarintType)
+		value = protowire.AppendVarint(value, uint64(revision))
+	}
+	event = protowire.AppendBytes(protowire.AppendTag(event, fieldKV, protowire.BytesType), value)
+	s.Add(Change{Revision: revision, raw: event})
+}
+
 // Of is the sum of the revision that was added last; empty without any.
 func (s *Sum) Of() string {
 	if len(s.records) == 0 {
