@@ -50,11 +50,15 @@ type Cluster struct {
 }
 
 func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{
+	return clientv3.New(c.config(endpoints))
+}
+
+func (c Cluster) config(endpoints []string) clientv3.Config {
+	return clientv3.Config{
 		Endpoints: endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
 		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		DialOptions: c.Visitor.Options(),
-	})
+	}
 }
 
 // member is a voter that a snapshot may be taken from.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
@@ -34,6 +35,10 @@ type Options struct {
 	Fetch func(ctx context.Context, to string) (*reports.Artifact, error)
 	// Size of that file.
 	Size int64
+	// Tail are changes behind the snapshot that Fetch gets, which are replayed up to UntilRevision, or up to the last
+	// one that is stored when that is 0. Nil for none.
+	Tail          *stream.Tail
+	UntilRevision int64
 	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its
 	// own. Nothing is changed there; both may be mounted read-only.
 	FromData, FromWAL string
@@ -62,6 +67,12 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 		return report, written(err, o.DataDir)
 	}
 	told, err := source(ctx, to)
+	var changed *replay
+	if err == nil && o.Tail != nil {
+		if changed, err = o.replay(ctx, to.staged().database(), told); err == nil {
+			told = changed.told(told)
+		}
+	}
 	if err != nil {
 		return report, err
 	}
@@ -76,6 +87,9 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	holds, err := o.Programs.make(ctx, to.staged(), m, bump)
 	if err == nil {
 		err = agrees(told, holds)
+	}
+	if err == nil && changed != nil {
+		err = changed.agrees(holds)
 	}
 	if err != nil {
 		return report, err

@@ -1,0 +1,281 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks/reports"
+)
+
+// Options say what is watched, and where its changes go.
+type Options struct {
+	Cluster archive.Cluster
+	Place   archive.Place
+	Form    archive.Form
+	// Tail is the folder in the store that has one folder for each cluster ID.
+	Tail string
+	// ClusterID that is expected, in hexadecimal; empty for any.
+	ClusterID string
+	// FromRevision is that of the snapshot that the changes are to follow on.
+	FromRevision int64
+	// A segment is stored FlushAfter its first revision has arrived, or when it has MaxSize bytes of records.
+	FlushAfter time.Duration
+	MaxSize    int
+	// HashEvery is how often a hash of all keys goes into a segment; 0 for each hour.
+	HashEvery time.Duration
+	Log       *slog.Logger
+}
+
+const (
+	// memory is how many bytes of records wait for the store at most, before nothing more is read. Besides there are a
+	// copy of one segment, what compresses it, and a part of an upload: 64 MiB in all with segments of 8 MiB.
+	memory = 40 << 20
+	// LargestSize is what Options.MaxSize may be.
+	LargestSize = memory / 2
+	// patience is how long a store or a cluster may fail before the stream ends with the reason.
+	patience = 2 * time.Minute
+	// pause is between two tries.
+	pause = time.Second
+	// closing is how long the last segment may take when the stream has been told to end.
+	closing = 10 * time.Second
+	// farBehind is how many revisions a stream reads that it has missed. etcd reads all of them for each thousand that
+	// it sends, and writers wait meanwhile (syncWatchers in its mvcc/watchable_store.go).
+	farBehind = 100_000
+)
+
+// Run streams until the context ends, or until it can't go on: then the error has a reason. The report is the last that
+// the monitor has told.
+func Run(ctx context.Context, o Options, monitor *Monitor) (reports.Stream, error) {
+	err := o.run(ctx, monitor)
+	report := monitor.Report()
+	if err != nil {
+		report.Reason, report.Error = ReasonOf(err), archive.Words(err)
+	}
+	return report, err
+}
+
+func (o Options) run(ctx context.Context, monitor *Monitor) error {
+	standing, err := o.Cluster.Standing(ctx)
+	if err != nil {
+		return err
+	}
+	id := fmt.Sprintf("%x", standing.ClusterID)
+	if o.ClusterID != "" && o.ClusterID != id {
+		return otherCluster("cluster %s answers, and %s was expected", id, o.ClusterID)
+	}
+	folder, err := archive.OpenFolder(ctx, o.Place, "", true)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	prefix := folderOf(o.Tail, id)
+	all, err := spans(ctx, folder, prefix)
+	if err != nil {
+		return err
+	}
+	_, reach := chain(all, o.FromRevision)
+	switch {
+	case standing.Revision < reach:
+		return otherCluster("the cluster is at revision %d, and %d is stored of it: it has another history now; take a "+
+			"new snapshot", standing.Revision, reach)
+	case standing.Revision-reach > farBehind:
+		return failure(reports.StreamBehind, nil, "%d revisions are missing, and etcd's writers would wait while it reads "+
+			"them: take a new snapshot", standing.Revision-reach)
+	}
+	o.Log.Info("streaming", "clusterID", id, "from", o.FromRevision, "stored", reach, "revision", standing.Revision)
+	monitor.begin(id, reach)
+	w := &writer{Options: o, folder: folder, prefix: prefix, clusterID: id, monitor: monitor,
+		authRevision: standing.AuthRevision}
+	return w.run(ctx, standing, reach)
+}
+
+// writer makes segments of what arrives. It is one goroutine; it alone has these fields.
+type writer struct {
+	Options
+	folder            *archive.Folder
+	prefix, clusterID string
+	monitor           *Monitor
+	authRevision      int64
+
+	// open is the segment that is being made, since then; nil for none. Queue are those that wait, the first of them
+	// being stored while busy. Held are the bytes of their records.
+	open  *Segment
+	since time.Time
+	queue []*Segment
+	busy  bool
+	held  int
+	// leases and hash go with the next segment.
+	leases *Leases
+	hash   *Hash
+}
+
+func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	arrived, found, ended := make(chan batch), make(chan survey), make(chan error, 2)
+	r := &receiver{cluster: w.Cluster, clusterID: standing.ClusterID, last: reach, to: arrived,
+		askEvery: w.FlushAfter / 4, silence: max(3*w.FlushAfter, time.Minute)}
+	s := &surveyor{Options: w.Options, monitor: w.monitor, was: standing, to: found}
+	go func() { ended <- r.run(ctx, w.Log) }()
+	go func() { ended <- s.run(ctx) }()
+	stored := make(chan error, 1)
+	tick := time.NewTicker(max(w.FlushAfter/10, time.Millisecond))
+	defer tick.Stop()
+	for {
+		from := arrived
+		if w.held >= memory {
+			from = nil
+		}
+		select {
+		case b := <-from:
+			w.add(b)
+		case f := <-found:
+			w.note(f)
+		case <-tick.C:
+		case err := <-stored:
+			if w.busy = false; err != nil {
+				return err
+			}
+			w.taken()
+		case err := <-ended: // by the end of the context, too: then nil
+			stop()
+			return w.finish(ctx, stored, err)
+		}
+		w.cut(false)
+		if !w.busy && len(w.queue) > 0 {
+			w.busy = true
+			go func(s *Segment) { stored <- w.store(ctx, s) }(w.queue[0])
+		}
+	}
+}
+
+// add takes what has arrived into the open segment.
+func (w *writer) add(b batch) {
+	w.monitor.saw(b.last, b.at, b.events == 0)
+	if b.events == 0 {
+		return
+	}
+	if w.open == nil {
+		w.open = &Segment{Header: Header{Format: format, ClusterID: w.clusterID, First: b.first, Before: b.before}}
+		w.since = time.Now()
+	}
+	s := w.open
+	s.Last, s.Events = b.last, s.Events+b.events
+	s.records = append(s.records, b.records...)
+	w.held += len(b.records)
+	mark := Mark{Revision: b.last, At: b.at.Truncate(time.Millisecond).Add(time.Millisecond)}
+	if n := len(s.Times); n > 1 && mark.At.Sub(s.Times[n-2].At) < time.Second {
+		s.Times[n-1] = mark
+	} else {
+		s.Times = append(s.Times, mark)
+	}
+}
+
+// note takes what was asked besides.
+func (w *writer) note(f survey) {
+	if f.leases != nil {
+		w.leases = f.leases
+	}
+	if f.hash != nil {
+		w.hash = f.hash
+	}
+}
+
+// cut ends the open segment when it is time. One that is not large waits until the store has taken those before it.
+func (w *writer) cut(now bool) {
+	if w.open == nil {
+		return
+	}
+	due := time.Since(w.since) >= w.FlushAfter && len(w.queue) == 0
+	if len(w.open.records) < w.MaxSize && !due && !now {
+		return
+	}
+	w.open.AuthRevision, w.open.Leases, w.open.Hash = w.authRevision, w.leases, w.hash
+	w.queue = append(w.queue, w.open)
+	w.open, w.leases, w.hash = nil, nil, nil
+}
+
+// taken lets go of the segment that is stored.
+func (w *writer) taken() {
+	w.held -= len(w.queue[0].records)
+	w.queue = w.queue[1:]
+}
+
+// store stores a segment, and tries again for a while.
+func (w *writer) store(ctx context.Context, s *Segment) error {
+	whole, err := s.encode()
+	if err != nil {
+		return failure(failed, err, "a segment can't be encoded")
+	}
+	name := w.prefix + nameOf(s.First, s.Last, w.Form)
+	for until := time.Now().Add(patience); ; {
+		began := time.Now()
+		trial, stop := context.WithTimeout(ctx, patience)
+		size, err := w.folder.Put(trial, name, whole, w.Form)
+		stop()
+		if err == nil {
+			w.monitor.stored(s.Last, size)
+			w.Log.Debug("stored", "first", s.First, "last", s.Last, "events", s.Events, "size", size, "took",
+				time.Since(began).Round(time.Millisecond))
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(until) || archive.ReasonOf(err) == archive.Denied {
+			return err
+		}
+		w.Log.Warn("a segment is not stored yet", "reason", archive.Words(err))
+		sleep(ctx, pause)
+	}
+}
+
+// finish stores what has arrived before the stream ends, for whatever reason.
+func (w *writer) finish(ctx context.Context, stored <-chan error, why error) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closing)
+	defer stop()
+	if w.busy && <-stored == nil { // it was told to end, and may have ended before
+		w.taken()
+	}
+	w.cut(true)
+	for ; len(w.queue) > 0; w.taken() {
+		if err := w.store(ctx, w.queue[0]); err != nil {
+			w.Log.Warn("the last changes are not stored", "reason", archive.Words(err))
+			if why == nil {
+				return err
+			}
+			break
+		}
+	}
+	return why
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// run watches again and again. It ends with the context, or with an error that another try won't help.
+func (r *receiver) run(ctx context.Context, log *slog.Logger) error {
+	since := time.Now()
+	for {
+		began, last := time.Now(), r.last
+		err := r.watch(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if r.last > last || time.Since(began) > patience {
+			since = time.Now()
+		}
+		var own *reasonedError
+		lasting := errors.As(err, &own) && own.reason != archive.Unreachable && own.reason != failed
+		if lasting || time.Since(since) > patience {
+			return err
+		}
+		log.Warn("the watch has ended, and begins again", "revision", r.last, "reason", archive.Words(err))
+		sleep(ctx, pause)
+	}
+}
