@@ -49,7 +49,8 @@ func wrongWith(o Observation, d Decision) string {
 		switch {
 		case o.Snapshots[s.Name] != nil:
 			return s.Name + " is made again"
-		case err != nil || run.After(o.Now) || !run.After(o.Schedule.CreationTimestamp.Time):
+		case err != nil || run.After(o.Now) || ofTimetable(o, run) && !run.After(o.Schedule.CreationTimestamp.Time) &&
+			s.Spec.Unless != nil || run.Before(o.Schedule.CreationTimestamp.Truncate(time.Minute)):
 			return s.Name + " is not a run of the time between the schedule's creation and now"
 		case o.Schedule.Spec.Suspend:
 			return s.Name + " is made while the schedule is suspended"

@@ -144,13 +144,12 @@ func (a *agenda) baseAt() time.Time {
 	if a.lacksBase() == "" || len(a.active) > 0 || !a.due.IsZero() && a.missed() == "" {
 		return time.Time{}
 	}
-	after := a.Schedule.CreationTimestamp.Time
-	if a.last.After(after) {
-		after = a.last
+	at := a.Now.Truncate(time.Minute) // that of the schedule's creation, too
+	if made := a.Schedule.CreationTimestamp.Truncate(time.Minute); made.After(at) {
+		at = made
 	}
-	at := a.Now.Truncate(time.Minute)
-	if !at.After(after) {
-		at = after.Truncate(time.Minute).Add(time.Minute)
+	if !at.After(a.last) {
+		at = a.last.Truncate(time.Minute).Add(time.Minute)
 	}
 	if len(a.all) > 0 {
 		if next := a.all[0].at.Add(a.pauseAfter(a.all[0])); next.After(at) {

@@ -157,13 +157,9 @@ func TestTheFirstBase(t *testing.T) {
 	o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:05:10"))
 	o.Now = clock("22 03:05:20")
 	d := decided(t, o)
-	assert.Empty(t, changes(o, d), "a run is of a time after the schedule was made")
-	assert.Equal(t, 40*time.Second, d.ResyncAfter)
+	require.Equal(t, "+orders-20261122-0305", changes(o, d))
 	assert.Equal(t, "False NoBase: no snapshot of this etcd is verified yet", condition(&d))
-	o.Now = clock("22 03:06:00")
-	d = decided(t, o)
-	require.Equal(t, "+orders-20261122-0306", changes(o, d))
-	assert.Equal(t, "taking orders-20261122-0306 at once, as a base for the stream: no snapshot of this etcd is verified "+
+	assert.Equal(t, "taking orders-20261122-0305 at once, as a base for the stream: no snapshot of this etcd is verified "+
 		"yet", d.Reason.Message)
 	assert.Empty(t, d.Pods)
 
@@ -173,6 +169,13 @@ func TestTheFirstBase(t *testing.T) {
 	o.Clusters = nil
 	d = decided(t, o)
 	assert.Empty(t, changes(o, d))
+
+	o = streaming()
+	o.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+	o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00"))
+	d = decided(t, o)
+	assert.Empty(t, changes(o, d), "one of this minute was made")
+	assert.Equal(t, 40*time.Second, d.ResyncAfter)
 }
 
 // TestAScheduleWithoutStreamIsAsBefore: nothing of it depends on clusters and pods.

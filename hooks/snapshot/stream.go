@@ -24,9 +24,6 @@ import (
 const (
 	// StreamPort is where that pod answers: /health, /status and /metrics.
 	StreamPort = 2390
-	// streamBuffers are how many files of the largest size are in memory at once, at most: one that is filled, one that
-	// is compressed and encrypted, and one that is sent.
-	streamBuffers = 4
 	// streamEnds is how long the pod may take to store what it has seen when it is told to end, in seconds.
 	streamEnds = 30
 )
@@ -66,11 +63,11 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 		ImagePullPolicy: v.Images.ImagePullPolicy,
 		Command:         []string{objects.SnapshotProgram, "stream"},
 		Args: slices.Concat(etcd.args, store.Args, compressedAs(s), []string{"--tail=" + Tail(s),
-			"--flush-after=" + cmp.Or(spec.FlushAfter.Duration, 10*time.Second).String(),
+			"--cluster-id=" + s.Status.ClusterID, "--flush-after=" + cmp.Or(spec.FlushAfter.Duration, 10*time.Second).String(),
 			fmt.Sprintf("--max-size=%d", most), fmt.Sprintf("--listen=:%d", StreamPort)}),
 		Ports:          []corev1.ContainerPort{{Name: "stream", ContainerPort: StreamPort, Protocol: corev1.ProtocolTCP}},
 		VolumeMounts:   slices.Concat(store.Mounts, etcd.mounts),
-		Resources:      jobResources(s.Spec.Job.Resources, streamBuffers*most),
+		Resources:      jobResources(s.Spec.Job.Resources, 0),
 		ReadinessProbe: probe,
 	}
 	template := v.jobPod(main, store, etcd.volumes)
@@ -84,7 +81,7 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 		Spec: template.Spec,
 	}
 	pod.Annotations = map[string]string{
-		objects.AnnotationTemplate: objects.Fingerprint([]any{pod.Labels, pod.Spec, s.Status.ClusterID}),
+		objects.AnnotationTemplate: objects.Fingerprint([]any{pod.Labels, pod.Spec}),
 		objects.AnnotationBase:     s.Name,
 	}
 	args := &pod.Spec.Containers[0].Args

@@ -41,14 +41,14 @@ func TestStreamPod(t *testing.T) {
 	assert.Equal(t, []string{"/quorate-snapshot", "stream"}, main.Command)
 	for _, flag := range []string{"--endpoint=https://orders-0.orders-peers.shop.svc:2379",
 		"--endpoint=https://orders-4.orders-peers.shop.svc:2379", "--store-url=s3://backups/etcd", "--compression=zstd",
-		"--recipient=age1x", "--tail=shop/orders/tail", "--flush-after=10s", "--max-size=8388608", "--listen=:2390",
+		"--recipient=age1x", "--tail=shop/orders/tail", "--flush-after=10s", "--max-size=8388608", "--listen=:2390", "--cluster-id=2c119c3b",
 		"--from-revision=4711"} {
 		assert.True(t, slices.ContainsFunc(main.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) }), flag)
 	}
 	assert.Equal(t, "/health", main.ReadinessProbe.HTTPGet.Path)
 	assert.Nil(t, main.LivenessProbe)
 	assert.True(t, *main.SecurityContext.ReadOnlyRootFilesystem)
-	assert.Equal(t, resource.MustParse("288Mi"), main.Resources.Limits[corev1.ResourceMemory])
+	assert.Equal(t, resource.MustParse("256Mi"), main.Resources.Limits[corev1.ResourceMemory])
 	assert.Equal(t, corev1.RestartPolicyAlways, pod.Spec.RestartPolicy)
 	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 	assert.True(t, *pod.Spec.SecurityContext.RunAsNonRoot)

@@ -94,8 +94,9 @@ type EtcdSnapshotScheduleSpec struct {
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Stream stores all changes between the snapshots too, so that a restore can end at any revision. Unset, writes
-	// after the last snapshot are lost with the quorum.
+	// Stream stores all changes between the snapshots too, so that a restore can end at any revision. A pod
+	// does so, from a verified snapshot on; the first is taken at once. Unset, what was written after the last snapshot
+	// is lost with the quorum.
 	// +optional
 	Stream *Stream `json:"stream,omitempty"`
 
@@ -114,10 +115,10 @@ type Stream struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="stream.flushAfter must be between 1s and 10m"
 	FlushAfter metav1.Duration `json:"flushAfter,omitzero"`
 
-	// MaxSize is how much is stored at once at most, between 1Mi and 64Mi. The pod's limit of memory grows with it.
+	// MaxSize is how much is stored at once at most, between 1Mi and 16Mi.
 	// +optional
 	// +default="8Mi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="stream.maxSize must be between 1Mi and 64Mi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Mi')) <= 0",message="stream.maxSize must be between 1Mi and 16Mi"
 	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 }
 
