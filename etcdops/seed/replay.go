@@ -312,4 +312,3 @@ func leaseRecord(id, ttl int64) []byte {
 	record := protowire.AppendVarint(protowire.AppendTag(nil, fieldID, protowire.VarintType), uint64(id))
 	return protowire.AppendVarint(protowire.AppendTag(record, fieldTTL, protowire.VarintType), uint64(ttl))
 }
-

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ type batch struct {
 	// before and sum are those of the records of the revision first - 1, and of last; before may be empty.
 	before, sum string
 	at          time.Time
+	// leases of keys in it, and maybe of some behind it.
+	leases map[int64]struct{}
 }
 
 // receiver watches all keys.
@@ -174,7 +177,7 @@ func (r *receiver) event(e *mvccpb.Event) error {
 		if err := r.known(); err != nil {
 			return err
 		}
-		r.open = batch{first: r.last + 1, last: r.last, before: r.sum}
+		r.open = batch{first: r.last + 1, last: r.last, before: r.sum, leases: map[int64]struct{}{}}
 		r.begins = 0
 	}
 	switch revision {
@@ -186,6 +189,9 @@ func (r *receiver) event(e *mvccpb.Event) error {
 		r.open.last, r.begins = revision, len(r.open.records)
 	default:
 		return outOfOrder(r.open.last, revision)
+	}
+	if lease := e.GetKv().GetLease(); lease != 0 {
+		r.open.leases[lease] = struct{}{}
 	}
 	r.open.events++
 	r.open.records = appendRecord(r.open.records, e)
@@ -247,7 +253,7 @@ func (r *receiver) passBut(ctx context.Context, rest []byte) error {
 	})
 	b.sum = sum.Of()
 	next := batch{first: r.open.last, last: r.open.last, before: b.sum, events: b.events - events,
-		records: append([]byte(nil), rest...)}
+		records: append([]byte(nil), rest...), leases: maps.Clone(b.leases)}
 	b.events = events
 	r.last, r.sum, r.open, r.begins = b.last, b.sum, next, 0
 	return r.send(ctx, b)

@@ -72,6 +72,8 @@ type Hash struct {
 type Segment struct {
 	Header
 	records []byte
+	// referred are the leases of keys in it, while it is made.
+	referred map[int64]struct{}
 }
 
 // Arrived is when all of it had arrived.

@@ -24,29 +24,20 @@ const (
 	askTime, newLeases = 10 * time.Second, 5000
 )
 
-// survey is what a watch does not show; what is nil was not asked, or not answered.
-type survey struct {
-	leases *Leases
-	hash   *Hash
-}
-
-// surveyor asks for it.
+// surveyor looks at the cluster besides the watch: whether it is what it was, and which hash its keys have.
 type surveyor struct {
 	Options
+	line
 	monitor *Monitor
 	was     archive.Standing
-	to      chan<- survey
-
-	client *clientv3.Client
-	// ttl that leases have been granted, by ID; told are those of the last list, then.
-	ttl    map[int64]int64
-	told   map[int64]int64
-	toldAt time.Time
+	to      chan<- *Hash
 }
+
+// line is a client that is kept while it works.
+type line struct{ client *clientv3.Client }
 
 // run asks until the context ends, or the cluster is not what it was.
 func (s *surveyor) run(ctx context.Context) error {
-	s.ttl = map[int64]int64{}
 	tick := time.NewTicker(s.FlushAfter)
 	defer tick.Stop()
 	defer s.hangUp()
@@ -70,17 +61,16 @@ func (s *surveyor) run(ctx context.Context) error {
 				stood = time.Now()
 			}
 		}
-		found := survey{leases: s.leases(ctx)}
-		if time.Since(hashed) >= every {
-			if found.hash = s.hash(ctx); found.hash != nil {
-				hashed = time.Now()
-			}
-		}
-		if found == (survey{}) {
+		if time.Since(hashed) < every {
 			continue
 		}
+		hash := s.hash(ctx)
+		if hash == nil {
+			continue
+		}
+		hashed = time.Now()
 		select {
-		case s.to <- found:
+		case s.to <- hash:
 		case <-ctx.Done():
 		}
 	}
@@ -105,64 +95,12 @@ func (s *surveyor) stands(ctx context.Context) error {
 	return nil
 }
 
-// dial is a client that is kept while it works.
-func (s *surveyor) dial() (*clientv3.Client, error) {
-	if s.client != nil {
-		return s.client, nil
-	}
-	client, err := s.Cluster.Dial()
-	if err != nil {
-		return nil, err
-	}
-	s.client = client
-	return client, nil
-}
-
-func (s *surveyor) hangUp() {
-	if s.client != nil {
-		_ = s.client.Close()
-	}
-	s.client = nil
-}
-
-// leases are those that there are, when they have changed; nil for not.
-func (s *surveyor) leases(ctx context.Context) *Leases {
-	ctx, stop := context.WithTimeout(ctx, askTime)
-	defer stop()
-	client, err := s.dial()
-	if err != nil {
-		return nil
-	}
-	answer, err := client.Leases(ctx)
-	if err != nil {
-		s.hangUp()
-		return nil
-	}
-	is, asked := make(map[int64]int64, len(answer.Leases)), 0
-	for _, l := range answer.Leases {
-		id := int64(l.ID)
-		if s.ttl[id] == 0 && asked < newLeases {
-			asked++
-			if granted, err := client.TimeToLive(ctx, l.ID); err == nil && granted.GrantedTTL > 0 {
-				s.ttl[id] = granted.GrantedTTL
-			}
-		}
-		is[id] = s.ttl[id]
-	}
-	maps.DeleteFunc(s.ttl, func(id, _ int64) bool { _, there := is[id]; return !there })
-	if s.told != nil && maps.Equal(is, s.told) && time.Since(s.toldAt) < leasesEvery {
-		return nil
-	}
-	s.told, s.toldAt = is, time.Now()
-	return &Leases{Revision: answer.ResponseHeader.GetRevision(), TTL: is}
-}
-
 // hash is that of all keys at the last revision that has arrived; nil when the member that is asked does not have it
 // yet, or any more.
 func (s *surveyor) hash(ctx context.Context) *Hash {
 	ctx, stop := context.WithTimeout(ctx, hashTime)
 	defer stop()
-	client, err := s.dial()
+	client, err := s.dial(s.Cluster)
 	if err != nil {
 		return nil
 	}
@@ -173,4 +111,73 @@ func (s *surveyor) hash(ctx context.Context) *Hash {
 	}
 	return &Hash{Revision: revision, CompactRevision: max(answer.GetCompactRevision(), 0),
 		Hash: fmt.Sprintf("%08x", answer.GetHash())}
+}
+
+func (l *line) dial(c archive.Cluster) (*clientv3.Client, error) {
+	if l.client != nil {
+		return l.client, nil
+	}
+	client, err := c.Dial()
+	if err == nil {
+		l.client = client
+	}
+	return client, err
+}
+
+func (l *line) hangUp() {
+	if l.client != nil {
+		_ = l.client.Close()
+	}
+	l.client = nil
+}
+
+// leaser knows the leases that there are.
+type leaser struct {
+	line
+	// ttl that leases have been granted, by ID; asked is when there was an answer last. Told are those of the last list
+	// that went into a segment, then.
+	ttl           map[int64]int64
+	told          map[int64]int64
+	asked, toldAt time.Time
+}
+
+// leases are those that there are, for a segment that refers to some; nil when there is nothing new to tell.
+func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struct{}) *Leases {
+	news := time.Since(l.asked) >= o.FlushAfter
+	for id := range referred {
+		_, known := l.ttl[id]
+		news = news || !known
+	}
+	if !news {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, askTime)
+	defer stop()
+	client, err := l.dial(o.Cluster)
+	if err != nil {
+		return nil
+	}
+	answer, err := client.Leases(ctx)
+	if err != nil {
+		l.hangUp() // the next segment asks again
+		return nil
+	}
+	is, asked := make(map[int64]int64, len(answer.Leases)), 0
+	for _, one := range answer.Leases {
+		id := int64(one.ID)
+		ttl := l.ttl[id]
+		if ttl == 0 && asked < newLeases {
+			asked++
+			if granted, err := client.TimeToLive(ctx, one.ID); err == nil {
+				ttl = max(granted.GrantedTTL, 0)
+			}
+		}
+		is[id] = ttl
+	}
+	l.ttl, l.asked = is, time.Now()
+	if l.told != nil && maps.Equal(is, l.told) && time.Since(l.toldAt) < leasesEvery {
+		return nil
+	}
+	l.told, l.toldAt = is, l.asked
+	return &Leases{Revision: answer.ResponseHeader.GetRevision(), TTL: is}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
@@ -108,15 +109,15 @@ type writer struct {
 	queue []*Segment
 	busy  bool
 	held  int
-	// leases and hash go with the next segment.
-	leases *Leases
+	// hash goes with the next segment; leaser is for the one that is being stored.
 	hash   *Hash
+	leaser leaser
 }
 
 func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	arrived, found, ended := make(chan batch), make(chan survey), make(chan error, 2)
+	arrived, found, ended := make(chan batch), make(chan *Hash), make(chan error, 2)
 	r := &receiver{cluster: w.Cluster, clusterID: standing.ClusterID, last: reach, to: arrived,
 		askEvery: w.FlushAfter / 4, silence: max(3*w.FlushAfter, time.Minute)}
 	s := &surveyor{Options: w.Options, monitor: w.monitor, was: standing, to: found}
@@ -125,6 +126,7 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 	stored := make(chan error, 1)
 	tick := time.NewTicker(max(w.FlushAfter/10, time.Millisecond))
 	defer tick.Stop()
+	defer w.leaser.hangUp()
 	for {
 		from := arrived
 		if w.held >= memory {
@@ -133,8 +135,7 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 		select {
 		case b := <-from:
 			w.add(b)
-		case f := <-found:
-			w.note(f)
+		case w.hash = <-found:
 		case <-tick.C:
 		case err := <-stored:
 			if w.busy = false; err != nil {
@@ -160,28 +161,20 @@ func (w *writer) add(b batch) {
 		return
 	}
 	if w.open == nil {
-		w.open = &Segment{Header: Header{Format: format, ClusterID: w.clusterID, First: b.first, Before: b.before}}
+		w.open = &Segment{Header: Header{Format: format, ClusterID: w.clusterID, First: b.first, Before: b.before},
+			referred: map[int64]struct{}{}}
 		w.since = time.Now()
 	}
 	s := w.open
 	s.Last, s.Events = b.last, s.Events+b.events
 	s.records = append(s.records, b.records...)
+	maps.Copy(s.referred, b.leases)
 	w.held += len(b.records)
 	mark := Mark{Revision: b.last, At: b.at.Truncate(time.Millisecond).Add(time.Millisecond)}
 	if n := len(s.Times); n > 1 && mark.At.Sub(s.Times[n-2].At) < time.Second {
 		s.Times[n-1] = mark
 	} else {
 		s.Times = append(s.Times, mark)
-	}
-}
-
-// note takes what was asked besides.
-func (w *writer) note(f survey) {
-	if f.leases != nil {
-		w.leases = f.leases
-	}
-	if f.hash != nil {
-		w.hash = f.hash
 	}
 }
 
@@ -194,9 +187,9 @@ func (w *writer) cut(now bool) {
 	if len(w.open.records) < w.MaxSize && !due && !now {
 		return
 	}
-	w.open.AuthRevision, w.open.Leases, w.open.Hash = w.authRevision, w.leases, w.hash
+	w.open.AuthRevision, w.open.Hash = w.authRevision, w.hash
 	w.queue = append(w.queue, w.open)
-	w.open, w.leases, w.hash = nil, nil, nil
+	w.open, w.hash = nil, nil
 }
 
 // taken lets go of the segment that is stored.
@@ -207,6 +200,7 @@ func (w *writer) taken() {
 
 // store stores a segment, and tries again for a while.
 func (w *writer) store(ctx context.Context, s *Segment) error {
+	s.Leases = w.leaser.leases(ctx, w.Options, s.referred)
 	whole, err := s.encode()
 	if err != nil {
 		return failure(failed, err, "a segment can't be encoded")
