@@ -34,7 +34,7 @@ const (
 	podLost = 5 * time.Minute
 )
 
-// streams reports whether changes are to be stored.
+// streams reports whether changes are stored.
 func (a *agenda) streams() bool { return a.Schedule.Spec.Stream != nil && !a.Schedule.Spec.Suspend }
 
 // findBase sets the base of the stream, and its pod.
