@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -53,8 +53,9 @@ type receiver struct {
 	// open is what has arrived, up to a revision that may not be whole; begins is where that begins in its records.
 	open   batch
 	begins int
-	// again are the records of last, which a watch begins with.
-	again []byte
+	// again are the records of last, which a watch begins with; intact tells whether no compaction has taken any.
+	again  []byte
+	intact func(context.Context) (bool, error)
 	// waits is since when the member is waited for, in Unix nanoseconds; 0 for not.
 	waits atomic.Int64
 }
@@ -74,6 +75,7 @@ func (r *receiver) watch(ctx context.Context) error {
 		return unreachable(err)
 	}
 	r.open, r.begins, r.again = batch{}, 0, nil
+	r.intact = func(ctx context.Context) (bool, error) { return whole(ctx, client, r.last) }
 	err = watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
 		Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: r.last, ProgressNotify: true, Fragment: true,
 	}}})
@@ -131,7 +133,7 @@ func (r *receiver) take(ctx context.Context, answer *pb.WatchResponse) error {
 		return nil
 	}
 	for _, e := range answer.Events {
-		if err := r.event(e); err != nil {
+		if err := r.event(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -139,7 +141,7 @@ func (r *receiver) take(ctx context.Context, answer *pb.WatchResponse) error {
 		return r.pass(ctx, r.begins)
 	}
 	if len(answer.Events) > 0 {
-		if err := r.known(); err != nil {
+		if err := r.known(ctx); err != nil {
 			return err
 		}
 		return r.pass(ctx, len(r.open.records))
@@ -167,14 +169,14 @@ func otherCluster(format string, args ...any) error {
 }
 
 // event takes the next event of a watch, which is of the last revision again, of the open one, or of the next.
-func (r *receiver) event(e *mvccpb.Event) error {
+func (r *receiver) event(ctx context.Context, e *mvccpb.Event) error {
 	revision := e.GetKv().GetModRevision()
 	if revision == r.last && r.open.last == 0 {
 		r.again = appendRecord(r.again, e)
 		return nil
 	}
 	if r.open.last == 0 {
-		if err := r.known(); err != nil {
+		if err := r.known(ctx); err != nil {
 			return err
 		}
 		r.open = batch{first: r.last + 1, last: r.last, before: r.sum, leases: map[int64]struct{}{}}
@@ -204,17 +206,38 @@ func outOfOrder(before, after int64) error {
 
 // known compares the last revision with what it was when it was received first. It is seen once more when a watch
 // begins, and never later.
-func (r *receiver) known() error {
+func (r *receiver) known(ctx context.Context) error {
 	if r.again == nil {
 		return nil
 	}
 	sum := sumOf(r.again)
-	if r.sum != "" && r.sum != sum {
+	r.again = nil
+	if r.sum == sum {
+		return nil
+	}
+	switch intact, err := r.intact(ctx); {
+	case err != nil:
+		return unreachable(err)
+	case intact && r.sum != "":
 		return otherCluster("revision %d is not what it was: the cluster has another history now, as after a disk that "+
 			"was put back; take a new snapshot", r.last)
+	case intact:
+		r.sum = sum
 	}
-	r.sum, r.again = sum, nil
 	return nil
+}
+
+// whole reports whether all records of a revision are there. A compaction of that very revision takes what a later
+// change of it has replaced, as where a transaction puts a key and deletes it; the revision before can't be read then.
+func whole(ctx context.Context, client *clientv3.Client, revision int64) (bool, error) {
+	if revision < 2 {
+		return true, nil
+	}
+	_, err := client.Get(ctx, "\x00", clientv3.WithCountOnly(), clientv3.WithRev(revision-1))
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func appendRecord(to []byte, e *mvccpb.Event) []byte {

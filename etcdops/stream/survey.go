@@ -20,8 +20,8 @@ const (
 	leasesEvery = time.Minute
 	// hashEvery is how often a member reads its whole database for a hash, for which it has hashTime.
 	hashEvery, hashTime = time.Hour, 5 * time.Minute
-	// askTime is for each other question; newLeases are asked for their TTL at a time.
-	askTime, newLeases = 10 * time.Second, 5000
+	// leasesTime is for the list of leases and for the TTL of newLeases of them.
+	leasesTime, newLeases = 3 * time.Second, 5000
 )
 
 // surveyor looks at the cluster besides the watch: whether it is what it was, and which hash its keys have.
@@ -134,11 +134,10 @@ func (l *line) hangUp() {
 // leaser knows the leases that there are.
 type leaser struct {
 	line
-	// ttl that leases have been granted, by ID; asked is when there was an answer last. Told are those of the last list
-	// that went into a segment, then.
-	ttl           map[int64]int64
-	told          map[int64]int64
-	asked, toldAt time.Time
+	// ttl that leases have been granted, by ID; asked is when there was an answer last, and failed when there was none.
+	// Told are those of the last list that went into a segment, then.
+	ttl, told             map[int64]int64
+	asked, failed, toldAt time.Time
 }
 
 // leases are those that there are, for a segment that refers to some; nil when there is nothing new to tell.
@@ -148,10 +147,10 @@ func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struc
 		_, known := l.ttl[id]
 		news = news || !known
 	}
-	if !news {
+	if !news || time.Since(l.failed) < o.FlushAfter {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(ctx, askTime)
+	ctx, stop := context.WithTimeout(ctx, leasesTime)
 	defer stop()
 	client, err := l.dial(o.Cluster)
 	if err != nil {
@@ -159,7 +158,8 @@ func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struc
 	}
 	answer, err := client.Leases(ctx)
 	if err != nil {
-		l.hangUp() // the next segment asks again
+		l.failed = time.Now() // a later segment asks again
+		l.hangUp()
 		return nil
 	}
 	is, asked := make(map[int64]int64, len(answer.Leases)), 0

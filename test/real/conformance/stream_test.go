@@ -253,9 +253,10 @@ func TestStream(t *testing.T) {
 			startStream(t, dir, m, base.Revision, "--max-size=1500", "--compression=none"),
 		}
 		c.told, c.stored = nil, func() int64 { return lookAtTail(t, dir, identity, base.Revision).StoredRevision }
-		for i := range 400 {
+		for i := range 1500 {
 			c.step(ctx)
-			if random.IntN(25) == 0 {
+			time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
+			if random.IntN(150) == 0 {
 				streams[i%2].kill()
 				streams[i%2].start()
 			}
