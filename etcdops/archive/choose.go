@@ -38,6 +38,9 @@ const (
 type Cluster struct {
 	// Endpoints are client URLs that lead to some of its members, such as that of its Service.
 	Endpoints []string
+	// OnlyEndpoints asks members at no other URL, though they advertise some: the endpoints of an etcd that Quorate does
+	// not run are what an administrator allowed.
+	OnlyEndpoints bool
 	// TLS holds what we show to members, and the authorities that must have signed their certificates; nil for plain
 	// text.
 	TLS *tls.Config
@@ -132,11 +135,12 @@ func (c Cluster) witnesses(ctx context.Context) []member {
 // states asks every member how it is, and orders the voters that serve: followers first, and of these the one that is
 // furthest.
 func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) ([]member, error) {
-	all := make([]member, 0, len(list.Members))
-	for _, m := range list.Members {
-		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
-			all = append(all, member{name: cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())), id: m.GetID(),
-				urls: c.known(m.GetClientURLs())})
+	all := c.voters(list)
+	count := len(all)
+	if c.OnlyEndpoints {
+		all = nil
+		for _, url := range c.Endpoints {
+			all = append(all, member{name: url, urls: []string{url}})
 		}
 	}
 	why := make([]error, len(all))
@@ -146,12 +150,13 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 	}
 	wg.Wait()
 	for i := range all {
-		all[i].voters = len(all)
+		all[i].voters = count
 	}
 	able, err := serving(all, why)
 	if err != nil {
 		return nil, err
 	}
+	able = c.named(able, list)
 	slices.SortFunc(able, func(a, b member) int {
 		return cmp.Or(
 			compareBool(a.leader, b.leader),
@@ -162,6 +167,35 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 	})
 	return able, nil
 }
+
+// voters are those that have a client URL, at the URLs at which they are asked.
+func (c Cluster) voters(list *clientv3.MemberListResponse) []member {
+	all := make([]member, 0, len(list.Members))
+	for _, m := range list.Members {
+		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
+			all = append(all, member{name: nameOf(m), id: m.GetID(), urls: c.known(m.GetClientURLs())})
+		}
+	}
+	return all
+}
+
+// named are the members by their names, each once, though two endpoints lead to it.
+func (c Cluster) named(able []member, list *clientv3.MemberListResponse) []member {
+	once := able[:0]
+	for _, m := range able {
+		for _, listed := range list.Members {
+			if listed.GetID() == m.id {
+				m.name = nameOf(listed)
+			}
+		}
+		if !slices.ContainsFunc(once, func(o member) bool { return o.id == m.id }) {
+			once = append(once, m)
+		}
+	}
+	return once
+}
+
+func nameOf(m *pb.Member) string { return cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())) }
 
 // known are those of a member's URLs that are among our endpoints, if there are any: the others lead to the same member
 // from elsewhere, as through a load balancer.
@@ -232,6 +266,9 @@ func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 	status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
 		return err
+	}
+	if m.id == 0 { // an endpoint, of which it was not known to whom it leads
+		m.id = status.GetHeader().GetMemberId()
 	}
 	m.status, m.leader = status, status.GetLeader() == m.id
 	switch header := status.GetHeader(); {
