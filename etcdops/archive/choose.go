@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/quorate-dev/quorate/etcdops/token"
@@ -25,6 +28,9 @@ const (
 	askTime = 30 * time.Second
 	// statusTime is for the status of one member, which it answers from memory. All are asked at once.
 	statusTime = 5 * time.Second
+	// loginTime is for the exchange of name and password for a token, before a member's first answer. Without a bound
+	// etcd's client waits for ever for a member that it can't reach.
+	loginTime = 10 * time.Second
 	// hashTime is for a hash of all keys, for which a member reads its whole database.
 	hashTime = 5 * time.Minute
 	// catchUpTime is how long a follower that lags is waited for before the leader is taken, and pollTime how often
@@ -53,11 +59,32 @@ type Cluster struct {
 }
 
 func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
+	options := c.Visitor.Options()
+	if c.TLS != nil && c.TLS.ServerName != "" {
+		options = append(options, grpc.WithTransportCredentials(
+			expecting{credentials.NewTLS(c.TLS), c.TLS.ServerName}))
+	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
-		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions: c.Visitor.Options(),
+		DialTimeout: loginTime, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions: options,
 	})
+}
+
+// expecting are credentials for members whose certificates are for a name of their own. Of its TLS configuration etcd's
+// client overwrites the name by the host of each endpoint (client/v3/internal/resolver).
+type expecting struct {
+	credentials.TransportCredentials
+	name string
+}
+
+func (e expecting) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo,
+	error) {
+	return e.TransportCredentials.ClientHandshake(ctx, e.name, conn)
+}
+
+func (e expecting) Clone() credentials.TransportCredentials {
+	return expecting{e.TransportCredentials.Clone(), e.name}
 }
 
 // member is a voter that a snapshot may be taken from.
