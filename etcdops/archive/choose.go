@@ -294,7 +294,7 @@ func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 	if err != nil {
 		return err
 	}
-	if m.id == 0 { // an endpoint, of which it was not known to whom it leads
+	if m.id == 0 { // an endpoint, of which it was not known to which member it leads
 		m.id = status.GetHeader().GetMemberId()
 	}
 	m.status, m.leader = status, status.GetLeader() == m.id
