@@ -29,7 +29,7 @@ const (
 	// statusTime is for the status of one member, which it answers from memory. All are asked at once.
 	statusTime = 5 * time.Second
 	// loginTime is for the exchange of name and password for a token, before a member's first answer. Without a bound
-	// etcd's client waits for ever for a member that it can't reach.
+	// etcd's client waits without end for a member that it can't reach.
 	loginTime = 10 * time.Second
 	// hashTime is for a hash of all keys, for which a member reads its whole database.
 	hashTime = 5 * time.Minute
