@@ -15,8 +15,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
-// replay writes the changes of a stream into a database that was fetched, as etcd would have: no etcd runs meanwhile. It
-// says what the database must hold then.
+// replay writes the changes of a stream into a database that was fetched, as etcd would have: no etcd runs meanwhile.
+// It says what the database must hold then.
 type replay struct {
 	base  *archive.Contents
 	until int64
@@ -96,11 +96,11 @@ func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error 
 		case err != nil:
 			return err
 		case s == nil:
-			return failure(notFound, nil, "the changes end at revision %d, and the restore is to end at %d: %s", r.reach,
-				r.until, tail.Gap(r.reach))
+			return failure(notFound, nil, "the changes end at revision %d, and the restore is to end at %d: %s",
+				r.reach, r.until, tail.Gap(r.reach))
 		case s.AuthRevision > 0 && r.base.AuthRevision > 0 && s.AuthRevision != r.base.AuthRevision:
-			return failure(failed, nil, "users or roles have changed between the snapshot and revision %d, which a stream "+
-				"does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1)
+			return failure(failed, nil, "users or roles have changed between the snapshot and revision %d, which a "+
+				"stream does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1)
 		}
 		if err := db.Update(func(tx *bolt.Tx) error { return r.apply(tx, s) }); err != nil {
 			return err
@@ -188,8 +188,8 @@ func (r *replay) compare(ctx context.Context, path string) error {
 			return err
 		}
 		if hash != "" && hash != told.Hash {
-			return failure(Damaged, nil, "with the changes behind the snapshot the keys have the hash %s at revision %d, "+
-				"and a member had %s: use another snapshot, or end at a revision before that", hash, told.Revision,
+			return failure(Damaged, nil, "with the changes behind the snapshot the keys have the hash %s at revision "+
+				"%d, and a member had %s: use another snapshot, or end at a revision before that", hash, told.Revision,
 				told.Hash)
 		}
 		if hash != "" {
@@ -207,9 +207,9 @@ func (r *replay) told(of *reports.Artifact) *reports.Artifact {
 // agrees checks that a database holds the snapshot and the changes, and nothing else.
 func (r *replay) agrees(holds *archive.Contents) error {
 	if holds.Revision != r.until || holds.Sum != r.sumOfAll {
-		return failure(Damaged, nil, "with the changes behind the snapshot the database has revision %d and the checksum "+
-			"%08x, and should have %d and %08x: the list of free pages in the snapshot is wrong, or the disk lost a part "+
-			"of it", holds.Revision, holds.Sum, r.until, r.sumOfAll)
+		return failure(Damaged, nil, "with the changes behind the snapshot the database has revision %d and the "+
+			"checksum %08x, and should have %d and %08x: the list of free pages in the snapshot is wrong, or the disk "+
+			"lost a part of it", holds.Revision, holds.Sum, r.until, r.sumOfAll)
 	}
 	return nil
 }

@@ -108,8 +108,8 @@ func (r *restoring) valid() error {
 		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where " +
 			"the data comes from")
 	case r.tailURL != "" && r.source.URL == "" || r.UntilRevision != 0 && r.tailURL == "" || r.UntilRevision < 0:
-		return command.Errorf("--tail-url goes with --url, and --until-revision with --tail-url: a stream is replayed " +
-			"behind a snapshot, up to a revision")
+		return command.Errorf("--tail-url goes with --url, and --until-revision with --tail-url: a stream is " +
+			"replayed behind a snapshot, up to a revision")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
 		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them can be " +
 			"given: revisions only rise")

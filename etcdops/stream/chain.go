@@ -56,7 +56,9 @@ func spans(ctx context.Context, folder *archive.Folder, prefix string) ([]Span, 
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b Span) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last)) })
+	slices.SortFunc(all, func(a, b Span) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last))
+	})
 	return all, nil
 }
 
@@ -295,7 +297,8 @@ func (t *Tail) header(ctx context.Context, span Span) (*Header, error) {
 	case err == nil:
 		return &s.Header, nil
 	case archive.ReasonOf(err) == archive.WrongKey:
-		return &Header{First: span.First, Last: span.Last, Times: []Mark{{Revision: span.Last, At: span.Stored.UTC()}}}, nil
+		stored := Mark{Revision: span.Last, At: span.Stored.UTC()}
+		return &Header{First: span.First, Last: span.Last, Times: []Mark{stored}}, nil
 	}
 	return nil, err
 }

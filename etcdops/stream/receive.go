@@ -76,9 +76,9 @@ func (r *receiver) watch(ctx context.Context) error {
 	}
 	r.open, r.begins, r.again = batch{}, 0, nil
 	r.intact = func(ctx context.Context) (bool, error) { return whole(ctx, client, r.last) }
-	err = watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: r.last, ProgressNotify: true, Fragment: true,
-	}}})
+	all := &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: r.last, ProgressNotify: true,
+		Fragment: true}
+	err = watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: all}})
 	if err != nil {
 		return unreachable(err)
 	}
@@ -125,8 +125,8 @@ func (r *receiver) take(ctx context.Context, answer *pb.WatchResponse) error {
 	case answer.GetHeader().GetClusterId() != r.clusterID:
 		return otherCluster("cluster %x answers, and %x was watched", answer.GetHeader().GetClusterId(), r.clusterID)
 	case answer.CompactRevision > 0:
-		return failure(reports.StreamCompacted, nil, "revision %d is wanted, and etcd has compacted all before %d: what "+
-			"was between is lost to the stream; take a new snapshot", r.last, answer.CompactRevision)
+		return failure(reports.StreamCompacted, nil, "revision %d is wanted, and etcd has compacted all before %d: "+
+			"what was between is lost to the stream; take a new snapshot", r.last, answer.CompactRevision)
 	case answer.Canceled:
 		return canceled(answer.CancelReason)
 	case answer.Created:
@@ -160,8 +160,8 @@ func canceled(why string) error {
 	if strings.Contains(why, "permission denied") || strings.Contains(why, "user name is empty") {
 		reason = archive.Denied
 	}
-	return failure(reason, archive.ByEtcd(errors.New(why)), "etcd has ended the watch: all keys are read as a user with "+
-		"the role root")
+	return failure(reason, archive.ByEtcd(errors.New(why)), "etcd has ended the watch: all keys are read as a user "+
+		"with the role root")
 }
 
 func otherCluster(format string, args ...any) error {
@@ -219,8 +219,8 @@ func (r *receiver) known(ctx context.Context) error {
 	case err != nil:
 		return unreachable(err)
 	case intact && r.sum != "":
-		return otherCluster("revision %d is not what it was: the cluster has another history now, as after a disk that "+
-			"was put back; take a new snapshot", r.last)
+		return otherCluster("revision %d is not what it was: the cluster has another history now, as after a disk "+
+			"that was put back; take a new snapshot", r.last)
 	case intact:
 		r.sum = sum
 	}

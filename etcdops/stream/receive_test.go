@@ -77,6 +77,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
+type answers []*pb.WatchResponse
+
 func TestAnswers(t *testing.T) {
 	canceled := func(compacted int64, why string) *pb.WatchResponse {
 		a := answer(9, false)
@@ -86,24 +88,26 @@ func TestAnswers(t *testing.T) {
 	other := answer(5, false, put("a", 5))
 	other.Header.ClusterId = 0xc2
 	for name, test := range map[string]struct {
-		answers []*pb.WatchResponse
+		answers answers
 		reason  string
 	}{
-		"the next revisions":           {[]*pb.WatchResponse{answer(6, false, put("a", 5), put("a", 6))}, ""},
-		"nothing new":                  {[]*pb.WatchResponse{answer(4, false)}, ""},
-		"a revision is left out":       {[]*pb.WatchResponse{answer(6, false, put("a", 6))}, failed},
-		"one in the middle":            {[]*pb.WatchResponse{answer(7, false, put("a", 5), put("a", 7))}, failed},
-		"a step back":                  {[]*pb.WatchResponse{answer(7, false, put("a", 5), put("a", 6), put("a", 5))}, failed},
-		"an older one":                 {[]*pb.WatchResponse{answer(7, false, put("a", 3))}, failed},
-		"a later one is there":         {[]*pb.WatchResponse{answer(5, false)}, failed},
-		"another cluster":              {[]*pb.WatchResponse{other}, reports.StreamOtherCluster},
-		"compacted":                    {[]*pb.WatchResponse{canceled(8, "")}, reports.StreamCompacted},
-		"no permission":                {[]*pb.WatchResponse{canceled(0, "etcdserver: permission denied")}, archive.Denied},
-		"no leader":                    {[]*pb.WatchResponse{canceled(0, "etcdserver: no leader")}, archive.Unreachable},
-		"the last one again":           {[]*pb.WatchResponse{answer(4, false, put("was", 4)), answer(5, false, put("a", 5))}, ""},
-		"the last one is another":      {[]*pb.WatchResponse{answer(4, false, put("is", 4))}, reports.StreamOtherCluster},
-		"the last one has one more":    {[]*pb.WatchResponse{answer(5, true, put("was", 4), put("x", 4), put("a", 5))}, reports.StreamOtherCluster},
-		"the last one is another, cut": {[]*pb.WatchResponse{answer(5, true, put("is", 4)), answer(5, false, put("a", 5))}, reports.StreamOtherCluster},
+		"the next revisions":      {answers{answer(6, false, put("a", 5), put("a", 6))}, ""},
+		"nothing new":             {answers{answer(4, false)}, ""},
+		"a revision is left out":  {answers{answer(6, false, put("a", 6))}, failed},
+		"one in the middle":       {answers{answer(7, false, put("a", 5), put("a", 7))}, failed},
+		"a step back":             {answers{answer(7, false, put("a", 5), put("a", 6), put("a", 5))}, failed},
+		"an older one":            {answers{answer(7, false, put("a", 3))}, failed},
+		"a later one is there":    {answers{answer(5, false)}, failed},
+		"another cluster":         {answers{other}, reports.StreamOtherCluster},
+		"compacted":               {answers{canceled(8, "")}, reports.StreamCompacted},
+		"no permission":           {answers{canceled(0, "etcdserver: permission denied")}, archive.Denied},
+		"no leader":               {answers{canceled(0, "etcdserver: no leader")}, archive.Unreachable},
+		"the last one again":      {answers{answer(4, false, put("was", 4)), answer(5, false, put("a", 5))}, ""},
+		"the last one is another": {answers{answer(4, false, put("is", 4))}, reports.StreamOtherCluster},
+		"the last one has one more": {answers{answer(5, true, put("was", 4), put("x", 4), put("a", 5))},
+			reports.StreamOtherCluster},
+		"the last one is another, cut": {answers{answer(5, true, put("is", 4)), answer(5, false, put("a", 5))},
+			reports.StreamOtherCluster},
 	} {
 		r, to := receiving(4)
 		r.sum = sumOf(appendRecord(nil, put("was", 4)))
@@ -142,8 +146,8 @@ func writing(t *testing.T, dir string, o Options) *writer {
 	o.Log, o.Cluster = slog.New(slog.DiscardHandler), archive.Cluster{Endpoints: []string{"http://127.0.0.1:1"}}
 	monitor := NewMonitor(o.FlushAfter)
 	monitor.begin("c1", 4)
-	return &writer{Options: o, folder: folder, prefix: folderOf("tail", "c1"), clusterID: "c1", monitor: monitor,
-		leaser: leaser{asked: time.Now(), ttl: map[int64]int64{7: 60}}}
+	s := session{Options: o, folder: folder, prefix: folderOf("tail", "c1"), clusterID: "c1", monitor: monitor}
+	return &writer{session: s, leaser: leaser{asked: time.Now(), ttl: map[int64]int64{7: 60}}}
 }
 
 // What two writers store of the same revisions, cut as it comes and in any order, is one tail.
@@ -153,7 +157,8 @@ func TestTwoWriters(t *testing.T) {
 		w := writing(t, dir, Options{FlushAfter: time.Hour, MaxSize: size})
 		r, to := receiving(4)
 		for revision := int64(5); revision <= 40; revision++ {
-			require.NoError(t, r.take(t.Context(), answer(revision, false, put("a", revision), deletion("b", revision))))
+			events := []*mvccpb.Event{put("a", revision), deletion("b", revision)}
+			require.NoError(t, r.take(t.Context(), answer(revision, false, events...)))
 			w.add(<-to)
 			if revision%7 == int64(n) {
 				require.NoError(t, r.take(t.Context(), answer(revision, false)))

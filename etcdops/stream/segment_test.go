@@ -104,6 +104,7 @@ func TestDamagedSegments(t *testing.T) {
 		change(s)
 		return encoded(t, s)
 	}
+	add := func(s *Segment, e *mvccpb.Event) { s.records = appendRecord(s.records, e) }
 	for name, bad := range map[string][]byte{
 		"a later format":           wrong(func(s *Segment) { s.Format = 2 }),
 		"fewer revisions":          wrong(func(s *Segment) { s.Last = 10 }),
@@ -111,9 +112,9 @@ func TestDamagedSegments(t *testing.T) {
 		"others":                   wrong(func(s *Segment) { s.First = 4 }),
 		"no revisions":             wrong(func(s *Segment) { s.First, s.Last = 9, 5 }),
 		"another number of events": wrong(func(s *Segment) { s.Events++ }),
-		"a gap":                    wrong(func(s *Segment) { s.records = appendRecord(s.records, put("x", 11)); s.Last = 11 }),
+		"a gap":                    wrong(func(s *Segment) { s.Last = 11; add(s, put("x", 11)) }),
 		"a step back":              wrong(func(s *Segment) { s.records = appendRecord(s.records, put("x", 5)) }),
-		"no key":                   wrong(func(s *Segment) { s.records = appendRecord(s.records, put("", 9)); s.Events++ }),
+		"no key":                   wrong(func(s *Segment) { s.Events++; add(s, put("", 9)) }),
 		"no end":                   sealed(t, made(t, 5, 9), func(b []byte) []byte { return b[:len(b)-1] }),
 		"no header":                sealed(t, made(t, 5, 9), func(b []byte) []byte { return b[1:] }),
 		"more behind its end":      sealed(t, made(t, 5, 9), func(b []byte) []byte { return append(b, 1) }),
@@ -169,8 +170,8 @@ func TestNames(t *testing.T) {
 		_, ok := spanOf(name)
 		assert.True(t, ok, name)
 	}
-	for _, name := range []string{"", "9-5.seg", "0-5.seg", "05-9.seg", "5-9.seg.tmp", "5-9.seg.123.tmp", "5-9.db", "x/5-9.seg",
-		"5-9223372036854775808.seg", "5-9.seg.age.zst", "-5-9.seg"} {
+	for _, name := range []string{"", "9-5.seg", "0-5.seg", "05-9.seg", "5-9.seg.tmp", "5-9.seg.123.tmp", "5-9.db",
+		"x/5-9.seg", "5-9223372036854775808.seg", "5-9.seg.age.zst", "-5-9.seg"} {
 		_, ok := spanOf(name)
 		assert.False(t, ok, name)
 	}

@@ -91,8 +91,9 @@ func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/health":
 		if lag := time.Duration(report.LagSeconds * float64(time.Second)); lag > m.late {
-			http.Error(w, fmt.Sprintf("what was written in the last %s is not stored; revision %d is, and %d has arrived",
-				lag.Round(time.Second), report.StoredRevision, report.SeenRevision), http.StatusServiceUnavailable)
+			words := fmt.Sprintf("what was written in the last %s is not stored; revision %d is, and %d has arrived",
+				lag.Round(time.Second), report.StoredRevision, report.SeenRevision)
+			http.Error(w, words, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -86,11 +86,11 @@ func (s *surveyor) stands(ctx context.Context) error {
 	case is.ClusterID != s.was.ClusterID:
 		return otherCluster("cluster %x answers, and %x was streamed", is.ClusterID, s.was.ClusterID)
 	case is.Revision < seen:
-		return otherCluster("the cluster is at revision %d, and %d has been seen: it has another history now; take a new "+
-			"snapshot", is.Revision, seen)
+		return otherCluster("the cluster is at revision %d, and %d has been seen: it has another history now; take a "+
+			"new snapshot", is.Revision, seen)
 	case is.AuthRevision != s.was.AuthRevision:
-		return failure(reports.StreamUsersChanged, nil, "users or roles have changed, which a stream does not have: take "+
-			"a new snapshot")
+		return failure(reports.StreamUsersChanged, nil, "users or roles have changed, which a stream does not have: "+
+			"take a new snapshot")
 	}
 	return nil
 }

@@ -73,34 +73,83 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 		return err
 	}
 	defer folder.Close()
-	prefix := folderOf(o.Tail, id)
-	all, err := spans(ctx, folder, prefix)
-	if err != nil {
-		return err
-	}
-	_, reach := chain(all, o.FromRevision)
-	switch {
-	case standing.Revision < reach:
-		return otherCluster("the cluster is at revision %d, and %d is stored of it: it has another history now; take a "+
-			"new snapshot", standing.Revision, reach)
-	case standing.Revision-reach > farBehind:
-		return failure(reports.StreamBehind, nil, "%d revisions are missing, and etcd's writers would wait while it reads "+
-			"them: take a new snapshot", standing.Revision-reach)
-	}
-	o.Log.Info("streaming", "clusterID", id, "from", o.FromRevision, "stored", reach, "revision", standing.Revision)
-	monitor.begin(id, reach)
-	w := &writer{Options: o, folder: folder, prefix: prefix, clusterID: id, monitor: monitor,
-		authRevision: standing.AuthRevision}
-	return w.run(ctx, standing, reach)
+	return session{Options: o, folder: folder, prefix: folderOf(o.Tail, id), clusterID: id, monitor: monitor}.run(ctx,
+		standing)
 }
 
-// writer makes segments of what arrives. It is one goroutine; it alone has these fields.
-type writer struct {
+// session is a stream of one cluster into one folder.
+type session struct {
 	Options
 	folder            *archive.Folder
 	prefix, clusterID string
 	monitor           *Monitor
-	authRevision      int64
+}
+
+// run goes on behind what is stored. Where that can't be followed any more, it says so once, and goes on behind the gap
+// all the same: the next snapshot takes a while, and what is stored meanwhile follows on it.
+func (s session) run(ctx context.Context, standing archive.Standing) error {
+	all, err := spans(ctx, s.folder, s.prefix)
+	if err != nil {
+		return err
+	}
+	_, reach := chain(all, s.FromRevision)
+	if standing.Revision < reach {
+		return otherCluster("the cluster is at revision %d, and %d is stored of it: it has another history now; take a "+
+			"new snapshot", standing.Revision, reach)
+	}
+	gap := s.follow(ctx, standing, reach, nil)
+	if !missed(gap) {
+		return gap
+	}
+	// An earlier process has told of the gap once it had stored what is behind it.
+	if all, err = spans(ctx, s.folder, s.prefix); err != nil {
+		return err
+	}
+	if last := lastOf(all); last > reach && last <= standing.Revision {
+		if err := s.follow(ctx, standing, last, nil); !missed(err) {
+			return err
+		}
+	}
+	s.Log.Warn("the stream goes on behind a gap", "reason", archive.Words(gap))
+	if standing, err = s.Cluster.Standing(ctx); err != nil {
+		return gap
+	}
+	return s.follow(ctx, standing, standing.Revision, gap)
+}
+
+// missed reports whether a stream has missed revisions for good.
+func missed(err error) bool {
+	reason := ReasonOf(err)
+	return err != nil && (reason == reports.StreamCompacted || reason == reports.StreamBehind)
+}
+
+// lastOf is the last revision that is stored; 0 for none.
+func lastOf(all []Span) (last int64) {
+	for _, s := range all {
+		last = max(last, s.Last)
+	}
+	return last
+}
+
+// follow streams behind a revision. With a gap before that, it ends once something is stored, and returns the gap.
+func (s session) follow(ctx context.Context, standing archive.Standing, from int64, gap error) error {
+	if behind := standing.Revision - from; behind > farBehind {
+		return failure(reports.StreamBehind, nil, "%d revisions are missing, and etcd's writers would wait while it "+
+			"reads them: take a new snapshot", behind)
+	}
+	s.Log.Info("streaming", "clusterID", s.clusterID, "from", s.FromRevision, "stored", from, "revision",
+		standing.Revision)
+	s.monitor.begin(s.clusterID, from)
+	w := &writer{session: s, gap: gap, authRevision: standing.AuthRevision}
+	return w.run(ctx, standing, from)
+}
+
+// writer makes segments of what arrives. It is one goroutine; it alone has these fields.
+type writer struct {
+	session
+	authRevision int64
+	// gap is what to end with once a segment is stored; nil for not.
+	gap error
 
 	// open is the segment that is being made, since then; nil for none. Queue are those that wait, the first of them
 	// being stored while busy. Held are the bytes of their records.
@@ -123,7 +172,7 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 	s := &surveyor{Options: w.Options, monitor: w.monitor, was: standing, to: found}
 	go func() { ended <- r.run(ctx, w.Log) }()
 	go func() { ended <- s.run(ctx) }()
-	stored := make(chan error, 1)
+	stored, began := make(chan error, 1), time.Now()
 	tick := time.NewTicker(max(w.FlushAfter/10, time.Millisecond))
 	defer tick.Stop()
 	defer w.leaser.hangUp()
@@ -137,11 +186,19 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 			w.add(b)
 		case w.hash = <-found:
 		case <-tick.C:
+			if w.gap != nil && time.Since(began) > max(3*w.FlushAfter, patience/4) { // nothing changes
+				stop()
+				return w.finish(ctx, stored, w.gap)
+			}
 		case err := <-stored:
 			if w.busy = false; err != nil {
 				return err
 			}
 			w.taken()
+			if w.gap != nil {
+				stop()
+				return w.finish(ctx, stored, w.gap)
+			}
 		case err := <-ended: // by the end of the context, too: then nil
 			stop()
 			return w.finish(ctx, stored, err)

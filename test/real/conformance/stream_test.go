@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -204,8 +205,10 @@ func (c *churn) ask(ctx context.Context) {
 // look says what is stored behind a revision.
 func lookAtTail(t *testing.T, dir, identity string, from int64) reports.Tail {
 	t.Helper()
-	report, err := stream.Look(context.Background(), stream.Asked{Place: archive.Place{URL: "file:///backups", Dir: dir},
-		Prefix: "tail", FromRevision: from, IdentityFile: identity})
+	report, err := stream.Look(context.Background(), stream.Asked{
+		Place:  archive.Place{URL: "file:///backups", Dir: dir},
+		Prefix: "tail", FromRevision: from, IdentityFile: identity,
+	})
 	require.NoError(t, err)
 	return report
 }
@@ -281,7 +284,8 @@ func TestStream(t *testing.T) {
 			InitialCluster: "a=http://127.0.0.1:1", Token: "whole"})
 		require.Equal(t, end, report.Revision)
 		for _, said := range c.told {
-			hash, err := archive.HashAt(ctx, filepath.Join(whole, "member", "snap", "db"), said.revision, said.compacted)
+			database := filepath.Join(whole, "member", "snap", "db")
+			hash, err := archive.HashAt(ctx, database, said.revision, said.compacted)
 			require.NoError(t, err)
 			require.Equal(t, said.hash, hash, "%+v", said)
 		}
@@ -289,8 +293,8 @@ func TestStream(t *testing.T) {
 
 		for _, said := range []told{c.told[0], c.told[len(c.told)/2], c.told[len(c.told)-1]} {
 			fresh := etcdproc.StartSeeded(t, version, "fresh", 1, func(m *etcdproc.Member, initial, token string) {
-				restore.to(t, seed.Options{DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial,
-					Token: token, UntilRevision: said.revision})
+				restore.to(t, seed.Options{DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL,
+					InitialCluster: initial, Token: token, UntilRevision: said.revision})
 			})
 			fresh.WaitServing(fresh.Members...)
 			is := &churn{t: t, m: fresh.Members[0], client: fresh.Members[0].Client(), revision: said.revision}
@@ -316,6 +320,73 @@ func TestStream(t *testing.T) {
 		defer higher.client.Close()
 		require.Equal(t, end+1000, higher.now(ctx))
 		require.Equal(t, leased(ctx, t, client), leased(ctx, t, higher.client))
+	})
+}
+
+// TestStreamGap: a stream that comes too late says so, and goes on behind the gap when it is started again. The next
+// snapshot is followed by what was stored meanwhile. It ends when users change, and streams no other cluster.
+func TestStreamGap(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		m := etcdproc.Start(t, version, "source", 1).Members[0]
+		client := m.Client()
+		defer client.Close()
+		ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer stop()
+		first := snapshotOf(t, version, m)
+		old, err := archive.Examine(ctx, first)
+		require.NoError(t, err)
+		_, err = client.Compact(ctx, put(t, client, "lost", 10))
+		require.NoError(t, err)
+		dir := t.TempDir()
+		o := stream.Options{Cluster: archive.Cluster{Endpoints: []string{m.ClientURL}}, Tail: "tail",
+			Place: archive.Place{URL: "file:///backups", Dir: dir}, FromRevision: old.Revision,
+			FlushAfter: 200 * time.Millisecond, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+		run := func(o stream.Options) (*stream.Monitor, chan reports.Stream) {
+			monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan reports.Stream, 1)
+			go func() {
+				report, _ := stream.Run(ctx, o, monitor) // the report has the error
+				ended <- report
+			}()
+			return monitor, ended
+		}
+		_, ended := run(o)
+		for report := (reports.Stream{}); report.Reason == ""; {
+			put(t, client, "kept", 1)
+			select {
+			case report = <-ended:
+				require.Equal(t, reports.StreamCompacted, report.Reason, "%+v", report)
+				require.Positive(t, report.Segments, "what is behind the gap is stored")
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		monitor, ended := run(o)
+		second := snapshotOf(t, version, m)
+		end := put(t, client, "more", 20)
+		etcdproc.Eventually(t, "it goes on", func(context.Context) error {
+			if at := monitor.Report().StoredRevision; at != end {
+				return fmt.Errorf("%d is stored of %d", at, end)
+			}
+			return nil
+		})
+		is, err := archive.Examine(ctx, second)
+		require.NoError(t, err)
+		tail := lookAtTail(t, dir, "", is.Revision)
+		require.Equal(t, end, tail.StoredRevision)
+		require.Zero(t, lookAtTail(t, dir, "", old.Revision).StoredRevision)
+		r := restoring{version: version, dir: dir, file: second, id: tail.ClusterID}
+		require.Equal(t, end, r.to(t, seed.Options{DataDir: filepath.Join(t.TempDir(), "whole"), Name: "a",
+			PeerURL: "http://127.0.0.1:1", InitialCluster: "a=http://127.0.0.1:1", Token: "whole"}).Revision)
+
+		other := o
+		other.ClusterID = "abc"
+		_, refused := run(other)
+		require.Equal(t, reports.StreamOtherCluster, (<-refused).Reason)
+		if testing.Short() {
+			return
+		}
+		_, err = client.RoleAdd(ctx, "reader")
+		require.NoError(t, err)
+		require.Equal(t, reports.StreamUsersChanged, (<-ended).Reason)
 	})
 }
 
