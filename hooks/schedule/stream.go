@@ -27,8 +27,8 @@ import (
 // status, decides the same.
 
 const (
-	// basePause is from a run of the timetable to a base that is taken at once, baseAgain from one such base to the
-	// next, and baseRetry after a snapshot that came to nothing.
+	// basePause is from a run of the timetable, or a snapshot of another etcd, to a base that is taken at once,
+	// baseAgain from one such base to the next, and baseRetry after a snapshot that came to nothing.
 	basePause, baseAgain, baseRetry = time.Minute, 5 * time.Minute, 30 * time.Minute
 	// podLost is how long a pod may take to end after its time, before its node is taken to be lost.
 	podLost = 5 * time.Minute
@@ -164,6 +164,8 @@ func (a *agenda) pauseAfter(s *taken) time.Duration {
 	switch {
 	case !s.succeeded():
 		return baseRetry
+	case a.base == nil: // it is of another etcd
+		return basePause
 	case a.timetable == nil || !a.timetable.Next(s.run.Add(-time.Second)).Equal(s.run):
 		return baseAgain
 	}
@@ -196,9 +198,11 @@ func (a *agenda) streaming() *metav1.Condition {
 		case pod != nil:
 			return no("Starting", "the pod of the stream is made after "+a.base.Name)
 		case a.base == nil:
-			return no("NoBase", why)
+			return no("NoBase", why+a.nextBase())
 		}
 		return no("Waiting", why)
+	case a.needs() != "": // it may have begun again, behind a gap
+		return no(a.needs(), "what changes can't be restored: "+snapshot.StreamEnd(a.pod).Error+a.nextBase())
 	case ready(a.pod):
 		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Stored", Message: fmt.Sprintf(
 			"pod %s stores what changes after %s", a.pod.Name, a.pod.Annotations[objects.AnnotationBase])}
@@ -208,6 +212,18 @@ func (a *agenda) streaming() *metav1.Condition {
 		reason = end.Reason
 	}
 	return no(reason, "what changes is not stored: "+snapshot.StreamWaits(a.pod, a.Now))
+}
+
+// nextBase says when another base is taken, where that is known; empty where it is not.
+func (a *agenda) nextBase() string {
+	at := a.baseAt()
+	switch {
+	case at.IsZero():
+		return ""
+	case at.After(a.Now):
+		return at.UTC().Format("; a snapshot is taken for that at 15:04 UTC")
+	}
+	return "; a snapshot is taken for that now"
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -101,10 +101,12 @@ func TestStreamOfASchedule(t *testing.T) {
 		{"compacted", func(o *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"Compacted","error":"revision 7 is compacted"}`)
 			o.Now = o.Now.Add(time.Minute)
-		}, pod, "False Compacted: what changes is not stored: revision 7 is compacted", "+orders-20261122-0301"},
+		}, pod, "False Compacted: what changes can't be restored: revision 7 is compacted; a snapshot is taken for that now", "+orders-20261122-0301"},
 		{"compacted a moment after the base", func(_ *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"Compacted","error":"revision 7 is compacted"}`)
-		}, pod, "False Compacted", ""},
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}, pod, "False Compacted: what changes can't be restored: revision 7 is compacted; a snapshot is taken for that at " +
+			"03:01 UTC", ""},
 		{"users changed while a snapshot is taken", func(o *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"UsersChanged","error":"users have changed"}`)
 			o.add("22 03:01", v1alpha1.SnapshotRunning)
@@ -158,7 +160,7 @@ func TestTheFirstBase(t *testing.T) {
 	o.Now = clock("22 03:05:20")
 	d := decided(t, o)
 	require.Equal(t, "+orders-20261122-0305", changes(o, d))
-	assert.Equal(t, "False NoBase: no snapshot of this etcd is verified yet", condition(&d))
+	assert.Equal(t, "False NoBase: no snapshot of this etcd is verified yet; a snapshot is taken for that now", condition(&d))
 	assert.Equal(t, "taking orders-20261122-0305 at once, as a base for the stream: no snapshot of this etcd is verified "+
 		"yet", d.Reason.Message)
 	assert.Empty(t, d.Pods)
