@@ -86,7 +86,7 @@ spec:
 	stream := c.streams("yearly")
 	assert.Equal(t, c.object().Status.ClusterID, stream.ClusterID)
 	end := c.putsUntil()
-	<-time.After(8 * time.Second)
+	<-time.After(6 * time.Second)
 
 	lost := time.Now()
 	c.kills(stream.Pod)
