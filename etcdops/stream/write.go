@@ -99,8 +99,8 @@ func (s session) run(ctx context.Context, standing archive.Standing) error {
 		}
 	}
 	if standing.Revision < reach {
-		return otherCluster("the cluster is at revision %d, and %d is stored of it: it has another history now; take a "+
-			"new snapshot", standing.Revision, reach)
+		return otherCluster("the cluster is at revision %d, and %d is stored of it: it has another history now; take "+
+			"a new snapshot", standing.Revision, reach)
 	}
 	gap := s.follow(ctx, standing, reach, nil)
 	if !missed(gap) {
