@@ -111,7 +111,8 @@ func (c *cluster) installsBitnami(ca forger) {
 func (c *cluster) putsBitnamis(ca forger) {
 	c.t.Helper()
 	until := time.Now().Add(time.Hour)
-	names := append(c.names(), "shop-etcd."+c.ns+".svc", "shop-etcd."+c.ns+".svc.lab.internal")
+	names := append(c.names(), "shop-etcd."+c.ns+".svc", "shop-etcd."+c.ns+".svc.lab.internal",
+		"127.0.0.1") // the last is for etcdctl in the pods
 	peers := c.names()[0]
 	for secret, pair := range map[string][2][]byte{
 		"our-server":   pairOf(ca.issue("", until, names...)),
