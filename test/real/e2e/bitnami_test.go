@@ -71,6 +71,7 @@ func TestJoinBitnami(t *testing.T) {
 	}
 	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
 	c.stage("Retired")
+	told("all restarted behind a narrow door")
 	kube(t, "-n", c.ns, "delete", "statefulset/shop-etcd", "service/shop-etcd-headless")
 	c.edit(`{"bootstrap":null}`)
 	c.converges(3)
