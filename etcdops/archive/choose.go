@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/quorate-dev/quorate/etcdops/token"
@@ -25,6 +28,9 @@ const (
 	askTime = 30 * time.Second
 	// statusTime is for the status of one member, which it answers from memory. All are asked at once.
 	statusTime = 5 * time.Second
+	// loginTime is for the exchange of name and password for a token, before a member's first answer. Without a bound
+	// etcd's client waits without end for a member that it can't reach.
+	loginTime = 10 * time.Second
 	// hashTime is for a hash of all keys, for which a member reads its whole database.
 	hashTime = 5 * time.Minute
 	// catchUpTime is how long a follower that lags is waited for before the leader is taken, and pollTime how often
@@ -38,6 +44,9 @@ const (
 type Cluster struct {
 	// Endpoints are client URLs that lead to some of its members, such as that of its Service.
 	Endpoints []string
+	// OnlyEndpoints asks members at no other URL, though they advertise some: the endpoints of an etcd that Quorate does
+	// not run are what an administrator allowed.
+	OnlyEndpoints bool
 	// TLS holds what we show to members, and the authorities that must have signed their certificates; nil for plain
 	// text.
 	TLS *tls.Config
@@ -54,11 +63,32 @@ func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
 }
 
 func (c Cluster) config(endpoints []string) clientv3.Config {
+	options := c.Visitor.Options()
+	if c.TLS != nil && c.TLS.ServerName != "" {
+		options = append(options, grpc.WithTransportCredentials(
+			expecting{credentials.NewTLS(c.TLS), c.TLS.ServerName}))
+	}
 	return clientv3.Config{
 		Endpoints: endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
-		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions: c.Visitor.Options(),
+		DialTimeout: loginTime, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions: options,
 	}
+}
+
+// expecting are credentials for members whose certificates are for a name of their own. Of its TLS configuration etcd's
+// client overwrites the name by the host of each endpoint (client/v3/internal/resolver).
+type expecting struct {
+	credentials.TransportCredentials
+	name string
+}
+
+func (e expecting) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo,
+	error) {
+	return e.TransportCredentials.ClientHandshake(ctx, e.name, conn)
+}
+
+func (e expecting) Clone() credentials.TransportCredentials {
+	return expecting{e.TransportCredentials.Clone(), e.name}
 }
 
 // member is a voter that a snapshot may be taken from.
@@ -136,11 +166,12 @@ func (c Cluster) witnesses(ctx context.Context) []member {
 // states asks every member how it is, and orders the voters that serve: followers first, and of these the one that is
 // furthest.
 func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) ([]member, error) {
-	all := make([]member, 0, len(list.Members))
-	for _, m := range list.Members {
-		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
-			all = append(all, member{name: cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())), id: m.GetID(),
-				urls: c.known(m.GetClientURLs())})
+	all := c.voters(list)
+	count := len(all)
+	if c.OnlyEndpoints {
+		all = nil
+		for _, url := range c.Endpoints {
+			all = append(all, member{name: url, urls: []string{url}})
 		}
 	}
 	why := make([]error, len(all))
@@ -150,12 +181,13 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 	}
 	wg.Wait()
 	for i := range all {
-		all[i].voters = len(all)
+		all[i].voters = count
 	}
 	able, err := serving(all, why)
 	if err != nil {
 		return nil, err
 	}
+	able = c.named(able, list)
 	slices.SortFunc(able, func(a, b member) int {
 		return cmp.Or(
 			compareBool(a.leader, b.leader),
@@ -166,6 +198,35 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 	})
 	return able, nil
 }
+
+// voters are those that have a client URL, at the URLs at which they are asked.
+func (c Cluster) voters(list *clientv3.MemberListResponse) []member {
+	all := make([]member, 0, len(list.Members))
+	for _, m := range list.Members {
+		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
+			all = append(all, member{name: nameOf(m), id: m.GetID(), urls: c.known(m.GetClientURLs())})
+		}
+	}
+	return all
+}
+
+// named are the members by their names, each once, though two endpoints lead to it.
+func (c Cluster) named(able []member, list *clientv3.MemberListResponse) []member {
+	once := able[:0]
+	for _, m := range able {
+		for _, listed := range list.Members {
+			if listed.GetID() == m.id {
+				m.name = nameOf(listed)
+			}
+		}
+		if !slices.ContainsFunc(once, func(o member) bool { return o.id == m.id }) {
+			once = append(once, m)
+		}
+	}
+	return once
+}
+
+func nameOf(m *pb.Member) string { return cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())) }
 
 // known are those of a member's URLs that are among our endpoints, if there are any: the others lead to the same member
 // from elsewhere, as through a load balancer.
@@ -236,6 +297,9 @@ func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 	status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
 		return err
+	}
+	if m.id == 0 { // an endpoint, of which it was not known to which member it leads
+		m.id = status.GetHeader().GetMemberId()
 	}
 	m.status, m.leader = status, status.GetLeader() == m.id
 	switch header := status.GetHeader(); {

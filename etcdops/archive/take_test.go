@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -178,6 +179,28 @@ func TestNeverOlderThanAsked(t *testing.T) {
 		assert.EqualValues(t, 21, report.Revision)
 		assert.Empty(t, report.Hash)
 	})
+}
+
+// TestOnlyEndpoints: members advertise URLs that an administrator did not allow.
+func TestOnlyEndpoints(t *testing.T) {
+	c := fakes(t, 3, 20)
+	o := c.order(t, "well")
+	o.Cluster.OnlyEndpoints = true
+	o.Cluster.Endpoints = []string{c.members[0].url, c.members[2].url,
+		strings.Replace(c.members[2].url, "127.0.0.1", "localhost", 1)}
+	asked := map[string]bool{}
+	c.asked = func(f *fake, _ string) { asked[f.name] = true }
+	report, err := Take(soon(t), o)
+	require.NoError(t, err)
+	assert.Equal(t, "demo-2", report.Member, "a follower")
+	assert.Equal(t, "demo-0", report.HashOf, "the only other one, since the third URL is the second again")
+	assert.Equal(t, map[string]bool{"demo-0": true, "demo-2": true}, asked)
+
+	require.NoError(t, Discard(soon(t), o.Place, o.Key))
+	o.Cluster.Endpoints = []string{c.members[2].url}
+	report, err = Take(soon(t), o)
+	require.NoError(t, err)
+	assert.Empty(t, report.HashOf, "no other member is asked")
 }
 
 // TestUnless: what need not be stored again is the same cluster with the same keys and the same users.

@@ -94,6 +94,8 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 // clusterFlags are the flags by which a cluster is reached.
 func (o *ordering) clusterFlags(flags *flag.FlagSet) {
 	flags.Func("endpoint", "client `URL` of the cluster; may be repeated; required", add(&o.Cluster.Endpoints))
+	flags.BoolVar(&o.Cluster.OnlyEndpoints, "only-endpoints", false,
+		"ask members at these URLs alone, not at those that they advertise")
 	flags.StringVar(&o.members.ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
 	flags.StringVar(&o.members.cert, "cert", "", "`file` with the certificate that members are shown, PEM")
 	flags.StringVar(&o.members.key, "cert-key", "", "`file` with its private key, PEM")

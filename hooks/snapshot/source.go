@@ -56,7 +56,7 @@ func (v *view) source() source {
 const externalDir = objects.CertificateDir + "/external/"
 
 func (v *view) sourceOutside(external *v1alpha1.ExternalEtcd) source {
-	s := source{image: v.Images.Etcd(&v1alpha1.EtcdClusterSpec{}, external.Version)}
+	s := source{image: v.Images.Etcd(&v1alpha1.EtcdClusterSpec{}, external.Version), args: []string{"--only-endpoints"}}
 	for _, endpoint := range external.Endpoints {
 		s.args = append(s.args, "--endpoint="+endpoint)
 	}

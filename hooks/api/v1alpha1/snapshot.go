@@ -113,8 +113,7 @@ type ExternalEtcd struct {
 	// +kubebuilder:validation:Pattern=`^3[.][567][.][0-9]{1,4}$`
 	Version string `json:"version"`
 
-	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. The members are also asked at the client
-	// URLs that they advertise.
+	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379, best one of each. No other URL is asked.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,44 @@ func TestSnapshot(t *testing.T) {
 		assert.False(t, changed.Skipped, "a role more, and the keys are as they were")
 		assert.Equal(t, record.Revision, changed.Revision)
 		assert.Greater(t, changed.AuthRevision, record.AuthRevision)
+	})
+}
+
+// An etcd that Quorate does not run: its users are on, its certificates are for another name than the endpoints have,
+// and it advertises URLs that were not allowed.
+func TestSnapshotOfAnother(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		ca := etcdproc.NewAuthority(t)
+		c := etcdproc.StartTLS(t, version, "demo", 3, ca)
+		root := c.Members[0].Client()
+		defer root.Close()
+		_, err := root.UserAdd(t.Context(), "root", "secret")
+		require.NoError(t, err)
+		_, err = root.UserGrantRole(t.Context(), "root", "root")
+		require.NoError(t, err)
+		_, err = root.AuthEnable(t.Context())
+		require.NoError(t, err)
+
+		o := order(t, version, t.TempDir())
+		for _, m := range c.Members[:2] {
+			o.Cluster.Endpoints = append(o.Cluster.Endpoints, strings.Replace(m.ClientURL, "127.0.0.1", "localhost", 1))
+		}
+		o.Cluster.OnlyEndpoints = true
+		o.Cluster.TLS = ca.Client("stranger")
+		o.Cluster.Username, o.Cluster.Password = "root", "secret"
+		_, err = archive.Take(context.Background(), o)
+		require.Equal(t, archive.Unreachable, archive.ReasonOf(err), "no certificate is for that name: %v", err)
+		o.Cluster.TLS.ServerName = "127.0.0.1"
+		report, err := archive.Take(context.Background(), o)
+		require.NoError(t, err)
+		assert.NotEqual(t, c.Members[2].Name, report.Member)
+		assert.NotEqual(t, c.Members[2].Name, report.HashOf)
+		assert.False(t, report.VerifiedAt.IsZero())
+		discard(t, o)
+		o.Cluster.Password = "wrong"
+		_, err = archive.Take(context.Background(), o)
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "wrong")
 	})
 }
 
