@@ -93,7 +93,11 @@ func (e *Etcd) logIn(ctx context.Context, c *contact) bool {
 // and needs no quorum: with auth on, it refuses to read a key with a token of a revision that it does not have, and
 // with auth off it does not look at tokens.
 func (e *Etcd) askAuth(ctx context.Context, c *contact) {
-	if e.tokenKey() == nil || c.endpoint.Foreign || c.endpoint.ServerName == "" {
+	if c.endpoint.Foreign {
+		e.askForeignAuth(ctx, c)
+		return
+	}
+	if e.tokenKey() == nil || c.endpoint.ServerName == "" {
 		return
 	}
 	err := e.call(context.WithValue(ctx, withToken{}, true), callAuth, e.timeout(), func(ctx context.Context) error {
@@ -105,6 +109,18 @@ func (e *Etcd) askAuth(ctx context.Context, c *contact) {
 		return err
 	})
 	c.tokenRefused = c.tokenRefused || errors.Is(err, errToken)
+}
+
+// askForeignAuth asks the same of a member that is not ours, and has another key for tokens. Its answer is that of a
+// quorum: it goes through raft (AuthStatus in etcd's etcdserver/v3_server.go), as a login does, and is for root alone.
+func (e *Etcd) askForeignAuth(ctx context.Context, c *contact) {
+	_ = e.call(ctx, callAuth, e.timeout(), func(ctx context.Context) error {
+		answer, err := c.client.AuthStatus(ctx)
+		if err == nil {
+			c.auth = &answer.Enabled
+		}
+		return err
+	})
 }
 
 // hearPeer notes whose certificates a member takes from its peers. We come as one of them and say nothing: so etcd's

@@ -11,8 +11,8 @@ import (
 
 // HashAt is what HashKV answers for a revision while another one is the last that was compacted, in hexadecimal, by a
 // database that has more than that: it is compacted no further, and goes on behind the revision. Empty when the
-// database alone does not tell: it is compacted further, has no key at that revision, or more keys than are kept in mind
-// here.
+// database alone does not tell: it is compacted further, has no key at that revision, or more keys than are kept
+// in mind here.
 //
 // It is the hash of unsafeHashByRev in hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7: all records after
 // the compaction, and of those before it the ones that are the last of their keys at the revision and no tombstones.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"testing"
@@ -202,7 +203,7 @@ func TestMonitor(t *testing.T) {
 	m := NewMonitor(time.Minute)
 	ask := func(path string) (int, string) {
 		w := httptest.NewRecorder()
-		m.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w.Code, w.Body.String()
 	}
 	m.begin("c1", 4)

@@ -205,6 +205,7 @@ func changeOf(raw []byte) (c Change, ok bool) {
 			kind = number
 		case fieldKV:
 			c.Value = text
+		default:
 		}
 	})
 	ok = ok && kind <= typeDelete && fields(c.Value, func(field protowire.Number, number uint64, text []byte) {
@@ -215,6 +216,7 @@ func changeOf(raw []byte) (c Change, ok bool) {
 			c.Revision = int64(number)
 		case fieldLease:
 			c.Lease = int64(number)
+		default:
 		}
 	})
 	if kind == typeDelete {

@@ -93,9 +93,14 @@ func (s session) run(ctx context.Context, standing archive.Standing) error {
 		return err
 	}
 	_, reach := chain(all, s.FromRevision)
+	if lastOf(all) > standing.Revision { // another process may have stored more meanwhile
+		if standing, err = s.Cluster.Standing(ctx); err != nil {
+			return err
+		}
+	}
 	if standing.Revision < reach {
-		return otherCluster("the cluster is at revision %d, and %d is stored of it: it has another history now; take a "+
-			"new snapshot", standing.Revision, reach)
+		return otherCluster("the cluster is at revision %d, and %d is stored of it: it has another history now; take "+
+			"a new snapshot", standing.Revision, reach)
 	}
 	gap := s.follow(ctx, standing, reach, nil)
 	if !missed(gap) {
@@ -105,15 +110,17 @@ func (s session) run(ctx context.Context, standing archive.Standing) error {
 	if all, err = spans(ctx, s.folder, s.prefix); err != nil {
 		return err
 	}
+	now, err := s.Cluster.Standing(ctx)
+	if err != nil || now.ClusterID != standing.ClusterID || now.AuthRevision != standing.AuthRevision {
+		return gap
+	}
+	standing = now
 	if last := lastOf(all); last > reach && last <= standing.Revision {
 		if err := s.follow(ctx, standing, last, nil); !missed(err) {
 			return err
 		}
 	}
 	s.Log.Warn("the stream goes on behind a gap", "reason", archive.Words(gap))
-	if standing, err = s.Cluster.Standing(ctx); err != nil {
-		return gap
-	}
 	return s.follow(ctx, standing, standing.Revision, gap)
 }
 
@@ -316,7 +323,7 @@ func (r *receiver) run(ctx context.Context, log *slog.Logger) error {
 		began, last := time.Now(), r.last
 		err := r.watch(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		}
 		if r.last > last || time.Since(began) > patience {
 			since = time.Now()

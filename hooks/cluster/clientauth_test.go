@@ -155,3 +155,29 @@ func TestMemberWithAnotherTokenKeyIsRestarted(t *testing.T) {
 	require.NoError(t, verify(o, d))
 	assert.Contains(t, d.Reason.Message, "another key for tokens")
 }
+
+// TestForeignMembersTellThatAuthIsOn: beside an etcd whose clients have passwords alone, the first member of ours asks
+// them for no certificate either, as soon as a foreign member has told that auth is on.
+func TestForeignMembersTellThatAuthIsOn(t *testing.T) {
+	o := besideThree(1)
+	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSAuto, ClientAuth: v1alpha1.ClientAuthNone}
+	o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
+	withCertificates(&o)
+	o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"https://old-0:2379"}
+	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
+	for _, e := range state.ForeignEndpoints(o) {
+		assert.True(t, e.AsksAuth)
+	}
+	assert.False(t, state.AsksNone(newView(o)), "none has told")
+	on, off := true, false
+	change(&o, "old-1", func(h *observation.Health) { h.Auth = &on })
+	assert.True(t, state.AsksNone(newView(o)))
+	delete(o.Children.Pods, "demo-0")
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	require.Len(t, d.Children.Pods, 1)
+	assert.True(t, state.TLSFlagsOf(d.Children.Pods[0]).Anonymous)
+	change(&o, "old-2", func(h *observation.Health) { h.Auth = &off })
+	assert.False(t, state.AsksNone(newView(o)))
+	require.ErrorContains(t, verify(o, d), "S20: demo-0 is to ask clients for no certificate")
+}

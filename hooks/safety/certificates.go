@@ -45,7 +45,7 @@ func opensWrongly(j *judgement, m *state.Member) bool {
 // authTold reports whether a member that serves has told in this call that auth is on, or off.
 func authTold(j *judgement, on bool) bool {
 	return slices.ContainsFunc(j.v.Members, func(m *state.Member) bool {
-		return m.PodName != "" && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
+		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
 	})
 }
 

@@ -124,7 +124,7 @@ func ForeignEndpoints(o observation.Observation) []observation.Endpoint {
 			continue
 		}
 		endpoint := observation.Endpoint{Name: raw, ClientURL: raw, Foreign: true, ClusterID: e.ClusterID,
-			Allowed: o.Settings.AllowedEndpoints, Namespace: o.Cluster.Namespace}
+			Allowed: o.Settings.AllowedEndpoints, Namespace: o.Cluster.Namespace, AsksAuth: spec.AsksNone(o.Cluster)}
 		if u.Scheme == "https" {
 			endpoint.ServerName = u.Hostname()
 		}

@@ -193,10 +193,11 @@ func Of(k observation.SecretKeys, related map[string]*observation.Secret) map[st
 // has published itself through etcd's log (serve in etcd's embed/serve.go waits for that), and so once it has applied
 // all that was committed before it started. So it may start like that where a member has told in this very call that
 // auth is on, and does not start like that while blind: the member asks for certificates then, until it is restarted.
+// Beside foreign members, one of those may have told it: auth is the same for all members of an etcd.
 
 // AsksNone reports whether a member that starts now asks clients for no certificate.
 func AsksNone(v *View) bool {
-	return spec.AsksNone(v.Cluster) && v.Etcd != nil && !v.BesideForeign() && authTold(v, true) && !AuthOff(v)
+	return spec.AsksNone(v.Cluster) && v.Etcd != nil && authTold(v, true) && !AuthOff(v)
 }
 
 // AuthOff reports whether a member that serves has told in this call that etcd's auth is off.
@@ -204,7 +205,7 @@ func AuthOff(v *View) bool { return authTold(v, false) }
 
 func authTold(v *View, on bool) bool {
 	return slices.ContainsFunc(v.Members, func(m *Member) bool {
-		return m.PodName != "" && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
+		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
 	})
 }
 

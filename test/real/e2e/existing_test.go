@@ -463,6 +463,7 @@ func pairOf(a, b []byte) [2][]byte { return [2][]byte{a, b} }
 // TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to
 // ours and are then deleted.
 func TestJoinAStatefulSet(t *testing.T) {
+	nightly(t) // by day TestJoinBitnami does it with more
 	beside(t)
 	c := inNamespace(t)
 	manifest, err := os.ReadFile("testdata/statefulset.yaml")

@@ -96,6 +96,7 @@ func (c *cluster) playBackups() {
 	c.meets("etcdsnapshot/demo-first", "Ready")
 	c.sample("schedule.yaml")
 	c.meets("etcdsnapshotschedule/demo-hourly", "Ready")
+	c.movesOutByASnapshot()
 	c.sample("restore.yaml")
 	c.arrives("restored")
 	out := c.asked("restored-0", "get", "greeting")
@@ -106,6 +107,21 @@ func (c *cluster) playBackups() {
 	c.meets("etcdoperation/demo-undo", "Ready")
 	c.arrives(name)
 	assert.Equal(c.t, "greeting\nhello\n", c.asked("demo-3", "get", "greeting"))
+}
+
+// movesOutByASnapshot: a plain StatefulSet begins with a snapshot, by etcd's own tools, and runs on without it.
+func (c *cluster) movesOutByASnapshot() {
+	c.sample("out.yaml")
+	c.meets("etcdsnapshot/demo-out", "Complete")
+	s, _ := c.snapshot("demo-out")
+	kube(c.t, "-n", c.ns, "create", "configmap", "plain", "--from-literal=file="+s.Status.Artifact)
+	kube(c.t, "-n", c.ns, "rollout", "status", "statefulset/plain")
+	kube(c.t, "-n", c.ns, "patch", "statefulset", "plain", "--type=json", "-p",
+		`[{"op":"remove","path":"/spec/template/spec/initContainers"},{"op":"remove","path":"/spec/template/spec/volumes"}]`)
+	kube(c.t, "-n", c.ns, "rollout", "status", "statefulset/plain")
+	assert.Equal(c.t, "greeting\nhello\n", c.asked("plain-0", "get", "greeting"))
+	assert.Equal(c.t, 3, strings.Count(c.asked("plain-0", "member", "list"), "started"))
+	kube(c.t, "-n", c.ns, "delete", "statefulset/plain")
 }
 
 func (c *cluster) playProduction() {

@@ -22,19 +22,9 @@ func clusters(t *testing.T, release, chart string, args ...string) (map[string]m
 // TestChartOfACluster: what it renders is what the API server takes, under the name that Bitnami's chart gives.
 func TestChartOfACluster(t *testing.T) {
 	hourly := `schedules={"hourly":{"schedule":"0 * * * *","template":{"spec":{"store":{"claim":{"name":"backups"}}}}}}`
-	above := t.TempDir()
-	for file, text := range map[string]string{
-		"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n" +
-			"dependencies: [{name: etcd-cluster, version: 0.1.0}]\n",
-		"values.yaml": "global: {storageClass: fast}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(above, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.CopyFS(above+"/charts/etcd-cluster", os.DirFS(clusterChart)); err != nil {
-		t.Fatal(err)
-	}
+	below := above(t, "{name: etcd-cluster, version: 0.1.0}")
+	twice := above(t, "{name: etcd-cluster, version: 0.1.0, alias: orders}, "+
+		"{name: etcd-cluster, version: 0.1.0, alias: sessions}")
 	for _, c := range []struct {
 		release, chart, prefix, name string
 		args                         []string
@@ -42,7 +32,9 @@ func TestChartOfACluster(t *testing.T) {
 		{"shop", clusterChart, "", "shop-etcd", nil},
 		{"my-etcd", clusterChart, "", "my-etcd", []string{"--set", "labels.team=shop", "--set", "annotations.of=it"}},
 		{"shop", clusterChart, "", "other", []string{"--set", "fullnameOverride=other"}},
-		{"shop", above, "etcd-cluster.", "shop-etcd", nil},
+		{"shop", below, "etcd-cluster.", "shop-etcd", nil},
+		{"shop", twice, "orders.", "shop-orders", nil},
+		{"shop", twice, "sessions.", "shop-sessions", nil},
 	} {
 		objects, refused := clusters(t, c.release, c.chart, append(c.args, "--set-json", c.prefix+hourly,
 			"--set", c.prefix+"spec.options.quotaBackendBytes=536870912")...)
@@ -66,6 +58,24 @@ func TestChartOfACluster(t *testing.T) {
 			t.Errorf("the schedule is for %v", of)
 		}
 	}
+}
+
+// above is a chart with these dependencies, which are all the chart of a cluster, and with global values.
+func above(t *testing.T, dependencies string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [" + dependencies + "]\n",
+		"values.yaml": "global: {storageClass: fast}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(dir+"/charts/etcd-cluster", os.DirFS(clusterChart)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestChartOfAClusterRefusesMistakes: helm says what is wrong, before anything reaches the API server.
