@@ -24,7 +24,7 @@ play() {
     ipv6) make e2e-ipv6 ;;
     selfhosted) make e2e-selfhosted ;;
     gibibyte) make story RUN=TestAGibibyte ;;
-    versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew' TestEveryMinorVersion)" ;;
+    versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew|APIServer' TestEveryMinorVersion)" ;;
     fleet) make bench-fleet ;;
     reproducible) bin/steps "reproducible: make -s reproducible" ;;
   esac

@@ -43,7 +43,7 @@ func TestSelfHosted(t *testing.T) {
 	alone(t)
 	apiServerRestarted = true
 	kube(t, "create", "namespace", "load")
-	w := loads(t)
+	w := loads(t, api, 5)
 	stacked := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23790, members: 3, spread: true}
 	c := &cluster{t: t, ns: "etcd"}
 	t.Cleanup(func() { _ = os.RemoveAll("/var/tmp/quorate-selfhosted") })
@@ -154,7 +154,7 @@ func (c *cluster) movesOntoDisks(w *load, stacked *foreigners) {
 	servers := []*apiServer{api}
 	for _, node := range []int{2, 3} {
 		inLab(c.t, "api-server", strconv.Itoa(node), stacked.clientURL(node-1))
-		servers = append(servers, apiServerOn(c.t, node))
+		servers = append(servers, apiServerAt(c.t, node, 6443))
 	}
 	w.writesTo(servers...)
 	w.longest("there are three API servers")
@@ -174,14 +174,14 @@ func (c *cluster) movesOntoDisks(w *load, stacked *foreigners) {
 	}
 }
 
-// apiServerOn is that of a node of the lab, once it answers.
-func apiServerOn(t *testing.T, node int) *apiServer {
+// apiServerAt is that at a port of a node of the lab, once it answers.
+func apiServerAt(t *testing.T, node, port int) *apiServer {
 	t.Helper()
 	transport := api.client.Transport.(*http.Transport).Clone()
 	transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 		return lab.dialContext(ctx, address)
 	}
-	other := &apiServer{server: "https://" + objects.HostPort(addressOf(node), 6443),
+	other := &apiServer{server: "https://" + objects.HostPort(addressOf(node), port),
 		client: &http.Client{Transport: transport, Timeout: time.Minute}}
 	eventually(t, fmt.Sprintf("the API server of node %d is ready", node), func() string {
 		r, err := other.client.Get(other.server + "/readyz")
@@ -206,7 +206,7 @@ func (c *cluster) takesOver(w *load, others ...int) {
 	inLab(c.t, append([]string{"etcd-servers"}, endpoints...)...)
 	for _, node := range others {
 		inLab(c.t, append([]string{"api-server", strconv.Itoa(node)}, endpoints...)...)
-		apiServerOn(c.t, node)
+		apiServerAt(c.t, node, 6443)
 	}
 	w.longest("the API servers were restarted, with their data at the members")
 	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)

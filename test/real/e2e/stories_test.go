@@ -33,6 +33,7 @@ func TestMembers(t *testing.T) {
 	c.tell("PauseKeepsThePodOfAClaimThatIsBeingDeleted", (*cluster).pausesBesideAClaimThatGoes)
 	c.tell("ScaleUpAndDown", (*cluster).scalesUpAndDown)
 	c.tell("ATemplateChangeIsRolled", (*cluster).rolls)
+	c.tell("AnAutoscalerChangesAPod", (*cluster).isScaledVertically)
 	c.tell("EveryMemberIsReachedFromOutside", (*cluster).reachesEveryMember)
 	c.tell("ARestartWaitsForItsWindow", (*cluster).waitsForItsWindow)
 	c.tell("ABadChangeStopsAtItsFirstMember", (*cluster).stopsABadChange)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 const root = "../../.."
@@ -297,6 +298,42 @@ func TestEverySampleHasAStory(t *testing.T) {
 				t.Errorf("manifests/samples/README.md, %s: TestSamples plays no %s", name, row[1])
 			}
 		}
+	}
+}
+
+// TestControlPlanes: what other software is given is there for every cluster: the address of the client Service, and
+// Secrets that docs/how-to/certificates.md knows, with their keys.
+func TestControlPlanes(t *testing.T) {
+	const path = "docs/how-to/control-planes.md"
+	secrets := read(t, "docs/how-to/certificates.md")
+	named := regexp.MustCompile(`(?:name|secretName): (demo-[\w-]+)`)
+	keyed := regexp.MustCompile(`keyPath: ([\w.]+)|/etcd/([\w.]+)`)
+	keys := []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}
+	found := 0
+	for _, page := range pages(t) {
+		for _, part := range page.Parts {
+			if page.Path != path || part.Language != "yaml" {
+				continue
+			}
+			for _, m := range named.FindAllStringSubmatch(part.Text, -1) {
+				if found++; !strings.Contains(secrets, "\n| `"+m[1]+"` ") {
+					t.Errorf("%s:%d: there is no Secret %s", path, part.Line, m[1])
+				}
+			}
+			for _, m := range keyed.FindAllStringSubmatch(part.Text, -1) {
+				if found++; !slices.Contains(keys, m[1]+m[2]) {
+					t.Errorf("%s:%d: Secrets have no key %s", path, part.Line, m[1]+m[2])
+				}
+			}
+			for _, address := range regexp.MustCompile(`[\w.-]+:2\d+`).FindAllString(part.Text, -1) {
+				if found++; address != fmt.Sprintf("demo.default.svc:%d", objects.ClientPort) {
+					t.Errorf("%s:%d: %s is no client Service", path, part.Line, address)
+				}
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("%s has manifests no more", path)
 	}
 }
 

@@ -1,0 +1,85 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// mutates has the API server change what members' pods in a namespace request, as a VerticalPodAutoscaler's webhook
+// does.
+const mutates = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  matchConditions:
+  - {name: member, expression: "'%[2]s' in object.metadata.labels"}
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: '[JSONPatch{op: "replace", path: "/spec/containers/0/resources/requests/cpu", value: "77m"}]'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s}
+`
+
+// isScaledVertically in the way of a VerticalPodAutoscaler: that finds the pods by the scale subresource, evicts one,
+// and changes the requests of the next one. Quorate takes that pod as it is.
+func (c *cluster) isScaledVertically() {
+	var scale autoscalingv1.Scale
+	require.True(c.t, read(c.t, c.path()+"/scale", &scale))
+	assert.Equal(c.t, int32(3), scale.Spec.Replicas)
+	assert.Equal(c.t, int32(3), scale.Status.Replicas)
+	var found corev1.PodList
+	read(c.t, fmt.Sprintf(paths["pods"], c.ns)+"?labelSelector="+url.QueryEscape(scale.Status.Selector), &found)
+	assert.ElementsMatch(c.t, podNames(c.pods()), podNames(found.Items))
+
+	policy := fmt.Sprintf(mutates, c.ns, objects.LabelMember)
+	_, err := kubectl(policy, "apply", "-f", "-")
+	require.NoError(c.t, err)
+	ends := func() error { _, err := kubectl(policy, "delete", "--ignore-not-found", "-f", "-"); return err }
+	c.t.Cleanup(func() { _ = ends() })
+	probe := fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: probe, labels: {%q: probe}},
+spec: {containers: [{name: a, image: a, resources: {requests: {cpu: 1m}}}]}}`, objects.LabelMember)
+	eventually(c.t, "pods are changed when they are made", func() string {
+		cpu, err := kubectl(probe, "-n", c.ns, "create", "--dry-run=server", "-f", "-", "-o",
+			"jsonpath={.spec.containers[0].resources.requests.cpu}")
+		if err != nil || cpu != "77m" {
+			return fmt.Sprint(cpu, err)
+		}
+		return ""
+	})
+
+	w, ids, pod := c.writes(), c.ids(), c.pods()[0]
+	require.NoError(c.t, api.send(http.MethodPost, fmt.Sprintf(paths["pods"], c.ns)+"/"+pod.Name+"/eviction",
+		"application/json",
+		fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q}}`, pod.Name)))
+	c.another(pod)
+	c.converges(3)
+	before := c.uids()
+	for _, p := range c.pods() {
+		cpu := p.Spec.Containers[0].Resources.Requests.Cpu().String()
+		assert.Equal(c.t, p.Name == pod.Name, cpu == "77m", "%s requests %s", p.Name, cpu)
+	}
+	require.NoError(c.t, ends())
+	c.decidesAgain()
+	c.converges(3)
+	assert.Equal(c.t, before, c.uids(), "it is no reason to restart a member")
+	assert.Equal(c.t, ids, c.ids())
+	w.losesNothing()
+}
