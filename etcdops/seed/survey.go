@@ -28,6 +28,7 @@ func Survey(dataDir, walDir string) (reports.Survey, error) {
 	if s.db.index > report.LastIndex { // the log has lost its end, on a disk that said it had written what it had not
 		report.LastTerm, report.LastIndex = s.db.term, s.db.index
 	}
+	report.Members, report.Electorates = s.electorates()
 	return report, nil
 }
 
@@ -75,7 +76,10 @@ type Listed struct {
 // List is the cluster's list of members in the data directory of a member that does not run, sorted by name
 // (membership.Member in etcd's server/etcdserver/api/membership/member.go). Nothing is changed.
 func List(dataDir string) ([]Listed, error) {
-	path := filepath.Join(dataDir, "member", "snap", "db")
+	return listIn(filepath.Join(dataDir, "member", "snap", "db"))
+}
+
+func listIn(path string) ([]Listed, error) {
 	var list []Listed
 	err := lookInto(path, func(tx *bolt.Tx) error {
 		bucket := tx.Bucket([]byte("members"))

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -73,10 +74,14 @@ func record(v *state.View) *decision.Verdict {
 	}
 	from, waits := epochs.Beginning(v)
 	if waits != "" {
-		return &decision.Verdict{Message: "waiting for the data to begin with: " + waits, Outlook: arrives(v,
-			epochs.BeginsWith(v)), Resync: rule.ResyncLater}
+		return &decision.Verdict{Message: "waiting for the data to begin with: " + waits, Outlook: cmp.Or(
+			epochs.ClaimsOutlook(v), arrives(v, epochs.BeginsWith(v))), Resync: rule.ResyncLater}
 	}
-	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(v.Replicas, "member"))
+	size := v.Replicas
+	if from.Source == objects.SourceClaims {
+		size = 1 // the others join it
+	}
+	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(size, "member"))
 	if from.Source != objects.SourceEmpty {
 		message += ", which begins with " + epochs.WordsFor(v, from)
 	}

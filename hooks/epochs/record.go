@@ -40,8 +40,11 @@ func firstRecord(v *state.View) *corev1.ConfigMap {
 		return nil
 	}
 	record := state.NewRecord(v, 1, 0, v.Replicas)
-	if from.Source == objects.SourceExisting {
+	switch from.Source {
+	case objects.SourceExisting:
 		record = foreign.JoiningRecord(v.Cluster)
+	case objects.SourceClaims:
+		record = claimsRecord(v)
 	}
 	Originate(record, from)
 	return record
@@ -229,6 +232,12 @@ func Originate(record *corev1.ConfigMap, from state.Origin) {
 	}
 	if from.Bump != nil {
 		record.Data[objects.EpochKeyBumpRevision] = strconv.FormatInt(*from.Bump, 10)
+	}
+	if from.Claim != nil {
+		raw, err := json.Marshal(from.Claim)
+		if err == nil { // plain data always encodes
+			record.Data[objects.EpochKeyClaim] = string(raw)
+		}
 	}
 	if from.Snapshot != nil {
 		raw, err := json.Marshal(from.Snapshot)

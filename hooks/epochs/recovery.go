@@ -33,7 +33,7 @@ func Beginning(v *state.View) (state.Origin, string) {
 		from.Restore = r.ID
 	}
 	if snapshot == nil {
-		return from, ""
+		return beginningWithClaims(v, from)
 	}
 	resolved, why := resolve(v, snapshot)
 	if why != "" {
@@ -93,6 +93,8 @@ func WordsFor(v *state.View, from state.Origin) string {
 			return "what " + from.Member + " has"
 		}
 		return fmt.Sprintf("the data of epoch %d", from.SurvivorsOf)
+	case objects.SourceClaims:
+		return "the data of the claim " + from.Claim.Name
 	}
 	return "no data"
 }

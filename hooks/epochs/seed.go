@@ -32,6 +32,8 @@ const (
 	survivorMount     = "/survivor"
 	survivorWALMount  = "/survivor-wal"
 	gateMount         = "/var/run/quorate-gate"
+	// defaultDataPath is where the data directory is in a volume of ours.
+	defaultDataPath = "data"
 	// envEpoch names the record of the epoch: a pod whose epoch is over does not start, because it is gone.
 	envEpoch = "EPOCH"
 	// EnvSHA256 is the variable with the SHA-256, in hexadecimal, of the database that the member must be filled with;
@@ -55,11 +57,15 @@ func Fill(v *state.View, pod *corev1.Pod) {
 		}
 	case objects.SourceEmpty:
 		seedBy(v, pod, seedContainer(v, pod, []string{"--empty"}), nil)
+	case objects.SourceClaims:
+		if e.Claim != nil {
+			fromVolume(v, pod, *e.Claim)
+		}
 	case objects.SourceSurvivor:
 		if e.Member != "" {
 			fromRunning(v, pod, e.Member)
 		} else {
-			fromSurvivor(v, pod)
+			fromVolume(v, pod, survivorVolume(v, e.Survivor))
 		}
 	}
 	pod.Spec.Containers[0].Env = append(state.Environment(v.Cluster),
@@ -152,19 +158,39 @@ func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
 	seedBy(v, pod, seed, access.Volumes)
 }
 
-func fromSurvivor(v *state.View, pod *corev1.Pod) {
-	of := v.Epoch.Survivor
-	seed := seedContainer(v, pod, []string{"--from-data=" + survivorMount + "/data"})
-	mounts := []corev1.Volume{claimVolume(volumeSurvivor, of)}
-	seed.VolumeMounts = append(seed.VolumeMounts, corev1.VolumeMount{Name: volumeSurvivor, MountPath: survivorMount,
-		ReadOnly: true})
-	if v.All.Claims[state.WALClaim(of)] != nil {
-		seed.Args = append(seed.Args, "--from-wal="+survivorWALMount+"/wal")
-		mounts = append(mounts, claimVolume(volumeSurvivorWAL, state.WALClaim(of)))
-		seed.VolumeMounts = append(seed.VolumeMounts,
-			corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount, ReadOnly: true})
+// survivorVolume is that of a member of an earlier epoch.
+func survivorVolume(v *state.View, member string) state.FormerClaim {
+	of := state.FormerClaim{Name: member, Path: defaultDataPath}
+	if v.All.Claims[state.WALClaim(member)] != nil {
+		of.WAL = state.WALClaim(member)
 	}
-	seedBy(v, pod, seed, mounts)
+	return of
+}
+
+// fromVolume has the pod copy what the volume of a member holds that runs no more.
+func fromVolume(v *state.View, pod *corev1.Pod, of state.FormerClaim) {
+	data, wal, list, mounts := mountsOf(of)
+	args := []string{"--from-data=" + data}
+	if wal != "" {
+		args = append(args, "--from-wal="+wal)
+	}
+	seed := seedContainer(v, pod, args)
+	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
+	seedBy(v, pod, seed, list)
+}
+
+// mountsOf are a container's directories of a volume, for reading alone, and what mounts them: the data directory, and
+// that of the log; empty where it is in the data directory.
+func mountsOf(of state.FormerClaim) (data, wal string, list []corev1.Volume, mounts []corev1.VolumeMount) {
+	list = []corev1.Volume{claimVolume(volumeSurvivor, of.Name)}
+	mounts = []corev1.VolumeMount{{Name: volumeSurvivor, MountPath: survivorMount, ReadOnly: true}}
+	if of.WAL != "" {
+		wal = survivorWALMount + "/wal"
+		list = append(list, claimVolume(volumeSurvivorWAL, of.WAL))
+		mounts = append(mounts, corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount,
+			ReadOnly: true})
+	}
+	return path.Join(survivorMount, of.Path), wal, list, mounts
 }
 
 // fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing

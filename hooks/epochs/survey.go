@@ -245,6 +245,9 @@ func reportedNothing(v *state.View, pod *corev1.Pod) bool {
 
 // SurveyPods look at the survivors' volumes, while none is chosen.
 func SurveyPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
+	if v.Epoch == nil {
+		return claimSurveys(v)
+	}
 	if v.Next == nil || Cancelled(v) || v.Next.Epoch.Source != objects.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
 		verdict.Survivor != "" {
 		return nil
@@ -256,7 +259,7 @@ func SurveyPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	for _, name := range Survivors(v, v.Next.Epoch.SurvivorsOf) {
 		switch old := v.All.Pods[name+SurveySuffix]; {
 		case old == nil:
-			pods = append(pods, surveyPod(v, name))
+			pods = append(pods, surveyPod(v, name+SurveySuffix, survivorVolume(v, name)))
 		case !reportedNothing(v, old):
 			pods = append(pods, state.Kept(v.Cluster, old))
 		}
@@ -264,28 +267,25 @@ func SurveyPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	return pods
 }
 
-func surveyPod(v *state.View, name string) *corev1.Pod {
+func surveyPod(v *state.View, name string, of state.FormerClaim) *corev1.Pod {
 	s := &v.Cluster.Spec
+	data, wal, volumes, mounts := mountsOf(of)
 	survey := corev1.Container{
 		Name: objects.ContainerSurvey, Image: v.Settings.Image, ImagePullPolicy: v.Settings.ImagePullPolicy,
 		Command:                  []string{objects.SnapshotProgram},
-		Args:                     []string{"survey", "--data-dir=" + survivorMount + "/data"},
+		Args:                     []string{"survey", "--data-dir=" + data},
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},
-		VolumeMounts: []corev1.VolumeMount{{Name: volumeSurvivor, MountPath: survivorMount, ReadOnly: true}},
+		VolumeMounts: mounts,
 	}
-	volumes := []corev1.Volume{claimVolume(volumeSurvivor, name)}
-	if v.All.Claims[state.WALClaim(name)] != nil {
-		survey.Args = append(survey.Args, "--wal-dir="+survivorWALMount+"/wal")
-		survey.VolumeMounts = append(survey.VolumeMounts,
-			corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount, ReadOnly: true})
-		volumes = append(volumes, claimVolume(volumeSurvivorWAL, state.WALClaim(name)))
+	if wal != "" {
+		survey.Args = append(survey.Args, "--wal-dir="+wal)
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name + SurveySuffix, Labels: surveyLabels(v.Cluster),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: surveyLabels(v.Cluster),
 			Annotations: objects.Annotations(v.Cluster, nil)},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,

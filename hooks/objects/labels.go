@@ -197,6 +197,8 @@ const (
 	EpochKeySnapshot = "snapshot"
 	// EpochKeySurvivorsOf is the number of the epoch one of whose volumes seeds it.
 	EpochKeySurvivorsOf = "survivors-of"
+	// EpochKeyClaim is the claim that seeds it, as JSON.
+	EpochKeyClaim = "claim"
 	// EpochKeyMember is the member, of the epoch before, that runs on and whose data the initial members fetch.
 	EpochKeyMember = "member"
 	// EpochKeyPeers is how the members spoke with each other when they joined an existing etcd: http or https.
@@ -220,6 +222,8 @@ const (
 	SourceSnapshot = "Snapshot"
 	// SourceSurvivor begins with what the data directory of a member of an earlier epoch holds.
 	SourceSurvivor = "Survivor"
+	// SourceClaims begins with what the volume of a member of another etcd holds, which runs no more.
+	SourceClaims = "Claims"
 	// SourceExisting has no initial members: they join a running etcd.
 	SourceExisting = "Existing"
 )

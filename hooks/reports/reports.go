@@ -154,6 +154,11 @@ type Survey struct {
 	MemberID  string `json:"memberID,omitempty"`
 	// DBSize in bytes.
 	DBSize int64 `json:"dbSize,omitempty"`
+	// Members are all that the directory lists, by ID, with their names. Electorates are those whose votes may count,
+	// by their IDs: by the last change of members that is known to be committed, and by each later one in the log. A
+	// majority of each of these has among it everything that was acknowledged. Both are empty when that can't be told.
+	Members     map[string]string `json:"members,omitempty"`
+	Electorates [][]string        `json:"electorates,omitempty"`
 	// Reason is one word for Error: Damaged or NotFound when the directory was read and has nothing that can be used;
 	// any other, or none, when it could not be read.
 	Reason string `json:"reason,omitempty"`

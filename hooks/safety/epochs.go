@@ -348,7 +348,50 @@ func record(j *judgement) {
 			takesOver := cm.Data[objects.EpochKeyAfter] != ""
 			j.require(!bootstraps || takesOver || old == nil && !state.RanBefore(j.v), "S8", "a second bootstrap: %s",
 				cm.Name)
+			if cm.Data[objects.EpochKeySource] == objects.SourceClaims {
+				beginsWithClaims(j, cm)
+			}
 		}
 	}
 	j.require(services(j) && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+}
+
+// beginsWithClaims: of the claims that a cluster begins with all are of one etcd cluster, none is ahead of the one that
+// is copied, and they are of a majority of all whose votes may count, unless the spec says that it need not be (S21).
+func beginsWithClaims(j *judgement, cm *corev1.ConfigMap) {
+	c := j.o.Cluster.Spec.Bootstrap.Claims
+	e := state.ParseEpoch(1, cm)
+	told := map[string]*reports.Survey{}
+	for _, pod := range j.o.Children.Pods {
+		if !children.IsSurveyPod(j.v, pod.Name) || epochs.SurveyEnd(pod) == nil {
+			continue
+		}
+		report, err := reports.Read[reports.Survey](epochs.SurveyEnd(pod).Message)
+		if err == nil {
+			told[state.ClaimsIn(pod)[0]] = report
+		}
+	}
+	most := told[e.Claim.Name]
+	j.require(most != nil && most.Error == "", "S21", "the claim %s is copied, and can't be read", e.Claim.Name)
+	if most == nil {
+		return
+	}
+	var members []string
+	for _, claim := range c.Names {
+		r := told[claim]
+		j.require(r != nil, "S21", "the claim %s has told nothing", claim)
+		if r == nil || r.Error != "" {
+			continue
+		}
+		members = append(members, r.MemberID)
+		j.require(r.ClusterID == most.ClusterID, "S21", "the claim %s is of another etcd cluster", claim)
+		j.require(r.LastTerm < most.LastTerm || r.LastTerm == most.LastTerm && r.LastIndex <= most.LastIndex, "S21",
+			"the claim %s is ahead of %s", claim, e.Claim.Name)
+	}
+	for _, electorate := range most.Electorates {
+		there := wording.Filter(electorate, func(id string) bool { return slices.Contains(members, id) })
+		j.require(c.WithoutQuorum || 2*len(there) > len(electorate), "S21", "the claims are of %d of %d members",
+			len(there), len(electorate))
+	}
+	j.require(c.WithoutQuorum || len(most.Electorates) > 0, "S21", "the members are not known")
 }

@@ -4,6 +4,7 @@ package spec
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -288,8 +289,26 @@ func token(simple bool) string {
 
 // validateSources says what is wrong with the snapshot that the spec of a cluster names.
 func validateSources(s *v1alpha1.EtcdClusterSpec) error {
-	if b := s.Bootstrap; b != nil {
-		return stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot)
+	b := s.Bootstrap
+	switch {
+	case b == nil:
+		return nil
+	case b.Claims != nil:
+		return validateClaims(s)
+	}
+	return stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot)
+}
+
+// validateClaims says what is wrong with spec.bootstrap.claims, where the CRD did not refuse it.
+func validateClaims(s *v1alpha1.EtcdClusterSpec) error {
+	c := s.Bootstrap.Claims
+	switch {
+	case s.Storage.Medium == v1alpha1.HostPath || s.Storage.Medium == v1alpha1.Memory:
+		return fmt.Errorf("spec.bootstrap.claims needs storage.medium Persistent")
+	case len(c.Names) == 0:
+		return fmt.Errorf("spec.bootstrap.claims.names is empty")
+	case c.Path != "" && c.Path != "." && !filepath.IsLocal(c.Path):
+		return fmt.Errorf("spec.bootstrap.claims.path is not a path within the volume, such as default.etcd")
 	}
 	return nil
 }

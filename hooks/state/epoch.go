@@ -69,6 +69,8 @@ type Origin struct {
 	// Bump is by how much the spec says that the revision is raised; nil when it is to begin above all that were
 	// given out.
 	Bump *int64
+	// Claim is the volume that seeds this one, of another etcd; nil for none. Evidence says why that one was chosen.
+	Claim *FormerClaim
 	// SurvivorsOf is the epoch one of whose members' volumes seeds this one; 0 for none.
 	SurvivorsOf int
 	// Member of that epoch that runs, and from which the data is fetched where no volume could be copied; empty for
@@ -223,7 +225,7 @@ func (e *Epoch) Filled() bool {
 	if e.Source == objects.SourceEmpty {
 		return e.After > 0 && (e.Bump == nil || *e.Bump > 0) // only so it can begin at another revision than 1
 	}
-	return e.Source == objects.SourceSnapshot || e.Source == objects.SourceSurvivor
+	return e.Source == objects.SourceSnapshot || e.Source == objects.SourceSurvivor || e.Source == objects.SourceClaims
 }
 
 // NewRecord is the record of an epoch whose initial members have the numbers from first on.

@@ -103,6 +103,15 @@ type Resolved struct {
 	ServiceAccountName string                `json:"serviceAccountName,omitempty"`
 }
 
+// FormerClaim is the volume of a member of an etcd that runs no more, as the record keeps it.
+type FormerClaim struct {
+	// Name of the claim, WAL that of the claim with the write-ahead log; empty where the log is with the data.
+	Name string `json:"name"`
+	WAL  string `json:"wal,omitempty"`
+	// Path of the data directory in the volume.
+	Path string `json:"path"`
+}
+
 // Words name it for messages.
 func (r *Resolved) Words() string {
 	words := "the snapshot " + stores.Words(r.URL)
@@ -130,6 +139,12 @@ func readOrigin(cm *corev1.ConfigMap) Origin {
 		from.Snapshot = &Resolved{}
 		if err := json.Unmarshal([]byte(raw), from.Snapshot); err != nil {
 			from.Snapshot = nil
+		}
+	}
+	if raw := cm.Data[objects.EpochKeyClaim]; raw != "" {
+		from.Claim = &FormerClaim{}
+		if err := json.Unmarshal([]byte(raw), from.Claim); err != nil {
+			from.Claim = nil
 		}
 	}
 	return from
@@ -162,6 +177,8 @@ func (e *Epoch) Describe() string {
 		}
 	case objects.SourceSurvivor:
 		return fmt.Sprintf("its data comes from %s, of epoch %d (%s)", e.Survivor, e.SurvivorsOf, e.Evidence)
+	case objects.SourceClaims:
+		return fmt.Sprintf("its data comes from the claim %s (%s)", e.Survivor, e.Evidence)
 	}
 	return "without data"
 }

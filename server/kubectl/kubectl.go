@@ -35,6 +35,8 @@ Usage:
   kubectl quorate fence [NAME] MEMBER         stop a member for --duration, or until the EtcdOperation is deleted
   kubectl quorate restore [NAME] [flags]      move to the data of --snapshot, or back to that of --epoch
   kubectl quorate recover [NAME] POLICY       begin again without quorum: FromSurvivor, FromSnapshot or Recreate
+  kubectl quorate adopt NAME CLAIM... --dry-run
+                                              the EtcdCluster that would begin with claims of an etcd that runs no more
   kubectl quorate report [NAME] [-o FILE]     a support bundle without secrets, as a .tar.gz
   kubectl quorate version [--client]          the version of this plugin, and which Quorate runs
   kubectl quorate check [-o json]             whether Kubernetes, Metacontroller and Quorate fit together, and what to do
@@ -115,7 +117,7 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		return errTold
 	}
 	switch name, rest := args[0], args[1:]; name {
-	case "status", "explain", "defrag", "move-leader", "fence", "restore", "recover", "report", "version", "check":
+	case "status", "explain", "defrag", "move-leader", "fence", "restore", "recover", "report", "version", "check", "adopt":
 		a, err := p.parse(name, rest)
 		if err != nil {
 			return err
@@ -144,6 +146,7 @@ type ask struct {
 	snapshot                string // of restore, and the epoch
 	epoch                   int64
 	stopFirst               bool
+	adopting                adopting
 	file                    string
 	format                  string // of what check prints: text or json
 }
@@ -198,6 +201,12 @@ func (a *ask) ownFlags(flags *flag.FlagSet) {
 	switch a.command {
 	case "check":
 		flags.StringVar(&a.format, "o", "text", "`format`: text or json")
+	case "adopt":
+		d := &a.adopting
+		flags.BoolVar(&d.dryRun, "dry-run", false, "print the EtcdCluster and change nothing")
+		flags.StringVar(&d.selector, "l", "", "`selector` of the claims' labels, in place of their names")
+		flags.StringVar(&d.path, "path", "", "`path` of etcd's data directory in each volume; empty for data")
+		flags.StringVar(&d.version, "etcd-version", "", "`version` of etcd that should run, such as 3.6.16")
 	case "report":
 		flags.StringVar(&a.file, "o", "", "`file` to write; empty for one named after the cluster and the time")
 	case "version":
@@ -220,6 +229,13 @@ func (a *ask) ownFlags(flags *flag.FlagSet) {
 // take reads what is not a flag: NAME, and for some commands one more word.
 func (a *ask) take(names []string) error {
 	names = slices.Clone(names)
+	if a.command == "adopt" {
+		if err := a.adopting.valid(names); err != nil {
+			return err
+		}
+		a.name, a.adopting.claims = names[0], names[1:]
+		return nil
+	}
 	if what := operandOf[a.command]; what != "" {
 		if len(names) == 0 {
 			return misused("%s needs %s", a.command, what)
@@ -261,6 +277,8 @@ func (a *ask) do(ctx context.Context) error {
 		return a.operate(ctx)
 	case "check":
 		return a.check(ctx)
+	case "adopt":
+		return a.adopt(ctx)
 	default:
 		return a.report(ctx)
 	}

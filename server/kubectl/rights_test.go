@@ -25,6 +25,9 @@ func (r rights) add(resource string, verbs ...string) {
 // plural is a resource as the API server names it, of one of the ways in which kubectl is told of it.
 func plural(resource string) string {
 	resource, _, _ = strings.Cut(resource, ".")
+	if resource == "pvc" {
+		return "persistentvolumeclaims"
+	}
 	if !strings.HasSuffix(resource, "s") {
 		return resource + "s"
 	}
@@ -80,6 +83,7 @@ func everything(t *testing.T) []*kube {
 	within(certified.cluster, "status")["internal"] = map[string]any{"awaited": []any{map[string]any{
 		"kind": "Pod", "name": "orders-2", "requestTime": "2026-03-01T11:59:00Z"}}}
 	for _, k := range []*kube{plain, certified} {
+		k.says["get pvc"] = `{"items":[{"metadata":{"name":"data-former-0"}}]}`
 		k.says["get "+operations+" orders-defrag"] = `{"status":{"phase":"Succeeded"}}`
 	}
 	return []*kube{plain, certified}
@@ -129,11 +133,12 @@ func TestTheRightsInTheDocument(t *testing.T) {
 	for command, args := range map[string][]string{
 		"status": nil, "explain": nil, "defrag": {"--wait"}, "version": nil,
 		"report": {"-o", filepath.Join(t.TempDir(), "r.tar.gz")},
+		"adopt":  {"taken", "-l=app=former", "--dry-run", "--etcd-version=3.6.16"},
 	} {
 		t.Run(command, func(t *testing.T) {
 			taken := []rights{{}, {}}
 			for _, name := range []string{"", "orders"} {
-				if command == "version" {
+				if command == "version" || command == "adopt" {
 					name = ""
 				}
 				for _, k := range everything(t) {

@@ -4,10 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bootstrap says where a new cluster's data comes from. Its snapshot is read once, before the cluster first begins;
-// existing is read until the foreign members are gone.
+// Bootstrap says where a new cluster's data comes from. Its snapshot or claims are read once, before the cluster first
+// begins; existing is read until the foreign members are gone.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.snapshot) && has(self.existing))",message="bootstrap has either snapshot or existing: the data comes from one place"
+// +kubebuilder:validation:XValidation:rule="[has(self.snapshot), has(self.existing), has(self.claims)].filter(b, b).size() <= 1",message="bootstrap has one of snapshot, existing and claims: the data comes from one place"
 type Bootstrap struct {
 	// Snapshot that all initial members restore.
 	// +optional
@@ -16,6 +16,52 @@ type Bootstrap struct {
 	// Existing is a running etcd that the members join.
 	// +optional
 	Existing *ExistingCluster `json:"existing,omitempty"`
+
+	// Claims are the volumes of the members of an etcd that runs no more. The one whose log is ahead is copied; none is
+	// changed.
+	// +optional
+	Claims *FormerClaims `json:"claims,omitempty"`
+}
+
+// FormerClaims are the claims of the members of an etcd that runs no more, in the namespace of the EtcdCluster: of one
+// that Quorate ran, or of any other. No etcd may use them meanwhile.
+//
+// +kubebuilder:validation:XValidation:rule="self.names.all(n, self.names.exists_one(m, m == n))",message="bootstrap.claims.names has a claim twice"
+type FormerClaims struct {
+	// Names of the claims, one of each member. Name all that are left: together they must be of a quorum of the former
+	// members, and of one etcd cluster.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +kubebuilder:validation:items:MaxLength=249
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Names []string `json:"names"`
+
+	// Path of etcd's data directory in each volume, such as default.etcd; "." is the volume's root. Unset, it is data,
+	// as in Quorate's own volumes.
+	// +optional
+	// +default="data"
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^([.]|[-_0-9A-Za-z][-._0-9A-Za-z]*(/[-_0-9A-Za-z][-._0-9A-Za-z]*)*)$`
+	Path string `json:"path,omitempty"`
+
+	// WAL says that the write-ahead log of each member is on a claim of its own, <name>-wal, in its directory wal: so
+	// spec.storage.wal has it.
+	// +optional
+	WAL bool `json:"wal,omitempty"`
+
+	// WithoutQuorum begins also when the claims are of fewer members than a quorum. Acknowledged writes may be missing
+	// then.
+	// +optional
+	WithoutQuorum bool `json:"withoutQuorum,omitempty"`
+
+	// BumpRevision raises the revision by this much, and marks everything before as compacted. Unset, it goes to
+	// 1,000,000,000 above that of the data: watches end, and clients look again. With claims of a quorum 0 is right
+	// too: no revision that a client has seen is missing.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 }
 
 // SnapshotSource is a snapshot that members restore.
@@ -204,7 +250,7 @@ type Recovery struct {
 
 // OriginStatus is where an epoch's data comes from.
 type OriginStatus struct {
-	// Source is Empty, Snapshot, Survivor or Existing.
+	// Source is Empty, Snapshot, Survivor, Claims or Existing.
 	Source string `json:"source"`
 
 	// After is the number of the epoch that it took over from.
@@ -219,11 +265,11 @@ type OriginStatus struct {
 	// +optional
 	Snapshot string `json:"snapshot,omitempty"`
 
-	// Survivor is the member of an earlier epoch whose data was copied.
+	// Survivor is the member of an earlier epoch, or the claim of spec.bootstrap.claims, whose data was copied.
 	// +optional
 	Survivor string `json:"survivor,omitempty"`
 
-	// Evidence is what each survivor held. The first was chosen: its log is ahead, in term and then in index.
+	// Evidence is what each survivor or claim held. The first was chosen: its log is ahead, in term and then in index.
 	// +optional
 	Evidence string `json:"evidence,omitempty"`
 }

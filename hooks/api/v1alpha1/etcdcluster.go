@@ -68,6 +68,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be removed in one edit: remove selfHosted first, once the API server has its data elsewhere"
 // +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clientService) || (!has(oldSelf.clientService.ipFamilyPolicy) || has(self.clientService) && has(self.clientService.ipFamilyPolicy)) && (!has(oldSelf.clientService.ipFamilies) || has(self.clientService) && has(self.clientService.ipFamilies))",message="clientService.ipFamilyPolicy and ipFamilies can be changed, and not removed: Kubernetes does not forget them; set SingleStack and one family"
+// +kubebuilder:validation:XValidation:rule="!has(self.bootstrap) || !has(self.bootstrap.claims) || self.storage.medium == 'Persistent'",message="bootstrap.claims needs storage.medium Persistent: the first member must run where the volume is that it copies"
 // +kubebuilder:validation:XValidation:rule="!has(self.memberService) || !has(self.hostNetwork)",message="memberService is not for members on hostNetwork, which have the addresses of their nodes; remove memberService"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everyone: an even one
@@ -198,8 +199,8 @@ type EtcdClusterSpec struct {
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
-	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. Its snapshot is read once, before
-	// the cluster first begins.
+	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. Its snapshot or claims are read
+	// once, before the cluster first begins.
 	// +optional
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
 

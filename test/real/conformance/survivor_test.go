@@ -38,7 +38,16 @@ func programs(t *testing.T, version string) seed.Programs {
 func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster,
 	reports.Restore) {
 	t.Helper()
-	before := tree(t, from.DataDir())
+	return surviveFrom(t, version, name, from.DataDir(), bump, at...)
+}
+
+// surviveFrom is survive with a directory.
+func surviveFrom(t *testing.T, version, name, from string, bump int64, at ...string) (*etcdproc.Cluster,
+	reports.Restore) {
+	t.Helper()
+	place, err := filepath.EvalSymlinks(from)
+	require.NoError(t, err)
+	before := tree(t, place)
 	var report reports.Restore
 	c := etcdproc.StartSeeded(t, version, name, 1, func(m *etcdproc.Member, initial, token string) {
 		if len(at) > 0 {
@@ -47,11 +56,11 @@ func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int
 		var err error
 		report, err = seed.Restore(t.Context(), seed.Options{
 			DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
-			EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, FromData: from.DataDir(),
+			EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, FromData: from,
 		})
 		require.NoError(t, err)
 	})
-	require.Equal(t, before, tree(t, from.DataDir()), "the survivor's directory is as it was")
+	require.Equal(t, before, tree(t, place), "the survivor's directory is as it was")
 	return c, report
 }
 

@@ -56,7 +56,7 @@ var verbs = map[string]func(*story, args) string{
 	"edit": (*story).edit,
 	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none
 	// | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster
-	// bootstrap=s1|url=s3://bucket/s1 also: edit existing=old-0,old-1 | existing=none | retire=true also: edit
+	// bootstrap=s1|url=s3://bucket/s1 | claims=old-0,old-1 [without-quorum=true] also: edit existing=old-0,old-1 | existing=none | retire=true also: edit
 	// size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off |
 	// schedule=0_3_*_*_* percent=50 reclaim=1Mi also: edit windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
 	// windows=none delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]:
@@ -381,6 +381,10 @@ func changeStorage(storage *v1alpha1.StorageSpec, a args) {
 func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("bootstrap") || a.has("url") && !a.has("restore") {
 		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: source(a, "bootstrap")}
+	}
+	if a.has("claims") {
+		spec.Bootstrap = &v1alpha1.Bootstrap{Claims: &v1alpha1.FormerClaims{Names: strings.Split(a["claims"], ","),
+			WithoutQuorum: a["without-quorum"] == "true", BumpRevision: bump(a)}}
 	}
 	if a.has("recovery") {
 		spec.Recovery.QuorumLoss = v1alpha1.QuorumLoss(a["recovery"])

@@ -238,8 +238,13 @@ func (w *World) survey(pod *corev1.Pod) bool {
 	d := w.survivor(pod)
 	told := reports.Survey{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16),
 		MemberID: strconv.FormatUint(d.Member, 16)}
-	if d.Member == 0 {
+	switch {
+	case d.Member == 0:
 		told = reports.Survey{Reason: "NotFound", Error: "there is no write-ahead log"}
+	case w.occupied(d):
+		told = reports.Survey{Reason: "Failed", Error: "the database is in use"}
+	default:
+		told.Members, told.Electorates = w.electorates(d)
 	}
 	raw, err := json.Marshal(told)
 	if err != nil {
@@ -252,6 +257,25 @@ func (w *World) survey(pod *corev1.Pod) bool {
 		w.meshTells(p)
 	})
 	return true
+}
+
+// occupied reports whether an etcd runs on the directory.
+func (w *World) occupied(d Dir) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(w.Procs)),
+		func(p Proc) bool { return w.Dirs[p.Dir].Member == d.Member })
+}
+
+// electorates are the names of the members of the directory's cluster by ID, and whose votes count there.
+func (w *World) electorates(d Dir) (names map[string]string, sets [][]string) {
+	names, sets = map[string]string{}, [][]string{{}}
+	for _, m := range w.Etcd.Clusters[d.Cluster].Members {
+		memberID := strconv.FormatUint(m.ID, 16)
+		names[memberID] = nameAt(m)
+		if !m.Learner {
+			sets[0] = append(sets[0], memberID)
+		}
+	}
+	return names, sets
 }
 
 // waitsAtGate reports whether the pod's member is made ready before its epoch begins.
