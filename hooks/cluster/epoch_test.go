@@ -640,7 +640,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 				}
 			}
 		},
-		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 Reason: Error:} " +
+		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 Reason: Error:} " +
 			"and": func(o *observation.Observation, d *decision.Decision) {
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(o, name, good)
