@@ -59,16 +59,20 @@ type Cluster struct {
 }
 
 func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
+	return clientv3.New(c.config(endpoints))
+}
+
+func (c Cluster) config(endpoints []string) clientv3.Config {
 	options := c.Visitor.Options()
 	if c.TLS != nil && c.TLS.ServerName != "" {
 		options = append(options, grpc.WithTransportCredentials(
 			expecting{credentials.NewTLS(c.TLS), c.TLS.ServerName}))
 	}
-	return clientv3.New(clientv3.Config{
+	return clientv3.Config{
 		Endpoints: endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
 		DialTimeout: loginTime, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		DialOptions: options,
-	})
+	}
 }
 
 // expecting are credentials for members whose certificates are for a name of their own. Of its TLS configuration etcd's

@@ -18,8 +18,8 @@ import (
 
 // Reasons for which there is no artifact or it can't be used, in one word each: reports.Restore.Reason has them.
 const (
-	// wrongKey: it is encrypted, and none of the identities at hand opens it.
-	wrongKey = "WrongKey"
+	// WrongKey: it is encrypted, and none of the identities at hand opens it.
+	WrongKey = "WrongKey"
 	// damaged: what is stored is not what was written, or not whole.
 	damaged = "Damaged"
 	// noSpace: a disk is full, here or at the store.

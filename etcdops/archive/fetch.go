@@ -133,13 +133,13 @@ func discardFile(path string) error {
 func readIdentities(path string) ([]age.Identity, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, failure(wrongKey, err, "the age identities can't be read; check the Secret and its key")
+		return nil, failure(WrongKey, err, "the age identities can't be read; check the Secret and its key")
 	}
 	defer f.Close()
 	identities, err := age.ParseIdentities(f)
 	if err != nil {
 		// The cause is left out: it may quote a line, and the line may be a secret.
-		return nil, failure(wrongKey, nil, "%s holds no age identities: every line must be one, such as "+
+		return nil, failure(WrongKey, nil, "%s holds no age identities: every line must be one, such as "+
 			"AGE-SECRET-KEY-1..., or a comment", filepath.Base(path))
 	}
 	return identities, nil
@@ -255,7 +255,7 @@ func (s *store) fetchFailure(key string, source *watched, err error) error {
 	case errors.As(err, &own):
 		return err
 	case errors.As(err, &wrong):
-		return failure(wrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.named(key))
+		return failure(WrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.named(key))
 	default:
 		return failure(damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.named(key))
 	}
@@ -281,7 +281,7 @@ func open(stored io.Reader, identities []age.Identity, found *reports.Artifact) 
 	if bytes.Equal(begins, ageMagic) {
 		found.Encrypted = true
 		if len(identities) == 0 {
-			return nil, end, failure(wrongKey, nil, "the snapshot is encrypted, and there are no age identities to "+
+			return nil, end, failure(WrongKey, nil, "the snapshot is encrypted, and there are no age identities to "+
 				"open it: name their Secret")
 		}
 		decrypted, err := age.Decrypt(plain, identities...)

@@ -232,10 +232,10 @@ func TestFetchSaysWhy(t *testing.T) {
 		change     func(from *Source)
 	}{
 		{"as it was stored", "", func(*Source) {}},
-		{"no identity", wrongKey, func(f *Source) { f.IdentityFile = "" }},
-		{"another person's identity", wrongKey, func(f *Source) { f.IdentityFile = identityFile(t, wrong.String()) }},
-		{"no identity in the file", wrongKey, func(f *Source) { f.IdentityFile = identityFile(t, "secret words") }},
-		{"no file with identities", wrongKey, func(f *Source) { f.IdentityFile = "/does/not/exist" }},
+		{"no identity", WrongKey, func(f *Source) { f.IdentityFile = "" }},
+		{"another person's identity", WrongKey, func(f *Source) { f.IdentityFile = identityFile(t, wrong.String()) }},
+		{"no identity in the file", WrongKey, func(f *Source) { f.IdentityFile = identityFile(t, "secret words") }},
+		{"no file with identities", WrongKey, func(f *Source) { f.IdentityFile = "/does/not/exist" }},
 		{"another hash was wanted", damaged, func(f *Source) { f.SHA256 = strings.Repeat("0", 64) }},
 		{"cut off", damaged, func(*Source) { put(t, object, intact[:len(intact)-1]) }},
 		{"cut off in the middle", damaged, func(*Source) { put(t, object, intact[:len(intact)/2]) }},
@@ -290,7 +290,7 @@ func TestFetchByAnyName(t *testing.T) {
 		assert.Equal(t, stored.Size, size)
 		_, err = Fetch(context.Background(), Source{URL: "file:///folder/" + name, StoreDir: dir},
 			filepath.Join(t.TempDir(), "db"))
-		assert.Equal(t, wrongKey, ReasonOf(err), "it is found, and encrypted: %v", err)
+		assert.Equal(t, WrongKey, ReasonOf(err), "it is found, and encrypted: %v", err)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestFlippedBits(t *testing.T) {
 		if at > header {
 			assert.Equal(t, damaged, ReasonOf(err), "byte %d: %v", at, err)
 		} else {
-			assert.True(t, slices.Contains([]string{damaged, wrongKey}, ReasonOf(err)), "byte %d: %v", at, err)
+			assert.True(t, slices.Contains([]string{damaged, WrongKey}, ReasonOf(err)), "byte %d: %v", at, err)
 		}
 	}
 }

@@ -103,6 +103,9 @@ func (s *store) uri(key string) string { return s.url.Join(key).String() }
 
 // named is what messages call an object.
 func (s *store) named(key string) string {
+	if strings.Contains(key, SegmentSuffix) || key == "" {
+		return "the stream of changes " + s.url.Words()
+	}
 	if strings.HasSuffix(key, recordSuffix) {
 		return "the record of the snapshot " + s.url.Words()
 	}

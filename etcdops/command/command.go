@@ -57,7 +57,7 @@ func Parse(flags *flag.FlagSet, args []string) error {
 // How the package flag says what is wrong.
 var (
 	badValue = regexp.MustCompile(`^invalid (?:boolean )?value "(?:[^"\\]|\\.)*" for (?:flag )?-([-0-9A-Za-z]+): `)
-	badFlag  = regexp.MustCompile(`^flag (provided but not defined|needs an argument): (-[-0-9A-Za-z]+)$`)
+	badFlag  = regexp.MustCompile(`^flag (provided but not defined|needs an argument): (-[-0-9a-z]+)$`)
 )
 
 // mistake is what is wrong with flags, without any value of them.

@@ -22,7 +22,8 @@ containers that run it; rescue alone is for people.
 
 Usage:
   quorate-snapshot snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
-  quorate-snapshot look [flags]      say what is stored of a snapshot
+  quorate-snapshot stream [flags]    store all changes of a cluster behind a snapshot, until it is told to end
+  quorate-snapshot look [flags]      say what is stored of a snapshot, or of a stream
   quorate-snapshot discard [flags]   delete a stored snapshot
   quorate-snapshot tool [flags]      put this program where another image can run it (an init container)
   quorate-snapshot restore [flags]   fill a data directory from a snapshot, or from that of another member (an init
@@ -53,6 +54,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	switch name, args := args[0], args[1:]; name {
 	case "snapshot":
 		return snapshot.Take(ctx, args, stderr)
+	case "stream":
+		return snapshot.Stream(ctx, args, stdout, stderr)
 	case "look":
 		return snapshot.Look(ctx, args, stdout, stderr)
 	case "discard":

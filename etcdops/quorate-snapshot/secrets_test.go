@@ -65,21 +65,26 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 		flags := map[string][]string{
-			"restore":  {"url", "store-url", "sha256", "bump-revision"},
+			"restore":  {"url", "store-url", "sha256", "bump-revision", "tail-url", "until-revision"},
+			"stream":   {"store-url", "tail", "cluster-id", "from-revision", "compression", "recipient", "max-size"},
+			"look":     {"store-url", "tail", "cluster-id", "from-revision", "until-time"},
 			"snapshot": {"store-url", "key", "compression", "recipient", "verify", "unless-revision"},
 			"discard":  {"store-url", "key"},
 			"survey":   {},
 			"fly":      {},
 		}
 		// In the order of their names, so that a seed repeats.
-		for _, name := range []string{"discard", "fly", "restore", "snapshot", "survey"} {
+		for _, name := range []string{"discard", "fly", "look", "restore", "snapshot", "stream", "survey"} {
 			args := map[string][]string{
 				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--name=a",
 					"--peer-url=http://a:2380", "--etcd-version=3.6.16",
 					"--url=s3://b/x.db", "--store-dir=" + dir},
 				"snapshot": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--key=x.db", "--store-dir=" + dir},
-				"discard":  {"--store-url=file:///x", "--key=x.db", "--store-dir=" + dir},
-				"survey":   {"--data-dir=" + dir},
+				"stream": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--tail=x", "--from-revision=1",
+					"--store-dir=" + dir, "--listen="},
+				"look":    {"--store-url=file:///x", "--tail=x", "--store-dir=" + dir},
+				"discard": {"--store-url=file:///x", "--key=x.db", "--store-dir=" + dir},
+				"survey":  {"--data-dir=" + dir},
 			}[name]
 			for _, flag := range flags[name] {
 				if r.IntN(2) == 0 {
@@ -87,7 +92,7 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 				}
 			}
 			for _, flag := range map[string][]string{"restore": {"identity"}, "snapshot": {"ca", "cert", "cert-key"},
-				"discard": {"store-ca"}}[name] {
+				"stream": {"ca", "cert", "cert-key"}, "look": {"identity"}, "discard": {"store-ca"}}[name] {
 				if r.IntN(3) == 0 {
 					args = append(args, "--"+flag+"="+file)
 				}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
@@ -34,6 +36,10 @@ type Options struct {
 	Fetch func(ctx context.Context, to string) (*reports.Artifact, error)
 	// Size of that file.
 	Size int64
+	// Tail are changes behind the snapshot that Fetch gets, which are replayed up to UntilRevision, or up to the last
+	// one that is stored when that is 0. Nil for none.
+	Tail          *stream.Tail
+	UntilRevision int64
 	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its
 	// own. Nothing is changed there; both may be mounted read-only.
 	FromData, FromWAL string
@@ -46,13 +52,6 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	if err := to.clear(); err != nil {
 		return report, err
 	}
-	source := o.fromSurvivor
-	switch {
-	case o.Fetch != nil:
-		source = o.fromArtifact
-	case o.Empty:
-		source = o.fromNothing
-	}
 	defer func() {
 		if err != nil {
 			_ = to.unstage() // the next try does that too, and says why it can't
@@ -61,7 +60,7 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	if err := os.MkdirAll(filepath.Dir(to.staged().database()), 0o700); err != nil {
 		return report, written(err, o.DataDir)
 	}
-	told, err := source(ctx, to)
+	told, changed, err := o.fill(ctx, to)
 	if err != nil {
 		return report, err
 	}
@@ -75,7 +74,7 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
 	holds, err := o.Programs.make(ctx, to.staged(), m, bump)
 	if err == nil {
-		err = agrees(told, holds)
+		err = errors.Join(agrees(told, holds), changed.agrees(holds))
 	}
 	if err != nil {
 		return report, err
@@ -91,6 +90,25 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 		return report, err
 	}
 	return made, nil
+}
+
+// fill makes the database, and says what it must hold: after a replay, that.
+func (o Options) fill(ctx context.Context, to place) (told *reports.Artifact, changed *replay, err error) {
+	source := o.fromSurvivor
+	switch {
+	case o.Fetch != nil:
+		source = o.fromArtifact
+	case o.Empty:
+		source = o.fromNothing
+	}
+	told, err = source(ctx, to)
+	if err != nil || o.Tail == nil {
+		return told, nil, err
+	}
+	if changed, err = o.replay(ctx, to.staged().database(), told); err != nil {
+		return nil, nil, err
+	}
+	return changed.told(told), changed, nil
 }
 
 // make makes the database that is staged that of a member, and the rest of a data directory beside it. It says what

@@ -3,6 +3,7 @@
 // version that will run.
 //
 //	restore.go   from a source to a data directory, and what is checked
+//	replay.go    the changes of a stream, written behind a snapshot
 //	skeleton.go  what etcdutl changes, and nothing else, written to a database
 //	survivor.go  a member's database and its whole log, brought together into one database
 //	survey.go    how much a member's directory holds

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/etcdops/seed"
+	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
@@ -25,6 +26,7 @@ type restoring struct {
 	files    tlsFiles
 	tokenKey string
 	marker   string
+	tailURL  string
 }
 
 // Restore is the command quorate-snapshot restore; the result is its exit code.
@@ -37,7 +39,7 @@ func Restore(ctx context.Context, args []string, getenv func(string) string, std
 	if err != nil {
 		report.Error, report.Reason = told(err), seed.ReasonOf(err)
 		if report.Reason == "" {
-			report.Reason = archive.ReasonOf(err)
+			report.Reason = stream.ReasonOf(err)
 		}
 	}
 	tell(report, stdout)
@@ -100,6 +102,9 @@ func (r *restoring) valid() error {
 	case sources != 1:
 		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where " +
 			"the data comes from")
+	case r.tailURL != "" && r.source.URL == "" || r.UntilRevision != 0 && r.tailURL == "" || r.UntilRevision < 0:
+		return command.Errorf("--tail-url goes with --url, and --until-revision with --tail-url: a stream is " +
+			"replayed behind a snapshot, up to a revision")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
 		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them can be " +
 			"given: revisions only rise")
@@ -132,6 +137,10 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.SHA256, "sha256", "",
 		"`SHA-256` that the database of the artifact must have, in hexadecimal; else that of the variable "+
 			epochs.EnvSHA256)
+	flags.StringVar(&r.tailURL, "tail-url", "",
+		"`URL` of the folder <tail>/<cluster ID> of a stream, whose changes are replayed behind the artifact")
+	flags.Int64Var(&r.UntilRevision, "until-revision", 0,
+		"`revision` that is the last to be replayed; 0 is the last that is stored without a gap")
 	flags.StringVar(&r.FromData, "from-data", "",
 		"data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
@@ -178,9 +187,16 @@ func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
 		r.Fetch = func(ctx context.Context, to string) (*reports.Artifact, error) {
 			return archive.Fetch(ctx, r.source, to)
 		}
-		r.Fetch = func(ctx context.Context, to string) (*reports.Artifact, error) {
-			return archive.Fetch(ctx, r.source, to)
+	}
+	if r.tailURL != "" {
+		place, err := archive.FolderOf(r.tailURL, r.source)
+		if err == nil {
+			r.Tail, err = stream.OpenTail(ctx, place, r.source.IdentityFile)
 		}
+		if err != nil {
+			return reports.Restore{}, err
+		}
+		defer r.Tail.Close()
 	}
 	return seed.Restore(ctx, r.Options)
 }

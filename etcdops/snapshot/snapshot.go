@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
@@ -75,6 +76,23 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 }
 
 func (o *ordering) flags(flags *flag.FlagSet) {
+	o.clusterFlags(flags)
+	storeFlags(flags, &o.Place, &o.Key)
+	o.formFlags(flags)
+	flags.BoolVar(&o.Verify, "verify", true,
+		"fetch what was stored, restore it on trial, and compare it with the cluster")
+	flags.StringVar(&o.Etcd, "etcd", "etcd", "`binary` of that name, of the members' version; for --verify")
+	flags.StringVar(&o.Etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
+	flags.StringVar(&o.Scratch, "scratch", "",
+		"`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
+	flags.Int64Var(&o.unless.Revision, "unless-revision", 0,
+		"take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
+	flags.StringVar(&o.unless.ClusterID, "unless-cluster", "", "`ID` of the cluster, in hexadecimal")
+	flags.Int64Var(&o.unless.AuthRevision, "unless-auth-revision", 0, "`revision` of users and roles")
+}
+
+// clusterFlags are the flags by which a cluster is reached.
+func (o *ordering) clusterFlags(flags *flag.FlagSet) {
 	flags.Func("endpoint", "client `URL` of the cluster; may be repeated; required", add(&o.Cluster.Endpoints))
 	flags.BoolVar(&o.Cluster.OnlyEndpoints, "only-endpoints", false,
 		"ask members at these URLs alone, not at those that they advertise")
@@ -86,22 +104,15 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.user, "username-file", "", "`file` with the name of the user to come as, where auth is on")
 	flags.StringVar(&o.password, "password-file", "", "`file` with that user's password")
 	flags.StringVar(&o.tokenKey, "token-key", "", tokenKeyUsage)
-	storeFlags(flags, &o.Place, &o.Key)
+}
+
+// formFlags are the flags that say how something is stored.
+func (o *ordering) formFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
 	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated",
 		add(&o.recipients))
 	flags.StringVar(&o.lock.Mode, "lock", "", "governance or compliance: `how` S3 locks what is stored; empty is not")
 	flags.DurationVar(&o.lock.For, "retain-for", 0, "how `long` S3 keeps it then")
-	flags.BoolVar(&o.Verify, "verify", true,
-		"fetch what was stored, restore it on trial, and compare it with the cluster")
-	flags.StringVar(&o.Etcd, "etcd", "etcd", "`binary` of that name, of the members' version; for --verify")
-	flags.StringVar(&o.Etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
-	flags.StringVar(&o.Scratch, "scratch", "",
-		"`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
-	flags.Int64Var(&o.unless.Revision, "unless-revision", 0,
-		"take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
-	flags.StringVar(&o.unless.ClusterID, "unless-cluster", "", "`ID` of the cluster, in hexadecimal")
-	flags.Int64Var(&o.unless.AuthRevision, "unless-auth-revision", 0, "`revision` of users and roles")
 }
 
 // read makes the order of what was given, and says which flags are missing or can't be read.
@@ -115,6 +126,11 @@ func (o *ordering) read() error {
 		}
 		o.Unless = &o.unless
 	}
+	return o.readCommon()
+}
+
+// readCommon reads what the flags of the cluster and of the form say.
+func (o *ordering) readCommon() error {
 	if o.lock != (archive.Lock{}) {
 		if err := o.lock.Check(o.Place); err != nil {
 			return command.Errorf("--lock and --retain-for: %s", err)
@@ -162,11 +178,15 @@ func line(flag, file string) (string, error) {
 
 // storeFlags are the flags by which a store is reached, and the name of an artifact in it.
 func storeFlags(flags *flag.FlagSet, place *archive.Place, key *string) {
+	placeFlags(flags, place)
+	flags.StringVar(key, "key", "", "`name` of the artifact in the folder; required")
+}
+
+func placeFlags(flags *flag.FlagSet, place *archive.Place) {
 	flags.StringVar(&place.URL, "store-url", "", "`URL` of the folder: s3://, gs://, azblob:// or file:///; required")
 	flags.StringVar(&place.Dir, "store-dir", "", "`directory` that file:///folder is in; empty is that of this machine")
 	flags.StringVar(&place.CAFile, "store-ca", "",
 		"`file` with PEM certificates of those who sign the store's certificate, besides the public authorities")
-	flags.StringVar(key, "key", "", "`name` of the artifact in the folder; required")
 }
 
 // add collects the values of a flag that may be repeated.
@@ -201,19 +221,25 @@ func reportOf(report reports.Snapshot) string {
 }
 
 // Look is the command quorate-snapshot look; the result is its exit code. What is stored is told in the termination
-// message, as by snapshot.
+// message, as by snapshot; with --tail, what is stored of a stream.
 func Look(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var place archive.Place
 	var key string
+	var tail stream.Asked
 	flags := flag.NewFlagSet("quorate-snapshot look", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	storeFlags(flags, &place, &key)
+	lookFlags(flags, &tail)
 	err := command.Parse(flags, args)
-	if err == nil && (place.URL == "" || key == "") {
-		err = command.Errorf("--store-url and --key are required")
+	if err == nil && (place.URL == "" || (key == "") == (tail.Prefix == "")) {
+		err = command.Errorf("--store-url and one of --key and --tail are required")
 	}
 	if explained(err) {
 		return exitCode(err, stderr)
+	}
+	if err == nil && tail.Prefix != "" {
+		tail.Place = place
+		return lookAtTail(ctx, tail, stdout, stderr)
 	}
 	var report reports.Snapshot
 	if err == nil {

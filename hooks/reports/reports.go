@@ -82,6 +82,61 @@ type Restore struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Stream is what `quorate-snapshot stream` tells at /status while it runs, and reports when it ends.
+type Stream struct {
+	// ClusterID in hexadecimal.
+	ClusterID string `json:"clusterID,omitempty"`
+	// StoredRevision is the last one of the unbroken chain in the store; SeenRevision the last one that has arrived.
+	StoredRevision int64 `json:"storedRevision,omitempty"`
+	SeenRevision   int64 `json:"seenRevision,omitempty"`
+	// StoredTime: everything that was written before it is stored. LagSeconds is how long ago that is.
+	StoredTime time.Time `json:"storedTime,omitzero"`
+	LagSeconds float64   `json:"lagSeconds"`
+	// Segments and Bytes that this process has stored.
+	Segments int64 `json:"segments"`
+	Bytes    int64 `json:"bytes"`
+	// Reason is one word for Error: Compacted, UsersChanged, Behind, OtherCluster, or one of a store and a cluster, as
+	// Restore.Reason has them.
+	Reason string `json:"reason,omitempty"`
+	// Error says why it has ended; empty when it was told to.
+	Error string `json:"error,omitempty"`
+}
+
+// Reasons for which a stream ends for good.
+const (
+	// StreamCompacted: etcd no longer has the next revision. StreamUsersChanged: users or roles have changed, which a
+	// watch does not show. StreamBehind: so much is missing that etcd would suffer from reading it. All three need a
+	// new snapshot, and a stream from its revision.
+	StreamCompacted    = "Compacted"
+	StreamUsersChanged = "UsersChanged"
+	StreamBehind       = "Behind"
+	// StreamOtherCluster: another cluster answers, or another history of the same one.
+	StreamOtherCluster = "OtherCluster"
+)
+
+// NeedsSnapshot reports whether a stream can't go on without a new snapshot to begin at.
+func (s *Stream) NeedsSnapshot() bool {
+	return s.Reason == StreamCompacted || s.Reason == StreamUsersChanged || s.Reason == StreamBehind
+}
+
+// Tail is what `quorate-snapshot look --tail` reports of a stream in a store.
+type Tail struct {
+	ClusterID string `json:"clusterID,omitempty"`
+	// FirstRevision to StoredRevision are stored without a gap; both 0 when nothing is.
+	FirstRevision  int64 `json:"firstRevision,omitempty"`
+	StoredRevision int64 `json:"storedRevision,omitempty"`
+	// StoredTime is when the last of them had arrived.
+	StoredTime time.Time `json:"storedTime,omitzero"`
+	// UntilRevision is the last one that had arrived at the time that was asked for; 0 when none had.
+	UntilRevision int64 `json:"untilRevision,omitempty"`
+	// Segments of the chain, and the Bytes that they take.
+	Segments int64 `json:"segments"`
+	Bytes    int64 `json:"bytes"`
+	// Reason is one word for Error, as Restore.Reason has them.
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
 // Survey is what `quorate-snapshot survey` reports of the data directory of a member that does not run.
 type Survey struct {
 	// LastTerm and LastIndex are those of the last entry in the log: of several survivors, the one that is ahead in

@@ -1,0 +1,199 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"gocloud.dev/blob"
+	"google.golang.org/grpc"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
+)
+
+// SegmentSuffix is in the names of segments of a stream of changes; what follows it tells their form.
+const SegmentSuffix = ".seg"
+
+// Suffix is what the name of an object in this form ends with, such as .zst.age.
+func (f Form) Suffix() string {
+	suffix := ""
+	if f.Compression == v1alpha1.CompressZstd {
+		suffix = ".zst"
+	}
+	if len(f.Recipients) > 0 {
+		suffix += ".age"
+	}
+	return suffix
+}
+
+// Folder is a folder of a store with objects that fit into memory.
+type Folder struct {
+	store      *store
+	identities []age.Identity
+}
+
+// Object is what a store lists.
+type Object struct {
+	// Name in the folder; Size in bytes; Stored by the store's clock.
+	Name   string
+	Size   int64
+	Stored time.Time
+}
+
+// OpenFolder opens a folder, and makes it where that is needed and asked for. The file has age identities to read what
+// is encrypted; empty for none.
+func OpenFolder(ctx context.Context, place Place, identityFile string, create bool) (*Folder, error) {
+	f := &Folder{}
+	var err error
+	if identityFile != "" {
+		if f.identities, err = readIdentities(identityFile); err != nil {
+			return nil, err
+		}
+	}
+	f.store, err = openStore(ctx, place, create)
+	return f, err
+}
+
+// FolderOf is the place of a folder, reached as an artifact is: by the parameters of its store, where the folder's URL
+// has none, and by its directory and authorities.
+func FolderOf(url string, like Source) (Place, error) {
+	folder, err := stores.ParseURL(url)
+	if err != nil {
+		return Place{}, failure(failed, nil, "the URL of the folder is not one that can be used: %s", err)
+	}
+	if store, err := stores.ParseURL(like.StoreURL); err == nil && folder.Parameters == "" &&
+		store.Scheme == folder.Scheme {
+		folder.Parameters = store.Parameters
+	}
+	return Place{URL: folder.String(), Dir: like.StoreDir, CAFile: like.CAFile}, nil
+}
+
+// Close ends the use of the folder.
+func (f *Folder) Close() error { return f.store.Close() }
+
+// Put stores an object, whole or not at all, and returns its size. One that is there already stays, where the store
+// can be told so.
+func (f *Folder) Put(ctx context.Context, name string, content []byte, form Form) (int64, error) {
+	if err := checkKey(name); err != nil {
+		return 0, err
+	}
+	f.store.lock = form.Lock
+	object := &counted{hash: sha256.New()}
+	err := f.store.write(ctx, name, f.store.conditional(), func(w io.Writer) error {
+		object.w = w
+		layers, err := form.layers(object, &witness{})
+		if err != nil {
+			return err
+		}
+		if _, err := layers.Write(content); err != nil {
+			return err
+		}
+		return layers.Close()
+	})
+	if errors.Is(err, errReplaced) {
+		return 0, nil
+	}
+	if err == nil {
+		_, err = f.store.settle(ctx, name, object.n)
+	}
+	return object.n, err
+}
+
+// Get reads an object of at most so many bytes: decrypted, and decompressed.
+func (f *Folder) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	reader, err := f.store.bucket.NewReader(ctx, name, nil)
+	if err != nil {
+		return nil, f.store.storeFailure(err, f.store.about("reading", name))
+	}
+	defer reader.Close()
+	source := &watched{r: reader}
+	plain, end, err := open(source, f.identities, &reports.Artifact{})
+	if err != nil {
+		return nil, f.store.fetchFailure(name, source, err)
+	}
+	defer end()
+	var content bytes.Buffer
+	n, err := content.ReadFrom(io.LimitReader(plain, limit+1))
+	switch {
+	case err != nil:
+		return nil, f.store.fetchFailure(name, source, err)
+	case n > limit:
+		return nil, failure(damaged, nil, "%s is larger than anything that is stored there", f.store.named(name))
+	}
+	return content.Bytes(), nil
+}
+
+// List lists the objects whose names begin so, in the order of their names.
+func (f *Folder) List(ctx context.Context, prefix string) ([]Object, error) {
+	var all []Object
+	objects := f.store.bucket.List(&blob.ListOptions{Prefix: prefix})
+	for {
+		o, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, f.store.storeFailure(err, f.store.about("listing", ""))
+		}
+		all = append(all, Object{Name: o.Key, Size: o.Size, Stored: o.ModTime})
+	}
+}
+
+// Folders lists the folders directly in one.
+func (f *Folder) Folders(ctx context.Context, prefix string) ([]string, error) {
+	var all []string
+	objects := f.store.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
+	for {
+		o, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			slices.Sort(all)
+			return all, nil
+		}
+		if err != nil {
+			return nil, f.store.storeFailure(err, f.store.about("listing", ""))
+		}
+		if o.IsDir {
+			all = append(all, strings.TrimSuffix(strings.TrimPrefix(o.Key, prefix), "/"))
+		}
+	}
+}
+
+// Delete removes an object. One that is not there is removed.
+func (f *Folder) Delete(ctx context.Context, name string) error {
+	if err := f.store.bucket.Delete(ctx, name); err != nil && f.store.reason(err) != NotFound {
+		return f.store.changeFailure(ctx, name, err, f.store.about("removing", name))
+	}
+	return nil
+}
+
+// Standing is how far a cluster has come, as a quorum tells.
+type Standing struct {
+	ClusterID uint64
+	// Revision of the keys, AuthRevision of users and roles.
+	Revision, AuthRevision int64
+}
+
+// Standing asks a cluster. AuthStatus makes an entry in its log, so this is not for every second.
+func (c Cluster) Standing(ctx context.Context) (Standing, error) {
+	_, asked, err := c.ask(ctx)
+	return Standing{ClusterID: asked.cluster, Revision: asked.revision, AuthRevision: asked.authRevision}, err
+}
+
+// Dial makes a client of the cluster.
+func (c Cluster) Dial(options ...grpc.DialOption) (*clientv3.Client, error) {
+	config := c.config(c.Endpoints)
+	config.DialOptions = append(config.DialOptions, options...)
+	return clientv3.New(config)
+}
+
+// ByEtcd is an error of etcd's client, whose words may be passed on.
+func ByEtcd(err error) error { return byEtcd(err) }

@@ -1,0 +1,317 @@
+package seed
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/stream"
+	"github.com/quorate-dev/quorate/hooks/reports"
+)
+
+// replay writes the changes of a stream into a database that was fetched, as etcd would have: no etcd runs meanwhile.
+// It says what the database must hold then.
+type replay struct {
+	base  *archive.Contents
+	until int64
+	// reach is the last revision that is in the database, last the sum of its records, sumOfAll that of all records as
+	// archive.Contents.Sum is.
+	reach    int64
+	last     stream.Sum
+	sumOfAll uint32
+	leases   leases
+	// hashes are those that members told of revisions that are in the database.
+	hashes []stream.Hash
+}
+
+// unknownTTL is that of a lease that was gone when it was asked for, in seconds: its keys were gone soon after.
+const unknownTTL = 60
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// replay brings the database of a snapshot to the revision that is asked for.
+func (o Options) replay(ctx context.Context, path string, told *reports.Artifact) (*replay, error) {
+	base, err := archive.Examine(ctx, path)
+	if err == nil {
+		err = agrees(told, base)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum}
+	if r.until == 0 {
+		r.until = o.Tail.Reach(base.Revision)
+	}
+	switch {
+	case told.ClusterID != "" && told.ClusterID != o.Tail.ClusterID():
+		return nil, failure(failed, nil, "the snapshot is of cluster %s, and the stream of cluster %s", told.ClusterID,
+			o.Tail.ClusterID())
+	case r.until < base.Revision:
+		return nil, failure(notFound, nil, "the snapshot ends at revision %d, and the restore is to end at %d: use an "+
+			"earlier snapshot", base.Revision, r.until)
+	}
+	if err := r.write(ctx, path, o.Tail); err != nil {
+		return nil, err
+	}
+	return r, r.compare(ctx, path)
+}
+
+// write has one transaction for each segment.
+func (r *replay) write(ctx context.Context, path string, tail *stream.Tail) error {
+	options := asEtcdOpens()
+	options.NoSync = true // place.commit does that, for all
+	err := guarded(func() error {
+		db, err := bolt.Open(path, 0o600, options)
+		if err != nil {
+			return err
+		}
+		err = r.all(ctx, db, tail)
+		if closed := db.Close(); err == nil {
+			err = closed
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errNonsense):
+		return failure(Damaged, err, "the database %s is damaged", path)
+	case err == nil, errors.As(err, new(archive.Worded)):
+		return err
+	}
+	return written(err, path)
+}
+
+func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error {
+	if err := db.View(r.begin); err != nil {
+		return err
+	}
+	for r.reach < r.until {
+		s, err := tail.Next(ctx, r.reach)
+		switch {
+		case err != nil:
+			return err
+		case s == nil:
+			return failure(notFound, nil, "the changes end at revision %d, and the restore is to end at %d: %s",
+				r.reach, r.until, tail.Gap(r.reach))
+		case s.AuthRevision > 0 && r.base.AuthRevision > 0 && s.AuthRevision != r.base.AuthRevision:
+			return failure(failed, nil, "users or roles have changed between the snapshot and revision %d, which a "+
+				"stream does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1)
+		}
+		if err := db.Update(func(tx *bolt.Tx) error { return r.apply(tx, s) }); err != nil {
+			return err
+		}
+	}
+	return db.Update(r.leases.write)
+}
+
+// begin reads what the snapshot has of what is changed: its leases, and the records of its last revision.
+func (r *replay) begin(tx *bolt.Tx) error {
+	r.leases.read(tx)
+	if r.base.CompactRevision >= r.base.Revision { // a compaction may have left only some of them
+		return nil
+	}
+	cursor := tx.Bucket([]byte(keysBucket)).Cursor()
+	for name, value := cursor.Seek(raised(r.base.Revision)); name != nil; name, value = cursor.Next() {
+		r.last.AddRecord(r.base.Revision, len(name) > revisionLength, value)
+	}
+	return nil
+}
+
+// apply writes the changes of a segment that are not there yet.
+func (r *replay) apply(tx *bolt.Tx, s *stream.Segment) error {
+	keys := tx.Bucket([]byte(keysBucket))
+	keys.FillPercent = 0.9 // as etcd does: records come in their order
+	before := r.last.Of()
+	was := s.Before
+	if s.First <= r.reach {
+		was = ""
+	}
+	var again stream.Sum
+	name := make([]byte, 0, revisionLength+1)
+	err := s.Each(func(c stream.Change) error {
+		switch {
+		case c.Revision == r.reach && was == "" && s.First <= r.reach:
+			again.Add(c)
+			return nil
+		case c.Revision <= r.reach || c.Revision > r.until:
+			return nil
+		}
+		name = recordName(name[:0], c)
+		r.sumOfAll = crc32.Update(crc32.Update(r.sumOfAll, castagnoli, name), castagnoli, c.Value)
+		r.last.Add(c)
+		r.leases.refer(c)
+		return keys.Put(name, c.Value)
+	})
+	if err != nil {
+		return err
+	}
+	if was == "" {
+		was = again.Of()
+	}
+	if was != "" && before != "" && was != before {
+		return failure(Damaged, nil, "revision %d is not the same in what is stored before and behind it: the cluster "+
+			"has had another history in between; end at revision %d, or use a later snapshot", r.reach, r.reach)
+	}
+	r.reach = min(s.Last, r.until)
+	r.leases.learn(s.Leases, r.until)
+	if s.Hash != nil && s.Hash.Revision <= r.until && s.Hash.Revision >= r.base.Revision {
+		r.hashes = append(r.hashes, *s.Hash)
+	}
+	return nil
+}
+
+const revisionLength = 17
+
+// recordName is that of a record in the bucket key (server/storage/mvcc/revision.go).
+func recordName(to []byte, c stream.Change) []byte {
+	to = binary.BigEndian.AppendUint64(to, uint64(c.Revision))
+	to = binary.BigEndian.AppendUint64(append(to, '_'), uint64(c.Sub))
+	if c.Deleted {
+		to = append(to, 't')
+	}
+	return to
+}
+
+// compare compares the database with the last hash of a member that can be compared: it is of all that came before.
+func (r *replay) compare(ctx context.Context, path string) error {
+	for _, told := range slices.Backward(r.hashes[max(0, len(r.hashes)-3):]) {
+		if told.Revision > r.reach {
+			continue
+		}
+		hash, err := archive.HashAt(ctx, path, told.Revision, told.CompactRevision)
+		if err != nil {
+			return err
+		}
+		if hash != "" && hash != told.Hash {
+			return failure(Damaged, nil, "with the changes behind the snapshot the keys have the hash %s at revision "+
+				"%d, and a member had %s: use another snapshot, or end at a revision before that", hash, told.Revision,
+				told.Hash)
+		}
+		if hash != "" {
+			return nil
+		}
+	}
+	return nil
+}
+
+// told is what the database must hold.
+func (r *replay) told(of *reports.Artifact) *reports.Artifact {
+	return &reports.Artifact{SHA256: of.SHA256, Revision: r.until}
+}
+
+// agrees checks that a database holds the snapshot and the changes, and nothing else; nil agrees with all.
+func (r *replay) agrees(holds *archive.Contents) error {
+	if r == nil {
+		return nil
+	}
+	if holds.Revision != r.until || holds.Sum != r.sumOfAll {
+		return failure(Damaged, nil, "with the changes behind the snapshot the database has revision %d and the "+
+			"checksum %08x, and should have %d and %08x: the list of free pages in the snapshot is wrong, or the disk "+
+			"lost a part of it", holds.Revision, holds.Sum, r.until, r.sumOfAll)
+	}
+	return nil
+}
+
+// leases are those that a database is to have. A key whose lease is not there would stay for good.
+type leases struct {
+	// ttl of those in the snapshot, and of those that members told of at any revision, in seconds.
+	base, ttl map[int64]int64
+	// list is the last that a member told of a revision that is in the database; nil for none.
+	list *stream.Leases
+	// referred is the last revision that attaches a key to a lease.
+	referred map[int64]int64
+}
+
+// Fields of leasepb.Lease (server/lease/leasepb/lease.proto).
+const (
+	fieldID  protowire.Number = 1
+	fieldTTL protowire.Number = 2
+)
+
+func (l *leases) read(tx *bolt.Tx) {
+	l.base, l.ttl, l.referred = map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
+	bucket := tx.Bucket([]byte(leasesBucket))
+	if bucket == nil {
+		return
+	}
+	_ = bucket.ForEach(func(name, _ []byte) error {
+		if len(name) == 8 {
+			l.base[int64(binary.BigEndian.Uint64(name))] = 0
+		}
+		return nil
+	})
+}
+
+func (l *leases) refer(c stream.Change) {
+	if c.Lease != 0 {
+		l.referred[c.Lease] = c.Revision
+	}
+}
+
+// learn takes a list of leases. What is missing in it was gone when the member was at its revision, so that its keys
+// were deleted up to that.
+func (l *leases) learn(list *stream.Leases, until int64) {
+	if list == nil {
+		return
+	}
+	for id, ttl := range list.TTL {
+		if ttl > 0 {
+			l.ttl[id] = ttl
+		}
+	}
+	if list.Revision <= until && (l.list == nil || list.Revision >= l.list.Revision) {
+		l.list = list
+	}
+}
+
+// write makes the bucket lease what it was (server/storage/schema/lease.go). Leases have their whole time again, as
+// after each election.
+func (l *leases) write(tx *bolt.Tx) error {
+	bucket, err := tx.CreateBucketIfNotExists([]byte(leasesBucket))
+	if err != nil {
+		return err
+	}
+	wanted := map[int64]bool{}
+	since := int64(0)
+	if l.list != nil {
+		since = l.list.Revision
+		for id := range l.list.TTL {
+			wanted[id] = true
+		}
+	}
+	for id, revision := range l.referred {
+		wanted[id] = wanted[id] || revision > since
+	}
+	for id := range l.base {
+		if l.list != nil && !wanted[id] {
+			if err := bucket.Delete(leaseName(id)); err != nil {
+				return err
+			}
+		}
+	}
+	for id, is := range wanted {
+		if _, there := l.base[id]; !is || there {
+			continue
+		}
+		ttl := l.ttl[id]
+		if ttl == 0 {
+			ttl = unknownTTL
+		}
+		if err := bucket.Put(leaseName(id), leaseRecord(id, ttl)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func leaseName(id int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(id)) }
+
+func leaseRecord(id, ttl int64) []byte {
+	record := protowire.AppendVarint(protowire.AppendTag(nil, fieldID, protowire.VarintType), uint64(id))
+	return protowire.AppendVarint(protowire.AppendTag(record, fieldTTL, protowire.VarintType), uint64(ttl))
+}

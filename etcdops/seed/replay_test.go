@@ -1,0 +1,186 @@
+package seed
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/stream"
+	"github.com/quorate-dev/quorate/hooks/reports"
+)
+
+func putting(revision, lease int64) *mvccpb.Event {
+	return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("a"), Value: []byte("v"), CreateRevision: 2,
+		ModRevision: revision, Version: revision - 1, Lease: lease}}
+}
+
+func deleting(key string, revision int64) *mvccpb.Event {
+	return &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: revision}}
+}
+
+// segment is written as docs/decisions/0042-stream.md says, and not by the package that reads it.
+func segment(t *testing.T, dir string, h stream.Header, events ...*mvccpb.Event) {
+	t.Helper()
+	h.Format, h.Events = 1, int64(len(events))
+	if h.ClusterID == "" {
+		h.ClusterID = "c1"
+	}
+	var whole bytes.Buffer
+	line, err := json.Marshal(h)
+	require.NoError(t, err)
+	whole.Write(append(line, '\n'))
+	for _, e := range events {
+		_, err := protodelim.MarshalTo(&whole, e)
+		require.NoError(t, err)
+	}
+	whole.WriteByte(0)
+	sum := sha256.Sum256(whole.Bytes())
+	whole.Write(sum[:])
+	folder := filepath.Join(dir, "tail", "c1")
+	require.NoError(t, os.MkdirAll(folder, 0o750))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d-%d.seg", h.First, h.Last)), whole.Bytes(),
+		0o600))
+}
+
+// snapshotAt4 is a database with the revisions 2 to 4 of a key, and leases 1 and 2.
+func snapshotAt4(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	require.NoError(t, makeEmpty(path))
+	db, err := bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
+		for revision := int64(2); revision <= 4; revision++ {
+			value, err := proto.Marshal(putting(revision, 1).Kv)
+			require.NoError(t, err)
+			require.NoError(t, tx.Bucket(keyOf).Put(raised(revision), value))
+		}
+		for id := int64(1); id <= 2; id++ {
+			value, err := proto.Marshal(&leasepb.Lease{ID: id, TTL: 100})
+			require.NoError(t, err)
+			require.NoError(t, tx.Bucket([]byte(leasesBucket)).Put(leaseName(id), value))
+		}
+		return tx.Bucket([]byte("auth")).Put([]byte("authRevision"), binary.BigEndian.AppendUint64(nil, 3))
+	}))
+	require.NoError(t, db.Close())
+	return path
+}
+
+var keyOf = []byte(keysBucket)
+
+func replayed(t *testing.T, dir, path string, until int64) (*replay, error) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tail", "c1"), 0o750))
+	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+	require.NoError(t, err)
+	defer tail.Close()
+	return Options{Tail: tail, UntilRevision: until}.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1"})
+}
+
+// contents are the names of records behind revision 4, and the leases with their time.
+func contents(t *testing.T, path string) (records []string, leases map[int64]int64) {
+	t.Helper()
+	leases = map[int64]int64{}
+	require.NoError(t, viewed(path, func(tx *bolt.Tx) error {
+		c := tx.Bucket(keyOf).Cursor()
+		for name, _ := c.Seek(raised(5)); name != nil; name, _ = c.Next() {
+			text := fmt.Sprintf("%d/%d", binary.BigEndian.Uint64(name), binary.BigEndian.Uint64(name[9:]))
+			records = append(records, text+string(name[revisionLength:]))
+		}
+		return tx.Bucket([]byte(leasesBucket)).ForEach(func(_, value []byte) error {
+			var l leasepb.Lease
+			require.NoError(t, proto.Unmarshal(value, &l))
+			leases[l.ID] = l.TTL
+			return nil
+		})
+	}))
+	return records, leases
+}
+
+func TestReplay(t *testing.T) {
+	dir := t.TempDir()
+	// Two writers: they overlap, and the second begins in the middle of the first.
+	segment(t, dir, stream.Header{First: 3, Last: 6,
+		Leases: &stream.Leases{Revision: 6, TTL: map[int64]int64{1: 100, 3: 300}}},
+		putting(3, 1), putting(4, 1), putting(5, 3), deleting("a", 6), deleting("b", 6))
+	segment(t, dir, stream.Header{First: 6, Last: 8}, deleting("a", 6), deleting("b", 6), putting(7, 4), putting(8, 4))
+	segment(t, dir, stream.Header{First: 9, Last: 9, Leases: &stream.Leases{Revision: 9, TTL: map[int64]int64{4: 400}}},
+		deleting("a", 9))
+	for until, want := range map[int64]struct {
+		records []string
+		leases  map[int64]int64
+	}{
+		4: {nil, map[int64]int64{1: 100, 2: 100}},
+		5: {[]string{"5/0"}, map[int64]int64{1: 100, 2: 100, 3: 300}}, // the list is of a later revision
+		6: {[]string{"5/0", "6/0t", "6/1t"}, map[int64]int64{1: 100, 3: 300}},
+		7: {[]string{"5/0", "6/0t", "6/1t", "7/0"}, map[int64]int64{1: 100, 3: 300, 4: unknownTTL}},
+		0: {[]string{"5/0", "6/0t", "6/1t", "7/0", "8/0", "9/0t"}, map[int64]int64{4: 400}},
+	} {
+		path := snapshotAt4(t)
+		r, err := replayed(t, dir, path, until)
+		require.NoError(t, err, until)
+		records, leases := contents(t, path)
+		assert.Equal(t, want.records, records, until)
+		assert.Equal(t, want.leases, leases, until)
+		holds, err := archive.Examine(t.Context(), path)
+		require.NoError(t, err)
+		require.NoError(t, r.agrees(holds))
+		end := until
+		if until == 0 {
+			end = 9
+		}
+		assert.Equal(t, end, r.told(&reports.Artifact{}).Revision)
+		holds.Sum++
+		assert.Equal(t, Damaged, ReasonOf(r.agrees(holds)))
+	}
+}
+
+func TestReplayRefuses(t *testing.T) {
+	last := sha256.Sum256([]byte("another"))
+	for name, test := range map[string]struct {
+		headers []stream.Header
+		until   int64
+		reason  string
+		words   string
+	}{
+		"a gap": {[]stream.Header{{First: 6, Last: 6}}, 6, notFound, "5 to 5 are missing"},
+		"less than is asked for": {[]stream.Header{{First: 5, Last: 5}}, 6, notFound,
+			"the changes end at revision 5, and the restore is to end at 6: nothing behind it is stored"},
+		"a snapshot that goes further": {nil, 3, notFound, "use an earlier snapshot"},
+		"users that have changed": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 4}}, 5, failed,
+			"use a later snapshot, or end at revision 4"},
+		"another history": {[]stream.Header{{First: 5, Last: 5, Before: fmt.Sprintf("%x", last)}}, 5, Damaged,
+			"revision 4 is not the same"},
+		"another hash": {[]stream.Header{{First: 5, Last: 5, Hash: &stream.Hash{Revision: 5, Hash: "00000000"}}}, 5,
+			Damaged, "and a member had 00000000"},
+		"a hash that can't be compared": {[]stream.Header{{First: 5, Last: 5,
+			Hash: &stream.Hash{Revision: 6, Hash: "00000000"}}}, 5, "", ""},
+		"the same users": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 3}}, 5, "", ""},
+	} {
+		dir, path := t.TempDir(), snapshotAt4(t)
+		for _, h := range test.headers {
+			segment(t, dir, h, putting(h.First, 0))
+		}
+		_, err := replayed(t, dir, path, test.until)
+		if test.reason == "" {
+			assert.NoError(t, err, name)
+			continue
+		}
+		assert.Equal(t, test.reason, ReasonOf(err), name)
+		assert.ErrorContains(t, err, test.words, name)
+	}
+}

@@ -1,0 +1,125 @@
+package stream
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/reports"
+)
+
+// Monitor knows how a stream is, and tells it over HTTP:
+//
+//	GET /health   200 while what is written is stored within three times Options.FlushAfter, else 503, and why
+//	GET /status   a reports.Stream in JSON
+//	GET /metrics  the same for Prometheus
+type Monitor struct {
+	late time.Duration
+
+	mu     sync.Mutex
+	report reports.Stream
+	// known are revisions that a member had told to be its last, at these times, and that are not stored yet.
+	known []Mark
+	began time.Time
+}
+
+// knownLimit is how many times are kept in mind.
+const knownLimit = 64
+
+// NewMonitor is one of a stream with this Options.FlushAfter.
+func NewMonitor(flushAfter time.Duration) *Monitor {
+	return &Monitor{late: 3 * flushAfter, began: time.Now()}
+}
+
+func (m *Monitor) begin(clusterID string, reach int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.ClusterID, m.report.StoredRevision, m.report.SeenRevision = clusterID, reach, reach
+}
+
+// saw tells that revisions up to this one have arrived; latest, that the member has no others.
+func (m *Monitor) saw(revision int64, at time.Time, latest bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.SeenRevision = max(m.report.SeenRevision, revision)
+	if latest && len(m.known) < knownLimit {
+		m.known = append(m.known, Mark{Revision: revision, At: at})
+	}
+	m.settle()
+}
+
+func (m *Monitor) stored(revision, size int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.StoredRevision = max(m.report.StoredRevision, revision)
+	m.report.Segments++
+	m.report.Bytes += size
+	m.settle()
+}
+
+// settle takes the times up to which all is stored.
+func (m *Monitor) settle() {
+	for len(m.known) > 0 && m.known[0].Revision <= m.report.StoredRevision {
+		m.report.StoredTime = m.known[0].At
+		m.known = m.known[1:]
+	}
+}
+
+// Report is how the stream is now.
+func (m *Monitor) Report() reports.Stream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	report := m.report
+	since := report.StoredTime
+	if since.IsZero() {
+		since = m.began
+	}
+	report.LagSeconds = time.Since(since).Round(time.Millisecond).Seconds()
+	report.StoredTime = report.StoredTime.Truncate(time.Millisecond)
+	return report
+}
+
+// ServeHTTP implements [http.Handler].
+func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		http.Error(w, "only GET", http.StatusMethodNotAllowed)
+		return
+	}
+	report := m.Report()
+	switch r.URL.Path {
+	case "/health":
+		if lag := time.Duration(report.LagSeconds * float64(time.Second)); lag > m.late {
+			words := fmt.Sprintf("what was written in the last %s is not stored; revision %d is, and %d has arrived",
+				lag.Round(time.Second), report.StoredRevision, report.SeenRevision)
+			http.Error(w, words, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	case "/status":
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(report) // the reader is gone when it fails
+	case "/metrics":
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		metrics(w, report)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func metrics(w http.ResponseWriter, report reports.Stream) {
+	for _, m := range []struct {
+		name, kind, help string
+		value            float64
+	}{
+		{"lag_seconds", "gauge", "Since when what is written is not stored.", report.LagSeconds},
+		{"stored_revision", "gauge", "Last revision of etcd that is stored.", float64(report.StoredRevision)},
+		{"seen_revision", "gauge", "Last revision of etcd that has arrived.", float64(report.SeenRevision)},
+		{"segments_total", "counter", "Segments that were stored.", float64(report.Segments)},
+		{"bytes_total", "counter", "Bytes that were stored.", float64(report.Bytes)},
+	} {
+		name := "quorate_stream_" + m.name
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, m.help, name, m.kind, name, m.value)
+	}
+}

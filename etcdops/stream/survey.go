@@ -1,0 +1,183 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks/reports"
+)
+
+const (
+	// standingEvery is how often users and roles are looked at: each time makes an entry in etcd's log.
+	standingEvery = 30 * time.Second
+	// leasesEvery is how often leases are told though they are the same.
+	leasesEvery = time.Minute
+	// hashEvery is how often a member reads its whole database for a hash, for which it has hashTime.
+	hashEvery, hashTime = time.Hour, 5 * time.Minute
+	// leasesTime is for the list of leases and for the TTL of newLeases of them.
+	leasesTime, newLeases = 3 * time.Second, 5000
+)
+
+// surveyor looks at the cluster besides the watch: whether it is what it was, and which hash its keys have.
+type surveyor struct {
+	Options
+	line
+	monitor *Monitor
+	was     archive.Standing
+	to      chan<- *Hash
+}
+
+// line is a client that is kept while it works.
+type line struct{ client *clientv3.Client }
+
+// run asks until the context ends, or the cluster is not what it was.
+func (s *surveyor) run(ctx context.Context) error {
+	tick := time.NewTicker(s.FlushAfter)
+	defer tick.Stop()
+	defer s.hangUp()
+	every := s.HashEvery
+	if every == 0 {
+		every = hashEvery
+	}
+	stood, hashed := time.Now(), time.Now().Add(-every)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if time.Since(stood) >= standingEvery {
+			if err := s.stands(ctx); ctx.Err() == nil && err != nil {
+				if ReasonOf(err) != archive.Unreachable || time.Since(stood) > patience {
+					return err
+				}
+			} else {
+				stood = time.Now()
+			}
+		}
+		if time.Since(hashed) < every {
+			continue
+		}
+		hash := s.hash(ctx)
+		if hash == nil {
+			continue
+		}
+		hashed = time.Now()
+		select {
+		case s.to <- hash:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// stands looks whether the cluster is what it was.
+func (s *surveyor) stands(ctx context.Context) error {
+	seen := s.monitor.Report().SeenRevision
+	is, err := s.Cluster.Standing(ctx)
+	switch {
+	case err != nil:
+		return err
+	case is.ClusterID != s.was.ClusterID:
+		return otherCluster("cluster %x answers, and %x was streamed", is.ClusterID, s.was.ClusterID)
+	case is.Revision < seen:
+		return otherCluster("the cluster is at revision %d, and %d has been seen: it has another history now; take a "+
+			"new snapshot", is.Revision, seen)
+	case is.AuthRevision != s.was.AuthRevision:
+		return failure(reports.StreamUsersChanged, nil, "users or roles have changed, which a stream does not have: "+
+			"take a new snapshot")
+	}
+	return nil
+}
+
+// hash is that of all keys at the last revision that has arrived; nil when the member that is asked does not have it
+// yet, or any more.
+func (s *surveyor) hash(ctx context.Context) *Hash {
+	ctx, stop := context.WithTimeout(ctx, hashTime)
+	defer stop()
+	client, err := s.dial(s.Cluster)
+	if err != nil {
+		return nil
+	}
+	revision := s.monitor.Report().SeenRevision
+	answer, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx, &pb.HashKVRequest{Revision: revision})
+	if err != nil {
+		return nil
+	}
+	return &Hash{Revision: revision, CompactRevision: max(answer.GetCompactRevision(), 0),
+		Hash: fmt.Sprintf("%08x", answer.GetHash())}
+}
+
+func (l *line) dial(c archive.Cluster) (*clientv3.Client, error) {
+	if l.client != nil {
+		return l.client, nil
+	}
+	client, err := c.Dial()
+	if err == nil {
+		l.client = client
+	}
+	return client, err
+}
+
+func (l *line) hangUp() {
+	if l.client != nil {
+		_ = l.client.Close()
+	}
+	l.client = nil
+}
+
+// leaser knows the leases that there are.
+type leaser struct {
+	line
+	// ttl that leases have been granted, by ID; asked is when there was an answer last, and failed when there was none.
+	// Told are those of the last list that went into a segment, then.
+	ttl, told             map[int64]int64
+	asked, failed, toldAt time.Time
+}
+
+// leases are those that there are, for a segment that refers to some; nil when there is nothing new to tell.
+func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struct{}) *Leases {
+	news := time.Since(l.asked) >= o.FlushAfter
+	for id := range referred {
+		_, known := l.ttl[id]
+		news = news || !known
+	}
+	if !news || time.Since(l.failed) < o.FlushAfter {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, leasesTime)
+	defer stop()
+	client, err := l.dial(o.Cluster)
+	if err != nil {
+		return nil
+	}
+	answer, err := client.Leases(ctx)
+	if err != nil {
+		l.failed = time.Now() // a later segment asks again
+		l.hangUp()
+		return nil
+	}
+	is, asked := make(map[int64]int64, len(answer.Leases)), 0
+	for _, one := range answer.Leases {
+		id := int64(one.ID)
+		ttl := l.ttl[id]
+		if ttl == 0 && asked < newLeases {
+			asked++
+			if granted, err := client.TimeToLive(ctx, one.ID); err == nil {
+				ttl = max(granted.GrantedTTL, 0)
+			}
+		}
+		is[id] = ttl
+	}
+	l.ttl, l.asked = is, time.Now()
+	if l.told != nil && maps.Equal(is, l.told) && time.Since(l.toldAt) < leasesEvery {
+		return nil
+	}
+	l.told, l.toldAt = is, l.asked
+	return &Leases{Revision: answer.ResponseHeader.GetRevision(), TTL: is}
+}

@@ -1,0 +1,407 @@
+//go:build unix && releases
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/seed"
+	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
+	"github.com/quorate-dev/quorate/etcdops/stream"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
+)
+
+// envStream tells the program of a test to be quorate-snapshot stream with these flags.
+const envStream = "QUORATE_TEST_STREAM"
+
+func init() {
+	if flags := os.Getenv(envStream); flags != "" {
+		os.Exit(commands.Stream(context.Background(), strings.Split(flags, "\n"), os.Stdout, os.Stderr))
+	}
+}
+
+// streaming is a process that streams to a directory.
+type streaming struct {
+	t     *testing.T
+	flags []string
+	run   *exec.Cmd
+	ended chan struct{}
+}
+
+func startStream(t *testing.T, dir string, m *etcdproc.Member, from int64, more ...string) *streaming {
+	t.Helper()
+	s := &streaming{t: t, flags: append([]string{"--endpoint=" + m.ClientURL, "--store-url=file:///backups",
+		"--store-dir=" + dir, "--tail=tail", fmt.Sprint("--from-revision=", from), "--flush-after=200ms", "--listen="},
+		more...)}
+	s.start()
+	t.Cleanup(s.kill)
+	return s
+}
+
+func (s *streaming) start() {
+	own, err := os.Executable()
+	require.NoError(s.t, err)
+	s.run = exec.Command(own)
+	s.run.Env = append(os.Environ(), envStream+"="+strings.Join(s.flags, "\n"))
+	s.run.Stderr = os.Stderr
+	require.NoError(s.t, s.run.Start())
+	s.ended = make(chan struct{})
+	go func(run *exec.Cmd, ended chan<- struct{}) {
+		_ = run.Wait()
+		close(ended)
+	}(s.run, s.ended)
+}
+
+func (s *streaming) kill() {
+	_ = s.run.Process.Kill()
+	<-s.ended
+}
+
+// goOn starts one again that has ended by itself.
+func (s *streaming) goOn() {
+	select {
+	case <-s.ended:
+		s.start()
+	default:
+	}
+}
+
+// told is what a member said of its keys at a revision.
+type told struct {
+	revision, compacted int64
+	hash                string
+}
+
+// churn is a random history: transactions of up to 128 operations, one in another, leases that are granted, attached,
+// revoked and run out, deletions of ranges, and compactions up to the last revision.
+type churn struct {
+	t         *testing.T
+	m         *etcdproc.Member
+	client    *clientv3.Client
+	random    *rand.Rand
+	leases    []clientv3.LeaseID
+	revision  int64
+	compacted int64
+	told      []told
+	// stored is up to where it may be compacted.
+	stored func() int64
+}
+
+func (c *churn) now(ctx context.Context) int64 {
+	answer, err := c.client.Get(ctx, "\x00", clientv3.WithCountOnly())
+	require.NoError(c.t, err)
+	c.revision = answer.Header.Revision
+	return c.revision
+}
+
+func (c *churn) key() string { return fmt.Sprintf("key-%02d", c.random.IntN(60)) }
+
+// lease is that of the next key; mostly none.
+func (c *churn) lease(ctx context.Context) []clientv3.OpOption {
+	switch {
+	case c.random.IntN(12) == 0:
+		granted, err := c.client.Grant(ctx, []int64{3600, 7200, 1}[c.random.IntN(3)])
+		require.NoError(c.t, err)
+		if granted.TTL > 10 {
+			c.leases = append(c.leases, granted.ID)
+		}
+		return []clientv3.OpOption{clientv3.WithLease(granted.ID)}
+	case len(c.leases) > 0 && c.random.IntN(4) == 0:
+		return []clientv3.OpOption{clientv3.WithLease(c.leases[c.random.IntN(len(c.leases))])}
+	}
+	return nil
+}
+
+func (c *churn) transaction(ctx context.Context) {
+	var ops []clientv3.Op
+	for _, i := range c.random.Perm(128)[:1+c.random.IntN(128)] {
+		key := fmt.Sprintf("txn-%03d", i)
+		switch c.random.IntN(4) {
+		case 0:
+			ops = append(ops, clientv3.OpDelete(key))
+		case 1:
+			ops = append(ops, clientv3.OpGet(key))
+		default:
+			ops = append(ops, clientv3.OpPut(key, fmt.Sprint(c.random.Uint64())))
+		}
+	}
+	answer, err := c.client.Txn(ctx).Then(ops...).Commit()
+	require.NoError(c.t, err)
+	c.revision = answer.Header.Revision
+}
+
+// twice puts a key and deletes it in one revision, which etcd lets pass in transactions of their own.
+func (c *churn) twice(ctx context.Context) {
+	key := c.key()
+	answer, err := c.client.Txn(ctx).Then(
+		clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut(key, "for a moment")}, nil),
+		clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete(key)}, nil)).Commit()
+	require.NoError(c.t, err)
+	c.revision = answer.Header.Revision
+}
+
+func (c *churn) step(ctx context.Context) {
+	switch c.random.IntN(14) {
+	case 0, 1:
+		answer, err := c.client.Delete(ctx, c.key())
+		require.NoError(c.t, err)
+		c.revision = answer.Header.Revision
+	case 2:
+		from := c.key()
+		answer, err := c.client.Delete(ctx, from, clientv3.WithRange(from[:5]+"\xff"))
+		require.NoError(c.t, err)
+		c.revision = answer.Header.Revision
+	case 3:
+		c.transaction(ctx)
+	case 4:
+		c.twice(ctx)
+	case 5:
+		if len(c.leases) > 3 {
+			_, err := c.client.Revoke(ctx, c.leases[0])
+			require.NoError(c.t, err)
+			c.leases = c.leases[1:]
+		}
+	default:
+		answer, err := c.client.Put(ctx, c.key(), strings.Repeat("v", c.random.IntN(300)), c.lease(ctx)...)
+		require.NoError(c.t, err)
+		c.revision = answer.Header.Revision
+	}
+	if c.random.IntN(40) == 0 {
+		at := min(c.revision-int64(c.random.IntN(20)), c.stored())
+		if at <= c.compacted {
+			return
+		}
+		_, err := c.client.Compact(ctx, at, clientv3.WithCompactPhysical())
+		require.NoError(c.t, err)
+		c.compacted = at
+	}
+	if c.random.IntN(6) == 0 {
+		c.ask(ctx)
+	}
+}
+
+func (c *churn) ask(ctx context.Context) {
+	answer, err := c.client.HashKV(ctx, c.m.ClientURL, c.revision)
+	require.NoError(c.t, err)
+	c.told = append(c.told, told{c.revision, max(answer.CompactRevision, 0), fmt.Sprintf("%08x", answer.Hash)})
+}
+
+// look says what is stored behind a revision.
+func lookAtTail(t *testing.T, dir, identity string, from int64) reports.Tail {
+	t.Helper()
+	report, err := stream.Look(context.Background(), stream.Asked{
+		Place:  archive.Place{URL: "file:///backups", Dir: dir},
+		Prefix: "tail", FromRevision: from, IdentityFile: identity,
+	})
+	require.NoError(t, err)
+	return report
+}
+
+// restoring restores a snapshot in a file, and what is stored behind it.
+type restoring struct{ version, dir, identity, file, id string }
+
+func (r restoring) to(t *testing.T, o seed.Options) reports.Restore {
+	t.Helper()
+	tail, err := stream.OpenTail(context.Background(), archive.Place{URL: "file:///backups/tail/" + r.id, Dir: r.dir},
+		r.identity)
+	require.NoError(t, err)
+	defer tail.Close()
+	o.EtcdVersion, o.Programs, o.Fetch, o.Tail = r.version, programs(t, r.version), fetching(r.file), tail
+	report, err := seed.Restore(context.Background(), o)
+	require.NoError(t, err)
+	return report
+}
+
+// TestStream: whatever happens to an etcd, and to those who stream it, a restore at any revision has the hash that the
+// etcd had. Two processes stream, encrypted and cut as it comes, and are killed again and again.
+func TestStream(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		source := etcdproc.Start(t, version, "source", 1)
+		m := source.Members[0]
+		client := m.Client()
+		defer client.Close()
+		random := rand.New(rand.NewPCG(1, uint64(len(version))))
+		c := &churn{t: t, m: m, client: client, random: random, stored: func() int64 { return math.MaxInt64 }}
+		ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer stop()
+		for range 60 {
+			c.step(ctx)
+		}
+		file := snapshotOf(t, version, m)
+		base, err := archive.Examine(ctx, file)
+		require.NoError(t, err)
+		dir := t.TempDir()
+		key, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		identity := filepath.Join(t.TempDir(), "identity")
+		require.NoError(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))
+		streams := []*streaming{
+			startStream(t, dir, m, base.Revision, "--max-size=4096", "--recipient="+key.Recipient().String()),
+			startStream(t, dir, m, base.Revision, "--max-size=1500", "--compression=none"),
+		}
+		c.told, c.stored = nil, func() int64 { return lookAtTail(t, dir, identity, base.Revision).StoredRevision }
+		for i := range 1500 {
+			c.step(ctx)
+			time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
+			if random.IntN(150) == 0 {
+				streams[i%2].kill()
+				streams[i%2].start()
+			}
+		}
+		time.Sleep(3 * time.Second) // leases of a second run out
+		end := c.now(ctx)
+		c.ask(ctx)
+		etcdproc.Eventually(t, "all is stored", func(context.Context) error {
+			for _, s := range streams {
+				s.goOn()
+			}
+			if tail := lookAtTail(t, dir, identity, base.Revision); tail.StoredRevision != end {
+				return fmt.Errorf("%+v, and not %d", tail, end)
+			}
+			return nil
+		})
+
+		restore := restoring{version: version, dir: dir, identity: identity, file: file,
+			id: lookAtTail(t, dir, identity, base.Revision).ClusterID}
+		whole := filepath.Join(t.TempDir(), "whole")
+		report := restore.to(t, seed.Options{DataDir: whole, Name: "a", PeerURL: "http://127.0.0.1:1",
+			InitialCluster: "a=http://127.0.0.1:1", Token: "whole"})
+		require.Equal(t, end, report.Revision)
+		for _, said := range c.told {
+			database := filepath.Join(whole, "member", "snap", "db")
+			hash, err := archive.HashAt(ctx, database, said.revision, said.compacted)
+			require.NoError(t, err)
+			require.Equal(t, said.hash, hash, "%+v", said)
+		}
+		t.Logf("%d revisions have the hash that they had, of %d to %d", len(c.told), base.Revision+1, end)
+
+		for _, said := range []told{c.told[0], c.told[len(c.told)/2], c.told[len(c.told)-1]} {
+			fresh := etcdproc.StartSeeded(t, version, "fresh", 1, func(m *etcdproc.Member, initial, token string) {
+				restore.to(t, seed.Options{DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL,
+					InitialCluster: initial, Token: token, UntilRevision: said.revision})
+			})
+			fresh.WaitServing(fresh.Members...)
+			is := &churn{t: t, m: fresh.Members[0], client: fresh.Members[0].Client(), revision: said.revision}
+			require.Equal(t, said.revision, is.now(ctx))
+			if said.compacted > base.CompactRevision {
+				_, err := is.client.Compact(ctx, said.compacted, clientv3.WithCompactPhysical())
+				require.NoError(t, err)
+			}
+			is.ask(ctx)
+			require.Equal(t, said, is.told[0])
+			if said.revision == end {
+				require.Equal(t, leased(ctx, t, client), leased(ctx, t, is.client))
+			}
+			require.NoError(t, is.client.Close())
+			fresh.Members[0].Kill()
+		}
+		raised := etcdproc.StartSeeded(t, version, "raised", 1, func(m *etcdproc.Member, initial, token string) {
+			restore.to(t, seed.Options{DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial,
+				Token: token, BumpRevision: 1000})
+		})
+		raised.WaitServing(raised.Members...)
+		higher := &churn{t: t, m: raised.Members[0], client: raised.Members[0].Client()}
+		defer higher.client.Close()
+		require.Equal(t, end+1000, higher.now(ctx))
+		require.Equal(t, leased(ctx, t, client), leased(ctx, t, higher.client))
+	})
+}
+
+// TestStreamGap: a stream that comes too late says so, and goes on behind the gap when it is started again. The next
+// snapshot is followed by what was stored meanwhile. It ends when users change, and streams no other cluster.
+func TestStreamGap(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		m := etcdproc.Start(t, version, "source", 1).Members[0]
+		client := m.Client()
+		defer client.Close()
+		ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer stop()
+		first := snapshotOf(t, version, m)
+		old, err := archive.Examine(ctx, first)
+		require.NoError(t, err)
+		_, err = client.Compact(ctx, put(t, client, "lost", 10))
+		require.NoError(t, err)
+		dir := t.TempDir()
+		o := stream.Options{Cluster: archive.Cluster{Endpoints: []string{m.ClientURL}}, Tail: "tail",
+			Place: archive.Place{URL: "file:///backups", Dir: dir}, FromRevision: old.Revision,
+			FlushAfter: 200 * time.Millisecond, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+		run := func(o stream.Options) (*stream.Monitor, chan reports.Stream) {
+			monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan reports.Stream, 1)
+			go func() {
+				report, _ := stream.Run(ctx, o, monitor) // the report has the error
+				ended <- report
+			}()
+			return monitor, ended
+		}
+		_, ended := run(o)
+		for report := (reports.Stream{}); report.Reason == ""; {
+			put(t, client, "kept", 1)
+			select {
+			case report = <-ended:
+				require.Equal(t, reports.StreamCompacted, report.Reason, "%+v", report)
+				require.Positive(t, report.Segments, "what is behind the gap is stored")
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		monitor, ended := run(o)
+		second := snapshotOf(t, version, m)
+		end := put(t, client, "more", 20)
+		etcdproc.Eventually(t, "it goes on", func(context.Context) error {
+			if at := monitor.Report().StoredRevision; at != end {
+				return fmt.Errorf("%d is stored of %d", at, end)
+			}
+			return nil
+		})
+		is, err := archive.Examine(ctx, second)
+		require.NoError(t, err)
+		tail := lookAtTail(t, dir, "", is.Revision)
+		require.Equal(t, end, tail.StoredRevision)
+		require.Zero(t, lookAtTail(t, dir, "", old.Revision).StoredRevision)
+		r := restoring{version: version, dir: dir, file: second, id: tail.ClusterID}
+		require.Equal(t, end, r.to(t, seed.Options{DataDir: filepath.Join(t.TempDir(), "whole"), Name: "a",
+			PeerURL: "http://127.0.0.1:1", InitialCluster: "a=http://127.0.0.1:1", Token: "whole"}).Revision)
+
+		other := o
+		other.ClusterID = "abc"
+		_, refused := run(other)
+		require.Equal(t, reports.StreamOtherCluster, (<-refused).Reason)
+		if testing.Short() {
+			return
+		}
+		_, err = client.RoleAdd(ctx, "reader")
+		require.NoError(t, err)
+		require.Equal(t, reports.StreamUsersChanged, (<-ended).Reason)
+	})
+}
+
+// leased are the keys that have leases, with the time that those were granted.
+func leased(ctx context.Context, t *testing.T, client *clientv3.Client) map[string]int64 {
+	t.Helper()
+	keys, err := client.Get(ctx, "\x00", clientv3.WithFromKey())
+	require.NoError(t, err)
+	all := map[string]int64{}
+	for _, kv := range keys.Kvs {
+		if kv.Lease != 0 {
+			granted, err := client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
+			require.NoError(t, err)
+			all[string(kv.Key)] = granted.GrantedTTL
+		}
+	}
+	return all
+}
