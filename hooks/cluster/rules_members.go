@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -66,21 +67,24 @@ func learnerSurplus(v *state.View) *decision.Verdict {
 // the member list as it was once the member is gone: its name would be used again (S9). Such calls are over when the
 // status has listed the member for long enough.
 func removeMember(v *state.View, m *state.Member, why string) *decision.Verdict {
-	if !listedLong(v, m) {
+	if joined, listed := joinTime(v, m); !listed || state.CallsLeft(v, joined) > 0 {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, %.0f seconds after that", why,
-				state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
+				state.CallsEnd.Seconds()), Resync: rule.ResyncLater, Due: state.CallsLeft(v, joined)}
 	}
 	return cmp.Or(state.ChooseForRemoval(v, m, why), versions.Change(v, decision.Remove{ID: m.ID,
 		Name: m.DisplayName()}, why))
 }
 
-// listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or
-// old only delays.
-func listedLong(v *state.View, m *state.Member) bool {
-	return slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == wording.Hex(m.ID) && !s.JoinTime.IsZero() && !v.Now.Before(s.JoinTime.Add(state.CallsEnd))
+// joinTime is since when the status has listed the member. A status that is lost or old only delays.
+func joinTime(v *state.View, m *state.Member) (since time.Time, listed bool) {
+	i := slices.IndexFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.ID == wording.Hex(m.ID) && !s.JoinTime.IsZero()
 	})
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return v.Cluster.Status.Members[i].JoinTime.Time, true
 }
 
 func promote(v *state.View) *decision.Verdict {
