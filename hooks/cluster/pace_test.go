@@ -113,7 +113,7 @@ func TestHowOftenAClusterThatCannotStartIsAskedAbout(t *testing.T) {
 }
 
 // TestNoClusterIsAskedAboutOftenForEver: whatever a cluster waits for, after ten minutes in which nothing has changed
-// it is asked about as rarely as one at rest, but for times that are over meanwhile, and for the one write in two
+// it is asked about as rarely as one at rest, except for times that are over meanwhile, and for the one write in two
 // periods that counts a silence.
 func TestNoClusterIsAskedAboutOftenForEver(t *testing.T) {
 	t.Parallel()
