@@ -122,7 +122,8 @@ func TestNoClusterIsAskedAboutOftenForEver(t *testing.T) {
 		every = 10
 	}
 	for i := 0; i < len(mishaps); i += every {
-		for _, raw := range [][]byte{{0, byte(i), 1}, {3, byte(i), 1}, {4, byte(i), 3, byte(i + 1), 1, byte(i + 7), 2}} {
+		for _, raw := range [][]byte{{0, byte(i), 1}, {3, byte(i), 1},
+			{4, byte(i), 3, byte(i + 1), 1, byte(i + 7), 2}} {
 			o := befallen(raw)
 			if o.Cluster.Spec.Maintenance.Defragmentation != nil {
 				continue // the schedule brings what to do

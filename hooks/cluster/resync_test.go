@@ -75,6 +75,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 	o = learnerAt(50)
 	o.Now = second
 	watch(&o, 24*time.Hour)
-	assert.EqualValues(t, rule.ResyncSoon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
+	assert.EqualValues(t, rule.ResyncSoon, Decide(o).ResyncAfter,
+		"all answer, and it is the learner that takes its time")
 	assert.Zero(t, Decide(served()).ResyncAfter)
 }

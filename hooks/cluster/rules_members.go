@@ -71,8 +71,8 @@ func learnerSurplus(v *state.View) *decision.Verdict {
 // status has listed the member for long enough. No call ever adds an initial member.
 func removeMember(v *state.View, m *state.Member, why string) *decision.Verdict {
 	if joined, listed := joinTime(v, m); mayBeAddedAgain(v, m) {
-		verdict := &decision.Verdict{Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, %.0f "+
-			"seconds after that", why, state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
+		verdict := &decision.Verdict{Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, "+
+			"%.0f seconds after that", why, state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
 		if listed {
 			verdict.Due = state.CallsLeft(v, joined)
 		}

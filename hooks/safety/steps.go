@@ -136,7 +136,8 @@ func remove(j *judgement, s decision.Remove) {
 	record := j.v.Epoch.Record.Data
 	_, initial := state.ParsePairs(record[objects.EpochKeyInitialCluster], "=")[s.Name]
 	initial = initial && record[objects.EpochKeyRecreated] == ""
-	j.require(initial || listed && j.o.Now.Sub(joined) >= state.CallsEnd, "S9", "%s: a call from before its addition may add it again", s)
+	j.require(initial || listed && j.o.Now.Sub(joined) >= state.CallsEnd, "S9",
+		"%s: a call from before its addition may add it again", s)
 	chosenForRemoval(j, m)
 	if m.Learner {
 		return

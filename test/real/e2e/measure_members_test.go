@@ -79,7 +79,8 @@ func (c *cluster) losesMember(leads bool) {
 	gone := members[slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Leader == leads })].Name
 	c.deletesBoth(gone)
 	eventually(c.t, gone+" is replaced", func() string {
-		if slices.ContainsFunc(c.object().Status.Members, func(m v1alpha1.MemberStatus) bool { return m.Name == gone }) {
+		if slices.ContainsFunc(c.object().Status.Members,
+			func(m v1alpha1.MemberStatus) bool { return m.Name == gone }) {
 			return "it is a member"
 		}
 		return c.notConverged(3)
