@@ -190,7 +190,8 @@ func noSpace(v *state.View) *decision.Verdict {
 	case ranLately(v, v1alpha1.TriggerNoSpace):
 		return &decision.Verdict{
 			Message: "etcd rejects new keys (alarm NOSPACE); Quorate frees space again 10 minutes after the last " +
-				"time: see NOSPACE in docs/troubleshooting.md", Resync: rule.ResyncLater}
+				"time: see NOSPACE in docs/troubleshooting.md", Resync: rule.ResyncLater,
+			Due: v.DefragRun.StartTime.Add(spaceEvery).Sub(v.Now)}
 	}
 	return beginRun(v, v1alpha1.TriggerNoSpace, fmt.Sprintf(
 		"etcd rejects new keys (alarm NOSPACE): freeing space in %s",
@@ -212,7 +213,7 @@ func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
 	case !v.DefragRun.LastMemberTime.IsZero() && len(v.DefragRun.Done) == 0 &&
 		v.Now.Before(v.DefragRun.LastMemberTime.Add(compacting(crowded))):
 		return &decision.Verdict{Message: "freeing space (alarm NOSPACE): waiting for etcd to compact old revisions",
-			Resync: rule.ResyncLater}
+			Resync: rule.ResyncLater, Due: v.DefragRun.LastMemberTime.Add(compacting(crowded)).Sub(v.Now)}
 	case len(crowded) > 0 && !doubtful(v, crowded):
 		return finishRun(v, "no more space can be freed")
 	}

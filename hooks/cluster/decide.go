@@ -34,7 +34,7 @@ func Decide(o observation.Observation) decision.Decision {
 		Step:        verdict.Step,
 		Children:    answer,
 		Status:      newStatus,
-		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, verdict.Resync, &newStatus)),
+		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, verdict, &newStatus)),
 		Mode:        in.name,
 		Reason:      because,
 		Outlook:     cmp.Or(verdict.Outlook, outlooks[because.Rule][0]),

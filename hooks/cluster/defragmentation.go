@@ -125,7 +125,7 @@ func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *d
 	}
 	if wait := v.DefragRun.LastMemberTime.Add(pause).Sub(v.Now); len(v.DefragRun.Done) > 0 && wait > 0 {
 		return &decision.Verdict{Message: fmt.Sprintf("%s: %s is next, after a pause", why, m.PodName),
-			Resync: min(wait, rule.ResyncLater)}
+			Resync: rule.ResyncLater, Due: wait}
 	}
 	return versions.Change(v, decision.Defragment{ID: m.ID, Name: m.PodName, DBSize: m.Health.DBSize},
 		fmt.Sprintf("%s: %s now", why, m.PodName))

@@ -133,7 +133,7 @@ func pausedReplacement(v *state.View, m *state.Member, why string) *decision.Ver
 		Message: fmt.Sprintf("%s; after %s replaced in a row it stays a member until %s, or until the spec changes",
 			why,
 			wording.Count(int(r.GivenUp), "voter"), r.NextGivenUpTime.UTC().Format(time.RFC3339)),
-		Resync: r.NextGivenUpTime.Sub(v.Now)}
+		Due: r.NextGivenUpTime.Sub(v.Now)}
 }
 
 // pausedGrowth says why no learner is added now; nil when one may be.
@@ -145,5 +145,5 @@ func pausedGrowth(v *state.View, why string) *decision.Verdict {
 	return &decision.Verdict{
 		Message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec "+
 			"changes", why, wording.Count(int(a.Failures), "learner"),
-			a.NextLearnerTime.UTC().Format(time.RFC3339)), Resync: a.NextLearnerTime.Sub(v.Now)}
+			a.NextLearnerTime.UTC().Format(time.RFC3339)), Due: a.NextLearnerTime.Sub(v.Now)}
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
 	"github.com/quorate-dev/quorate/hooks/rule"
@@ -14,22 +16,23 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// How soon to look again at a cluster with members that do not serve. A member that does not answer takes the
-// whole time that a question has, and with it a worker of Metacontroller's; many such clusters, as after the loss
-// of a zone, would take all workers, and the others be asked about late.
+// How soon to ask again. Much that is waited for comes without an event: a leader is elected, a learner catches up,
+// a member answers again. So a rule has a pause. But much never comes by itself: no node takes a pod, an image can't be
+// pulled, a person has to decide. A question costs as much then as in a change, and more where a member does not
+// answer, which takes a worker of Metacontroller's for the whole time that a question has.
 //
-// So the pause grows with the time for which nothing has changed, to a tenth of it and to the resync period at
-// most: what comes back without a word from Kubernetes is seen a tenth later than it could be. That is rare. A pod
-// that is made, gets an address, starts or turns ready is an event, at which Metacontroller calls at once; so are
-// a Secret, a snapshot and an edit.
+// So every pause grows with the time for which nothing has changed, to a tenth of it and to the resync period at most:
+// what comes without an event is seen a tenth later than it could be. A pod that is made, gets a node or an address,
+// starts or turns ready is an event, at which Metacontroller calls at once; so are a Secret, a snapshot and an edit.
+// What a rule waits for by time is asked about when that time is over.
 
-// silenceShare is the part of a silence that may pass until the next look.
-const silenceShare = 10
+// quietShare is the part of the time without a change that may pass until the next look.
+const quietShare = 10
 
-// resyncAfter is how soon to be asked again: as the rule says, less often while members are silent, and when a time is
+// resyncAfter is how soon to be asked again: as the rule says, more rarely while nothing changes, and when a time is
 // over that is counted, the schedule begins a run or a maintenance window opens.
-func resyncAfter(v *state.View, resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
-	until := []time.Duration{backedOff(v, resync, s), nextTimeOver(v)}
+func resyncAfter(v *state.View, verdict *decision.Verdict, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	until := []time.Duration{grown(v, verdict.Resync, s), verdict.Due, nextTimeOver(v)}
 	if v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() {
 		until = append(until, v.DefragRun.NextScheduleTime.Sub(v.Now))
 	}
@@ -43,14 +46,13 @@ func resyncAfter(v *state.View, resync time.Duration, s *v1alpha1.EtcdClusterSta
 	return slices.Min(until)
 }
 
-// backedOff is a pause while members are silent. At its longest it is left to Metacontroller's resync: two calls in
-// one period would be one too many.
-func backedOff(v *state.View, resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
-	silent := v.Etcd == nil || slices.ContainsFunc(s.Members, func(m v1alpha1.MemberStatus) bool { return !m.Ready })
-	if resync == 0 || resync > rule.ResyncLater || !silent {
-		return resync
+// grown is the rule's pause, or a longer one when nothing has changed for a while. At its longest it is left to
+// Metacontroller's resync: two calls in one period would be one too many.
+func grown(v *state.View, first rule.Pause, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	if first == 0 {
+		return 0
 	}
-	pause := max(resync, state.Observed(v, lastChange(s))/silenceShare)
+	pause := max(time.Duration(first), quiet(v, s)/quietShare)
 	switch {
 	case pause < state.ResyncPeriod(v):
 		return pause.Round(time.Millisecond)
@@ -60,17 +62,36 @@ func backedOff(v *state.View, resync time.Duration, s *v1alpha1.EtcdClusterStatu
 	return state.ResyncPeriod(v)
 }
 
-// lastChange is when a status last told of something new.
-func lastChange(s *v1alpha1.EtcdClusterStatus) time.Time {
-	var last time.Time
+// quiet is for how long the status has told of nothing new. A silence is as long as we have looked at it: while we did
+// not, members may have come and gone.
+func quiet(v *state.View, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	last := lastChange(s, v.Now.Add(clockSkew))
+	if state.ClockRuns(v) {
+		return state.Observed(v, last)
+	}
+	return v.Now.Sub(last)
+}
+
+// clockSkew is how far the clock that wrote a status may be ahead of ours.
+const clockSkew = time.Minute
+
+// lastChange is when a status last told of something new. What is later than that is from a clock that was put back.
+func lastChange(s *v1alpha1.EtcdClusterStatus, atMost time.Time) time.Time {
+	var times []metav1.Time
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.Available); c != nil {
-		last = c.LastTransitionTime.Time
+		times = append(times, c.LastTransitionTime)
 	}
 	for _, m := range s.Members {
-		last = state.Later(last, state.Later(m.LastTransitionTime.Time, m.JoinTime.Time))
+		times = append(times, m.LastTransitionTime, m.JoinTime)
 	}
-	if n := len(s.History); n > 0 {
-		last = state.Later(last, s.History[n-1].Time.Time)
+	for _, e := range s.History {
+		times = append(times, e.Time)
+	}
+	var last time.Time
+	for _, t := range times {
+		if !t.After(atMost) {
+			last = state.Later(last, t.Time)
+		}
 	}
 	return last
 }

@@ -67,14 +67,15 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 
 	o := served()
 	blind(&o, 10*time.Hour)
-	assert.Equal(t, rule.ResyncLater, Decide(o).ResyncAfter, "none of that was seen")
+	assert.EqualValues(t, rule.ResyncLater, Decide(o).ResyncAfter, "none of that was seen")
 	watch(&o, 24*time.Hour)
 	o.Cluster.Status.History[0].Rule = "WaitForMembers"
-	assert.Equal(t, rule.ResyncLater, Decide(o).ResyncAfter, "another rule decides since now")
+	assert.EqualValues(t, rule.ResyncLater, Decide(o).ResyncAfter, "another rule decides since now")
 
 	o = learnerAt(50)
 	o.Now = second
 	watch(&o, 24*time.Hour)
-	assert.Equal(t, rule.ResyncSoon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
+	assert.EqualValues(t, rule.ResyncSoon, Decide(o).ResyncAfter,
+		"all answer, and it is the learner that takes its time")
 	assert.Zero(t, Decide(served()).ResyncAfter)
 }

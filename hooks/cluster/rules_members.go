@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -49,14 +50,17 @@ func learnerLost(v *state.View) *decision.Verdict {
 }
 
 func learnerSurplus(v *state.View) *decision.Verdict {
-	l := v.Learner()
+	l, voters := v.Learner(), len(v.ReplicaVoters())
+	if lost, _ := rollout.LostVoter(v); lost != nil {
+		voters-- // it is replaced, and the learner is its successor
+	}
 	switch {
 	case l == nil || l.PodName == "":
 		return nil
 	case v.Memory() && rollout.HasOutdatedTemplate(v, l):
 		return removeMember(v, l, fmt.Sprintf("removing the learner %s: its pod has an older template, and can't be "+
 			"replaced on Memory", l.PodName))
-	case len(v.ReplicaVoters()) < rollout.Wanted(v):
+	case voters < rollout.Wanted(v):
 		return nil
 	}
 	return removeMember(v, l, fmt.Sprintf("removing the learner %s: it is no longer needed", l.PodName))
@@ -64,23 +68,35 @@ func learnerSurplus(v *state.View) *decision.Verdict {
 
 // removeMember removes a member. A call that looked before it was added may still be about to add it, and would find
 // the member list as it was once the member is gone: its name would be used again (S9). Such calls are over when the
-// status has listed the member for long enough.
+// status has listed the member for long enough. No call ever adds an initial member.
 func removeMember(v *state.View, m *state.Member, why string) *decision.Verdict {
-	if !listedLong(v, m) {
-		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, %.0f seconds after that", why,
-				state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
+	if joined, listed := joinTime(v, m); mayBeAddedAgain(v, m) {
+		verdict := &decision.Verdict{Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, "+
+			"%.0f seconds after that", why, state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
+		if listed {
+			verdict.Due = state.CallsLeft(v, joined)
+		}
+		return verdict
 	}
 	return cmp.Or(state.ChooseForRemoval(v, m, why), versions.Change(v, decision.Remove{ID: m.ID,
 		Name: m.DisplayName()}, why))
 }
 
-// listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or
-// old only delays.
-func listedLong(v *state.View, m *state.Member) bool {
-	return slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == wording.Hex(m.ID) && !s.JoinTime.IsZero() && !v.Now.Before(s.JoinTime.Add(state.CallsEnd))
+// mayBeAddedAgain reports whether a call from before the member was added may still be on its way to etcd.
+func mayBeAddedAgain(v *state.View, m *state.Member) bool {
+	joined, listed := joinTime(v, m)
+	return !v.Epoch.BeganWith(m.PodName) && (!listed || state.CallsLeft(v, joined) > 0)
+}
+
+// joinTime is since when the status has listed the member. A status that is lost or old only delays.
+func joinTime(v *state.View, m *state.Member) (since time.Time, listed bool) {
+	i := slices.IndexFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.ID == wording.Hex(m.ID) && !s.JoinTime.IsZero()
 	})
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return v.Cluster.Status.Members[i].JoinTime.Time, true
 }
 
 func promote(v *state.View) *decision.Verdict {
@@ -228,7 +244,8 @@ func shrink(v *state.View) *decision.Verdict {
 }
 
 // shrinkCandidate is the voter of ours that a shrink takes next: not serving before serving, followers before the
-// leader, the one that was chosen before already first, and then the highest number.
+// leader, one that can be removed at once before one that was added just now, the one that was chosen before already
+// first, and then the highest number.
 func shrinkCandidate(v *state.View) *state.Member {
 	rank := func(m *state.Member) int {
 		switch {
@@ -244,7 +261,15 @@ func shrinkCandidate(v *state.View) *state.Member {
 	voters := slices.Clone(v.Voters)
 	slices.Reverse(voters)
 	voters = state.ChosenFirst(v, voters)
-	slices.SortStableFunc(voters, func(a, b *state.Member) int { return rank(a) - rank(b) })
+	waits := func(m *state.Member) int {
+		if mayBeAddedAgain(v, m) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(voters, func(a, b *state.Member) int {
+		return cmp.Or(rank(a)-rank(b), waits(a)-waits(b))
+	})
 	return voters[0]
 }
 

@@ -116,5 +116,8 @@ type Verdict struct {
 	Phase, Survivor string
 	// Outlook is what to expect of it, where the rule may have several: see cluster/outlook.go.
 	Outlook Outlook
-	Resync  time.Duration
+	// Resync is how soon to ask again at first; 0 leaves it to the controller's resync period. Due is in how long a
+	// time is over that the rule waits for; 0 or less for none. See cluster/resync.go.
+	Resync rule.Pause
+	Due    time.Duration
 }

@@ -123,6 +123,7 @@ func notedEpoch(v *state.View) int {
 // RecreatedRecord takes the place of a record that was deleted. No member may bootstrap in it any more.
 func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 	record := lostRecord(v)
+	record.Data[objects.EpochKeyRecreated] = "true"
 	record.Annotations[objects.AnnotationStartsOn] = state.StartsOnNothing
 	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.NextOrdinal())
 	record.Annotations[objects.AnnotationVersion] = cmp.Or(v.Cluster.Status.Version, v.Cluster.Spec.Version)

@@ -36,7 +36,11 @@ func History(v *state.View, because rule.Reason, status *v1alpha1.EtcdClusterSta
 		}
 		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step,
 			Message: message}
-		if step == "" || !slices.Contains(list, entry) { // else the same call, made again
+		switch n := len(list); {
+		case step != "" && slices.Contains(list, entry): // the same call, made again
+		case step != "" && n > 0 && message != "" && list[n-1].Rule == rule && list[n-1].Step == step &&
+			list[n-1].Message == message: // refused again
+		default:
 			list = append(list, entry)
 		}
 	}

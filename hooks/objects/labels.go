@@ -212,6 +212,8 @@ const (
 	EpochKeyPast = "past"
 	// EpochKeyAnswered says which restore was answered by which epoch, this one included: "<UID>=2,<UID>=3".
 	EpochKeyAnswered = "answered"
+	// EpochKeyRecreated is "true" in a record that took the place of a deleted one. Its initial members are a guess.
+	EpochKeyRecreated = "recreated"
 )
 
 // The sources of epochs.

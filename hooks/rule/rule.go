@@ -43,8 +43,12 @@ func (l List[V, A]) First(v V) (at int, answer A) {
 	panic("the last rule always applies")
 }
 
-// How soon to ask again when nothing that Kubernetes tells us would wake us.
+// Pause is how soon to ask again when nothing that Kubernetes tells us would wake us. A cluster's pause grows while
+// nothing changes: see cluster/resync.go.
+type Pause time.Duration
+
+// The two pauses that there are.
 const (
-	ResyncSoon  = 500 * time.Millisecond // while members start or catch up
-	ResyncLater = 2 * time.Second        // while something must happen that we can't see
+	ResyncSoon  = Pause(500 * time.Millisecond) // while members start or catch up
+	ResyncLater = Pause(2 * time.Second)        // while something must happen that we can't see
 )

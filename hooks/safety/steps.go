@@ -133,7 +133,10 @@ func remove(j *judgement, s decision.Remove) {
 		j.require(n < j.v.Epoch.NextOrdinal, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	joined, listed := joined(j, m)
-	j.require(listed && j.o.Now.Sub(joined) >= state.CallsEnd, "S9",
+	record := j.v.Epoch.Record.Data
+	_, initial := state.ParsePairs(record[objects.EpochKeyInitialCluster], "=")[s.Name]
+	initial = initial && record[objects.EpochKeyRecreated] == ""
+	j.require(initial || listed && j.o.Now.Sub(joined) >= state.CallsEnd, "S9",
 		"%s: a call from before its addition may add it again", s)
 	chosenForRemoval(j, m)
 	if m.Learner {

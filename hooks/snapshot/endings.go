@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 func retained(v *view) *verdict {
@@ -52,18 +51,18 @@ func inUse(v *view) *verdict {
 func stopping(v *view) *verdict {
 	for _, job := range v.taking {
 		if !over(job) {
-			return v.deleting("stopping the Job that takes the snapshot first", nil, rule.ResyncLater)
+			return v.deleting("stopping the Job that takes the snapshot first", nil, resyncLater)
 		}
 		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
 			return v.deleting("deleting the stored artifact once more: the Job that took it ended late", nil,
-				rule.ResyncLater)
+				resyncLater)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
 		if pod := v.Pods[name]; objects.Purpose(&pod.Spec) == objects.ContainerSnapshot && v.oursByName(pod) &&
 			!v.gone(pod) {
 			return v.deleting(fmt.Sprintf("stopping pod %s first, which still takes the snapshot", name), nil,
-				rule.ResyncLater)
+				resyncLater)
 		}
 	}
 	return nil
@@ -160,7 +159,7 @@ func discard(v *view) *verdict { return v.discards(v.discardJob(1)) }
 
 // discards makes a Job that deletes.
 func (v *view) discards(job *batchv1.Job) *verdict {
-	decision := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, rule.ResyncLater)
+	decision := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, resyncLater)
 	decision.progress = isMade(job)
 	return decision
 }

@@ -129,6 +129,8 @@ var endingRules = rule.List[*view, *verdict]{
 
 // Times of snapshots.
 const (
+	// resyncLater is how soon to ask again while something must happen that we can't see. A deadline ends all of that.
+	resyncLater = time.Duration(rule.ResyncLater)
 	// jobKept is how long a Job that went well is kept: for its log, and so that no cache that lags shows neither it
 	// nor what it did.
 	jobKept = time.Hour
@@ -197,7 +199,7 @@ func succeeded(v *view) *verdict {
 		return nil
 	}
 	return &verdict{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(),
-		resync: rule.ResyncLater}
+		resync: resyncLater}
 }
 
 func skipped(v *view) *verdict {
@@ -208,7 +210,7 @@ func skipped(v *view) *verdict {
 	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, users and roles revision %d",
 		report.Revision, report.AuthRevision)
 	return &verdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
-		resync: rule.ResyncLater}
+		resync: resyncLater}
 }
 
 // givenUp says why no Job goes on to take the snapshot, and whether the last one has told what came of it; empty while
@@ -247,7 +249,7 @@ func look(v *view) *verdict {
 	why = v.why(why)
 	decision := &verdict{
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
-		report: v.told(), jobs: v.all(), resync: rule.ResyncLater,
+		report: v.told(), jobs: v.all(), resync: resyncLater,
 	}
 	look := v.look()
 	if look != nil && !over(look) {
@@ -321,7 +323,7 @@ func readAgain(v *view) *verdict {
 		return nil
 	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
 		return &verdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; waiting for its report",
-			jobs: v.all(), resync: rule.ResyncLater}
+			jobs: v.all(), resync: resyncLater}
 	case jobNumber(job) >= mostReads, v.blocked() != "", validate(&v.Snapshot.Spec) != nil:
 		return nil
 	}
@@ -329,7 +331,7 @@ func readAgain(v *view) *verdict {
 	return &verdict{
 		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: reading the " +
 			"stored artifact again",
-		progress: isMade(next), jobs: append(v.discarding, next), resync: rule.ResyncLater,
+		progress: isMade(next), jobs: append(v.discarding, next), resync: resyncLater,
 	}
 }
 
@@ -368,5 +370,5 @@ func pending(v *view) *verdict {
 func take(v *view) *verdict {
 	job := v.takingJob(1)
 	return &verdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
-		jobs: append(v.discarding, job), resync: rule.ResyncLater}
+		jobs: append(v.discarding, job), resync: resyncLater}
 }

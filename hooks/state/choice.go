@@ -120,7 +120,7 @@ func (v *View) Chosen() *Member {
 
 func chosenForRemoval(v *View) *Member {
 	recorded := v.Epoch.Choice
-	if !recorded.Withdrawn.IsZero() && !v.Now.Before(recorded.Withdrawn.Add(CallsEnd)) {
+	if !recorded.Withdrawn.IsZero() && CallsLeft(v, recorded.Withdrawn) <= 0 {
 		return nil
 	}
 	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.DisplayName() == recorded.Name })
@@ -133,7 +133,7 @@ func chosenForRemoval(v *View) *Member {
 // withdrawnLong reports whether the calls are over that have not seen that the restart was withdrawn.
 func withdrawnLong(v *View, pod *corev1.Pod) bool {
 	since, err := time.Parse(time.RFC3339, pod.Annotations[objects.AnnotationWithdrawn])
-	return err == nil && !v.Now.Before(since.Add(CallsEnd))
+	return err == nil && CallsLeft(v, since) <= 0
 }
 
 // ChosenForDeletion reports whether the member was chosen to be restarted by the deletion of its pod. That can't be
@@ -205,17 +205,18 @@ func Withdraw(v *View) *decision.Verdict {
 	case chosen == nil:
 		return nil
 	case !recorded.Removes:
+		since, _ := time.Parse(time.RFC3339, chosen.Pod.Annotations[objects.AnnotationWithdrawn])
 		return &decision.Verdict{
 			Message: fmt.Sprintf("waiting for earlier calls that may still restart %s, %.0f seconds after that was "+
 				"withdrawn", chosen.PodName, CallsEnd.Seconds()), Withdraw: chosen.PodName,
-			Resync: rule.ResyncLater}
+			Resync: rule.ResyncLater, Due: CallsLeft(v, since)}
 	case recorded.Withdrawn.IsZero():
 		recorded.Withdrawn = v.Now
 	}
 	return &decision.Verdict{
 		Message: fmt.Sprintf("waiting for earlier calls that may still remove %s, %.0f seconds after that was "+
 			"withdrawn", chosen.DisplayName(), CallsEnd.Seconds()), Choose: recorded.String(),
-		Resync: rule.ResyncLater}
+		Resync: rule.ResyncLater, Due: CallsLeft(v, recorded.Withdrawn)}
 }
 
 // NextChoice is what the record names from now on.

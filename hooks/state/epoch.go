@@ -212,6 +212,14 @@ func (e *Epoch) Recorded(member string) types.UID {
 	return e.StartsOn[member]
 }
 
+// BeganWith reports whether the member of that name is one of those that the epoch began with. A call that adds a
+// member has seen the record, and gives a number above theirs (S9). A record that was deleted and made again does not
+// know them.
+func (e *Epoch) BeganWith(name string) bool {
+	_, initial := e.Initial[name]
+	return initial && e.Record.Data[objects.EpochKeyRecreated] == ""
+}
+
 // InitialNames are the names of the initial members, sorted.
 func (e *Epoch) InitialNames() []string {
 	return slices.SortedFunc(maps.Keys(e.Initial), wording.ByOrdinal)

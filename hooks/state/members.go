@@ -130,6 +130,9 @@ func HasData(v *View, name string) bool {
 // CallsEnd is longer than any call may take to reach etcd: no server may let one take as long (S9).
 const CallsEnd = 20 * time.Second
 
+// CallsLeft is how long a call from before that time may still go on; 0 or less when none may.
+func CallsLeft(v *View, since time.Time) time.Duration { return since.Add(CallsEnd).Sub(v.Now) }
+
 // QuorumWithout reports whether the voters that stay are a quorum without this one. One of them that was only chosen
 // is let go before this one is.
 func QuorumWithout(v *View, m *Member) bool {

@@ -221,13 +221,24 @@ kind: Service
 metadata: {name: demo-peers, namespace: NS}
 spec: {clusterIP: None, publishNotReadyAddresses: true, selector: {app: etcd}, ports: [{name: client, port: 2379}, {name: peer, port: 2380}]}
 `, "NS", ns))
-	url := func(i, port int) string { return fmt.Sprintf("http://demo-%d.demo-peers.%s.svc:%d", i, ns, port) }
-	var initial []string
 	for i := range 3 {
-		initial = append(initial, fmt.Sprintf("demo-%d=%s", i, url(i, 2380)))
+		b.WriteString(memberByHand(ns, i, []int{0, 1, 2}, "new"))
 	}
-	for i := range 3 {
-		fmt.Fprintf(&b, `---
+	return b.String()
+}
+
+// urlByHand is where a member by hand listens.
+func urlByHand(ns string, i, port int) string {
+	return fmt.Sprintf("http://demo-%d.demo-peers.%s.svc:%d", i, ns, port)
+}
+
+// memberByHand is the claim and the pod of one of these members.
+func memberByHand(ns string, i int, members []int, state string) string {
+	var initial []string
+	for _, m := range members {
+		initial = append(initial, fmt.Sprintf("demo-%d=%s", m, urlByHand(ns, m, 2380)))
+	}
+	return fmt.Sprintf(`---
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: demo-%[1]d, namespace: %[2]s}
@@ -245,14 +256,12 @@ spec:
   - name: etcd
     image: gcr.io/etcd-development/etcd:v3.6.16
     command: [/usr/local/bin/etcd, --name=demo-%[1]d, --data-dir=/var/lib/etcd/data, --listen-client-urls=http://0.0.0.0:2379, --listen-peer-urls=http://0.0.0.0:2380,
-      --listen-metrics-urls=http://0.0.0.0:2381, --advertise-client-urls=%[3]s, --initial-advertise-peer-urls=%[4]s, "--initial-cluster=%[5]s"]
+      --listen-metrics-urls=http://0.0.0.0:2381, --advertise-client-urls=%[3]s, --initial-advertise-peer-urls=%[4]s, "--initial-cluster=%[5]s", --initial-cluster-state=%[6]s]
     resources: {requests: {cpu: 100m, memory: 256Mi}}
     readinessProbe: {httpGet: {path: /readyz, port: 2381}, periodSeconds: 2}
     volumeMounts: [{name: data, mountPath: /var/lib/etcd}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: demo-%[1]d}}]
-`, i, ns, url(i, 2379), url(i, 2380), strings.Join(initial, ","))
-	}
-	return b.String()
+`, i, ns, urlByHand(ns, i, 2379), urlByHand(ns, i, 2380), strings.Join(initial, ","), state)
 }
 
 func median(d []time.Duration) time.Duration {
