@@ -43,7 +43,7 @@
 //
 //	snapshot        what becomes of an EtcdSnapshot
 //	operation       what became of an EtcdOperation: its cluster does it, by state/asked.go, and tells
-//	schedule        which snapshots an EtcdSnapshotSchedule has; timetable when a run is due
+//	schedule        which snapshots an EtcdSnapshotSchedule has, and its stream; timetable when a run is due
 //
 // What all of them use:
 //

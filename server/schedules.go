@@ -8,11 +8,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/schedule"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -30,15 +32,16 @@ func (s *Server) scheduleCall(_ context.Context, body io.Reader) (*call, error) 
 			return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; "+
 				"only a parent that is being deleted is finalized, by /schedules/finalize", path, r.Finalizing, deleted)
 		},
-		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideSchedule(r, began), nil },
+		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideSchedule(r, began) },
 		letGo:  func(time.Time) *decided { return s.letScheduleGo(r) },
 		forget: s.forgetSchedule,
 	}, nil
 }
 
-func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided {
+func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) (*decided, error) {
 	o := r.Observation
 	o.Now, o.Zone = began, wire.Zone(o.Schedule.Spec.TimeZone)
+	o.Images, o.AllowedEndpoints = s.options.Settings.Images, s.options.Settings.AllowedEndpoints
 	d, finalized := schedule.Decision{}, (*bool)(nil)
 	if r.Finalizing {
 		d.Status, d.Reason = o.Schedule.Status, rule.Reason{Rule: "Finalize", Message: "the schedule is being deleted"}
@@ -46,6 +49,12 @@ func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided 
 		d.Snapshots, *finalized, d.ResyncAfter = schedule.Finalize(o)
 	} else {
 		d = schedule.Decide(o)
+	}
+	if s.options.Verify {
+		if err := snapshot.VerifyStream(o.Images, o.Pods, d.Pods); err != nil {
+			s.metrics.Violated()
+			return nil, err
+		}
 	}
 	// The labels that say who looks after its snapshots are the schedule's.
 	labels := func(*v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(r.Schedule) }
@@ -60,7 +69,7 @@ func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided 
 				hook: "sync", kind: "schedule", parent: r.Schedule, because: d.Reason, quiet: quiet, began: began,
 			})
 		},
-	}
+	}, nil
 }
 
 // letScheduleGo answers everything as it is. Its snapshots keep the labels that they have: the Quorate that takes over
@@ -70,9 +79,10 @@ func (s *Server) letScheduleGo(r *wire.ScheduleCall) *decided {
 	all := slices.SortedFunc(maps.Values(r.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
+	pods := slices.SortedFunc(maps.Values(r.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	labels := func(o *v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
 	return &decided{gone: true, encode: func() ([]byte, error) {
-		return r.Answer(schedule.Decision{Snapshots: all, Status: r.Schedule.Status}, labels, &finalized)
+		return r.Answer(schedule.Decision{Snapshots: all, Pods: pods, Status: r.Schedule.Status}, labels, &finalized)
 	}}
 }
 

@@ -131,8 +131,9 @@ func (s *Server) Handler() http.Handler {
 		"operations/finalize": {s.hook(s.operationCall)},
 		"operations/customize": {customize(s, v1alpha1.KindOperation, wire.CustomizedOperation,
 			wire.RelatedToOperation)},
-		"schedules/sync":     {s.hook(s.scheduleCall)},
-		"schedules/finalize": {s.hook(s.scheduleCall)},
+		"schedules/sync":      {s.hook(s.scheduleCall)},
+		"schedules/finalize":  {s.hook(s.scheduleCall)},
+		"schedules/customize": {customize(s, v1alpha1.KindSchedule, wire.CustomizedSchedule, wire.RelatedToSchedule)},
 	} {
 		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, handlers...)...)
 	}

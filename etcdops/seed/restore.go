@@ -83,6 +83,9 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	if bump > 0 {
 		made.Revision = holds.Last + bump
 	}
+	if changed != nil {
+		made.UntilRevision = changed.until
+	}
 	if err := note(o.DataDir, made); err != nil {
 		return report, written(err, o.DataDir+notedSuffix)
 	}

@@ -78,6 +78,11 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		return nil, err
 	}
 	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(epochs.EnvSHA256))
+	if text := getenv(epochs.EnvUntil); text != "" && r.UntilRevision == 0 {
+		if r.UntilRevision, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, command.Errorf("the variable %s is no revision", epochs.EnvUntil)
+		}
+	}
 	r.InitialCluster, r.Token = getenv("ETCD_INITIAL_CLUSTER"), getenv("ETCD_INITIAL_CLUSTER_TOKEN")
 	for _, needed := range [][2]string{
 		{"--name", r.Name}, {"--peer-url", r.PeerURL}, {"--etcd-version", r.EtcdVersion},
@@ -140,7 +145,8 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.tailURL, "tail-url", "",
 		"`URL` of the folder <tail>/<cluster ID> of a stream, whose changes are replayed behind the artifact")
 	flags.Int64Var(&r.UntilRevision, "until-revision", 0,
-		"`revision` that is the last to be replayed; 0 is the last that is stored without a gap")
+		"`revision` that is the last to be replayed; else that of the variable "+epochs.EnvUntil+", else the last that is "+
+			"stored without a gap")
 	flags.StringVar(&r.FromData, "from-data", "",
 		"data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")

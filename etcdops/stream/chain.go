@@ -189,7 +189,7 @@ type Asked struct {
 	UntilTime time.Time
 }
 
-// Look says what is stored of a stream, without a gap. The time of a segment that can't be read for want of an identity
+// Look says what is stored of a stream, without a gap. The time of a segment that can't be read without an identity
 // is that by the clock of the store.
 func Look(ctx context.Context, asked Asked) (reports.Tail, error) {
 	folder, err := archive.OpenFolder(ctx, asked.Place, asked.IdentityFile, false)

@@ -239,7 +239,7 @@ func keptPod(v *state.View, old *corev1.Pod) *corev1.Pod {
 		objects.AnnotationTemplate, AnnotationFormerTemplate,
 		objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts,
 		objects.AnnotationFlagsFor, objects.AnnotationExchanged,
-		objects.AnnotationRestarted, objects.AnnotationSHA256))
+		objects.AnnotationRestarted, objects.AnnotationSHA256, objects.AnnotationUntil))
 	noteServed(v, &pod)
 	if !TemplateOutdated(v, old) {
 		noteTemplate(v, &pod, versions.MadeForVersion(old))
@@ -272,9 +272,7 @@ func takesImage(v *state.View, pod *corev1.Pod) bool {
 // noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member
 // may begin; and, on one that must be filled, which database it must find.
 func noteSuccession(v *state.View, pod, old *corev1.Pod) {
-	if v.Epoch.Sum != "" && epochs.InsistsOnSum(old) {
-		pod.Annotations[objects.AnnotationSHA256] = v.Epoch.Sum
-	}
+	epochs.NoteFilling(v, pod)
 	if epochs.Awaits(old) && v.Epoch.Began() && epochs.NamesRecord(old) == objects.EpochName(v.Cluster.Name,
 		v.Epoch.N) {
 		pod.Annotations[objects.AnnotationBegins] = "yes"

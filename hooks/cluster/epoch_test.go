@@ -212,7 +212,7 @@ func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	require.Len(t, started(), 6)
 	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 		assert.Equal(t, "first", o.Children.Pods[name].Annotations[objects.AnnotationSHA256], name)
-		assert.True(t, epochs.InsistsOnSum(o.Children.Pods[name]), name)
+		assert.True(t, epochs.Insists(o.Children.Pods[name], epochs.EnvSHA256), name)
 	}
 	// The first one is filled once more, as after a reboot of its node, with what is at the URL now.
 	other := report
@@ -222,6 +222,57 @@ func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	assert.Equal(t, "first", o.Children.ConfigMaps["demo-epoch-2"].Annotations[objects.AnnotationSHA256])
 	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
 		"demo-3 was filled with different data from the first member's")
+}
+
+// TestTheFirstMemberDecidesWhereTheStreamEnds: a stream that is still written has one end for all.
+func TestTheFirstMemberDecidesWhereTheStreamEnds(t *testing.T) {
+	o := serve(3)
+	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{Artifact: "shop/demo/base.db",
+		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}},
+		Until: &v1alpha1.Until{Latest: true, ClusterID: "c1"}}})
+	for range 6 {
+		goOn(t, &o)
+	}
+	started := func() []string { return slices.Sorted(maps.Keys(o.Children.Pods)) }
+	require.Equal(t, []string{"demo-0", "demo-1", "demo-2", "demo-3"}, started())
+	first := seedOf(o.Children.Pods["demo-3"]).Args
+	assert.Contains(t, first, "--tail-url=s3://bucket/shop/demo/tail/c1")
+	assert.NotContains(t, strings.Join(first, " "), "--until-revision")
+	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "first", UntilRevision: 4711}
+	seedWith(&o, "demo-3", report)
+	goOn(t, &o)
+	require.Len(t, started(), 4, "it is written down first")
+	goOn(t, &o)
+	require.Len(t, started(), 6)
+	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
+		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
+		assert.True(t, epochs.Insists(o.Children.Pods[name], epochs.EnvUntil), name)
+	}
+	// The first one is filled once more, and ends elsewhere.
+	other := report
+	other.UntilRevision = 4712
+	seedWith(&o, "demo-3", other)
+	d := goOn(t, &o)
+	assert.Equal(t, "4711", o.Children.ConfigMaps["demo-epoch-2"].Annotations[objects.AnnotationUntil])
+	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+		"demo-3 was filled until revision 4712 and not until 4711")
+}
+
+// TestUntilARevision: which one is known, so all are filled at once.
+func TestUntilARevision(t *testing.T) {
+	o := serve(3)
+	verified(&o, "base", "c1", time.Hour)
+	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
+		SnapshotRef: v1alpha1.SnapshotRef{Name: "base"}, Until: &v1alpha1.Until{Revision: 4711}}})
+	for range 6 {
+		goOn(t, &o)
+	}
+	require.Len(t, o.Children.Pods, 6)
+	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
+		args := strings.Join(seedOf(o.Children.Pods[name]).Args, " ")
+		assert.Contains(t, args, "--tail-url=", name)
+		assert.Contains(t, args, "/tail/c1 --until-revision=4711", name)
+	}
 }
 
 func seedOf(pod *corev1.Pod) *corev1.Container {
@@ -589,7 +640,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 				}
 			}
 		},
-		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 Reason: Error:} " +
+		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 Reason: Error:} " +
 			"and": func(o *observation.Observation, d *decision.Decision) {
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(o, name, good)

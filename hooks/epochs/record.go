@@ -76,6 +76,7 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	for key, value := range map[string]string{
 		objects.AnnotationHighestRevision: noteRevision(v),
 		objects.AnnotationSHA256:          firstSum(v),
+		objects.AnnotationUntil:           revisionText(firstEnd(v)),
 		objects.AnnotationHTTPSPeers:      strings.Join(state.HttpsPeers(v), ","),
 		objects.AnnotationMismatched:      strings.Join(pods.Mismatches(v), ","),
 		objects.AnnotationVersion:         verdict.Version,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -38,6 +39,9 @@ const (
 	// EnvSHA256 is the variable with the SHA-256, in hexadecimal, of the database that the member must be filled with;
 	// empty while it is not known.
 	EnvSHA256 = "SHA256"
+	// EnvUntil is the variable with the revision at which the stream of changes ends for the member; empty while it is
+	// not known.
+	EnvUntil = "UNTIL_REVISION"
 )
 
 // Fill lets a pod that begins get its data, if its epoch has any.
@@ -132,10 +136,19 @@ func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
 	if from.SHA256 != "" {
 		args = append(args, "--sha256="+from.SHA256)
 	}
+	if from.Tail != "" {
+		args = append(args, "--tail-url="+from.Tail)
+	}
+	if from.Until > 0 {
+		args = append(args, fmt.Sprintf("--until-revision=%d", from.Until))
+	}
 	seed := seedContainer(v, pod, args)
 	seed.Env = append(seed.Env, access.Env...)
 	if from.SHA256 == "" {
-		insistOnSum(v, pod, &seed)
+		insist(pod, &seed, EnvSHA256, objects.AnnotationSHA256, v.Epoch.Sum)
+	}
+	if v.Epoch.UnknownEnd() {
+		insist(pod, &seed, EnvUntil, objects.AnnotationUntil, revisionText(v.Epoch.Until))
 	}
 	seed.VolumeMounts = append(seed.VolumeMounts, access.Mounts...)
 	pod.Spec.ServiceAccountName = from.ServiceAccountName
@@ -290,9 +303,29 @@ func firstSum(v *state.View) string {
 	return ""
 }
 
+// firstEnd is the revision at which the first initial member has found the stream to end; 0 for not yet, and where it
+// was known before.
+func firstEnd(v *state.View) int64 {
+	if !v.Epoch.UnknownEnd() || v.Epoch.Until != 0 {
+		return v.Epoch.Until
+	}
+	if report := seeds(v)[FirstToFill(v)]; report != nil {
+		return report.UntilRevision
+	}
+	return 0
+}
+
+// revisionText is a revision; empty for 0.
+func revisionText(revision int64) string {
+	if revision == 0 {
+		return ""
+	}
+	return strconv.FormatInt(revision, 10)
+}
+
 // MayFill reports whether the initial member may fetch its data now.
 func MayFill(v *state.View, name string) bool {
-	return !v.Epoch.UnknownSum() || v.Epoch.Sum != "" || v.Epoch.HadQuorum() || name == FirstToFill(v)
+	return !v.Epoch.FirstAlone() || v.Epoch.HadQuorum() || name == FirstToFill(v)
 }
 
 // FirstToFill is the initial member that is filled before the others: the first that has not lost what it starts on.
@@ -302,23 +335,32 @@ func FirstToFill(v *state.View) string {
 	return append(left, v.Epoch.FirstInitial())[0]
 }
 
-// insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is
-// made before that is known.
-func insistOnSum(v *state.View, pod *corev1.Pod, seed *corev1.Container) {
-	seed.Env = append(seed.Env, corev1.EnvVar{Name: EnvSHA256, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" +
-			objects.AnnotationSHA256 + "']"},
+// insist has a pod take only the database that the record has the SHA-256 of, or end where the record says, when it
+// starts: a variable that is an annotation, which has this value once it is known. On Memory a pod is made before that.
+func insist(pod *corev1.Pod, seed *corev1.Container, variable, annotation, value string) {
+	seed.Env = append(seed.Env, corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + annotation + "']"},
 	}})
-	if v.Epoch.Sum != "" {
-		pod.Annotations[objects.AnnotationSHA256] = v.Epoch.Sum
+	if value != "" {
+		pod.Annotations[annotation] = value
 	}
 }
 
-// InsistsOnSum reports whether the pod reads which SHA-256 it must find.
-func InsistsOnSum(pod *corev1.Pod) bool {
+// NoteFilling puts on a pod what it must be filled with, once that is known, where it reads that.
+func NoteFilling(v *state.View, pod *corev1.Pod) {
+	for _, of := range [][3]string{{EnvSHA256, objects.AnnotationSHA256, v.Epoch.Sum},
+		{EnvUntil, objects.AnnotationUntil, revisionText(v.Epoch.Until)}} {
+		if of[2] != "" && Insists(pod, of[0]) {
+			pod.Annotations[of[1]] = of[2]
+		}
+	}
+}
+
+// Insists reports whether the pod reads what it must be filled with from this variable.
+func Insists(pod *corev1.Pod, variable string) bool {
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == objects.ContainerSeed {
-			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == EnvSHA256 })
+			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == variable })
 		}
 	}
 	return false
@@ -350,6 +392,10 @@ func Differing(v *state.View) string {
 			return fmt.Sprintf("%s was filled with different data from the first member's, so the epoch does not "+
 				"begin: a database with the SHA-256 %s, not %s; Quorate keeps it; %s",
 				name, report.SHA256, sum, OtherwiseFilled(v))
+		}
+		if end := v.Epoch.Until; end != 0 && report.UntilRevision != end {
+			return fmt.Sprintf("%s was filled until revision %d and not until %d, where the first member's data ends, so "+
+				"the epoch does not begin; Quorate keeps it; %s", name, report.UntilRevision, end, OtherwiseFilled(v))
 		}
 	}
 	return ""
@@ -403,8 +449,8 @@ func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string
 	if s.Store != nil {
 		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()
 	}
-	if s.SnapshotRef.Name == "" {
-		return r, "" // validate has looked at it
+	if s.SnapshotRef.Name == "" { // validate has looked at it
+		return follow(r, s.Until, path.Join(path.Dir(s.Artifact), snapshot.TailFolder))
 	}
 	from := v.Related.Snapshots[s.SnapshotRef.Name]
 	switch {
@@ -428,6 +474,22 @@ func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string
 	}
 	if err := stores.Validate("store", &r.Store); err != nil {
 		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.SnapshotRef.Name, err)
+	}
+	return follow(r, s.Until, snapshot.Tail(from))
+}
+
+// follow has a restore go on with the changes after the snapshot, which are in a folder of the store.
+func follow(r *state.Resolved, until *v1alpha1.Until, tail string) (*state.Resolved, string) {
+	if until == nil {
+		return r, ""
+	}
+	id := cmp.Or(until.ClusterID, r.ClusterID)
+	if id == "" {
+		return nil, "until needs clusterID: it is not known of which etcd the changes are"
+	}
+	r.Tail = stores.URLOf(&r.Store).Join(path.Join(tail, id)).String()
+	if r.Until = until.Revision; until.Latest {
+		r.Until = 0
 	}
 	return r, ""
 }

@@ -137,9 +137,13 @@ func Unstaged(v *state.View) string {
 	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
 		return why
 	}
-	if first := FirstToFill(v); v.Epoch.UnknownSum() && v.Epoch.Sum == "" {
-		return fmt.Sprintf("filling the volume of %s%s first, because the others must get the same and the "+
-			"snapshot's SHA-256 is not known", first, whyNotStarted(v, v.Children.Pods[first]))
+	if first := FirstToFill(v); v.Epoch.FirstAlone() {
+		unknown := "the snapshot's SHA-256"
+		if v.Epoch.UnknownEnd() {
+			unknown = "the end of the stream"
+		}
+		return fmt.Sprintf("filling the volume of %s%s first, because the others must get the same and %s is not known",
+			first, whyNotStarted(v, v.Children.Pods[first]), unknown)
 	}
 	var waits []string
 	for _, name := range v.Epoch.InitialNames() {

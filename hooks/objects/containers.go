@@ -9,7 +9,7 @@ import (
 // ownContainers are the names of all that Quorate puts into pods.
 var ownContainers = []string{
 	ContainerEtcd, ContainerPrepare, ContainerOwn, ContainerSeed, containerTools,
-	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard,
+	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerStream,
 }
 
 // Injected reports whether a container was put into the pod by others.
@@ -32,11 +32,11 @@ func StatusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// Purpose is the name of the container that a Job's or a survey's pod is there for; empty for none of these.
+// Purpose is the name of the container that a Job's, a survey's or a stream's pod is there for; empty for none of these.
 func Purpose(pod *corev1.PodSpec) string {
 	for i := range pod.Containers {
 		switch name := pod.Containers[i].Name; name {
-		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey:
+		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey, ContainerStream:
 			return name
 		}
 	}

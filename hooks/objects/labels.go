@@ -101,8 +101,14 @@ const (
 	LabelSnapshot = Domain + "snapshot"
 	// AnnotationAbandon on an EtcdSnapshot, "true", lets it be deleted although what is stored can't be.
 	AnnotationAbandon = Domain + "abandon-artifact"
-	// LabelSchedule is, on an EtcdSnapshot, the name of the EtcdSnapshotSchedule that made it.
+	// LabelSchedule is, on an EtcdSnapshot and on the pod of a stream, the name of the EtcdSnapshotSchedule that made it.
 	LabelSchedule = Domain + "schedule"
+	// AnnotationBase is, on the pod of a stream, the name of the EtcdSnapshot that it began after.
+	AnnotationBase = Domain + "base"
+	// AnnotationUntil is, on the record of an epoch from a snapshot and the stream after it, the revision at which the
+	// first initial member has found the stream to end; and on the pods of the others, who end there too: see
+	// epochs/seed.go.
+	AnnotationUntil = Domain + "until"
 	// AnnotationPhase is, on the record of an epoch that takes over from another one, how far it has come: see
 	// succession in state/epoch.go.
 	AnnotationPhase = Domain + "phase"
@@ -160,6 +166,8 @@ const (
 	ContainerSnapshot = "snapshot"
 	ContainerLook     = "look"
 	ContainerDiscard  = "discard"
+	// ContainerStream is the container of a pod that stores what changes between snapshots.
+	ContainerStream = "stream"
 	// ContainerSurvey is the container of a pod that looks at the data directory of a member that does not run.
 	ContainerSurvey = "survey"
 	// CertificateDir is where a pod's certificates are: server/ and peer/ with tls.crt, tls.key and ca.crt each, token/

@@ -75,6 +75,9 @@ type Restore struct {
 	Hash     string `json:"hash,omitempty"`
 	// SHA256 of the database that was fetched from a store, in hexadecimal; empty for a member's.
 	SHA256 string `json:"sha256,omitempty"`
+	// UntilRevision is the last one that was restored from a stream, or that of the snapshot where nothing followed; 0
+	// for a restore without a stream.
+	UntilRevision int64 `json:"untilRevision,omitempty"`
 	// Reason is one word for Error, for a condition: WrongKey, Damaged, NoSpace, OtherVersion, NotFound, Denied,
 	// Unreachable, Failed.
 	Reason string `json:"reason,omitempty"`
@@ -175,7 +178,8 @@ func Read[T any](message string) (*T, error) {
 // DiffersFrom reports whether two members were filled with different data. Of a snapshot the databases are the same,
 // byte by byte. In the middle of a compaction neither the keys nor the hash are known.
 func (r *Restore) DiffersFrom(other *Restore, ofSnapshot bool) bool {
-	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision {
+	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision ||
+		r.UntilRevision != other.UntilRevision {
 		return true
 	}
 	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)

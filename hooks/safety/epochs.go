@@ -181,7 +181,7 @@ func seeds(j *judgement, v *state.View) {
 			continue
 		}
 		old := v.Children.Pods[pod.Name]
-		j.require(pod.Name == epochs.FirstToFill(v) || !v.Epoch.UnknownSum() || v.Epoch.Sum != "" || state.Gated(pod) ||
+		j.require(pod.Name == epochs.FirstToFill(v) || !v.Epoch.FirstAlone() || state.Gated(pod) ||
 			old != nil && !state.Gated(old), "S21",
 			"%s is filled before it is known with what", pod.Name)
 		args := ""

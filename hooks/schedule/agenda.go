@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -111,8 +112,10 @@ type agenda struct {
 	// on trial, and current the newest run that found success to be so still. nil for none.
 	active                     []*taken
 	success, verified, current *taken
-	last                       time.Time // the last run that was answered with a snapshot
-	due                        time.Time // the run that should be taken; zero for none
+	base                       *taken      // that the stream begins after; nil for none
+	pod                        *corev1.Pod // of the stream, and not being deleted; nil for none
+	last                       time.Time   // the last run that was answered with a snapshot
+	due                        time.Time   // the run that should be taken; zero for none
 }
 
 func newAgenda(o Observation) *agenda {
@@ -135,6 +138,9 @@ func newAgenda(o Observation) *agenda {
 	a.success, a.verified = newestOf(a.all, (*taken).succeeded), newestOf(a.all, (*taken).verified)
 	if a.success != nil {
 		a.current = stillCurrent(a.all, a.success)
+	}
+	if o.Schedule.Spec.Stream != nil || len(o.Pods) > 0 {
+		a.findBase()
 	}
 	a.read()
 	if a.timetable != nil {
@@ -258,6 +264,9 @@ func (a *agenda) wake() time.Duration {
 		return 0
 	}
 	until := a.timetable.Next(a.Now).Sub(a.Now)
+	if at := a.baseAt(); at.After(a.Now) {
+		until = min(until, at.Sub(a.Now))
+	}
 	if latest := a.latest(); !latest.IsZero() && !a.Now.After(latest) {
 		until = min(until, latest.Sub(a.Now)+time.Second)
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,13 +30,16 @@ func (a *agenda) decide(d *Decision) {
 			keep[s.Name] = true
 		}
 	}
-	if d.Reason.Rule == ruleTake {
+	switch d.Reason.Rule {
+	case ruleBase:
+		d.Snapshots = append(d.Snapshots, a.made(a.baseAt(), nil))
+	case ruleTake:
 		if a.Schedule.Spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace {
 			for _, s := range a.active {
 				delete(keep, s.Name)
 			}
 		}
-		d.Snapshots = append(d.Snapshots, a.made())
+		d.Snapshots = append(d.Snapshots, a.made(a.due, a.skips()))
 	}
 	for _, s := range a.all {
 		if keep[s.Name] {
@@ -44,11 +48,19 @@ func (a *agenda) decide(d *Decision) {
 	}
 }
 
-// made is the snapshot of the run that is due.
-func (a *agenda) made() *v1alpha1.EtcdSnapshot {
+// skips is what the snapshot of the run that is due is skipped for; nil for nothing.
+func (a *agenda) skips() *v1alpha1.Unless {
+	if skip := a.Schedule.Spec.SkipUnchanged; skip != nil && !*skip {
+		return nil
+	}
+	return a.unless()
+}
+
+// made is the snapshot of a run.
+func (a *agenda) made(run time.Time, unless *v1alpha1.Unless) *v1alpha1.EtcdSnapshot {
 	spec := a.Schedule.Spec.Template.Spec.DeepCopy()
-	if skip := a.Schedule.Spec.SkipUnchanged; skip == nil || *skip {
-		spec.Unless = a.unless()
+	if unless != nil {
+		spec.Unless = unless
 	}
 	labels := map[string]string{objects.LabelSchedule: a.Schedule.Name}
 	if spec.External == nil {
@@ -61,7 +73,7 @@ func (a *agenda) made() *v1alpha1.EtcdSnapshot {
 	}
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: a.dueName(), Namespace: a.Schedule.Namespace,
+			Name: snapshotName(a.Schedule.Name, run), Namespace: a.Schedule.Namespace,
 			Labels: labels, Annotations: maps.Clone(a.Schedule.Spec.Template.Metadata.Annotations),
 		},
 		Spec: *spec,
@@ -85,7 +97,7 @@ func (a *agenda) unless() *v1alpha1.Unless {
 func (a *agenda) status(d *Decision) v1alpha1.EtcdSnapshotScheduleStatus {
 	s := v1alpha1.EtcdSnapshotScheduleStatus{
 		ObservedGeneration: a.Schedule.Generation, Conditions: a.conditions(d.Reason), Message: d.Reason.Message,
-		LastSuccess: a.withCurrent(a.success), LastVerified: a.withCurrent(a.verified),
+		LastSuccess: a.withCurrent(a.success), LastVerified: a.withCurrent(a.verified), Stream: a.streamStatus(),
 	}
 	if !a.last.IsZero() {
 		s.LastScheduleTime = metav1.NewTime(a.last)
@@ -126,6 +138,11 @@ func (a *agenda) conditions(because rule.Reason) []metav1.Condition {
 			ObservedGeneration: a.Schedule.Generation, LastTransitionTime: metav1.NewTime(a.Now.Truncate(time.Second)),
 		})
 	}
+	if c := a.streaming(); c != nil {
+		set(v1alpha1.Streaming, c.Status, c.Reason, clipped(c.Message))
+	} else {
+		meta.RemoveStatusCondition(&list, v1alpha1.Streaming)
+	}
 	if because.Rule == ruleUnreadable {
 		set(v1alpha1.Ready, metav1.ConditionFalse, because.Rule, because.Message)
 		set(v1alpha1.Stalled, metav1.ConditionTrue, because.Rule, because.Message)
@@ -134,4 +151,13 @@ func (a *agenda) conditions(because rule.Reason) []metav1.Condition {
 	set(v1alpha1.Ready, metav1.ConditionTrue, because.Rule, because.Message)
 	set(v1alpha1.Stalled, metav1.ConditionFalse, wording.NotStalled, wording.NothingWaits)
 	return list
+}
+
+// clipped is a message of at most 1000 bytes: some words are others'.
+func clipped(message string) string {
+	const most = 1000
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + " ..."
 }

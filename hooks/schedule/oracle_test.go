@@ -4,19 +4,22 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
 // decided decides, checks what is true of every decision, and that nothing of what was given has changed.
 func decided(t testing.TB, o Observation) Decision {
 	t.Helper()
-	before, _ := json.Marshal([]any{o.Schedule, o.Snapshots})
+	before, _ := json.Marshal([]any{o.Schedule, o.Snapshots, o.Pods})
 	d := Decide(o)
-	if after, _ := json.Marshal([]any{o.Schedule, o.Snapshots}); string(after) != string(before) {
+	if after, _ := json.Marshal([]any{o.Schedule, o.Snapshots, o.Pods}); string(after) != string(before) {
 		t.Fatalf("the decision changed what it was given:\n%s\n%s", before, after)
 	}
 	if wrong := wrongWith(o, d); wrong != "" {
@@ -46,11 +49,17 @@ func wrongWith(o Observation, d Decision) string {
 		switch {
 		case o.Snapshots[s.Name] != nil:
 			return s.Name + " is made again"
-		case err != nil || run.After(o.Now) || !run.After(o.Schedule.CreationTimestamp.Time):
+		case err != nil || run.After(o.Now) || ofTimetable(o, run) && !run.After(o.Schedule.CreationTimestamp.Time) &&
+			s.Spec.Unless != nil || run.Before(o.Schedule.CreationTimestamp.Truncate(time.Minute)):
 			return s.Name + " is not a run of the time between the schedule's creation and now"
 		case o.Schedule.Spec.Suspend:
 			return s.Name + " is made while the schedule is suspended"
+		case !ofTimetable(o, run) && (o.Schedule.Spec.Stream == nil || s.Spec.Unless != nil):
+			return s.Name + " is no run of the timetable, and no base of a stream"
 		}
+	}
+	if wrong := wrongPods(o, d); wrong != "" {
+		return wrong
 	}
 	if fresh > 1 {
 		return "more than one snapshot is made"
@@ -63,6 +72,55 @@ func wrongWith(o Observation, d Decision) string {
 			o.Schedule.Spec.ConcurrencyPolicy != v1alpha1.ConcurrencyReplace) {
 			return name + " is let go: " + why
 		}
+	}
+	return ""
+}
+
+// ofTimetable reports whether a run is one of the timetable's.
+func ofTimetable(o Observation, run time.Time) bool {
+	table, err := timetable.Read(o.Schedule.Spec.Schedule, o.Zone)
+	return err == nil && table.Next(run.Add(-time.Second)).Equal(run)
+}
+
+// wrongPods says what is wrong with the pods of a stream in a decision; empty for nothing.
+func wrongPods(o Observation, d Decision) string {
+	verified, answered, running := map[string]*v1alpha1.EtcdSnapshot{}, map[string]bool{}, 0
+	for name, s := range o.Snapshots {
+		if inStore(s) && !s.Status.VerificationTime.IsZero() && s.Status.ClusterID == o.Clusters["orders"].Status.ClusterID {
+			verified[name] = s
+		}
+	}
+	for _, pod := range o.Pods {
+		if pod.DeletionTimestamp == nil {
+			running++
+		}
+	}
+	wanted := o.Schedule.Spec.Stream != nil && !o.Schedule.Spec.Suspend
+	for _, pod := range d.Pods {
+		base := verified[pod.Annotations[objects.AnnotationBase]]
+		switch answered[pod.Name] = true; {
+		case pod.UID != "" && o.Pods[pod.Name] == pod:
+			if !wanted && pod.DeletionTimestamp == nil {
+				return pod.Name + " stays without spec.stream"
+			}
+			continue
+		case o.Pods[pod.Name] != nil:
+			return pod.Name + " is changed"
+		case !wanted:
+			return pod.Name + " is made without spec.stream"
+		case running > 0:
+			return pod.Name + " is made beside another one"
+		case base == nil:
+			return pod.Name + " has no verified base"
+		case !slices.Contains(pod.Spec.Containers[0].Args, fmt.Sprintf("--from-revision=%d", base.Status.Revision)):
+			return pod.Name + " does not begin after its base"
+		}
+		for _, other := range verified {
+			if takenFor(other).After(takenFor(base)) {
+				return pod.Name + " does not begin after the newest base"
+			}
+		}
+		running++
 	}
 	return ""
 }
@@ -83,7 +141,7 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 		return "it is not finished"
 	}
 	if len(s.Status.UsedBy) > 0 {
-		return "it is being restored"
+		return beingRestored
 	}
 	newer, newerSucceeded, newerVerified := false, false, false
 	for _, other := range o.Snapshots {
@@ -107,6 +165,8 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 	}
 	return ""
 }
+
+const beingRestored = "it is being restored"
 
 // inStore: there is something to restore.
 func inStore(s *v1alpha1.EtcdSnapshot) bool {

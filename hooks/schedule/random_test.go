@@ -33,6 +33,9 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 			s.Retention.MaxAge = &metav1.Duration{Duration: time.Duration(1+next(100)) * time.Hour}
 		}
 		if next(3) == 0 {
+			s.Stream = &v1alpha1.Stream{}
+		}
+		if next(3) == 0 {
 			s.StartingDeadlineSeconds = new(int64(60 * (1 + next(90))))
 		}
 	}, time.Date(2026, time.Month(1+next(12)), 1+next(28), next(24), next(60), next(60), 0, time.UTC))
@@ -42,7 +45,7 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 		v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
 	off := time.Duration(0)
 	for range steps {
-		switch next(12) {
+		switch next(14) {
 		case 0:
 			w.o.Schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
 		case 1:
@@ -60,6 +63,8 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 			}
 		case 4:
 			w.revision++
+		case 12, 13:
+			w.happens(next(6))
 		case 5, 6, 7:
 			w.finish(phases[next(len(phases))])
 		default:
@@ -71,7 +76,7 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 		if lag := next(8); lag < 4 { // the list of snapshots lags behind the schedule, or the other way round
 			old := past[max(0, len(past)-1-next(5))]
 			if lag%2 == 0 {
-				o.Snapshots = old.Snapshots
+				o.Snapshots, o.Pods = old.Snapshots, old.Pods
 			} else {
 				o.Schedule.Status = old.Schedule.Status
 			}
@@ -87,7 +92,7 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 
 // Whatever happens, nothing is let go that the rules keep, and nothing is made that is no run.
 func TestRandomSchedules(t *testing.T) {
-	rules, deleted := map[string]int{}, 0
+	rules, deleted, streamed := map[string]int{}, 0, 0
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		var w *vault
@@ -97,12 +102,15 @@ func TestRandomSchedules(t *testing.T) {
 		for rule, n := range w.rules {
 			rules[rule] += n
 		}
-		deleted += len(w.all) - len(w.o.Snapshots)
+		deleted, streamed = deleted+len(w.all)-len(w.o.Snapshots), streamed+w.streamed
 	}
 	for _, rule := range allRules {
 		if rules[rule.Name] == 0 && rule.Name != ruleUnreadable {
 			t.Errorf("the rule %s was never the one", rule.Name)
 		}
+	}
+	if streamed < 300 {
+		t.Errorf("only %d pods of streams were made", streamed)
 	}
 	if deleted < 300 {
 		t.Errorf("only %d snapshots went", deleted)

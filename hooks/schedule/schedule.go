@@ -14,7 +14,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -24,6 +28,14 @@ type Observation struct {
 	Schedule *v1alpha1.EtcdSnapshotSchedule
 	// Snapshots that it owns, by name.
 	Snapshots map[string]*v1alpha1.EtcdSnapshot
+	// Pods that it owns, by name: of its stream.
+	Pods map[string]*corev1.Pod
+	// Clusters of the namespace, by name, its own among them; none without spec.stream.
+	Clusters map[string]*v1alpha1.EtcdCluster
+	// Images are where the installation has them from, AllowedEndpoints where an etcd may be that Quorate does not run;
+	// nil allows none. They are for the stream.
+	Images           objects.Images
+	AllowedEndpoints *endpoints.AllowedEndpoints
 	// Zone that spec.timeZone names; nil for a name that no zone has. To look it up is to read files, and not for a
 	// decision.
 	Zone *time.Location
@@ -35,6 +47,8 @@ type Decision struct {
 	// Snapshots are complete: one that was observed and is not among them will be deleted. They are as they were
 	// observed; one without UID is new. Sorted by name.
 	Snapshots []*v1alpha1.EtcdSnapshot
+	// Pods are complete, likewise: of the stream.
+	Pods []*corev1.Pod
 	// Status replaces the schedule's status whole.
 	Status v1alpha1.EtcdSnapshotScheduleStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
@@ -63,6 +77,7 @@ func snapshotName(schedule string, run time.Time) string {
 
 const (
 	ruleTake       = "Take"
+	ruleBase       = "TakeBase"
 	ruleHeld       = "Suspended"
 	ruleUnreadable = "Unreadable"
 )
@@ -73,6 +88,8 @@ var allRules = rule.List[*agenda, string]{
 	rule.New(ruleUnreadable,
 		"A schedule or a time zone that can't be read changes nothing; the message says what to correct.",
 		(*agenda).unreadable),
+	rule.New(ruleBase, "With spec.stream a snapshot is taken at once where the stream has no base, or needs another one.",
+		(*agenda).takeBase),
 	rule.New("Missed", "A run that could not begin within spec.startingDeadlineSeconds is left out.", (*agenda).missed),
 	rule.New("Wait", "With concurrencyPolicy Forbid a run waits until the snapshot before is finished.",
 		(*agenda).wait),
@@ -91,6 +108,7 @@ func Decide(o Observation) Decision {
 	d := Decision{Reason: rule.Reason{Rule: allRules[at].Name, Message: message}}
 	a.decide(&d)
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
+	d.Pods = a.pods()
 	d.Status = a.status(&d)
 	d.ResyncAfter = a.wake()
 	d.Due = a.dueAfter(&d.Status)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,8 +41,21 @@ func everyHour() Observation {
 			},
 		},
 		Snapshots: map[string]*v1alpha1.EtcdSnapshot{},
+		Pods:      map[string]*corev1.Pod{},
+		Clusters:  map[string]*v1alpha1.EtcdCluster{"orders": anEtcd()},
 		Zone:      time.UTC,
 		Now:       clock("22 03:00:20"),
+	}
+}
+
+// anEtcd is the cluster orders, which serves.
+func anEtcd() *v1alpha1.EtcdCluster {
+	return &v1alpha1.EtcdCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-orders"},
+		Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16"},
+		Status: v1alpha1.EtcdClusterStatus{ClusterID: "c1",
+			Members:    []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter}},
+			Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}}},
 	}
 }
 

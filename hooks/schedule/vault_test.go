@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // vault is a Kubernetes with one schedule in it, as Metacontroller shows and changes it.
@@ -23,6 +25,7 @@ type vault struct {
 	uids     int
 	all      map[string]time.Time // every snapshot that was ever made, by name, and when
 	rules    map[string]int
+	streamed int // pods that were made
 	// judged: decisions are checked. It takes as long as some hundred decisions.
 	judged bool
 }
@@ -48,7 +51,7 @@ func (w *vault) view() Observation {
 	o := w.o
 	o.Schedule = o.Schedule.DeepCopy()
 	// decisions do not change snapshots: decided checks that, and so does the vault below
-	o.Snapshots = maps.Clone(o.Snapshots)
+	o.Snapshots, o.Pods = maps.Clone(o.Snapshots), maps.Clone(o.Pods)
 	return o
 }
 
@@ -82,8 +85,62 @@ func (w *vault) call(o Observation) Decision {
 			w.all[s.Name] = w.true
 		}
 	}
+	w.pods(o, d)
 	w.o.Schedule.Status = d.Status
 	return d
+}
+
+// pods carries out what a decision says of the pods of the stream. One that is let go may end at once, or not.
+func (w *vault) pods(o Observation, d Decision) {
+	stays := map[string]bool{}
+	for _, pod := range d.Pods {
+		stays[pod.Name] = true
+		if pod.UID == "" && w.o.Pods[pod.Name] == nil {
+			pod = pod.DeepCopy()
+			w.uids++
+			pod.UID, pod.CreationTimestamp = types.UID(fmt.Sprint("uid-", w.uids)), metav1.NewTime(w.true)
+			w.o.Pods[pod.Name] = pod
+			w.streamed++
+		}
+	}
+	for name, seen := range o.Pods {
+		if pod := w.o.Pods[name]; !stays[name] && pod != nil && pod.UID == seen.UID {
+			if delete(w.o.Pods, name); w.uids%2 == 0 {
+				pod = pod.DeepCopy()
+				pod.DeletionTimestamp = &metav1.Time{Time: w.true}
+				w.o.Pods[name] = pod
+			}
+		}
+	}
+}
+
+// happens is something that befalls the pod of the stream.
+func (w *vault) happens(what int) {
+	for name, pod := range w.o.Pods {
+		pod = pod.DeepCopy()
+		ended := func(reason string) {
+			pod.Status.Conditions = nil
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "stream",
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1,
+					Message: `{"segments":0,"bytes":0,"lagSeconds":0,"reason":"` + reason + `","error":"` + reason + `"}`}}}}
+		}
+		switch w.o.Pods[name] = pod; what {
+		case 0:
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		case 1:
+			ended("Compacted")
+		case 2:
+			ended("UsersChanged")
+		case 3:
+			ended("Unreachable")
+		case 4:
+			pod.Status.Phase = corev1.PodFailed
+		default: // its time is over, and its node tells so or not
+			if pod.DeletionTimestamp != nil {
+				delete(w.o.Pods, name)
+			}
+		}
+	}
 }
 
 // judge checks a decision: by what it saw, and what it lets go by what is true. What it saw and is gone counts as
@@ -94,6 +151,7 @@ func (w *vault) judge(o Observation, d Decision, stays map[string]bool) {
 		w.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339), d.Reason.Rule,
 			d.Reason.Message, changes(o, d))
 	}
+	w.judgePods(o, d)
 	if len(d.Snapshots) >= len(o.Snapshots) {
 		return
 	}
@@ -102,9 +160,32 @@ func (w *vault) judge(o Observation, d Decision, stays map[string]bool) {
 	maps.Copy(all.Snapshots, w.o.Snapshots)
 	must := mustBeKept(all)
 	for name := range o.Snapshots {
-		if s := w.o.Snapshots[name]; !stays[name] && s != nil && inStore(s) && must[name] != "" {
+		if s := w.o.Snapshots[name]; !stays[name] && s != nil && inStore(s) && must[name] != "" &&
+			(must[name] != beingRestored || len(o.Snapshots[name].Status.UsedBy) > 0) { // the snapshot waits for that itself
 			w.Fatalf("at %s %s is let go: %s\nof %s", w.o.Now.Format(time.RFC3339), name, must[name],
 				slices.Sorted(maps.Keys(must)))
+		}
+	}
+}
+
+// judgePods checks that no pod of the stream goes without a reason: nothing changes here that it is made of.
+func (w *vault) judgePods(o Observation, d Decision) {
+	w.Helper()
+	newest, answered := "", map[string]bool{}
+	for name, s := range o.Snapshots {
+		if inStore(s) && !s.Status.VerificationTime.IsZero() && (newest == "" ||
+			cmp.Or(takenFor(s).Compare(takenFor(o.Snapshots[newest])), cmp.Compare(name, newest)) > 0) {
+			newest = name
+		}
+	}
+	for _, pod := range d.Pods {
+		answered[pod.Name] = true
+	}
+	for name, pod := range o.Pods {
+		base := pod.Annotations[objects.AnnotationBase]
+		if !answered[name] && o.Schedule.Spec.Stream != nil && !o.Schedule.Spec.Suspend &&
+			pod.Status.Phase != corev1.PodFailed && (newest == "" || newest == base) {
+			w.Fatalf("at %s %s is let go, and there is no other base than %s", w.o.Now.Format(time.RFC3339), name, base)
 		}
 	}
 }

@@ -3,6 +3,9 @@ package snapshot
 import (
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/safety/containers"
 )
 
@@ -13,6 +16,17 @@ func Verify(o Observation, d Decision) error {
 	for _, job := range d.Jobs {
 		if o.Jobs[job.Name] == nil {
 			broken = append(broken, containers.Check(o.Images, "Job "+job.Name, &job.Spec.Template.Spec)...)
+		}
+	}
+	return errors.Join(broken...)
+}
+
+// VerifyStream checks in the same way what the new ones among the pods of a stream are told.
+func VerifyStream(images objects.Images, observed map[string]*corev1.Pod, decided []*corev1.Pod) error {
+	var broken []error
+	for _, pod := range decided {
+		if observed[pod.Name] == nil {
+			broken = append(broken, containers.Check(images, "pod "+pod.Name, &pod.Spec)...)
 		}
 	}
 	return errors.Join(broken...)

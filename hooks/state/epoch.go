@@ -41,6 +41,9 @@ type Epoch struct {
 	// Sum is the SHA-256 that the first initial member has found where none was known before; empty for not yet, or
 	// none.
 	Sum string
+	// Until is the revision at which the first initial member has found the stream of changes to end; 0 for not yet, or
+	// none.
+	Until int64
 	// Past are the epochs before, by number.
 	Past map[int]Past
 	// Answered are the UIDs of the restores that it or one before has answered, with the number of that.
@@ -180,6 +183,7 @@ func ParseEpoch(n int, cm *corev1.ConfigMap) *Epoch {
 		RevisionIn(cm.Annotations[objects.AnnotationHighestRevision])
 	e.Sum, e.Past, e.Answered = cm.Annotations[objects.AnnotationSHA256], ReadPast(cm.Data[objects.EpochKeyPast]),
 		ReadAnswered(cm.Data[objects.EpochKeyAnswered])
+	e.Until = RevisionIn(cm.Annotations[objects.AnnotationUntil])
 	if raw := cm.Annotations[objects.AnnotationStartsOn]; raw != "" || e.ClusterID != 0 {
 		e.StartsOn = map[string]types.UID{}
 		for name, uid := range ParsePairs(raw, ":") {
@@ -355,4 +359,16 @@ func readNames(text string) []string {
 // UnknownSum reports whether the epoch begins with a snapshot whose SHA-256 was not known when it was recorded.
 func (e *Epoch) UnknownSum() bool {
 	return e != nil && e.Source == objects.SourceSnapshot && e.Snapshot != nil && e.Snapshot.SHA256 == ""
+}
+
+// UnknownEnd reports whether the epoch begins with all that a stream has stored after its snapshot, so that its end was
+// not known when it was recorded. It goes as the SHA-256 does: the stream may still be written.
+func (e *Epoch) UnknownEnd() bool {
+	return e != nil && e.Source == objects.SourceSnapshot && e.Snapshot != nil && e.Snapshot.Tail != "" &&
+		e.Snapshot.Until == 0
+}
+
+// FirstAlone reports whether only the first initial member may be filled now: what the others must get is not known.
+func (e *Epoch) FirstAlone() bool {
+	return e.UnknownSum() && e.Sum == "" || e.UnknownEnd() && e.Until == 0
 }

@@ -93,6 +93,10 @@ type Resolved struct {
 	// URL of the artifact, SHA256 of its database in hexadecimal; empty when that is not known.
 	URL    string `json:"url"`
 	SHA256 string `json:"sha256,omitempty"`
+	// Tail is the URL of the folder with the changes after it, and Until the revision of the last one that is restored,
+	// 0 for all; empty for the snapshot alone.
+	Tail  string `json:"tail,omitempty"`
+	Until int64  `json:"until,omitempty"`
 	// Store says how it is reached.
 	Store              v1alpha1.Store        `json:"store"`
 	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
@@ -110,10 +114,18 @@ type FormerClaim struct {
 
 // Words name it for messages.
 func (r *Resolved) Words() string {
+	words := "the snapshot " + stores.Words(r.URL)
 	if r.Name != "" {
-		return "EtcdSnapshot " + r.Name + " " + stores.Words(r.URL)
+		words = "EtcdSnapshot " + r.Name + " " + stores.Words(r.URL)
 	}
-	return "the snapshot " + stores.Words(r.URL)
+	switch {
+	case r.Tail == "":
+	case r.Until == 0:
+		words += " and all that its stream has stored since"
+	default:
+		words += fmt.Sprintf(" and what its stream has stored since, until revision %d", r.Until)
+	}
+	return words
 }
 
 func readOrigin(cm *corev1.ConfigMap) Origin {

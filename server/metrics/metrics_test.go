@@ -192,7 +192,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 			Due: time.Now(),
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
 				LastFailure:      reference,
-				NextScheduleTime: metav1.Now()},
+				NextScheduleTime: metav1.Now(),
+				Conditions:       []metav1.Condition{{Type: v1alpha1.Streaming, Status: metav1.ConditionTrue}}},
 		})
 
 	var want, got []string

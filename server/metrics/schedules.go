@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -55,6 +56,10 @@ var scheduleMetrics = []struct {
 		func(s *scheduleTime) metav1.Time { return s.made }},
 }
 
+// streaming is told of schedules with spec.stream alone.
+var streaming = scheduleMetric("quorate_schedule_streaming",
+	"1 while the stream of a schedule stores what changes between its snapshots, else 0.")
+
 func scheduleMetric(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"namespace", "schedule", "cluster"}, nil)
 }
@@ -98,6 +103,7 @@ func (t *scheduleTimes) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range scheduleMetrics {
 		to <- m.desc
 	}
+	to <- streaming
 }
 
 // Collect implements prometheus.Collector.
@@ -114,6 +120,10 @@ func (t *scheduleTimes) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		told[s.labels] = true
+		if c := meta.FindStatusCondition(s.status.Conditions, v1alpha1.Streaming); c != nil {
+			is := map[metav1.ConditionStatus]float64{metav1.ConditionTrue: 1}[c.Status]
+			to <- prometheus.MustNewConstMetric(streaming, prometheus.GaugeValue, is, s.labels[:]...)
+		}
 		for _, m := range scheduleMetrics {
 			if at := m.of(&s); !at.IsZero() {
 				to <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(at.Unix()), s.labels[:]...)

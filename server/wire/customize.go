@@ -32,6 +32,12 @@ func CustomizedOperation(body io.Reader) (op *v1alpha1.EtcdOperation, err error)
 	return op, err
 }
 
+// CustomizedSchedule reads of a call to the hook customize the EtcdSnapshotSchedule that it is about.
+func CustomizedSchedule(body io.Reader) (s *v1alpha1.EtcdSnapshotSchedule, err error) {
+	err = customized(body, parentTo(v1alpha1.KindSchedule, &s, scheduleOf))
+	return s, err
+}
+
 func customized(body io.Reader, parent func(in *source) error) error {
 	in, err := newSource(body)
 	if err != nil {
@@ -103,6 +109,20 @@ func RelatedToOperation(op *v1alpha1.EtcdOperation, byUID bool) ([]byte, error) 
 	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
 	if byUID {
 		clusters.Namespace, clusters.Names = op.Namespace, []string{op.Spec.ClusterRef.Name}
+	}
+	return encodeRules(clusters)
+}
+
+// RelatedToSchedule answers the hook customize of an EtcdSnapshotSchedule: the EtcdCluster whose changes its stream
+// stores; nothing without a stream. Where Metacontroller remembers answers by the name alone (byUID is false), all of
+// the namespace.
+func RelatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) ([]byte, error) {
+	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+	if byUID {
+		if s.Spec.Stream == nil || s.Spec.Template.Spec.External != nil {
+			return encodeRules()
+		}
+		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.Template.Spec.SourceName()}
 	}
 	return encodeRules(clusters)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
-// A ScheduleCall is a call about an EtcdSnapshotSchedule. Now and Zone are for the caller to say.
+// A ScheduleCall is a call about an EtcdSnapshotSchedule. What the clock and the installation say is for the
+// caller to add.
 type ScheduleCall struct {
 	schedule.Observation
 
@@ -23,14 +24,21 @@ func ReadSchedule(body io.Reader) (*ScheduleCall, error) {
 	}
 	r := &ScheduleCall{}
 	f := &form{
-		parent:   parentTo(v1alpha1.KindSchedule, &r.Schedule, scheduleOf),
-		children: []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &r.Snapshots, snapshotOf)},
+		parent: parentTo(v1alpha1.KindSchedule, &r.Schedule, scheduleOf),
+		children: []group{
+			groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &r.Snapshots, snapshotOf),
+			maybe(groupTo("v1", "Pod", &r.Pods, podOf)),
+		},
+		related: []group{maybe(groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters, clusterOf))},
 	}
 	if r.Finalizing, err = f.read(in); err != nil {
 		return nil, err
 	}
 	if err := f.within(r.Schedule.Namespace); err != nil {
 		return nil, err
+	}
+	if r.Schedule.Spec.Stream != nil && r.Pods == nil {
+		return nil, Bad("%s is missing: spec.stream needs the CompositeController of this version", child("Pod.v1"))
 	}
 	return r, nil
 }
@@ -57,5 +65,6 @@ func (r *ScheduleCall) Answer(
 		out := outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec})
 		list = append(list, asking(out, observed))
 	}
+	list = append(list, specs(ns, "v1", "Pod", d.Pods, r.Pods, podSpec)...)
 	return encode(ns, &d.Status, list, d.ResyncAfter, finalized)
 }

@@ -68,6 +68,7 @@ type FormerClaims struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.snapshotRef) != has(self.artifact)",message="a snapshot is either snapshotRef, an EtcdSnapshot of the namespace, or artifact, something in a store"
 // +kubebuilder:validation:XValidation:rule="!has(self.artifact) || has(self.store)",message="artifact needs store: where it is, and how it is reached"
+// +kubebuilder:validation:XValidation:rule="!has(self.artifact) || !has(self.until) || has(self.until.clusterID)",message="until needs clusterID with artifact: of which etcd the changes are"
 type SnapshotSource struct {
 	// SnapshotRef is an EtcdSnapshot of the namespace: one that is Succeeded, or Stored with verify false.
 	// +optional
@@ -97,6 +98,11 @@ type SnapshotSource struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
+	// Until restores, after the snapshot, the changes that a stream has stored since (spec.stream of an
+	// EtcdSnapshotSchedule). Unset, the snapshot alone.
+	// +optional
+	Until *Until `json:"until,omitempty"`
+
 	// BumpRevision raises the revision by this much, and marks everything before as compacted. Unset, it goes to
 	// 1,000,000,000 above all that the cluster had before, so that clients which have seen later revisions than the
 	// snapshot's notice. 0 leaves the revision: use it only where no client has seen anything. Otherwise a watch may
@@ -104,6 +110,26 @@ type SnapshotSource struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
+}
+
+// Until is where a restore ends among the changes that a stream has stored.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.revision) != (has(self.latest) && self.latest)",message="until is either a revision, or latest: true"
+type Until struct {
+	// Revision of the last change that is restored. It must be stored, with all between it and the snapshot.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision,omitempty"`
+
+	// Latest restores everything that is stored without a gap after the snapshot.
+	// +optional
+	Latest bool `json:"latest,omitempty"`
+
+	// ClusterID of the etcd whose changes they are, in hexadecimal: the name of a folder below tail in the store. Unset,
+	// that of the EtcdSnapshot.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{1,16})?$`
+	ClusterID string `json:"clusterID,omitempty"`
 }
 
 // ExistingCluster is a running etcd that the members join, one by one, to stay beside its own members or to take

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -43,6 +44,8 @@ type EtcdSnapshotScheduleList struct {
 }
 
 // EtcdSnapshotScheduleSpec is when to take snapshots of what, and how many to keep.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.stream) || !has(self.template.spec.verify) || self.template.spec.verify",message="stream needs template.spec.verify: changes are stored from a verified snapshot on"
 type EtcdSnapshotScheduleSpec struct {
 	// Schedule in the five fields of cron, such as "0 */6 * * *". When clocks go forward, a run in the time that they
 	// skip happens at that moment. When they go back, a run in the repeated time happens the first time only. With
@@ -58,7 +61,7 @@ type EtcdSnapshotScheduleSpec struct {
 	// +kubebuilder:validation:Pattern=`^[-+_/0-9A-Za-z]*$`
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// Suspend takes and deletes no snapshots. When it ends, one snapshot is taken for all runs that were missed.
+	// Suspend takes and deletes no snapshots, and stops the stream. When it ends, one snapshot is taken for all runs that were missed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -91,10 +94,32 @@ type EtcdSnapshotScheduleSpec struct {
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
+	// Stream stores all changes between the snapshots too, so that a restore can end at any revision. A pod
+	// does so, from a verified snapshot on; the first is taken at once. Unset, what was written after the last snapshot
+	// is lost with the quorum.
+	// +optional
+	Stream *Stream `json:"stream,omitempty"`
+
 	// Template of the snapshots. With deletionPolicy Delete in its spec, what is stored goes with a snapshot that
 	// retention lets go.
 	// +required
 	Template EtcdSnapshotTemplate `json:"template"`
+}
+
+// Stream is how changes are stored between snapshots: a pod watches etcd, and stores them in files beside the snapshots.
+type Stream struct {
+	// FlushAfter is how long a change waits at most before it is stored, between 1s and 10m. So much is lost with the
+	// quorum.
+	// +optional
+	// +default="10s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="stream.flushAfter must be between 1s and 10m"
+	FlushAfter metav1.Duration `json:"flushAfter,omitzero"`
+
+	// MaxSize is how much is stored at once at most, between 1Mi and 16Mi.
+	// +optional
+	// +default="8Mi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Mi')) <= 0",message="stream.maxSize must be between 1Mi and 16Mi"
+	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 }
 
 // EtcdSnapshotTemplate is what every EtcdSnapshot of a schedule is made of.
@@ -174,8 +199,8 @@ type EtcdSnapshotScheduleStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready and Stalled. A schedule is ready when it can be read, also while it is suspended or snapshots
-	// fail.
+	// Conditions: Ready, Stalled, and Streaming with spec.stream. A schedule is ready when it can be read, also while
+	// it is suspended or snapshots fail.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -216,6 +241,29 @@ type EtcdSnapshotScheduleStatus struct {
 	// Kept is the number of snapshots that are stored and kept.
 	// +optional
 	Kept int32 `json:"kept,omitempty"`
+
+	// Stream says what stores the changes between snapshots; unset without spec.stream, and before its first base.
+	// +optional
+	Stream *StreamStatus `json:"stream,omitempty"`
+}
+
+// Streaming is a condition of an EtcdSnapshotSchedule with spec.stream: True while its pod stores what changes. Its
+// message says what it waits for when it is False.
+const Streaming = "Streaming"
+
+// StreamStatus is what stores the changes between snapshots.
+type StreamStatus struct {
+	// Pod that watches etcd.
+	// +optional
+	Pod string `json:"pod,omitempty"`
+
+	// Base is the verified EtcdSnapshot that it began after.
+	// +optional
+	Base string `json:"base,omitempty"`
+
+	// ClusterID of the etcd, in hexadecimal.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
 }
 
 // SnapshotReference is one snapshot of a schedule.

@@ -9,10 +9,12 @@ import (
 	"time"
 	_ "time/tzdata" // stories are read alike on machines without zone files
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
@@ -25,7 +27,7 @@ func TestScheduleStories(t *testing.T) {
 // scheduleVerbs are what a story about a schedule can say. In values, _ is a space.
 var scheduleVerbs = map[string]func(*scheduleStory, args) string{
 	// schedule at=0_3_*_*_* [zone=Europe/Berlin] [concurrency=Replace] [deadline=10m] [skip=false] [suspend=true]
-	// [last=2 daily=7 weekly=4 monthly=12]: kubectl apply, of a new one or of what changes
+	// [last=2 daily=7 weekly=4 monthly=12] [stream=10s|none]: kubectl apply, of a new one or of what changes
 	"schedule": (*scheduleStory).apply,
 	"delete":   (*scheduleStory).remove,  // delete snapshot=nightly-20260301-0300: kubectl delete
 	"status":   (*scheduleStory).wipe,    // status wipe
@@ -35,10 +37,12 @@ var scheduleVerbs = map[string]func(*scheduleStory, args) string{
 	"restore":  (*scheduleStory).restore, // restore snapshot=nightly-20260301-0300 | done: an EtcdCluster reads it
 	// end [fails=why] [stored=why] [verify=false]: the snapshots that are being taken are stored, or skipped where
 	// they may be, or fail
-	"end":   (*scheduleStory).end,
-	"cache": (*scheduleStory).cache, // cache freeze | thaw: Metacontroller sees the snapshots as they were
-	"tick":  func(s *scheduleStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
-	"sync":  func(s *scheduleStory, _ args) string { return s.sync() },
+	"end": (*scheduleStory).end,
+	// stream runs | ends=Compacted | fails | lost | gone: what befalls the pod that stores changes
+	"stream": (*scheduleStory).stream,
+	"cache":  (*scheduleStory).cache, // cache freeze | thaw: Metacontroller sees the snapshots as they were
+	"tick":   func(s *scheduleStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
+	"sync":   func(s *scheduleStory, _ args) string { return s.sync() },
 	// live 960h [fails=why]: each time when Quorate wants to be asked again it is; clients write, and what is taken
 	// ends
 	"live":  (*scheduleStory).live,
@@ -50,6 +54,7 @@ type scheduleStory struct {
 	now       time.Time
 	schedule  *v1alpha1.EtcdSnapshotSchedule
 	snapshots map[string]*v1alpha1.EtcdSnapshot
+	pods      map[string]*corev1.Pod
 	// seen is what Metacontroller's cache shows of them while it is frozen; nil while it is not.
 	seen map[string]*v1alpha1.EtcdSnapshot
 	// id of the etcd, and how far it has come.
@@ -62,7 +67,7 @@ type scheduleStory struct {
 
 func newScheduleStory() *scheduleStory {
 	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
-		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, id: "2c119c3b", revision: 7, authRevision: 2,
+		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b", revision: 7, authRevision: 2,
 		taken: map[string]int{}}
 }
 
@@ -104,6 +109,10 @@ func (s *scheduleStory) apply(a args) string {
 			spec.SkipUnchanged = new(value == "true")
 		case "suspend":
 			spec.Suspend = value == "true"
+		case "stream":
+			if spec.Stream = nil; value != "none" {
+				spec.Stream = &v1alpha1.Stream{FlushAfter: metav1.Duration{Duration: duration(value)}}
+			}
 		case "last":
 			keep.Last = new(int32(a.number(key, 0)))
 		case "daily":
@@ -151,6 +160,27 @@ func (s *scheduleStory) restore(a args) string {
 	for name, snapshot := range s.snapshots {
 		if snapshot.Status.UsedBy = nil; name == a["snapshot"] {
 			snapshot.Status.UsedBy = []string{"demo"}
+		}
+	}
+	return ""
+}
+
+func (s *scheduleStory) stream(a args) string {
+	for name, pod := range s.pods {
+		switch {
+		case a.has("runs"):
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		case a.has("ends"):
+			pod.Status.Conditions = nil
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerStream,
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1,
+					Message: fmt.Sprintf(`{"reason":%q,"error":"it has ended"}`, a["ends"])}}}}
+		case a.has("fails"):
+			pod.Status.Phase, pod.Status.Conditions = corev1.PodFailed, nil
+		case a.has("lost"):
+			pod.DeletionTimestamp = &metav1.Time{Time: s.now}
+		case a.has("gone"):
+			delete(s.pods, name)
 		}
 	}
 	return ""
@@ -233,12 +263,42 @@ func (s *scheduleStory) sync() string {
 			s.broken = append(s.broken, "a second snapshot of one run: "+snapshot.Name)
 		}
 	}
+	out += s.answered(d.Pods)
 	s.schedule.Status, s.again = d.Status, d.ResyncAfter
 	if s.again > 0 {
 		out += fmt.Sprintf("again in %s\n", s.again)
 	}
 	if len(s.unfinished()) > 1 && s.schedule.Spec.ConcurrencyPolicy != v1alpha1.ConcurrencyAllow {
 		s.broken = append(s.broken, "two snapshots are taken at once: "+strings.Join(s.unfinished(), ", "))
+	}
+	return out
+}
+
+// answered makes and deletes pods as an answer says.
+func (s *scheduleStory) answered(pods []*corev1.Pod) (out string) {
+	stays := map[string]bool{}
+	for _, pod := range pods {
+		if stays[pod.Name] = true; s.pods[pod.Name] == nil {
+			pod = pod.DeepCopy()
+			pod.UID, pod.CreationTimestamp = types.UID("uid-"+pod.Name), metav1.NewTime(s.now)
+			s.pods[pod.Name] = pod
+			out += fmt.Sprintf("+ pod %s, after %s\n", pod.Name, pod.Annotations[objects.AnnotationBase])
+		}
+	}
+	for _, name := range sortedKeys(s.pods) {
+		if !stays[name] {
+			delete(s.pods, name)
+			out += fmt.Sprintf("- pod %s\n", name)
+		}
+	}
+	running := 0
+	for _, pod := range s.pods {
+		if pod.DeletionTimestamp == nil {
+			running++
+		}
+	}
+	if running > 1 {
+		s.broken = append(s.broken, "two pods store what changes")
 	}
 	return out
 }
@@ -253,7 +313,16 @@ func (s *scheduleStory) observed() schedule.Observation {
 	if s.seen != nil {
 		snapshots = s.seen
 	}
-	return schedule.Observation{Schedule: s.schedule.DeepCopy(), Snapshots: copied(snapshots), Zone: zone, Now: s.now}
+	demo := &v1alpha1.EtcdCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default"},
+		Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16"},
+		Status: v1alpha1.EtcdClusterStatus{ClusterID: s.id,
+			Members:    []v1alpha1.MemberStatus{{Name: "demo-0", Role: v1alpha1.Voter}},
+			Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}}},
+	}
+	return schedule.Observation{Schedule: s.schedule.DeepCopy(), Snapshots: copied(snapshots), Pods: copied(s.pods),
+		Clusters: map[string]*v1alpha1.EtcdCluster{"demo": demo}, Images: objects.Images{Image: "quorate:v1"}, Zone: zone,
+		Now: s.now}
 }
 
 // oracle says what must never be let go, without asking the rules: the newest that is stored, and the newest that was

@@ -1,0 +1,156 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
+)
+
+// The pod of a stream stores what changes after a base, which is a verified snapshot, in files beside it. It runs until
+// it is deleted. How it comes to etcd and to the store is as for the Job that took the base.
+
+const (
+	// StreamPort is where that pod answers: /health, /status and /metrics.
+	StreamPort = 2390
+	// streamEnds is how long the pod may take to store what it has seen when it is told to end, in seconds.
+	streamEnds = 30
+)
+
+// Streams is how a pod of a stream differs from a Job.
+type Streams struct {
+	// Schedule that it belongs to, and the number of the pod.
+	Schedule *v1alpha1.EtcdSnapshotSchedule
+	Number   int
+}
+
+// StreamPod is the pod of a stream that begins after a base, which is the observation's snapshot, or why there can't
+// be one now. Equal pods have equal annotations [objects.AnnotationTemplate], whatever their bases of one etcd are.
+func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
+	v := newView(o)
+	if err := validate(&v.Snapshot.Spec); err != nil {
+		return nil, err.Error()
+	}
+	if why := v.blocked(); why != "" {
+		return nil, why
+	}
+	s, etcd, spec := v.Snapshot, v.source(), of.Schedule.Spec.Stream
+	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	slices.Sort(etcd.args) // in whatever order the status has the members
+	most := spec.MaxSize.Value()
+	if most == 0 {
+		most = 8 << 20
+	}
+	probe := &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health",
+			Port: intstr.FromInt(StreamPort), Scheme: corev1.URISchemeHTTP}},
+		PeriodSeconds: 5, TimeoutSeconds: 2, SuccessThreshold: 1, FailureThreshold: 3,
+	}
+	main := corev1.Container{
+		Name:            objects.ContainerStream,
+		Image:           v.Images.Image,
+		ImagePullPolicy: v.Images.ImagePullPolicy,
+		Command:         []string{objects.SnapshotProgram, "stream"},
+		Args: slices.Concat(etcd.args, store.Args, compressedAs(s), []string{"--tail=" + Tail(s),
+			"--cluster-id=" + s.Status.ClusterID, "--flush-after=" + cmp.Or(spec.FlushAfter.Duration, 10*time.Second).String(),
+			fmt.Sprintf("--max-size=%d", most), fmt.Sprintf("--listen=:%d", StreamPort)}),
+		Ports:          []corev1.ContainerPort{{Name: "stream", ContainerPort: StreamPort, Protocol: corev1.ProtocolTCP}},
+		VolumeMounts:   slices.Concat(store.Mounts, etcd.mounts),
+		Resources:      jobResources(s.Spec.Job.Resources, 0),
+		ReadinessProbe: probe,
+	}
+	template := v.jobPod(main, store, etcd.volumes)
+	template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	template.Spec.TerminationGracePeriodSeconds = new(int64(streamEnds))
+	delete(template.Labels, objects.LabelSnapshot) // it is none of that snapshot's Jobs
+	template.Labels[objects.LabelSchedule] = of.Schedule.Name
+	pod = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: streamPodName(of.Schedule, of.Number), Namespace: of.Schedule.Namespace,
+			Labels: template.Labels},
+		Spec: template.Spec,
+	}
+	pod.Annotations = map[string]string{
+		objects.AnnotationTemplate: objects.Fingerprint([]any{pod.Labels, pod.Spec}),
+		objects.AnnotationBase:     s.Name,
+	}
+	args := &pod.Spec.Containers[0].Args
+	*args = append(*args, fmt.Sprintf("--from-revision=%d", s.Status.Revision))
+	objects.Literal(&pod.Spec)
+	return pod, ""
+}
+
+// compressedAs are the flags that say how what is stored is compressed and encrypted.
+func compressedAs(s *v1alpha1.EtcdSnapshot) []string {
+	args := []string{"--compression=" + strings.ToLower(string(compression(s)))}
+	if e := s.Spec.Encryption; e != nil {
+		for _, recipient := range e.Recipients {
+			args = append(args, "--recipient="+recipient)
+		}
+	}
+	return args
+}
+
+// Tail is the folder, below that of the store, where the streams of a snapshot's etcd are: each etcd has a folder in
+// it by its cluster ID.
+func Tail(s *v1alpha1.EtcdSnapshot) string { return path.Join(path.Dir(Key(s)), TailFolder) }
+
+// TailFolder is its name, beside the snapshots.
+const TailFolder = "tail"
+
+// streamPodName is the name of the nth pod of a schedule's stream. The UID keeps it apart from a cluster's members.
+func streamPodName(s *v1alpha1.EtcdSnapshotSchedule, n int) string {
+	end := fmt.Sprintf("-%s-%s-%d", s.UID[:min(8, len(s.UID))], objects.ContainerStream, n)
+	return strings.ReplaceAll(objects.Shortened(s.Name, 63-len(end)), ".", "-") + end
+}
+
+// StreamPodNumber is n in the name of a stream's pod; 0 for a name that is not of this schedule's.
+func StreamPodNumber(s *v1alpha1.EtcdSnapshotSchedule, name string) int {
+	n := objects.ReadMark(name[strings.LastIndexByte(name, '-')+1:])
+	if n == 0 || name != streamPodName(s, n) {
+		return 0
+	}
+	return n
+}
+
+// StreamEnd is what the stream of a pod reported when it last ended; nil while it has not, or reported nothing.
+func StreamEnd(pod *corev1.Pod) *reports.Stream {
+	s := objects.StatusOf(pod, objects.ContainerStream)
+	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if t == nil {
+			continue
+		}
+		if report, err := reports.Read[reports.Stream](lastLine(t.Message)); err == nil && report.Reason != "" {
+			return report
+		}
+		return nil
+	}
+	return nil
+}
+
+// StreamWaits is what the pod of a stream that is not ready does, or waits for.
+func StreamWaits(pod *corev1.Pod, now time.Time) string {
+	if end := StreamEnd(pod); end != nil {
+		return cmp.Or(end.Error, end.Reason)
+	}
+	status := objects.StatusOf(pod, objects.ContainerStream)
+	if last := status.LastTerminationState.Terminated; last != nil {
+		return containerWords(objects.ContainerStream, last, pod)
+	}
+	if status.State.Running != nil {
+		return fmt.Sprintf("pod %s runs, and not all that it has seen is stored", pod.Name)
+	}
+	v := &view{Observation: Observation{Now: now}}
+	_, message, _ := v.podProgress(pod)
+	return message
+}

@@ -1,0 +1,120 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// acknowledged is a write that etcd has acknowledged.
+type acknowledged struct {
+	key      string
+	revision int64
+	at       time.Time
+}
+
+// putsUntil writes fifty keys in a second until the function is called, which returns those that were acknowledged.
+func (c *cluster) putsUntil() (end func() []acknowledged) {
+	c.t.Helper()
+	client, word := c.client(), c.word()
+	ctx, stop := context.WithCancel(c.t.Context())
+	told := make(chan []acknowledged)
+	go func() {
+		var all []acknowledged
+		defer func() { told <- all }()
+		for n := 0; ctx.Err() == nil; n++ {
+			key := fmt.Sprintf("%s-%06d", word, n)
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			if r, err := client.Put(attempt, key, "value of "+key); err == nil {
+				all = append(all, acknowledged{key, r.Header.Revision, time.Now()})
+			}
+			cancel()
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() []acknowledged { stop(); return <-told }
+}
+
+// streams waits until the schedule's stream stores what changes after a base.
+func (c *cluster) streams(object string) *v1alpha1.StreamStatus {
+	c.t.Helper()
+	var s *v1alpha1.EtcdSnapshotSchedule
+	took := eventually(c.t, "changes are stored", func() string {
+		s, _ = c.schedule(object)
+		if meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Streaming) {
+			return ""
+		}
+		return fmt.Sprintf("%s: %+v", s.Status.Message, meta.FindStatusCondition(s.Status.Conditions, v1alpha1.Streaming))
+	})
+	c.t.Logf("changes are stored after %.1f s, from %s on", took.Seconds(), s.Status.Stream.Base)
+	return s.Status.Stream
+}
+
+// TestStream: changes are stored as they come. Everything is lost at once, the stream's pod with what it has not yet
+// stored too, and another cluster begins with the last revision that is stored: what is lost is what came after that.
+func TestStream(t *testing.T) {
+	beside(t)
+	bucket := store(t)
+	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	bucket.credentials(c)
+	c.converges(3)
+	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
+kind: EtcdSnapshotSchedule
+metadata: {name: yearly, namespace: %s}
+spec:
+  schedule: "0 0 1 1 *"
+  stream: {flushAfter: 2s}
+  template: {spec: {clusterRef: {name: %s}, store: %s}}
+`, c.ns, name, bucket.yaml(c.ns)), "apply", "-f", "-")
+	require.NoError(t, err)
+	stream := c.streams("yearly")
+	assert.Equal(t, c.object().Status.ClusterID, stream.ClusterID)
+	end := c.putsUntil()
+	<-time.After(6 * time.Second)
+
+	lost := time.Now()
+	c.kills(stream.Pod)
+	c.loses(podNames(c.pods())...)
+	all := end()
+	require.NotEmpty(t, all)
+	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	eventually(t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
+
+	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {snapshotRef: {name: %s}, until: "+
+		"{latest: true}}}\n", stream.Base))
+	took := c.converges(3)
+	record, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 1))
+	require.True(t, found)
+	until, err := strconv.ParseInt(record.Annotations[objects.AnnotationUntil], 10, 64)
+	require.NoError(t, err, "the end of the stream is written down")
+	there, gone := c.present(c.word()), 0
+	for _, w := range all {
+		assert.Equal(t, w.revision <= until, there[w.key], "%s of revision %d, restored until %d", w.key, w.revision,
+			until)
+		if w.revision > until {
+			gone++
+			assert.Less(t, lost.Sub(w.at), 10*time.Second, "%s was written %s before all was lost", w.key, lost.Sub(w.at))
+		}
+	}
+	t.Logf("restored until revision %d after %.1f s: of %d acknowledged writes %d are gone", until, took.Seconds(),
+		len(all), gone)
+	assert.Less(t, gone, len(all), "something was stored")
+	another := c.streams("yearly")
+	assert.NotEqual(t, stream.Base, another.Base, "another etcd needs another base, which is taken at once")
+}
