@@ -82,11 +82,13 @@ type expecting struct {
 	name string
 }
 
+// ClientHandshake implements [credentials.TransportCredentials].
 func (e expecting) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo,
 	error) {
 	return e.TransportCredentials.ClientHandshake(ctx, e.name, conn)
 }
 
+// Clone implements [credentials.TransportCredentials].
 func (e expecting) Clone() credentials.TransportCredentials {
 	return expecting{e.TransportCredentials.Clone(), e.name}
 }

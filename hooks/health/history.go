@@ -36,11 +36,7 @@ func History(v *state.View, because rule.Reason, status *v1alpha1.EtcdClusterSta
 		}
 		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step,
 			Message: message}
-		switch n := len(list); {
-		case step != "" && slices.Contains(list, entry): // the same call, made again
-		case step != "" && n > 0 && message != "" && list[n-1].Rule == rule && list[n-1].Step == step &&
-			list[n-1].Message == message: // refused again
-		default:
+		if step == "" || !madeAgain(list, entry) {
 			list = append(list, entry)
 		}
 	}
@@ -56,4 +52,16 @@ func History(v *state.View, because rule.Reason, status *v1alpha1.EtcdClusterSta
 		add(because.Rule, "", because.Message)
 	}
 	return list[max(0, len(list)-historyLength):]
+}
+
+// madeAgain reports whether an entry's call to etcd is in the list: the same one, or one that etcd refused last.
+func madeAgain(list []v1alpha1.HistoryEntry, entry v1alpha1.HistoryEntry) bool {
+	if slices.Contains(list, entry) {
+		return true
+	}
+	if len(list) == 0 || entry.Message == "" {
+		return false
+	}
+	entry.Time = list[len(list)-1].Time
+	return entry == list[len(list)-1]
 }

@@ -132,12 +132,7 @@ func remove(j *judgement, s decision.Remove) {
 	if n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name); !j.v.OnClaims() && ours {
 		j.require(n < j.v.Epoch.NextOrdinal, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
-	joined, listed := joined(j, m)
-	record := j.v.Epoch.Record.Data
-	_, initial := state.ParsePairs(record[objects.EpochKeyInitialCluster], "=")[s.Name]
-	initial = initial && record[objects.EpochKeyRecreated] == ""
-	j.require(initial || listed && j.o.Now.Sub(joined) >= state.CallsEnd, "S9",
-		"%s: a call from before its addition may add it again", s)
+	j.require(addedLongAgo(j, m, s.Name), "S9", "%s: a call from before its addition may add it again", s)
 	chosenForRemoval(j, m)
 	if m.Learner {
 		return
@@ -160,6 +155,15 @@ func remove(j *judgement, s decision.Remove) {
 		"%s, which serves, while another voter does not, or may be restarted", s)
 	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
+}
+
+// addedLongAgo: no call adds a member that the epoch began with, and those that add another one are over.
+func addedLongAgo(j *judgement, m *state.Member, name string) bool {
+	record := j.v.Epoch.Record.Data
+	_, initial := state.ParsePairs(record[objects.EpochKeyInitialCluster], "=")[name]
+	joined, listed := joined(j, m)
+	return initial && record[objects.EpochKeyRecreated] == "" ||
+		listed && j.o.Now.Sub(joined) >= state.CallsEnd
 }
 
 // chosenForRemoval requires that the record names a member that is removed, and says of no time that this was
