@@ -133,37 +133,54 @@ func (f *Folder) Get(ctx context.Context, name string, limit int64) ([]byte, err
 }
 
 // List lists the objects whose names begin so, in the order of their names.
-func (f *Folder) List(ctx context.Context, prefix string) ([]Object, error) {
-	var all []Object
-	objects := f.store.bucket.List(&blob.ListOptions{Prefix: prefix})
-	for {
-		o, err := objects.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, f.store.storeFailure(err, f.store.about("listing", ""))
-		}
+func (f *Folder) List(ctx context.Context, prefix string) (all []Object, err error) {
+	err = f.each(ctx, prefix, "", func(o *blob.ListObject) {
 		all = append(all, Object{Name: o.Key, Size: o.Size, Stored: o.ModTime})
-	}
+	})
+	return all, err
 }
 
 // Folders lists the folders directly in one.
-func (f *Folder) Folders(ctx context.Context, prefix string) ([]string, error) {
-	var all []string
-	objects := f.store.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
-	for {
-		o, err := objects.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			slices.Sort(all)
-			return all, nil
-		}
-		if err != nil {
-			return nil, f.store.storeFailure(err, f.store.about("listing", ""))
-		}
+func (f *Folder) Folders(ctx context.Context, prefix string) (all []string, err error) {
+	err = f.each(ctx, prefix, "/", func(o *blob.ListObject) {
 		if o.IsDir {
 			all = append(all, strings.TrimSuffix(strings.TrimPrefix(o.Key, prefix), "/"))
 		}
+	})
+	slices.Sort(all)
+	return all, err
+}
+
+// Snapshots are what is known of the snapshots directly in a folder. One that can't be read is an error.
+func (f *Folder) Snapshots(ctx context.Context, prefix string) (all []*reports.Artifact, err error) {
+	var keys []string
+	err = f.each(ctx, prefix, "/", func(o *blob.ListObject) {
+		if key, is := strings.CutSuffix(o.Key, recordSuffix); is && !o.IsDir {
+			keys = append(keys, key)
+		}
+	})
+	for _, key := range keys {
+		record, err := f.store.record(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, record)
+	}
+	return all, err
+}
+
+// each tells what a store lists, down to a delimiter.
+func (f *Folder) each(ctx context.Context, prefix, delimiter string, tell func(*blob.ListObject)) error {
+	objects := f.store.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: delimiter})
+	for {
+		o, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return f.store.storeFailure(err, f.store.about("listing", ""))
+		}
+		tell(o)
 	}
 }
 

@@ -111,7 +111,8 @@ func (s *streaming) serve(monitor http.Handler) (end func(), err error) {
 	if err != nil {
 		return nil, command.Errorf("--listen: the address can't be listened at: %s", archive.Words(err))
 	}
-	server := &http.Server{Handler: monitor, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: monitor, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: time.Minute}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			s.Options.Log.Warn("nothing is told over HTTP any more", "error", archive.Words(err))

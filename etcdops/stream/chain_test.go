@@ -174,3 +174,47 @@ func TestLook(t *testing.T) {
 	_, err = Look(t.Context(), Asked{Place: place, Prefix: "tail"})
 	assert.ErrorContains(t, err, "c1, c2")
 }
+
+// TestPrune: a segment goes when the oldest snapshot of its cluster is behind it, and stays when that can't be told.
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	snapshot := func(name, text string) {
+		path := filepath.Join(dir, "s", name+".db.json")
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	of := func(cluster string, revision int) string {
+		return fmt.Sprintf(`{"sha256":"x","clusterID":%q,"revision":%d}`, cluster, revision)
+	}
+	folder, err := archive.OpenFolder(t.Context(), archive.Place{URL: "file:///s", Dir: dir}, "", true)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = folder.Close() })
+	s := session{Options: Options{Tail: "tail"}, folder: folder, prefix: "tail/c1/", clusterID: "c1"}
+	pruned := func(want ...int64) {
+		t.Helper()
+		oldest, err := s.oldestBase(t.Context())
+		if err == nil {
+			require.NoError(t, s.removeUpTo(t.Context(), oldest))
+		}
+		left, err := spans(t.Context(), folder, s.prefix)
+		require.NoError(t, err)
+		firsts := []int64{}
+		for _, span := range left {
+			firsts = append(firsts, span.First)
+		}
+		assert.Equal(t, want, firsts)
+	}
+	keep(t, dir, made(t, 5, 9), made(t, 10, 14), made(t, 15, 20))
+	pruned(5, 10, 15) // no snapshot
+	snapshot("other", of("c2", 100))
+	pruned(5, 10, 15)
+	snapshot("a", of("c1", 8))
+	snapshot("b", of("c1", 100))
+	pruned(5, 10, 15) // the first ends behind it
+	require.NoError(t, os.Remove(filepath.Join(dir, "s", "a.db.json")))
+	snapshot("a", of("c1", 14))
+	snapshot("c", "not JSON")
+	pruned(5, 10, 15)
+	require.NoError(t, os.Remove(filepath.Join(dir, "s", "c.db.json")))
+	pruned(15)
+}

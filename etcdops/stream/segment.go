@@ -5,6 +5,7 @@
 //	receive.go   a watch of all keys, as whole revisions
 //	write.go     from revisions to segments in a store
 //	survey.go    what a watch does not show: leases, users, hashes
+//	prune.go     which segments no restore needs any more
 //	serve.go     how the stream is, over HTTP
 //
 // etcd's revisions have no gaps: each has at least one event (storeTxnWrite.End in etcd's package mvcc raises the

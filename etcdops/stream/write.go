@@ -73,8 +73,11 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 		return err
 	}
 	defer folder.Close()
-	return session{Options: o, folder: folder, prefix: folderOf(o.Tail, id), clusterID: id, monitor: monitor}.run(ctx,
-		standing)
+	s := session{Options: o, folder: folder, prefix: folderOf(o.Tail, id), clusterID: id, monitor: monitor}
+	pruning, stop := context.WithCancel(ctx)
+	defer stop()
+	go s.prune(pruning)
+	return s.run(ctx, standing)
 }
 
 // session is a stream of one cluster into one folder.
