@@ -77,6 +77,12 @@ func ReasonOf(err error) string {
 	return failed
 }
 
+// Failure is an error with its reason. The sentence says what happened, to what, and what to do; what is known of the
+// cause follows in brackets. Nil is no cause.
+func Failure(reason string, cause error, format string, args ...any) error {
+	return failure(reason, cause, format, args...)
+}
+
 func failure(reason string, cause error, format string, args ...any) error {
 	return &reasonedError{reason: reason, text: fmt.Sprintf(format, args...), err: cause}
 }

@@ -39,7 +39,7 @@ func Restore(ctx context.Context, args []string, getenv func(string) string, std
 	if err != nil {
 		report.Error, report.Reason = told(err), seed.ReasonOf(err)
 		if report.Reason == "" {
-			report.Reason = stream.ReasonOf(err)
+			report.Reason = archive.ReasonOf(err)
 		}
 	}
 	tell(report, stdout)

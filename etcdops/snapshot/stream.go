@@ -60,7 +60,7 @@ func Stream(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		report, err = stream.Run(ctx, s.Options, monitor)
 	}
 	if err != nil {
-		report.Reason, report.Error = stream.ReasonOf(err), told(err)
+		report.Reason, report.Error = archive.ReasonOf(err), told(err)
 	}
 	tell(report, stdout)
 	return exitCode(err, stderr)
@@ -146,7 +146,7 @@ func lookAtTail(ctx context.Context, asked stream.Asked, stdout, stderr io.Write
 		report, err = stream.Look(ctx, asked)
 	}
 	if err != nil {
-		report.Reason, report.Error = stream.ReasonOf(err), told(err)
+		report.Reason, report.Error = archive.ReasonOf(err), told(err)
 	}
 	text, _ := json.Marshal(report) // plain data always encodes
 	command.TerminationMessage(string(text))

@@ -151,7 +151,7 @@ func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 		if err == nil {
 			return s, nil
 		}
-		if reason := ReasonOf(err); reason != Damaged && reason != archive.NotFound {
+		if reason := archive.ReasonOf(err); reason != Damaged && reason != archive.NotFound {
 			return nil, err
 		}
 		wrong = cmp.Or(wrong, err)

@@ -122,7 +122,7 @@ func TestAnswers(t *testing.T) {
 			assert.NoError(t, err, name)
 			continue
 		}
-		assert.Equal(t, test.reason, ReasonOf(err), "%s: %v", name, err)
+		assert.Equal(t, test.reason, archive.ReasonOf(err), "%s: %v", name, err)
 		assert.Empty(t, to, name)
 	}
 }

@@ -54,7 +54,7 @@ func (s *surveyor) run(ctx context.Context) error {
 		}
 		if time.Since(stood) >= standingEvery {
 			if err := s.stands(ctx); ctx.Err() == nil && err != nil {
-				if ReasonOf(err) != archive.Unreachable || time.Since(stood) > patience {
+				if archive.ReasonOf(err) != archive.Unreachable || time.Since(stood) > patience {
 					return err
 				}
 			} else {

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -54,7 +53,7 @@ func Run(ctx context.Context, o Options, monitor *Monitor) (reports.Stream, erro
 	err := o.run(ctx, monitor)
 	report := monitor.Report()
 	if err != nil {
-		report.Reason, report.Error = ReasonOf(err), archive.Words(err)
+		report.Reason, report.Error = archive.ReasonOf(err), archive.Words(err)
 	}
 	return report, err
 }
@@ -129,7 +128,7 @@ func (s session) run(ctx context.Context, standing archive.Standing) error {
 
 // missed reports whether a stream has missed revisions for good.
 func missed(err error) bool {
-	reason := ReasonOf(err)
+	reason := archive.ReasonOf(err)
 	return err != nil && (reason == reports.StreamCompacted || reason == reports.StreamBehind)
 }
 
@@ -331,8 +330,8 @@ func (r *receiver) run(ctx context.Context, log *slog.Logger) error {
 		if r.last > last || time.Since(began) > patience {
 			since = time.Now()
 		}
-		var own *reasonedError
-		lasting := errors.As(err, &own) && own.reason != archive.Unreachable && own.reason != failed
+		reason := archive.ReasonOf(err)
+		lasting := reason != archive.Unreachable && reason != failed
 		if lasting || time.Since(since) > patience {
 			return err
 		}

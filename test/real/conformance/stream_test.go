@@ -264,7 +264,22 @@ func TestStream(t *testing.T) {
 				streams[i%2].start()
 			}
 		}
-		time.Sleep(3 * time.Second) // leases of a second run out
+		etcdproc.Eventually(t, "leases of a second have run out", func(ctx context.Context) error {
+			is, err := client.Leases(ctx)
+			if err != nil {
+				return err
+			}
+			for _, lease := range is.Leases {
+				left, err := client.TimeToLive(ctx, lease.ID)
+				if err != nil {
+					return err
+				}
+				if left.GrantedTTL < 3600 {
+					return fmt.Errorf("lease %x is there", lease.ID)
+				}
+			}
+			return nil
+		})
 		end := c.now(ctx)
 		c.ask(ctx)
 		etcdproc.Eventually(t, "all is stored", func(context.Context) error {
