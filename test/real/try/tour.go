@@ -133,11 +133,13 @@ func (t *tour) kill() error {
 }
 
 func (t *tour) lose() error {
-	t.part("Lose demo-1's disk, and its pod: it is replaced by a new member")
-	if err := t.loseMember("demo-1"); err != nil {
+	pods := t.pods()
+	lost := pods[len(pods)-1].Name
+	t.part("Lose %s's disk, and its pod: it is replaced by a new member", lost)
+	if err := t.loseMember(lost); err != nil {
 		return err
 	}
-	return t.until("a successor votes and demo-1 is removed", both(func() bool { return t.pod("demo-1") == nil },
+	return t.until("a successor votes and "+lost+" is removed", both(func() bool { return t.pod(lost) == nil },
 		t.settled(3)))
 }
 

@@ -123,6 +123,7 @@ func kinds() map[string][2]any {
 		"EtcdCluster":          {&v1alpha1.EtcdCluster{}, &v1alpha1.EtcdClusterSpec{}},
 		"EtcdSnapshot":         {&v1alpha1.EtcdSnapshot{}, &v1alpha1.EtcdSnapshotSpec{}},
 		"EtcdSnapshotSchedule": {&v1alpha1.EtcdSnapshotSchedule{}, &v1alpha1.EtcdSnapshotScheduleSpec{}},
+		"EtcdOperation":        {&v1alpha1.EtcdOperation{}, &v1alpha1.EtcdOperationSpec{}},
 	}
 }
 
