@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 
 commit=$(git rev-parse HEAD)
 seed=$((16#${commit:0:6} + 1))
-parts=(chaos model walks fuzz versions ipv6 selfhosted gibibyte fleet reproducible)
+parts=(chaos model walks fuzz versions ipv6 selfhosted gibibyte fleet nodes reproducible)
 briefly=6 # the first parts, which take some minutes with BRIEF=1: one of them is chosen
 
 # either VALUE BRIEFLY
@@ -26,6 +26,7 @@ play() {
     gibibyte) make story RUN=TestAGibibyte ;;
     versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew|APIServer' TestEveryMinorVersion)" ;;
     fleet) make bench-fleet ;;
+    nodes) make lab-down && NODES=5 make story RUN=TestNodesComeAndGo ;; # a lab that is up keeps its nodes
     reproducible) bin/steps "reproducible: make -s reproducible" ;;
   esac
 }

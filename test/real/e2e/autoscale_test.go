@@ -3,9 +3,14 @@
 package e2e
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
+	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,4 +87,62 @@ spec: {containers: [{name: a, image: a, resources: {requests: {cpu: 1m}}}]}}`, o
 	assert.Equal(c.t, before, c.uids(), "it is no reason to restart a member")
 	assert.Equal(c.t, ids, c.ids())
 	w.losesNothing()
+}
+
+var comeAndGo = flag.Duration("nodes.for", 30*time.Minute, "how long nodes come and go")
+
+// TestNodesComeAndGo as an autoscaler has them, under a writer: each minute a node is drained, deleted and replaced by
+// a new one, and each fifth time three at once. Members in memory follow. It needs a lab with five nodes.
+func TestNodesComeAndGo(t *testing.T) {
+	nightly(t)
+	var all corev1.NodeList
+	read(t, "/api/v1/nodes", &all)
+	require.GreaterOrEqual(t, len(all.Items), labNodes, "make story NODES=5 RUN=TestNodesComeAndGo")
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n")
+	c.converges(3)
+	w, clusterID := c.writes(), c.object().Status.ClusterID
+	gone := 0
+	for n, end := 0, time.Now().Add(*comeAndGo); time.Now().Before(end); n++ {
+		next, together := time.After(time.Minute), 1
+		if n%5 == 4 {
+			together = 3
+		}
+		nodes := make([]int, 0, together)
+		for range together {
+			nodes = append(nodes, 2+gone%(labNodes-1)) // node 1 has the control plane
+			gone++
+		}
+		replaces(t, nodes...)
+		<-next
+	}
+	c.converges(3)
+	w.losesNothing()
+	assert.Empty(t, w.refused)
+	assert.Equal(t, clusterID, c.object().Status.ClusterID)
+	t.Logf("%d nodes have gone, and as many have come", gone)
+}
+
+// replaces nodes by new ones of the same names, with nothing in memory.
+func replaces(t *testing.T, nodes ...int) {
+	t.Helper()
+	drained := make(chan error)
+	for _, n := range nodes {
+		go func() {
+			_, err := kubectl("", "drain", fmt.Sprintf("node%d", n), "--ignore-daemonsets", "--delete-emptydir-data",
+				"--force", "--timeout="+patience.String())
+			drained <- err
+		}()
+	}
+	var failed error
+	for range nodes {
+		failed = errors.Join(failed, <-drained)
+	}
+	require.NoError(t, failed)
+	for _, n := range nodes {
+		inLab(t, "poweroff", strconv.Itoa(n))
+		kube(t, "delete", "node", fmt.Sprintf("node%d", n))
+	}
+	for _, n := range nodes {
+		inLab(t, "poweron", strconv.Itoa(n))
+	}
 }
