@@ -26,6 +26,7 @@ func TestMessages(t *testing.T) {
 		{"EtcdSnapshot and EtcdSnapshotSchedule", []string{"hooks/snapshot", "hooks/schedule", "etcdops/archive"}, nil},
 		{"EtcdOperation", []string{"hooks/operation"}, nil},
 		{"Restores and rescue", []string{"etcdops/seed", "etcdops/prepare", "etcdops/rescue"}, nil},
+		{"Mirrors", []string{"etcdops/mirror"}, nil},
 		{"kubectl quorate", []string{"server/kubectl"}, []string{"server/kubectl/check"}},
 		{"quorate check", []string{"server/kubectl/check"}, nil},
 	} {

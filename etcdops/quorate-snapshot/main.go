@@ -18,11 +18,13 @@ import (
 )
 
 const usage = `quorate-snapshot takes snapshots of etcd clusters, and fills data directories. Quorate makes the
-containers that run it; rescue alone is for people.
+containers that run it; mirror and rescue are for people.
 
 Usage:
   quorate-snapshot snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
   quorate-snapshot stream [flags]    store all changes of a cluster behind a snapshot, until it is told to end
+  quorate-snapshot mirror [flags]    copy the keys of an etcd to another one, and go on with each change of them;
+                                     "mirror check" compares both, "mirror promote" ends it (docs/how-to/mirror.md)
   quorate-snapshot look [flags]      say what is stored of a snapshot, or of a stream
   quorate-snapshot discard [flags]   delete a stored snapshot
   quorate-snapshot tool [flags]      put this program where another image can run it (an init container)
@@ -56,6 +58,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return snapshot.Take(ctx, args, stderr)
 	case "stream":
 		return snapshot.Stream(ctx, args, stdout, stderr)
+	case "mirror":
+		return snapshot.Mirror(ctx, args, stdout, stderr)
 	case "look":
 		return snapshot.Look(ctx, args, stdout, stderr)
 	case "discard":

@@ -68,13 +68,14 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 			"restore":  {"url", "store-url", "sha256", "bump-revision", "tail-url", "until-revision"},
 			"stream":   {"store-url", "tail", "cluster-id", "from-revision", "compression", "recipient", "max-size"},
 			"look":     {"store-url", "tail", "cluster-id", "from-revision", "until-time"},
+			"mirror":   {"prefix", "to-prefix", "exclude", "name", "to-max-txn-ops", "reconcile"},
 			"snapshot": {"store-url", "key", "compression", "recipient", "verify", "unless-revision"},
 			"discard":  {"store-url", "key"},
 			"survey":   {},
 			"fly":      {},
 		}
 		// In the order of their names, so that a seed repeats.
-		for _, name := range []string{"discard", "fly", "look", "restore", "snapshot", "stream", "survey"} {
+		for _, name := range []string{"discard", "fly", "look", "mirror", "restore", "snapshot", "stream", "survey"} {
 			args := map[string][]string{
 				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--name=a",
 					"--peer-url=http://a:2380", "--etcd-version=3.6.16",
@@ -82,6 +83,7 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 				"snapshot": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--key=x.db", "--store-dir=" + dir},
 				"stream": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--tail=x", "--from-revision=1",
 					"--store-dir=" + dir, "--listen="},
+				"mirror":  {"--endpoint=http://127.0.0.1:1", "--to-endpoint=http://127.0.0.1:1", "--listen="},
 				"look":    {"--store-url=file:///x", "--tail=x", "--store-dir=" + dir},
 				"discard": {"--store-url=file:///x", "--key=x.db", "--store-dir=" + dir},
 				"survey":  {"--data-dir=" + dir},
@@ -92,7 +94,8 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 				}
 			}
 			for _, flag := range map[string][]string{"restore": {"identity"}, "snapshot": {"ca", "cert", "cert-key"},
-				"stream": {"ca", "cert", "cert-key"}, "look": {"identity"}, "discard": {"store-ca"}}[name] {
+				"stream": {"ca", "cert", "cert-key"}, "mirror": {"to-ca", "to-cert", "to-cert-key", "to-token-key"},
+				"look": {"identity"}, "discard": {"store-ca"}}[name] {
 				if r.IntN(3) == 0 {
 					args = append(args, "--"+flag+"="+file)
 				}

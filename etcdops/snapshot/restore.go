@@ -71,7 +71,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		r.member.Endpoints = []string{r.from}
 	}
 	var err error
-	if r.member.Visitor, err = visitor(r.tokenKey); err != nil {
+	if r.member.Visitor, err = visitor("--token-key", r.tokenKey); err != nil {
 		return nil, err
 	}
 	if r.member.TLS, err = r.files.config(); err != nil {

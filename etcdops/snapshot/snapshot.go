@@ -50,10 +50,7 @@ func Take(ctx context.Context, args []string, stderr io.Writer) int {
 // ordering is what the flags of snapshot say.
 type ordering struct {
 	archive.Order
-	members     tlsFiles
-	tokenKey    string
-	user        string
-	password    string
+	from        reaching
 	compression string
 	recipients  []string
 	unless      archive.Unless
@@ -93,17 +90,9 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 
 // clusterFlags are the flags by which a cluster is reached.
 func (o *ordering) clusterFlags(flags *flag.FlagSet) {
-	flags.Func("endpoint", "client `URL` of the cluster; may be repeated; required", add(&o.Cluster.Endpoints))
-	flags.BoolVar(&o.Cluster.OnlyEndpoints, "only-endpoints", false,
+	o.from.flags(flags, "", "the cluster")
+	flags.BoolVar(&o.from.cluster.OnlyEndpoints, "only-endpoints", false,
 		"ask members at these URLs alone, not at those that they advertise")
-	flags.StringVar(&o.members.ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
-	flags.StringVar(&o.members.cert, "cert", "", "`file` with the certificate that members are shown, PEM")
-	flags.StringVar(&o.members.key, "cert-key", "", "`file` with its private key, PEM")
-	flags.StringVar(&o.members.name, "server-name", "",
-		"`name` that members' certificates are for; empty is the URL's host")
-	flags.StringVar(&o.user, "username-file", "", "`file` with the name of the user to come as, where auth is on")
-	flags.StringVar(&o.password, "password-file", "", "`file` with that user's password")
-	flags.StringVar(&o.tokenKey, "token-key", "", tokenKeyUsage)
 }
 
 // formFlags are the flags that say how something is stored.
@@ -117,7 +106,7 @@ func (o *ordering) formFlags(flags *flag.FlagSet) {
 
 // read makes the order of what was given, and says which flags are missing or can't be read.
 func (o *ordering) read() error {
-	if len(o.Cluster.Endpoints) == 0 || o.Key == "" || o.Place.URL == "" {
+	if len(o.from.cluster.Endpoints) == 0 || o.Key == "" || o.Place.URL == "" {
 		return command.Errorf("--endpoint, --store-url and --key are required")
 	}
 	if o.unless != (archive.Unless{}) {
@@ -144,23 +133,7 @@ func (o *ordering) readCommon() error {
 	if o.Form.Recipients, err = archive.ParseRecipients(o.recipients); err != nil {
 		return err
 	}
-	if o.Cluster.Visitor, err = visitor(o.tokenKey); err != nil {
-		return err
-	}
-	if o.Cluster.TLS, err = o.members.config(); err != nil {
-		return err
-	}
-	return o.login()
-}
-
-// login reads the name and the password of the user to come as; none without the flags.
-func (o *ordering) login() (err error) {
-	if (o.user == "") != (o.password == "") {
-		return command.Errorf("--username-file and --password-file belong together")
-	}
-	if o.Cluster.Username, err = line("--username-file", o.user); err == nil {
-		o.Cluster.Password, err = line("--password-file", o.password)
-	}
+	o.Cluster, err = o.from.read()
 	return err
 }
 

@@ -28,8 +28,9 @@ var (
 )
 
 const (
-	tailUsage = "`prefix` in the folder under which streams are, each in a folder of its cluster's ID"
-	idUsage   = "`ID` of the cluster in hexadecimal"
+	tailUsage   = "`prefix` in the folder under which streams are, each in a folder of its cluster's ID"
+	listenUsage = "`address` of /health, /status and /metrics; empty is none"
+	idUsage     = "`ID` of the cluster in hexadecimal"
 )
 
 // streaming is what the flags of stream say.
@@ -54,7 +55,7 @@ func Stream(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	monitor := stream.NewMonitor(s.FlushAfter)
 	report := monitor.Report()
-	end, err := s.serve(monitor)
+	end, err := serve(s.listen, monitor, s.Options.Log)
 	if err == nil {
 		defer end()
 		report, err = stream.Run(ctx, s.Options, monitor)
@@ -78,11 +79,11 @@ func readStreaming(args []string, stderr io.Writer) (*streaming, error) {
 	flags.Int64Var(&s.FromRevision, "from-revision", 0, "`revision` of the snapshot to follow on; required")
 	flags.DurationVar(&s.FlushAfter, "flush-after", 10*time.Second, "how `long` a change waits to be stored at most")
 	flags.IntVar(&s.MaxSize, "max-size", 8<<20, "`bytes` of changes that are stored at once, before compression")
-	flags.StringVar(&s.listen, "listen", ":2390", "`address` of /health, /status and /metrics; empty is none")
+	flags.StringVar(&s.listen, "listen", ":2390", listenUsage)
 	if err := command.Parse(flags, args); err != nil {
 		return nil, err
 	}
-	if len(s.ordering.Cluster.Endpoints) == 0 || s.ordering.Place.URL == "" || s.Tail == "" || s.FromRevision < 1 {
+	if len(s.from.cluster.Endpoints) == 0 || s.ordering.Place.URL == "" || s.Tail == "" || s.FromRevision < 1 {
 		return nil, command.Errorf("--endpoint, --store-url, --tail and --from-revision are required")
 	}
 	if !tailGrammar.MatchString(s.Tail) || !clusterIDs.MatchString(s.ClusterID) {
@@ -102,12 +103,12 @@ func readStreaming(args []string, stderr io.Writer) (*streaming, error) {
 	return s, nil
 }
 
-// serve tells over HTTP how the stream is, until the function is called.
-func (s *streaming) serve(monitor http.Handler) (end func(), err error) {
-	if s.listen == "" {
+// serve tells over HTTP how something is, until the function is called.
+func serve(listen string, monitor http.Handler, log *slog.Logger) (end func(), err error) {
+	if listen == "" {
 		return func() {}, nil
 	}
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", s.listen)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", listen)
 	if err != nil {
 		return nil, command.Errorf("--listen: the address can't be listened at: %s", archive.Words(err))
 	}
@@ -115,7 +116,7 @@ func (s *streaming) serve(monitor http.Handler) (end func(), err error) {
 		IdleTimeout: time.Minute}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.Options.Log.Warn("nothing is told over HTTP any more", "error", archive.Words(err))
+			log.Warn("nothing is told over HTTP any more", "error", archive.Words(err))
 		}
 	}()
 	return func() { _ = server.Close() }, nil

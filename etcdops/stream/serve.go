@@ -83,17 +83,40 @@ func (m *Monitor) Report() reports.Stream {
 
 // ServeHTTP implements [http.Handler].
 func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	report, unwell := m.Report(), ""
+	if lag := time.Duration(report.LagSeconds * float64(time.Second)); lag > m.late {
+		unwell = fmt.Sprintf("what was written in the last %s is not stored; revision %d is, and %d has arrived",
+			lag.Round(time.Second), report.StoredRevision, report.SeenRevision)
+	}
+	metric := func(name, kind, help string, value float64) Metric {
+		return Metric{Name: "quorate_stream_" + name, Kind: kind, Help: help, Value: value}
+	}
+	Tell(w, r, unwell, report, []Metric{
+		metric("lag_seconds", "gauge", "Since when what is written is not stored.", report.LagSeconds),
+		metric("stored_revision", "gauge", "Last revision of etcd that is stored.", float64(report.StoredRevision)),
+		metric("seen_revision", "gauge", "Last revision of etcd that has arrived.", float64(report.SeenRevision)),
+		metric("segments_total", "counter", "Segments that were stored.", float64(report.Segments)),
+		metric("bytes_total", "counter", "Bytes that were stored.", float64(report.Bytes)),
+	})
+}
+
+// Metric is one of Prometheus, of kind gauge or counter.
+type Metric struct {
+	Name, Kind, Help string
+	Value            float64
+}
+
+// Tell answers at /health with 200, or with 503 and why it is unwell; at /status with the report in JSON, and at
+// /metrics with the metrics.
+func Tell(w http.ResponseWriter, r *http.Request, unwell string, report any, metrics []Metric) {
 	if r.Method != http.MethodGet {
 		http.Error(w, "only GET", http.StatusMethodNotAllowed)
 		return
 	}
-	report := m.Report()
 	switch r.URL.Path {
 	case "/health":
-		if lag := time.Duration(report.LagSeconds * float64(time.Second)); lag > m.late {
-			words := fmt.Sprintf("what was written in the last %s is not stored; revision %d is, and %d has arrived",
-				lag.Round(time.Second), report.StoredRevision, report.SeenRevision)
-			http.Error(w, words, http.StatusServiceUnavailable)
+		if unwell != "" {
+			http.Error(w, unwell, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -102,24 +125,10 @@ func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(report) // the reader is gone when it fails
 	case "/metrics":
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		metrics(w, report)
+		for _, m := range metrics {
+			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", m.Name, m.Help, m.Name, m.Kind, m.Name, m.Value)
+		}
 	default:
 		http.NotFound(w, r)
-	}
-}
-
-func metrics(w http.ResponseWriter, report reports.Stream) {
-	for _, m := range []struct {
-		name, kind, help string
-		value            float64
-	}{
-		{"lag_seconds", "gauge", "Since when what is written is not stored.", report.LagSeconds},
-		{"stored_revision", "gauge", "Last revision of etcd that is stored.", float64(report.StoredRevision)},
-		{"seen_revision", "gauge", "Last revision of etcd that has arrived.", float64(report.SeenRevision)},
-		{"segments_total", "counter", "Segments that were stored.", float64(report.Segments)},
-		{"bytes_total", "counter", "Bytes that were stored.", float64(report.Bytes)},
-	} {
-		name := "quorate_stream_" + m.name
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, m.help, name, m.kind, name, m.value)
 	}
 }

@@ -122,6 +122,44 @@ func (s *Stream) NeedsSnapshot() bool {
 	return s.Reason == StreamCompacted || s.Reason == StreamUsersChanged || s.Reason == StreamBehind
 }
 
+// Mirror is what `quorate-snapshot mirror` tells at /status while it runs, and reports when it ends.
+type Mirror struct {
+	// SourceClusterID in hexadecimal.
+	SourceClusterID string `json:"sourceClusterID,omitempty"`
+	// Doing is empty while the destination has all keys of Revision of the source; else Copying, Reconciling, Applying
+	// or Ending: some keys are those of a later one.
+	Doing    string `json:"doing,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+	// SeenRevision is the last one that has arrived.
+	SeenRevision int64 `json:"seenRevision,omitempty"`
+	// WrittenTime: everything that was written before it is at the destination. LagSeconds is how long ago that is.
+	WrittenTime time.Time `json:"writtenTime,omitzero"`
+	LagSeconds  float64   `json:"lagSeconds,omitempty"`
+	// Transactions and Operations that this process has written.
+	Transactions int64 `json:"transactions,omitempty"`
+	Operations   int64 `json:"operations,omitempty"`
+	// Ended: no mirror writes to the destination any more.
+	Ended bool `json:"ended,omitempty"`
+	// Keys that were compared, and the first one that differs, by `mirror check`.
+	Keys       int64  `json:"keys,omitempty"`
+	Difference string `json:"difference,omitempty"`
+	// Reason is one word for Error: Ended, Occupied, OtherScope, OtherCluster, Compacted, Differs, or one of a cluster,
+	// as Restore.Reason has them.
+	Reason string `json:"reason,omitempty"`
+	// Error says why it has ended; empty when it was told to.
+	Error string `json:"error,omitempty"`
+}
+
+// Reasons for which a mirror ends for good, besides StreamOtherCluster.
+const (
+	// MirrorEnded: it was promoted. MirrorOccupied: the destination has keys that it did not write. MirrorOtherScope:
+	// it was begun with other prefixes. MirrorDiffers: a key of the destination is not what the source had.
+	MirrorEnded      = "Ended"
+	MirrorOccupied   = "Occupied"
+	MirrorOtherScope = "OtherScope"
+	MirrorDiffers    = "Differs"
+)
+
 // Tail is what `quorate-snapshot look --tail` reports of a stream in a store.
 type Tail struct {
 	ClusterID string `json:"clusterID,omitempty"`

@@ -1,0 +1,179 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks/reports"
+)
+
+// Options say what is mirrored, and where to.
+type Options struct {
+	Source, Destination archive.Cluster
+	Scope               Scope
+	// Name of the mirror: its place is the key Reserved + Name of the destination.
+	Name string
+	// MostOps is how many operations the destination takes in a transaction; 0 for DefaultOps.
+	MostOps int
+	// Reconcile compares all keys once more before it goes on, and takes another cluster for the source.
+	Reconcile bool
+	Log       *slog.Logger
+}
+
+// farBehind is how many missed revisions are copied instead of watched: for a watch that lags, etcd reads all that is
+// missing for each thousand that it sends, and writers wait meanwhile (syncWatchers in its mvcc/watchable_store.go).
+const farBehind = 100_000
+
+// mirror is one process.
+type mirror struct {
+	Options
+	source  *clientv3.Client
+	to      *destination
+	monitor *Monitor
+	// gap: the changes behind the place are lost, so all keys are copied. Placed is when the place was written last.
+	gap    bool
+	placed time.Time
+	// fails is since when one of both etcds does not answer; zero while they do.
+	fails time.Time
+}
+
+// Run mirrors until the context ends, or until it can't go on: then the error has a reason. The report is the last that
+// the monitor has told.
+func Run(ctx context.Context, o Options, monitor *Monitor) (reports.Mirror, error) {
+	err := o.run(ctx, monitor)
+	report := monitor.Report()
+	if err != nil {
+		report.Reason, report.Error = archive.ReasonOf(err), archive.Words(err)
+	}
+	return report, err
+}
+
+func (o Options) run(ctx context.Context, monitor *Monitor) error {
+	if err := o.Scope.Check(); err != nil {
+		return failure(failed, err, "this can't be mirrored")
+	}
+	source, err := o.Source.Dial()
+	if err != nil {
+		return failure(archive.Unreachable, archive.ByEtcd(err), "the source can't be reached")
+	}
+	defer source.Close()
+	to, err := reach(o.Destination, o.Name, o.MostOps, o.Log)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	m := &mirror{Options: o, source: source, to: to, monitor: monitor, gap: o.Reconcile}
+	for {
+		err := m.turn(ctx)
+		switch reason := archive.ReasonOf(err); {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errMoved):
+			m.Log.Info("another process mirrors to this place, too: going on behind what it has written")
+			m.gap = m.Reconcile // it may have copied what was missing
+		case errors.Is(err, errEnding):
+			m.Log.Info("a promotion is under way: waiting for its end")
+		case reason == reports.StreamCompacted, reason == reports.StreamBehind:
+			m.Log.Warn("changes are missing, so all keys are compared and copied", "reason", archive.Words(err))
+			m.gap = true
+		case reason == reports.StreamOtherCluster:
+			m.Log.Error("the source is not what was mirrored", "reason", archive.Words(err))
+			return failure(reason, nil, "the source is not what was mirrored: it is another cluster, or has another "+
+				"history, as after a restore. Promote the destination, or run once with --reconcile, which makes the "+
+				"destination what the source is now")
+		case reason == archive.Unreachable && (m.fails.IsZero() || time.Since(m.fails) < patience):
+			if m.fails.IsZero() {
+				m.fails = time.Now()
+			}
+			m.Log.Warn("the mirror has stopped, and goes on as soon as it can", "reason", archive.Words(err))
+		default:
+			return err
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// turn goes on at the place, until that can't go on. It ends without an error only with the context.
+func (m *mirror) turn(ctx context.Context) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	standing, err := m.Source.Standing(ctx)
+	if err != nil {
+		return err
+	}
+	if m.to.at == 0 {
+		first := place{Scope: m.Scope, ClusterID: idOf(standing), Doing: copying, Towards: standing.Revision}
+		if err := m.to.found(ctx, first); err != nil {
+			return err
+		}
+	}
+	is := &m.to.is
+	switch {
+	case m.Reconcile:
+	case is.ClusterID != idOf(standing):
+		return failure(reports.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored", idOf(standing),
+			is.ClusterID)
+	case standing.Revision < is.Revision:
+		return failure(reports.StreamOtherCluster, nil, "the source is at revision %d, and %d was mirrored",
+			standing.Revision, is.Revision)
+	}
+	behind := standing.Revision-is.Revision > farBehind
+	if m.gap || behind || is.Doing == copying || is.Doing == reconciling {
+		if err := m.copy(ctx, standing); err != nil {
+			return err
+		}
+		m.gap, m.Reconcile = false, false
+	}
+	return m.follow(ctx, standing)
+}
+
+// begin reads the place, and says whether this mirror may go on there.
+func (m *mirror) begin(ctx context.Context) error {
+	if m.Destination.Visitor != nil { // its tokens are of a revision of users and roles
+		if _, err := m.Destination.Standing(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := m.to.read(ctx); err != nil {
+		return err
+	}
+	is := &m.to.is
+	switch {
+	case m.to.at == 0:
+		return nil
+	case is.Ended:
+		return failure(reports.MirrorEnded, nil, "this mirror was ended at revision %d, and others write to the "+
+			"destination: remove what runs it, or begin another one with another --name and --to-prefix", is.Revision)
+	case is.Doing == ending:
+		return errEnding
+	case !is.same(m.Scope):
+		return failure(reports.MirrorOtherScope, nil, "this mirror was begun with another --prefix, --to-prefix or "+
+			"--exclude: use the same ones, or another --name")
+	}
+	if stopped, err := m.to.stopped(ctx); err != nil || stopped {
+		return cmp.Or(err, errEnding)
+	}
+	if is.Doing == "" || is.Session == m.to.session {
+		return nil
+	}
+	// Another process may be at work, or has died at it.
+	for began, at := time.Now(), m.to.at; time.Since(began) < takeover; {
+		if sleep(ctx, pause); ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, err := m.to.read(ctx); err != nil {
+			return err
+		}
+		if m.to.at != at {
+			return errMoved
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package mirror
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/quorate-dev/quorate/etcdops/stream"
+	"github.com/quorate-dev/quorate/hooks/reports"
+)
+
+// late is how long what was written may be missing at the destination before the mirror is not healthy.
+const late = 30 * time.Second
+
+// Monitor knows how a mirror is, and tells it over HTTP:
+//
+//	GET /health   200 while the destination has what was written 30 seconds ago, else 503, and why
+//	GET /status   a reports.Mirror in JSON
+//	GET /metrics  the same for Prometheus
+type Monitor struct {
+	mu     sync.Mutex
+	report reports.Mirror
+	// known are revisions that a member had told to be its last, at these times, and that are not written yet.
+	known []stream.Mark
+	began time.Time
+}
+
+// knownLimit is how many times are kept in mind.
+const knownLimit = 64
+
+// NewMonitor is one of a mirror that begins now.
+func NewMonitor() *Monitor { return &Monitor{began: time.Now()} }
+
+// does tells what is being done, and which revision the destination has.
+func (m *Monitor) does(doing, clusterID string, revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.Doing, m.report.SourceClusterID, m.report.Revision = doing, clusterID, revision
+	m.report.SeenRevision = max(m.report.SeenRevision, revision)
+}
+
+// saw tells that revisions up to this one have arrived; latest, that the member has no others.
+func (m *Monitor) saw(revision int64, at time.Time, latest bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.SeenRevision = max(m.report.SeenRevision, revision)
+	if latest && len(m.known) < knownLimit {
+		m.known = append(m.known, stream.Mark{Revision: revision, At: at})
+	}
+	m.settle()
+}
+
+// wrote tells that the destination has a revision.
+func (m *Monitor) wrote(revision int64, operations int, transaction bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.Doing, m.report.Revision = "", max(m.report.Revision, revision)
+	m.report.Operations += int64(operations)
+	if transaction {
+		m.report.Transactions++
+	}
+	m.settle()
+}
+
+// settle takes the times up to which all is written.
+func (m *Monitor) settle() {
+	for len(m.known) > 0 && m.known[0].Revision <= m.report.Revision {
+		m.report.WrittenTime = m.known[0].At
+		m.known = m.known[1:]
+	}
+}
+
+// Report is how the mirror is now.
+func (m *Monitor) Report() reports.Mirror {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	report := m.report
+	since := report.WrittenTime
+	if since.IsZero() {
+		since = m.began
+	}
+	report.LagSeconds = time.Since(since).Round(time.Millisecond).Seconds()
+	report.WrittenTime = report.WrittenTime.Truncate(time.Millisecond)
+	return report
+}
+
+// ServeHTTP implements [http.Handler].
+func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	report, unwell, whole := m.Report(), "", 1.0
+	if report.Doing != "" || report.SourceClusterID == "" {
+		whole = 0
+	}
+	lag := time.Duration(report.LagSeconds * float64(time.Second))
+	switch {
+	case whole == 0:
+		unwell = fmt.Sprintf("the destination is not whole yet; it had revision %d", report.Revision)
+	case lag > late || report.WrittenTime.IsZero():
+		unwell = fmt.Sprintf("what was written in the last %s is not at the destination; revision %d is, and %d has "+
+			"arrived", lag.Round(time.Second), report.Revision, report.SeenRevision)
+	}
+	stream.Tell(w, r, unwell, report, []stream.Metric{
+		metric("lag_seconds", "gauge", "Since when what is written is not at the destination.", report.LagSeconds),
+		metric("whole", "gauge", "1 while the destination has all keys of one revision.", whole),
+		metric("revision", "gauge", "Revision of the source that the destination has.", float64(report.Revision)),
+		metric("seen_revision", "gauge", "Last revision of the source that has arrived.", float64(report.SeenRevision)),
+		metric("transactions_total", "counter", "Transactions that were written.", float64(report.Transactions)),
+		metric("operations_total", "counter", "Keys that were put or deleted.", float64(report.Operations)),
+	})
+}
+
+func metric(name, kind, help string, value float64) stream.Metric {
+	return stream.Metric{Name: "quorate_mirror_" + name, Kind: kind, Help: help, Value: value}
+}
