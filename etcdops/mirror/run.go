@@ -79,8 +79,9 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 			m.gap = m.Reconcile // it may have copied what was missing
 		case errors.Is(err, errEnding):
 			m.Log.Info("a promotion is under way: waiting for its end")
-		case reason == reports.StreamCompacted, reason == reports.StreamBehind:
-			m.Log.Warn("changes are missing, so all keys are compared and copied", "reason", archive.Words(err))
+		case reason == reports.StreamCompacted:
+			m.Log.Warn("the source has compacted revisions that are missing here: all keys are compared and copied. "+
+				"If that repeats, keep more of them at the source", "revision", m.to.is.Revision)
 			m.gap = true
 		case reason == reports.StreamOtherCluster:
 			m.Log.Error("the source is not what was mirrored", "reason", archive.Words(err))
