@@ -164,7 +164,11 @@ func (m *mirror) begin(ctx context.Context) error {
 	if is.Doing == "" || is.Session == m.to.session {
 		return nil
 	}
-	// Another process may be at work, or has died at it.
+	return m.standsStill(ctx)
+}
+
+// standsStill waits until another process, that has left the destination not whole, shows that it does not go on.
+func (m *mirror) standsStill(ctx context.Context) error {
 	for began, at := time.Now(), m.to.at; time.Since(began) < takeover; {
 		if sleep(ctx, pause); ctx.Err() != nil {
 			return ctx.Err()

@@ -99,29 +99,33 @@ func readMirroring(act string, args []string, stderr io.Writer) (*mirroring, err
 		return nil, err
 	}
 	toPrefix()
-	asked := act != "promote" || m.Revision == 0 && !m.AsIs // whether the source is
+	m.Log = slog.New(slog.NewJSONHandler(stderr, nil))
+	err := m.valid(act != "promote" || m.Revision == 0 && !m.AsIs)
+	if err == nil {
+		m.Source, err = m.from.read()
+	}
+	if err == nil {
+		m.Destination, err = m.to.read()
+	}
+	return m, err
+}
+
+// valid says which flags are missing or can't be; asked tells whether the source is.
+func (m *mirroring) valid(asked bool) error {
 	switch {
 	case asked && len(m.from.cluster.Endpoints) == 0 || len(m.to.cluster.Endpoints) == 0:
-		return nil, command.Errorf("--endpoint and --to-endpoint are required")
+		return command.Errorf("--endpoint and --to-endpoint are required")
 	case !mirrorNames.MatchString(m.Name):
-		return nil, command.Errorf("--name must be at most 63 letters, digits, '-', '_' and '.'")
+		return command.Errorf("--name must be at most 63 letters, digits, '-', '_' and '.'")
 	case m.MostOps < 2 || m.MostOps > 100_000:
-		return nil, command.Errorf("--to-max-txn-ops must be from 2 to 100000")
+		return command.Errorf("--to-max-txn-ops must be from 2 to 100000")
 	case m.Revision < 0 || m.AsIs && m.Revision != 0:
-		return nil, command.Errorf("--revision must be positive, and not be with --as-is")
+		return command.Errorf("--revision must be positive, and not be with --as-is")
 	}
 	if err := m.Scope.Check(); err != nil {
-		return nil, command.Errorf("--prefix, --to-prefix and --exclude: %s", archive.Words(err))
+		return command.Errorf("--prefix, --to-prefix and --exclude: %s", archive.Words(err))
 	}
-	var err error
-	if m.Source, err = m.from.read(); err != nil {
-		return nil, err
-	}
-	if m.Destination, err = m.to.read(); err != nil {
-		return nil, err
-	}
-	m.Log = slog.New(slog.NewJSONHandler(stderr, nil))
-	return m, nil
+	return nil
 }
 
 // scopeFlags are the flags that say which keys are mirrored. The function puts the prefix at the destination in where
