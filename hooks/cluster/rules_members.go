@@ -135,8 +135,8 @@ func caughtUp(v *state.View, l *state.Member) bool {
 func learnerYields(v *state.View) *decision.Verdict {
 	l := v.Learner()
 	lost, reason := rollout.LostVoter(v)
-	if l == nil || l.PodName == "" || lost == nil || l.Serving() {
-		return nil
+	if l == nil || l.PodName == "" || lost == nil || l.Serving() || mayBeAddedAgain(v, l) {
+		return nil // while it can't be removed it may start, and be the successor
 	}
 	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which does not serve: %s must be replaced first "+
 		"(%s)", l.PodName, lost.PodName, reason))
