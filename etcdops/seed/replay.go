@@ -1,11 +1,14 @@
 package seed
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"slices"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,12 +29,28 @@ type replay struct {
 	last     stream.Sum
 	sumOfAll uint32
 	leases   leases
+	// arrived is when revision reach had; zero while it is the snapshot's. ended is why the stream is not followed
+	// further, as reports.Restore has it.
+	arrived time.Time
+	ended   string
 	// hashes are those that members told of revisions that are in the database.
 	hashes []stream.Hash
 }
 
 // unknownTTL is that of a lease that was gone when it was asked for, in seconds: its keys were gone soon after.
 const unknownTTL = 60
+
+// ending is the error that the changes can't be followed, and says why. at is the last revision that is good.
+type ending struct {
+	error
+	at  int64
+	why string
+}
+
+func (e *ending) Unwrap() error { return e.error }
+
+// Words implements [archive.Worded].
+func (e *ending) Words() string { return archive.Words(e.error) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -44,15 +63,22 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum}
-	if r.until == 0 {
-		r.until = o.Tail.Reach(base.Revision)
-	}
-	switch {
-	case told.ClusterID != "" && told.ClusterID != o.Tail.ClusterID():
+	if told.ClusterID != "" && told.ClusterID != o.Tail.ClusterID() {
 		return nil, failure(failed, nil, "the snapshot is of cluster %s, and the stream of cluster %s", told.ClusterID,
 			o.Tail.ClusterID())
-	case r.until < base.Revision:
+	}
+	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum}
+	switch {
+	case r.until > 0:
+	case !o.UntilTime.IsZero():
+		if r.until, err = o.untilTime(ctx, base.Revision, told.Completed); err != nil {
+			return nil, err
+		}
+	default:
+		r.until = o.Tail.Reach(base.Revision)
+		r.ended = cmp.Or(o.TailFlaw, o.Tail.Missing(r.until))
+	}
+	if r.until < base.Revision {
 		return nil, failure(notFound, nil, "the snapshot ends at revision %d, and the restore is to end at %d: use an "+
 			"earlier snapshot", base.Revision, r.until)
 	}
@@ -60,6 +86,32 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 		return nil, err
 	}
 	return r, r.compare(ctx, path)
+}
+
+// untilTime is the last revision that had arrived at the time that is asked for, by the clock of the stream: that of
+// the snapshot, which was completed before, or a later one.
+func (o Options) untilTime(ctx context.Context, base int64, completed time.Time) (int64, error) {
+	words := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	last, err := o.Tail.Arrived(ctx, base)
+	switch last = cmp.Or(last, completed); {
+	case err != nil:
+		return 0, err
+	case last.IsZero():
+		return 0, failure(notFound, nil, "no change behind the snapshot is stored, which ends at revision %d", base)
+	case o.UntilTime.After(last):
+		return 0, failure(notFound, nil, "the last change that is stored, of revision %d, had arrived at %s, and the "+
+			"restore is to end at %s: name a time up to that, or latest", o.Tail.Reach(base), words(last),
+			words(o.UntilTime))
+	}
+	revision, err := o.Tail.Until(ctx, base, o.UntilTime)
+	switch {
+	case err != nil || revision >= base:
+		return revision, err
+	case !completed.IsZero() && !o.UntilTime.Before(completed):
+		return base, nil
+	}
+	return 0, failure(notFound, nil, "the snapshot ends at revision %d, which may have been written after %s: use an "+
+		"earlier snapshot", base, words(o.UntilTime))
 }
 
 // write has one transaction for each segment.
@@ -92,15 +144,19 @@ func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error 
 	}
 	for r.reach < r.until {
 		s, err := tail.Next(ctx, r.reach)
+		reason := archive.ReasonOf(err)
 		switch {
+		case err != nil && (reason == stream.Damaged || reason == archive.NotFound):
+			return &ending{err, r.reach, archive.Words(err)}
 		case err != nil:
 			return err
 		case s == nil:
 			return failure(notFound, nil, "the changes end at revision %d, and the restore is to end at %d: %s",
 				r.reach, r.until, tail.Gap(r.reach))
 		case s.AuthRevision > 0 && r.base.AuthRevision > 0 && s.AuthRevision != r.base.AuthRevision:
-			return failure(failed, nil, "users or roles have changed between the snapshot and revision %d, which a "+
-				"stream does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1)
+			return &ending{failure(failed, nil, "users or roles have changed between the snapshot and revision %d, "+
+				"which a stream does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1), r.reach,
+				"users or roles have changed, which a stream does not have"}
 		}
 		if err := db.Update(func(tx *bolt.Tx) error { return r.apply(tx, s) }); err != nil {
 			return err
@@ -154,10 +210,12 @@ func (r *replay) apply(tx *bolt.Tx, s *stream.Segment) error {
 		was = again.Of()
 	}
 	if was != "" && before != "" && was != before {
-		return failure(Damaged, nil, "revision %d is not the same in what is stored before and behind it: the cluster "+
-			"has had another history in between; end at revision %d, or use a later snapshot", r.reach, r.reach)
+		return &ending{failure(Damaged, nil, "revision %d is not the same in what is stored before and behind it: the "+
+			"cluster has had another history in between; end at revision %d, or use a later snapshot", r.reach, r.reach),
+			r.reach, "the cluster has had another history behind it"}
 	}
 	r.reach = min(s.Last, r.until)
+	r.arrived = s.When(r.reach)
 	r.leases.learn(s.Leases, r.until)
 	if s.Hash != nil && s.Hash.Revision <= r.until && s.Hash.Revision >= r.base.Revision {
 		r.hashes = append(r.hashes, *s.Hash)
@@ -177,26 +235,42 @@ func recordName(to []byte, c stream.Change) []byte {
 	return to
 }
 
+// hashesTried is how many hashes are looked at that the database may be unable to tell.
+const hashesTried = 3
+
 // compare compares the database with the last hash of a member that can be compared: it is of all that came before.
 func (r *replay) compare(ctx context.Context, path string) error {
-	for _, told := range slices.Backward(r.hashes[max(0, len(r.hashes)-3):]) {
+	var wrong stream.Hash
+	has, tried := "", 0
+	for _, told := range slices.Backward(r.hashes) {
 		if told.Revision > r.reach {
 			continue
 		}
+		if tried++; has == "" && tried > hashesTried {
+			break
+		}
 		hash, err := archive.HashAt(ctx, path, told.Revision, told.CompactRevision)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if hash != "" && hash != told.Hash {
-			return failure(Damaged, nil, "with the changes behind the snapshot the keys have the hash %s at revision "+
-				"%d, and a member had %s: use another snapshot, or end at a revision before that", hash, told.Revision,
-				told.Hash)
-		}
-		if hash != "" {
-			return nil
+		case hash == told.Hash:
+			return r.differs(has, wrong, told.Revision)
+		case hash != "" && has == "":
+			has, wrong = hash, told
 		}
 	}
-	return nil
+	return r.differs(has, wrong, r.base.Revision)
+}
+
+// differs is the error that the keys have one hash and a member told of another, and were the same before, at a
+// revision; nil for no hash.
+func (r *replay) differs(has string, told stream.Hash, good int64) error {
+	if has == "" {
+		return nil
+	}
+	return &ending{failure(Damaged, nil, "with the changes behind the snapshot the keys have the hash %s at revision "+
+		"%d, and a member had %s: use another snapshot, or end at revision %d", has, told.Revision, told.Hash, good),
+		good, fmt.Sprintf("at revision %d a member had other keys", told.Revision)}
 }
 
 // told is what the database must hold.

@@ -2,6 +2,7 @@ package seed
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -182,5 +184,146 @@ func TestReplayRefuses(t *testing.T) {
 		}
 		assert.Equal(t, test.reason, ReasonOf(err), name)
 		assert.ErrorContains(t, err, test.words, name)
+	}
+}
+
+// fetching gets the snapshot at revision 4, and counts.
+func fetching(t *testing.T, count *int) func(context.Context, string) (*reports.Artifact, error) {
+	return func(_ context.Context, to string) (*reports.Artifact, error) {
+		*count++
+		content, err := os.ReadFile(snapshotAt4(t))
+		require.NoError(t, err)
+		return &reports.Artifact{ClusterID: "c1", SHA256: "sum"}, os.WriteFile(to, content, 0o600)
+	}
+}
+
+// filled is what fill makes of the snapshot at revision 4 and what is stored in dir.
+func filled(t *testing.T, dir string, o Options) (to place, r *replay, err error) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tail", "c1"), 0o750))
+	o.Tail, err = stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+	require.NoError(t, err)
+	defer o.Tail.Close()
+	to.dataDir = filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.MkdirAll(filepath.Dir(to.staged().database()), 0o700))
+	o.EtcdVersion = "3.6.16"
+	_, r, err = o.fill(t.Context(), to)
+	return to, r, err
+}
+
+// TestReplayAsFarAsPossible: whatever can't be followed ends the replay where all is known to be good.
+func TestReplayAsFarAsPossible(t *testing.T) {
+	other := fmt.Sprintf("%x", sha256.Sum256([]byte("another")))
+	wrong := &stream.Hash{Revision: 6, Hash: "00000000"}
+	at5, _, err := filled(t, tailTo(t, stream.Header{First: 5, Last: 5}), Options{Fetch: fetching(t, new(int))})
+	require.NoError(t, err)
+	good, err := archive.HashAt(t.Context(), at5.staged().database(), 5, 0)
+	require.NoError(t, err)
+	for name, test := range map[string]struct {
+		headers []stream.Header
+		damaged string
+		until   int64
+		ended   string
+		fetches int
+	}{
+		"nothing is stored": {nil, "", 4, "", 1},
+		"all":               {[]stream.Header{{First: 5, Last: 5}, {First: 6, Last: 6}}, "", 6, "", 1},
+		"a gap":             {[]stream.Header{{First: 5, Last: 5}, {First: 7, Last: 7}}, "", 5, "6 to 6 are missing", 1},
+		"a gap at once":     {[]stream.Header{{First: 7, Last: 7}}, "", 4, "5 to 6 are missing", 1},
+		"a damaged segment": {[]stream.Header{{First: 5, Last: 5}, {First: 6, Last: 6}, {First: 7, Last: 7}}, "6-6.seg", 5,
+			"the segment 6-6 of the stream is damaged", 2},
+		"the first is damaged": {[]stream.Header{{First: 5, Last: 5}}, "5-5.seg", 4,
+			"the segment 5-5 of the stream is damaged", 2},
+		"users that have changed": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 3},
+			{First: 6, Last: 6, AuthRevision: 4}}, "", 5, "users or roles have changed", 2},
+		"another history": {[]stream.Header{{First: 5, Last: 5}, {First: 6, Last: 6, Before: other}}, "", 5,
+			"another history", 2},
+		"a hash that differs": {[]stream.Header{{First: 5, Last: 5}, {First: 6, Last: 6, Hash: wrong}}, "", 4,
+			"at revision 6 a member had other keys", 2},
+		"one that was the same before": {[]stream.Header{
+			{First: 5, Last: 5, Hash: &stream.Hash{Revision: 5, Hash: good}}, {First: 6, Last: 6, Hash: wrong},
+			{First: 7, Last: 7}}, "", 5, "at revision 6 a member had other keys", 2},
+		"first a hash, then users": {[]stream.Header{{First: 5, Last: 5, Hash: &stream.Hash{Revision: 5, Hash: "1"}},
+			{First: 6, Last: 6, AuthRevision: 4}}, "", 4, "at revision 5 a member had other keys", 3},
+	} {
+		dir, fetches := tailTo(t, test.headers...), 0
+		if test.damaged != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", test.damaged), []byte("cut"), 0o600))
+		}
+		to, r, err := filled(t, dir, Options{AsFarAsPossible: true, Fetch: fetching(t, &fetches)})
+		require.NoError(t, err, name)
+		assert.Equal(t, test.until, r.until, name)
+		assert.Contains(t, r.ended, test.ended, name)
+		assert.Equal(t, test.ended == "", r.ended == "", "%s: %s", name, r.ended)
+		assert.Equal(t, test.fetches, fetches, name)
+		records, _ := contents(t, to.staged().database())
+		assert.Len(t, records, int(test.until-4), name)
+		holds, err := archive.Examine(t.Context(), to.staged().database())
+		require.NoError(t, err, name)
+		assert.NoError(t, r.agrees(holds), name)
+		assert.Equal(t, test.until, holds.Revision, name)
+	}
+}
+
+// tailTo is a folder with segments of one put in each revision.
+func tailTo(t *testing.T, headers ...stream.Header) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, h := range headers {
+		var events []*mvccpb.Event
+		for revision := h.First; revision <= h.Last; revision++ {
+			lease := int64(0)
+			if revision <= 4 {
+				lease = 1 // as in the snapshot
+			}
+			events = append(events, putting(revision, lease))
+		}
+		segment(t, dir, h, events...)
+	}
+	return dir
+}
+
+// TestReplayUntilATime: a time has one revision, or is an error that says up to when there is one.
+func TestReplayUntilATime(t *testing.T) {
+	began := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	stored := []stream.Header{
+		{First: 3, Last: 6, Times: []stream.Mark{{Revision: 3, At: at(-20)}, {Revision: 5, At: at(10)},
+			{Revision: 6, At: at(20)}}},
+		{First: 7, Last: 7, Times: []stream.Mark{{Revision: 7, At: at(30)}}},
+	}
+	for name, test := range map[string]struct {
+		stored   []stream.Header
+		complete time.Time
+		seconds  int
+		until    int64
+		words    string
+	}{
+		"of a change":                {stored, began, 10, 5, ""},
+		"between two":                {stored, began, 19, 5, ""},
+		"at the end of a segment":    {stored, began, 29, 6, ""},
+		"of the last":                {stored, time.Time{}, 30, 7, ""},
+		"after the last":             {stored, began, 31, 0, "of revision 7, had arrived at 2026-11-22T14:00:30Z"},
+		"after the snapshot":         {stored, began, 5, 4, ""},
+		"before the snapshot":        {stored, began, -1, 0, "use an earlier snapshot"},
+		"of an unknown snapshot":     {stored, time.Time{}, 5, 0, "use an earlier snapshot"},
+		"of nothing":                 {nil, began, 5, 0, "of revision 4, had arrived at 2026-11-22T14:00:00Z"},
+		"of nothing, and before":     {nil, began, -5, 0, "use an earlier snapshot"},
+		"of nothing, and who knows?": {nil, time.Time{}, 5, 0, "no change behind the snapshot is stored"},
+	} {
+		fetch := func(ctx context.Context, to string) (*reports.Artifact, error) {
+			told, err := fetching(t, new(int))(ctx, to)
+			told.Completed = test.complete
+			return told, err
+		}
+		_, r, err := filled(t, tailTo(t, test.stored...), Options{Fetch: fetch, UntilTime: at(test.seconds)})
+		if test.words != "" {
+			assert.Equal(t, notFound, ReasonOf(err), name)
+			assert.ErrorContains(t, err, test.words, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, test.until, r.until, name)
+		assert.False(t, r.arrived.After(at(test.seconds)), name)
 	}
 }

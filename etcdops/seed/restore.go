@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/stream"
@@ -36,10 +37,16 @@ type Options struct {
 	Fetch func(ctx context.Context, to string) (*reports.Artifact, error)
 	// Size of that file.
 	Size int64
-	// Tail are changes behind the snapshot that Fetch gets, which are replayed up to UntilRevision, or up to the last
-	// one that is stored when that is 0. Nil for none.
+	// Tail are changes behind the snapshot that Fetch gets, which are replayed up to UntilRevision, or else up to the
+	// last one that had arrived at UntilTime, or else up to the last one that is stored. Nil for none.
 	Tail          *stream.Tail
 	UntilRevision int64
+	UntilTime     time.Time
+	// TailFlaw is why Tail may lack segments; empty for nothing.
+	TailFlaw string
+	// AsFarAsPossible has what can't be followed end the replay at the last revision that is good, instead of an error:
+	// changed users, a segment that is damaged or gone, another history, another hash. UntilRevision overrides it.
+	AsFarAsPossible bool
 	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its
 	// own. Nothing is changed there; both may be mounted read-only.
 	FromData, FromWAL string
@@ -48,6 +55,7 @@ type Options struct {
 // Restore fills a data directory, or does nothing. The report says what the member begins with. Errors of this
 // package have a reason: see ReasonOf.
 func Restore(ctx context.Context, o Options) (report reports.Restore, err error) {
+	o.AsFarAsPossible = o.AsFarAsPossible && o.UntilRevision == 0
 	to := place{dataDir: o.DataDir, walDir: o.WALDir}
 	if err := to.clear(); err != nil {
 		return report, err
@@ -84,7 +92,8 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 		made.Revision = holds.Last + bump
 	}
 	if changed != nil {
-		made.UntilRevision = changed.until
+		made.UntilRevision, made.Replayed = changed.until, changed.until-changed.base.Revision
+		made.UntilTime, made.Ended = changed.arrived, changed.ended
 	}
 	if err := note(o.DataDir, made); err != nil {
 		return report, written(err, o.DataDir+notedSuffix)
@@ -108,10 +117,28 @@ func (o Options) fill(ctx context.Context, to place) (told *reports.Artifact, ch
 	if err != nil || o.Tail == nil {
 		return told, nil, err
 	}
-	if changed, err = o.replay(ctx, to.staged().database(), told); err != nil {
+	changed, err = o.replay(ctx, to.staged().database(), told)
+	var end *ending
+	switch {
+	case o.AsFarAsPossible && errors.As(err, &end):
+		return o.fillUntil(ctx, to, end)
+	case err != nil:
 		return nil, nil, err
 	}
 	return changed.told(told), changed, nil
+}
+
+// fillUntil makes the database once more, up to a revision that is known to be good: what is behind it was written, too.
+func (o Options) fillUntil(ctx context.Context, to place, end *ending) (*reports.Artifact, *replay, error) {
+	if err := os.Remove(to.staged().database()); err != nil {
+		return nil, nil, written(err, o.DataDir)
+	}
+	o.UntilRevision = end.at
+	told, changed, err := o.fill(ctx, to)
+	if err == nil && changed.ended == "" {
+		changed.ended = end.why
+	}
+	return told, changed, err
 }
 
 // make makes the database that is staged that of a member, and the rest of a data directory beside it. It says what

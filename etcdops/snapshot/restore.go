@@ -6,6 +6,7 @@ import (
 	"flag"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
@@ -107,9 +108,10 @@ func (r *restoring) valid() error {
 	case sources != 1:
 		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where " +
 			"the data comes from")
-	case r.tailURL != "" && r.source.URL == "" || r.UntilRevision != 0 && r.tailURL == "" || r.UntilRevision < 0:
-		return command.Errorf("--tail-url goes with --url, and --until-revision with --tail-url: a stream is " +
-			"replayed behind a snapshot, up to a revision")
+	case r.tailURL != "" && r.source.URL == "" || r.tailURL == "" && (r.UntilRevision != 0 || !r.UntilTime.IsZero() ||
+		r.AsFarAsPossible) || r.UntilRevision < 0:
+		return command.Errorf("--tail-url goes with --url, and --until-revision, --until-time and " +
+			"--as-far-as-possible with --tail-url: a stream is replayed behind a snapshot, up to some revision")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
 		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them can be " +
 			"given: revisions only rise")
@@ -145,8 +147,15 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.tailURL, "tail-url", "",
 		"`URL` of the folder <tail>/<cluster ID> of a stream, whose changes are replayed behind the artifact")
 	flags.Int64Var(&r.UntilRevision, "until-revision", 0,
-		"`revision` that is the last to be replayed; else that of the variable "+epochs.EnvUntil+", else the last that is "+
-			"stored without a gap")
+		"`revision` that is the last to be replayed; else that of the variable "+epochs.EnvUntil+", else that of "+
+			"--until-time, else the last that is stored without a gap")
+	flags.Func("until-time", "`time` as in 2026-01-31T12:00:00Z: replay what had arrived by then",
+		func(text string) (err error) {
+			r.UntilTime, err = time.Parse(time.RFC3339, text)
+			return err
+		})
+	flags.BoolVar(&r.AsFarAsPossible, "as-far-as-possible", false, "without --until-revision: end the replay before "+
+		"what can't be followed, such as a damaged file or a change of users, instead of failing")
 	flags.StringVar(&r.FromData, "from-data", "",
 		"data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
@@ -195,14 +204,23 @@ func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
 		}
 	}
 	if r.tailURL != "" {
-		place, err := archive.FolderOf(r.tailURL, r.source)
-		if err == nil {
-			r.Tail, err = stream.OpenTail(ctx, place, r.source.IdentityFile)
-		}
-		if err != nil {
+		if err := r.openTail(ctx); err != nil {
 			return reports.Restore{}, err
 		}
 		defer r.Tail.Close()
 	}
 	return seed.Restore(ctx, r.Options)
+}
+
+// openTail lists what is stored of the stream. Who streams by the same credentials must list, too: where a list is
+// refused to a restore that goes as far as it can, there was hardly a stream, and nothing is followed.
+func (r *restoring) openTail(ctx context.Context) error {
+	place, err := archive.FolderOf(r.tailURL, r.source)
+	if err == nil {
+		r.Tail, err = stream.OpenTail(ctx, place, r.source.IdentityFile)
+	}
+	if r.AsFarAsPossible && r.Tail != nil && archive.ReasonOf(err) == archive.Denied {
+		r.TailFlaw, err = archive.Words(err), nil
+	}
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
@@ -97,12 +100,38 @@ func TestRestoreIsForAMemberWithoutData(t *testing.T) {
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--begin-after=7",
 			"--bump-revision=1"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--empty", "--url=file:///x"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--until-time=2026-11-22T13:59:00Z"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--as-far-as-possible"},
 	} {
 		assert.Equal(t, command.Failed, Restore(context.Background(), args, env, io.Discard, &said))
 	}
 	assert.Contains(t, said.String(), "--peer-url is required")
 	assert.Contains(t, said.String(), "one of --url, --from-data, --from-member and --empty is required")
 	assert.Contains(t, said.String(), "must not be negative")
+	assert.Contains(t, said.String(), "--tail-url goes with --url")
+	assert.Contains(t, said.String(), "--as-far-as-possible with --tail-url")
+}
+
+// TestAStreamThatCanNotBeListed: a recovery goes on without it, and says why; a restore that names its end does not.
+func TestAStreamThatCanNotBeListed(t *testing.T) {
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer store.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for _, asFar := range []bool{true, false} {
+		r := &restoring{tailURL: "s3://bucket/shop/demo/tail/c1?region=a&use_path_style=true&endpoint=" + store.URL}
+		r.AsFarAsPossible = asFar
+		err := r.openTail(t.Context())
+		assert.Equal(t, asFar, err == nil)
+		if asFar {
+			assert.Contains(t, r.TailFlaw, "access was refused")
+			assert.Equal(t, int64(7), r.Tail.Reach(7), "nothing of it is known")
+		} else {
+			assert.Equal(t, "Denied", archive.ReasonOf(err))
+		}
+	}
 }
 
 // write makes empty files.

@@ -125,14 +125,39 @@ func (t *Tail) Reach(from int64) int64 {
 	return reach
 }
 
-// Gap says what is missing behind a revision that the chain ends at, for people.
-func (t *Tail) Gap(reach int64) string {
+// Missing says what is missing behind a revision that the chain ends at, for people; empty when nothing behind it is
+// stored.
+func (t *Tail) Missing(reach int64) string {
 	for _, s := range t.spans {
 		if s.First > reach {
 			return fmt.Sprintf("%d to %d are missing", reach+1, s.First-1)
 		}
 	}
-	return "nothing behind it is stored"
+	return ""
+}
+
+// Gap says that in any case.
+func (t *Tail) Gap(reach int64) string {
+	return cmp.Or(t.Missing(reach), "nothing behind it is stored")
+}
+
+// Arrived is when the last revision of the unbroken chain behind a revision had arrived; zero when nothing follows.
+func (t *Tail) Arrived(ctx context.Context, from int64) (time.Time, error) {
+	links, _ := chain(t.spans, from)
+	if len(links) == 0 {
+		return time.Time{}, nil
+	}
+	last, err := t.header(ctx, links[len(links)-1])
+	if err != nil {
+		return time.Time{}, err
+	}
+	return last.Arrived(), nil
+}
+
+// Until is the last revision of that chain that had arrived at a time; 0 when none had. It may be before from.
+func (t *Tail) Until(ctx context.Context, from int64, at time.Time) (int64, error) {
+	links, _ := chain(t.spans, from)
+	return t.until(ctx, links, at)
 }
 
 // Next reads the segment that has the revision behind reach and goes furthest. Of several that have it, one that is

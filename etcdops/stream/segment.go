@@ -96,6 +96,16 @@ func (h *Header) Until(at time.Time) (revision int64) {
 	return revision
 }
 
+// When is when a revision of it had arrived: it was written before.
+func (h *Header) When(revision int64) time.Time {
+	for _, m := range h.Times {
+		if m.Revision >= revision {
+			return m.At
+		}
+	}
+	return time.Time{}
+}
+
 // encode is the segment as it is stored, before compression and encryption.
 func (s *Segment) encode() ([]byte, error) {
 	line, err := json.Marshal(s.Header)

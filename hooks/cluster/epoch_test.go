@@ -275,6 +275,80 @@ func TestUntilARevision(t *testing.T) {
 	}
 }
 
+// TestUntilATime: the first member finds the revision.
+func TestUntilATime(t *testing.T) {
+	o := serve(3)
+	verified(&o, "base", "c1", time.Hour)
+	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
+		SnapshotRef: v1alpha1.SnapshotRef{Name: "base"}, Until: &v1alpha1.Until{Time: "2026-11-22T14:59:00.25+01:00"}}})
+	said := goOn(t, &o).Reason.Message
+	assert.Contains(t, said, "and what its stream has stored since, until 2026-11-22T13:59:00Z")
+	for range 5 {
+		goOn(t, &o)
+	}
+	require.Len(t, o.Children.Pods, 4)
+	args := seedOf(o.Children.Pods["demo-3"]).Args
+	assert.Contains(t, args, "--until-time=2026-11-22T13:59:00.25Z")
+	assert.NotContains(t, strings.Join(args, " "), "--until-revision")
+	seedWith(&o, "demo-3", reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of base",
+		UntilRevision: 4711})
+	goOn(t, &o)
+	goOn(t, &o)
+	require.Len(t, o.Children.Pods, 6)
+	assert.Equal(t, "4711", o.Children.Pods["demo-4"].Annotations[objects.AnnotationUntil])
+}
+
+// TestARecoveryFollowsTheStream: as far as the first member can; how far, and what ended that, is said.
+func TestARecoveryFollowsTheStream(t *testing.T) {
+	o := serve(3)
+	verified(&o, "own", "c1", time.Hour)
+	for name := range o.Health {
+		silence(&o, name)
+	}
+	o.Etcd = nil
+	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available,
+		Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
+	watch(&o, 24*time.Hour)
+	askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
+	said := goOn(t, &o).Reason.Message
+	assert.Contains(t, said, "begins with EtcdSnapshot own in s3://bucket and what a stream has stored since, if there "+
+		"is one")
+	for range 5 {
+		goOn(t, &o)
+	}
+	require.Len(t, o.Children.Pods, 4)
+	args := seedOf(o.Children.Pods["demo-3"]).Args
+	assert.Contains(t, args, "--tail-url=s3://bucket/default/demo/tail/c1")
+	assert.Contains(t, args, "--as-far-as-possible")
+	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of own", UntilRevision: 4711,
+		Replayed: 37}
+	first := report
+	first.UntilTime, first.Ended = now.Add(-time.Minute), "users or roles have changed"
+	seedWith(&o, "demo-3", first)
+	goOn(t, &o)
+	require.Len(t, o.Children.Pods, 4, "it is written down first")
+	goOn(t, &o)
+	require.Len(t, o.Children.Pods, 6)
+	for _, name := range []string{"demo-4", "demo-5"} {
+		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
+		assert.True(t, epochs.Insists(o.Children.Pods[name], epochs.EnvUntil), name)
+		seedWith(&o, name, report) // they end there because they are told to
+	}
+	for range 12 {
+		if said = goOn(t, &o).Reason.Message; strings.HasPrefix(said, "epoch 2 begins") {
+			break
+		}
+		for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
+			delete(o.Children.Pods, name)
+			delete(o.Health, name)
+		}
+	}
+	came := "37 revisions came from its stream, the last is 4711, of " +
+		now.Add(-time.Minute).UTC().Format("2006-01-02 15:04:05 UTC") + "; no more, because users or roles have changed"
+	assert.Equal(t, "epoch 2 begins: its data comes from EtcdSnapshot own in s3://bucket; "+came, said)
+	assert.Equal(t, came, goOn(t, &o).Status.Origin.Evidence)
+}
+
 func seedOf(pod *corev1.Pod) *corev1.Container {
 	i := slices.IndexFunc(pod.Spec.InitContainers,
 		func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })
@@ -352,6 +426,13 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 	from, _ := epochs.WayBack(v, v1alpha1.RecoverFromSnapshot, false)
 	assert.Equal(t, "found by the first member", from.Snapshot.SHA256, "what is there now may be something else")
 	assert.Empty(t, origin.SHA256)
+	v.Epoch.Until = 4711
+	from, _ = epochs.WayBack(v, v1alpha1.RecoverFromSnapshot, false)
+	assert.Equal(t, int64(4711), from.Snapshot.Until, "as much of the stream as it began with")
+	o := serve(3)
+	verified(&o, "other", "", time.Minute)
+	from, _ = epochs.WayBack(newView(o), v1alpha1.RecoverFromSnapshot, true)
+	assert.Empty(t, from.Snapshot.Tail, "it is not known of which etcd a stream would be")
 }
 
 // surveying is a cluster of three that lost its quorum by this data, while the volumes that are left are looked at.
@@ -640,8 +721,8 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 				}
 			}
 		},
-		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 Reason: Error:} " +
-			"and": func(o *observation.Observation, d *decision.Decision) {
+		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 " +
+			"Replayed:0 UntilTime:0001-01-01 00:00:00 +0000 UTC Ended: Reason: Error:} and": func(o *observation.Observation, d *decision.Decision) {
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(o, name, good)
 			}

@@ -73,10 +73,12 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	if !v.Epoch.HadQuorum() && v.Etcd == nil {
 		ann[objects.AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}
+	end, words := firstEnd(v)
 	for key, value := range map[string]string{
 		objects.AnnotationHighestRevision: noteRevision(v),
 		objects.AnnotationSHA256:          firstSum(v),
-		objects.AnnotationUntil:           revisionText(firstEnd(v)),
+		objects.AnnotationUntil:           end,
+		objects.AnnotationStreamEnd:       words,
 		objects.AnnotationHTTPSPeers:      strings.Join(state.HttpsPeers(v), ","),
 		objects.AnnotationMismatched:      strings.Join(pods.Mismatches(v), ","),
 		objects.AnnotationVersion:         verdict.Version,

@@ -230,5 +230,9 @@ func Answers(v *state.View) (reason, message string, is bool) {
 	if v.Epoch.Filled() && !v.Epoch.HadQuorum() && v.Etcd == nil {
 		return "Starting", fmt.Sprintf("epoch %d has begun with the restored data, and has no quorum yet", v.Epoch.N), false
 	}
-	return "Restored", fmt.Sprintf("epoch %d began with the restored data", v.Epoch.N), true
+	words := fmt.Sprintf("epoch %d began with the restored data", v.Epoch.N)
+	if v.Epoch.StreamEnd != "" {
+		words += "; " + v.Epoch.StreamEnd
+	}
+	return "Restored", words, true
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -139,8 +140,13 @@ func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
 	if from.Tail != "" {
 		args = append(args, "--tail-url="+from.Tail)
 	}
-	if from.Until > 0 {
+	switch {
+	case from.Until > 0:
 		args = append(args, fmt.Sprintf("--until-revision=%d", from.Until))
+	case !from.UntilTime.IsZero():
+		args = append(args, "--until-time="+from.UntilTime.UTC().Format(time.RFC3339Nano))
+	case from.AsFar:
+		args = append(args, "--as-far-as-possible")
 	}
 	seed := seedContainer(v, pod, args)
 	seed.Env = append(seed.Env, access.Env...)
@@ -303,16 +309,16 @@ func firstSum(v *state.View) string {
 	return ""
 }
 
-// firstEnd is the revision at which the first initial member has found the stream to end; 0 for not yet, and where it
-// was known before.
-func firstEnd(v *state.View) int64 {
+// firstEnd is the revision at which the first initial member has found the stream to end, and what it says of that;
+// empty for not yet, and where it was known before.
+func firstEnd(v *state.View) (revision, words string) {
 	if !v.Epoch.UnknownEnd() || v.Epoch.Until != 0 {
-		return v.Epoch.Until
+		return revisionText(v.Epoch.Until), v.Epoch.StreamEnd
 	}
-	if report := seeds(v)[FirstToFill(v)]; report != nil {
-		return report.UntilRevision
+	if report := seeds(v)[FirstToFill(v)]; report != nil && report.UntilRevision != 0 {
+		return revisionText(report.UntilRevision), report.Stream()
 	}
-	return 0
+	return "", ""
 }
 
 // revisionText is a revision; empty for 0.
@@ -487,9 +493,22 @@ func follow(r *state.Resolved, until *v1alpha1.Until, tail string) (*state.Resol
 	if id == "" {
 		return nil, "until needs clusterID: it is not known of which etcd the changes are"
 	}
-	r.Tail = stores.URLOf(&r.Store).Join(path.Join(tail, id)).String()
-	if r.Until = until.Revision; until.Latest {
-		r.Until = 0
+	r.Tail = tailURL(r, tail, id)
+	if until.Latest {
+		return r, ""
+	}
+	r.Until = until.Revision
+	if until.Time != "" {
+		at, err := time.Parse(time.RFC3339, until.Time)
+		if err != nil {
+			return nil, "until.time is no time: name one such as 2026-11-22T13:59:00Z"
+		}
+		r.UntilTime = at
 	}
 	return r, ""
+}
+
+// tailURL is that of the changes of an etcd, in a folder of the snapshot's store.
+func tailURL(r *state.Resolved, tail, clusterID string) string {
+	return stores.URLOf(&r.Store).Join(path.Join(tail, clusterID)).String()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -42,9 +43,10 @@ func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (state.Origi
 	return from, "spec.recovery.quorumLoss is " + string(policy)
 }
 
-// fromNewest is the way back by the newest snapshot that was restored on trial of the life that is lost, or else what
-// that life began with. Another one's data may have been rolled back on purpose, or be that of a cluster of the same
-// name which was deleted long ago: it is taken only where there is nothing else, and a person asks.
+// fromNewest is the way back by the newest snapshot that was restored on trial of the life that is lost and what a
+// stream has stored after it, or else what that life began with. Another one's data may have been rolled back on
+// purpose, or be that of a cluster of the same name which was deleted long ago: it is taken only where there is nothing
+// else, and a person asks. Whether there is a stream, its members' pods find out.
 func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, string) {
 	newest, whosever := newestSnapshot(v, wording.Hex(v.Epoch.ClusterID)), newestSnapshot(v, "")
 	if asked && newest == nil && v.Epoch.Snapshot == nil {
@@ -56,10 +58,14 @@ func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, str
 		var why string
 		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
 			IdentitySecretRef: identity(v)})
+		if why == "" && from.Snapshot.ClusterID != "" {
+			from.Snapshot.Tail = tailURL(from.Snapshot, snapshot.Tail(newest), from.Snapshot.ClusterID)
+			from.Snapshot.AsFar = true
+		}
 		return from, why
 	case v.Epoch.Snapshot != nil:
 		began := *v.Epoch.Snapshot
-		began.SHA256 = cmp.Or(began.SHA256, v.Epoch.Sum)
+		began.SHA256, began.Until = cmp.Or(began.SHA256, v.Epoch.Sum), cmp.Or(began.Until, v.Epoch.Until)
 		from.Snapshot = &began
 		return from, ""
 	case whosever != nil:

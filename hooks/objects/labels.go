@@ -109,6 +109,9 @@ const (
 	// first initial member has found the stream to end; and on the pods of the others, who end there too: see
 	// epochs/seed.go.
 	AnnotationUntil = Domain + "until"
+	// AnnotationStreamEnd is, on the record of such an epoch, how far the first member has followed the stream, and why
+	// not further, in words.
+	AnnotationStreamEnd = Domain + "stream-end"
 	// AnnotationPhase is, on the record of an epoch that takes over from another one, how far it has come: see
 	// succession in state/epoch.go.
 	AnnotationPhase = Domain + "phase"

@@ -78,6 +78,13 @@ type Restore struct {
 	// UntilRevision is the last one that was restored from a stream, or that of the snapshot where nothing followed; 0
 	// for a restore without a stream.
 	UntilRevision int64 `json:"untilRevision,omitempty"`
+	// Replayed is how many revisions that is behind the snapshot, UntilTime when the last of them had arrived, by the
+	// clock of the stream; 0 and zero where nothing followed.
+	Replayed  int64     `json:"replayed,omitempty"`
+	UntilTime time.Time `json:"untilTime,omitzero"`
+	// Ended is why a stream was not followed further, although more is stored or may be; empty at its end, and where
+	// the restore was to end.
+	Ended string `json:"ended,omitempty"`
 	// Reason is one word for Error, for a condition: WrongKey, Damaged, NoSpace, OtherVersion, NotFound, Denied,
 	// Unreachable, Failed.
 	Reason string `json:"reason,omitempty"`
@@ -221,6 +228,22 @@ func (r *Restore) DiffersFrom(other *Restore, ofSnapshot bool) bool {
 		return true
 	}
 	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)
+}
+
+// Stream says how far a stream was restored, and what ended that.
+func (r *Restore) Stream() string {
+	words := "nothing came from a stream"
+	if r.Replayed > 0 {
+		words = fmt.Sprintf("%s came from its stream, the last is %d", wording.Count(int(r.Replayed), "revision"),
+			r.UntilRevision)
+		if !r.UntilTime.IsZero() {
+			words += r.UntilTime.UTC().Format(", of 2006-01-02 15:04:05 UTC")
+		}
+	}
+	if r.Ended != "" {
+		words += "; no more, because " + r.Ended
+	}
+	return words
 }
 
 // Describe says what a member was filled with.

@@ -162,6 +162,7 @@ func filledAlike(j *judgement, next *state.View, now *state.Epoch) {
 		if now.Source != objects.SourceSnapshot {
 			same.SHA256 = first.SHA256
 		}
+		same.UntilTime, same.Ended = first.UntilTime, first.Ended // the others end where the first one did
 		j.require(same == *first, "S21", "epoch %d begins with %+v and %+v", now.N, *first, *report)
 		j.require(now.Highest > report.Revision, "S21", "epoch %d begins at revision %d, and only %d is noted", now.N,
 			report.Revision, now.Highest)
@@ -334,6 +335,7 @@ func record(j *judgement) {
 			j.require(now.Highest >= old.Highest, "S21", "the highest revision that is noted goes back from %d to %d",
 				old.Highest, now.Highest)
 			j.require(old.Sum == "" || now.Sum == old.Sum, "S21", "the SHA-256 that the first member has found changes")
+			j.require(old.Until == 0 || now.Until == old.Until, "S21", "the revision at which the stream ends changes")
 			checkForeign(j, old, now)
 			joins(j, old, now)
 			mismatched(j, old, now)

@@ -42,8 +42,9 @@ type Epoch struct {
 	// none.
 	Sum string
 	// Until is the revision at which the first initial member has found the stream of changes to end; 0 for not yet, or
-	// none.
-	Until int64
+	// none. StreamEnd says in words how far it followed that, and why not further.
+	Until     int64
+	StreamEnd string
 	// Past are the epochs before, by number.
 	Past map[int]Past
 	// Answered are the UIDs of the restores that it or one before has answered, with the number of that.
@@ -183,7 +184,8 @@ func ParseEpoch(n int, cm *corev1.ConfigMap) *Epoch {
 		RevisionIn(cm.Annotations[objects.AnnotationHighestRevision])
 	e.Sum, e.Past, e.Answered = cm.Annotations[objects.AnnotationSHA256], ReadPast(cm.Data[objects.EpochKeyPast]),
 		ReadAnswered(cm.Data[objects.EpochKeyAnswered])
-	e.Until = RevisionIn(cm.Annotations[objects.AnnotationUntil])
+	e.Until, e.StreamEnd = RevisionIn(cm.Annotations[objects.AnnotationUntil]),
+		cm.Annotations[objects.AnnotationStreamEnd]
 	if raw := cm.Annotations[objects.AnnotationStartsOn]; raw != "" || e.ClusterID != 0 {
 		e.StartsOn = map[string]types.UID{}
 		for name, uid := range ParsePairs(raw, ":") {
@@ -361,8 +363,9 @@ func (e *Epoch) UnknownSum() bool {
 	return e != nil && e.Source == objects.SourceSnapshot && e.Snapshot != nil && e.Snapshot.SHA256 == ""
 }
 
-// UnknownEnd reports whether the epoch begins with all that a stream has stored after its snapshot, so that its end was
-// not known when it was recorded. It goes as the SHA-256 does: the stream may still be written.
+// UnknownEnd reports whether the epoch begins with what a stream has stored after its snapshot, all or up to a time, so
+// that the revision at its end was not known when it was recorded. It goes as the SHA-256 does: the stream may still be
+// written.
 func (e *Epoch) UnknownEnd() bool {
 	return e != nil && e.Source == objects.SourceSnapshot && e.Snapshot != nil && e.Snapshot.Tail != "" &&
 		e.Snapshot.Until == 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,7 +24,7 @@ func (e *Epoch) OriginStatus() *v1alpha1.OriginStatus {
 	s := &v1alpha1.OriginStatus{Source: e.Source, After: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,
 		Evidence: e.Evidence}
 	if e.Snapshot != nil {
-		s.Snapshot = e.Snapshot.URL
+		s.Snapshot, s.Evidence = e.Snapshot.URL, cmp.Or(s.Evidence, e.StreamEnd)
 	}
 	return s
 }
@@ -93,10 +94,13 @@ type Resolved struct {
 	// URL of the artifact, SHA256 of its database in hexadecimal; empty when that is not known.
 	URL    string `json:"url"`
 	SHA256 string `json:"sha256,omitempty"`
-	// Tail is the URL of the folder with the changes after it, and Until the revision of the last one that is restored,
-	// 0 for all; empty for the snapshot alone.
-	Tail  string `json:"tail,omitempty"`
-	Until int64  `json:"until,omitempty"`
+	// Tail is the URL of the folder with the changes after it; empty for the snapshot alone. They are restored up to the
+	// revision Until, or else to what had arrived at UntilTime, or else all. AsFar has what can't be followed end them,
+	// instead of an error; there may be none.
+	Tail      string    `json:"tail,omitempty"`
+	Until     int64     `json:"until,omitempty"`
+	UntilTime time.Time `json:"untilTime,omitzero"`
+	AsFar     bool      `json:"asFar,omitempty"`
 	// Store says how it is reached.
 	Store              v1alpha1.Store        `json:"store"`
 	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
@@ -112,20 +116,28 @@ type FormerClaim struct {
 	Path string `json:"path"`
 }
 
-// Words name it for messages.
+// Words name it, and what is restored of a stream, for messages.
 func (r *Resolved) Words() string {
-	words := "the snapshot " + stores.Words(r.URL)
-	if r.Name != "" {
-		words = "EtcdSnapshot " + r.Name + " " + stores.Words(r.URL)
-	}
+	words := r.name()
 	switch {
 	case r.Tail == "":
-	case r.Until == 0:
-		words += " and all that its stream has stored since"
-	default:
+	case r.Until != 0:
 		words += fmt.Sprintf(" and what its stream has stored since, until revision %d", r.Until)
+	case !r.UntilTime.IsZero():
+		words += " and what its stream has stored since, until " + r.UntilTime.UTC().Format(time.RFC3339)
+	case r.AsFar:
+		words += " and what a stream has stored since, if there is one"
+	default:
+		words += " and all that its stream has stored since"
 	}
 	return words
+}
+
+func (r *Resolved) name() string {
+	if r.Name != "" {
+		return "EtcdSnapshot " + r.Name + " " + stores.Words(r.URL)
+	}
+	return "the snapshot " + stores.Words(r.URL)
 }
 
 func readOrigin(cm *corev1.ConfigMap) Origin {
@@ -172,7 +184,11 @@ func (v *View) Choosing() bool {
 func (e *Epoch) Describe() string {
 	switch e.Source {
 	case objects.SourceSnapshot:
-		if e.Snapshot != nil {
+		switch {
+		case e.Snapshot == nil:
+		case e.StreamEnd != "":
+			return "its data comes from " + e.Snapshot.name() + "; " + e.StreamEnd
+		default:
 			return "its data comes from " + e.Snapshot.Words()
 		}
 	case objects.SourceSurvivor:

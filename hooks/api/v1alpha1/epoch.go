@@ -114,7 +114,7 @@ type SnapshotSource struct {
 
 // Until is where a restore ends among the changes that a stream has stored.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.revision) != (has(self.latest) && self.latest)",message="until is either a revision, or latest: true"
+// +kubebuilder:validation:XValidation:rule="[has(self.revision), has(self.latest) && self.latest, has(self.time)].filter(is, is).size() == 1",message="until is exactly one of a revision, latest: true and a time"
 type Until struct {
 	// Revision of the last change that is restored. It must be stored, with all between it and the snapshot.
 	// +optional
@@ -124,6 +124,13 @@ type Until struct {
 	// Latest restores everything that is stored without a gap after the snapshot.
 	// +optional
 	Latest bool `json:"latest,omitempty"`
+
+	// Time restores what the stream had received by then, such as 2026-11-22T13:59:00Z. It is not before the snapshot's,
+	// nor after that of the last change that is stored.
+	// +optional
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})$`
+	Time string `json:"time,omitempty"`
 
 	// ClusterID of the etcd whose changes they are, in hexadecimal: the name of a folder below tail in the store. Unset,
 	// that of the EtcdSnapshot.
@@ -203,8 +210,9 @@ const (
 	// RecoverFromSurvivor seeds a new epoch from the volume of the member that has the most; on the medium Memory, from
 	// a member that still answers. It is not for the medium HostPath.
 	RecoverFromSurvivor QuorumLoss = "FromSurvivor"
-	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot of the lost epoch, or else from the
-	// snapshot that this one began with. The EtcdSnapshot needs the label etcd.quorate.dev/cluster; a schedule sets it.
+	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot of the lost epoch and what a stream has
+	// stored after it, or else from what this one began with. The EtcdSnapshot needs the label etcd.quorate.dev/cluster;
+	// a schedule sets it.
 	RecoverFromSnapshot QuorumLoss = "FromSnapshot"
 	// RecoverRecreate begins a new epoch without data: all keys are lost.
 	RecoverRecreate QuorumLoss = "Recreate"
@@ -269,7 +277,8 @@ type OriginStatus struct {
 	// +optional
 	Survivor string `json:"survivor,omitempty"`
 
-	// Evidence is what each survivor or claim held. The first was chosen: its log is ahead, in term and then in index.
+	// Evidence is what each survivor or claim held. The first was chosen: its log is ahead, in term and then in index. Of
+	// a stream it says how far it was restored, and what ended that.
 	// +optional
 	Evidence string `json:"evidence,omitempty"`
 }

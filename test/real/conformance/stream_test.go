@@ -256,7 +256,12 @@ func TestStream(t *testing.T) {
 			startStream(t, dir, m, base.Revision, "--max-size=1500", "--compression=none"),
 		}
 		c.told, c.stored = nil, func() int64 { return lookAtTail(t, dir, identity, base.Revision).StoredRevision }
+		var half time.Time
+		var atHalf int64
 		for i := range 1500 {
+			if i == 750 {
+				half, atHalf = time.Now(), c.now(ctx) // in this order
+			}
 			c.step(ctx)
 			time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
 			if random.IntN(150) == 0 {
@@ -305,6 +310,11 @@ func TestStream(t *testing.T) {
 			require.Equal(t, said.hash, hash, "%+v", said)
 		}
 		t.Logf("%d revisions have the hash that they had, of %d to %d", len(c.told), base.Revision+1, end)
+		byTime := restore.to(t, seed.Options{DataDir: filepath.Join(t.TempDir(), "half"), Name: "a",
+			PeerURL: "http://127.0.0.1:1", InitialCluster: "a=http://127.0.0.1:1", Token: "half", UntilTime: half})
+		require.LessOrEqual(t, byTime.UntilRevision, atHalf, "nothing that was written later")
+		require.Greater(t, byTime.UntilRevision, base.Revision)
+		require.False(t, byTime.UntilTime.After(half))
 
 		for _, said := range []told{c.told[0], c.told[len(c.told)/2], c.told[len(c.told)-1]} {
 			fresh := etcdproc.StartSeeded(t, version, "fresh", 1, func(m *etcdproc.Member, initial, token string) {
@@ -391,6 +401,11 @@ func TestStreamGap(t *testing.T) {
 		r := restoring{version: version, dir: dir, file: second, id: tail.ClusterID}
 		require.Equal(t, end, r.to(t, seed.Options{DataDir: filepath.Join(t.TempDir(), "whole"), Name: "a",
 			PeerURL: "http://127.0.0.1:1", InitialCluster: "a=http://127.0.0.1:1", Token: "whole"}).Revision)
+		r.file = first
+		gap := r.to(t, seed.Options{DataDir: filepath.Join(t.TempDir(), "gap"), Name: "a", PeerURL: "http://127.0.0.1:1",
+			InitialCluster: "a=http://127.0.0.1:1", Token: "gap", AsFarAsPossible: true})
+		require.Equal(t, old.Revision, gap.UntilRevision)
+		require.Contains(t, gap.Ended, "are missing")
 
 		other := o
 		other.ClusterID = "abc"

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +66,7 @@ func (c *cluster) streams(object string) *v1alpha1.StreamStatus {
 }
 
 // TestStream: changes are stored as they come. Everything is lost at once, the stream's pod with what it has not yet
-// stored too, and another cluster begins with the last revision that is stored: what is lost is what came after that.
+// stored too, and a recovery from a snapshot goes on to the last revision that is stored: what came after that is lost.
 func TestStream(t *testing.T) {
 	beside(t)
 	bucket := store(t)
@@ -93,16 +92,19 @@ spec:
 	c.loses(podNames(c.pods())...)
 	all := end()
 	require.NotEmpty(t, all)
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
-	eventually(t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
-
-	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {snapshotRef: {name: %s}, until: "+
-		"{latest: true}}}\n", stream.Base))
-	took := c.converges(3)
-	record, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 1))
+	c.decides("QuorumLost", "FromSnapshot is possible")
+	begin := time.Now()
+	c.operates("recover", "type: Recover, recover: {epoch: 1, policy: FromSnapshot}")
+	c.inEpoch(2)
+	c.converges(3)
+	took := time.Since(begin)
+	record, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 2))
 	require.True(t, found)
 	until, err := strconv.ParseInt(record.Annotations[objects.AnnotationUntil], 10, 64)
 	require.NoError(t, err, "the end of the stream is written down")
+	ends := fmt.Sprintf(" came from its stream, the last is %d, of ", until)
+	assert.Contains(t, c.object().Status.Origin.Evidence, ends)
+	assert.Contains(t, c.hasOperation("recover", v1alpha1.OperationSucceeded), ends)
 	there, gone := c.present(c.word()), 0
 	for _, w := range all {
 		assert.Equal(t, w.revision <= until, there[w.key], "%s of revision %d, restored until %d", w.key, w.revision,
@@ -112,7 +114,7 @@ spec:
 			assert.Less(t, lost.Sub(w.at), 10*time.Second, "%s was written %s before all was lost", w.key, lost.Sub(w.at))
 		}
 	}
-	t.Logf("restored until revision %d after %.1f s: of %d acknowledged writes %d are gone", until, took.Seconds(),
+	t.Logf("recovered until revision %d after %.1f s: of %d acknowledged writes %d are gone", until, took.Seconds(),
 		len(all), gone)
 	assert.Less(t, gone, len(all), "something was stored")
 	another := c.streams("yearly")

@@ -75,7 +75,9 @@ var verbs = map[string]func(*story, args) string{
 	// artifact url=s3://bucket/latest: what clients have written is in a store, in the place of what was there, and
 	// no EtcdSnapshot tells of it
 	"artifact": (*story).artifact,
-	"recover":  (*story).recoverBy, // recover by=FromSurvivor:1: kubectl annotate
+	// stream [flaw=users_have_changed]: a stream has stored what clients have written; and why no more can be restored
+	"stream":  (*story).stream,
+	"recover": (*story).recoverBy, // recover by=FromSurvivor:1: kubectl annotate
 	// write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a
 	// person compacts
 	"write":  (*story).write,
@@ -417,6 +419,11 @@ func bump(a args) *int64 {
 
 func (s *story) artifact(a args) string {
 	s.w.StoreArtifact(a["url"], "")
+	return ""
+}
+
+func (s *story) stream(a args) string {
+	s.w.Stream(a["flaw"])
 	return ""
 }
 

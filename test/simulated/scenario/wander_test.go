@@ -265,6 +265,9 @@ func (s *story) wanderInData(r *rand.Rand) string {
 func (s *story) wanderInEpochs(r *rand.Rand) string {
 	id, epoch := fmt.Sprint("r", r.IntN(1000)), s.w.Cluster().Status.Epoch
 	newest := fmt.Sprint("s", len(s.w.Artifacts))
+	if r.IntN(3) == 0 {
+		s.w.Stream([]string{"", "users have changed"}[r.IntN(2)])
+	}
 	switch n := r.IntN(10); {
 	case n < 3 || len(s.w.Artifacts) == 0:
 		name, flaw := fmt.Sprint("s", len(s.w.Artifacts)+1), ""

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,13 +123,16 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	}
 	initial, token := pairs(env["ETCD_INITIAL_CLUSTER"]), env["ETCD_INITIAL_CLUSTER_TOKEN"]
 	c, self := w.formed(initial, initial[pod.Name], token)
+	replayed := w.replay(seed, env, &from)
 	if from.Index > 0 {
 		c.Commit = from.Index
 	}
 	c.Begin, c.Chosen = beginning(seed, from.Revision)
 	c.Revision = c.Begin
 	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index),
-		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256}
+		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256,
+		UntilRevision: replayed.UntilRevision, Replayed: replayed.Replayed, UntilTime: replayed.UntilTime,
+		Ended: replayed.Ended}
 	if _, exists := w.Etcd.Clusters[c.ID]; !exists {
 		w.store(c)
 	}
@@ -172,6 +177,53 @@ func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]s
 		return failed("Damaged", "the survivor's directory holds no data")
 	}
 	return Artifact{Index: d.Index, Revision: w.revisionOf(d)}, ""
+}
+
+// Tail is what a stream has stored of an etcd.
+type Tail struct {
+	// Index and Revision are as in Artifact, of the last change that can be restored; At is when it had arrived.
+	Index    uint64
+	Revision int64
+	At       time.Time
+	// Flaw is why what follows can't be restored; empty when nothing does.
+	Flaw string
+}
+
+// Stream has a stream store what clients have written so far; flaw is why what comes then can't be restored.
+func (w *World) Stream(flaw string) {
+	c, led := w.led()
+	if !led {
+		return
+	}
+	if w.Tails = maps.Clone(w.Tails); w.Tails == nil {
+		w.Tails = map[string][]Tail{}
+	}
+	of := strconv.FormatUint(c.ID, 16)
+	w.Tails[of] = append(slices.Clone(w.Tails[of]), Tail{Index: c.Commit, Revision: c.Revision, At: w.Now, Flaw: flaw})
+}
+
+// replay adds to an artifact what a stream has stored after it, and reports that.
+func (w *World) replay(seed *corev1.Container, env map[string]string, from *Artifact) (told reports.Restore) {
+	url := flag(seed, "tail-url")
+	if url == "" {
+		return told
+	}
+	until := number(cmp.Or(flag(seed, "until-revision"), env[epochs.EnvUntil], "0"))
+	var end Tail
+	for _, t := range w.Tails[path.Base(url)] {
+		if until == 0 || t.Revision == until {
+			end = t
+		}
+	}
+	if until == 0 {
+		told.Ended = end.Flaw
+	}
+	if end.Revision > from.Revision {
+		told.Replayed, told.UntilTime = end.Revision-from.Revision, end.At
+		from.Index, from.Revision = end.Index, end.Revision
+	}
+	told.UntilRevision = from.Revision
+	return told
 }
 
 // beginning is the revision that a member begins at whose data had come to this one, and whether the spec says so.

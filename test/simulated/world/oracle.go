@@ -19,6 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
@@ -145,10 +146,15 @@ func (o *Oracle) seeMembers(w *World, c Cluster) {
 
 // seededAlike looks at an epoch of which a member starts: all that were filled have the same data (S21).
 func (w *World) seededAlike(c Cluster) {
-	seeds := map[string]string{}
+	seeds := map[reports.Restore]string{}
 	for _, m := range c.Members {
 		if pod, runs := w.running(c.ID, m.ID); runs && w.Dirs[w.Procs[pod].Dir].Seed != "" {
-			seeds[w.Dirs[w.Procs[pod].Dir].Seed] = nameAt(m)
+			told, err := reports.Read[reports.Restore](w.Dirs[w.Procs[pod].Dir].Seed)
+			if err != nil {
+				panic(err)
+			}
+			told.Ended = "" // the first member says that, and the others end where they are told to
+			seeds[*told] = nameAt(m)
 		}
 	}
 	if len(seeds) > 1 {

@@ -90,6 +90,8 @@ type World struct {
 
 	// Artifacts are the snapshots in stores, by URL.
 	Artifacts map[string]Artifact
+	// Tails are what streams have stored from time to time, by the ID of the cluster in hexadecimal.
+	Tails map[string][]Tail
 
 	Etcd Etcd
 	Net  Net

@@ -16,6 +16,7 @@ func TestStreams(t *testing.T) {
 		return fmt.Sprintf(`{clusterRef: {name: demo}, type: Restore, restore: {snapshot: {%s}}}`, snapshot)
 	}
 	const schedules, operations = "EtcdSnapshotSchedule", "EtcdOperation"
+	const one = "until is exactly one of a revision, latest: true and a time"
 	for _, c := range []struct{ kind, spec, refused string }{
 		{schedules, schedule("{}", ""), ""},
 		{schedules, schedule("{flushAfter: 10m, maxSize: 16Mi}", ", verify: true"), ""},
@@ -26,8 +27,14 @@ func TestStreams(t *testing.T) {
 		{schedules, schedule("{}", ", verify: false"), "stream needs template.spec.verify"},
 		{operations, restore("snapshotRef: {name: a}, until: {latest: true}"), ""},
 		{operations, restore("snapshotRef: {name: a}, until: {revision: 4711}"), ""},
-		{operations, restore("snapshotRef: {name: a}, until: {}"), "until is either a revision, or latest: true"},
-		{operations, restore("snapshotRef: {name: a}, until: {latest: true, revision: 1}"), "until is either a revision"},
+		{operations, restore(`snapshotRef: {name: a}, until: {time: "2026-11-22T13:59:00Z"}`), ""},
+		{operations, restore(`snapshotRef: {name: a}, until: {time: "2026-11-22T13:59:00.25+01:00"}`), ""},
+		{operations, restore(`snapshotRef: {name: a}, until: {time: "2026-11-22 13:59"}`), "until.time"},
+		{operations, restore(`snapshotRef: {name: a}, until: {time: "2026-13-22T13:59:00Z"}`), "until.time"},
+		{operations, restore(`snapshotRef: {name: a}, until: {time: "2026-11-22T13:59:00Z", latest: true}`), one},
+		{operations, restore("snapshotRef: {name: a}, until: {}"), one},
+		{operations, restore("snapshotRef: {name: a}, until: {latest: false}"), one},
+		{operations, restore("snapshotRef: {name: a}, until: {latest: true, revision: 1}"), one},
 		{operations, restore("snapshotRef: {name: a}, until: {revision: -1}"), "greater than or equal to 1"},
 		{operations, restore("artifact: a.db, store: {s3: {bucket: b}}, until: {latest: true}"), "until needs clusterID"},
 		{operations, restore("artifact: a.db, store: {s3: {bucket: b}}, until: {latest: true, clusterID: 2c119c3b}"), ""},
