@@ -54,6 +54,8 @@ type Cluster struct {
 	Username, Password string
 	// Visitor puts a token on every call, for members that ask clients for no certificate; nil puts none.
 	Visitor *token.Visitor
+	// DialOptions are more of every connection, behind our own. Tests answer there.
+	DialOptions []grpc.DialOption
 	// patience is how long a follower that lags is waited for before the leader is taken; 0 for 5 seconds.
 	patience time.Duration
 }
@@ -68,6 +70,7 @@ func (c Cluster) config(endpoints []string) clientv3.Config {
 		options = append(options, grpc.WithTransportCredentials(
 			expecting{credentials.NewTLS(c.TLS), c.TLS.ServerName}))
 	}
+	options = append(options, c.DialOptions...)
 	return clientv3.Config{
 		Endpoints: endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
 		DialTimeout: loginTime, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,

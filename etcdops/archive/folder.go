@@ -80,15 +80,31 @@ func FolderOf(url string, like Source) (Place, error) {
 // Close ends the use of the folder.
 func (f *Folder) Close() error { return f.store.Close() }
 
-// Put stores an object, whole or not at all, and returns its size. One that is there already stays, where the store
-// can be told so.
+// Put stores an object, whole or not at all, and returns its size. One of that size that is there already stays, where
+// the store can be told so.
 func (f *Folder) Put(ctx context.Context, name string, content []byte, form Form) (int64, error) {
 	if err := checkKey(name); err != nil {
 		return 0, err
 	}
 	f.store.lock = form.Lock
+	size, err := f.put(ctx, name, content, form, f.store.conditional())
+	if !errors.Is(err, errReplaced) {
+		return size, err
+	}
+	// A try whose answer was lost has stored it, or another writer has. What has another size may not be whole.
+	if _, err = f.store.settle(ctx, name, size); ReasonOf(err) != damaged {
+		return size, err
+	}
+	if size, err = f.put(ctx, name, content, form, false); ReasonOf(err) == Locked {
+		return 0, nil
+	}
+	return size, err
+}
+
+// put stores an object; with fresh, one that is there by then stays, and the error is errReplaced.
+func (f *Folder) put(ctx context.Context, name string, content []byte, form Form, fresh bool) (int64, error) {
 	object := &counted{hash: sha256.New()}
-	err := f.store.write(ctx, name, f.store.conditional(), func(w io.Writer) error {
+	err := f.store.write(ctx, name, fresh, func(w io.Writer) error {
 		object.w = w
 		layers, err := form.layers(object, &witness{})
 		if err != nil {
@@ -99,9 +115,6 @@ func (f *Folder) Put(ctx context.Context, name string, content []byte, form Form
 		}
 		return layers.Close()
 	})
-	if errors.Is(err, errReplaced) {
-		return 0, nil
-	}
 	if err == nil {
 		_, err = f.store.settle(ctx, name, object.n)
 	}

@@ -77,6 +77,21 @@ func forms(t *testing.T) map[string]Form {
 	}
 }
 
+// What is there in part under the name of an object is replaced; what is there whole stays.
+func TestPutOfWhatIsThere(t *testing.T) {
+	s, dir := newFolder(t)
+	f, path := &Folder{store: s}, filepath.Join(dir, "folder", "5-9.seg")
+	for there, want := range map[string]string{"": "whole", "who": "whole", "WHOLE": "WHOLE"} {
+		require.NoError(t, os.WriteFile(path, []byte(there), 0o600))
+		size, err := f.Put(t.Context(), "5-9.seg", []byte("whole"), Form{})
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, size)
+		is, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(is))
+	}
+}
+
 // What is stored is read back without an identity, in the process that stored it and in no other.
 func TestPutAndBack(t *testing.T) {
 	ctx := context.Background()

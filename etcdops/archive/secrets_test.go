@@ -501,7 +501,9 @@ func (s *trouble) address(t *testing.T, b backend, a authorities) string {
 // asked is what a process prints that uses a store.
 func asked(t *testing.T, u use, env []string) string {
 	told, err := json.Marshal(u)
-	assert.NoError(t, err)
+	if !assert.NoError(t, err) { // without that, the process would run all tests again, and so on
+		return ""
+	}
 	process := exec.CommandContext(t.Context(), os.Args[0])
 	process.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool {
 		return strings.HasPrefix(pair, "AWS_") || strings.HasPrefix(pair, "AZURE_") ||

@@ -30,6 +30,8 @@ type Place struct {
 	// CAFile holds PEM certificates of authorities that may sign the store's certificate, besides the public ones;
 	// may be empty.
 	CAFile string
+	// Bucket opens the store instead; nil opens that at the URL. Tests have one in memory.
+	Bucket func() *blob.Bucket `json:"-"`
 }
 
 // store is a folder in which artifacts are kept.
@@ -63,7 +65,7 @@ func openStore(ctx context.Context, p Place, create bool) (*store, error) {
 	if err := trust(p.CAFile); err != nil {
 		return nil, err
 	}
-	bucket, err := openBucket(ctx, u)
+	bucket, err := p.open(ctx, u)
 	if err != nil {
 		return nil, s.storeFailure(err, "opening the store "+u.Scheme+"://"+u.Bucket)
 	}
@@ -72,6 +74,13 @@ func openStore(ctx context.Context, p Place, create bool) (*store, error) {
 	}
 	s.bucket = bucket
 	return s, nil
+}
+
+func (p Place) open(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
+	if p.Bucket != nil {
+		return p.Bucket(), nil
+	}
+	return openBucket(ctx, u)
 }
 
 // openDir opens a folder below dir. Dir itself is never made: it is a volume that should be mounted.

@@ -142,6 +142,21 @@ func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error 
 	if err := db.View(r.begin); err != nil {
 		return err
 	}
+	err := r.follow(ctx, tail, func(s *stream.Segment) error {
+		return db.Update(func(tx *bolt.Tx) error {
+			keys := tx.Bucket([]byte(keysBucket))
+			keys.FillPercent = 0.9 // as etcd does: records come in their order
+			return r.apply(s, keys.Put)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return db.Update(r.leases.write)
+}
+
+// follow takes segments up to the end that is asked for.
+func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*stream.Segment) error) error {
 	for r.reach < r.until {
 		s, err := tail.Next(ctx, r.reach)
 		reason := archive.ReasonOf(err)
@@ -153,16 +168,16 @@ func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error 
 		case s == nil:
 			return failure(notFound, nil, "the changes end at revision %d, and the restore is to end at %d: %s",
 				r.reach, r.until, tail.Gap(r.reach))
-		case s.AuthRevision > 0 && r.base.AuthRevision > 0 && s.AuthRevision != r.base.AuthRevision:
+		case r.base.AuthRevision > 0 && s.AuthRevision > r.base.AuthRevision: // a lower one was looked at before
 			return &ending{failure(failed, nil, "users or roles have changed between the snapshot and revision %d, "+
 				"which a stream does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1), r.reach,
 				"users or roles have changed, which a stream does not have"}
 		}
-		if err := db.Update(func(tx *bolt.Tx) error { return r.apply(tx, s) }); err != nil {
+		if err := take(s); err != nil {
 			return err
 		}
 	}
-	return db.Update(r.leases.write)
+	return nil
 }
 
 // begin reads what the snapshot has of what is changed: its leases, and the records of its last revision.
@@ -179,9 +194,7 @@ func (r *replay) begin(tx *bolt.Tx) error {
 }
 
 // apply writes the changes of a segment that are not there yet.
-func (r *replay) apply(tx *bolt.Tx, s *stream.Segment) error {
-	keys := tx.Bucket([]byte(keysBucket))
-	keys.FillPercent = 0.9 // as etcd does: records come in their order
+func (r *replay) apply(s *stream.Segment, put func(name, value []byte) error) error {
 	before := r.last.Of()
 	was := s.Before
 	if s.First <= r.reach {
@@ -201,7 +214,7 @@ func (r *replay) apply(tx *bolt.Tx, s *stream.Segment) error {
 		r.sumOfAll = crc32.Update(crc32.Update(r.sumOfAll, castagnoli, name), castagnoli, c.Value)
 		r.last.Add(c)
 		r.leases.refer(c)
-		return keys.Put(name, c.Value)
+		return put(name, c.Value)
 	})
 	if err != nil {
 		return err
@@ -343,6 +356,24 @@ func (l *leases) learn(list *stream.Leases, until int64) {
 	}
 }
 
+// all are those that the database is to have, and the time of each, in seconds.
+func (l *leases) all() map[int64]int64 {
+	all := map[int64]int64{}
+	since, listed := int64(0), l.base
+	if l.list != nil {
+		since, listed = l.list.Revision, l.list.TTL
+	}
+	for id := range listed {
+		all[id] = cmp.Or(l.ttl[id], unknownTTL)
+	}
+	for id, revision := range l.referred {
+		if revision > since {
+			all[id] = cmp.Or(l.ttl[id], unknownTTL)
+		}
+	}
+	return all
+}
+
 // write makes the bucket lease what it was (server/storage/schema/lease.go). Leases have their whole time again, as
 // after each election.
 func (l *leases) write(tx *bolt.Tx) error {
@@ -350,31 +381,17 @@ func (l *leases) write(tx *bolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	wanted := map[int64]bool{}
-	since := int64(0)
-	if l.list != nil {
-		since = l.list.Revision
-		for id := range l.list.TTL {
-			wanted[id] = true
-		}
-	}
-	for id, revision := range l.referred {
-		wanted[id] = wanted[id] || revision > since
-	}
+	all := l.all()
 	for id := range l.base {
-		if l.list != nil && !wanted[id] {
+		if _, wanted := all[id]; !wanted {
 			if err := bucket.Delete(leaseName(id)); err != nil {
 				return err
 			}
 		}
 	}
-	for id, is := range wanted {
-		if _, there := l.base[id]; !is || there {
+	for id, ttl := range all {
+		if _, there := l.base[id]; there {
 			continue
-		}
-		ttl := l.ttl[id]
-		if ttl == 0 {
-			ttl = unknownTTL
 		}
 		if err := bucket.Put(leaseName(id), leaseRecord(id, ttl)); err != nil {
 			return err

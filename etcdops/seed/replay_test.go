@@ -171,7 +171,8 @@ func TestReplayRefuses(t *testing.T) {
 			Damaged, "and a member had 00000000"},
 		"a hash that can't be compared": {[]stream.Header{{First: 5, Last: 5,
 			Hash: &stream.Hash{Revision: 6, Hash: "00000000"}}}, 5, "", ""},
-		"the same users": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 3}}, 5, "", ""},
+		"users that were not looked at yet": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 2}}, 5, "", ""},
+		"the same users":                    {[]stream.Header{{First: 5, Last: 5, AuthRevision: 3}}, 5, "", ""},
 	} {
 		dir, path := t.TempDir(), snapshotAt4(t)
 		for _, h := range test.headers {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -173,6 +174,40 @@ func TestLook(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "s", "tail", "c2", "1-2.seg"), nil, 0o600))
 	_, err = Look(t.Context(), Asked{Place: place, Prefix: "tail"})
 	assert.ErrorContains(t, err, "c1, c2")
+}
+
+// TestUncovered: a stream that begins tells when no snapshot of its cluster has the users of now and is followed
+// without a gap.
+func TestUncovered(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		folder, err := archive.OpenFolder(t.Context(), archive.Place{URL: "file:///s", Dir: dir}, "", true)
+		require.NoError(t, err)
+		defer folder.Close()
+		s := session{Options: Options{Tail: "tail"}, folder: folder, prefix: "tail/c1/", clusterID: "c1"}
+		reason := func(users, from int64) string {
+			ctx, stop := context.WithTimeout(t.Context(), 3*patience)
+			defer stop()
+			if err := s.uncovered(ctx, archive.Standing{AuthRevision: users}, from); err != nil {
+				return archive.ReasonOf(err)
+			}
+			return ""
+		}
+		snapshot := func(name, cluster string, revision, users int) {
+			record := fmt.Sprintf(`{"sha256":"x","clusterID":%q,"revision":%d,"authRevision":%d}`, cluster, revision,
+				users)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "s", name+".db.json"), []byte(record), 0o600))
+		}
+		keep(t, dir, made(t, 5, 9), made(t, 15, 20))
+		assert.Empty(t, reason(2, 9), "no snapshot")
+		snapshot("other", "c2", 20, 2)
+		snapshot("a", "c1", 4, 1)
+		assert.Empty(t, reason(1, 9))
+		assert.Equal(t, reports.StreamUsersChanged, reason(2, 9))
+		assert.Equal(t, reports.StreamCompacted, reason(1, 20))
+		snapshot("b", "c1", 14, 2)
+		assert.Empty(t, reason(2, 20))
+	})
 }
 
 // TestPrune: a segment goes when the oldest snapshot of its cluster is behind it, and stays when that can't be told.

@@ -3,10 +3,12 @@ package stream
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // pruneEvery is how often segments are removed that no restore needs.
@@ -37,17 +39,50 @@ func (s session) prune(ctx context.Context) {
 // oldestBase is the lowest revision of the snapshots of this cluster, which are beside the tail; 0 when there are none.
 // What can't be told of one is an error: it may be the oldest.
 func (s session) oldestBase(ctx context.Context) (oldest int64, err error) {
+	all, err := s.bases(ctx)
+	for _, base := range all {
+		if oldest == 0 || base.Revision < oldest {
+			oldest = base.Revision
+		}
+	}
+	return oldest, err
+}
+
+func (s session) bases(ctx context.Context) ([]*reports.Artifact, error) {
 	beside := path.Dir(strings.Trim(s.Tail, "/")) + "/"
 	if beside == "./" {
 		beside = ""
 	}
 	all, err := s.folder.Snapshots(ctx, beside)
-	for _, base := range all {
-		if base.ClusterID == s.clusterID && (oldest == 0 || base.Revision < oldest) {
-			oldest = base.Revision
+	return slices.DeleteFunc(all, func(base *reports.Artifact) bool { return base.ClusterID != s.clusterID }), err
+}
+
+// uncovered is an error when no snapshot that is stored has the users of now and is followed without a gap up to the
+// revision that this stream follows on: the stream that noticed was killed before it told, or none ran then. A snapshot
+// that is being taken has some time to come.
+func (s session) uncovered(ctx context.Context, standing archive.Standing, from int64) error {
+	for sleep(ctx, patience); ctx.Err() == nil; sleep(ctx, patience) {
+		bases, err := s.bases(ctx)
+		all, wrong := spans(ctx, s.folder, s.prefix)
+		if err != nil || wrong != nil || len(bases) == 0 {
+			continue // it can't be told
 		}
+		bases = slices.DeleteFunc(bases, func(base *reports.Artifact) bool {
+			_, reach := chain(all, base.Revision)
+			return reach < from
+		})
+		if len(bases) == 0 {
+			return failure(reports.StreamCompacted, nil, "no snapshot that is stored is followed without a gap by what "+
+				"comes behind revision %d: take a new snapshot", from)
+		}
+		if !slices.ContainsFunc(bases, func(base *reports.Artifact) bool {
+			return base.AuthRevision == 0 || base.AuthRevision >= standing.AuthRevision
+		}) {
+			return errUsersChanged
+		}
+		return nil
 	}
-	return oldest, err
+	return nil
 }
 
 // removeUpTo removes the segments that end at a revision or before it.

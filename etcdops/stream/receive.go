@@ -53,9 +53,11 @@ type receiver struct {
 	// open is what has arrived, up to a revision that may not be whole; begins is where that begins in its records.
 	open   batch
 	begins int
-	// again are the records of last, which a watch begins with; intact tells whether no compaction has taken any.
+	// again are the records of last, which a watch begins with; intact tells whether no compaction has taken any of a
+	// revision. Head is the revision of the member that has answered.
 	again  []byte
-	intact func(context.Context) (bool, error)
+	intact func(ctx context.Context, revision int64) (bool, error)
+	head   int64
 	// waits is since when the member is waited for, in Unix nanoseconds; 0 for not.
 	waits atomic.Int64
 }
@@ -75,7 +77,7 @@ func (r *receiver) watch(ctx context.Context) error {
 		return unreachable(err)
 	}
 	r.open, r.begins, r.again = batch{}, 0, nil
-	r.intact = func(ctx context.Context) (bool, error) { return whole(ctx, client, r.last) }
+	r.intact = func(ctx context.Context, revision int64) (bool, error) { return whole(ctx, client, revision) }
 	all := &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: r.last, ProgressNotify: true,
 		Fragment: true}
 	err = watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: all}})
@@ -132,6 +134,7 @@ func (r *receiver) take(ctx context.Context, answer *pb.WatchResponse) error {
 	case answer.Created:
 		return nil
 	}
+	r.head = answer.GetHeader().GetRevision()
 	for _, e := range answer.Events {
 		if err := r.event(ctx, e); err != nil {
 			return err
@@ -179,6 +182,9 @@ func (r *receiver) event(ctx context.Context, e *mvccpb.Event) error {
 		if err := r.known(ctx); err != nil {
 			return err
 		}
+		if err := r.complete(ctx, revision); err != nil {
+			return err
+		}
 		r.open = batch{first: r.last + 1, last: r.last, before: r.sum, leases: map[int64]struct{}{}}
 		r.begins = 0
 	}
@@ -215,7 +221,7 @@ func (r *receiver) known(ctx context.Context) error {
 	if r.sum == sum {
 		return nil
 	}
-	switch intact, err := r.intact(ctx); {
+	switch intact, err := r.intact(ctx, r.last); {
 	case err != nil:
 		return unreachable(err)
 	case intact && r.sum != "":
@@ -223,6 +229,22 @@ func (r *receiver) known(ctx context.Context) error {
 			"that was put back; take a new snapshot", r.last)
 	case intact:
 		r.sum = sum
+	}
+	return nil
+}
+
+// complete is an error when a compaction of a revision may have taken records of it before it was sent first. That is so
+// where the member has read it from its database, as for a watch that lags (syncWatchers in etcd's
+// mvcc/watchable_store.go): then it has come further. The watch that begins next learns of the compaction.
+func (r *receiver) complete(ctx context.Context, revision int64) error {
+	if revision >= r.head {
+		return nil
+	}
+	switch intact, err := r.intact(ctx, revision); {
+	case err != nil:
+		return unreachable(err)
+	case !intact:
+		return failure(failed, nil, "etcd has compacted revision %d, and may have done so before it was sent", revision)
 	}
 	return nil
 }

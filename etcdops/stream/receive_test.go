@@ -30,7 +30,7 @@ func answer(revision int64, fragment bool, events ...*mvccpb.Event) *pb.WatchRes
 func receiving(last int64) (*receiver, chan batch) {
 	to := make(chan batch, 1000)
 	return &receiver{clusterID: 0xc1, last: last, to: to,
-		intact: func(context.Context) (bool, error) { return true, nil }}, to
+		intact: func(context.Context, int64) (bool, error) { return true, nil }}, to
 }
 
 // TestFragments: however a member cuts its answers, whole revisions are passed on, each once and in order, with the sum
@@ -131,9 +131,20 @@ func TestAnswers(t *testing.T) {
 func TestLastRevisionCompacted(t *testing.T) {
 	for _, known := range []string{"", "known"} {
 		r, to := receiving(4)
-		r.sum, r.intact = known, func(context.Context) (bool, error) { return false, nil }
+		r.sum, r.intact = known, func(context.Context, int64) (bool, error) { return false, nil }
 		require.NoError(t, r.take(t.Context(), answer(5, false, put("left", 4), put("a", 5))))
 		assert.Equal(t, known, (<-to).before)
+	}
+}
+
+// A watch that lags reads from a database: what a compaction may have taken some of is not passed on.
+func TestLaggingWatch(t *testing.T) {
+	for head, passes := range map[int64]bool{5: true, 9: false} {
+		r, to := receiving(4)
+		r.intact = func(_ context.Context, revision int64) (bool, error) { return revision != 5, nil }
+		err := r.take(t.Context(), answer(head, false, put("left", 5)))
+		assert.Equal(t, passes, err == nil, head)
+		assert.Equal(t, passes, len(to) == 1, head)
 	}
 }
 

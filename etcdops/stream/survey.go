@@ -24,6 +24,9 @@ const (
 	leasesTime, newLeases = 3 * time.Second, 5000
 )
 
+var errUsersChanged = failure(reports.StreamUsersChanged, nil, "users or roles have changed, which a stream does not "+
+	"have: take a new snapshot")
+
 // surveyor looks at the cluster besides the watch: whether it is what it was, and which hash its keys have.
 type surveyor struct {
 	Options
@@ -89,8 +92,7 @@ func (s *surveyor) stands(ctx context.Context) error {
 		return otherCluster("the cluster is at revision %d, and %d has been seen: it has another history now; take a "+
 			"new snapshot", is.Revision, seen)
 	case is.AuthRevision != s.was.AuthRevision:
-		return failure(reports.StreamUsersChanged, nil, "users or roles have changed, which a stream does not have: "+
-			"take a new snapshot")
+		return errUsersChanged
 	}
 	return nil
 }

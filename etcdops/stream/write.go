@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -108,7 +109,7 @@ func (s session) run(ctx context.Context, standing archive.Standing) error {
 	if !missed(gap) {
 		return gap
 	}
-	// An earlier process has told of the gap once it had stored what is behind it.
+	// An earlier process has told of the gap once it had stored what is behind it; if not, uncovered does.
 	if all, err = spans(ctx, s.folder, s.prefix); err != nil {
 		return err
 	}
@@ -181,7 +182,8 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 	s := &surveyor{Options: w.Options, monitor: w.monitor, was: standing, to: found}
 	go func() { ended <- r.run(ctx, w.Log) }()
 	go func() { ended <- s.run(ctx) }()
-	stored, began := make(chan error, 1), time.Now()
+	stored, changed, began := make(chan error, 1), make(chan error, 1), time.Now()
+	go func() { changed <- w.uncovered(ctx, standing, reach) }()
 	tick := time.NewTicker(max(w.FlushAfter/10, time.Millisecond))
 	defer tick.Stop()
 	defer w.leaser.hangUp()
@@ -194,6 +196,8 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 		case b := <-from:
 			w.add(b)
 		case w.hash = <-found:
+		case err := <-changed:
+			w.gap = cmp.Or(w.gap, err)
 		case <-tick.C:
 			if w.gap != nil && time.Since(began) > max(3*w.FlushAfter, patience/4) { // nothing changes
 				stop()
