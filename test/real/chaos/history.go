@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ const (
 	Put
 	// Swap writes if the key has the value that the client expects; it reads the value if not.
 	Swap
+	// Delete makes the value of the key the empty one.
+	Delete
 )
 
 // Op is one operation of a client on one key.
@@ -87,6 +90,8 @@ var register = porcupine.Model{
 		switch {
 		case op.Verb == Put:
 			return true, op.Value
+		case op.Verb == Delete:
+			return true, ""
 		case op.Verb == Swap && op.Swapped:
 			return value == op.Expected, op.Value
 		case op.Verb == Swap && op.Read == op.Expected:
@@ -101,7 +106,8 @@ var register = porcupine.Model{
 //
 // One with an unknown outcome ought to be open-ended, and each of those doubles the work. Since every value is
 // written once, it need not be: if its value was never read, then taking effect after everything else explains the
-// same as never, and it is left out; if it was, then it took effect before the first reader heard of it.
+// same as never, and it is left out; if it was, then it took effect before the first reader heard of it. A Delete is
+// open-ended: many have the same value.
 func operations(ops []Op) []porcupine.Operation {
 	heard := map[string]time.Duration{} // when a value was first known to be there
 	note := func(value string, at time.Duration) {
@@ -111,7 +117,7 @@ func operations(ops []Op) []porcupine.Operation {
 	}
 	for _, op := range ops {
 		switch {
-		case !op.Known || op.Verb == Put:
+		case !op.Known || op.Verb == Put || op.Verb == Delete:
 		case op.Verb == Swap && op.Swapped:
 			note(op.Expected, op.Return)
 		default:
@@ -120,7 +126,11 @@ func operations(ops []Op) []porcupine.Operation {
 	}
 	var all []porcupine.Operation
 	for _, op := range ops {
-		if !op.Known {
+		switch {
+		case op.Known:
+		case op.Verb == Delete:
+			op.Return = math.MaxInt64
+		default:
 			at, seen := heard[op.Value]
 			if op.Verb == Get || !seen || at < op.Call {
 				continue
@@ -140,6 +150,8 @@ func (op Op) String() string {
 	case Get:
 	case Put:
 		what = "put " + op.Value
+	case Delete:
+		what = "delete"
 	case Swap:
 		what = fmt.Sprintf("swap %q for %s", op.Expected, op.Value)
 	}
@@ -147,7 +159,7 @@ func (op Op) String() string {
 	switch {
 	case !op.Known:
 		came = "unknown"
-	case op.Verb == Put, op.Swapped:
+	case op.Verb == Put, op.Verb == Delete, op.Swapped:
 		came = "done"
 	}
 	return fmt.Sprintf("%9.3f-%9.3f client %d: %s: %s", op.Call.Seconds(), op.Return.Seconds(), op.Client, what, came)

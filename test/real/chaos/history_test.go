@@ -33,6 +33,12 @@ func missed(expected, value, read string, call, back int) Op {
 	return o
 }
 
+func deletion(call, back int) Op {
+	o := put("", call, back)
+	o.Verb = Delete
+	return o
+}
+
 func unknown(o Op) Op {
 	o.Known, o.Swapped, o.Read = false, false, ""
 	return o
@@ -71,7 +77,13 @@ func TestHistory(t *testing.T) {
 			get("b", 4, 5)}, true},
 		"an unknown swap of what was not there": {[]Op{put("a", 0, 1), put("c", 2, 3),
 			unknown(swap("a", "b", 4, 5)), get("b", 6, 7)}, false},
-		"a swap of what an unknown write left":         {[]Op{unknown(put("a", 0, 1)), swap("a", "b", 4, 5)}, true},
+		"a swap of what an unknown write left": {[]Op{unknown(put("a", 0, 1)), swap("a", "b", 4, 5)}, true},
+		"a deletion":                           {[]Op{put("a", 0, 1), deletion(2, 3), get("", 4, 5)}, true},
+		"a deletion is lost":                   {[]Op{put("a", 0, 1), deletion(2, 3), get("a", 4, 5)}, false},
+		"an unknown deletion happens late": {[]Op{get("", 0, 1), put("a", 2, 3), unknown(deletion(4, 5)),
+			get("a", 6, 7), get("", 8, 9)}, true},
+		"an unknown deletion never happens":            {[]Op{put("a", 0, 1), unknown(deletion(2, 3)), get("a", 4, 5)}, true},
+		"a write goes before the deletion":             {[]Op{put("a", 0, 1), get("", 2, 3), unknown(deletion(4, 5))}, false},
 		"an unknown write after the swap that read it": {[]Op{swap("a", "b", 0, 1), unknown(put("a", 2, 3))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
