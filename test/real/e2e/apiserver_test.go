@@ -42,15 +42,12 @@ const (
 )
 
 // TestAPIServer: an API server has its data in an EtcdCluster, with the Secret that Quorate makes, and writes all the
-// time. The etcd is restored beneath it, and it need not be restarted. At night more is done to it.
+// time. The etcd is restored beneath it, and it need not be restarted.
 func TestAPIServer(t *testing.T) {
+	nightly(t)
 	beside(t)
 	bucket := store(t)
-	version := "3.6.16"
-	if *nightlyFlag {
-		version = "3.5.35"
-	}
-	c := newCluster(t, "  replicas: 3\n  version: "+version+"\n  storage: {size: 256Mi}\n")
+	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 256Mi}\n")
 	bucket.credentials(c)
 	c.converges(3)
 	h := c.hosts()
@@ -60,29 +57,25 @@ func TestAPIServer(t *testing.T) {
 	w.updates()
 
 	stories := []struct {
-		name    string
-		tells   func(*cluster)
-		nightly bool
+		name  string
+		tells func(*cluster)
 	}{
-		{"LeaderKilled", (*cluster).survivesItsLeader, false},
-		{"Defragmented", (*cluster).defragmentsOnRequest, true},
+		{"LeaderKilled", (*cluster).survivesItsLeader},
+		{"Defragmented", (*cluster).defragmentsOnRequest},
 		{"NoSpaceIsCleared", func(c *cluster) {
 			c.clearsNoSpace()
 			c.edit(`{"options":{"quotaBackendBytes":null}}`)
 			c.converges(3)
-		}, true},
-		{"ClaimLost", (*cluster).replacesALostClaim, true},
-		{"Upgraded", (*cluster).upgradesTo37, true},
-		{"AuthoritySucceeded", h.trustsTheNextAuthority, true},
-		{"ATenantByPrefix", (*cluster).hostsATenant, true},
-		{"RestoredInPlace", func(c *cluster) { h.noticesARestore(c, bucket, w) }, false},
-		{"FromSurvivor", func(c *cluster) { w.losesWhatASurvivorLacks(c) }, true},
-		{"MovedToAnotherClass", (*cluster).leavesItsClass, true},
+		}},
+		{"ClaimLost", (*cluster).replacesALostClaim},
+		{"Upgraded", (*cluster).upgradesTo37},
+		{"AuthoritySucceeded", h.trustsTheNextAuthority},
+		{"ATenantByPrefix", (*cluster).hostsATenant},
+		{"RestoredInPlace", func(c *cluster) { h.noticesARestore(c, bucket, w) }},
+		{"FromSurvivor", func(c *cluster) { w.losesWhatASurvivorLacks(c) }},
+		{"MovedToAnotherClass", (*cluster).leavesItsClass},
 	}
 	for _, story := range stories {
-		if story.nightly && !*nightlyFlag {
-			continue
-		}
 		c.tell(story.name, func(c *cluster) {
 			story.tells(c)
 			w.t = c.t
