@@ -34,6 +34,9 @@ const (
 	podLost = 5 * time.Minute
 )
 
+// noBase is why nothing that the stream stores can be restored.
+const noBase = "no snapshot of this etcd is verified yet"
+
 // streams reports whether changes are stored.
 func (a *agenda) streams() bool { return a.Schedule.Spec.Stream != nil && !a.Schedule.Spec.Suspend }
 
@@ -56,7 +59,7 @@ func (a *agenda) findBase() {
 // wanted is the pod of the stream as it should be now, or why there is none.
 func (a *agenda) wanted() (*corev1.Pod, string) {
 	if a.base == nil {
-		return nil, "no snapshot of this etcd is verified yet"
+		return nil, noBase
 	}
 	of, number := a.base.DeepCopy(), 1
 	of.Spec.Job = a.Schedule.Spec.Template.Spec.Job
@@ -120,7 +123,7 @@ func (a *agenda) lacksBase() string {
 		return ""
 	}
 	if a.base == nil {
-		return "no snapshot of this etcd is verified yet"
+		return noBase
 	}
 	if why := a.needs(); why != "" && a.pod.Annotations[objects.AnnotationBase] == a.base.Name {
 		return fmt.Sprintf("the stream after %s ended (%s)", a.base.Name, why)
@@ -203,6 +206,8 @@ func (a *agenda) streaming() *metav1.Condition {
 		return no("Waiting", why)
 	case a.needs() != "": // it may have begun again, behind a gap
 		return no(a.needs(), "what changes can't be restored: "+snapshot.StreamEnd(a.pod).Error+a.nextBase())
+	case ready(a.pod) && a.base == nil: // the etcd was restored, and the pod stores what changes in the new one
+		return no("NoBase", noBase+a.nextBase())
 	case ready(a.pod):
 		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Stored", Message: fmt.Sprintf(
 			"pod %s stores what changes after %s", a.pod.Name, a.pod.Annotations[objects.AnnotationBase])}

@@ -127,6 +127,11 @@ func TestStreamOfASchedule(t *testing.T) {
 			ends(pod, `{"reason":"OtherCluster","error":"another etcd answers"}`)
 			o.Now = o.Now.Add(2 * time.Minute)
 		}, pod, "False OtherCluster", "+orders-20261122-0302"},
+		{"the cluster has other data, and the pod goes on in that", func(o *Observation, _ *corev1.Pod) {
+			o.Clusters["orders"].Status.ClusterID = "c2"
+			o.Now = o.Now.Add(2 * time.Minute)
+		}, pod, "False NoBase: no snapshot of this etcd is verified yet; a snapshot is taken for that now",
+			"+orders-20261122-0302"},
 		{"its own data once more", func(o *Observation, _ *corev1.Pod) {
 			o.Clusters["orders"].Status.ClusterID = "c2"
 			o.add("22 03:02", v1alpha1.SnapshotSucceeded).Status.ClusterID = "c2"
