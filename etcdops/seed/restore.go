@@ -128,7 +128,8 @@ func (o Options) fill(ctx context.Context, to place) (told *reports.Artifact, ch
 	return changed.told(told), changed, nil
 }
 
-// fillUntil makes the database once more, up to a revision that is known to be good: what is behind it was written, too.
+// fillUntil makes the database once more, up to the last revision that is good: the first pass wrote later ones, too.
+// Each pass ends at a lower revision than the one before.
 func (o Options) fillUntil(ctx context.Context, to place, end *ending) (*reports.Artifact, *replay, error) {
 	if err := os.Remove(to.staged().database()); err != nil {
 		return nil, nil, written(err, o.DataDir)

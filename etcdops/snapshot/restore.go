@@ -212,8 +212,8 @@ func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
 	return seed.Restore(ctx, r.Options)
 }
 
-// openTail lists what is stored of the stream. Who streams by the same credentials must list, too: where a list is
-// refused to a restore that goes as far as it can, there was hardly a stream, and nothing is followed.
+// openTail lists what is stored of the stream. A store may refuse the list to a restore that goes as far as possible:
+// a stream with these credentials would have been refused, too. Then nothing is followed, and the report says why.
 func (r *restoring) openTail(ctx context.Context) error {
 	place, err := archive.FolderOf(r.tailURL, r.source)
 	if err == nil {
