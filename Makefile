@@ -28,7 +28,7 @@ LAB := bin/lab
 IN_LAB := eval "$$($(LAB) env)" &&
 
 # The stories. Most of their time they wait, so there are more at once than cores.
-E2E = go test -json -count=1 -timeout 75m -parallel $(PARALLEL) -tags e2e -run '$(RUN)' ./test/real/e2e/...
+E2E = go test -json -count=1 -timeout 75m -parallel $(PARALLEL) -shuffle $(SHUFFLE) -tags e2e -run '$(RUN)' ./test/real/e2e/ $(if $(WITHIN),-begin.within $(WITHIN))
 
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
@@ -38,6 +38,11 @@ RUN ?= .
 # Stories at once, at most: how many there are depends on the load (test/real/e2e/room_test.go).
 PARALLEL ?= $(shell echo $$(($$(nproc) * 4)))
 TIMES ?= 1
+
+# The order of the stories: a number, or off; and after how long none begins, as 40m. Continuous integration sets both.
+SHUFFLE ?= off
+WITHIN ?=
+
 FUZZTIME ?= 30s
 STEPS ?= 1000000
 FOR ?= 5m

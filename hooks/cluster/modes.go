@@ -189,9 +189,9 @@ var modes = []mode{
 			rule.New("SetVersion",
 				"Another patch release is the members' version from now on; so is the minor version that they come "+
 					"from, while the cluster has not agreed on the new one (S18).", setVersion),
-			rule.New("LearnerYields",
-				"A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).",
-				learnerYields),
+			rule.New("ReplaceFirst",
+				"A voter whose data is lost is removed before a learner that does not serve has started: its etcd "+
+					"would look for the voter's name (S3, S6).", replaceFirst),
 			rule.New("Fence",
 				"A member that an EtcdOperation of type Fence names is stopped and stays a member, while "+
 					"the others can do without it (S1); which pod that takes is recorded first (S2).", fence),

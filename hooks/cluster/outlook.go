@@ -58,7 +58,7 @@ var outlooks = map[string][]decision.Outlook{
 	"Promote":         {decision.Works},
 	"CancelDowngrade": {decision.Works},
 	"SetVersion":      {decision.Works},
-	"LearnerYields":   {decision.Works},
+	"ReplaceFirst":    {decision.Works, decision.Waits}, // Waits: as Replace does
 	"Fence":           {decision.Works},
 	"LearnerLate":     {decision.Works},
 	"RecreatePod":     {decision.Works},

@@ -132,14 +132,16 @@ func caughtUp(v *state.View, l *state.Member) bool {
 		l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
 }
 
-func learnerYields(v *state.View) *decision.Verdict {
+// replaceFirst does not wait for the learner: an etcd that joins compares its initial cluster with the list of the
+// others, and looks up the name of every member for that; the name of a member without a pod has gone
+// (etcdserver/api/membership, ValidateClusterAndAssignIDs). Its pod is made again with the shorter list.
+func replaceFirst(v *state.View) *decision.Verdict {
 	l := v.Learner()
 	lost, reason := rollout.LostVoter(v)
-	if l == nil || l.PodName == "" || lost == nil || l.Serving() || mayBeAddedAgain(v, l) {
-		return nil // while it can't be removed it may start, and be the successor
+	if l == nil || l.PodName == "" || lost == nil || l.Serving() || len(v.RemovedPods()) > 0 {
+		return nil
 	}
-	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which does not serve: %s must be replaced first "+
-		"(%s)", l.PodName, lost.PodName, reason))
+	return removeVoter(v, lost, fmt.Sprintf("replacing %s: %s", lost.PodName, reason))
 }
 
 func recreatePod(v *state.View) *decision.Verdict {

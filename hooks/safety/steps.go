@@ -153,7 +153,8 @@ func remove(j *judgement, s decision.Remove) {
 		len(others))
 	j.require(wrong || !m.Serving() || stay == len(others), "S2",
 		"%s, which serves, while another voter does not, or may be restarted", s)
-	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
+	l := j.v.Learner()
+	j.require(l == nil || lost && !m.Serving() && !l.Serving(), "S3", "%s while there is a learner", s)
 	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
 

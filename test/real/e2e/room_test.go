@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"runtime"
 	"strconv"
@@ -17,9 +18,13 @@ import (
 func beside(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	stories.begin()
+	if !stories.begin() {
+		t.Skipf("left out: it had not begun after %s", *beginWithin)
+	}
 	t.Cleanup(stories.end)
 }
+
+var beginWithin = flag.Duration("begin.within", 0, "leave out the stories that have not begun after this time; 0: none")
 
 const (
 	busy   = 2                // processes for each core, that run or wait for it
@@ -32,16 +37,25 @@ var stories = &room{}
 type room struct {
 	sync.Mutex
 	running int
+	first   time.Time // when the first one asked
 	last    time.Time // when the last one began
 	load    float64   // processes that run or wait for a core, in the mean of some seconds
 	watched sync.Once
 }
 
-func (r *room) begin() {
-	r.watched.Do(func() { go r.watch() })
-	for !r.enter() {
+// begin waits for room, and reports whether the story begins in time.
+func (r *room) begin() bool {
+	r.watched.Do(func() {
+		r.first = time.Now()
+		go r.watch()
+	})
+	for *beginWithin == 0 || time.Since(r.first) < *beginWithin {
+		if r.enter() {
+			return true
+		}
 		time.Sleep(time.Second)
 	}
+	return false
 }
 
 func (r *room) enter() bool {

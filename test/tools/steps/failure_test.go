@@ -91,6 +91,20 @@ func TestATestThatDoesNotEnd(t *testing.T) {
 		briefly(log.finish(errors.New("exit status 1")).failures, 0))
 }
 
+// A story for which there was no time is named; one that is for another day is only counted.
+func TestLeftOut(t *testing.T) {
+	log := newTestLog("go test -json ./...", false)
+	_, err := log.Write([]byte(`{"Action":"output","Package":"p","Test":"TestA","Output":"    a.go:3: left out: late\n"}
+{"Action":"skip","Package":"p","Test":"TestA"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p"}
+`))
+	require.NoError(t, err)
+	r := log.finish(nil)
+	require.Equal(t, 2, r.skipped)
+	require.Equal(t, []string{"TestA"}, r.leftOut)
+}
+
 func TestRecord(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, record(folder, result{passed: 3, skipped: 1}))

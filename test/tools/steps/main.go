@@ -22,6 +22,7 @@ type result struct {
 	passed, failed, skipped int
 	took                    time.Duration
 	failures                []failure
+	leftOut                 []string // tests that say that they had no time
 }
 
 func main() {
@@ -64,6 +65,9 @@ func report(results []result) bool {
 			mark = "FAIL"
 		}
 		fmt.Printf("%s  %-28s %s\n", mark, r.name, r)
+		if len(r.leftOut) > 0 {
+			fmt.Printf("      left out: %s\n", strings.Join(r.leftOut, ", "))
+		}
 		sum.passed, sum.failed, sum.skipped = sum.passed+r.passed, sum.failed+r.failed, sum.skipped+r.skipped
 		sum.took += r.took
 		for _, f := range r.failures {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -128,6 +129,10 @@ func (l *testLog) finish(err error) result {
 			r.failed++
 		default:
 			r.skipped++
+			if strings.Contains(l.said[key], "left out: ") {
+				_, name, _ := strings.Cut(key, " ")
+				r.leftOut = append(r.leftOut, name)
+			}
 		}
 	}
 	r.failed += len(l.broken)
@@ -143,6 +148,7 @@ func (l *testLog) finish(err error) result {
 		}
 	}
 	r.failures = l.failed
+	slices.Sort(r.leftOut)
 	return r
 }
 
