@@ -171,6 +171,8 @@ func TestNoSpace(t *testing.T) {
 		{"it begins by being written down", spaceOut(770, 760), "NoSpace", nil},
 		{"history first", recovering(spaceOut(770, 760), untouched), "NoSpace", decision.Compact{Revision: 100}},
 		{"a compaction may take a while", recovering(spaceOut(770, 760), compacted), "NoSpace", nil},
+		{"after one, a full member may have room that it does not tell", recovering(spaceOut(765, 690), compacted),
+			"NoSpace", decision.Defragment{ID: 2, Name: "demo-1", DBSize: 765 << 20}},
 		{"no compaction when free space is what fills it", recovering(spaceOut(770, 300), untouched), "NoSpace",
 			decision.Defragment{ID: 2, Name: "demo-1", DBSize: 770 << 20}},
 		{"too soon after the last time", recovering(spaceOut(770, 300), finished), "NoSpace", nil},

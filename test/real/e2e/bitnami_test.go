@@ -29,7 +29,9 @@ func TestJoinBitnami(t *testing.T) {
 	ca := stranger(t, pkix.Name{CommonName: "the shop's authority"})
 	c.installsBitnami(ca)
 	w := c.writesWith(c.bitnamiClient(ca), "key")
-	told := func(when string) { t.Logf("%s: longest stall until now %d ms", when, w.stalled().Milliseconds()) }
+	told := func(when string) {
+		t.Logf("%s: longest stall until now %d ms, at %v", when, w.stalled().Milliseconds(), w.stallAt.Load())
+	}
 
 	c.putsBitnamis(ca)
 	c.apply(three + `  tls:

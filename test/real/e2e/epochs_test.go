@@ -69,12 +69,18 @@ func (c *cluster) shares(member string, w *writer) int {
 	c.t.Helper()
 	n := w.count.Load()
 	last := w.key(n)
+	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
+	require.True(c.t, found, member)
+	// as the application: where auth is on, etcdctl in the pod may read nothing
+	client := c.clientWith(rereading(c.ns, name+"-client-tls"), objects.HostPort(pod.Status.PodIP, objects.ClientPort))
 	eventually(c.t, member+" has "+last, func() string {
-		out, err := c.etcdctl(member, "get", "--consistency=s", "--keys-only", last)
-		if err != nil {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		defer cancel()
+		r, err := client.Get(ctx, last, clientv3.WithSerializable(), clientv3.WithCountOnly())
+		switch {
+		case err != nil:
 			return err.Error()
-		}
-		if strings.TrimSpace(out) != last {
+		case r.Count == 0:
 			return "it has not"
 		}
 		return ""

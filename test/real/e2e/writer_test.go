@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,7 @@ type writer struct {
 	count   atomic.Int64 // of acked
 	retried atomic.Int64
 	stall   atomic.Int64 // the longest time between two acknowledgements, in nanoseconds
-	stallAt atomic.Value // when that ended
+	stallAt atomic.Value // when that ended, and what the attempts said till then
 	refused []string     // what etcd said to writes that it did not take
 }
 
@@ -81,7 +82,7 @@ func (w *writer) key(n int64) string {
 
 // put writes one key until it is acknowledged.
 func (w *writer) put(ctx context.Context, key string) {
-	begin := time.Now()
+	begin, said := time.Now(), ""
 	for ctx.Err() == nil {
 		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 		_, err := w.client.Put(attempt, key, "value of "+key)
@@ -91,12 +92,15 @@ func (w *writer) put(ctx context.Context, key string) {
 			w.count.Add(1)
 			if took := int64(time.Since(begin)); took > w.stall.Load() { // no one else writes it
 				w.stall.Store(took)
-				w.stallAt.Store(time.Now().UTC())
+				w.stallAt.Store(time.Now().UTC().String() + said)
 			}
 			return
 		}
 		if refusal(err) {
 			w.refused = append(w.refused, err.Error())
+		}
+		if after := fmt.Sprintf(": %v", err); !strings.HasSuffix(said, after) {
+			said += fmt.Sprintf("; %.1f s%s", time.Since(begin).Seconds(), after)
 		}
 		w.retried.Add(1)
 	}
