@@ -78,6 +78,7 @@ var controllers = map[string]string{
 	"CompositeController/quorate-etcdsnapshot":         "/snapshots/",
 	"CompositeController/quorate-etcdsnapshotschedule": "/schedules/",
 	"CompositeController/quorate-etcdoperation":        "/operations/",
+	"CompositeController/quorate-etcdmirror":           "/mirrors/",
 }
 
 // TestInstalledPartsFit: a server that reads the Secret answers a Metacontroller of each age, that reads what it can

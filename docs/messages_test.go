@@ -22,11 +22,11 @@ func TestMessages(t *testing.T) {
 		but     []string
 	}{
 		{"EtcdCluster", []string{"hooks"}, []string{"hooks/api", "hooks/kubelettest", "hooks/safety", "hooks/schedule",
-			"hooks/snapshot", "hooks/operation"}},
+			"hooks/snapshot", "hooks/operation", "hooks/mirror"}},
 		{"EtcdSnapshot and EtcdSnapshotSchedule", []string{"hooks/snapshot", "hooks/schedule", "etcdops/archive"}, nil},
 		{"EtcdOperation", []string{"hooks/operation"}, nil},
 		{"Restores and rescue", []string{"etcdops/seed", "etcdops/prepare", "etcdops/rescue"}, nil},
-		{"Mirrors", []string{"etcdops/mirror"}, nil},
+		{"EtcdMirror", []string{"hooks/mirror", "etcdops/mirror"}, nil},
 		{"kubectl quorate", []string{"server/kubectl"}, []string{"server/kubectl/check"}},
 		{"quorate check", []string{"server/kubectl/check"}, nil},
 	} {

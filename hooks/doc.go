@@ -39,10 +39,11 @@
 //	observation     what a decision may depend on
 //	decision        what a decision is, and the closed set of steps
 //
-// Three more kinds are answered in the same way, and don't know clusters' rules:
+// Four more kinds are answered in the same way, and don't know clusters' rules:
 //
 //	snapshot        what becomes of an EtcdSnapshot
 //	operation       what became of an EtcdOperation: its cluster does it, by state/asked.go, and tells
+//	mirror          which pod copies another etcd for an EtcdMirror, and which one ends that
 //	schedule        which snapshots an EtcdSnapshotSchedule has, and its stream; timetable when a run is due
 //
 // What all of them use:

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// A call is one to the hook sync or finalize, about a parent of one of the three kinds: what was read of it, and what
+// A call is one to the hook sync or finalize, about a parent of one of our kinds: what was read of it, and what
 // differs between the kinds.
 type call struct {
 	kind       string // of the parent, as the API names it

@@ -51,7 +51,7 @@ func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) (*decided
 		d = schedule.Decide(o)
 	}
 	if s.options.Verify {
-		if err := snapshot.VerifyStream(o.Images, o.Pods, d.Pods); err != nil {
+		if err := snapshot.VerifyPods(o.Images, o.Pods, d.Pods); err != nil {
 			s.metrics.Violated()
 			return nil, err
 		}

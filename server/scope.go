@@ -11,7 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// Scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules a server answers for; the zero value is all.
+// Scope says which objects of our kinds a server answers for; the zero value is all.
 // Metacontroller should not ask about others. If it does all the same, an error changes nothing, and an answer could.
 type Scope struct {
 	// Namespaces that they may be in; none is any.

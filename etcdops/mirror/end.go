@@ -45,13 +45,12 @@ func (p Promotion) run(ctx context.Context) (report reports.Mirror, err error) {
 	if to.ends, err = to.stopped(ctx); err != nil { // by a promotion that was interrupted
 		return report, err
 	}
-	target, source := p.Revision, ""
-	if target == 0 && !p.AsIs {
-		standing, err := p.Source.Standing(ctx)
-		if err != nil {
-			return report, err
-		}
-		target, source = standing.Revision, idOf(standing)
+	if was, err := p.was(ctx, to); was || err != nil {
+		return to.report(), err
+	}
+	target, source, err := p.target(ctx)
+	if err != nil {
+		return report, err
 	}
 	var told time.Time
 	for ; ; sleep(ctx, pause/4) {
@@ -72,6 +71,23 @@ func (p Promotion) run(ctx context.Context) (report reports.Mirror, err error) {
 				"target", target)
 		}
 	}
+}
+
+// was reports whether an earlier promotion has ended the mirror: the source may be lost since, and is not asked.
+func (p Promotion) was(ctx context.Context, to *destination) (bool, error) {
+	if _, err := to.read(ctx); err != nil || !to.is.Ended || to.is.Revision < p.Revision {
+		return false, err
+	}
+	return true, to.stop(ctx, false)
+}
+
+// target is the revision that the destination must reach, and the ID of the source where that was asked.
+func (p Promotion) target(ctx context.Context) (revision int64, source string, err error) {
+	if p.Revision > 0 || p.AsIs {
+		return p.Revision, "", nil
+	}
+	standing, err := p.Source.Standing(ctx)
+	return standing.Revision, idOf(standing), err
 }
 
 func (d *destination) report() reports.Mirror {

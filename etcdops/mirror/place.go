@@ -353,8 +353,8 @@ func (d *destination) found(ctx context.Context, first place) error {
 			return d.refusal(err, 0)
 		}
 		if len(some.Kvs) > 0 {
-			return failure(reports.MirrorOccupied, nil, "the destination has keys that this mirror did not write, "+
-				"such as %q: delete what is below the prefix there, or mirror to another one (--to-prefix)", some.Kvs[0].Key)
+			return failure(reports.MirrorOccupied, nil, "the destination has keys that this mirror did not write: "+
+				"delete what is below the prefix there, or mirror to another one")
 		}
 		unless = append(unless, clientv3.Compare(clientv3.CreateRevision(s.from), "=", 0).WithRange(s.end))
 	}

@@ -86,7 +86,7 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 		case reason == reports.StreamOtherCluster:
 			m.Log.Error("the source is not what was mirrored", "reason", archive.Words(err))
 			return failure(reason, nil, "the source is not what was mirrored: it is another cluster, or has another "+
-				"history, as after a restore. Promote the destination, or run once with --reconcile, which makes the "+
+				"history, as after a restore. Promote the destination, or set reconcile once, which makes the "+
 				"destination what the source is now")
 		case reason == archive.Unreachable && (m.fails.IsZero() || time.Since(m.fails) < patience):
 			if m.fails.IsZero() {
@@ -150,8 +150,9 @@ func (m *mirror) begin(ctx context.Context) error {
 	case m.to.at == 0:
 		return nil
 	case is.Ended:
+		m.monitor.ended(is.ClusterID, is.Revision)
 		return failure(reports.MirrorEnded, nil, "this mirror was ended at revision %d, and others write to the "+
-			"destination: remove what runs it, or begin another one with another --name and --to-prefix", is.Revision)
+			"destination: remove what runs it, or begin another one with another name and prefix", is.Revision)
 	case is.Doing == ending:
 		return errEnding
 	case !is.same(m.Scope):

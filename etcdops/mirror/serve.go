@@ -21,16 +21,11 @@ const late = 30 * time.Second
 type Monitor struct {
 	mu     sync.Mutex
 	report reports.Mirror
-	// known are revisions that a member had told to be its last, at these times, and that are not written yet.
-	known []stream.Mark
-	began time.Time
+	lag    stream.Lag
 }
 
-// knownLimit is how many times are kept in mind.
-const knownLimit = 64
-
 // NewMonitor is one of a mirror that begins now.
-func NewMonitor() *Monitor { return &Monitor{began: time.Now()} }
+func NewMonitor() *Monitor { return &Monitor{lag: stream.NewLag()} }
 
 // does tells what is being done, and which revision the destination has.
 func (m *Monitor) does(doing, clusterID string, revision int64) {
@@ -40,15 +35,23 @@ func (m *Monitor) does(doing, clusterID string, revision int64) {
 	m.report.SeenRevision = max(m.report.SeenRevision, revision)
 }
 
+// ended tells that the mirror was ended, at a revision.
+func (m *Monitor) ended(clusterID string, revision int64) {
+	m.does("", clusterID, revision)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.Ended = true
+}
+
 // saw tells that revisions up to this one have arrived; latest, that the member has no others.
 func (m *Monitor) saw(revision int64, at time.Time, latest bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.report.SeenRevision = max(m.report.SeenRevision, revision)
-	if latest && len(m.known) < knownLimit {
-		m.known = append(m.known, stream.Mark{Revision: revision, At: at})
+	if latest {
+		m.lag.Saw(revision, at)
 	}
-	m.settle()
+	m.lag.Copied(m.report.Revision)
 }
 
 // wrote tells that the destination has a revision.
@@ -60,15 +63,7 @@ func (m *Monitor) wrote(revision int64, operations int, transaction bool) {
 	if transaction {
 		m.report.Transactions++
 	}
-	m.settle()
-}
-
-// settle takes the times up to which all is written.
-func (m *Monitor) settle() {
-	for len(m.known) > 0 && m.known[0].Revision <= m.report.Revision {
-		m.report.WrittenTime = m.known[0].At
-		m.known = m.known[1:]
-	}
+	m.lag.Copied(m.report.Revision)
 }
 
 // Report is how the mirror is now.
@@ -76,12 +71,7 @@ func (m *Monitor) Report() reports.Mirror {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	report := m.report
-	since := report.WrittenTime
-	if since.IsZero() {
-		since = m.began
-	}
-	report.LagSeconds = time.Since(since).Round(time.Millisecond).Seconds()
-	report.WrittenTime = report.WrittenTime.Truncate(time.Millisecond)
+	report.WrittenTime, report.LagSeconds = m.lag.Now()
 	return report
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const usage = `quorate-snapshot takes snapshots of etcd clusters, and fills data directories. Quorate makes the
-containers that run it; mirror and rescue are for people.
+containers that run it; rescue is for people.
 
 Usage:
   quorate-snapshot snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)

@@ -220,7 +220,7 @@ func TestMonitor(t *testing.T) {
 	m.begin("c1", 4)
 	code, _ := ask("/health")
 	assert.Equal(t, 200, code, "it has just begun")
-	m.began = time.Now().Add(-4 * time.Minute)
+	m.lag.began = time.Now().Add(-4 * time.Minute)
 	m.saw(9, time.Now(), true)
 	code, said := ask("/health")
 	assert.Equal(t, 503, code)

@@ -20,17 +20,12 @@ type Monitor struct {
 
 	mu     sync.Mutex
 	report reports.Stream
-	// known are revisions that a member had told to be its last, at these times, and that are not stored yet.
-	known []Mark
-	began time.Time
+	lag    Lag
 }
-
-// knownLimit is how many times are kept in mind.
-const knownLimit = 64
 
 // NewMonitor is one of a stream with this Options.FlushAfter.
 func NewMonitor(flushAfter time.Duration) *Monitor {
-	return &Monitor{late: 3 * flushAfter, began: time.Now()}
+	return &Monitor{late: 3 * flushAfter, lag: NewLag()}
 }
 
 func (m *Monitor) begin(clusterID string, reach int64) {
@@ -44,10 +39,10 @@ func (m *Monitor) saw(revision int64, at time.Time, latest bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.report.SeenRevision = max(m.report.SeenRevision, revision)
-	if latest && len(m.known) < knownLimit {
-		m.known = append(m.known, Mark{Revision: revision, At: at})
+	if latest {
+		m.lag.Saw(revision, at)
 	}
-	m.settle()
+	m.lag.Copied(m.report.StoredRevision)
 }
 
 func (m *Monitor) stored(revision, size int64) {
@@ -56,15 +51,7 @@ func (m *Monitor) stored(revision, size int64) {
 	m.report.StoredRevision = max(m.report.StoredRevision, revision)
 	m.report.Segments++
 	m.report.Bytes += size
-	m.settle()
-}
-
-// settle takes the times up to which all is stored.
-func (m *Monitor) settle() {
-	for len(m.known) > 0 && m.known[0].Revision <= m.report.StoredRevision {
-		m.report.StoredTime = m.known[0].At
-		m.known = m.known[1:]
-	}
+	m.lag.Copied(m.report.StoredRevision)
 }
 
 // Report is how the stream is now.
@@ -72,12 +59,7 @@ func (m *Monitor) Report() reports.Stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	report := m.report
-	since := report.StoredTime
-	if since.IsZero() {
-		since = m.began
-	}
-	report.LagSeconds = time.Since(since).Round(time.Millisecond).Seconds()
-	report.StoredTime = report.StoredTime.Truncate(time.Millisecond)
+	report.StoredTime, report.LagSeconds = m.lag.Now()
 	return report
 }
 

@@ -10,6 +10,7 @@ import (
 var ownContainers = []string{
 	ContainerEtcd, ContainerPrepare, ContainerOwn, ContainerSeed, containerTools,
 	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerStream,
+	ContainerMirror, ContainerPromote,
 }
 
 // Injected reports whether a container was put into the pod by others.
@@ -32,11 +33,13 @@ func StatusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// Purpose is the name of the container that a Job's, a survey's or a stream's pod is there for; empty for none of these.
+// Purpose is the name of the container that the pod of a Job, a survey, a stream or a mirror is there for; empty for
+// none of these.
 func Purpose(pod *corev1.PodSpec) string {
 	for i := range pod.Containers {
 		switch name := pod.Containers[i].Name; name {
-		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey, ContainerStream:
+		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey, ContainerStream,
+			ContainerMirror, ContainerPromote:
 			return name
 		}
 	}

@@ -103,6 +103,10 @@ const (
 	AnnotationAbandon = Domain + "abandon-artifact"
 	// LabelSchedule is, on an EtcdSnapshot and on the pod of a stream, the name of the EtcdSnapshotSchedule that made it.
 	LabelSchedule = Domain + "schedule"
+	// LabelMirror is, on the pods of an EtcdMirror, the name of that.
+	LabelMirror = Domain + "mirror"
+	// AnnotationSource is, on these, a fingerprint of the source that they were made for.
+	AnnotationSource = Domain + "source"
 	// AnnotationBase is, on the pod of a stream, the name of the EtcdSnapshot that it began after.
 	AnnotationBase = Domain + "base"
 	// AnnotationUntil is, on the record of an epoch from a snapshot and the stream after it, the revision at which the
@@ -171,6 +175,10 @@ const (
 	ContainerDiscard  = "discard"
 	// ContainerStream is the container of a pod that stores what changes between snapshots.
 	ContainerStream = "stream"
+	// ContainerMirror is the container of a pod that copies the keys of another etcd, ContainerPromote that of one that
+	// ends this.
+	ContainerMirror  = "mirror"
+	ContainerPromote = "promote"
 	// ContainerSurvey is the container of a pod that looks at the data directory of a member that does not run.
 	ContainerSurvey = "survey"
 	// CertificateDir is where a pod's certificates are: server/ and peer/ with tls.crt, tls.key and ca.crt each, token/

@@ -102,7 +102,7 @@ func (v *view) takingJob(n int) *batchv1.Job {
 		Env:             []corev1.EnvVar{objects.Temporary(objects.ScratchDir)},
 		VolumeMounts: slices.Concat([]corev1.VolumeMount{objects.ToolsMount(), objects.ScratchMount()}, store.Mounts,
 			of.mounts),
-		Resources: jobResources(s.Spec.Job.Resources, trialMemory(s, of.size)),
+		Resources: Resources(s.Spec.Job.Resources, trialMemory(s, of.size)),
 	}
 	pod := v.jobPod(main, store, []corev1.Volume{objects.ToolsVolume(), objects.ScratchVolume(s.Spec.Job.ScratchSize)})
 	pod.Spec.InitContainers = []corev1.Container{objects.ToolsContainer(v.Images)}
@@ -167,7 +167,7 @@ func (v *view) storeJob(purpose string, n int, deadline time.Duration) *batchv1.
 		Command:         []string{objects.SnapshotProgram},
 		Args:            append(append([]string{purpose}, store.Args...), "--key="+Key(s)),
 		VolumeMounts:    store.Mounts,
-		Resources:       jobResources(s.Spec.Job.Resources, 0),
+		Resources:       Resources(s.Spec.Job.Resources, 0),
 	}
 	return v.job(jobName(s, purpose, n), discardRetries, deadline, v.jobPod(main, store, nil))
 }
@@ -175,29 +175,32 @@ func (v *view) storeJob(purpose string, n int, deadline time.Duration) *batchv1.
 // jobPod is a pod with this one container and what it needs for its store.
 func (v *view) jobPod(main corev1.Container, store stores.Access, volumes []corev1.Volume) corev1.PodTemplateSpec {
 	s := v.Snapshot
-	main.SecurityContext = objects.Restricted()
-	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	main.Env = append(main.Env, store.Env...)
-	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
-		main.Env = append(main.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
-	}
 	all := v.jobLabels()
 	for k, value := range store.Labels {
 		all[k] = value
 	}
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: all},
-		Spec: corev1.PodSpec{
-			RestartPolicy:                corev1.RestartPolicyNever, // each attempt leaves its own report
-			ServiceAccountName:           s.Spec.Job.ServiceAccountName,
-			AutomountServiceAccountToken: new(false),
-			EnableServiceLinks:           new(false),
-			SecurityContext:              objects.PodSecurity(v.podSecurity()),
-			NodeSelector:                 s.Spec.Job.NodeSelector,
-			Tolerations:                  s.Spec.Job.Tolerations,
-			Containers:                   []corev1.Container{main},
-			Volumes:                      append(volumes, store.Volumes...),
-		},
+	spec := PodSpec(main, append(volumes, store.Volumes...), v.podSecurity())
+	spec.RestartPolicy = corev1.RestartPolicyNever // each attempt leaves its own report
+	spec.ServiceAccountName = s.Spec.Job.ServiceAccountName
+	spec.NodeSelector, spec.Tolerations = s.Spec.Job.NodeSelector, s.Spec.Job.Tolerations
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: all}, Spec: spec}
+}
+
+// PodSpec is that of a pod with this one container, of quorate-snapshot, which may do nothing that it need not.
+// Security may be nil.
+func PodSpec(main corev1.Container, volumes []corev1.Volume, security *v1alpha1.PodSecurity) corev1.PodSpec {
+	main.SecurityContext = objects.Restricted()
+	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
+		main.Env = append(main.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
+	}
+	return corev1.PodSpec{
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
+		SecurityContext:              objects.PodSecurity(security),
+		Containers:                   []corev1.Container{main},
+		Volumes:                      volumes,
 	}
 }
 
@@ -233,8 +236,8 @@ func trialMemory(s *v1alpha1.EtcdSnapshot, database int64) int64 {
 // except for a trial.
 const JobMemory = 256 << 20
 
-// jobResources are those of the spec with defaults; more is memory in bytes.
-func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequirements {
+// Resources are those of a spec with defaults; more is memory in bytes.
+func Resources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequirements {
 	set := func(list corev1.ResourceList, defaults map[corev1.ResourceName]*resource.Quantity) corev1.ResourceList {
 		all := corev1.ResourceList{}
 		for name, q := range list {
@@ -300,20 +303,26 @@ func validateExternal(external *v1alpha1.ExternalEtcd) error {
 	if external == nil {
 		return nil
 	}
+	if !externalVersions().MatchString(external.Version) {
+		return errors.New("spec.external.version must be a release of etcd, such as 3.5.16")
+	}
+	return ValidateWay("spec.external", external)
+}
+
+// ValidateWay says why no pod must come to an etcd as a field says, where the API server did not refuse it. The version
+// is not looked at.
+func ValidateWay(field string, external *v1alpha1.ExternalEtcd) error {
 	for _, endpoint := range external.Endpoints {
 		if strings.HasPrefix(endpoint, "https://") != (external.AuthoritySecretRef.Name != "") {
-			return errors.New("spec.external.authoritySecretRef is for endpoints that begin with https://, and these " +
-				"need it; use one of the two for all of them")
+			return fmt.Errorf("%s.authoritySecretRef is for endpoints that begin with https://, and these need it; "+
+				"use one of the two for all of them", field)
 		}
 	}
 	switch {
 	case len(external.Endpoints) == 0:
-		return errors.New("spec.external.endpoints is empty")
-	case !externalVersions().MatchString(external.Version):
-		return errors.New("spec.external.version must be a release of etcd, such as 3.5.16")
+		return fmt.Errorf("%s.endpoints is empty", field)
 	case external.AuthoritySecretRef.Name == "" && external.ClientSecretRef.Name+external.UserSecretRef.Name != "":
-		return errors.New("spec.external.clientSecretRef and spec.external.userSecretRef need " +
-			"spec.external.authoritySecretRef")
+		return fmt.Errorf("%[1]s.clientSecretRef and %[1]s.userSecretRef need %[1]s.authoritySecretRef", field)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -30,20 +31,10 @@ func (v *view) source() source {
 	if external := v.Snapshot.Spec.External; external != nil {
 		return v.sourceOutside(external)
 	}
-	c := v.cluster
+	c, way := v.cluster, WayTo(v.cluster)
 	s := source{image: v.Images.Etcd(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
-		pullPolicy: c.Spec.Image.PullPolicy, pull: c.Spec.Image.PullSecrets}
-	for _, endpoint := range clientEndpoints(c) {
-		s.args = append(s.args, "--endpoint="+endpoint)
-	}
-	if secret := objects.OperatorSecret(c); secret != "" {
-		s.args = append(s.args, objects.OperatorFlags()...)
-		s.mounts, s.volumes = append(s.mounts, objects.OperatorMount()), append(s.volumes, objects.OperatorVolume(secret))
-	}
-	if objects.NeedsToken(c) {
-		s.args = append(s.args, objects.TokenFlags()...)
-		s.mounts, s.volumes = append(s.mounts, objects.TokenMount()), append(s.volumes, objects.TokenVolume(c.Name))
-	}
+		pullPolicy: c.Spec.Image.PullPolicy, pull: c.Spec.Image.PullSecrets,
+		args: way.Args, mounts: way.Mounts, volumes: way.Volumes}
 	for _, m := range c.Status.Members {
 		if m.DBSize != nil {
 			s.size = max(s.size, m.DBSize.Value())
@@ -52,16 +43,46 @@ func (v *view) source() source {
 	return s
 }
 
-// externalDir holds the Secrets by which the Job comes to an etcd that Quorate does not run.
+// Way is how a container of quorate-snapshot comes to the members of an etcd: flags, with the Secrets that these name.
+type Way struct {
+	Args    []string
+	Mounts  []corev1.VolumeMount
+	Volumes []corev1.Volume
+}
+
+// WayTo is that to an EtcdCluster.
+func WayTo(c *v1alpha1.EtcdCluster) (w Way) {
+	for _, endpoint := range clientEndpoints(c) {
+		w.Args = append(w.Args, "--endpoint="+endpoint)
+	}
+	if secret := objects.OperatorSecret(c); secret != "" {
+		w.Args = append(w.Args, objects.OperatorFlags()...)
+		w.Mounts = append(w.Mounts, objects.OperatorMount())
+		w.Volumes = append(w.Volumes, objects.OperatorVolume(secret))
+	}
+	if objects.NeedsToken(c) {
+		w.Args = append(w.Args, objects.TokenFlags()...)
+		w.Mounts, w.Volumes = append(w.Mounts, objects.TokenMount()), append(w.Volumes, objects.TokenVolume(c.Name))
+	}
+	return w
+}
+
+// externalDir holds the Secrets by which a pod comes to an etcd that Quorate does not run.
 const externalDir = objects.CertificateDir + "/external/"
 
 func (v *view) sourceOutside(external *v1alpha1.ExternalEtcd) source {
-	s := source{image: v.Images.Etcd(&v1alpha1.EtcdClusterSpec{}, external.Version), args: []string{"--only-endpoints"}}
+	way := WayOutside(external)
+	return source{image: v.Images.Etcd(&v1alpha1.EtcdClusterSpec{}, external.Version),
+		args: append([]string{"--only-endpoints"}, way.Args...), mounts: way.Mounts, volumes: way.Volumes}
+}
+
+// WayOutside is the way to an etcd that Quorate does not run.
+func WayOutside(external *v1alpha1.ExternalEtcd) (w Way) {
 	for _, endpoint := range external.Endpoints {
-		s.args = append(s.args, "--endpoint="+endpoint)
+		w.Args = append(w.Args, "--endpoint="+endpoint)
 	}
 	if external.ServerName != "" {
-		s.args = append(s.args, "--server-name="+external.ServerName)
+		w.Args = append(w.Args, "--server-name="+external.ServerName)
 	}
 	add := func(secret v1alpha1.SecretRef, dir string, flags map[string]string, order ...string) {
 		if secret.Name == "" {
@@ -70,39 +91,52 @@ func (v *view) sourceOutside(external *v1alpha1.ExternalEtcd) source {
 		volume := corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: new(int32(0o440))}
 		for _, key := range order {
 			volume.Items = append(volume.Items, corev1.KeyToPath{Key: key, Path: key})
-			s.args = append(s.args, flags[key]+"="+externalDir+dir+"/"+key)
+			w.Args = append(w.Args, flags[key]+"="+externalDir+dir+"/"+key)
 		}
-		s.mounts = append(s.mounts, corev1.VolumeMount{Name: dir, MountPath: externalDir + dir, ReadOnly: true})
-		s.volumes = append(s.volumes, corev1.Volume{Name: dir, VolumeSource: corev1.VolumeSource{Secret: &volume}})
+		w.Mounts = append(w.Mounts, corev1.VolumeMount{Name: dir, MountPath: externalDir + dir, ReadOnly: true})
+		w.Volumes = append(w.Volumes, corev1.Volume{Name: dir, VolumeSource: corev1.VolumeSource{Secret: &volume}})
 	}
 	add(external.AuthoritySecretRef, "authority", map[string]string{objects.KeyTrust: "--ca"}, objects.KeyTrust)
 	add(external.ClientSecretRef, "client", map[string]string{objects.KeyCertificate: "--cert",
 		objects.KeyPrivate: "--cert-key"}, objects.KeyCertificate, objects.KeyPrivate)
 	add(external.UserSecretRef, "user", map[string]string{corev1.BasicAuthUsernameKey: "--username-file",
 		corev1.BasicAuthPasswordKey: "--password-file"}, corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
-	return s
+	return w
+}
+
+// Disallowed says which of these endpoints no pod of the namespace may be sent to; empty for none.
+func Disallowed(allowed *endpoints.AllowedEndpoints, field string, urls []string, namespace string) string {
+	for i, url := range urls {
+		if why := allowed.Refuses(url, namespace); why != "" {
+			return fmt.Sprintf("%s.endpoints[%d] can't be used: %s (quorate install --existing-endpoints)", field, i,
+				why)
+		}
+	}
+	return ""
 }
 
 // blocked says what the Job that takes the snapshot can't begin without; empty for nothing.
 func (v *view) blocked() string {
 	if external := v.Snapshot.Spec.External; external != nil {
-		for i, endpoint := range external.Endpoints {
-			if why := v.AllowedEndpoints.Refuses(endpoint, v.Snapshot.Namespace); why != "" {
-				return fmt.Sprintf("spec.external.endpoints[%d] can't be used: %s (quorate install "+
-					"--existing-endpoints)", i, why)
-			}
-		}
-		return ""
+		return Disallowed(v.AllowedEndpoints, "spec.external", external.Endpoints, v.Snapshot.Namespace)
 	}
 	c, name := v.cluster, v.Snapshot.Spec.ClusterRef.Name
+	if c != nil && c.DeletionTimestamp == nil {
+		if err := v.Images.Validate(&c.Spec); err != nil { // the Job runs in that image
+			return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
+		}
+	}
+	return Unavailable(name, c)
+}
+
+// Unavailable says why no client can come to the EtcdCluster of this name, which is nil where there is none; empty when
+// one can.
+func Unavailable(name string, c *v1alpha1.EtcdCluster) string {
 	switch {
 	case c == nil:
 		return fmt.Sprintf("EtcdCluster %s does not exist in this namespace", name)
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
-	}
-	if err := v.Images.Validate(&c.Spec); err != nil { // the Job runs in that image
-		return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
 	}
 	if available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available); available == nil {
 		return fmt.Sprintf("EtcdCluster %s is new", name)

@@ -172,8 +172,11 @@ func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1
 	}
 	switch message := lastLine(t.Message); {
 	case t.Reason == "OOMKilled":
-		return fmt.Sprintf("container %s was killed because it ran out of memory: raise "+
-			"spec.job.resources.limits.memory", name)
+		field := "spec.job.resources"
+		if name == objects.ContainerMirror || name == objects.ContainerPromote {
+			field = "spec.resources"
+		}
+		return fmt.Sprintf("container %s was killed because it ran out of memory: raise %s.limits.memory", name, field)
 	case pod.Status.Reason != "":
 		return podWords(pod)
 	case message != "":

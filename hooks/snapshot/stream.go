@@ -67,7 +67,7 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 			fmt.Sprintf("--max-size=%d", most), fmt.Sprintf("--listen=:%d", StreamPort)}),
 		Ports:          []corev1.ContainerPort{{Name: "stream", ContainerPort: StreamPort, Protocol: corev1.ProtocolTCP}},
 		VolumeMounts:   slices.Concat(store.Mounts, etcd.mounts),
-		Resources:      jobResources(s.Spec.Job.Resources, 0),
+		Resources:      Resources(s.Spec.Job.Resources, 0),
 		ReadinessProbe: probe,
 	}
 	template := v.jobPod(main, store, etcd.volumes)
@@ -143,12 +143,22 @@ func StreamWaits(pod *corev1.Pod, now time.Time) string {
 	if end := StreamEnd(pod); end != nil {
 		return cmp.Or(end.Error, end.Reason)
 	}
-	status := objects.StatusOf(pod, objects.ContainerStream)
-	if last := status.LastTerminationState.Terminated; last != nil {
-		return containerWords(objects.ContainerStream, last, pod)
+	return cmp.Or(PodWaits(pod, now), fmt.Sprintf("pod %s runs, and not all that it has seen is stored", pod.Name))
+}
+
+// PodWaits is why a pod that is there for one container has no such container yet, or how that ended last; empty for
+// one that runs for the first time.
+func PodWaits(pod *corev1.Pod, now time.Time) string {
+	purpose := objects.Purpose(&pod.Spec)
+	status := objects.StatusOf(pod, purpose)
+	for _, last := range []*corev1.ContainerStateTerminated{status.State.Terminated,
+		status.LastTerminationState.Terminated} {
+		if last != nil {
+			return containerWords(purpose, last, pod)
+		}
 	}
 	if status.State.Running != nil {
-		return fmt.Sprintf("pod %s runs, and not all that it has seen is stored", pod.Name)
+		return ""
 	}
 	v := &view{Observation: Observation{Now: now}}
 	_, message, _ := v.podProgress(pod)

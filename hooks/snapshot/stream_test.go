@@ -30,7 +30,7 @@ func TestStreamPod(t *testing.T) {
 	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x"}}
 	pod, why := StreamPod(o, of)
 	require.Empty(t, why)
-	require.NoError(t, VerifyStream(o.Images, nil, []*corev1.Pod{pod}))
+	require.NoError(t, VerifyPods(o.Images, nil, []*corev1.Pod{pod}))
 	assert.Equal(t, "hourly-77aa00ed-stream-1", pod.Name)
 	assert.Equal(t, 1, StreamPodNumber(of.Schedule, pod.Name))
 	assert.Zero(t, StreamPodNumber(of.Schedule, "orders-1"))

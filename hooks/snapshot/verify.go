@@ -21,8 +21,8 @@ func Verify(o Observation, d Decision) error {
 	return errors.Join(broken...)
 }
 
-// VerifyStream checks in the same way what the new ones among the pods of a stream are told.
-func VerifyStream(images objects.Images, observed map[string]*corev1.Pod, decided []*corev1.Pod) error {
+// VerifyPods checks in the same way what the new ones among the pods of a stream or a mirror are told.
+func VerifyPods(images objects.Images, observed map[string]*corev1.Pod, decided []*corev1.Pod) error {
 	var broken []error
 	for _, pod := range decided {
 		if observed[pod.Name] == nil {

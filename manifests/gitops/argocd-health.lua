@@ -1,4 +1,4 @@
--- The health of an EtcdCluster, EtcdSnapshot or EtcdSnapshotSchedule, for Argo CD: see docs/how-to/gitops.md.
+-- The health of an object of our kinds, for Argo CD: see docs/how-to/gitops.md.
 local status = obj.status or {}
 local is = {}
 for _, condition in ipairs(status.conditions or {}) do

@@ -79,7 +79,7 @@ func TestKinds(t *testing.T) {
 	all := installed(t, "--with-metacontroller", "--keep", file)
 	kinds := installed(t, "--with-metacontroller", "--kinds")
 	rest := installed(t, "--with-metacontroller", "--no-kinds", "--keep", file)
-	require.Len(t, kinds, 7)
+	require.Len(t, kinds, 8)
 	require.Len(t, all, len(kinds)+len(rest))
 	for name, document := range all {
 		require.Equal(t, document, kinds[name]+rest[name], name)

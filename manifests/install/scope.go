@@ -17,8 +17,7 @@ const toMetacontroller = "quorate-metacontroller"
 // onlyNamespaces is the policy that refuses clusters in other namespaces.
 const onlyNamespaces = "quorate-only-namespaces"
 
-// scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules an installation looks after. Empty is all of
-// them.
+// scope says which objects of our kinds an installation looks after. Empty is all of them.
 type scope struct {
 	name     string // of this installation beside others: a suffix of the names that a Kubernetes has once
 	only     string // as it was given
@@ -230,7 +229,8 @@ func (s *scope) policy() []object {
 	const group, name = "admissionregistration.k8s.io/v1", onlyNamespaces
 	match := object{"resourceRules": []any{object{
 		"apiGroups": listOf("etcd.quorate.dev"), "apiVersions": listOf("*"), "operations": listOf("CREATE"),
-		"resources": listOf("etcdclusters", "etcdsnapshots", "etcdsnapshotschedules", "etcdoperations"),
+		"resources": listOf("etcdclusters", "etcdsnapshots", "etcdsnapshotschedules", "etcdoperations",
+			"etcdmirrors"),
 	}}}
 	if s.matches != nil {
 		match["objectSelector"] = selectorObject(s.matches)

@@ -159,6 +159,7 @@ func (a *ask) pieces(c *found) []piece {
 	}
 	return append(list,
 		get("snapshots.yaml", c.Namespace, "etcdsnapshots,etcdsnapshotschedules"),
+		get("mirrors.yaml", c.Namespace, "etcdmirrors"),
 		get("jobs.yaml", c.Namespace, "jobs", "-l", objects.LabelSnapshot),
 		piece{"events.txt", false, []string{"get", "events", "-n", c.Namespace, "--sort-by=.lastTimestamp"}},
 		get("crd.yaml", "", "customresourcedefinition", clusters),

@@ -12,7 +12,7 @@ import (
 )
 
 // Metrics of one server, in a registry of their own. Labels are of small closed sets, except the names of namespaces,
-// clusters and schedules.
+// clusters, schedules and mirrors.
 type Metrics struct {
 	registry     *prometheus.Registry
 	decisions    *prometheus.CounterVec
@@ -25,6 +25,7 @@ type Metrics struct {
 	clusters     *clusterGauges
 	snapshots    *snapshotTimes
 	schedules    *scheduleTimes
+	mirrors      *mirrorStates
 	// snapshotsEnded are counted when a decision first says so.
 	snapshotsEnded *prometheus.CounterVec
 }
@@ -55,6 +56,7 @@ func New(version, commit string) *Metrics {
 		clusters:  &clusterGauges{now: time.Now, most: defaultClusterMetrics},
 		snapshots: &snapshotTimes{now: time.Now},
 		schedules: &scheduleTimes{now: time.Now},
+		mirrors:   &mirrorStates{now: time.Now},
 		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Stored, Skipped or " +
 				"Failed.",
@@ -77,7 +79,7 @@ func New(version, commit string) *Metrics {
 	build.WithLabelValues(version, commit).Set(1)
 	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters,
 		m.violations,
-		m.putOff, m.snapshots, m.snapshotsEnded, m.schedules, build,
+		m.putOff, m.snapshots, m.snapshotsEnded, m.schedules, m.mirrors, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

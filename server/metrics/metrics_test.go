@@ -150,7 +150,7 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 	require.Contains(t, text, "quorate_clusters_omitted 2\n")
 }
 
-// TestWhatIsNotAskedAbout is forgotten: snapshots and schedules as clusters are.
+// TestWhatIsNotAskedAbout is forgotten: snapshots, schedules and mirrors as clusters are.
 func TestWhatIsNotAskedAbout(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
 	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{
@@ -158,15 +158,16 @@ func TestWhatIsNotAskedAbout(t *testing.T) {
 			VerificationTime: metav1.Now()},
 	})
 	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{}, &schedule.Decision{Due: time.Now()})
+	m.Mirror(&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorStatus{})
 	told := []string{
 		"quorate_snapshot_stored_timestamp_seconds{", "quorate_snapshot_verified_timestamp_seconds{",
-		"quorate_schedule_due_timestamp_seconds{",
+		"quorate_schedule_due_timestamp_seconds{", "quorate_mirror_mirroring{",
 	}
 	for _, metric := range told {
 		require.Contains(t, page(t, m), metric)
 	}
 	later := func() time.Time { return time.Now().Add(forgetAfter + time.Second) }
-	m.snapshots.now, m.schedules.now = later, later
+	m.snapshots.now, m.schedules.now, m.mirrors.now = later, later, later
 	for _, metric := range told {
 		require.NotContains(t, page(t, m), metric)
 	}
@@ -195,6 +196,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 				NextScheduleTime: metav1.Now(),
 				Conditions:       []metav1.Condition{{Type: v1alpha1.Streaming, Status: metav1.ConditionTrue}}},
 		})
+	m.mirrors.note(&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorStatus{})
 
 	var want, got []string
 	families, err := m.registry.Gather()

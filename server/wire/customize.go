@@ -38,6 +38,12 @@ func CustomizedSchedule(body io.Reader) (s *v1alpha1.EtcdSnapshotSchedule, err e
 	return s, err
 }
 
+// CustomizedMirror reads of a call to the hook customize the EtcdMirror that it is about.
+func CustomizedMirror(body io.Reader) (m *v1alpha1.EtcdMirror, err error) {
+	err = customized(body, parentTo(v1alpha1.KindMirror, &m, mirrorOf))
+	return m, err
+}
+
 func customized(body io.Reader, parent func(in *source) error) error {
 	in, err := newSource(body)
 	if err != nil {
@@ -123,6 +129,19 @@ func RelatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) ([]byte, er
 			return encodeRules()
 		}
 		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.Template.Spec.SourceName()}
+	}
+	return encodeRules(clusters)
+}
+
+// RelatedToMirror answers the hook customize of an EtcdMirror: its destination and, where that is an EtcdCluster, its
+// source; all of the namespace where Metacontroller remembers answers by the name alone (byUID is false).
+func RelatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) ([]byte, error) {
+	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+	if byUID {
+		clusters.Namespace, clusters.Names = m.Namespace, []string{m.Spec.ClusterRef.Name}
+		if source := m.Spec.Source.ClusterRef.Name; source != "" {
+			clusters.Names = append(clusters.Names, source)
+		}
 	}
 	return encodeRules(clusters)
 }

@@ -49,6 +49,7 @@ type (
 	incomingSnapshot  = incoming[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
 	incomingSchedule  = incoming[v1alpha1.EtcdSnapshotScheduleSpec, v1alpha1.EtcdSnapshotScheduleStatus]
 	incomingOperation = incoming[v1alpha1.EtcdOperationSpec, v1alpha1.EtcdOperationStatus]
+	incomingMirror    = incoming[v1alpha1.EtcdMirrorSpec, v1alpha1.EtcdMirrorStatus]
 )
 
 func clusterOf(w *incomingCluster) *v1alpha1.EtcdCluster {
@@ -70,6 +71,10 @@ func scheduleOf(w *incomingSchedule) *v1alpha1.EtcdSnapshotSchedule {
 func operationOf(w *incomingOperation) *v1alpha1.EtcdOperation {
 	return &v1alpha1.EtcdOperation{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec,
 		Status: w.Status}
+}
+
+func mirrorOf(w *incomingMirror) *v1alpha1.EtcdMirror {
+	return &v1alpha1.EtcdMirror{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 }
 
 func podOf(w *incoming[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,operations,snapshots,snapshotschedules}.yaml docs/reference/api.md
+files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,mirrors,operations,snapshots,snapshotschedules}.yaml docs/reference/api.md
   manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml
   manifests/chart/crds/metacontroller.yaml manifests/cluster-chart/values.schema.json)
 fresh=$(mktemp -d)

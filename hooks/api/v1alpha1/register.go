@@ -16,6 +16,8 @@ const (
 	KindSchedule = "EtcdSnapshotSchedule"
 	// KindOperation of an act on a cluster.
 	KindOperation = "EtcdOperation"
+	// KindMirror of a copy of another etcd.
+	KindMirror = "EtcdMirror"
 )
 
 // GroupVersion is the group and version of the types in this package.
@@ -24,7 +26,8 @@ var GroupVersion = schema.GroupVersion{Group: "etcd.quorate.dev", Version: "v1al
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &EtcdCluster{}, &EtcdClusterList{}, &EtcdSnapshot{}, &EtcdSnapshotList{},
-		&EtcdSnapshotSchedule{}, &EtcdSnapshotScheduleList{}, &EtcdOperation{}, &EtcdOperationList{})
+		&EtcdSnapshotSchedule{}, &EtcdSnapshotScheduleList{}, &EtcdOperation{}, &EtcdOperationList{},
+		&EtcdMirror{}, &EtcdMirrorList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -137,7 +137,8 @@ func TestRights(t *testing.T) {
 		{"no binding", func(w *installation) { w.lose(rights, "ClusterRoleBinding", "quorate-metacontroller") },
 			"MetacontrollerRights", Fail,
 			"service account metacontroller/metacontroller may not, in all namespaces: get, list, watch, update " +
-				"etcdclusters.etcd.quorate.dev, etcdsnapshotschedules.etcd.quorate.dev, etcdoperations.etcd.quorate.dev; ",
+				"etcdclusters.etcd.quorate.dev, etcdsnapshotschedules.etcd.quorate.dev, etcdoperations.etcd.quorate.dev, " +
+				"etcdmirrors.etcd.quorate.dev; ",
 			"apply the ClusterRole and ClusterRoleBinding", nil},
 		{"no jobs", rules(func(r map[string]any) { r["resources"] = without(r["resources"], "jobs") }),
 			"MetacontrollerRights", Fail,

@@ -15,7 +15,7 @@ import (
 // Metacontroller retries what failed, and some failures are routine: its cache was behind. They are no reason for a
 // warning.
 var (
-	failed  = regexp.MustCompile(`failed to sync "?(EtcdCluster|EtcdSnapshot|EtcdSnapshotSchedule)\b.*`)
+	failed  = regexp.MustCompile(`failed to sync "?(EtcdCluster|EtcdSnapshot|EtcdSnapshotSchedule|EtcdMirror)\b.*`)
 	routine = regexp.MustCompile(`the object has been modified|already exists|is gone: got uid|" not found`)
 )
 

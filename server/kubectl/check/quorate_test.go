@@ -221,7 +221,7 @@ func TestTrust(t *testing.T) {
 			h := within(w.controller(), "spec", "hooks", "sync", "webhook")
 			h["url"] = strings.Replace(h["url"].(string), "https://quorate:TOKEN@quorate.quorate-system.svc",
 				"http://quorate:TOKEN@quorate.quorate-system.svc:443", 1)
-		}, "Certificate", Fail, "1 of 12 hooks are called by plain HTTP", "quorate install", []string{"Trust"}},
+		}, "Certificate", Fail, "1 of 15 hooks are called by plain HTTP", "quorate install", []string{"Trust"}},
 		{"no Secret", func(w *installation) { w.answers[secrets] = map[string]any{"items": []any{}} }, "Certificate",
 			Fail, "no such Secret: quorate-system/quorate-hooks", "quorate install", []string{"Trust", "Token"}},
 		{"another name", func(w *installation) { w.certify("quorate.elsewhere.svc", noon.AddDate(10, 0, 0)) },

@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 	})
 	all, _ := findings("--as=checker")
 	assert.Contains(t, all["MetacontrollerVersion"].Found, os.Getenv("QUORATE_METACONTROLLER"))
-	assert.Contains(t, all["Controllers"].Found, "quorate-etcdcluster, quorate-etcdoperation, "+
+	assert.Contains(t, all["Controllers"].Found, "quorate-etcdcluster, quorate-etcdmirror, quorate-etcdoperation, "+
 		"quorate-etcdsnapshot, quorate-etcdsnapshotschedule")
 	began := time.Now()
 	screen, _, code := quorate("check")

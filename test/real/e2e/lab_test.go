@@ -64,6 +64,7 @@ var paths = map[string]string{
 	"etcdsnapshot":         "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdsnapshots",
 	"etcdsnapshotschedule": "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdsnapshotschedules",
 	"etcdoperation":        "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdoperations",
+	"etcdmirror":           "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdmirrors",
 	"netpol":               "/apis/networking.k8s.io/v1/namespaces/%s/networkpolicies",
 }
 

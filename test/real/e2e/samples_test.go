@@ -83,8 +83,8 @@ func (c *cluster) meets(object, condition string) {
 		strings.Fields(object)...)...)
 }
 
-// playBackups: the smallest cluster, a snapshot of it, a schedule, and a new cluster that begins with the snapshot
-// and has the key.
+// playBackups: the smallest cluster, a snapshot of it, a schedule, a standby, and a new cluster that begins with the
+// snapshot and has the key.
 func (c *cluster) playBackups() {
 	c.sample("etcdcluster.yaml")
 	c.meets("etcdcluster/demo", "Ready")
@@ -96,6 +96,10 @@ func (c *cluster) playBackups() {
 	c.meets("etcdsnapshot/demo-first", "Ready")
 	c.sample("schedule.yaml")
 	c.meets("etcdsnapshotschedule/demo-hourly", "Ready")
+	c.sample("mirror.yaml")
+	c.meets("etcdmirror/standby", "Mirroring")
+	assert.Equal(c.t, "greeting\nhello\n", c.asked("standby-0", "get", "greeting"))
+	kube(c.t, "-n", c.ns, "delete", "etcdmirror/standby", "etcdcluster/standby")
 	c.movesOutByASnapshot()
 	c.sample("restore.yaml")
 	c.arrives("restored")

@@ -97,7 +97,7 @@ func members(t *testing.T, namespace, cluster string) string {
 }
 
 var ourKinds = []string{"etcdclusters.etcd.quorate.dev", "etcdsnapshots.etcd.quorate.dev",
-	"etcdsnapshotschedules.etcd.quorate.dev", "etcdoperations.etcd.quorate.dev"}
+	"etcdsnapshotschedules.etcd.quorate.dev", "etcdoperations.etcd.quorate.dev", "etcdmirrors.etcd.quorate.dev"}
 
 // removesQuorate takes away, when the test is over, what it has installed in namespaces of its own: the next one
 // finds nothing of Quorate's.

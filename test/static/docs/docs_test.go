@@ -124,6 +124,7 @@ func kinds() map[string][2]any {
 		"EtcdSnapshot":         {&v1alpha1.EtcdSnapshot{}, &v1alpha1.EtcdSnapshotSpec{}},
 		"EtcdSnapshotSchedule": {&v1alpha1.EtcdSnapshotSchedule{}, &v1alpha1.EtcdSnapshotScheduleSpec{}},
 		"EtcdOperation":        {&v1alpha1.EtcdOperation{}, &v1alpha1.EtcdOperationSpec{}},
+		"EtcdMirror":           {&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorSpec{}},
 	}
 }
 

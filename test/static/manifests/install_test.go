@@ -130,6 +130,7 @@ func TestInstallIsTheBase(t *testing.T) {
 		"CompositeController/quorate-etcdcluster":          controller,
 		"CompositeController/quorate-etcdsnapshot":         controller,
 		"CompositeController/quorate-etcdoperation":        controller,
+		"CompositeController/quorate-etcdmirror":           controller,
 		"CompositeController/quorate-etcdsnapshotschedule": controller,
 		"Deployment/quorate": func(o map[string]any) {
 			template := within(o, "spec", "template")

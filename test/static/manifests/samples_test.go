@@ -89,7 +89,8 @@ func drifts(at string, applied, stored any) (all []string) {
 // of ours.
 func TestNames(t *testing.T) {
 	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap",
-		"etcdsnapshotschedules": "qsched", "etcdoperations": "qop"} {
+		"etcdsnapshotschedules": "qsched", "etcdoperations": "qop",
+		"etcdmirrors": "qmirror"} {
 		text, err := os.ReadFile("../../../manifests/crds/etcd.quorate.dev_" + file + ".yaml")
 		if err != nil {
 			t.Fatal(err)

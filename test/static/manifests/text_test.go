@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-var kinds = []string{"EtcdCluster", "EtcdSnapshot", "EtcdSnapshotSchedule", "EtcdOperation"}
+var kinds = []string{"EtcdCluster", "EtcdSnapshot", "EtcdSnapshotSchedule", "EtcdOperation", "EtcdMirror"}
 
 // object of a kind with this spec, in YAML's flow style.
 func object(t *testing.T, kind, spec string) map[string]any {

@@ -1,0 +1,205 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EtcdMirror keeps in an EtcdCluster a copy of the keys of another etcd, as a standby: all of them once, and then each
+// change. It goes one way, and ends when it is promoted.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=qmirror,categories=all;quorate
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterRef.name`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Copied",type=date,JSONPath=`.status.copiedTime`
+// +kubebuilder:printcolumn:name="Promoted-Revision",type=integer,JSONPath=`.status.promotedRevision`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name is too long: a key in etcd has it, and a label; use 63 characters at most"
+type EtcdMirror struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is copied from where.
+	// +required
+	Spec EtcdMirrorSpec `json:"spec"`
+
+	// Status is what came of it.
+	// +optional
+	// +default={"observedGeneration": -1}
+	Status EtcdMirrorStatus `json:"status,omitzero"`
+}
+
+// EtcdMirrorList is a list of EtcdMirrors.
+//
+// +kubebuilder:object:root=true
+type EtcdMirrorList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EtcdMirror `json:"items"`
+}
+
+// EtcdMirrorSpec is what is copied from where.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.source.clusterRef) || self.source.clusterRef.name != self.clusterRef.name",message="source.clusterRef is the destination itself: name another EtcdCluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.excludePrefixes) || !has(self.prefix) || self.excludePrefixes.all(e, e.startsWith(self.prefix) && e != self.prefix)",message="excludePrefixes must begin with prefix, and be longer"
+// +kubebuilder:validation:XValidation:rule="(!has(self.prefix) || !self.prefix.startsWith('/quorate.dev/mirror/')) && (!has(self.toPrefix) || !self.toPrefix.startsWith('/quorate.dev/mirror/'))",message="keys below /quorate.dev/mirror/ are never mirrored"
+// +kubebuilder:validation:XValidation:rule="!has(self.promote) || !has(self.suspend) || !self.suspend || has(self.promote.asIs) && self.promote.asIs",message="a promotion waits for the mirror: set suspend to false, or promote.asIs to true"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.promote) || has(self.promote)",message="promote can be changed and not be taken back: the mirror may have ended"
+// +kubebuilder:validation:XValidation:rule="self.clusterRef == oldSelf.clusterRef && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix) && has(self.toPrefix) == has(oldSelf.toPrefix) && (!has(self.toPrefix) || self.toPrefix == oldSelf.toPrefix) && has(self.excludePrefixes) == has(oldSelf.excludePrefixes) && (!has(self.excludePrefixes) || self.excludePrefixes == oldSelf.excludePrefixes)",message="clusterRef, prefix, toPrefix and excludePrefixes can't be changed: create another EtcdMirror"
+type EtcdMirrorSpec struct {
+	// ClusterRef is the EtcdCluster that is written to, in the same namespace. Below the prefix it has no other keys
+	// and no other writer.
+	// +required
+	ClusterRef ClusterRef `json:"clusterRef"`
+
+	// Source is the etcd that is read.
+	// +required
+	Source MirrorSource `json:"source"`
+
+	// Prefix of the keys that are copied, in printable ASCII without a dollar sign. Unset, all keys.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[ -#%-~]*$`
+	Prefix string `json:"prefix,omitempty"`
+
+	// ToPrefix takes the place of the prefix at the destination. Unset, the keys keep their names; empty, they lose the
+	// prefix.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[ -#%-~]*$`
+	ToPrefix *string `json:"toPrefix,omitempty"`
+
+	// ExcludePrefixes are prefixes of keys at the source that are not copied.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^[ -#%-~]*$`
+	ExcludePrefixes []string `json:"excludePrefixes,omitempty"`
+
+	// Reconcile compares all keys whenever the pod starts, and writes those that differ. Set it for a while when
+	// something else has written to the destination, or when the source is another cluster or has another history than
+	// before, as after a restore: without it the mirror stops then.
+	// +optional
+	Reconcile bool `json:"reconcile,omitempty"`
+
+	// Suspend stops the mirror. It goes on where it was.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// Promote ends the mirror at a revision that status.promotedRevision names. The destination is then yours to write
+	// to. It can't be taken back.
+	// +optional
+	Promote *MirrorPromotion `json:"promote,omitempty"`
+
+	// Resources of the pod. Unset requests are 100m of CPU and 64Mi of memory, and the unset limit of memory is 256Mi.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+}
+
+// MirrorSource is the etcd that is read.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.clusterRef) != has(self.external)",message="set exactly one of source.clusterRef and source.external"
+type MirrorSource struct {
+	// ClusterRef is an EtcdCluster in the same namespace.
+	// +optional
+	ClusterRef ClusterRef `json:"clusterRef,omitzero"`
+
+	// External is another etcd, such as an EtcdCluster elsewhere. The installation must allow its endpoints
+	// (--existing-endpoints).
+	// +optional
+	External *ExternalSource `json:"external,omitempty"`
+}
+
+// ExternalSource is how the pod comes to an etcd elsewhere.
+//
+// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://') == has(self.authoritySecretRef))",message="external.authoritySecretRef is for endpoints that begin with https://, and these need it; use one of the two for all of them"
+// +kubebuilder:validation:XValidation:rule="has(self.authoritySecretRef) || !has(self.clientSecretRef) && !has(self.userSecretRef)",message="external.clientSecretRef and external.userSecretRef need external.authoritySecretRef: nothing secret goes over plain text"
+type ExternalSource struct {
+	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379, best one of each. No other URL is asked.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^https?://([0-9A-Za-z][-_.0-9A-Za-z]*|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$`
+	Endpoints []string `json:"endpoints"`
+
+	// AuthoritySecretRef has in ca.crt the authorities that signed the members' certificates.
+	// +optional
+	AuthoritySecretRef SecretRef `json:"authoritySecretRef,omitzero"`
+
+	// ClientSecretRef has in tls.crt and tls.key what the members are shown. Unset, they are shown nothing.
+	// +optional
+	ClientSecretRef SecretRef `json:"clientSecretRef,omitzero"`
+
+	// UserSecretRef has in username and password a user with the role root, where the etcd's auth is on and the
+	// certificate of clientSecretRef names no such user.
+	// +optional
+	UserSecretRef SecretRef `json:"userSecretRef,omitzero"`
+
+	// ServerName is what the members' certificates are for, where that is not the host in their URLs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-_.:0-9A-Za-z]*$`
+	ServerName string `json:"serverName,omitempty"`
+}
+
+// MirrorPromotion says where a mirror ends. Without any field, the mirror ends once the destination has what the source
+// had when it was asked: stop its writers first.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.revision) || !has(self.asIs) || !self.asIs",message="promote.revision waits for a revision, and promote.asIs for none: set one of them"
+type MirrorPromotion struct {
+	// Revision of the source that the destination must have reached. The source is not asked.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision,omitempty"`
+
+	// AsIs ends the mirror at the last revision that the destination had whole, as when the source is lost.
+	// +optional
+	AsIs bool `json:"asIs,omitempty"`
+}
+
+// The conditions of an EtcdMirror, besides Ready, Reconciling and Stalled.
+const (
+	// Mirroring is True while what was written 30 seconds ago is at the destination.
+	Mirroring = "Mirroring"
+	// Promoted is True once the mirror has ended.
+	Promoted = "Promoted"
+)
+
+// EtcdMirrorStatus is what came of a mirror.
+type EtcdMirrorStatus struct {
+	// ObservedGeneration is the generation of the spec that this status was made for; -1 before there is one.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Ready, Reconciling, Stalled, Mirroring and Promoted. Mirroring is True while what was written 30 seconds ago is at
+	// the destination; when it became False is since when it lags.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Message says what it does, what it waits for or what is wrong.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// Pod that mirrors.
+	// +optional
+	Pod string `json:"pod,omitempty"`
+
+	// CopiedTime is when the destination was first seen to have all keys.
+	// +optional
+	CopiedTime metav1.Time `json:"copiedTime,omitzero"`
+
+	// PromotedRevision is the revision of the source at which the mirror has ended: everything up to it is at the
+	// destination, and nothing else of the source.
+	// +optional
+	PromotedRevision int64 `json:"promotedRevision,omitempty"`
+}

@@ -1,0 +1,107 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// meetsMirror waits until the EtcdMirror standby has a condition that is True.
+func (c *cluster) meetsMirror(condition string) (m *v1alpha1.EtcdMirror, took time.Duration) {
+	c.t.Helper()
+	took = eventually(c.t, "the mirror is "+condition, func() string {
+		m, _ = get[v1alpha1.EtcdMirror](c.t, c.ns, "etcdmirror", "standby")
+		if m.Status.ObservedGeneration == m.Generation && meta.IsStatusConditionTrue(m.Status.Conditions, condition) {
+			return ""
+		}
+		return m.Status.Message
+	})
+	return m, took
+}
+
+// TestMirror: a cluster in another namespace has a copy of all keys and of each change, as in another region. The pod
+// is killed, and goes on. It is promoted under a writer, which then moves: what was acknowledged before is there,
+// everything up to the revision that the promotion names, and nothing later.
+func TestMirror(t *testing.T) {
+	beside(t)
+	const one = "  replicas: 1\n  version: 3.6.16\n"
+	former := newCluster(t, one)
+	standby := namespaced(t, former.ns+"-standby")
+	standby.apply(one)
+	former.converges(1)
+	standby.converges(1)
+	end := former.putsUntil()
+
+	operator := former.secretOf(name + "-operator-tls")
+	standby.putsFor("elsewhere", "source-etcd", operator["tls.crt"], operator["tls.key"], operator["ca.crt"])
+	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
+kind: EtcdMirror
+metadata: {name: standby, namespace: %s}
+spec:
+  clusterRef: {name: %s}
+  source:
+    external:
+      endpoints: ["https://%s"]
+      serverName: %s.%s.svc
+      authoritySecretRef: {name: source-etcd}
+      clientSecretRef: {name: source-etcd}
+`, standby.ns, name, objects.HostPort(former.pods()[0].Status.PodIP, objects.ClientPort), name, former.ns),
+		"apply", "-f", "-")
+	require.NoError(t, err)
+	m, took := standby.meetsMirror(v1alpha1.Mirroring)
+	t.Logf("mirroring after %.1f s", took.Seconds())
+	assert.False(t, m.Status.CopiedTime.IsZero())
+
+	was, _ := get[corev1.Pod](t, standby.ns, "pods", m.Status.Pod)
+	standby.kills(m.Status.Pod)
+	eventually(t, "another pod mirrors", func() string {
+		pod, found := get[corev1.Pod](t, standby.ns, "pods", was.Name)
+		if !found || pod.UID == was.UID || !ready(pod) {
+			return "none yet"
+		}
+		return ""
+	})
+
+	asked := time.Now()
+	require.NoError(t, api.send(http.MethodPatch, fmt.Sprintf(paths["etcdmirror"], standby.ns)+"/standby",
+		"application/merge-patch+json", `{"spec":{"promote":{}}}`))
+	m, took = standby.meetsMirror(v1alpha1.Promoted)
+	all, revision := end(), m.Status.PromotedRevision
+	t.Logf("promoted at revision %d after %.1f s", revision, took.Seconds())
+	require.NotZero(t, revision)
+	there, before, after := standby.present(standby.word()), 0, 0
+	for _, w := range all {
+		assert.Equal(t, w.revision <= revision, there[w.key], "%s of revision %d, promoted at %d", w.key, w.revision,
+			revision)
+		if w.at.Before(asked) {
+			before++
+			assert.True(t, there[w.key], "%s was acknowledged before the promotion", w.key)
+		} else if w.revision > revision {
+			after++
+		}
+	}
+	t.Logf("%d writes were acknowledged before the promotion, and none is lost; %d came behind it", before, after)
+	assert.NotZero(t, before)
+
+	standby.writesWith(standby.client(), "moved").losesNothing()
+	eventually(t, "no pod mirrors any more", func() string {
+		for _, pod := range list[corev1.Pod](t, standby.ns, "pods") {
+			if pod.Labels[objects.LabelMirror] != "" {
+				return pod.Name + " is there"
+			}
+		}
+		return ""
+	})
+	kube(t, "-n", standby.ns, "delete", "etcdmirror", "standby", "--timeout=60s")
+}
