@@ -36,8 +36,9 @@ type mirror struct {
 	source  *clientv3.Client
 	to      *destination
 	monitor *Monitor
-	// gap: the changes behind the place are lost, so all keys are copied. Placed is when the place was written last.
-	gap    bool
+	// gap is the revision of the place behind which changes are lost, so that all keys are copied; 0 is none. Placed is
+	// when the place was written last.
+	gap    int64
 	placed time.Time
 	// fails is since when one of both etcds does not answer; zero while they do.
 	fails time.Time
@@ -68,7 +69,7 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 		return err
 	}
 	defer to.close()
-	m := &mirror{Options: o, source: source, to: to, monitor: monitor, gap: o.Reconcile}
+	m := &mirror{Options: o, source: source, to: to, monitor: monitor}
 	for {
 		err := m.turn(ctx)
 		switch reason := archive.ReasonOf(err); {
@@ -76,13 +77,12 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 			return nil
 		case errors.Is(err, errMoved):
 			m.Log.Info("another process mirrors to this place, too: going on behind what it has written")
-			m.gap = m.Reconcile // it may have copied what was missing
 		case errors.Is(err, errEnding):
 			m.Log.Info("a promotion is under way: waiting for its end")
 		case reason == reports.StreamCompacted:
 			m.Log.Warn("the source has compacted revisions that are missing here: all keys are compared and copied. "+
 				"If that repeats, keep more of them at the source", "revision", m.to.is.Revision)
-			m.gap = true
+			m.gap = m.to.is.Revision
 		case reason == reports.StreamOtherCluster:
 			m.Log.Error("the source is not what was mirrored", "reason", archive.Words(err))
 			return failure(reason, nil, "the source is not what was mirrored: it is another cluster, or has another "+
@@ -126,11 +126,12 @@ func (m *mirror) turn(ctx context.Context) error {
 			standing.Revision, is.Revision)
 	}
 	behind := standing.Revision-is.Revision > farBehind
-	if m.gap || behind || is.Doing == copying || is.Doing == reconciling {
+	lost := m.gap != 0 && m.gap == is.Revision // else another process has copied what was missing
+	if m.Reconcile || lost || behind || is.Doing == copying || is.Doing == reconciling {
 		if err := m.copy(ctx, standing); err != nil {
 			return err
 		}
-		m.gap, m.Reconcile = false, false
+		m.gap, m.Reconcile = 0, false
 	}
 	return m.follow(ctx, standing)
 }

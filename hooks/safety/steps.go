@@ -153,8 +153,13 @@ func remove(j *judgement, s decision.Remove) {
 		len(others))
 	j.require(wrong || !m.Serving() || stay == len(others), "S2",
 		"%s, which serves, while another voter does not, or may be restarted", s)
+	besideNone(j, s, lost && !m.Serving())
+}
+
+// besideNone: no other change is under way; but a lost voter goes although a learner has not started.
+func besideNone(j *judgement, s decision.Remove, lost bool) {
 	l := j.v.Learner()
-	j.require(l == nil || lost && !m.Serving() && !l.Serving(), "S3", "%s while there is a learner", s)
+	j.require(l == nil || lost && !l.Serving(), "S3", "%s while there is a learner", s)
 	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
 
