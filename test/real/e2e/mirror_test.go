@@ -25,7 +25,7 @@ func (c *cluster) meetsMirror(condition string) (m *v1alpha1.EtcdMirror, took ti
 		if m.Status.ObservedGeneration == m.Generation && meta.IsStatusConditionTrue(m.Status.Conditions, condition) {
 			return ""
 		}
-		return m.Status.Message
+		return "it says: " + m.Status.Message // nothing, before there is a status
 	})
 	return m, took
 }

@@ -71,7 +71,7 @@ func (c *cluster) discards(object string) {
 	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", object, "--wait=false")
 	eventually(c.t, "the snapshot "+object+" is gone", func() string {
 		if s, there := c.snapshot(object); there {
-			return s.Status.Message
+			return "it says: " + s.Status.Message
 		}
 		return ""
 	})
@@ -332,7 +332,7 @@ func (c *cluster) waitsForItsStore() {
 		o, _ := c.snapshot("patient")
 		require.NotEqual(c.t, v1alpha1.SnapshotFailed, o.Status.Phase, o.Status.Message)
 		if !strings.Contains(o.Status.Message, "can't be reached") {
-			return o.Status.Message
+			return "it says: " + o.Status.Message
 		}
 		return ""
 	})
