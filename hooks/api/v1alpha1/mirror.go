@@ -179,8 +179,8 @@ type EtcdMirrorStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Reconciling, Stalled, Mirroring and Promoted. Mirroring is True while what was written 30 seconds ago is at
-	// the destination; when it became False is since when it lags.
+	// Conditions: Ready, Reconciling, Stalled, Mirroring and Promoted. Mirroring is True while what was written 30
+	// seconds ago is at the destination; when it became False is since when it lags.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
