@@ -28,13 +28,16 @@ func (m *mirror) copy(ctx context.Context, standing archive.Standing) error {
 	m.Log.Info("copying all keys", "clusterID", whole.ClusterID, "revision", standing.Revision, "was", next.Revision)
 	m.monitor.does(next.Doing, whole.ClusterID, next.Revision)
 	began := time.Now()
-	want := &walk{client: m.source, log: m.Log, clusterID: standing.ClusterID, spans: m.Scope.spans(),
-		revision: standing.Revision, strip: m.Scope.Prefix, add: m.Scope.ToPrefix, refusal: unread}
+	all, err := m.source.keys(ctx, standing, m.Scope)
+	if err != nil {
+		return err
+	}
+	want := &counted{keys: all}
 	wrote, err := m.to.become(ctx, want, next, whole)
 	if err != nil {
 		return err
 	}
-	m.Log.Info("copied", "revision", standing.Revision, "keys", want.seen, "written", wrote, "took",
+	m.Log.Info("copied", "revision", standing.Revision, "keys", want.n, "written", wrote, "took",
 		time.Since(began).Round(time.Millisecond))
 	return nil
 }

@@ -48,7 +48,7 @@ func (p Promotion) run(ctx context.Context) (report reports.Mirror, err error) {
 	if was, err := p.was(ctx, to); was || err != nil {
 		return to.report(), err
 	}
-	target, source, err := p.target(ctx)
+	target, source, err := p.target(ctx, to.is)
 	if err != nil {
 		return report, err
 	}
@@ -82,11 +82,16 @@ func (p Promotion) was(ctx context.Context, to *destination) (bool, error) {
 }
 
 // target is the revision that the destination must reach, and the ID of the source where that was asked.
-func (p Promotion) target(ctx context.Context) (revision int64, source string, err error) {
+func (p Promotion) target(ctx context.Context, at place) (revision int64, source string, err error) {
 	if p.Revision > 0 || p.AsIs {
 		return p.Revision, "", nil
 	}
-	standing, err := p.Source.Standing(ctx)
+	from, err := p.origin(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	defer from.close()
+	standing, err := from.standing(ctx, at)
 	return standing.Revision, idOf(standing), err
 }
 
@@ -173,15 +178,17 @@ func (o Options) compare(ctx context.Context) (report reports.Mirror, err error)
 		return report, err
 	}
 	defer to.close()
-	source, err := o.Source.Dial()
+	source, err := o.origin(ctx)
 	if err != nil {
-		return report, failure(archive.Unreachable, archive.ByEtcd(err), "the source can't be reached")
+		return report, err
 	}
-	defer source.Close()
-	standing, err := o.Source.Standing(ctx)
-	if err == nil && o.Destination.Visitor != nil {
-		_, err = o.Destination.Standing(ctx)
+	defer source.close()
+	if o.Destination.Visitor != nil {
+		if _, err = o.Destination.Standing(ctx); err != nil {
+			return report, err
+		}
 	}
+	standing, err := source.standing(ctx, place{})
 	if err != nil {
 		return report, err
 	}
@@ -204,15 +211,19 @@ func (o Options) compare(ctx context.Context) (report reports.Mirror, err error)
 			idOf(standing), is.ClusterID)
 	}
 	scope := to.is.Scope
-	want := &walk{client: source, log: o.Log, clusterID: standing.ClusterID, spans: scope.spans(),
-		revision: to.is.Revision, strip: scope.Prefix, add: scope.ToPrefix, refusal: unread}
+	standing.Revision = to.is.Revision
+	all, err := source.keys(ctx, standing, scope)
+	if err != nil {
+		return report, err
+	}
+	want := &counted{keys: all}
 	is := &walk{client: to.client, log: o.Log, spans: scope.toSpans(), revision: now,
 		refusal: func(err error) error { return to.refusal(err, 0) }}
 	err = differ(ctx, want, is, func(o op) error {
 		report.Difference = fmt.Sprintf("%q", o.key)
 		return errDiffers
 	})
-	report.Keys = want.seen
+	report.Keys = want.n
 	if errors.Is(err, errDiffers) {
 		err = failure(reports.MirrorDiffers, nil, "the key %s of the destination is not what the source had at "+
 			"revision %d: something else writes there. Stop that, and run the mirror once with --reconcile", report.Difference,

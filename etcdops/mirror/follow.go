@@ -135,8 +135,7 @@ func (m *mirror) follow(ctx context.Context, standing archive.Standing) error {
 	m.monitor.does(from.Doing, from.ClusterID, from.Revision)
 	batches, ended := make(chan stream.Batch, 1), make(chan error, 1)
 	go func() {
-		ended <- stream.Watch(ctx, stream.Watching{Cluster: m.Source, ClusterID: standing.ClusterID,
-			Last: from.Revision, Sum: from.Sum, AskEvery: askEvery, Silence: silence, Log: m.Log}, batches)
+		ended <- m.source.watch(ctx, standing.ClusterID, from, batches)
 	}()
 	q := &queue{Scope: m.Scope, holes: m.Scope.holes()}
 	m.placed = time.Now()

@@ -7,15 +7,15 @@ import (
 	"log/slog"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // Options say what is mirrored, and where to.
 type Options struct {
+	// Source is asked, unless what is Stored of it is read.
 	Source, Destination archive.Cluster
+	Stored              *Stored
 	Scope               Scope
 	// Name of the mirror: its place is the key Reserved + Name of the destination.
 	Name string
@@ -33,7 +33,7 @@ const farBehind = 100_000
 // mirror is one process.
 type mirror struct {
 	Options
-	source  *clientv3.Client
+	source  origin
 	to      *destination
 	monitor *Monitor
 	// gap is the revision of the place behind which changes are lost, so that all keys are copied; 0 is none. Placed is
@@ -59,11 +59,11 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 	if err := o.Scope.Check(); err != nil {
 		return failure(failed, err, "this can't be mirrored")
 	}
-	source, err := o.Source.Dial()
+	source, err := o.origin(ctx)
 	if err != nil {
-		return failure(archive.Unreachable, archive.ByEtcd(err), "the source can't be reached")
+		return err
 	}
-	defer source.Close()
+	defer source.close()
 	to, err := reach(o.Destination, o.Name, o.MostOps, o.Log)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 			return failure(reason, nil, "the source is not what was mirrored: it is another cluster, or has another "+
 				"history, as after a restore. Promote the destination, or set reconcile once, which makes the "+
 				"destination what the source is now")
-		case reason == archive.Unreachable && (m.fails.IsZero() || time.Since(m.fails) < patience):
+		case m.passes(reason) && (m.fails.IsZero() || time.Since(m.fails) < patience):
 			if m.fails.IsZero() {
 				m.fails = time.Now()
 			}
@@ -100,12 +100,21 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 	}
 }
 
+// passes reports whether this may be over soon: a first snapshot that is not stored yet, too.
+func (m *mirror) passes(reason string) bool {
+	return reason == archive.Unreachable || m.Stored != nil && reason == archive.NotFound
+}
+
 // turn goes on at the place, until that can't go on. It ends without an error only with the context.
 func (m *mirror) turn(ctx context.Context) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	standing, err := m.Source.Standing(ctx)
+	at := m.to.is
+	if m.Reconcile {
+		at = place{} // it may be any
+	}
+	standing, err := m.source.standing(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -116,14 +125,9 @@ func (m *mirror) turn(ctx context.Context) error {
 		}
 	}
 	is := &m.to.is
-	switch {
-	case m.Reconcile:
-	case is.ClusterID != idOf(standing):
+	if !m.Reconcile && is.ClusterID != idOf(standing) {
 		return failure(reports.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored", idOf(standing),
 			is.ClusterID)
-	case standing.Revision < is.Revision:
-		return failure(reports.StreamOtherCluster, nil, "the source is at revision %d, and %d was mirrored",
-			standing.Revision, is.Revision)
 	}
 	behind := standing.Revision-is.Revision > farBehind
 	lost := m.gap != 0 && m.gap == is.Revision // else another process has copied what was missing

@@ -2,6 +2,9 @@
 //
 //	scope.go   which keys, and what they are called at the destination
 //	place.go   how far a mirror is: a key of the destination, written with the data in one transaction
+//	origin.go  what is mirrored: an etcd, by a watch
+//	stored.go  or what a stream has stored of one
+//	shelf.go   the keys of a stored snapshot, and of the changes behind it, in their order
 //	walk.go    keys in their order, page by page, and where two etcds differ
 //	copy.go    the first copy, and what follows a gap
 //	follow.go  from revisions to transactions

@@ -22,6 +22,17 @@ type keys interface {
 	next()
 }
 
+// counted are keys that are counted.
+type counted struct {
+	keys
+	n int64
+}
+
+func (c *counted) next() {
+	c.n++
+	c.keys.next()
+}
+
 // differ tells what must become of each key of one side so that it has what is wanted.
 func differ(ctx context.Context, want, is keys, tell func(op) error) error {
 	for {
@@ -84,11 +95,9 @@ type walk struct {
 
 	page  []*mvccpb.KeyValue
 	limit int64
-	// seen are the keys so far.
-	seen int64
 }
 
-func (w *walk) next() { w.page, w.seen = w.page[1:], w.seen+1 }
+func (w *walk) next() { w.page = w.page[1:] }
 
 func (w *walk) head(ctx context.Context) (*mvccpb.KeyValue, error) {
 	for len(w.page) == 0 {

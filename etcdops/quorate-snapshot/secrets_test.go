@@ -68,7 +68,7 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 			"restore":  {"url", "store-url", "sha256", "bump-revision", "tail-url", "until-revision"},
 			"stream":   {"store-url", "tail", "cluster-id", "from-revision", "compression", "recipient", "max-size"},
 			"look":     {"store-url", "tail", "cluster-id", "from-revision", "until-time"},
-			"mirror":   {"prefix", "to-prefix", "exclude", "name", "to-max-txn-ops", "reconcile"},
+			"mirror":   {"prefix", "to-prefix", "exclude", "name", "to-max-txn-ops", "reconcile", "store-url", "tail"},
 			"snapshot": {"store-url", "key", "compression", "recipient", "verify", "unless-revision"},
 			"discard":  {"store-url", "key"},
 			"survey":   {},

@@ -23,6 +23,7 @@ var mirrorNames = regexp.MustCompile(`^[0-9A-Za-z][-._0-9A-Za-z]{0,62}$`)
 type mirroring struct {
 	mirror.Promotion
 	from, to reaching
+	stored   mirror.Stored
 	listen   string
 }
 
@@ -79,6 +80,11 @@ func readMirroring(act string, args []string, stderr io.Writer) (*mirroring, err
 	flags.SetOutput(stderr)
 	m.from.flags(flags, "", "the source")
 	m.to.flags(flags, "to-", "the destination")
+	placeFlags(flags, &m.stored.Place, "instead of --endpoint, in which a stream of the source's changes is")
+	flags.StringVar(&m.stored.Tail, "tail", "", tailUsage+"; with --store-url")
+	flags.StringVar(&m.stored.ClusterID, "cluster-id", "", idUsage+"; empty is that of the newest snapshot")
+	flags.StringVar(&m.stored.IdentityFile, "identity", "", "`file` with age identities, for what is encrypted")
+	flags.StringVar(&m.stored.Scratch, "scratch", "", "`directory` for a snapshot and as much again")
 	flags.StringVar(&m.Name, "name", "default", "`name` of the mirror: its place is the key "+mirror.Reserved+
 		"<name> of the destination")
 	flags.IntVar(&m.MostOps, "to-max-txn-ops", mirror.DefaultOps,
@@ -101,7 +107,9 @@ func readMirroring(act string, args []string, stderr io.Writer) (*mirroring, err
 	toPrefix()
 	m.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	err := m.valid(act != "promote" || m.Revision == 0 && !m.AsIs)
-	if err == nil {
+	if m.stored.Place.URL != "" {
+		m.Stored = &m.stored
+	} else if err == nil {
 		m.Source, err = m.from.read()
 	}
 	if err == nil {
@@ -112,8 +120,11 @@ func readMirroring(act string, args []string, stderr io.Writer) (*mirroring, err
 
 // valid says which flags are missing or can't be; asked tells whether the source is.
 func (m *mirroring) valid(asked bool) error {
+	if err := m.validSource(asked); err != nil {
+		return err
+	}
 	switch {
-	case asked && len(m.from.cluster.Endpoints) == 0 || len(m.to.cluster.Endpoints) == 0:
+	case len(m.to.cluster.Endpoints) == 0:
 		return command.Errorf("--endpoint and --to-endpoint are required")
 	case !mirrorNames.MatchString(m.Name):
 		return command.Errorf("--name must be at most 63 letters, digits, '-', '_' and '.'")
@@ -124,6 +135,23 @@ func (m *mirroring) valid(asked bool) error {
 	}
 	if err := m.Scope.Check(); err != nil {
 		return command.Errorf("--prefix, --to-prefix and --exclude: %s", archive.Words(err))
+	}
+	return nil
+}
+
+// validSource is valid about the source.
+func (m *mirroring) validSource(asked bool) error {
+	live, kept := len(m.from.cluster.Endpoints) > 0, m.stored.Place.URL != ""
+	switch {
+	case asked && !live && !kept:
+		return command.Errorf("--endpoint and --to-endpoint are required")
+	case live && kept:
+		return command.Errorf("--endpoint and --store-url are two sources: use one of them")
+	case kept && !tailGrammar.MatchString(m.stored.Tail) || !kept && m.stored.Tail != "":
+		return command.Errorf("--store-url and --tail belong together; --tail is names of letters, digits, '-', '_' and " +
+			"'.', with '/' between")
+	case !clusterIDs.MatchString(m.stored.ClusterID):
+		return command.Errorf("--cluster-id must be at most 16 hexadecimal digits")
 	}
 	return nil
 }

@@ -42,6 +42,15 @@ func TestMirrorFlags(t *testing.T) {
 	}
 	_, err = readMirroring("promote", both[1:], io.Discard)
 	assert.Error(t, err)
+	kept := []string{both[1], "--store-url=s3://b/etcd", "--tail=a/tail"}
+	m, err = readMirroring("promote", kept, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, "a/tail", m.Stored.Tail)
+	for _, wrong := range [][]string{append(kept, both[0]), kept[:2], {both[0], both[1], kept[2]},
+		append(kept, "--cluster-id=x")} {
+		_, err = readMirroring("mirror", wrong, io.Discard)
+		assert.Error(t, err, "%q", wrong)
+	}
 	_, err = read("mirror", "--to-ca=/none")
 	assert.ErrorContains(t, err, "--to-ca: the file /none")
 }

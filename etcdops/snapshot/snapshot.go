@@ -151,12 +151,12 @@ func line(flag, file string) (string, error) {
 
 // storeFlags are the flags by which a store is reached, and the name of an artifact in it.
 func storeFlags(flags *flag.FlagSet, place *archive.Place, key *string) {
-	placeFlags(flags, place)
+	placeFlags(flags, place, "required")
 	flags.StringVar(key, "key", "", "`name` of the artifact in the folder; required")
 }
 
-func placeFlags(flags *flag.FlagSet, place *archive.Place) {
-	flags.StringVar(&place.URL, "store-url", "", "`URL` of the folder: s3://, gs://, azblob:// or file:///; required")
+func placeFlags(flags *flag.FlagSet, place *archive.Place, more string) {
+	flags.StringVar(&place.URL, "store-url", "", "`URL` of the folder: s3://, gs://, azblob:// or file:///; "+more)
 	flags.StringVar(&place.Dir, "store-dir", "", "`directory` that file:///folder is in; empty is that of this machine")
 	flags.StringVar(&place.CAFile, "store-ca", "",
 		"`file` with PEM certificates of those who sign the store's certificate, besides the public authorities")

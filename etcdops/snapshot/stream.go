@@ -72,7 +72,7 @@ func readStreaming(args []string, stderr io.Writer) (*streaming, error) {
 	flags := flag.NewFlagSet("quorate-snapshot stream", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	s.clusterFlags(flags)
-	placeFlags(flags, &s.ordering.Place)
+	placeFlags(flags, &s.ordering.Place, "required")
 	s.formFlags(flags)
 	flags.StringVar(&s.Tail, "tail", "", tailUsage+"; required")
 	flags.StringVar(&s.ClusterID, "cluster-id", "", idUsage+" that is expected; empty takes any")

@@ -2,9 +2,7 @@ package stream
 
 import (
 	"context"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
@@ -49,11 +47,7 @@ func (s session) oldestBase(ctx context.Context) (oldest int64, err error) {
 }
 
 func (s session) bases(ctx context.Context) ([]*reports.Artifact, error) {
-	beside := path.Dir(strings.Trim(s.Tail, "/")) + "/"
-	if beside == "./" {
-		beside = ""
-	}
-	all, err := s.folder.Snapshots(ctx, beside)
+	all, err := (&Kept{s.folder, s.Tail}).Bases(ctx)
 	return slices.DeleteFunc(all, func(base *reports.Artifact) bool { return base.ClusterID != s.clusterID }), err
 }
 

@@ -40,6 +40,12 @@ func (b *batch) Empty() bool { return b.events == 0 }
 // Arrived is when it had arrived.
 func (b *batch) Arrived() time.Time { return b.at }
 
+// Before is the Sum of the records of the revision before the batch's first; empty when they were not seen.
+func (b *batch) Before() string { return b.before }
+
+// Sum is that of the records of its last revision.
+func (b *batch) Sum() string { return b.sum }
+
 // Each tells all changes, in their order. They are valid as long as the batch is.
 func (b *batch) Each(tell func(Change) error) error {
 	s := Segment{Header: Header{First: b.first, Last: b.last, Events: b.events}, records: b.records}

@@ -270,8 +270,11 @@ func TestBeforeThePod(t *testing.T) {
 			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalSource{
 				Endpoints: []string{"https://10.1.2.3:2379"}}}
 		},
-		"set exactly one of spec.source.clusterRef and spec.source.external": func(o *Observation) {
+		"set exactly one of spec.source.clusterRef, spec.source.external and spec.source.stored": func(o *Observation) {
 			o.Mirror.Spec.Source = v1alpha1.MirrorSource{}
+		},
+		"spec.source.stored.store": func(o *Observation) {
+			o.Mirror.Spec.Source = v1alpha1.MirrorSource{Stored: &v1alpha1.StoredSource{Folder: "shop/orders"}}
 		},
 	} {
 		o := aMirror()
@@ -381,4 +384,34 @@ func TestNamesOfPodsFit(t *testing.T) {
 		m.Name = name
 		assert.Empty(t, validation.IsDNS1123Label(podName(m, objects.ContainerPromote, 12)), name)
 	}
+}
+
+// TestStored: a mirror that reads a store has what comes to that, and nothing that comes to the source's etcd. A
+// promotion as it is needs neither.
+func TestStored(t *testing.T) {
+	o := aMirror()
+	o.Mirror.Spec.Source = v1alpha1.MirrorSource{Stored: &v1alpha1.StoredSource{
+		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
+			CredentialsSecretRef: v1alpha1.SecretRef{Name: "s3"}}},
+		Folder: "shop/orders", IdentitySecretRef: v1alpha1.SecretKeyRef{Name: "age"}, ServiceAccountName: "reader"}}
+	delete(o.Clusters, "orders")
+	main := pod(t, o, copier)
+	line := strings.Join(kubelettest.Line(&main.Spec.Containers[0]), " ")
+	for _, flag := range []string{"--store-url=s3://backups/etcd", "--tail=shop/orders/tail",
+		"--identity=/etc/quorate-store/identity/identity", "--scratch=/var/run/quorate-scratch"} {
+		assert.Contains(t, line, flag)
+	}
+	assert.NotContains(t, line, " --endpoint=")
+	assert.Equal(t, "reader", main.Spec.ServiceAccountName)
+	assert.Contains(t, main.Spec.Containers[0].Env[0].Name, "AWS_")
+	assert.True(t, mounts(main), "every volume is mounted, each at a place of its own")
+	assert.Empty(t, kubelettest.Leaks(&main.Spec))
+
+	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
+	ends := pod(t, o, promoter)
+	assert.Contains(t, strings.Join(kubelettest.Line(&ends.Spec.Containers[0]), " "), "--tail=shop/orders/tail")
+	o.Mirror.Spec.Promote.AsIs = true
+	ends = pod(t, o, promoter)
+	assert.NotContains(t, strings.Join(kubelettest.Line(&ends.Spec.Containers[0]), " "), "--tail")
+	assert.Len(t, ends.Spec.Containers[0].Env, 1, "GOMEMLIMIT")
 }

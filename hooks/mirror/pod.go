@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // One pod copies: it runs until it is deleted, and begins again by itself. A second one promotes, and ends. They are
@@ -101,11 +102,19 @@ func (v *view) blocked(purpose string) string {
 
 // validate says what is wrong with a spec, where the API server did not refuse it.
 func validate(s *v1alpha1.EtcdMirrorSpec) error {
-	if (s.Source.External == nil) == (s.Source.ClusterRef.Name == "") {
-		return errors.New("set exactly one of spec.source.clusterRef and spec.source.external")
+	sources := 0
+	for _, is := range []bool{s.Source.ClusterRef.Name != "", s.Source.External != nil, s.Source.Stored != nil} {
+		if is {
+			sources++
+		}
 	}
-	if s.Source.External != nil {
+	switch {
+	case sources != 1:
+		return errors.New("set exactly one of spec.source.clusterRef, spec.source.external and spec.source.stored")
+	case s.Source.External != nil:
 		return snapshot.ValidateWay("spec.source.external", outside(s.Source.External))
+	case s.Source.Stored != nil:
+		return stores.Validate("spec.source.stored.store", &s.Source.Stored.Store)
 	}
 	if s.Source.ClusterRef.Name == s.ClusterRef.Name {
 		return errors.New("spec.source.clusterRef is the destination itself: name another EtcdCluster")
@@ -127,8 +136,10 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 	m := v.Mirror
 	cluster := v.Clusters[m.Spec.ClusterRef.Name]
 	way := destination(snapshot.WayTo(cluster))
+	var kept stores.Access
 	if v.asksSource(purpose) {
-		from := v.source()
+		var from snapshot.Way
+		from, kept = v.source()
 		way.Args, way.Mounts, way.Volumes = slices.Concat(from.Args, way.Args), slices.Concat(from.Mounts, way.Mounts),
 			slices.Concat(from.Volumes, way.Volumes)
 	}
@@ -137,6 +148,7 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 		Name: purpose, Image: v.Images.Image, ImagePullPolicy: v.Images.ImagePullPolicy,
 		Command:      []string{objects.SnapshotProgram, "mirror"},
 		Args:         slices.Concat(way.Args, v.options(purpose, cluster)),
+		Env:          kept.Env,
 		VolumeMounts: way.Mounts,
 		Resources:    snapshot.Resources(m.Spec.Resources, 0),
 	}
@@ -154,11 +166,15 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 	}
 	spec := snapshot.PodSpec(main, way.Volumes, cluster.Spec.SecurityContext)
 	spec.RestartPolicy, spec.ImagePullSecrets = restart, cluster.Spec.Image.PullSecrets
+	if stored := m.Spec.Source.Stored; stored != nil && v.asksSource(purpose) {
+		spec.ServiceAccountName = stored.ServiceAccountName
+	}
 	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: podName(m, purpose, v.number(purpose)), Namespace: m.Namespace,
 		Labels: map[string]string{objects.LabelMirror: m.Name, "app.kubernetes.io/name": "etcd-mirror",
 			"app.kubernetes.io/instance": cluster.Name, "app.kubernetes.io/managed-by": "quorate"},
 	}, Spec: spec}
+	maps.Copy(pod.Labels, kept.Labels)
 	pod.Annotations = map[string]string{objects.AnnotationSource: v.fingerprint(),
 		objects.AnnotationTemplate: objects.Fingerprint([]any{pod.Labels, pod.Spec})}
 	objects.Literal(&pod.Spec)
@@ -193,12 +209,25 @@ func (v *view) options(purpose string, cluster *v1alpha1.EtcdCluster) []string {
 	return append(args, fmt.Sprintf("--listen=:%d", Port))
 }
 
-// source is the way to it. Nothing blocks that.
-func (v *view) source() snapshot.Way {
-	if e := v.Mirror.Spec.Source.External; e != nil {
-		return snapshot.WayOutside(outside(e))
+// source is the way to it, and what else a store takes. Nothing blocks that.
+func (v *view) source() (snapshot.Way, stores.Access) {
+	source := &v.Mirror.Spec.Source
+	switch {
+	case source.External != nil:
+		return snapshot.WayOutside(outside(source.External)), stores.Access{}
+	case source.Stored == nil:
+		return snapshot.WayTo(v.Clusters[source.ClusterRef.Name]), stores.Access{}
 	}
-	return snapshot.WayTo(v.Clusters[v.Mirror.Spec.Source.ClusterRef.Name])
+	kept := stores.AccessTo(source.Stored.Store, source.Stored.ServiceAccountName, true)
+	if source.Stored.IdentitySecretRef.Name != "" {
+		kept.Identify(source.Stored.IdentitySecretRef)
+	}
+	return snapshot.Way{
+		Args: append(kept.Args, "--tail="+source.Stored.Folder+"/"+snapshot.TailFolder,
+			"--scratch="+objects.ScratchDir),
+		Mounts:  append(kept.Mounts, objects.ScratchMount()),
+		Volumes: append(kept.Volumes, objects.ScratchVolume(nil)),
+	}, kept
 }
 
 // destinationDir is where a pod has the Secrets for the destination: it may have others like them for the source.

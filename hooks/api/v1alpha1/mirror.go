@@ -104,7 +104,7 @@ type EtcdMirrorSpec struct {
 
 // MirrorSource is the etcd that is read.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.clusterRef) != has(self.external)",message="set exactly one of source.clusterRef and source.external"
+// +kubebuilder:validation:XValidation:rule="[has(self.clusterRef), has(self.external), has(self.stored)].filter(is, is).size() == 1",message="set exactly one of source.clusterRef, source.external and source.stored"
 type MirrorSource struct {
 	// ClusterRef is an EtcdCluster in the same namespace.
 	// +optional
@@ -114,6 +114,36 @@ type MirrorSource struct {
 	// (--existing-endpoints).
 	// +optional
 	External *ExternalSource `json:"external,omitempty"`
+
+	// Stored is what an EtcdSnapshotSchedule with spec.stream has stored of an etcd, for where no connection leads to
+	// that one. The mirror is behind it by what is not stored yet.
+	// +optional
+	Stored *StoredSource `json:"stored,omitempty"`
+}
+
+// StoredSource is where the snapshots of an etcd, and the changes behind them, are stored.
+type StoredSource struct {
+	// Store as the schedule names it, in spec.template.spec.store.
+	// +required
+	Store Store `json:"store"`
+
+	// Folder of the snapshots below the prefix of the store: the namespace of the EtcdCluster there and its name, such
+	// as shop/orders.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][-a-z0-9]*/[a-z0-9][-.a-z0-9]*$`
+	Folder string `json:"folder"`
+
+	// IdentitySecretRef holds the age identities (AGE-SECRET-KEY-1...) that decrypt what is stored, under the key identity
+	// unless it names another.
+	// +optional
+	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
+
+	// ServiceAccountName gives the mirror's pods the platform's identity, such as an IAM role.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
 // ExternalSource is how the pod comes to an etcd elsewhere.

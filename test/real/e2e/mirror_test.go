@@ -105,3 +105,58 @@ spec:
 	})
 	kube(t, "-n", standby.ns, "delete", "etcdmirror", "standby", "--timeout=60s")
 }
+
+// TestMirrorOfStored: a cluster has a copy of another one of which it sees only what a stream has stored. That one is
+// lost, under a writer; a promotion ends at the last revision that is stored.
+func TestMirrorOfStored(t *testing.T) {
+	beside(t)
+	const one = "  replicas: 1\n  version: 3.6.16\n"
+	bucket := store(t)
+	former := newCluster(t, one)
+	standby := namespaced(t, former.ns+"-standby")
+	standby.apply(one)
+	bucket.credentials(former)
+	bucket.credentials(standby)
+	former.converges(1)
+	standby.converges(1)
+	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
+kind: EtcdSnapshotSchedule
+metadata: {name: yearly, namespace: %[1]s}
+spec:
+  schedule: "0 0 1 1 *"
+  stream: {flushAfter: 2s}
+  template: {spec: {clusterRef: {name: %[2]s}, store: %[3]s}}
+---
+apiVersion: etcd.quorate.dev/v1alpha1
+kind: EtcdMirror
+metadata: {name: standby, namespace: %[4]s}
+spec:
+  clusterRef: {name: %[2]s}
+  source: {stored: {folder: %[1]s/%[2]s, store: %[3]s}}
+`, former.ns, name, bucket.yaml(former.ns), standby.ns), "apply", "-f", "-")
+	require.NoError(t, err)
+	former.streams("yearly", "")
+	end := former.putsUntil()
+	_, took := standby.meetsMirror(v1alpha1.Mirroring)
+	t.Logf("mirroring after %.1f s", took.Seconds())
+	<-time.After(6 * time.Second)
+	lost := time.Now()
+	kube(t, "-n", former.ns, "delete", "etcdcluster", name, "--wait=false")
+	all := end()
+	require.NoError(t, api.send(http.MethodPatch, fmt.Sprintf(paths["etcdmirror"], standby.ns)+"/standby",
+		"application/merge-patch+json", `{"spec":{"promote":{}}}`))
+	m, took := standby.meetsMirror(v1alpha1.Promoted)
+	revision := m.Status.PromotedRevision
+	t.Logf("promoted at revision %d after %.1f s", revision, took.Seconds())
+	there, gone := standby.present(standby.word()), 0
+	for _, w := range all {
+		assert.Equal(t, w.revision <= revision, there[w.key], "%s of revision %d, promoted at %d", w.key, w.revision,
+			revision)
+		if w.revision > revision {
+			gone++
+			assert.Less(t, lost.Sub(w.at), 10*time.Second, "%s was written %s before all was lost", w.key, lost.Sub(w.at))
+		}
+	}
+	t.Logf("of %d acknowledged writes %d were not stored", len(all), gone)
+	assert.Less(t, gone, len(all), "something was stored")
+}

@@ -10,6 +10,8 @@ func TestMirrors(t *testing.T) {
 	k := kindOf(t, "EtcdMirror")
 	const from = `clusterRef: {name: spare}, source: {clusterRef: {name: demo}}`
 	const outside = `clusterRef: {name: spare}, source: {external: {endpoints: ["https://10.1.2.3:2379"], `
+	const kept = `clusterRef: {name: spare}, source: {stored: {store: {s3: {bucket: b}}, folder: `
+	const one = "set exactly one of source.clusterRef, source.external and source.stored"
 	const dollars, fixed = "spec.prefix", "can't be changed"
 	admits := func(old, spec, refused string) {
 		t.Helper()
@@ -34,9 +36,12 @@ func TestMirrors(t *testing.T) {
 		{`{` + outside + `}}}`, "external.authoritySecretRef is for endpoints"},
 		{`{clusterRef: {name: spare}, source: {external: {endpoints: ["http://a:2379"], userSecretRef: {name: a}}}}`,
 			"nothing secret goes over plain text"},
-		{`{clusterRef: {name: spare}, source: {}}`, "set exactly one of source.clusterRef and source.external"},
+		{`{clusterRef: {name: spare}, source: {}}`, one},
 		{`{clusterRef: {name: spare}, source: {clusterRef: {name: a}, external: {endpoints: ["http://a:2379"]}}}`,
-			"set exactly one of source.clusterRef and source.external"},
+			one},
+		{`{` + kept + `shop/orders}}}`, ""},
+		{`{` + kept + `orders}}}`, "spec.source.stored.folder"},
+		{`{` + kept + `shop/orders}, clusterRef: {name: a}}}`, one},
 		{`{clusterRef: {name: demo}, source: {clusterRef: {name: demo}}}`, "source.clusterRef is the destination itself"},
 		{`{source: {clusterRef: {name: demo}}}`, "spec.clusterRef: Required value"},
 		{`{` + from + `, prefix: /a/, toPrefix: "", excludePrefixes: [/a/b]}`, ""},
