@@ -22,7 +22,7 @@ import (
 )
 
 // Patience is how long Eventually waits: far longer than anything takes on an idle machine.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // A Cluster is a set of members in folders of one test. It ends with the test.
 type Cluster struct {
