@@ -275,6 +275,11 @@ timings: ## how long every target takes, cold and warm, as a table; hours. TARGE
 bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/evidence/performance.md)
 	@for mib in 64 1024; do go test -tags releases ./test/real/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
 
+.PHONY: bench-streams
+bench-streams: build etcd-binaries ## what a stream of 1,000,000 changes costs, its restore, and mirrors beside etcdctl's (docs/evidence/performance.md)
+	@go test -tags releases ./test/real/bench -count=1 -timeout 60m -run 'TestStreamAndRestore|TestMirrors' -v -stream.changes 1000000 -mirror.keys 200000 \
+	  -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'
+
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/evidence/scale.md); root, 20 minutes, two cores
 	@test/real/bench/scale.sh

@@ -30,14 +30,7 @@ func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error)
 	return &call{
 		kind: v1alpha1.Kind, parent: r.Cluster, finalizing: r.Finalizing,
 		untimely: r.Finalizing && r.Cluster.DeletionTimestamp == nil,
-		misplaced: func(path string) error {
-			if path == "/sync" {
-				return wire.Bad("finalizing is true: the hook finalize must be sent to /finalize")
-			}
-			return wire.Bad("the parent is not being deleted (finalizing is %t): the hook sync must be sent to /sync",
-				r.Finalizing)
-		},
-		turn: func(ctx context.Context) (func(), error) { return s.turn(ctx, r.Cluster.UID) },
+		turn:     func(ctx context.Context) (func(), error) { return s.turn(ctx, r.Cluster.UID) },
 		decide: func(ctx context.Context, began time.Time) (*decided, error) {
 			o := r.Observation(s.now(), s.options.Settings)
 			if r.Finalizing && !spec.Protected(r.Cluster) && !state.Leaving(o) {

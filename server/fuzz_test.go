@@ -243,7 +243,7 @@ func applied(t testing.TB, request, answered []byte) []byte {
 		group := fmt.Sprintf("%s.%s", child["kind"], child["apiVersion"])
 		require.Contains(t, next, group)
 		name := at(child, "metadata")["name"].(string)
-		at(next, group)[name] = appliedTo(t, byName(at(observed, group), name), child, at(parent, "metadata")["uid"])
+		at(next, group)[name] = appliedTo(t, named(at(observed, group), name), child, at(parent, "metadata")["uid"])
 	}
 	r["children"] = next
 	raw, err := json.Marshal(r)
@@ -251,8 +251,8 @@ func applied(t testing.TB, request, answered []byte) []byte {
 	return raw
 }
 
-// byName is the observed object of this name, or nil. The key may be another.
-func byName(group map[string]any, name string) map[string]any {
+// named is the observed object of this name, or nil. The key may be another.
+func named(group map[string]any, name string) map[string]any {
 	for _, o := range group {
 		if at(o, "metadata")["name"] == name {
 			return o.(map[string]any)

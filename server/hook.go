@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +27,6 @@ type call struct {
 	finalizing bool // so Metacontroller says
 	// untimely: it is finalized and not being deleted, or the other way round where that must not be.
 	untimely bool
-	// misplaced says what is wrong with a call that came to the wrong hook, or is untimely.
-	misplaced func(path string) error
 	// turn waits for the parent's turn; nil where calls about one parent may run at once.
 	turn func(ctx context.Context) (end func(), err error)
 	// decide says what to answer; letGo, about a parent that has not, or no longer, the labels that this server looks
@@ -91,6 +92,18 @@ func (s *Server) answer(ctx context.Context, c *call, path string, began time.Ti
 		return nil, err
 	}
 	return s.finish(c, d)
+}
+
+// misplaced says what is wrong with a call that came to the wrong hook, or is untimely.
+func (c *call) misplaced(path string) error {
+	kind := strings.TrimSuffix(strings.TrimSuffix(path, "/sync"), "/finalize")
+	return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is "+
+		"being deleted is finalized, by %s/finalize alone", path, c.finalizing, c.parent.GetDeletionTimestamp() != nil, kind)
+}
+
+// byName are objects in the order of their names.
+func byName[T metav1.Object](all map[string]T) []T {
+	return slices.SortedFunc(maps.Values(all), func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
 // finish writes an answer, and tells of it.

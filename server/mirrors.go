@@ -1,14 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -27,13 +23,9 @@ func (s *Server) mirrorCall(_ context.Context, body io.Reader) (*call, error) {
 		kind: v1alpha1.KindMirror, parent: r.Mirror, finalizing: r.Finalizing,
 		// With --cascade=foreground the hook sync is sent while Kubernetes deletes the children, too.
 		untimely: r.Finalizing && r.Mirror.DeletionTimestamp == nil,
-		misplaced: func(path string) error {
-			return wire.Bad("the hook is %s, and finalizing is %t; "+
-				"a parent that is being deleted is finalized, by /mirrors/finalize alone", path, r.Finalizing)
-		},
-		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideMirror(r, began) },
-		letGo:  func(time.Time) *decided { return letMirrorGo(r) },
-		forget: s.forgetMirror,
+		decide:   func(_ context.Context, began time.Time) (*decided, error) { return s.decideMirror(r, began) },
+		letGo:    func(time.Time) *decided { return letMirrorGo(r) },
+		forget:   s.forgetMirror,
 	}, nil
 }
 
@@ -68,9 +60,8 @@ func (s *Server) decideMirror(r *wire.MirrorCall, began time.Time) (*decided, er
 // letMirrorGo answers everything as it is.
 func letMirrorGo(r *wire.MirrorCall) *decided {
 	finalized := true
-	pods := slices.SortedFunc(maps.Values(r.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return &decided{gone: true, encode: func() ([]byte, error) {
-		return r.Answer(mirror.Decision{Pods: pods, Status: r.Mirror.Status}, &finalized)
+		return r.Answer(mirror.Decision{Pods: byName(r.Pods), Status: r.Mirror.Status}, &finalized)
 	}}
 }
 

@@ -16,15 +16,10 @@ func (s *Server) operationCall(_ context.Context, body io.Reader) (*call, error)
 	if err != nil {
 		return nil, err
 	}
-	deleted := r.Operation.DeletionTimestamp != nil
 	return &call{
 		kind: v1alpha1.KindOperation, parent: r.Operation, finalizing: r.Finalizing,
-		untimely: r.Finalizing != deleted,
-		misplaced: func(path string) error {
-			return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; "+
-				"only a parent that is being deleted is finalized, by /operations/finalize", path, r.Finalizing, deleted)
-		},
-		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideOperation(r, began), nil },
+		untimely: r.Finalizing != (r.Operation.DeletionTimestamp != nil),
+		decide:   func(_ context.Context, began time.Time) (*decided, error) { return s.decideOperation(r, began), nil },
 		letGo: func(time.Time) *decided {
 			finalized := true
 			return &decided{gone: true, encode: func() ([]byte, error) {

@@ -1,14 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -24,17 +20,12 @@ func (s *Server) scheduleCall(_ context.Context, body io.Reader) (*call, error) 
 	if err != nil {
 		return nil, err
 	}
-	deleted := r.Schedule.DeletionTimestamp != nil
 	return &call{
 		kind: v1alpha1.KindSchedule, parent: r.Schedule, finalizing: r.Finalizing,
-		untimely: r.Finalizing != deleted,
-		misplaced: func(path string) error {
-			return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; "+
-				"only a parent that is being deleted is finalized, by /schedules/finalize", path, r.Finalizing, deleted)
-		},
-		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideSchedule(r, began) },
-		letGo:  func(time.Time) *decided { return s.letScheduleGo(r) },
-		forget: s.forgetSchedule,
+		untimely: r.Finalizing != (r.Schedule.DeletionTimestamp != nil),
+		decide:   func(_ context.Context, began time.Time) (*decided, error) { return s.decideSchedule(r, began) },
+		letGo:    func(time.Time) *decided { return s.letScheduleGo(r) },
+		forget:   s.forgetSchedule,
 	}, nil
 }
 
@@ -76,13 +67,10 @@ func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) (*decided
 // gives them its own.
 func (s *Server) letScheduleGo(r *wire.ScheduleCall) *decided {
 	finalized := true
-	all := slices.SortedFunc(maps.Values(r.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
-	pods := slices.SortedFunc(maps.Values(r.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	labels := func(o *v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
 	return &decided{gone: true, encode: func() ([]byte, error) {
-		return r.Answer(schedule.Decision{Snapshots: all, Pods: pods, Status: r.Schedule.Status}, labels, &finalized)
+		return r.Answer(schedule.Decision{Snapshots: byName(r.Snapshots), Pods: byName(r.Pods),
+			Status: r.Schedule.Status}, labels, &finalized)
 	}}
 }
 

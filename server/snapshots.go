@@ -1,14 +1,9 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"io"
-	"maps"
-	"slices"
 	"time"
-
-	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -25,13 +20,9 @@ func (s *Server) snapshotCall(_ context.Context, body io.Reader) (*call, error) 
 		kind: v1alpha1.KindSnapshot, parent: r.Snapshot, finalizing: r.Finalizing,
 		// With --cascade=foreground the hook sync is sent while Kubernetes deletes the children, and then finalize.
 		untimely: r.Finalizing && r.Snapshot.DeletionTimestamp == nil,
-		misplaced: func(path string) error {
-			return wire.Bad("the hook is %s, and finalizing is %t; "+
-				"a parent that is being deleted is finalized, by /snapshots/finalize alone", path, r.Finalizing)
-		},
-		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideSnapshot(r, began) },
-		letGo:  func(time.Time) *decided { return letSnapshotGo(r) },
-		forget: s.said.forget,
+		decide:   func(_ context.Context, began time.Time) (*decided, error) { return s.decideSnapshot(r, began) },
+		letGo:    func(time.Time) *decided { return letSnapshotGo(r) },
+		forget:   s.said.forget,
 	}, nil
 }
 
@@ -66,8 +57,7 @@ func (s *Server) decideSnapshot(r *wire.SnapshotCall, began time.Time) (*decided
 // letSnapshotGo answers everything as it is.
 func letSnapshotGo(r *wire.SnapshotCall) *decided {
 	finalized := true
-	jobs := slices.SortedFunc(maps.Values(r.Jobs), func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 	return &decided{gone: true, encode: func() ([]byte, error) {
-		return r.Answer(snapshot.Decision{Jobs: jobs, Status: r.Snapshot.Status}, &finalized)
+		return r.Answer(snapshot.Decision{Jobs: byName(r.Jobs), Status: r.Snapshot.Status}, &finalized)
 	}}
 }
