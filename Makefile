@@ -278,7 +278,7 @@ bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 
 .PHONY: bench-streams
 bench-streams: build etcd-binaries ## what a stream of 1,000,000 changes costs, its restore, and mirrors beside etcdctl's (docs/evidence/performance.md)
 	@go test -tags releases ./test/real/bench -count=1 -timeout 60m -run 'TestStreamAndRestore|TestMirrors' -v -stream.changes 1000000 -mirror.keys 200000 \
-	  -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'
+	  -snapshot.quorate $(CURDIR)/bin/quorate-snapshot -stream.etcdbrctl "$(ETCDBRCTL)" | grep '^|'
 
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/evidence/scale.md); root, 20 minutes, two cores

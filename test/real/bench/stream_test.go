@@ -27,6 +27,7 @@ import (
 
 var (
 	streamChanges = flag.Int("stream.changes", 0, "measure a stream of so many changes, and its restore; 0 measures none")
+	etcdbrctl     = flag.String("stream.etcdbrctl", "", "etcdbrctl of etcd-backup-restore, to be measured, too")
 	mirrorKeys    = flag.Int("mirror.keys", 0, "measure mirrors of so many keys; 0 measures none")
 )
 
@@ -49,6 +50,10 @@ func starts(t *testing.T, line ...string) *tool {
 func (p *tool) ends() string {
 	_ = p.Process.Signal(os.Interrupt)
 	_ = p.Wait()
+	return p.used()
+}
+
+func (p *tool) used() string {
 	return fmt.Sprintf("%.1f s of CPU | %d MiB resident at most",
 		(p.ProcessState.UserTime() + p.ProcessState.SystemTime()).Seconds(),
 		p.ProcessState.SysUsage().(*syscall.Rusage).Maxrss>>10)
@@ -88,100 +93,170 @@ func percentile(all []time.Duration, percent int) time.Duration {
 	return all[(len(all)-1)*percent/100]
 }
 
+// A keeper stores a snapshot of a member and what changes behind it in a folder, and restores it from there.
+type keeper struct {
+	name string
+	// begin takes the snapshot, and has the line of the process that stores the changes.
+	begin func(m *etcdproc.Member) (line []string)
+	// base is the snapshot, and files are those with changes, below the folder; revision is the last one in such a file,
+	// which its name tells.
+	base     string
+	files    string
+	revision func(file string) string
+	// restore is the line that fills the folder restored up to a revision; 0 is the snapshot alone.
+	restore func(until int64) []string
+}
+
+// quorateKeeps is our own.
+func quorateKeeps(t *testing.T, version, dir string) keeper {
+	store := []string{"--store-url=file:///store", "--store-dir=" + dir}
+	restore := []string{*snapshotOf, "restore", "--data-dir=" + filepath.Join(dir, "restored"), "--name=b",
+		"--etcd-version=" + version, "--etcdutl=" + etcdproc.Program(t, version, "etcdutl"),
+		"--etcd=" + etcdproc.Program(t, version, "etcd"), "--marker=" + filepath.Join(dir, "none"),
+		"--peer-url=http://127.0.0.1:3", "--url=file://" + filepath.Join(dir, "store", "one.db")}
+	return keeper{name: "quorate-snapshot", base: "store/one.db", files: "store/tail/*/*",
+		begin: func(m *etcdproc.Member) []string {
+			out, err := exec.Command(*snapshotOf, append([]string{"snapshot", "--endpoint=" + m.ClientURL, "--key=one.db",
+				"--verify=false", "--compression=none"}, store...)...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			client := m.Client()
+			defer client.Close()
+			is, err := client.Status(t.Context(), m.ClientURL)
+			require.NoError(t, err)
+			return append([]string{*snapshotOf, "stream", "--endpoint=" + m.ClientURL, "--tail=tail", "--listen=",
+				fmt.Sprint("--from-revision=", is.Header.Revision)}, store...)
+		},
+		revision: func(file string) string {
+			name, _, _ := strings.Cut(file, ".")
+			_, last, _ := strings.Cut(name, "-")
+			return last
+		},
+		restore: func(until int64) []string {
+			if until == 0 {
+				return restore
+			}
+			folder, err := filepath.Glob(filepath.Join(dir, "store", "tail", "*"))
+			require.NoError(t, err)
+			require.Len(t, folder, 1)
+			return append(restore, "--tail-url=file://"+folder[0], fmt.Sprint("--until-revision=", until))
+		}}
+}
+
+// backupRestoreKeeps is etcd-backup-restore, the tool of etcd-druid.
+func backupRestoreKeeps(t *testing.T, dir string) keeper {
+	store := []string{"--storage-provider=Local", "--store-container=store"}
+	return keeper{name: "etcdbrctl", base: "store/v2/Full-*", files: "store/v2/Incr-*",
+		begin: func(m *etcdproc.Member) []string {
+			return append([]string{*etcdbrctl, "snapshot", "--endpoints=" + m.ClientURL, "--insecure-transport",
+				"--delta-snapshot-period=10s", "--schedule=0 0 1 1 *"}, store...)
+		},
+		revision: func(file string) string { return strings.Split(file, "-")[2] },
+		restore: func(int64) []string {
+			return append([]string{*etcdbrctl, "restore", "--data-dir=" + filepath.Join(dir, "restored"), "--name=b",
+				"--initial-cluster=b=http://127.0.0.1:3", "--initial-advertise-peer-urls=http://127.0.0.1:3"}, store...)
+		}}
+}
+
 // TestStreamAndRestore measures what a stream costs the writers, and a restore of a snapshot of 1 GiB with the changes
-// behind it, beside `etcdutl snapshot restore` of the snapshot alone:
+// behind it, beside `etcdutl snapshot restore` of the snapshot alone, and beside etcd-backup-restore where that is on
+// the machine:
 //
-//	make bench-streams
+//	make bench-streams ETCDBRCTL=/path/to/etcdbrctl
 func TestStreamAndRestore(t *testing.T) {
 	if *streamChanges == 0 {
 		t.Skip("-stream.changes says how many")
 	}
-	version := etcdproc.Versions[len(etcdproc.Versions)-1]
-	m := etcdproc.Start(t, version, "bench", 1, "--quota-backend-bytes=8589934592").Members[0]
-	fillMiB(t, m, 1024)
+	version := etcdproc.Versions[0] // that etcd-backup-restore is made for
 	dir := t.TempDir()
-	etcdutl := etcdproc.Program(t, version, "etcdutl")
-	store := []string{"--store-url=file:///store", "--store-dir=" + dir}
-	out, err := exec.Command(*snapshotOf, append([]string{"snapshot", "--endpoint=" + m.ClientURL, "--key=one.db",
-		"--verify=false", "--compression=none"}, store...)...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	client := m.Client()
-	defer client.Close()
-	is, err := client.Status(t.Context(), m.ClientURL)
-	require.NoError(t, err)
-	base := is.Header.Revision
-
-	alone := func(what string) int64 {
-		began := time.Now()
-		revision, took := putMany(t, m, *streamChanges, 100_000, "change-")
-		fmt.Printf("| %d puts, %s | %.1f s | p50 %.1f ms | p99 %.1f ms |\n", *streamChanges, what,
-			time.Since(began).Seconds(), percentile(took, 50).Seconds()*1e3, percentile(took, 99).Seconds()*1e3)
-		return revision
+	t.Setenv("HOME", dir) // below which etcdbrctl has local stores
+	keepers := []keeper{quorateKeeps(t, version, dir)}
+	if *etcdbrctl != "" {
+		keepers = append(keepers, backupRestoreKeeps(t, dir))
 	}
-	streaming := starts(t, append([]string{*snapshotOf, "stream", "--endpoint=" + m.ClientURL, "--tail=tail",
-		fmt.Sprint("--from-revision=", base), "--listen="}, store...)...)
-	end := alone("with a stream")
+	for i, k := range keepers {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "store")))
+		m := etcdproc.Start(t, version, k.name, 1, "--quota-backend-bytes=8589934592").Members[0]
+		fillMiB(t, m, 1024)
+		end := stores(t, k, m, dir)
+		if i == 0 {
+			puts(t, m, "without")
+		}
+		m.Kill()
+		if i == 0 {
+			restores(t, "etcdutl snapshot restore, of the snapshot alone", dir, []string{
+				etcdproc.Program(t, version, "etcdutl"), "snapshot", "restore", filepath.Join(dir, "store", "one.db"),
+				"--data-dir=" + filepath.Join(dir, "restored")})
+			restores(t, k.name+", of the snapshot alone", dir, k.restore(0))
+		}
+		restores(t, k.name, dir, k.restore(end))
+	}
+}
+
+func puts(t *testing.T, m *etcdproc.Member, what string) (last int64) {
+	t.Helper()
+	began := time.Now()
+	last, took := putMany(t, m, *streamChanges, 100_000, "change-")
+	fmt.Printf("| %d puts, %s | %.1f s | p50 %.1f ms | p99 %.1f ms |\n", *streamChanges, what,
+		time.Since(began).Seconds(), percentile(took, 50).Seconds()*1e3, percentile(took, 99).Seconds()*1e3)
+	return last
+}
+
+// stores is how the puts go while they are stored, until the last one is: that has the revision end.
+func stores(t *testing.T, k keeper, m *etcdproc.Member, dir string) (end int64) {
+	t.Helper()
+	process := starts(t, k.begin(m)...)
+	for before, size := int64(-1), int64(0); size == 0 || size != before; time.Sleep(time.Second) { // it grows no more
+		require.NoError(t, t.Context().Err())
+		before, size = size, 0
+		files, err := filepath.Glob(filepath.Join(dir, k.base))
+		require.NoError(t, err)
+		for _, file := range files {
+			if info, err := os.Stat(file); err == nil {
+				size += info.Size()
+			}
+		}
+	}
+	end = puts(t, m, k.name)
 	began := time.Now()
 	var size, segments int64
-	etcdproc.Eventually(t, "all is stored", func(context.Context) error {
-		stored := int64(0)
+	for stored := int64(0); stored < end; time.Sleep(100 * time.Millisecond) {
+		require.Less(t, time.Since(began), 15*time.Minute, "%s: %s", k.name, &process.said)
+		files, err := filepath.Glob(filepath.Join(dir, k.files))
+		require.NoError(t, err)
 		size, segments = 0, 0
-		files, err := filepath.Glob(filepath.Join(dir, "store", "tail", "*", "*"))
 		for _, file := range files {
-			name, _, _ := strings.Cut(filepath.Base(file), ".")
-			_, last, _ := strings.Cut(name, "-")
-			revision, _ := strconv.ParseInt(last, 10, 64)
+			revision, _ := strconv.ParseInt(k.revision(filepath.Base(file)), 10, 64)
 			stored = max(stored, revision)
 			if info, err := os.Stat(file); err == nil {
 				size, segments = size+info.Size(), segments+1
 			}
 		}
-		if err == nil && stored < end {
-			err = fmt.Errorf("%d of %d", stored, end)
-		}
-		return err
-	})
-	stored := time.Since(began)
-	fmt.Printf("| the stream | %s | %d MiB stored in %d segments, the last %.1f s after the last put |\n",
-		streaming.ends(), size>>20, segments, stored.Seconds())
-	alone("without one")
-	m.Kill()
-
-	restored := filepath.Join(dir, "restored")
-	into := []string{"--data-dir=" + restored, "--name=b", "--etcd-version=" + version, "--etcdutl=" + etcdutl,
-		"--etcd=" + etcdproc.Program(t, version, "etcd"), "--marker=" + filepath.Join(dir, "none"),
-		"--peer-url=http://127.0.0.1:3", "--url=file://" + filepath.Join(dir, "store", "one.db")}
-	cluster, err := filepath.Glob(filepath.Join(dir, "store", "tail", "*"))
-	require.NoError(t, err)
-	require.Len(t, cluster, 1)
-	for _, what := range []struct {
-		name string
-		line []string
-	}{
-		{"etcdutl snapshot restore, of the snapshot alone", []string{etcdutl, "snapshot", "restore",
-			filepath.Join(dir, "store", "one.db"), "--data-dir=" + restored}},
-		{"the snapshot alone", append([]string{*snapshotOf, "restore"}, into...)},
-		{"with the changes", append([]string{*snapshotOf, "restore", "--tail-url=file://" + cluster[0],
-			fmt.Sprint("--until-revision=", end)}, into...)},
-	} {
-		var took []time.Duration
-		used := ""
-		for range *snapshotRun {
-			require.NoError(t, os.RemoveAll(restored))
-			process := &tool{Cmd: exec.Command(what.line[0], what.line[1:]...)}
-			process.Env = append(os.Environ(), "ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3", "ETCD_INITIAL_CLUSTER_TOKEN=t")
-			process.Stdout, process.Stderr = &process.said, &process.said
-			began := time.Now()
-			require.NoError(t, process.Start())
-			require.NoError(t, process.Wait(), "%s: %s", what.name, &process.said)
-			took = append(took, time.Since(began))
-			used = fmt.Sprintf("%.1f s of CPU | %d MiB resident at most",
-				(process.ProcessState.UserTime() + process.ProcessState.SystemTime()).Seconds(),
-				process.ProcessState.SysUsage().(*syscall.Rusage).Maxrss>>10)
-		}
-		fmt.Printf("| %s | %.1f s (%.1f to %.1f) | %s |\n", what.name, percentile(took, 50).Seconds(),
-			took[0].Seconds(), took[len(took)-1].Seconds(), used)
 	}
+	after := time.Since(began)
+	fmt.Printf("| %s | %s | %d MiB stored in %d segments, the last %.1f s after the last put |\n", k.name,
+		process.ends(), size>>20, segments, after.Seconds())
+	return end
+}
+
+// restores is how long it takes to fill the folder restored.
+func restores(t *testing.T, what, dir string, line []string) {
+	t.Helper()
+	var took []time.Duration
+	used := ""
+	for range *snapshotRun {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "restored")))
+		process := &tool{Cmd: exec.Command(line[0], line[1:]...)}
+		process.Env = append(os.Environ(), "ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3", "ETCD_INITIAL_CLUSTER_TOKEN=t")
+		process.Dir = dir
+		process.Stdout, process.Stderr = &process.said, &process.said
+		began := time.Now()
+		require.NoError(t, process.Start())
+		require.NoError(t, process.Wait(), "%s: %s", what, &process.said)
+		took = append(took, time.Since(began))
+		used = process.used()
+	}
+	fmt.Printf("| restore by %s | %.1f s (%.1f to %.1f) | %s |\n", what, percentile(took, 50).Seconds(),
+		took[0].Seconds(), took[len(took)-1].Seconds(), used)
 }
 
 // TestMirrors measures `quorate-snapshot mirror` beside `etcdctl make-mirror`: the first copy, and how long after a put
