@@ -144,7 +144,11 @@ func quorateKeeps(t *testing.T, version, dir string) keeper {
 
 // backupRestoreKeeps is etcd-backup-restore, the tool of etcd-druid.
 func backupRestoreKeeps(t *testing.T, dir string) keeper {
-	store := []string{"--storage-provider=Local", "--store-container=store"}
+	home, err := os.UserHomeDir() // below which it has local stores
+	require.NoError(t, err)
+	folder, err := filepath.Rel(home, filepath.Join(dir, "store"))
+	require.NoError(t, err)
+	store := []string{"--storage-provider=Local", "--store-container=" + folder}
 	return keeper{name: "etcdbrctl", base: "store/v2/Full-*", files: "store/v2/Incr-*",
 		begin: func(m *etcdproc.Member) []string {
 			return append([]string{*etcdbrctl, "snapshot", "--endpoints=" + m.ClientURL, "--insecure-transport",
@@ -168,7 +172,6 @@ func TestStreamAndRestore(t *testing.T) {
 	}
 	version := etcdproc.Versions[0] // that etcd-backup-restore is made for
 	dir := t.TempDir()
-	t.Setenv("HOME", dir) // below which etcdbrctl has local stores
 	keepers := []keeper{quorateKeeps(t, version, dir)}
 	if *etcdbrctl != "" {
 		keepers = append(keepers, backupRestoreKeeps(t, dir))
