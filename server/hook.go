@@ -98,7 +98,8 @@ func (s *Server) answer(ctx context.Context, c *call, path string, began time.Ti
 func (c *call) misplaced(path string) error {
 	kind := strings.TrimSuffix(strings.TrimSuffix(path, "/sync"), "/finalize")
 	return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is "+
-		"being deleted is finalized, by %s/finalize alone", path, c.finalizing, c.parent.GetDeletionTimestamp() != nil, kind)
+		"being deleted is finalized, by %s/finalize alone", path, c.finalizing, c.parent.GetDeletionTimestamp() != nil,
+		kind)
 }
 
 // byName are objects in the order of their names.

@@ -13,7 +13,7 @@ import (
 
 // origin is what is mirrored: an etcd, or what a stream has stored of one.
 type origin interface {
-	// standing is which cluster it is, and how far it has come. A mirror that is at a place is to go on behind that.
+	// standing is which cluster it is, and how far it has come. A mirror goes on behind the place where it is.
 	standing(ctx context.Context, at place) (archive.Standing, error)
 	// keys are those at the revision of a standing, as they are called at the destination. They are used until the next
 	// ones are asked for.

@@ -21,8 +21,8 @@ const (
 	tombstoneLength = 18
 )
 
-// shelfOps are how many changes of a shelf are made at once.
-const shelfOps = 10_000
+// A shelf makes so many changes at once, or so many bytes of them: memory does not grow with the values.
+const shelfOps, shelfBytes = 10_000, 8 << 20
 
 // shelf has the mirrored keys of a revision in a file, in their order at the destination: memory does not grow with
 // them.
@@ -33,6 +33,8 @@ type shelf struct {
 	// until is the last revision that is taken.
 	until int64
 	open  []op
+	// size of what is open, in bytes.
+	size int
 	// reading is the transaction in which they are read; nil before.
 	reading *bolt.Tx
 }
@@ -118,8 +120,9 @@ func (s *shelf) take(deleted bool, record []byte) error {
 		return failure(failed, nil, "a key has more than %d bytes, which a mirror of what is stored can't take",
 			bolt.MaxKeySize)
 	}
-	s.open = append(s.open, op{key: name, value: kv.Value, deleted: deleted})
-	if len(s.open) < shelfOps {
+	o := op{key: name, value: kv.Value, deleted: deleted}
+	s.open, s.size = append(s.open, o), s.size+o.size()
+	if len(s.open) < shelfOps && s.size < shelfBytes {
 		return nil
 	}
 	return s.flush()
@@ -143,7 +146,8 @@ func (s *shelf) flush() error {
 		}
 		return nil
 	})
-	s.open = s.open[:0]
+	clear(s.open)
+	s.open, s.size = s.open[:0], 0
 	if err != nil {
 		return failure(failed, err, "the keys can't be written to %s", s.db.Path())
 	}

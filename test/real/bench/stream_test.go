@@ -321,7 +321,8 @@ func lag(t *testing.T, source *etcdproc.Member, to *clientv3.Client, prefix stri
 		defer ticks.Stop()
 		for i := range n {
 			<-ticks.C
-			if _, err := client.Put(ctx, fmt.Sprintf("%s-%03d", prefix, i%1000), fmt.Sprint(time.Now().UnixNano())); err != nil {
+			key, now := fmt.Sprintf("%s-%03d", prefix, i%1000), fmt.Sprint(time.Now().UnixNano())
+			if _, err := client.Put(ctx, key, now); err != nil {
 				stop()
 				return
 			}
