@@ -139,7 +139,12 @@ spec:
 	end := former.putsUntil()
 	_, took := standby.meetsMirror(v1alpha1.Mirroring)
 	t.Logf("mirroring after %.1f s", took.Seconds())
-	<-time.After(6 * time.Second)
+	eventually(t, "something that was written is at the destination", func() string {
+		if len(standby.present(standby.word())) == 0 {
+			return "nothing"
+		}
+		return ""
+	})
 	lost := time.Now()
 	kube(t, "-n", former.ns, "delete", "etcdcluster", name, "--wait=false")
 	all := end()
