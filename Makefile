@@ -27,16 +27,14 @@ LAB := bin/lab
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
 IN_LAB := eval "$$($(LAB) env)" &&
 
-# The stories. Most of their time they wait, so there are more at once than cores.
-E2E = go test -json -count=1 -timeout 75m -parallel $(PARALLEL) -shuffle $(SHUFFLE) -tags e2e -run '$(RUN)' ./test/real/e2e/ $(if $(WITHIN),-begin.within $(WITHIN))
+# The stories. How many there are at once depends on the load (test/real/e2e/room_test.go).
+E2E = go test -json -count=1 -timeout 75m -parallel 1000 -shuffle $(SHUFFLE) -tags e2e -run '$(RUN)' ./test/real/e2e/ $(if $(WITHIN),-begin.within $(WITHIN))
 
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
 
 RUN ?= .
 
-# Stories at once, at most: how many there are depends on the load (test/real/e2e/room_test.go).
-PARALLEL ?= $(shell echo $$(($$(nproc) * 4)))
 TIMES ?= 1
 
 # The order of the stories: a number, or off; and after how long none begins, as 40m. Continuous integration sets both.
@@ -257,7 +255,7 @@ e2e-ipv6: export NODES := 3
 e2e-ipv6: image s3 bin/steps ## clusters live with IPv6 addresses alone, and with both families: in labs of its own
 	@trap '$(LAB) down' EXIT; for both in 'v6 IPFamilies|OnTheHostsNetwork|JoinByTLSAndStay' 'dual IPFamilies'; do set -- $$both; export QUORATE_LAB_IP=$$1; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && \
 	  $(IN_LAB) test/tools/install.sh && \
-	  V=1 STEPS_AGAIN="make e2e-ipv6" bin/steps "$$1: go test -json -count=1 -timeout 30m -parallel $(PARALLEL) -tags e2e -run '^Test($$2)\$$' ./test/real/e2e/" || exit; done
+	  V=1 STEPS_AGAIN="make e2e-ipv6" bin/steps "$$1: go test -json -count=1 -timeout 30m -tags e2e -run '^Test($$2)\$$' ./test/real/e2e/" || exit; done
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
@@ -280,6 +278,10 @@ bench-streams: build etcd-binaries ## what a stream of 1,000,000 changes costs, 
 	@go test -tags releases ./test/real/bench -count=1 -timeout 60m -run 'TestStreamAndRestore|TestMirrors' -v -stream.changes 1000000 -mirror.keys 200000 \
 	  -snapshot.quorate $(CURDIR)/bin/quorate-snapshot -stream.etcdbrctl "$(ETCDBRCTL)" | grep '^|'
 
+.PHONY: bench-operators
+bench-operators: install bin/helm ## changes of members by other operators beside ours; COZYSTACK and ETCD_IO are checkouts of theirs (docs/evidence/comparison.md)
+	@$(IN_LAB) COZYSTACK=$(COZYSTACK) ETCD_IO=$(ETCD_IO) test/real/bench/operators.sh
+
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/evidence/scale.md); root, 20 minutes, two cores
 	@test/real/bench/scale.sh
@@ -299,7 +301,7 @@ dashboard: install bin/prometheus ## draw docs/dashboard.png again, from a real 
 
 # Upgrades want more than one release of etcd. Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
 e2e e2e-busy story e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
-e2e e2e-busy story chaos recording dashboard bench: export ETCD_RELEASES ?= 1
+e2e e2e-busy story chaos recording dashboard bench bench-operators: export ETCD_RELEASES ?= 1
 e2e e2e-busy story: export CERT_MANAGER ?= 1
 e2e e2e-busy story: export EXPANDABLE ?= 1
 e2e e2e-busy story e2e-upgrade: s3

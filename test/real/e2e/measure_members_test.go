@@ -17,53 +17,100 @@ import (
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
-// TestMembersBesideByHand alternates changes of members by Quorate with the same ones by a script: kubectl and etcdctl,
-// without a moment of thought. It runs on demand: `make bench`.
-func TestMembersBesideByHand(t *testing.T) {
+// TestMembersBesideOthers alternates changes of members by Quorate with the same ones by a script: kubectl and etcdctl,
+// without a moment of thought. It runs on demand: `make bench`. Where other operators are installed (`make
+// bench-operators`), they make the same changes.
+func TestMembersBesideOthers(t *testing.T) {
 	if os.Getenv("QUORATE_BENCH") == "" {
 		t.Skip("a measurement, for `make bench`")
 	}
 	const rounds = 3
-	rows := []string{"3 to 5", "5 to 3 right after that", "5 to 3", "claim and pod of a follower lost",
-		"claim and pod of the leader lost"}
-	ours, byHand := map[string][]time.Duration{}, map[string][]time.Duration{}
-	for i := range rounds {
-		t.Run(fmt.Sprintf("quorate-%d", i), func(t *testing.T) {
+	who := []string{"Quorate", "by hand"}
+	contestants := map[string]func(*testing.T, times){
+		"Quorate": func(t *testing.T, took times) {
+			begin := time.Now()
 			c := newCluster(t, three)
 			c.converges(3)
-			c.changesMembers(ours, c.scalesTo, c.losesMember)
-		})
-		t.Run(fmt.Sprintf("by-hand-%d", i), func(t *testing.T) {
+			took[rows[0]] = append(took[rows[0]], time.Since(begin))
+			c.changesMembers(took, c)
+		},
+		"by hand": func(t *testing.T, took times) {
 			c := inNamespace(t)
+			begin := time.Now()
 			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
 			require.NoError(t, err)
 			c.meets("pod --all", "Ready")
-			hand := &hand{cluster: c, members: []int{0, 1, 2}, next: 3}
-			c.changesMembers(byHand, hand.scalesTo, hand.losesMember)
-		})
+			took[rows[0]] = append(took[rows[0]], time.Since(begin))
+			c.changesMembers(took, &hand{cluster: c, members: []int{0, 1, 2}, next: 3})
+		},
 	}
-	fmt.Printf("\n| seconds: median (min-max) of %d | Quorate | by hand | ratio |\n|---|---|---|---|\n", rounds)
+	for _, name := range strings.Fields(os.Getenv("QUORATE_BESIDE")) {
+		who = append(who, name)
+		contestants[name] = func(t *testing.T, took times) { changesOther(t, took, others[name]) }
+	}
+	results := map[string]times{}
+	for i := range rounds {
+		for _, name := range who {
+			if results[name] == nil {
+				results[name] = times{}
+			}
+			t.Run(fmt.Sprintf("%s-%d", strings.ToLower(strings.ReplaceAll(name, " ", "-")), i), func(t *testing.T) {
+				contestants[name](t, results[name])
+			})
+		}
+	}
+	fmt.Printf("\n| seconds: median (min-max) of %d | %s |\n|%s\n", rounds, strings.Join(who, " | "),
+		strings.Repeat("---|", len(who)+1))
 	for _, row := range rows {
-		a, b := ours[row], byHand[row]
-		fmt.Printf("| %s | %s | %s | %.2f |\n", row, spanOf(a), spanOf(b), median(a).Seconds()/median(b).Seconds())
+		cells := []string{row}
+		for _, name := range who {
+			cells = append(cells, cellOf(results[name][row], rounds))
+		}
+		fmt.Printf("| %s |\n", strings.Join(cells, " | "))
 	}
 }
 
+// cellOf tells how often a change was not done, too.
+func cellOf(took []time.Duration, rounds int) string {
+	switch {
+	case len(took) == 0:
+		return fmt.Sprintf("0 of %d", rounds)
+	case len(took) < rounds:
+		return fmt.Sprintf("%s, %d of %d", spanOf(took), len(took), rounds)
+	}
+	return spanOf(took)
+}
+
+// times are what each change took, by its row.
+type times map[string][]time.Duration
+
+// rows are the changes, in their order.
+var rows = []string{"founded", "3 to 5", "5 to 3 right after that", "5 to 3", "claim and pod of a follower lost",
+	"claim and pod of the leader lost"}
+
+// changer changes the members of a cluster.
+type changer interface {
+	// scalesTo returns when there are n.
+	scalesTo(n int)
+	// losesMember has the claim and the pod of a member deleted, and returns when another one has taken its place.
+	losesMember(leads bool)
+}
+
 // changesMembers takes the time of each change.
-func (c *cluster) changesMembers(took map[string][]time.Duration, scale func(int), lose func(leads bool)) {
+func (c *cluster) changesMembers(took times, by changer) {
 	c.t.Helper()
-	timed := func(row string, change func()) {
+	timed := func(row int, change func()) {
 		begin := time.Now()
 		change()
-		took[row] = append(took[row], time.Since(begin))
+		took[rows[row]] = append(took[rows[row]], time.Since(begin))
 	}
-	timed("3 to 5", func() { scale(5) })
-	timed("5 to 3 right after that", func() { scale(3) })
-	scale(5)
+	timed(1, func() { by.scalesTo(5) })
+	timed(2, func() { by.scalesTo(3) })
+	by.scalesTo(5)
 	time.Sleep(state.CallsEnd + 5*time.Second)
-	timed("5 to 3", func() { scale(3) })
-	timed("claim and pod of a follower lost", func() { lose(false) })
-	timed("claim and pod of the leader lost", func() { lose(true) })
+	timed(3, func() { by.scalesTo(3) })
+	timed(4, func() { by.losesMember(false) })
+	timed(5, func() { by.losesMember(true) })
 }
 
 func (c *cluster) scalesTo(n int) {
@@ -72,7 +119,6 @@ func (c *cluster) scalesTo(n int) {
 	c.converges(n)
 }
 
-// losesMember has a member's claim and pod deleted, and waits until another one has taken its place.
 func (c *cluster) losesMember(leads bool) {
 	c.t.Helper()
 	members := c.object().Status.Members
@@ -94,6 +140,8 @@ func (c *cluster) deletesBoth(member string) {
 	kube(c.t, "-n", c.ns, "delete", "pod", member, "--wait=true")
 }
 
+func nameByHand(n int) string { return fmt.Sprintf("demo-%d", n) }
+
 // hand changes the members of a cluster by hand.
 type hand struct {
 	*cluster
@@ -108,18 +156,18 @@ func (h *hand) scalesTo(n int) {
 	}
 	for len(h.members) > n {
 		last := h.members[len(h.members)-1]
-		if h.leads(last) {
+		if h.leads(nameByHand(last)) {
 			last = h.members[len(h.members)-2]
 		}
 		h.removes(last)
-		h.deletesBoth(fmt.Sprintf("demo-%d", last))
+		h.deletesBoth(nameByHand(last))
 	}
 }
 
 func (h *hand) losesMember(leads bool) {
 	h.t.Helper()
-	gone := h.members[slices.IndexFunc(h.members, func(m int) bool { return h.leads(m) == leads })]
-	h.deletesBoth(fmt.Sprintf("demo-%d", gone))
+	gone := h.members[slices.IndexFunc(h.members, func(m int) bool { return h.leads(nameByHand(m)) == leads })]
+	h.deletesBoth(nameByHand(gone))
 	h.removes(gone)
 	h.adds()
 }
@@ -130,25 +178,25 @@ func (h *hand) adds() {
 	n := h.next
 	h.next++
 	at, url := h.members[0], urlByHand(h.ns, n, 2380)
-	h.repeats(at, "member", "add", fmt.Sprintf("demo-%d", n), "--learner", "--peer-urls="+url)
+	h.asked(nameByHand(at), "member", "add", nameByHand(n), "--learner", "--peer-urls="+url)
 	h.members = append(h.members, n)
 	_, err := kubectl(memberByHand(h.ns, n, h.members, "existing"), "apply", "-f", "-")
 	require.NoError(h.t, err)
-	h.repeats(at, "member", "promote", h.id(at, n))
-	h.meets(fmt.Sprintf("pod/demo-%d", n), "Ready")
+	h.asked(nameByHand(at), "member", "promote", h.id(at, n))
+	h.meets("pod/"+nameByHand(n), "Ready")
 }
 
 // removes a member from etcd.
 func (h *hand) removes(n int) {
 	h.t.Helper()
 	h.members = slices.DeleteFunc(h.members, func(m int) bool { return m == n })
-	h.repeats(h.members[0], "member", "remove", h.id(h.members[0], n))
+	h.asked(nameByHand(h.members[0]), "member", "remove", h.id(h.members[0], n))
 }
 
 // id is that of a member in etcd, in hexadecimal.
 func (h *hand) id(at, n int) string {
 	h.t.Helper()
-	for line := range strings.Lines(h.repeats(at, "member", "list")) {
+	for line := range strings.Lines(h.asked(nameByHand(at), "member", "list")) {
 		if strings.Contains(line, urlByHand(h.ns, n, 2380)) {
 			id, _, _ := strings.Cut(line, ",")
 			return id
@@ -158,9 +206,9 @@ func (h *hand) id(at, n int) string {
 	return ""
 }
 
-// leads reports whether that member leads.
-func (h *hand) leads(n int) bool {
-	h.t.Helper()
+// leads reports whether the member in that pod leads.
+func (c *cluster) leads(pod string) bool {
+	c.t.Helper()
 	var all []struct {
 		Status struct {
 			Header struct {
@@ -169,20 +217,6 @@ func (h *hand) leads(n int) bool {
 			Leader uint64
 		}
 	}
-	require.NoError(h.t, json.Unmarshal([]byte(h.repeats(n, "endpoint", "status", "-w", "json")), &all))
+	require.NoError(c.t, json.Unmarshal([]byte(c.asked(pod, "endpoint", "status", "-w", "json")), &all))
 	return all[0].Status.Leader == all[0].Status.Header.ID
-}
-
-// repeats runs etcdctl in a member's pod until etcd does what it is asked for.
-func (h *hand) repeats(at int, args ...string) (said string) {
-	h.t.Helper()
-	eventually(h.t, "etcdctl "+strings.Join(args, " "), func() string {
-		var err error
-		if said, err = kubectl("", append([]string{"-n", h.ns, "exec", fmt.Sprintf("demo-%d", at), "--",
-			"/usr/local/bin/etcdctl"}, args...)...); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	return said
 }
