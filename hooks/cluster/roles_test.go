@@ -26,6 +26,13 @@ func cameBack(o observation.Observation) observation.Observation {
 	return o
 }
 
+// mounts adds a claim to those that the pod names.
+func mounts(pod *corev1.Pod, claim string) {
+	volume := corev1.Volume{Name: claim}
+	volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
+}
+
 // TestRoleWhileBlind: what stands for the answer that can't be had.
 func TestRoleWhileBlind(t *testing.T) {
 	record := func(o *observation.Observation) map[string]string {
@@ -48,6 +55,12 @@ func TestRoleWhileBlind(t *testing.T) {
 			o.Children.Claims["demo-1"].DeletionTimestamp = &o.Cluster.CreationTimestamp
 		}, ""},
 		{"its claim is gone", func(o *observation.Observation) { delete(o.Children.Claims, "demo-1") }, ""},
+		{"filled from a claim that goes with its epoch", func(o *observation.Observation) {
+			mounts(o.Children.Pods["demo-1"], "demo-5")
+		}, pods.RoleVoter},
+		{"with a log that the record does not name", func(o *observation.Observation) {
+			mounts(o.Children.Pods["demo-1"], "demo-1-wal")
+		}, ""},
 		{"the record was deleted", func(o *observation.Observation) {
 			record(o)[objects.AnnotationStartsOn] = state.StartsOnNothing
 		},

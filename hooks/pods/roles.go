@@ -43,7 +43,9 @@ func onRecordedStorage(v *state.View, pod *corev1.Pod) bool {
 		return node != "" && state.PinnedTo(pod) == node && state.DirectoryIn(pod) == state.Directory(v.Cluster,
 			pod.Name)
 	}
-	return volumes.StorageUsable(v, pod.Name) && state.MayBegin(v, pod.Name)
+	unrecorded := func(claim string) bool { return v.Epoch.Recorded(claim) == "" }
+	return volumes.StorageUsable(v, pod.Name) && state.MayBegin(v, pod.Name) &&
+		!slices.ContainsFunc(state.OwnClaims(v.Cluster.Name, pod), unrecorded)
 }
 
 // otherAnswers reports whether a member of another cluster, or one that is not the member, answers at a member's

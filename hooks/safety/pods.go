@@ -233,11 +233,7 @@ func volumeUnlike(j *judgement, m *state.Member) bool {
 // claimsInOrder reports whether all claims that a new pod names are there and ours, and whether the record names all
 // of them: the pod's own, and one for the log when the record has one.
 func claimsInOrder(j *judgement, pod *corev1.Pod) (usable, recorded bool) {
-	// others are those of a survivor, or of a store
-	wal, named := pod.Name+"-wal", wording.Filter(state.ClaimsIn(pod), func(claim string) bool {
-		member, ours := state.MemberOfClaim(j.o.Cluster.Name, claim)
-		return ours && member == pod.Name
-	})
+	wal, named := pod.Name+"-wal", state.OwnClaims(j.o.Cluster.Name, pod)
 	usable = slices.Contains(named, pod.Name)
 	recorded = usable
 	for _, name := range named {

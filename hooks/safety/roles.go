@@ -40,11 +40,11 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// onRecord: all that the pod stands on is what the record names for its member.
+// onRecord: all that the pod's data is on is what the record names for its member.
 func onRecord(j *judgement, pod *corev1.Pod) {
 	recorded := strings.Split(j.v.Epoch.Record.Annotations[objects.AnnotationStartsOn], ",")
 	var stands []string
-	for _, name := range state.ClaimsIn(pod) {
+	for _, name := range state.OwnClaims(j.o.Cluster.Name, pod) {
 		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp == nil {
 			name += ":" + string(claim.UID)
 		}

@@ -165,3 +165,12 @@ func ClaimsIn(pod *corev1.Pod) []string {
 	}
 	return list
 }
+
+// OwnClaims are those of the claims that the pod names which are its member's. Others are of a survivor or of a store,
+// from which its data was filled; they may go while it runs.
+func OwnClaims(cluster string, pod *corev1.Pod) []string {
+	return slices.DeleteFunc(ClaimsIn(pod), func(claim string) bool {
+		member, ours := MemberOfClaim(cluster, claim)
+		return !ours || member != pod.Name
+	})
+}
