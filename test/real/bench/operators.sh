@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Changes of members by other operators, beside ours and by hand. COZYSTACK and ETCD_IO are checkouts of their sources, either of which may be missing:
-# they are built, and installed as they come. Run by `make bench-operators`, in the lab.
+# they are built, and installed as they come; ROUNDS=3. Run by `make bench-operators`, in the lab.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -27,7 +27,7 @@ if [[ -n ${ETCD_IO:-} ]]; then
     kubectl apply --server-side -f - >&2
   kubectl -n etcd-operator-system rollout status deployment >&2
 fi
-QUORATE_BESIDE="${beside[*]}" QUORATE_BENCH=1 go test -v -count=1 -timeout 120m -tags e2e -run '^TestMembersBesideOthers$' \
+QUORATE_ROUNDS=${ROUNDS:-3} QUORATE_BESIDE="${beside[*]}" QUORATE_BENCH=1 go test -v -count=1 -timeout 120m -tags e2e -run '^TestMembersBesideOthers$' \
   ./test/real/e2e/ > "$out/log" || status=$?
 cp "$out/log" bin/bench-operators.log
 grep '^|' "$out/log"

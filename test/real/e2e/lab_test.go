@@ -198,7 +198,13 @@ const patience = 15 * time.Minute
 // eventually waits for a condition, which says what it still waits for; an empty string is success.
 func eventually(t *testing.T, what string, waitsFor func() string) time.Duration {
 	t.Helper()
-	begin, end := time.Now(), time.Now().Add(patience)
+	return within(t, patience, what, waitsFor)
+}
+
+// within waits as long as that.
+func within(t *testing.T, limit time.Duration, what string, waitsFor func() string) time.Duration {
+	t.Helper()
+	begin, end := time.Now(), time.Now().Add(limit)
 	if d, ok := t.Deadline(); ok && d.Before(end.Add(time.Minute)) {
 		end = d.Add(-time.Minute) // so that it can still say what it saw
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,10 @@ func TestMembersBesideOthers(t *testing.T) {
 	if os.Getenv("QUORATE_BENCH") == "" {
 		t.Skip("a measurement, for `make bench`")
 	}
-	const rounds = 3
+	rounds := 3
+	if n, err := strconv.Atoi(os.Getenv("QUORATE_ROUNDS")); err == nil {
+		rounds = n
+	}
 	who := []string{"Quorate", "by hand"}
 	contestants := map[string]func(*testing.T, times){
 		"Quorate": func(t *testing.T, took times) {

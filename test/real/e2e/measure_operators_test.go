@@ -35,6 +35,9 @@ spec: {size: 3, version: v3.6.16, storageSpec: {accessModes: ReadWriteOnce, volu
 `},
 }
 
+// othersMay is how long a change of theirs may take before it counts as not done.
+const othersMay = 10 * time.Minute
+
 // other is a cluster of another operator's. What became of it is read from its pods and its etcd, not from a status.
 type other struct {
 	*cluster
@@ -78,7 +81,7 @@ func (o *other) losesMember(leads bool) {
 // settles waits until there are n pods, all ready, and n voters in etcd that have begun.
 func (o *other) settles(n int) {
 	o.t.Helper()
-	eventually(o.t, fmt.Sprintf("%d members", n), func() string {
+	within(o.t, othersMay, fmt.Sprintf("%d members", n), func() string {
 		pods := list[corev1.Pod](o.t, o.ns, "pods")
 		if len(pods) != n {
 			return fmt.Sprintf("%d pods", len(pods))

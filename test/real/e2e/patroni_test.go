@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestPatroni: two PostgreSQL servers agree on their primary in an EtcdCluster, as a user who may write below one prefix.
@@ -39,7 +40,10 @@ func TestPatroni(t *testing.T) {
 	second := c.startsPatroni(1)
 	eventually(t, "the second one follows it", func() string { return second.lacks("/replica") })
 
-	c.survivesItsLeader()
+	leader, _ := get[corev1.Pod](t, c.ns, "pods", c.object().Status.Leader)
+	c.kills(leader.Name)
+	c.another(*leader)
+	c.converges(3)
 	c.upgradesTo37()
 	assert.Empty(t, first.lacks("/primary"))
 	assert.Empty(t, second.lacks("/replica"))
@@ -73,8 +77,9 @@ scope: demo
 name: %[1]s
 restapi: {listen: %[2]q, connect_address: %[2]q}
 etcd3:
-  hosts: %[3]s.%[4]s.svc:2379
+  hosts: ["%[3]s.%[4]s.svc:2379"]
   protocol: https
+  use_proxies: true
   cacert: %[5]s/ca.crt
   username: patroni
   password: %[6]s
@@ -99,7 +104,7 @@ postgresql:
 
 // lacks says what the REST API answers when it isn't 200: the paths are the roles.
 func (p *patroni) lacks(role string) string {
-	answer, err := http.Get("http://" + p.api + role)
+	answer, err := lab.httpClient().Get("http://" + p.api + role)
 	if err != nil {
 		return err.Error()
 	}
