@@ -157,7 +157,8 @@ func servicePort(name string, port int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(name)}
 }
 
-// Budget lets Kubernetes evict as many serving members as quorum can spare, and any member that does not serve.
+// Budget lets Kubernetes evict as many members as quorum can spare. One that is not ready goes only while a quorum is:
+// when the leader goes, the others may be not ready for some seconds, and in memory whatever is evicted then is lost.
 func Budget(v *state.View) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: objects.Labels(v.Cluster, nil),
@@ -165,7 +166,7 @@ func Budget(v *state.View) *policyv1.PodDisruptionBudget {
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:                   &metav1.LabelSelector{MatchLabels: objects.Selector(v.Cluster)},
 			MinAvailable:               new(intstr.FromInt(foreign.MinAvailable(v) + pods.MismatchedPods(v))),
-			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
+			UnhealthyPodEvictionPolicy: new(policyv1.IfHealthyBudget),
 		},
 	}
 	if old := v.Children.Budgets[v.Cluster.Name]; v.Etcd == nil && old != nil && old.Spec.MinAvailable != nil {

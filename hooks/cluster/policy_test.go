@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	selectors "k8s.io/apimachinery/pkg/labels"
 
@@ -104,4 +105,15 @@ func TestMembersLetJobsOfSnapshotsIn(t *testing.T) {
 		}
 	}
 	t.Error("there is no rule for the client port")
+}
+
+func TestMembersThatAreNotReadyAreEvictedOnlyWhileAQuorumIsReady(t *testing.T) {
+	o := serve(3)
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	policy := d.Children.Budgets[0].Spec.UnhealthyPodEvictionPolicy
+	require.NotNil(t, policy)
+	assert.Equal(t, policyv1.IfHealthyBudget, *policy)
+	*policy = policyv1.AlwaysAllow
+	assert.ErrorContains(t, verify(o, d), "S1: members that are not ready may be evicted")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -356,6 +357,11 @@ func record(j *judgement) {
 		}
 	}
 	j.require(services(j) && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+	for _, b := range j.d.Children.Budgets {
+		policy := b.Spec.UnhealthyPodEvictionPolicy
+		j.require(policy != nil && *policy == policyv1.IfHealthyBudget, "S1",
+			"members that are not ready may be evicted while no quorum is ready")
+	}
 }
 
 // beginsWithClaims: of the claims that a cluster begins with all are of one etcd cluster, none is ahead of the one that

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Changes of members by other operators, beside ours and by hand. COZYSTACK and ETCD_IO are checkouts of their sources, either of which may be missing:
-# they are built, and installed as they come; ROUNDS=3. Run by `make bench-operators`, in the lab.
+# they are built, and installed as they come, without the proxy of their metrics; ROUNDS=3. Run by `make bench-operators`, in the lab.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -18,12 +18,12 @@ loads() {
 if [[ -n ${COZYSTACK:-} ]]; then
   loads cozystack "$COZYSTACK" .
   bin/helm upgrade --install --create-namespace -n cozystack cozystack "$COZYSTACK/charts/etcd-operator" \
-    --set image.repository=bench.internal/cozystack,image.tag=bench >&2
+    --set image.repository=bench.internal/cozystack,image.tag=bench,kubeRbacProxy.enabled=false >&2 # its image is not built here
   kubectl -n cozystack rollout status deployment >&2
 fi
 if [[ -n ${ETCD_IO:-} ]]; then
   loads etcd-io "$ETCD_IO" ./cmd
-  kubectl kustomize "$ETCD_IO/config/default" | sed 's|image: controller:latest|image: bench.internal/etcd-io:bench|' |
+  kubectl kustomize "$ETCD_IO/config/default" | sed -E "s,image: (controller|etcd-operator):.*,image: bench.internal/etcd-io:bench," |
     kubectl apply --server-side -f - >&2
   kubectl -n etcd-operator-system rollout status deployment >&2
 fi
