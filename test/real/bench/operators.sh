@@ -22,6 +22,10 @@ if [[ -n ${COZYSTACK:-} ]]; then
   kubectl -n cozystack rollout status deployment >&2
 fi
 if [[ -n ${ETCD_IO:-} ]]; then
+  # it takes this domain for granted, and the lab has another one
+  sed -i 's/kubernetes lab.internal in-addr/kubernetes lab.internal cluster.local in-addr/' "$(dirname "$KUBECONFIG")/node1/conf/Corefile"
+  bin/lab stop 1 coredns
+  bin/lab again 1 coredns
   loads etcd-io "$ETCD_IO" ./cmd
   kubectl kustomize "$ETCD_IO/config/default" | sed -E "s,image: (controller|etcd-operator):.*,image: bench.internal/etcd-io:bench," |
     kubectl apply --server-side -f - >&2
