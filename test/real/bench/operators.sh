@@ -5,7 +5,13 @@ set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
 out=$(mktemp -d) beside=()
-trap 'rm -rf "$out"' EXIT
+# Their kinds have our kind's name, which kubectl may take for theirs.
+cleans() {
+  rm -rf "$out"
+  kubectl get crd -o name | grep -E '\.(etcd-operator\.cozystack|operator\.etcd)\.io$' | xargs -r kubectl delete >&2
+  kubectl delete namespace --ignore-not-found cozystack etcd-operator-system >&2
+}
+trap cleans EXIT
 
 # loads NAME CHECKOUT PACKAGE: builds a manager and loads its image into the lab.
 loads() {
