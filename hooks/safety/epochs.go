@@ -357,6 +357,11 @@ func record(j *judgement) {
 		}
 	}
 	j.require(services(j) && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+	evictions(j)
+}
+
+// evictions: Kubernetes evicts no member that is not ready while no quorum is (S1).
+func evictions(j *judgement) {
 	for _, b := range j.d.Children.Budgets {
 		policy := b.Spec.UnhealthyPodEvictionPolicy
 		j.require(policy != nil && *policy == policyv1.IfHealthyBudget, "S1",
