@@ -8,7 +8,7 @@ out=$(mktemp -d) beside=()
 # Their kinds have our kind's name, which kubectl may take for theirs.
 cleans() {
   rm -rf "$out"
-  kubectl get crd -o name | grep -E '\.(etcd-operator\.cozystack|operator\.etcd)\.io$' | xargs -r kubectl delete >&2
+  kubectl get crd -o name | grep -E '\.(etcd-operator\.cozystack|operator\.etcd)\.io$' | xargs -r kubectl delete >&2 || true
   kubectl delete namespace --ignore-not-found cozystack etcd-operator-system >&2
 }
 trap cleans EXIT
