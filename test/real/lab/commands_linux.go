@@ -91,10 +91,18 @@ func printEnv(l *lab, _ []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("export KUBECONFIG=%s\nexport QUORATE_LAB_NETNS=/proc/%d/ns/net\nexport QUORATE_LAB_BIN=%s\nexport "+
-		"QUORATE_LAB_AUDIT=%s\n"+
-		"export QUORATE_LAB_IP=%s\nexport QUORATE_METACONTROLLER=%s\nexport PATH=%s:\"$PATH\"\n",
-		quote(l.kubeconfig()), pid, quote(l.bin), quote(l.auditLog()), l.families, quote(m.version), quote(l.bin))
+	for _, v := range [][2]string{
+		{"KUBECONFIG", l.kubeconfig()},
+		{"KUBECACHEDIR", l.kinds()},
+		{"QUORATE_LAB_NETNS", fmt.Sprintf("/proc/%d/ns/net", pid)},
+		{"QUORATE_LAB_BIN", l.bin},
+		{"QUORATE_LAB_AUDIT", l.auditLog()},
+		{"QUORATE_LAB_IP", string(l.families)},
+		{"QUORATE_METACONTROLLER", m.version},
+	} {
+		fmt.Printf("export %s=%s\n", v[0], quote(v[1]))
+	}
+	fmt.Printf("export PATH=%s:\"$PATH\"\n", quote(l.bin))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -90,6 +91,18 @@ func sourceFolder() string {
 }
 
 func (l *lab) kubeconfig() string { return filepath.Join(l.run, "kubeconfig") }
+
+// kinds is where kubectl keeps which kinds there are. At home it keeps them by address, and every lab has the same one:
+// it would take the kinds of the lab before for ours.
+func (l *lab) kinds() string { return filepath.Join(l.run, "kubectl-cache") }
+
+// admin prepares kubectl, as administrator from the host.
+func (l *lab) admin(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(l.bin, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.kubeconfig(), "KUBECACHEDIR="+l.kinds())
+	return cmd
+}
+
 func (l *lab) pki(name string) string {
 	return filepath.Join(l.run, "pki", name)
 }

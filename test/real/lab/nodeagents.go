@@ -7,7 +7,6 @@ import (
 	"embed"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"text/template"
@@ -131,7 +130,7 @@ func (l *lab) startAddons() error {
 
 // kubectl runs as administrator from the host.
 func (l *lab) kubectl(stdin []byte, args ...string) error {
-	cmd := exec.Command(filepath.Join(l.bin, "kubectl"), append([]string{"--kubeconfig", l.kubeconfig()}, args...)...)
+	cmd := l.admin(args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl %s: %w: %s", args[0], err, lastLines(string(output), 5))
@@ -141,7 +140,7 @@ func (l *lab) kubectl(stdin []byte, args ...string) error {
 
 // shows prints what kubectl says, for people who look for why something failed.
 func (l *lab) shows(args ...string) {
-	cmd := exec.Command(filepath.Join(l.bin, "kubectl"), append([]string{"--kubeconfig", l.kubeconfig()}, args...)...)
+	cmd := l.admin(args...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	_ = cmd.Run() // it says itself what is wrong
 }

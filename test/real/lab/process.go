@@ -85,7 +85,7 @@ func (n node) processNames() []string {
 // the address in the caller's KUBECONFIG is none of the node's.
 func (n node) command(args []string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+n.lab.pki("admin.kubeconfig"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+n.lab.pki("admin.kubeconfig"), "KUBECACHEDIR="+n.lab.kinds())
 	return cmd
 }
 

@@ -26,6 +26,7 @@ func TestSmoke(t *testing.T) {
 		t.Skip("set QUORATE_LAB_SMOKE=1, as root, to try a whole lab")
 	}
 	s := newSmoke(t)
+	t.Run("kinds", s.kinds)
 	t.Run("etcd", s.etcd)
 	t.Run("eviction", s.eviction)
 	t.Run("OOM", s.oom)
@@ -72,10 +73,22 @@ func newSmoke(t *testing.T) *smoke {
 	return s
 }
 
+// kinds proves that kubectl keeps nothing where another lab would find it.
+func (s *smoke) kinds(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	s.must(t, "", "get", "pods")
+	if err := s.reaches(s.lab.node(1)); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Fatalf("kubectl left %v at home (%v)", left, err)
+	}
+}
+
 // try runs kubectl in the test's namespace.
 func (s *smoke) try(stdin string, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(s.lab.bin, "kubectl"),
-		append([]string{"--kubeconfig", s.lab.kubeconfig(), "--namespace", s.namespace}, args...)...)
+	cmd := s.lab.admin(append([]string{"--namespace", s.namespace}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
