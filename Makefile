@@ -282,6 +282,12 @@ bench-streams: build etcd-binaries ## what a stream of 1,000,000 changes costs, 
 bench-operators: install bin/helm ## changes of members by other operators beside ours; COZYSTACK and ETCD_IO are checkouts of theirs (docs/evidence/comparison.md)
 	@$(IN_LAB) COZYSTACK=$(COZYSTACK) ETCD_IO=$(ETCD_IO) test/real/bench/operators.sh
 
+.PHONY: kamaji
+kamaji: export CERT_MANAGER := 1
+kamaji: RUN = ^TestKamaji$$
+kamaji: install bin/helm bin/steps ## control planes of Kamaji's live in an EtcdCluster; KAMAJI is a checkout of its sources (docs/how-to/control-planes.md)
+	@$(IN_LAB) KAMAJI=$(KAMAJI) test/real/kamaji/install.sh && $(STORIES) "kamaji: $(E2E) -keep -nightly"
+
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/evidence/scale.md); root, 20 minutes, two cores
 	@test/real/bench/scale.sh
@@ -300,8 +306,8 @@ dashboard: install bin/prometheus ## draw docs/dashboard.png again, from a real 
 	@$(IN_LAB) test/real/dashboard/dashboard.sh
 
 # Upgrades want more than one release of etcd. Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
-e2e e2e-busy story e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
-e2e e2e-busy story chaos recording dashboard bench bench-operators: export ETCD_RELEASES ?= 1
+e2e e2e-busy story e2e-upgrade chaos kamaji bench-fleet dashboard: export NODES ?= 3
+e2e e2e-busy story chaos kamaji recording dashboard bench bench-operators: export ETCD_RELEASES ?= 1
 e2e e2e-busy story: export CERT_MANAGER ?= 1
 e2e e2e-busy story: export EXPANDABLE ?= 1
 e2e e2e-busy story e2e-upgrade: s3

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"testing"
@@ -71,9 +70,7 @@ spec: {containers: [{name: a, image: a, resources: {requests: {cpu: 1m}}}]}}`, o
 	})
 
 	w, ids, pod := c.writes(), c.ids(), c.pods()[0]
-	require.NoError(c.t, api.send(http.MethodPost, fmt.Sprintf(paths["pods"], c.ns)+"/"+pod.Name+"/eviction",
-		"application/json",
-		fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q}}`, pod.Name)))
+	require.NoError(c.t, c.evicts(pod.Name))
 	c.another(pod)
 	c.converges(3)
 	before := c.uids()

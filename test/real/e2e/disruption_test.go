@@ -4,19 +4,51 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestDisruptions tells what disturbs the whole lab: by itself, before the parallel ones.
 func TestDisruptions(t *testing.T) {
 	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n")
 	c.tell("DrainNodesOneAfterTheOther", (*cluster).isDrained)
+	c.tell("NoMemberIsEvictedWhileNoQuorumIsReady", (*cluster).keepsThoseThatAreNotReady)
 	c.tell("QuorateAndMetacontrollerRestartInTheMiddleOfAChange", (*cluster).changesWithoutQuorate)
+}
+
+// evicts a pod as a drain does; the budget may refuse it.
+func (c *cluster) evicts(pod string) error {
+	return api.send(http.MethodPost, fmt.Sprintf(paths["pods"], c.ns)+"/"+pod+"/eviction", "application/json",
+		fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q}}`, pod))
+}
+
+// keepsThoseThatAreNotReady: their data is in memory, so an eviction would take it away.
+func (c *cluster) keepsThoseThatAreNotReady() {
+	w, before := c.writes(), c.uids()
+	c.whileOthersAreFrozen(c.leader(), func() {
+		for member := range before {
+			eventually(c.t, member+" is not ready", func() string {
+				pod, _ := get[corev1.Pod](c.t, c.ns, "pods", member)
+				if objects.StatusOf(pod, objects.ContainerEtcd).Ready {
+					return "it is"
+				}
+				return ""
+			})
+		}
+		for member := range before {
+			require.ErrorContains(c.t, c.evicts(member), "disruption budget", member)
+		}
+	})
+	c.converges(3)
+	assert.Equal(c.t, before, c.uids())
+	w.losesNothing()
 }
 
 func (c *cluster) changesWithoutQuorate() {

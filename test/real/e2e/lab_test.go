@@ -149,7 +149,7 @@ func list[T any](t *testing.T, namespace, resource string) []T {
 	return l.Items
 }
 
-// apiServer is the lab's API server, as its administrator.
+// apiServer is one of the lab, as its administrator.
 type apiServer struct {
 	server string
 	client *http.Client
@@ -161,6 +161,11 @@ func newAPI() (*apiServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("KUBECONFIG: %w; run the stories with `make e2e`", err)
 	}
+	return apiOf(raw)
+}
+
+// apiOf is the API server of a kubeconfig.
+func apiOf(kubeconfig []byte) (*apiServer, error) {
 	var config struct {
 		Clusters []struct {
 			Cluster struct {
@@ -175,7 +180,7 @@ func newAPI() (*apiServer, error) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(raw, &config); err != nil {
+	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
 		return nil, err
 	}
 	cert, err := tls.X509KeyPair(config.Users[0].User.Cert, config.Users[0].User.Key)

@@ -54,16 +54,12 @@ func TestPatroni(t *testing.T) {
 }
 
 // patroni is a process of node 1, with its PostgreSQL.
-type patroni struct {
-	t    *testing.T
-	name string
-	api  string
-}
+type patroni struct{ name, api string }
 
 // startsPatroni with what the Secrets say.
 func (c *cluster) startsPatroni(n int) *patroni {
 	c.t.Helper()
-	p := &patroni{c.t, fmt.Sprintf("patroni-%d", n), fmt.Sprintf("127.0.0.1:%d", 8008+n)}
+	p := &patroni{fmt.Sprintf("patroni-%d", n), fmt.Sprintf("127.0.0.1:%d", 8008+n)}
 	dir, err := os.MkdirTemp("/tmp", p.name+"-")
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { _ = os.RemoveAll(dir) })

@@ -339,7 +339,7 @@ func (c *cluster) areRescued(w *load) {
 // findsTheLab looks up node 1 again, whose network is another one since it was powered on.
 func (c *cluster) findsTheLab() {
 	c.t.Helper()
-	found := regexp.MustCompile(`QUORATE_LAB_NETNS=(\S+)`).FindStringSubmatch(inLab(c.t, "env"))
+	found := regexp.MustCompile(`QUORATE_LAB_NETNS='(.+)'`).FindStringSubmatch(inLab(c.t, "env"))
 	require.NotNil(c.t, found)
 	c.t.Setenv("QUORATE_LAB_NETNS", found[1])
 	var err error

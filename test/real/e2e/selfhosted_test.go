@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"flag"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -177,13 +176,18 @@ func (c *cluster) movesOntoDisks(w *load, stacked *foreigners) {
 // apiServerAt is that at a port of a node of the lab, once it answers.
 func apiServerAt(t *testing.T, node, port int) *apiServer {
 	t.Helper()
-	transport := api.client.Transport.(*http.Transport).Clone()
+	return api.inside(t, "https://"+objects.HostPort(addressOf(node), port))
+}
+
+// inside is the same administrator at an address inside the lab, once the API server there is ready.
+func (s *apiServer) inside(t *testing.T, server string) *apiServer {
+	t.Helper()
+	transport := s.client.Transport.(*http.Transport).Clone()
 	transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 		return lab.dialContext(ctx, address)
 	}
-	other := &apiServer{server: "https://" + objects.HostPort(addressOf(node), port),
-		client: &http.Client{Transport: transport, Timeout: time.Minute}}
-	eventually(t, fmt.Sprintf("the API server of node %d is ready", node), func() string {
+	other := &apiServer{server: server, client: &http.Client{Transport: transport, Timeout: time.Minute}}
+	eventually(t, "the API server at "+server+" is ready", func() string {
 		r, err := other.client.Get(other.server + "/readyz")
 		if err != nil {
 			return err.Error()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -85,7 +87,13 @@ spec:
 	stream := c.streams("yearly", "")
 	assert.Equal(t, c.object().Status.ClusterID, stream.ClusterID)
 	end := c.putsUntil()
-	<-time.After(6 * time.Second)
+	eventually(t, "something of them is stored", func() string {
+		keys := strings.Join(bucket.stored(c), " ")
+		if strings.Count(keys, archive.SegmentSuffix) < 2 {
+			return keys
+		}
+		return ""
+	})
 
 	lost := time.Now()
 	c.kills(stream.Pod)

@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestKamaji: two control planes of Kamaji's live in one EtcdCluster, each below a prefix of its own, with the manifests
+// of docs/how-to/control-planes.md. One writes all the time. `make kamaji` installs Kamaji and runs this.
+func TestKamaji(t *testing.T) {
+	nightly(t)
+	if _, err := kubectl("", "get", "crd", "tenantcontrolplanes.kamaji.clastix.io"); err != nil {
+		t.Skip("Kamaji is not in this lab: `make kamaji KAMAJI=` with a checkout of its sources")
+	}
+	c := newCluster(t, `  version: 3.6.16
+  auth: {enabled: true}
+  options:
+    autoCompaction: {retention: 5m}
+`)
+	c.converges(3)
+	c.offersKamaji()
+	cart := c.hostsWithKamaji("cart")
+	require.NoError(t, cart.send(http.MethodPatch, "/api/v1/namespaces/load?fieldManager=load", applied,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: load}}"))
+	w := loads(t, cart, creators)
+	w.updates()
+
+	leader, _ := get[corev1.Pod](t, c.ns, "pods", c.object().Status.Leader)
+	c.kills(leader.Name)
+	c.another(*leader)
+	c.converges(3)
+	w.longest("the leader was killed")
+	c.upgradesTo37()
+	w.longest("upgraded from 3.6 to 3.7")
+	member, _ := c.follower()
+	c.deletes("pvc", member)
+	c.deletes("pods", member)
+	c.succeeds(member, func() {})
+	w.longest("a claim was lost")
+
+	before := certificateIn(t, c.secretOf(name+"-ca"))
+	kube(t, "-n", c.ns, "delete", "secret", name+"-ca")
+	eventually(t, "there is another authority", func() string {
+		data, err := secretData(c.ns, name+"-ca")
+		if err != nil {
+			return err.Error()
+		}
+		if certificateIn(t, data).Equal(before) {
+			return "it is still the former one"
+		}
+		return ""
+	})
+	c.converges(3)
+	w.longest("the authority was succeeded")
+
+	shop := c.hostsWithKamaji("shop")
+	require.NoError(t, shop.send(http.MethodPatch, "/api/v1/namespaces/theirs?fieldManager=load", applied,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: theirs}}"))
+	root := c.clientAs(name + "-operator-tls")
+	users, err := root.UserList(t.Context())
+	require.NoError(t, err)
+	t.Logf("users of etcd: %v", users.Users)
+	c.endsWithKamaji("shop")
+	_, err = root.UserGet(t.Context(), c.ns+"_shop")
+	require.ErrorIs(t, err, rpctypes.ErrUserNotFound, "Kamaji takes its user away")
+	there := w.losesNothing()
+	assert.NotEmpty(t, there)
+}
+
+// offersKamaji makes a DataStore of the cluster.
+func (c *cluster) offersKamaji() {
+	c.t.Helper()
+	part := func(secret, key string) string {
+		return "{secretReference: {name: " + secret + ", namespace: " + c.ns + ", keyPath: " + key + "}}"
+	}
+	_, err := kubectl(`apiVersion: kamaji.clastix.io/v1alpha1
+kind: DataStore
+metadata: {name: `+c.ns+`}
+spec:
+  driver: etcd
+  endpoints: ["`+name+"."+c.ns+`.svc:2379"]
+  tlsConfig:
+    certificateAuthority:
+      certificate: `+part(name+"-ca", "ca.crt")+`
+      privateKey: `+part(name+"-ca", "tls.key")+`
+    clientCertificate:
+      certificate: `+part(name+"-operator-tls", "tls.crt")+`
+      privateKey: `+part(name+"-operator-tls", "tls.key")+`
+`, "apply", "-f", "-")
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { kube(c.t, "delete", "datastore", c.ns, "--timeout=60s") })
+}
+
+// hostsWithKamaji starts a tenant's control plane.
+func (c *cluster) hostsWithKamaji(tenant string) *apiServer {
+	c.t.Helper()
+	_, err := kubectl(`apiVersion: kamaji.clastix.io/v1alpha1
+kind: TenantControlPlane
+metadata: {name: `+tenant+`, namespace: `+c.ns+`}
+spec:
+  dataStore: `+c.ns+`
+  controlPlane:
+    deployment: {replicas: 1}
+    service: {serviceType: ClusterIP}
+  kubernetes:
+    version: v1.36.0
+    kubelet: {cgroupfs: systemd}
+  networkProfile: {port: 6443}
+  addons: {}
+`, "apply", "-f", "-")
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { c.endsWithKamaji(tenant) })
+	var config string
+	eventually(c.t, tenant+" is ready", func() string {
+		out, err := kubectl("", "-n", c.ns, "get", "tenantcontrolplane", tenant, "-o",
+			"jsonpath={.status.kubernetesResources.version.status} {.status.kubeconfig.admin.secretName}")
+		if err != nil {
+			return err.Error()
+		}
+		state, secret, _ := strings.Cut(out, " ")
+		if state != "Ready" || secret == "" {
+			return "it is " + state
+		}
+		config = secret
+		return ""
+	})
+	server, err := apiOf(c.secretOf(config)["admin.conf"])
+	require.NoError(c.t, err)
+	return server.inside(c.t, server.server)
+}
+
+func (c *cluster) endsWithKamaji(tenant string) {
+	kube(c.t, "-n", c.ns, "delete", "tenantcontrolplane", tenant, "--ignore-not-found", "--timeout=120s")
+}
