@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"testing"
 
@@ -25,8 +24,9 @@ func TestDisruptions(t *testing.T) {
 
 // evicts a pod as a drain does; the budget may refuse it.
 func (c *cluster) evicts(pod string) error {
-	return api.send(http.MethodPost, fmt.Sprintf(paths["pods"], c.ns)+"/"+pod+"/eviction", "application/json",
-		fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q}}`, pod))
+	_, err := kubectl(fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q}}`, pod),
+		"create", "--raw", fmt.Sprintf(paths["pods"], c.ns)+"/"+pod+"/eviction", "-f", "-")
+	return err
 }
 
 // keepsThoseThatAreNotReady: their data is in memory, so an eviction would take it away.
