@@ -180,9 +180,9 @@ func apiServerAt(t *testing.T, node, port int) *apiServer {
 }
 
 // inside is the same administrator at an address inside the lab, once the API server there is ready.
-func (s *apiServer) inside(t *testing.T, server string) *apiServer {
+func (a *apiServer) inside(t *testing.T, server string) *apiServer {
 	t.Helper()
-	transport := s.client.Transport.(*http.Transport).Clone()
+	transport := a.client.Transport.(*http.Transport).Clone()
 	transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 		return lab.dialContext(ctx, address)
 	}
