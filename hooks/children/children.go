@@ -3,6 +3,7 @@ package children
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,7 +166,7 @@ func Budget(v *state.View) *policyv1.PodDisruptionBudget {
 			Annotations: objects.Annotations(v.Cluster, nil)},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:                   &metav1.LabelSelector{MatchLabels: objects.Selector(v.Cluster)},
-			MinAvailable:               new(intstr.FromInt(foreign.MinAvailable(v) + pods.MismatchedPods(v))),
+			MinAvailable:               new(intstr.FromInt(minAvailable(v))),
 			UnhealthyPodEvictionPolicy: new(policyv1.IfHealthyBudget),
 		},
 	}
@@ -173,4 +174,16 @@ func Budget(v *state.View) *policyv1.PodDisruptionBudget {
 		b.Spec.MinAvailable = old.Spec.MinAvailable // blind, the number of voters is not known
 	}
 	return b
+}
+
+func minAvailable(v *state.View) int { return foreign.MinAvailable(v) + pods.MismatchedPods(v) }
+
+// BudgetLags says that the observed budget protects fewer pods than it must once the learner votes; empty when it does
+// not. Without a budget nothing is protected, and one more voter makes that no worse.
+func BudgetLags(v *state.View) string {
+	old, least := v.Children.Budgets[v.Cluster.Name], minAvailable(v)
+	if old == nil || old.Spec.MinAvailable == nil || old.Spec.MinAvailable.IntValue() >= least {
+		return ""
+	}
+	return fmt.Sprintf("waiting until the PodDisruptionBudget %s protects %d pods", old.Name, least)
 }

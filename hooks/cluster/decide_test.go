@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
@@ -38,6 +39,7 @@ func learnerAt(index uint64) observation.Observation {
 	h.RaftIndex = index
 	o.Health["demo-3"] = h
 	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
+	o.Children.Budgets["demo"].Spec.MinAvailable = new(intstr.FromInt(3))
 	return o
 }
 

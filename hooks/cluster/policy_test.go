@@ -10,9 +10,11 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	selectors "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -116,4 +118,24 @@ func TestMembersThatAreNotReadyAreEvictedOnlyWhileAQuorumIsReady(t *testing.T) {
 	assert.Equal(t, policyv1.IfHealthyBudget, *policy)
 	*policy = policyv1.AlwaysAllow
 	assert.ErrorContains(t, verify(o, d), "S1: members that are not ready may be evicted")
+}
+
+func TestALearnerVotesOnceTheBudgetProtectsAQuorumWithIt(t *testing.T) {
+	for _, replicas := range []int32{3, 5} { // a successor, and a cluster that grows
+		o := learnerAt(990)
+		o.Cluster.Spec.Replicas = new(replicas)
+		if replicas == 3 {
+			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
+		}
+		promotes := Decide(o)
+		require.IsType(t, decision.Promote{}, promotes.Step)
+
+		o.Children.Budgets["demo"].Spec.MinAvailable = new(intstr.FromInt(2))
+		d := Decide(o)
+		assert.Nil(t, d.Step)
+		assert.Contains(t, d.Reason.Message, "waiting until the PodDisruptionBudget demo protects 3 pods")
+		assert.Equal(t, 3, d.Children.Budgets[0].Spec.MinAvailable.IntValue())
+		assert.NoError(t, verify(o, d))
+		assert.ErrorContains(t, verify(o, promotes), "S1: promote demo-3")
+	}
 }

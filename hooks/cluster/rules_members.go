@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/foreign"
 	"github.com/quorate-dev/quorate/hooks/health"
@@ -119,16 +120,19 @@ func promote(v *state.View) *decision.Verdict {
 		// else the quorum goes in any case, unless the learner votes by then
 		return health.WaitForRestarts(v, v.Voters, why)
 	}
+	if lags := children.BudgetLags(v); lags != "" {
+		return &decision.Verdict{Message: why + "; " + lags, Resync: rule.ResyncSoon}
+	}
 	return versions.Change(v, decision.Promote{ID: l.ID, Name: l.PodName}, why)
 }
 
-// caughtUp reports whether the learner itself answered in this call as a learner, with a volume, at 90 % of the
-// leader's index or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only the leader:
+// caughtUp reports whether the learner itself answered in this call as a learner, with a volume and not about to stop,
+// at 90 % of the leader's index or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only the leader:
 // server.go, isLearnerReady.)
 func caughtUp(v *state.View, l *state.Member) bool {
 	lead := v.Leader()
-	hasVolume := l.Pod != nil && l.Pod.DeletionTimestamp == nil && (v.Memory() || volumes.StorageUsable(v, l.PodName))
-	return lead != nil && lead.Serving() && l.Serving() && l.Health.Learner && hasVolume &&
+	hasVolume := v.Memory() || volumes.StorageUsable(v, l.PodName)
+	return lead != nil && lead.Serving() && l.Serving() && l.Health.Learner && !l.Restarting() && hasVolume &&
 		l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
 }
 

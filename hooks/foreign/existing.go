@@ -203,14 +203,17 @@ func trustLeft(v *state.View) string {
 			" is trusted no longer"}[trustSecret(v.Cluster) != ""]
 }
 
-// MinAvailable is how many of our pods Kubernetes must leave alone. Foreign members can't be counted on: beside them
-// one pod of ours at a time may go, if the rest is a quorum with them.
+// MinAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
+// members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
 func MinAvailable(v *state.View) int {
-	if v.Etcd == nil || !v.BesideForeign() {
-		return state.Quorum(max(v.Replicas, len(v.Voters)))
+	voters, own := len(v.Voters), len(v.ReplicaVoters())
+	if l := v.Learner(); l != nil && l.PodName != "" && l.Serving() {
+		voters, own = voters+1, own+1
 	}
-	own := len(v.ReplicaVoters())
-	return max(own-1, state.Quorum(len(v.Voters))-(len(v.Voters)-own), 0)
+	if v.Etcd == nil || !v.BesideForeign() {
+		return state.Quorum(max(v.Replicas, voters))
+	}
+	return max(own-1, state.Quorum(voters)-(voters-own), 0)
 }
 
 // NoteForeign is what the record should say of foreign members from now on; empty for none.

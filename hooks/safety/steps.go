@@ -103,6 +103,11 @@ func promote(j *judgement, s decision.Promote) {
 		voters)
 	j.require(stay+1 >= state.Quorum(voters) || stay < state.Quorum(voters-1), "S1",
 		"%s would leave %d of %d serving and staying", s, stay+1, voters)
+	for _, b := range j.o.Children.Budgets {
+		theirs := len(wording.Filter(j.v.Voters, func(m *state.Member) bool { return m.PodName == "" }))
+		j.require(b.Spec.MinAvailable == nil || b.Spec.MinAvailable.IntValue()+theirs >= state.Quorum(voters), "S1",
+			"%s while the PodDisruptionBudget %s lets all but %s of %d voters go", s, b.Name, b.Spec.MinAvailable, voters)
+	}
 }
 
 // updatePeerURL: a voter of ours gets the https form of its own URL, while every member serves and can dial it, and no

@@ -49,6 +49,8 @@ const (
 	statusWiped
 	spaceOut
 
+	podEvicted
+
 	cacheFreezes
 
 	sizeEdited
@@ -66,6 +68,7 @@ const (
 	fault
 	edit
 	hitch
+	drain
 )
 
 var classes = [refusedEdited + 1]class{
@@ -73,7 +76,7 @@ var classes = [refusedEdited + 1]class{
 	podKilled: fault, podDeleted: fault, claimLost: fault, claimDeleted: fault, nodeLost: fault, podStuck: fault,
 	etcdOut:           fault,
 	memberUnreachable: fault, memberIsolated: fault, leaderMoves: fault, statusWiped: fault, spaceOut: fault,
-	cacheFreezes: hitch, sizeEdited: edit, versionEdited: edit, templateEdited: edit,
+	podEvicted: drain, cacheFreezes: hitch, sizeEdited: edit, versionEdited: edit, templateEdited: edit,
 	refusedEdited: edit,
 }
 
@@ -90,6 +93,9 @@ func (m *model) possible(s *worldState, list []action) []action {
 	list = m.life(s, list)
 	if s.faults > 0 {
 		list = m.only(m.trouble(s, list), len(list))
+	}
+	if s.evictions > 0 {
+		list = each(s.spared(), podEvicted, list)
 	}
 	if s.edits > 0 {
 		list = m.people(s, list)

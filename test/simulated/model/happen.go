@@ -30,6 +30,8 @@ func (m *model) happen(s *worldState, a action) (broken []string) {
 		return broken
 	case callGoesOn:
 		return m.goOn(s)
+	case podEvicted:
+		return m.evict(s, n)
 	case kubeletActs:
 		return m.kubelet(s, n)
 	case etcdTicks:
@@ -132,12 +134,20 @@ func (m *model) pay(s *worldState, d deed) {
 	case fault:
 		s.faults--
 		if !harmless[d] {
-			s.flight.disturbed = s.flight.disturbed || s.flight.phase != none
-			s.unseen = s.unseen || s.frozen&podCache != 0
+			s.disturb()
 		}
+	case drain:
+		s.evictions--
+		s.disturb()
 	case edit:
 		s.edits--
 	case hitch:
 		s.hitches--
 	}
+}
+
+// disturb says that hooks which know an older state can't know what has just happened.
+func (s *worldState) disturb() {
+	s.flight.disturbed = s.flight.disturbed || s.flight.phase != none
+	s.unseen = s.unseen || s.frozen&podCache != 0
 }

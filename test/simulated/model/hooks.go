@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -31,6 +32,7 @@ type sight struct {
 	lowered   uint8
 	done      step // what this call has done already
 	failed    bool // and etcd refused
+	budget    budget
 }
 
 // verdict is a decision as the model needs it.
@@ -51,7 +53,7 @@ type plain struct {
 
 // observe is what a call of the hooks gets to know that is shown v.
 func (s *worldState) observe(v *view) sight {
-	o := sight{view: *v, nospace: s.nospace, agreed: s.Agreed, lowered: s.Downgrade}
+	o := sight{view: *v, budget: s.budget, nospace: s.nospace, agreed: s.Agreed, lowered: s.Downgrade}
 	o.view.record.rev = 0
 	for n := range maxMembers {
 		o.view.pods[n].rev = 0
@@ -82,6 +84,8 @@ type judge struct {
 	verify bool
 	// selfHosted is what the spec says of the API server's data.
 	selfHosted bool
+	// evictions: the budget counts.
+	evictions bool
 
 	// memory is of verdicts by what was seen, and most is seen with the same verdict.
 	mu       [64]sync.Mutex
@@ -217,6 +221,12 @@ func (j *judge) read(s *sight, d *decision.Decision, a *answer) {
 	for _, r := range d.Children.ConfigMaps {
 		a.record = j.readRecord(r)
 		a.write = a.record != s.view.record
+	}
+	for _, b := range d.Children.Budgets {
+		if j.evictions {
+			a.budget = budget{uint8(b.Spec.MinAvailable.IntValue()),
+				*b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow}
+		}
 	}
 	a.status = statusOf(&d.Status)
 }

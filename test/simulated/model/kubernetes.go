@@ -288,6 +288,9 @@ func (m *model) write(s *worldState, v *view, a *answer, c cut) bool {
 			}
 		}
 	}
+	if a.budget != (budget{}) {
+		s.budget = a.budget
+	}
 	return false
 }
 
@@ -348,6 +351,50 @@ func (m *model) deletePod(s *worldState, n int) {
 	default:
 		m.dropPod(s, n)
 	}
+}
+
+// spared are the members whose pods may be evicted, as the API server reckons.
+func (s *worldState) spared() set {
+	var there, ready set
+	for n := range maxMembers {
+		if p := &s.live.pods[n]; p.uid != 0 && p.deleting == stays {
+			there = there.With(n)
+			if p.bound && (s.Following() & s.Voters).Has(n) {
+				ready = ready.With(n)
+			}
+		}
+	}
+	least := int(s.budget.least)
+	switch {
+	case ready.Size() > least:
+		return there
+	case ready.Size() == least || s.budget.unready:
+		return there &^ ready
+	}
+	return 0
+}
+
+// evict deletes a pod, as who drains a node does. A container that is just given another image is back in seconds: an
+// eviction at that moment is a pause, and no loss.
+func (m *model) evict(s *worldState, n int) (broken []string) {
+	lasts := func() bool {
+		stay := 0
+		for n := range s.Component().All {
+			if s.live.pods[n].deleting == stays {
+				stay++
+			}
+		}
+		return stay >= membership.Quorum(s.Voters.Size())
+	}
+	lasting, bereft := lasts(), m.bereft(s)
+	m.deletePod(s, n)
+	if lasting && !lasts() {
+		broken = append(broken, "S1: the eviction of "+name(n)+" takes the quorum away")
+	}
+	if !bereft && m.bereft(s) {
+		broken = append(broken, "S1: the eviction of "+name(n)+" takes the data of a majority away")
+	}
+	return broken
 }
 
 func (m *model) dropPod(s *worldState, n int) {

@@ -18,6 +18,8 @@ type model struct {
 	// edit is a person's change of the spec, a hitch is a cache that lags or a call that overlaps with what else
 	// happens. A call that is cut off needs no budget: it may always be.
 	Faults, Edits, Hitches int
+	// Evictions are how many pods may be evicted on one path, each when the PodDisruptionBudget lets it go.
+	Evictions int
 	// Sizes, Versions and Templates are what the spec may be edited to, From the version that it begins with.
 	Sizes               []int
 	Versions, Templates []uint8
@@ -61,7 +63,7 @@ func (m *model) prepare() {
 		decide = cluster.Decide
 	}
 	m.judge = newJudge(m.Medium, decide, !m.Unverified)
-	m.judge.selfHosted = m.SelfHosted
+	m.judge.selfHosted, m.judge.evictions = m.SelfHosted, m.Evictions > 0
 	for _, v := range m.Versions {
 		m.minors = m.minors || minorOf(v) != minorOf(m.From)
 	}
@@ -75,7 +77,7 @@ func (m *model) first() worldState {
 	if m.Ready {
 		m.settle(&s)
 	}
-	s.faults, s.edits, s.hitches = uint8(m.Faults), uint8(m.Edits), uint8(m.Hitches)
+	s.faults, s.edits, s.hitches, s.evictions = uint8(m.Faults), uint8(m.Edits), uint8(m.Hitches), uint8(m.Evictions)
 	canonical(&s)
 	return s
 }

@@ -70,6 +70,18 @@ var worlds = []struct {
 	{"the API server's own etcd, all nodes off and one edit", model{Replicas: 3, Ready: true, Faults: 3, Edits: 1,
 		Sizes: []int{0, 1, 3}, Templates: noEdits, SelfHosted: true, Just: []deed{nodeLost}}, false},
 
+	{"a running cluster on Memory, two evictions and one edit", model{Medium: v1alpha1.Memory, Replicas: 3,
+		Ready: true, Evictions: 2, Edits: 1}, false},
+	{"a running cluster, two evictions and one edit of its size", model{Replicas: 3, Ready: true, Evictions: 2,
+		Edits: 1, Versions: noEdits, Templates: noEdits}, false},
+	{"a single member on Memory, two evictions and one edit", model{Medium: v1alpha1.Memory, Replicas: 1,
+		Ready: true, Evictions: 2, Edits: 1}, false},
+	{"a running cluster on Memory, two evictions, one edit, and one fault that takes no data",
+		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Faults: 1,
+			Just: []deed{leaderMoves, memberIsolated, memberUnreachable, etcdOut}}, true},
+	{"a running cluster on Memory, two evictions, one edit and one hitch", model{Medium: v1alpha1.Memory,
+		Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Hitches: 1}, true},
+
 	{"a new cluster, one fault and one edit of its size", model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits,
 		Templates: noEdits}, true},
 	{"a new cluster on Memory, one fault and one edit of its size or version",

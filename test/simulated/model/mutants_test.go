@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -94,6 +95,17 @@ var mutants = map[string]mutant{
 			Decide: shrinksAnyway, Lax: true},
 		"S1: remove demo-",
 	},
+	"eviction_of_those_not_ready": {
+		"The budget lets members go that are not ready, and no one is while there is no leader.",
+		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Evictions: 2, Decide: letsTheUnreadyGo},
+		"S1: the eviction of demo-",
+	},
+	"promotion_that_the_budget_does_not_know": {
+		"A learner is promoted while the budget is still that of fewer voters.",
+		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Versions: noEdits,
+			Templates: []uint8{1}, Sizes: noSizes, Decide: seesNoBudget},
+		"S1: the eviction of demo-",
+	},
 	"self_hosted_is_paused": {
 		"The etcd of the API server itself is stopped with replicas 0.",
 		model{Replicas: 3, Ready: true, Edits: 1, Sizes: []int{0}, SelfHosted: true, Decide: knowsNoAPIServer},
@@ -122,6 +134,21 @@ func knowsNoAPIServer(o observation.Observation) decision.Decision {
 	return cluster.Decide(o)
 }
 
+// letsTheUnreadyGo has a budget that protects members which are ready alone.
+func letsTheUnreadyGo(o observation.Observation) decision.Decision {
+	d := cluster.Decide(o)
+	for _, b := range d.Children.Budgets {
+		b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
+	}
+	return d
+}
+
+// seesNoBudget decides without a look at the budget that there is.
+func seesNoBudget(o observation.Observation) decision.Decision {
+	o.Children.Budgets = nil
+	return cluster.Decide(o)
+}
+
 // suspendsAtOnce does not wait for the end of what is under way.
 func suspendsAtOnce(o observation.Observation) decision.Decision {
 	o.Cluster = o.Cluster.DeepCopy()
@@ -146,7 +173,7 @@ func TestMutantsAreFound(t *testing.T) {
 
 			right := model{
 				Medium: m.Medium, Replicas: m.Replicas, Ready: m.Ready, Edits: m.Edits, Faults: m.Faults,
-				Hitches: m.Hitches, Sizes: m.Sizes,
+				Hitches: m.Hitches, Evictions: m.Evictions, Sizes: m.Sizes,
 				Versions: m.Versions, Templates: m.Templates, From: m.From, Just: m.Just,
 				SelfHosted: m.SelfHosted,
 			}

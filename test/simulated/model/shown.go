@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/cluster"
@@ -44,6 +46,11 @@ func (j *judge) observation(s *sight) observation.Observation {
 	if s.view.record.exists {
 		r := j.records.of(s.view.record, func() *corev1.ConfigMap { return j.recordObject(c, &s.view.record) })
 		o.Children.ConfigMaps[r.Name] = r
+	}
+	if s.budget != (budget{}) {
+		o.Children.Budgets = map[string]*policyv1.PodDisruptionBudget{clusterName: {
+			ObjectMeta: metav1.ObjectMeta{Name: clusterName},
+			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt(int(s.budget.least)))}}}
 	}
 	if !s.blind {
 		o.Etcd = s.membership(c)

@@ -169,7 +169,15 @@ type worldState struct {
 	nospace bool  // a member has raised the alarm
 	unseen  bool  // a fault came since the cache of pods froze: a deletion is then judged by what was known
 
-	faults, edits, hitches uint8 // still to come
+	faults, edits, hitches, evictions uint8 // still to come
+
+	budget budget
+}
+
+// budget is the PodDisruptionBudget. Worlds without evictions have none.
+type budget struct {
+	least   uint8 // pods that must be ready
+	unready bool  // pods that are not ready may always go
 }
 
 // What data there is.
@@ -229,6 +237,7 @@ type answer struct {
 	record record
 	status clusterStatus
 	write  bool // the record must be created or updated
+	budget budget
 }
 
 // What becomes of an object.

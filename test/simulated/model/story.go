@@ -114,7 +114,7 @@ var words = [refusedEdited + 1]string{
 	memberJoined:  "network joined=NAME",
 	memberRescued: "rescue pod=NAME",
 	nodeBack:      "heal node=NAME", podTaken: "node room=NAME", spaceFreed: "etcd space=freed",
-	podKilled: "kill pod=NAME", podDeleted: "delete pod=NAME", claimLost: "lose claim=NAME",
+	podKilled: "kill pod=NAME", podDeleted: "delete pod=NAME", podEvicted: "delete pod=NAME", claimLost: "lose claim=NAME",
 	claimDeleted: "delete claim=NAME",
 	nodeLost:     "lose node=NAME", podStuck: "node full=NAME", etcdOut: "etcd down",
 	memberUnreachable: "network unreachable=NAME",
