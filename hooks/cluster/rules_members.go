@@ -127,8 +127,8 @@ func promote(v *state.View) *decision.Verdict {
 }
 
 // caughtUp reports whether the learner itself answered in this call as a learner, with a volume and not about to stop,
-// at 90 % of the leader's index or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only
-// the leader: server.go, isLearnerReady.)
+// at 90 % of the leader's index or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks
+// only the leader: server.go, isLearnerReady.)
 func caughtUp(v *state.View, l *state.Member) bool {
 	lead := v.Leader()
 	hasVolume := v.Memory() || volumes.StorageUsable(v, l.PodName)

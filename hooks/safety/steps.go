@@ -106,7 +106,8 @@ func promote(j *judgement, s decision.Promote) {
 	for _, b := range j.o.Children.Budgets {
 		theirs := len(wording.Filter(j.v.Voters, func(m *state.Member) bool { return m.PodName == "" }))
 		j.require(b.Spec.MinAvailable == nil || b.Spec.MinAvailable.IntValue()+theirs >= state.Quorum(voters), "S1",
-			"%s while the PodDisruptionBudget %s lets all but %s of %d voters go", s, b.Name, b.Spec.MinAvailable, voters)
+			"%s while the PodDisruptionBudget %s lets all but %s of %d voters go", s, b.Name, b.Spec.MinAvailable,
+			voters)
 	}
 }
 

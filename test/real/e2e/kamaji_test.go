@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestKamaji: two control planes of Kamaji's live in one EtcdCluster, each below a prefix of its own, with the manifests
-// of docs/how-to/control-planes.md. One writes all the time. `make kamaji` installs Kamaji and runs this.
+// TestKamaji: two control planes of Kamaji's live in one EtcdCluster, each below a prefix of its own, with the
+// manifests of docs/how-to/control-planes.md. One writes all the time. `make kamaji` installs Kamaji and runs this.
 func TestKamaji(t *testing.T) {
 	nightly(t)
 	if _, err := kubectl("", "get", "crd", "tenantcontrolplanes.kamaji.clastix.io"); err != nil {
