@@ -62,7 +62,7 @@
 //
 // S1 to S21 are the rules that code, tests and messages cite. In short:
 //
-//	S1   no step or deletion of ours takes a quorate cluster below quorum, or lets an eviction do so
+//	S1   no step or deletion of ours takes a quorate cluster below quorum, and no promotion lets evictions do so
 //	S2   at most one voter is unavailable because of us
 //	S3   one membership change at a time
 //	S4   members join as learners; never as voters, after the bootstrap
