@@ -24,7 +24,7 @@ play() {
     ipv6) make e2e-ipv6 ;;
     selfhosted) make e2e-selfhosted ;;
     gibibyte) make story RUN=TestAGibibyte ;;
-    versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew|APIServer' TestEveryMinorVersion)" ;;
+    versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew|APIServer|CoreDNS' TestEveryMinorVersion)" ;;
     fleet) make bench-fleet ;;
     nodes) make lab-down && NODES=5 make story RUN=TestNodesComeAndGo ;; # a lab that is up keeps its nodes
     reproducible) bin/steps "reproducible: make -s reproducible" ;;

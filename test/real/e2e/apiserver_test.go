@@ -217,15 +217,21 @@ func (c *cluster) hostsATenant() {
 		`"users":[{"name":"client","roles":["all"]}]}}`)
 	eventually(c.t, "users and roles are applied", func() string { return c.authorized("Enabled") })
 	root, ctx := c.clientAs(name+"-operator-tls"), c.t.Context()
-	_, err := root.UserAddWithOptions(ctx, "tenant", "", &clientv3.UserAddOptions{NoPassword: true})
-	require.NoError(c.t, err)
-	_, err = root.RoleAdd(ctx, "tenant")
-	require.NoError(c.t, err)
-	_, err = root.RoleGrantPermission(ctx, "tenant", "/tenant/", clientv3.GetPrefixRangeEnd("/tenant/"),
-		clientv3.PermissionType(clientv3.PermReadWrite))
-	require.NoError(c.t, err)
-	_, err = root.UserGrantRole(ctx, "tenant", "tenant")
-	require.NoError(c.t, err)
+	for _, step := range []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			_, err := root.UserAddWithOptions(ctx, "tenant", "", &clientv3.UserAddOptions{NoPassword: true})
+			return err
+		},
+		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "tenant"); return err },
+		func(ctx context.Context) error {
+			_, err := root.RoleGrantPermission(ctx, "tenant", "/tenant/", clientv3.GetPrefixRangeEnd("/tenant/"),
+				clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "tenant", "tenant"); return err },
+	} {
+		makes(c.t, step)
+	}
 
 	dir, err := os.MkdirTemp(filepath.Dir(os.Getenv("KUBECONFIG")), "tenant-")
 	require.NoError(c.t, err)
@@ -265,7 +271,12 @@ func (h *hosted) noticesARestore(c *cluster, bucket *s3, w *load) {
 	creates("later")
 	w.t = c.t
 	w.longest("the snapshot is taken")
-	require.Contains(c.t, h.cached(secrets), secrets+"/later")
+	eventually(c.t, "the API server's cache has what is to be taken away", func() string {
+		if all := h.cached(secrets); all[secrets+"/later"] == 0 {
+			return fmt.Sprint(all)
+		}
+		return ""
+	})
 
 	c.operates("undo", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
 	c.inEpoch(epoch + 1)

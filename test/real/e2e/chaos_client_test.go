@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -105,13 +104,8 @@ func (cs *clients) follow(ctx context.Context) {
 
 // running are the client addresses of the running pods of a namespace.
 func running(ns string) ([]string, error) {
-	r, err := api.client.Get(api.server + fmt.Sprintf(paths["pods"], ns))
-	if err != nil {
-		return nil, err
-	}
-	defer r.Body.Close()
 	var pods corev1.PodList
-	if err := json.NewDecoder(r.Body).Decode(&pods); err != nil {
+	if _, err := api.read(fmt.Sprintf(paths["pods"], ns), &pods); err != nil {
 		return nil, err
 	}
 	var addresses []string
@@ -284,12 +278,14 @@ func (cs *clients) judge() {
 	for _, op := range cs.history.Ops() {
 		keys[op.Key] = true
 	}
-	addresses := *cs.where.Load()
-	require.NotEmpty(cs.t, addresses)
-	kv, err := cs.kv(addresses[0])
-	require.NoError(cs.t, err)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		eventually(cs.t, "the last read of "+key, func() string {
+			addresses, err := running(cs.ns)
+			if err != nil || len(addresses) == 0 {
+				return fmt.Sprint("no member runs: ", err)
+			}
+			kv, err := cs.kv(addresses[0])
+			require.NoError(cs.t, err)
 			op := cs.run(context.Background(), kv, chaos.Op{Client: manyClients, Key: key})
 			if !op.Known {
 				return "no answer"

@@ -40,7 +40,7 @@ func (c *cluster) isReachedFromOutside() {
 	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"}},"tls":{"extraSANs":["` +
 		addressOf(2) + `"]}}`)
 	address := ofFamily("192.0.2.9", "2001:db8::9")
-	kube(c.t, "-n", c.ns, "wait", "svc", name, "--for=jsonpath={.spec.type}=LoadBalancer")
+	c.meets("svc/"+name, "jsonpath={.spec.type}=LoadBalancer")
 	kube(c.t, "-n", c.ns, "patch", "svc", name, "--subresource=status", "--type=merge", "-p",
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"`+address+`"}]}}}`)
 	external := "https://" + objects.HostPort(address, 2379)
@@ -77,7 +77,7 @@ func (c *cluster) isReachedFromOutside() {
 		return ""
 	})
 	c.edit(`{"clientService":{"type":null,"annotations":null}}`)
-	kube(c.t, "-n", c.ns, "wait", "svc", name, "--for=jsonpath={.spec.type}=ClusterIP")
+	c.meets("svc/"+name, "jsonpath={.spec.type}=ClusterIP")
 	after, _ := get[corev1.Service](c.t, c.ns, "svc", name)
 	assert.Equal(c.t, before.Spec.ClusterIP, after.Spec.ClusterIP)
 	assert.NotContains(c.t, after.Annotations, "a.example/b")
@@ -125,10 +125,11 @@ func (c *cluster) reachesEveryMember() {
 	assert.Subset(c.t, listed, slices.Collect(maps.Values(external)), "etcd's own list has them")
 	assert.Len(c.t, listed, 6, "each beside the member's URL within Kubernetes")
 	for member, url := range external {
-		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
-		status, err := app.Status(ctx, url)
-		cancel()
-		require.NoError(c.t, err, url)
+		var status *clientv3.StatusResponse
+		require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
+			status, err = app.Status(ctx, url) // a node may not know yet where its port leads to
+			return err
+		}), url)
 		assert.Equal(c.t, ids[member], strconv.FormatUint(status.Header.MemberId, 16), "%s leads to its member", url)
 	}
 	for range 20 { // beside endpoints that lead nowhere

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -42,6 +43,14 @@ func (c *cluster) keepsThoseThatAreNotReady() {
 				return ""
 			})
 		}
+		eventually(c.t, "the budget knows", func() string {
+			for _, b := range list[policyv1.PodDisruptionBudget](c.t, c.ns, "pdb") {
+				if b.Status.CurrentHealthy >= b.Status.DesiredHealthy {
+					return fmt.Sprintf("%+v", b.Status)
+				}
+			}
+			return ""
+		})
 		for member := range before {
 			require.ErrorContains(c.t, c.evicts(member), "disruption budget", member)
 		}
@@ -125,18 +134,23 @@ func (c *cluster) restsInSilence() {
 // decidesAgain waits until Quorate has decided about the cluster once more.
 func (c *cluster) decidesAgain() {
 	c.t.Helper()
-	newest := func() (at float64) {
+	newest := func() (at float64, err error) {
 		all, err := quorateMetrics()
-		require.NoError(c.t, err)
 		for _, metrics := range all {
 			at = max(at, sample(metrics,
 				fmt.Sprintf("quorate_cluster_decided_timestamp_seconds{cluster=%q,namespace=%q}", name, c.ns)))
 		}
-		return at
+		return at, err
 	}
-	last := newest()
+	var last float64
 	eventually(c.t, "Quorate has decided again", func() string {
-		if at := newest(); at == last {
+		switch at, err := newest(); {
+		case err != nil:
+			return err.Error()
+		case last == 0:
+			last = at
+			return "it is asked for the first time"
+		case at == last:
 			return fmt.Sprintf("not since %.0f", at)
 		}
 		return ""

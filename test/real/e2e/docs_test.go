@@ -104,9 +104,33 @@ func (s *scene) play() {
 // patient finds how long a reader waits: a slow machine must not decide here.
 var patient = regexp.MustCompile(`--timeout=[0-9]+m`)
 
-// run has a shell run this, and fails the test when a command of it fails. What it starts in the background ends with
-// the test.
+// typed by a reader, who asks etcd once more where it gave no answer: it may elect a leader just then.
+func (s *scene) typed(c docs.Command, more ...string) (printed string) {
+	s.t.Helper()
+	if !strings.Contains(c.Text, "etcdctl ") {
+		return s.run(c.Line, c.Text, more...)
+	}
+	eventually(s.t, fmt.Sprintf("%s:%d: etcd answers", s.page.Path, c.Line), func() string {
+		var err error
+		// it may have compacted before its answer was lost
+		if printed, err = s.tried(c.Text, more...); err != nil && !strings.Contains(printed, "has been compacted") {
+			return printed
+		}
+		return ""
+	})
+	return printed
+}
+
+// run has a shell run this, and fails the test when a command of it fails.
 func (s *scene) run(line int, script string, more ...string) string {
+	s.t.Helper()
+	printed, err := s.tried(script, more...)
+	require.NoError(s.t, err, "%s:%d:\n%s\nit says:\n%s", s.page.Path, line, script, printed)
+	return printed
+}
+
+// tried by a shell. What it starts in the background ends with the test.
+func (s *scene) tried(script string, more ...string) (string, error) {
 	s.t.Helper()
 	out, err := os.CreateTemp(s.dir, "out-") // a pipe would be waited for as long as anything in the background has it
 	require.NoError(s.t, err)
@@ -123,8 +147,7 @@ func (s *scene) run(line int, script string, more ...string) string {
 	err = cmd.Wait()
 	printed, readErr := os.ReadFile(out.Name())
 	require.NoError(s.t, readErr)
-	require.NoError(s.t, err, "%s:%d:\n%s\nit says:\n%s", s.page.Path, line, script, printed)
-	return strings.ReplaceAll(string(printed), s.ns, "default")
+	return strings.ReplaceAll(string(printed), s.ns, "default"), err
 }
 
 // watch notes every row that `kubectl get etcdcluster` would show from now on: what comes and goes in a second is
@@ -185,7 +208,7 @@ func (s *scene) types(part docs.Part) {
 		dry = []string{"PATH=" + s.harmless() + ":" + os.Getenv("PATH")}
 	}
 	for _, c := range commands {
-		printed := s.run(c.Line, c.Text, dry...)
+		printed := s.typed(c, dry...)
 		switch {
 		case part.Language == "sh":
 		case strings.HasPrefix(c.Text, "kubectl get etcdcluster ") && !strings.Contains(c.Text, " -o "):

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,10 +61,9 @@ func unreadable(dir string) error {
 func emptied(dir string) error { return os.RemoveAll(filepath.Join(dir, "member")) }
 
 // succeeds waits until a member is gone from the list and the cluster has converged without it, and returns the name
-// of its successor. That may be the second that was tried, where the first took too long.
+// of its successor, which is the newest member: it may be the second that was tried, where the first took too long.
 func (c *cluster) succeeds(member string, meanwhile func()) string {
 	c.t.Helper()
-	before := c.ids()
 	eventually(c.t, member+" is succeeded", func() string {
 		meanwhile()
 		if _, there := c.ids()[member]; there {
@@ -70,13 +71,11 @@ func (c *cluster) succeeds(member string, meanwhile func()) string {
 		}
 		return c.notConverged(3)
 	})
-	for successor := range c.ids() {
-		if _, known := before[successor]; !known {
-			return successor
-		}
-	}
-	require.Fail(c.t, "no member came in the place of "+member)
-	return ""
+	number := func(member string) int { n, _ := objects.Ordinal(name, member); return n }
+	successor := slices.MaxFunc(slices.Collect(maps.Keys(c.ids())),
+		func(a, b string) int { return number(a) - number(b) })
+	require.Greater(c.t, number(successor), number(member), "no member came in the place of %s", member)
+	return successor
 }
 
 // givesACrashingMemberUp tells the cluster to be patient first, so that what it says meanwhile is there for as long

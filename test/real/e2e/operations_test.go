@@ -21,7 +21,7 @@ func (c *cluster) operates(operation, spec string) {
 // withdraws deletes an EtcdOperation, which waits until the cluster has answered.
 func (c *cluster) withdraws(operation string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "delete", "etcdoperation", operation, "--timeout=60s")
+	kube(c.t, "-n", c.ns, "delete", "etcdoperation", operation, "--timeout="+patience.String())
 }
 
 // hasOperation waits until the EtcdOperation is in this phase, and is what it says then.

@@ -224,6 +224,7 @@ func (c *cluster) membersNeedNothing(w *load) {
 	for n := range labNodes {
 		inLab(c.t, "stop", strconv.Itoa(n+1), "kube-proxy")
 	}
+	booted := c.nodeOf(c.awayFromAPIServer()) // while Quorate can say who leads
 	kube(c.t, "-n", "quorate-system", "scale", "deployment", "--all", "--replicas=0")
 	eventually(c.t, "Quorate and Metacontroller are gone", func() string {
 		return strings.Join(namesIn(list[corev1.Pod](c.t, "quorate-system", "pods")), ", ")
@@ -231,7 +232,6 @@ func (c *cluster) membersNeedNothing(w *load) {
 	w.wrote(100)
 	w.longest("DNS, kube-proxy, Metacontroller and Quorate were stopped")
 	members, endpoints := namesIn(c.pods()), c.everyNode()
-	booted := c.nodeOf(c.awayFromAPIServer())
 	client := labClient(c.t, shownToAPIServersEtcd(c.t), nil, endpoints...)
 	inLab(c.t, "stop", "1", "kube-apiserver", "KILL")
 	began := time.Now()
@@ -299,6 +299,10 @@ func (c *cluster) areRescued(w *load) {
 	}
 	ids, image := c.ids(), c.pods()[0].Spec.Containers[0].Image
 	dir := fmt.Sprintf("/var/tmp/quorate-selfhosted/%s-%s-%s", c.ns, name, c.object().UID)
+	before := map[string]string{}
+	for member := range nodes {
+		before[member] = c.etcdOf(member).ContainerID
+	}
 	for n := range labNodes {
 		inLab(c.t, "poweroff", strconv.Itoa(n+1))
 	}
@@ -329,7 +333,13 @@ func (c *cluster) areRescued(w *load) {
 	w.longest("all nodes lost their power, and the members were rescued")
 	for member, node := range nodes {
 		inLab(c.t, "exec", node, "rm", "/etc/kubernetes/manifests/rescue-"+member+".yaml")
-		c.meets("pod/"+member, "Ready")
+		eventually(c.t, member+" runs in its own pod", func() string { // it may still be called ready, of before
+			pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
+			if !found || !ready(pod) || c.etcdOf(member).ContainerID == before[member] {
+				return "not yet"
+			}
+			return ""
+		})
 	}
 	c.converges(3)
 	w.longest("the members' own pods took over")

@@ -129,6 +129,15 @@ func answered(t *testing.T, request func(ctx context.Context) error) error {
 	}
 }
 
+// makes a user or role, or changes one. It may be there already, by a request whose answer got lost.
+func makes(t *testing.T, request func(ctx context.Context) error) {
+	t.Helper()
+	err := answered(t, request)
+	if !errors.Is(err, rpctypes.ErrUserAlreadyExist) && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
+		require.NoError(t, err)
+	}
+}
+
 // wrote waits until n more writes are acknowledged.
 func (w *writer) wrote(n int64) {
 	w.t.Helper()

@@ -1,4 +1,4 @@
-// CoreDNS with the few plugins that a cluster's DNS needs.
+// CoreDNS with the few plugins that a cluster's DNS needs, and the one that asks etcd.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/etcd"
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/hosts"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
@@ -20,7 +21,7 @@ import (
 
 func init() {
 	// Their order is the order in which a query passes through them.
-	dnsserver.Directives = []string{"reload", "bind", "health", "ready", "prometheus", "errors", "log", "cache", "template", "hosts", "kubernetes"}
+	dnsserver.Directives = []string{"reload", "bind", "health", "ready", "prometheus", "errors", "log", "cache", "template", "hosts", "etcd", "kubernetes"}
 }
 
 func main() { coremain.Run() }

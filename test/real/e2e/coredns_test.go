@@ -1,0 +1,153 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestCoreDNS: a CoreDNS answers with what its user of etcd may read below one prefix. Questions come all the time, while
+// etcd loses its leader, a claim and its version. What is written in between is answered next, and no name that is there
+// is ever denied.
+func TestCoreDNS(t *testing.T) {
+	nightly(t)
+	beside(t)
+	c := newCluster(t, `  replicas: 3
+  version: 3.6.16
+  auth:
+    enabled: true
+    roles: [{name: dns, permissions: [{access: Read, prefix: /skydns/}]}]
+    users: [{name: dns, roles: [dns], credential: Certificate}]
+`)
+	c.converges(3)
+	dns := c.startsCoreDNS()
+	dns.learns("first")
+	ends := dns.asked("first")
+
+	leader, _ := get[corev1.Pod](t, c.ns, "pods", c.leader())
+	c.kills(leader.Name)
+	c.another(*leader)
+	c.converges(3)
+	ends("the leader was killed")
+	dns.learns("second")
+	ends = dns.asked("second")
+	member, _ := c.follower()
+	c.deletes("pvc", member)
+	c.deletes("pods", member)
+	c.succeeds(member, func() {})
+	ends("a claim was lost")
+	dns.learns("third")
+	ends = dns.asked("third")
+	c.upgradesTo37()
+	ends("upgraded from 3.6 to 3.7")
+	dns.learns("fourth")
+}
+
+// nameServer is a CoreDNS on node 1 that has no cache.
+type nameServer struct {
+	t       *testing.T
+	records *clientv3.Client
+	net.Resolver
+}
+
+// startsCoreDNS with the Secret of its user.
+func (c *cluster) startsCoreDNS() *nameServer {
+	c.t.Helper()
+	const address, process = "127.0.0.1:1053", "coredns-etcd"
+	dir := c.t.TempDir()
+	for key, content := range c.secretOf(name + "-client.dns") {
+		require.NoError(c.t, os.WriteFile(filepath.Join(dir, key), content, 0o600))
+	}
+	config := filepath.Join(dir, "Corefile")
+	require.NoError(c.t, os.WriteFile(config, fmt.Appendf(nil, `demo.test:1053 {
+  bind 127.0.0.1
+  errors
+  etcd {
+    endpoint https://%[1]s.%[2]s.svc:2379
+    tls %[3]s/tls.crt %[3]s/tls.key %[3]s/ca.crt
+  }
+}
+`, name, c.ns, dir), 0o600))
+	inLab(c.t, "start", "1", process, "coredns", "-conf", config)
+	c.t.Cleanup(func() { inLab(c.t, "stop", "1", process, "KILL") })
+	return &nameServer{c.t, c.clientAs(name + "-operator-tls"), net.Resolver{
+		PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return lab.dialContext(ctx, address)
+		},
+	}}
+}
+
+const recorded = "192.0.2.7"
+
+// learns a name, in the form of SkyDNS, and is asked until it knows it.
+func (s *nameServer) learns(host string) {
+	s.t.Helper()
+	require.NoError(s.t, answered(s.t, func(ctx context.Context) error {
+		_, err := s.records.Put(ctx, "/skydns/test/demo/"+host, `{"host":"`+recorded+`"}`)
+		return err
+	}))
+	eventually(s.t, host+" is answered", func() string {
+		if _, err := s.asks(host); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// asks once. It reports whether the name is said not to be there.
+func (s *nameServer) asks(host string) (denied bool, err error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	defer cancel()
+	addresses, err := s.LookupHost(ctx, host+".demo.test.")
+	if said := new(net.DNSError); errors.As(err, &said) && said.IsNotFound {
+		return true, err
+	}
+	if err == nil && !slices.Equal(addresses, []string{recorded}) {
+		err = fmt.Errorf("%s has the addresses %v", host, addresses)
+	}
+	return false, err
+}
+
+// asked for a name all the time, until what it returns is called, which tells of the longest time without an answer.
+func (s *nameServer) asked(host string) (ends func(what string)) {
+	ctx, stop := context.WithCancel(s.t.Context())
+	var asking sync.WaitGroup
+	var answers int
+	var longest time.Duration
+	var denial error
+	asking.Go(func() {
+		for last := time.Now(); ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			denied, err := s.asks(host)
+			if denied {
+				denial = err
+			}
+			if err == nil {
+				longest, last = max(longest, time.Since(last)), time.Now()
+				answers++
+			}
+		}
+	})
+	s.t.Cleanup(asking.Wait)
+	return func(what string) {
+		s.t.Helper()
+		stop()
+		asking.Wait()
+		require.NoError(s.t, denial, "a name that is there was denied")
+		require.Positive(s.t, answers)
+		s.t.Logf("%s: %d answers, the longest time without one was %.1f s", what, answers, longest.Seconds())
+	}
+}
