@@ -271,7 +271,7 @@ func (h *hosted) noticesARestore(c *cluster, bucket *s3, w *load) {
 	creates("later")
 	w.t = c.t
 	w.longest("the snapshot is taken")
-	eventually(c.t, "the API server's cache has what is to be taken away", func() string {
+	eventually(c.t, "the API server has cached what the restore takes away", func() string {
 		if all := h.cached(secrets); all[secrets+"/later"] == 0 {
 			return fmt.Sprint(all)
 		}
