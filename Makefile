@@ -286,7 +286,12 @@ bench-operators: install bin/helm ## changes of members by other operators besid
 kamaji: export CERT_MANAGER := 1
 kamaji: RUN = ^TestKamaji$$
 kamaji: install bin/helm bin/steps ## control planes of Kamaji's live in an EtcdCluster; KAMAJI is a checkout of its sources (docs/how-to/control-planes.md)
-	@$(IN_LAB) KAMAJI=$(KAMAJI) test/real/kamaji/install.sh && $(STORIES) "kamaji: $(E2E) -keep -nightly"
+	@$(IN_LAB) KAMAJI=$(KAMAJI) test/real/planes/kamaji.sh && $(STORIES) "kamaji: $(E2E) -keep -nightly"
+
+.PHONY: karmada
+karmada: RUN = ^TestKarmada$$
+karmada: install bin/steps ## Karmada's control plane lives in an EtcdCluster; KARMADA is a checkout of its sources (docs/how-to/control-planes.md)
+	@$(IN_LAB) KARMADA=$(KARMADA) test/real/planes/karmada.sh && $(STORIES) "karmada: $(E2E) -keep -nightly"
 
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/evidence/scale.md); root, 20 minutes, two cores
@@ -306,8 +311,8 @@ dashboard: install bin/prometheus ## draw docs/dashboard.png again, from a real 
 	@$(IN_LAB) test/real/dashboard/dashboard.sh
 
 # Upgrades want more than one release of etcd. Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
-e2e e2e-busy story e2e-upgrade chaos kamaji bench-fleet dashboard: export NODES ?= 3
-e2e e2e-busy story chaos kamaji recording dashboard bench bench-operators: export ETCD_RELEASES ?= 1
+e2e e2e-busy story e2e-upgrade chaos kamaji karmada bench-fleet dashboard: export NODES ?= 3
+e2e e2e-busy story chaos kamaji karmada recording dashboard bench bench-operators: export ETCD_RELEASES ?= 1
 e2e e2e-busy story: export CERT_MANAGER ?= 1
 e2e e2e-busy story: export EXPANDABLE ?= 1
 e2e e2e-busy story e2e-upgrade: s3

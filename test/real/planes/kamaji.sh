@@ -3,20 +3,12 @@
 # Run by `make kamaji KAMAJI=...`, in the lab.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
+. test/real/planes/images.sh
 
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-
-image() { # NAME REF PROGRAM AS
-  bin/lab image -o "$out/$1.tar" -ref "$2" -user 65532 -env PATH=/usr/local/bin -entrypoint "/usr/local/bin/$4" "$3=/usr/local/bin/$4"
-  bin/lab load "$out/$1.tar"
-}
 (cd "$KAMAJI" && CGO_ENABLED=0 go build -o "$out/kamaji" .)
-image kamaji kamaji.internal/kamaji:lab "$out/kamaji" kamaji
-for program in kube-apiserver kube-controller-manager kube-scheduler; do
-  image "$program" "registry.k8s.io/$program:v1.36.0" "$QUORATE_LAB_BIN/kubernetes" "$program"
-done
-kubectl apply -f test/real/kamaji/policy.yaml >&2
+image kamaji.internal/kamaji:lab "$out/kamaji" kamaji
+kubernetes v1.36.0 kube-apiserver kube-controller-manager kube-scheduler
+kubectl apply -f test/real/planes/kamaji.yaml >&2
 
 cp -r "$KAMAJI/charts/kamaji" "$out/chart"
 rm -f "$out/chart/Chart.lock"

@@ -1,0 +1,90 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestKarmada: both of Karmada's API servers, its own and the aggregated one, keep their data in an EtcdCluster, with the
+// manifest of docs/how-to/control-planes.md. `make karmada` installs its operator and runs this.
+func TestKarmada(t *testing.T) {
+	nightly(t)
+	if _, err := kubectl("", "get", "crd", "karmadas.operator.karmada.io"); err != nil {
+		t.Skip("Karmada is not in this lab: `make karmada KARMADA=` with a checkout of its sources")
+	}
+	c := newCluster(t, three)
+	c.converges(3)
+	server := c.offersKarmada()
+	w := loads(t, server, creators)
+	w.updates()
+	joined := map[string]bool{}
+	joins := func(after string) { // by the aggregated API server
+		t.Helper()
+		w.longest(after)
+		member := fmt.Sprintf("member-%d", len(joined))
+		require.NoError(t, server.send(http.MethodPatch, karmadaClusters+"/"+member+"?fieldManager=load", applied,
+			"{apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: "+member+"}, spec: {syncMode: Pull}}"))
+		joined[member] = true
+		var all struct {
+			Items []struct{ Metadata struct{ Name string } }
+		}
+		_, err := server.read(karmadaClusters, &all)
+		require.NoError(t, err)
+		found := map[string]bool{}
+		for _, one := range all.Items {
+			found[one.Metadata.Name] = true
+		}
+		assert.Equal(t, joined, found)
+	}
+	joins("nothing had happened")
+
+	leader, _ := get[corev1.Pod](t, c.ns, "pods", c.leader())
+	c.kills(leader.Name)
+	c.another(*leader)
+	c.converges(3)
+	joins("the leader was killed")
+	c.upgradesTo37()
+	joins("upgraded from 3.6 to 3.7")
+	member, _ := c.follower()
+	c.deletes("pvc", member)
+	c.deletes("pods", member)
+	c.succeeds(member, func() {})
+	joins("a claim was lost")
+	w.losesNothing()
+}
+
+const karmadaClusters = "/apis/cluster.karmada.io/v1alpha1/clusters"
+
+// offersKarmada has Karmada's operator make a control plane, and makes a namespace there.
+func (c *cluster) offersKarmada() *apiServer {
+	c.t.Helper()
+	_, err := kubectl(`apiVersion: operator.karmada.io/v1alpha1
+kind: Karmada
+metadata: {name: karmada, namespace: `+c.ns+`}
+spec:
+  crdTarball: {httpSource: {url: "http://crds.internal"}}
+  components:
+    etcd:
+      external:
+        endpoints: ["https://`+name+"."+c.ns+`.svc:2379"]
+        secretRef: {name: `+name+`-client-tls, namespace: `+c.ns+`}
+    karmadaAPIServer: {serviceType: NodePort}
+    karmadaMetricsAdapter: {replicas: 1}
+`, "apply", "-f", "-")
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { kube(c.t, "-n", c.ns, "delete", "karmada", "karmada", "--timeout="+patience.String()) })
+	c.meets("karmada/karmada", "Ready")
+	server, err := apiOf(c.secretOf("karmada-admin-config")["karmada.config"])
+	require.NoError(c.t, err)
+	server = server.inside(c.t, server.server)
+	require.NoError(c.t, server.send(http.MethodPatch, "/api/v1/namespaces/load?fieldManager=load", applied,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: load}}"))
+	return server
+}
