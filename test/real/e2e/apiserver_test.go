@@ -188,6 +188,24 @@ func (c *cluster) upgradesTo37() {
 	assert.Equal(c.t, ids, c.ids(), "restarted, not replaced")
 }
 
+// suffers what every application outlives: its etcd loses its leader and a claim, and is upgraded. After each it tells
+// what was done.
+func (c *cluster) suffers(told func(what string)) {
+	c.t.Helper()
+	leader, _ := get[corev1.Pod](c.t, c.ns, "pods", c.leader())
+	c.kills(leader.Name)
+	c.another(*leader)
+	c.converges(3)
+	told("the leader was killed")
+	member, _ := c.follower()
+	c.deletes("pvc", member)
+	c.deletes("pods", member)
+	c.succeeds(member, func() {})
+	told("a claim was lost")
+	c.upgradesTo37()
+	told("upgraded from 3.6 to 3.7")
+}
+
 // trustsTheNextAuthority: the API server reads its certificate at every handshake, and the authorities at its start. So
 // it is restarted when the Secret has both authorities, before members show certificates of the next one.
 func (h *hosted) trustsTheNextAuthority(c *cluster) {

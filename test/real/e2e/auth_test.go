@@ -164,7 +164,7 @@ func (c *cluster) takesPasswordsAlone() {
 		return c.open(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, c.service(), user, password)
 	}
 	var till *clientv3.Client
-	eventually(c.t, "till logs in with the authority alone", func() (lacks string) {
+	eventually(c.t, "till logs in with the authority alone", func() string {
 		var err error
 		if till, err = alone("till", string(c.secretOf(name + "-user.till")["password"])); err != nil {
 			return err.Error()

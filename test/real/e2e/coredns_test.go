@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestCoreDNS: a CoreDNS answers with what its user of etcd may read below one prefix. Questions come all the time, while
@@ -35,25 +34,14 @@ func TestCoreDNS(t *testing.T) {
 	c.converges(3)
 	dns := c.startsCoreDNS()
 	dns.learns("first")
-	ends := dns.asked("first")
-
-	leader, _ := get[corev1.Pod](t, c.ns, "pods", c.leader())
-	c.kills(leader.Name)
-	c.another(*leader)
-	c.converges(3)
-	ends("the leader was killed")
-	dns.learns("second")
-	ends = dns.asked("second")
-	member, _ := c.follower()
-	c.deletes("pvc", member)
-	c.deletes("pods", member)
-	c.succeeds(member, func() {})
-	ends("a claim was lost")
-	dns.learns("third")
-	ends = dns.asked("third")
-	c.upgradesTo37()
-	ends("upgraded from 3.6 to 3.7")
-	dns.learns("fourth")
+	ends, hosts := dns.asked("first"), 0
+	c.suffers(func(what string) {
+		ends(what)
+		hosts++
+		host := fmt.Sprintf("host-%d", hosts)
+		dns.learns(host)
+		ends = dns.asked(host)
+	})
 }
 
 // nameServer is a CoreDNS on node 1 that has no cache.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestKamaji: two control planes of Kamaji's live in one EtcdCluster, each below a prefix of its own, with the
@@ -41,18 +40,7 @@ func TestKamaji(t *testing.T) {
 	_, err = root.UserGet(t.Context(), user)
 	require.ErrorIs(t, err, rpctypes.ErrUserNotFound)
 
-	leader, _ := get[corev1.Pod](t, c.ns, "pods", c.object().Status.Leader)
-	c.kills(leader.Name)
-	c.another(*leader)
-	c.converges(3)
-	w.longest("the leader was killed")
-	c.upgradesTo37()
-	w.longest("upgraded from 3.6 to 3.7")
-	member, _ := c.follower()
-	c.deletes("pvc", member)
-	c.deletes("pods", member)
-	c.succeeds(member, func() {})
-	w.longest("a claim was lost")
+	c.suffers(w.longest)
 
 	before := c.secretOf("cart-datastore-certificate")["server.crt"]
 	kube(t, "-n", c.ns, "delete", "secret", name+"-ca")

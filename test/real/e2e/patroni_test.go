@@ -12,13 +12,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestPatroni: two PostgreSQL servers agree on their primary in an EtcdCluster, as a user who may write below one prefix.
 // Patroni speaks JSON over HTTP, so it logs in with a password alone: while auth is on, etcd refuses such requests with a
 // certificate that has a name (https://github.com/etcd-io/etcd/blob/v3.6.0/server/embed/serve.go, ServeHTTP).
-// The primary stays while etcd loses its leader and is upgraded; when the primary is killed, the other one follows.
+// The primary stays while etcd loses its leader and a claim, and is upgraded; when the primary is killed, the other one follows.
 // Debian has what it needs: apt-get install patroni postgresql.
 func TestPatroni(t *testing.T) {
 	nightly(t)
@@ -40,13 +39,10 @@ func TestPatroni(t *testing.T) {
 	second := c.startsPatroni(1)
 	eventually(t, "the second one follows it", func() string { return second.lacks("/replica") })
 
-	leader, _ := get[corev1.Pod](t, c.ns, "pods", c.object().Status.Leader)
-	c.kills(leader.Name)
-	c.another(*leader)
-	c.converges(3)
-	c.upgradesTo37()
-	assert.Empty(t, first.lacks("/primary"))
-	assert.Empty(t, second.lacks("/replica"))
+	c.suffers(func(what string) {
+		assert.Empty(t, first.lacks("/primary"), what)
+		assert.Empty(t, second.lacks("/replica"), what)
+	})
 
 	first.dies()
 	took := eventually(t, "the second one is the primary", func() string { return second.lacks("/primary") })
