@@ -289,6 +289,7 @@ kamaji: install bin/helm bin/steps ## control planes of Kamaji's live in an Etcd
 	@$(IN_LAB) KAMAJI=$(KAMAJI) test/real/planes/kamaji.sh && $(STORIES) "kamaji: $(E2E) -keep -nightly"
 
 .PHONY: karmada
+karmada: export CERT_MANAGER := 1
 karmada: RUN = ^TestKarmada$$
 karmada: install bin/steps ## Karmada's control plane lives in an EtcdCluster; KARMADA is a checkout of its sources (docs/how-to/control-planes.md)
 	@$(IN_LAB) KARMADA=$(KARMADA) test/real/planes/karmada.sh && $(STORIES) "karmada: $(E2E) -keep -nightly"

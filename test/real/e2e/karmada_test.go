@@ -18,7 +18,9 @@ func TestKarmada(t *testing.T) {
 	if _, err := kubectl("", "get", "crd", "karmadas.operator.karmada.io"); err != nil {
 		t.Skip("Karmada is not in this lab: `make karmada KARMADA=` with a checkout of its sources")
 	}
-	c := newCluster(t, three)
+	c := newCluster(t, three+"  tls: {mode: CertManager, certManager: {issuerRef: {name: etcd}}}\n")
+	_, err := kubectl(issuers, "-n", c.ns, "apply", "-f", "-")
+	require.NoError(t, err)
 	c.converges(3)
 	server := c.offersKarmada()
 	w := loads(t, server, creators)
@@ -53,7 +55,16 @@ const karmadaClusters = "/apis/cluster.karmada.io/v1alpha1/clusters"
 // offersKarmada has Karmada's operator make a control plane, and makes a namespace there.
 func (c *cluster) offersKarmada() *apiServer {
 	c.t.Helper()
-	_, err := kubectl(`apiVersion: operator.karmada.io/v1alpha1
+	_, err := kubectl(`apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: karmada-etcd-cert, namespace: `+c.ns+`}
+spec:
+  secretName: karmada-etcd-cert
+  commonName: karmada
+  usages: [client auth]
+  issuerRef: {name: etcd}
+---
+apiVersion: operator.karmada.io/v1alpha1
 kind: Karmada
 metadata: {name: karmada, namespace: `+c.ns+`}
 spec:
@@ -62,7 +73,7 @@ spec:
     etcd:
       external:
         endpoints: ["https://`+name+"."+c.ns+`.svc:2379"]
-        secretRef: {name: `+name+`-client-tls, namespace: `+c.ns+`}
+        secretRef: {name: karmada-etcd-cert, namespace: `+c.ns+`}
     karmadaAPIServer: {serviceType: NodePort}
     karmadaMetricsAdapter: {replicas: 1}
 `, "apply", "-f", "-")
