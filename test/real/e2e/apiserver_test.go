@@ -192,7 +192,9 @@ func (c *cluster) upgradesTo37() {
 // what was done.
 func (c *cluster) suffers(told func(what string)) {
 	c.t.Helper()
-	leader, _ := get[corev1.Pod](c.t, c.ns, "pods", c.leader())
+	// as the status has it: without certificates for clients, etcdctl in a pod is no user
+	leader, found := get[corev1.Pod](c.t, c.ns, "pods", c.object().Status.Leader)
+	require.True(c.t, found, "%+v", c.object().Status)
 	c.kills(leader.Name)
 	c.another(*leader)
 	c.converges(3)
