@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKarmada: both of Karmada's API servers, its own and the aggregated one, keep their data in an EtcdCluster, with the
-// manifest of docs/how-to/control-planes.md. `make karmada` installs its operator and runs this.
+// TestKarmada: both of Karmada's API servers, its own and the aggregated one, keep their data in an EtcdCluster, with
+// the manifest of docs/how-to/control-planes.md. `make karmada` installs its operator and runs this.
 func TestKarmada(t *testing.T) {
 	nightly(t)
 	if _, err := kubectl("", "get", "crd", "karmadas.operator.karmada.io"); err != nil {
@@ -31,7 +31,8 @@ func TestKarmada(t *testing.T) {
 		w.longest(after)
 		member := fmt.Sprintf("member-%d", len(joined))
 		require.NoError(t, server.send(http.MethodPatch, karmadaClusters+"/"+member+"?fieldManager=load", applied,
-			"{apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: "+member+"}, spec: {syncMode: Pull}}"))
+			"{apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: "+member+"}, "+
+				"spec: {syncMode: Pull}}"))
 		joined[member] = true
 		var all struct {
 			Items []struct{ Metadata struct{ Name string } }

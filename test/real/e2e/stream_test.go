@@ -138,8 +138,8 @@ spec:
 			oldest = max(oldest, lost.Sub(w.at))
 		}
 	}
-	t.Logf("recovered until revision %d after %.1f s: of %d acknowledged writes %d are gone, the oldest was written %.1f s "+
-		"before all was lost", until, took.Seconds(), len(all), gone, oldest.Seconds())
+	t.Logf("recovered until revision %d after %.1f s: of %d acknowledged writes %d are gone, "+
+		"the oldest was written %.1f s before all was lost", until, took.Seconds(), len(all), gone, oldest.Seconds())
 	assert.GreaterOrEqual(t, until, stored, "what was stored is there")
 	another := c.streams("yearly", stream.Base) // another etcd needs another base, which is taken at once
 	assert.Equal(t, c.object().Status.ClusterID, another.ClusterID)
