@@ -94,7 +94,7 @@ GOTEST := test/tools/gotest.sh
 export QUORATE_VERIFY := 1
 
 # What links the clouds' SDKs takes minutes to compile, and `make try` is played at its prompt: `make check` has both.
-LATER := /etcdops/(archive|rescue|seed|snapshot|quorate-snapshot)|/test/real/try
+LATER := /etcdops/(archive|mirror|rescue|seed|snapshot|stream|quorate-snapshot)|/test/real/try
 
 .PHONY: test
 test: bin/gotestsum ## decisions, stories, a small model, the server, and a real etcd, with Go alone
