@@ -16,7 +16,7 @@ OF_IMAGE := -entrypoint /quorate -cmd serve -user 65532:65532 -created $(SOURCE_
   -label org.opencontainers.image.title=Quorate -label 'org.opencontainers.image.description=etcd clusters on Kubernetes' \
   -label org.opencontainers.image.source=https://github.com/quorate-dev/quorate -label org.opencontainers.image.licenses=Apache-2.0 \
   -label org.opencontainers.image.version=$(VERSION) -label org.opencontainers.image.revision=$(COMMIT)
-# Without gRPC's way to Google's storage, which quorate-snapshot does not take (docs/decisions/0018-snapshots.md), and without gRPC's own
+# Without gRPC's way to Google's storage, which quorate-snapshot does not take, and without gRPC's own
 # pages of traces, which nothing serves and whose templates keep the linker from leaving code out (docs/decisions/0031-two-programs.md).
 # And without gin's MessagePack, which takes half a minute to compile.
 TAGS := disable_grpc_modules,grpcnotrace,nomsgpack
