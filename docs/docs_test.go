@@ -46,9 +46,9 @@ func TestGeneratedTables(t *testing.T) {
 		page, name, head string
 		rows             [][]string
 	}{
-		{"docs/explanation/concepts.md", "modes", "| Mode | When | Rules, in order |\n| --- | --- | --- |\n", modes},
-		{"docs/explanation/concepts.md", "rules", "| Name | Why |\n| --- | --- |\n", rules},
-		{"docs/reference/check.md", "checks", "| Name | What it says when it is well |\n| --- | --- |\n", checks},
+		{"docs/reference/rules.md", "modes", "| Mode | When | Rules, in order |\n| --- | --- | --- |\n", modes},
+		{"docs/reference/rules.md", "rules", "| Name | Why |\n| --- | --- |\n", rules},
+		{"docs/reference/rules.md", "checks", "| Name | What it says when it is well |\n| --- | --- |\n", checks},
 	} {
 		keep(t, g.page, "generated: begin "+g.name, "generated: end", g.head+rows(g.rows))
 	}

@@ -60,11 +60,11 @@ func TestQuotes(t *testing.T) {
 func TestQuotesOfNoOne(t *testing.T) {
 	message := tokens("etcd ... can't go to ... directly (...); go by ...")
 	for quote, want := range map[string]bool{
-		"can't go to ... directly":      true,
-		"etcd 3.5 can't go to 3.7":      true,
-		"directly (minor versions)":     false, // too little of it is the message's own
-		"can't go to ... at once":       false,
-		"can't go from 3.5 to 3.7":      false,
+		"can't go to ... directly":  true,
+		"etcd 3.5 can't go to 3.7":  true,
+		"directly (minor versions)": false, // too little of it is the message's own
+		"can't go to ... at once":   false,
+		"can't go from 3.5 to 3.7":  false,
 	} {
 		if got := quotes(message, tokens(quote)); got != want {
 			t.Errorf("%q: %t, want %t", quote, got, want)

@@ -15,7 +15,7 @@ import (
 const (
 	columns     = 100
 	cellWords   = 30
-	pageWords   = 600 // a page that is longer has a list of its contents
+	pageWords   = 1400 // a page that is longer has a list of its contents
 	allWords    = 35000
 	readmeWords = 700
 )

@@ -95,7 +95,7 @@ func TestEveryAlertHasASection(t *testing.T) {
 	for _, section := range strings.Split(text, "\n### ")[1:] {
 		name, body, _ := strings.Cut(section, "\n")
 		sections = append(sections, name)
-		for _, word := range []string{"\n- **Means**: ", "\n- **Look**: ", "\n- **Do**: "} {
+		for _, word := range []string{"\n- **Look**: ", "\n- **Do**: "} {
 			if strings.Count(body, word) != 1 {
 				t.Errorf("docs/troubleshooting.md, %s: there is no line%s", name, word)
 			}
