@@ -226,7 +226,7 @@ func TestPathsThatOthersName(t *testing.T) {
 		`(?:^|[^/\w.-]|blob/main/|blob/%s/|\.\./)(docs/[A-Za-z0-9/._-]+\.(?:md|txt|png|svg))(?:#([A-Za-z0-9-]+))?`)
 	places := 0
 	walk(t, "", "", func(path, text string) {
-		if strings.HasPrefix(path, "docs/") || strings.HasSuffix(path, ".md") {
+		if strings.HasPrefix(path, "docs/") || strings.HasSuffix(path, ".md") || !strings.Contains(text, "docs/") {
 			return
 		}
 		for _, m := range named.FindAllStringSubmatch(text, -1) {
