@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/server/kubectl/check"
+	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
 // root is the repository, seen from here.
@@ -47,27 +48,14 @@ func TestGeneratedTables(t *testing.T) {
 		checks += "| `" + c.Name + "` | " + c.Looks + " |\n"
 	}
 	for name, want := range map[string]string{"modes": modes, "rules": rules, "checks": checks} {
-		keep(t, "docs/reference/rules.md", "generated: begin "+name, "generated: end", want)
+		keep(t, "docs/reference/lists.md", "generated: begin "+name, "generated: end", want)
 	}
 }
 
-// keep holds what is between two marks of a page against what it should be. QUORATE_REWRITE=1 writes it.
 func keep(t *testing.T, page, begin, end, want string) {
 	t.Helper()
-	text := read(t, page)
-	before, rest, found := strings.Cut(text, "<!-- "+begin+" -->\n")
-	got, after, ended := strings.Cut(rest, "<!-- "+end+" -->")
-	switch {
-	case !found || !ended:
-		t.Errorf("%s: there is nothing between \"%s\" and \"%s\"", page, begin, end)
-	case got == want:
-	case os.Getenv("QUORATE_REWRITE") != "":
-		text = before + "<!-- " + begin + " -->\n" + want + "<!-- " + end + " -->" + after
-		if err := os.WriteFile(filepath.Join(root, page), []byte(text), 0o644); err != nil {
-			t.Error(err)
-		}
-	default:
-		t.Errorf("%s: what is after \"%s\" is out of date. Run: QUORATE_REWRITE=1 go test ./docs", page, begin)
+	if err := docs.Keep(filepath.Join(root, page), begin, end, want); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -174,23 +162,6 @@ func fields(of reflect.Type, prefix string) []string {
 		}
 	}
 	return all
-}
-
-// TestSettings: the table of the server's flags has each flag, and no other.
-func TestSettings(t *testing.T) {
-	var want, got []string
-	flags := regexp.MustCompile(`flags\.\w+Var\([^,"]+, "([a-z-]+)"`)
-	for _, m := range flags.FindAllStringSubmatch(read(t, "serve.go")+read(t, "manifests/install/tenants.go"), -1) {
-		want = append(want, "`--"+m[1]+"`")
-	}
-	for _, row := range table(t, "docs/reference/cli.md", "Settings of the server") {
-		got = append(got, row[0])
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, slices.Compact(want)) {
-		t.Errorf("docs/reference/cli.md: the table has\n\t%v\nand the code\n\t%v", got, want)
-	}
 }
 
 // TestLinks: every relative link leads to a file, and to a heading of it if it names one.
