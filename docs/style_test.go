@@ -13,7 +13,7 @@ import (
 const (
 	columns   = 100
 	cellWords = 30
-	pageWords = 1400  // a page that is longer has a list of its contents
+	pageWords = 2000  // a page that is longer has a list of its contents
 	allWords  = 32000 // of all that is written by hand
 )
 
