@@ -163,7 +163,9 @@ func etcdContainer(o observation.Observation, t *spec.Template, name, address, v
 				Port: intstr.FromInt(metricsPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
 		},
-		// No liveness probe: docs/decisions/0002-probes.md.
+		// No liveness probe, and so no startup probe. A member with a large database opens its ports late, and one that
+		// defragments does not answer: killing either makes it start again from the beginning. The kubelet knows when a
+		// process ends, and a member that is up and does not serve is seen by Quorate, which asks every member itself.
 	}
 }
 

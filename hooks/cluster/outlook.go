@@ -24,6 +24,10 @@ import (
 
 // outlooks are those that each rule may have. Of several the first holds where its verdict names none. Verify holds
 // every verdict against this table.
+//
+// Tools read them by Ready, Reconciling and Stalled, as kstatus defines these. What may come by itself is Reconciling,
+// even if it takes a person now and then; Stalled is what stays so. A wrong Stalled ends a wait that would succeed a
+// minute later; a wrong Reconciling ends at the tool's timeout.
 var outlooks = map[string][]decision.Outlook{
 	// held back is what the rules after it would do: if they would do something, it waits for a person
 	"Suspended":     {decision.Aside},

@@ -24,7 +24,12 @@ import (
 // Nothing is written to any of them, so that the way back is open.
 //
 // Whatever was acknowledged is in the log of a majority of those whose votes counted. Of a majority, the log that is
-// ahead has all of it. docs/decisions/0041-claims-that-are-there.md has the whole argument.
+// ahead has all of it. So fewer claims are refused, unless the spec accepts the loss. Who could vote is in the database
+// and in the log behind it. A majority is asked by the last change of members that is known to be committed, by each
+// later one, and of all members with learners: etcd 3.5.1 to 3.5.19 do not write promotions to the database
+// (etcd-io/etcd#19557). An etcd that still runs on a volume holds a lock on its database, where locks reach it.
+//
+// Members that run on the old claims under their old IDs would need no copy, and would have no way back.
 
 // formerClaims are what a new cluster should begin with; nil for something else.
 func formerClaims(v *state.View) *v1alpha1.FormerClaims {

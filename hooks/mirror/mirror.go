@@ -1,6 +1,6 @@
 // Package mirror decides about an EtcdMirror: which pod copies the keys of another etcd, and which one ends that.
 //
-// How far a mirror is stands in the destination, written with the data (docs/decisions/0043-mirror.md). So two pods at
+// How far a mirror is stands in the destination, written with the data (docs/decisions/0042-stream.md). So two pods at
 // once, or one that is made again on an old view, neither repeat nor leave out anything, and a promotion that is asked
 // for once more reports the end that there was. Nothing hangs on the status: one that is lost is found again (S14).
 package mirror

@@ -31,7 +31,8 @@ type Observation struct {
 	// Etcd is the member list, read linearizably in this very call. Nil means blind: no quorum answered us.
 	Etcd *Membership
 	// Health is what single members answered in this call, by member name. A member that is not in it was not asked
-	// (it has no pod with an address); one that did not answer has an Err.
+	// (it has no pod with an address); one that did not answer has an Err. It is apart from Etcd because that is what a
+	// quorum says: no rule can mistake a single member's answer for the cluster's.
 	Health map[string]Health
 	// Related are objects that the spec names and that are not the parent's children.
 	Related Related

@@ -221,7 +221,8 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	return list
 }
 
-// connection is what an application needs; nil before there is a record of the cluster.
+// connection is what an application needs; nil before there is a record of the cluster. It is no service binding, whose
+// Secret has entries that ours lack: they would have to be written into Secrets that cert-manager or people keep.
 func connection(v *state.View) *v1alpha1.ConnectionStatus {
 	if v.Epoch == nil {
 		return nil

@@ -311,7 +311,8 @@ func repository(image string) string {
 }
 
 // What is known: 4.17.2 and 1.5.20 by runs of the tests; what lies between them and from 4.16 on by documentation and
-// sources. Why 2.0 to 4.15 can't prove who they are: docs/decisions/0009.
+// sources. From 4.16 on a webhook has a token from a Secret; 1.5 can have one as the password of the hook's URL. 2.0 to
+// 4.15 show that URL as a label of their metrics, so they can't prove who they are.
 func metacontrollerVersion(s *Seen) Finding {
 	w := s.metacontroller()
 	if w == nil {

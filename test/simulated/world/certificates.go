@@ -146,7 +146,7 @@ func (w *World) Uprooted(pod *corev1.Pod) bool {
 }
 
 // paired reports whether two members' etcds hear each other: raft needs no more than that one of the two can dial the
-// other (docs/decisions/0011-plain-text-learns-tls.md).
+// other: messages go over streams that the receiver opens, or over requests that the sender makes.
 func (w *World) paired(c Cluster, a, b uint64) bool {
 	return a == b || w.dials(c, a, b) || w.dials(c, b, a)
 }

@@ -1,6 +1,6 @@
 // Chart makes the templates of the Helm chart from what quorate install prints and the manifests for monitoring, so
 // that they can't drift: it takes the objects and puts template expressions in the places that values decide. A place
-// that is not there is an error.
+// that is not there is an error. Our kinds are templates and not in crds/, which helm never upgrades.
 //
 //	chart QUORATE MONITORING FOLDER CLUSTER
 //

@@ -61,27 +61,12 @@ func read(root string) (*site, error) {
 		}
 		s.add(source, text)
 	}
-	s.add(decisions, s.listOfDecisions())
 	for _, p := range s.pages {
 		if p.title == "" {
 			return nil, fmt.Errorf("%s has no title", p.source)
 		}
 	}
 	return s, nil
-}
-
-// decisions is the page of a folder that has none.
-const (
-	ofDecisions = "docs/decisions/"
-	decisions   = ofDecisions + "README.md"
-)
-
-func (s *site) listOfDecisions() []byte {
-	list := "# Decisions\n\nWhy some things are as they are.\n\n"
-	for _, p := range s.in(ofDecisions) {
-		list += "- [" + p.title + "](" + path.Base(p.source) + ")\n"
-	}
-	return []byte(list)
 }
 
 var title = regexp.MustCompile(`(?m)^# (.*)$`)
@@ -139,7 +124,7 @@ func (s *site) groups() []group {
 		{"Reference", append(s.in("docs/reference/"), s.by["CHANGELOG.md"])},
 		{"Explanation", s.in("docs/explanation/")},
 		{"Evidence", s.in("docs/evidence/")},
-		{"Decisions", s.in(ofDecisions)},
+		{"Decisions", s.in("docs/decisions/")},
 	}
 }
 

@@ -91,9 +91,6 @@ type viewLink struct {
 
 func (s *site) view(p *page) view {
 	v := view{Title: p.title, Up: p.up(), Source: repository + "blob/main/" + p.source, Body: template.HTML(p.body)}
-	if p.source == decisions {
-		v.Source = repository + "tree/main/docs/decisions"
-	}
 	for _, g := range s.groups() {
 		group := viewGroup{Name: g.Name, Open: g.Name != "Decisions"}
 		for _, other := range g.Pages {
