@@ -96,9 +96,12 @@ export QUORATE_VERIFY := 1
 # What links the clouds' SDKs takes minutes to compile, and `make try` is played at its prompt: `make check` has both.
 LATER := /etcdops/(archive|mirror|rescue|seed|snapshot|stream|quorate-snapshot)|/test/real/try
 
+# The packages that have more than tests.
+PROGRAM_PACKAGES := go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./...
+
 .PHONY: test
 test: bin/gotestsum ## decisions, stories, a small model, the server, and a real etcd, with Go alone
-	@packages=$$(go list ./... | grep -vE '$(LATER)') && $(COMPILE) $$packages && $(GOTEST) -short -vet=off $$packages
+	@$(COMPILE) $$($(PROGRAM_PACKAGES) | grep -vE '$(LATER)') && $(GOTEST) -short -vet=off $$(go list ./... | grep -vE '$(LATER)')
 
 .PHONY: check
 check: ## the rest that needs no Kubernetes: lint, generated files, walks, snapshots and stores, manifests, alerts, the site
@@ -113,7 +116,7 @@ lint: bin/golangci-lint ## gofmt, vet, linters, and how documents are written
 long: bin/gotestsum # what is shorter with -short
 	@$(GOTEST) -vet=off ./hooks/schedule ./test/simulated/scenario ./test/simulated/model -run 'Wander|TheModelIsTheWorld|NothingIsStuck|ThreeYears'
 later: bin/gotestsum store-servers # what `make test` leaves out
-	@packages=$$(go list ./... | grep -E '$(LATER)') && $(COMPILE) $$packages && $(GOTEST) -vet=off $$packages
+	@$(COMPILE) $$($(PROGRAM_PACKAGES) | grep -E '$(LATER)') && $(GOTEST) -vet=off $$(go list ./... | grep -E '$(LATER)')
 manifests: bin/gotestsum bin/helm
 	@$(GOTEST) -C test/static/manifests -vet=off ./...
 monitoring: bin/gotestsum bin/promtool # the alert rules by Prometheus' own tool: when each fires, and when it must not

@@ -19,7 +19,7 @@ import (
 )
 
 // TestIPFamilies: a cluster lives where Kubernetes has IPv6 addresses alone, or those of both versions. It needs a lab
-// with such addresses (`make e2e-ipv6`), which TestOnTheHostsNetwork and TestJoinByTLSAndStay are told in as well.
+// with such addresses (`make part PART=ipv6`), which TestOnTheHostsNetwork and TestJoinByTLSAndStay are told in as well.
 func TestIPFamilies(t *testing.T) {
 	if both := os.Getenv("QUORATE_LAB_IP") == "dual"; both {
 		t.Parallel()
@@ -30,7 +30,7 @@ func TestIPFamilies(t *testing.T) {
 		return
 	}
 	if os.Getenv("QUORATE_LAB_IP") != "v6" {
-		t.Skip("it needs a lab with IPv6: make e2e-ipv6")
+		t.Skip("it needs a lab with IPv6: make part PART=ipv6")
 	}
 	t.Parallel()
 	c := newCluster(t, three)

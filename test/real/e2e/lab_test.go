@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package e2e tells the stories of the README on a real Kubernetes: the lab's, with Metacontroller and Quorate
-// installed from manifests as a user would. `make e2e` brings all of that up.
+// installed from manifests as a user would. `make all-stories` brings all of that up.
 package e2e
 
 import (
@@ -159,7 +159,7 @@ type apiServer struct {
 func newAPI() (*apiServer, error) {
 	raw, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	if err != nil {
-		return nil, fmt.Errorf("KUBECONFIG: %w; run the stories with `make e2e`", err)
+		return nil, fmt.Errorf("KUBECONFIG: %w; run the stories with `make all-stories`", err)
 	}
 	return apiOf(raw)
 }
@@ -233,7 +233,7 @@ var nightlyFlag = flag.Bool("nightly", false, "tell the long and rare stories to
 func nightly(t *testing.T) {
 	t.Helper()
 	if !*nightlyFlag {
-		t.Skip("it takes long: for `make nightly`")
+		t.Skip("it takes long: for `make all-stories`")
 	}
 }
 
@@ -241,7 +241,7 @@ func nightly(t *testing.T) {
 func newLab() (*network, error) {
 	n, err := newNetwork(os.Getenv("QUORATE_LAB_NETNS"), 32)
 	if err != nil {
-		return nil, fmt.Errorf("QUORATE_LAB_NETNS: %w; run the stories with `make e2e`", err)
+		return nil, fmt.Errorf("QUORATE_LAB_NETNS: %w; run the stories with `make all-stories`", err)
 	}
 	return n, nil
 }

@@ -69,7 +69,7 @@ func (a asked) right() string {
 func auditOfMetacontroller(each func(asked)) error {
 	file, err := os.Open(os.Getenv("QUORATE_LAB_AUDIT"))
 	if err != nil {
-		return fmt.Errorf("QUORATE_LAB_AUDIT: %w; run the stories with `make e2e`", err)
+		return fmt.Errorf("QUORATE_LAB_AUDIT: %w; run the stories with `make all-stories`", err)
 	}
 	defer func() { _ = file.Close() }()
 	lines := bufio.NewScanner(file)

@@ -24,7 +24,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// The lab of `make e2e-selfhosted`: all stories in here need one of their own, as its API server has its data in their
+// The lab of `make part PART=selfhosted-1`: all stories in here need one of their own, as its API server has its data in their
 // EtcdClusters.
 const labNodes = 5
 
@@ -36,7 +36,7 @@ var outageFlag = flag.Duration("outage", 0, "how long the self-hosted story has 
 // TestSelfHosted: a Kubernetes moves its own data into an EtcdCluster that it runs itself, while its API server writes
 // all the time: into memory and out again, to an etcd with a member on each of three control-plane nodes, then onto
 // disks. It lives with that: members are killed, replaced, restarted and upgraded, and all that the API server depends on
-// is stopped except the members. It needs a lab of its own with five nodes (`make e2e-selfhosted`), whose API server has
+// is stopped except the members. It needs a lab of its own with five nodes (`make part PART=selfhosted-1`), whose API server has
 // its data in the EtcdCluster afterwards.
 func TestSelfHosted(t *testing.T) {
 	alone(t)

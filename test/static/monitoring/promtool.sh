@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # promtool.sh check: Prometheus' own tool reads the rules of manifests/monitoring, and complains of whatever its linter knows.
 # promtool.sh play: it plays testdata/alerts*.yaml with them: every alert fires when it must, and not when it must not.
-# bin/promtool is there: `make alerts` sees to that.
+# bin/promtool is there: `make monitoring` sees to that.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
