@@ -85,8 +85,10 @@ generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions,
 	test/tools/generate.sh
 
 .PHONY: site
-site: ## bin/site, the documents as pages that need no server, with a search; fails at a link that leads nowhere
-	@go run -C test/tools ./site $(CURDIR) $(CURDIR)/bin/site
+site: ## bin/site, the documents as pages that need no server, with a search, by Sphinx (python3-sphinx python3-myst-parser furo); fails at a dead link
+	@rm -rf bin/site
+	@sphinx-build -q -W --keep-going -c test/tools/site -b html . bin/site
+	@ln -s README.html bin/site/index.html
 
 .PHONY: clean
 clean: ## remove bin/ (the lab's binaries stay: they are in the user's cache)
@@ -123,7 +125,6 @@ check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, ev
 	  "alert rules: test/static/monitoring/promtool.sh check" \
 	  "alert cases: test/static/monitoring/promtool.sh play" \
 	  "try: go test -json ./test/real/try" \
-	  "site: make -s site" \
 	  "tools: go test -C test/tools -json ./..."
 
 .PHONY: nightly
@@ -156,7 +157,7 @@ store-servers: bin/lab ## servers that speak S3 and Google's storage, once
 	@$(LAB) build s3 fake-gcs-server
 
 .PHONY: lint
-lint: bin/golangci-lint ## gofmt, vet, linters, the direction of imports, and how documents are written
+lint: bin/golangci-lint ## gofmt, vet, linters, and how documents are written
 	@for module in . test/static/manifests test/static/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 	@go test ./docs -run 'TestPhrases|TestLines|TestCells|TestContents|TestWords'
 
