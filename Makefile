@@ -120,12 +120,11 @@ check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, ev
 	  "helm: make -s bin/helm" \
 	  "promtool: make -s bin/promtool" \
 	  "etcd and stores: packages=\$$(go list ./... | grep -E '$(CLOUDS)') && QUORATE_VERIFY=1 go test -tags releases -json ./test/real/conformance \$$packages" \
-	  "manifests: go test -C test/static/manifests -json ./..." \
-	  "monitoring: go test -C test/static/monitoring -json ./..." \
-	  "alert rules: test/static/monitoring/promtool.sh check" \
-	  "alert cases: test/static/monitoring/promtool.sh play" \
+	  "alert rules: test/tools/monitoring/promtool.sh check" \
+	  "alert cases: test/tools/monitoring/promtool.sh play" \
 	  "try: go test -json ./test/real/try" \
-	  "tools: go test -C test/tools -json ./..."
+	  "licences: make -s licences" \
+	  "manifests, monitoring, tools: go test -C test/tools -json ./..."
 
 .PHONY: nightly
 nightly: bin/steps ## what is long and rare; PART=2 one part of it, BRIEF=1 in some minutes (continuous integration turns)
@@ -158,16 +157,20 @@ store-servers: bin/lab ## servers that speak S3 and Google's storage, once
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and how documents are written
-	@for module in . test/static/manifests test/static/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@for module in . test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 	@go test ./docs -run 'TestPhrases|TestLines|TestCells|TestContents|TestWords'
 
 .PHONY: generate-check
 generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make generate` would change anything
 	test/tools/generate.sh --check
 
+.PHONY: licences
+licences: bin/go-licenses ## fail if a module is linked whose licence does not suit
+	@TAGS='$(TAGS)' test/tools/licences.sh > /dev/null
+
 .PHONY: alerts
 alerts: bin/promtool bin/steps ## the alert rules by Prometheus' own tool: when each fires, and when it must not; builds it, once
-	@bin/steps "alert rules: test/static/monitoring/promtool.sh check" "alert cases: test/static/monitoring/promtool.sh play"
+	@bin/steps "alert rules: test/tools/monitoring/promtool.sh check" "alert cases: test/tools/monitoring/promtool.sh play"
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME (30s)
@@ -323,10 +326,23 @@ e2e e2e-busy story e2e-upgrade: s3
 s3: bin/lab ## an S3 server for the stories of snapshots, once
 	@$(LAB) build s3
 
-# The tools have modules of their own: each is built with the versions that its makers tested.
-bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize &: test/tools/go.mod test/tools/go.sum
+# The tools have one module: what they share is compiled once.
+TOOLS := test/tools/go.mod test/tools/go.sum
+bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize &: $(TOOLS)
 	go build -C test/tools -o $(CURDIR)/bin/ sigs.k8s.io/controller-tools/cmd/controller-gen github.com/elastic/crd-ref-docs github.com/google/go-jsonnet/cmd/jsonnet sigs.k8s.io/kustomize/kustomize/v5
 	@touch bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize
+
+# Prometheus' without the clouds' ways to find targets, and their SDKs.
+bin/golangci-lint: FROM := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+bin/go-licenses: FROM := github.com/google/go-licenses/v2
+bin/gotestsum: FROM := gotest.tools/gotestsum
+bin/helm: FROM := helm.sh/helm/v3/cmd/helm
+bin/prometheus: FROM := -tags remove_all_sd,enable_kubernetes_sd github.com/prometheus/prometheus/cmd/prometheus
+bin/promtool: FROM := -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+bin/golangci-lint bin/go-licenses bin/gotestsum bin/helm bin/prometheus bin/promtool: $(TOOLS)
+	@echo "building $(@F), once: up to two minutes" >&2
+	@go build -C test/tools -o $(CURDIR)/$@ $(FROM)
+	@touch $@
 
 # The lab's program, compiled as Quorate is: what both use is compiled once.
 bin/lab: $(wildcard test/real/lab/*.go test/real/lab/conf/*) go.mod go.sum
@@ -336,23 +352,3 @@ bin/lab: $(wildcard test/real/lab/*.go test/real/lab/conf/*) go.mod go.sum
 bin/steps: $(wildcard test/tools/steps/*.go) test/tools/go.mod
 	@go build -C test/tools -o $(CURDIR)/bin/steps ./steps
 	@touch bin/steps
-
-# Both without the clouds' ways to find targets, and their SDKs.
-bin/promtool: test/static/monitoring/go.mod test/static/monitoring/go.sum
-	@echo "building promtool: two minutes, once" >&2
-	@go build -C test/static/monitoring -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
-	@touch bin/promtool
-
-bin/prometheus: test/static/monitoring/go.mod test/static/monitoring/go.sum
-	go build -C test/static/monitoring -tags remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/bin/prometheus github.com/prometheus/prometheus/cmd/prometheus
-	@touch bin/prometheus
-
-bin/helm: test/static/manifests/go.mod test/static/manifests/go.sum
-	@echo "building helm: a minute or two, once" >&2
-	@go build -C test/static/manifests -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
-	@touch bin/helm
-
-bin/golangci-lint: test/tools/lint/go.mod test/tools/lint/go.sum
-	@echo "building golangci-lint: two minutes, once" >&2
-	@go build -C test/tools/lint -o $(CURDIR)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	@touch bin/golangci-lint

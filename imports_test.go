@@ -69,9 +69,12 @@ var layers = []struct{ packages, uses, because string }{
 		"server/wire", "the program quorate links no store of snapshots: docs/decisions/0031-two-programs.md"},
 }
 
+// kubelettest is for tests, and may use what tests may.
+const kubelettest = "hooks/kubelettest"
+
 // byTests is what the tests of some packages use besides.
 var byTests = []struct{ tests, use string }{
-	{"hooks/", "hooks/kubelettest"},
+	{"hooks/", kubelettest},
 	{"hooks/cluster", "hooks/safety"},
 	{"server/kubectl", "server/wire"},
 }
@@ -186,7 +189,7 @@ func forbidden(i imported) string {
 	for _, s := range std {
 		for p := range strings.FieldsSeq(s.packages) {
 			is := i.path == p || p != "net" && covers(p+"/", i.path)
-			if is && listed(s.notBy, i.by) && !i.test && i.by != "hooks/kubelettest" {
+			if is && listed(s.notBy, i.by) && !i.test && i.by != kubelettest {
 				return s.because
 			}
 		}
@@ -203,7 +206,7 @@ func upwards(i imported, within string) string {
 			continue
 		}
 		before := strings.Join(packages[:at], " ")
-		if listed(l.uses, within) && within != "hooks/kubelettest" {
+		if listed(l.uses, within) && within != kubelettest {
 			return ""
 		}
 		if listed(l.uses, "own") && listed(before, within) || i.test && forTests(i.by, within) {
