@@ -79,8 +79,10 @@ generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet # fail if `make 
 	test/tools/generate.sh --check
 
 .PHONY: site
-site: # bin/site, the documents as pages that need no server, with a search; fails at a link that leads nowhere
-	@go run -C test/tools ./site $(CURDIR) $(CURDIR)/bin/site
+site: # bin/site, the documents as pages that need no server, with a search, by Sphinx (python3-sphinx python3-myst-parser furo)
+	@rm -rf bin/site
+	@sphinx-build -q -W --keep-going -c test/tools/site -b html . bin/site
+	@ln -s README.html bin/site/index.html
 
 .PHONY: clean
 clean: # remove bin/ (the lab's binaries stay: they are in the user's cache)
@@ -104,59 +106,46 @@ test: bin/gotestsum ## decisions, stories, a small model, the server, and a real
 	@$(COMPILE) $$($(PROGRAM_PACKAGES) | grep -vE '$(LATER)') && $(GOTEST) -short -vet=off $$(go list ./... | grep -vE '$(LATER)')
 
 .PHONY: check
-check: ## the rest that needs no Kubernetes: lint, generated files, walks, snapshots and stores, manifests, alerts, the site
-	@$(MAKE) --no-print-directory --keep-going lint generate-check long later manifests monitoring site tools
+check: ## the rest that needs no Kubernetes: lint, generated files, walks, snapshots and stores, licences, manifests, alerts
+	@$(MAKE) --no-print-directory --keep-going lint generate-check long later licences tools monitoring
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and how documents are written
-	@for module in . test/static/manifests test/static/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@for module in . test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 	@go test -vet=off ./docs -run 'TestPhrases|TestLines|TestCells|TestContents|TestWords'
 
-.PHONY: long later manifests monitoring tools
+.PHONY: long later licences tools monitoring
 long: bin/gotestsum # what is shorter with -short
 	@$(GOTEST) -vet=off ./hooks/schedule ./test/simulated/scenario ./test/simulated/model -run 'Wander|TheModelIsTheWorld|NothingIsStuck|ThreeYears'
 later: bin/gotestsum store-servers # what `make test` leaves out
 	@$(COMPILE) $$($(PROGRAM_PACKAGES) | grep -E '$(LATER)') && $(GOTEST) -vet=off $$(go list ./... | grep -E '$(LATER)')
-manifests: bin/gotestsum bin/helm
-	@$(GOTEST) -C test/static/manifests -vet=off ./...
-monitoring: bin/gotestsum bin/promtool # the alert rules by Prometheus' own tool: when each fires, and when it must not
-	@$(GOTEST) -C test/static/monitoring -vet=off ./...
-	@test/static/monitoring/promtool.sh check && test/static/monitoring/promtool.sh play
-tools: bin/gotestsum
+licences: bin/go-licenses # fail if a module is linked whose licence does not suit
+	@TAGS='$(TAGS)' test/tools/licences.sh > /dev/null
+tools: bin/gotestsum bin/helm # the tools' own tests; manifests, and the documents of alerts
 	@$(GOTEST) -C test/tools -vet=off ./...
+monitoring: bin/promtool # the alert rules by Prometheus' own tool: when each fires, and when it must not
+	@test/tools/monitoring/promtool.sh check && test/tools/monitoring/promtool.sh play
 
 include test/simulated/simulated.mk test/real/real.mk test/real/bench/bench.mk
 
-# The tools have modules of their own: each is built with the versions that its makers tested.
-TOOLS := bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize
-$(TOOLS) &: test/tools/go.mod test/tools/go.sum
+# The tools have one module: what they share is compiled once.
+TOOLS := test/tools/go.mod test/tools/go.sum
+bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize &: $(TOOLS)
 	go build -C test/tools -o $(CURDIR)/bin/ sigs.k8s.io/controller-tools/cmd/controller-gen github.com/elastic/crd-ref-docs github.com/google/go-jsonnet/cmd/jsonnet sigs.k8s.io/kustomize/kustomize/v5
-	@touch $(TOOLS)
+	@touch bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize
 
-bin/gotestsum: test/tools/go.mod test/tools/go.sum
-	@go build -C test/tools -o $(CURDIR)/bin/gotestsum gotest.tools/gotestsum
-	@touch bin/gotestsum
+# Prometheus' without the clouds' ways to find targets, and their SDKs.
+bin/golangci-lint: FROM := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+bin/go-licenses: FROM := github.com/google/go-licenses/v2
+bin/gotestsum: FROM := gotest.tools/gotestsum
+bin/helm: FROM := helm.sh/helm/v3/cmd/helm
+bin/prometheus: FROM := -tags remove_all_sd,enable_kubernetes_sd github.com/prometheus/prometheus/cmd/prometheus
+bin/promtool: FROM := -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+bin/golangci-lint bin/go-licenses bin/gotestsum bin/helm bin/prometheus bin/promtool: $(TOOLS)
+	@echo "building $(@F), once: up to two minutes" >&2
+	@$(COMPILE) -C test/tools -o $(CURDIR)/$@ $(FROM)
+	@touch $@
 
 bin/lab: $(wildcard test/real/lab/*.go test/real/lab/conf/*) go.mod go.sum
 	@$(COMPILE) -ldflags '-s -w -X main.source=$(CURDIR)/test/real/lab' -o bin/lab ./test/real/lab
 	@touch bin/lab
-
-# Both without the clouds' ways to find targets, and their SDKs.
-bin/promtool: test/static/monitoring/go.mod test/static/monitoring/go.sum
-	@echo "building promtool: two minutes, once" >&2
-	@go build -C test/static/monitoring -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
-	@touch bin/promtool
-
-bin/prometheus: test/static/monitoring/go.mod test/static/monitoring/go.sum
-	go build -C test/static/monitoring -tags remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/bin/prometheus github.com/prometheus/prometheus/cmd/prometheus
-	@touch bin/prometheus
-
-bin/helm: test/static/manifests/go.mod test/static/manifests/go.sum
-	@echo "building helm: a minute or two, once" >&2
-	@go build -C test/static/manifests -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
-	@touch bin/helm
-
-bin/golangci-lint: test/tools/lint/go.mod test/tools/lint/go.sum
-	@echo "building golangci-lint: two minutes, once" >&2
-	@go build -C test/tools/lint -o $(CURDIR)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	@touch bin/golangci-lint

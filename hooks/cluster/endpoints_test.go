@@ -26,7 +26,7 @@ func allowing(t *testing.T, list string) *endpoints.AllowedEndpoints {
 // TestAllowedEndpoints: what a tenant may have Quorate dial is what the installation lists, and no list reaches the
 // server itself, its node, or another tenant's Service by name.
 func TestAllowedEndpoints(t *testing.T) {
-	// the policy is held against the same: TestPolicyForExistingEndpoints in test/static/manifests
+	// the policy is held against the same: TestPolicyForExistingEndpoints in test/tools/manifests
 	raw, err := os.ReadFile("testdata/endpoints.json")
 	require.NoError(t, err)
 	var cases []struct{ Allowed, Host, Refused string }

@@ -7,9 +7,9 @@ cd "$(dirname "$0")/../../.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-test/static/monitoring/groups.sh manifests/monitoring/prometheusrule.yaml > "$work/rules.yaml"
-test/static/monitoring/groups.sh manifests/monitoring/prometheusrule-etcd.yaml > "$work/rules-etcd.yaml"
-cp test/static/monitoring/testdata/alerts*.yaml "$work/"
+test/tools/monitoring/groups.sh manifests/monitoring/prometheusrule.yaml > "$work/rules.yaml"
+test/tools/monitoring/groups.sh manifests/monitoring/prometheusrule-etcd.yaml > "$work/rules-etcd.yaml"
+cp test/tools/monitoring/testdata/alerts*.yaml "$work/"
 
 case $1 in
   check) bin/promtool check rules --lint=all --lint-fatal "$work/rules.yaml" "$work/rules-etcd.yaml" ;;

@@ -104,7 +104,7 @@ func TestKustomizations(t *testing.T) {
 					if errs := controller.schemaErrors(object); len(errs) > 0 {
 						t.Errorf("%s: %v", name, errs)
 					}
-				case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/static/monitoring
+				case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/tools/monitoring
 				default:
 					restricted(t, name, native(t, text))
 				}
