@@ -112,7 +112,7 @@ check: ## the rest that needs no Kubernetes: lint, generated files, walks, snaps
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and how documents are written
 	@for module in . test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
-	@go test -vet=off ./docs -run 'TestPhrases|TestLines|TestCells|TestContents|TestWords'
+	@go test -vet=off ./docs -run TestStyle
 
 .PHONY: long later licences tools monitoring
 long: bin/gotestsum # what is shorter with -short
