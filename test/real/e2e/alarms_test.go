@@ -92,11 +92,9 @@ func (c *cluster) makesRoomInTime() {
 	c.hasQuota(largest / 95 * 100)
 	var run *v1alpha1.DefragmentationStatus
 	eventually(c.t, "members have been defragmented", func() string {
-		if run = c.object().Status.Defragmentation; run == nil || run.Trigger != v1alpha1.TriggerNearQuota ||
-			run.CompletionTime.IsZero() {
-			return fmt.Sprintf("%+v", run)
-		}
-		return ""
+		run = c.object().Status.Defragmentation
+		return while(run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero(),
+			fmt.Sprintf("%+v", run))
 	})
 	assert.NotEmpty(c.t, run.Done)
 	require.NoError(c.t, overwrite(c.t, client, 10), "there is room")
@@ -263,10 +261,7 @@ func (c *cluster) damage(member, old, now, last string) {
 		if raw, err = os.ReadFile(files[0]); err != nil {
 			return err.Error()
 		}
-		if !bytes.Contains(raw, []byte(last)) {
-			return "the last value is not"
-		}
-		return ""
+		return while(!bytes.Contains(raw, []byte(last)), "the last value is not")
 	})
 	file, err := os.OpenFile(files[0], os.O_WRONLY, 0)
 	require.NoError(c.t, err)

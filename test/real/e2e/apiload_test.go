@@ -318,10 +318,8 @@ func (w *load) wrote(n int64) {
 	w.t.Helper()
 	goal := w.count.Load() + n
 	eventually(w.t, fmt.Sprintf("%d writes of the API server's", n), func() string {
-		if left := goal - w.count.Load(); left > 0 {
-			return fmt.Sprintf("%d are missing", left)
-		}
-		return ""
+		left := goal - w.count.Load()
+		return while(left > 0, fmt.Sprintf("%d are missing", left))
 	})
 }
 
@@ -380,8 +378,5 @@ func differ(a, b map[string]int64) string {
 			return fmt.Sprintf("%s: %d and %d", path, a[path], b[path])
 		}
 	}
-	if len(a) != len(b) {
-		return fmt.Sprintf("%d objects and %d", len(a), len(b))
-	}
-	return ""
+	return while(len(a) != len(b), fmt.Sprintf("%d objects and %d", len(a), len(b)))
 }

@@ -136,10 +136,8 @@ func (h *hosted) mounts() {
 		return err
 	}
 	eventually(h.c.t, "the client's Secret is there", func() string {
-		if err := writes(); err != nil {
-			return err.Error()
-		}
-		return ""
+		err := writes()
+		return failure(err)
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -215,10 +213,8 @@ func (h *hosted) trustsTheNextAuthority(c *cluster) {
 	kube(c.t, "-n", c.ns, "delete", "secret", name+"-ca")
 	eventually(c.t, "the mounted Secret has both authorities", func() string {
 		text, err := os.ReadFile(filepath.Join(h.dir, "ca.crt"))
-		if err != nil || bytes.Equal(text, h.trust) || !bytes.Contains(text, bytes.TrimSpace(h.trust)) {
-			return fmt.Sprintf("%d bytes, as before: %t", len(text), bytes.Equal(text, h.trust))
-		}
-		return ""
+		return while(err != nil || bytes.Equal(text, h.trust) || !bytes.Contains(text, bytes.TrimSpace(h.trust)),
+			fmt.Sprintf("%d bytes, as before: %t", len(text), bytes.Equal(text, h.trust)))
 	})
 	inLab(c.t, "stop", "1", hostedProcess, "KILL") // else it waits for its watchers
 	inLab(c.t, "again", "1", hostedProcess)
@@ -292,20 +288,16 @@ func (h *hosted) noticesARestore(c *cluster, bucket *s3, w *load) {
 	w.t = c.t
 	w.longest("the snapshot is taken")
 	eventually(c.t, "the API server has cached what the restore takes away", func() string {
-		if all := h.cached(secrets); all[secrets+"/later"] == 0 {
-			return fmt.Sprint(all)
-		}
-		return ""
+		all := h.cached(secrets)
+		return while(all[secrets+"/later"] == 0, fmt.Sprint(all))
 	})
 
 	c.operates("undo", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
 	c.inEpoch(epoch + 1)
 	w.forgives(taken.Status.Revision, taken.Status.Revision+500_000_000)
 	took := eventually(c.t, "the API server's cache has no object that the restore took away", func() string {
-		if all := h.cached(secrets); all[secrets+"/later"] != 0 || all[secrets+"/before"] == 0 {
-			return fmt.Sprint(all)
-		}
-		return ""
+		all := h.cached(secrets)
+		return while(all[secrets+"/later"] != 0 || all[secrets+"/before"] == 0, fmt.Sprint(all))
 	})
 	c.t.Logf("a kind that is not written to is read again %.1f s after etcd served", took.Seconds())
 	c.converges(3)

@@ -37,10 +37,7 @@ const usersAndRoles = `  auth:
 // authorized says why the condition Authorized has another reason; empty when it has this one.
 func (c *cluster) authorized(reason string) string {
 	a := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized)
-	if a == nil || a.Reason != reason {
-		return fmt.Sprintf("%+v", a)
-	}
-	return ""
+	return while(a == nil || a.Reason != reason, fmt.Sprintf("%+v", a))
 }
 
 // loggedIn waits until a user with a password is let in.
@@ -48,10 +45,8 @@ func (c *cluster) loggedIn(user, password string) (client *clientv3.Client) {
 	c.t.Helper()
 	eventually(c.t, user+" is let in", func() string {
 		var err error
-		if client, err = c.login(user, password); err != nil {
-			return err.Error()
-		}
-		return ""
+		client, err = c.login(user, password)
+		return failure(err)
 	})
 	return client
 }
@@ -166,10 +161,8 @@ func (c *cluster) takesPasswordsAlone() {
 	var till *clientv3.Client
 	eventually(c.t, "till logs in with the authority alone", func() string {
 		var err error
-		if till, err = alone("till", string(c.secretOf(name + "-user.till")["password"])); err != nil {
-			return err.Error()
-		}
-		return ""
+		till, err = alone("till", string(c.secretOf(name + "-user.till")["password"]))
+		return failure(err)
 	})
 	require.NoError(c.t, answered(c.t,
 		func(ctx context.Context) error { _, err := till.Put(ctx, "/orders/3", "till"); return err }))

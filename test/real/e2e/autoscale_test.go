@@ -63,10 +63,7 @@ spec: {containers: [{name: a, image: a, resources: {requests: {cpu: 1m}}}]}}`, o
 	eventually(c.t, "pods are changed when they are made", func() string {
 		cpu, err := kubectl(probe, "-n", c.ns, "create", "--dry-run=server", "-f", "-", "-o",
 			"jsonpath={.spec.containers[0].resources.requests.cpu}")
-		if err != nil || cpu != "77m" {
-			return fmt.Sprint(cpu, err)
-		}
-		return ""
+		return while(err != nil || cpu != "77m", fmt.Sprint(cpu, err))
 	})
 
 	w, ids, pod := c.writes(), c.ids(), c.pods()[0]
@@ -74,10 +71,8 @@ spec: {containers: [{name: a, image: a, resources: {requests: {cpu: 1m}}}]}}`, o
 		if now, found := get[corev1.Pod](c.t, c.ns, "pods", pod.Name); !found || now.UID != pod.UID {
 			return "" // the answer was lost
 		}
-		if err := c.evicts(pod.Name); err != nil {
-			return err.Error()
-		}
-		return ""
+		err := c.evicts(pod.Name)
+		return failure(err)
 	})
 	c.another(pod)
 	c.converges(3)

@@ -59,10 +59,8 @@ func TestJoinBitnami(t *testing.T) {
 		kube(t, "-n", c.ns, "scale", "statefulset/shop-etcd", fmt.Sprintf("--replicas=%d", n))
 		gone := fmt.Sprintf("shop-etcd-%d", n)
 		eventually(t, gone+" is gone", func() string {
-			if _, there := get[corev1.Pod](t, c.ns, "pods", gone); there {
-				return "it is there"
-			}
-			return ""
+			_, there := get[corev1.Pod](t, c.ns, "pods", gone)
+			return while(there, "it is there")
 		})
 		if n == 2 { // no hook has removed it
 			c.removes(gone)
@@ -98,10 +96,8 @@ func (c *cluster) installsBitnami(ca forger) {
 	kube(c.t, "-n", c.ns, "rollout", "status", "statefulset/shop-etcd")
 	ctl := func(args ...string) (string, error) { return c.etcdctl("shop-etcd-0", args...) }
 	eventually(c.t, "the former etcd serves", func() string {
-		if _, err := ctl("endpoint", "health", "--cluster"); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := ctl("endpoint", "health", "--cluster")
+		return failure(err)
 	})
 	for _, step := range []string{"user add root:secret", "user grant-role root root", "auth enable"} {
 		eventually(c.t, "the former etcd takes: "+step, func() string {
@@ -149,10 +145,7 @@ func (c *cluster) bitnamiClient(ca forger) *clientv3.Client {
 			objects.HostPort(service.Spec.ClusterIP, objects.ClientPort), "root", "secret", func(s *clientv3.Config) {
 				s.Endpoints = []string{"https://shop-etcd." + c.ns + ".svc:2379"}
 			})
-		if err != nil {
-			return err.Error()
-		}
-		return ""
+		return failure(err)
 	})
 	return client
 }

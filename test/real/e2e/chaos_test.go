@@ -231,10 +231,8 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 			voters = append(voters, m.Name)
 		}
 	}
-	if len(voters) != n || !sameNames(voters, podNames(pods)) {
-		return fmt.Sprintf("the voters are %s, the pods %s", voters, podNames(pods))
-	}
-	return ""
+	return while(len(voters) != n || !sameNames(voters, podNames(pods)),
+		fmt.Sprintf("the voters are %s, the pods %s", voters, podNames(pods)))
 }
 
 // askMember asks a member whether it serves as a voter, and for the member list if wanted.

@@ -162,10 +162,8 @@ func (c *cluster) notConverged(n int) string {
 func (c *cluster) hasPods(want int) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("%d pods are left", want), func() string {
-		if n := len(c.pods()); n != want {
-			return fmt.Sprintf("%d pods", n)
-		}
-		return ""
+		n := len(c.pods())
+		return while(n != want, fmt.Sprintf("%d pods", n))
 	})
 }
 
@@ -182,10 +180,7 @@ func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 				going += ", " + claim.Name + " is going"
 			}
 		}
-		if len(all) != n || going != "" {
-			return fmt.Sprintf("%d claims%s", len(all), going)
-		}
-		return ""
+		return while(len(all) != n || going != "", fmt.Sprintf("%d claims%s", len(all), going))
 	})
 	return all
 }
@@ -210,10 +205,8 @@ func (c *cluster) without(resource, options string, names []string) {
 func (c *cluster) another(old corev1.Pod) {
 	c.t.Helper()
 	eventually(c.t, old.Name+" is another pod or none", func() string {
-		if pod, found := get[corev1.Pod](c.t, c.ns, "pods", old.Name); found && pod.UID == old.UID {
-			return "it is still the old one"
-		}
-		return ""
+		pod, found := get[corev1.Pod](c.t, c.ns, "pods", old.Name)
+		return while(found && pod.UID == old.UID, "it is still the old one")
 	})
 }
 
@@ -226,10 +219,8 @@ func (c *cluster) leader() string {
 			return "it names none"
 		}
 		s, err := c.endpoint(leader)
-		if err != nil || s.Leader != s.Header.MemberID {
-			return fmt.Sprintf("%s, which does not lead: %v", leader, err)
-		}
-		return ""
+		return while(err != nil || s.Leader != s.Header.MemberID,
+			fmt.Sprintf("%s, which does not lead: %v", leader, err))
 	})
 	return leader
 }
@@ -292,10 +283,8 @@ func (c *cluster) asked(pod string, args ...string) (out string) {
 	c.t.Helper()
 	eventually(c.t, "etcdctl "+args[0]+" is answered", func() string {
 		var err error
-		if out, err = c.etcdctl(pod, args...); err != nil {
-			return err.Error()
-		}
-		return ""
+		out, err = c.etcdctl(pod, args...)
+		return failure(err)
 	})
 	return out
 }

@@ -45,10 +45,8 @@ func (c *cluster) isReachedFromOutside() {
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"`+address+`"}]}}}`)
 	external := "https://" + objects.HostPort(address, 2379)
 	eventually(c.t, "the status names the load balancer", func() string {
-		if s := c.object().Status.Connection; s == nil || !slices.Equal(s.External, []string{external}) {
-			return fmt.Sprint(s)
-		}
-		return ""
+		s := c.object().Status.Connection
+		return while(s == nil || !slices.Equal(s.External, []string{external}), fmt.Sprint(s))
 	})
 	before, _ := get[corev1.Service](c.t, c.ns, "svc", name)
 	port := before.Spec.Ports[0].NodePort
@@ -61,20 +59,16 @@ func (c *cluster) isReachedFromOutside() {
 		eventually(c.t, url+" leads to etcd", func() string {
 			ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 			defer cancel()
-			if _, err := app.Get(ctx, "key"); err != nil {
-				return err.Error()
-			}
-			return ""
+			_, err := app.Get(ctx, "key")
+			return failure(err)
 		})
 	}
 	assert.Equal(c.t, "c", before.Annotations["a.example/b"])
 
 	c.edit(`{"clientService":{"type":"NodePort"}}`)
 	eventually(c.t, "the status names the port of the nodes", func() string {
-		if s := c.object().Status.Connection; s.NodePort != port {
-			return fmt.Sprint(s)
-		}
-		return ""
+		s := c.object().Status.Connection
+		return while(s.NodePort != port, fmt.Sprint(s))
 	})
 	c.edit(`{"clientService":{"type":null,"annotations":null}}`)
 	c.meets("svc/"+name, "jsonpath={.spec.type}=ClusterIP")
@@ -103,10 +97,7 @@ func (c *cluster) reachesEveryMember() {
 			hosts[at], external[member] = fmt.Sprintf("172.30.0.2:%d", s.Spec.Ports[0].NodePort), "https://"+at
 		}
 		has := slices.Sorted(slices.Values(c.object().Status.Connection.External))
-		if !slices.Equal(has, slices.Sorted(maps.Values(external))) {
-			return fmt.Sprint(has)
-		}
-		return ""
+		return while(!slices.Equal(has, slices.Sorted(maps.Values(external))), fmt.Sprint(has))
 	})
 	eventually(c.t, "every member was restarted", func() string {
 		for member, uid := range c.uids() {
@@ -144,10 +135,8 @@ func (c *cluster) reachesEveryMember() {
 	c.edit(`{"memberService":null}`)
 	inside := c.client()
 	eventually(c.t, "etcd's list has the names within Kubernetes alone", func() string {
-		if listed := c.syncs(inside); len(listed) != 3 || strings.Contains(strings.Join(listed, " "), "example.com") {
-			return fmt.Sprint(listed)
-		}
-		return ""
+		listed := c.syncs(inside)
+		return while(len(listed) != 3 || strings.Contains(strings.Join(listed, " "), "example.com"), fmt.Sprint(listed))
 	})
 	c.converges(3)
 	assert.Len(c.t, list[corev1.Service](c.t, c.ns, "svc"), 2)

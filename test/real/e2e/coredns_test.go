@@ -89,10 +89,8 @@ func (s *nameServer) learns(host string) {
 		return err
 	}))
 	eventually(s.t, host+" is answered", func() string {
-		if _, err := s.asks(host); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := s.asks(host)
+		return failure(err)
 	})
 }
 

@@ -37,10 +37,7 @@ func (c *cluster) keepsThoseThatAreNotReady() {
 		for member := range before {
 			eventually(c.t, member+" is not ready", func() string {
 				pod, _ := get[corev1.Pod](c.t, c.ns, "pods", member)
-				if objects.StatusOf(pod, objects.ContainerEtcd).Ready {
-					return "it is"
-				}
-				return ""
+				return while(objects.StatusOf(pod, objects.ContainerEtcd).Ready, "it is")
 			})
 		}
 		eventually(c.t, "the budget knows", func() string {
@@ -64,10 +61,7 @@ func (c *cluster) changesWithoutQuorate() {
 	w := c.writes()
 	c.edit(`{"replicas":5}`)
 	eventually(c.t, "the change is under way", func() string {
-		if len(c.object().Status.Members) < 4 {
-			return "three members"
-		}
-		return ""
+		return while(len(c.object().Status.Members) < 4, "three members")
 	})
 	require.NoError(c.t, noViolations(), "those who leave take what they have counted with them")
 	kube(c.t, "-n", quorateNamespace, "delete", "pods", "-l", "app.kubernetes.io/name=quorate", "--grace-period=0",

@@ -200,10 +200,8 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	begin := time.Now()
 	c.operates("one", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
 	eventually(c.t, "the snapshot is in use", func() string {
-		if s, _ := c.snapshot("tuesday"); len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch {
-			return "not yet"
-		}
-		return ""
+		s, _ := c.snapshot("tuesday")
+		return while(len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch, "not yet")
 	})
 	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", "tuesday", "--wait=false")
 	c.inEpoch(epoch + 1)
@@ -229,10 +227,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 		_, there := c.snapshot("tuesday")
 		stored := slices.DeleteFunc(bucket.stored(c),
 			func(key string) bool { return !strings.Contains(key, "tuesday") })
-		if there || len(stored) > 0 {
-			return fmt.Sprint(there, stored)
-		}
-		return ""
+		return while(there || len(stored) > 0, fmt.Sprint(there, stored))
 	})
 }
 
@@ -297,10 +292,8 @@ func (bucket *s3) beginsACluster(c *cluster) {
 
 	c.operates("broken", "type: Restore, restore: {snapshot: {artifact: nothing.db, store: "+bucket.yaml(c.ns)+"}}")
 	eventually(c.t, "the operation says why not", func() string {
-		if said := c.hasOperation("broken", v1alpha1.OperationRunning); !strings.Contains(said, "NotFound") {
-			return said
-		}
-		return ""
+		said := c.hasOperation("broken", v1alpha1.OperationRunning)
+		return while(!strings.Contains(said, "NotFound"), said)
 	})
 	c.writesWith(c.client(), "meanwhile").losesNothing()
 	c.withdraws("broken")

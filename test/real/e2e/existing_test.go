@@ -67,10 +67,8 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 	eventually(t, "the foreign etcd serves", func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		if _, err := f.client("root").MemberList(ctx); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := f.client("root").MemberList(ctx)
+		return failure(err)
 	})
 	return f
 }
@@ -168,10 +166,8 @@ func (f *foreigners) restart() {
 		eventually(f.t, fmt.Sprintf("old-%d serves again", n), func() string {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			if _, err := f.clientOf("root", f.clientURL(n)).MemberList(ctx); err != nil {
-				return err.Error()
-			}
-			return ""
+			_, err := f.clientOf("root", f.clientURL(n)).MemberList(ctx)
+			return failure(err)
 		})
 	}
 }
@@ -261,10 +257,8 @@ func membersOf(t *testing.T, client *clientv3.Client) []string {
 func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the members are %q", want), func() string {
-		if got := membersOf(t, client); !slices.Equal(got, want) {
-			return fmt.Sprintf("they are %q", got)
-		}
-		return ""
+		got := membersOf(t, client)
+		return while(!slices.Equal(got, want), fmt.Sprintf("they are %q", got))
 	})
 }
 
@@ -465,11 +459,8 @@ func TestJoinAStatefulSet(t *testing.T) {
 	require.NoError(t, err)
 	kube(t, "-n", c.ns, "rollout", "status", "statefulset/former")
 	eventually(t, "the former etcd serves", func() string { // its pods are ready when they listen
-		if _, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before",
-			"the move"); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before", "the move")
+		return failure(err)
 	})
 
 	// all of them: under the short names that they advertise, Quorate's namespace doesn't know them
@@ -491,10 +482,8 @@ func TestJoinAStatefulSet(t *testing.T) {
 func (c *cluster) convergesBeside(n int) {
 	c.t.Helper()
 	eventually(c.t, "at rest", func() string {
-		if s := c.object().Status; s.Rule != "Converged" || int(s.ReadyReplicas) != n {
-			return s.Rule + " " + s.Ready
-		}
-		return ""
+		s := c.object().Status
+		return while(s.Rule != "Converged" || int(s.ReadyReplicas) != n, s.Rule+" "+s.Ready)
 	})
 }
 
@@ -520,10 +509,7 @@ func TestMoveOut(t *testing.T) {
 
 	c.edit(`{"suspend":true}`)
 	eventually(t, "Quorate is suspended", func() string {
-		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Suspended) {
-			return "not yet"
-		}
-		return ""
+		return while(!meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Suspended), "not yet")
 	})
 	for n := range f.members {
 		f.moveIn(c, n)

@@ -79,10 +79,8 @@ spec:
 `, name, c.ns), "apply", "-f", "-")
 	require.NoError(c.t, err)
 	eventually(c.t, "the application has written", func() string {
-		if pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "app"); pod.Status.Phase != corev1.PodSucceeded {
-			return string(pod.Status.Phase)
-		}
-		return ""
+		pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "app")
+		return while(pod.Status.Phase != corev1.PodSucceeded, string(pod.Status.Phase))
 	})
 	assert.Equal(c.t, "value", string(c.reads("key").Kvs[0].Value))
 }
@@ -107,20 +105,16 @@ func (c *cluster) hasBothFamilies() {
 	var addresses []string
 	eventually(c.t, "the Service has two addresses", func() string {
 		s, _ := get[corev1.Service](c.t, c.ns, "svc", name)
-		if addresses = s.Spec.ClusterIPs; len(addresses) != 2 {
-			return strings.Join(addresses, " ")
-		}
-		return ""
+		addresses = s.Spec.ClusterIPs
+		return while(len(addresses) != 2, strings.Join(addresses, " "))
 	})
 	for _, address := range addresses {
 		app := c.clientWith(rereading(c.ns, name+"-client-tls"), objects.HostPort(address, objects.ClientPort))
 		eventually(c.t, address+" leads to etcd", func() string {
 			ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 			defer cancel()
-			if _, err := app.Get(ctx, c.word()); err != nil {
-				return err.Error()
-			}
-			return ""
+			_, err := app.Get(ctx, c.word())
+			return failure(err)
 		})
 	}
 	c.converges(3)

@@ -89,10 +89,7 @@ func (c *cluster) givesACrashingMemberUp() {
 	c.spoil(member, unreadable)
 	eventually(c.t, "the message shows why", func() string {
 		degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
-		if degraded == nil || !strings.Contains(degraded.Message, "it crashes: exit") {
-			return fmt.Sprint(degraded)
-		}
-		return ""
+		return while(degraded == nil || !strings.Contains(degraded.Message, "it crashes: exit"), fmt.Sprint(degraded))
 	})
 	c.edit(`{"memberReplacement":{"after":"30s"}}`)
 	c.succeeds(member, func() {})
@@ -102,10 +99,8 @@ func (c *cluster) givesACrashingMemberUp() {
 	assert.Equal(c.t, "true", claim.Labels["etcd.quorate.dev/quarantined"])
 	c.edit(`{"memberReplacement":{"keepClaimFor":"1s"}}`)
 	eventually(c.t, "the claim goes", func() string {
-		if _, there := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member); there {
-			return "it is there"
-		}
-		return ""
+		_, there := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member)
+		return while(there, "it is there")
 	})
 	w.losesNothing()
 }
@@ -133,10 +128,8 @@ func (c *cluster) triesALearnerAgain() {
 	assert.NotContains(c.t, c.ids(), first)
 	c.edit(`{"replicas":3}`)
 	eventually(c.t, "it is taken back", func() string {
-		if ids := c.ids(); len(ids) != 3 {
-			return fmt.Sprint(ids)
-		}
-		return ""
+		ids := c.ids()
+		return while(len(ids) != 3, fmt.Sprint(ids))
 	})
 	assert.Equal(c.t, before, c.ids())
 	c.edit(`{"memberReplacement":null,"storage":{"storageClassName":null}}`)
@@ -166,10 +159,8 @@ func (c *cluster) staysForgotten(member string) (successor string) {
 		c.spoil(member, emptied)
 		eventually(c.t, member+" is started again, and ends", func() string {
 			hasNotBegun()
-			if etcd := c.etcdOf(member); etcd.RestartCount == restarts || etcd.State.Running != nil {
-				return fmt.Sprintf("%+v", etcd)
-			}
-			return ""
+			etcd := c.etcdOf(member)
+			return while(etcd.RestartCount == restarts || etcd.State.Running != nil, fmt.Sprintf("%+v", etcd))
 		})
 	})
 	successor = c.succeeds(member, hasNotBegun)

@@ -118,10 +118,7 @@ func (c *cluster) says(reason, words string) {
 	c.t.Helper()
 	eventually(c.t, words, func() string {
 		s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
-		if s == nil || s.Reason != reason || !strings.Contains(s.Message, words) {
-			return fmt.Sprint(s)
-		}
-		return ""
+		return while(s == nil || s.Reason != reason || !strings.Contains(s.Message, words), fmt.Sprint(s))
 	})
 }
 
@@ -277,10 +274,7 @@ func (c *cluster) renews(certificates ...string) {
 			time.Now().UTC().Format(time.RFC3339))
 		kube(c.t, "-n", c.ns, "patch", "certificate", certificate, "--subresource=status", "--type=json", "-p", patch)
 		eventually(c.t, certificate+" is issued again", func() string {
-			if string(c.secretOf(certificate)["tls.crt"]) == before {
-				return "it is the same"
-			}
-			return ""
+			return while(string(c.secretOf(certificate)["tls.crt"]) == before, "it is the same")
 		})
 	}
 }

@@ -49,10 +49,7 @@ func TestKamaji(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		if bytes.Equal(data["server.crt"], before) {
-			return "it is still the former one"
-		}
-		return ""
+		return while(bytes.Equal(data["server.crt"], before), "it is still the former one")
 	})
 	begin := time.Now()
 	kube(t, "-n", c.ns, "rollout", "status", "deployment/cart", "--timeout=10m")

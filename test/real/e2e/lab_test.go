@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -205,6 +206,17 @@ func eventually(t *testing.T, what string, waitsFor func() string) time.Duration
 	t.Helper()
 	return within(t, patience, what, waitsFor)
 }
+
+// while is what a wait still sees while something holds; empty once it does not.
+func while(holds bool, sees ...any) string {
+	if !holds {
+		return ""
+	}
+	return cmp.Or(fmt.Sprint(sees...), "not yet")
+}
+
+// failure is what an error says; empty without one.
+func failure(err error) string { return while(err != nil, err) }
 
 // within waits as long as that.
 func within(t *testing.T, limit time.Duration, what string, waitsFor func() string) time.Duration {

@@ -109,9 +109,6 @@ func (o *other) settles(n int) {
 				return m.Name + " does not vote"
 			}
 		}
-		if len(all.Members) != n {
-			return fmt.Sprintf("%d members", len(all.Members))
-		}
-		return ""
+		return while(len(all.Members) != n, fmt.Sprintf("%d members", len(all.Members)))
 	})
 }

@@ -173,10 +173,8 @@ func (c *cluster) upgradedByHand(pod string) {
 	before := state.ContainerOf(c.observed(pod))
 	kube(c.t, "-n", c.ns, "set", "image", "pod/"+pod, "etcd=gcr.io/etcd-development/etcd:v3.7.3")
 	eventually(c.t, pod+" serves with its new image", func() string {
-		if p := c.observed(pod); state.ContainerOf(p) == before || !ready(p) {
-			return "not yet"
-		}
-		return ""
+		p := c.observed(pod)
+		return while(state.ContainerOf(p) == before || !ready(p), "not yet")
 	})
 }
 
@@ -186,10 +184,8 @@ func (c *cluster) returns(pod string) time.Duration {
 	begin := time.Now()
 	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
 	eventually(c.t, pod+" exists again", func() string {
-		if _, found := get[corev1.Pod](c.t, c.ns, "pods", pod); !found {
-			return "no pod"
-		}
-		return ""
+		_, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
+		return while(!found, "no pod")
 	})
 	c.meets("pod/"+pod, "Ready")
 	return time.Since(begin)

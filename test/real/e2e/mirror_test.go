@@ -67,10 +67,7 @@ spec:
 	standby.kills(m.Status.Pod)
 	eventually(t, "another pod mirrors", func() string {
 		pod, found := get[corev1.Pod](t, standby.ns, "pods", was.Name)
-		if !found || pod.UID == was.UID || !ready(pod) {
-			return "none yet"
-		}
-		return ""
+		return while(!found || pod.UID == was.UID || !ready(pod), "none yet")
 	})
 
 	asked := time.Now()
@@ -141,10 +138,7 @@ spec:
 	_, took := standby.meetsMirror(v1alpha1.Mirroring)
 	t.Logf("mirroring after %.1f s", took.Seconds())
 	eventually(t, "something that was written is at the destination", func() string {
-		if len(standby.present(standby.word())) == 0 {
-			return "nothing"
-		}
-		return ""
+		return while(len(standby.present(standby.word())) == 0, "nothing")
 	})
 	stored := bucket.storedAfter(former, begins)
 	lost := time.Now()

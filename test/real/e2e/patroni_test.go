@@ -102,10 +102,7 @@ func (p *patroni) lacks(role string) string {
 		return err.Error()
 	}
 	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return answer.Status
-	}
-	return ""
+	return while(answer.StatusCode != http.StatusOK, answer.Status)
 }
 
 // dies with its PostgreSQL.

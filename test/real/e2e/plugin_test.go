@@ -82,10 +82,8 @@ func (c *cluster) answersByPlugin() {
 	before := c.object()
 	var explained string
 	eventually(c.t, "explain finds the cluster at rest", func() string {
-		if explained = does("explain", name); !strings.Contains(explained, "Converged applies.") {
-			return explained
-		}
-		return ""
+		explained = does("explain", name)
+		return while(!strings.Contains(explained, "Converged applies."), explained)
 	})
 	assert.Contains(c.t, explained, "breaks none of the rules of safety")
 	for _, verb := range []string{"make", "change", "delete"} {

@@ -91,10 +91,9 @@ spec:
 	assert.Equal(t, first.Status.Revision, unchanged.Spec.Unless.Revision)
 	eventually(t, "what is unchanged counts as verified until now", func() string {
 		s, _ := c.schedule("often")
-		if v := s.Status.LastVerified; v == nil || v.Name != first.Name || v.Time.Before(&unchanged.CreationTimestamp) {
-			return fmt.Sprintf("%+v", v)
-		}
-		return ""
+		v := s.Status.LastVerified
+		return while(v == nil || v.Name != first.Name || v.Time.Before(&unchanged.CreationTimestamp),
+			fmt.Sprintf("%+v", v))
 	})
 	put("second")
 	second := ended(v1alpha1.SnapshotSucceeded)

@@ -104,10 +104,8 @@ func (c *cluster) fillsUp(w *load) {
 	compact()
 	eventually(c.t, "room is made below the quota", func() string {
 		run := c.object().Status.Defragmentation
-		if run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero() {
-			return fmt.Sprintf("%+v", run)
-		}
-		return ""
+		return while(run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero(),
+			fmt.Sprintf("%+v", run))
 	})
 	c.converges(3)
 	w.longest("the database came near its quota, and members were defragmented")
@@ -275,10 +273,8 @@ func (c *cluster) areKilled(members ...string) {
 	}
 	for member, pid := range before {
 		eventually(c.t, member+" is restarted by its kubelet, without an API server", func() string {
-			if now := c.processOf(member); now == pid {
-				return "it is not"
-			}
-			return ""
+			now := c.processOf(member)
+			return while(now == pid, "it is not")
 		})
 	}
 }
@@ -321,10 +317,8 @@ func (c *cluster) areRescued(w *load) {
 		if ended.MatchString(inLab(c.t, "ps")) { // as it does without etcd
 			inLab(c.t, "again", "1", "kube-apiserver")
 		}
-		if _, err := kubectl("", "get", "--raw", "/readyz"); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := kubectl("", "get", "--raw", "/readyz")
+		return failure(err)
 	})
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "local-path-provisioner"} {
 		inLab(c.t, "again", "1", name)
@@ -335,10 +329,7 @@ func (c *cluster) areRescued(w *load) {
 		inLab(c.t, "exec", node, "rm", "/etc/kubernetes/manifests/rescue-"+member+".yaml")
 		eventually(c.t, member+" runs in its own pod", func() string { // it may still be called ready, of before
 			pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
-			if !found || !ready(pod) || c.etcdOf(member).ContainerID == before[member] {
-				return "not yet"
-			}
-			return ""
+			return while(!found || !ready(pod) || c.etcdOf(member).ContainerID == before[member], "not yet")
 		})
 	}
 	c.converges(3)

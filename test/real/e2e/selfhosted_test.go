@@ -193,10 +193,7 @@ func (a *apiServer) inside(t *testing.T, server string) *apiServer {
 			return err.Error()
 		}
 		_ = r.Body.Close()
-		if r.StatusCode != http.StatusOK {
-			return r.Status
-		}
-		return ""
+		return while(r.StatusCode != http.StatusOK, r.Status)
 	})
 	return other
 }
@@ -287,10 +284,8 @@ func (c *cluster) processOf(member string) int {
 	c.t.Helper()
 	pid := 0
 	eventually(c.t, "etcd of "+member+" runs", func() string {
-		if pid, _ = c.dataOf(member); pid == 0 {
-			return "it does not"
-		}
-		return ""
+		pid, _ = c.dataOf(member)
+		return while(pid == 0, "it does not")
 	})
 	return pid
 }

@@ -70,10 +70,8 @@ func (c *cluster) discards(object string) {
 	c.t.Helper()
 	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", object, "--wait=false")
 	eventually(c.t, "the snapshot "+object+" is gone", func() string {
-		if s, there := c.snapshot(object); there {
-			return "it says: " + s.Status.Message
-		}
-		return ""
+		s, there := c.snapshot(object)
+		return while(there, "it says: "+s.Status.Message)
 	})
 }
 
@@ -182,10 +180,8 @@ spec:
 `, c.ns, claim), "apply", "-f", "-")
 	require.NoError(c.t, err)
 	eventually(c.t, "a pod has looked", func() string {
-		if pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "look"); pod.Status.Phase != corev1.PodSucceeded {
-			return string(pod.Status.Phase)
-		}
-		return ""
+		pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "look")
+		return while(pod.Status.Phase != corev1.PodSucceeded, string(pod.Status.Phase))
 	})
 	var files []string
 	for line := range strings.Lines(kube(c.t, "-n", c.ns, "logs", "look")) {
@@ -281,10 +277,8 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 	c.asksFor("unverified", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yaml(c.ns))
 	var pod string
 	eventually(c.t, "its pod runs", func() string {
-		if pod = c.runs("unverified"); pod == "" {
-			return "not yet"
-		}
-		return ""
+		pod = c.runs("unverified")
+		return while(pod == "", "not yet")
 	})
 	// The record is there from when all is stored. Then the Job fetches it, and starts an etcd on it: that takes a
 	// second or more.
@@ -331,10 +325,7 @@ func (c *cluster) waitsForItsStore() {
 	eventually(c.t, "the message says that the store can't be reached", func() string {
 		o, _ := c.snapshot("patient")
 		require.NotEqual(c.t, v1alpha1.SnapshotFailed, o.Status.Phase, o.Status.Message)
-		if !strings.Contains(o.Status.Message, "can't be reached") {
-			return "it says: " + o.Status.Message
-		}
-		return ""
+		return while(!strings.Contains(o.Status.Message, "can't be reached"), "it says: "+o.Status.Message)
 	})
 	require.NoError(c.t, s.start())
 	c.ends("patient", v1alpha1.SnapshotSucceeded)

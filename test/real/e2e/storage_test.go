@@ -43,10 +43,7 @@ func (c *cluster) movesToLargerVolumes() {
 	c.edit(`{"storage":{"size":"512Mi"}}`)
 	eventually(c.t, "the message names the choice", func() string {
 		s := c.object().Status
-		if s.Rule != "VolumePending" {
-			return s.Rule
-		}
-		return ""
+		return while(s.Rule != "VolumePending", s.Rule)
 	})
 	m := c.object().Status.Members[0]
 	if assert.NotNil(c.t, m.Volume) {

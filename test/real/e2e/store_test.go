@@ -91,10 +91,7 @@ func (bucket *s3) answers(t *testing.T) {
 			return err.Error()
 		}
 		_ = r.Body.Close()
-		if r.StatusCode >= http.StatusInternalServerError {
-			return r.Status
-		}
-		return ""
+		return while(r.StatusCode >= http.StatusInternalServerError, r.Status)
 	})
 }
 
@@ -133,10 +130,8 @@ func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
 	eventually(c.t, "the snapshot "+object+" is stored", func() string {
 		s, _ = get[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
 		require.NotEqual(c.t, v1alpha1.SnapshotFailed, s.Status.Phase, s.Status.Message)
-		if s.Status.Phase != v1alpha1.SnapshotSucceeded {
-			return fmt.Sprintf("%s: %s", s.Status.Phase, s.Status.Message)
-		}
-		return ""
+		return while(s.Status.Phase != v1alpha1.SnapshotSucceeded,
+			fmt.Sprintf("%s: %s", s.Status.Phase, s.Status.Message))
 	})
 	return s
 }

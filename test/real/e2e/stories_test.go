@@ -55,10 +55,7 @@ func (c *cluster) isCreated() {
 	eventually(c.t, "kubectl get says it in a line", func() string {
 		table := kube(c.t, "-n", c.ns, "get", "etcdcluster", name)
 		c.t.Log("\n" + table)
-		if !row.MatchString(table) {
-			return table
-		}
-		return ""
+		return while(!row.MatchString(table), table)
 	})
 
 	// The restricted profile of Pod Security accepts the pods.
@@ -114,10 +111,8 @@ func (c *cluster) scalesUpAndDown() {
 	}
 	c.edit(`{"replicas":5}`) // and it is taken back
 	eventually(c.t, "a member is added", func() string {
-		if ids := c.ids(); len(ids) == 3 {
-			return fmt.Sprint(ids)
-		}
-		return ""
+		ids := c.ids()
+		return while(len(ids) == 3, fmt.Sprint(ids))
 	})
 	for _, to := range []int{3, 5, 1, 3} {
 		goes(to)
@@ -157,10 +152,8 @@ func (c *cluster) pausesBesideAClaimThatGoes() {
 		if pods := c.pods(); len(pods) != 1 || pods[0].Name != member || pods[0].DeletionTimestamp != nil {
 			return fmt.Sprintf("%d pods", len(pods))
 		}
-		if phase := c.object().Status.Rule; phase != "Pause" {
-			return "STATUS " + phase
-		}
-		return ""
+		phase := c.object().Status.Rule
+		return while(phase != "Pause", "STATUS "+phase)
 	})
 	assert.Len(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"), 3, "the claim lives as long as its pod")
 

@@ -66,10 +66,7 @@ func (bucket *s3) storedAfter(c *cluster, begins int64) (last int64) {
 				segments++
 			}
 		}
-		if segments < 2 {
-			return keys
-		}
-		return ""
+		return while(segments < 2, keys)
 	})
 	return last
 }

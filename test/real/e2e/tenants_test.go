@@ -67,10 +67,7 @@ func TestNoKeyInAnAnnotation(t *testing.T) {
 	eventually(t, "no annotation has a key", noKeys)
 	first := string(c.secretOf(name + "-server-tls")["tls.crt"])
 	eventually(t, "the certificate is renewed", func() string {
-		if string(c.secretOf(name + "-server-tls")["tls.crt"]) == first {
-			return "not yet"
-		}
-		return ""
+		return while(string(c.secretOf(name + "-server-tls")["tls.crt"]) == first, "not yet")
 	})
 	eventually(t, "no annotation has a key of the next certificate", noKeys)
 	described := kube(t, "-n", c.ns, "describe", "secrets")

@@ -100,10 +100,8 @@ func knock(pod corev1.Pod, port int, show ...tls.Certificate) error {
 func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 	t.Helper()
 	eventually(t, pod.Name+" lets in who shows the right certificate", func() string {
-		if err := knock(pod, 2379, show); err != nil {
-			return err.Error()
-		}
-		return ""
+		err := knock(pod, 2379, show)
+		return failure(err)
 	})
 }
 
@@ -225,8 +223,5 @@ func (c *cluster) shows(old *x509.Certificate, wanted func(old, now *x509.Certif
 			return pod.Name + " shows another certificate"
 		}
 	}
-	if len(pods) != 3 {
-		return fmt.Sprintf("%d pods", len(pods))
-	}
-	return ""
+	return while(len(pods) != 3, fmt.Sprintf("%d pods", len(pods)))
 }

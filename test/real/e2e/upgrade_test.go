@@ -146,10 +146,8 @@ func (c *cluster) rests() {
 		if n := *o.Spec.Replicas; n > 0 {
 			return c.notConverged(int(n))
 		}
-		if o.Status.ObservedGeneration != o.Generation || o.Status.Rule != "Pause" || len(c.pods()) > 0 {
-			return fmt.Sprintf("%s, %d pods", o.Status.Rule, len(c.pods()))
-		}
-		return ""
+		return while(o.Status.ObservedGeneration != o.Generation || o.Status.Rule != "Pause" || len(c.pods()) > 0,
+			fmt.Sprintf("%s, %d pods", o.Status.Rule, len(c.pods())))
 	})
 }
 

@@ -30,11 +30,9 @@ func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 	for _, pod := range c.pods() {
 		c.returns(pod.Name)
 		eventually(t, "clients are led to "+pod.Name, func() string {
-			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found ||
-				now.Labels[objects.LabelRole] != "voter" {
-				return "its role is " + now.Labels[objects.LabelRole]
-			}
-			return ""
+			now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name)
+			return while(!found || now.Labels[objects.LabelRole] != "voter",
+				"its role is "+now.Labels[objects.LabelRole])
 		})
 	}
 

@@ -143,10 +143,8 @@ func (w *writer) wrote(n int64) {
 	w.t.Helper()
 	goal := w.count.Load() + n
 	eventually(w.t, fmt.Sprintf("%d writes", n), func() string {
-		if left := goal - w.count.Load(); left > 0 {
-			return fmt.Sprintf("%d are missing", left)
-		}
-		return ""
+		left := goal - w.count.Load()
+		return while(left > 0, fmt.Sprintf("%d are missing", left))
 	})
 }
 
