@@ -42,11 +42,7 @@ func overwrite(t *testing.T, client *clientv3.Client, n int) error {
 	t.Helper()
 	value := strings.Repeat("x", 512<<10)
 	for range n {
-		if err := answered(t, func(ctx context.Context) error {
-			_,
-				err := client.Put(ctx, "large", value)
-			return err
-		}); err != nil {
+		if err := putting(t, client, "large", value); err != nil {
 			return err
 		}
 	}
@@ -174,10 +170,7 @@ func (c *cluster) defragmentsOnRequest() {
 // compacts drops the history before a revision.
 func compacts(t *testing.T, client *clientv3.Client, revision int64, options ...clientv3.CompactOption) {
 	t.Helper()
-	err := answered(t, func(ctx context.Context) error {
-		_, err := client.Compact(ctx, revision, options...)
-		return err
-	})
+	_, err := answered(t, func(ctx context.Context) (any, error) { return client.Compact(ctx, revision, options...) })
 	if !errors.Is(err, rpctypes.ErrCompacted) { // by a request whose answer got lost
 		require.NoError(t, err)
 	}
@@ -203,10 +196,7 @@ func (c *cluster) replacesACorruptMember() {
 	client := c.client()
 	const value = "a value that is on the disk of every member"
 	for i := range 50 {
-		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-			_, err := client.Put(ctx, fmt.Sprintf("key-%02d", i), fmt.Sprintf("%s %02d", value, i))
-			return err
-		}))
+		require.NoError(c.t, putting(c.t, client, fmt.Sprintf("key-%02d", i), fmt.Sprintf("%s %02d", value, i)))
 	}
 	victim := c.leader() // the hardest one: it hands over first
 	c.damage(victim, value+" 17", value+" 71", value+" 49")
@@ -221,8 +211,7 @@ func (c *cluster) replacesACorruptMember() {
 		return c.notConverged(3)
 	})
 	c.t.Logf("replaced %.0f s after the compaction", took.Seconds())
-	require.NoError(c.t, answered(c.t,
-		func(ctx context.Context) error { _, err := client.Put(ctx, "after", "wards"); return err }))
+	require.NoError(c.t, putting(c.t, client, "after", "wards"))
 	for _, pod := range c.pods() {
 		eventually(c.t, pod.Name+" has the data", func() string {
 			out, err := c.etcdctl(pod.Name, "get", "--consistency=s", "--print-value-only", "key-17")

@@ -233,21 +233,7 @@ func (c *cluster) hostsATenant() {
 		`"users":[{"name":"client","roles":["all"]}]}}`)
 	eventually(c.t, "users and roles are applied", func() string { return c.authorized("Enabled") })
 	root, ctx := c.clientAs(name+"-operator-tls"), c.t.Context()
-	for _, step := range []func(ctx context.Context) error{
-		func(ctx context.Context) error {
-			_, err := root.UserAddWithOptions(ctx, "tenant", "", &clientv3.UserAddOptions{NoPassword: true})
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "tenant"); return err },
-		func(ctx context.Context) error {
-			_, err := root.RoleGrantPermission(ctx, "tenant", "/tenant/", clientv3.GetPrefixRangeEnd("/tenant/"),
-				clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "tenant", "tenant"); return err },
-	} {
-		makes(c.t, step)
-	}
+	makesUser(c.t, root, "tenant", "/tenant/", clientv3.GetPrefixRangeEnd("/tenant/"))
 
 	dir, err := os.MkdirTemp(filepath.Dir(os.Getenv("KUBECONFIG")), "tenant-")
 	require.NoError(c.t, err)

@@ -89,19 +89,16 @@ func TestUsersAndRoles(t *testing.T) {
 	till := c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
 	own := c.loggedIn("own", "first")
 	for who, client := range map[string]*clientv3.Client{"shop": shop, "till": till, "own": own} {
-		gets := func(key string) error {
-			return answered(t, func(ctx context.Context) error { _, err := client.Get(ctx, key); return err })
-		}
-		puts := func(key string) error {
-			return answered(t, func(ctx context.Context) error { _, err := client.Put(ctx, key, who); return err })
-		}
-		require.NoError(t, puts("/orders/1"), who)
-		require.NoError(t, gets("/orders/1"), who)
+		require.NoError(t, putting(t, client, "/orders/1", who), who)
+		_, err := getting(t, client, "/orders/1")
+		require.NoError(t, err, who)
 		for _, key := range []string{"/order", "/orders", "/orders0", "/payments/1"} {
-			require.ErrorIs(t, gets(key), rpctypes.ErrPermissionDenied, "%s reads %s", who, key)
-			require.ErrorIs(t, puts(key), rpctypes.ErrPermissionDenied, "%s writes %s", who, key)
+			_, err := getting(t, client, key)
+			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s reads %s", who, key)
+			err = putting(t, client, key, who)
+			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s writes %s", who, key)
 		}
-		err := answered(t, func(ctx context.Context) error { _, err := client.UserList(ctx); return err })
+		_, err = answered(t, func(ctx context.Context) (any, error) { return client.UserList(ctx) })
 		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s is no root", who)
 	}
 	c.shutOut("own", "wrong")
@@ -139,8 +136,8 @@ func TestUsersAndRoles(t *testing.T) {
 	// Disabled on purpose.
 	c.edit(`{"auth":{"enabled":false}}`)
 	eventually(t, "turned off", func() string { return c.authorized("Disabled") })
-	require.NoError(t, answered(t,
-		func(ctx context.Context) error { _, err := shop.Get(ctx, "/payments/1"); return err }))
+	_, err := getting(t, shop, "/payments/1")
+	require.NoError(t, err)
 	w.losesNothing()
 }
 
@@ -164,8 +161,7 @@ func (c *cluster) takesPasswordsAlone() {
 		till, err = alone("till", string(c.secretOf(name + "-user.till")["password"]))
 		return failure(err)
 	})
-	require.NoError(c.t, answered(c.t,
-		func(ctx context.Context) error { _, err := till.Put(ctx, "/orders/3", "till"); return err }))
+	require.NoError(c.t, putting(c.t, till, "/orders/3", "till"))
 	eventually(c.t, "a wrong password is refused", func() string {
 		_, err := alone("till", "wrong")
 		require.Error(c.t, err)
@@ -176,12 +172,11 @@ func (c *cluster) takesPasswordsAlone() {
 	})
 	stranger, err := alone("", "")
 	require.NoError(c.t, err)
-	require.ErrorIs(c.t, answered(c.t,
-		func(ctx context.Context) error { _, err := stranger.Get(ctx, "/orders/3"); return err }),
-		rpctypes.ErrUserEmpty)
+	_, err = getting(c.t, stranger, "/orders/3")
+	require.ErrorIs(c.t, err, rpctypes.ErrUserEmpty)
 
-	kube(c.t, "-n", c.ns, "delete", "pvc", "demo-1", "--wait=false")
-	kube(c.t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
+	c.deletes("pvc", "demo-1")
+	c.deletes("pods", "demo-1")
 	eventually(c.t, "another member takes the place of demo-1", func() string {
 		if _, found := get[corev1.Pod](c.t, c.ns, "pods", "demo-1"); found {
 			return "demo-1 is there"

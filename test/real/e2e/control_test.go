@@ -116,18 +116,15 @@ func (c *cluster) reachesEveryMember() {
 	assert.Subset(c.t, listed, slices.Collect(maps.Values(external)), "etcd's own list has them")
 	assert.Len(c.t, listed, 6, "each beside the member's URL within Kubernetes")
 	for member, url := range external {
-		var status *clientv3.StatusResponse
-		require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
-			status, err = app.Status(ctx, url) // a node may not know yet where its port leads to
-			return err
-		}), url)
+		// a node may not know yet where its port leads to
+		status, err := answered(c.t, func(ctx context.Context) (*clientv3.StatusResponse, error) {
+			return app.Status(ctx, url)
+		})
+		require.NoError(c.t, err, url)
 		assert.Equal(c.t, ids[member], strconv.FormatUint(status.Header.MemberId, 16), "%s leads to its member", url)
 	}
 	for range 20 { // beside endpoints that lead nowhere
-		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-			_, err := app.Put(ctx, c.word()+"-outside", "x")
-			return err
-		}))
+		require.NoError(c.t, putting(c.t, app, c.word()+"-outside", "x"))
 	}
 	w.losesNothing()
 	c.t.Logf("three members were restarted; longest stall of a writer: %d ms", w.stalled().Milliseconds())
@@ -147,7 +144,8 @@ func (c *cluster) reachesEveryMember() {
 // syncs are the endpoints that a client takes from etcd's member list.
 func (c *cluster) syncs(client *clientv3.Client) []string {
 	c.t.Helper()
-	require.NoError(c.t, answered(c.t, client.Sync))
+	_, err := answered(c.t, func(ctx context.Context) (any, error) { return nil, client.Sync(ctx) })
+	require.NoError(c.t, err)
 	return client.Endpoints()
 }
 

@@ -84,10 +84,7 @@ const recorded = "192.0.2.7"
 // learns a name, in the form of SkyDNS, and is asked until it knows it.
 func (s *nameServer) learns(host string) {
 	s.t.Helper()
-	require.NoError(s.t, answered(s.t, func(ctx context.Context) error {
-		_, err := s.records.Put(ctx, "/skydns/test/demo/"+host, `{"host":"`+recorded+`"}`)
-		return err
-	}))
+	require.NoError(s.t, putting(s.t, s.records, "/skydns/test/demo/"+host, `{"host":"`+recorded+`"}`))
 	eventually(s.t, host+" is answered", func() string {
 		_, err := s.asks(host)
 		return failure(err)

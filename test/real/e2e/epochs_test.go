@@ -31,12 +31,8 @@ func (c *cluster) loses(members ...string) {
 // present are the keys below a prefix.
 func (c *cluster) present(prefix string) map[string]bool {
 	c.t.Helper()
-	client := c.client()
-	var r *clientv3.GetResponse
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
-		r, err = client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		return err
-	}))
+	r, err := getting(c.t, c.client(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(c.t, err)
 	all := map[string]bool{}
 	for _, kv := range r.Kvs {
 		all[string(kv.Key)] = true
@@ -326,11 +322,10 @@ func (bucket *s3) bringsALostClusterBack(c *cluster) {
 func (c *cluster) hash(revision int64) uint32 {
 	c.t.Helper()
 	client := c.client()
-	var r *clientv3.HashKVResponse
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
-		r, err = client.HashKV(ctx, client.Endpoints()[0], revision)
-		return err
-	}))
+	r, err := answered(c.t, func(ctx context.Context) (*clientv3.HashKVResponse, error) {
+		return client.HashKV(ctx, client.Endpoints()[0], revision)
+	})
+	require.NoError(c.t, err)
 	return r.Hash
 }
 

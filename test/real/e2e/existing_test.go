@@ -241,9 +241,10 @@ func (c *cluster) stage(reason string) {
 // members are the names in etcd's list, sorted, as a client sees it.
 func membersOf(t *testing.T, client *clientv3.Client) []string {
 	t.Helper()
-	var list *clientv3.MemberListResponse
-	require.NoError(t, answered(t,
-		func(ctx context.Context) (err error) { list, err = client.MemberList(ctx); return err }))
+	list, err := answered(t, func(ctx context.Context) (*clientv3.MemberListResponse, error) {
+		return client.MemberList(ctx)
+	})
+	require.NoError(t, err)
 	var names []string
 	for _, m := range list.Members {
 		names = append(names, m.Name)
@@ -349,10 +350,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 // rehearses takes a snapshot of a foreign etcd as it is, and begins a cluster of ours with it.
 func (c *cluster) rehearses(f *foreigners) {
 	c.t.Helper()
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-		_, err := f.client("app").Put(ctx, "before", "Quorate")
-		return err
-	}))
+	require.NoError(c.t, putting(c.t, f.client("app"), "before", "Quorate"))
 	_, err := kubectl(fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -394,25 +392,11 @@ spec:
 func (f *foreigners) enableAuth() {
 	f.t.Helper()
 	root := f.client("root")
-	for _, step := range []func(ctx context.Context) error{
-		func(ctx context.Context) error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "root"); return err },
-		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func(ctx context.Context) error {
-			_, err := root.UserAddWithOptions(ctx, "app", "", &clientv3.UserAddOptions{NoPassword: true})
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "app"); return err },
-		func(ctx context.Context) error {
-			_, err := root.RoleGrantPermission(ctx, "app", "\x00", "\x00",
-				clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "app", "app"); return err },
-		func(ctx context.Context) error { _, err := root.AuthEnable(ctx); return err },
-	} {
-		makes(f.t, step)
-	}
+	makes(f.t, func(ctx context.Context) (any, error) { return root.UserAdd(ctx, "root", "secret") })
+	makes(f.t, func(ctx context.Context) (any, error) { return root.RoleAdd(ctx, "root") })
+	makes(f.t, func(ctx context.Context) (any, error) { return root.UserGrantRole(ctx, "root", "root") })
+	makesUser(f.t, root, "app", "\x00", "\x00")
+	makes(f.t, func(ctx context.Context) (any, error) { return root.AuthEnable(ctx) })
 }
 
 // TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that no member there

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,9 +28,7 @@ func (c *cluster) schedule(object string) (*v1alpha1.EtcdSnapshotSchedule, []v1a
 
 func (c *cluster) put(value string) {
 	c.t.Helper()
-	client := c.client()
-	require.NoError(c.t, answered(c.t,
-		func(ctx context.Context) error { _, err := client.Put(ctx, "key", value); return err }))
+	require.NoError(c.t, putting(c.t, c.client(), "key", value))
 }
 
 // TestSchedule: a snapshot every minute. What is unchanged is not stored again, of what is stored the last two are

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -82,11 +81,8 @@ func (c *cluster) holds(mebibytes int) {
 	for i := range mebibytes {
 		value := make([]byte, 1<<20)
 		_, _ = rand.Read(value)
-		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-			// a request has at most 1.5 MiB
-			_, err := client.Put(ctx, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024]))
-			return err
-		}))
+		// a request has at most 1.5 MiB
+		require.NoError(c.t, putting(c.t, client, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024])))
 	}
 }
 

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -143,10 +142,9 @@ func (c *cluster) revision() int64 {
 }
 
 // reads a key, and the revision that it is of.
-func (c *cluster) reads(key string) (r *clientv3.GetResponse) {
+func (c *cluster) reads(key string) *clientv3.GetResponse {
 	c.t.Helper()
-	client := c.client()
-	require.NoError(c.t, answered(c.t,
-		func(ctx context.Context) (err error) { r, err = client.Get(ctx, key); return err }))
+	r, err := getting(c.t, c.client(), key)
+	require.NoError(c.t, err)
 	return r
 }
