@@ -59,15 +59,8 @@ func (c *cluster) readyWithoutSpace() {
 		probe := pod.Spec.Containers[0].ReadinessProbe.HTTPGet
 		url := "http://" + objects.HostPort(pod.Status.PodIP, probe.Port.IntValue()) + probe.Path
 		eventually(c.t, pod.Name+" is ready by "+probe.Path, func() string {
-			r, err := asks.Get(url)
-			if err != nil {
-				return err.Error()
-			}
-			_ = r.Body.Close()
-			if r.StatusCode != http.StatusOK {
-				return r.Status // which may be an election
-			}
-			return ""
+			code, said, err := page(asks, url)
+			return while(err != nil || code != http.StatusOK, code, said, err) // it may be an election
 		})
 	}
 }
@@ -109,7 +102,7 @@ func (c *cluster) clearsNoSpace() {
 	if c.object().Spec.Options.QuotaBackendBytes == nil {
 		c.hasQuota(smallQuota)
 	}
-	started, client := c.restarts(), c.client()
+	started, client := c.lives(), c.client()
 	c.edit(`{"suspend":true}`) // or Quorate makes room before all have been asked
 	c.meets("etcdcluster/demo", "Suspended")
 	require.ErrorContains(c.t, overwrite(c.t, client, 100), "database space exceeded")
@@ -131,7 +124,7 @@ func (c *cluster) clearsNoSpace() {
 	c.t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(),
 		run.CompletionTime.Sub(run.StartTime.Time), run.Reclaimed)
 	require.NoError(c.t, overwrite(c.t, client, 10), "there is room")
-	assert.Equal(c.t, started, c.restarts(), "no member was restarted for it")
+	assert.Equal(c.t, started, c.lives(), "no member was restarted for it")
 }
 
 func (c *cluster) defragmentsOnRequest() {

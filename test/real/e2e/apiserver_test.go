@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -51,8 +50,7 @@ func TestAPIServer(t *testing.T) {
 	bucket.credentials(c)
 	c.converges(3)
 	h := c.hosts()
-	require.NoError(t, h.send(http.MethodPatch, "/api/v1/namespaces/load?fieldManager=load", applied,
-		"{apiVersion: v1, kind: Namespace, metadata: {name: load}}"))
+	require.NoError(t, h.namespace("load"))
 	w := loads(t, h.apiServer, creators)
 	w.updates()
 
@@ -210,7 +208,7 @@ func (c *cluster) suffers(told func(what string)) {
 // it is restarted when the Secret has both authorities, before members show certificates of the next one.
 func (h *hosted) trustsTheNextAuthority(c *cluster) {
 	server, ca := certificateIn(c.t, c.secretOf(name+"-server-tls")), certificateIn(c.t, c.secretOf(name+"-ca"))
-	kube(c.t, "-n", c.ns, "delete", "secret", name+"-ca")
+	c.kube("delete", "secret", name+"-ca")
 	eventually(c.t, "the mounted Secret has both authorities", func() string {
 		text, err := os.ReadFile(filepath.Join(h.dir, "ca.crt"))
 		return while(err != nil || bytes.Equal(text, h.trust) || !bytes.Contains(text, bytes.TrimSpace(h.trust)),
@@ -244,8 +242,7 @@ func (c *cluster) hostsATenant() {
 	}
 	tenant := c.startsAPIServer("tenant-apiserver", hostedPort+1, dir, "--etcd-prefix=/tenant",
 		"--etcd-compaction-interval=0")
-	require.NoError(c.t, tenant.send(http.MethodPatch, "/api/v1/namespaces/theirs?fieldManager=load", applied,
-		"{apiVersion: v1, kind: Namespace, metadata: {name: theirs}}"))
+	require.NoError(c.t, tenant.namespace("theirs"))
 	assert.Contains(c.t, c.present("/tenant/namespaces/"), "/tenant/namespaces/theirs")
 	pair, err := tls.X509KeyPair(cert, key)
 	require.NoError(c.t, err)
@@ -347,13 +344,10 @@ var counted = regexp.MustCompile(`(?m)^(etcd_request_errors_total|apiserver_watc
 // counts tells what the API server has counted so far.
 func (h *hosted) counts(t *testing.T) {
 	t.Helper()
-	r, err := h.client.Get(h.server + "/metrics")
-	require.NoError(t, err)
-	defer func() { _ = r.Body.Close() }()
-	text, err := io.ReadAll(r.Body)
+	_, text, err := page(h.client, h.server+"/metrics")
 	require.NoError(t, err)
 	sums := map[string]int{}
-	for _, line := range counted.FindAllString(string(text), -1) {
+	for _, line := range counted.FindAllString(text, -1) {
 		family, _, _ := strings.Cut(line, "{")
 		value, err := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
 		require.NoError(t, err, line)

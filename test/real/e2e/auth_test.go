@@ -76,8 +76,8 @@ func TestUsersAndRoles(t *testing.T) {
 	eventually(t, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
 	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message,
 		"spec.auth.users[3].passwordSecretRef")
-	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
-	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
+	c.kube("create", "secret", "generic", "own-password", "--from-literal=password=first")
+	c.kube("label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
 	eventually(t, "applied", func() string { return c.authorized("Enabled") })
 	w.ends()
 	assert.Empty(t, w.refused, "a client whose user has its roles notices nothing")
@@ -104,7 +104,7 @@ func TestUsersAndRoles(t *testing.T) {
 	c.shutOut("own", "wrong")
 
 	// Another password, by changing the Secret.
-	kube(t, "-n", c.ns, "patch", "secret", "own-password", "-p", `{"stringData":{"password":"second"}}`)
+	c.kube("patch", "secret", "own-password", "-p", `{"stringData":{"password":"second"}}`)
 	c.loggedIn("own", "second")
 	c.shutOut("own", "first")
 

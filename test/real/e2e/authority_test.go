@@ -23,13 +23,13 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	beside(t)
 	var c *cluster
 	ages := ""
-	ends := func(secret string) { kube(t, "-n", c.ns, "delete", "secret", name+secret) }
+	ends := func(secret string) { c.kube("delete", "secret", name+secret) }
 	if *nightlyFlag {
 		ages, ends = "  tls: {auto: {leafDuration: 3m, caDuration: 15m}}\n", func(string) {}
 	}
 	c = newCluster(t, three+ages)
 	c.converges(3)
-	started := c.restarts()
+	started := c.lives()
 	var handshakes atomic.Int64
 	config := rereading(c.ns, name+"-client-tls")
 	verifies := config.VerifyConnection
@@ -46,7 +46,7 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	eventually(t, "the leaves are renewed, and every member shows the new one", func() string {
 		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
 	})
-	assert.Equal(t, started, c.restarts(), "no member was restarted for it")
+	assert.Equal(t, started, c.lives(), "no member was restarted for it")
 	t.Logf("renewal: longest stall %d ms, %d requests repeated, %d connections made again", w.stalled().Milliseconds(),
 		w.retries(), handshakes.Load()-before)
 

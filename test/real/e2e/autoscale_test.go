@@ -54,8 +54,7 @@ func (c *cluster) isScaledVertically() {
 	assert.ElementsMatch(c.t, podNames(c.pods()), podNames(found.Items))
 
 	policy := fmt.Sprintf(mutates, c.ns, objects.LabelMember)
-	_, err := kubectl(policy, "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.adds(policy)
 	ends := func() error { _, err := kubectl(policy, "delete", "--ignore-not-found", "-f", "-"); return err }
 	c.t.Cleanup(func() { _ = ends() })
 	probe := fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: probe, labels: {%q: probe}},

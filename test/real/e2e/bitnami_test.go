@@ -51,12 +51,12 @@ func TestJoinBitnami(t *testing.T) {
 	}
 	told("joined")
 
-	kube(t, "-n", c.ns, "patch", "service", "shop-etcd", "--type=json", "-p",
+	c.kube("patch", "service", "shop-etcd", "--type=json", "-p",
 		`[{"op":"replace","path":"/spec/selector","value":{"etcd.quorate.dev/cluster":"demo","etcd.quorate.dev/role":"voter"}}]`)
 	told("Service handed over")
 	left := []string{"demo-0", "demo-1", "demo-2", "shop-etcd-0", "shop-etcd-1", "shop-etcd-2"}
 	for n := 2; n > 0; n-- {
-		kube(t, "-n", c.ns, "scale", "statefulset/shop-etcd", fmt.Sprintf("--replicas=%d", n))
+		c.kube("scale", "statefulset/shop-etcd", fmt.Sprintf("--replicas=%d", n))
 		gone := fmt.Sprintf("shop-etcd-%d", n)
 		eventually(t, gone+" is gone", func() string {
 			_, there := get[corev1.Pod](t, c.ns, "pods", gone)
@@ -72,7 +72,7 @@ func TestJoinBitnami(t *testing.T) {
 	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
 	c.stage("Retired")
 	told("all restarted behind a narrow door")
-	kube(t, "-n", c.ns, "delete", "statefulset/shop-etcd", "service/shop-etcd-headless")
+	c.kube("delete", "statefulset/shop-etcd", "service/shop-etcd-headless")
 	c.edit(`{"bootstrap":null}`)
 	c.converges(3)
 	hasMembers(t, w.client, "demo-0", "demo-1", "demo-2")
@@ -91,9 +91,8 @@ func (c *cluster) installsBitnami(ca forger) {
 	c.puts("shop-peer-certs", cert, key, bundle(ca))
 	manifest, err := os.ReadFile("testdata/bitnami.yaml")
 	require.NoError(c.t, err)
-	_, err = kubectl(string(manifest), "-n", c.ns, "apply", "-f", "-")
-	require.NoError(c.t, err)
-	kube(c.t, "-n", c.ns, "rollout", "status", "statefulset/shop-etcd")
+	c.adds(string(manifest))
+	c.kube("rollout", "status", "statefulset/shop-etcd")
 	ctl := func(args ...string) (string, error) { return c.etcdctl("shop-etcd-0", args...) }
 	eventually(c.t, "the former etcd serves", func() string {
 		_, err := ctl("endpoint", "health", "--cluster")
@@ -125,10 +124,10 @@ func (c *cluster) putsBitnamis(ca forger) {
 	} {
 		c.puts(secret, pair[0], pair[1], bundle(ca))
 	}
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "former", "--from-literal=ca.crt="+string(bundle(ca)))
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root",
+	c.kube("create", "secret", "generic", "former", "--from-literal=ca.crt="+string(bundle(ca)))
+	c.kube("create", "secret", "generic", "former-root", "--from-literal=username=root",
 		"--from-literal=password=secret")
-	kube(c.t, "-n", c.ns, "label", "secret", "former", "former-root", "shop-etcd", "etcd.quorate.dev/cluster="+name)
+	c.kube("label", "secret", "former", "former-root", "shop-etcd", "etcd.quorate.dev/cluster="+name)
 }
 
 // bitnamiClient is an application: it has the old authority, root's password and the old Service, and no certificate.

@@ -256,7 +256,7 @@ func halfway(change func(*life) string) func(*life) string {
 
 // loseStatus empties the status, on which nothing but words depends.
 func (l *life) loseStatus() string {
-	kube(l.t, "-n", l.ns, "patch", "etcdcluster", name, "--subresource=status", "--type=json", "-p",
+	l.kube("patch", "etcdcluster", name, "--subresource=status", "--type=json", "-p",
 		`[{"op":"remove","path":"/status"}]`)
 	return "lose the status"
 }
@@ -287,7 +287,7 @@ func meanwhile(do func(*life) string) func(*life) string {
 func (l *life) delete() {
 	l.storm.schedule.Start()
 	defer l.storm.calm()
-	kube(l.t, "-n", l.ns, "delete", "etcdcluster", name, "--wait=false")
+	l.kube("delete", "etcdcluster", name, "--wait=false")
 	eventually(l.t, "nothing is left", func() string {
 		if _, found := get[metav1.PartialObjectMetadata](l.t, l.ns, "etcdcluster", name); found {
 			return "the EtcdCluster"

@@ -137,12 +137,8 @@ func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule,
 	}
 	for _, r := range all {
 		eventually(t, r.URL+" listens", func() string {
-			answer, err := client.Get(r.URL + "/") // any answer will do
-			if err != nil {
-				return err.Error()
-			}
-			_ = answer.Body.Close()
-			return ""
+			_, _, err := page(client, r.URL+"/") // any answer will do
+			return failure(err)
 		})
 	}
 	return all

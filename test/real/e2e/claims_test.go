@@ -20,7 +20,7 @@ func TestClaims(t *testing.T) {
 	former := c.object().Status.ClusterID
 	w := c.writes()
 	w.wrote(30)
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	w.ends()
 	uids := map[string]string{}
 	for _, claim := range c.claims(3) {

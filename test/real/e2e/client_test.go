@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -53,18 +56,21 @@ func (c *cluster) open(config *tls.Config, address, user, password string,
 		scheme = "https"
 	}
 	settings := clientv3.Config{
-		Endpoints:            []string{fmt.Sprintf("%s://%s.%s.svc:2379", scheme, name, c.ns)},
-		TLS:                  config,
-		Username:             user,
-		Password:             password,
-		DialTimeout:          5 * time.Second,
-		DialKeepAliveTime:    2 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second,
+		Endpoints: []string{fmt.Sprintf("%s://%s.%s.svc:2379", scheme, name, c.ns)}, TLS: config,
+		Username: user, Password: password,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return lab.dialContext(ctx, address)
 		})},
-		Logger: zap.NewNop(),
 	}
+	return newClient(c.t, settings, further...)
+}
+
+// newClient is a client that notices soon when a member does not answer. It ends with the test.
+func newClient(t *testing.T, settings clientv3.Config, further ...func(*clientv3.Config)) (*clientv3.Client, error) {
+	t.Helper()
+	settings.DialTimeout = 5 * time.Second
+	settings.DialKeepAliveTime, settings.DialKeepAliveTimeout = 2*time.Second, 2*time.Second
+	settings.Logger = zap.NewNop()
 	for _, set := range further {
 		set(&settings)
 	}
@@ -72,8 +78,21 @@ func (c *cluster) open(config *tls.Config, address, user, password string,
 	if err != nil {
 		return nil, err
 	}
-	c.t.Cleanup(func() { _ = client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	return client, nil
+}
+
+// labClient is a client at URLs inside the lab, of which the hosts of some are looked up here.
+func labClient(t *testing.T, config *tls.Config, hosts map[string]string, urls ...string) *clientv3.Client {
+	t.Helper()
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
+		return lab.dialContext(ctx, cmp.Or(hosts[address], address))
+	}
+	client, err := newClient(t, clientv3.Config{Endpoints: urls, TLS: config,
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}})
+	require.NoError(t, err)
+	return client
 }
 
 // rereading is TLS with the certificate in a Secret, which is read again at every handshake: as an application does

@@ -55,8 +55,7 @@ func namespaced(t *testing.T, ns string) *cluster {
 	_, _ = kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p",
 		`{"spec":{"deletionProtection":false,"bootstrap":null}}`)
 	kube(t, "delete", "namespace", c.ns, "--ignore-not-found")
-	require.NoError(t, api.send(http.MethodPatch, "/api/v1/namespaces/"+c.ns+"?fieldManager=e2e", applied,
-		"{apiVersion: v1, kind: Namespace, metadata: {name: "+c.ns+"}}"))
+	require.NoError(t, api.namespace(c.ns))
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.dump()
@@ -103,7 +102,7 @@ func (c *cluster) path() string { return fmt.Sprintf(paths["etcdcluster"], c.ns)
 
 // edits merges a JSON patch into the spec, and returns why it is refused.
 func (c *cluster) edits(patch string) error {
-	return api.send(http.MethodPatch, c.path(), "application/merge-patch+json", `{"spec":`+patch+`}`)
+	return c.merges("etcdcluster", name, `{"spec":`+patch+`}`)
 }
 
 // edit merges a JSON patch into the spec.
@@ -183,6 +182,32 @@ func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 		return while(len(all) != n || going != "", fmt.Sprintf("%d claims%s", len(all), going))
 	})
 	return all
+}
+
+// kube runs kubectl in the cluster's namespace.
+func (c *cluster) kube(args ...string) string {
+	c.t.Helper()
+	return kube(c.t, append([]string{"-n", c.ns}, args...)...)
+}
+
+// adds applies manifests in the cluster's namespace.
+func (c *cluster) adds(manifests string) {
+	c.t.Helper()
+	_, err := kubectl(manifests, "-n", c.ns, "apply", "-f", "-")
+	require.NoError(c.t, err)
+}
+
+// addsOurs applies an object of a kind of Quorate's, with its name (or all of its metadata) and spec in YAML's flow style.
+func (c *cluster) addsOurs(kind, metadata, spec string) {
+	c.t.Helper()
+	c.adds(fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}", kind,
+		metadata, spec))
+}
+
+// merges a JSON patch into an object of the cluster's namespace.
+func (c *cluster) merges(resource, object, patch string) error {
+	return api.send(http.MethodPatch, fmt.Sprintf(paths[resource], c.ns)+"/"+object, "application/merge-patch+json",
+		patch)
 }
 
 // deletes objects, and does not wait until they are gone.

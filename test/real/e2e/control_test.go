@@ -41,7 +41,7 @@ func (c *cluster) isReachedFromOutside() {
 		addressOf(2) + `"]}}`)
 	address := ofFamily("192.0.2.9", "2001:db8::9")
 	c.meets("svc/"+name, "jsonpath={.spec.type}=LoadBalancer")
-	kube(c.t, "-n", c.ns, "patch", "svc", name, "--subresource=status", "--type=merge", "-p",
+	c.kube("patch", "svc", name, "--subresource=status", "--type=merge", "-p",
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"`+address+`"}]}}}`)
 	external := "https://" + objects.HostPort(address, 2379)
 	eventually(c.t, "the status names the load balancer", func() string {
@@ -185,7 +185,7 @@ func (c *cluster) isNotDeleted() {
 	w.losesNothing()
 
 	c.edit(`{"deletionProtection":false}`)
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	c.hasPods(0)
 	claims := list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
 	require.Len(c.t, claims, 1, "deletionPolicy Retain")

@@ -199,7 +199,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 		s, _ := c.snapshot("tuesday")
 		return while(len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch, "not yet")
 	})
-	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", "tuesday", "--wait=false")
+	c.kube("delete", "etcdsnapshot", "tuesday", "--wait=false")
 	c.inEpoch(epoch + 1)
 	c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present("before")), "the snapshot has all of it")
@@ -277,7 +277,7 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	w.wrote(30)
 	w.ends()
 	taken := c.snapshots("monday", bucket.yaml(c.ns))
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
 
 	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +20,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -52,13 +49,7 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 	t.Helper()
 	f := &foreigners{t: t, dir: t.TempDir(), version: version, from: from, members: 3, procs: map[int]*exec.Cmd{}}
 	if encrypted {
-		ca := stranger(t, pkix.Name{CommonName: "the former authority"})
-		f.ca = &ca
-		cert, key := ca.issue("member", time.Now().Add(time.Hour), addressOf(1))
-		for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
-			"tls.key": key} {
-			require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
-		}
+		f.isOf(stranger(t, pkix.Name{CommonName: "the former authority"}), "member")
 	}
 	t.Cleanup(f.end)
 	for n := range f.members {
@@ -71,6 +62,21 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 		return failure(err)
 	})
 	return f
+}
+
+// isOf has the members show certificates of this authority, in this name, for the address of each node that one is on.
+func (f *foreigners) isOf(ca forger, commonName string) {
+	f.t.Helper()
+	f.ca = &ca
+	addresses := []string{addressOf(1)}
+	for n := 1; f.spread && n < f.members; n++ {
+		addresses = append(addresses, addressOf(n+1))
+	}
+	cert, key := ca.issue(commonName, time.Now().Add(24*time.Hour), addresses...)
+	for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
+		"tls.key": key} {
+		require.NoError(f.t, os.WriteFile(f.dir+"/"+file, content, 0o600))
+	}
 }
 
 // end stops all members, and shows their last words if the test has failed.
@@ -203,26 +209,6 @@ func (f *foreigners) clientOf(commonName string, urls ...string) *clientv3.Clien
 	return labClient(f.t, f.shown(commonName), nil, urls...)
 }
 
-// labClient is a client at URLs inside the lab, of which the hosts of some are looked up here.
-func labClient(t *testing.T, config *tls.Config, hosts map[string]string, urls ...string) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: urls, TLS: config, DialTimeout: 5 * time.Second, DialKeepAliveTime: 2 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn,
-			error) {
-			address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
-			if known := hosts[address]; known != "" {
-				address = known
-			}
-			return lab.dialContext(ctx, address)
-		})},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 // stage waits until the condition ForeignMembers has this reason and nothing is left to do.
 func (c *cluster) stage(reason string) {
 	c.t.Helper()
@@ -279,7 +265,7 @@ func TestJoinPlainAndBack(t *testing.T) {
 	assert.Empty(t, c.pods())
 	c.edit(`{"replicas":3}`)
 	c.stage("ForeignMembers")
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	hasMembers(t, f.client(""), "old-0", "old-1", "old-2")
 	w.losesNothing()
 }
@@ -294,9 +280,9 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	c := inNamespace(t)
 	cert, key := f.ca.issue("no-user", time.Now().Add(time.Hour))
 	c.puts("former", cert, key, bundle(*f.ca))
-	kube(t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root",
+	c.kube("create", "secret", "generic", "former-root", "--from-literal=username=root",
 		"--from-literal=password=secret")
-	kube(t, "-n", c.ns, "label", "secret", "former-root", "etcd.quorate.dev/cluster="+name)
+	c.kube("label", "secret", "former-root", "etcd.quorate.dev/cluster="+name)
 	c.rehearses(f)
 	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
 		f.clientURL(1) + "'], tls: {secretRef: {name: former}}, auth: {secretRef: {name: former-root}}}}\n")
@@ -351,7 +337,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 func (c *cluster) rehearses(f *foreigners) {
 	c.t.Helper()
 	require.NoError(c.t, putting(c.t, f.client("app"), "before", "Quorate"))
-	_, err := kubectl(fmt.Sprintf(`
+	c.adds(fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: backups, namespace: %[1]s}
@@ -377,15 +363,14 @@ spec:
   version: %[2]s
   replicas: 1
   bootstrap: {snapshot: {snapshotRef: {name: former}}}
-`, c.ns, f.version, f.clientURL(1), f.clientURL(2)), "apply", "-f", "-")
-	require.NoError(c.t, err)
+`, c.ns, f.version, f.clientURL(1), f.clientURL(2)))
 	s := c.ends("former", v1alpha1.SnapshotSucceeded)
 	assert.False(c.t, s.Status.VerificationTime.IsZero())
 	assert.Contains(c.t, s.Status.URI, c.ns+"/former/former-")
 	c.meets("etcdcluster/rehearsal", "Available")
 	value := c.asked("rehearsal-0", "--user=root:secret", "get", "before", "--print-value-only")
 	assert.Equal(c.t, "Quorate", strings.TrimSpace(value))
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster/rehearsal", "etcdsnapshot/former")
+	c.kube("delete", "etcdcluster/rehearsal", "etcdsnapshot/former")
 }
 
 // enableAuth makes the users root, with a password, and app, who may do everything with keys, and turns auth on.
@@ -439,9 +424,8 @@ func TestJoinAStatefulSet(t *testing.T) {
 	c := inNamespace(t)
 	manifest, err := os.ReadFile("testdata/statefulset.yaml")
 	require.NoError(t, err)
-	_, err = kubectl(string(manifest), "-n", c.ns, "apply", "-f", "-")
-	require.NoError(t, err)
-	kube(t, "-n", c.ns, "rollout", "status", "statefulset/former")
+	c.adds(string(manifest))
+	c.kube("rollout", "status", "statefulset/former")
 	eventually(t, "the former etcd serves", func() string { // its pods are ready when they listen
 		_, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before", "the move")
 		return failure(err)
@@ -456,7 +440,7 @@ func TestJoinAStatefulSet(t *testing.T) {
 		"], retireForeign: true}}\n")
 	c.stage("Retired")
 	c.convergesBeside(3)
-	kube(t, "-n", c.ns, "delete", "statefulset/former", "service/former")
+	c.kube("delete", "statefulset/former", "service/former")
 	out := c.asked("demo-0", "get", "before")
 	assert.Contains(t, out, "the move")
 	c.converges(3)
@@ -478,13 +462,8 @@ func TestMoveOut(t *testing.T) {
 	c := newCluster(t, three)
 	c.converges(3)
 	ours := forgerWith(t, c.secretOf(name+"-ca"))
-	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, ca: &ours,
-		procs: map[int]*exec.Cmd{}}
-	cert, key := ours.issue(name+":peers", time.Now().Add(time.Hour), addressOf(1))
-	for file, content := range map[string][]byte{"ca.crt": bundle(ours), "peer-ca.crt": bundle(ours), "tls.crt": cert,
-		"tls.key": key} {
-		require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
-	}
+	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, procs: map[int]*exec.Cmd{}}
+	f.isOf(ours, name+":peers")
 	t.Cleanup(f.end)
 	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
 	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
@@ -502,7 +481,7 @@ func TestMoveOut(t *testing.T) {
 		f.moveOut(c, member)
 	}
 	hasMembers(t, f.client("root"), "old-0", "old-1", "old-2")
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	w.losesNothing()
 }
 

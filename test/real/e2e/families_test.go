@@ -65,7 +65,7 @@ func (c *cluster) hasIPv6Alone() {
 // writesInAPod: an application in a pod writes by the name of the Service.
 func (c *cluster) writesInAPod() {
 	c.t.Helper()
-	_, err := kubectl(fmt.Sprintf(`apiVersion: v1
+	c.adds(fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: app, namespace: %[2]s}
 spec:
@@ -76,8 +76,7 @@ spec:
     command: [etcdctl, "--endpoints=https://%[1]s.%[2]s.svc:2379", --cacert=/tls/ca.crt, --cert=/tls/tls.crt, --key=/tls/tls.key, put, key, value]
     volumeMounts: [{name: tls, mountPath: /tls}]
   volumes: [{name: tls, secret: {secretName: %[1]s-client-tls}}]
-`, name, c.ns), "apply", "-f", "-")
-	require.NoError(c.t, err)
+`, name, c.ns))
 	eventually(c.t, "the application has written", func() string {
 		pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "app")
 		return while(pod.Status.Phase != corev1.PodSucceeded, string(pod.Status.Phase))

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -193,13 +192,10 @@ func written(text string) float64 {
 // pageOf reads a page in the lab's network.
 func pageOf(t *testing.T, url string) string {
 	t.Helper()
-	r, err := lab.httpClient().Get(url)
+	code, text, err := page(lab.httpClient(), url)
 	require.NoError(t, err)
-	defer func() { _ = r.Body.Close() }()
-	require.Equal(t, http.StatusOK, r.StatusCode, url)
-	text, err := io.ReadAll(r.Body)
-	require.NoError(t, err)
-	return string(text)
+	require.Equal(t, http.StatusOK, code, url)
+	return text
 }
 
 // sample is the value of a metric with these labels; 0 without one.

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +31,7 @@ func TestKamaji(t *testing.T) {
 	w.updates()
 
 	c.hostsWithKamaji("shop")
-	user := kube(t, "-n", c.ns, "get", "tenantcontrolplane", "shop", "-o", "jsonpath={.status.storage.setup.user}")
+	user := c.kube("get", "tenantcontrolplane", "shop", "-o", "jsonpath={.status.storage.setup.user}")
 	root := c.clientAs(name + "-operator-tls")
 	_, err := root.UserGet(t.Context(), user)
 	require.NoError(t, err, "a tenant has a user of its own")
@@ -43,7 +42,7 @@ func TestKamaji(t *testing.T) {
 	c.suffers(w.longest)
 
 	before := c.secretOf("cart-datastore-certificate")["server.crt"]
-	kube(t, "-n", c.ns, "delete", "secret", name+"-ca")
+	c.kube("delete", "secret", name+"-ca")
 	eventually(t, "the tenant has another certificate", func() string {
 		data, err := secretData(c.ns, "cart-datastore-certificate")
 		if err != nil {
@@ -52,7 +51,7 @@ func TestKamaji(t *testing.T) {
 		return while(bytes.Equal(data["server.crt"], before), "it is still the former one")
 	})
 	begin := time.Now()
-	kube(t, "-n", c.ns, "rollout", "status", "deployment/cart", "--timeout=10m")
+	c.kube("rollout", "status", "deployment/cart", "--timeout=10m")
 	t.Logf("the tenant's pod has its new certificate after %.0f s", time.Since(begin).Seconds())
 	w.longest("the authority was succeeded")
 	w.losesNothing()
@@ -64,32 +63,31 @@ func (c *cluster) offersKamaji() {
 	part := func(secret, key string) string {
 		return "{secretReference: {name: " + secret + ", namespace: " + c.ns + ", keyPath: " + key + "}}"
 	}
-	_, err := kubectl(`apiVersion: kamaji.clastix.io/v1alpha1
+	c.adds(`apiVersion: kamaji.clastix.io/v1alpha1
 kind: DataStore
-metadata: {name: `+c.ns+`}
+metadata: {name: ` + c.ns + `}
 spec:
   driver: etcd
-  endpoints: ["`+name+"."+c.ns+`.svc:2379"]
+  endpoints: ["` + name + "." + c.ns + `.svc:2379"]
   tlsConfig:
     certificateAuthority:
-      certificate: `+part(name+"-ca", "ca.crt")+`
-      privateKey: `+part(name+"-ca", "tls.key")+`
+      certificate: ` + part(name+"-ca", "ca.crt") + `
+      privateKey: ` + part(name+"-ca", "tls.key") + `
     clientCertificate:
-      certificate: `+part(name+"-operator-tls", "tls.crt")+`
-      privateKey: `+part(name+"-operator-tls", "tls.key")+`
-`, "apply", "-f", "-")
-	require.NoError(c.t, err)
+      certificate: ` + part(name+"-operator-tls", "tls.crt") + `
+      privateKey: ` + part(name+"-operator-tls", "tls.key") + `
+`)
 	c.t.Cleanup(func() { kube(c.t, "delete", "datastore", c.ns, "--timeout=60s") })
 }
 
 // hostsWithKamaji starts a tenant's control plane, and makes a namespace there once its administrator may.
 func (c *cluster) hostsWithKamaji(tenant string) *apiServer {
 	c.t.Helper()
-	_, err := kubectl(`apiVersion: kamaji.clastix.io/v1alpha1
+	c.adds(`apiVersion: kamaji.clastix.io/v1alpha1
 kind: TenantControlPlane
-metadata: {name: `+tenant+`, namespace: `+c.ns+`}
+metadata: {name: ` + tenant + `, namespace: ` + c.ns + `}
 spec:
-  dataStore: `+c.ns+`
+  dataStore: ` + c.ns + `
   controlPlane:
     deployment: {replicas: 1}
     service: {serviceType: ClusterIP}
@@ -98,8 +96,7 @@ spec:
     kubelet: {cgroupfs: systemd}
   networkProfile: {port: 6443}
   addons: {}
-`, "apply", "-f", "-")
-	require.NoError(c.t, err)
+`)
 	c.t.Cleanup(func() { c.endsWithKamaji(tenant) })
 	var config string
 	eventually(c.t, tenant+" is ready", func() string {
@@ -118,16 +115,10 @@ spec:
 	server, err := apiOf(c.secretOf(config)["admin.conf"])
 	require.NoError(c.t, err)
 	server = server.inside(c.t, server.server)
-	eventually(c.t, tenant+" has a namespace", func() string {
-		if err := server.send(http.MethodPatch, "/api/v1/namespaces/load?fieldManager=load", applied,
-			"{apiVersion: v1, kind: Namespace, metadata: {name: load}}"); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	eventually(c.t, tenant+" has a namespace", func() string { return failure(server.namespace("load")) })
 	return server
 }
 
 func (c *cluster) endsWithKamaji(tenant string) {
-	kube(c.t, "-n", c.ns, "delete", "tenantcontrolplane", tenant, "--ignore-not-found", "--timeout=120s")
+	c.kube("delete", "tenantcontrolplane", tenant, "--ignore-not-found", "--timeout=120s")
 }

@@ -19,8 +19,7 @@ func TestKarmada(t *testing.T) {
 		t.Skip("Karmada is not in this lab: `make karmada KARMADA=` with a checkout of its sources")
 	}
 	c := newCluster(t, three+"  tls: {mode: CertManager, certManager: {issuerRef: {name: etcd}}}\n")
-	_, err := kubectl(issuers, "-n", c.ns, "apply", "-f", "-")
-	require.NoError(t, err)
+	c.adds(issuers)
 	c.converges(3)
 	server := c.offersKarmada()
 	w := loads(t, server, creators)
@@ -56,9 +55,9 @@ const karmadaClusters = "/apis/cluster.karmada.io/v1alpha1/clusters"
 // offersKarmada has Karmada's operator make a control plane, and makes a namespace there.
 func (c *cluster) offersKarmada() *apiServer {
 	c.t.Helper()
-	_, err := kubectl(`apiVersion: cert-manager.io/v1
+	c.adds(`apiVersion: cert-manager.io/v1
 kind: Certificate
-metadata: {name: karmada-etcd-cert, namespace: `+c.ns+`}
+metadata: {name: karmada-etcd-cert, namespace: ` + c.ns + `}
 spec:
   secretName: karmada-etcd-cert
   commonName: karmada
@@ -67,24 +66,22 @@ spec:
 ---
 apiVersion: operator.karmada.io/v1alpha1
 kind: Karmada
-metadata: {name: karmada, namespace: `+c.ns+`}
+metadata: {name: karmada, namespace: ` + c.ns + `}
 spec:
   crdTarball: {httpSource: {url: "http://crds.internal"}}
   components:
     etcd:
       external:
-        endpoints: ["https://`+name+"."+c.ns+`.svc:2379"]
-        secretRef: {name: karmada-etcd-cert, namespace: `+c.ns+`}
+        endpoints: ["https://` + name + "." + c.ns + `.svc:2379"]
+        secretRef: {name: karmada-etcd-cert, namespace: ` + c.ns + `}
     karmadaAPIServer: {serviceType: NodePort}
     karmadaMetricsAdapter: {replicas: 1}
-`, "apply", "-f", "-")
-	require.NoError(c.t, err)
-	c.t.Cleanup(func() { kube(c.t, "-n", c.ns, "delete", "karmada", "karmada", "--timeout="+patience.String()) })
+`)
+	c.t.Cleanup(func() { c.kube("delete", "karmada", "karmada", "--timeout="+patience.String()) })
 	c.meets("karmada/karmada", "Ready")
 	server, err := apiOf(c.secretOf("karmada-admin-config")["karmada.config"])
 	require.NoError(c.t, err)
 	server = server.inside(c.t, server.server)
-	require.NoError(c.t, server.send(http.MethodPatch, "/api/v1/namespaces/load?fieldManager=load", applied,
-		"{apiVersion: v1, kind: Namespace, metadata: {name: load}}"))
+	require.NoError(c.t, server.namespace("load"))
 	return server
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -41,8 +38,7 @@ func TestMembersBesideOthers(t *testing.T) {
 		"by hand": func(t *testing.T, took times) {
 			c := inNamespace(t)
 			begin := time.Now()
-			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-			require.NoError(t, err)
+			c.adds(byHandManifest(c.ns))
 			c.meets("pod --all", "Ready")
 			took[rows[0]] = append(took[rows[0]], time.Since(begin))
 			c.changesMembers(took, &hand{cluster: c, members: []int{0, 1, 2}, next: 3})
@@ -140,8 +136,8 @@ func (c *cluster) losesMember(leads bool) {
 // deletesBoth deletes a member's claim and pod, and waits until they are gone.
 func (c *cluster) deletesBoth(member string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "delete", "pvc", member, "--wait=false")
-	kube(c.t, "-n", c.ns, "delete", "pod", member, "--wait=true")
+	c.kube("delete", "pvc", member, "--wait=false")
+	c.kube("delete", "pod", member, "--wait=true")
 }
 
 func nameByHand(n int) string { return fmt.Sprintf("demo-%d", n) }
@@ -184,8 +180,7 @@ func (h *hand) adds() {
 	at, url := h.members[0], urlByHand(h.ns, n, 2380)
 	h.asked(nameByHand(at), "member", "add", nameByHand(n), "--learner", "--peer-urls="+url)
 	h.members = append(h.members, n)
-	_, err := kubectl(memberByHand(h.ns, n, h.members, "existing"), "apply", "-f", "-")
-	require.NoError(h.t, err)
+	h.cluster.adds(memberByHand(h.ns, n, h.members, "existing"))
 	h.asked(nameByHand(at), "member", "promote", h.id(at, n))
 	h.meets("pod/"+nameByHand(n), "Ready")
 }
@@ -213,14 +208,11 @@ func (h *hand) id(at, n int) string {
 // leads reports whether the member in that pod leads.
 func (c *cluster) leads(pod string) bool {
 	c.t.Helper()
-	var all []struct {
-		Status struct {
-			Header struct {
-				ID uint64 `json:"member_id"`
-			}
-			Leader uint64
-		}
-	}
-	require.NoError(c.t, json.Unmarshal([]byte(c.asked(pod, "endpoint", "status", "-w", "json")), &all))
-	return all[0].Status.Leader == all[0].Status.Header.ID
+	var s endpointStatus
+	eventually(c.t, pod+" says who leads", func() (why string) {
+		var err error
+		s, err = c.endpoint(pod)
+		return failure(err)
+	})
+	return s.Leader == s.Header.MemberID
 }

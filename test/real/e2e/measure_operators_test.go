@@ -49,8 +49,7 @@ func changesOther(t *testing.T, took times, by operator) {
 	t.Helper()
 	o := &other{inNamespace(t), by}
 	begin := time.Now()
-	_, err := kubectl(by.manifest, "-n", o.ns, "apply", "-f", "-")
-	require.NoError(t, err)
+	o.adds(by.manifest)
 	o.settles(3)
 	took[rows[0]] = append(took[rows[0]], time.Since(begin))
 	o.changesMembers(took, o)
@@ -58,7 +57,7 @@ func changesOther(t *testing.T, took times, by operator) {
 
 func (o *other) scalesTo(n int) {
 	o.t.Helper()
-	kube(o.t, "-n", o.ns, "patch", o.resource, name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{%q:%d}}`, o.size, n))
+	o.kube("patch", o.resource, name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{%q:%d}}`, o.size, n))
 	o.settles(n)
 }
 
@@ -68,11 +67,11 @@ func (o *other) losesMember(leads bool) {
 	gone := pods[slices.IndexFunc(pods, func(p corev1.Pod) bool { return o.leads(p.Name) == leads })]
 	for _, v := range gone.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
-			kube(o.t, "-n", o.ns, "delete", "pvc", v.PersistentVolumeClaim.ClaimName, "--wait=false")
+			o.kube("delete", "pvc", v.PersistentVolumeClaim.ClaimName, "--wait=false")
 		}
 	}
 	o.t.Logf("before: %s", o.asked(gone.Name, "member", "list"))
-	kube(o.t, "-n", o.ns, "delete", "pod", gone.Name, "--wait=true")
+	o.kube("delete", "pod", gone.Name, "--wait=true")
 	o.settles(3)
 	pods = list[corev1.Pod](o.t, o.ns, "pods")
 	o.t.Logf("after: %s", o.asked(pods[0].Name, "member", "list"))
@@ -87,9 +86,7 @@ func (o *other) settles(n int) {
 			return fmt.Sprintf("%d pods", len(pods))
 		}
 		for _, p := range pods {
-			if p.DeletionTimestamp != nil || !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-			}) {
+			if p.DeletionTimestamp != nil || !ready(&p) {
 				return p.Name + " is not ready"
 			}
 		}

@@ -45,8 +45,7 @@ func TestTimeToAvailable(t *testing.T) {
 		t.Run(fmt.Sprintf("by-hand-%d", i), func(t *testing.T) {
 			c := inNamespace(t)
 			begin := time.Now()
-			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-			require.NoError(t, err)
+			c.adds(byHandManifest(c.ns))
 			c.meets("pod --all", "Ready")
 			byHand = append(byHand, time.Since(begin))
 			returnsByHand = append(returnsByHand, c.replacedByHand("demo-1"))
@@ -86,8 +85,7 @@ func TestRollBesideByHand(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("by-hand-%d", i), func(t *testing.T) {
 			c := inNamespace(t)
-			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-			require.NoError(t, err)
+			c.adds(byHandManifest(c.ns))
 			c.meets("pod --all", "Ready")
 			c.settles()
 			byHand.measure(c, nil, func() {
@@ -171,7 +169,7 @@ func (c *cluster) observed(pod string) *corev1.Pod {
 func (c *cluster) upgradedByHand(pod string) {
 	c.t.Helper()
 	before := state.ContainerOf(c.observed(pod))
-	kube(c.t, "-n", c.ns, "set", "image", "pod/"+pod, "etcd=gcr.io/etcd-development/etcd:v3.7.3")
+	c.kube("set", "image", "pod/"+pod, "etcd=gcr.io/etcd-development/etcd:v3.7.3")
 	eventually(c.t, pod+" serves with its new image", func() string {
 		p := c.observed(pod)
 		return while(state.ContainerOf(p) == before || !ready(p), "not yet")
@@ -182,7 +180,7 @@ func (c *cluster) upgradedByHand(pod string) {
 func (c *cluster) returns(pod string) time.Duration {
 	c.t.Helper()
 	begin := time.Now()
-	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
+	c.kube("delete", "pod", pod, "--wait=true")
 	eventually(c.t, pod+" exists again", func() string {
 		_, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
 		return while(!found, "no pod")
@@ -195,9 +193,8 @@ func (c *cluster) returns(pod string) time.Duration {
 func (c *cluster) replacedByHand(pod string) time.Duration {
 	c.t.Helper()
 	begin := time.Now()
-	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
-	_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.kube("delete", "pod", pod, "--wait=true")
+	c.adds(byHandManifest(c.ns))
 	c.meets("pod/"+pod, "Ready")
 	return time.Since(begin)
 }

@@ -5,23 +5,19 @@ package e2e
 import (
 	"fmt"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // operates creates an EtcdOperation on the cluster; spec is YAML in one line, such as "type: Defragment".
 func (c *cluster) operates(operation, spec string) {
 	c.t.Helper()
-	_, err := kubectl(fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1alpha1, kind: EtcdOperation, metadata: {name: %s}, "+
-		"spec: {clusterRef: {name: %s}, %s}}", operation, name, spec), "-n", c.ns, "create", "-f", "-")
-	require.NoError(c.t, err)
+	c.addsOurs("EtcdOperation", operation, fmt.Sprintf("clusterRef: {name: %s}, %s", name, spec))
 }
 
 // withdraws deletes an EtcdOperation, which waits until the cluster has answered.
 func (c *cluster) withdraws(operation string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "delete", "etcdoperation", operation, "--timeout="+patience.String())
+	c.kube("delete", "etcdoperation", operation, "--timeout="+patience.String())
 }
 
 // hasOperation waits until the EtcdOperation is in this phase, and is what it says then.

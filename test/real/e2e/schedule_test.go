@@ -26,6 +26,15 @@ func (c *cluster) schedule(object string) (*v1alpha1.EtcdSnapshotSchedule, []v1a
 	return s, all
 }
 
+// schedules makes an EtcdSnapshotSchedule with these fields, of snapshots with those. Yearly has a stream.
+func (c *cluster) schedules(object, fields, snapshots string) {
+	c.t.Helper()
+	c.addsOurs("EtcdSnapshotSchedule", object, fmt.Sprintf("%s, template: {spec: {clusterRef: {name: %s}, %s}}", fields,
+		name, snapshots))
+}
+
+const yearly = `schedule: "0 0 1 1 *", stream: {flushAfter: 2s}`
+
 func (c *cluster) put(value string) {
 	c.t.Helper()
 	require.NoError(c.t, putting(c.t, c.client(), "key", value))
@@ -40,16 +49,8 @@ func TestSchedule(t *testing.T) {
 	store.credentials(c)
 	c.converges(1)
 	c.put("first")
-	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
-kind: EtcdSnapshotSchedule
-metadata: {name: often, namespace: %s}
-spec:
-  schedule: "* * * * *"
-  timeZone: America/New_York
-  retention: {last: 2}
-  template: {spec: {clusterRef: {name: %s}, store: %s, deletionPolicy: Delete}}
-`, c.ns, name, store.yaml(c.ns)), "apply", "-f", "-")
-	require.NoError(t, err)
+	c.schedules("often", `schedule: "* * * * *", timeZone: America/New_York, retention: {last: 2}`,
+		"deletionPolicy: Delete, store: "+store.yaml(c.ns))
 
 	// ended waits for the next snapshot to be finished in this way, and returns it.
 	seen, written := map[string]bool{}, time.Now()
@@ -109,10 +110,10 @@ spec:
 			store.stored(c))
 	})
 
-	kube(t, "-n", c.ns, "patch", "etcdsnapshotschedule", "often", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+	c.kube("patch", "etcdsnapshotschedule", "often", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 	refused, err := kubectl("", "-n", c.ns, "delete", "etcdsnapshotschedule", "often", "--cascade=foreground")
 	require.ErrorContains(t, err, "without --cascade=foreground", refused)
-	kube(t, "-n", c.ns, "delete", "etcdsnapshotschedule", "often")
+	c.kube("delete", "etcdsnapshotschedule", "often")
 	_, all := c.schedule("often")
 	var names []string
 	for _, s := range all {

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -103,12 +102,9 @@ func (c caller) post(t *testing.T, scheme, hook, token string, body []byte) (int
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	answer, err := c.client.Do(request)
+	code, text, err := said(c.client, request)
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return answer.StatusCode, string(text)
+	return code, text
 }
 
 // heedsNoStranger: who reaches the hooks and does not know the token gets 401 and changes nothing in etcd, whatever it

@@ -114,7 +114,7 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 	c.edit(`{"selfHosted":false}`)
 	c.edit(`{"deletionProtection":false,"suspend":true}`)
 	c.meets("etcdcluster/"+name, "Suspended")
-	outside.isOf(theirs)
+	outside.isOf(theirs, name+":peers")
 	for n := range outside.members {
 		outside.moveIn(c, n)
 	}
@@ -127,21 +127,7 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 		}
 	}
 	w.longest("memory: our members left")
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
-}
-
-// isOf has the members show certificates of this authority, for each node's address, which peers of ours let in.
-func (f *foreigners) isOf(ca forger) {
-	f.ca = &ca
-	var addresses []string
-	for n := range f.members {
-		addresses = append(addresses, addressOf(n+1))
-	}
-	cert, key := ca.issue(name+":peers", time.Now().Add(24*time.Hour), addresses...)
-	for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
-		"tls.key": key} {
-		require.NoError(f.t, os.WriteFile(f.dir+"/"+file, content, 0o600))
-	}
+	c.kube("delete", "etcdcluster", name)
 }
 
 // movesOntoDisks: three API servers, each with the member of its own node, as kubeadm makes them, move into members on
@@ -188,12 +174,8 @@ func (a *apiServer) inside(t *testing.T, server string) *apiServer {
 	}
 	other := &apiServer{server: server, client: &http.Client{Transport: transport, Timeout: time.Minute}}
 	eventually(t, "the API server at "+server+" is ready", func() string {
-		r, err := other.client.Get(other.server + "/readyz")
-		if err != nil {
-			return err.Error()
-		}
-		_ = r.Body.Close()
-		return while(r.StatusCode != http.StatusOK, r.Status)
+		code, said, err := page(other.client, other.server+"/readyz")
+		return while(err != nil || code != http.StatusOK, code, said, err)
 	})
 	return other
 }

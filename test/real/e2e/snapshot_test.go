@@ -35,9 +35,7 @@ import (
 // asksFor applies an EtcdSnapshot with this spec besides the cluster, in one line of YAML.
 func (c *cluster) asksFor(object, spec string) {
 	c.t.Helper()
-	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, "+
-		"namespace: %s}\nspec: {clusterRef: {name: %s}, %s}\n", object, c.ns, name, spec), "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.addsOurs("EtcdSnapshot", object, fmt.Sprintf("clusterRef: {name: %s}, %s", name, spec))
 }
 
 // snapshot as it is; false when it is gone.
@@ -67,7 +65,7 @@ func (c *cluster) ends(object string, phase v1alpha1.SnapshotPhase) *v1alpha1.Et
 // discards deletes a snapshot and waits until it is gone, and what was stored of it.
 func (c *cluster) discards(object string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", object, "--wait=false")
+	c.kube("delete", "etcdsnapshot", object, "--wait=false")
 	eventually(c.t, "the snapshot "+object+" is gone", func() string {
 		s, there := c.snapshot(object)
 		return while(there, "it says: "+s.Status.Message)
@@ -126,9 +124,8 @@ func (bucket *s3) whole(c *cluster, s *v1alpha1.EtcdSnapshot) []byte {
 
 // isStoredOnAClaim: a snapshot on a claim is taken over TLS, restored on trial, and deleted with its object.
 func (c *cluster) isStoredOnAClaim() {
-	_, err := kubectl("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: "+c.ns+
-		"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n", "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.adds("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: " + c.ns +
+		"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n")
 	w := c.writes()
 	w.wrote(30)
 	leader := c.object().Status.Leader
@@ -165,7 +162,7 @@ func TestSnapshots(t *testing.T) {
 func (c *cluster) onClaim(claim string) []string {
 	c.t.Helper()
 	c.kills("look")
-	_, err := kubectl(fmt.Sprintf(`apiVersion: v1
+	c.adds(fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: look, namespace: %s}
 spec:
@@ -173,14 +170,13 @@ spec:
   containers:
   - {name: look, image: busybox:1.35, command: [sh, -c, "cd /store && find . -type f | sort"], volumeMounts: [{name: store, mountPath: /store}]}
   volumes: [{name: store, persistentVolumeClaim: {claimName: %s}}]
-`, c.ns, claim), "apply", "-f", "-")
-	require.NoError(c.t, err)
+`, c.ns, claim))
 	eventually(c.t, "a pod has looked", func() string {
 		pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "look")
 		return while(pod.Status.Phase != corev1.PodSucceeded, string(pod.Status.Phase))
 	})
 	var files []string
-	for line := range strings.Lines(kube(c.t, "-n", c.ns, "logs", "look")) {
+	for line := range strings.Lines(c.kube("logs", "look")) {
 		files = append(files, strings.TrimPrefix(strings.TrimSpace(line), "./"))
 	}
 	return files
@@ -213,7 +209,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 	c.discards("sealed")
 	assert.Empty(c.t, bucket.stored(c))
 
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
+	c.kube("create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
 		"--from-literal=AWS_SECRET_ACCESS_KEY=wrong")
 	c.asksFor("refused", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yamlWith(c.ns, "wrong"))
 	s = c.ends("refused", v1alpha1.SnapshotFailed)

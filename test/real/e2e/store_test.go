@@ -85,12 +85,8 @@ func (bucket *s3) answers(t *testing.T) {
 	bucket.address = "http://" + objects.HostPort(node.Status.Addresses[0].Address, bucket.port)
 	client := lab.httpClient()
 	eventually(t, "the S3 server answers", func() string {
-		r, err := client.Get(bucket.address)
-		if err != nil {
-			return err.Error()
-		}
-		_ = r.Body.Close()
-		return while(r.StatusCode >= http.StatusInternalServerError, r.Status)
+		code, said, err := page(client, bucket.address)
+		return while(err != nil || code >= http.StatusInternalServerError, code, said, err)
 	})
 }
 
@@ -103,7 +99,7 @@ func (bucket *s3) fields(folder string) string {
 // credentials makes the Secret that stores in the cluster's namespace name.
 func (bucket *s3) credentials(c *cluster) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
+	c.kube("create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
 		"--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
 }
 
@@ -120,19 +116,9 @@ func (bucket *s3) yamlWith(folder, secret string) string {
 // snapshots takes an EtcdSnapshot and waits until it is stored.
 func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
 	c.t.Helper()
-	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, "+
-		"namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {clusterRef: {name: %s}, store: %s}\n", object,
-		c.ns, name,
-		name, store), "apply", "-f", "-")
-	require.NoError(c.t, err)
-	var s *v1alpha1.EtcdSnapshot
-	eventually(c.t, "the snapshot "+object+" is stored", func() string {
-		s, _ = get[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
-		require.NotEqual(c.t, v1alpha1.SnapshotFailed, s.Status.Phase, s.Status.Message)
-		return while(s.Status.Phase != v1alpha1.SnapshotSucceeded,
-			fmt.Sprintf("%s: %s", s.Status.Phase, s.Status.Message))
-	})
-	return s
+	c.addsOurs("EtcdSnapshot", object+", labels: {etcd.quorate.dev/cluster: "+name+"}",
+		fmt.Sprintf("clusterRef: {name: %s}, store: %s", name, store))
+	return c.ends(object, v1alpha1.SnapshotSucceeded)
 }
 
 // revision of the keys now.

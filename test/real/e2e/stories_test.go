@@ -53,7 +53,7 @@ func (c *cluster) isCreated() {
 	}
 	row := regexp.MustCompile(`demo .*3/3 .*3\.6\.16 .*Converged`)
 	eventually(c.t, "kubectl get says it in a line", func() string {
-		table := kube(c.t, "-n", c.ns, "get", "etcdcluster", name)
+		table := c.kube("get", "etcdcluster", name)
 		c.t.Log("\n" + table)
 		return while(!row.MatchString(table), table)
 	})
@@ -101,7 +101,7 @@ func (c *cluster) scalesUpAndDown() {
 	goes := func(to int) {
 		before := c.ids()
 		maps.Copy(used, before)
-		kube(c.t, "-n", c.ns, "scale", "etcdcluster", name, fmt.Sprintf("--replicas=%d", to))
+		c.kube("scale", "etcdcluster", name, fmt.Sprintf("--replicas=%d", to))
 		c.converges(to)
 		for member := range c.ids() {
 			if _, stayed := before[member]; !stayed {
@@ -199,7 +199,7 @@ func (c *cluster) survivesItsLeader() {
 // leavesNothing deletes a cluster of which etcd is down for good: no image can be pulled, and two members are gone.
 func (c *cluster) leavesNothing() {
 	c.kills(podNames(c.pods()[:2])...)
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	eventually(c.t, "nothing is left", func() string { return strings.Join(c.left(), " ") })
 }
 

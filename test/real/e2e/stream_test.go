@@ -53,6 +53,22 @@ func (c *cluster) putsUntil() (end func() []acknowledged) {
 	return func() []acknowledged { stop(); return <-told }
 }
 
+// hasUntil insists that the cluster has what was acknowledged up to a revision, and nothing later. It tells how much that
+// is, and how long before a time the oldest of it was written.
+func (c *cluster) hasUntil(last int64, all []acknowledged, lost time.Time) {
+	c.t.Helper()
+	there, gone, oldest := c.present(c.word()), 0, time.Duration(0)
+	for _, w := range all {
+		assert.Equal(c.t, w.revision <= last, there[w.key], "%s of revision %d, which ends at %d", w.key, w.revision, last)
+		if w.revision > last {
+			gone++
+			oldest = max(oldest, lost.Sub(w.at))
+		}
+	}
+	c.t.Logf("it ends at revision %d: of %d acknowledged writes %d are gone, the oldest was written %.1f s before", last,
+		len(all), gone, oldest.Seconds())
+}
+
 // storedAfter waits until changes after a revision are stored, twice, and returns the last revision of them.
 func (bucket *s3) storedAfter(c *cluster, begins int64) (last int64) {
 	c.t.Helper()
@@ -94,15 +110,7 @@ func TestStream(t *testing.T) {
 	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
 	bucket.credentials(c)
 	c.converges(3)
-	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
-kind: EtcdSnapshotSchedule
-metadata: {name: yearly, namespace: %s}
-spec:
-  schedule: "0 0 1 1 *"
-  stream: {flushAfter: 2s}
-  template: {spec: {clusterRef: {name: %s}, store: %s}}
-`, c.ns, name, bucket.yaml(c.ns)), "apply", "-f", "-")
-	require.NoError(t, err)
+	c.schedules("yearly", yearly, "store: "+bucket.yaml(c.ns))
 	stream := c.streams("yearly", "")
 	assert.Equal(t, c.object().Status.ClusterID, stream.ClusterID)
 	begins := c.revision()
@@ -126,17 +134,8 @@ spec:
 	ends := fmt.Sprintf(" came from its stream, the last is %d, of ", until)
 	assert.Contains(t, c.object().Status.Origin.Evidence, ends)
 	assert.Contains(t, c.hasOperation("recover", v1alpha1.OperationSucceeded), ends)
-	there, gone, oldest := c.present(c.word()), 0, time.Duration(0)
-	for _, w := range all {
-		assert.Equal(t, w.revision <= until, there[w.key], "%s of revision %d, restored until %d", w.key, w.revision,
-			until)
-		if w.revision > until {
-			gone++
-			oldest = max(oldest, lost.Sub(w.at))
-		}
-	}
-	t.Logf("recovered until revision %d after %.1f s: of %d acknowledged writes %d are gone, "+
-		"the oldest was written %.1f s before all was lost", until, took.Seconds(), len(all), gone, oldest.Seconds())
+	c.hasUntil(until, all, lost)
+	t.Logf("recovered after %.1f s", took.Seconds())
 	assert.GreaterOrEqual(t, until, stored, "what was stored is there")
 	another := c.streams("yearly", stream.Base) // another etcd needs another base, which is taken at once
 	assert.Equal(t, c.object().Status.ClusterID, another.ClusterID)

@@ -70,7 +70,7 @@ func TestNoKeyInAnAnnotation(t *testing.T) {
 		return while(string(c.secretOf(name + "-server-tls")["tls.crt"]) == first, "not yet")
 	})
 	eventually(t, "no annotation has a key of the next certificate", noKeys)
-	described := kube(t, "-n", c.ns, "describe", "secrets")
+	described := c.kube("describe", "secrets")
 	assert.NotContains(t, described, "PRIVATE KEY")
 	assert.NotContains(t, described, "LS0tLS1CRUdJTi") // base64 of -----BEGIN
 }

@@ -63,16 +63,9 @@ func stranger(t *testing.T, subject pkix.Name) forger {
 // client is a certificate for a client of this name, valid until then.
 func (f forger) client(commonName string, until time.Time) tls.Certificate {
 	f.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := tls.X509KeyPair(f.issue(commonName, until))
 	require.NoError(f.t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: commonName},
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, f.ca, &key.PublicKey, f.key)
-	require.NoError(f.t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return pair
 }
 
 // knock shakes hands with a port of a member's pod, showing these certificates, and says whether it was let in.
@@ -179,17 +172,6 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	out := c.asked("demo-0", "member", "list")
 	assert.NotContains(t, out, "http:")
 	secure.losesNothing()
-}
-
-// restarts are the pods by UID with how often their etcd was started again.
-func (c *cluster) restarts() map[string]int32 {
-	all := map[string]int32{}
-	for _, pod := range c.pods() {
-		for _, s := range pod.Status.ContainerStatuses {
-			all[pod.Name+" "+string(pod.UID)] += s.RestartCount
-		}
-	}
-	return all
 }
 
 func certificateIn(t *testing.T, data map[string][]byte) *x509.Certificate {

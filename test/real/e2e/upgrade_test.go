@@ -46,12 +46,8 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	scheduled.put("first")
 	bucket := store(t)
 	bucket.credentials(scheduled)
-	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
-kind: EtcdSnapshotSchedule
-metadata: {name: often, namespace: %s}
-spec: {schedule: "* * * * *", retention: {last: 2}, template: {spec: {clusterRef: {name: %s}, store: %s, deletionPolicy: Retain}}}
-`, scheduled.ns, name, bucket.yaml(scheduled.ns)), "apply", "-f", "-")
-	require.NoError(t, err)
+	scheduled.schedules("often", `schedule: "* * * * *", retention: {last: 2}`,
+		"deletionPolicy: Retain, store: "+bucket.yaml(scheduled.ns))
 
 	writers := map[string]*writer{
 		"persistent": running["persistent"].writes(),

@@ -24,7 +24,7 @@ func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 	c.converges(3)
 	w := c.writes()
 
-	kube(t, "-n", c.ns, "label", "secret", "mine-operator", objects.LabelCluster+"-")
+	c.kube("label", "secret", "mine-operator", objects.LabelCluster+"-")
 	c.says("CertificatesLacking",
 		"Secret mine-operator: it does not exist, or does not have the label "+objects.LabelCluster)
 	for _, pod := range c.pods() {
@@ -36,7 +36,7 @@ func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 		})
 	}
 
-	kube(t, "-n", c.ns, "label", "secret", "mine-operator", objects.LabelCluster+"="+name)
+	c.kube("label", "secret", "mine-operator", objects.LabelCluster+"="+name)
 	c.converges(3)
 	w.losesNothing()
 }
