@@ -108,8 +108,11 @@ func TestChooseMetacontroller(t *testing.T) {
 	if got := chosen(); got != metacontrollerVersion || !l.builtMetacontroller() {
 		t.Errorf("without any, %s is run, which is not the one that is built", got)
 	}
-	static := filepath.Join(t.TempDir(), "static")
-	build := exec.Command("go", "build", "-o", static, "./testdata/hook")
+	source, static := filepath.Join(t.TempDir(), "main.go"), filepath.Join(t.TempDir(), "static")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", static, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -135,20 +135,6 @@ func decode(t *testing.T, text []byte, into any) {
 	}
 }
 
-func TestImageRepeats(t *testing.T) {
-	first, err := os.ReadFile(writeTestImage(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := os.ReadFile(writeTestImage(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(first, second) {
-		t.Error("the same content gives two different images")
-	}
-}
-
 // TestReleaseImageRepeats: an image for several architectures is the same, no matter who makes it, where and when.
 func TestReleaseImageRepeats(t *testing.T) {
 	made := func(mode os.FileMode, changed time.Time) (id string, content []byte) {
