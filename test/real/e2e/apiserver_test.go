@@ -189,8 +189,7 @@ func (c *cluster) upgradesTo37() {
 func (c *cluster) suffers(told func(what string)) {
 	c.t.Helper()
 	// as the status has it: without certificates for clients, etcdctl in a pod is no user
-	leader, found := get[corev1.Pod](c.t, c.ns, "pods", c.object().Status.Leader)
-	require.True(c.t, found, "%+v", c.object().Status)
+	leader := c.observed(c.object().Status.Leader)
 	c.kills(leader.Name)
 	c.another(*leader)
 	c.converges(3)

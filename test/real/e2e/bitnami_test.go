@@ -113,21 +113,13 @@ func (c *cluster) installsBitnami(ca forger) {
 // name that applications keep; the authority and root's password for Quorate; and the label on the chart's own Secret.
 func (c *cluster) putsBitnamis(ca forger) {
 	c.t.Helper()
-	until := time.Now().Add(time.Hour)
 	names := append(c.names(), "shop-etcd."+c.ns+".svc", "shop-etcd."+c.ns+".svc.lab.internal",
 		"127.0.0.1") // the last is for etcdctl in the pods
 	peers := c.names()[0]
-	for secret, pair := range map[string][2][]byte{
-		"our-server":   pairOf(ca.issue("", until, names...)),
-		"our-peer":     pairOf(ca.issue(name+":peers", until, peers, peers+".lab.internal")),
-		"our-operator": pairOf(ca.issue("root", until)),
-	} {
-		c.puts(secret, pair[0], pair[1], bundle(ca))
-	}
+	c.putsThree(name, "our-", ca, names, []string{peers, peers + ".lab.internal"})
 	c.kube("create", "secret", "generic", "former", "--from-literal=ca.crt="+string(bundle(ca)))
-	c.kube("create", "secret", "generic", "former-root", "--from-literal=username=root",
-		"--from-literal=password=secret")
-	c.kube("label", "secret", "former", "former-root", "shop-etcd", "etcd.quorate.dev/cluster="+name)
+	c.putsLogin("former-root")
+	c.kube("label", "secret", "former", "shop-etcd", "etcd.quorate.dev/cluster="+name)
 }
 
 // bitnamiClient is an application: it has the old authority, root's password and the old Service, and no certificate.

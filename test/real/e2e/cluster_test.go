@@ -125,6 +125,14 @@ func (c *cluster) pods() []corev1.Pod {
 		func(p corev1.Pod) bool { return p.Labels[objects.LabelMember] == "" })
 }
 
+// observed is a pod that must be there.
+func (c *cluster) observed(pod string) *corev1.Pod {
+	c.t.Helper()
+	p, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
+	require.True(c.t, found, pod)
+	return p
+}
+
 // converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.
 func (c *cluster) converges(n int) time.Duration {
 	c.t.Helper()

@@ -65,8 +65,7 @@ func (c *cluster) shares(member string, w *writer) int {
 	c.t.Helper()
 	n := w.count.Load()
 	last := w.key(n)
-	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
-	require.True(c.t, found, member)
+	pod := c.observed(member)
 	// as the application: where auth is on, etcdctl in the pod may read nothing
 	client := c.clientWith(rereading(c.ns, name+"-client-tls"), objects.HostPort(pod.Status.PodIP, objects.ClientPort))
 	eventually(c.t, member+" has "+last, func() string {

@@ -204,6 +204,14 @@ func (f *foreigners) client(commonName string) *clientv3.Client {
 	return f.clientOf(commonName, f.urls()...)
 }
 
+// app is an application that reaches the members, and a cluster of ours, by its Service.
+func (f *foreigners) app(c *cluster, trusts ...[]byte) *clientv3.Client {
+	f.t.Helper()
+	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
+	return labClient(c.t, f.shown("app", trusts...), map[string]string{service: c.service()},
+		append(f.urls(), "https://"+service)...)
+}
+
 func (f *foreigners) clientOf(commonName string, urls ...string) *clientv3.Client {
 	f.t.Helper()
 	return labClient(f.t, f.shown(commonName), nil, urls...)
@@ -280,9 +288,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	c := inNamespace(t)
 	cert, key := f.ca.issue("no-user", time.Now().Add(time.Hour))
 	c.puts("former", cert, key, bundle(*f.ca))
-	c.kube("create", "secret", "generic", "former-root", "--from-literal=username=root",
-		"--from-literal=password=secret")
-	c.kube("label", "secret", "former-root", "etcd.quorate.dev/cluster="+name)
+	c.putsLogin("former-root")
 	c.rehearses(f)
 	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
 		f.clientURL(1) + "'], tls: {secretRef: {name: former}}, auth: {secretRef: {name: former-root}}}}\n")
@@ -300,10 +306,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	require.NoError(t, os.WriteFile(f.dir+"/peer-ca.crt", append(bundle(*f.ca), ours...), 0o600))
 	f.restart()
 
-	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app", ours), map[string]string{service: c.service()},
-		append(f.urls(), "https://"+service)...)
-	w := c.writesWith(app, "key")
+	w := c.writesWith(f.app(c, ours), "key")
 	c.edit(`{"replicas":3}`)
 	c.stage("ForeignMembers")
 	hasMembers(t, f.client("root"), "demo-0", "demo-1", "demo-2", "old-0", "old-1", "old-2")
@@ -390,31 +393,18 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 	beside(t)
 	f := newForeigners(t, "3.6.16", 23590, true)
 	c := inNamespace(t)
-	until := time.Now().Add(time.Hour)
-	peerNames := []string{"*." + name + "-peers." + c.ns + ".svc", "*." + name + "-peers." + c.ns +
-		".svc.lab.internal"}
-	for secret, issued := range map[string][2][]byte{
-		"their-server":   pairOf(f.ca.issue("", until, c.names()...)),
-		"their-peer":     pairOf(f.ca.issue(name+":peers", until, peerNames...)),
-		"their-operator": pairOf(f.ca.issue("root", until)),
-	} {
-		c.puts(secret, issued[0], issued[1], bundle(*f.ca))
-	}
+	c.putsThree(name, "their-", *f.ca, c.names(), []string{c.names()[0], c.names()[0] + ".lab.internal"})
 	c.apply(three + "  tls: {mode: Secrets, secrets: {serverSecretRef: {name: their-server}, peerSecretRef: {name: their-peer}, " +
 		"operatorSecretRef: {name: their-operator}}}\n" +
 		"  bootstrap: {existing: {endpoints: ['" + f.clientURL(2) +
 		"'], tls: {secretRef: {name: their-operator}}, retireForeign: true}}\n")
-	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
-		append(f.urls(), "https://"+service)...)
+	app := f.app(c)
 	w := c.writesWith(app, "key")
 	c.stage("Retired")
 	c.converges(3)
 	hasMembers(t, app, "demo-0", "demo-1", "demo-2")
 	w.losesNothing()
 }
-
-func pairOf(a, b []byte) [2][]byte { return [2][]byte{a, b} }
 
 // TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to
 // ours and are then deleted.
@@ -465,15 +455,11 @@ func TestMoveOut(t *testing.T) {
 	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, procs: map[int]*exec.Cmd{}}
 	f.isOf(ours, name+":peers")
 	t.Cleanup(f.end)
-	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
-		append(f.urls(), "https://"+service)...)
+	app := f.app(c)
 	w := c.writesWith(app, "key")
 
 	c.edit(`{"suspend":true}`)
-	eventually(t, "Quorate is suspended", func() string {
-		return while(!meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Suspended), "not yet")
-	})
+	c.meets("etcdcluster/"+name, "Suspended")
 	for n := range f.members {
 		f.moveIn(c, n)
 	}

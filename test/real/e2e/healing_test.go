@@ -170,9 +170,7 @@ func (c *cluster) staysForgotten(member string) (successor string) {
 
 func (c *cluster) etcdOf(member string) corev1.ContainerStatus {
 	c.t.Helper()
-	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
-	require.True(c.t, found, "%s has no pod", member)
-	return objects.StatusOf(pod, objects.ContainerEtcd)
+	return objects.StatusOf(c.observed(member), objects.ContainerEtcd)
 }
 
 // whileOthersAreFrozen does something while no member but this one answers.

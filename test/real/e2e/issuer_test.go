@@ -80,6 +80,32 @@ func (c *cluster) putsFor(object, secret string, certificate, private, trusted [
   data: {tls.crt: %s, tls.key: %s, ca.crt: %s}}`, secret, c.ns, object, encode(certificate), encode(private), encode(trusted)))
 }
 
+// putsThree puts what a cluster of this name shows: of its servers, of its peers, and of Quorate. They are trusted by their
+// own authority unless others are told.
+func (c *cluster) putsThree(of, prefix string, signer forger, servers, peers []string, trusted ...forger) {
+	c.t.Helper()
+	if len(trusted) == 0 {
+		trusted = []forger{signer}
+	}
+	tomorrow := time.Now().Add(24 * time.Hour)
+	for secret, pair := range map[string][2][]byte{
+		"server":   pairOf(signer.issue("", tomorrow, servers...)),
+		"peer":     pairOf(signer.issue(of+":peers", tomorrow, peers...)),
+		"operator": pairOf(signer.issue("root", tomorrow)),
+	} {
+		c.putsFor(of, prefix+secret, pair[0], pair[1], bundle(trusted...))
+	}
+}
+
+func pairOf(a, b []byte) [2][]byte { return [2][]byte{a, b} }
+
+// putsLogin puts root's password there, labelled for the cluster.
+func (c *cluster) putsLogin(secret string) {
+	c.t.Helper()
+	c.kube("create", "secret", "generic", secret, "--from-literal=username=root", "--from-literal=password=secret")
+	c.kube("label", "secret", secret, "etcd.quorate.dev/cluster="+name)
+}
+
 // names that a server's certificate must be for.
 func (c *cluster) names() []string {
 	return []string{"*." + name + "-peers." + c.ns + ".svc", name + "." + c.ns + ".svc", "localhost"}

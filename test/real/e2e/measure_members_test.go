@@ -19,9 +19,7 @@ import (
 // without a moment of thought. It runs on demand: `make bench`. Where other operators are installed (`make
 // bench-operators`), they make the same changes.
 func TestMembersBesideOthers(t *testing.T) {
-	if os.Getenv("QUORATE_BENCH") == "" {
-		t.Skip("a measurement, for `make bench`")
-	}
+	measurement(t)
 	rounds := 3
 	if n, err := strconv.Atoi(os.Getenv("QUORATE_ROUNDS")); err == nil {
 		rounds = n

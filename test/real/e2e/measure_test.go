@@ -23,12 +23,25 @@ import (
 	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
-// TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the
-// machine's mood is the same for both. It runs on demand: `make bench`.
-func TestTimeToAvailable(t *testing.T) {
+// measurement skips what only `make bench` asks for.
+func measurement(t *testing.T) {
+	t.Helper()
 	if os.Getenv("QUORATE_BENCH") == "" {
 		t.Skip("a measurement, for `make bench`")
 	}
+}
+
+// ratio prints a row: how long it takes by Quorate and by hand.
+func ratio(what string, a, b []time.Duration) float64 {
+	r := median(a).Seconds() / median(b).Seconds()
+	fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), r)
+	return r
+}
+
+// TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the
+// machine's mood is the same for both. It runs on demand: `make bench`.
+func TestTimeToAvailable(t *testing.T) {
+	measurement(t)
 	const rounds = 5
 	var ours, oursReady, byHand, returns, returnsByHand []time.Duration
 	for i := range rounds {
@@ -51,26 +64,19 @@ func TestTimeToAvailable(t *testing.T) {
 			returnsByHand = append(returnsByHand, c.replacedByHand("demo-1"))
 		})
 	}
-	report := func(what string, a, b []time.Duration) float64 {
-		ratio := median(a).Seconds() / median(b).Seconds()
-		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), ratio)
-		return ratio
-	}
 	fmt.Printf("\n| seconds: median (min-max) of %d | Quorate | by hand | ratio |\n|---|---|---|---|\n", rounds)
 	// By hand there is no Available: all pods Ready is the nearest that one can wait for, and it waits for the probes
 	// too.
-	ratio := report("apply to Available (by hand: all pods Ready), 3 members on claims", ours, byHand)
-	report("apply to all pods Ready, 3 members on claims", oursReady, byHand)
-	report("deleted pod Ready again", returns, returnsByHand)
-	assert.LessOrEqual(t, ratio, 1.7, "the bound of the project, with TLS")
+	bound := ratio("apply to Available (by hand: all pods Ready), 3 members on claims", ours, byHand)
+	ratio("apply to all pods Ready, 3 members on claims", oursReady, byHand)
+	ratio("deleted pod Ready again", returns, returnsByHand)
+	assert.LessOrEqual(t, bound, 1.7, "the bound of the project, with TLS")
 }
 
 // TestRollBesideByHand alternates an upgrade by Quorate with one by hand, each under two applications that write: one
 // has the Service as its one endpoint, the other has an endpoint for each member. It runs on demand: `make bench`.
 func TestRollBesideByHand(t *testing.T) {
-	if os.Getenv("QUORATE_BENCH") == "" {
-		t.Skip("a measurement, for `make bench`")
-	}
+	measurement(t)
 	const rounds = 10
 	ours, byHand := &rolls{}, &rolls{}
 	for i := range rounds {
@@ -97,13 +103,10 @@ func TestRollBesideByHand(t *testing.T) {
 	}
 	fmt.Printf("\n| 3.6.16 to 3.7.3, three members: median (min-max) of %d, s | Quorate | by hand | ratio |\n"+
 		"|---|---|---|---|\n", rounds)
-	report := func(what string, a, b []time.Duration) {
-		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), median(a).Seconds()/median(b).Seconds())
-	}
 	inNineOfTen := func(all []time.Duration) float64 { return slices.Sorted(slices.Values(all))[rounds*9/10-1].Seconds() }
-	report("from the edit to Converged (by hand: all pods Ready)", ours.took, byHand.took)
+	ratio("from the edit to Converged (by hand: all pods Ready)", ours.took, byHand.took)
 	stalls := func(what string, a, b []time.Duration) {
-		report("longest stall of a client of "+what, a, b)
+		ratio("longest stall of a client of "+what, a, b)
 		fmt.Printf("| at most, in nine of ten rolls | %.2f | %.2f | %.2f |\n", inNineOfTen(a), inNineOfTen(b),
 			inNineOfTen(a)/inNineOfTen(b))
 	}
@@ -156,13 +159,6 @@ func (c *cluster) dialMember(ctx context.Context, address string) (net.Conn, err
 		return nil, fmt.Errorf("%s has no address: %w", member, err)
 	}
 	return lab.dialContext(ctx, pod.Status.PodIP+":2379")
-}
-
-func (c *cluster) observed(pod string) *corev1.Pod {
-	c.t.Helper()
-	p, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
-	require.True(c.t, found, pod)
-	return p
 }
 
 // upgradedByHand gives the pod the new image and waits until it runs that and is Ready.

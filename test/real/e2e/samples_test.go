@@ -169,15 +169,8 @@ func (c *cluster) playHostPath() {
 
 func (c *cluster) playSecrets() {
 	ours := stranger(c.t, pkix.Name{CommonName: "ours"})
-	tomorrow := time.Now().Add(24 * time.Hour)
 	peers := "*.orders-peers." + c.ns + ".svc"
-	for secret, issued := range map[string][2][]byte{
-		"orders-server":   pairOf(ours.issue("", tomorrow, peers, "orders."+c.ns+".svc", "localhost")),
-		"orders-peer":     pairOf(ours.issue("orders:peers", tomorrow, peers)),
-		"orders-operator": pairOf(ours.issue("root", tomorrow)),
-	} {
-		c.putsFor("orders", secret, issued[0], issued[1], bundle(ours))
-	}
+	c.putsThree("orders", "orders-", ours, []string{peers, "orders." + c.ns + ".svc", "localhost"}, []string{peers})
 	c.sample("tls-secrets.yaml")
 	c.arrives("orders")
 	c.meets("etcdcluster/orders", "Secured")

@@ -178,7 +178,7 @@ func (c *cluster) succeedsTheAuthority(w *load) {
 // drainsANode: a member's pod is evicted and waits for its node, which has its data.
 func (c *cluster) drainsANode(w *load) {
 	member := c.awayFromAPIServer()
-	pod, _ := get[corev1.Pod](c.t, c.ns, "pods", member)
+	pod := c.observed(member)
 	kube(c.t, "drain", pod.Spec.NodeName, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=10m")
 	w.wrote(100)
 	kube(c.t, "uncordon", pod.Spec.NodeName)
@@ -200,9 +200,7 @@ func (c *cluster) losesANode(w *load) {
 
 // nodeOf is the number of a member's node.
 func (c *cluster) nodeOf(member string) string {
-	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
-	require.True(c.t, found, member)
-	return strings.TrimPrefix(pod.Spec.NodeName, "node")
+	return strings.TrimPrefix(c.observed(member).Spec.NodeName, "node")
 }
 
 // replacesQuorate rolls its Deployment, as an upgrade of Quorate does, while a change is under way.

@@ -251,14 +251,7 @@ func (c *cluster) putsTheirs(signer forger, trusted ...forger) {
 	for n := range labNodes {
 		names = append(names, addressOf(n+1))
 	}
-	until := time.Now().Add(24 * time.Hour)
-	for secret, pair := range map[string][2][]byte{
-		"server":   pairOf(signer.issue("", until, names...)),
-		"peer":     pairOf(signer.issue(name+":peers", until, names...)),
-		"operator": pairOf(signer.issue("root", until)),
-	} {
-		c.puts(secret, pair[0], pair[1], bundle(trusted...))
-	}
+	c.putsThree(name, "", signer, names, names, trusted...)
 }
 
 // processOf is the process of a member.

@@ -77,10 +77,7 @@ func (c *cluster) refusesBadSpecs() {
 		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "95 %",
 		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "duration",
 	} {
-		err := c.tries(c.manifest(spec))
-		if assert.Error(c.t, err, spec) {
-			assert.Contains(c.t, err.Error(), says)
-		}
+		assert.ErrorContains(c.t, c.tries(c.manifest(spec)), says, spec)
 	}
 	for patch, says := range map[string]string{
 		`{"storage":{"medium":"Memory"}}`:                        "can't be changed",
@@ -89,10 +86,7 @@ func (c *cluster) refusesBadSpecs() {
 		`{"additionalMetadata":{"labels":{"team":"two words"}}}`: "additionalMetadata.labels",
 		`{"additionalMetadata":{"labels":{"two words":"team"}}}`: "in a label's key",
 	} {
-		err := c.edits(patch)
-		if assert.Error(c.t, err, patch) {
-			assert.Contains(c.t, err.Error(), says)
-		}
+		assert.ErrorContains(c.t, c.edits(patch), says, patch)
 	}
 }
 
