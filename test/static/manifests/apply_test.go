@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -18,10 +17,7 @@ import (
 // (docs/decisions/0029-server-side-apply.md). The children are those of a call's fixture.
 func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
 	types := applyconfigurations.NewTypeConverter(scheme.Scheme)
-	raw, err := os.ReadFile("../../../server/testdata/sync.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := fileOf(t, "../../../server/testdata/sync.json")
 	var call struct {
 		Children map[string]map[string]map[string]any `json:"children"`
 	}

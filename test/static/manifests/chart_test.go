@@ -9,7 +9,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -213,10 +212,7 @@ func TestChartMonitoring(t *testing.T) {
 
 // TestChartVersion: the chart is of the version whose image it installs.
 func TestChartVersion(t *testing.T) {
-	text, err := os.ReadFile(chart + "/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, chart+"/Chart.yaml")
 	d := native(t, render(t, "base")["Deployment/quorate"]).(*appsv1.Deployment)
 	_, tag, _ := strings.Cut(d.Spec.Template.Spec.Containers[0].Image, ":")
 	if c := parse(t, string(text)); c["appVersion"] != tag || "v"+c["version"].(string) != tag {
@@ -226,16 +222,10 @@ func TestChartVersion(t *testing.T) {
 
 // TestChartForArtifactHub: what the chart says of itself is what it installs, and its icon is there.
 func TestChartForArtifactHub(t *testing.T) {
-	text, err := os.ReadFile(chart + "/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, chart+"/Chart.yaml")
 	c := parse(t, string(text))
 	const at = "https://raw.githubusercontent.com/quorate-dev/quorate/main/"
-	icon, err := os.ReadFile("../../../" + strings.TrimPrefix(c["icon"].(string), at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	icon := fileOf(t, "../../../"+strings.TrimPrefix(c["icon"].(string), at))
 	if err := xml.Unmarshal(icon, &struct {
 		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
 	}{}); err != nil {
@@ -347,10 +337,7 @@ func TestChartValues(t *testing.T) {
 		"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {"--set affinity.nodeAffinity.x=y",
 			deployment, "x: \"y\""},
 	}
-	text, err := os.ReadFile(chart + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, chart+"/values.yaml")
 	if got, want := slices.Sorted(maps.Keys(effects)), leaves(parse(t, string(text)), ""); !slices.Equal(got, want) {
 		t.Errorf("values.yaml has\n\t%v\nand here are\n\t%v", want, got)
 	}

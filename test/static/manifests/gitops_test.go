@@ -148,10 +148,7 @@ func conditionsOf(u *unstructured.Unstructured) (holds map[string]bool, observed
 // returned has status and message.
 func healthByLua(t *testing.T, path string) func(object map[string]any) (health, message string) {
 	t.Helper()
-	script, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := fileOf(t, path)
 	return func(object map[string]any) (string, string) {
 		l := lua.NewState(lua.Options{SkipOpenLibs: true})
 		defer l.Close()
@@ -201,14 +198,8 @@ func luaValue(l *lua.LState, v any) lua.LValue {
 
 // TestGitOpsPage: docs/how-to/gitops.md shows the script as it is, indented as in the ConfigMap.
 func TestGitOpsPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/how-to/gitops.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, err := os.ReadFile("../../../manifests/gitops/argocd-health.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := fileOf(t, "../../../docs/how-to/gitops.md")
+	script := fileOf(t, "../../../manifests/gitops/argocd-health.lua")
 	const indent = "        "
 	want := indent + strings.ReplaceAll(strings.TrimSpace(string(script)), "\n", "\n"+indent)
 	if !strings.Contains(string(page), strings.ReplaceAll(want, "\n"+indent+"\n", "\n\n")) {

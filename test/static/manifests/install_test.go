@@ -83,36 +83,6 @@ func everything(t *testing.T) map[string]map[string][]byte {
 	return all
 }
 
-// TestInstall: the API server takes every object as it is.
-func TestInstall(t *testing.T) {
-	controller := newKind(t, readCRD(t,
-		render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
-	for _, way := range ways {
-		for name, text := range install(t, way) {
-			switch kind, _, _ := strings.Cut(name, "/"); kind {
-			case "CustomResourceDefinition":
-				newKind(t, readCRD(t, text))
-			case "CompositeController":
-				object := parse(t, string(text))
-				if errs := controller.schemaErrors(object); len(errs) > 0 {
-					t.Errorf("%s: %v", name, errs)
-				}
-				strict := controller.unknown(object)
-				for _, field := range strict {
-					t.Errorf("%s by install %s: unknown: %s", name, way, field)
-				}
-			case "Service":
-				if port := native(t, text).(*corev1.Service).Spec.Ports[0]; port.Port != 443 ||
-					port.TargetPort.String() != "hooks" {
-					t.Errorf("by install %s the Service's port is %d -> %s", way, port.Port, port.TargetPort.String())
-				}
-			default:
-				restricted(t, name, native(t, text))
-			}
-		}
-	}
-}
-
 // TestInstallIsTheBase: except what is named here, quorate install prints what kubectl apply -k applies:
 // manifests/crds and manifests/default, or for a Metacontroller that is there, Quorate's kinds and
 // manifests/without-metacontroller.

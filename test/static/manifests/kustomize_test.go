@@ -86,30 +86,29 @@ func kustomizations(t *testing.T) []string {
 	return dirs
 }
 
-// TestKustomizations: everything that they render is an object that the API server takes, without unknown fields.
-func TestKustomizations(t *testing.T) {
+// TestEverythingIsTaken: all that kustomizations render and quorate install prints are objects that the API server takes
+// as they are, without unknown fields, and of workloads only what the strictest Pod Security Standard lets run.
+func TestEverythingIsTaken(t *testing.T) {
 	controller := newKind(t, readCRD(t,
 		render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
-	for _, dir := range kustomizations(t) {
-		t.Run(dir, func(t *testing.T) {
-			for name, text := range render(t, dir) {
-				switch kind, _, _ := strings.Cut(name, "/"); kind {
-				case "CustomResourceDefinition":
-					newKind(t, readCRD(t, text))
-				case "CompositeController":
-					object := parse(t, string(text))
-					if fields := controller.unknown(object); len(fields) > 0 {
-						t.Errorf("%s: unknown fields: %v", name, fields)
-					}
-					if errs := controller.schemaErrors(object); len(errs) > 0 {
-						t.Errorf("%s: %v", name, errs)
-					}
-				case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/static/monitoring
-				default:
-					restricted(t, name, native(t, text))
+	for where, objects := range everything(t) {
+		for name, text := range objects {
+			switch kind, _, _ := strings.Cut(name, "/"); kind {
+			case "CustomResourceDefinition":
+				newKind(t, readCRD(t, text))
+			case "CompositeController":
+				object := parse(t, string(text))
+				if errs := controller.schemaErrors(object); len(errs) > 0 {
+					t.Errorf("%s, %s: %v", where, name, errs)
 				}
+				if fields := controller.unknown(object); len(fields) > 0 {
+					t.Errorf("%s, %s: unknown fields: %v", where, name, fields)
+				}
+			case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/static/monitoring
+			default:
+				restricted(t, where+", "+name, native(t, text))
 			}
-		})
+		}
 	}
 }
 
@@ -226,10 +225,7 @@ func TestMetacontrollerMay(t *testing.T) {
 // no other.
 func TestRightsSayWhy(t *testing.T) {
 	for _, file := range []string{"base/rbac-metacontroller.yaml", "metacontroller/rbac.yaml"} {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := fileOf(t, filepath.Join(root, file))
 		lines := strings.Split(string(text), "\n")
 		for n, line := range lines {
 			if strings.HasPrefix(line, "- apiGroups:") && !strings.HasPrefix(lines[n-1], "# ") {
@@ -272,7 +268,8 @@ func TestMetacontrollerServesQuorate(t *testing.T) {
 	}
 }
 
-// TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in.
+// TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in. What quorate
+// install prints speaks TLS.
 func TestHooksReachTheServer(t *testing.T) {
 	objects := render(t, "default")
 	service := native(t, objects["Service/quorate"]).(*corev1.Service)
@@ -293,8 +290,14 @@ func TestHooksReachTheServer(t *testing.T) {
 			}
 		}
 	}
-	if port := service.Spec.Ports[0]; port.Port != 80 || port.TargetPort.String() != "hooks" {
-		t.Errorf("the Service's port is %d -> %s", port.Port, port.TargetPort.String())
+	leadsFrom := func(where string, service *corev1.Service, port int32) {
+		if p := service.Spec.Ports[0]; p.Port != port || p.TargetPort.String() != "hooks" {
+			t.Errorf("%s: the Service's port is %d -> %s", where, p.Port, p.TargetPort.String())
+		}
+	}
+	leadsFrom("manifests/default", service, 80)
+	for _, way := range ways {
+		leadsFrom("install "+way, native(t, install(t, way)["Service/quorate"]).(*corev1.Service), 443)
 	}
 }
 

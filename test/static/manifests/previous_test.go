@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -70,10 +69,7 @@ func TestKindsOfThePreviousRelease(t *testing.T) {
 
 func readSpec(t *testing.T, file string) apiextensionsv1.CustomResourceDefinitionSpec {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, file)
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
 		t.Fatal(err)

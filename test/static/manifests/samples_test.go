@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -23,10 +22,7 @@ func TestSamples(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := fileOf(t, file)
 			if !strings.HasPrefix(string(text), "# ") {
 				t.Error("does not begin with a comment that says what it is for")
 			}
@@ -91,10 +87,7 @@ func TestNames(t *testing.T) {
 	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap",
 		"etcdsnapshotschedules": "qsched", "etcdoperations": "qop",
 		"etcdmirrors": "qmirror"} {
-		text, err := os.ReadFile("../../../manifests/crds/etcd.quorate.dev_" + file + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := fileOf(t, "../../../manifests/crds/etcd.quorate.dev_"+file+".yaml")
 		names := readCRD(t, text).Spec.Names
 		if !reflect.DeepEqual(names.ShortNames, []string{short}) ||
 			!reflect.DeepEqual(names.Categories, []string{"all", "quorate"}) {

@@ -70,17 +70,21 @@ func newKind(t *testing.T, crd *apiextensions.CustomResourceDefinition) kind {
 	return kind{structural, openAPI, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
 }
 
-// etcdCluster is the kind that users write.
-func etcdCluster(t *testing.T) kind { return kindOf(t, "EtcdCluster") }
-
 // kindOf is one of our kinds.
 func kindOf(t *testing.T, name string) kind {
 	t.Helper()
-	text, err := os.ReadFile("../../../manifests/crds/etcd.quorate.dev_" + strings.ToLower(name) + "s.yaml")
+	text := fileOf(t, "../../../manifests/crds/etcd.quorate.dev_"+strings.ToLower(name)+"s.yaml")
+	return newKind(t, readCRD(t, text))
+}
+
+// fileOf reads a file.
+func fileOf(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newKind(t, readCRD(t, text))
+	return text
 }
 
 // unknown fields of the object, which the API server would drop with a warning.

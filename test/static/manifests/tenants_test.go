@@ -3,7 +3,6 @@ package manifests
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -29,10 +28,7 @@ func TestPolicyForExistingEndpoints(t *testing.T) {
 	} else if why := judged(t, base, admission.Create, "", ordersWith(""), "{}"); why != "" {
 		t.Error(why)
 	}
-	raw, err := os.ReadFile("../../../hooks/cluster/testdata/endpoints.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := fileOf(t, "../../../hooks/cluster/testdata/endpoints.json")
 	var cases []struct{ Allowed, Host, Refused string }
 	if err := json.Unmarshal(raw, &cases); err != nil {
 		t.Fatal(err)
