@@ -34,7 +34,6 @@ func TestClaimsInEveryLayout(t *testing.T) {
 		old := etcdproc.Start(t, version, "former", 3)
 		client := old.Members[0].Client()
 		put(t, client, "acknowledged", 100)
-		require.NoError(t, client.Close())
 		_, err := seed.Survey(old.Members[0].DataDir(), "")
 		require.ErrorContains(t, err, "in use")
 		killAll(old)
@@ -75,7 +74,6 @@ func TestClaimsInEveryLayout(t *testing.T) {
 			fresh.WaitServing(fresh.Members...)
 			client := fresh.Members[0].Client()
 			require.EqualValues(t, 100, count(t, client, "acknowledged"), layout)
-			require.NoError(t, client.Close())
 			killAll(fresh)
 		}
 	})

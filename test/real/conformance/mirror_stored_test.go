@@ -27,8 +27,6 @@ func TestMirrorOfStored(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 44))
 		s := &standby{t: t, source: source.Client(), client: to.Client(), name: "west",
 			scope: mirror.Scope{Prefix: "key-", ToPrefix: "/copy/", Exclude: []string{"key-1"}}}
-		defer s.source.Close()
-		defer s.client.Close()
 		ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer stop()
 		dir := t.TempDir()
@@ -73,7 +71,7 @@ func TestMirrorOfStored(t *testing.T) {
 		_, err := s.source.Compact(ctx, c.now(ctx))
 		require.NoError(t, err)
 		c.compacted = c.revision
-		streaming.flags[4] = fmt.Sprint("--from-revision=", base("second.db"))
+		streaming.args[5] = fmt.Sprint("--from-revision=", base("second.db"))
 		streaming.start()
 		_, err = s.source.Put(ctx, "key-behind", "the gap") // a snapshot alone might be ahead of the stream for a while
 		require.NoError(t, err)
@@ -84,10 +82,8 @@ func TestMirrorOfStored(t *testing.T) {
 		}
 		end := c.now(ctx)
 		etcdproc.Eventually(t, "all is stored", func(context.Context) error {
-			if tail := lookAtTail(t, dir, "", end-1); tail.StoredRevision < end {
-				return fmt.Errorf("%+v, and not %d", tail, end)
-			}
-			return nil
+			tail := lookAtTail(t, dir, "", end-1)
+			return while(tail.StoredRevision < end, "%+v, and not %d", tail, end)
 		})
 		streaming.kill()
 		source.Kill()

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -28,48 +27,9 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// envMirror tells the program of a test to be quorate-snapshot mirror with these arguments.
-const envMirror = "QUORATE_TEST_MIRROR"
-
-func init() {
-	if args := os.Getenv(envMirror); args != "" {
-		os.Exit(commands.Mirror(context.Background(), strings.Split(args, "\n"), os.Stdout, os.Stderr))
-	}
-}
-
-// mirroring is a process that mirrors.
-type mirroring struct {
-	t     *testing.T
-	args  []string
-	run   *exec.Cmd
-	ended chan struct{}
-}
-
-func (m *mirroring) start() {
-	own, err := os.Executable()
-	require.NoError(m.t, err)
-	m.run = exec.Command(own)
-	m.run.Env = append(os.Environ(), envMirror+"="+strings.Join(m.args, "\n"))
-	m.run.Stderr = os.Stderr
-	require.NoError(m.t, m.run.Start())
-	m.ended = make(chan struct{})
-	go func(run *exec.Cmd, ended chan<- struct{}) {
-		_ = run.Wait()
-		close(ended)
-	}(m.run, m.ended)
-}
-
-func (m *mirroring) kill() {
-	_ = m.run.Process.Kill()
-	<-m.ended
-}
-
-func startMirror(t *testing.T, args ...string) *mirroring {
+func startMirror(t *testing.T, args ...string) *process {
 	t.Helper()
-	m := &mirroring{t: t, args: append(args, "--listen=")}
-	m.start()
-	t.Cleanup(m.kill)
-	return m
+	return startProcess(t, append(append([]string{"mirror"}, args...), "--listen=")...)
 }
 
 // standby is a destination, and the source that it is mirrored from.
@@ -137,10 +97,8 @@ func (s *standby) reaches(revision int64, each func()) {
 	s.t.Helper()
 	etcdproc.Eventually(s.t, "the destination is what the source is", func(ctx context.Context) error {
 		each()
-		if is, compared := s.look(ctx); is.Revision < revision || !compared {
-			return fmt.Errorf("%+v, and not %d", is, revision)
-		}
-		return nil
+		is, compared := s.look(ctx)
+		return while(is.Revision < revision || !compared, "%+v, and not %d", is, revision)
 	})
 }
 
@@ -188,8 +146,6 @@ func TestMirror(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 43))
 		s := &standby{t: t, source: source.Client(), client: to.Client(), name: "east",
 			scope: mirror.Scope{ToPrefix: "/copy/", Exclude: []string{"txn-00", "key-1"}}}
-		defer s.source.Close()
-		defer s.client.Close()
 		ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer stop()
 		at := int64(0)
@@ -203,7 +159,7 @@ func TestMirror(t *testing.T) {
 		}
 		scope := []string{"--name=east", "--to-prefix=/copy/", "--exclude=txn-00", "--exclude=key-1"}
 		reach := func(url string) []string { return []string{"--endpoint=" + source.ClientURL, "--to-endpoint=" + url} }
-		mirrors := []*mirroring{
+		mirrors := []*process{
 			startMirror(t, append(reach(to.ClientURL), scope...)...),
 			startMirror(t, append(reach(breaking(t, to, random)), scope...)...),
 		}
@@ -321,8 +277,6 @@ func TestMirrorRefuses(t *testing.T) {
 		to := etcdproc.Start(t, version, "standby", 1).Members[0]
 		s := &standby{t: t, source: source.Client(), client: to.Client(), name: "a",
 			scope: mirror.Scope{Prefix: "/a/", ToPrefix: "/a/"}}
-		defer s.source.Close()
-		defer s.client.Close()
 		ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer stop()
 		put := func(client *clientv3.Client, key, value string) {
@@ -393,7 +347,6 @@ func TestMirrorUser(t *testing.T) {
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		plain := to.Client()
-		defer plain.Close()
 		done := func(_ any, err error) { t.Helper(); require.NoError(t, err) }
 		done(plain.UserAdd(ctx, "root", "secret"))
 		done(plain.UserGrantRole(ctx, "root", "root"))
@@ -412,8 +365,6 @@ func TestMirrorUser(t *testing.T) {
 		s := &standby{t: t, source: source.Client(), name: "default",
 			client: to.ClientOf(clientv3.Config{Username: "root", Password: "secret"}, "root"),
 			scope:  mirror.Scope{ToPrefix: "/copy/"}}
-		defer s.source.Close()
-		defer s.client.Close()
 		end := put(t, s.source, "key", 100)
 		direct := []string{"--endpoint=" + source.ClientURL, "--to-endpoint=" + to.ClientURL,
 			"--to-username-file=" + dir + "/user", "--to-password-file=" + dir + "/password"}

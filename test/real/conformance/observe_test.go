@@ -112,10 +112,7 @@ func TestObserve(t *testing.T) {
 			assert.Equal(t, observation.Health{Err: silent}, health[leader.Name])
 			etcdproc.Eventually(t, "another member leads", func(ctx context.Context) error {
 				m, _ := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
-				if m == nil || m.Leader == 0 || m.Leader == idOf(t, m, leader) {
-					return fmt.Errorf("%+v", m)
-				}
-				return nil
+				return while(m == nil || m.Leader == 0 || m.Leader == idOf(t, m, leader), "%+v", m)
 			})
 			leader.Resume()
 			c.WaitServing(c.Members...)
@@ -130,10 +127,8 @@ func TestObserve(t *testing.T) {
 				assert.Nil(t, m)
 				assert.Equal(t, refused, health[followers[0].Name].Err)
 				assert.Equal(t, refused, health[followers[1].Name].Err)
-				if h := health[leader.Name]; h.Err != "" || h.Serving() {
-					return fmt.Errorf("%+v", h)
-				}
-				return nil
+				h := health[leader.Name]
+				return while(h.Err != "" || h.Serving(), "%+v", h)
 			})
 			d, m, _ := timed(c)
 			assert.Nil(t, m)
@@ -146,10 +141,8 @@ func TestObserve(t *testing.T) {
 			etcdproc.Eventually(t, "it takes connections", func(ctx context.Context) error {
 				m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(leader))
 				assert.Nil(t, m)
-				if h := health[leader.Name]; h.Err != silent {
-					return fmt.Errorf("%+v", h)
-				}
-				return nil
+				h := health[leader.Name]
+				return while(h.Err != silent, "%+v", h)
 			})
 		})
 
@@ -197,7 +190,6 @@ func median(n int, f func()) time.Duration {
 func setAlarm(t *testing.T, through *etcdproc.Member, action pb.AlarmRequest_AlarmAction, id uint64) {
 	t.Helper()
 	client := through.Client()
-	defer func() { _ = client.Close() }()
 	_, err := pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(),
 		&pb.AlarmRequest{Action: action, MemberID: id, Alarm: pb.AlarmType_NOSPACE})
 	require.NoError(t, err)

@@ -36,10 +36,8 @@ func TestClientURLs(t *testing.T) {
 		published := func(want ...string) {
 			slices.Sort(want)
 			etcdproc.Eventually(t, "the list has the member's URLs", func(context.Context) error {
-				if has := listed(t, c.Members[0])[m.Name]; !slices.Equal(has.urls, want) {
-					return fmt.Errorf("%v", has.urls)
-				}
-				return nil
+				has := listed(t, c.Members[0])[m.Name]
+				return while(!slices.Equal(has.urls, want), "%v", has.urls)
 			})
 		}
 		chapter(t, "a member that starts with another client URL publishes it, and stays the same member",
@@ -54,7 +52,6 @@ func TestClientURLs(t *testing.T) {
 		})
 		chapter(t, "a client that syncs has all of them, and works beside those that lead nowhere", func(t *testing.T) {
 			client := c.Members[0].Client()
-			defer client.Close()
 			require.NoError(t, client.Sync(t.Context()))
 			assert.ElementsMatch(t, append(outside, c.Members[0].ClientURL, m.ClientURL, c.Members[2].ClientURL),
 				client.Endpoints())
@@ -81,7 +78,6 @@ type entry struct {
 func listed(t *testing.T, m *etcdproc.Member) map[string]entry {
 	t.Helper()
 	client := m.Client()
-	defer client.Close()
 	all := map[string]entry{}
 	etcdproc.Eventually(t, "the members are listed", func(ctx context.Context) error {
 		list, err := client.MemberList(ctx)

@@ -31,7 +31,6 @@ func TestRescueBegins(t *testing.T) {
 		old := etcdproc.Start(t, version, "old", 3, lazy...)
 		client := old.Members[0].Client()
 		revision := put(t, client, "key", 200)
-		require.NoError(t, client.Close())
 		snapshot := snapshotOf(t, version, old.Members[0])
 		dir := filepath.Join(t.TempDir(), "demo-0")
 		require.NoError(t, os.Mkdir(dir, 0o700))

@@ -30,7 +30,6 @@ func live(t *testing.T, m *etcdproc.Member, seed uint64, steps int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 7))
 	client := m.Client()
-	defer client.Close()
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	compacted := int64(0)
@@ -122,7 +121,6 @@ func TestSnapshot(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, skipped.Skipped)
 		client := leader.Client()
-		defer client.Close()
 		_, err = client.RoleAdd(context.Background(), "reader")
 		require.NoError(t, err)
 		changed, err := archive.Take(context.Background(), o)
@@ -140,7 +138,6 @@ func TestSnapshotOfAnother(t *testing.T) {
 		ca := etcdproc.NewAuthority(t)
 		c := etcdproc.StartTLS(t, version, "demo", 3, ca)
 		root := c.Members[0].Client()
-		defer root.Close()
 		_, err := root.UserAdd(t.Context(), "root", "secret")
 		require.NoError(t, err)
 		_, err = root.UserGrantRole(t.Context(), "root", "root")
@@ -230,17 +227,13 @@ func level(ctx context.Context, c *etcdproc.Cluster) error {
 		}
 		seen[status.Header.Revision] = true
 	}
-	if len(seen) > 1 {
-		return fmt.Errorf("revisions differ: %v", seen)
-	}
-	return nil
+	return while(len(seen) > 1, "revisions differ: %v", seen)
 }
 
 // says is what etcd itself says of its keys.
 func says(t *testing.T, m *etcdproc.Member) (revision, compacted, keys int64, hash string) {
 	t.Helper()
 	client := m.Client()
-	defer client.Close()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
 	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())

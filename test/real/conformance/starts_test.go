@@ -80,10 +80,8 @@ func TestAnEmptiedDirectory(t *testing.T) {
 			c.Bootstrap(lost, initial...)
 			etcdproc.Eventually(t, "it waits for the others to elect it", func(ctx context.Context) error {
 				require.True(t, lost.Running())
-				if _, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(lost)); health[lost.Name].Err != silent {
-					return fmt.Errorf("%+v", health)
-				}
-				return nil
+				_, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(lost))
+				return while(health[lost.Name].Err != silent, "%+v", health)
 			})
 		})
 
@@ -138,10 +136,7 @@ func TestASilentConnection(t *testing.T) {
 		m.Put(1)
 		m.Terminate()
 		etcdproc.Eventually(t, "it begins to end", func(context.Context) error {
-			if !m.Said("closing etcd server") {
-				return errors.New("not yet")
-			}
-			return nil
+			return while(!m.Said("closing etcd server"), "not yet")
 		})
 		assert.Never(t, func() bool { return !m.Running() }, 3*time.Second, 100*time.Millisecond)
 		require.NoError(t, silent.Close())
@@ -260,7 +255,6 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		leader, followers := leaderAndFollowers(t, c)
 		before, _ := look(t, c.Endpoints())
 		client := followers[0].Client()
-		defer client.Close()
 		began, acknowledged := make(chan struct{}), make(chan []string)
 		go func() {
 			var keys []string
@@ -283,10 +277,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 
 		etcdproc.Eventually(t, "another member leads", func(ctx context.Context) error {
 			m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
-			if m == nil || m.Leader == 0 || m.Leader == before.Leader {
-				return fmt.Errorf("%+v", health)
-			}
-			return nil
+			return while(m == nil || m.Leader == 0 || m.Leader == before.Leader, "%+v", health)
 		})
 		for _, key := range keys {
 			found, err := client.Get(t.Context(), key)

@@ -241,7 +241,6 @@ func TestStores(t *testing.T) {
 	version := etcdproc.Versions[len(etcdproc.Versions)-1]
 	c := etcdproc.Start(t, version, "demo", 1)
 	client := c.Members[0].Client()
-	defer client.Close()
 	value := make([]byte, 1<<20)
 	for i := range 24 { // three parts of an upload
 		_, _ = rand.Read(value)

@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -27,57 +28,67 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// envStream tells the program of a test to be quorate-snapshot stream with these flags.
-const envStream = "QUORATE_TEST_STREAM"
+// envProgram tells the program of a test to be quorate-snapshot with these arguments.
+const envProgram = "QUORATE_TEST_PROGRAM"
 
 func init() {
-	if flags := os.Getenv(envStream); flags != "" {
-		os.Exit(commands.Stream(context.Background(), strings.Split(flags, "\n"), os.Stdout, os.Stderr))
+	args := strings.Split(os.Getenv(envProgram), "\n")
+	run := map[string]func(context.Context, []string, io.Writer, io.Writer) int{
+		"mirror": commands.Mirror, "stream": commands.Stream,
+	}[args[0]]
+	if run != nil {
+		os.Exit(run(context.Background(), args[1:], os.Stdout, os.Stderr))
 	}
 }
 
-// streaming is a process that streams to a directory.
-type streaming struct {
+// process is one that mirrors, or streams to a directory.
+type process struct {
 	t     *testing.T
-	flags []string
+	args  []string
 	run   *exec.Cmd
 	ended chan struct{}
 }
 
-func startStream(t *testing.T, dir string, m *etcdproc.Member, from int64, more ...string) *streaming {
+// startProcess starts quorate-snapshot with these arguments.
+func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	s := &streaming{t: t, flags: append([]string{"--endpoint=" + m.ClientURL, "--store-url=file:///backups",
-		"--store-dir=" + dir, "--tail=tail", fmt.Sprint("--from-revision=", from), "--flush-after=200ms", "--listen="},
-		more...)}
-	s.start()
-	t.Cleanup(s.kill)
-	return s
+	p := &process{t: t, args: args}
+	p.start()
+	t.Cleanup(p.kill)
+	return p
 }
 
-func (s *streaming) start() {
+func startStream(t *testing.T, dir string, m *etcdproc.Member, from int64, more ...string) *process {
+	t.Helper()
+	return startProcess(t, append([]string{"stream", "--endpoint=" + m.ClientURL, "--store-url=file:///backups",
+		"--store-dir=" + dir, "--tail=tail", fmt.Sprint("--from-revision=", from), "--flush-after=200ms", "--listen="},
+		more...)...)
+}
+
+func (p *process) start() {
 	own, err := os.Executable()
-	require.NoError(s.t, err)
-	s.run = exec.Command(own)
-	s.run.Env = append(os.Environ(), envStream+"="+strings.Join(s.flags, "\n"))
-	s.run.Stderr = os.Stderr
-	require.NoError(s.t, s.run.Start())
-	s.ended = make(chan struct{})
+	require.NoError(p.t, err)
+	p.run = exec.Command(own)
+	p.run.Env = append(os.Environ(), envProgram+"="+strings.Join(p.args, "\n"))
+	p.run.Stderr = os.Stderr
+	require.NoError(p.t, p.run.Start())
+	p.ended = make(chan struct{})
 	go func(run *exec.Cmd, ended chan<- struct{}) {
 		_ = run.Wait()
 		close(ended)
-	}(s.run, s.ended)
+	}(p.run, p.ended)
 }
 
-func (s *streaming) kill() {
-	_ = s.run.Process.Kill()
-	<-s.ended
+func (p *process) kill() {
+	_ = p.run.Process.Kill()
+	<-p.ended
 }
 
 // goOn starts one again that has ended by itself.
-func (s *streaming) goOn() {
+func (p *process) goOn() {
 	select {
-	case <-s.ended:
-		s.start()
+	case <-p.ended:
+		p.start()
 	default:
 	}
 }
@@ -235,7 +246,6 @@ func TestStream(t *testing.T) {
 		source := etcdproc.Start(t, version, "source", 1)
 		m := source.Members[0]
 		client := m.Client()
-		defer client.Close()
 		random := rand.New(rand.NewPCG(1, uint64(len(version))))
 		c := &churn{t: t, m: m, client: client, random: random, stored: func() int64 { return math.MaxInt64 }}
 		ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -251,7 +261,7 @@ func TestStream(t *testing.T) {
 		require.NoError(t, err)
 		identity := filepath.Join(t.TempDir(), "identity")
 		require.NoError(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))
-		streams := []*streaming{
+		streams := []*process{
 			startStream(t, dir, m, base.Revision, "--max-size=4096", "--recipient="+key.Recipient().String()),
 			startStream(t, dir, m, base.Revision, "--max-size=1500", "--compression=none"),
 		}
@@ -291,10 +301,8 @@ func TestStream(t *testing.T) {
 			for _, s := range streams {
 				s.goOn()
 			}
-			if tail := lookAtTail(t, dir, identity, base.Revision); tail.StoredRevision != end {
-				return fmt.Errorf("%+v, and not %d", tail, end)
-			}
-			return nil
+			tail := lookAtTail(t, dir, identity, base.Revision)
+			return while(tail.StoredRevision != end, "%+v, and not %d", tail, end)
 		})
 
 		restore := restoring{version: version, dir: dir, identity: identity, file: file,
@@ -333,7 +341,6 @@ func TestStream(t *testing.T) {
 			if said.revision == end {
 				require.Equal(t, leased(ctx, t, client), leased(ctx, t, is.client))
 			}
-			require.NoError(t, is.client.Close())
 			fresh.Members[0].Kill()
 		}
 		raised := etcdproc.StartSeeded(t, version, "raised", 1, func(m *etcdproc.Member, initial, token string) {
@@ -342,7 +349,6 @@ func TestStream(t *testing.T) {
 		})
 		raised.WaitServing(raised.Members...)
 		higher := &churn{t: t, m: raised.Members[0], client: raised.Members[0].Client()}
-		defer higher.client.Close()
 		require.Equal(t, end+1000, higher.now(ctx))
 		require.Equal(t, leased(ctx, t, client), leased(ctx, t, higher.client))
 	})
@@ -354,7 +360,6 @@ func TestStreamGap(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		m := etcdproc.Start(t, version, "source", 1).Members[0]
 		client := m.Client()
-		defer client.Close()
 		ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer stop()
 		first := snapshotOf(t, version, m)
@@ -388,10 +393,8 @@ func TestStreamGap(t *testing.T) {
 		second := snapshotOf(t, version, m)
 		end := put(t, client, "more", 20)
 		etcdproc.Eventually(t, "it goes on", func(context.Context) error {
-			if at := monitor.Report().StoredRevision; at != end {
-				return fmt.Errorf("%d is stored of %d", at, end)
-			}
-			return nil
+			at := monitor.Report().StoredRevision
+			return while(at != end, "%d is stored of %d", at, end)
 		})
 		is, err := archive.Examine(ctx, second)
 		require.NoError(t, err)

@@ -36,7 +36,6 @@ type witnessed struct {
 
 // client does one operation after another until the context ends, without retries.
 func (h *witnessed) client(ctx context.Context, client *clientv3.Client, number int) {
-	defer client.Close()
 	for n := 0; ctx.Err() == nil; n++ {
 		op := chaos.Op{Client: number, Value: fmt.Sprintf("%d.%d", number, n),
 			// A key is used for a short time, so that its history is judged in milliseconds.
@@ -72,32 +71,8 @@ func (h *witnessed) do(client *clientv3.Client, number int, key string) acknowle
 func (h *witnessed) run(client *clientv3.Client, op chaos.Op) acknowledged {
 	ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
 	defer stop()
-	do := clientv3.OpGet(op.Key)
-	compare := clientv3.Compare(clientv3.Version(op.Key), ">", -1)
-	switch op.Verb {
-	case chaos.Get:
-	case chaos.Delete:
-		do = clientv3.OpDelete(op.Key)
-	case chaos.Put:
-		do = clientv3.OpPut(op.Key, op.Value)
-	case chaos.Swap:
-		do = clientv3.OpPut(op.Key, op.Value)
-		compare = clientv3.Compare(clientv3.Value(op.Key), "=", op.Expected)
-		if op.Expected == "" {
-			compare = clientv3.Compare(clientv3.Version(op.Key), "=", 0)
-		}
-	}
-	op.Call = time.Since(h.began)
-	answer, err := client.Txn(ctx).If(compare).Then(do).Else(clientv3.OpGet(op.Key)).Commit()
-	op.Return = time.Since(h.began)
-	if op.Known = err == nil; !op.Known {
-		return acknowledged{Op: op}
-	}
-	op.Swapped = op.Verb == chaos.Swap && answer.Succeeded
-	if got := answer.Responses[0].GetResponseRange(); got != nil && len(got.Kvs) > 0 {
-		op.Read = string(got.Kvs[0].Value)
-	}
-	return acknowledged{op, answer.Header.Revision}
+	op, header := op.Do(ctx, client, h.began)
+	return acknowledged{op, header.GetRevision()}
 }
 
 // judge reads all keys of an etcd that ends at a revision. That and what the clients saw up to it must be one
@@ -147,7 +122,7 @@ func TestStreamHistory(t *testing.T) {
 		base, err := archive.Examine(ctx, file)
 		require.NoError(t, err)
 		dir := t.TempDir()
-		streams := []*streaming{startStream(t, dir, source.Members[0], base.Revision, "--max-size=2000"),
+		streams := []*process{startStream(t, dir, source.Members[0], base.Revision, "--max-size=2000"),
 			startStream(t, dir, source.Members[1], base.Revision, "--max-size=3000")}
 		for range 3 {
 			time.Sleep(time.Duration(500+rand.N(1000)) * time.Millisecond)
@@ -156,10 +131,8 @@ func TestStreamHistory(t *testing.T) {
 			one.start()
 		}
 		etcdproc.Eventually(t, "some is stored", func(context.Context) error {
-			if lookAtTail(t, dir, "", base.Revision).StoredRevision < base.Revision+100 {
-				return fmt.Errorf("less than 100 revisions are")
-			}
-			return nil
+			return while(lookAtTail(t, dir, "", base.Revision).StoredRevision < base.Revision+100,
+				"less than 100 revisions are")
 		})
 		time.Sleep(time.Duration(rand.N(1000)) * time.Millisecond)
 		killing := []func(){streams[0].kill, streams[1].kill}
@@ -183,7 +156,6 @@ func TestStreamHistory(t *testing.T) {
 			})
 			fresh.WaitServing(fresh.Members...)
 			client := fresh.Members[0].Client()
-			defer client.Close()
 			require.NoError(t, h.judge(t, client, end))
 			require.Error(t, h.judge(t, client, other))
 		}

@@ -33,6 +33,31 @@ func programs(t *testing.T, version string) seed.Programs {
 	return seed.Programs{Etcd: etcdproc.Program(t, version, "etcd"), Etcdutl: etcdproc.Program(t, version, "etcdutl")}
 }
 
+// seeded starts a cluster whose members are filled as these options say, each at its own place. It may not serve yet.
+func seeded(t *testing.T, version, name string, n int, o seed.Options) (*etcdproc.Cluster, []reports.Restore) {
+	t.Helper()
+	var told []reports.Restore
+	c := etcdproc.StartSeeded(t, version, name, n, func(m *etcdproc.Member, initial, token string) {
+		report, err := seed.Restore(t.Context(), of(t, version, o, m, initial, token))
+		require.NoError(t, err)
+		told = append(told, report)
+	})
+	return c, told
+}
+
+// of are the options for a member of a new cluster of this version.
+func of(t *testing.T, version string, o seed.Options, m *etcdproc.Member, initial, token string) seed.Options {
+	t.Helper()
+	o.DataDir = m.DataDir()
+	o.Name = m.Name
+	o.PeerURL = m.PeerURL
+	o.InitialCluster = initial
+	o.Token = token
+	o.EtcdVersion = version
+	o.Programs = programs(t, version)
+	return o
+}
+
 // survive starts a cluster of one from the directory of a member that is down, at a peer URL of its own unless one is
 // given.
 func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster,
@@ -54,10 +79,8 @@ func surviveFrom(t *testing.T, version, name, from string, bump int64, at ...str
 			m.PeerURL, initial = at[0], m.Name+"="+at[0]
 		}
 		var err error
-		report, err = seed.Restore(t.Context(), seed.Options{
-			DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
-			EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, FromData: from,
-		})
+		report, err = seed.Restore(t.Context(), of(t, version, seed.Options{BumpRevision: bump, FromData: from}, m,
+			initial, token))
 		require.NoError(t, err)
 	})
 	require.Equal(t, before, tree(t, place), "the survivor's directory is as it was")
@@ -101,26 +124,12 @@ func count(t *testing.T, client *clientv3.Client, prefix string) int64 {
 	return r.Count
 }
 
-// leaderOf tells the leader from the others.
-func leaderOf(t *testing.T, c *etcdproc.Cluster) (leader *etcdproc.Member, others []*etcdproc.Member) {
-	t.Helper()
-	m, _ := look(t, c.Endpoints())
-	for _, member := range c.Members {
-		if idOf(t, m, member) == m.Leader {
-			leader = member
-		} else {
-			others = append(others, member)
-		}
-	}
-	return leader, others
-}
-
 // TestSurvivorKeepsItsWholeLog: entries that no member knew to be committed may have been acknowledged by those that
 // are gone.
 func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 3, lazy...)
-		leader, followers := leaderOf(t, old)
+		leader, followers := leaderAndFollowers(t, old)
 		client := leader.Client()
 		put(t, client, "known", 200)
 
@@ -137,7 +146,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		_, err := seed.Survey(leader.DataDir(), "")
 		require.ErrorContains(t, err, "in use", "it still runs")
 		killAll(old)
-		require.NoError(t, client.Close())
 
 		found, err := seed.Survey(leader.DataDir(), "")
 		require.NoError(t, err)
@@ -152,7 +160,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		fresh, report := survive(t, version, "fresh", leader, 0, leader.PeerURL)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 200, count(t, client, "known"))
 		require.EqualValues(t, unknown, count(t, client, "unknown"))
 		require.EqualValues(t, 201+unknown, report.Revision, "one for each write, from 1 on")
@@ -175,7 +182,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		}
 		old.WaitServing(followers...)
 		theirs := followers[0].Client()
-		defer theirs.Close()
 		put(t, theirs, "theirs", 1)
 		require.Zero(t, count(t, client, "theirs"))
 		list, err = client.MemberList(t.Context())
@@ -188,7 +194,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		leader.RestartAlone()
 		old.WaitServing(leader)
 		forced := leader.Client()
-		defer forced.Close()
 		require.EqualValues(t, 200, count(t, forced, "known"))
 		require.Zero(t, count(t, forced, "unknown"), "what was not known to be committed is gone")
 	})
@@ -198,18 +203,16 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 func TestSurvivorHasWhatWasAcknowledged(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 3)
-		leader, followers := leaderOf(t, old)
+		leader, followers := leaderAndFollowers(t, old)
 		followers[1].Pause()
 		client := leader.Client()
 		revision := put(t, client, "acknowledged", 300)
 		leader.Pause()
 		killAll(old)
-		require.NoError(t, client.Close())
 
 		fresh, report := survive(t, version, "fresh", followers[0], 1000)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 300, count(t, client, "acknowledged"))
 		require.Equal(t, revision+1000, report.Revision)
 		require.Equal(t, revision+1001, put(t, client, "more", 1))
@@ -223,14 +226,14 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*etcdproc.Patience)
 		defer cancel()
 		old := etcdproc.Start(t, version, "old", 3, lazy...)
-		leader, followers := leaderOf(t, old)
+		leader, followers := leaderAndFollowers(t, old)
 		followers[1].Pause() // so that the other one has all that is acknowledged
 		client := leader.Client()
 		put(t, client, "key", 100)
 		lease, err := client.Grant(ctx, 3600)
 		require.NoError(t, err)
-		_, err = client.Put(ctx, "leased", "value", clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
+		ok := done(t)
+		ok(client.Put(ctx, "leased", "value", clientv3.WithLease(lease.ID)))
 		_, err = client.Delete(ctx, "key-1", clientv3.WithPrefix()) // and key-10 to key-19
 		require.NoError(t, err)
 		first, err := client.Get(ctx, "key-2")
@@ -239,27 +242,20 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 			first.Kvs[0].ModRevision)).Then(clientv3.OpPut("key-2", "changed")).Commit()
 		require.NoError(t, err)
 		require.True(t, done.Succeeded)
-		_, err = client.Compact(ctx, done.Header.Revision)
-		require.NoError(t, err)
+		ok(client.Compact(ctx, done.Header.Revision))
 		for _, user := range []string{"root", "alice"} {
-			_, err = client.UserAdd(ctx, user, "secret")
-			require.NoError(t, err)
+			ok(client.UserAdd(ctx, user, "secret"))
 		}
-		_, err = client.UserGrantRole(ctx, "root", "root")
-		require.NoError(t, err)
-		_, err = client.AuthEnable(ctx)
-		require.NoError(t, err)
+		ok(client.UserGrantRole(ctx, "root", "root"))
+		ok(client.AuthEnable(ctx))
 		root := leader.ClientOf(clientv3.Config{Username: "root", Password: "secret"}, "")
 		written, err := root.Put(ctx, "by-root", "value")
 		require.NoError(t, err)
-		_, err = clientv3.NewMaintenance(root).AlarmList(ctx)
-		require.NoError(t, err)
+		ok(clientv3.NewMaintenance(root).AlarmList(ctx))
 		raw := etcdserverpb.NewMaintenanceClient(root.ActiveConnection())
 		_, err = raw.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 7,
 			Alarm: etcdserverpb.AlarmType_NOSPACE})
 		require.NoError(t, err)
-		require.NoError(t, root.Close())
-		require.NoError(t, client.Close())
 		killAll(old)
 
 		fresh, report := survive(t, version, "fresh", followers[0], 0)
@@ -272,9 +268,7 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 			}
 			return err
 		})
-		defer root.Close()
 		nameless := fresh.Members[0].Client()
-		defer nameless.Close()
 		_, err = nameless.Get(ctx, "by-root")
 		require.ErrorContains(t, err, "user name is empty", "users are enabled")
 		require.EqualValues(t, 89, count(t, root, "key"))
@@ -297,10 +291,8 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 			"until it is disarmed")
 		_, err = root.Put(ctx, "more", "value")
 		require.ErrorContains(t, err, "space exceeded")
-		_, err = root.AlarmDisarm(ctx, &clientv3.AlarmMember{})
-		require.NoError(t, err)
-		_, err = root.Put(ctx, "more", "value")
-		require.NoError(t, err)
+		ok(root.AlarmDisarm(ctx, &clientv3.AlarmMember{}))
+		ok(root.Put(ctx, "more", "value"))
 	})
 }
 
@@ -313,7 +305,6 @@ func TestLearnerSurvives(t *testing.T) {
 		old.Join(learner, old.Members[0])
 		client := old.Members[0].Client()
 		revision := put(t, client, "key", 100)
-		require.NoError(t, client.Close())
 		copied := learner.Client()
 		etcdproc.Eventually(t, "the learner has them", func(ctx context.Context) error {
 			s, err := copied.Status(ctx, learner.ClientURL)
@@ -322,13 +313,11 @@ func TestLearnerSurvives(t *testing.T) {
 			}
 			return err
 		})
-		require.NoError(t, copied.Close())
 		killAll(old)
 		fresh, report := survive(t, version, "fresh", learner, 0)
 		require.Equal(t, revision, report.Revision)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.Equal(t, revision+1, put(t, client, "more", 1))
 	})
 }
@@ -348,7 +337,6 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 		member.Restart()
 		old.WaitServing(member)
 		revision := put(t, client, "after", 300)
-		require.NoError(t, client.Close())
 		member.Stop()
 		snapshots, err := filepath.Glob(filepath.Join(filepath.Dir(db), "*.snap"))
 		require.NoError(t, err)
@@ -362,7 +350,6 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 		require.Equal(t, revision, report.Revision)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 20, count(t, client, "before"))
 		require.EqualValues(t, 300, count(t, client, "after"))
 
@@ -383,7 +370,6 @@ func TestSurvivorWhoseEndIsTorn(t *testing.T) {
 		put(t, client, "whole", 50)
 		_, err := client.Put(t.Context(), "torn-0", strings.Repeat("x", 100_000))
 		require.NoError(t, err)
-		require.NoError(t, client.Close())
 		member.Kill()
 		logs, err := filepath.Glob(filepath.Join(member.DataDir(), "member", "wal", "*.wal"))
 		require.NoError(t, err)
@@ -399,7 +385,6 @@ func TestSurvivorWhoseEndIsTorn(t *testing.T) {
 		fresh, _ := survive(t, version, "fresh", member, 0)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 50, count(t, client, "whole"))
 		require.Zero(t, count(t, client, "torn"))
 	})

@@ -28,7 +28,6 @@ func TestFlippedLease(t *testing.T) {
 		c := etcdproc.Start(t, version, "demo", 1)
 		m := c.Members[0]
 		client := m.Client()
-		defer client.Close()
 		ctx, stop := context.WithTimeout(t.Context(), etcdproc.Patience)
 		defer stop()
 		lease, err := client.Grant(ctx, 3600)
@@ -57,7 +56,6 @@ func TestTrialOfAllKinds(t *testing.T) {
 		s.applyAll(t, wantOf([]users.RoleWant{role("reader", permit(v1alpha1.Read, "a", "b"))},
 			users.UserWant{Name: "app", Roles: []string{"reader"}, Password: password("app", "1"), Applied: "1"}))
 		client := s.client(clientv3.Config{}, "root")
-		defer client.Close()
 		ctx, stop := context.WithTimeout(t.Context(), 2*etcdproc.Patience)
 		defer stop()
 		lease, err := client.Grant(ctx, 3600)

@@ -28,13 +28,9 @@ func readTar(t *testing.T, content []byte) (files map[string]string, order []str
 		if errors.Is(err, io.EOF) {
 			return files, order, modes
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files[h.Name] = string(text)
 		if h.Typeflag == tar.TypeSymlink {
 			files[h.Name] = "-> " + h.Linkname
@@ -48,9 +44,7 @@ func writeTestImage(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	if err := os.WriteFile(program, []byte("machine code"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(program, []byte("machine code"), 0o755))
 	i := image{
 		refs:       []string{"example.org/a/program:v1", "localhost/program:test"},
 		entrypoint: []string{"/bin/program"},
@@ -66,9 +60,7 @@ func writeTestImage(t *testing.T) string {
 
 func TestImageIsAnOCILayout(t *testing.T) {
 	content, err := os.ReadFile(writeTestImage(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, _, _ := readTar(t, content)
 	blob := func(d string) []byte {
 		text := []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")])
@@ -142,18 +134,14 @@ func TestReleaseImageRepeats(t *testing.T) {
 		dir := t.TempDir()
 		for _, arch := range []string{"amd64", "arm64"} {
 			file := filepath.Join(dir, "program-"+arch)
-			if err := errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode),
-				os.Chtimes(file, changed, changed)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode),
+				os.Chtimes(file, changed, changed)))
 		}
 		target := filepath.Join(dir, "image.tar")
 		i, out, err := readImage([]string{"-o", target, "-ref", "example.org/a/program:v1", "-arch", "amd64", "-arch",
 			"arm64", "-gzip", "-created", "1700000000",
 			"-label", "org.opencontainers.image.title=A program", dir + "/program-ARCH=/program"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if id, err = i.write(out); err != nil {
 			t.Fatal(err)
 		}
@@ -202,13 +190,9 @@ func TestReleaseImageRepeats(t *testing.T) {
 		}
 		decode(t, blob(manifest.Config.Digest), &config)
 		unpack, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		layer, err := io.ReadAll(unpack)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		content, _, _ := readTar(t, layer)
 		if content["program"] != "machine code for "+m.Platform.Architecture ||
 			config.Architecture != m.Platform.Architecture || digest(layer) != config.RootFS.DiffIDs[0] {
@@ -234,22 +218,16 @@ func TestDockerfileAgrees(t *testing.T) {
 	// of a make that runs this
 	dry.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") })
 	out, err := dry.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, line, found := strings.Cut(strings.ReplaceAll(string(out), "\\\n", " "), "bin/lab image ")
 	if !found {
 		t.Fatalf("make image does not call lab image:\n%s", out)
 	}
 	line, _, _ = strings.Cut(line, "\n")
 	split, err := exec.Command("bash", "-c", "printf '%s\\n' "+line).Output() // as the shell reads it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made, _, err := readImage(strings.Split(strings.TrimSuffix(string(split), "\n"), "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	docker := readDockerfile(t, "../../../Dockerfile", map[string]string{"VERSION": "v1.2.3", "COMMIT": "0123abc"})
 	if !maps.Equal(made.labels, docker.labels) {
 		t.Errorf("make image has the labels %v, the Dockerfile %v", made.labels, docker.labels)
@@ -262,9 +240,7 @@ func TestDockerfileAgrees(t *testing.T) {
 	compilers := map[string]string{}
 	for file, pattern := range map[string]string{"../../../Dockerfile": `golang:(\d\S+)`, "../../tools/release.sh": `GOTOOLCHAIN=go(\S+)`} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m := regexp.MustCompile(pattern).FindSubmatch(text)
 		if m == nil {
 			t.Fatalf("%s names no release of Go", file)
@@ -282,9 +258,7 @@ func TestDockerfileAgrees(t *testing.T) {
 		t.Errorf("make image holds %v, the Dockerfile's image %v", made.content, docker.content)
 	}
 	dockerfile, err := os.ReadFile("../../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tags := regexp.MustCompile(`-tags '?([\w,]+)`)
 	if a, b := tags.FindSubmatch(out), tags.FindSubmatch(dockerfile); a == nil || b == nil || !bytes.Equal(a[1], b[1]) {
 		t.Errorf("make build has the tags %q, the Dockerfile %q", a, b)
@@ -295,9 +269,7 @@ func TestDockerfileAgrees(t *testing.T) {
 func readDockerfile(t *testing.T, path string, args map[string]string) image {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stage := string(text)[strings.LastIndex(string(text), "\nFROM ")+1:]
 	if !strings.HasPrefix(stage, "FROM scratch\n") {
 		t.Error("the Dockerfile's image has another one below")

@@ -21,9 +21,7 @@ func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
 	var call struct {
 		Children map[string]map[string]map[string]any `json:"children"`
 	}
-	if err := json.Unmarshal(raw, &call); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &call))
 	tried := 0
 	for group, objects := range call.Children {
 		for _, object := range objects {

@@ -20,27 +20,17 @@ func withComponent(t *testing.T, component string) map[string]map[string]any {
 	t.Helper()
 	dir := t.TempDir()
 	here, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	there, err := filepath.Rel(dir, here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := fmt.Sprintf("resources: [%s/default]\ncomponents: [%s/%s]\n", there, there, component)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := map[string]map[string]any{}
 	for _, r := range built.Resources() {
 		o, err := r.Map()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		objects[r.GetKind()+"/"+r.GetName()] = o
 	}
 	return objects
@@ -95,8 +85,6 @@ func list(o map[string]any, path []string) []any {
 func asRead(t *testing.T, o map[string]any) map[string]any {
 	t.Helper()
 	text, err := yaml.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parse(t, string(text))
 }

@@ -40,9 +40,7 @@ func helm(t *testing.T, args ...string) (map[string]map[string]any, error) {
 func rendered(t *testing.T, args ...string) map[string]map[string]any {
 	t.Helper()
 	objects, err := helm(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return objects
 }
 
@@ -50,13 +48,9 @@ func rendered(t *testing.T, args ...string) map[string]map[string]any {
 func printed(t *testing.T, args ...string) map[string]map[string]any {
 	t.Helper()
 	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := exec.Command(file, append([]string{"install"}, args...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return byName(t, string(out))
 }
 
@@ -424,9 +418,7 @@ func TestChartCredentials(t *testing.T) {
 	roots.AppendCertsFromPEM([]byte(inline))
 	block, _ := pem.Decode(hooks["tls.crt"])
 	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, DNSName: "quorate.etcd-ops.svc"}); err != nil {
 		t.Error(err)
 	}
@@ -436,9 +428,7 @@ func TestChartCredentials(t *testing.T) {
 		t.Errorf("the pods' annotation is %v, and the certificate's sum %s", got, sum)
 	}
 	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keep := exec.Command(file, "install", own, "--namespace=etcd-ops", "--keep=-")
 	text, _ := yaml.Marshal(objects["Secret/etcd-ops/quorate-hooks"])
 	keep.Stdin = bytes.NewReader(text)

@@ -68,13 +68,9 @@ func above(t *testing.T, dependencies string) string {
 		"Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [" + dependencies + "]\n",
 		"values.yaml": "global: {storageClass: fast}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
-	if err := os.CopyFS(dir+"/charts/etcd-cluster", os.DirFS(clusterChart)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir+"/charts/etcd-cluster", os.DirFS(clusterChart)))
 	return dir
 }
 

@@ -112,23 +112,17 @@ func tellStories(t *testing.T) []recorded {
 		t.Fatalf("%v: %v\n%s", stories.Args, err, out)
 	}
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Close() }()
 	var all []recorded
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var r recorded
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(lines.Bytes(), &r))
 		all = append(all, r)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lines.Err())
 	return all
 }
 
@@ -159,9 +153,7 @@ func healthByLua(t *testing.T, path string) func(object map[string]any) (health,
 			l.Call(1, 0)
 		}
 		l.SetGlobal("obj", luaValue(l, object))
-		if err := l.DoString(string(script)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.DoString(string(script)))
 		said, is := l.Get(-1).(*lua.LTable)
 		if !is {
 			t.Fatalf("the script returns %v", l.Get(-1))

@@ -55,13 +55,9 @@ func TestMain(m *testing.M) {
 func install(t *testing.T, args ...string) map[string][]byte {
 	t.Helper()
 	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := exec.Command(file, append([]string{"install"}, args...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := map[string][]byte{}
 	for document := range strings.SplitSeq(strings.TrimPrefix(string(out), "---\n"), "\n---\n") {
 		o := parse(t, document)
@@ -233,9 +229,7 @@ func TestNoCredentials(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", ".")
 	list.Dir = "../../.."
 	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for dependency := range strings.Lines(string(out)) {
 		for _, client := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/kubectl",
 			"k8s.io/cli-runtime"} {

@@ -31,15 +31,11 @@ func render(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
 		filepath.Join(root, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := map[string][]byte{}
 	for _, resource := range built.Resources() {
 		text, err := resource.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		objects[resource.GetKind()+"/"+resource.GetName()] = text
 	}
 	return objects
@@ -53,9 +49,7 @@ func native(t *testing.T, text []byte) runtime.Object {
 		corev1.AddToScheme, admissionv1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
 		rbacv1.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(scheme))
 	}
 	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(text,
 		nil, nil)
@@ -134,9 +128,7 @@ func restricted(t *testing.T, name string, object runtime.Object) {
 		return
 	}
 	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	for _, result := range checks.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
 		if !result.Allowed {
@@ -314,9 +306,7 @@ func TestPodMonitorsFindPods(t *testing.T) {
 				PodMetricsEndpoints []struct{ Port string }
 			}
 		}
-		if err := yaml.Unmarshal(monitors["PodMonitor/"+name], &monitor); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(monitors["PodMonitor/"+name], &monitor))
 		if len(monitor.Spec.Selector.MatchLabels) == 0 || len(monitor.Spec.PodMetricsEndpoints) != 1 {
 			t.Fatalf("%s selects nothing, or scrapes nothing: %+v", name, monitor)
 		}

@@ -63,9 +63,7 @@ func judged(t *testing.T, policy []byte, operation admission.Operation, before, 
 	request := plugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource{},
 		metav1.GroupVersionKind(kind))
 	raw, err := json.Marshal(parse(t, options))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Options = runtime.RawExtension{Raw: raw}
 	// the first that has policies without being told to
 	compiler := plugin.NewConditionCompiler(environment.MustBaseEnvSet(utilversion.MustParse("1.30")))

@@ -35,17 +35,13 @@ type kind struct {
 func readCRD(t *testing.T, text []byte) *apiextensions.CustomResourceDefinition {
 	t.Helper()
 	var external apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &external); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(text, &external))
 	apiextensionsv1.SetDefaults_CustomResourceDefinition(&external)
 	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&external.Spec)
 	external.Status.StoredVersions = []string{external.Spec.Versions[0].Name} // as the API server sets it
 	var crd apiextensions.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&external,
-		&crd, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&external,
+		&crd, nil))
 	for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), &crd) {
 		t.Errorf("CRD %s: %v", crd.Name, err)
 	}
@@ -60,13 +56,9 @@ func newKind(t *testing.T, crd *apiextensions.CustomResourceDefinition) kind {
 		props = crd.Spec.Versions[0].Schema
 	}
 	structural, err := schema.NewStructural(props.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	openAPI, _, err := validation.NewSchemaValidator(props.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kind{structural, openAPI, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
 }
 
@@ -77,13 +69,19 @@ func kindOf(t *testing.T, name string) kind {
 	return newKind(t, readCRD(t, text))
 }
 
+// must fails the test with an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fileOf reads a file.
 func fileOf(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 

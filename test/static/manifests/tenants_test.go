@@ -30,9 +30,7 @@ func TestPolicyForExistingEndpoints(t *testing.T) {
 	}
 	raw := fileOf(t, "../../../hooks/cluster/testdata/endpoints.json")
 	var cases []struct{ Allowed, Host, Refused string }
-	if err := json.Unmarshal(raw, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &cases))
 	policies := map[string][]byte{}
 	for _, c := range cases {
 		if policies[c.Allowed] == nil {
