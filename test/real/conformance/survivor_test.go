@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/quorate-dev/quorate/etcdops/rescue"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/reports"
@@ -388,4 +392,198 @@ func TestSurvivorWhoseEndIsTorn(t *testing.T) {
 		require.EqualValues(t, 50, count(t, client, "whole"))
 		require.Zero(t, count(t, client, "torn"))
 	})
+}
+
+// layouts are where others have the data directory in a member's volume, by their public sources.
+var layouts = map[string]string{
+	"Quorate":                    "data",
+	"Bitnami's chart":            "data",         // mounted at /bitnami/etcd, ETCD_DATA_DIR=/bitnami/etcd/data
+	"coreos/etcd-operator":       "data",         // mounted at /var/etcd, --data-dir=/var/etcd/data
+	"etcd-io/etcd-operator":      ".",            // mounted at ETCD_DATA_DIR
+	"cozystack, before v1alpha2": "default.etcd", // mounted at /var/run/etcd, --data-dir=/var/run/etcd/default.etcd
+	"cozystack":                  ".",            // mounted at --data-dir=/var/lib/etcd
+	"gardener/etcd-druid":        "new.etcd",     // mounted at /var/etcd/data, data-dir: /var/etcd/data/new.etcd
+}
+
+// TestClaimsInEveryLayout: the volumes of three members, as others leave them. Of two of them, one has all that was
+// acknowledged, and tells that they are a quorum. None is changed.
+func TestClaimsInEveryLayout(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "former", 3)
+		client := old.Members[0].Client()
+		put(t, client, "acknowledged", 100)
+		_, err := seed.Survey(old.Members[0].DataDir(), "")
+		require.ErrorContains(t, err, "in use")
+		killAll(old)
+
+		volumes, begun := t.TempDir(), map[string]bool{}
+		at := func(m *etcdproc.Member, path string) string { return filepath.Join(volumes, m.Name, path) }
+		for layout, path := range layouts {
+			for _, m := range old.Members { // the volume is made afresh, and has the directory there
+				place := at(m, path)
+				require.NoError(t, os.RemoveAll(at(m, "")))
+				require.NoError(t, os.MkdirAll(filepath.Dir(place), 0o700))
+				require.NoError(t, os.Symlink(m.DataDir(), place))
+			}
+			told := map[string]reports.Survey{}
+			best := old.Members[0]
+			for _, m := range old.Members[:2] {
+				report, err := seed.Survey(at(m, path), "")
+				require.NoError(t, err, layout)
+				told[m.Name] = report
+				most := told[best.Name]
+				if report.LastTerm > most.LastTerm || report.LastTerm == most.LastTerm &&
+					report.LastIndex > most.LastIndex {
+					best = m
+				}
+			}
+			one, other := told["former-0"], told["former-1"]
+			require.Equal(t, one.ClusterID, other.ClusterID)
+			require.Equal(t, one.Electorates, other.Electorates)
+			require.Len(t, one.Electorates, 1)
+			require.Len(t, one.Electorates[0], 3)
+			require.Equal(t, "former-0", one.Members[one.MemberID])
+			require.Equal(t, "former-1", one.Members[other.MemberID])
+			if begun[path] {
+				continue // it is the same place
+			}
+			begun[path] = true
+			fresh, _ := surviveFrom(t, version, "fresh", at(best, path), 0)
+			fresh.WaitServing(fresh.Members...)
+			client := fresh.Members[0].Client()
+			require.EqualValues(t, 100, count(t, client, "acknowledged"), layout)
+			killAll(fresh)
+		}
+	})
+}
+
+// TestWhoCouldVote: a member's directory tells whose votes may count, also by changes of members that only its log has.
+func TestWhoCouldVote(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 1, lazy...)
+		first := old.Members[0]
+		learner := old.NewMember("old-1")
+		settle(t, old, decision.AddLearner{Name: learner.Name, PeerURL: learner.PeerURL})
+		old.Join(learner, first)
+		old.WaitServing(first, learner)
+		m, _ := look(t, old.Endpoints())
+		ids := []string{strconv.FormatUint(idOf(t, m, first), 16), strconv.FormatUint(idOf(t, m, learner), 16)}
+		killAll(old)
+
+		told, err := seed.Survey(first.DataDir(), "")
+		require.NoError(t, err)
+		require.Len(t, told.Electorates, 2, "%+v", told)
+		require.Equal(t, ids[:1], told.Electorates[0], "it votes alone")
+		require.ElementsMatch(t, ids, told.Electorates[1], "and if the learner voted")
+		require.Contains(t, told.Members, ids[1])
+	})
+}
+
+// TestRescueBegins: of three members one directory is left, or a snapshot. The etcd that is begun with it has all that
+// this held, is another cluster, and begins above all revisions that were seen. What can't be begun with changes nothing.
+func TestRescueBegins(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it gives files to etcd's user, which needs root")
+	}
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 3, lazy...)
+		client := old.Members[0].Client()
+		revision := put(t, client, "key", 200)
+		snapshot := snapshotOf(t, version, old.Members[0])
+		dir := filepath.Join(t.TempDir(), "demo-0")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.Symlink(old.Members[0].DataDir(), filepath.Join(dir, "data")))
+
+		b := beginning{t: t, version: version, ca: etcdproc.NewAuthority(t)}
+		require.Contains(t, b.refused("--dir="+dir), "in use")
+		killAll(old)
+		before := tree(t, old.Members[0].DataDir())
+		found, err := seed.Survey(old.Members[0].DataDir(), "")
+		require.NoError(t, err)
+		require.Contains(t, b.refused(), "one of --dir and --snapshot is required")
+		require.Contains(t, b.refused("--dir="+dir, "--image=etcd:v3.4.0"), "both must be the same release")
+		damaged := filepath.Join(t.TempDir(), "damaged.db")
+		raw, err := os.ReadFile(snapshot)
+		require.NoError(t, err)
+		raw[len(raw)/2] ^= 1
+		require.NoError(t, os.WriteFile(damaged, raw, 0o600))
+		require.Contains(t, b.refused("--snapshot="+damaged), "nothing was begun")
+
+		clusters := map[uint64]string{}
+		for _, source := range []string{"--dir=" + dir, "--dir=" + dir, "--snapshot=" + snapshot} {
+			served, end := b.serves(source)
+			require.EqualValues(t, 200, count(t, served, "key"), source)
+			r, err := served.Get(t.Context(), "key-199")
+			require.NoError(t, err)
+			require.Greater(t, r.Header.Revision, revision+seed.BeginGap-1)
+			require.NotContains(t, clusters, r.Header.ClusterId, "each is a cluster of its own")
+			require.NotEqual(t, found.ClusterID, fmt.Sprintf("%x", r.Header.ClusterId))
+			clusters[r.Header.ClusterId] = source
+			end()
+		}
+		require.Equal(t, before, tree(t, old.Members[0].DataDir()), "the directory is as it was")
+	})
+}
+
+// beginning is what all tries have in common.
+type beginning struct {
+	t       *testing.T
+	version string
+	ca      *etcdproc.Authority
+}
+
+func (b *beginning) run(to, manifests string, port int, args ...string) (said string, code int) {
+	var out bytes.Buffer
+	code = rescue.Run(b.t.Context(), append([]string{"begin", "--to=" + to, "--manifests=" + manifests,
+		"--programs=" + filepath.Dir(etcdproc.Program(b.t, b.version, "etcd")), "--image=etcd:v" + b.version,
+		"--address=127.0.0.1", fmt.Sprint("--client-port=", port), fmt.Sprint("--peer-port=", etcdproc.Port(b.t)),
+		"--ca-cert=" + b.ca.File("ca.crt"), "--ca-key=" + b.ca.File("ca.key")}, args...), &out, &out)
+	return out.String(), code
+}
+
+// refused is why nothing was begun.
+func (b *beginning) refused(args ...string) string {
+	b.t.Helper()
+	to, manifests := filepath.Join(b.t.TempDir(), "begun"), b.t.TempDir()
+	said, code := b.run(to, manifests, 1, args...)
+	require.NotZero(b.t, code, said)
+	require.NoDirExists(b.t, to)
+	files, err := os.ReadDir(manifests)
+	require.NoError(b.t, err)
+	require.Empty(b.t, files)
+	return said
+}
+
+// serves begins, and starts etcd as the static pod says.
+func (b *beginning) serves(args ...string) (client *clientv3.Client, end func()) {
+	b.t.Helper()
+	to, manifests, port := filepath.Join(b.t.TempDir(), "begun"), b.t.TempDir(), etcdproc.Port(b.t)
+	said, code := b.run(to, manifests, port, args...)
+	require.Zero(b.t, code, said)
+	require.Contains(b.t, said, fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", port))
+	text, err := os.ReadFile(filepath.Join(manifests, "rescue-begun.yaml"))
+	require.NoError(b.t, err)
+	var pod corev1.Pod
+	require.NoError(b.t, yaml.Unmarshal(text, &pod))
+	container := pod.Spec.Containers[0]
+	var flags []string
+	for _, flag := range container.Command[1:] {
+		flags = append(flags, strings.ReplaceAll(flag, container.VolumeMounts[0].MountPath,
+			pod.Spec.Volumes[0].HostPath.Path))
+	}
+	etcd := exec.Command(etcdproc.Program(b.t, b.version, "etcd"), flags...)
+	var log bytes.Buffer
+	etcd.Stdout, etcd.Stderr = &log, &log
+	require.NoError(b.t, etcd.Start())
+	client, err = clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("https://127.0.0.1:%d", port)},
+		TLS: b.ca.Client("root")})
+	require.NoError(b.t, err)
+	return client, func() {
+		require.NoError(b.t, client.Close())
+		_ = etcd.Process.Kill()
+		_ = etcd.Wait()
+		if b.t.Failed() {
+			b.t.Log(log.String())
+		}
+	}
 }
