@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -41,26 +40,30 @@ func (c *cluster) authorized(reason string) string {
 }
 
 // loggedIn waits until a user with a password is let in.
-func (c *cluster) loggedIn(user, password string) (client *clientv3.Client) {
+func (c *cluster) loggedIn(user, password string) *clientv3.Client {
 	c.t.Helper()
-	eventually(c.t, user+" is let in", func() string {
+	return letIn(c.t, user, func() (*clientv3.Client, error) { return c.login(user, password) })
+}
+
+// letIn waits until a client is.
+func letIn(t *testing.T, who string, open func() (*clientv3.Client, error)) (client *clientv3.Client) {
+	t.Helper()
+	eventually(t, who+" is let in", func() string {
 		var err error
-		client, err = c.login(user, password)
+		client, err = open()
 		return failure(err)
 	})
 	return client
 }
 
 // shutOut waits until etcd itself refuses a password.
-func (c *cluster) shutOut(user, password string) {
-	c.t.Helper()
-	eventually(c.t, user+" is not let in with another password", func() string {
-		_, err := c.login(user, password)
-		require.Error(c.t, err)
-		if !strings.Contains(err.Error(), rpctypes.ErrAuthFailed.Error()) && !errors.Is(err, rpctypes.ErrAuthFailed) {
-			return err.Error()
-		}
-		return ""
+func shutOut(t *testing.T, who string, open func() (*clientv3.Client, error)) {
+	t.Helper()
+	eventually(t, who+" is not let in with another password", func() string {
+		_, err := open()
+		require.Error(t, err)
+		return while(!strings.Contains(err.Error(), rpctypes.ErrAuthFailed.Error()) &&
+			!errors.Is(err, rpctypes.ErrAuthFailed), err)
 	})
 }
 
@@ -101,12 +104,12 @@ func TestUsersAndRoles(t *testing.T) {
 		_, err = answered(t, func(ctx context.Context) (any, error) { return client.UserList(ctx) })
 		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s is no root", who)
 	}
-	c.shutOut("own", "wrong")
+	shutOut(t, "own", func() (*clientv3.Client, error) { return c.login("own", "wrong") })
 
 	// Another password, by changing the Secret.
 	c.kube("patch", "secret", "own-password", "-p", `{"stringData":{"password":"second"}}`)
 	c.loggedIn("own", "second")
-	c.shutOut("own", "first")
+	shutOut(t, "own", func() (*clientv3.Client, error) { return c.login("own", "first") })
 
 	// A token that any member accepts, also when the one that gave it is killed. A user that has logged in goes on.
 	till = c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
@@ -121,12 +124,8 @@ func TestUsersAndRoles(t *testing.T) {
 			}
 			return ""
 		})
-		eventually(t, pod.Name+" serves again", func() string {
-			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found || now.UID == pod.UID || !ready(now) {
-				return "the pod is not ready"
-			}
-			return c.notConverged(3)
-		})
+		c.another(pod)
+		c.converges(3)
 	}
 
 	w.losesNothing()
@@ -155,21 +154,10 @@ func (c *cluster) takesPasswordsAlone() {
 	alone := func(user, password string) (*clientv3.Client, error) {
 		return c.open(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, c.service(), user, password)
 	}
-	var till *clientv3.Client
-	eventually(c.t, "till logs in with the authority alone", func() string {
-		var err error
-		till, err = alone("till", string(c.secretOf(name + "-user.till")["password"]))
-		return failure(err)
-	})
+	tills := string(c.secretOf(name + "-user.till")["password"])
+	till := letIn(c.t, "till, with the authority alone,", func() (*clientv3.Client, error) { return alone("till", tills) })
 	require.NoError(c.t, putting(c.t, till, "/orders/3", "till"))
-	eventually(c.t, "a wrong password is refused", func() string {
-		_, err := alone("till", "wrong")
-		require.Error(c.t, err)
-		if !strings.Contains(err.Error(), rpctypes.ErrAuthFailed.Error()) {
-			return err.Error()
-		}
-		return ""
-	})
+	shutOut(c.t, "till", func() (*clientv3.Client, error) { return alone("till", "wrong") })
 	stranger, err := alone("", "")
 	require.NoError(c.t, err)
 	_, err = getting(c.t, stranger, "/orders/3")
@@ -177,17 +165,12 @@ func (c *cluster) takesPasswordsAlone() {
 
 	c.deletes("pvc", "demo-1")
 	c.deletes("pods", "demo-1")
-	eventually(c.t, "another member takes the place of demo-1", func() string {
-		if _, found := get[corev1.Pod](c.t, c.ns, "pods", "demo-1"); found {
-			return "demo-1 is there"
-		}
-		return c.notConverged(3)
-	})
+	c.succeeds("demo-1", func() {})
 
 	c.apply(three + usersAndRoles)
 	c.converges(3)
 	assert.Equal(c.t, v1alpha1.ClientAuthRequired, c.object().Status.TLS.ClientAuth)
-	_, err = alone("till", string(c.secretOf(name + "-user.till")["password"]))
+	_, err = alone("till", tills)
 	require.Error(c.t, err, "a certificate is asked for again")
 	w.losesNothing()
 }

@@ -129,16 +129,12 @@ func (c *cluster) bitnamiClient(ca forger) *clientv3.Client {
 	pool.AddCert(ca.ca)
 	service, found := get[corev1.Service](c.t, c.ns, "svc", "shop-etcd")
 	require.True(c.t, found)
-	var client *clientv3.Client
-	eventually(c.t, "the application is let in", func() (why string) {
-		var err error
-		client, err = c.open(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	return letIn(c.t, "the application", func() (*clientv3.Client, error) {
+		return c.open(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 			objects.HostPort(service.Spec.ClusterIP, objects.ClientPort), "root", "secret", func(s *clientv3.Config) {
 				s.Endpoints = []string{"https://shop-etcd." + c.ns + ".svc:2379"}
 			})
-		return failure(err)
 	})
-	return client
 }
 
 // removes a member of this name from etcd's list, by etcdctl in a pod of ours.

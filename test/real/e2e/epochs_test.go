@@ -98,12 +98,8 @@ func TestEpochs(t *testing.T) {
 }
 
 func (c *cluster) comesBackFromASurvivor() {
-	w, before := c.writes(), c.object().Status
-	w.wrote(30)
-	survivor, others := c.follower()
-	sure := c.shares(survivor, w)
-	c.loses(others...)
-	w.ends()
+	before := c.object().Status
+	w, survivor, sure := c.losesItsQuorum(c.loses)
 	said := c.decides("QuorumLost", "FromSurvivor is possible")
 	require.Contains(c.t, said, fmt.Sprintf(": kubectl quorate recover -n %s demo FromSurvivor;", c.ns))
 	c.operates("recover", fmt.Sprintf("type: Recover, recover: {epoch: %d, policy: FromSurvivor}", before.Epoch))
@@ -115,6 +111,27 @@ func (c *cluster) comesBackFromASurvivor() {
 	require.True(c.t, found, "the survivor's volume is kept")
 	assert.NotEmpty(c.t, claim.Annotations[objects.AnnotationQuarantined])
 	c.writesWith(c.client(), "after").losesNothing()
+}
+
+// hasWritten is a writer that has ended.
+func (c *cluster) hasWritten(word string) *writer {
+	c.t.Helper()
+	w := c.writesWith(c.client(), word)
+	w.wrote(30)
+	w.ends()
+	return w
+}
+
+// losesItsQuorum under a writer: one follower is left, which has at least so much of what was acknowledged.
+func (c *cluster) losesItsQuorum(takes func(members ...string)) (w *writer, survivor string, sure int) {
+	c.t.Helper()
+	w = c.writesWith(c.client(), c.word()+"-until-then")
+	w.wrote(30)
+	survivor, others := c.follower()
+	sure = c.shares(survivor, w)
+	takes(others...)
+	w.ends()
+	return w, survivor, sure
 }
 
 // survived waits until the cluster has come back after an epoch, with what was acknowledged and shared with the
@@ -143,12 +160,7 @@ func (c *cluster) comesBackByItself() {
 	require.Equal(c.t, epoch, c.object().Status.Epoch)
 	w.losesNothing()
 
-	w = c.writesWith(c.client(), "second")
-	w.wrote(30)
-	survivor, others := c.follower()
-	sure := c.shares(survivor, w)
-	c.loses(others...)
-	w.ends()
+	w, _, sure := c.losesItsQuorum(c.loses)
 	c.survived(epoch, w, sure)
 }
 
@@ -156,12 +168,7 @@ func (c *cluster) comesBackByItself() {
 func (c *cluster) comesBackFromALastMember() {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSurvivor","after":"30s"}}`)
-	w := c.writes()
-	w.wrote(30)
-	survivor, others := c.follower()
-	sure := c.shares(survivor, w)
-	c.kills(others...)
-	w.ends()
+	w, _, sure := c.losesItsQuorum(c.kills)
 	c.survived(epoch, w, sure)
 	require.NotEmpty(c.t, c.object().Status.Origin.Evidence)
 }
@@ -179,14 +186,10 @@ func (c *cluster) isRecreated() {
 
 func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	epoch := c.object().Status.Epoch
-	w := c.writesWith(c.client(), "before")
-	w.wrote(30)
-	w.ends()
+	w := c.hasWritten("before")
 	taken := c.snapshots("tuesday", bucket.yaml(c.ns)+", deletionPolicy: Delete")
 	require.False(c.t, taken.Status.VerificationTime.IsZero(), taken.Status.Message)
-	later := c.writesWith(c.client(), "later")
-	later.wrote(30)
-	later.ends()
+	later := c.hasWritten("later")
 	seen := c.revision()
 
 	watching, stop := context.WithTimeout(c.t.Context(), patience)
@@ -272,9 +275,7 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 
 // beginsACluster deletes the cluster, and makes another one of a snapshot.
 func (bucket *s3) beginsACluster(c *cluster) {
-	w := c.writes()
-	w.wrote(30)
-	w.ends()
+	w := c.hasWritten(c.word())
 	taken := c.snapshots("monday", bucket.yaml(c.ns))
 	c.kube("delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
@@ -300,13 +301,9 @@ func (bucket *s3) beginsACluster(c *cluster) {
 func (bucket *s3) bringsALostClusterBack(c *cluster) {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSnapshot","after":"30s"}}`)
-	w := c.writes()
-	w.wrote(30)
-	w.ends()
+	w := c.hasWritten(c.word())
 	c.snapshots("wednesday", bucket.yaml(c.ns))
-	later := c.writesWith(c.client(), "newest")
-	later.wrote(30)
-	later.ends()
+	c.hasWritten("newest")
 	one, others := c.follower()
 	c.loses(append(others, one)...)
 	begin := time.Now()

@@ -52,25 +52,22 @@ func (c *cluster) awayFromAPIServer() (member string) {
 	}
 }
 
-func (c *cluster) growsBeneath(w *load) {
-	c.edit(`{"replicas":5}`)
-	c.converges(5)
-	w.longest("three members became five")
-	c.edit(`{"replicas":3}`)
-	c.converges(3)
-	w.longest("five members became three")
+// change is an edit of the cluster beneath the API server, after which it has so many members.
+type change struct {
+	edit    string
+	members int
+	told    string
 }
 
-func (c *cluster) rollsBeneath(w *load) {
-	c.edit(`{"options":{"snapshotCount":20000}}`)
-	c.converges(3)
-	w.longest("all members were restarted for a changed option")
-}
-
-func (c *cluster) upgradesBeneath(w *load) {
-	c.edit(`{"version":"3.7.3"}`)
-	c.converges(3)
-	w.longest("all members were upgraded from 3.6 to 3.7")
+// beneath makes changes one after the other.
+func beneath(changes ...change) func(*cluster, *load) {
+	return func(c *cluster, w *load) {
+		for _, one := range changes {
+			c.edit(one.edit)
+			c.converges(one.members)
+			w.longest(one.told)
+		}
+	}
 }
 
 // fillsUp: the database grows to its quota by objects that are deleted again, and Quorate defragments it before etcd
