@@ -246,13 +246,7 @@ func (l *lab) writeKeys() error {
 
 // startControlPlane returns when the API server is ready and the managers run.
 func (l *lab) startControlPlane() error {
-	if err := l.startAPIServer(); err != nil {
-		return err
-	}
-	if err := l.awaitAPIServer(); err != nil {
-		return err
-	}
-	return l.startManagers()
+	return inOrder(l.startAPIServer, l.awaitAPIServer, l.startManagers)
 }
 
 func (l *lab) awaitAPIServer() error {
@@ -285,10 +279,7 @@ func (l *lab) applyBase() error {
 
 // startAgents starts what makes a node out of a machine with containerd.
 func (n node) startAgents() error {
-	if err := n.startKubelet(); err != nil {
-		return err
-	}
-	return n.startProxy()
+	return inOrder(n.startKubelet, n.startProxy)
 }
 
 // loadImages imports what a pod may want. An import waits for the disk more
@@ -347,6 +338,16 @@ type milestone struct {
 func (m *milestone) reach(ok bool) { m.reached = ok; close(m.done) }
 func (m *milestone) await() bool   { <-m.done; return m.reached }
 
+// inOrder runs its steps one after the other, until one fails.
+func inOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // all runs its parts at the same time and returns all their errors.
 func all(parts ...func() error) error {
 	errs := make([]error, len(parts))
@@ -383,40 +384,20 @@ func (n node) powerOn() error {
 	}
 	// Its network went with its power, but the kernel may take its time over that.
 	n.lab.netSwitch().setNetwork("link del " + n.port())
-	if err := n.boot(); err != nil {
-		return err
-	}
-	if err := n.plugIn(); err != nil {
-		return err
-	}
+	steps := []func() error{n.boot, n.plugIn}
 	// Its API server can't run before an etcd does that may be on this node: who starts that starts it `again`.
-	if selfHosted := len(n.lab.etcdServers) > 0; selfHosted {
-		if err := n.startContainerd(); err != nil {
-			return err
-		}
-		return n.startAgents()
+	selfHosted := len(n.lab.etcdServers) > 0
+	if n.id == 1 && !selfHosted {
+		steps = append(steps, n.lab.startControlPlane, n.lab.startAddons)
 	}
-	if n.id == 1 {
-		if err := n.lab.startControlPlane(); err != nil {
-			return err
-		}
-		if err := n.lab.startAddons(); err != nil {
-			return err
-		}
+	steps = append(steps, n.startContainerd, n.startAgents)
+	if !selfHosted {
+		steps = append(steps, func() error { return n.lab.awaitNodes([]node{n}) })
 	}
-	if err := n.startContainerd(); err != nil {
-		return err
+	if !selfHosted && n.lab.hasExpandable() {
+		steps = append(steps, n.installExpandable)
 	}
-	if err := n.startAgents(); err != nil {
-		return err
-	}
-	if err := n.lab.awaitNodes([]node{n}); err != nil {
-		return err
-	}
-	if n.lab.hasExpandable() {
-		return n.installExpandable()
-	}
-	return nil
+	return inOrder(steps...)
 }
 
 func downCommand(l *lab, _ []string) error {
