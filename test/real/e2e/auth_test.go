@@ -155,7 +155,9 @@ func (c *cluster) takesPasswordsAlone() {
 		return c.open(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, c.service(), user, password)
 	}
 	tills := string(c.secretOf(name + "-user.till")["password"])
-	till := letIn(c.t, "till, with the authority alone,", func() (*clientv3.Client, error) { return alone("till", tills) })
+	till := letIn(c.t, "till, with the authority alone,", func() (*clientv3.Client, error) {
+		return alone("till", tills)
+	})
 	require.NoError(c.t, putting(c.t, till, "/orders/3", "till"))
 	shutOut(c.t, "till", func() (*clientv3.Client, error) { return alone("till", "wrong") })
 	stranger, err := alone("", "")

@@ -205,7 +205,8 @@ func (c *cluster) adds(manifests string) {
 	require.NoError(c.t, err)
 }
 
-// addsOurs applies an object of a kind of Quorate's, with its name (or all of its metadata) and spec in YAML's flow style.
+// addsOurs applies an object of a kind of Quorate's, with its name (or all of its metadata) and its spec in YAML's flow
+// style.
 func (c *cluster) addsOurs(kind, metadata, spec string) {
 	c.t.Helper()
 	c.adds(fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}", kind,

@@ -80,8 +80,8 @@ func (c *cluster) putsFor(object, secret string, certificate, private, trusted [
   data: {tls.crt: %s, tls.key: %s, ca.crt: %s}}`, secret, c.ns, object, encode(certificate), encode(private), encode(trusted)))
 }
 
-// putsThree puts what a cluster of this name shows: of its servers, of its peers, and of Quorate. They are trusted by their
-// own authority unless others are told.
+// putsThree puts what a cluster of this name shows: of its servers, of its peers, and of Quorate. They trust their own
+// authority unless others are told.
 func (c *cluster) putsThree(of, prefix string, signer forger, servers, peers []string, trusted ...forger) {
 	c.t.Helper()
 	if len(trusted) == 0 {

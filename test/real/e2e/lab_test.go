@@ -107,7 +107,9 @@ func (a *apiServer) request(method, path, contentType, body string) (int, string
 		if err != nil {
 			return 0, "", err
 		}
-		request.Header.Set("Content-Type", contentType)
+		if contentType != "" {
+			request.Header.Set("Content-Type", contentType)
+		}
 		code, answer, err := said(a.client, request)
 		if err == nil && (code >= http.StatusInternalServerError || code == http.StatusTooManyRequests) {
 			err = fmt.Errorf("%s %s: %d %s", method, path, code, http.StatusText(code))

@@ -171,13 +171,14 @@ func (c *cluster) putsUntil() (end func() []acknowledged) {
 	return func() []acknowledged { stop(); return <-told }
 }
 
-// hasUntil insists that the cluster has what was acknowledged up to a revision, and nothing later. It tells how much that
-// is, and how long before a time the oldest of it was written.
+// hasUntil insists that the cluster has what was acknowledged up to a revision, and nothing later. It tells how much is
+// gone, and how long before a time the oldest of that was written.
 func (c *cluster) hasUntil(last int64, all []acknowledged, lost time.Time) {
 	c.t.Helper()
 	there, gone, oldest := c.present(c.word()), 0, time.Duration(0)
 	for _, w := range all {
-		assert.Equal(c.t, w.revision <= last, there[w.key], "%s of revision %d, which ends at %d", w.key, w.revision, last)
+		assert.Equal(c.t, w.revision <= last, there[w.key], "%s of revision %d, where %d is the last", w.key, w.revision,
+			last)
 		if w.revision > last {
 			gone++
 			oldest = max(oldest, lost.Sub(w.at))

@@ -23,14 +23,16 @@ func installCertManager(l *lab, _ []string) error {
 			content:    []string{filepath.Join(folder, "cert-manager") + "=/cert-manager", "tmp/"},
 		}},
 		crds: filepath.Join(folder, "crds.yaml"),
-		kinds: []string{"certificates.cert-manager.io", "certificaterequests.cert-manager.io", "issuers.cert-manager.io",
-			"clusterissuers.cert-manager.io"}, // it ends where it does not find them
+		// It ends where it does not find them.
+		kinds: []string{"certificates.cert-manager.io", "certificaterequests.cert-manager.io",
+			"issuers.cert-manager.io", "clusterissuers.cert-manager.io"},
 		manifest: "cert-manager.yaml", values: map[string]any{},
 		waits: [][]string{
 			{"rollout", "status", "-n", "cert-manager", "deployment/cert-manager", "--timeout=90s"},
 			// Until then the API server trusts no webhook, and refuses every Certificate.
 			{"wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s",
-				"validatingwebhookconfiguration/cert-manager-webhook", "mutatingwebhookconfiguration/cert-manager-webhook"},
+				"validatingwebhookconfiguration/cert-manager-webhook",
+				"mutatingwebhookconfiguration/cert-manager-webhook"},
 		},
 	})
 }

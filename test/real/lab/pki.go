@@ -62,7 +62,8 @@ func writePKI(dir, server string, services []string, nodes map[string][]string, 
 		// The node authorizer goes by exactly this user and group.
 		user, group := "system:node:"+name, "system:nodes"
 		users = append(users, identity{"kubelet-" + name, user, group})
-		leaves = append(leaves, leaf{"kubelet-serving-" + name, user, group, append([]string{name, "127.0.0.1"}, ips...)})
+		hosts := append([]string{name, "127.0.0.1"}, ips...)
+		leaves = append(leaves, leaf{"kubelet-serving-" + name, user, group, hosts})
 		apiServer.hosts = append(apiServer.hosts, ips...)
 	}
 	root, err := writeAuthority(dir, "ca", append(leaves, apiServer)...)

@@ -82,8 +82,8 @@ func kustomizations(t *testing.T) []string {
 	return dirs
 }
 
-// TestEverythingIsTaken: all that kustomizations render and quorate install prints are objects that the API server takes
-// as they are, without unknown fields, and of workloads only what the strictest Pod Security Standard lets run.
+// TestEverythingIsTaken: all that kustomizations render and quorate install prints are objects that the API server
+// takes as they are, without unknown fields, and of workloads only what the strictest Pod Security Standard lets run.
 func TestEverythingIsTaken(t *testing.T) {
 	controller := newKind(t, readCRD(t,
 		render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
@@ -262,8 +262,8 @@ func TestMetacontrollerServesQuorate(t *testing.T) {
 	}
 }
 
-// TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in. What quorate
-// install prints speaks TLS.
+// TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in. What
+// quorate install prints speaks TLS.
 func TestHooksReachTheServer(t *testing.T) {
 	objects := render(t, "default")
 	service := native(t, objects["Service/quorate"]).(*corev1.Service)

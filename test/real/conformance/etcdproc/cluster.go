@@ -189,8 +189,8 @@ func (m *Member) Put(n int) {
 	}
 }
 
-// Client is etcd's own client to this member alone; with a certificate in the name root when the member asks for one. It
-// is closed with the test.
+// Client is etcd's own client to this member alone; with a certificate in the name root when the member asks for one.
+// It is closed with the test.
 func (m *Member) Client() *clientv3.Client {
 	m.t.Helper()
 	return m.ClientOf(clientv3.Config{}, "root")
