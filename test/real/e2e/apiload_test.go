@@ -313,11 +313,7 @@ func (w *load) longest(what string) {
 // wrote waits until n more writes are acknowledged.
 func (w *load) wrote(n int64) {
 	w.t.Helper()
-	goal := w.count.Load() + n
-	eventually(w.t, fmt.Sprintf("%d writes of the API server's", n), func() string {
-		left := goal - w.count.Load()
-		return while(left > 0, fmt.Sprintf("%d are missing", left))
-	})
+	counts(w.t, &w.count, n, fmt.Sprintf("%d writes of the API server's", n))
 }
 
 // losesNothing ends the load: all that was acknowledged is there, and what watches was told the same as what lists. It

@@ -349,23 +349,15 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 	w.losesNothing()
 }
 
-// TestMemory: what becomes of members without volumes, told on one cluster.
+// TestMemory: what becomes of members without volumes, told on one cluster. That a lost pod is replaced is in
+// TestOnTheHostsNetwork, and that there are no claims in TestSamples/memory.
 func TestMemory(t *testing.T) {
 	beside(t)
 	c := newCluster(t, three+"  storage: {medium: Memory, size: 256Mi}\n")
-	c.tell("ALostPodIsReplaced", (*cluster).replacesALostPod)
 	c.tell("AnImageIsExchangedInPlace", (*cluster).exchangesImagesInPlace)
 	c.tell("AnEmptiedMemoryUnderLoad", (*cluster).forgetsNothing)
 	c.tell("ALostMemoryQuorumComesBackFromASurvivor", (*cluster).comesBackFromALastMember)
 	c.tell("ALostMemoryClusterIsRecreated", (*cluster).isRecreated)
-}
-
-func (c *cluster) replacesALostPod() {
-	assert.Empty(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"))
-	w := c.writes()
-	c.deletes("pods", "demo-0")
-	c.succeeds("demo-0", func() {})
-	w.losesNothing()
 }
 
 func (c *cluster) exchangesImagesInPlace() {

@@ -169,14 +169,20 @@ func makesUser(t *testing.T, root *clientv3.Client, user, from, end string) {
 	makes(t, func(ctx context.Context) (any, error) { return root.UserGrantRole(ctx, user, user) })
 }
 
+// counts waits until n more of something are counted.
+func counts(t *testing.T, count *atomic.Int64, n int64, what string) {
+	t.Helper()
+	goal := count.Load() + n
+	eventually(t, what, func() string {
+		left := goal - count.Load()
+		return while(left > 0, fmt.Sprintf("%d are missing", left))
+	})
+}
+
 // wrote waits until n more writes are acknowledged.
 func (w *writer) wrote(n int64) {
 	w.t.Helper()
-	goal := w.count.Load() + n
-	eventually(w.t, fmt.Sprintf("%d writes", n), func() string {
-		left := goal - w.count.Load()
-		return while(left > 0, fmt.Sprintf("%d are missing", left))
-	})
+	counts(w.t, &w.count, n, fmt.Sprintf("%d writes", n))
 }
 
 // ends stops the writing.

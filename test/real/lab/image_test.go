@@ -58,22 +58,54 @@ func writeTestImage(t *testing.T) string {
 	return target
 }
 
+// described is what leads to a blob.
+type described struct {
+	Digest, MediaType string
+	Annotations       map[string]string
+	Platform          struct{ OS, Architecture string }
+}
+
+type ociManifest struct {
+	Config      described
+	Layers      []described
+	Annotations map[string]string
+}
+
+type ociConfig struct {
+	Created      time.Time
+	Architecture string
+	Config       struct {
+		Entrypoint []string
+		User       string
+		Labels     map[string]string
+	}
+	RootFS struct {
+		DiffIDs []string `json:"diff_ids"`
+	}
+}
+
+// blobOf is a blob of a layout, which has the digest by which it is stored.
+func blobOf(t *testing.T, files map[string]string, d string) []byte {
+	t.Helper()
+	text := []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")])
+	if digest(text) != d {
+		t.Fatalf("blob %s has another digest: %s", d, digest(text))
+	}
+	return text
+}
+
+func manifestOf(t *testing.T, files map[string]string, d string) (manifest ociManifest, config ociConfig) {
+	t.Helper()
+	decode(t, blobOf(t, files, d), &manifest)
+	decode(t, blobOf(t, files, manifest.Config.Digest), &config)
+	return manifest, config
+}
+
 func TestImageIsAnOCILayout(t *testing.T) {
 	content, err := os.ReadFile(writeTestImage(t))
 	must(t, err)
 	files, _, _ := readTar(t, content)
-	blob := func(d string) []byte {
-		text := []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")])
-		if digest(text) != d {
-			t.Fatalf("blob %s has another digest: %s", d, digest(text))
-		}
-		return text
-	}
-	type described struct {
-		Digest      string
-		Size        int
-		Annotations map[string]string
-	}
+	blob := func(d string) []byte { return blobOf(t, files, d) }
 	var index struct{ Manifests []described }
 	decode(t, []byte(files["index.json"]), &index)
 	var names []string
@@ -83,21 +115,7 @@ func TestImageIsAnOCILayout(t *testing.T) {
 	if want := []string{"example.org/a/program:v1", "localhost/program:test"}; !slices.Equal(names, want) {
 		t.Errorf("names %v, want %v", names, want)
 	}
-	var manifest struct {
-		Config described
-		Layers []described
-	}
-	decode(t, blob(index.Manifests[0].Digest), &manifest)
-	var config struct {
-		Config struct {
-			Entrypoint []string
-			User       string
-		}
-		RootFS struct {
-			DiffIDs []string `json:"diff_ids"`
-		}
-	}
-	decode(t, blob(manifest.Config.Digest), &config)
+	manifest, config := manifestOf(t, files, index.Manifests[0].Digest)
 	if config.Config.User != "65532" || !slices.Equal(config.Config.Entrypoint, []string{"/bin/program"}) {
 		t.Errorf("config %+v", config.Config)
 	}
@@ -157,11 +175,7 @@ func TestReleaseImageRepeats(t *testing.T) {
 	}
 
 	files, _, _ := readTar(t, first)
-	blob := func(d string) []byte { return []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")]) }
-	type described struct {
-		Digest, MediaType string
-		Platform          struct{ OS, Architecture string }
-	}
+	blob := func(d string) []byte { return blobOf(t, files, d) }
 	var layout, index struct {
 		Manifests   []described
 		Annotations map[string]string
@@ -174,21 +188,7 @@ func TestReleaseImageRepeats(t *testing.T) {
 	var archs []string
 	for _, m := range index.Manifests {
 		archs = append(archs, m.Platform.OS+"/"+m.Platform.Architecture)
-		var manifest struct {
-			Config      described
-			Layers      []described
-			Annotations map[string]string
-		}
-		decode(t, blob(m.Digest), &manifest)
-		var config struct {
-			Created      time.Time
-			Architecture string
-			Config       struct{ Labels map[string]string }
-			RootFS       struct {
-				DiffIDs []string `json:"diff_ids"`
-			}
-		}
-		decode(t, blob(manifest.Config.Digest), &config)
+		manifest, config := manifestOf(t, files, m.Digest)
 		unpack, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
 		must(t, err)
 		layer, err := io.ReadAll(unpack)
