@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,9 +42,7 @@ func helm(t *testing.T, args ...string) (map[string]map[string]any, error) {
 func rendered(t *testing.T, args ...string) map[string]map[string]any {
 	t.Helper()
 	objects, err := helm(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return objects
 }
 
@@ -51,13 +50,9 @@ func rendered(t *testing.T, args ...string) map[string]map[string]any {
 func printed(t *testing.T, args ...string) map[string]map[string]any {
 	t.Helper()
 	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := exec.Command(file, append([]string{"install"}, args...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return byName(t, string(out))
 }
 
@@ -213,10 +208,7 @@ func TestChartMonitoring(t *testing.T) {
 
 // TestChartVersion: the chart is of the version whose image it installs.
 func TestChartVersion(t *testing.T) {
-	text, err := os.ReadFile(chart + "/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, chart+"/Chart.yaml")
 	d := native(t, render(t, "base")["Deployment/quorate"]).(*appsv1.Deployment)
 	_, tag, _ := strings.Cut(d.Spec.Template.Spec.Containers[0].Image, ":")
 	if c := parse(t, string(text)); c["appVersion"] != tag || "v"+c["version"].(string) != tag {
@@ -226,16 +218,10 @@ func TestChartVersion(t *testing.T) {
 
 // TestChartForArtifactHub: what the chart says of itself is what it installs, and its icon is there.
 func TestChartForArtifactHub(t *testing.T) {
-	text, err := os.ReadFile(chart + "/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, chart+"/Chart.yaml")
 	c := parse(t, string(text))
 	const at = "https://raw.githubusercontent.com/quorate-dev/quorate/main/"
-	icon, err := os.ReadFile("../../../" + strings.TrimPrefix(c["icon"].(string), at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	icon := fileOf(t, "../../../"+strings.TrimPrefix(c["icon"].(string), at))
 	if err := xml.Unmarshal(icon, &struct {
 		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
 	}{}); err != nil {
@@ -279,83 +265,61 @@ func TestChartValues(t *testing.T) {
 	deployment, cluster, metacontroller := "Deployment/default/quorate", "CompositeController//quorate-etcdcluster",
 		"Deployment/default/metacontroller"
 	effects := map[string]struct{ set, object, want string }{
-		"metacontroller.enabled": {"--set metacontroller.enabled=false", metacontroller, ""},
-		"metacontroller.version": {"--set metacontroller.version=4.18.0", metacontroller,
-			"image: ghcr.io/metacontroller/metacontroller:v4.18.0"},
-		"metacontroller.image": {"--set metacontroller.image=r.example/mc", metacontroller,
-			"image: r.example/mc:v4.17.2"},
-		"metacontroller.namespace": {foreign + "--set metacontroller.namespace=mc",
+		"metacontroller.enabled": {"metacontroller.enabled=false", metacontroller, ""},
+		"metacontroller.version": {"metacontroller.version=4.18.0",
+			metacontroller, "image: ghcr.io/metacontroller/metacontroller:v4.18.0"},
+		"metacontroller.image": {"metacontroller.image=r.example/mc", metacontroller, "image: r.example/mc:v4.17.2"},
+		"metacontroller.namespace": {"metacontroller.enabled=false,metacontroller.namespace=mc",
 			"ClusterRoleBinding//quorate-metacontroller", "namespace: mc"},
-		"metacontroller.goMemoryLimit": {"--set metacontroller.goMemoryLimit=900MiB", metacontroller,
-			"value: 900MiB"},
-		"metacontroller.resources.requests.cpu": {"--set metacontroller.resources.requests.cpu=1", metacontroller,
-			"cpu: 1"},
-		"metacontroller.resources.requests.memory": {"--set metacontroller.resources.requests.memory=99Mi",
+		"metacontroller.goMemoryLimit":          {"metacontroller.goMemoryLimit=900MiB", metacontroller, "value: 900MiB"},
+		"metacontroller.resources.requests.cpu": {"metacontroller.resources.requests.cpu=1", metacontroller, "cpu: 1"},
+		"metacontroller.resources.requests.memory": {"metacontroller.resources.requests.memory=99Mi",
 			metacontroller, "memory: 99Mi"},
-		"metacontroller.resources.limits.memory": {"--set metacontroller.resources.limits.memory=1Gi", metacontroller,
-			"memory: 1Gi"},
-		"registry": {"--set registry=r.example", deployment,
-			"image: r.example/quorate-dev/quorate:"},
-		"image": {"--set image=r.example/q:v9", deployment, "image: r.example/q:v9"},
-		"etcdRepository": {"--set etcdRepository=r.example/etcd", deployment,
-			"value: r.example/etcd"},
-		"allowedImageRepositories": {"--set allowedImageRepositories={r.example/etcd,mirror.example/}",
+		"metacontroller.resources.limits.memory": {"metacontroller.resources.limits.memory=1Gi",
+			metacontroller, "memory: 1Gi"},
+		"registry":       {"registry=r.example", deployment, "image: r.example/quorate-dev/quorate:"},
+		"image":          {"image=r.example/q:v9", deployment, "image: r.example/q:v9"},
+		"etcdRepository": {"etcdRepository=r.example/etcd", deployment, "value: r.example/etcd"},
+		"allowedImageRepositories": {"allowedImageRepositories={r.example/etcd,mirror.example/}",
 			deployment, "QUORATE_ALLOWED_IMAGE_REPOSITORIES\n          value: mirror.example/,r.example/etcd"},
-		"existingEndpoints": {"--set existingEndpoints={10.1.0.0/16,.example.com}", deployment,
-			"QUORATE_EXISTING_ENDPOINTS\n          value: .example.com,10.1.0.0/16"},
-		"sharedIssuers": {"--set sharedIssuers=true",
-			"ValidatingAdmissionPolicy//quorate-shared-issuers", ""},
-		"imagePullSecrets": {"--set imagePullSecrets[0].name=pull", deployment,
-			"imagePullSecrets:\n      - name: pull"},
-		"crds.install": {"--set crds.install=false",
-			"CustomResourceDefinition//etcdclusters.etcd.quorate.dev", ""},
-		"credentials.existingSecret": {"--set credentials.existingSecret=mine --set credentials.ca=PEM",
+		"existingEndpoints": {"existingEndpoints={10.1.0.0/16,.example.com}",
+			deployment, "QUORATE_EXISTING_ENDPOINTS\n          value: .example.com,10.1.0.0/16"},
+		"sharedIssuers":    {"sharedIssuers=true", "ValidatingAdmissionPolicy//quorate-shared-issuers", ""},
+		"imagePullSecrets": {"imagePullSecrets[0].name=pull", deployment, "imagePullSecrets:\n      - name: pull"},
+		"crds.install":     {"crds.install=false", "CustomResourceDefinition//etcdclusters.etcd.quorate.dev", ""},
+		"credentials.existingSecret": {"credentials.existingSecret=mine,credentials.ca=PEM",
 			deployment, "secretName: mine"},
-		"credentials.ca": {"--set credentials.existingSecret=mine --set credentials.ca=PEM",
-			cluster, "inline: PEM"},
-		"onlyNamespaces": {"--set onlyNamespaces={shop}", deployment,
+		"credentials.ca": {"credentials.existingSecret=mine,credentials.ca=PEM", cluster, "inline: PEM"},
+		"onlyNamespaces": {"onlyNamespaces={shop}", deployment,
 			"name: QUORATE_ONLY_NAMESPACES\n          value: shop"},
-		"selector": {"--set selector.by=blue", cluster, "by: blue"},
-		"name": {"--set selector.by=blue --set name=blue", cluster + "-blue",
-			"kind: CompositeController"},
-		"certManager": {"--set certManager=true", cluster, "resource: certificates"},
-		"resyncPeriodSeconds": {"--set resyncPeriodSeconds=60", cluster,
-			"resyncPeriodSeconds: 60"},
-		"logLevel": {"--set logLevel=debug", deployment,
-			"name: QUORATE_LOG_LEVEL\n          value: debug"},
-		"verify": {"--set verify=true", deployment,
-			"name: QUORATE_VERIFY\n          value: \"true\""},
-		"monitoring.podMonitors": {"--set monitoring.podMonitors=true", "PodMonitor/default/quorate",
-			"port: metrics"},
-		"monitoring.prometheusRules": {"--set monitoring.prometheusRules=true",
-			"PrometheusRule/default/quorate", "alert: "},
-		"monitoring.dashboard": {"--set monitoring.dashboard=true",
-			"ConfigMap/default/quorate-dashboard", "quorate.json"},
-		"monitoring.labels": {"--set monitoring.dashboard=true,monitoring.labels.release=x",
+		"selector":                   {"selector.by=blue", cluster, "by: blue"},
+		"name":                       {"selector.by=blue,name=blue", cluster + "-blue", "kind: CompositeController"},
+		"certManager":                {"certManager=true", cluster, "resource: certificates"},
+		"resyncPeriodSeconds":        {"resyncPeriodSeconds=60", cluster, "resyncPeriodSeconds: 60"},
+		"logLevel":                   {"logLevel=debug", deployment, "name: QUORATE_LOG_LEVEL\n          value: debug"},
+		"verify":                     {"verify=true", deployment, "name: QUORATE_VERIFY\n          value: \"true\""},
+		"monitoring.podMonitors":     {"monitoring.podMonitors=true", "PodMonitor/default/quorate", "port: metrics"},
+		"monitoring.prometheusRules": {"monitoring.prometheusRules=true", "PrometheusRule/default/quorate", "alert: "},
+		"monitoring.dashboard":       {"monitoring.dashboard=true", "ConfigMap/default/quorate-dashboard", "quorate.json"},
+		"monitoring.labels": {"monitoring.dashboard=true,monitoring.labels.release=x",
 			"ConfigMap/default/quorate-dashboard", "release: x"},
-		"replicas":               {"--set replicas=3", deployment, "replicas: 3"},
-		"resources.requests.cpu": {"--set resources.requests.cpu=1", deployment, "cpu: 1"},
-		"resources.requests.memory": {"--set resources.requests.memory=99Mi", deployment,
-			"memory: 99Mi"},
-		"resources.limits.memory": {"--set resources.limits.memory=1Gi", deployment, "memory: 1Gi"},
-		"goMemoryLimit":           {"--set goMemoryLimit=900MiB", deployment, "value: 900MiB"},
-		"priorityClassName": {"--set priorityClassName=high", deployment,
-			"priorityClassName: high"},
-		"nodeSelector": {"--set nodeSelector.role=infra", deployment, "role: infra"},
-		"tolerations": {"--set tolerations[0].operator=Exists", deployment,
-			"tolerations:\n      - operator: Exists"},
-		"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {"--set affinity.nodeAffinity.x=y",
+		"replicas":                  {"replicas=3", deployment, "replicas: 3"},
+		"resources.requests.cpu":    {"resources.requests.cpu=1", deployment, "cpu: 1"},
+		"resources.requests.memory": {"resources.requests.memory=99Mi", deployment, "memory: 99Mi"},
+		"resources.limits.memory":   {"resources.limits.memory=1Gi", deployment, "memory: 1Gi"},
+		"goMemoryLimit":             {"goMemoryLimit=900MiB", deployment, "value: 900MiB"},
+		"priorityClassName":         {"priorityClassName=high", deployment, "priorityClassName: high"},
+		"nodeSelector":              {"nodeSelector.role=infra", deployment, "role: infra"},
+		"tolerations":               {"tolerations[0].operator=Exists", deployment, "tolerations:\n      - operator: Exists"},
+		"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {"affinity.nodeAffinity.x=y",
 			deployment, "x: \"y\""},
 	}
-	text, err := os.ReadFile(chart + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, chart+"/values.yaml")
 	if got, want := slices.Sorted(maps.Keys(effects)), leaves(parse(t, string(text)), ""); !slices.Equal(got, want) {
 		t.Errorf("values.yaml has\n\t%v\nand here are\n\t%v", want, got)
 	}
 	for value, e := range effects {
-		objects := rendered(t, strings.Fields(e.set)...)
+		objects := rendered(t, "--set", e.set)
 		o := objects[e.object]
 		if e.want == "" {
 			if o != nil {
@@ -386,34 +350,35 @@ func leaves(values map[string]any, prefix string) []string {
 // TestChartRefuses: a wrong value is refused before anything is installed, with its name.
 func TestChartRefuses(t *testing.T) {
 	for set, want := range map[string]string{
-		"--set replica=3":                                    "replica",
-		"--set replicas=0":                                   "replicas",
-		"--set replicas=two":                                 "replicas",
-		"--set-json metacontroller.version=4.16":             "metacontroller/version", // a number
-		"--set metacontroller.version=newest":                "metacontroller/version",
-		"--set image=https://example.com/quorate":            "image",
-		"--set registry=registry.example/":                   "registry",
-		"--set etcdRepository=example.com/etcd:v3":           "etcdRepository",
-		"--set allowedImageRepositories={https://r.example}": "allowedImageRepositories",
-		"--set existingEndpoints={*}":                        "existingEndpoints",
-		"--set existingEndpoints={10.1.2.3}":                 "existingEndpoints",
-		"--set existingEndpoints={former.shop.svc}":          "can't be allowed by name",
-		"--set onlyNamespaces=shop":                          "onlyNamespaces",
-		"--set onlyNamespaces={Shop}":                        "onlyNamespaces",
-		"--set logLevel=verbose":                             "logLevel",
-		"--set resyncPeriodSeconds=0":                        "resyncPeriodSeconds",
-		"--set name=blue":                                    "name needs selector",
-		"--set metacontroller.version=1.5.20": "metacontroller.enabled needs " +
-			"metacontroller.version 4.16.0 or later, not 1.5.20",
-		"--set metacontroller.version=4.17":          "needs a whole metacontroller.version",
-		"--set metacontroller.image=r.example/mc:v1": "metacontroller/image",
-		foreign + "--set selector.a=b --set metacontroller.version=1.5.20": "selector needs metacontroller.version " +
-			"4.16",
-		"--set credentials.existingSecret=mine": "set credentials.ca",
-		foreign + "--set credentials.existingSecret=mine --set metacontroller.version=1.5.20 --set " +
-			"credentials.ca=x": "needs its token in the URLs",
+		"replica=3":                                    "replica",
+		"replicas=0":                                   "replicas",
+		"replicas=two":                                 "replicas",
+		"--set-json metacontroller.version=4.16":       "metacontroller/version", // a number
+		"metacontroller.version=newest":                "metacontroller/version",
+		"image=https://example.com/quorate":            "image",
+		"registry=registry.example/":                   "registry",
+		"etcdRepository=example.com/etcd:v3":           "etcdRepository",
+		"allowedImageRepositories={https://r.example}": "allowedImageRepositories",
+		"existingEndpoints={*}":                        "existingEndpoints",
+		"existingEndpoints={10.1.2.3}":                 "existingEndpoints",
+		"existingEndpoints={former.shop.svc}":          "can't be allowed by name",
+		"onlyNamespaces=shop":                          "onlyNamespaces",
+		"onlyNamespaces={Shop}":                        "onlyNamespaces",
+		"logLevel=verbose":                             "logLevel",
+		"resyncPeriodSeconds=0":                        "resyncPeriodSeconds",
+		"name=blue":                                    "name needs selector",
+		"metacontroller.version=1.5.20":                "metacontroller.enabled needs metacontroller.version 4.16.0 or later, not 1.5.20",
+		"metacontroller.version=4.17":                  "needs a whole metacontroller.version",
+		"metacontroller.image=r.example/mc:v1":         "metacontroller/image",
+		"metacontroller.enabled=false,selector.a=b,metacontroller.version=1.5.20":                                     "selector needs metacontroller.version 4.16",
+		"credentials.existingSecret=mine":                                                                             "set credentials.ca",
+		"metacontroller.enabled=false,credentials.existingSecret=mine,metacontroller.version=1.5.20,credentials.ca=x": "needs its token in the URLs",
 	} {
-		_, err := helm(t, strings.Fields(set)...)
+		args := []string{"--set", set}
+		if strings.HasPrefix(set, "--") {
+			args = strings.Fields(set)
+		}
+		_, err := helm(t, args...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not refused with %q but: %v", set, want, err)
 		}
@@ -437,9 +402,7 @@ func TestChartCredentials(t *testing.T) {
 	roots.AppendCertsFromPEM([]byte(inline))
 	block, _ := pem.Decode(hooks["tls.crt"])
 	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, DNSName: "quorate.etcd-ops.svc"}); err != nil {
 		t.Error(err)
 	}
@@ -449,9 +412,7 @@ func TestChartCredentials(t *testing.T) {
 		t.Errorf("the pods' annotation is %v, and the certificate's sum %s", got, sum)
 	}
 	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keep := exec.Command(file, "install", own, "--namespace=etcd-ops", "--keep=-")
 	text, _ := yaml.Marshal(objects["Secret/etcd-ops/quorate-hooks"])
 	keep.Stdin = bytes.NewReader(text)
@@ -463,3 +424,86 @@ func TestChartCredentials(t *testing.T) {
 		t.Error("quorate install --keep has not kept them")
 	}
 }
+
+// clusters renders the chart of one cluster, below another one if above is a folder.
+func clusters(t *testing.T, release, chart string, args ...string) (map[string]map[string]any, string) {
+	t.Helper()
+	out, err := exec.Command("../../../bin/helm", append([]string{"template", release, chart, "--kube-version=1.36",
+		"--namespace=team"}, args...)...).CombinedOutput()
+	if err != nil {
+		return nil, string(out)
+	}
+	return byName(t, string(out)), ""
+}
+
+// TestChartOfACluster: what it renders is what the API server takes, under the name that Bitnami's chart gives.
+func TestChartOfACluster(t *testing.T) {
+	hourly := `schedules={"hourly":{"schedule":"0 * * * *","template":{"spec":{"store":{"claim":{"name":"backups"}}}}}}`
+	below := above(t, "{name: etcd-cluster, version: 0.1.0}")
+	twice := above(t, "{name: etcd-cluster, version: 0.1.0, alias: orders}, "+
+		"{name: etcd-cluster, version: 0.1.0, alias: sessions}")
+	for _, c := range []struct {
+		release, chart, prefix, name string
+		args                         []string
+	}{
+		{"shop", clusterChart, "", "shop-etcd", nil},
+		{"my-etcd", clusterChart, "", "my-etcd", []string{"--set", "labels.team=shop", "--set", "annotations.of=it"}},
+		{"shop", clusterChart, "", "other", []string{"--set", "fullnameOverride=other"}},
+		{"shop", below, "etcd-cluster.", "shop-etcd", nil},
+		{"shop", twice, "orders.", "shop-orders", nil},
+		{"shop", twice, "sessions.", "shop-sessions", nil},
+	} {
+		objects, refused := clusters(t, c.release, c.chart, append(c.args, "--set-json", c.prefix+hourly,
+			"--set", c.prefix+"spec.options.quotaBackendBytes=536870912")...)
+		if refused != "" {
+			t.Fatal(refused)
+		}
+		for kind, name := range map[string]string{"EtcdCluster": c.name, "EtcdSnapshotSchedule": c.name + "-hourly"} {
+			object, judge := objects[kind+"/team/"+name], kindOf(t, kind)
+			if object == nil {
+				t.Fatalf("%v has no %s %s: %v", c, kind, name, objects)
+			}
+			if fields := judge.unknown(object); len(fields) > 0 {
+				t.Errorf("unknown fields: %v", fields)
+			}
+			if errs := judge.admit(object, nil); len(errs) > 0 {
+				t.Error(errs.ToAggregate())
+			}
+		}
+		of := within(objects["EtcdSnapshotSchedule/team/"+c.name+"-hourly"], "spec", "template", "spec", "clusterRef")
+		if of["name"] != c.name {
+			t.Errorf("the schedule is for %v", of)
+		}
+	}
+}
+
+// above is a chart with these dependencies, which are all the chart of a cluster, and with global values.
+func above(t *testing.T, dependencies string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [" + dependencies + "]\n",
+		"values.yaml": "global: {storageClass: fast}\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	must(t, os.CopyFS(dir+"/charts/etcd-cluster", os.DirFS(clusterChart)))
+	return dir
+}
+
+// TestChartOfAClusterRefusesMistakes: helm says what is wrong, before anything reaches the API server.
+func TestChartOfAClusterRefusesMistakes(t *testing.T) {
+	for value, says := range map[string]string{
+		"spec.replica=3":         "'replica' not allowed",
+		"spec.replicas=12":       "maximum",
+		"replicaCount=3":         "'replicaCount' not allowed",
+		"spec.storage.medium=No": "/spec/storage/medium",
+	} {
+		_, refused := clusters(t, "shop", clusterChart, "--set", value)
+		if !strings.Contains(refused, says) {
+			t.Errorf("%s: %q does not say %q", value, refused, says)
+		}
+	}
+}
+
+const clusterChart = root + "/cluster-chart"

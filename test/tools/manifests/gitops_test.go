@@ -112,23 +112,17 @@ func tellStories(t *testing.T) []recorded {
 		t.Fatalf("%v: %v\n%s", stories.Args, err, out)
 	}
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Close() }()
 	var all []recorded
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var r recorded
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(lines.Bytes(), &r))
 		all = append(all, r)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lines.Err())
 	return all
 }
 
@@ -148,10 +142,7 @@ func conditionsOf(u *unstructured.Unstructured) (holds map[string]bool, observed
 // returned has status and message.
 func healthByLua(t *testing.T, path string) func(object map[string]any) (health, message string) {
 	t.Helper()
-	script, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := fileOf(t, path)
 	return func(object map[string]any) (string, string) {
 		l := lua.NewState(lua.Options{SkipOpenLibs: true})
 		defer l.Close()
@@ -162,9 +153,7 @@ func healthByLua(t *testing.T, path string) func(object map[string]any) (health,
 			l.Call(1, 0)
 		}
 		l.SetGlobal("obj", luaValue(l, object))
-		if err := l.DoString(string(script)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.DoString(string(script)))
 		said, is := l.Get(-1).(*lua.LTable)
 		if !is {
 			t.Fatalf("the script returns %v", l.Get(-1))
@@ -197,4 +186,15 @@ func luaValue(l *lua.LState, v any) lua.LValue {
 		return lua.LNumber(v)
 	}
 	return lua.LNil
+}
+
+// TestGitOpsPage: docs/how-to/gitops.md shows the script as it is, indented as in the ConfigMap.
+func TestGitOpsPage(t *testing.T) {
+	page := fileOf(t, "../../../docs/how-to/gitops.md")
+	script := fileOf(t, "../../../manifests/gitops/argocd-health.lua")
+	const indent = "        "
+	want := indent + strings.ReplaceAll(strings.TrimSpace(string(script)), "\n", "\n"+indent)
+	if !strings.Contains(string(page), strings.ReplaceAll(want, "\n"+indent+"\n", "\n\n")) {
+		t.Error("docs/how-to/gitops.md does not show manifests/gitops/argocd-health.lua as it is")
+	}
 }

@@ -55,13 +55,9 @@ func TestMain(m *testing.M) {
 func install(t *testing.T, args ...string) map[string][]byte {
 	t.Helper()
 	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := exec.Command(file, append([]string{"install"}, args...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := map[string][]byte{}
 	for document := range strings.SplitSeq(strings.TrimPrefix(string(out), "---\n"), "\n---\n") {
 		o := parse(t, document)
@@ -81,36 +77,6 @@ func everything(t *testing.T) map[string]map[string][]byte {
 		all["install "+way] = install(t, way)
 	}
 	return all
-}
-
-// TestInstall: the API server takes every object as it is.
-func TestInstall(t *testing.T) {
-	controller := newKind(t, readCRD(t,
-		render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
-	for _, way := range ways {
-		for name, text := range install(t, way) {
-			switch kind, _, _ := strings.Cut(name, "/"); kind {
-			case "CustomResourceDefinition":
-				newKind(t, readCRD(t, text))
-			case "CompositeController":
-				object := parse(t, string(text))
-				if errs := controller.schemaErrors(object); len(errs) > 0 {
-					t.Errorf("%s: %v", name, errs)
-				}
-				strict := controller.unknown(object)
-				for _, field := range strict {
-					t.Errorf("%s by install %s: unknown: %s", name, way, field)
-				}
-			case "Service":
-				if port := native(t, text).(*corev1.Service).Spec.Ports[0]; port.Port != 443 ||
-					port.TargetPort.String() != "hooks" {
-					t.Errorf("by install %s the Service's port is %d -> %s", way, port.Port, port.TargetPort.String())
-				}
-			default:
-				restricted(t, name, native(t, text))
-			}
-		}
-	}
 }
 
 // TestInstallIsTheBase: except what is named here, quorate install prints what kubectl apply -k applies:
@@ -263,9 +229,7 @@ func TestNoCredentials(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", ".")
 	list.Dir = "../../.."
 	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for dependency := range strings.Lines(string(out)) {
 		for _, client := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/kubectl",
 			"k8s.io/cli-runtime"} {

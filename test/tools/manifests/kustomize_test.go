@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/pod-security-admission/api"
@@ -31,15 +33,11 @@ func render(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
 		filepath.Join(root, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := map[string][]byte{}
 	for _, resource := range built.Resources() {
 		text, err := resource.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		objects[resource.GetKind()+"/"+resource.GetName()] = text
 	}
 	return objects
@@ -53,9 +51,7 @@ func native(t *testing.T, text []byte) runtime.Object {
 		corev1.AddToScheme, admissionv1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
 		rbacv1.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(scheme))
 	}
 	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(text,
 		nil, nil)
@@ -86,30 +82,29 @@ func kustomizations(t *testing.T) []string {
 	return dirs
 }
 
-// TestKustomizations: everything that they render is an object that the API server takes, without unknown fields.
-func TestKustomizations(t *testing.T) {
+// TestEverythingIsTaken: all that kustomizations render and quorate install prints are objects that the API server
+// takes as they are, without unknown fields, and of workloads only what the strictest Pod Security Standard lets run.
+func TestEverythingIsTaken(t *testing.T) {
 	controller := newKind(t, readCRD(t,
 		render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
-	for _, dir := range kustomizations(t) {
-		t.Run(dir, func(t *testing.T) {
-			for name, text := range render(t, dir) {
-				switch kind, _, _ := strings.Cut(name, "/"); kind {
-				case "CustomResourceDefinition":
-					newKind(t, readCRD(t, text))
-				case "CompositeController":
-					object := parse(t, string(text))
-					if fields := controller.unknown(object); len(fields) > 0 {
-						t.Errorf("%s: unknown fields: %v", name, fields)
-					}
-					if errs := controller.schemaErrors(object); len(errs) > 0 {
-						t.Errorf("%s: %v", name, errs)
-					}
-				case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/tools/monitoring
-				default:
-					restricted(t, name, native(t, text))
+	for where, objects := range everything(t) {
+		for name, text := range objects {
+			switch kind, _, _ := strings.Cut(name, "/"); kind {
+			case "CustomResourceDefinition":
+				newKind(t, readCRD(t, text))
+			case "CompositeController":
+				object := parse(t, string(text))
+				if errs := controller.schemaErrors(object); len(errs) > 0 {
+					t.Errorf("%s, %s: %v", where, name, errs)
 				}
+				if fields := controller.unknown(object); len(fields) > 0 {
+					t.Errorf("%s, %s: unknown fields: %v", where, name, fields)
+				}
+			case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/tools/monitoring
+			default:
+				restricted(t, where+", "+name, native(t, text))
 			}
-		})
+		}
 	}
 }
 
@@ -135,9 +130,7 @@ func restricted(t *testing.T, name string, object runtime.Object) {
 		return
 	}
 	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	for _, result := range checks.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
 		if !result.Allowed {
@@ -226,10 +219,7 @@ func TestMetacontrollerMay(t *testing.T) {
 // no other.
 func TestRightsSayWhy(t *testing.T) {
 	for _, file := range []string{"base/rbac-metacontroller.yaml", "metacontroller/rbac.yaml"} {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := fileOf(t, filepath.Join(root, file))
 		lines := strings.Split(string(text), "\n")
 		for n, line := range lines {
 			if strings.HasPrefix(line, "- apiGroups:") && !strings.HasPrefix(lines[n-1], "# ") {
@@ -272,7 +262,8 @@ func TestMetacontrollerServesQuorate(t *testing.T) {
 	}
 }
 
-// TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in.
+// TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in. What
+// quorate install prints speaks TLS.
 func TestHooksReachTheServer(t *testing.T) {
 	objects := render(t, "default")
 	service := native(t, objects["Service/quorate"]).(*corev1.Service)
@@ -293,8 +284,14 @@ func TestHooksReachTheServer(t *testing.T) {
 			}
 		}
 	}
-	if port := service.Spec.Ports[0]; port.Port != 80 || port.TargetPort.String() != "hooks" {
-		t.Errorf("the Service's port is %d -> %s", port.Port, port.TargetPort.String())
+	leadsFrom := func(where string, service *corev1.Service, port int32) {
+		if p := service.Spec.Ports[0]; p.Port != port || p.TargetPort.String() != "hooks" {
+			t.Errorf("%s: the Service's port is %d -> %s", where, p.Port, p.TargetPort.String())
+		}
+	}
+	leadsFrom("manifests/default", service, 80)
+	for _, way := range ways {
+		leadsFrom("install "+way, native(t, install(t, way)["Service/quorate"]).(*corev1.Service), 443)
 	}
 }
 
@@ -311,9 +308,7 @@ func TestPodMonitorsFindPods(t *testing.T) {
 				PodMetricsEndpoints []struct{ Port string }
 			}
 		}
-		if err := yaml.Unmarshal(monitors["PodMonitor/"+name], &monitor); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(monitors["PodMonitor/"+name], &monitor))
 		if len(monitor.Spec.Selector.MatchLabels) == 0 || len(monitor.Spec.PodMetricsEndpoints) != 1 {
 			t.Fatalf("%s selects nothing, or scrapes nothing: %+v", name, monitor)
 		}
@@ -329,4 +324,78 @@ func TestPodMonitorsFindPods(t *testing.T) {
 				monitor.Spec.PodMetricsEndpoints[0].Port)
 		}
 	}
+}
+
+// withComponent renders manifests/default with a component, as a user's own kustomization does.
+func withComponent(t *testing.T, component string) map[string]map[string]any {
+	t.Helper()
+	dir := t.TempDir()
+	here, err := filepath.Abs(root)
+	must(t, err)
+	there, err := filepath.Rel(dir, here)
+	must(t, err)
+	text := fmt.Sprintf("resources: [%s/default]\ncomponents: [%s/%s]\n", there, there, component)
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	must(t, err)
+	objects := map[string]map[string]any{}
+	for _, r := range built.Resources() {
+		o, err := r.Map()
+		must(t, err)
+		objects[r.GetKind()+"/"+r.GetName()] = o
+	}
+	return objects
+}
+
+// TestCertManager: the component adds one kind and the right to write it, and nothing else; quorate install
+// --cert-manager adds the same; and without either, cert-manager is not needed.
+func TestCertManager(t *testing.T) {
+	base, component, printed := render(t, "default"), withComponent(t, "components/cert-manager"),
+		install(t, own, "--cert-manager")
+	if got, want := slices.Sorted(maps.Keys(component)), slices.Sorted(maps.Keys(base)); !slices.Equal(got, want) {
+		t.Errorf("with the component there are %v, not %v", got, want)
+	}
+	added := map[string]struct {
+		path []string
+		item string
+	}{
+		"CompositeController/quorate-etcdcluster": {[]string{"spec", "childResources"},
+			`{apiVersion: cert-manager.io/v1, resource: certificates, updateStrategy: {method: InPlace}}`},
+		"ClusterRole/quorate-metacontroller": {[]string{"rules"},
+			`{apiGroups: [cert-manager.io], resources: [certificates], verbs: [get, list, watch, create, update, delete]}`},
+	}
+	for name, text := range base {
+		o := parse(t, string(text))
+		a, more := added[name]
+		if more {
+			within := within(o, a.path[:len(a.path)-1]...)
+			last := a.path[len(a.path)-1]
+			within[last] = append(within[last].([]any), any(parse(t, a.item)))
+			if got := list(parse(t, string(printed[name])), a.path); !equality.Semantic.DeepEqual(got,
+				list(o, a.path)) {
+				t.Errorf("quorate install --cert-manager: %s has %v, not %v", name, got, list(o, a.path))
+			}
+		} else if strings.Contains(string(text), "cert-manager") &&
+			!strings.HasPrefix(name, "CustomResourceDefinition/") &&
+			name != "ValidatingAdmissionPolicy/quorate-shared-issuers" {
+			t.Errorf("%s speaks of cert-manager without the component", name)
+		}
+		if !equality.Semantic.DeepEqual(asRead(t, component[name]), o) {
+			t.Errorf("%s with the component:\n%v\nnot\n%v", name, component[name], o)
+		}
+	}
+}
+
+// list is the list at a path.
+func list(o map[string]any, path []string) []any {
+	found, _ := within(o, path[:len(path)-1]...)[path[len(path)-1]].([]any)
+	return found
+}
+
+// asRead is an object with its numbers as YAML reads them.
+func asRead(t *testing.T, o map[string]any) map[string]any {
+	t.Helper()
+	text, err := yaml.Marshal(o)
+	must(t, err)
+	return parse(t, string(text))
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -70,14 +69,9 @@ func TestKindsOfThePreviousRelease(t *testing.T) {
 
 func readSpec(t *testing.T, file string) apiextensionsv1.CustomResourceDefinitionSpec {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fileOf(t, file)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(text, &crd))
 	return crd.Spec
 }
 
@@ -133,10 +127,8 @@ func TestIncompatible(t *testing.T) {
 		`{type: object, required: [a], properties: {a: {type: string, enum: [g]}, b: {type: string, enum: [v, w]}, c: {type: array, items: {type: object, properties: {d: {type: integer}}}}}}`:                           "K.a: it is one of a few values, and could be any",
 	} {
 		var b, n apiextensionsv1.JSONSchemaProps
-		if err := errors.Join(yaml.UnmarshalStrict([]byte(before), &b),
-			yaml.UnmarshalStrict([]byte(now), &n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(yaml.UnmarshalStrict([]byte(before), &b),
+			yaml.UnmarshalStrict([]byte(now), &n)))
 		if got := strings.Join(incompatible("K", &b, &n), "; "); got != want {
 			t.Errorf("%s:\n%s\nwant:\n%s", now, got, want)
 		}

@@ -4,7 +4,11 @@ package manifests
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -18,9 +22,16 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
+	applyconfigurations "k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/yaml"
 )
 
@@ -35,17 +46,13 @@ type kind struct {
 func readCRD(t *testing.T, text []byte) *apiextensions.CustomResourceDefinition {
 	t.Helper()
 	var external apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &external); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(text, &external))
 	apiextensionsv1.SetDefaults_CustomResourceDefinition(&external)
 	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&external.Spec)
 	external.Status.StoredVersions = []string{external.Spec.Versions[0].Name} // as the API server sets it
 	var crd apiextensions.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&external,
-		&crd, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&external,
+		&crd, nil))
 	for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), &crd) {
 		t.Errorf("CRD %s: %v", crd.Name, err)
 	}
@@ -60,27 +67,33 @@ func newKind(t *testing.T, crd *apiextensions.CustomResourceDefinition) kind {
 		props = crd.Spec.Versions[0].Schema
 	}
 	structural, err := schema.NewStructural(props.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	openAPI, _, err := validation.NewSchemaValidator(props.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kind{structural, openAPI, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
 }
-
-// etcdCluster is the kind that users write.
-func etcdCluster(t *testing.T) kind { return kindOf(t, "EtcdCluster") }
 
 // kindOf is one of our kinds.
 func kindOf(t *testing.T, name string) kind {
 	t.Helper()
-	text, err := os.ReadFile("../../../manifests/crds/etcd.quorate.dev_" + strings.ToLower(name) + "s.yaml")
+	text := fileOf(t, "../../../manifests/crds/etcd.quorate.dev_"+strings.ToLower(name)+"s.yaml")
+	return newKind(t, readCRD(t, text))
+}
+
+// must fails the test with an error.
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newKind(t, readCRD(t, text))
+}
+
+// fileOf reads a file.
+func fileOf(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return text
 }
 
 // unknown fields of the object, which the API server would drop with a warning.
@@ -138,4 +151,131 @@ func integers(v any) any {
 		}
 	}
 	return v
+}
+
+// TestServerSideApplyRefusesTheFieldThatSaysSo: the code by which an API server applies refuses every kind of child
+// that carries the field setApplyStrategyToDynamicApply, and names the field
+// (docs/decisions/0029-server-side-apply.md). The children are those of a call's fixture.
+func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
+	types := applyconfigurations.NewTypeConverter(scheme.Scheme)
+	raw := fileOf(t, "../../../server/testdata/sync.json")
+	var call struct {
+		Children map[string]map[string]map[string]any `json:"children"`
+	}
+	must(t, json.Unmarshal(raw, &call))
+	tried := 0
+	for group, objects := range call.Children {
+		for _, object := range objects {
+			metadata := object["metadata"].(map[string]any)
+			for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp",
+				"generation"} {
+				delete(metadata, field) // as Metacontroller does
+			}
+			delete(object, "status")
+			if err := applied(types, object); err != nil {
+				t.Errorf("%s, as it is: %v", group, err)
+			}
+			metadata["setApplyStrategyToDynamicApply"] = true
+			if err := applied(types, object); err == nil ||
+				!strings.Contains(err.Error(), ".metadata.setApplyStrategyToDynamicApply: field not declared in "+
+					"schema") {
+				t.Errorf("%s with the field: %v", group, err)
+			}
+			tried++
+			break
+		}
+	}
+	if tried < 5 {
+		t.Errorf("%d kinds were tried", tried)
+	}
+}
+
+func applied(types managedfields.TypeConverter, object map[string]any) error {
+	o := &unstructured.Unstructured{Object: object}
+	return managedfieldstest.NewTestFieldManager(types, o.GroupVersionKind()).Apply(o.DeepCopy(), "metacontroller",
+		true)
+}
+
+// TestSamples: the API server takes every sample, keeps every field of it as it was applied, and adds defaults alone:
+// else Flux and Argo CD would always see a difference. By kstatus none of them is current before Quorate has looked at
+// it.
+func TestSamples(t *testing.T) {
+	files, err := filepath.Glob("../../../manifests/samples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no samples", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text := fileOf(t, file)
+			if !strings.HasPrefix(string(text), "# ") {
+				t.Error("does not begin with a comment that says what it is for")
+			}
+			for _, document := range strings.Split(string(text), "\n---\n") {
+				object := parse(t, document)
+				u := &unstructured.Unstructured{Object: object}
+				if u.GroupVersionKind().Group != "etcd.quorate.dev" {
+					continue
+				}
+				k := kindOf(t, u.GetKind())
+				applied := runtime.DeepCopyJSON(object)
+				if fields := k.unknown(object); len(fields) > 0 {
+					t.Errorf("unknown fields: %v", fields)
+				}
+				if errs := k.admit(object, nil); len(errs) > 0 {
+					t.Error(errs.ToAggregate())
+				}
+				for _, drift := range drifts("", applied, object) {
+					t.Errorf("%s %s: %s", u.GetKind(), u.GetName(), drift)
+				}
+				u.SetGeneration(1)
+				if verdict, err := status.Compute(u); err != nil || verdict.Status != status.InProgressStatus {
+					t.Errorf("a fresh %s is %+v (%v)", u.GetKind(), verdict, err)
+				}
+			}
+		})
+	}
+}
+
+// drifts are the fields that are not stored as they were applied. In lists nothing may be added: they are compared as
+// wholes.
+func drifts(at string, applied, stored any) (all []string) {
+	fields, is := applied.(map[string]any)
+	if !is {
+		if items, is := applied.([]any); is {
+			if has, _ := stored.([]any); len(has) == len(items) {
+				for i := range items {
+					all = append(all, drifts(fmt.Sprintf("%s[%d]", at, i), items[i], has[i])...)
+				}
+				return all
+			}
+		}
+		if !reflect.DeepEqual(applied, stored) {
+			all = append(all, fmt.Sprintf("%s is applied as %v and stored as %v", at, applied, stored))
+		}
+		return all
+	}
+	has, is := stored.(map[string]any)
+	if !is {
+		return []string{fmt.Sprintf("%s is applied and not stored", at)}
+	}
+	for key, value := range fields {
+		all = append(all, drifts(at+"."+key, value, has[key])...)
+	}
+	return all
+}
+
+// TestNames: the names by which kubectl finds our kinds are those of no other operator that we know: etcd (Gardener's
+// etcd-druid has a kind Etcd), and etcdclus and ec (earlier operators) are not ours. The category quorate lists all
+// of ours.
+func TestNames(t *testing.T) {
+	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap",
+		"etcdsnapshotschedules": "qsched", "etcdoperations": "qop",
+		"etcdmirrors": "qmirror"} {
+		text := fileOf(t, "../../../manifests/crds/etcd.quorate.dev_"+file+".yaml")
+		names := readCRD(t, text).Spec.Names
+		if !reflect.DeepEqual(names.ShortNames, []string{short}) ||
+			!reflect.DeepEqual(names.Categories, []string{"all", "quorate"}) {
+			t.Errorf("%s: short names %v, categories %v", file, names.ShortNames, names.Categories)
+		}
+	}
 }
