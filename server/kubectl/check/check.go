@@ -49,8 +49,8 @@ var Checks = []Check{
 	{"Kubernetes", "kubectl reaches the API server, whose version is one that the kinds' validation rules and the " +
 		"tests know.", []string{version}, kubernetes},
 
-	{"MetacontrollerKinds", "The CustomResourceDefinitions of Metacontroller are there, and established.",
-		[]string{kinds}, metacontrollerKinds},
+	{"Installed", "The kinds of Metacontroller and of Quorate, the CompositeControllers that call this Quorate, and the " +
+		"admission policies are there, and all that matters of them is as in this release.", nil, installed},
 	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its " +
 		"image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
 	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each " +
@@ -62,11 +62,6 @@ var Checks = []Check{
 	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that " +
 		"Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
 
-	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds},
-		ourKinds},
-	{"Controllers", "The CompositeControllers call Quorate in its namespace, with every hook, every rule for " +
-		"children " +
-		"and every setting of this release.", []string{controllers}, ourControllers},
 	{"OneQuorate", "No two CompositeControllers decide about the same objects.", []string{controllers}, oneQuorate},
 	{"Quorate", "Quorate's Deployment is there, and all its pods are available.", []string{quorate}, quorateRuns},
 	{"QuorateVersion", "Quorate's image has the version of this program, and members' pods use the same image.",
@@ -85,8 +80,6 @@ var Checks = []Check{
 	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five " +
 		"minutes has no call that failed.", []string{controllers, clusters}, asked},
 
-	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected, and what an " +
-		"installation does not allow its tenants.", []string{policies}, admissionPolicies},
 	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes},
 		storageClass},
 	{"CertManager", "cert-manager's kinds exist if the CompositeController names them, and it names them if an " +

@@ -161,30 +161,6 @@ func noMetacontroller() Finding {
 		Do: "first fix what is above"}
 }
 
-func metacontrollerKinds(s *Seen) Finding {
-	var flaws []Finding
-	for _, name := range shipped().itsKinds {
-		k, there := s.kinds[name]
-		switch {
-		case !there:
-			flaws = append(flaws, fail("there is no "+name, s.itsKinds()))
-		case !k.established():
-			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+
-				" shows why"))
-		}
-	}
-	return together(ok("there"), flaws)
-}
-
-// itsKinds is what installs Metacontroller's kinds: with one of Quorate's own, or for the one that is there.
-func (s *Seen) itsKinds() string {
-	if s.metacontroller() == nil || s.own() {
-		return s.installOwn()
-	}
-	return "apply those of the Metacontroller that is there; these serve it too: `kubectl apply --server-side -f " +
-		"manifests/crds/metacontroller.yaml`"
-}
-
 func metacontrollerRuns(s *Seen) Finding {
 	w := s.metacontroller()
 	if w == nil {
