@@ -274,7 +274,7 @@ func (c *controller) facts(want *controller) facts {
 func (s *Seen) policiesDiffer() []Finding {
 	is, want := facts{}, facts{}
 	for _, name := range shipped().policies {
-		if strings.HasSuffix(name, "/"+sharedIssuers) && strings.Contains(tenants(s.deployment()), "--shared-issuers") {
+		if strings.HasSuffix(name, "/"+sharedIssuers) && s.sharesIssuers() {
 			continue // this installation allows what it refuses
 		}
 		want[name] = ""
