@@ -114,7 +114,8 @@ func TestRefusedRequests(t *testing.T) {
 			raw:  string(steady(t)) + strings.Repeat(" ", 1<<20),
 			code: 413, says: "larger than 524288 bytes"},
 	}
-	s, log := testServer(Options{MaxBody: 512 << 10})
+	etcd := &untouched{}
+	s, log := testServer(Options{MaxBody: 512 << 10, Etcd: etcd})
 	h := s.Handler()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,6 +132,7 @@ func TestRefusedRequests(t *testing.T) {
 			require.Less(t, log.Len(), 1000, "no object in the log")
 		})
 	}
+	require.Zero(t, etcd.observed.Load(), "what can't be understood is not looked into")
 }
 
 // TestNoChildrenIsAnObservation: empty groups are the first call for a new cluster.
