@@ -25,6 +25,10 @@ func TestKinds(t *testing.T) {
 		{"not established", func(w *installation) {
 			delete(w.object(kinds, "CustomResourceDefinition", clustersKind), "status")
 		}, "Installed", Fail, "not established", "kubectl describe crd " + clustersKind, nil},
+		{"another version", func(w *installation) {
+			within(w.object(kinds, "CustomResourceDefinition", clustersKind),
+				"spec")["versions"].([]any)[0].(map[string]any)["name"] = "v1"
+		}, "Installed", Fail, "has no version v1alpha1", "quorate install --kinds", nil},
 		{"older kinds", func(w *installation) {
 			delete(spec(w), "recovery")
 			delete(schema(w, "properties", "status", "properties"), "origin")
@@ -65,6 +69,15 @@ func TestControllers(t *testing.T) {
 			"hook finalize is quorate.elsewhere.svc/finalize, not quorate.quorate-system.svc/finalize", "quorate install", []string{"Certificate"}},
 		{"another page", url("/finalize", "/sync"), "Installed", Fail,
 			"hook finalize is quorate.quorate-system.svc/sync, not", "quorate install", nil},
+		{"no sync", func(w *installation) { delete(within(w.controller(), "spec", "hooks"), "sync") }, "Installed",
+			Fail, "quorate-etcdcluster for etcdclusters calls no host", "--namespace", nil},
+		{"another Service", func(w *installation) {
+			h := hookOf(w, "finalize")
+			delete(h, "url")
+			h["path"] = "/finalize"
+			h["service"] = map[string]any{"name": "quorate", "namespace": "elsewhere", "port": 443, "protocol": "https"}
+		}, "Installed", Fail, "hook finalize is quorate.elsewhere.svc/finalize", "quorate install",
+			[]string{"Certificate", "Token"}},
 		{"no customize", func(w *installation) { delete(within(w.controller(), "spec", "hooks"), "customize") },
 			"Installed", Fail, "quorate-etcdcluster has no hook customize", "quorate install", nil},
 		{"a short timeout", func(w *installation) { hookOf(w, "sync")["timeout"] = "2s" }, "Installed", Warn,
