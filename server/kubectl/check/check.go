@@ -56,27 +56,29 @@ var Checks = []Check{
 	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each " +
 		"other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
 	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has " +
-		"what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
+		"what is needed by its documentation.", []string{metacontroller},
+		about(metacontrollerVersion, aMetacontroller)},
 	{"MetacontrollerFlags", "Its flags allow many clusters at once, log no keys and passwords, and let it merge " +
-		"objects itself.", []string{metacontroller}, metacontrollerFlags},
+		"objects itself.", []string{metacontroller}, about(metacontrollerFlags, aMetacontroller)},
 	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that " +
-		"Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
+		"Quorate's answers ask for.", []string{metacontroller, rights},
+		about(metacontrollerRights, aMetacontroller)},
 
 	{"OneQuorate", "No two CompositeControllers decide about the same objects.", []string{controllers}, oneQuorate},
 	{"Quorate", "Quorate's Deployment is there, and all its pods are available.", []string{quorate}, quorateRuns},
 	{"QuorateVersion", "Quorate's image has the version of this program, and members' pods use the same image.",
-		[]string{quorate}, quorateVersion},
+		[]string{quorate}, about(quorateVersion, aQuorate)},
 	{"Service", "The addresses of the hooks lead to Quorate's Service, and that to pods that are ready.",
-		[]string{controllers, quorate}, service},
+		[]string{controllers, quorate}, about(service, aController)},
 	{"NetworkPolicy", "Quorate's NetworkPolicy lets Metacontroller in.", []string{quorate, metacontroller},
-		networkPolicy},
+		about(networkPolicy, aQuorate, aMetacontroller)},
 
 	{"Certificate", "The hooks' certificate is valid for the names by which they are called, and will be for 30 days.",
-		[]string{controllers, quorate}, certificate},
+		[]string{controllers, quorate}, about(certificate, aController)},
 	{"Trust", "Metacontroller trusts the authority that signed it, and has read that since it last changed.",
-		[]string{controllers, metacontroller}, trust},
+		[]string{controllers, metacontroller}, about(trust, aController, aMetacontroller)},
 	{"Token", "Metacontroller sends a token that Quorate takes. It is not shown.", []string{controllers, quorate},
-		token},
+		about(token, aQuorate, aController)},
 	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five " +
 		"minutes has no call that failed.", []string{controllers, clusters}, asked},
 
@@ -110,6 +112,35 @@ func Judge(s *Seen) []Finding {
 // Fine reports whether nothing failed and everything could be looked at.
 func Fine(all []Finding) bool {
 	return !slices.ContainsFunc(all, func(f Finding) bool { return f.State == Fail || f.State == Unknown })
+}
+
+// A thing is what a check is about: without it there is nothing to judge.
+type thing struct {
+	is    func(s *Seen) bool
+	lacks string
+}
+
+var (
+	aMetacontroller = thing{func(s *Seen) bool { return s.metacontroller() != nil }, "no Metacontroller was found"}
+	aQuorate        = thing{func(s *Seen) bool { return s.deployment() != nil }, "no Quorate was found"}
+	aController     = thing{func(s *Seen) bool { return len(s.called()) > 0 }, "no CompositeController calls this Quorate"}
+)
+
+// about is a check about these things.
+func about(judge func(s *Seen) Finding, things ...thing) func(s *Seen) Finding {
+	return func(s *Seen) Finding {
+		for _, t := range things {
+			if !t.is(s) {
+				return unchecked(t.lacks)
+			}
+		}
+		return judge(s)
+	}
+}
+
+// unchecked is what a check says that can't be made because of what another has found.
+func unchecked(why string) Finding {
+	return Finding{State: Unknown, Found: "not checked: " + why, Do: "first fix what is above"}
 }
 
 func ok(format string, args ...any) Finding {

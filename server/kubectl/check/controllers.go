@@ -148,12 +148,6 @@ func (s *Seen) called() []*webhook {
 	return all
 }
 
-// noController is what the checks about the hooks say when no controller calls them.
-func noController() Finding {
-	return Finding{State: Unknown, Found: "not checked: no CompositeController calls this Quorate",
-		Do: "first fix what is above"}
-}
-
 // namesCertificates reports whether a controller of ours has a rule for cert-manager's Certificates.
 func (s *Seen) namesCertificates() bool {
 	for _, c := range s.ours() {
