@@ -36,7 +36,9 @@ func TestDo(t *testing.T) {
 		refuses  = func(err error) change {
 			return func(_ *testing.T, all []*fake, _ *observation.Membership) { all[0].step = err }
 		}
-		gone       = func(t *testing.T, all []*fake, _ *observation.Membership) { all[0].endpoint.ClientURL = refused(t) }
+		gone = func(t *testing.T, all []*fake, _ *observation.Membership) {
+			all[0].endpoint.ClientURL = refused(t)
+		}
 		leaderless = func(_ *testing.T, _ []*fake, on *observation.Membership) { on.Leader = 0 }
 		otherwise  = func(edit func(on *observation.Membership)) change {
 			return func(_ *testing.T, _ []*fake, on *observation.Membership) { edit(on) }

@@ -118,7 +118,7 @@ func toldOf(t testing.TB, body []byte) map[string]map[string]any {
 	return all
 }
 
-// running has a call hold the pod as the answer before it made it, and ready.
+// runningPod has a call hold the pod as the answer before it made it, and ready.
 func runningPod(t testing.TB, made map[string]any) edit {
 	return func(r map[string]any) {
 		there := generic(t, raw(t, made))
@@ -168,12 +168,12 @@ func TestRefusedCalls(t *testing.T) {
 	for _, p := range parents {
 		all := slices.Concat(always, only[p.kind])
 		for _, group := range p.children {
-			all = append(all, refusal{fmt.Sprintf("children[%q] is missing: the CompositeController has no such rule", group),
-				"", without(group, "children")})
+			says := fmt.Sprintf("children[%q] is missing: the CompositeController has no such rule", group)
+			all = append(all, refusal{says, "", without(group, "children")})
 		}
 		for _, group := range p.related {
-			all = append(all, refusal{fmt.Sprintf("related[%q] is missing: the CompositeController must have the hook "+
-				"customize", group), "", without(group, "related")})
+			says := fmt.Sprintf("related[%q] is missing: the CompositeController must have the hook customize", group)
+			all = append(all, refusal{says, "", without(group, "related")})
 		}
 		if p.child != "" {
 			one := func(change func(child map[string]any)) edit {
@@ -276,8 +276,8 @@ func TestLetGo(t *testing.T) {
 				given += len(group.(map[string]any))
 			}
 			require.Len(t, answer["children"], given, "%s: all children stay", path)
-			require.JSONEq(t, string(raw(t, at(generic(t, body), "parent")["status"])), string(raw(t, answer["status"])),
-				path)
+			sent := at(generic(t, body), "parent")["status"]
+			require.JSONEq(t, string(raw(t, sent)), string(raw(t, answer["status"])), path)
 		}
 	}
 	w := post(scoped(t, nil, "by=blue"), "/finalize", edited(t, being(true), labelled("blue"), protected))
@@ -368,7 +368,8 @@ func TestRelated(t *testing.T) {
 			[]relatedRule{secrets, operations, by(ours, "etcdsnapshots", ofCluster)}},
 		{"one that it names: without the namespace Metacontroller goes through those of all", "/", edited(t, named),
 			[]relatedRule{secrets, operations, in("etcdsnapshots", "")},
-			[]relatedRule{secrets, operations, by(ours, "etcdsnapshots", ofCluster), in("etcdsnapshots", "shop", "monday")}},
+			[]relatedRule{secrets, operations, by(ours, "etcdsnapshots", ofCluster),
+				in("etcdsnapshots", "shop", "monday")}},
 		{"a snapshot's pods and its cluster", "/snapshots/", aSnapshotCall(t),
 			[]relatedRule{pods, all}, []relatedRule{pods, in("etcdclusters", "shop", "orders")}},
 		{"any cluster may restore a snapshot that is being deleted", "/snapshots/", aSnapshotCall(t, being(true)),
@@ -430,7 +431,8 @@ func TestWhatAWriteOfAClusterAsksAbout(t *testing.T) {
 				for n := range 10 {
 					parent := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", cluster, n)}
 					rules := related(t, given.byUID, "/snapshots/", aSnapshotCall(t,
-						set(parent.Namespace, "namespace", "parent", "metadata"), set(parent.Name, "name", "parent", "metadata"),
+						set(parent.Namespace, "namespace", "parent", "metadata"),
+						set(parent.Name, "name", "parent", "metadata"),
 						set(map[string]any{"name": cluster}, "clusterRef", "parent", "spec")))
 					if slices.ContainsFunc(rules, func(rule relatedRule) bool {
 						return rule.Resource == "etcdclusters" && matches(t, rule, &parent, written, given.namespaced)
@@ -466,7 +468,8 @@ func matches(t *testing.T, rule relatedRule, parent, object *metav1.ObjectMeta, 
 func FuzzParent(f *testing.F) {
 	for kind, p := range parents[1:] {
 		for way := range byte(24) {
-			f.Add(callOf(f, p.file), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0, way + 3}, byte(kind))
+			edits := []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0, way + 3}
+			f.Add(callOf(f, p.file), edits, byte(kind))
 		}
 		f.Add(callOf(f, p.file, being(true)), []byte{}, byte(kind))
 	}

@@ -49,8 +49,8 @@ var Checks = []Check{
 	{"Kubernetes", "kubectl reaches the API server, whose version is one that the kinds' validation rules and the " +
 		"tests know.", []string{version}, kubernetes},
 
-	{"Installed", "The kinds of Metacontroller and of Quorate, the CompositeControllers that call this Quorate, and the " +
-		"admission policies are there, and all that matters of them is as in this release.", nil, installed},
+	{"Installed", "The kinds of Metacontroller and of Quorate, the CompositeControllers that call this Quorate, and " +
+		"the admission policies are there, and all that matters of them is as in this release.", nil, installed},
 	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its " +
 		"image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
 	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each " +
@@ -123,7 +123,8 @@ type thing struct {
 var (
 	aMetacontroller = thing{func(s *Seen) bool { return s.metacontroller() != nil }, "no Metacontroller was found"}
 	aQuorate        = thing{func(s *Seen) bool { return s.deployment() != nil }, "no Quorate was found"}
-	aController     = thing{func(s *Seen) bool { return len(s.called()) > 0 }, "no CompositeController calls this Quorate"}
+	aController     = thing{func(s *Seen) bool { return len(s.called()) > 0 },
+		"no CompositeController calls this Quorate"}
 )
 
 // about is a check about these things.

@@ -286,7 +286,8 @@ func metacontrollerVersion(s *Seen) Finding {
 	r, known := s.metacontrollerVersion()
 	switch {
 	case !known:
-		return warn("the image "+containerOf(s.metacontroller()).Image+" does not tell its version", "see that it is 4.16 or later")
+		return warn("the image "+containerOf(s.metacontroller()).Image+" does not tell its version",
+			"see that it is 4.16 or later")
 	case r.before(1, 5):
 		return fail(r.String()+" is older than 1.5 and does not support what Quorate's CompositeControllers need",
 			"upgrade Metacontroller to 4.16 or later")
