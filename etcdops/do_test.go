@@ -25,8 +25,8 @@ func observed(t *testing.T, all []*fake) *observation.Membership {
 	return m
 }
 
-// TestDo: which member carries a step out, by how many calls, and what is said where none does.
-func TestDo(t *testing.T) {
+// TestStepsInEtcd: which member carries a step out, by how many calls, and what is said where none does.
+func TestStepsInEtcd(t *testing.T) {
 	var (
 		remove   = decision.Remove{ID: 3, Name: "demo-2"}
 		promote  = decision.Promote{ID: 3, Name: "demo-2"}
