@@ -22,7 +22,7 @@ import (
 const quietRule = "Converged"
 
 // clusterCall reads a call about an EtcdCluster.
-func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error) {
+func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) {
 	r, err := wire.ReadCluster(ctx, body)
 	if err != nil {
 		return nil, err
@@ -38,8 +38,7 @@ func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error)
 			}
 			return s.syncCluster(ctx, r, o, began) // one that is being deleted and protected is looked after as before
 		},
-		letGo:  func(began time.Time) *decided { return s.letClusterGo(r, began) },
-		forget: s.forgetCluster,
+		letGo: func(began time.Time) *decided { return s.letClusterGo(r, began) },
 	}, nil
 }
 
@@ -140,11 +139,6 @@ func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 // the observed one.
 func asItIs(r *wire.ClusterCall, children decision.Desired, finalized bool) ([]byte, error) {
 	return r.Answer(decision.Decision{Children: children, Status: r.Cluster.Status}, &finalized)
-}
-
-func (s *Server) forgetCluster(cluster types.UID) {
-	s.said.forget(cluster)
-	s.metrics.ForgetCluster(cluster)
 }
 
 func (s *Server) verifier() func(observation.Observation, decision.Decision) error {

@@ -42,9 +42,6 @@ func ReadCluster(ctx context.Context, body io.Reader) (*ClusterCall, error) {
 		return nil, err
 	}
 	r.pick()
-	if err := f.within(r.Cluster.Namespace); err != nil {
-		return nil, err
-	}
 	return r, nil
 }
 

@@ -149,17 +149,20 @@ func one[W any, P headed[W]](in *source, where, apiVersion, kind string) (*W, er
 }
 
 // parentTo reads the parent of a call, which is of this kind, into *to.
-func parentTo[W any, P headed[W], T any](kind string, to **T, made func(*W) *T) func(in *source) error {
-	return func(in *source) error {
+func parentTo[W any, P headed[W], T any](
+	kind string, to **T, made func(*W) *T,
+) func(in *source) (namespace string, err error) {
+	return func(in *source) (string, error) {
 		w, err := one[W, P](in, "parent", v1alpha1.GroupVersion.String(), kind)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if _, m := P(w).header(); m.Namespace == "" {
-			return Bad("parent.metadata.namespace is missing")
+		_, m := P(w).header()
+		if m.Namespace == "" {
+			return "", Bad("parent.metadata.namespace is missing")
 		}
 		*to = made(w)
-		return nil
+		return m.Namespace, nil
 	}
 }
 

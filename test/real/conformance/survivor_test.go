@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/rescue"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -361,7 +362,7 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 		require.NoError(t, os.Remove(sent))
 		_, err = seed.Survey(member.DataDir(), "")
 		require.Error(t, err)
-		require.NotEmpty(t, seed.ReasonOf(err))
+		require.True(t, archive.Reasoned(err), "%v", err)
 	})
 }
 
