@@ -87,16 +87,12 @@ func TemplateNow(v *state.View, version string) string {
 
 // TemplateOutdated reports whether the pod was made from another template than the spec asks for now.
 func TemplateOutdated(v *state.View, pod *corev1.Pod) bool {
-	if has, told := pod.Annotations[objects.AnnotationTemplate]; told {
-		return has != TemplateNow(v, versions.MadeForVersion(pod))
-	}
-	return pod.Annotations[AnnotationFormerTemplate] != formerTemplate(v)
+	return pod.Annotations[objects.AnnotationTemplate] != TemplateNow(v, versions.MadeForVersion(pod))
 }
 
 // noteTemplate puts on a pod of what template it is.
 func noteTemplate(v *state.View, pod *corev1.Pod, version string) {
 	pod.Annotations[objects.AnnotationTemplate] = TemplateNow(v, version)
-	pod.Annotations[AnnotationFormerTemplate] = formerTemplate(v)
 }
 
 func unlessEmpty[T any](list []T) []T {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -218,21 +219,11 @@ func RoleOf(v *state.View, m *state.Member, leaves bool) string {
 	return was
 }
 
-// ClientSelector chooses the pods that clients are led to. A Service that still leads to all pods, as an earlier
-// release made it, follows when every voter that serves shows that it votes.
-func ClientSelector(v *state.View) map[string]string {
-	wanted := objects.Selector(v.Cluster)
-	wanted[objects.LabelRole] = RoleVoter
-	old := v.Children.Services[objects.ClientService(v.Cluster.Name)]
-	if old == nil || old.Spec.Selector[objects.LabelRole] == RoleVoter {
-		return wanted
-	}
-	if v.Etcd == nil || slices.ContainsFunc(v.Voters, func(m *state.Member) bool {
-		return m.Serving() && m.Pod != nil && m.Pod.Labels[objects.LabelRole] != RoleVoter
-	}) {
-		return old.Spec.Selector
-	}
-	return wanted
+// ClientSelector chooses the pods that clients are led to: those of voters.
+func ClientSelector(c *v1alpha1.EtcdCluster) map[string]string {
+	selector := objects.Selector(c)
+	selector[objects.LabelRole] = RoleVoter
+	return selector
 }
 
 // MismatchedPods are how many pods look healthy to Kubernetes and count for nothing in the cluster.

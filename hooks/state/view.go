@@ -44,7 +44,6 @@ type View struct {
 	// Templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see
 	// TemplateNow.
 	Templates           [2]string
-	Former              string // see children/template_before.go
 	Leaves              []spec.Leaf
 	CertificateProblems []string // which certificates are not in order, and why: see allCertificateProblems
 	// Untrusted says which certificate from others running members don't take, and what to do; empty for none

@@ -45,7 +45,7 @@ func (r *ClusterCall) secret(o *decision.DesiredSecret) (answerChild, error) {
 }
 
 // notesData reports whether what was applied last has data, which would be taken off the object if the next answer
-// had none: it is of a Quorate before this was so. What can't be read is taken for such a note.
+// had none: a value was no text then. What can't be read is taken for such a note.
 func notesData(annotation string) bool {
 	if annotation == "" {
 		return false
