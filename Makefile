@@ -81,7 +81,7 @@ reproducible: ## build the release twice, from two folders, and compare every by
 	@$(RELEASE) test/tools/reproducible.sh
 
 .PHONY: generate
-generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions, CRDs, docs/reference/api.md, etcd's alerts, templates of the chart
+generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## CRDs, docs/reference/api.md, etcd's alerts, templates of the chart
 	test/tools/generate.sh
 
 .PHONY: site

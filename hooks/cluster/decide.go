@@ -36,8 +36,9 @@ func Decide(o observation.Observation) decision.Decision {
 		Status:      newStatus,
 		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, verdict, &newStatus)),
 		Mode:        in.name,
+		Quiet:       in.rules[at].IsQuiet,
 		Reason:      because,
-		Outlook:     cmp.Or(verdict.Outlook, outlooks[because.Rule][0]),
+		Outlook:     cmp.Or(verdict.Outlook, in.rules[at].Outlooks[0]),
 	}
 }
 

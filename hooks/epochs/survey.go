@@ -28,7 +28,7 @@ const SurveySuffix = "-survey"
 // first, is for the record.
 type SurvivorChoice struct {
 	message, evidence string
-	Outlook           decision.Outlook
+	Outlook           rule.Outlook
 }
 
 // ChooseSurvivor notes on the record whose log is ahead, once that is known.
@@ -50,25 +50,25 @@ func BestSurvivor(v *state.View) SurvivorChoice {
 	if len(of) == 0 {
 		return SurvivorChoice{message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
 			v.Next.Epoch.SurvivorsOf, v.Next.Epoch.N, WithoutGivenUp(v, v.Next.Epoch.SurvivorsOf)),
-			Outlook: decision.Waits}
+			Outlook: rule.Waits}
 	}
 	s := surveyOf(v, of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
 		return SurvivorChoice{message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
 	case s.best == "":
-		return SurvivorChoice{message: "no volume can be used: " + evidence, Outlook: decision.Waits}
+		return SurvivorChoice{message: "no volume can be used: " + evidence, Outlook: rule.Waits}
 	case s.mixed:
 		return SurvivorChoice{
 			message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
 				"was: %s; %s", v.Next.Epoch.SurvivorsOf, evidence,
-				discount(v, "those to leave out", "<name>")), Outlook: decision.Waits}
+				discount(v, "those to leave out", "<name>")), Outlook: rule.Waits}
 	case len(s.unreached) > 0 && !goesOnWithout(v, &s):
 		return SurvivorChoice{message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
 			"bring its node or volume back; %s; %s",
 			strings.Join(s.unreached, ", "), wording.Brief(SurveyFor(v)), discount(v, "it",
 				strings.Join(s.unreached, " pvc/")),
-			evidence), Outlook: decision.Waits}
+			evidence), Outlook: rule.Waits}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
@@ -117,11 +118,11 @@ func WithUnmade(v *state.View, p decision.Prospect) decision.Prospect {
 	if len(unmadeFor(v, MissedAfter)) == 0 {
 		return p
 	}
-	if p.Outlook == decision.Rests {
-		p.Outlook, p.Reason = decision.Works, failedCreate
+	if p.Outlook == rule.Rests {
+		p.Outlook, p.Reason = rule.Works, failedCreate
 	}
-	if p.Outlook == decision.Works && LongUnmade(v) {
-		p.Outlook = decision.Waits
+	if p.Outlook == rule.Works && LongUnmade(v) {
+		p.Outlook = rule.Waits
 	}
 	p.Message = AndUnmade(v, p.Message)
 	return p

@@ -86,13 +86,14 @@ func plain(message string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(message, ""))
 }
 
-// Reason and message of the conditions Reconciling and Stalled while they are False.
-const (
-	NotReconciling  = "NotReconciling"
-	NothingUnderWay = "nothing is in progress"
-	NotStalled      = "NotStalled"
-	NothingWaits    = "nothing waits for you"
-)
+// Clipped is a message of at most 1000 bytes: some words are others'.
+func Clipped(message string) string {
+	const most = 1000
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + " ..."
+}
 
 // Union of both lists, each name once, by ordinal.
 func Union(a, b []string) []string {

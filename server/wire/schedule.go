@@ -54,7 +54,7 @@ func (r *ScheduleCall) Answer(
 	ns := r.Schedule.Namespace
 	var list []answerChild
 	for _, snapshot := range d.Snapshots {
-		observed, spec := r.Snapshots[snapshot.Name], snapshot.Spec.DeepCopy()
+		observed, spec := r.Snapshots[snapshot.Name], v1alpha1.Copy(&snapshot.Spec)
 		if kept(snapshot, observed) {
 			spec = keptSpec(observed.GetAnnotations()[lastApplied], spec)
 		}
