@@ -16,31 +16,31 @@ import (
 
 // CustomizedCluster reads of a call to the hook customize the EtcdCluster that it is about.
 func CustomizedCluster(body io.Reader) (c *v1alpha1.EtcdCluster, err error) {
-	err = customized(body, parentTo(v1alpha1.Kind, &c, clusterOf))
+	err = customized(body, parentTo(v1alpha1.Kind, &c))
 	return c, err
 }
 
 // CustomizedSnapshot reads of a call to the hook customize the EtcdSnapshot that it is about.
 func CustomizedSnapshot(body io.Reader) (s *v1alpha1.EtcdSnapshot, err error) {
-	err = customized(body, parentTo(v1alpha1.KindSnapshot, &s, snapshotOf))
+	err = customized(body, parentTo(v1alpha1.KindSnapshot, &s))
 	return s, err
 }
 
 // CustomizedOperation reads of a call to the hook customize the EtcdOperation that it is about.
 func CustomizedOperation(body io.Reader) (op *v1alpha1.EtcdOperation, err error) {
-	err = customized(body, parentTo(v1alpha1.KindOperation, &op, operationOf))
+	err = customized(body, parentTo(v1alpha1.KindOperation, &op))
 	return op, err
 }
 
 // CustomizedSchedule reads of a call to the hook customize the EtcdSnapshotSchedule that it is about.
 func CustomizedSchedule(body io.Reader) (s *v1alpha1.EtcdSnapshotSchedule, err error) {
-	err = customized(body, parentTo(v1alpha1.KindSchedule, &s, scheduleOf))
+	err = customized(body, parentTo(v1alpha1.KindSchedule, &s))
 	return s, err
 }
 
 // CustomizedMirror reads of a call to the hook customize the EtcdMirror that it is about.
 func CustomizedMirror(body io.Reader) (m *v1alpha1.EtcdMirror, err error) {
-	err = customized(body, parentTo(v1alpha1.KindMirror, &m, mirrorOf))
+	err = customized(body, parentTo(v1alpha1.KindMirror, &m))
 	return m, err
 }
 
@@ -50,7 +50,7 @@ func customized(body io.Reader, parent func(in *source) error) error {
 		return err
 	}
 	found := false
-	err = object(in, "the request", func(key string) error {
+	err = members(in, "the request", func(key string) error {
 		if key == "parent" {
 			found = true
 			return parent(in)
@@ -155,8 +155,8 @@ var errFound = errors.New("found")
 
 // parentIn is the EtcdCluster that a call is about; nil when it is not found.
 func parentIn(in *source) (c *v1alpha1.EtcdCluster, failed error) {
-	parent := parentTo(v1alpha1.Kind, &c, clusterOf)
-	_ = object(in, "the request", func(key string) error {
+	parent := parentTo(v1alpha1.Kind, &c)
+	_ = members(in, "the request", func(key string) error {
 		if key == "parent" {
 			failed = parent(in)
 			return errFound

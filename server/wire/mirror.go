@@ -22,9 +22,9 @@ func ReadMirror(body io.Reader) (*MirrorCall, error) {
 	}
 	r := &MirrorCall{}
 	f := &form{
-		parent:   parentTo(v1alpha1.KindMirror, &r.Mirror, mirrorOf),
-		children: []group{groupTo("v1", "Pod", &r.Pods, podOf)},
-		related:  []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters, clusterOf)},
+		parent:   parentTo(v1alpha1.KindMirror, &r.Mirror),
+		children: []group{groupTo("v1", "Pod", &r.Pods)},
+		related:  []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters)},
 	}
 	if r.Finalizing, err = f.read(in); err != nil {
 		return nil, err
@@ -38,5 +38,5 @@ func ReadMirror(body io.Reader) (*MirrorCall, error) {
 // Answer is the body of the answer; finalized is nil unless the hook finalize is answered.
 func (r *MirrorCall) Answer(d mirror.Decision, finalized *bool) ([]byte, error) {
 	ns := r.Mirror.Namespace
-	return encode(ns, &d.Status, specs(ns, "v1", "Pod", d.Pods, r.Pods, podSpec), d.ResyncAfter, finalized)
+	return encode(ns, &d.Status, specs(ns, "v1", "Pod", d.Pods, r.Pods), d.ResyncAfter, finalized)
 }

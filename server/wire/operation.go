@@ -22,8 +22,8 @@ func ReadOperation(body io.Reader) (*OperationCall, error) {
 	}
 	r := &OperationCall{}
 	f := &form{
-		parent:  parentTo(v1alpha1.KindOperation, &r.Operation, operationOf),
-		related: []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters, clusterOf)},
+		parent:  parentTo(v1alpha1.KindOperation, &r.Operation),
+		related: []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters)},
 	}
 	if r.Finalizing, err = f.read(in); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"io"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
@@ -24,12 +26,12 @@ func ReadSchedule(body io.Reader) (*ScheduleCall, error) {
 	}
 	r := &ScheduleCall{}
 	f := &form{
-		parent: parentTo(v1alpha1.KindSchedule, &r.Schedule, scheduleOf),
+		parent: parentTo(v1alpha1.KindSchedule, &r.Schedule),
 		children: []group{
-			groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &r.Snapshots, snapshotOf),
-			maybe(groupTo("v1", "Pod", &r.Pods, podOf)),
+			groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &r.Snapshots),
+			maybe(groupTo("v1", "Pod", &r.Pods)),
 		},
-		related: []group{maybe(groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters, clusterOf))},
+		related: []group{maybe(groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters))},
 	}
 	if r.Finalizing, err = f.read(in); err != nil {
 		return nil, err
@@ -54,17 +56,18 @@ func (r *ScheduleCall) Answer(
 	ns := r.Schedule.Namespace
 	var list []answerChild
 	for _, snapshot := range d.Snapshots {
-		observed, spec := r.Snapshots[snapshot.Name], v1alpha1.Copy(&snapshot.Spec)
-		if kept(snapshot, observed) {
-			spec = keptSpec(observed.GetAnnotations()[lastApplied], spec)
+		var observed metav1.Object
+		if old := r.Snapshots[snapshot.Name]; old != nil {
+			observed = old
 		}
+		spec := specTold(snapshot.DeepCopy(), observed)
 		m := schedule.Told(snapshot)
 		all := labels(snapshot)
 		maps.Copy(all, m.Labels)
 		m.Labels = all
-		out := outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec})
-		list = append(list, asking(out, observed))
+		list = append(list, outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m,
+			answerChild{Metadata: answerMeta{OwnerReferences: m.OwnerReferences}, Spec: spec}, observed))
 	}
-	list = append(list, specs(ns, "v1", "Pod", d.Pods, r.Pods, podSpec)...)
+	list = append(list, specs(ns, "v1", "Pod", d.Pods, r.Pods)...)
 	return encode(ns, &d.Status, list, d.ResyncAfter, finalized)
 }

@@ -22,11 +22,11 @@ func ReadSnapshot(body io.Reader) (*SnapshotCall, error) {
 	}
 	r := &SnapshotCall{}
 	f := &form{
-		parent:   parentTo(v1alpha1.KindSnapshot, &r.Snapshot, snapshotOf),
-		children: []group{groupTo("batch/v1", "Job", &r.Jobs, jobOf)},
+		parent:   parentTo(v1alpha1.KindSnapshot, &r.Snapshot),
+		children: []group{groupTo("batch/v1", "Job", &r.Jobs)},
 		related: []group{
-			groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters, clusterOf),
-			groupTo("v1", "Pod", &r.Pods, podOf),
+			groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters),
+			groupTo("v1", "Pod", &r.Pods),
 		},
 	}
 	if r.Finalizing, err = f.read(in); err != nil {
@@ -41,6 +41,6 @@ func ReadSnapshot(body io.Reader) (*SnapshotCall, error) {
 // Answer is the body of the answer; finalized is nil unless the hook finalize is answered.
 func (r *SnapshotCall) Answer(d snapshot.Decision, finalized *bool) ([]byte, error) {
 	ns := r.Snapshot.Namespace
-	jobs := specs(ns, "batch/v1", "Job", d.Jobs, r.Jobs, jobSpec)
+	jobs := specs(ns, "batch/v1", "Job", d.Jobs, r.Jobs)
 	return encode(ns, &d.Status, jobs, d.ResyncAfter, finalized)
 }
