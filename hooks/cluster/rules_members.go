@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/foreign"
@@ -91,13 +90,11 @@ func mayBeAddedAgain(v *state.View, m *state.Member) bool {
 
 // joinTime is since when the status has listed the member. A status that is lost or old only delays.
 func joinTime(v *state.View, m *state.Member) (since time.Time, listed bool) {
-	i := slices.IndexFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == wording.Hex(m.ID) && !s.JoinTime.IsZero()
-	})
-	if i < 0 {
+	s := v.LastStatus(m)
+	if s == nil || s.JoinTime.IsZero() {
 		return time.Time{}, false
 	}
-	return v.Cluster.Status.Members[i].JoinTime.Time, true
+	return s.JoinTime.Time, true
 }
 
 func promote(v *state.View) *decision.Verdict {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -276,10 +275,8 @@ func surveyPod(v *state.View, name string, of state.FormerClaim) *corev1.Pod {
 		Args:                     []string{"survey", "--data-dir=" + data},
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
-		}},
-		VolumeMounts: mounts,
+		Resources:                objects.Requests("10m", "32Mi"),
+		VolumeMounts:             mounts,
 	}
 	if wal != "" {
 		survey.Args = append(survey.Args, "--wal-dir="+wal)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -30,7 +31,7 @@ func (v *view) status(because rule.Reason) v1alpha1.EtcdMirrorStatus {
 
 // copies reports whether what was written 30 seconds ago is at the destination.
 func (v *view) copies() bool {
-	return v.copier != nil && ready(v.copier) && !v.over() && !v.Mirror.Spec.Suspend
+	return v.copier != nil && objects.Ready(v.copier) && !v.over() && !v.Mirror.Spec.Suspend
 }
 
 func (v *view) setConditions(s *v1alpha1.EtcdMirrorStatus, because string) {

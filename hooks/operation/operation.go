@@ -4,13 +4,13 @@ package operation
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Observation is everything that an answer about an EtcdOperation may depend on.
@@ -85,11 +85,11 @@ func clusterNotFound(o *Observation) *verdict {
 
 func told(o *Observation) *verdict {
 	all := o.Clusters[o.Operation.Spec.ClusterRef.Name].Status.Operations
-	i := slices.IndexFunc(all, func(p v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
-	if i < 0 {
+	p := wording.Find(all, func(p *v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
+	if p == nil {
 		return nil
 	}
-	return &verdict{all[i].Phase, all[i].Message, all[i].Phase.Ended()}
+	return &verdict{p.Phase, p.Message, p.Phase.Ended()}
 }
 
 func notSeen(o *Observation) *verdict {

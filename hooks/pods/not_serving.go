@@ -33,16 +33,6 @@ func Alarms(v *state.View, kind string) []observation.Alarm {
 	return list
 }
 
-// ReadyPod reports whether the pod's condition Ready is True.
-func ReadyPod(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // WhyPodsNotServing is what a message says of the pods of these members while etcd's list is not known.
 func WhyPodsNotServing(v *state.View, names []string) string {
 	var all wording.GroupedReasons

@@ -72,7 +72,7 @@ func TestJobNamesFit(t *testing.T) {
 		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDiscard} {
 			s := aSnapshot().Snapshot
 			s.Name = name
-			job := jobName(s, purpose, 12)
+			job := objects.NumberedName(s, purpose, 12)
 			assert.Empty(t, validation.IsDNS1123Label(job), "%s", job)
 			assert.Empty(t, validation.IsValidLabelValue(labelValue(name)), "%s", name)
 			assert.False(t, seen[job], "%s is there twice", job)

@@ -149,7 +149,7 @@ func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1
 	if report, err := reports.Read[reports.Snapshot](t.Message); err == nil && report.Error != "" {
 		return report.Error
 	}
-	switch message := lastLine(t.Message); {
+	switch message := reports.LastLine(t.Message); {
 	case t.Reason == "OOMKilled":
 		field := "spec.job.resources"
 		if name == objects.ContainerMirror || name == objects.ContainerPromote {
@@ -174,12 +174,6 @@ func podWords(pod *corev1.Pod) string {
 		words += "; raise spec.job.scratchSize"
 	}
 	return words
-}
-
-// lastLine of a log that is not empty.
-func lastLine(log string) string {
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }
 
 // whyFailed says why a Job failed.

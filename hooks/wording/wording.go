@@ -162,3 +162,23 @@ func Filter[T any](list []T, keep func(T) bool) []T {
 	}
 	return kept
 }
+
+// Find is the first element that is says yes to, in its place in the list; nil for none.
+func Find[T any](list []T, is func(*T) bool) *T {
+	for i := range list {
+		if is(&list[i]) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// First is the first element that is says yes to; nil for none.
+func First[T any](list []*T, is func(*T) bool) *T {
+	for _, e := range list {
+		if is(e) {
+			return e
+		}
+	}
+	return nil
+}
