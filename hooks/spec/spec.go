@@ -213,24 +213,7 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 
 // optionFlags are those of the template.
 func optionFlags(t *Template) []string {
-	o := t.Options
-	list := []string{
-		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval),
-		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
-		"--log-level=" + o.LogLevel,
-	}
-	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {
-		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+
-			c.Retention)
-	}
-	for _, optional := range []struct {
-		flag  string
-		value *int64
-	}{{"snapshot-count", o.SnapshotCount}, {"max-request-bytes", o.MaxRequestBytes}, {"max-txn-ops", o.MaxTxnOps}} {
-		if optional.value != nil {
-			list = append(list, fmt.Sprintf("--%s=%d", optional.flag, *optional.value))
-		}
-	}
+	list := t.Options.flags()
 	if t.Server != "" {
 		list = append(list, "--tls-min-version="+t.MinTLS, "--auth-token="+token(t.SimpleToken))
 	}
