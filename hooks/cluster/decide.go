@@ -42,8 +42,8 @@ func Decide(o observation.Observation) decision.Decision {
 	}
 }
 
-// asObserved is every child as it is.
-func asObserved(o observation.Observation) decision.Desired {
+// AsObserved are the children as they are, all of them: the answer that changes nothing.
+func AsObserved(o observation.Observation) decision.Desired {
 	return decision.Desired{
 		Services:     state.KeptServices(o),
 		Budgets:      state.KeptAll(o.Cluster, o.Children.Budgets),

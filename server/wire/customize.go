@@ -73,6 +73,16 @@ type relatedRule struct {
 	Names         []string              `json:"names,omitempty"`
 }
 
+// clusters are the EtcdClusters of these names; all of the namespace where Metacontroller remembers answers by the name
+// of the parent alone (byUID is false), for then the answer may depend on nothing else.
+func clusters(namespace string, byUID bool, names ...string) relatedRule {
+	of := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+	if byUID {
+		of.Namespace, of.Names = namespace, names
+	}
+	return of
+}
+
 // RelatedToCluster answers the hook customize of an EtcdCluster: which objects to send besides the children. Where
 // Metacontroller remembers answers by the name alone (byUID is false), they depend on nothing else: then all
 // EtcdSnapshots of the namespace are asked for, and those that matter are picked.
@@ -92,58 +102,41 @@ func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 	return encodeRules(secrets, operations, labelled, named)
 }
 
-// RelatedToSnapshot answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name
-// alone (byUID is false), it may depend on nothing else (see snapshot.Pods): then all EtcdClusters of the
-// namespace are asked for, and each of their writes asks about the snapshot.
+// RelatedToSnapshot answers the hook customize of an EtcdSnapshot: its Jobs' pods, and its EtcdCluster (see
+// snapshot.Pods). Where all EtcdClusters are asked for, each of their writes asks about the snapshot.
 func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.SourceName()}
+	of := clusters(s.Namespace, byUID, s.Spec.SourceName())
+	if s.DeletionTimestamp != nil {
 		// Any of them may restore one that is being deleted; a deletion is another generation (markAsDeleting in
 		// apiserver's registry/store.go).
-		if s.DeletionTimestamp != nil {
-			clusters.Names = nil
-		}
+		of.Names = nil
 	}
 	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(s.Name))}
-	return encodeRules(pods, clusters)
+	return encodeRules(pods, of)
 }
 
-// RelatedToOperation answers the hook customize of an EtcdOperation: its EtcdCluster, or all of the namespace where
-// Metacontroller remembers answers by the name alone (byUID is false).
+// RelatedToOperation answers the hook customize of an EtcdOperation: its EtcdCluster.
 func RelatedToOperation(op *v1alpha1.EtcdOperation, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		clusters.Namespace, clusters.Names = op.Namespace, []string{op.Spec.ClusterRef.Name}
-	}
-	return encodeRules(clusters)
+	return encodeRules(clusters(op.Namespace, byUID, op.Spec.ClusterRef.Name))
 }
 
 // RelatedToSchedule answers the hook customize of an EtcdSnapshotSchedule: the EtcdCluster whose changes its stream
-// stores; nothing without a stream. Where Metacontroller remembers answers by the name alone (byUID is false), all of
-// the namespace.
+// stores; nothing without a stream.
 func RelatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		if s.Spec.Stream == nil || s.Spec.Template.Spec.External != nil {
-			return encodeRules()
-		}
-		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.Template.Spec.SourceName()}
+	if byUID && (s.Spec.Stream == nil || s.Spec.Template.Spec.External != nil) {
+		return encodeRules()
 	}
-	return encodeRules(clusters)
+	return encodeRules(clusters(s.Namespace, byUID, s.Spec.Template.Spec.SourceName()))
 }
 
 // RelatedToMirror answers the hook customize of an EtcdMirror: its destination and, where that is an EtcdCluster, its
-// source; all of the namespace where Metacontroller remembers answers by the name alone (byUID is false).
+// source.
 func RelatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		clusters.Namespace, clusters.Names = m.Namespace, []string{m.Spec.ClusterRef.Name}
-		if source := m.Spec.Source.ClusterRef.Name; source != "" {
-			clusters.Names = append(clusters.Names, source)
-		}
+	names := []string{m.Spec.ClusterRef.Name}
+	if source := m.Spec.Source.ClusterRef.Name; source != "" {
+		names = append(names, source)
 	}
-	return encodeRules(clusters)
+	return encodeRules(clusters(m.Namespace, byUID, names...))
 }
 
 // encodeRules answers the hook customize.

@@ -1,6 +1,11 @@
 package wire
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // A form is what a call to sync or finalize about one kind of parent holds. A group of children that is missing is a
 // CompositeController without that rule; one that is not in the form would be deleted by an answer that omits it. A
@@ -61,6 +66,18 @@ func (f *form) read(in *source) (finalizing bool, err error) {
 		return false, Bad("parent is missing")
 	}
 	return finalizing, f.missing()
+}
+
+// readAll reads a call from its body, about a parent that is known once it is read.
+func (f *form) readAll(body io.Reader, parent func() metav1.Object) (finalizing bool, err error) {
+	in, err := newSource(body)
+	if err != nil {
+		return false, err
+	}
+	if finalizing, err = f.read(in); err != nil {
+		return false, err
+	}
+	return finalizing, f.within(parent().GetNamespace())
 }
 
 // child reads a group of children.

@@ -3,6 +3,8 @@ package wire
 import (
 	"io"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/mirror"
 )
@@ -16,23 +18,15 @@ type MirrorCall struct {
 
 // ReadMirror reads a call about an EtcdMirror. The error is a *Refusal, unless reading the body failed.
 func ReadMirror(body io.Reader) (*MirrorCall, error) {
-	in, err := newSource(body)
-	if err != nil {
-		return nil, err
-	}
 	r := &MirrorCall{}
 	f := &form{
 		parent:   parentTo(v1alpha1.KindMirror, &r.Mirror),
 		children: []group{groupTo("v1", "Pod", &r.Pods)},
 		related:  []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters)},
 	}
-	if r.Finalizing, err = f.read(in); err != nil {
-		return nil, err
-	}
-	if err := f.within(r.Mirror.Namespace); err != nil {
-		return nil, err
-	}
-	return r, nil
+	var err error
+	r.Finalizing, err = f.readAll(body, func() metav1.Object { return r.Mirror })
+	return r, err
 }
 
 // Answer is the body of the answer; finalized is nil unless the hook finalize is answered.

@@ -3,6 +3,8 @@ package wire
 import (
 	"io"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/operation"
 )
@@ -16,22 +18,14 @@ type OperationCall struct {
 
 // ReadOperation reads a call about an EtcdOperation. The error is a *Refusal, unless reading the body failed.
 func ReadOperation(body io.Reader) (*OperationCall, error) {
-	in, err := newSource(body)
-	if err != nil {
-		return nil, err
-	}
 	r := &OperationCall{}
 	f := &form{
 		parent:  parentTo(v1alpha1.KindOperation, &r.Operation),
 		related: []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters)},
 	}
-	if r.Finalizing, err = f.read(in); err != nil {
-		return nil, err
-	}
-	if err := f.within(r.Operation.Namespace); err != nil {
-		return nil, err
-	}
-	return r, nil
+	var err error
+	r.Finalizing, err = f.readAll(body, func() metav1.Object { return r.Operation })
+	return r, err
 }
 
 // Answer is the body of the answer; finalized is nil unless the hook finalize is answered.

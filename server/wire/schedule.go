@@ -20,10 +20,6 @@ type ScheduleCall struct {
 
 // ReadSchedule reads a call about an EtcdSnapshotSchedule. The error is a *Refusal, unless reading the body failed.
 func ReadSchedule(body io.Reader) (*ScheduleCall, error) {
-	in, err := newSource(body)
-	if err != nil {
-		return nil, err
-	}
 	r := &ScheduleCall{}
 	f := &form{
 		parent: parentTo(v1alpha1.KindSchedule, &r.Schedule),
@@ -33,10 +29,8 @@ func ReadSchedule(body io.Reader) (*ScheduleCall, error) {
 		},
 		related: []group{maybe(groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters))},
 	}
-	if r.Finalizing, err = f.read(in); err != nil {
-		return nil, err
-	}
-	if err := f.within(r.Schedule.Namespace); err != nil {
+	var err error
+	if r.Finalizing, err = f.readAll(body, func() metav1.Object { return r.Schedule }); err != nil {
 		return nil, err
 	}
 	if r.Schedule.Spec.Stream != nil && r.Pods == nil {

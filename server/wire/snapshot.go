@@ -3,6 +3,8 @@ package wire
 import (
 	"io"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
@@ -16,10 +18,6 @@ type SnapshotCall struct {
 
 // ReadSnapshot reads a call about an EtcdSnapshot. The error is a *Refusal, unless reading the body failed.
 func ReadSnapshot(body io.Reader) (*SnapshotCall, error) {
-	in, err := newSource(body)
-	if err != nil {
-		return nil, err
-	}
 	r := &SnapshotCall{}
 	f := &form{
 		parent:   parentTo(v1alpha1.KindSnapshot, &r.Snapshot),
@@ -29,13 +27,9 @@ func ReadSnapshot(body io.Reader) (*SnapshotCall, error) {
 			groupTo("v1", "Pod", &r.Pods),
 		},
 	}
-	if r.Finalizing, err = f.read(in); err != nil {
-		return nil, err
-	}
-	if err := f.within(r.Snapshot.Namespace); err != nil {
-		return nil, err
-	}
-	return r, nil
+	var err error
+	r.Finalizing, err = f.readAll(body, func() metav1.Object { return r.Snapshot })
+	return r, err
 }
 
 // Answer is the body of the answer; finalized is nil unless the hook finalize is answered.
