@@ -18,9 +18,6 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// quietRule is the rule of a cluster that is as it should be.
-const quietRule = "Converged"
-
 // clusterCall reads a call about an EtcdCluster.
 func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) {
 	r, err := wire.ReadCluster(ctx, body)
@@ -88,7 +85,7 @@ func (s *Server) syncCluster(
 			s.metrics.Cluster(r.Cluster, d.Reason.Rule, &d.Status, d.Children)
 			s.logAnswer(&answered{
 				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Reason, outcome: outcome, began: began,
-				children: &d.Children, quiet: outcome == nil && d.Reason.Rule == quietRule,
+				children: &d.Children, quiet: outcome == nil && d.Quiet,
 			})
 			s.said.note(r.Cluster.UID, d.Status.History)
 		},

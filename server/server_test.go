@@ -26,7 +26,7 @@ import (
 
 // keepAll is a decision that keeps every child as it was observed.
 func keepAll(_ context.Context, o observation.Observation, _ hooks.Etcd) (decision.Decision, *decision.Outcome) {
-	d := decision.Decision{Reason: rule.Reason{Rule: quietRule}}
+	d := decision.Decision{Reason: rule.Reason{Rule: "Converged"}, Quiet: true}
 	d.Children.Pods = slices.Collect(maps.Values(o.Children.Pods))
 	d.Children.Claims = slices.Collect(maps.Values(o.Children.Claims))
 	d.Children.ConfigMaps = slices.Collect(maps.Values(o.Children.ConfigMaps))

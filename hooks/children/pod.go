@@ -115,9 +115,7 @@ func dataVolume(t *spec.Template, name string) corev1.Volume {
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: t.Tmpfs},
 		}}
 	}
-	return corev1.Volume{Name: state.VolumeData, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-	}}
+	return objects.ClaimVolume(state.VolumeData, name)
 }
 
 func prepareContainer(o observation.Observation) corev1.Container {
@@ -127,9 +125,7 @@ func prepareContainer(o observation.Observation) corev1.Container {
 		ImagePullPolicy: o.Settings.ImagePullPolicy,
 		Args:            []string{"prepare", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile},
 		SecurityContext: objects.Restricted(),
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
-		}},
+		Resources:       objects.Requests("10m", "16Mi"),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: state.VolumeData, MountPath: "/var/lib/etcd"},
 			{Name: state.VolumeState, MountPath: state.StateMount},

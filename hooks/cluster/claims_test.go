@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // former is a new cluster that should begin with claims, whose pods have told this of them, in their order; nil for
@@ -77,35 +78,35 @@ func TestClaimsThatAreThere(t *testing.T) {
 		told    []*reports.Survey
 		begins  bool
 		says    string
-		outlook decision.Outlook
+		outlook rule.Outlook
 	}{
-		"nothing told": {two, nil, false, "inspecting the claims data-former-0, data-former-1", decision.Works},
+		"nothing told": {two, nil, false, "inspecting the claims data-former-0, data-former-1", rule.Works},
 		"one told": {two, []*reports.Survey{holds("a", 2, 7)}, false,
-			"inspecting the claims data-former-1", decision.Works},
+			"inspecting the claims data-former-1", rule.Works},
 		"in use": {two, []*reports.Survey{holds("a", 2, 7), {Reason: "Failed", Error: "the database is in use"}}, false,
-			"data-former-1 (its pod has ended: the database is in use)", decision.Waits},
+			"data-former-1 (its pod has ended: the database is in use)", rule.Waits},
 		"a quorum": {two, []*reports.Survey{holds("a", 2, 9), holds("b", 3, 5)}, true,
-			"which begins with the data of the claim data-former-1", decision.Works},
+			"which begins with the data of the claim data-former-1", rule.Works},
 		"different clusters": {two, []*reports.Survey{holds("a", 2, 7), other}, false,
 			"of different etcd clusters: data-former-0: term 2, index 7, of etcd cluster c1; data-former-1: term 9",
-			decision.Waits},
+			rule.Waits},
 		"no quorum": {one, []*reports.Survey{holds("a", 2, 7)}, false,
 			"of 1 of the 3 former members, which is no quorum, and those of former-1, former-2 are missing",
-			decision.Waits},
+			rule.Waits},
 		"two claims of one member": {two, []*reports.Survey{holds("a", 2, 7), holds("a", 2, 6)}, false,
-			"of 1 of the 3 former members", decision.Waits},
+			"of 1 of the 3 former members", rule.Waits},
 		"a claim of another member": {two, []*reports.Survey{holds("a", 2, 7), holds("gone", 2, 6)}, false,
-			"of 1 of the 3 former members", decision.Waits},
+			"of 1 of the 3 former members", rule.Waits},
 		"no quorum, and consent": {anyway, []*reports.Survey{holds("a", 2, 7)}, true, "the claim data-former-0",
-			decision.Works},
+			rule.Works},
 		"learners that may vote": {one, []*reports.Survey{promoted}, false, "of 1 of the 3 former members",
-			decision.Waits},
+			rule.Waits},
 		"members are not known": {one, []*reports.Survey{unknown}, false, "does not tell who the members were",
-			decision.Waits},
+			rule.Waits},
 		"one damaged": {two, []*reports.Survey{holds("a", 2, 7), damaged}, false,
-			"of 1 of the 3 former", decision.Waits},
+			"of 1 of the 3 former", rule.Waits},
 		"all damaged": {one, []*reports.Survey{damaged}, false,
-			"no claim can be used: data-former-0: the log", decision.Waits},
+			"no claim can be used: data-former-0: the log", rule.Waits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, d := former(t, c.claims, c.told...)

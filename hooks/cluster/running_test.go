@@ -31,9 +31,6 @@ func TestRunningVersion(t *testing.T) {
 		"none answers, and they ran another one": {func(o *observation.Observation) {
 			o.Etcd, o.Health, o.Cluster.Status.Running = nil, nil, "3.6.9 -> 3.6.10"
 		}, "3.6.9 -> 3.6.16"},
-		"none answers, after an earlier release of Quorate": {func(o *observation.Observation) {
-			o.Etcd, o.Health, o.Cluster.Status.Running, o.Cluster.Status.Version = nil, nil, "", "3.6.9"
-		}, "3.6.9 -> 3.6.16"},
 		"what is no version is not shown": {func(o *observation.Observation) {
 			for name, h := range o.Health {
 				h.Version = "a page of text"

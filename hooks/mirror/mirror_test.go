@@ -382,7 +382,7 @@ func TestNamesOfPodsFit(t *testing.T) {
 	m := aMirror().Mirror
 	for _, name := range []string{"a", "a.b", strings.Repeat("x", 63), strings.Repeat("x.", 31) + "x"} {
 		m.Name = name
-		assert.Empty(t, validation.IsDNS1123Label(podName(m, objects.ContainerPromote, 12)), name)
+		assert.Empty(t, validation.IsDNS1123Label(objects.NumberedName(m, objects.ContainerPromote, 12)), name)
 	}
 }
 

@@ -2,8 +2,6 @@
 package observation
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,19 +88,12 @@ type Children struct {
 // WithoutLastApplied are the children that lack [AnnotationLastApplied], each as "Pod demo-0". Those that are being
 // deleted are not among them: they get none any more.
 func WithoutLastApplied(c Children) []string {
-	return slices.Concat(withoutLastApplied("ConfigMap", c.ConfigMaps),
-		withoutLastApplied("PersistentVolumeClaim", c.Claims), withoutLastApplied("Pod", c.Pods),
-		withoutLastApplied("Service", c.Services), withoutLastApplied("PodDisruptionBudget", c.Budgets),
-		withoutLastApplied("NetworkPolicy", c.Policies),
-		withoutLastApplied("Secret", c.Secrets), withoutLastApplied("Certificate", c.Certificates))
-}
-
-func withoutLastApplied[O metav1.Object](kind string, children map[string]O) []string {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(children)) {
-		if o := children[name]; o.GetAnnotations()[objects.AnnotationLastApplied] == "" &&
-			o.GetDeletionTimestamp() == nil {
-			list = append(list, ChildName(kind, o))
+	for _, k := range Kinds {
+		for o := range k.Observed(&c) {
+			if o.GetAnnotations()[objects.AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
+				list = append(list, ChildName(k.Kind, o))
+			}
 		}
 	}
 	return list

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -72,7 +71,7 @@ func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time)
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: schedule.Namespace, UID: types.UID("uid-" + name),
 			CreationTimestamp: metav1.NewTime(created)},
-		Spec: *schedule.Spec.Template.Spec.DeepCopy(),
+		Spec: *v1alpha1.Copy(&schedule.Spec.Template.Spec),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // aSnapshot that may begin.
@@ -71,7 +72,7 @@ func TestJobNamesFit(t *testing.T) {
 		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDiscard} {
 			s := aSnapshot().Snapshot
 			s.Name = name
-			job := jobName(s, purpose, 12)
+			job := objects.NumberedName(s, purpose, 12)
 			assert.Empty(t, validation.IsDNS1123Label(job), "%s", job)
 			assert.Empty(t, validation.IsValidLabelValue(labelValue(name)), "%s", name)
 			assert.False(t, seen[job], "%s is there twice", job)
@@ -183,7 +184,7 @@ func TestWordsForPeople(t *testing.T) {
 		1 << 30: "1Gi", 20<<30 + 1: "21Gi"} {
 		assert.Equal(t, want, legible(n).String())
 	}
-	assert.LessOrEqual(t, len(clipped(strings.Repeat("ä", 2000))), mostWords+4)
+	assert.LessOrEqual(t, len(wording.Clipped(strings.Repeat("ä", 2000))), 1004)
 }
 
 // TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the
@@ -328,7 +329,7 @@ func TestWhatIsRememberedOfAJob(t *testing.T) {
 			o.Pods = nil
 			late(&o, d)
 			words := "it was not finished within 1h; the last known state: no node accepts pod pod: " + why
-			words = words[:min(len(words), mostWords)]
+			words = words[:min(len(words), 1000)]
 			says := func(rule string) {
 				t.Helper()
 				d = Decide(o)

@@ -28,20 +28,19 @@ func (c *Customized) Related(byUID bool) ([]byte, error) {
 
 // customized reads the parent of a call to the hook customize, by its kind.
 var customized = map[string]func(in *source) (*Customized, error){
-	v1alpha1.Kind:          customizedBy(v1alpha1.Kind, clusterOf, relatedToCluster),
-	v1alpha1.KindSnapshot:  customizedBy(v1alpha1.KindSnapshot, snapshotOf, relatedToSnapshot),
-	v1alpha1.KindOperation: customizedBy(v1alpha1.KindOperation, operationOf, relatedToOperation),
-	v1alpha1.KindSchedule:  customizedBy(v1alpha1.KindSchedule, scheduleOf, relatedToSchedule),
-	v1alpha1.KindMirror:    customizedBy(v1alpha1.KindMirror, mirrorOf, relatedToMirror),
+	v1alpha1.Kind:          customizedBy(v1alpha1.Kind, relatedToCluster),
+	v1alpha1.KindSnapshot:  customizedBy(v1alpha1.KindSnapshot, relatedToSnapshot),
+	v1alpha1.KindOperation: customizedBy(v1alpha1.KindOperation, relatedToOperation),
+	v1alpha1.KindSchedule:  customizedBy(v1alpha1.KindSchedule, relatedToSchedule),
+	v1alpha1.KindMirror:    customizedBy(v1alpha1.KindMirror, relatedToMirror),
 }
 
-func customizedBy[W any, P headed[W], T any, O interface {
-	*T
-	metav1.Object
-}](kind string, made func(*W) *T, related func(o *T, byUID bool) []relatedRule) func(in *source) (*Customized, error) {
+func customizedBy[T any, O objectOf[T]](
+	kind string, related func(o *T, byUID bool) []relatedRule,
+) func(in *source) (*Customized, error) {
 	return func(in *source) (*Customized, error) {
 		var o *T
-		_, err := parentTo[W, P](kind, &o, made)(in)
+		_, err := parentTo[T, O](kind, &o)(in)
 		return &Customized{Parent: O(o), related: func(byUID bool) []relatedRule { return related(o, byUID) }}, err
 	}
 }
@@ -53,7 +52,7 @@ func ReadCustomized(kind string, body io.Reader) (*Customized, error) {
 		return nil, err
 	}
 	var c *Customized
-	err = object(in, "the request", func(key string) (err error) {
+	err = members(in, "the request", func(key string) (err error) {
 		if key != "parent" {
 			return skip(in, key)
 		}
@@ -144,8 +143,8 @@ var errFound = errors.New("found")
 
 // parentIn is the EtcdCluster that a call is about; nil when it is not found.
 func parentIn(in *source) (c *v1alpha1.EtcdCluster, failed error) {
-	parent := parentTo(v1alpha1.Kind, &c, clusterOf)
-	_ = object(in, "the request", func(key string) error {
+	parent := parentTo(v1alpha1.Kind, &c)
+	_ = members(in, "the request", func(key string) error {
 		if key == "parent" {
 			_, failed = parent(in)
 			return errFound

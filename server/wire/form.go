@@ -34,7 +34,7 @@ func relative(group string) string { return fmt.Sprintf("related[%q]", group) }
 // read reads the whole call. The error is a *Refusal, unless reading the body failed.
 func (f *form) read(in *source) (finalizing bool, err error) {
 	namespace := ""
-	err = object(in, "the request", func(key string) (err error) {
+	err = members(in, "the request", func(key string) (err error) {
 		switch {
 		case key == "controller" && f.controller != nil:
 			return f.controller(in)
@@ -42,9 +42,9 @@ func (f *form) read(in *source) (finalizing bool, err error) {
 			namespace, err = f.parent(in)
 			return err
 		case key == "children":
-			return object(in, key, func(group string) error { return f.child(in, group) })
+			return members(in, key, func(group string) error { return f.child(in, group) })
 		case key == "related":
-			return object(in, key, func(group string) error { return f.relative(in, group) })
+			return members(in, key, func(group string) error { return f.relative(in, group) })
 		case key == "finalizing":
 			return value(in, key, &finalizing)
 		}

@@ -4,6 +4,8 @@ import (
 	"io"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/mirror"
 	"github.com/quorate-dev/quorate/hooks/operation"
@@ -33,16 +35,16 @@ func readCall[O any](body io.Reader, into func(o *O) *form) (*Call[O], error) {
 
 // clustersTo reads the EtcdClusters that are related to a parent.
 func clustersTo(all *map[string]*v1alpha1.EtcdCluster) group {
-	return groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, all, clusterOf)
+	return groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, all)
 }
 
 // ReadSnapshot reads a call about an EtcdSnapshot.
 func ReadSnapshot(body io.Reader) (*Call[snapshot.Observation], error) {
 	return readCall(body, func(o *snapshot.Observation) *form {
 		return &form{
-			parent:   parentTo(v1alpha1.KindSnapshot, &o.Snapshot, snapshotOf),
-			children: []group{groupTo("batch/v1", "Job", &o.Jobs, jobOf)},
-			related:  []group{clustersTo(&o.Clusters), groupTo("v1", "Pod", &o.Pods, podOf)},
+			parent:   parentTo(v1alpha1.KindSnapshot, &o.Snapshot),
+			children: []group{groupTo("batch/v1", "Job", &o.Jobs)},
+			related:  []group{clustersTo(&o.Clusters), groupTo("v1", "Pod", &o.Pods)},
 		}
 	})
 }
@@ -51,7 +53,7 @@ func ReadSnapshot(body io.Reader) (*Call[snapshot.Observation], error) {
 func ReadOperation(body io.Reader) (*Call[operation.Observation], error) {
 	return readCall(body, func(o *operation.Observation) *form {
 		return &form{
-			parent:  parentTo(v1alpha1.KindOperation, &o.Operation, operationOf),
+			parent:  parentTo(v1alpha1.KindOperation, &o.Operation),
 			related: []group{clustersTo(&o.Clusters)},
 		}
 	})
@@ -61,8 +63,8 @@ func ReadOperation(body io.Reader) (*Call[operation.Observation], error) {
 func ReadMirror(body io.Reader) (*Call[mirror.Observation], error) {
 	return readCall(body, func(o *mirror.Observation) *form {
 		return &form{
-			parent:   parentTo(v1alpha1.KindMirror, &o.Mirror, mirrorOf),
-			children: []group{groupTo("v1", "Pod", &o.Pods, podOf)},
+			parent:   parentTo(v1alpha1.KindMirror, &o.Mirror),
+			children: []group{groupTo("v1", "Pod", &o.Pods)},
 			related:  []group{clustersTo(&o.Clusters)},
 		}
 	})
@@ -72,10 +74,10 @@ func ReadMirror(body io.Reader) (*Call[mirror.Observation], error) {
 func ReadSchedule(body io.Reader) (*Call[schedule.Observation], error) {
 	c, err := readCall(body, func(o *schedule.Observation) *form {
 		return &form{
-			parent: parentTo(v1alpha1.KindSchedule, &o.Schedule, scheduleOf),
+			parent: parentTo(v1alpha1.KindSchedule, &o.Schedule),
 			children: []group{
-				groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots, snapshotOf),
-				maybe(groupTo("v1", "Pod", &o.Pods, podOf)),
+				groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots),
+				maybe(groupTo("v1", "Pod", &o.Pods)),
 			},
 			related: []group{maybe(clustersTo(&o.Clusters))},
 		}
@@ -90,7 +92,7 @@ func ReadSchedule(body io.Reader) (*Call[schedule.Observation], error) {
 // finalize is answered.
 func AnswerSnapshot(o *snapshot.Observation, d *snapshot.Decision, finalized *bool) ([]byte, error) {
 	ns := o.Snapshot.Namespace
-	return encode(ns, &d.Status, specs(ns, "batch/v1", "Job", d.Jobs, o.Jobs, jobSpec), d.ResyncAfter, finalized)
+	return encode(ns, &d.Status, specs(ns, "batch/v1", "Job", d.Jobs, o.Jobs), d.ResyncAfter, finalized)
 }
 
 // AnswerOperation is that about an EtcdOperation.
@@ -101,7 +103,7 @@ func AnswerOperation(o *operation.Observation, d *operation.Decision, finalized 
 // AnswerMirror is that about an EtcdMirror.
 func AnswerMirror(o *mirror.Observation, d *mirror.Decision, finalized *bool) ([]byte, error) {
 	ns := o.Mirror.Namespace
-	return encode(ns, &d.Status, specs(ns, "v1", "Pod", d.Pods, o.Pods, podSpec), d.ResyncAfter, finalized)
+	return encode(ns, &d.Status, specs(ns, "v1", "Pod", d.Pods, o.Pods), d.ResyncAfter, finalized)
 }
 
 // AnswerSchedule is that about an EtcdSnapshotSchedule. Labels are what each snapshot is labelled with besides what the
@@ -116,17 +118,18 @@ func AnswerSchedule(
 	ns := o.Schedule.Namespace
 	var list []answerChild
 	for _, snapshot := range d.Snapshots {
-		observed, spec := o.Snapshots[snapshot.Name], snapshot.Spec.DeepCopy()
-		if kept(snapshot, observed) {
-			spec = keptSpec(observed.GetAnnotations()[lastApplied], spec)
+		var observed metav1.Object
+		if old := o.Snapshots[snapshot.Name]; old != nil {
+			observed = old
 		}
+		spec := specTold(snapshot.DeepCopy(), observed)
 		m := schedule.Told(snapshot)
 		all := labels(snapshot)
 		maps.Copy(all, m.Labels)
 		m.Labels = all
-		out := outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec})
-		list = append(list, asking(out, observed))
+		list = append(list, outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m,
+			answerChild{Metadata: answerMeta{OwnerReferences: m.OwnerReferences}, Spec: spec}, observed))
 	}
-	list = append(list, specs(ns, "v1", "Pod", d.Pods, o.Pods, podSpec)...)
+	list = append(list, specs(ns, "v1", "Pod", d.Pods, o.Pods)...)
 	return encode(ns, &d.Status, list, d.ResyncAfter, finalized)
 }

@@ -330,7 +330,7 @@ func (c *cluster) endState() string {
 	for _, pod := range pods {
 		etcd := pod.Spec.Containers[0]
 		line("pod %s %s %s %s %s", pod.Name, ours(pod.Labels), etcd.Image, etcd.Command,
-			pod.Annotations["etcd.quorate.dev/template"])
+			pod.Annotations["etcd.quorate.dev/pod-template-hash"])
 		for _, v := range pod.Spec.Volumes {
 			line("volume %s of %s: claim %t, memory %t", v.Name, pod.Name, v.PersistentVolumeClaim != nil,
 				v.EmptyDir != nil && v.EmptyDir.Medium == "Memory")
