@@ -255,6 +255,8 @@ func TestABootstrapThatStalls(t *testing.T) {
 			"demo-0: it crashed: exit 1", false},
 		"without an image": {unborn(0, waiting("ImagePullBackOff")), "demo-0: its image can't be pulled",
 			false},
+		"that can't be made": {unborn(0, waiting("CreateContainerConfigError")), "demo-0: its container can't be created",
+			false},
 		"without a volume": {unborn(0, waiting("PodInitializing"),
 			initContainer(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})),
 			"demo-0: its containers have not started", false},

@@ -357,79 +357,68 @@ func TestWhatARecordRemembers(t *testing.T) {
 // TestVerifySeesWhereAnEpochBegins: what the rules of epochs must not do.
 func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
-	for words, wrong := range map[string]func(o *observation.Observation, d *decision.Decision){
-		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func(o *observation.Observation,
-			d *decision.Decision) {
-			*o = serve(3)
-			for name, h := range o.Health {
-				h.Revision = 1000
-				o.Health[name] = h
-			}
-			verified(o, "s1", "c1", time.Hour)
-			askSnapshot(o, "one", "s1")
-			*d = Decide(*o)
+	asks := func(revision int64) (observation.Observation, decision.Decision) {
+		o := with(serve(3), everyone(func(h *observation.Health) { h.Revision = revision }))
+		verified(&o, "s1", "c1", time.Hour)
+		askSnapshot(&o, "one", "s1")
+		return o, Decide(o)
+	}
+	for words, wrong := range map[string]func() (observation.Observation, decision.Decision){
+		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func() (observation.Observation,
+			decision.Decision) {
+			o, d := asks(1000)
 			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
+			return o, d
 		},
-		"S21: the highest revision that is noted goes back from 3000000000 to 0": func(o *observation.Observation,
-			d *decision.Decision) {
-			*o = serve(3)
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision] = "3000000000"
-			*d = Decide(*o)
+		"S21: the highest revision that is noted goes back from 3000000000 to 0": func() (observation.Observation,
+			decision.Decision) {
+			o := with(serve(3), noted(objects.AnnotationHighestRevision, "3000000000"))
+			d := Decide(o)
 			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationHighestRevision)
+			return o, d
 		},
-		"S21: demo-3 is not told at which revision its epoch begins": func(o *observation.Observation,
-			d *decision.Decision) {
-			*d = Decide(*o)
-			for _, pod := range d.Children.Pods {
-				if pod.Name == "demo-3" {
-					seedOf(pod).Args = nil
-				}
-			}
+		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation,
+			decision.Decision) {
+			o := stagedEpoch(t)
+			d := Decide(o)
+			seedOf(podIn(d, "demo-3")).Args = nil
+			return o, d
 		},
 		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 " +
-			"Replayed:0 UntilTime:0001-01-01 00:00:00 +0000 UTC Ended: Reason: Error:} and": func(o *observation.Observation, d *decision.Decision) {
+			"Replayed:0 UntilTime:0001-01-01 00:00:00 +0000 UTC Ended: Reason: Error:} and": func() (observation.Observation,
+			decision.Decision) {
+			o := stagedEpoch(t)
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
-				seedWith(o, name, good)
+				seedWith(&o, name, good)
 			}
 			for range 12 {
-				if next := Decide(*o); strings.HasPrefix(next.Reason.Message, "epoch 2 begins") {
+				if next := Decide(o); strings.HasPrefix(next.Reason.Message, "epoch 2 begins") {
 					break
 				}
-				goOn(t, o)
-				for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
-					delete(o.Children.Pods, name)
-				}
-				o.Etcd, o.Health = nil, map[string]observation.Health{}
+				goOn(t, &o)
+				o = with(o, withoutPod("demo-0"), withoutPod("demo-1"), withoutPod("demo-2"), blinded)
 			}
-			*d = Decide(*o)
+			d := Decide(o)
 			other := good
 			other.Hash = "bbbb"
-			seedWith(o, "demo-5", other)
+			seedWith(&o, "demo-5", other)
+			return o, d
 		},
-		"S8: epoch 2 answers the restore \"one\", which was answered before": func(o *observation.Observation,
-			d *decision.Decision) {
-			*o = serve(3)
-			verified(o, "s1", "c1", time.Hour)
-			askSnapshot(o, "one", "s1")
-			*d = Decide(*o)
+		"S8: epoch 2 answers the restore \"one\", which was answered before": func() (observation.Observation,
+			decision.Decision) {
+			o, d := asks(1)
 			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
+			return o, d
 		},
-		"S8: epoch 2 takes the record of another one": func(o *observation.Observation, d *decision.Decision) {
-			*o = serve(3)
-			verified(o, "s1", "c1", time.Hour)
-			askSnapshot(o, "one", "s1")
-			*d = Decide(*o)
+		"S8: epoch 2 takes the record of another one": func() (observation.Observation, decision.Decision) {
+			o, d := asks(1)
 			was := d.Children.ConfigMaps[1].DeepCopy()
 			was.Data[objects.EpochKeyRestore] = "zero"
 			o.Children.ConfigMaps[was.Name] = was
+			return o, d
 		},
 	} {
-		t.Run(words, func(t *testing.T) {
-			o := stagedEpoch(t)
-			var d decision.Decision
-			wrong(&o, &d)
-			assert.ErrorContains(t, verify(o, d), words)
-		})
+		t.Run(words, func(t *testing.T) { assert.ErrorContains(t, verify(wrong()), words) })
 	}
 }
 
@@ -531,6 +520,7 @@ func TestWhatDiffers(t *testing.T) {
 		reports [3]reports.Restore
 		differ  bool
 	}{
+		"no report":     {[3]reports.Restore{known, {}, known}, false},
 		"nothing":       {[3]reports.Restore{known, known, known}, false},
 		"the database":  {[3]reports.Restore{known, but(func(r *reports.Restore) { r.SHA256 = "another" }), known}, true},
 		"the revision":  {[3]reports.Restore{known, but(func(r *reports.Restore) { r.Revision++ }), known}, true},
@@ -549,6 +539,12 @@ func TestWhatDiffers(t *testing.T) {
 			assert.Equal(t, c.differ, epochs.Differing(newView(o).Next) != "")
 			pods, claims := len(o.Children.Pods), len(o.Children.Claims)
 			d := goOn(t, &o)
+			if name == "no report" {
+				assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+					"waiting for the report of what was written to the volumes of demo-4")
+				assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+				return
+			}
 			if !c.differ {
 				assert.Equal(t, "epoch 2 is ready: stopping epoch 1; its volumes are kept", d.Reason.Message)
 				return
@@ -712,4 +708,62 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 	assert.Contains(t, message, "the status of EtcdSnapshot nightly can't be used")
 	assert.NotContains(t, message, "tls.key")
 	require.NoError(t, verify(o, Decide(o)))
+}
+
+// TestAFirstEpochIsRestoredWhenAllHaveTheSame: it has no gate, but nothing else is said before.
+func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
+	restored := func(d decision.Decision) bool {
+		return meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored)
+	}
+	for hash, same := range map[string]bool{"aaaa": true, "bbbb": false} {
+		o := fresh(3)
+		verified(&o, "s1", "c0", time.Hour)
+		askSnapshot(&o, "one", "s1")
+		for range 5 {
+			assert.False(t, restored(goOn(t, &o)), "nothing is filled yet")
+		}
+		report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
+		seedWith(&o, "demo-0", report)
+		seedWith(&o, "demo-2", report)
+		report.Hash = hash
+		seedWith(&o, "demo-1", report)
+		d := goOn(t, &o)
+		assert.False(t, restored(d), "no quorum has answered yet")
+		if !same {
+			assert.Contains(t, d.Reason.Message, "demo-0 and demo-1 were filled with different data")
+			assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+		}
+		serving := serve(3)
+		o.Etcd, o.Health = serving.Etcd, serving.Health
+		everyone(func(h *observation.Health) { h.Revision = 1_500_000_009 })(&o)
+		assert.Equal(t, same, restored(goOn(t, &o)))
+		assert.Equal(t, "2000000000",
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
+	}
+}
+
+// TestWhatASurveyTells: a volume that was read and is not whole does not count. One whose pod has ended without a word
+// is looked at again.
+func TestWhatASurveyTells(t *testing.T) {
+	for _, told := range []reports.Survey{{Reason: "Damaged", Error: "the log ends midway"},
+		{Reason: "Failed", Error: "input/output error"}} {
+		o := surveying(t, v1alpha1.Recovery{}, "demo-0")
+		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		tell(&o, "demo-2", told)
+		o.Children.Pods["demo-2-survey"].Status.Phase = corev1.PodFailed
+		said := goOn(t, &o).Reason.Message
+		if told.Reason == "Damaged" {
+			assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: the log ends midway)", said)
+			continue
+		}
+		assert.Equal(t, "inspecting the volumes of demo-2", said)
+		pass(&o, now.Add(epochs.SurveyAgain))
+		goOn(t, &o)
+		assert.Nil(t, o.Children.Pods["demo-2-survey"])
+		goOn(t, &o)
+		assert.NotNil(t, o.Children.Pods["demo-2-survey"])
+		pass(&o, now.Add(epochs.SurveyAtLeast))
+		assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have the newest data, and could not be reached",
+			"the wait did not begin again")
+	}
 }

@@ -273,51 +273,45 @@ func onceChosen(t *testing.T, o observation.Observation) observation.Observation
 }
 
 func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
-	for _, c := range []struct {
-		name, said string
-		change     func(pod *corev1.Pod)
-		held       bool
+	nothing := func(*corev1.Pod) {}
+	another := func(p *corev1.Pod) { p.UID = "other" }
+	goes := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
+	for name, c := range map[string]struct {
+		said   string
+		change func(pod *corev1.Pod)
+		held   bool
 	}{
-		{"the pod is there", "demo-1 uid-pod-1", func(*corev1.Pod) {}, true},
-		{"the container is there", "demo-1 uid-pod-1 containerd://7", func(*corev1.Pod) {}, true},
-		{"nothing is said of a pod", "demo-1", func(*corev1.Pod) {}, false},
-		{"nothing is chosen", "", func(*corev1.Pod) {}, false},
-		{"no member is chosen", "demo-7 uid-pod-7", func(*corev1.Pod) {}, false},
-		{"it was down", "demo-1 uid-pod-1 down", func(*corev1.Pod) {}, true},
-		{"it was down, and the container is there", "demo-1 uid-pod-1 containerd://7 down", func(*corev1.Pod) {}, true},
-		{"another pod", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.UID = "other" }, false},
-		{"another pod for another container", "demo-1 uid-pod-1 containerd://7",
-			func(p *corev1.Pod) { p.UID = "other" }, false},
-		{"another container", "demo-1 uid-pod-1 containerd://6", func(*corev1.Pod) {}, false},
-		{"another container, but the pod is to go", "demo-1 uid-pod-1",
+		"the pod is there":                        {"demo-1 uid-pod-1", nothing, true},
+		"the container is there":                  {"demo-1 uid-pod-1 containerd://7", nothing, true},
+		"nothing is said of a pod":                {"demo-1", nothing, false},
+		"nothing is chosen":                       {"", nothing, false},
+		"no member is chosen":                     {"demo-7 uid-pod-7", nothing, false},
+		"it was down":                             {"demo-1 uid-pod-1 down", nothing, true},
+		"it was down, and the container is there": {"demo-1 uid-pod-1 containerd://7 down", nothing, true},
+		"another pod":                             {"demo-1 uid-pod-1", another, false},
+		"another pod for another container":       {"demo-1 uid-pod-1 containerd://7", another, false},
+		"another container":                       {"demo-1 uid-pod-1 containerd://6", nothing, false},
+		"another container, but the pod is to go": {"demo-1 uid-pod-1",
 			func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
-		{"the pod goes", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} },
-			false},
-		{"the container ends", "demo-1 uid-pod-1 containerd://7",
+		"the pod goes": {"demo-1 uid-pod-1", goes, false},
+		"the container ends": {"demo-1 uid-pod-1 containerd://7",
 			func(p *corev1.Pod) { p.Annotations[objects.AnnotationExchanged] = "containerd://7" }, false},
-		{"the pod has ended", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
-		{"a removal", "demo-1 removal", func(*corev1.Pod) {}, true},
-		{"a removal, and another pod", "demo-1 removal", func(p *corev1.Pod) { p.UID = "other" }, true},
-		{"a removal, and the pod goes", "demo-1 removal",
-			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, true},
-		{"a removal, and the pod's restart was withdrawn long ago", "demo-1 removal", withdrawnAgo(state.CallsEnd),
-			true},
-		{"a removal, withdrawn just now", "demo-1 removal withdrawn " + ago(state.CallsEnd-time.Second),
-			func(*corev1.Pod) {},
-			true},
-		{"a removal, withdrawn for long", "demo-1 removal withdrawn " + ago(state.CallsEnd), func(*corev1.Pod) {},
-			false},
-		{"a removal of no member", "demo-7 removal", func(*corev1.Pod) {}, false},
-		{"withdrawn just now", "demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd - time.Second), true},
-		{"withdrawn long ago", "demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd), false},
-		{"withdrawn at an unknown time", "demo-1 uid-pod-1",
+		"the pod has ended":                {"demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
+		"a removal":                        {"demo-1 removal", nothing, true},
+		"a removal, and another pod":       {"demo-1 removal", another, true},
+		"a removal, and the pod goes":      {"demo-1 removal", goes, true},
+		"a removal, the restart withdrawn": {"demo-1 removal", withdrawnAgo(state.CallsEnd), true},
+		"a removal, withdrawn just now":    {"demo-1 removal withdrawn " + ago(state.CallsEnd-time.Second), nothing, true},
+		"a removal, withdrawn for long":    {"demo-1 removal withdrawn " + ago(state.CallsEnd), nothing, false},
+		"a removal of no member":           {"demo-7 removal", nothing, false},
+		"withdrawn just now":               {"demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd - time.Second), true},
+		"withdrawn long ago":               {"demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd), false},
+		"withdrawn at an unknown time": {"demo-1 uid-pod-1",
 			func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			o := choosing(c.said)
-			c.change(o.Children.Pods["demo-1"])
-			assert.Equal(t, c.held, newView(o).Chosen() != nil)
-		})
+		o := choosing(c.said)
+		c.change(o.Children.Pods["demo-1"])
+		assert.Equal(t, c.held, newView(o).Chosen() != nil, name)
 	}
 }
 
@@ -515,39 +509,40 @@ func TestWhoIsRecordedAsMismatched(t *testing.T) {
 // TestClientsAreLedAwayFirst: a voter that is chosen to be restarted or removed gets no new clients, as long as another
 // one has them, and gets them back when the choice is withdrawn.
 func TestClientsAreLedAwayFirst(t *testing.T) {
-	rolling := func() observation.Observation {
-		o := serve(3)
+	ready := func(o *observation.Observation) {
 		for _, pod := range o.Children.Pods {
 			pod.Labels[objects.LabelRole] = pods.RoleVoter
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}
-		o.Cluster.Spec.PriorityClassName = "high"
-		return o
 	}
-	role := func(o observation.Observation, pod string) string {
-		d := Decide(o)
-		require.NoError(t, verify(o, d))
-		if podIn(d, pod) == nil {
-			return "restarted"
+	chosen := noted(objects.AnnotationChosen, "demo-1 uid-pod-1")
+	leaves := func(o *observation.Observation) {
+		o.Children.Pods["demo-1"].Labels[objects.LabelRole] = pods.RoleLeaving
+	}
+	exchanges := func(o *observation.Observation) {
+		pod := o.Children.Pods["demo-1"]
+		pod.Annotations[objects.AnnotationExchanged] = "containerd://7"
+		pod.Status.ContainerStatuses[0].ContainerID = "containerd://7"
+	}
+	for name, c := range map[string]struct {
+		o         observation.Observation
+		pod, role string // none for a pod that goes
+	}{
+		"in the answer that chooses it": {with(serve(3), ready, high), "demo-1", pods.RoleLeaving},
+		"who is not chosen":             {with(serve(3), ready, high), "demo-2", pods.RoleVoter},
+		"once it is chosen, it goes":    {with(serve(3), ready, high, chosen, leaves), "demo-1", ""},
+		"withdrawn":                     {with(serve(3), ready, chosen, leaves), "demo-1", pods.RoleVoter},
+		"one that is removed":           {with(serve(3), ready, replicas(2)), "demo-2", pods.RoleLeaving},
+		"its old container runs still":  {with(serve(3), ready, high, exchanges), "demo-1", pods.RoleLeaving},
+	} {
+		d := Decide(c.o)
+		require.NoError(t, verify(c.o, d), name)
+		if pod := podIn(d, c.pod); assert.Equal(t, c.role == "", pod == nil, name) && pod != nil {
+			assert.Equal(t, c.role, pod.Labels[objects.LabelRole], name)
 		}
-		return podIn(d, pod).Labels[objects.LabelRole]
-	}
-	chosen := func(o observation.Observation) map[string]string {
-		return o.Children.ConfigMaps["demo-epoch-1"].Annotations
 	}
 
-	o := rolling()
-	assert.Equal(t, pods.RoleLeaving, role(o, "demo-1"), "in the answer that chooses it")
-	assert.Equal(t, pods.RoleVoter, role(o, "demo-2"))
-
-	chosen(o)[objects.AnnotationChosen] = "demo-1 uid-pod-1"
-	o.Children.Pods["demo-1"].Labels[objects.LabelRole] = pods.RoleLeaving
-	assert.Equal(t, "restarted", role(o, "demo-1"))
-
-	o.Cluster.Spec.PriorityClassName = ""
-	assert.Equal(t, pods.RoleVoter, role(o, "demo-1"), "withdrawn")
-
-	o = rolling()
+	o := with(serve(3), ready, high)
 	for _, other := range []string{"demo-0", "demo-2"} {
 		delete(o.Children.Pods[other].Labels, objects.LabelRole)
 		o.Children.Pods[other].Status.Conditions = nil
@@ -556,12 +551,21 @@ func TestClientsAreLedAwayFirst(t *testing.T) {
 	assert.Equal(t, pods.RoleVoter, podIn(d, "demo-1").Labels[objects.LabelRole], "no one else has clients")
 	podIn(d, "demo-1").Labels[objects.LabelRole] = pods.RoleLeaving
 	assert.ErrorContains(t, verify(o, d), "S2: clients are led away from demo-1", "the oracle sees it")
+}
 
-	o = rolling()
-	o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Replicas = "", new(int32(2))
-	assert.Equal(t, pods.RoleLeaving, role(o, "demo-2"), "one that is removed")
-	exchanged := rolling()
-	exchanged.Children.Pods["demo-1"].Annotations[objects.AnnotationExchanged] = "containerd://7"
-	exchanged.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
-	assert.Equal(t, pods.RoleLeaving, role(exchanged, "demo-1"), "its old container runs still")
+// TestAChoiceThatIsNotWantedIsSpared: when it was withdrawn stays on the pod as long as the record names it.
+func TestAChoiceThatIsNotWantedIsSpared(t *testing.T) {
+	o := choosing("demo-1 uid-pod-1")
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	assert.Equal(t, ago(0), podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn])
+	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[objects.AnnotationChosen])
+
+	o.Children.Pods["demo-1"].Annotations[objects.AnnotationWithdrawn] = ago(0)
+	o.Now = now.Add(state.CallsEnd)
+	d = Decide(o)
+	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn])
+	assert.Empty(t, recordOf(d)[objects.AnnotationChosen])
+	noted(objects.AnnotationChosen, "")(&o)
+	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationWithdrawn])
 }

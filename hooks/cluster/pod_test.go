@@ -498,7 +498,8 @@ func TestWhatNoObjectMayHave(t *testing.T) {
 		"an annotation's key in capitals": {annotated("Example.com/x"), ""},
 		"too little memory": {limited("10Mi"), "spec.resources.limits.memory 10Mi is too little for etcd: set 32Mi " +
 			"or more"},
-		"enough memory": {limited("32Mi"), ""},
+		"enough memory":                 {limited("32Mi"), ""},
+		"a version with a leading zero": {func(s *v1alpha1.EtcdClusterSpec) { s.Version = "3.6.016" }, "is not x.y.z"},
 	} {
 		o := serve(3)
 		c.change(&o.Cluster.Spec)

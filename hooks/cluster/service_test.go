@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/pods"
 	"github.com/quorate-dev/quorate/hooks/rollout"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
@@ -401,4 +402,23 @@ func TestALearnerVotesOnceTheBudgetProtectsAQuorumWithIt(t *testing.T) {
 		assert.NoError(t, verify(o, d))
 		assert.ErrorContains(t, verify(o, promotes), "S1: promote demo-3")
 	}
+}
+
+func TestWhereTheClientServiceLeads(t *testing.T) {
+	chooses := func(o observation.Observation) string {
+		return Decide(o).Children.Services[0].Spec.Selector[objects.LabelRole]
+	}
+	assert.Equal(t, pods.RoleVoter, chooses(fresh(3)))
+	o := serve(3)
+	for _, p := range o.Children.Pods {
+		p.Labels[objects.LabelRole] = pods.RoleVoter
+	}
+	old := *Decide(o).Children.Services[0]
+	old.Spec.Selector = objects.Selector(o.Cluster)
+	o.Children.Services = map[string]*corev1.Service{old.Name: &old}
+	assert.Equal(t, pods.RoleVoter, chooses(o), "an earlier release has labelled them all")
+	delete(o.Children.Pods["demo-2"].Labels, objects.LabelRole)
+	assert.Empty(t, chooses(o), "one that serves would get no clients")
+	o.Etcd = nil
+	assert.Empty(t, chooses(o), "blind")
 }

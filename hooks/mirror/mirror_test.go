@@ -236,6 +236,23 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
+// TestTheEndIsRemembered: a mirror that has ended is not begun again, and one whose status is lost is asked once more.
+func TestTheEndIsRemembered(t *testing.T) {
+	o := aMirror()
+	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
+	o.made(t)
+	o.Pods[promoter].Status.ContainerStatuses[0].State = corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Message: `{"revision":4711,"ended":true}`}}
+	o.Mirror.Status = decided(t, o).Status
+	o.Pods = map[string]*corev1.Pod{}
+	d := decided(t, o)
+	assert.Empty(t, d.Pods)
+	assert.Equal(t, int64(4711), d.Status.PromotedRevision)
+	assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Promoted))
+	o.Mirror.Status = v1alpha1.EtcdMirrorStatus{}
+	assert.Equal(t, "+"+copier+" +"+promoter, podsOf(decided(t, o)))
+}
+
 // TestBeforeThePod: what a mirror waits for.
 func TestBeforeThePod(t *testing.T) {
 	for message, change := range map[string]func(*Observation){
