@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // former is a new cluster that should begin with claims, whose pods have told this of them, in their order; nil for
@@ -269,6 +270,9 @@ func TestABootstrapThatStalls(t *testing.T) {
 			func(o *observation.Observation, _ *corev1.Pod) { o.Cluster.Spec.Recovery.After.Duration = time.Minute }),
 			"within 1m",
 			false},
+		"on a record that was deleted": {unborn(0, func(o *observation.Observation, _ *corev1.Pod) {
+			noted(objects.AnnotationStartsOn, state.StartsOnNothing)(o)
+		}), "the epoch record was deleted before the first quorum", true},
 		"from a snapshot": {unborn(time.Hour, began(objects.SourceSnapshot, nothing)),
 			"beginning again: delete the EtcdCluster and create it again", true},
 		"from a restored one": {unborn(time.Hour,

@@ -18,7 +18,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
-	"github.com/quorate-dev/quorate/hooks/safety"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -129,49 +128,53 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	}
 }
 
-// TestAllowedRepositories: a spec that names another repository than those of the installation is
-// refused as one that can't be run: nothing is changed, what runs runs on, and no Job gets its
-// image.
+// TestAllowedRepositories: a spec that names another repository than those of the installation is refused as one that
+// can't be run: nothing is changed, what runs runs on, and no Job gets its image.
 func TestAllowedRepositories(t *testing.T) {
 	for _, c := range []struct {
-		allowed    []string
-		repository string
-		fine       bool
+		allowed, repository string // the allowed ones with blanks between them
+		fine                bool
 	}{
-		{nil, "", true}, {nil, "anyone.example/etcd", true}, {nil, "localhost:5000/etcd", true},
-		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false},
-		{nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
-		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true},
-		{[]string{"r.example/etcd"}, objects.DefaultEtcdRepository, true},
-		{[]string{"r.example/etcd"}, "r.example/etcd/x", false}, {[]string{"r.example/etcd"}, "r.example/etcd-evil",
-			false}, {[]string{"r.example/etcd"}, "evil.example/etcd", false},
-		{[]string{"a.example/x", "r.example/mirror/"}, "r.example/mirror/a/b", true},
-		{[]string{"r.example/mirror/"}, "r.example/mirror", false},
-		{[]string{"r.example/mirror/"}, "r.example/mirrors/etcd", false},
-		{[]string{"r.example/mirror/"}, "r.example/mirror/../etcd", false},
+		{"", "", true},
+		{"", "anyone.example/etcd", true},
+		{"", "localhost:5000/etcd", true},
+		{"", "https://r.example/etcd", false},
+		{"", "r.example/etcd:v3", false},
+		{"", "r.example/$(KEY)", false},
+		{"", "r.example/../etcd", false},
+		{"", "r.example/etcd@sha256:0", false},
+		{"r.example/etcd", "", true},
+		{"r.example/etcd", "r.example/etcd", true},
+		{"r.example/etcd", objects.DefaultEtcdRepository, true},
+		{"r.example/etcd", "r.example/etcd/x", false},
+		{"r.example/etcd", "r.example/etcd-evil", false},
+		{"r.example/etcd", "evil.example/etcd", false},
+		{"a.example/x r.example/mirror/", "r.example/mirror/a/b", true},
+		{"r.example/mirror/", "r.example/mirror", false},
+		{"r.example/mirror/", "r.example/mirrors/etcd", false},
+		{"r.example/mirror/", "r.example/mirror/../etcd", false},
 	} {
-		o := serve(3)
-		o.Settings.AllowedRepositories = c.allowed
+		o := with(serve(3), withoutPod("demo-1"))
+		o.Settings.AllowedRepositories = strings.Fields(c.allowed)
 		o.Cluster.Spec.Image.Repository = c.repository
-		delete(o.Children.Pods, "demo-1")
 		d := Decide(o)
 		assert.NoError(t, verify(o, d))
-		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v %s: %s", c.allowed, c.repository, d.Reason)
-		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, "%v %s", c.allowed, c.repository)
+		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v: %s", c, d.Reason)
+		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, c)
 		assert.NotNil(t, podIn(d, "demo-0"), "what runs runs on")
 
+		o.Cluster.Status = d.Status
 		s := snapshot.Observation{
 			Snapshot: &v1alpha1.EtcdSnapshot{
 				ObjectMeta: metav1.ObjectMeta{Name: "nightly", CreationTimestamp: metav1.NewTime(now)},
 				Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}},
+					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups"}}},
 			},
 			Clusters: map[string]*v1alpha1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Images, Now: now,
 		}
-		o.Cluster.Status = d.Status
 		taken := snapshot.Decide(s)
 		assert.NoError(t, snapshot.Verify(s, taken))
-		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Reason)
+		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v: %s", c, taken.Reason)
 		if !c.fine {
 			assert.Equal(t, v1alpha1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
 			assert.Contains(t, taken.Status.Message, "spec.image.repository")
@@ -327,43 +330,6 @@ func TestContainersOfAMesh(t *testing.T) {
 		})
 	}
 	assert.False(t, state.Running(nil))
-}
-
-// TestDecisionsInAMesh: a cluster whose pods all have containers of others is decided about as one without.
-func TestDecisionsInAMesh(t *testing.T) {
-	for name, given := range map[string]func(o *observation.Observation){
-		"it serves":       func(*observation.Observation) {},
-		"one is silent":   func(o *observation.Observation) { silence(o, "demo-1") },
-		"blind":           func(o *observation.Observation) { o.Etcd, o.Health = nil, nil },
-		"a change":        func(o *observation.Observation) { o.Cluster.Spec.PriorityClassName = "high" },
-		"another release": func(o *observation.Observation) { o.Cluster.Spec.Version = "3.6.17" },
-		"a claim is gone": func(o *observation.Observation) {
-			silence(o, "demo-1")
-			delete(o.Children.Claims, "demo-1")
-			o.Children.Pods["demo-1"].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd,
-				State: meshLoops}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o, mesh := serve(3), serve(3)
-			given(&o)
-			given(&mesh)
-			for _, pod := range mesh.Children.Pods {
-				meshed(pod)
-			}
-			want, got := Decide(o), Decide(mesh)
-			require.NoError(t, verify(mesh, got))
-			assert.Equal(t, want.Reason, got.Reason)
-			assert.Equal(t, want.Step, got.Step)
-			assert.Equal(t, want.Status.Conditions, got.Status.Conditions)
-			for _, pod := range got.Children.Pods {
-				if old := mesh.Children.Pods[pod.Name]; old != nil {
-					assert.Len(t, pod.Spec.Containers, len(old.Spec.Containers), "what others have put there stays")
-					assert.Equal(t, safety.EtcdImage(podIn(want, pod.Name)), safety.EtcdImage(pod))
-				}
-			}
-		})
-	}
 }
 
 // TestWhatHoldsEtcdUp: a container of others that keeps etcd from starting is said, by its name.
