@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -253,41 +252,6 @@ func TestClientAuthNeedsAuth(t *testing.T) {
 		tellAuth(&o, true)
 		assert.False(t, state.AsksNone(newView(o)), name)
 	}
-}
-
-func TestMembersAskForNoCertificateOnlyWhereAuthIsOn(t *testing.T) {
-	o := byPassword(t)
-	assert.Equal(t, "Converged", Decide(o).Reason.Rule, "no member has told")
-	tellAuth(&o, true)
-	d := Decide(o)
-	require.NoError(t, verify(o, d))
-	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
-	assert.Contains(t, d.Reason.Message, "clients need no certificate any more")
-
-	off, h := false, o.Health["demo-1"]
-	h.Auth = &off
-	o.Health["demo-1"] = h
-	d = Decide(o)
-	require.NoError(t, verify(o, d))
-	require.IsType(t, decision.Authorize{}, d.Step, "what a person has turned off is turned on again at once")
-
-	tellAuth(&o, true)
-	delete(o.Children.Pods, "demo-1")
-	pod := func() *corev1.Pod {
-		t.Helper()
-		d := Decide(o)
-		require.NoError(t, verify(o, d))
-		for _, pod := range d.Children.Pods {
-			if pod.Name == "demo-1" {
-				return pod
-			}
-		}
-		require.Fail(t, "no pod")
-		return nil
-	}
-	assert.True(t, state.TLSFlagsOf(pod()).Anonymous)
-	o.Etcd = nil
-	assert.False(t, state.TLSFlagsOf(pod()).Anonymous, "blind, it is not known")
 }
 
 func TestAuthGoesOffOnceAllAskForCertificates(t *testing.T) {

@@ -86,45 +86,6 @@ func stagedEpoch(t *testing.T) observation.Observation {
 	return o
 }
 
-// TestARecoveryFollowsTheStream: as far as the first member can; how far, and what ended that, is said.
-func TestARecoveryFollowsTheStream(t *testing.T) {
-	o := serve(3)
-	verified(&o, "own", "c1", time.Hour)
-	loseQuorum(&o)
-	askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
-	for range 6 {
-		goOn(t, &o)
-	}
-	require.Len(t, o.Children.Pods, 4)
-	assert.Subset(t, seedOf(o.Children.Pods["demo-3"]).Args,
-		[]string{"--tail-url=s3://bucket/default/demo/tail/c1", "--as-far-as-possible"})
-	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of own", UntilRevision: 4711,
-		Replayed: 37}
-	first := report
-	first.UntilTime, first.Ended = now.Add(-time.Minute), "users or roles have changed"
-	seedWith(&o, "demo-3", first)
-	goOn(t, &o)
-	goOn(t, &o)
-	for _, name := range []string{"demo-4", "demo-5"} {
-		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
-		seedWith(&o, name, report) // they end there because they are told to
-	}
-	said := ""
-	for range 12 {
-		if said = goOn(t, &o).Reason.Message; strings.HasPrefix(said, "epoch 2 begins") {
-			break
-		}
-		for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
-			delete(o.Children.Pods, name)
-			delete(o.Health, name)
-		}
-	}
-	came := "37 revisions came from its stream, the last is 4711, of " +
-		now.Add(-time.Minute).UTC().Format("2006-01-02 15:04:05 UTC") + "; no more, because users or roles have changed"
-	assert.Equal(t, "epoch 2 begins: its data comes from EtcdSnapshot own in s3://bucket; "+came, said)
-	assert.Equal(t, came, goOn(t, &o).Status.Origin.Evidence)
-}
-
 func seedOf(pod *corev1.Pod) *corev1.Container {
 	i := slices.IndexFunc(pod.Spec.InitContainers,
 		func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })
@@ -571,66 +532,6 @@ func loseQuorum(o *observation.Observation) {
 	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available,
 		Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
 	watch(o, 24*time.Hour)
-}
-
-// TestAStatusOfLongAgoLosesNoQuorum: its voters are gone because others have taken their places, and those run.
-// Nothing takes over from them by itself (S14).
-func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
-	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverRecreate, v1alpha1.RecoverFromSurvivor} {
-		o := serve(3)
-		loseQuorum(&o)
-		o.Cluster.Spec.Recovery.QuorumLoss = policy
-		o.Cluster.Status.Members = []v1alpha1.MemberStatus{{Name: "demo-7", Role: v1alpha1.Voter},
-			{Name: "demo-8", Role: v1alpha1.Voter}, {Name: "demo-9", Role: v1alpha1.Voter}}
-		d := Decide(o)
-		assert.Equal(t, "QuorumLost", d.Reason.Rule, policy)
-		assert.Len(t, d.Children.ConfigMaps, 1, policy)
-		assert.Len(t, d.Children.Pods, 3, policy)
-		assert.NoError(t, verify(o, d))
-
-		o.Cluster.Status.Members = nil
-		lose(&o, "demo-1")
-		lose(&o, "demo-2")
-		d = Decide(o)
-		assert.Equal(t, "Recover", d.Reason.Rule, "%s: the data of two of three is gone indeed", policy)
-		assert.NoError(t, verify(o, d))
-		aLearnerWasAboutToJoin(t, o)
-	}
-}
-
-// aLearnerWasAboutToJoin when the second of three voters was lost.
-func aLearnerWasAboutToJoin(t *testing.T, o observation.Observation) {
-	refused := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}}
-	waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
-	ran := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	for reason, joins := range map[string]struct {
-		start, cluster string
-		prepare        corev1.ContainerStatus
-		etcd           corev1.ContainerState
-		begins         bool
-	}{
-		"it has not run yet":                        {objects.StartJoin, "demo-0=...", corev1.ContainerStatus{}, waits, true},
-		"it runs; were it a voter, four need three": {objects.StartJoin, "demo-0=...", corev1.ContainerStatus{}, ran, true},
-		"it was promoted, and its pod is new":       {objects.StartJoin, "", corev1.ContainerStatus{}, waits, false},
-		"it was to resume, and found nothing": {objects.StartResume, "", corev1.ContainerStatus{State: refused}, waits,
-			true},
-		"it found its volume when it tried again": {objects.StartResume, "",
-			corev1.ContainerStatus{LastTerminationState: refused}, ran, false},
-	} {
-		pod := o.Children.Pods["demo-0"].DeepCopy()
-		pod.Name, pod.UID = "demo-3", "learner"
-		pod.Annotations[objects.AnnotationStart], pod.Annotations[objects.AnnotationInitialCluster] = joins.start,
-			joins.cluster
-		joins.prepare.Name = objects.ContainerPrepare
-		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{joins.prepare}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: joins.etcd}}
-		o.Children.Pods["demo-3"] = pod
-		o.Children.Claims["demo-3"] = o.Children.Claims["demo-0"].DeepCopy()
-		o.Children.Claims["demo-3"].Name = "demo-3"
-		d := Decide(o)
-		assert.Equal(t, joins.begins, d.Reason.Rule == "Recover", "%s: %s", reason, d.Reason)
-		assert.NoError(t, verify(o, d), reason)
-	}
 }
 
 // TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot

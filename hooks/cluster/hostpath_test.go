@@ -86,30 +86,6 @@ func TestAPodOnItsNode(t *testing.T) {
 	assert.NoError(t, verify(o, d))
 }
 
-func TestWhoMayBeginSaysSoUntilItHasBegun(t *testing.T) {
-	o := fresh(3)
-	on(&o, "a", "b", "c")
-	observeRecord(&o, 3)
-	record := o.Children.ConfigMaps["demo-epoch-1"]
-	record.Annotations[objects.AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
-	delete(record.Annotations, objects.AnnotationClusterID)
-	pod := podIn(Decide(o), "demo-0")
-	require.NotNil(t, pod)
-	assert.Equal(t, objects.StartBootstrap, state.PodStart(pod))
-	assert.NotEmpty(t, pod.Annotations[objects.AnnotationInitialCluster])
-
-	o.Cluster.Status.ClusterID = "c1"
-	pod = podIn(Decide(o), "demo-0")
-	assert.Equal(t, objects.StartResume, state.PodStart(pod),
-		"an old record lets no member begin when the status knows a "+
-			"cluster")
-	assert.NoError(t, verify(o, Decide(o)))
-
-	running := serveOn("a", "b", "c")
-	running.Children.Pods["demo-0"].Annotations[objects.AnnotationInitialCluster] = "x"
-	assert.Empty(t, podIn(Decide(running), "demo-0").Annotations[objects.AnnotationInitialCluster], "it has begun")
-}
-
 func TestWhichNodeIsNext(t *testing.T) {
 	o := serveOn("a", "b", "c", "d", "e")
 	v := newView(o)

@@ -236,44 +236,6 @@ func TestMemoryOfATrial(t *testing.T) {
 	assert.Equal(t, "300Mi", limit(), "what the spec says counts")
 }
 
-func TestWhoUsesASnapshot(t *testing.T) {
-	named := func(name string) *v1alpha1.SnapshotSource {
-		return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}
-	}
-	for name, c := range map[string]struct {
-		change func(c *v1alpha1.EtcdCluster)
-		uses   bool
-	}{
-		"nothing names it":             {func(*v1alpha1.EtcdCluster) {}, false},
-		"a new cluster begins with it": {func(c *v1alpha1.EtcdCluster) { c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")} }, true},
-		"a cluster has begun with it": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
-			c.Status.Epoch, c.Status.ClusterID = 1, "c1"
-		}, false},
-		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
-			c.Status.Internal.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
-		}, true},
-		"members are filled with " +
-			"another": {func(c *v1alpha1.EtcdCluster) { c.Status.Internal.Restoring = []string{"s3://backups/other"} }, false},
-		"the cluster is being deleted": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Bootstrap, c.DeletionTimestamp = &v1alpha1.Bootstrap{Snapshot: named("nightly")}, &metav1.Time{}
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := aSnapshot()
-			o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly.db.zst"
-			o.Snapshot.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-			c.change(o.Clusters["orders"])
-			assert.Equal(t, c.uses, len(Decide(o).Status.UsedBy) > 0)
-			o.Snapshot.DeletionTimestamp = &metav1.Time{Time: o.Now}
-			d := Decide(o)
-			assert.Equal(t, c.uses, d.Reason.Rule == "InUse", d.Reason)
-			assert.False(t, d.Finalized)
-			assert.Equal(t, c.uses, d.Status.Phase == v1alpha1.SnapshotSucceeded, "a restore by name goes on")
-		})
-	}
-}
-
 // TestRestorable: what could not be verified is restored by its name once a person says so.
 func TestRestorable(t *testing.T) {
 	s := aSnapshot().Snapshot
@@ -291,35 +253,6 @@ func TestRestorable(t *testing.T) {
 		v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
 		s.Status.Phase, s.Status.URI = phase, "s3://backups/nightly"
 		assert.False(t, Restorable(s), phase)
-	}
-}
-
-// late makes a Job that the decision asks for end at its deadline, with its pods gone.
-func late(o *Observation, d Decision) {
-	o.Jobs = map[string]*batchv1.Job{}
-	for _, job := range d.Jobs {
-		if !over(job) {
-			o.Now = o.Now.Add(time.Hour)
-			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue,
-				Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(o.Now)}}
-		}
-		o.Jobs[job.Name] = job
-	}
-	o.Snapshot.Status = d.Status
-}
-
-// TestADeletionThatFailsSaysTheSame: while it waits to be tried again nothing is written (S16).
-func TestADeletionThatFailsSaysTheSame(t *testing.T) {
-	o := aSnapshot()
-	o.Snapshot.Spec.DeletionPolicy, o.Snapshot.DeletionTimestamp = v1alpha1.DeletionDelete, &metav1.Time{Time: o.Now}
-	o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly"
-	late(&o, Decide(o))
-	first := Decide(o)
-	require.Equal(t, "Undiscarded", first.Reason.Rule)
-	for range 3 {
-		o.Snapshot.Status = Decide(o).Status
-		assert.Equal(t, first.Reason, Decide(o).Reason)
-		assert.Equal(t, first.Status, o.Snapshot.Status)
 	}
 }
 
