@@ -668,3 +668,62 @@ func TestWhatASurveyTells(t *testing.T) {
 			"the wait did not begin again")
 	}
 }
+
+// TestARecoveryFollowsTheStream: as far as the first member can; how far, and what ended that, is said.
+func TestARecoveryFollowsTheStream(t *testing.T) {
+	o := serve(3)
+	verified(&o, "own", "c1", time.Hour)
+	loseQuorum(&o)
+	askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
+	for range 6 {
+		goOn(t, &o)
+	}
+	require.Len(t, o.Children.Pods, 4)
+	assert.Subset(t, seedOf(o.Children.Pods["demo-3"]).Args,
+		[]string{"--tail-url=s3://bucket/default/demo/tail/c1", "--as-far-as-possible"})
+	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of own", UntilRevision: 4711,
+		Replayed: 37}
+	first := report
+	first.UntilTime, first.Ended = now.Add(-time.Minute), "users or roles have changed"
+	seedWith(&o, "demo-3", first)
+	goOn(t, &o)
+	goOn(t, &o)
+	for _, name := range []string{"demo-4", "demo-5"} {
+		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
+		seedWith(&o, name, report) // they end there because they are told to
+	}
+	said := ""
+	for range 12 {
+		if said = goOn(t, &o).Reason.Message; strings.HasPrefix(said, "epoch 2 begins") {
+			break
+		}
+		for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
+			delete(o.Children.Pods, name)
+			delete(o.Health, name)
+		}
+	}
+	came := "37 revisions came from its stream, the last is 4711, of " +
+		now.Add(-time.Minute).UTC().Format("2006-01-02 15:04:05 UTC") + "; no more, because users or roles have changed"
+	assert.Equal(t, "epoch 2 begins: its data comes from EtcdSnapshot own in s3://bucket; "+came, said)
+	assert.Equal(t, came, goOn(t, &o).Status.Origin.Evidence)
+}
+
+// TestWhoWasGivenUpIsNoSurvivor: in no epoch, however its claim came to its mark.
+func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
+	o := serve(3)
+	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
+	note(o.Children.Claims["demo-2"], objects.AnnotationQuarantined, ago(0))
+	o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
+	assert.Equal(t, []string{"demo-0"}, epochs.Survivors(newView(o), 1))
+	v := newView(o)
+	for name, claim := range o.Children.Claims { // as a later epoch has them, and what it leaves behind
+		claim = claim.DeepCopy()
+		epochs.LeaveBehind(v, claim, 1)
+		o.Children.Claims[name] = claim
+	}
+	assert.Equal(t, []string{"demo-0"}, epochs.Survivors(newView(o), 1))
+	wal := o.Children.Claims["demo-1"].DeepCopy()
+	wal.Name = state.WALClaim("demo-0")
+	o.Children.Claims[wal.Name] = wal
+	assert.Empty(t, epochs.Survivors(newView(o), 1), "its log is on another volume, and that is marked")
+}

@@ -88,6 +88,8 @@ func TestAPodOnItsNode(t *testing.T) {
 
 func TestWhichNodeIsNext(t *testing.T) {
 	o := serveOn("a", "b", "c", "d", "e")
+	assert.Equal(t, string(o.Cluster.UID)+"/demo-0:a,demo-1:b,demo-2:c",
+		o.Children.Services["demo-peers"].Annotations[objects.AnnotationNodes], "the copy of the record")
 	v := newView(o)
 	assert.Equal(t, []string{"d", "e"}, volumes.FreeNodes(v, 3))
 	assert.Equal(t, []string{"e", "d"}, volumes.FreeNodes(v, 4),

@@ -485,3 +485,59 @@ func TestAChoiceThatIsNotWantedIsSpared(t *testing.T) {
 	noted(objects.AnnotationChosen, "")(&o)
 	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationWithdrawn])
 }
+
+func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
+	const recording = "recording that demo-1 is restarted next: why"
+	const waiting = "waiting for earlier calls that may still "
+	for _, c := range []struct {
+		name, said     string
+		inPlace        bool
+		withdrawn      time.Duration // before now; negative for not
+		message, renew string
+	}{
+		{"chosen", "demo-1 uid-pod-1", false, -1, "", ""},
+		{"chosen for its image", "demo-1 uid-pod-1 containerd://7", true, -1, "", ""},
+		{"not chosen", "", false, -1, recording, "demo-1 uid-pod-1"},
+		{"not chosen for its image", "", true, -1, recording, "demo-1 uid-pod-1 containerd://7"},
+		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, -1, recording, "demo-1 uid-pod-1"},
+		{"chosen as another pod", "demo-1 uid-old", false, -1, recording, "demo-1 uid-pod-1"},
+		{"another one is chosen", "demo-2 uid-pod-2", false, -1, waiting + "restart demo-2", ""},
+		{"chosen and withdrawn", "demo-1 uid-pod-1", false, 0, waiting + "restart demo-1", ""},
+		{"chosen and withdrawn long ago", "demo-1 uid-pod-1", false, state.CallsEnd,
+			"waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
+		{"it is removed", "demo-1 removal", false, -1, waiting + "remove demo-1", "demo-1 removal withdrawn " + ago(0)},
+		{"its removal is withdrawn", "demo-1 removal withdrawn " + ago(0), false, -1, waiting + "remove demo-1",
+			"demo-1 removal withdrawn " + ago(0)},
+		{"its removal was withdrawn long ago", "demo-1 removal withdrawn " + ago(state.CallsEnd), false, -1, recording,
+			"demo-1 uid-pod-1"},
+		{"another one is removed", "demo-2 removal", false, -1, waiting + "remove demo-2",
+			"demo-2 removal withdrawn " + ago(0)},
+		{"withdrawn once", "", false, time.Hour, "waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := newView(choosingAfter(c.said, c.withdrawn))
+			chosenAs(t, state.ChooseForRestart(v, v.Find("demo-1"), c.inPlace, "why"), c.message, c.renew)
+		})
+	}
+}
+
+// choosingAfter is choosing, and the restart of demo-1 was withdrawn so long ago; not at all, when that is negative.
+func choosingAfter(said string, withdrawn time.Duration) observation.Observation {
+	o := choosing(said)
+	if withdrawn >= 0 {
+		withdrawnAgo(withdrawn)(o.Children.Pods["demo-1"])
+	}
+	return o
+}
+
+// chosenAs compares a choice with its words, and with what the record is to say; none where there are no words.
+func chosenAs(t *testing.T, is *decision.Verdict, message, renew string) {
+	t.Helper()
+	if message == "" {
+		assert.Nil(t, is)
+		return
+	}
+	require.NotNil(t, is)
+	assert.Contains(t, is.Message, message)
+	assert.Equal(t, renew, is.Choose)
+}

@@ -85,6 +85,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 		want, says string
 	}{
 		"a new cluster":                {fresh(3), "Reconciling Record", "recording"},
+		"one without members":          {fresh(0), "Ready Empty", "there is no data yet"},
 		"one that serves":              {serve(3), "Ready Converged", "serving as the spec says"},
 		"one that is to grow":          {with(serve(3), replicas(5)), "Reconciling Grow", "growing"},
 		"one that can't be run":        {with(serve(3), version("nonsense")), "Stalled Unsupported", "until you correct the spec"},
