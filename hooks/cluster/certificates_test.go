@@ -112,21 +112,6 @@ func named(all map[string]decision.Recipe) string {
 	return strings.Join(slices.Sorted(maps.Keys(all)), " ")
 }
 
-func TestNoPodBeforeItsCertificates(t *testing.T) {
-	for _, missing := range []string{"demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-token"} {
-		o := fresh(1)
-		observeRecord(&o, 1)
-		addClaim(&o, 0)
-		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
-		require.Len(t, Decide(o).Children.Pods, 1)
-		delete(o.Children.Secrets, missing)
-		d := Decide(o)
-		assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
-		assert.Contains(t, d.Reason.Message, missing)
-		assert.Empty(t, d.Children.Pods)
-	}
-}
-
 func TestALeafIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
 	o := serve(3)
 	server := o.Children.Secrets["demo-server-tls"].Certificate

@@ -282,8 +282,8 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 	for _, c := range []struct {
 		revision int64
 		noted    string
-	}{{1, ""}, {epochs.RevisionStep - 1, ""}, {epochs.RevisionStep, "1000000000"}, {2*epochs.RevisionStep - 1, "1000000000"},
-		{3*epochs.RevisionStep + 7, "2000000000"}, {5, "2000000000"}} {
+	}{{1, ""}, {epochs.RevisionStep - 1, ""}, {epochs.RevisionStep, "1000000000"},
+		{2*epochs.RevisionStep - 1, "1000000000"}, {3*epochs.RevisionStep + 7, "2000000000"}, {5, "2000000000"}} {
 		everyone(func(h *observation.Health) { h.Revision = c.revision })(&o)
 		goOn(t, &o)
 		assert.Equal(t, c.noted, o.Children.Services["demo-peers"].Annotations[objects.AnnotationHighestRevision])
@@ -317,6 +317,7 @@ func TestWhatARecordRemembers(t *testing.T) {
 
 // TestVerifySeesWhereAnEpochBegins: what the rules of epochs must not do.
 func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
+	type wrong = func() (observation.Observation, decision.Decision)
 	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
 	asks := func(revision int64) (observation.Observation, decision.Decision) {
 		o := with(serve(3), everyone(func(h *observation.Health) { h.Revision = revision }))
@@ -324,30 +325,27 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		askSnapshot(&o, "one", "s1")
 		return o, Decide(o)
 	}
-	for words, wrong := range map[string]func() (observation.Observation, decision.Decision){
-		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func() (observation.Observation,
-			decision.Decision) {
+	for words, decide := range map[string]wrong{
+		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func() (observation.Observation, decision.Decision) {
 			o, d := asks(1000)
 			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
 			return o, d
 		},
-		"S21: the highest revision that is noted goes back from 3000000000 to 0": func() (observation.Observation,
-			decision.Decision) {
+		"S21: the highest revision that is noted goes back from 3000000000 to 0": func() (observation.Observation, decision.Decision) {
 			o := with(serve(3), noted(objects.AnnotationHighestRevision, "3000000000"))
 			d := Decide(o)
 			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationHighestRevision)
 			return o, d
 		},
-		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation,
-			decision.Decision) {
+		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation, decision.Decision) {
 			o := stagedEpoch(t)
 			d := Decide(o)
 			seedOf(podIn(d, "demo-3")).Args = nil
 			return o, d
 		},
 		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 " +
-			"Replayed:0 UntilTime:0001-01-01 00:00:00 +0000 UTC Ended: Reason: Error:} and": func() (observation.Observation,
-			decision.Decision) {
+			"Replayed:0 UntilTime:0001-01-01 00:00:00 " +
+			"+0000 UTC Ended: Reason: Error:} and": func() (observation.Observation, decision.Decision) {
 			o := stagedEpoch(t)
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(&o, name, good)
@@ -365,8 +363,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			seedWith(&o, "demo-5", other)
 			return o, d
 		},
-		"S8: epoch 2 answers the restore \"one\", which was answered before": func() (observation.Observation,
-			decision.Decision) {
+		"S8: epoch 2 answers the restore \"one\", which was answered before": func() (observation.Observation, decision.Decision) {
 			o, d := asks(1)
 			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
 			return o, d
@@ -379,7 +376,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			return o, d
 		},
 	} {
-		t.Run(words, func(t *testing.T) { assert.ErrorContains(t, verify(wrong()), words) })
+		t.Run(words, func(t *testing.T) { assert.ErrorContains(t, verify(decide()), words) })
 	}
 }
 
@@ -443,13 +440,15 @@ func TestWhatAnEpochIsFilledFrom(t *testing.T) {
 			if c.noted == "" {
 				return
 			}
-			report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "4711", UntilRevision: 4711}
+			report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "4711"}
+			report.UntilRevision = 4711
 			seedWith(&o, "demo-3", report)
 			goOn(t, &o)
 			require.Len(t, o.Children.Pods, 4, "it is written down first")
 			goOn(t, &o)
 			require.Len(t, o.Children.Pods, 6)
-			env := map[string]string{objects.AnnotationSHA256: epochs.EnvSHA256, objects.AnnotationUntil: epochs.EnvUntil}
+			env := map[string]string{objects.AnnotationSHA256: epochs.EnvSHA256,
+				objects.AnnotationUntil: epochs.EnvUntil}
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				assert.Equal(t, "4711", o.Children.Pods[name].Annotations[c.noted], name)
 				assert.True(t, epochs.Insists(o.Children.Pods[name], env[c.noted]), name)
@@ -475,6 +474,7 @@ func TestWhatDiffers(t *testing.T) {
 		change(&other)
 		return other
 	}
+	another := but(func(r *reports.Restore) { r.SHA256 = "another" })
 	bare := but(func(r *reports.Restore) { r.Keys, r.Hash = 0, "" })
 	hash := but(func(r *reports.Restore) { r.Hash = "bbbb" })
 	for name, c := range map[string]struct {
@@ -483,7 +483,7 @@ func TestWhatDiffers(t *testing.T) {
 	}{
 		"no report":     {[3]reports.Restore{known, {}, known}, false},
 		"nothing":       {[3]reports.Restore{known, known, known}, false},
-		"the database":  {[3]reports.Restore{known, but(func(r *reports.Restore) { r.SHA256 = "another" }), known}, true},
+		"the database":  {[3]reports.Restore{known, another, known}, true},
 		"the revision":  {[3]reports.Restore{known, but(func(r *reports.Restore) { r.Revision++ }), known}, true},
 		"the keys":      {[3]reports.Restore{known, but(func(r *reports.Restore) { r.Keys++ }), known}, true},
 		"the hash":      {[3]reports.Restore{known, hash, known}, true},

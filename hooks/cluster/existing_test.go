@@ -172,17 +172,18 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 	step := func(s decision.Step) func(d *decision.Decision) {
 		return func(d *decision.Decision) { d.Step = s }
 	}
+	leader := decision.Remove{ID: firstForeign, Name: "old-0"}
+	follower := decision.Remove{ID: firstForeign + 1, Name: "old-1"}
 	join := decision.AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}
 	for name, c := range map[string]struct {
 		o      observation.Observation
 		spoils func(d *decision.Decision)
 		broken string
 	}{
-		"a foreign one is removed that should stay": {besideThree(3),
-			step(decision.Remove{ID: firstForeign + 1, Name: "old-1"}), "S6"},
-		"before ours vote":           {retiring(besideThree(2)), step(decision.Remove{ID: firstForeign + 1, Name: "old-1"}), "S6"},
-		"the leader":                 {retiring(besideThree(3)), step(decision.Remove{ID: firstForeign, Name: "old-0"}), "S6"},
-		"one of ours that is wanted": {besideThree(3), step(decision.Remove{ID: 2, Name: "demo-1"}), "S6"},
+		"a foreign one is removed that should stay": {besideThree(3), step(follower), "S6"},
+		"before ours vote":                          {retiring(besideThree(2)), step(follower), "S6"},
+		"the leader":                                {retiring(besideThree(3)), step(leader), "S6"},
+		"one of ours that is wanted":                {besideThree(3), step(decision.Remove{ID: 2, Name: "demo-1"}), "S6"},
 		"a database of theirs is defragmented": {besideThree(3),
 			step(decision.Defragment{ID: firstForeign, Name: "old-0"}), "S6"},
 		"a member joins another minor version": {with(besideThree(2),

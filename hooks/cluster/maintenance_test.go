@@ -172,21 +172,13 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsForNoWindow: the stories window_*.txt have what else does not wait.
 func TestWhatWaitsForNoWindow(t *testing.T) {
+	fence := func(o *observation.Observation) { askFence(o, "demo-1") }
+	lost := func(o *observation.Observation) { lose(o, "demo-1") }
 	defragment := func(o *observation.Observation) { askDefragment(o, "now") }
-	downgrading := with(serve(3), settled, version("3.5.35"), everyone(func(h *observation.Health) {
-		h.Downgrade, h.StorageVersion = "3.5.0", "3.5.0"
-	}))
-	otherTrust := everyone(func(h *observation.Health) { h.Trusts = []string{"another"} })
-	noSpace := func(o *observation.Observation) {
-		o.Etcd.Alarms = []observation.Alarm{{MemberID: 2, Kind: observation.AlarmNoSpace}}
-	}
 	listedOtherwise := func(o *observation.Observation) {
 		o.Etcd.Members[1].PeerURLs[0] = "http" + o.Etcd.Members[1].PeerURLs[0][len("https"):]
-	}
-	successorJoined := func(o *observation.Observation) {
-		addMember(o, 1, true)
-		noted(objects.AnnotationNextMember, "2")(o)
 	}
 	successorVotes := with(serve(2), high, replicas(1), withoutPod("demo-1"), func(o *observation.Observation) {
 		addPod(o, 1, objects.StartResume)
@@ -195,22 +187,15 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		o    observation.Observation
 		rule string
 	}{
-		"a claim that is being deleted": {with(serve(3), goingClaim("demo-1")), "Grow"},
-		"scaling":                       {with(serve(3), replicas(5)), "Grow"},
-		"scaling down":                  {with(serve(5), high, replicas(3)), "Shrink"},
-		"a pod that is down":            {with(serve(3), high, silenced("demo-1")), "RecreatePod"},
-		"a member whose data is lost": {with(serve(3), high, func(o *observation.Observation) { lose(o, "demo-1") }),
-			"Replace"},
-		"a member that is fenced":                      {with(serve(3), func(o *observation.Observation) { askFence(o, "demo-1") }), "Fence"},
+		"a claim that is being deleted":                {with(serve(3), goingClaim("demo-1")), "Grow"},
+		"scaling":                                      {with(serve(3), replicas(5)), "Grow"},
+		"scaling down":                                 {with(serve(5), high, replicas(3)), "Shrink"},
+		"a member whose data is lost":                  {with(serve(3), high, lost), "Replace"},
+		"a member that is fenced":                      {with(serve(3), fence), "Fence"},
 		"a defragmentation that a person asks for":     {with(serve(3), high, defragment), "Defragment"},
 		"one beside a version that waits":              {with(serve(3), settled, version("3.7.3"), defragment), "Defragment"},
-		"authorities that members do not trust":        {with(serve(3), otherTrust), "RollingUpdate"},
-		"a larger quota while etcd takes no more keys": {with(serve(3), moreQuota, noSpace), "RollingUpdate"},
-		"a downgrade that is open":                     {downgrading, "Upgrade"},
-		"members in a downgrade that is open":          {with(serve(3), downgradeRecorded), "RollingUpdate"},
 		"a member with a URL at which it is not heard": {with(serve(3), listedOtherwise), "RollingUpdate"},
 		"a member that is chosen":                      {with(choosing("demo-1 uid-pod-1"), high), "RollingUpdate"},
-		"a successor that has joined":                  {with(serve(1), high, successorJoined), "Promote"},
 		"a successor that votes":                       {successorVotes, "Replace"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,14 +239,6 @@ func learningTLS() observation.Observation {
 	o.Cluster.Spec.TLS.Mode, o.Cluster.Spec.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, true
 	withCertificates(&o)
 	return o
-}
-
-// downgradeRecorded is a downgrade of which etcd and the record know.
-func downgradeRecorded(o *observation.Observation) {
-	settled(o)
-	o.Cluster.Spec.Version = "3.5.35"
-	noted(objects.AnnotationVersion, "3.5.35")(o)
-	everyone(func(h *observation.Health) { h.Downgrade, h.StorageVersion = "3.5.0", "3.5.0" })(o)
 }
 
 func scheduled(line string) observation.Observation {
