@@ -326,18 +326,21 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		return o, Decide(o)
 	}
 	for words, decide := range map[string]wrong{
-		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func() (observation.Observation, decision.Decision) {
+		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func() (observation.Observation,
+			decision.Decision) {
 			o, d := asks(1000)
 			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
 			return o, d
 		},
-		"S21: the highest revision that is noted goes back from 3000000000 to 0": func() (observation.Observation, decision.Decision) {
+		"S21: the highest revision that is noted goes back from 3000000000 to 0": func() (observation.Observation,
+			decision.Decision) {
 			o := with(serve(3), noted(objects.AnnotationHighestRevision, "3000000000"))
 			d := Decide(o)
 			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationHighestRevision)
 			return o, d
 		},
-		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation, decision.Decision) {
+		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation,
+			decision.Decision) {
 			o := stagedEpoch(t)
 			d := Decide(o)
 			seedOf(podIn(d, "demo-3")).Args = nil
@@ -363,7 +366,8 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			seedWith(&o, "demo-5", other)
 			return o, d
 		},
-		"S8: epoch 2 answers the restore \"one\", which was answered before": func() (observation.Observation, decision.Decision) {
+		"S8: epoch 2 answers the restore \"one\", which was answered before": func() (observation.Observation,
+			decision.Decision) {
 			o, d := asks(1)
 			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
 			return o, d

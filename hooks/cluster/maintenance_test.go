@@ -90,12 +90,17 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 
 func TestWindowsThatNeverOpen(t *testing.T) {
 	for says, w := range map[string]v1alpha1.MaintenanceWindow{
-		"windows[0].schedule never happens":                                         window("0 0 30 2 *", time.Hour, ""),
-		"windows[0].schedule can't be parsed: expected exactly 5 fields":            window("nonsense", time.Hour, ""),
-		"windows[0].schedule can't be parsed: put the time zone in":                 window("TZ=UTC 0 2 * * *", time.Hour, ""),
-		`windows[0].timeZone: there is no time zone "Europe/Belin"`:                 window("0 2 * * *", time.Hour, "Europe/Belin"),
-		"windows[0].duration: 9m0s is not between 10m and 168h":                     window("* * * * *", 9*time.Minute, ""),
-		"windows[0].duration: 169h0m0s is not between 10m and 168h":                 window("* * * * *", 169*time.Hour, ""),
+		"windows[0].schedule never happens": window("0 0 30 2 *",
+			time.Hour, ""),
+		"windows[0].schedule can't be parsed: expected exactly 5 fields": window("nonsense", time.Hour, ""),
+		"windows[0].schedule can't be parsed: put the time zone in": window("TZ=UTC 0 2 * * *",
+			time.Hour, ""),
+		`windows[0].timeZone: there is no time zone "Europe/Belin"`: window("0 2 * * *", time.Hour,
+			"Europe/Belin"),
+		"windows[0].duration: 9m0s is not between 10m and 168h": window("* * * * *",
+			9*time.Minute, ""),
+		"windows[0].duration: 169h0m0s is not between 10m and 168h": window("* * * * *",
+			169*time.Hour, ""),
 		"windows[0].duration: 0s is not between 10m and 168h; this window never op": window("* * * * *", 0, ""),
 	} {
 		o := serve(3)
@@ -143,8 +148,10 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 			"has changed; to upgrade etcd from 3.6.16 to 3.7.3"},
 		"other volumes": {with(onVolumes(), otherClass), "Grow",
 			"to replace demo-0, demo-1, demo-2: its volume should be of the class fast"},
-		"a scheduled defragmentation": {with(scheduled("0 3 * * *"), isDue), "Defragment", "to defragment, on schedule"},
-		"TLS":                         {learningTLS(), "RollingUpdate", "to restart demo-0, demo-1, demo-2: it has no certificates yet"},
+		"a scheduled defragmentation": {with(scheduled("0 3 * * *"), isDue), "Defragment",
+			"to defragment, on schedule"},
+		"TLS": {learningTLS(), "RollingUpdate",
+			"to restart demo-0, demo-1, demo-2: it has no certificates yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow, openWindow}
@@ -187,13 +194,14 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		o    observation.Observation
 		rule string
 	}{
-		"a claim that is being deleted":                {with(serve(3), goingClaim("demo-1")), "Grow"},
-		"scaling":                                      {with(serve(3), replicas(5)), "Grow"},
-		"scaling down":                                 {with(serve(5), high, replicas(3)), "Shrink"},
-		"a member whose data is lost":                  {with(serve(3), high, lost), "Replace"},
-		"a member that is fenced":                      {with(serve(3), fence), "Fence"},
-		"a defragmentation that a person asks for":     {with(serve(3), high, defragment), "Defragment"},
-		"one beside a version that waits":              {with(serve(3), settled, version("3.7.3"), defragment), "Defragment"},
+		"a claim that is being deleted":            {with(serve(3), goingClaim("demo-1")), "Grow"},
+		"scaling":                                  {with(serve(3), replicas(5)), "Grow"},
+		"scaling down":                             {with(serve(5), high, replicas(3)), "Shrink"},
+		"a member whose data is lost":              {with(serve(3), high, lost), "Replace"},
+		"a member that is fenced":                  {with(serve(3), fence), "Fence"},
+		"a defragmentation that a person asks for": {with(serve(3), high, defragment), "Defragment"},
+		"one beside a version that waits": {with(serve(3), settled, version("3.7.3"), defragment),
+			"Defragment"},
 		"a member with a URL at which it is not heard": {with(serve(3), listedOtherwise), "RollingUpdate"},
 		"a member that is chosen":                      {with(choosing("demo-1 uid-pod-1"), high), "RollingUpdate"},
 		"a successor that votes":                       {successorVotes, "Replace"},
@@ -498,4 +506,19 @@ func TestVerifyKnowsMaintenance(t *testing.T) {
 	assert.Contains(t, broken(learner, decision.Defragment{ID: 2, Name: "demo-1"}), "while there is a learner")
 	asked := recovering(serve(3), func(s *decision.DefragmentationRun) { s.Trigger = v1alpha1.TriggerRequest })
 	assert.Contains(t, broken(asked, decision.Defragment{ID: 1, Name: "demo-0"}), "which leads, before demo-1")
+}
+
+// TestScheduleAsksToBeCalledAtItsTime, and writes nothing before that.
+func TestScheduleAsksToBeCalledAtItsTime(t *testing.T) {
+	o := scheduled("30 4 * * *")
+	want := time.Date(now.Year(), now.Month(), now.Day(), 4, 30, 0, 0, time.UTC)
+	first := Decide(o)
+	assert.WithinDuration(t, want, first.Status.Defragmentation.NextScheduleTime.Time, 0)
+	assert.Equal(t, want.Sub(now), first.ResyncAfter)
+	observe(&o, first)
+	o.Now = want.Add(-time.Second)
+	assert.Equal(t, first.Status, Decide(o).Status)
+	assert.Equal(t, time.Second, Decide(o).ResyncAfter)
+	o.Now = want
+	assert.WithinDuration(t, want.AddDate(0, 0, 1), Decide(o).Status.Defragmentation.NextScheduleTime.Time, 0)
 }

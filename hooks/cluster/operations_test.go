@@ -117,8 +117,9 @@ func TestHowFarOperationsAre(t *testing.T) {
 		"a member in memory":    {fence("demo-1", 0, inMemory), failed, "would lose its data"},
 		"a defragmentation":     {defragment(nil), v1alpha1.OperationRunning, "no member defragmented so far"},
 		"one that is withdrawn": {defragment(&metav1.Time{Time: now}), failed, "withdrawn"},
-		"a snapshot that is not there": {restoring(nil), pending, "EtcdSnapshot s1 does not exist in namespace default, " +
-			"or has not the label etcd.quorate.dev/cluster: demo; the data is untouched"},
+		"a snapshot that is not there": {restoring(nil), pending,
+			"EtcdSnapshot s1 does not exist in namespace default, " +
+				"or has not the label etcd.quorate.dev/cluster: demo; the data is untouched"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := with(serve(3), c.ask)

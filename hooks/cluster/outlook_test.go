@@ -84,11 +84,12 @@ func TestWhatToolsAreTold(t *testing.T) {
 		o          observation.Observation
 		want, says string
 	}{
-		"a new cluster":                {fresh(3), "Reconciling Record", "recording"},
-		"one without members":          {fresh(0), "Ready Empty", "there is no data yet"},
-		"one that serves":              {serve(3), "Ready Converged", "serving as the spec says"},
-		"one that is to grow":          {with(serve(3), replicas(5)), "Reconciling Grow", "growing"},
-		"one that can't be run":        {with(serve(3), version("nonsense")), "Stalled Unsupported", "until you correct the spec"},
+		"a new cluster":       {fresh(3), "Reconciling Record", "recording"},
+		"one without members": {fresh(0), "Ready Empty", "there is no data yet"},
+		"one that serves":     {serve(3), "Ready Converged", "serving as the spec says"},
+		"one that is to grow": {with(serve(3), replicas(5)), "Reconciling Grow", "growing"},
+		"one that can't be run": {with(serve(3), version("nonsense")), "Stalled Unsupported",
+			"until you correct the spec"},
 		"a pod that is gone":           {with(serve(3), gone), "Reconciling WaitForMembers", "demo-1"},
 		"suspended, as the spec wants": {with(serve(3), suspending), "Ready Suspended", "recreates nothing"},
 		"suspended, and to grow": {with(serve(3), suspending, replicas(5)), "Stalled Suspended",
@@ -108,7 +109,8 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start",
 			"its image can't be pulled"},
 		"a first start without a leader": {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
-		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)), "Reconciling PrepareRestore",
+		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)),
+			"Reconciling PrepareRestore",
 			"does not exist"},
 		"a restore from one that is being taken": {with(serve(3), phase(v1alpha1.SnapshotRunning, "")),
 			"Reconciling PrepareRestore", "is Running"},
@@ -116,9 +118,10 @@ func TestWhatToolsAreTold(t *testing.T) {
 			"is Failed"},
 		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotStored, "s3://x")),
 			"Stalled PrepareRestore", "is Stored and not verified"},
-		"beside others":                      {besideThree(3), "Ready ForeignMembers", "beside"},
-		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ForeignMembers", "beside"},
-		"beside others without space":        {with(besideThree(3), theirAlarm), "Stalled ForeignMembers", "beside"},
+		"beside others": {besideThree(3), "Ready ForeignMembers", "beside"},
+		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ForeignMembers",
+			"beside"},
+		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ForeignMembers", "beside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, message := told(t, c.o)
@@ -200,9 +203,11 @@ func TestRunningVersion(t *testing.T) {
 		"one is behind":          {with(serve(3), answering("demo-1", runs("3.6.9"))), "3.6.9 -> 3.6.16"},
 		"one has come there": {with(serve(3), version("3.6.17"), answering("demo-1", runs("3.6.17"))),
 			"3.6.16 -> 3.6.17"},
-		"none answers, and they ran another one":            {with(serve(3), before("3.6.9 -> 3.6.10", "")), "3.6.9 -> 3.6.16"},
+		"none answers, and they ran another one": {with(serve(3), before("3.6.9 -> 3.6.10", "")),
+			"3.6.9 -> 3.6.16"},
 		"none answers, after an earlier release of Quorate": {with(serve(3), before("", "3.6.9")), "3.6.9 -> 3.6.16"},
-		"what is no version is not shown":                   {with(serve(3), everyone(runs("a page of text"))), "3.6.16"},
+		"what is no version is not shown": {with(serve(3), everyone(runs("a page of text"))),
+			"3.6.16"},
 	} {
 		assert.Equal(t, c.want, Decide(c.o).Status.Running, name)
 	}

@@ -66,13 +66,17 @@ func TestChangedStorage(t *testing.T) {
 		rule         string
 		sizes        map[string]string
 	}{
-		{"larger, blind", "a full disk may be why no member answers", []fact{size("2Gi"), blinded}, "Blind", all("2Gi")},
+		{"larger, blind", "a full disk may be why no member answers", []fact{size("2Gi"), blinded}, "Blind",
+			all("2Gi")},
 		{"larger, suspended", "nothing is changed", []fact{size("2Gi"), suspending}, "Suspended", all("1Gi")},
-		{"larger, not bound yet", "the API server takes it only of bound claims", []fact{size("2Gi"), unbound}, "Resize",
+		{"larger, not bound yet", "the API server takes it only of bound claims", []fact{size("2Gi"), unbound},
+			"Resize",
 			map[string]string{"demo-0": "2Gi", "demo-1": "1Gi", "demo-2": "2Gi"}},
-		{"asked a moment ago", "the answer may not have been carried out", []fact{size("2Gi"), before("2Gi", 4*time.Second)},
+		{"asked a moment ago", "the answer may not have been carried out", []fact{size("2Gi"), before("2Gi",
+			4*time.Second)},
 			"Resize", all("2Gi")},
-		{"asked and refused", "it is not asked again and again", []fact{size("2Gi"), before("2Gi", volumes.RefusedAfter)},
+		{"asked and refused", "it is not asked again and again", []fact{size("2Gi"), before("2Gi",
+			volumes.RefusedAfter)},
 			"VolumePending", all("1Gi")},
 		{"asked for another size and refused", "this one was not asked for",
 			[]fact{size("2Gi"), before("3Gi", volumes.RefusedAfter)}, "Resize", all("2Gi")},

@@ -182,7 +182,8 @@ func TestDecideSchedule(t *testing.T) {
 		{"suspended", []edit{suspended, keepsLast, ran("22 01:00", ok), ran("22 02:00", ok)}, "Suspended", "",
 			"SUSPENDED"},
 		{"no such zone: nothing changes", []edit{noZone, keepsLast, ran("22 01:00", ok), ran("22 02:00", ok)},
-			"Unreadable", "", `spec.timeZone: there is no time zone "Europe/Belin"; until you correct that, no snapshot ` +
+			"Unreadable", "",
+			`spec.timeZone: there is no time zone "Europe/Belin"; until you correct that, no snapshot ` +
 				`is taken or deleted`},
 		{"no such schedule: nothing changes", []edit{times("0 24 * * *"), keepsLast, ran("22 01:00", ok),
 			ran("22 02:00", ok)}, "Unreadable", "", "spec.schedule can't be parsed: "},
@@ -209,7 +210,8 @@ func TestDecideSchedule(t *testing.T) {
 				"(spec.startingDeadlineSeconds)"},
 		{"a run that was taken is not missed", []edit{deadline(10), ran("22 03:00", ok)}, "Waiting", "", ""},
 
-		{"a clock of another replica that is ahead a little", []edit{at(clock("22 02:59:58")), ran("22 03:00", running)},
+		{"a clock of another replica that is ahead a little", []edit{at(clock("22 02:59:58")), ran("22 03:00",
+			running)},
 			"Running", "", ""},
 		{"a clock that was ahead for a day stops nothing", []edit{byAFastClock, lastRun("23 03:00")}, "Take", due, ""},
 		{"with all of its snapshots out of view", []edit{lastRun("22 03:00"), keepsLast}, "Waiting", "", ""},

@@ -30,7 +30,8 @@ func TestScheduleStatus(t *testing.T) {
 	assert.Equal(t, at("22 03:00:01"), s.LastSuccess.Time, "it was so still when the next run looked")
 	assert.Equal(t, "orders-20261122-0100", s.LastVerified.Name)
 	assert.Equal(t, at("22 01:00:10"), s.LastVerified.Time)
-	assert.Equal(t, []metav1.Time{at("22 03:00"), at("22 04:00")}, []metav1.Time{s.LastScheduleTime, s.NextScheduleTime})
+	assert.Equal(t, []metav1.Time{at("22 03:00"), at("22 04:00")}, []metav1.Time{s.LastScheduleTime,
+		s.NextScheduleTime})
 	assert.EqualValues(t, 2, s.Kept)
 	assert.Nil(t, s.LastFailure)
 	assert.Nil(t, s.Active)
@@ -166,7 +167,8 @@ func TestFinalizeSchedule(t *testing.T) {
 			return left
 		}
 		left := next(2, 1, "the owner must be told first")
-		assert.Empty(t, o.Snapshots[left[0].Name].Annotations[objects.AnnotationRetained], "what was given is unchanged")
+		assert.Empty(t, o.Snapshots[left[0].Name].Annotations[objects.AnnotationRetained],
+			"what was given is unchanged")
 		for _, s := range left {
 			o.Snapshots[s.Name] = s
 		}
