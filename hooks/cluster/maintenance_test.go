@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -481,6 +482,53 @@ func inRun(o observation.Observation, run *decision.DefragmentationRun,
 	change(run)
 	o.Cluster.Status.Defragmentation, o.Cluster.Status.Internal.Defragmentation = run.Told()
 	return o
+}
+
+func TestNoSpace(t *testing.T) {
+	untouched := func(*decision.DefragmentationRun) {}
+	compacted := func(s *decision.DefragmentationRun) {
+		s.Compacted, s.LastMemberTime = 100, metav1.NewTime(now.Add(-10*time.Second))
+	}
+	finished := func(s *decision.DefragmentationRun) { compacted(s); s.CompletionTime = metav1.NewTime(now) }
+	stale := func(s *decision.DefragmentationRun) {
+		finished(s)
+		s.StartTime = metav1.NewTime(now.Add(-spaceEvery))
+	}
+	off := func(o observation.Observation) observation.Observation {
+		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
+		for _, p := range o.Children.Pods {
+			p.Annotations[objects.AnnotationTemplate] = children.TemplateNow(newView(o), "3.6.16")
+		}
+		return o
+	}
+	cases := []struct {
+		name  string
+		given observation.Observation
+		rule  string
+		step  decision.Step
+	}{
+		{"below 90 %: disarm at once", spaceOut(600, 500), "NoSpace",
+			decision.Disarm{ID: 2, Name: "demo-1", Kind: observation.AlarmNoSpace}},
+		{"it begins by being written down", spaceOut(770, 760), "NoSpace", nil},
+		{"history first", recovering(spaceOut(770, 760), untouched), "NoSpace", decision.Compact{Revision: 100}},
+		{"a compaction may take a while", recovering(spaceOut(770, 760), compacted), "NoSpace", nil},
+		{"after one, a full member may have room that it does not tell", recovering(spaceOut(765, 690), compacted),
+			"NoSpace", decision.Defragment{ID: 2, Name: "demo-1", DBSize: 765 << 20}},
+		{"no compaction when free space is what fills it", recovering(spaceOut(770, 300), untouched), "NoSpace",
+			decision.Defragment{ID: 2, Name: "demo-1", DBSize: 770 << 20}},
+		{"too soon after the last time", recovering(spaceOut(770, 300), finished), "NoSpace", nil},
+		{"the keys fill it, and nothing was written since", recovering(spaceOut(770, 760), stale), "OutOfSpace", nil},
+		{"compaction is off", off(spaceOut(770, 760)), "OutOfSpace", nil},
+		{"compaction is off, and there is free space", off(spaceOut(770, 300)), "NoSpace", nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			d := Decide(c.given)
+			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
+			assert.Equal(t, c.step, d.Step, d.Reason.Message)
+			assert.NoError(t, verify(c.given, d))
+		})
+	}
 }
 
 func TestVerifyKnowsMaintenance(t *testing.T) {
