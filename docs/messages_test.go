@@ -21,7 +21,7 @@ func TestMessages(t *testing.T) {
 		folders []string
 		but     []string
 	}{
-		{"EtcdCluster", []string{"hooks"}, []string{"hooks/api", "hooks/kubelettest", "hooks/safety", "hooks/schedule",
+		{"EtcdCluster", []string{"hooks"}, []string{"hooks/api", "hooks/safety", "hooks/schedule",
 			"hooks/snapshot", "hooks/operation", "hooks/mirror"}},
 		{"EtcdSnapshot and EtcdSnapshotSchedule", []string{"hooks/snapshot", "hooks/schedule", "etcdops/archive"}, nil},
 		{"EtcdOperation", []string{"hooks/operation"}, nil},

@@ -189,21 +189,8 @@ func (d *double) befall(_ *model, a action, member string, after *worldState) {
 }
 
 func crash(c cut) world.Crash {
-	switch c.at {
-	case beforeStep:
-		return world.Crash{At: world.BeforeStep}
-	case afterStep:
-		return world.Crash{At: world.AfterStep}
-	case beforeStatus:
-		return world.Crash{At: world.BeforeStatus}
-	}
-	if c.object.kind == aRecord {
-		return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
-			Object: world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(clusterName, 1)}}
-	}
-	kind := []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind]
-	return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
-		Object: world.Key{Kind: kind, Name: name(int(c.object.number))}}
+	kind, name := c.Object.names()
+	return world.Crash{At: c.At, Backwards: c.Backwards, Object: world.Key{Kind: world.Kind(kind), Name: name}}
 }
 
 // ---- what both of them know

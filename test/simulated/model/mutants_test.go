@@ -122,7 +122,7 @@ var mutants = map[string]mutant{
 func TestVerifyKnowsSelfHosted(t *testing.T) {
 	m := mutants["self_hosted_is_paused"].model
 	m.Medium = v1alpha1.Persistent
-	r := m.search(0)
+	r := m.search()
 	require.NotNil(t, r.Broken)
 	assert.Contains(t, r.Broken.String(), "S1: 0 of 3 members stay, and the API server has its data here")
 }
@@ -165,7 +165,7 @@ func TestMutantsAreFound(t *testing.T) {
 			if m.Medium == "" {
 				m.Medium = v1alpha1.Persistent
 			}
-			r := m.search(0)
+			r := m.search()
 			require.NotNil(t, r.Broken, "the search has missed it: %s", r)
 			assert.True(t, slices.ContainsFunc(r.Broken.Rules,
 				func(s string) bool { return strings.HasPrefix(s, mutant.breaks) }), "it breaks %q", r.Broken.Rules)
@@ -177,7 +177,7 @@ func TestMutantsAreFound(t *testing.T) {
 				Versions: m.Versions, Templates: m.Templates, From: m.From, Just: m.Just,
 				SelfHosted: m.SelfHosted,
 			}
-			if r := right.search(0); r.Broken != nil {
+			if r := right.search(); r.Broken != nil {
 				t.Errorf("the shipped rules break it too: %s\n%s", r.Broken, right.story(mutant.why, r.Broken.Path))
 			}
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -139,15 +140,26 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	if p.bound {
 		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
 	}
-	o.Status.Phase, o.Status.InitContainerStatuses, o.Status.ContainerStatuses = containers(p.status)
-	if p.fresh {
-		o.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now)
-	}
-	if p.ran() {
-		o.Status.ContainerStatuses[0].ContainerID = container(p.turn)
+	o.Status.Phase = corev1.PodPending
+	if p.status != pending {
+		was := corev1.ContainerStatus{}
+		if p.ran() {
+			was.ContainerID = container(p.turn)
+		}
+		prepare, etcd := stages[p.status].Report("", was)
+		if p.fresh {
+			etcd.State.Running.StartedAt = metav1.NewTime(now)
+		}
+		o.Status.InitContainerStatuses = []corev1.ContainerStatus{prepare}
+		o.Status.ContainerStatuses = []corev1.ContainerStatus{etcd}
+		o.Status.Phase = kubelet.Phase(etcd)
 	}
 	return o
 }
+
+// stages are those of a pod of which more than nothing is reported.
+var stages = [...]kubelet.Stage{runs: kubelet.Running, crashes: kubelet.Crashing, refused: kubelet.Refused,
+	refusedAgain: kubelet.Refused, unpulled: kubelet.Unpulled, unpulledAgain: kubelet.Unpulled}
 
 // withdrawnSince is the time of which a pod, or a removal, says so.
 func withdrawnSince(withdrawn uint8) string {
@@ -156,43 +168,6 @@ func withdrawnSince(withdrawn uint8) string {
 
 // container is the ID of the container that was reported last.
 func container(turn uint8) string { return fmt.Sprintf("containerd://%d", turn) }
-
-// containers is what the kubelet reports.
-func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []corev1.ContainerStatus) {
-	prepare, etcd := corev1.ContainerStatus{Name: objects.ContainerPrepare},
-		corev1.ContainerStatus{Name: objects.ContainerEtcd}
-	ended := func(code int32) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
-	}
-	waiting := func(why string) corev1.ContainerState {
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
-	}
-	switch status {
-	case runs:
-		prepare.State, etcd.State.Running = ended(0), &corev1.ContainerStateRunning{}
-		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case crashes:
-		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("CrashLoopBackOff"),
-			ended(1), 1
-		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case refused, refusedAgain:
-		prepare.State, prepare.LastTerminationState = waiting("CrashLoopBackOff"), ended(objects.ExitDataLost)
-		etcd.State = waiting("PodInitializing")
-		if status == refusedAgain {
-			etcd.LastTerminationState, etcd.RestartCount = ended(1), 1
-			return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-		}
-		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case unpulled:
-		prepare.State, etcd.State = ended(0), waiting("ErrImagePull")
-		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case unpulledAgain:
-		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("ErrImagePull"),
-			ended(1), 1
-		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	}
-	return corev1.PodPending, nil, nil
-}
 
 func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + releases[version] }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // noStatus is what the API server shows for a status that was never written.
@@ -41,14 +42,10 @@ func (w *World) Probe() {
 		d := w.Dirs[w.Procs[pod.UID].Dir]
 		c := w.Etcd.Clusters[d.Cluster]
 		m, _ := c.member(d.Member)
-		is := corev1.ConditionFalse
-		if _, runs := w.Procs[pod.UID]; runs && m.ID != 0 && !m.Learner && w.follows(c, m) {
-			is = corev1.ConditionTrue
-		}
+		_, runs := w.Procs[pod.UID]
+		ready := runs && m.ID != 0 && !m.Learner && w.follows(c, m)
 		w.editPod(pod.Name, func(p *corev1.Pod) {
-			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions,
-				func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: is})
+			p.Status.Conditions = kubelet.Ready(p.Status.Conditions, ready, metav1.Time{})
 		})
 	}
 }
@@ -261,15 +258,7 @@ func (w *World) HealNode(name string) {
 }
 
 // Freeze stops the caches of a kind at what they show now; frozen again, they catch up to now.
-func (w *World) Freeze(kind Kind) {
-	seen := map[string]metav1.Object{}
-	for key, o := range w.Objects {
-		if key.Kind == kind {
-			seen[key.Name] = o
-		}
-	}
-	w.Frozen[kind] = seen
-}
+func (w *World) Freeze(kind Kind) { w.Frozen[kind] = w.current(kind) }
 
 // Thaw lets the caches of a kind catch up.
 func (w *World) Thaw(kind Kind) { delete(w.Frozen, kind) }

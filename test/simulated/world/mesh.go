@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // What a mesh puts into a pod when it is made: a container that runs once and one that runs as long as the pod
@@ -41,13 +42,13 @@ func (w *World) meshTells(pod *corev1.Pod) {
 	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}}
 	ended := &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: pod.CreationTimestamp}
 	pod.Status.InitContainerStatuses = append([]corev1.ContainerStatus{
-		{Name: meshInit, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+		{Name: meshInit, State: kubelet.Ended(0, "")},
 		{Name: meshProxy, State: runs, Started: new(true)},
 	}, init...)
 	beside := corev1.ContainerStatus{Name: meshSidecar, State: runs, RestartCount: 2, ContainerID: "containerd://mesh"}
 	beside.LastTerminationState.Terminated = ended
-	etcd := containerStatus(pod.Status.ContainerStatuses, objects.ContainerEtcd)
-	if waits := etcd.State.Waiting; waits != nil && waits.Reason == "PodInitializing" {
+	etcd := kubelet.Container(pod.Status.ContainerStatuses, objects.ContainerEtcd)
+	if waits := etcd.State.Waiting; waits != nil && waits.Reason == kubelet.Initializing {
 		beside = corev1.ContainerStatus{Name: meshSidecar, State: etcd.State}
 	}
 	pod.Status.ContainerStatuses = append([]corev1.ContainerStatus{beside}, pod.Status.ContainerStatuses...)

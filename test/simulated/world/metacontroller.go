@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
 // lastApplied is the annotation in which Metacontroller notes what it applied last (pkg/dynamic/apply).
@@ -26,29 +27,20 @@ var childKinds = []Kind{PodKind, ClaimKind, ConfigMapKind, ServiceKind, BudgetKi
 
 const finalizer = "metacontroller.io/compositecontroller-quorate-etcdcluster"
 
-// Crash is where a call is cut off; the zero value is nowhere.
-type Crash struct {
-	At Point
-	// Writes is after how many creations and updates, for AfterWrites.
-	Writes int
-	// Object is the one before which the call is cut off, for BeforeObject.
-	Object Key
-	// Backwards: the children are gone through in the opposite order. (Metacontroller's is that of a Go map.)
-	Backwards bool
-}
+// Crash is where a call is cut off, and Point in which part of it.
+type (
+	Crash = metacontroller.Cut[Key]
+	Point = metacontroller.Point
+)
 
-// Point in a call.
-type Point string
-
-// Points at which a call may be cut off: in the hook, or in Metacontroller while it applies the answer.
+// The points in a call.
 const (
-	BeforeStep   Point = "before-step"
-	AfterStep    Point = "step"
-	AfterDeletes Point = "deletes"
-	AfterWrites  Point = "writes"
-	BeforeStatus Point = "before-status"
-	// BeforeObject is before one child is deleted, created or updated.
-	BeforeObject Point = "before"
+	BeforeStep   = metacontroller.BeforeStep
+	AfterStep    = metacontroller.AfterStep
+	AfterDeletes = metacontroller.AfterDeletes
+	AfterWrites  = metacontroller.AfterWrites
+	BeforeStatus = metacontroller.BeforeStatus
+	BeforeObject = metacontroller.BeforeObject
 )
 
 // Call is one call of the hooks: what Metacontroller sent, and the answer that it will apply.
@@ -150,7 +142,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	c.lookedAfter = spec.Protected(parent) || state.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
 		c.Decision.Children, c.Finalized = cluster.Finalize(o)
-		c.Lost = etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
+		c.Lost = !etcd.crash.Answered()
 		w.makeSecrets(c, sources(o))
 		return c
 	}
@@ -163,7 +155,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	if w.fingerprint(o) != before {
 		w.violate("S15", "the hook has changed what it was shown")
 	}
-	c.Lost = etcd.dead || etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
+	c.Lost = etcd.dead || !etcd.crash.Answered()
 	w.judge(o, c, etcd.seen)
 	w.makeSecrets(c, sources(o))
 	return c

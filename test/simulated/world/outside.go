@@ -60,8 +60,3 @@ func (w *World) Schedule(pod *corev1.Pod) bool { return w.scheduled(pod) }
 func (w *World) Report(name string, status corev1.PodStatus) {
 	w.editPod(name, func(p *corev1.Pod) { p.Status = status })
 }
-
-// Environment is that of a container of the pod. The error names what is missing.
-func (w *World) Environment(pod *corev1.Pod, of []corev1.EnvVar) (map[string]string, error) {
-	return w.envOf(of, pod)
-}

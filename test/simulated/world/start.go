@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
 
@@ -144,25 +145,23 @@ func (w *World) env(pod *corev1.Pod) (map[string]string, error) {
 }
 
 func (w *World) envOf(list []corev1.EnvVar, pod *corev1.Pod) (map[string]string, error) {
-	env := map[string]string{}
-	for _, e := range list {
-		env[e.Name] = e.Value
-		if e.ValueFrom == nil {
-			continue
+	env, _, err := w.Environment(pod, list)
+	return env, err
+}
+
+// Environment is that of a container of the pod, and the same to be looked up in. The error names what is missing.
+func (w *World) Environment(pod *corev1.Pod, of []corev1.EnvVar) (map[string]string, kubelet.Variables, error) {
+	return kubelet.Environment(of, func(from *corev1.EnvVarSource) (string, error) {
+		if from.FieldRef != nil {
+			return kubelet.Field(pod, from.FieldRef), nil
 		}
-		if field := e.ValueFrom.FieldRef; field != nil {
-			key := strings.TrimSuffix(strings.TrimPrefix(field.FieldPath, "metadata.annotations['"), "']")
-			env[e.Name] = pod.Annotations[key]
-			continue
-		}
-		ref := e.ValueFrom.ConfigMapKeyRef
+		ref := from.ConfigMapKeyRef
 		record, found := w.Objects[Key{ConfigMapKind, ref.Name}].(*corev1.ConfigMap)
 		if !found {
-			return nil, fmt.Errorf("configmap %q not found", ref.Name)
+			return "", fmt.Errorf("configmap %q not found", ref.Name)
 		}
-		env[e.Name] = record.Data[ref.Key]
-	}
-	return env, nil
+		return record.Data[ref.Key], nil
+	}, nil)
 }
 
 func pairs(s string) map[string]string {

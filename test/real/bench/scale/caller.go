@@ -14,6 +14,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
 // A caller is one CompositeController of Metacontroller: a queue of parents, and workers that call a hook for each.
@@ -224,13 +227,12 @@ func (f *fleet) answered(c *caller) func(int, []byte, func(time.Duration)) error
 }
 
 // shows makes a status the one of the next call, as Metacontroller writes it.
-func (k *cluster) shows(status json.RawMessage, generation int64) error {
-	var whole map[string]json.RawMessage
-	if err := json.Unmarshal(status, &whole); err != nil {
+func (k *cluster) shows(status []byte, generation int64) error {
+	var told v1alpha1.EtcdClusterStatus
+	if err := json.Unmarshal(status, &told); err != nil {
 		return err
 	}
-	whole["observedGeneration"] = json.RawMessage(fmt.Sprint(generation))
-	written, err := json.Marshal(whole)
+	written, err := json.Marshal(metacontroller.Observed(told, generation))
 	k.values["status"] = string(written)
 	return err
 }
