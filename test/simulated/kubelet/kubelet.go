@@ -56,7 +56,8 @@ func (s Stage) Report(why string, was corev1.ContainerStatus) (prepare, etcd cor
 		etcd.State = Waits(Initializing, "")
 	}
 	if s != Running && was.ContainerID != "" {
-		etcd.LastTerminationState, etcd.RestartCount = Ended(1, ""), 1
+		etcd.LastTerminationState = Ended(1, "")
+		etcd.RestartCount = 1
 	}
 	return s.prepare(why), etcd
 }
@@ -71,7 +72,8 @@ func (s Stage) prepare(why string) corev1.ContainerStatus {
 	case AtGate:
 		c.State.Running = &corev1.ContainerStateRunning{}
 	case Refused:
-		c.State, c.LastTerminationState = Waits(BacksOff, ""), Ended(objects.ExitDataLost, "")
+		c.State = Waits(BacksOff, "")
+		c.LastTerminationState = Ended(objects.ExitDataLost, "")
 	default:
 		c.State = Ended(0, "")
 	}

@@ -6,50 +6,38 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
+// take has some kinds as another view has them.
+func (v *view) take(kinds uint8, of *view) {
+	if kinds&podCache != 0 {
+		v.pods = of.pods
+	}
+	if kinds&claimCache != 0 {
+		v.claims = of.claims
+	}
+	if kinds&recordCache != 0 {
+		v.record = of.record
+	}
+	if kinds&parentCache != 0 {
+		v.parent = of.parent
+	}
+}
+
 // shown is what the caches show: frozen ones an old state, the others what is.
 func (s *worldState) shown() view {
 	v := s.live
-	if s.frozen&podCache != 0 {
-		v.pods = s.seen.pods
-	}
-	if s.frozen&claimCache != 0 {
-		v.claims = s.seen.claims
-	}
-	if s.frozen&recordCache != 0 {
-		v.record = s.seen.record
-	}
-	if s.frozen&parentCache != 0 {
-		v.parent = s.seen.parent
-	}
+	v.take(s.frozen, &s.seen)
 	return v
 }
 
 func (s *worldState) freeze(kind uint8) {
 	s.frozen |= kind
-	switch kind {
-	case podCache:
-		s.seen.pods = s.live.pods
-	case claimCache:
-		s.seen.claims = s.live.claims
-	case recordCache:
-		s.seen.record = s.live.record
-	case parentCache:
-		s.seen.parent = s.live.parent
-	}
+	s.seen.take(kind, &s.live)
 }
 
 func (s *worldState) thaw(kind uint8) {
 	s.frozen &^= kind
-	switch kind {
-	case podCache:
-		s.seen.pods, s.unseen = [maxMembers]pod{}, false
-	case claimCache:
-		s.seen.claims = [maxMembers]claim{}
-	case recordCache:
-		s.seen.record = record{}
-	case parentCache:
-		s.seen.parent = parent{}
-	}
+	s.seen.take(kind, &view{})
+	s.unseen = s.unseen && kind != podCache
 }
 
 // revise gives whatever of these pods and of the record has changed another revision.

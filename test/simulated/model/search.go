@@ -138,7 +138,8 @@ func searchAll[S, A any](of space[S, A], first S, workers int) *result[A] {
 			s.from[f.id] = f.from
 		}
 	}
-	r.States, r.Transitions = int(s.states.Load()), int(s.transitions.Load())
+	r.States = int(s.states.Load())
+	r.Transitions = int(s.transitions.Load())
 	if s.breach != nil {
 		r.Broken = &breach[A]{Rules: s.breach.rules, Path: append(s.path(s.breach.at), s.breach.by)}
 	} else {

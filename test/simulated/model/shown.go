@@ -1,9 +1,8 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -116,7 +116,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.DeletionTimestamp.Time = now.Add(-time.Hour)
 	}
 	o.Annotations = map[string]string{
-		objects.AnnotationStart:    []string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}[p.start],
+		objects.AnnotationStart:    starts[p.start],
 		objects.AnnotationTemplate: j.templates()[p.template],
 		objects.AnnotationImage:    image(p.version),
 	}
@@ -131,7 +131,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Annotations[objects.AnnotationExchanged] = container(p.turn)
 	}
 	if p.withdrawn != notWithdrawn {
-		o.Annotations[objects.AnnotationWithdrawn] = withdrawnSince(p.withdrawn)
+		o.Annotations[objects.AnnotationWithdrawn] = withdrawnSince(p.withdrawn).Format(time.RFC3339)
 	}
 	o.Spec.Containers = []corev1.Container{{Name: objects.ContainerEtcd, Image: image(p.version)}}
 	if p.gated {
@@ -162,8 +162,8 @@ var stages = [...]kubelet.Stage{runs: kubelet.Running, crashes: kubelet.Crashing
 	refusedAgain: kubelet.Refused, unpulled: kubelet.Unpulled, unpulledAgain: kubelet.Unpulled}
 
 // withdrawnSince is the time of which a pod, or a removal, says so.
-func withdrawnSince(withdrawn uint8) string {
-	return map[uint8]time.Time{justWithdrawn: now, longWithdrawn: now.Add(-time.Hour)}[withdrawn].Format(time.RFC3339)
+func withdrawnSince(withdrawn uint8) time.Time {
+	return map[uint8]time.Time{justWithdrawn: now, longWithdrawn: now.Add(-time.Hour)}[withdrawn]
 }
 
 // container is the ID of the container that was reported last.
@@ -172,10 +172,10 @@ func container(turn uint8) string { return fmt.Sprintf("containerd://%d", turn) 
 func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + releases[version] }
 
 func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigMap {
-	starts := map[string]string{}
+	starts := map[string]types.UID{}
 	for n, uid := range r.startsOn {
 		if uid != 0 {
-			starts[name(n)] = string(j.ground(n, uid))
+			starts[name(n)] = j.ground(n, uid)
 		}
 	}
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(clusterName, 1), Namespace: "default",
@@ -187,10 +187,10 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)),
 		objects.AnnotationVersion: releases[r.version]}
 	if r.choice.member > 0 {
-		o.Annotations[objects.AnnotationChosen] = r.choice.words()
+		o.Annotations[objects.AnnotationChosen] = r.choice.recorded().String()
 	}
 	if r.founded {
-		o.Annotations[objects.AnnotationStartsOn] = joinPairs(starts, ":")
+		o.Annotations[objects.AnnotationStartsOn] = cmp.Or(state.FormatPairs(starts, ":"), state.StartsOnNothing)
 	}
 	if r.quorate {
 		o.Annotations[objects.AnnotationClusterID] = strconv.FormatUint(clusterID, 16)
@@ -198,50 +198,47 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 	return o
 }
 
-// words are a choice as the record says it.
-func (c choice) words() string {
+// recorded is a choice as the record says it.
+func (c choice) recorded() state.Choice {
 	n := int(c.member) - 1
-	switch {
-	case c.removes && c.withdrawn == notWithdrawn:
-		return name(n) + " removal"
-	case c.removes:
-		return name(n) + " removal withdrawn " + withdrawnSince(c.withdrawn)
+	if c.removes {
+		return state.Choice{Name: name(n), Removes: true, Withdrawn: withdrawnSince(c.withdrawn)}
 	}
-	said := fmt.Sprintf("%s %s", name(n), podUID(n, c.pod))
+	r := state.Choice{Name: name(n), Pod: string(podUID(n, c.pod))}
 	switch {
 	case c.turn == unseenTurn:
-		said += " " + noContainer
+		r.Container = noContainer
 	case c.turn > 0:
-		said += " " + container(c.turn-1)
+		r.Container = container(c.turn - 1)
 	}
-	return said
+	return r
 }
 
 // noContainer is the container of a pod in which none was seen yet.
 const noContainer = "-"
 
-// readChoice reads what the record says.
-func readChoice(said string) (c choice) {
-	fields := strings.Fields(strings.TrimSuffix(said, " down")) // that decides only who is given up
-	if len(fields) == 0 {
+// readChoice is a choice that the record says.
+func readChoice(r state.Choice) (c choice) {
+	if r.Name == "" {
 		return choice{}
 	}
-	c.member = number(fields[0]) + 1
-	if fields[1] == "removal" {
-		c.removes = true
-		if len(fields) > 2 {
-			c.withdrawn = map[string]uint8{withdrawnSince(justWithdrawn): justWithdrawn,
-				withdrawnSince(longWithdrawn): longWithdrawn}[fields[3]]
-		}
-		return c
-	}
-	c.pod = lastNumber(fields[1])
+	c.member = number(r.Name) + 1
+	c.removes = r.Removes
 	switch {
-	case len(fields) < 3:
-	case fields[2] == noContainer:
+	case r.Removes && r.Withdrawn.Equal(now):
+		c.withdrawn = justWithdrawn
+	case r.Removes && !r.Withdrawn.IsZero():
+		c.withdrawn = longWithdrawn
+	case r.Removes:
+	default:
+		c.pod = lastNumber(r.Pod)
+	}
+	switch r.Container {
+	case "":
+	case noContainer:
 		c.turn = unseenTurn
 	default:
-		c.turn = lastNumber(fields[2]) + 1
+		c.turn = lastNumber(r.Container) + 1
 	}
 	return c
 }
@@ -263,27 +260,13 @@ func (j *judge) ground(n int, uid uint8) types.UID {
 	return claimUID(n, uid)
 }
 
-// noOne is what the record says when it is founded and no member may start empty.
-const noOne = "none"
-
-func joinPairs(pairs map[string]string, sep string) string {
-	var fields []string
-	for _, k := range slices.Sorted(maps.Keys(pairs)) {
-		fields = append(fields, k+sep+pairs[k])
-	}
-	if len(fields) == 0 {
-		return noOne
-	}
-	return strings.Join(fields, ",")
-}
-
 // initialCluster is the list as etcd is told it.
 func initialCluster(c *v1alpha1.EtcdCluster, members set) string {
-	var fields []string
+	urls := map[string]string{}
 	for n := range members.All {
-		fields = append(fields, name(n)+"="+objects.PeerURL(c, name(n), ""))
+		urls[name(n)] = objects.PeerURL(c, name(n), "")
 	}
-	return strings.Join(fields, ",")
+	return state.FormatPairs(urls, "=")
 }
 
 func (s *sight) health(n int) observation.Health {

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -79,9 +80,9 @@ func initOf(pod *corev1.Pod, name string) *corev1.Container {
 	return &pod.Spec.InitContainers[i]
 }
 
-// flag is the value of an argument of the container; empty without it.
+// flag is the value of a flag of the container; empty without it.
 func flag(c *corev1.Container, name string) string {
-	for _, arg := range c.Args {
+	for _, arg := range slices.Concat(c.Command, c.Args) {
 		if value, is := strings.CutPrefix(arg, "--"+name+"="); is {
 			return value
 		}
@@ -111,7 +112,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	if seed == nil || w.Markers[pod.UID] || w.dirOf(pod, place).Member != 0 {
 		return ""
 	}
-	env, err := w.envOf(seed.Env, pod)
+	env, _, err := w.Environment(pod, seed.Env)
 	if err != nil {
 		return report(reports.Restore{Reason: "Failed", Error: err.Error()})
 	}
@@ -119,7 +120,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	if flaw != "" {
 		return flaw
 	}
-	initial, token := pairs(env["ETCD_INITIAL_CLUSTER"]), env["ETCD_INITIAL_CLUSTER_TOKEN"]
+	initial, token := state.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "="), env["ETCD_INITIAL_CLUSTER_TOKEN"]
 	c, self := w.formed(initial, initial[pod.Name], token)
 	replayed := w.replay(seed, env, &from)
 	if from.Index > 0 {
@@ -338,7 +339,8 @@ func (w *World) seedStatus(pod *corev1.Pod, s standing) *corev1.ContainerStatus 
 	}
 	c := corev1.ContainerStatus{Name: objects.ContainerSeed}
 	if s.Stage == kubelet.Unseeded {
-		c.State, c.LastTerminationState = kubelet.Waits(kubelet.BacksOff, ""), kubelet.Ended(1, s.why)
+		c.State = kubelet.Waits(kubelet.BacksOff, "")
+		c.LastTerminationState = kubelet.Ended(1, s.why)
 	} else {
 		c.State = kubelet.Ended(0, cmp.Or(w.dirOf(pod, w.placeOf(pod)).Seed, "{}"))
 	}

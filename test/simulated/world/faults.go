@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -184,8 +183,8 @@ func (w *World) Mend(name string) {
 // AddByHand is what etcdctl member add does, for a voter or a learner at the peer URL of this name, which may be a
 // member's of the cluster or a stranger's.
 func (w *World) AddByHand(peerURL string, learner bool) {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c, err := w.add(w.Etcd.Clusters[id], peerURL)
+	for _, c := range w.clusters() {
+		c, err := w.add(c, peerURL)
 		if err != nil {
 			continue
 		}
@@ -203,8 +202,7 @@ func (w *World) RemoveByHand(name string) error { return w.byHand(name, (*World)
 func (w *World) PromoteByHand(name string) error { return w.byHand(name, (*World).promote) }
 
 func (w *World) byHand(name string, change func(*World, Cluster, uint64) (Cluster, error)) error {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[id]
+	for _, c := range w.clusters() {
 		i := slices.IndexFunc(c.Members, func(m observation.Member) bool { return nameAt(m) == name })
 		if i < 0 || !w.leads(c) {
 			continue

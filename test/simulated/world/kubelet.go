@@ -144,12 +144,10 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	if wal, apart := w.walOf(pod); apart {
 		log = wal
 	}
-	i := slices.IndexFunc(pod.Spec.InitContainers,
-		func(c corev1.Container) bool { return c.Name == objects.ContainerPrepare })
-	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env,
-		func(e corev1.EnvVar) bool { return e.Name == volumes.EnvBegins })
+	container := initOf(pod, objects.ContainerPrepare)
+	told := slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == volumes.EnvBegins })
 	begun := told && !objects.MayBegin(pod)
-	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+objects.StartResume)
+	resumes := begun || flag(container, "start") == objects.StartResume
 	unbegun := w.Dirs[log].Member == 0 && w.Dirs[log].Unbegun == pod.UID
 	if empty && (resumes || w.Markers[pod.UID] && !unbegun) {
 		return false

@@ -19,9 +19,6 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
-// lastApplied is the annotation in which Metacontroller notes what it applied last (pkg/dynamic/apply).
-const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
-
 // childKinds in the order in which Metacontroller is told of them. (Its own order is that of a Go map: any.)
 var childKinds = []Kind{PodKind, ClaimKind, ConfigMapKind, ServiceKind, BudgetKind, PolicyKind, SecretKind}
 
@@ -74,14 +71,13 @@ func (w *World) Begin(crash Crash) *Call { return w.begin2(&client{w: w, crash: 
 
 // Look is a call that observes now and takes its step later, when Act is called.
 func (w *World) Look() *Held {
-	h := &Held{}
-	if h.parent = w.cachedCluster(); h.parent == nil {
+	parent := w.cachedCluster()
+	if parent == nil {
 		return nil
 	}
-	h.observed, h.related = w.childrenOf(h.parent.UID), w.relatedTo(h.parent)
-	o := observation.Observation{Cluster: h.parent, Children: w.grouped(h.observed), Related: h.related}
-	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
-	etcd := &client{w: w, operator: operatorOf(h.parent, &o)}
+	h := &Held{question: w.about(parent)}
+	o := w.observation(h.question)
+	etcd := &client{w: w, operator: operatorOf(parent, &o)}
 	etcd.Observe(context.Background(), state.Endpoints(o))
 	h.saw = etcd.seen[0]
 	return h
@@ -89,15 +85,13 @@ func (w *World) Look() *Held {
 
 // Held is a call that has observed and not acted yet.
 type Held struct {
-	parent   *v1alpha1.EtcdCluster
-	observed map[Key]metav1.Object
-	related  observation.Related
+	question *Question
 	saw      sight
 }
 
 // Act goes on with a held call: it takes the step that it decided on, and answers.
 func (w *World) Act(h *Held) *Call {
-	return w.answer(h.parent, h.observed, h.related, &client{w: w, recorded: &h.saw})
+	return w.answer(h.question, &client{w: w, recorded: &h.saw})
 }
 
 // BeginTwo makes two overlapping calls: both observe before either takes its step, the second comes first with that,
@@ -117,7 +111,15 @@ func (w *World) begin2(etcd *client) *Call {
 	if q == nil {
 		return nil
 	}
-	return w.answer(q.Parent, q.Children, q.Related, etcd)
+	return w.answer(q, etcd)
+}
+
+// observation is what the hook is shown.
+func (w *World) observation(q *Question) observation.Observation {
+	o := observation.Observation{Cluster: q.Parent, Children: w.grouped(q.Children), Related: q.Related, Now: w.Now,
+		Resync: w.Resync, Settings: w.Settings, Zones: zones(q.Parent)}
+	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
+	return o
 }
 
 // zones are the time zones that the cluster's spec names.
@@ -132,14 +134,11 @@ func zones(c *v1alpha1.EtcdCluster) map[string]*time.Location {
 }
 
 // answer asks the hook.
-func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related observation.Related,
-	etcd *client) *Call {
-	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
-	o := observation.Observation{Cluster: parent, Children: w.grouped(c.observed), Related: related, Now: w.Now,
-		Resync: w.Resync, Settings: w.Settings, Zones: zones(parent)}
-	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
-	etcd.operator, etcd.spec = operatorOf(parent, &o), &parent.Spec
-	c.lookedAfter = spec.Protected(parent) || state.Leaving(o)
+func (w *World) answer(q *Question, etcd *client) *Call {
+	c := &Call{parent: q.Parent, observed: q.Children, crash: etcd.crash, Finalizing: q.Finalizing}
+	o := w.observation(q)
+	etcd.operator, etcd.spec = operatorOf(q.Parent, &o), &q.Parent.Spec
+	c.lookedAfter = spec.Protected(q.Parent) || state.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
 		c.Decision.Children, c.Finalized = cluster.Finalize(o)
 		c.Lost = !etcd.crash.Answered()

@@ -37,6 +37,10 @@ func (w *World) Ask() *Question {
 	if !alive {
 		return nil
 	}
+	return w.about(parent)
+}
+
+func (w *World) about(parent *v1alpha1.EtcdCluster) *Question {
 	return &Question{Parent: parent, Children: w.childrenOf(parent.UID), Related: w.relatedTo(parent),
 		Finalizing: parent.DeletionTimestamp != nil}
 }

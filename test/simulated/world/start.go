@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
@@ -57,11 +58,11 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 
 // begin is what an etcd with an empty data directory makes of its flags.
 func (w *World) begin(pod *corev1.Pod) (Dir, error) {
-	env, err := w.env(pod)
+	env, _, err := w.Environment(pod, pod.Spec.Containers[0].Env)
 	if err != nil {
 		return Dir{}, err
 	}
-	initial := pairs(env["ETCD_INITIAL_CLUSTER"])
+	initial := state.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "=")
 	if len(initial) == 0 {
 		return Dir{}, errors.New("error setting up initial cluster")
 	}
@@ -104,8 +105,7 @@ func (w *World) formed(initial map[string]string, peer, token string) (c Cluster
 
 // join asks the peers that it was told for the cluster, and insists that the list is the one that it was told.
 func (w *World) join(pod *corev1.Pod, initial map[string]string) (Dir, error) {
-	for _, clusterID := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[clusterID]
+	for _, c := range w.clusters() {
 		var told membership.Set
 		for _, url := range initial {
 			told = told.With(c.numberAt(url))
@@ -139,16 +139,6 @@ func (w *World) peers(c Cluster, asks *corev1.Pod) (all membership.Set) {
 	return all
 }
 
-// env is the environment of the pod's etcd container.
-func (w *World) env(pod *corev1.Pod) (map[string]string, error) {
-	return w.envOf(pod.Spec.Containers[0].Env, pod)
-}
-
-func (w *World) envOf(list []corev1.EnvVar, pod *corev1.Pod) (map[string]string, error) {
-	env, _, err := w.Environment(pod, list)
-	return env, err
-}
-
 // Environment is that of a container of the pod, and the same to be looked up in. The error names what is missing.
 func (w *World) Environment(pod *corev1.Pod, of []corev1.EnvVar) (map[string]string, kubelet.Variables, error) {
 	return kubelet.Environment(of, func(from *corev1.EnvVarSource) (string, error) {
@@ -162,14 +152,4 @@ func (w *World) Environment(pod *corev1.Pod, of []corev1.EnvVar) (map[string]str
 		}
 		return record.Data[ref.Key], nil
 	}, nil)
-}
-
-func pairs(s string) map[string]string {
-	all := map[string]string{}
-	for field := range strings.SplitSeq(s, ",") {
-		if k, v, ok := strings.Cut(field, "="); ok {
-			all[k] = v
-		}
-	}
-	return all
 }
