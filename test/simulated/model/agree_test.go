@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,11 +94,9 @@ func newDouble(m *model) *double {
 	return &double{w: w}
 }
 
-var kinds = map[uint8]world.Kind{podCache: world.PodKind, claimCache: world.ClaimKind, recordCache: world.ConfigMapKind,
-	parentCache: world.ClusterKind}
-
+// do is an action in the world. Whatever a story says of it in one word and a name is done as the story says.
 func (d *double) do(m *model, a action, after *worldState) {
-	w, member := d.w, name(int(a.n))
+	w := d.w
 	switch a.deed {
 	case callWhole:
 		w.Sync(world.Crash{})
@@ -117,24 +116,56 @@ func (d *double) do(m *model, a action, after *worldState) {
 		}
 		w.Apply(d.call)
 		d.call = nil
-	case kubeletActs:
-		w.Kubelet(member)
-	case etcdTicks:
-		w.TickEtcd()
-	case learnerCatchesUp:
-		w.CatchUp(member)
-	case claimsCollected:
-		w.Collect()
-	case timePasses:
-		w.Elapse(time.Minute)
-	case cacheThaws:
-		w.Thaw(kinds[a.x])
-	case cacheFreezes:
-		w.Freeze(kinds[a.x])
 	default:
-		d.befall(m, a, member, after)
+		say(w, m.words(a, after))
 	}
 	d.follow(after)
+}
+
+// say does to a world what a line of a story says.
+func say(w *world.World, line string) {
+	verb, name, _ := strings.Cut(line, "=")
+	verbs[verb](w, name)
+}
+
+// verbs are what the words of stories do to a world.
+var verbs = map[string]func(w *world.World, name string){
+	"kubelet pod":         (*world.World).Kubelet,
+	"etcd tick":           func(w *world.World, _ string) { w.TickEtcd() },
+	"etcd caught-up":      (*world.World).CatchUp,
+	"etcd leader":         (*world.World).Lead,
+	"etcd down":           func(w *world.World, _ string) { w.Net.Down = true },
+	"etcd up":             func(w *world.World, _ string) { w.Net.Down = false },
+	"etcd space":          func(w *world.World, is string) { w.Etcd.NoSpace = is == "out" },
+	"collect":             func(w *world.World, _ string) { w.Collect() },
+	"tick 1m":             func(w *world.World, _ string) { w.Elapse(time.Minute) },
+	"cache freeze":        func(w *world.World, kind string) { w.Freeze(world.Kind(kind)) },
+	"cache thaw":          func(w *world.World, kind string) { w.Thaw(world.Kind(kind)) },
+	"status wipe":         func(w *world.World, _ string) { w.WipeStatus() },
+	"kill pod":            (*world.World).KillPod,
+	"restart pod":         (*world.World).Restart,
+	"delete pod":          func(w *world.World, name string) { _ = w.Delete(world.PodKind, name) },
+	"lose claim":          (*world.World).LoseClaim,
+	"delete claim":        func(w *world.World, name string) { _ = w.Delete(world.ClaimKind, name) },
+	"delete secret":       func(w *world.World, name string) { _ = w.Delete(world.SecretKind, name) },
+	"lose node":           (*world.World).LoseNode,
+	"heal node":           (*world.World).HealNode,
+	"node full":           func(w *world.World, name string) { w.Full[name] = true },
+	"node room":           func(w *world.World, name string) { delete(w.Full, name) },
+	"network unreachable": func(w *world.World, name string) { w.Net.Unreachable[name] = true },
+	"network reachable":   func(w *world.World, name string) { delete(w.Net.Unreachable, name) },
+	"network isolated":    func(w *world.World, name string) { w.Net.Isolated[name] = true },
+	"network joined":      func(w *world.World, name string) { delete(w.Net.Isolated, name) },
+	"edit version": func(w *world.World, is string) {
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Version = is })
+	},
+	"edit priority-class": func(w *world.World, is string) {
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.PriorityClassName = is })
+	},
+	"edit replicas": func(w *world.World, is string) {
+		n, _ := strconv.ParseInt(is, 10, 32) // the model writes a number
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(n)) })
+	},
 }
 
 // follow lets the world have the leader that the model has: raft may elect any member that is up to date, and a
@@ -142,50 +173,6 @@ func (d *double) do(m *model, a action, after *worldState) {
 func (d *double) follow(after *worldState) {
 	if after.Leads() && d.w.Leads() {
 		d.w.Lead(name(int(after.Leader) - 1))
-	}
-}
-
-func (d *double) befall(_ *model, a action, member string, after *worldState) {
-	w := d.w
-	switch a.deed {
-	case podKilled:
-		w.KillPod(member)
-	case podDeleted:
-		_ = w.Delete(world.PodKind, member)
-	case claimLost:
-		w.LoseClaim(member)
-	case claimDeleted:
-		_ = w.Delete(world.ClaimKind, member)
-	case nodeLost:
-		w.LoseNode(member)
-	case nodeBack:
-		w.HealNode(member)
-	case podStuck:
-		w.Full[member] = true
-	case podTaken:
-		delete(w.Full, member)
-	case etcdOut, etcdBack:
-		w.Net.Down = after.down
-	case memberUnreachable, memberReached:
-		w.Net.Unreachable[member] = after.unreachable.Has(int(a.n))
-	case memberIsolated, memberJoined:
-		w.Net.Isolated[member] = after.Isolated.Has(int(a.n))
-	case leaderMoves:
-		w.Lead(member)
-	case statusWiped:
-		w.WipeStatus()
-	case spaceOut, spaceFreed:
-		w.Etcd.NoSpace = after.nospace
-	case sizeEdited:
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(a.x)) })
-	case badTakenBack, versionEdited, templateEdited:
-		if a.deed == badTakenBack && a.x == aPendingPod {
-			_ = w.Delete(world.PodKind, member)
-			return
-		}
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) {
-			s.Version, s.PriorityClassName = releases[after.live.parent.version], template(after.live.parent.template)
-		})
 	}
 }
 

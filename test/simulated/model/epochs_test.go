@@ -134,7 +134,7 @@ func (s *scene) again() (move, bool) {
 
 // mishaps are what may go wrong, what people do, and calls that lag.
 func (*takeover) mishaps(s *scene) []move {
-	list := []move{fails("status wipe", (*world.World).WipeStatus)}
+	list := []move{trouble("status wipe")}
 	if s.w.Leads() && slices.Contains(s.just, "write") {
 		list = append(list, fails("write", func(w *world.World) { w.Write(burst) }))
 	}
@@ -147,7 +147,7 @@ func (*takeover) mishaps(s *scene) []move {
 			move{"look", false, func(s *scene) { s.late = s.w.Look() }})
 	}
 	if !s.w.Net.Down {
-		list = append(list, fails("etcd down", func(w *world.World) { w.Net.Down = true }))
+		list = append(list, trouble("etcd down"))
 	}
 	if s.restoreID() != "" {
 		list = append(list, fails("edit restore=none",
@@ -157,12 +157,11 @@ func (*takeover) mishaps(s *scene) []move {
 		// of the next epoch
 		if !s.begun() && claim.Annotations[objects.AnnotationEpoch] != "" &&
 			claim.Annotations[objects.AnnotationQuarantined] == "" {
-			list = append(list, fails("lose claim="+claim.Name, func(w *world.World) { w.LoseClaim(claim.Name) }))
+			list = append(list, trouble("lose claim="+claim.Name))
 		}
 	}
 	return slices.Concat(list, s.freezes(world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind,
-		world.OperationKind), s.eachPod("kill pod=", (*world.World).KillPod),
-		s.eachPod("kubelet pod=", (*world.World).Kubelet))
+		world.OperationKind), s.eachPod("kill pod", "kubelet pod"))
 }
 
 // begun reports whether the next epoch has begun: what is lost of it then is lost.
@@ -244,13 +243,13 @@ func TestTakeovers(t *testing.T) {
 		{"a recovery of one of two, one trouble", asked{2, toRecover, four[:1]}, 1, nil, true},
 		{"a recovery of two of four, undisturbed", asked{4, toRecover, four}, 0, nil, false},
 		{"back to an epoch before, one trouble", asked{1, toGoBack, nil}, 1, nil, true},
-		{"a restore, a pod is killed and caches lag", asked{1, toRestore, nil}, 2, []string{"kill", "freeze"}, false},
+		{"a restore, a pod is killed and caches lag", asked{1, toRestore, nil}, 2, []string{"kill", "cache"}, false},
 		{"a restore while clients write, two bursts", asked{1, toRestore, nil}, 2, []string{"write"}, false},
 		{"a restore of two from a URL that is overwritten", asked{2, toFetch, nil}, 1, []string{"artifact"}, false},
 		{"a restore from a URL that is overwritten, and a pod is killed", asked{2, toFetch, nil}, 2,
 			[]string{"artifact", "kill"}, true},
 		{"a restore, taken back, and calls that overlap or lag", asked{1, toRestore, nil}, 2,
-			[]string{"edit", "call", "freeze", "crash"}, true},
+			[]string{"edit", "call", "cache", "crash"}, true},
 		{"a restore of three, one trouble", asked{3, toRestore, nil}, 1, nil, true},
 	} {
 		searchScene(t, c.name, c.deep, func() *scene { return c.asked.world(c.troubles, nil, c.just...) })
@@ -288,7 +287,7 @@ func TestTakeoverMutants(t *testing.T) {
 			"S7: the claim demo-0 is deleted"},
 		"a view of pods that lags is believed": {
 			one, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0",
-				"freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"),
+				"cache freeze=pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"),
 			"S8: 2 etcd clusters",
 		},
 	} {
@@ -344,52 +343,44 @@ func keepsRecord(o observation.Observation) decision.Decision {
 // opensEarly lets members begin as soon as they are filled.
 func opensEarly(o observation.Observation) decision.Decision {
 	d := cluster.Decide(o)
-	for i, pod := range d.Children.Pods {
-		begins := *pod
-		begins.Annotations = maps.Clone(pod.Annotations)
-		begins.Annotations[objects.AnnotationBegins] = "yes"
-		d.Children.Pods[i] = &begins
-	}
+	d.Children.Pods = asks(d.Children.Pods,
+		func(pod *corev1.Pod) { pod.Annotations[objects.AnnotationBegins] = "yes" })
 	return d
 }
 
 // choosesByName takes all logs for equally long.
 func choosesByName(o observation.Observation) decision.Decision {
-	o.Children.Pods = maps.Clone(o.Children.Pods)
-	for name, pod := range o.Children.Pods {
-		if !strings.HasSuffix(name, "-survey") || len(pod.Status.ContainerStatuses) == 0 {
-			continue
+	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
+		if !strings.HasSuffix(pod.Name, "-survey") || len(pod.Status.ContainerStatuses) == 0 {
+			return
 		}
-		equal := pod.DeepCopy()
-		var report reports.Survey
-		if err := json.Unmarshal([]byte(equal.Status.ContainerStatuses[0].State.Terminated.Message),
-			&report); err != nil {
+		ended := pod.Status.ContainerStatuses[0].State.Terminated
+		report, err := reports.Read[reports.Survey](ended.Message)
+		if err != nil {
 			panic(err)
 		}
-		report.LastTerm, report.LastIndex = 1, 1
+		report.LastTerm = 1
+		report.LastIndex = 1
 		raw, err := json.Marshal(report)
 		if err != nil {
 			panic(err)
 		}
-		equal.Status.ContainerStatuses[0].State.Terminated.Message = string(raw)
-		o.Children.Pods[name] = equal
-	}
+		ended.Message = string(raw)
+	})
 	return cluster.Decide(o)
 }
 
 // reseeded is the decision with other arguments for what fills the data directories.
 func reseeded(d decision.Decision, other func(arg string) string) decision.Decision {
-	for i, pod := range d.Children.Pods {
-		changed := pod.DeepCopy()
-		for j := range changed.Spec.InitContainers {
-			if c := &changed.Spec.InitContainers[j]; c.Name == objects.ContainerSeed && pod.UID == "" {
+	d.Children.Pods = asks(d.Children.Pods, func(pod *corev1.Pod) {
+		for j := range pod.Spec.InitContainers {
+			if c := &pod.Spec.InitContainers[j]; c.Name == objects.ContainerSeed && pod.UID == "" {
 				for k, arg := range c.Args {
 					c.Args[k] = other(arg)
 				}
 			}
 		}
-		d.Children.Pods[i] = changed
-	}
+	})
 	return d
 }
 
@@ -405,25 +396,20 @@ func raisesByTheSame(o observation.Observation) decision.Decision {
 
 // fetchesAnything has every member take whatever is there, and compares nothing.
 func fetchesAnything(o observation.Observation) decision.Decision {
-	o.Children.Pods = maps.Clone(o.Children.Pods)
-	for name, pod := range o.Children.Pods {
-		alike := pod.DeepCopy()
-		for i := range alike.Status.InitContainerStatuses {
-			if s := &alike.Status.InitContainerStatuses[i]; s.Name == objects.ContainerSeed &&
-				s.State.Terminated != nil {
+	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
+		for i := range pod.Status.InitContainerStatuses {
+			if s := &pod.Status.InitContainerStatuses[i]; s.Name == objects.ContainerSeed && s.State.Terminated != nil {
 				s.State.Terminated.Message = `{"revision":2000000000,"sha256":"any"}`
 			}
 		}
-		o.Children.Pods[name] = alike
-	}
+	})
 	d := cluster.Decide(o)
-	for _, pod := range d.Children.Pods {
+	d.Children.Pods = asks(d.Children.Pods, func(pod *corev1.Pod) {
 		for i := range pod.Spec.InitContainers {
 			c := &pod.Spec.InitContainers[i]
-			c.Env = slices.DeleteFunc(slices.Clone(c.Env),
-				func(e corev1.EnvVar) bool { return e.Name == epochs.EnvSHA256 })
+			c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == epochs.EnvSHA256 })
 		}
-	}
+	})
 	return d
 }
 
@@ -445,23 +431,13 @@ func believesPods(o observation.Observation) decision.Decision {
 	if record == nil {
 		return cluster.Decide(o)
 	}
-	marked := func(pod *corev1.Pod, mark string) *corev1.Pod {
-		m := *pod
-		m.Annotations = maps.Clone(pod.Annotations)
-		if m.Annotations[objects.AnnotationPredecessorGone] = mark; mark == "" {
-			delete(m.Annotations, objects.AnnotationPredecessorGone)
+	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
+		if !former(record, pod.Name) {
+			pod.Annotations[objects.AnnotationPredecessorGone] = "yes"
 		}
-		return &m
-	}
-	o.Children.Pods = maps.Clone(o.Children.Pods)
-	for name, pod := range o.Children.Pods {
-		if !former(record, name) {
-			o.Children.Pods[name] = marked(pod, "yes")
-		}
-	}
+	})
 	d := cluster.Decide(o)
-	for i, pod := range d.Children.Pods {
-		d.Children.Pods[i] = marked(pod, "")
-	}
+	d.Children.Pods = asks(d.Children.Pods,
+		func(pod *corev1.Pod) { delete(pod.Annotations, objects.AnnotationPredecessorGone) })
 	return d
 }

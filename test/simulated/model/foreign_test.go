@@ -143,10 +143,10 @@ func (p *movingIn) goesOn(s *scene) []move {
 		edit(fmt.Sprint("replicas=", p.ours), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours)) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Net.Isolated)) {
-		add("network healed", func(w *world.World) { delete(w.Net.Isolated, name) })
+		list = append(list, relief("network joined="+name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Net.Unreachable)) {
-		add("network reached", func(w *world.World) { delete(w.Net.Unreachable, name) })
+		list = append(list, relief("network reachable="+name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		switch runs, ran := s.w.ForeignRuns(name); {
@@ -238,18 +238,18 @@ func (p *movingIn) mishaps(s *scene) []move {
 	for _, m := range s.now().Members {
 		name := placed(m)
 		if m.ID != s.now().Leader && !m.Learner {
-			add("etcd leader="+name, func(w *world.World) { w.Lead(name) })
+			list = append(list, trouble("etcd leader="+name))
 		}
 		if !s.w.Net.Isolated[name] {
-			add("network isolated="+name, func(w *world.World) { w.Net.Isolated[name] = true })
+			list = append(list, trouble("network isolated="+name))
 		}
 		if !s.w.Net.Unreachable[name] {
-			add("network unreachable="+name, func(w *world.World) { w.Net.Unreachable[name] = true })
+			list = append(list, trouble("network unreachable="+name))
 		}
 	}
 	for _, claim := range s.w.Claims() {
 		if claim.DeletionTimestamp == nil {
-			add("lose claim="+claim.Name, func(w *world.World) { w.LoseClaim(claim.Name) })
+			list = append(list, trouble("lose claim="+claim.Name))
 		}
 	}
 	return list
@@ -352,7 +352,7 @@ func TestForeignMembers(t *testing.T) {
 			false},
 		{"two join one, and are deleted", joined{1, 2, false}, 1, []string{"delete"}, false},
 		{"one beside two is deleted, one more trouble", joined{2, 1, true}, 2,
-			[]string{"delete", "foreign", "lose", "freeze", "look", "crash"}, true},
+			[]string{"delete", "foreign", "lose", "cache", "look", "crash"}, true},
 		{"one beside two, one trouble", joined{2, 1, true}, 1, nil, true},
 		{"two join one, one trouble", joined{1, 2, false}, 1, nil, true},
 		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2,
@@ -397,40 +397,38 @@ func TestForeignMutants(t *testing.T) {
 
 // retiresUnasked takes every spec for one which says that the foreign members go.
 func retiresUnasked(o observation.Observation) decision.Decision {
-	o.Cluster = o.Cluster.DeepCopy()
-	if e := joinedExisting(o.Cluster); e != nil {
-		e.RetireForeign = true
-	}
-	return cluster.Decide(o)
+	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
+		if e := joinedExisting(c); e != nil {
+			e.RetireForeign = true
+		}
+	})
 }
 
 // retiresEarly is content with one voter of ours.
 func retiresEarly(o observation.Observation) decision.Decision {
-	if retires(o.Cluster) == "retire" && o.Etcd != nil {
-		o.Cluster = o.Cluster.DeepCopy()
-		o.Cluster.Spec.Replicas = new(int32(1))
-	}
-	return cluster.Decide(o)
+	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
+		if retires(c) == "retire" && o.Etcd != nil {
+			c.Spec.Replicas = new(int32(1))
+		}
+	})
 }
 
 // knowsNoOthers never records who was there before.
 func knowsNoOthers(o observation.Observation) decision.Decision {
 	d := cluster.Decide(o)
-	for i, old := range d.Children.ConfigMaps {
-		record := old.DeepCopy()
+	d.Children.ConfigMaps = asks(d.Children.ConfigMaps, func(record *corev1.ConfigMap) {
 		delete(record.Annotations, objects.AnnotationForeign)
 		delete(record.Annotations, objects.AnnotationForeignSince)
-		d.Children.ConfigMaps[i] = record
-	}
+	})
 	return d
 }
 
 // beginsItsOwn looks at spec.bootstrap.existing only once a record says so.
 func beginsItsOwn(o observation.Observation) decision.Decision {
 	record := o.Children.ConfigMaps[firstRecord.Name]
-	if record == nil || record.Data[objects.EpochKeySource] != objects.SourceExisting {
-		o.Cluster = o.Cluster.DeepCopy()
-		o.Cluster.Spec.Bootstrap = nil
-	}
-	return cluster.Decide(o)
+	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
+		if record == nil || record.Data[objects.EpochKeySource] != objects.SourceExisting {
+			c.Spec.Bootstrap = nil
+		}
+	})
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -49,9 +48,6 @@ type plot interface {
 	tell(s *scene, b *strings.Builder, n numbers)
 }
 
-// decider stands for cluster.Decide; nil is the shipped one.
-type decider func(observation.Observation) decision.Decision
-
 // move is one thing that may happen next. A free one costs nothing and is part of a life without faults.
 type move struct {
 	words string
@@ -67,6 +63,12 @@ func fails(words string, do func(w *world.World)) move {
 	return move{words, false, func(s *scene) { do(s.w) }}
 }
 
+// trouble is what a line of a story says.
+func trouble(line string) move { return fails(line, func(w *world.World) { say(w, line) }) }
+
+// relief is the same of what ends a trouble.
+func relief(line string) move { return goes(line, func(w *world.World) { say(w, line) }) }
+
 // moves are all that may happen.
 func (s *scene) moves() []move {
 	if s.gone() {
@@ -77,10 +79,10 @@ func (s *scene) moves() []move {
 		goes("pass", (*world.World).Pass),
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.w.Frozen)) {
-		list = append(list, goes("cache thaw="+string(kind), func(w *world.World) { w.Thaw(kind) }))
+		list = append(list, relief("cache thaw="+string(kind)))
 	}
 	if s.w.Net.Down {
-		list = append(list, goes("etcd up", func(w *world.World) { w.Net.Down = false }))
+		list = append(list, relief("etcd up"))
 	}
 	if s.held != nil {
 		list = append(list, move{"apply", true, func(s *scene) { s.w.Apply(s.held); s.held = nil }})
@@ -133,16 +135,18 @@ func (s *scene) cuts() (list []move) {
 func (s *scene) freezes(kinds ...world.Kind) (list []move) {
 	for _, kind := range kinds {
 		if _, frozen := s.w.Frozen[kind]; !frozen {
-			list = append(list, fails("freeze cache of "+string(kind), func(w *world.World) { w.Freeze(kind) }))
+			list = append(list, trouble("cache freeze="+string(kind)))
 		}
 	}
 	return list
 }
 
-// eachPod is what may befall every pod.
-func (s *scene) eachPod(words string, do func(w *world.World, name string)) (list []move) {
-	for _, pod := range s.w.Pods() {
-		list = append(list, fails(words+pod.Name, func(w *world.World) { do(w, pod.Name) }))
+// eachPod is what may befall every pod, in the words of stories.
+func (s *scene) eachPod(befalls ...string) (list []move) {
+	for _, words := range befalls {
+		for _, pod := range s.w.Pods() {
+			list = append(list, trouble(words+"="+pod.Name))
+		}
 	}
 	return list
 }

@@ -60,16 +60,16 @@ func (p succession) goesOn(s *scene) (list []move) {
 }
 
 func (succession) mishaps(s *scene) []move {
-	list := slices.Concat(s.freezes(world.SecretKind, world.PodKind), s.eachPod("kubelet pod=", (*world.World).Kubelet),
-		s.eachPod("kill pod=", (*world.World).KillPod), s.eachPod("restart pod=", (*world.World).Restart),
-		s.eachPod("etcd leader=", (*world.World).Lead),
-		s.eachPod("network isolated and unreachable=", func(w *world.World, name string) {
-			w.Net.Isolated[name] = true
-			w.Net.Unreachable[name] = true
+	list := slices.Concat(s.freezes(world.SecretKind, world.PodKind),
+		s.eachPod("kubelet pod", "kill pod", "restart pod", "etcd leader"))
+	for _, pod := range s.w.Pods() {
+		list = append(list, fails("network isolated and unreachable="+pod.Name, func(w *world.World) {
+			w.Net.Isolated[pod.Name] = true
+			w.Net.Unreachable[pod.Name] = true
 		}))
+	}
 	for _, secret := range s.w.Secrets() {
-		list = append(list, fails("delete secret="+secret.Name,
-			func(w *world.World) { _ = w.Delete(world.SecretKind, secret.Name) }))
+		list = append(list, trouble("delete secret="+secret.Name))
 	}
 	return list
 }

@@ -4,10 +4,10 @@
 //
 // The parts are by file: the API server (api.go), Metacontroller (metacontroller.go) with its lagging caches
 // (caches.go) and how it applies an answer (apply.go, merge.go), the scheduler and the kubelets (kubelet.go), volumes
-// (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), containers of others
-// in pods (mesh.go), etcd (etcd.go), how it starts (start.go), who hears which (hears.go), its client (client.go) and
-// changes of its members (membership.go), what may go wrong (faults.go) and what must never (oracle.go). etcd's own
-// rules are package membership.
+// and nodes with directories (volumes.go), certificates (forge.go, certificates.go), etcd (etcd.go), how it starts
+// (start.go), its client (client.go), changes of its members and who hears which (membership.go), what may go wrong
+// (faults.go) and what must never (oracle.go). Other packages say what others need too: metacontroller in which order
+// an answer is applied, kubelet what is reported of a pod, and membership etcd's own rules.
 package world
 
 import (
