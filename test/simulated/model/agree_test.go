@@ -247,12 +247,7 @@ func (s *worldState) facts() facts {
 	}
 	if r := &s.live.record; r.exists {
 		f.record = recordFacts{initial: r.initial, next: int(r.next), founded: r.founded, quorate: r.quorate,
-			version: releases[r.version], chosen: s.chosen()}
-		for n, uid := range r.startsOn {
-			if uid != 0 {
-				f.record.starts = f.record.starts.With(n)
-			}
-		}
+			version: releases[r.version], chosen: s.chosen(), starts: r.started()}
 	}
 	return f
 }

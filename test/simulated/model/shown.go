@@ -173,10 +173,8 @@ func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + rel
 
 func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigMap {
 	starts := map[string]types.UID{}
-	for n, uid := range r.startsOn {
-		if uid != 0 {
-			starts[name(n)] = j.ground(n, uid)
-		}
+	for n := range r.started().All {
+		starts[name(n)] = j.ground(n, r.startsOn[n])
 	}
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(clusterName, 1), Namespace: "default",
 		UID: "record"}}
