@@ -13,7 +13,7 @@ type set = membership.Set
 
 func one(n int) set { return 1 << n }
 
-// where are the members of whom something is so.
+// where are the members for which something is so.
 func where(is func(n int) bool) (all set) {
 	for n := range maxMembers {
 		if is(n) {
