@@ -56,7 +56,6 @@
 //	users           users and roles as declared, and the plan to get there
 //	endpoints       which addresses an etcd may have that a cluster joins
 //	wording         pieces of messages, and the words of the scheduler and the kubelet
-//	kubelettest     for tests: what a kubelet makes of a container
 //
 // # Safety rules
 //

@@ -14,7 +14,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/epochs"
-	"github.com/quorate-dev/quorate/hooks/kubelettest"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
@@ -22,6 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // made is the first pod of a cluster of one whose spec was changed like this.
@@ -369,8 +369,8 @@ func TestTheIssuesOwnURL(t *testing.T) {
 	for _, pod := range fillFrom(state.Resolved{URL: url + "/x.db",
 		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
 			CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}}, fresh(3)) {
-		assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
-		assert.Contains(t, kubelettest.Line(&pod.Spec.InitContainers[1]), "--url="+url+"/x.db")
+		assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
+		assert.Contains(t, kubelet.Line(&pod.Spec.InitContainers[1]), "--url="+url+"/x.db")
 	}
 }
 
@@ -399,29 +399,29 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 		perhaps := func(fields ...*string) {
 			for _, field := range fields {
 				if r.IntN(3) > 0 {
-					*field = kubelettest.AnyText(r)
+					*field = kubelet.AnyText(r)
 				}
 			}
 		}
-		store := kubelettest.AnyStore(r)
+		store := kubelet.AnyStore(r)
 
 		c := fresh(3)
 		s := &c.Cluster.Spec
 		perhaps(&s.Options.AutoCompaction.Retention, &s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
 			&s.Options.LogLevel, &c.Cluster.Namespace)
-		s.TLS.CipherSuites = []string{kubelettest.AnyText(r)}
-		from := state.Resolved{URL: kubelettest.AnyText(r), Store: store}
+		s.TLS.CipherSuites = []string{kubelet.AnyText(r)}
+		from := state.Resolved{URL: kubelet.AnyText(r), Store: store}
 		perhaps(&from.SHA256, &from.Identity.Name, &from.Identity.Key, &from.ServiceAccountName)
 		for _, pod := range fillFrom(from, c) {
-			assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
+			assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
 		}
-		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{Artifact: kubelettest.AnyText(r),
+		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{Artifact: kubelet.AnyText(r),
 			Store: &store}}
 		for range 6 {
 			d := Decide(c)
 			require.NoError(t, verify(c, d))
 			for _, pod := range d.Children.Pods {
-				assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
+				assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
 			}
 			c = stored(c, d)
 		}

@@ -17,10 +17,10 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/endpoints"
-	"github.com/quorate-dev/quorate/hooks/kubelettest"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/hooks/wording"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // aSnapshot that may begin.
@@ -355,8 +355,8 @@ func TestTheIssuesOwnURLInAJob(t *testing.T) {
 		CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}
 	v := newView(o)
 	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
-		assert.Empty(t, kubelettest.Leaks(job))
-		assert.Contains(t, kubelettest.Line(&job.Containers[0]), "--store-url=s3://b/$(tls.key)",
+		assert.Empty(t, kubelet.Leaks(job))
+		assert.Contains(t, kubelet.Line(&job.Containers[0]), "--store-url=s3://b/$(tls.key)",
 			"its program is told what is written")
 	}
 }
@@ -373,11 +373,11 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 		perhaps := func(fields ...*string) {
 			for _, field := range fields {
 				if r.IntN(3) > 0 {
-					*field = kubelettest.AnyText(r)
+					*field = kubelet.AnyText(r)
 				}
 			}
 		}
-		store := kubelettest.AnyStore(r)
+		store := kubelet.AnyStore(r)
 
 		o := aSnapshot()
 		o.Snapshot.Spec.Store = store
@@ -390,9 +390,9 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 		v := newView(o)
 		v.cluster = cluster // though it had this name
 		for _, pod := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
-			assert.Empty(t, kubelettest.Leaks(pod))
-			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--store-url="+stores.URLOf(&store).String())
-			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--key="+Key(o.Snapshot))
+			assert.Empty(t, kubelet.Leaks(pod))
+			assert.Contains(t, kubelet.Line(&pod.Containers[0]), "--store-url="+stores.URLOf(&store).String())
+			assert.Contains(t, kubelet.Line(&pod.Containers[0]), "--key="+Key(o.Snapshot))
 		}
 		if err := Verify(o, Decide(o)); err != nil {
 			t.Error(err)

@@ -1,4 +1,4 @@
-package kubelettest
+package kubelet
 
 import (
 	"fmt"

@@ -1,5 +1,4 @@
-// Package kubelettest is, for tests, what a kubelet makes of the containers that decisions ask for.
-package kubelettest
+package kubelet
 
 import (
 	"fmt"
@@ -15,78 +14,36 @@ import (
 // theSecret is the value of every key of every Secret.
 const theSecret = "MARKED-SECRET"
 
-// expand is what a kubelet makes of a command, an argument or a value: $(NAME) is the value of that
-// variable, and stays as it is when there is none; $$ is $ (the field args of Container in
-// k8s.io/api/core/v1/types.go, and third_party/forked/golang/expansion in Kubernetes).
-func expand(text string, variable func(name string) (string, bool)) string {
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] != '$' || i+1 == len(text) {
-			out.WriteByte(text[i])
-			continue
-		}
-		rest := text[i+1:]
-		end := strings.IndexByte(rest, ')')
-		switch {
-		case rest[0] == '$':
-			out.WriteByte('$')
-			i++
-		case rest[0] == '(' && end > 0:
-			value, is := variable(rest[1:end])
-			if !is {
-				value = "$" + rest[:end+1]
-			}
-			out.WriteString(value)
-			i += end + 1
-		default:
-			out.WriteByte('$')
-		}
+// marked are the variables of a container where every key of a Secret has the same value, whatever it is called.
+func marked(c *corev1.Container) Variables {
+	var everyKey Variables
+	if len(c.EnvFrom) > 0 {
+		everyKey = func(string) (string, bool) { return theSecret, true } // a Secret may have a key of this name
 	}
-	return out.String()
-}
-
-// variables of a container as a kubelet sets them. Every key of a Secret has the same value,
-// whatever it is called.
-func variables(c *corev1.Container) func(name string) (string, bool) {
-	set := map[string]string{}
-	find := func(name string) (string, bool) {
-		value, is := set[name]
-		if !is && len(c.EnvFrom) > 0 {
-			return theSecret, true // a Secret may have a key of this name
+	_, find, _ := Environment(c.Env, func(from *corev1.EnvVarSource) (string, error) { // which never fails
+		if from.SecretKeyRef != nil {
+			return theSecret, nil
 		}
-		return value, is
-	}
-	for _, e := range c.Env {
-		switch {
-		case e.ValueFrom == nil:
-			set[e.Name] = expand(e.Value, find)
-		case e.ValueFrom.SecretKeyRef != nil:
-			set[e.Name] = theSecret
-		default:
-			set[e.Name] = "of the pod"
-		}
-	}
+		return "of the pod", nil
+	}, everyKey)
 	return find
 }
 
 // Line is the command line of a container as its program sees it.
 func Line(c *corev1.Container) []string {
-	var line []string
-	for _, arg := range slices.Concat(c.Command, c.Args) {
-		line = append(line, expand(arg, variables(c)))
-	}
-	return line
+	return CommandLine(c, marked(c))
 }
 
 // Leaks are the ways in which a Secret comes into a command line, or as a whole into an environment; none is as it
 // should be.
 func Leaks(pod *corev1.PodSpec) (leaks []string) {
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-		if text := strings.Join(Line(&c), " "); strings.Contains(text, theSecret) {
+		find := marked(&c)
+		if text := strings.Join(CommandLine(&c, find), " "); strings.Contains(text, theSecret) {
 			leaks = append(leaks, fmt.Sprintf("the command line of container %s: %s", c.Name, text))
 		}
 		for _, e := range c.Env {
-			if text := expand(e.Value, variables(&c)); strings.Contains(text, theSecret) {
+			if text := expand(e.Value, find); strings.Contains(text, theSecret) {
 				leaks = append(leaks, fmt.Sprintf("the variable %s of container %s: %s", e.Name, c.Name, text))
 			}
 		}
