@@ -72,6 +72,8 @@ var layers = []struct{ packages, uses, because string }{
 // byTests is what the tests of some packages use besides.
 var byTests = []struct{ tests, use string }{
 	{"hooks/", "test/simulated/kubelet"},
+	{".", "test/static/docs"},
+	{"server/", "test/static/docs"},
 	{"hooks/cluster", "hooks/safety"},
 	{"server/kubectl", "server/wire"},
 }

@@ -15,10 +15,11 @@ func TestPictures(t *testing.T) {
 	if len(drawings) < 3 {
 		t.Errorf("only %v", drawings)
 	}
-	pages := readTree(t, ".md")
+	pages := ""
+	walk(t, "docs", ".md", func(_, text string) { pages += text })
 	for _, drawing := range drawings {
 		parts := map[string]bool{}
-		for d := xml.NewDecoder(strings.NewReader(readAll(t, "docs/"+drawing))); ; {
+		for d := xml.NewDecoder(strings.NewReader(read(t, "docs/"+drawing))); ; {
 			token, err := d.Token()
 			if errors.Is(err, io.EOF) {
 				break
