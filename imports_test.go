@@ -91,7 +91,7 @@ var modules = []struct{ modules, by, because string }{
 		"the rest of etcdops knows etcd, and no Kubernetes"},
 	{"k8s.io/client-go sigs.k8s.io/controller-runtime", "", "Quorate never calls the Kubernetes API"},
 	{"sigs.k8s.io/yaml", "etcdops/rescue manifests/install server/kubectl/", "objects are JSON on the wire"},
-	{"github.com/robfig/cron/v3", "hooks/spec hooks/timetable", "what a schedule says: docs/decisions/0015-schedules.md"},
+	{"github.com/robfig/cron/v3", "hooks/spec hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
 	{"github.com/go-json-experiment/json", "server/wire", "wire is the format of calls"},
