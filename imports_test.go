@@ -177,7 +177,9 @@ func forbidden(i imported) string {
 	within, own := strings.CutPrefix(i.path, ours+"/")
 	first, _, _ := strings.Cut(i.path, "/")
 	switch {
-	case own && covers("test/", within) && !(i.test && forTests(i.by, within)):
+	case i.test && forTests(i.by, within):
+		return ""
+	case own && covers("test/", within):
 		return "the product does not know its tests"
 	case own:
 		return upwards(i, within)

@@ -187,7 +187,7 @@ func (o Order) etcdutl(ctx context.Context, doing string, args ...string) error 
 	return o.Failed(ctx, "etcdutl", doing, &said, killed, err)
 }
 
-// failed says what it means that a program of etcd failed on what was fetched.
+// Failed says what it means that a program of etcd failed on what was fetched.
 func (o Order) Failed(ctx context.Context, program, doing string, said *lone.Words, killed bool, err error) error {
 	switch {
 	case ctx.Err() != nil:

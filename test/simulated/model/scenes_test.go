@@ -376,14 +376,15 @@ func (n numbers) record(b *strings.Builder, w *world.World, record *corev1.Confi
 	fmt.Fprintln(b, record.Name, record.Data[objects.EpochKeyInitialCluster], record.Data[objects.EpochKeySource],
 		record.Data[objects.EpochKeyRestore], record.Data[objects.EpochKeyAfter])
 	for _, k := range slices.Sorted(maps.Keys(record.Annotations)) {
-		switch said := record.Annotations[k]; {
-		case k == objects.AnnotationLastApplied:
-		case k == objects.AnnotationForeignSince:
+		said := record.Annotations[k]
+		switch k {
+		case objects.AnnotationLastApplied:
+		case objects.AnnotationForeignSince:
 			since, err := time.Parse(time.RFC3339, said)
 			fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= 15*time.Second)
-		case k == objects.AnnotationChosen:
+		case objects.AnnotationChosen:
 			fmt.Fprintln(b, n.choice(w, said))
-		case k == objects.AnnotationStartsOn:
+		case objects.AnnotationStartsOn:
 			for pair := range strings.SplitSeq(said, ",") {
 				member, uid, _ := strings.Cut(pair, ":")
 				fmt.Fprint(b, member, n.of(uid))

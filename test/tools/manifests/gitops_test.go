@@ -187,14 +187,3 @@ func luaValue(l *lua.LState, v any) lua.LValue {
 	}
 	return lua.LNil
 }
-
-// TestGitOpsPage: docs/how-to/gitops.md shows the script as it is, indented as in the ConfigMap.
-func TestGitOpsPage(t *testing.T) {
-	page := fileOf(t, "../../../docs/how-to/gitops.md")
-	script := fileOf(t, "../../../manifests/gitops/argocd-health.lua")
-	const indent = "        "
-	want := indent + strings.ReplaceAll(strings.TrimSpace(string(script)), "\n", "\n"+indent)
-	if !strings.Contains(string(page), strings.ReplaceAll(want, "\n"+indent+"\n", "\n\n")) {
-		t.Error("docs/how-to/gitops.md does not show manifests/gitops/argocd-health.lua as it is")
-	}
-}
