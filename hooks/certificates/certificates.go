@@ -78,8 +78,13 @@ func Authority(v *state.View) decision.Recipe {
 	return foreign.Adopt(v, old)
 }
 
-// inheritance is a Secret that still tells what the members trust, in case the authority is deleted.
+// inheritance is a Secret that still tells what the members trust, in case the authority is deleted. While all members
+// are stopped no one has to trust the next one beside it: then a person may have deleted what was stolen, and a view
+// that still shows one of the other Secrets must not bring it back.
 func inheritance(v *state.View) string {
+	if v.Replicas == 0 && !v.BesideForeign() && len(v.Children.Pods) == 0 {
+		return ""
+	}
 	for _, l := range v.Leaves {
 		if old := v.Children.Secrets[l.Secret]; old != nil && len(old.Trust) > 0 {
 			return l.Secret

@@ -257,7 +257,9 @@ func (c *cluster) distrustsEverything() {
 	c.meets("etcdcluster/demo", "Suspended")
 	c.kube("delete", "secret", "demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls",
 		"demo-client-tls", "demo-token")
-	c.edit(`{"suspend":false,"replicas":1}`)
+	c.edit(`{"suspend":false}`)
+	c.kube("wait", "--for=create", "secret/demo-ca", "secret/demo-server-tls", "--timeout=5m")
+	c.edit(`{"replicas":1}`)
 	c.converges(1)
 	c.remembers()
 	pod := c.pods()[0]
