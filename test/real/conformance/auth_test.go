@@ -585,6 +585,13 @@ func learnerUnderAuth(t *testing.T, s *secured) {
 	again(func(list *observation.Membership) decision.Step {
 		return decision.Promote{ID: idOf(t, list, m), Name: m.Name}
 	})
+	etcdproc.Eventually(t, "the new voter has heard that it votes", func(context.Context) error {
+		_, health := s.quorate().Observe(t.Context(), s.Endpoints())
+		if h := health[m.Name]; h.Learner || !h.Serving() {
+			return fmt.Errorf("it says %+v", h)
+		}
+		return nil
+	})
 	app := m.ClientOf(clientv3.Config{}, "app")
 	_, err = app.Get(shortly(t), "/app/x")
 	require.NoError(t, err, "the new voter knows users and roles")
