@@ -1,12 +1,12 @@
-// Package scenario tells stories about clusters: each file in testdata/told is one, and each in testdata/open is one
-// of a known bug. The first line says what it is about. A block is verbs, one a line, and below them what they say:
-// those that say nothing stand above the one that does, and "converged" below it. Run with -rewrite to write down
-// what happens now, and read the difference.
+// Package scenario tells stories: each file below testdata/clusters, snapshots and schedules is one, and each in
+// testdata/open is one of a known bug. The first line says what it is about. A block is verbs, one a line, and below
+// them what they say: those that say nothing stand above the one that does, and "converged" below it. Run with -rewrite
+// to write down what happens now, and read the difference. testdata/index.txt has the stories of every rule.
 package scenario
 
 import (
 	"cmp"
-	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,30 +14,64 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
-func TestStories(t *testing.T) { tellAll(t, "testdata/told", newStory, verbs) }
+// TestStories tells every story but the open ones, each from its beginning. None may break a rule.
+func TestStories(t *testing.T) {
+	all := stories(t, "clusters", "snapshots", "schedules")
+	told := &index{stories: map[fired][]string{}}
+	t.Cleanup(func() {
+		whole := told.count == len(all) // and not some, which -run chooses
+		if messages().settle(t, whole); whole {
+			told.settle(t)
+		}
+	})
+	for _, path := range all {
+		t.Run(nameOf(path), func(t *testing.T) {
+			t.Parallel()
+			w, breaches := byTheBook(), ""
+			switch strings.Split(path, "/")[1] {
+			case "snapshots":
+				s := newSnapshotStory()
+				s.words = w
+				breaches = run(t, path, s, snapshotVerbs)
+			case "schedules":
+				s := newScheduleStory()
+				s.words = w
+				breaches = run(t, path, s, scheduleVerbs)
+			default:
+				s := newStory()
+				s.words = w
+				breaches = run(t, path, s, verbs)
+			}
+			if breaches != "" {
+				t.Errorf("%s: VIOLATION\n%s", path, breaches)
+			}
+			told.add(nameOf(path), w.shown)
+		})
+	}
+}
 
 // TestStoriesInAMesh: a mesh that puts containers of its own into every pod changes nothing about what is told. With
 // -short only some stories are told so.
 func TestStoriesInAMesh(t *testing.T) {
-	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
+	if rewrites() {
 		t.Skip("they are written down without a mesh")
 	}
-	paths, err := filepath.Glob("testdata/told/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, path := range paths {
+	for i, path := range stories(t, "clusters") {
+		name := nameOf(path)
 		if testing.Short() && i%12 != 0 && !slices.ContainsFunc(tellsOfContainers,
-			func(part string) bool { return strings.Contains(path, part) }) {
+			func(part string) bool { return strings.Contains(name, part) }) {
 			continue
 		}
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStory()
+			s.words = byTheBook()
 			s.w.Mesh = true
 			run(t, path, s, verbs)
 		})
@@ -45,27 +79,44 @@ func TestStoriesInAMesh(t *testing.T) {
 }
 
 // tellsOfContainers are parts of the names of stories in which it matters what containers do.
-var tellsOfContainers = []string{"bad_image", "bootstrap_crashes", "bootstrap_stillborn", "data_wiped", "epoch_survey",
+var tellsOfContainers = []string{"bad_image", "bootstrap_stillborn", "data_wiped", "epoch_survey",
 	"epoch_single_url", "given_up_crash", "reboot", "upgrade_refused"}
-
-// tellAll tells the stories in a directory, each from its beginning. None may break a rule.
-func tellAll[S teller](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
-	datadriven.Walk(t, dir, func(t *testing.T, path string) {
-		t.Parallel()
-		if breaches := run(t, path, begin(), verbs); breaches != "" {
-			t.Errorf("%s: VIOLATION\n%s", path, breaches)
-		}
-	})
-}
 
 // TestOpen runs the stories of known bugs, which end in a violation. One that no longer does belongs to the others.
 func TestOpen(t *testing.T) {
-	datadriven.Walk(t, "testdata/open", func(t *testing.T, path string) {
-		if run(t, path, newStory(), verbs) == "" {
-			t.Errorf("%s: nothing is violated any more: move it to testdata/told", path)
-		}
-	})
+	for _, path := range stories(t, "open") {
+		t.Run(nameOf(path), func(t *testing.T) {
+			s := newStory()
+			s.words = byTheBook()
+			if run(t, path, s, verbs) == "" {
+				t.Errorf("%s: nothing is violated any more: move it to testdata/clusters", path)
+			}
+		})
+	}
 }
+
+// stories are the files in folders of testdata and in the folders below, by path. No two have the same name.
+func stories(t *testing.T, folders ...string) (all []string) {
+	t.Helper()
+	named := map[string]string{}
+	for _, folder := range folders {
+		require.NoError(t, filepath.WalkDir(filepath.Join("testdata", folder),
+			func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				name := nameOf(path)
+				assert.Empty(t, named[name], "another story has the name of %s", path)
+				named[name] = path
+				all = append(all, path)
+				return nil
+			}))
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func nameOf(path string) string { return strings.TrimSuffix(filepath.Base(path), ".txt") }
 
 // run tells one story, and returns the rules that it broke.
 func run[S teller](t *testing.T, path string, s S, verbs map[string]func(S, args) string) (breaches string) {
@@ -130,6 +181,7 @@ func TestTheExampleInContributing(t *testing.T) {
 			}
 			told++
 			s := newStory()
+			s.words = byTheBook()
 			datadriven.RunTestFromString(t, part.Text, func(t *testing.T, d *datadriven.TestData) string {
 				said, breaches := tell(t, d, s, verbs)
 				if breaches != "" {

@@ -17,30 +17,20 @@ import (
 // TestWanderThroughChanges are walks on which people change what members run, how many there are and who is fenced,
 // all the time, while answers are late: a call that decided before a change is applied after it.
 func TestWanderThroughChanges(t *testing.T) {
-	for seed := range uint64(walks()) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			s := &lateStory{story: newStory(), r: rand.New(rand.NewPCG(seed, 1))}
-			s.w.Watch = false
-			s.cluster(args{"replicas": fmt.Sprint(3 + s.r.IntN(3)),
-				"medium": []string{"Persistent", "Persistent", "Memory"}[s.r.IntN(3)],
-				"tls":    string(v1alpha1.TLSDisabled), "ready": ""})
-			s.w.Now = s.w.Now.Add(time.Minute)
-			var told strings.Builder
-			for range 20 + s.r.IntN(60) {
-				told.WriteString(s.wander())
-			}
-			told.WriteString(s.arrive(0))
-			s.w.Fence()
-			told.WriteString(s.recover())
-			if broken := s.breaches(); len(broken) > 0 {
-				t.Errorf("VIOLATION %s\n%s", broken, told.String())
-			}
-			if !s.mayEnd() && s.alive() {
-				t.Errorf("not converged:\n%s%s", told.String(), s.check(args{}))
-			}
-		})
-	}
+	wanders(t, 1, func(of *story, r *rand.Rand, tell func(string)) string {
+		s := &lateStory{story: of, r: r}
+		s.cluster(args{"replicas": fmt.Sprint(3 + r.IntN(3)),
+			"medium": []string{"Persistent", "Persistent", "Memory"}[r.IntN(3)],
+			"tls":    string(v1alpha1.TLSDisabled), "ready": ""})
+		s.w.Now = s.w.Now.Add(time.Minute)
+		for range 20 + r.IntN(60) {
+			tell(s.wander())
+		}
+		tell(s.arrive(0))
+		s.w.Fence()
+		tell(s.recover())
+		return ""
+	})
 }
 
 // lateStory is a story with calls whose answers have not arrived yet.

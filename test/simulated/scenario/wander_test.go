@@ -27,8 +27,30 @@ func walks() int {
 	return *wanderings
 }
 
-// TestWander lets all sorts of things happen in a random order, the same one every time for a seed, and then
-// stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
+// wanders takes random walks: all sorts of things happen in a random order, the same one every time for a seed, and then
+// the faults stop. No rule of safety may break, the walk itself may find nothing wrong, and unless a majority of the
+// data was lost the cluster must converge.
+func wanders(t *testing.T, salt uint64, walk func(s *story, r *rand.Rand, tell func(string)) (wrong string)) {
+	for seed := range uint64(walks()) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			s := newStory()
+			s.w.Watch = false
+			var told strings.Builder
+			wrong := walk(s, rand.New(rand.NewPCG(seed, salt)), func(line string) { told.WriteString(line) })
+			for _, breach := range s.breaches() {
+				wrong += "VIOLATION " + breach + "\n"
+			}
+			if !s.mayEnd() && s.alive() {
+				wrong += "not converged\n"
+			}
+			if wrong != "" {
+				t.Errorf("%s%s%s", wrong, told.String(), s.check(args{}))
+			}
+		})
+	}
+}
+
 func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "Persistent", "Memory") }
 
 // TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
@@ -56,52 +78,120 @@ func TestWanderThroughEpochs(t *testing.T) {
 
 // wanderFrom takes the walks; on one of so many steps something is asked of epochs, 0 for rarely.
 func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...string) {
-	for seed := range uint64(walks()) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			r := rand.New(rand.NewPCG(seed, 0))
-			s := newStory()
-			s.w.Watch = false
-			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))],
-				"tls": string(mode), "leaf": "100h", "ca": "200h"}
-			if medium, at, _ := strings.Cut(born["medium"], " at "); at != "" || medium == "HostPath" {
-				born["medium"], born["nodes"] = medium, "a,b,c,d,e,f"
-				if at != "" {
-					born[at] = ""
-				}
+	learns := mode == v1alpha1.TLSDisabled && restless == 0
+	wanders(t, 0, func(s *story, r *rand.Rand, tell func(string)) string {
+		born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))],
+			"tls": string(mode), "leaf": "100h", "ca": "200h"}
+		medium, at, _ := strings.Cut(born["medium"], " at ")
+		if at != "" || medium == "HostPath" {
+			born["medium"], born["nodes"] = medium, "a,b,c,d,e,f"
+		}
+		if at != "" {
+			born[at] = ""
+		}
+		if mode == v1alpha1.TLSDisabled {
+			born["ready"] = "" // it has served for a while
+		}
+		s.cluster(born)
+		for range 5 + r.IntN(60) {
+			if learns && r.IntN(15) == 0 {
+				tell(s.learn(r.IntN(3) > 0))
 			}
-			if mode == v1alpha1.TLSDisabled {
-				born["ready"] = "" // it has served for a while
+			if restless > 0 && r.IntN(restless) == 0 && s.w.Cluster().Status.ClusterID != "" {
+				tell(s.wanderInEpochs(r))
 			}
-			s.cluster(born)
-			var told strings.Builder
-			for range 5 + r.IntN(60) {
-				if mode == v1alpha1.TLSDisabled && restless == 0 && r.IntN(15) == 0 {
-					told.WriteString(s.learn(r.IntN(3) > 0))
-				}
-				if restless > 0 && r.IntN(restless) == 0 && s.w.Cluster().Status.ClusterID != "" {
-					told.WriteString(s.wanderInEpochs(r))
-				}
-				if s.w.Cluster().Spec.HostNetwork != nil && r.IntN(10) == 0 {
-					told.WriteString(s.forgetNode(r.IntN(7)))
-				}
-				told.WriteString(s.wander(r))
+			if at != "" && r.IntN(10) == 0 {
+				tell(s.forgetNode(r.IntN(7)))
 			}
-			if s.w.Cluster().Spec.HostNetwork != nil {
-				told.WriteString(s.forgetNode(6))
+			tell(s.wander(r))
+		}
+		if at != "" {
+			tell(s.forgetNode(6))
+		}
+		if learns {
+			tell(s.learn(false))
+		}
+		tell(s.recover())
+		return ""
+	})
+}
+
+// TestWanderBesideOthers are walks of clusters that join an etcd which runs elsewhere, with members there that stop
+// and start, and a person who can't decide whether they are to go. In the end they are.
+func TestWanderBesideOthers(t *testing.T) {
+	wanders(t, 1, func(s *story, r *rand.Rand, tell func(string)) string {
+		others := strings.Split("old-0,old-1,old-2,old-3", ",")[:1+r.IntN(4)]
+		existing := strings.Join(others, ",")
+		s.foreign(args{"start": existing})
+		s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)],
+			"tls": "Disabled", "existing": existing, "size": "64Gi"}) // room for whatever is there
+		for range 10 + r.IntN(80) {
+			if r.IntN(8) == 0 {
+				tell(s.wanderBeside(r, others))
+			} else {
+				tell(s.wander(r))
 			}
-			if mode == v1alpha1.TLSDisabled && restless == 0 {
-				told.WriteString(s.learn(false))
-			}
-			told.WriteString(s.recover())
-			if broken := s.breaches(); len(broken) > 0 {
-				t.Errorf("VIOLATION %s\n%s", broken, told.String())
-			}
-			if !s.mayEnd() && s.alive() {
-				t.Errorf("not converged:\n%s%s", told.String(), s.check(args{}))
-			}
+		}
+		for _, other := range others {
+			s.foreign(args{"again": other})
+		}
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
+			e.Bootstrap.Existing.RetireForeign, e.Replicas = true, new(max(1, *e.Replicas))
 		})
-	}
+		tell(s.recover())
+		return ""
+	})
+}
+
+// TestWanderThroughRefusals are walks on which the API server refuses to make objects, of one kind or another, and
+// makes them again: first of a cluster that begins, and then of one that has served. What was refused must be there in
+// the end.
+func TestWanderThroughRefusals(t *testing.T) {
+	wanders(t, 0, func(s *story, r *rand.Rand, tell func(string)) string {
+		medium := []string{"Persistent", "Memory"}[r.IntN(2)]
+		s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": medium, "leaf": "100h", "ca": "200h"})
+		begins := func(*rand.Rand) string {
+			s.w.Pass()
+			return "pass, sync " + s.sync(args{})
+		}
+		for range r.IntN(20) {
+			tell(s.refuseAtTimes(r, 4, begins))
+		}
+		clear(s.w.Refused)
+		tell("accept\n" + s.stabilize(args{}))
+		for range 5 + r.IntN(60) {
+			tell(s.refuseAtTimes(r, 16, s.wander))
+		}
+		clear(s.w.Refused)
+		tell(s.recover())
+		if left := s.w.Cluster().Status.Internal.Awaited; len(left) > 0 {
+			return fmt.Sprintf("still awaited: %v\n", left)
+		}
+		return ""
+	})
+}
+
+// TestWanderThroughWindows are walks of clusters that people give maintenance windows, and edit while these are open or
+// closed. The oracle sees to it that nothing begins outside of one that could wait. At the end time goes on until the
+// next one opens, and the cluster must converge in it.
+func TestWanderThroughWindows(t *testing.T) {
+	wanders(t, 7, func(s *story, r *rand.Rand, tell func(string)) string {
+		s.cluster(args{
+			"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)],
+			"leaf": "100h", "ca": "200h", "windows": "0 2 * * *|4h", "ready": "",
+		})
+		for range 5 + r.IntN(60) {
+			if r.IntN(6) == 0 {
+				tell(s.wanderInWindows(r))
+			}
+			tell(s.wander(r))
+		}
+		tell(s.recover())
+		for range 3 { // what heals, and certificates, may take a whole window
+			tell(s.untilOpen() + s.stabilize(args{}))
+		}
+		return ""
+	})
 }
 
 // forgetNode takes one of six nodes with addresses out of the list, or none.
@@ -110,7 +200,7 @@ func (s *story) forgetNode(n int) string {
 	if n < len(nodes) {
 		nodes = slices.Delete(nodes, n, n+1)
 	}
-	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { changeAddresses(e, nodes) })
+	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { changeNodes(e, true, nodes) })
 	return fmt.Sprintf("edit nodes=%s\n", strings.Join(nodes, ","))
 }
 
@@ -313,7 +403,7 @@ func (s *story) names() (pods, claims []string) {
 func (s *story) recover() string {
 	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
 	clear(s.w.Crashing)
-	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
+	told := s.mark(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
 	if s.w.Cluster().Status.Rule == "NoSpace" { // once in ten minutes
 		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
@@ -402,4 +492,72 @@ func (s *story) forgotten() bool {
 		}
 	}
 	return able < initial/2+1
+}
+
+// wanderBeside does one thing by chance that has to do with foreign members.
+func (s *story) wanderBeside(r *rand.Rand, others []string) string {
+	other := others[r.IntN(len(others))]
+	switch r.IntN(4) {
+	case 0:
+		s.foreign(args{"stop": other})
+		return "foreign stop=" + other + "\n"
+	case 1:
+		s.foreign(args{"again": other})
+		return "foreign again=" + other + "\n"
+	case 2:
+		retire := r.IntN(2) == 0
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = retire })
+		return fmt.Sprintln("retire", retire)
+	}
+	if s.w.Cluster().Spec.Storage.Medium == v1alpha1.Memory {
+		return ""
+	}
+	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(0)) })
+	return "replicas 0\n"
+}
+
+// refuseAtTimes refuses a kind once in so many times, takes all refusals back as often, and else does something.
+func (s *story) refuseAtTimes(r *rand.Rand, times int, otherwise func(*rand.Rand) string) string {
+	kinds := []world.Kind{world.PodKind, world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ServiceKind,
+		world.BudgetKind, world.SecretKind, world.PolicyKind}
+	switch r.IntN(times) {
+	case 0:
+		kind := kinds[r.IntN(len(kinds))]
+		s.w.Refuse(kind, "")
+		return fmt.Sprintln("refuse", kind)
+	case 1:
+		clear(s.w.Refused)
+		return "accept\n"
+	}
+	return otherwise(r)
+}
+
+// wanderInWindows changes what members are restarted for, or when that may begin, or lets time pass to there.
+func (s *story) wanderInWindows(r *rand.Rand) string {
+	changes := []args{
+		{"priority-class": "high"}, {"priority-class": ""}, {"quota": "900Mi"},
+		{"schedule": "0 1 * * *", "ratio": "0", "reclaim": "0"},
+		{"version": "3.7.3"}, {"version": "3.6.16"}, {"version": "3.6.11"},
+		{"windows": "none"}, {"windows": "0 2 * * *|4h"}, {"windows": "0 2 * * 6|4h;0 0 30 2 *|1h"},
+		{"windows": "0 * * * *|10m"},
+	}
+	change := changes[r.IntN(len(changes))]
+	if r.IntN(4) == 0 {
+		hour := time.Date(s.w.Now.Year(), s.w.Now.Month(), s.w.Now.Day()+1, 2, 0, 0, 0, time.UTC)
+		s.w.Now = hour.Add(time.Duration(r.IntN(600)) * time.Second)
+		return fmt.Sprintln("tick to", s.w.Now)
+	}
+	s.edit(change)
+	return fmt.Sprintln("edit", change)
+}
+
+// untilOpen lets hours pass until nothing waits for a window any more, a week at most.
+func (s *story) untilOpen() string {
+	hours := 0
+	for ; hours < 7*24 && s.w.Cluster().Status.Rule == "WaitForWindow"; hours++ {
+		s.w.Now = s.w.Now.Truncate(time.Hour).Add(time.Hour)
+		s.next()
+		s.w.Pass()
+	}
+	return fmt.Sprintf("after %d hours\n", hours)
 }

@@ -256,7 +256,7 @@ func TestReasonsAreTrue(t *testing.T) {
 			}
 			return err
 		}
-		if story, is := strings.CutSuffix(d.Name(), ".txt"); is && strings.Contains(path, "testdata/told/") {
+		if story, is := strings.CutSuffix(d.Name(), ".txt"); is && strings.Contains(path, "testdata/clusters/") {
 			known["the story "+story] = true
 		}
 		return nil
