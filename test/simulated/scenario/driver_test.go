@@ -22,7 +22,7 @@ import (
 // story is a world and how much of it has been told.
 type story struct {
 	w        *world.World
-	inFlight *world.Call
+	inFlight []*world.Call // the oldest first
 	held     *world.Held
 	broken   int
 	words // stabilize does not repeat the last
@@ -122,7 +122,7 @@ var verbs = map[string]func(*story, args) string{
 	"node": (*story).mark,
 	// refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
 	"refuse": (*story).refuse,
-	// accept, with the same words: it does again
+	// accept, with the same words: it does again; without any: it makes everything
 	"accept": (*story).accept,
 	// foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
 	"foreign": (*story).foreign,
@@ -436,7 +436,12 @@ func (s *story) mark(a args) string {
 
 func (s *story) refuse(a args) string { return refusal(a, s.w.RefuseClass, s.w.Refuse) }
 
-func (s *story) accept(a args) string { return refusal(a, s.w.AcceptClass, s.w.Accept) }
+func (s *story) accept(a args) string {
+	if len(a) == 0 {
+		clear(s.w.Refused)
+	}
+	return refusal(a, s.w.AcceptClass, s.w.Accept)
+}
 
 func refusal(a args, class func(string), object func(world.Kind, string)) string {
 	for what, name := range a {
@@ -606,8 +611,9 @@ func (s *story) sync(a args) string {
 func (s *story) look(args) string { s.held = s.w.Look(); return "" }
 
 func (s *story) call(args) string {
-	s.inFlight = s.w.Begin(world.Crash{})
-	return s.told(s.inFlight)
+	c := s.w.Begin(world.Crash{})
+	s.inFlight = append(s.inFlight, c)
+	return s.told(c)
 }
 
 func (s *story) apply(args) string {
@@ -617,8 +623,8 @@ func (s *story) apply(args) string {
 		s.w.Apply(c)
 		return s.told(c)
 	}
-	s.w.Apply(s.inFlight)
-	s.inFlight = nil
+	s.w.Apply(s.inFlight[0])
+	s.inFlight = s.inFlight[1:]
 	return s.writes()
 }
 

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -15,14 +14,14 @@ import (
 // between any two looks at it, and half of these unseen. Each epoch must begin above every revision that an earlier
 // one gave out (S21, which the world watches).
 func TestRevisionsNeverGoBack(t *testing.T) {
-	wanders(t, 1, func(s *story, r *rand.Rand, tell func(string)) string {
-		j := &journey{story: s, r: r, tell: tell}
-		j.begin()
+	wanders(t, 1, func(w *walker) string {
+		j := &journey{walker: w}
+		j.begins()
 		for range 8 {
-			j.live()
-			j.turn()
-			if j.settle(); len(s.w.Oracle.Broken) > 0 || s.w.Cluster().Status.Rule != "Converged" {
-				return "it stays in " + s.w.Cluster().Status.Rule + "\n"
+			j.lives()
+			j.turns()
+			if j.settle(); len(j.w.Oracle.Broken) > 0 || j.w.Cluster().Status.Rule != "Converged" {
+				return "it stays in " + j.w.Cluster().Status.Rule + "\n"
 			}
 		}
 		return ""
@@ -31,55 +30,37 @@ func TestRevisionsNeverGoBack(t *testing.T) {
 
 // journey is a cluster on its way from epoch to epoch.
 type journey struct {
-	*story
-	r                *rand.Rand
-	tell             func(string)
-	snapshots, turns int
+	*walker
+	restores int
 }
 
-func (j *journey) begin() {
-	medium := []string{"Persistent", "Persistent", "Memory", "HostPath"}[j.r.IntN(4)]
-	a := args{"replicas": fmt.Sprint(1 + j.r.IntN(3)), "medium": medium, "tls": "Disabled"}
-	if medium == "HostPath" {
-		a["nodes"] = "a,b,c,d,e,f"
+// clientsWrite is what clients do between two looks at the most.
+const clientsWrite = "write n=0..998999999"
+
+func (j *journey) begins() {
+	medium := of(j.walker, "Persistent", "Persistent", "Memory", "HostPath nodes=a,b,c,d,e,f")
+	existing := ""
+	if j.oneIn(3) { // it moves in, with revisions of its own
+		j.foreign(args{"start": "old-0"})
+		existing = " existing=old-0 retire=true"
+		j.tell("write n=" + fmt.Sprint(j.r.IntN(999_000_000)))
+		j.tell("write n=" + fmt.Sprint(j.r.IntN(999_000_000)))
 	}
-	if j.r.IntN(3) == 0 { // it moves in, with revisions of its own
-		j.w.ForeignCluster("3.6.16", "old-0")
-		j.clientsWrite()
-		j.clientsWrite()
-		a["existing"] = "old-0"
-		a["retire"] = "true"
-	}
-	j.note("cluster %v", a)
-	j.cluster(a)
+	j.happens("cluster replicas=1..3 tls=Disabled medium=" + medium + existing)
 	j.settle()
 }
 
-func (j *journey) note(format string, a ...any) { j.tell(fmt.Sprintf(format+"\n", a...)) }
-
-// clientsWrite is what clients do between two looks at the most.
-func (j *journey) clientsWrite() {
-	n := j.r.IntN(999_000_000)
-	j.note("write n=%d: %t", n, j.w.Write(n))
-}
-
-// live lets clients write and people take snapshots, while Quorate looks on.
-func (j *journey) live() {
+// lives lets clients write and people take snapshots, while Quorate looks on.
+func (j *journey) lives() {
 	for range 1 + j.r.IntN(3) {
-		j.clientsWrite()
-		j.w.Sync(world.Crash{})
-		if j.snapshots == 0 || j.r.IntN(2) == 0 {
-			j.snapshots++
-			name := fmt.Sprint("s", j.snapshots)
-			j.w.TakeSnapshot(name, "s3://bucket/"+name, "")
-			j.note("snapshot name=%s", name)
+		j.happens(clientsWrite + "; sync")
+		if len(j.w.Artifacts) == 0 || j.oneIn(2) {
+			j.happens("snapshot name=NEXT url=s3://bucket/NEXT")
 		}
-		j.w.Now = j.w.Now.Add(time.Minute)
+		j.tell("tick 1m")
 	}
-	if j.r.IntN(4) == 0 {
-		j.w.WipeStatus()
-		record := objects.EpochName("demo", int(j.epoch()))
-		j.note("status wipe, delete configmap=%s: %v", record, j.w.Delete(world.ConfigMapKind, record))
+	if j.oneIn(4) {
+		j.happens("status wipe; delete configmap=" + objects.EpochName("demo", int(j.epoch())))
 		j.settle()
 	}
 }
@@ -96,33 +77,26 @@ func (j *journey) epoch() (n int64) {
 	return n
 }
 
-// turn asks for the next epoch.
-func (j *journey) turn() {
-	j.turns++
-	wish := v1alpha1.RestoreOperation{}
+// turns asks for the next epoch.
+func (j *journey) turns() {
+	j.restores++
 	epoch := j.epoch()
 	onClaims := j.w.Cluster().Spec.Storage.Medium == v1alpha1.Persistent
-	switch n := j.r.IntN(5); {
-	case n == 0 && epoch > 1 && onClaims:
-		wish.Epoch = new(1 + int64(j.r.IntN(int(epoch-1))))
-		if !j.left(*wish.Epoch) {
-			wish.Epoch, wish.Snapshot = nil, j.anySnapshot()
-		}
-	case n <= 2:
-		wish.Snapshot = j.anySnapshot()
-	default:
-		j.loseQuorum(epoch, n == 4 && onClaims)
+	n := j.r.IntN(5)
+	if n > 2 {
+		j.losesQuorum(epoch, n == 4 && onClaims)
 		return
 	}
-	j.note("restore %+v", wish)
-	j.w.AskRestore(fmt.Sprint("r", j.turns), wish)
-	if j.r.IntN(2) == 0 {
-		j.clientsWrite() // while it is made ready
+	from := fmt.Sprintf("from=s1..%d", len(j.w.Artifacts))
+	if n == 0 && epoch > 1 && onClaims {
+		if former := 1 + j.r.Int64N(epoch-1); j.left(former) {
+			from = fmt.Sprintf("epoch=%d", former)
+		}
 	}
-}
-
-func (j *journey) anySnapshot() *v1alpha1.SnapshotSource {
-	return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: fmt.Sprint("s", 1+j.r.IntN(j.snapshots))}}
+	j.happens(fmt.Sprintf("edit restore=j%d %s", j.restores, from))
+	if j.oneIn(2) {
+		j.happens(clientsWrite) // while it is made ready
+	}
 }
 
 // left reports whether a volume of the epoch is left.
@@ -135,31 +109,24 @@ func (j *journey) left(epoch int64) bool {
 	return false
 }
 
-// loseQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of
-// the ways back.
-func (j *journey) loseQuorum(epoch int64, survivor bool) {
-	j.clientsWrite()
+// losesQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of the
+// ways back.
+func (j *journey) losesQuorum(epoch int64, survivor bool) {
+	j.happens(clientsWrite)
 	pods, _ := j.names()
-	lost := pods[len(pods)/2:]
-	if len(pods) == 1 {
-		survivor = false
-	}
-	for _, name := range lost {
+	for _, name := range pods[len(pods)/2:] {
 		if j.w.Claim(name) != nil {
-			j.w.LoseClaim(name)
+			j.tell("lose claim=" + name)
 		} else {
 			j.w.WipeData(name)
-			j.w.KillPod(name)
+			j.tell("kill pod=" + name)
 		}
 	}
-	policies := []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}
-	if survivor {
-		policies = []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor}
+	policy := of(j.walker, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate)
+	if survivor && len(pods) > 1 {
+		policy = v1alpha1.RecoverFromSurvivor
 	}
-	policy := policies[j.r.IntN(len(policies))]
-	j.note("lose %v of %v; recover by=%s:%d", lost, pods, policy, epoch)
-	j.w.Sync(world.Crash{})
-	j.w.AskRecover(policy, epoch)
+	j.happens(fmt.Sprintf("sync; recover by=%s:%d", policy, epoch))
 }
 
 // settle lets everything run until the cluster is as it should be, for so long that no wait is forgotten.
@@ -167,10 +134,9 @@ func (j *journey) settle() {
 	writes := 2 // while the next epoch is made ready, and while the one before is stopped
 	for range 150 {
 		j.w.Sync(world.Crash{})
-		if writes > 0 && len(j.records()) > 1 && j.r.IntN(3) == 0 {
+		if writes > 0 && len(j.records()) > 1 && j.oneIn(3) {
 			writes--
-			n := j.r.IntN(499_000_000)
-			j.note("write n=%d: %t", n, j.w.Write(n))
+			j.happens("write n=0..498999999")
 		}
 		j.w.Pass()
 		j.w.Now = j.w.Now.Add(10 * time.Second)

@@ -139,32 +139,41 @@ type teller interface {
 // tell tells a block of a story: verbs, one a line. It returns what they say, and the rules that they break.
 func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]func(S, args) string) (said,
 	breaches string) {
-	one, rest := *d, d.Input
-	for {
-		verb, known := verbs[one.Cmd]
-		if !known {
-			t.Fatalf("%s: no such verb: %s", one.Pos, one.Cmd)
-		}
-		a := args{}
-		for _, arg := range one.CmdArgs {
-			a[arg.Key] = strings.ReplaceAll(strings.Join(arg.Vals, ","), "_", " ")
-		}
-		said += verb(s, a)
-		record(t, &one, s.statuses()...)
-		for _, breach := range s.breaches() {
-			said += "VIOLATION " + breach + "\n"
-			breaches += one.Pos + ": " + one.Cmd + ": " + breach + "\n"
-		}
-		if rest == "" {
-			return cmp.Or(said, "ok\n"), breaches
-		}
-		var line string
-		var err error
-		line, rest, _ = strings.Cut(rest, "\n")
-		if one.Cmd, one.CmdArgs, err = datadriven.ParseLine(line); err != nil {
-			t.Fatalf("%s: %v", one.Pos, err)
-		}
+	said, breaches = tellVerb(t, d.Pos, d.Cmd, d.CmdArgs, s, verbs)
+	for line := range strings.Lines(d.Input) {
+		says, broken := tellLine(t, d.Pos, strings.TrimSpace(line), s, verbs)
+		said, breaches = said+says, breaches+broken
 	}
+	return cmp.Or(said, "ok\n"), breaches
+}
+
+func tellLine[S teller](t *testing.T, at, line string, s S, verbs map[string]func(S, args) string) (said,
+	breaches string) {
+	cmd, words, err := datadriven.ParseLine(line)
+	if err != nil {
+		t.Fatalf("%s: %v", at, err)
+	}
+	return tellVerb(t, at, cmd, words, s, verbs)
+}
+
+// tellVerb tells a verb with its words. In values, _ is a space.
+func tellVerb[S teller](t *testing.T, at, cmd string, words []datadriven.CmdArg, s S,
+	verbs map[string]func(S, args) string) (said, breaches string) {
+	verb, known := verbs[cmd]
+	if !known {
+		t.Fatalf("%s: no such verb: %s", at, cmd)
+	}
+	a := args{}
+	for _, word := range words {
+		a[word.Key] = strings.ReplaceAll(strings.Join(word.Vals, ","), "_", " ")
+	}
+	said = verb(s, a)
+	record(t, at+" "+cmd, s.statuses()...)
+	for _, breach := range s.breaches() {
+		said += "VIOLATION " + breach + "\n"
+		breaches += at + ": " + cmd + ": " + breach + "\n"
+	}
+	return said, breaches
 }
 
 // TestTheExampleInContributing: a story that is written as CONTRIBUTING.md says gets what it shows.
@@ -214,11 +223,7 @@ func TestMutantsStories(t *testing.T) {
 			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "----") || strings.TrimSpace(line) == "" {
 				continue
 			}
-			cmd, words, err := datadriven.ParseLine(line)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, breaches := tell(t, &datadriven.TestData{Pos: path, Cmd: cmd, CmdArgs: words}, s, verbs)
+			_, breaches := tellLine(t, path, strings.TrimSpace(line), s, verbs)
 			if breaches != "" {
 				t.Errorf("%s: VIOLATION %s", strings.TrimSpace(line), breaches)
 			}
