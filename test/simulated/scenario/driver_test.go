@@ -25,7 +25,7 @@ type story struct {
 	inFlight []*world.Call // the oldest first
 	held     *world.Held
 	broken   int
-	words // stabilize does not repeat the last
+	words    // stabilize does not repeat the last
 }
 
 func newStory() *story {

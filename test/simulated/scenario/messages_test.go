@@ -79,9 +79,10 @@ type message struct{ by, words string }
 
 const bookPath = "testdata/messages.txt"
 
-const aboutBook = `# What Quorate says, each message in one place: the rule or the condition that says it, the key by which stories name
-# it, and its words. A * is a parameter: a word with a digit in it, an object, or several. To change words, change them
-# here. -rewrite adds what is new, with its last words as a key (choose a better one), and removes what no story says.
+const aboutBook = `# What Quorate says, each message in one place: the rule or the condition that says it, the key by
+# which stories name it, and its words. A * is a parameter: a word with a digit in it, an object, or several. To change
+# words, change them here. -rewrite adds what is new, with its last words as a key (choose a better one), and removes
+# what no story says.
 `
 
 // parameter is a word that has a digit in it, an object with its kind, or a list of such.
@@ -152,7 +153,8 @@ func (b *book) newKey(m message) string {
 	return fmt.Sprintf("%s %d", strings.Join(words, " "), len(taken))
 }
 
-// settle compares the book with what the stories have said, or writes it. Unless all were told, what was not said stays.
+// settle compares the book with what the stories have said, or writes it. Unless all were told, what was not said
+// stays.
 func (b *book) settle(t *testing.T, all bool) {
 	t.Helper()
 	var lines []string

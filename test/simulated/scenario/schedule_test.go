@@ -61,7 +61,8 @@ type scheduleStory struct {
 
 func newScheduleStory() *scheduleStory {
 	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
-		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b", revision: 7, authRevision: 2,
+		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b",
+		revision: 7, authRevision: 2,
 		taken: map[string]int{}, words: inFull()}
 }
 
@@ -81,7 +82,8 @@ func (s *scheduleStory) apply(a args) string {
 				CreationTimestamp: metav1.NewTime(s.now)},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
 				ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
-				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
+				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{
+					ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
 					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
 			},
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},

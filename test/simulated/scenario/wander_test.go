@@ -31,9 +31,9 @@ func walks() int {
 }
 
 // What may happen on a walk: lines of a story, each with a weight. A semicolon is between lines that happen together,
-// and a bar between those of which one does. POD, CLAIM, OTHER (a foreign member), NEXT and NEWEST (snapshots), EPOCH and
-// NIGHT (how long it is until the next) stand for what there is, 1..5 for a number, and DATA or EPOCHS for one of those.
-// What there is none of does not happen.
+// and a bar between those of which one does. POD, CLAIM, OTHER (a foreign member), NEXT and NEWEST (snapshots), EPOCH
+// and NIGHT (how long it is until the next) stand for what there is, 1..5 for a number, and DATA or EPOCHS for one of
+// those. LAST has all answers in flight arrive. What there is none of does not happen.
 var (
 	mishaps = chances(`
 180 sync
@@ -46,7 +46,7 @@ var (
  24 edit replicas=1..5
   3 wait 1..10m
   3 tick 1..30h
-  2 delete secret=demo-ca | delete secret=demo-token | delete secret=demo-server-tls | delete secret=demo-peer-tls | `+
+  2 delete secret=demo-ca | delete secret=demo-token | delete secret=demo-server-tls | delete secret=demo-peer-tls | ` +
 		`delete secret=demo-operator-tls | delete secret=demo-client-tls
   4 DATA
   3 EPOCHS
@@ -91,7 +91,7 @@ var (
 
 	// inNodes takes one of six nodes with addresses out of the list, or none.
 	inNodes = chances(`
-1 edit nodes=b,c,d,e,f | edit nodes=a,c,d,e,f | edit nodes=a,b,d,e,f | edit nodes=a,b,c,e,f | edit nodes=a,b,c,d,f | `+
+1 edit nodes=b,c,d,e,f | edit nodes=a,c,d,e,f | edit nodes=a,b,d,e,f | edit nodes=a,b,c,e,f | edit nodes=a,b,c,d,f | ` +
 		`edit nodes=a,b,c,d,e | edit nodes=a,b,c,d,e,f`)
 
 	besideOthers = chances(`
@@ -285,8 +285,8 @@ func (w *walker) arrive(left int) {
 	}
 }
 
-// wanders takes random walks: all sorts of things happen in a random order, the same one every time for a seed, and then
-// the faults stop. No rule of safety may break, the walk itself may find nothing wrong, and unless a majority of the
+// wanders takes random walks: all sorts of things happen in a random order, the same one every time for a seed, and
+// then the faults stop. No rule of safety may break, the walk itself may find nothing wrong, and unless a majority of the
 // data was lost the cluster must converge.
 func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
 	for seed := range uint64(walks()) {
