@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server/kubectl"
+	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -87,7 +89,7 @@ func TestLinksWhatItNeeds(t *testing.T) {
 		"go.etcd.io/etcd/client/v3"} {
 		assert.Contains(t, linked, needed)
 	}
-	assert.Less(t, len(linked), 600, "packages, those of Go among them: what has come, and is it needed here?")
+	assert.Less(t, len(linked), 570, "packages, those of Go among them: what has come, and is it needed here?")
 	forOthers := []string{
 		"gocloud.dev/", "cloud.google.com/", "google.golang.org/api/", "github.com/aws/", "github.com/Azure/",
 		"go.etcd.io/etcd/server/", "go.etcd.io/raft/", "go.etcd.io/bbolt",
@@ -106,4 +108,19 @@ func dependencies(t *testing.T, program string) []string {
 	out, err := exec.Command("go", "list", "-deps", program).Output()
 	require.NoError(t, err)
 	return strings.Fields(string(out))
+}
+
+// TestFlagsAreDocumented: docs/reference/lists.md has what -h prints.
+func TestFlagsAreDocumented(t *testing.T) {
+	flag := regexp.MustCompile(`(?m)^  -([a-z-]+)(?: (\S+))?\n    \t(.*)$`)
+	for _, name := range []string{"serve", "install"} {
+		var out bytes.Buffer
+		require.Zero(t, run(t.Context(), []string{name, "-h"}, os.Getenv, &out, &out))
+		table := "| Flag | Meaning |\n| --- | --- |\n"
+		for _, m := range flag.FindAllStringSubmatch(out.String(), -1) {
+			table += "| `" + strings.TrimSpace("--"+m[1]+" "+m[2]) + "` | " + m[3] + " |\n"
+		}
+		require.Greater(t, strings.Count(table, "\n"), 15)
+		require.NoError(t, docs.Keep("docs/reference/lists.md", "generated: begin "+name, "generated: end", table))
+	}
 }

@@ -147,10 +147,12 @@ func TestInstalledPartsFit(t *testing.T) {
 	}
 }
 
-// serveInstalled runs quorate serve with the files of a Secret, and returns the address of its hooks.
+// serveInstalled runs quorate serve with the files of a Secret until the test ends, and returns the address of its
+// hooks.
 func serveInstalled(t *testing.T, secret map[string][]byte, token bool) string {
 	t.Helper()
-	dir, env := t.TempDir(), map[string]string{"QUORATE_IMAGE": "i"}
+	dir := t.TempDir()
+	env := map[string]string{"QUORATE_IMAGE": "i", "QUORATE_VERIFY": "1", "QUORATE_LOG_LEVEL": "debug"}
 	for name, content := range secret {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
@@ -310,31 +312,6 @@ func TestWhatTenantsMayAskFor(t *testing.T) {
 	for _, bad := range []string{"*", "10.1.2.3", "former.shop.svc", "127.0.0.0/8", "https://a"} {
 		refuse(t, "--existing-endpoints="+bad, "--existing-endpoints: \""+bad+"\"")
 	}
-}
-
-func TestServeUntilTerminated(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	pages := l.Addr().String()
-	require.NoError(t, l.Close())
-	ctx, terminate := context.WithCancel(t.Context())
-	code := make(chan int)
-	go func() {
-		code <- run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--metrics-listen", pages, "--drain-delay=-1ns"},
-			func(k string) string {
-				return map[string]string{"QUORATE_IMAGE": "i", "QUORATE_VERIFY": "1", "QUORATE_LOG_LEVEL": "warn"}[k]
-			}, &bytes.Buffer{}, &bytes.Buffer{})
-	}()
-	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + pages + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}, 5*time.Second, 10*time.Millisecond)
-	terminate()
-	require.Equal(t, 0, <-code)
 }
 
 // TestDomainIn: a pod's resolv.conf tells the domain of the Kubernetes cluster, and that of a host none.

@@ -25,28 +25,20 @@ func TestAnswersOfNoEtcd(t *testing.T) {
 		return list
 	}
 	same := func(*pb.Member) {}
+	one := func(change func(*pb.Member)) func(*fake) {
+		return func(f *fake) { f.members = members(1, change) }
+	}
 	long := strings.Repeat("x", 8<<20)
 	for words, lie := range map[string]func(*fake){
-		"it lists 65 members": func(f *fake) { f.members = members(65, same) },
-		"member 1 with more than 16 URLs": func(f *fake) {
-			f.members = members(1,
-				func(m *pb.Member) { m.PeerURLs = make([]string, 17) })
-		},
-		"member 1 is longer than 1024 bytes": func(f *fake) {
-			f.members = members(1,
-				func(m *pb.Member) { m.Name = long[:1025] })
-		},
-		"another etcd answers at this address: its answer has": func(f *fake) {
-			f.members = members(1,
-				func(m *pb.Member) { m.Name = long })
-		},
-		"or can't be printed": func(f *fake) {
-			f.members = members(1, func(m *pb.Member) { m.ClientURLs = []string{"http://a\x1b[2J"} })
-		},
-		"its status has 195 errors":         func(f *fake) { f.status.Errors = make([]string, 195) },
-		"an error in its status is longer":  func(f *fake) { f.status.Errors = []string{long[:1025]} },
-		"a version in its status is longer": func(f *fake) { f.status.Version = long[:65] },
-		"its answer has more than 4 MiB":    func(f *fake) { f.status.Errors = []string{long} },
+		"it lists 65 members":                                  func(f *fake) { f.members = members(65, same) },
+		"member 1 with more than 16 URLs":                      one(func(m *pb.Member) { m.PeerURLs = make([]string, 17) }),
+		"member 1 is longer than 1024 bytes":                   one(func(m *pb.Member) { m.Name = long[:1025] }),
+		"another etcd answers at this address: its answer has": one(func(m *pb.Member) { m.Name = long }),
+		"or can't be printed":                                  one(func(m *pb.Member) { m.ClientURLs = []string{"http://a\x1b[2J"} }),
+		"its status has 195 errors":                            func(f *fake) { f.status.Errors = make([]string, 195) },
+		"an error in its status is longer":                     func(f *fake) { f.status.Errors = []string{long[:1025]} },
+		"a version in its status is longer":                    func(f *fake) { f.status.Version = long[:65] },
+		"its answer has more than 4 MiB":                       func(f *fake) { f.status.Errors = []string{long} },
 	} {
 		t.Run(words, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package etcdops
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -24,51 +25,107 @@ func observed(t *testing.T, all []*fake) *observation.Membership {
 	return m
 }
 
-func TestEachStepIsOneCallToTheLeader(t *testing.T) {
-	tests := map[string]decision.Step{
-		"MemberAdd [http://demo-3.demo-peers:2380] learner=true": decision.AddLearner{Name: "demo-3",
-			PeerURL: peerURL(3)},
-		"MemberRemove 3": decision.Remove{ID: 3, Name: "demo-2"},
-		"MoveLeader 3":   decision.MoveLeader{To: 3, Name: "demo-2"},
-	}
-	for call, step := range tests {
-		t.Run(step.String(), func(t *testing.T) {
-			all := fakes(t, 3)
-			require.NoError(t, new(Etcd).Do(t.Context(), step, observed(t, all), endpointsOf(all)))
-			assert.Equal(t, []string{"MemberList", call}, all[0].calls())
-			assert.Empty(t, all[1].calls())
-			assert.Empty(t, all[2].calls())
-		})
-	}
-}
+// TestStepsInEtcd: which member carries a step out, by how many calls, and what is said where none does.
+func TestStepsInEtcd(t *testing.T) {
+	var (
+		remove   = decision.Remove{ID: 3, Name: "demo-2"}
+		promote  = decision.Promote{ID: 3, Name: "demo-2"}
+		handOver = decision.MoveLeader{To: 3, Name: "demo-2"}
+		add      = decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}
+		list     = []string{"MemberList"}
+		refuses  = func(err error) change {
+			return func(_ *testing.T, all []*fake, _ *observation.Membership) { all[0].step = err }
+		}
+		gone = func(t *testing.T, all []*fake, _ *observation.Membership) {
+			all[0].endpoint.ClientURL = refused(t)
+		}
+		leaderless = func(_ *testing.T, _ []*fake, on *observation.Membership) { on.Leader = 0 }
+		otherwise  = func(edit func(on *observation.Membership)) change {
+			return func(_ *testing.T, _ []*fake, on *observation.Membership) { edit(on) }
+		}
+	)
+	const changed = "remove demo-2: the membership has changed since the decision"
+	for reason, c := range map[string]struct {
+		step   decision.Step
+		change change
+		is     error  // nil: it is done
+		says   string // empty for whatever
+		asked  [3][]string
+	}{
+		"an addition is one call to the leader": {step: add,
+			asked: [3][]string{{"MemberList", "MemberAdd [http://demo-3.demo-peers:2380] learner=true"}}},
+		"so is a removal":        {step: remove, asked: [3][]string{{"MemberList", "MemberRemove 3"}}},
+		"and a change of leader": {step: handOver, asked: [3][]string{{"MemberList", "MoveLeader 3"}}},
+		"a leader is removed by another": {step: decision.Remove{ID: 1, Name: "demo-0"},
+			asked: [3][]string{nil, {"MemberList", "MemberRemove 1"}}},
+		"another voter serves when the leader can't": {step: remove, change: gone,
+			asked: [3][]string{nil, {"MemberList", "MemberRemove 3"}}},
+		"a start is no change of membership": {step: remove, change: otherwise(func(on *observation.Membership) {
+			on.Members[2].Name = ""
+			on.Members[2].ClientURLs = nil
+		}), asked: [3][]string{{"MemberList", "MemberRemove 3"}}},
 
-func TestAStepOnAnotherMembershipIsRefused(t *testing.T) {
-	tests := map[string]func(m *observation.Membership){
-		"a member more":   func(m *observation.Membership) { m.Members = append(m.Members, observation.Member{ID: 4}) },
-		"a member less":   func(m *observation.Membership) { m.Members = m.Members[:2] },
-		"another member":  func(m *observation.Membership) { m.Members[2].ID = 4 },
-		"another role":    func(m *observation.Membership) { m.Members[2].Learner = true },
-		"another cluster": func(m *observation.Membership) { m.ClusterID++ },
-	}
-	for title, change := range tests {
-		t.Run(title, func(t *testing.T) {
+		"a member more": {remove, otherwise(func(on *observation.Membership) {
+			on.Members = append(on.Members, observation.Member{ID: 4})
+		}), ErrMembershipChanged, changed, [3][]string{list}},
+		"a member less": {remove, otherwise(func(on *observation.Membership) { on.Members = on.Members[:2] }),
+			ErrMembershipChanged, changed, [3][]string{list}},
+		"another member": {remove, otherwise(func(on *observation.Membership) { on.Members[2].ID = 4 }),
+			ErrMembershipChanged, changed, [3][]string{list}},
+		"another role": {remove, otherwise(func(on *observation.Membership) { on.Members[2].Learner = true }),
+			ErrMembershipChanged, changed, [3][]string{list}},
+		"another cluster": {remove, otherwise(func(on *observation.Membership) { on.ClusterID++ }),
+			ErrMembershipChanged, changed, [3][]string{list}},
+
+		"only the leader promotes": {promote, gone, ErrNoQuorum,
+			"promote demo-2: the member list cannot be read: unreachable: connection refused", [3][]string{}},
+		"and hands over": {handOver, gone, ErrNoQuorum,
+			"move leader to demo-2: the member list cannot be read: unreachable: connection refused", [3][]string{}},
+		"without one no learner is promoted": {promote, leaderless, ErrNoExecutor, "", [3][]string{}},
+		"and nothing handed over":            {handOver, leaderless, ErrNoExecutor, "", [3][]string{}},
+		"no step at a stranger": {remove, func(_ *testing.T, all []*fake, _ *observation.Membership) {
+			for _, f := range all {
+				f.header.ClusterId = 0xC2
+				f.members = []*pb.Member{{ID: 77, PeerURLs: []string{f.endpoint.PeerURL}}}
+			}
+		}, ErrStranger, "", [3][]string{list, list}},
+		"a refusal is final: no other member is asked": {add, refuses(rpctypes.ErrGRPCUnhealthy), ErrUnhealthy,
+			"add learner demo-3: etcd asks to wait: too few voters have been connected for 5 seconds",
+			[3][]string{{"MemberList", "MemberAdd [http://demo-3.demo-peers:2380] learner=true"}}},
+		"an addition is never told that the member is gone": {add, refuses(rpctypes.ErrGRPCMemberNotFound),
+			ErrPeerURLUsed, "", [3][]string{{"MemberList", "MemberAdd [http://demo-3.demo-peers:2380] learner=true"}}},
+		"one that hangs may have been carried out: it is not tried again": {add,
+			func(_ *testing.T, all []*fake, _ *observation.Membership) { all[0].hang = true }, ErrNoAnswer, "",
+			[3][]string{{"MemberList", "MemberAdd [http://demo-3.demo-peers:2380] learner=true"}}},
+	} {
+		t.Run(reason, func(t *testing.T) {
 			all := fakes(t, 3)
 			on := observed(t, all)
-			change(on)
-			err := new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all))
-			require.ErrorIs(t, err, ErrMembershipChanged)
-			assert.EqualError(t, err, "remove demo-2: the membership has changed since the decision")
-			assert.Equal(t, []string{"MemberList"}, all[0].calls())
+			if c.change != nil {
+				c.change(t, all, on)
+			}
+			etcd := &Etcd{}
+			if errors.Is(c.is, ErrNoAnswer) {
+				etcd.StepTimeout = 100 * time.Millisecond
+			}
+			err := etcd.Do(t.Context(), c.step, on, endpointsOf(all))
+			if c.is == nil {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, c.is)
+			}
+			if c.says != "" {
+				assert.EqualError(t, err, c.says)
+			}
+			for i, f := range all {
+				assert.Equal(t, c.asked[i], f.calls(), f.endpoint.Name)
+			}
 		})
 	}
 }
 
-func TestAStartIsNoChangeOfMembership(t *testing.T) {
-	all := fakes(t, 3)
-	on := observed(t, all)
-	on.Members[2].Name, on.Members[2].ClientURLs = "", nil
-	assert.NoError(t, new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all)))
-}
+// change is what has happened since a step was decided on.
+type change = func(t *testing.T, all []*fake, on *observation.Membership)
 
 func TestNoStepIsTakenBlind(t *testing.T) {
 	all := fakes(t, 3)
@@ -77,36 +134,12 @@ func TestNoStepIsTakenBlind(t *testing.T) {
 	assert.Empty(t, all[0].calls())
 }
 
-func TestALeaderIsRemovedByAnother(t *testing.T) {
-	all := fakes(t, 3)
-	require.NoError(t, new(Etcd).Do(t.Context(), decision.Remove{ID: 1, Name: "demo-0"}, observed(t, all),
-		endpointsOf(all)))
-	assert.Empty(t, all[0].calls())
-	assert.Equal(t, []string{"MemberList", "MemberRemove 1"}, all[1].calls())
-}
-
-func TestAnotherVoterServesWhenTheLeaderCannot(t *testing.T) {
-	all := fakes(t, 3)
+func TestALearnerServesNoStep(t *testing.T) {
+	all := fakes(t, 2)
+	all[0].members[1].IsLearner = true
 	on := observed(t, all)
-	all[0].endpoint.ClientURL = refused(t)
-	require.NoError(t, new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all)))
-	assert.Equal(t, []string{"MemberList", "MemberRemove 3"}, all[1].calls())
-}
-
-func TestOnlyTheLeaderPromotesAndHandsOver(t *testing.T) {
-	for _, step := range []decision.Step{decision.Promote{ID: 3, Name: "demo-2"}, decision.MoveLeader{To: 3,
-		Name: "demo-2"}} {
-		all := fakes(t, 3)
-		on := observed(t, all)
-		all[0].endpoint.ClientURL = refused(t)
-		err := new(Etcd).Do(t.Context(), step, on, endpointsOf(all))
-		require.ErrorIs(t, err, ErrNoQuorum)
-		assert.EqualError(t, err, step.String()+": the member list cannot be read: unreachable: connection refused")
-		on.Leader = 0
-		require.ErrorIs(t, new(Etcd).Do(t.Context(), step, on, endpointsOf(all)), ErrNoExecutor)
-		assert.Empty(t, all[1].calls())
-		assert.Empty(t, all[2].calls())
-	}
+	err := new(Etcd).Do(t.Context(), decision.Remove{ID: 9, Name: "demo-9"}, on, endpointsOf(all[1:]))
+	require.ErrorIs(t, err, ErrNoExecutor)
 }
 
 func TestALearnerIsPromotedOnceAnEntryOfTheLeaderHasReachedIt(t *testing.T) {
@@ -148,54 +181,4 @@ func TestALearnerIsPromotedOnceAnEntryOfTheLeaderHasReachedIt(t *testing.T) {
 			assert.NotContains(t, all[0].calls(), "MemberPromote 3")
 		})
 	}
-}
-
-func TestALearnerServesNoStep(t *testing.T) {
-	all := fakes(t, 2)
-	all[0].members[1].IsLearner = true
-	on := observed(t, all)
-	err := new(Etcd).Do(t.Context(), decision.Remove{ID: 9, Name: "demo-9"}, on, endpointsOf(all[1:]))
-	require.ErrorIs(t, err, ErrNoExecutor)
-}
-
-func TestNoStepAtAStranger(t *testing.T) {
-	all := fakes(t, 3)
-	on := observed(t, all)
-	for _, f := range all {
-		f.header.ClusterId = 0xC2
-		f.members = []*pb.Member{{ID: 77, PeerURLs: []string{f.endpoint.PeerURL}}}
-	}
-	err := new(Etcd).Do(t.Context(), decision.Remove{ID: 3, Name: "demo-2"}, on, endpointsOf(all))
-	require.ErrorIs(t, err, ErrStranger)
-	assert.Equal(t, []string{"MemberList"}, all[0].calls())
-	assert.Equal(t, []string{"MemberList"}, all[1].calls())
-}
-
-func TestARefusalIsFinal(t *testing.T) {
-	all := fakes(t, 3)
-	all[0].step = rpctypes.ErrGRPCUnhealthy
-	err := new(Etcd).Do(t.Context(), decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
-		endpointsOf(all))
-	require.ErrorIs(t, err, ErrUnhealthy)
-	assert.EqualError(t, err, "add learner demo-3: etcd asks to wait: too few voters have been connected for 5 seconds")
-	assert.Len(t, all[0].calls(), 2, "no retries")
-	assert.Empty(t, all[1].calls(), "no other member is asked")
-}
-
-func TestAnAdditionIsNeverToldThatTheMemberIsGone(t *testing.T) {
-	all := fakes(t, 3)
-	all[0].step = rpctypes.ErrGRPCMemberNotFound
-	err := new(Etcd).Do(t.Context(), decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
-		endpointsOf(all))
-	require.ErrorIs(t, err, ErrPeerURLUsed)
-}
-
-func TestAStepThatHangsEndsAtItsDeadline(t *testing.T) {
-	all := fakes(t, 3)
-	all[0].hang = true
-	on := observed(t, all)
-	e := &Etcd{StepTimeout: 100 * time.Millisecond}
-	err := e.Do(t.Context(), decision.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, on, endpointsOf(all))
-	require.ErrorIs(t, err, ErrNoAnswer)
-	assert.Empty(t, all[1].calls(), "it may have been carried out: not tried again")
 }

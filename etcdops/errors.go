@@ -13,126 +13,120 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What can come of a call. Every error of this package wraps exactly one of them. They reach status and log, so each is
-// a clause for people, and the same cause always has the same words: no ports of the moment, no durations.
-var (
+// A cause is what can come of a call. Every error of this package wraps exactly one. They reach status and log, so each
+// is a clause for people, and the same cause always has the same words: no ports of the moment, no durations.
+type cause string
+
+// Error implements error.
+func (c cause) Error() string { return string(c) }
+
+// The causes.
+const (
 	// Refused by us, before etcd was asked to change anything.
 
 	// errBlind: a step needs the member list that it was decided on.
-	errBlind = errors.New("no step is taken without a member list")
+	errBlind = cause("no step is taken without a member list")
 	// ErrMembershipChanged: the member list is not the one that the step was decided on. Decide again.
-	ErrMembershipChanged = errors.New("the membership has changed since the decision")
+	ErrMembershipChanged = cause("the membership has changed since the decision")
 	// ErrNoExecutor: no voter that could carry out the step has an address, or the step is the leader's and it has
 	// none.
-	ErrNoExecutor = errors.New("no member that could carry it out can be asked")
+	ErrNoExecutor = cause("no member that could carry it out can be asked")
 	// ErrNoQuorum: no member could give us a linearizable member list.
-	ErrNoQuorum = errors.New("the member list cannot be read")
+	ErrNoQuorum = cause("the member list cannot be read")
 	// ErrStranger: the etcd at an endpoint is not the member that we meant.
-	ErrStranger = errors.New("another etcd answers at this address")
+	ErrStranger = cause("another etcd answers at this address")
 	// ErrLearnerCutOff: the learner that should be promoted does not get what the leader writes now (S5); why follows.
 	// Wait.
-	ErrLearnerCutOff = errors.New("the learner is not connected to the leader")
+	ErrLearnerCutOff = cause("the learner is not connected to the leader")
 	// errUnknownStep: a step of a kind that this package does not know.
-	errUnknownStep = errors.New("unknown step")
+	errUnknownStep = cause("unknown step")
 
 	// errNoCertificate: auth would lock us out.
-	errNoCertificate = errors.New("etcd's auth is not turned on while we have no client certificate to come with")
+	errNoCertificate = cause("etcd's auth is not turned on while we have no client certificate to come with")
 	// ErrPassword: a password can't be had, or etcd would not take it; why follows.
-	ErrPassword = errors.New("the password cannot be used")
+	ErrPassword = cause("the password cannot be used")
 	// ErrAuthUnfinished: users and roles have taken all the time that one call has. The next one goes on.
-	ErrAuthUnfinished = errors.New("not done yet, to be continued")
+	ErrAuthUnfinished = cause("not done yet, to be continued")
 	// ErrAuthContended: what we made of users and roles was something else again when we looked.
-	ErrAuthContended = errors.New("another client changes users and roles at the same time")
+	ErrAuthContended = cause("another client changes users and roles at the same time")
 
 	// Refused by etcd. Nothing was changed.
 
 	// ErrUnhealthy is routine: with strict-reconfig-check, etcd changes members only while the member that is asked
 	// has had connections to enough voters for 5 seconds (HealthInterval in etcd's etcdserver/server.go). Wait; never
 	// switch the check off.
-	ErrUnhealthy = errors.New("etcd asks to wait: too few voters have been connected for 5 seconds")
+	ErrUnhealthy = cause("etcd asks to wait: too few voters have been connected for 5 seconds")
 	// ErrNotEnoughStarted: too few of the listed voters have ever started for one to be removed or promoted.
-	ErrNotEnoughStarted = errors.New("etcd asks to wait: too few voters have started")
+	ErrNotEnoughStarted = cause("etcd asks to wait: too few voters have started")
 	// ErrLearnerNotReady: the learner has less than 90 % of the leader's log (isLearnerReady in the same file).
-	ErrLearnerNotReady = errors.New("etcd asks to wait: the learner has not caught up with the leader")
+	ErrLearnerNotReady = cause("etcd asks to wait: the learner has not caught up with the leader")
 	// ErrTooManyLearners: one learner at a time is etcd's default (max-learners).
-	ErrTooManyLearners = errors.New("there is a learner already")
+	ErrTooManyLearners = cause("there is a learner already")
 	// ErrPeerURLExists: the addition was made before, or the name was used twice (S9). An added member's ID is a hash
 	// of its peer URLs and the time in seconds (computeMemberID in etcd's etcdserver/api/membership/member.go), so
 	// that etcd says "member ID already exist" when both additions fall into one second, else "Peer URLs already
 	// exists".
-	ErrPeerURLExists = errors.New("a member has this peer URL already")
+	ErrPeerURLExists = cause("a member has this peer URL already")
 	// ErrPeerURLUsed: the same hash again, now that of a member which was added and removed within this second. etcd
 	// says "member not found" to the addition.
-	ErrPeerURLUsed = errors.New("a member with this peer URL was removed a moment ago")
+	ErrPeerURLUsed = cause("a member with this peer URL was removed a moment ago")
 	// ErrMemberGone: the member was removed, or never existed.
-	ErrMemberGone = errors.New("the member does not exist")
+	ErrMemberGone = cause("the member does not exist")
 	// ErrNotLearner: the promotion was made before.
-	ErrNotLearner = errors.New("the member votes already")
+	ErrNotLearner = cause("the member votes already")
 	// errBadURL: etcd cannot read the peer URL.
-	errBadURL = errors.New("the peer URL is not valid")
+	errBadURL = cause("the peer URL is not valid")
 	// errLearnerRefuses: a learner answers little besides Status.
-	errLearnerRefuses = errors.New("a learner does not answer this")
+	errLearnerRefuses = cause("a learner does not answer this")
 	// ErrNotLeader: the leader has changed since the decision.
-	ErrNotLeader = errors.New("the member that was asked is not the leader")
+	ErrNotLeader = cause("the member that was asked is not the leader")
 	// ErrBadTransferee: the leadership goes to voters only.
-	ErrBadTransferee = errors.New("the member can't lead: it does not vote, or is not a member")
+	ErrBadTransferee = cause("the member can't lead: it does not vote, or is not a member")
 	// errNoLeader: an election is going on, or there is no quorum.
-	errNoLeader = errors.New("the cluster has no leader")
+	errNoLeader = cause("the cluster has no leader")
 	// errNoUser: auth is on, and etcd knows no user of ours: we came without a client certificate, or it does not look
 	// at them (client-cert-auth).
-	errNoUser = errors.New("etcd's auth is on, and it does not accept our certificate")
+	errNoUser = cause("etcd's auth is on, and it does not accept our certificate")
 	// errToken: it was started with another key than the Secret holds.
-	errToken = errors.New("etcd does not take a token of the key in the Secret for tokens")
+	errToken = cause("etcd does not take a token of the key in the Secret for tokens")
 	// errTokenRevision: a token is for another revision of users and roles than the member has.
-	errTokenRevision = errors.New("the users and roles are of another revision than the token")
+	errTokenRevision = cause("the users and roles are of another revision than the token")
 	// errNotPermitted: auth is on, and our certificate's user is not one with the role root.
-	errNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
+	errNotPermitted = cause("etcd's auth does not permit it to the user of our certificate")
 	// errDowngradeUnderWay: one goes on, to another version than that which is asked for.
-	errDowngradeUnderWay = errors.New("a downgrade to another version is under way: cancel that one first")
+	errDowngradeUnderWay = cause("a downgrade to another version is under way: cancel that one first")
 	// ErrDowngradeTarget: a cluster goes down by one minor version at a time, from the version that all members have
 	// agreed on.
-	ErrDowngradeTarget = errors.New("etcd goes down by one minor version at a time, and not to this one from the one " +
+	ErrDowngradeTarget = cause("etcd goes down by one minor version at a time, and not to this one from the one " +
 		"that it has")
 	// errDowngradeVersion: etcd cannot read the version.
-	errDowngradeVersion = errors.New("the version of the downgrade is not one, such as 3.6.0")
+	errDowngradeVersion = cause("the version of the downgrade is not one, such as 3.6.0")
 	// errVersionUnknown: the cluster is that young.
-	errVersionUnknown = errors.New("etcd asks to wait: the members have not agreed on the version of the cluster yet")
+	errVersionUnknown = cause("etcd asks to wait: the members have not agreed on the version of the cluster yet")
 	// errCompacted: what is asked for is older than the last compaction.
-	errCompacted = errors.New("this revision of the keys has been compacted away")
+	errCompacted = cause("this revision of the keys has been compacted away")
 	// ErrFutureRevision: there is no such revision yet, or the member that was asked has not heard of it.
-	ErrFutureRevision = errors.New("the keys have not come to this revision yet")
+	ErrFutureRevision = cause("the keys have not come to this revision yet")
 	// errNoSpace: the quota of a member is used up, or was when it raised its alarm.
-	errNoSpace = errors.New("etcd takes no more data while there is an alarm NOSPACE: compact, defragment the " +
+	errNoSpace = cause("etcd takes no more data while there is an alarm NOSPACE: compact, defragment the " +
 		"members, then disarm it")
 	// ErrCorrupt: etcd serves no keys while it knows that members differ.
-	ErrCorrupt = errors.New("etcd serves no keys while there is an alarm CORRUPT: replace the member whose data " +
+	ErrCorrupt = cause("etcd serves no keys while there is an alarm CORRUPT: replace the member whose data " +
 		"differs, then disarm it")
 	// errRefused: etcd refused for another reason, which follows.
-	errRefused = errors.New("etcd refused")
+	errRefused = cause("etcd refused")
 
 	// The outcome is not known. A change may or may not have been made.
 
 	// ErrNoAnswer: the deadline passed, on our side or on etcd's.
-	ErrNoAnswer = errors.New("no answer in time")
+	ErrNoAnswer = cause("no answer in time")
 	// ErrUnreachable: there is no connection, or it broke; the reason follows.
-	ErrUnreachable = errors.New("unreachable")
+	ErrUnreachable = cause("unreachable")
 	// ErrHandshake: the two sides don't accept each other's certificate; the reason follows.
-	ErrHandshake = errors.New("TLS handshake failed")
+	ErrHandshake = cause("TLS handshake failed")
 	// errFailed: the call failed on our side; the reason follows.
-	errFailed = errors.New("the call failed")
+	errFailed = cause("the call failed")
 )
-
-var sentinels = []error{
-	errBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, errUnknownStep,
-	errNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, errNoUser, errToken, errTokenRevision,
-	errNotPermitted,
-	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed,
-	ErrMemberGone,
-	ErrNotLearner, errBadURL, errLearnerRefuses, ErrNotLeader, ErrBadTransferee, errNoLeader, errRefused,
-	errDowngradeUnderWay, ErrDowngradeTarget, errDowngradeVersion, errVersionUnknown, errCompacted, ErrFutureRevision,
-	errNoSpace, ErrCorrupt,
-	ErrNoAnswer, ErrUnreachable, ErrHandshake, errFailed,
-}
 
 // answers maps what etcd says (rpctypes in etcd's api module) to our errors. It is keyed by the words: some of etcd's
 // errors lose their code on the way (its server sends ErrMemberNotEnoughStarted with code Unknown), and a few are
@@ -210,12 +204,8 @@ func explain(err error) error {
 }
 
 func isOurs(err error) bool {
-	for _, ours := range sentinels {
-		if errors.Is(err, ours) {
-			return true
-		}
-	}
-	return false
+	var ours cause
+	return errors.As(err, &ours)
 }
 
 // tooLarge begins what gRPC says of an answer that is larger than what we take.

@@ -19,7 +19,7 @@
 // # Where things are
 //
 // This package has [Sync], which is one call. What it calls is in folders; each imports only what is below it here, and
-// the linter holds that.
+// imports_test.go holds that.
 //
 //	cluster         the rules: modes.go has them in order, every other file one subject and what its rules do
 //	safety          the oracle: S1 to S21 from the facts alone, one file for each subject
@@ -31,9 +31,9 @@
 //	auth            when users and roles in etcd are brought to what is declared
 //	pods            what pods show: their role to clients, and why one does not serve
 //	certificates    which certificates there are, what is wrong with them, how an authority is followed by the next
+//	foreign         members of a running etcd that a cluster joins
 //	volumes         claims, their sizes, directories on nodes
 //	versions        the releases of etcd, and the way from one to another
-//	foreign         members of a running etcd that a cluster joins
 //	state           an observation put together: members with their pods, claims and health; the epoch they are of
 //	spec            what an EtcdCluster asks for, with the defaults put in, and what is wrong with it
 //	observation     what a decision may depend on
@@ -56,7 +56,6 @@
 //	users           users and roles as declared, and the plan to get there
 //	endpoints       which addresses an etcd may have that a cluster joins
 //	wording         pieces of messages, and the words of the scheduler and the kubelet
-//	kubelettest     for tests: what a kubelet makes of a container
 //
 // # Safety rules
 //

@@ -18,11 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// quietRule is the rule of a cluster that is as it should be.
-const quietRule = "Converged"
-
 // clusterCall reads a call about an EtcdCluster.
-func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error) {
+func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) {
 	r, err := wire.ReadCluster(ctx, body)
 	if err != nil {
 		return nil, err
@@ -38,8 +35,7 @@ func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error)
 			}
 			return s.syncCluster(ctx, r, o, began) // one that is being deleted and protected is looked after as before
 		},
-		letGo:  func(began time.Time) *decided { return s.letClusterGo(r, began) },
-		forget: s.forgetCluster,
+		letGo: func(began time.Time) *decided { return s.letClusterGo(r, began) },
 	}, nil
 }
 
@@ -89,7 +85,7 @@ func (s *Server) syncCluster(
 			s.metrics.Cluster(r.Cluster, d.Reason.Rule, &d.Status, d.Children)
 			s.logAnswer(&answered{
 				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Reason, outcome: outcome, began: began,
-				children: &d.Children, quiet: outcome == nil && d.Reason.Rule == quietRule,
+				children: &d.Children, quiet: outcome == nil && d.Quiet,
 			})
 			s.said.note(r.Cluster.UID, d.Status.History)
 		},
@@ -140,11 +136,6 @@ func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 // the observed one.
 func asItIs(r *wire.ClusterCall, children decision.Desired, finalized bool) ([]byte, error) {
 	return r.Answer(decision.Decision{Children: children, Status: r.Cluster.Status}, &finalized)
-}
-
-func (s *Server) forgetCluster(cluster types.UID) {
-	s.said.forget(cluster)
-	s.metrics.ForgetCluster(cluster)
 }
 
 func (s *Server) verifier() func(observation.Observation, decision.Decision) error {

@@ -31,6 +31,7 @@ const (
 	groupCertificates = "Certificate.cert-manager.io/v1"
 	groupSnapshots    = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
 	groupJobs         = "Job.batch/v1"
+	groupClusters     = "EtcdCluster.etcd.quorate.dev/v1alpha1"
 )
 
 const lastApplied = objects.AnnotationLastApplied
@@ -47,14 +48,9 @@ func steady(t testing.TB) []byte {
 }
 
 // edited is the steady request with changes to its generic form.
-func edited(t testing.TB, edit func(request map[string]any)) []byte {
+func edited(t testing.TB, edits ...edit) []byte {
 	t.Helper()
-	var r map[string]any
-	require.NoError(t, json.Unmarshal(steady(t), &r))
-	edit(r)
-	raw, err := json.Marshal(r)
-	require.NoError(t, err)
-	return raw
+	return callOf(t, "sync", edits...)
 }
 
 // at walks to an object in generic JSON.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/server/wire"
 )
@@ -35,8 +34,6 @@ type call struct {
 	// being deleted or not: that other Quorate has a finalizer of its own.
 	decide func(ctx context.Context, began time.Time) (*decided, error)
 	letGo  func(began time.Time) *decided
-	// forget what is remembered of the parent.
-	forget func(parent types.UID)
 }
 
 // decided is the answer to a call, and what is told of it once the answer could be written.
@@ -47,10 +44,10 @@ type decided struct {
 }
 
 // hook answers the hooks sync and finalize of one kind.
-func (s *Server) hook(read func(ctx context.Context, body io.Reader) (*call, error)) gin.HandlerFunc {
+func (s *Server) hook(read func(ctx context.Context, s *Server, body io.Reader) (*call, error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		began, ctx := s.now(), c.Request.Context()
-		asked, err := read(ctx, c.Request.Body)
+		asked, err := read(ctx, s, c.Request.Body)
 		if err == nil {
 			var body []byte
 			if body, err = s.answer(ctx, asked, c.FullPath(), began); err == nil {
@@ -117,23 +114,22 @@ func (s *Server) finish(c *call, d *decided) ([]byte, error) {
 		d.tell()
 	}
 	if d.gone {
-		c.forget(c.parent.GetUID())
+		s.said.forget(c.parent.GetUID())
+		s.metrics.Forget(c.parent.GetUID())
 	}
 	return body, nil
 }
 
 // customize answers the hook customize of one kind: which objects matter, besides the children.
-func customize[P metav1.Object](
-	s *Server, kind string, read func(io.Reader) (P, error), related func(parent P, byUID bool) ([]byte, error),
-) gin.HandlerFunc {
+func (s *Server) customize(kind string) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		parent, err := read(c.Request.Body)
+		asked, err := wire.ReadCustomized(kind, c.Request.Body)
 		if err == nil {
-			err = s.options.Scope.elsewhere(kind, parent)
+			err = s.options.Scope.elsewhere(kind, asked.Parent)
 		}
 		var body []byte
 		if err == nil {
-			body, err = related(parent, s.options.RelatedByUID)
+			body, err = asked.Related(s.options.RelatedByUID)
 		}
 		if err != nil {
 			s.refuse(c, err)

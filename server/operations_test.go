@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,20 +23,10 @@ func anOperation(namespace, name, of string, edit ...func(map[string]any)) map[s
 }
 
 // anOperationCall is a call about one, whose cluster says so much of it.
-func anOperationCall(t *testing.T, progress []any, edit ...func(map[string]any)) []byte {
+func anOperationCall(t *testing.T, progress []any, edits ...edit) []byte {
 	t.Helper()
-	call := map[string]any{"parent": anOperation("shop", "defrag", "orders"), "children": map[string]any{},
-		"related": map[string]any{"EtcdCluster.etcd.quorate.dev/v1alpha1": map[string]any{"orders": map[string]any{
-			"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdCluster",
-			"metadata": map[string]any{"namespace": "shop", "name": "orders", "uid": "c"},
-			"status":   map[string]any{"operations": progress}}}},
-		"finalizing": false}
-	for _, e := range edit {
-		e(call)
-	}
-	raw, err := json.Marshal(call)
-	require.NoError(t, err)
-	return raw
+	return callOf(t, "operation",
+		append([]edit{set(progress, "operations", "related", groupClusters, "orders", "status")}, edits...)...)
 }
 
 func progressed(phase, message string) []any {
@@ -45,7 +34,7 @@ func progressed(phase, message string) []any {
 }
 
 func TestOperationIsAnswered(t *testing.T) {
-	s, log := snapshotServer()
+	s, log := serverAt(morning)
 	for _, c := range []struct {
 		progress []any
 		edit     func(map[string]any)
@@ -77,7 +66,7 @@ func TestOperationIsAnswered(t *testing.T) {
 
 // TestOperationIsFinalized: one that is deleted goes once its cluster has said that it is withdrawn, or is not there.
 func TestOperationIsFinalized(t *testing.T) {
-	s, _ := snapshotServer()
+	s, _ := serverAt(morning)
 	none := func(r map[string]any) {
 		r["related"] = map[string]any{"EtcdCluster.etcd.quorate.dev/v1alpha1": map[string]any{}}
 	}
@@ -95,8 +84,8 @@ func TestOperationIsFinalized(t *testing.T) {
 		require.Equal(t, 200, w.Code, w.Body.String())
 		require.Equal(t, c.goes, generic(t, w.Body.Bytes())["finalized"])
 	}
-	require.Equal(t, 400, post(s.Handler(), "/operations/finalize", anOperationCall(t, nil)).Code)
-	require.Equal(t, 400, post(s.Handler(), "/operations/sync", anOperationCall(t, nil, being(true))).Code)
+	require.Equal(t, 400, post(s.Handler(), "/operations/sync", anOperationCall(t, nil, being(true),
+		set(false, "finalizing"))).Code, "it waits for no children, so sync is not sent any more")
 }
 
 // TestOperationsOfOtherClustersAreNotRelated, nor those that have ended.

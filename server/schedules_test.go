@@ -1,43 +1,16 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/server/metrics"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
-
-// aScheduleCall is a call at half past three, while the snapshot of three o'clock is being taken, with changes.
-func aScheduleCall(t testing.TB, edits ...func(request map[string]any)) []byte {
-	t.Helper()
-	raw, err := os.ReadFile("testdata/schedule.json")
-	require.NoError(t, err)
-	var r map[string]any
-	require.NoError(t, json.Unmarshal(raw, &r))
-	for _, edit := range edits {
-		edit(r)
-	}
-	raw, err = json.Marshal(r)
-	require.NoError(t, err)
-	return raw
-}
-
-func scheduleServer(clock string) (*Server, *bytes.Buffer) {
-	s, log := testServer(Options{Metrics: metrics.New("v1.2.3", "0123abc")})
-	now, err := time.Parse(time.RFC3339, clock)
-	if err != nil {
-		panic(err)
-	}
-	s.now = func() time.Time { return now }
-	return s, log
-}
 
 const running = "orders-hourly-20261122-0300"
 
@@ -50,19 +23,8 @@ func done(r map[string]any) {
 	}
 }
 
-// toldOf are the children of an answer by name.
-func toldOf(t *testing.T, body []byte) map[string]map[string]any {
-	t.Helper()
-	all := map[string]map[string]any{}
-	for _, c := range generic(t, body)["children"].([]any) {
-		child := c.(map[string]any)
-		all[at(child, "metadata")["name"].(string)] = child
-	}
-	return all
-}
-
 func TestScheduleIsAnswered(t *testing.T) {
-	s, log := scheduleServer("2026-11-22T03:30:00Z")
+	s, log := serverAt(halfPast)
 	w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, done))
 	require.Equal(t, 200, w.Code, w.Body.String())
 	a := generic(t, w.Body.Bytes())
@@ -92,7 +54,7 @@ func TestScheduleIsAnswered(t *testing.T) {
 // with: whatever has become of the template, of the defaults that the API server filled in, and of what others have
 // added.
 func TestKeptSnapshotsAreToldNothingNew(t *testing.T) {
-	s, _ := scheduleServer("2026-11-22T03:30:00Z")
+	s, _ := serverAt(halfPast)
 	request := aScheduleCall(t, func(r map[string]any) {
 		template := at(r, "parent", "spec", "template")
 		template["verify"], template["store"] = false, map[string]any{"s3": map[string]any{"bucket": "elsewhere"}}
@@ -112,7 +74,7 @@ func TestKeptSnapshotsAreToldNothingNew(t *testing.T) {
 
 // What a person changes in a snapshot stays so.
 func TestAnEditedSnapshotIsLeftSo(t *testing.T) {
-	s, _ := scheduleServer("2026-11-22T03:30:00Z")
+	s, _ := serverAt(halfPast)
 	w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, func(r map[string]any) {
 		at(r, "children", groupSnapshots, running, "spec")["deletionPolicy"] = "Retain"
 	}))
@@ -120,7 +82,7 @@ func TestAnEditedSnapshotIsLeftSo(t *testing.T) {
 }
 
 func TestANewSnapshot(t *testing.T) {
-	s, _ := scheduleServer("2026-11-22T04:00:00Z")
+	s, _ := serverAt("2026-11-22T04:00:00Z")
 	w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, done))
 	require.Equal(t, 200, w.Code, w.Body.String())
 	child := toldOf(t, w.Body.Bytes())["orders-hourly-20261122-0400"]
@@ -130,13 +92,6 @@ func TestANewSnapshot(t *testing.T) {
 		string(raw(t, child)))
 }
 
-func raw(t *testing.T, o any) []byte {
-	t.Helper()
-	b, err := json.Marshal(o)
-	require.NoError(t, err)
-	return b
-}
-
 func TestZonesOfSchedules(t *testing.T) {
 	for name, message := range map[string]string{
 		"Europe/Berlin": "being taken", "": "being taken", "UTC": "being taken", "America/New_York": "being taken",
@@ -144,7 +99,7 @@ func TestZonesOfSchedules(t *testing.T) {
 		"../../etc/passwd": "no time zone",
 		"/etc/localtime":   "no time zone",
 	} {
-		s, _ := scheduleServer("2026-11-22T03:30:00Z")
+		s, _ := serverAt(halfPast)
 		w := post(s.Handler(), "/schedules/sync", aScheduleCall(t,
 			func(r map[string]any) { at(r, "parent", "spec")["timeZone"] = name }))
 		require.Equal(t, 200, w.Code, w.Body.String())
@@ -157,13 +112,9 @@ func TestZonesOfSchedules(t *testing.T) {
 
 // With deletionPolicy Retain snapshots are told their owner once, with a note, then none, and then the schedule goes.
 func TestScheduleIsFinalized(t *testing.T) {
-	s, _ := scheduleServer("2026-11-22T03:30:00Z")
-	deleted := func(r map[string]any) {
-		r["finalizing"] = true
-		at(r, "parent", "metadata")["deletionTimestamp"] = "2026-11-22T03:29:00Z"
-	}
-	call := func(edits ...func(map[string]any)) (bool, map[string]map[string]any) {
-		w := post(s.Handler(), "/schedules/finalize", aScheduleCall(t, append(edits, deleted)...))
+	s, _ := serverAt(halfPast)
+	call := func(edits ...edit) (bool, map[string]map[string]any) {
+		w := post(s.Handler(), "/schedules/finalize", aScheduleCall(t, append(edits, being(true))...))
 		require.Equal(t, 200, w.Code, w.Body.String())
 		require.Contains(t, w.Body.String(), `"lastScheduleTime":"2026-11-22T03:00:00Z"`, "the status stays")
 		finalized, _ := generic(t, w.Body.Bytes())["finalized"].(bool)
@@ -197,90 +148,59 @@ func TestScheduleIsFinalized(t *testing.T) {
 	require.NotContains(t, get(s.pages(), "/metrics").Body.String(), "quorate_schedule_next_timestamp_seconds{")
 }
 
-func TestRefusedSchedules(t *testing.T) {
-	for says, c := range map[string]struct {
-		path string
-		edit func(map[string]any)
-	}{
-		"parent is missing": {"", func(r map[string]any) { delete(r, "parent") }},
-		"parent.kind must be EtcdSnapshotSchedule": {"",
-			func(r map[string]any) { at(r, "parent")["kind"] = "EtcdSnapshot" }},
-		"is missing: the CompositeController has no": {"", func(r map[string]any) { r["children"] = map[string]any{} }},
-		"is a group that this version does not know": {"",
-			func(r map[string]any) { at(r, "children")["Job.batch/v1"] = map[string]any{} }},
-		"metadata.namespace is not the parent's": {"",
-			func(r map[string]any) { at(r, "children", groupSnapshots, running, "metadata")["namespace"] = "other" }},
-		"parent.metadata.namespace is missing": {"",
-			func(r map[string]any) { delete(at(r, "parent", "metadata"), "namespace") }},
-		"finalizing is true":              {"", func(r map[string]any) { r["finalizing"] = true }},
-		"the hook is /schedules/finalize": {"/schedules/finalize", func(map[string]any) {}},
-		"parent.spec.retention.last can't be": {"",
-			func(r map[string]any) { at(r, "parent", "spec", "retention")["last"] = "two" }},
-		"parent.spec.startingDeadlineSeconds can't be": {"",
-			func(r map[string]any) { at(r, "parent", "spec")["startingDeadlineSeconds"] = "soon" }},
-		"parent.metadata.creationTimestamp can't be": {"",
-			func(r map[string]any) { at(r, "parent", "metadata")["creationTimestamp"] = "yesterday" }},
-		"status.verificationTime can't be": {"",
-			func(r map[string]any) {
-				at(r, "children", groupSnapshots, running, "status")["verificationTime"] = "no"
-			}},
-		`["orders-hourly-20261122-0300"].kind must be`: {"",
-			func(r map[string]any) { at(r, "children", groupSnapshots, running)["kind"] = "Pod" }},
-		"metadata.uid is missing": {"",
-			func(r map[string]any) { delete(at(r, "children", groupSnapshots, running, "metadata"), "uid") }},
-		"parent.metadata.uid is missing": {"",
-			func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }},
-		"parent.apiVersion must be etcd.quorate.dev/v1": {"",
-			func(r map[string]any) { at(r, "parent")["apiVersion"] = "v1" }},
-	} {
-		t.Run(says, func(t *testing.T) {
-			s, _ := scheduleServer("2026-11-22T03:30:00Z")
-			path := c.path
-			if path == "" {
-				path = "/schedules/sync"
-			}
-			w := post(s.Handler(), path, aScheduleCall(t, c.edit))
-			require.Equal(t, 400, w.Code, w.Body.String())
-			require.Contains(t, errorOf(t, w), says)
-		})
+// streams has the schedule of a call store what changes, in a cluster that serves.
+func streams(r map[string]any) {
+	done(r)
+	at(r, "parent", "spec")["stream"] = map[string]any{}
+	at(r, "children")["Pod.v1"] = map[string]any{}
+	var mirror map[string]any
+	text, err := os.ReadFile("testdata/mirror.json")
+	if err == nil {
+		err = json.Unmarshal(text, &mirror)
 	}
-	s, _ := scheduleServer("2026-11-22T03:30:00Z")
-	require.Equal(t, 400, post(s.Handler(), "/schedules/sync", append(aScheduleCall(t), '{')).Code)
-	require.Equal(t, 400, post(s.Handler(), "/schedules/sync", aScheduleCall(t)[:2000]).Code)
+	if err != nil {
+		panic(err)
+	}
+	r["related"] = mirror["related"]
 }
 
-// FuzzSchedule: whatever JSON the wire takes is decided without a panic, twice alike, and the status that is answered
-// comes to rest. No deletion comes from the hook finalize.
-func FuzzSchedule(f *testing.F) {
-	for way := range byte(24) {
-		f.Add(aScheduleCall(f), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0, way + 3})
+// TestAStreamIsAnswered: the pod is made, kept as it is told, and let go with its schedule.
+func TestAStreamIsAnswered(t *testing.T) {
+	const pod = "orders-hourly-5d3c0a52-stream-1"
+	s, _ := serverAt(halfPast)
+	s.options.Verify, s.options.Settings = true, observation.Settings{}
+	s.options.Settings.Images.Image = "quorate:v1"
+	w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, streams))
+	require.Equal(t, 200, w.Code, w.Body.String())
+	made := toldOf(t, w.Body.Bytes())[pod]
+	require.NotNil(t, made, w.Body.String())
+	assert.Equal(t, "Pod", made["kind"])
+	assert.Equal(t, map[string]any{"pod": nil}, map[string]any{"pod": at(generic(t, w.Body.Bytes()), "status")["stream"]},
+		"it is not there yet")
+	assert.Contains(t, get(s.pages(), "/metrics").Body.String(),
+		`quorate_schedule_streaming{cluster="orders",namespace="shop",schedule="orders-hourly"} 0`)
+
+	w = post(s.Handler(), "/schedules/sync", aScheduleCall(t, streams, runningPod(t, made)))
+	require.Equal(t, 200, w.Code, w.Body.String())
+	assert.Equal(t, made["spec"], toldOf(t, w.Body.Bytes())[pod]["spec"], "as it was told")
+	assert.Equal(t, pod, at(generic(t, w.Body.Bytes()), "status", "stream")["pod"])
+
+	w = post(s.Handler(), "/schedules/finalize", aScheduleCall(t, streams, runningPod(t, made), being(true)))
+	require.Equal(t, 200, w.Code, w.Body.String())
+	assert.NotContains(t, toldOf(t, w.Body.Bytes()), pod)
+}
+
+// TestSnapshotsOfASchedule have its label, or the Quorate that looks after the schedule would not look after them.
+func TestSnapshotsOfASchedule(t *testing.T) {
+	body := aScheduleCall(t, labelled("blue"))
+	for name, told := range toldOf(t, post(scoped(t, nil, "by in (blue, azure)"), "/schedules/sync", body).Body.Bytes()) {
+		require.Equal(t, "blue", at(told, "metadata", "labels")["by"], name)
 	}
-	f.Fuzz(func(t *testing.T, body, edits []byte) {
-		s, _ := scheduleServer("2026-11-22T04:00:00Z")
-		s.log = slog.New(slog.DiscardHandler)
-		h := s.Handler()
-		request := nonsensical(body, edits)
-		answered := ask(t, h, "/schedules/sync", request)
-		if answered == nil {
-			return
-		}
-		require.Equal(t, string(answered), string(ask(t, h, "/schedules/sync", request)), "the same again")
-		for range 3 {
-			next := generic(t, request)
-			at(next, "parent")["status"] = generic(t, answered)["status"]
-			again := ask(t, h, "/schedules/sync", raw(t, next))
-			require.NotNil(t, again, "an answer that is sent back is refused: %s", answered)
-			if bytes.Equal(again, answered) {
-				deleted := generic(t, request)
-				deleted["finalizing"] = true
-				at(deleted, "parent", "metadata")["deletionTimestamp"] = "2026-11-22T03:00:00Z"
-				left := ask(t, h, "/schedules/finalize", raw(t, deleted))
-				require.NotNil(t, left, "what /schedules/sync takes, /schedules/finalize takes")
-				require.Len(t, toldOf(t, left), len(at(deleted, "children", groupSnapshots)))
-				return
-			}
-			answered = again
-		}
-		t.Fatalf("never at rest: %s", answered)
-	})
+	for name, told := range toldOf(t, post(scoped(t, nil, ""), "/schedules/sync", body).Body.Bytes()) {
+		require.NotContains(t, at(told, "metadata", "labels"), "by", name)
+	}
+	let := aScheduleCall(t, labelled("green"), set(true, "finalizing"),
+		set("blue", "by", "children", groupSnapshots, running, "metadata", "labels"))
+	told := toldOf(t, post(scoped(t, nil, "by=blue"), "/schedules/finalize", let).Body.Bytes())
+	require.Equal(t, "blue", at(told[running], "metadata", "labels")["by"], "until the next Quorate gives it its own")
 }

@@ -13,6 +13,10 @@ import (
 
 // Scope says which objects of our kinds a server answers for; the zero value is all.
 // Metacontroller should not ask about others. If it does all the same, an error changes nothing, and an answer could.
+// No version of it can be told namespaces, and one with an old CRD drops a label selector without a word.
+//
+// An object whose labels no longer match is let go: the hook finalize answers it as it is, and the finalizer goes. Else
+// no Quorate would take that away once another one looks after the object.
 type Scope struct {
 	// Namespaces that they may be in; none is any.
 	Namespaces []string

@@ -25,7 +25,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/metrics"
-	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // Options of a server. The zero value of a duration or size takes its default.
@@ -99,7 +98,7 @@ func New(o Options) *Server {
 		o.Metrics = metrics.New("unknown", "unknown")
 	}
 	if o.ClusterMetrics != 0 {
-		o.Metrics.LimitClusters(max(0, o.ClusterMetrics))
+		o.Metrics.LimitClusters(o.ClusterMetrics)
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -120,25 +119,17 @@ func orElse[T int64 | time.Duration](v *T, def T) {
 // Handler is the hooks, and nothing else.
 func (s *Server) Handler() http.Handler {
 	e := routes("hooks take POST")
-	for path, handlers := range map[string][]gin.HandlerFunc{
-		"sync":                {s.seat, s.hook(s.clusterCall)},
-		"finalize":            {s.seat, s.hook(s.clusterCall)},
-		"customize":           {customize(s, v1alpha1.Kind, wire.CustomizedCluster, wire.RelatedToCluster)},
-		"snapshots/sync":      {s.hook(s.snapshotCall)},
-		"snapshots/finalize":  {s.hook(s.snapshotCall)},
-		"snapshots/customize": {customize(s, v1alpha1.KindSnapshot, wire.CustomizedSnapshot, wire.RelatedToSnapshot)},
-		"operations/sync":     {s.hook(s.operationCall)},
-		"operations/finalize": {s.hook(s.operationCall)},
-		"operations/customize": {customize(s, v1alpha1.KindOperation, wire.CustomizedOperation,
-			wire.RelatedToOperation)},
-		"mirrors/sync":        {s.hook(s.mirrorCall)},
-		"mirrors/finalize":    {s.hook(s.mirrorCall)},
-		"mirrors/customize":   {customize(s, v1alpha1.KindMirror, wire.CustomizedMirror, wire.RelatedToMirror)},
-		"schedules/sync":      {s.hook(s.scheduleCall)},
-		"schedules/finalize":  {s.hook(s.scheduleCall)},
-		"schedules/customize": {customize(s, v1alpha1.KindSchedule, wire.CustomizedSchedule, wire.RelatedToSchedule)},
-	} {
-		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, handlers...)...)
+	for _, k := range kinds {
+		answered := []gin.HandlerFunc{s.hook(k.read)}
+		if k.kind == v1alpha1.Kind { // the only one that waits for an etcd
+			answered = append([]gin.HandlerFunc{s.seat}, answered...)
+		}
+		for name, handlers := range map[string][]gin.HandlerFunc{
+			"sync": answered, "finalize": answered, "customize": {s.customize(k.kind)},
+		} {
+			path := k.path + name
+			e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, handlers...)...)
+		}
 	}
 	return e
 }

@@ -54,32 +54,3 @@ func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"labelled", "named"}, slices.Collect(maps.Keys(r.Related.Snapshots)))
 }
-
-// TestWhatIsRememberedByNameDependsOnTheNameAlone: Metacontroller before 4.16 keeps the answer of the hook customize
-// by the name and generation of the parent, for all namespaces together. A cluster of another tenant with the same
-// name would be answered what was asked for by this one.
-func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
-	elsewhere := func(r map[string]any) {
-		at(r, "parent", "metadata")["namespace"] = "bank"
-		spec := at(r, "parent", "spec")
-		spec["clusterRef"] = map[string]any{"name": "another"}
-		spec["restore"] = map[string]any{"id": "one",
-			"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "monday"}}}
-		spec["bootstrap"] = map[string]any{"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "tuesday"}}}
-	}
-	for byUID, same := range map[bool]bool{false: true, true: false} {
-		s, _ := testServer(Options{RelatedByUID: byUID})
-		h := s.Handler()
-		for path, made := range map[string]func(func(map[string]any)) []byte{
-			"/customize":           func(edit func(map[string]any)) []byte { return edited(t, edit) },
-			"/snapshots/customize": func(edit func(map[string]any)) []byte { return aSnapshotCall(t, edit) },
-		} {
-			one, other := post(h, path, made(func(map[string]any) {})), post(h, path, made(elsewhere))
-			require.Equal(t, 200, one.Code, one.Body)
-			require.Equal(t, 200, other.Code, other.Body)
-			require.Equal(t, same, one.Body.String() == other.Body.String(), "%s, by UID: %t\n%s\n%s", path, byUID,
-				one.Body,
-				other.Body)
-		}
-	}
-}

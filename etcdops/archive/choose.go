@@ -148,7 +148,7 @@ func (c Cluster) choose(ctx context.Context) (from, all []member, asked bound, e
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, asked, failure(failed, ctx.Err(),
+			return nil, nil, asked, failure(Failed, ctx.Err(),
 				"stopped while a member to take the snapshot from was waited for")
 		case <-time.After(pollTime):
 		}
@@ -321,17 +321,17 @@ func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 // serving are the members without a reason against them. Alarms of damage count, whichever member tells of them: every
 // member knows all alarms. One in the name of no member means that etcd does not know whose data is wrong.
 func serving(all []member, why []error) ([]member, error) {
-	damaged := map[uint64]bool{}
+	Damaged := map[uint64]bool{}
 	for _, m := range all {
 		for _, text := range m.status.GetErrors() {
 			var alarm pb.AlarmMember
 			if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetAlarm() == pb.AlarmType_CORRUPT {
-				damaged[alarm.GetMemberID()] = true
+				Damaged[alarm.GetMemberID()] = true
 			}
 		}
 	}
-	if damaged[0] {
-		return nil, failure(failed, nil, "the members' data differs (alarm CORRUPT): no snapshot is taken; see the "+
+	if Damaged[0] {
+		return nil, failure(Failed, nil, "the members' data differs (alarm CORRUPT): no snapshot is taken; see the "+
 			"cluster's conditions")
 	}
 	var able []member
@@ -340,7 +340,7 @@ func serving(all []member, why []error) ([]member, error) {
 		switch {
 		case why[i] != nil:
 			reasons = append(reasons, m.name+": "+oneLine(why[i]))
-		case damaged[m.id]:
+		case Damaged[m.id]:
 			reasons = append(reasons, m.name+": its data is damaged (alarm CORRUPT)")
 		default:
 			able = append(able, m)

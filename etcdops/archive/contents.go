@@ -75,22 +75,22 @@ func Examine(ctx context.Context, path string) (c *Contents, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if told := recover(); told != nil {
-			c, err = nil, failure(damaged, unreadable(told), "the database %s is damaged", path)
+			c, err = nil, failure(Damaged, unreadable(told), "the database %s is damaged", path)
 		}
 	}()
 	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})
 	var file *fs.PathError
 	switch {
 	case errors.As(err, &file), errors.Is(err, bolterrors.ErrTimeout):
-		return nil, failure(failed, err, "the file %s can't be opened", path)
+		return nil, failure(Failed, err, "the file %s can't be opened", path)
 	case err != nil:
-		return nil, failure(damaged, err, "%s can't be opened as a database of etcd", path)
+		return nil, failure(Damaged, err, "%s can't be opened as a database of etcd", path)
 	}
 	defer db.Close()
 	if err = db.View(func(tx *bolt.Tx) error { c, err = examine(ctx, tx); return err }); err != nil {
-		reason := damaged
+		reason := Damaged
 		if ctx.Err() != nil {
-			reason = failed
+			reason = Failed
 		}
 		return nil, failure(reason, err, "the database %s can't be read", path)
 	}

@@ -20,10 +20,10 @@ import (
 const (
 	// WrongKey: it is encrypted, and none of the identities at hand opens it.
 	WrongKey = "WrongKey"
-	// damaged: what is stored is not what was written, or not whole.
-	damaged = "Damaged"
-	// noSpace: a disk is full, here or at the store.
-	noSpace = "NoSpace"
+	// Damaged: what is stored is not what was written, or not whole.
+	Damaged = "Damaged"
+	// NoSpace: a disk is full, here or at the store.
+	NoSpace = "NoSpace"
 	// NotFound: there is no such artifact, folder or bucket.
 	NotFound = "NotFound"
 	// Denied: the credentials are missing, wrong, or not enough.
@@ -32,8 +32,8 @@ const (
 	Locked = "Locked"
 	// Unreachable: the store or the cluster did not answer, or was not who it should be.
 	Unreachable = "Unreachable"
-	// failed: something else.
-	failed = "Failed"
+	// Failed: something else.
+	Failed = "Failed"
 )
 
 // reasonedError is a failure with its reason. Its text is a sentence that says what happened, to what, and
@@ -68,14 +68,17 @@ func (e *reasonedError) Unwrap() error {
 	return e.err
 }
 
-// ReasonOf is the reason of an error of this package; Failed for any other.
+// ReasonOf is the reason of an error; Failed for one that has none.
 func ReasonOf(err error) string {
 	var known *reasonedError
 	if errors.As(err, &known) {
 		return known.reason
 	}
-	return failed
+	return Failed
 }
+
+// Reasoned reports whether an error has a reason.
+func Reasoned(err error) bool { return errors.As(err, new(*reasonedError)) }
 
 // Failure is an error with its reason. The sentence says what happened, to what, and what to do; what is known of the
 // cause follows in brackets. Nil is no cause.
@@ -98,7 +101,7 @@ func (s *store) storeFailure(err error, doing string) error {
 		return known
 	}
 	if errors.Is(err, context.Canceled) {
-		return failure(failed, err, "%s was stopped", doing)
+		return failure(Failed, err, "%s was stopped", doing)
 	}
 	switch reason := s.reason(err); reason {
 	case NotFound:
@@ -106,7 +109,7 @@ func (s *store) storeFailure(err error, doing string) error {
 	case Denied:
 		return failure(reason, err, "%s: access was refused; check the credentials of the store and what they may do "+
 			"there", doing)
-	case noSpace:
+	case NoSpace:
 		return failure(reason, err, "%s: no space is left; free some space or enlarge the volume", doing)
 	case Unreachable:
 		return failure(reason, err, "%s: the store can't be reached; check its address, its certificate and the "+
@@ -119,7 +122,7 @@ func (s *store) storeFailure(err error, doing string) error {
 func (s *store) reason(err error) string {
 	switch {
 	case full(err):
-		return noSpace
+		return NoSpace
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return Denied
 	case errors.Is(err, fs.ErrNotExist):
@@ -129,7 +132,7 @@ func (s *store) reason(err error) string {
 	case refused(err):
 		return Denied
 	case refusalOf(err) >= http.StatusInternalServerError:
-		return failed
+		return Failed
 	}
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:
@@ -139,9 +142,9 @@ func (s *store) reason(err error) string {
 	case gcerrors.DeadlineExceeded:
 		return Unreachable
 	case gcerrors.ResourceExhausted:
-		return noSpace
+		return NoSpace
 	default:
-		return failed
+		return Failed
 	}
 }
 

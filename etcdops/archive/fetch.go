@@ -59,7 +59,7 @@ func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, erro
 		return nil, err
 	}
 	if from.SHA256 != "" && record.SHA256 != "" && from.SHA256 != record.SHA256 {
-		return nil, failure(damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, "+
+		return nil, failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, "+
 			"and %s was expected", store.named(key), record.SHA256, from.SHA256)
 	}
 	found, err := store.fetchFile(ctx, key, identities, to)
@@ -79,7 +79,7 @@ func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, erro
 func (from Source) folder() (folder stores.URL, key string, err error) {
 	artifact, err := stores.ParseArtifactURL(from.URL)
 	if err != nil {
-		return folder, "", failure(failed, nil, "the URL of the artifact is not one that can be used: %s", err)
+		return folder, "", failure(Failed, nil, "the URL of the artifact is not one that can be used: %s", err)
 	}
 	if folder, err := stores.ParseURL(from.StoreURL); err == nil && artifact.Parameters == "" &&
 		folder.Scheme == artifact.Scheme {
@@ -159,7 +159,7 @@ func (s *store) record(ctx context.Context, key string) (*reports.Artifact, erro
 	}
 	record := &reports.Artifact{}
 	if err := json.Unmarshal(text, record); err != nil || record.SHA256 == "" {
-		return nil, failure(damaged, nil, "%s does not say what that holds; take another snapshot",
+		return nil, failure(Damaged, nil, "%s does not say what that holds; take another snapshot",
 			s.named(key+recordSuffix))
 	}
 	return record, nil
@@ -194,10 +194,10 @@ func (s *store) fetchFile(ctx context.Context, key string, identities []age.Iden
 // localFailure is about a file of this machine.
 func localFailure(err error, path string) error {
 	if full(err) {
-		return failure(noSpace, err, "no space is left for %s, which needs as much as the database; free some space "+
+		return failure(NoSpace, err, "no space is left for %s, which needs as much as the database; free some space "+
 			"or enlarge the volume", path)
 	}
-	return failure(failed, err, "%s can't be written", path)
+	return failure(Failed, err, "%s can't be written", path)
 }
 
 // fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
@@ -234,7 +234,7 @@ func (s *store) fetch(ctx context.Context, key string, identities []age.Identity
 	case err != nil:
 		return nil, s.fetchFailure(key, source, err)
 	case !database.whole():
-		return nil, failure(damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, "+
+		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, "+
 			"or no snapshot by etcd; take another one", s.named(key))
 	}
 	found.Size, found.SHA256 = database.size, database.sum()
@@ -257,7 +257,7 @@ func (s *store) fetchFailure(key string, source *watched, err error) error {
 	case errors.As(err, &wrong):
 		return failure(WrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.named(key))
 	default:
-		return failure(damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.named(key))
+		return failure(Damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.named(key))
 	}
 }
 
@@ -319,13 +319,13 @@ func peek(r io.Reader, n int) (io.Reader, []byte, error) {
 func agree(name string, record, found *reports.Artifact, wanted string) error {
 	switch {
 	case record.StoredSHA256 != "" && record.StoredSHA256 != found.StoredSHA256:
-		return failure(damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; "+
+		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; "+
 			"take another snapshot", name, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
 	case record.SHA256 != "" && record.SHA256 != found.SHA256:
-		return failure(damaged, nil, "%s is damaged: its database has the SHA-256 %s, not the recorded %s; take "+
+		return failure(Damaged, nil, "%s is damaged: its database has the SHA-256 %s, not the recorded %s; take "+
 			"another snapshot", name, found.SHA256, record.SHA256)
 	case wanted != "" && wanted != found.SHA256:
-		return failure(damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s "+
+		return failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s "+
 			"was expected", name, found.SHA256, wanted)
 	}
 	return nil

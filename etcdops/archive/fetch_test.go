@@ -35,7 +35,7 @@ func TestFetchTakesWhatEtcdctlSaved(t *testing.T) {
 	assert.Equal(t, saved, fetched)
 
 	_, err = Fetch(context.Background(), Source{URL: "file:///old.db", StoreDir: dir, SHA256: "0f"}, to)
-	assert.Equal(t, damaged, ReasonOf(err), "%v", err)
+	assert.Equal(t, Damaged, ReasonOf(err), "%v", err)
 	_, err = os.Stat(to)
 	assert.True(t, errors.Is(err, os.ErrNotExist), "nothing is left that looks whole")
 
@@ -44,5 +44,5 @@ func TestFetchTakesWhatEtcdctlSaved(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "old.db"), saved[:len(saved)-1], 0o600))
 	_, err = Fetch(context.Background(), Source{URL: "file:///old.db", StoreDir: dir}, to)
-	assert.Equal(t, damaged, ReasonOf(err), "%v", err)
+	assert.Equal(t, Damaged, ReasonOf(err), "%v", err)
 }

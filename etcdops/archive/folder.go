@@ -68,7 +68,7 @@ func OpenFolder(ctx context.Context, place Place, identityFile string, create bo
 func FolderOf(url string, like Source) (Place, error) {
 	folder, err := stores.ParseURL(url)
 	if err != nil {
-		return Place{}, failure(failed, nil, "the URL of the folder is not one that can be used: %s", err)
+		return Place{}, failure(Failed, nil, "the URL of the folder is not one that can be used: %s", err)
 	}
 	if store, err := stores.ParseURL(like.StoreURL); err == nil && folder.Parameters == "" &&
 		store.Scheme == folder.Scheme {
@@ -92,7 +92,7 @@ func (f *Folder) Put(ctx context.Context, name string, content []byte, form Form
 		return size, err
 	}
 	// A try whose answer was lost has stored it, or another writer has. What has another size may not be whole.
-	if _, err = f.store.settle(ctx, name, size); ReasonOf(err) != damaged {
+	if _, err = f.store.settle(ctx, name, size); ReasonOf(err) != Damaged {
 		return size, err
 	}
 	if size, err = f.put(ctx, name, content, form, false); ReasonOf(err) == Locked {
@@ -140,7 +140,7 @@ func (f *Folder) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	case err != nil:
 		return nil, f.store.fetchFailure(name, source, err)
 	case n > limit:
-		return nil, failure(damaged, nil, "%s is larger than anything that is stored there", f.store.named(name))
+		return nil, failure(Damaged, nil, "%s is larger than anything that is stored there", f.store.named(name))
 	}
 	return content.Bytes(), nil
 }

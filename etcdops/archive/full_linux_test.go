@@ -34,7 +34,7 @@ func TestFullDisk(t *testing.T) {
 	defer s.Close()
 	for _, compression := range []v1alpha1.Compression{v1alpha1.CompressNone, v1alpha1.CompressZstd} {
 		_, _, err = s.put(ctx, key, bytes.NewReader(sent), Form{Compression: compression}, false)
-		assert.Equal(t, noSpace, ReasonOf(err), "%v", err)
+		assert.Equal(t, NoSpace, ReasonOf(err), "%v", err)
 		assert.Empty(t, files(t, full))
 	}
 
@@ -45,6 +45,6 @@ func TestFullDisk(t *testing.T) {
 	require.Nil(t, back)
 	require.NoError(t, roomy.finish(ctx, key, stored))
 	_, err = Fetch(ctx, Source{URL: "file:///folder/" + key, StoreDir: dir}, filepath.Join(full, "db"))
-	assert.Equal(t, noSpace, ReasonOf(err), "%v", err)
+	assert.Equal(t, NoSpace, ReasonOf(err), "%v", err)
 	assert.Empty(t, files(t, full))
 }

@@ -30,7 +30,7 @@ func openBucket(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	case stores.Google:
 		return openGoogle(ctx, u)
 	}
-	return nil, failure(failed, nil, "this kind of store is not supported")
+	return nil, failure(Failed, nil, "this kind of store is not supported")
 }
 
 // openAzure opens a container. What the URL does not say is in the variables of Azure's own tools.

@@ -50,7 +50,7 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 		one, err := age.ParseRecipients(bytes.NewReader([]byte(key)))
 		if err != nil {
 			// The cause and the key are left out: it may be an identity, which is a secret.
-			return nil, failure(failed, nil, "recipient %d is not an age public key: it must look like "+
+			return nil, failure(Failed, nil, "recipient %d is not an age public key: it must look like "+
 				"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", i+1)
 		}
 		all = append(all, one...)
@@ -67,7 +67,7 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 // verifies, takes another.
 
 // errReplaced is about what is another run's.
-var errReplaced = failure(failed, nil, "another run has stored it meanwhile")
+var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
 
 // put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before,
 // the record first; so is what comes of a failure, unless another run is done. With keep, what was there stays until
@@ -98,7 +98,7 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 			return err
 		}
 		if !database.whole() { // found out before the object has an end, so that there is none
-			return failure(damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another "+
+			return failure(Damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another "+
 				"one; it will be tried again")
 		}
 		return layers.Close()
@@ -201,7 +201,7 @@ func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
 		whole.Recipient, recipients[0] = recipients[0], whole
 		encrypted, err := age.Encrypt(all.Writer, recipients...)
 		if err != nil {
-			return nil, failure(failed, err, "the snapshot can't be encrypted for these recipients")
+			return nil, failure(Failed, err, "the snapshot can't be encrypted for these recipients")
 		}
 		all.push(encrypted)
 	}
@@ -209,7 +209,7 @@ func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
 		// Each thread takes some 20 MiB: as many as there are cores would make memory grow with the machine.
 		compressed, err := zstd.NewWriter(all.Writer, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(4<<20))
 		if err != nil {
-			return nil, failure(failed, err, "the snapshot can't be compressed")
+			return nil, failure(Failed, err, "the snapshot can't be compressed")
 		}
 		all.push(compressed)
 	}
@@ -330,7 +330,7 @@ func (s *store) settle(ctx context.Context, key string, size int64) (string, err
 		return "", err
 	}
 	if found.Size != size {
-		return "", failure(damaged, nil, "%s: it has %d bytes, and %d were written", doing, found.Size, size)
+		return "", failure(Damaged, nil, "%s: it has %d bytes, and %d were written", doing, found.Size, size)
 	}
 	if s.dir == "" {
 		return s.tagOf(found), nil
@@ -372,7 +372,7 @@ func (s *store) note(ctx context.Context, key string, record any) error {
 	}
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
-		return failure(failed, err, "the record of %s can't be written", s.named(key))
+		return failure(Failed, err, "the record of %s can't be written", s.named(key))
 	}
 	text = append(text, '\n')
 	err = s.write(ctx, key+recordSuffix, false, func(w io.Writer) error { _, err := w.Write(text); return err })

@@ -177,7 +177,7 @@ func TestNotWhatTheMemberSent(t *testing.T) {
 	} {
 		_, _, err := s.put(context.Background(), key, bytes.NewReader(wrong), Form{Compression: v1alpha1.CompressZstd},
 			false)
-		assert.Equal(t, damaged, ReasonOf(err), "%s: %v", name, err)
+		assert.Equal(t, Damaged, ReasonOf(err), "%s: %v", name, err)
 		assert.Empty(t, files(t, dir), name)
 	}
 	_, _, err := s.put(context.Background(), key, io.MultiReader(bytes.NewReader(sent), failing{}), Form{}, false)
@@ -251,21 +251,21 @@ func TestFetchSaysWhy(t *testing.T) {
 		{"another person's identity", WrongKey, func(f *Source) { f.IdentityFile = identityFile(t, wrong.String()) }},
 		{"no identity in the file", WrongKey, func(f *Source) { f.IdentityFile = identityFile(t, "secret words") }},
 		{"no file with identities", WrongKey, func(f *Source) { f.IdentityFile = "/does/not/exist" }},
-		{"another hash was wanted", damaged, func(f *Source) { f.SHA256 = strings.Repeat("0", 64) }},
-		{"cut off", damaged, func(*Source) { put(t, object, intact[:len(intact)-1]) }},
-		{"cut off in the middle", damaged, func(*Source) { put(t, object, intact[:len(intact)/2]) }},
-		{"empty", damaged, func(*Source) { put(t, object, nil) }},
-		{"more behind it", damaged, func(*Source) { put(t, object, append(bytes.Clone(intact), 0)) }},
-		{"no record", damaged, func(*Source) { put(t, object+".json", []byte("{}")) }},
-		{"half a record", damaged, func(*Source) { put(t, object+".json", record[:20]) }},
-		{"another's record", damaged, func(*Source) { put(t, object+".json", otherRecord(t, record)) }},
+		{"another hash was wanted", Damaged, func(f *Source) { f.SHA256 = strings.Repeat("0", 64) }},
+		{"cut off", Damaged, func(*Source) { put(t, object, intact[:len(intact)-1]) }},
+		{"cut off in the middle", Damaged, func(*Source) { put(t, object, intact[:len(intact)/2]) }},
+		{"empty", Damaged, func(*Source) { put(t, object, nil) }},
+		{"more behind it", Damaged, func(*Source) { put(t, object, append(bytes.Clone(intact), 0)) }},
+		{"no record", Damaged, func(*Source) { put(t, object+".json", []byte("{}")) }},
+		{"half a record", Damaged, func(*Source) { put(t, object+".json", record[:20]) }},
+		{"another's record", Damaged, func(*Source) { put(t, object+".json", otherRecord(t, record)) }},
 		{"the folder is gone", NotFound, func(f *Source) { f.URL = "file:///elsewhere/" + key }},
 		{"the artifact is gone", NotFound, func(f *Source) { require.NoError(t, os.Remove(object)) }},
 		{"the volume is not mounted", NotFound, func(f *Source) { f.StoreDir = "/does/not/exist" }},
-		{"no name", failed, func(f *Source) { f.URL = "file:///" }},
-		{"the name of a record", failed, func(f *Source) { f.URL += ".json" }},
-		{"a URL that is none", failed, func(f *Source) { f.URL = "s3:///folder/name" }},
-		{"credentials in the URL", failed, func(f *Source) { f.URL = "s3://me:secret@bucket/name" }},
+		{"no name", Failed, func(f *Source) { f.URL = "file:///" }},
+		{"the name of a record", Failed, func(f *Source) { f.URL += ".json" }},
+		{"a URL that is none", Failed, func(f *Source) { f.URL = "s3:///folder/name" }},
+		{"credentials in the URL", Failed, func(f *Source) { f.URL = "s3://me:secret@bucket/name" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			put(t, object, intact)
@@ -344,9 +344,9 @@ func TestFlippedBits(t *testing.T) {
 		_, err := Fetch(context.Background(), from, filepath.Join(t.TempDir(), "db"))
 		require.Error(t, err, "byte %d", at)
 		if at > header {
-			assert.Equal(t, damaged, ReasonOf(err), "byte %d: %v", at, err)
+			assert.Equal(t, Damaged, ReasonOf(err), "byte %d: %v", at, err)
 		} else {
-			assert.True(t, slices.Contains([]string{damaged, WrongKey}, ReasonOf(err)), "byte %d: %v", at, err)
+			assert.True(t, slices.Contains([]string{Damaged, WrongKey}, ReasonOf(err)), "byte %d: %v", at, err)
 		}
 	}
 }

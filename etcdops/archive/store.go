@@ -53,7 +53,7 @@ type store struct {
 func openStore(ctx context.Context, p Place, create bool) (*store, error) {
 	u, err := stores.ParseURL(p.URL)
 	if err != nil {
-		return nil, failure(failed, nil, "the URL of the store is not one that can be used: %s", err)
+		return nil, failure(Failed, nil, "the URL of the store is not one that can be used: %s", err)
 	}
 	s := &store{url: u}
 	if u.Scheme == stores.Claim {
@@ -128,7 +128,7 @@ var keys = regexp.MustCompile(`^[0-9A-Za-z][-._0-9A-Za-z]*(/[0-9A-Za-z][-._0-9A-
 
 func checkKey(key string) error {
 	if len(key) > 900 || !keys.MatchString(key) || strings.HasSuffix(key, recordSuffix) {
-		return failure(failed, nil, "the name of the artifact is not one that can be used: it has letters, digits, "+
+		return failure(Failed, nil, "the name of the artifact is not one that can be used: it has letters, digits, "+
 			"'-', '_', '.', and '/' between, and does not end in %s", recordSuffix)
 	}
 	return nil

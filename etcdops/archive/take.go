@@ -184,7 +184,7 @@ func (o Order) unchanged(asked bound) bool {
 // another reports whether the snapshot of another member may do where this one did not.
 func another(err error) bool {
 	switch ReasonOf(err) {
-	case damaged, stale, Differs:
+	case Damaged, stale, Differs:
 		return true
 	}
 	return false
@@ -240,7 +240,7 @@ func (o Order) conclude(ctx context.Context, store *store, all []member, back ag
 	report *reports.Snapshot) error {
 	verified := *report
 	err := o.verify(ctx, store, all, back, &verified)
-	if ReasonOf(err) == damaged && ctx.Err() == nil {
+	if ReasonOf(err) == Damaged && ctx.Err() == nil {
 		return o.disproved(ctx, store, report, err)
 	}
 	if err == nil {
@@ -275,7 +275,7 @@ func (o Order) stillThere(ctx context.Context, store *store, report *reports.Sna
 	}
 	switch {
 	case err != nil && ReasonOf(err) != Denied:
-		return failure(failed, err, "nothing shows whether it has changed since it was inspected")
+		return failure(Failed, err, "nothing shows whether it has changed since it was inspected")
 	case replaced, now != nil && now.StoredSHA256 != report.StoredSHA256:
 		return errReplaced
 	}

@@ -249,7 +249,7 @@ func TestStoppedWhileVerifying(t *testing.T) {
 			}
 			report, err := Take(ctx, o)
 			require.Error(t, err)
-			assert.NotEqual(t, damaged, ReasonOf(err), "%v", err)
+			assert.NotEqual(t, Damaged, ReasonOf(err), "%v", err)
 			assert.Contains(t, report.Error, "it is stored, but not verified")
 			left := recorded(t, o)
 			require.NotNil(t, left, "what was stored stays")
@@ -393,16 +393,16 @@ func TestVerificationThatFails(t *testing.T) {
 		kept   bool
 		taken  int
 	}{
-		"the check fails":         {damaged, false, 3},
+		"the check fails":         {Damaged, false, 3},
 		"the check panics":        {Differs, true, 3},
 		"etcd panics":             {Differs, true, 3},
 		"etcd counts otherwise":   {Differs, true, 3},
-		"the disk forgets":        {failed, true, 1},
-		"the disk loses the copy": {failed, true, 1},
-		"the disk is full":        {noSpace, true, 1},
-		"etcd has no room":        {noSpace, true, 1},
-		"etcd is killed":          {failed, true, 1},
-		"etcd can't start":        {failed, true, 1},
+		"the disk forgets":        {Failed, true, 1},
+		"the disk loses the copy": {Failed, true, 1},
+		"the disk is full":        {NoSpace, true, 1},
+		"etcd has no room":        {NoSpace, true, 1},
+		"etcd is killed":          {Failed, true, 1},
+		"etcd can't start":        {Failed, true, 1},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			cluster := fakes(t, 3, 20)
@@ -461,7 +461,7 @@ func TestWitnesses(t *testing.T) {
 		"one is down: the leader is asked": {3, func(c *fakeCluster) { c.members[2].stop() }, "", true, "demo-0",
 			""},
 		"one lags, and the leader has another": {3,
-			func(c *fakeCluster) { c.members[2].revision--; c.members[0].hash++ }, failed, true, "", ""},
+			func(c *fakeCluster) { c.members[2].revision--; c.members[0].hash++ }, Failed, true, "", ""},
 		"the leader can't say either": {3,
 			func(c *fakeCluster) { c.members[2].silent, c.members[0].silent = true, true }, "", true, "", ""},
 		"one of five lags": {5, func(c *fakeCluster) { c.members[4].revision-- }, "", true,
@@ -481,11 +481,11 @@ func TestWitnesses(t *testing.T) {
 			func(c *fakeCluster) { c.hold(t, 20, 'x', c.members[0], c.members[2]) }, "", true, "any",
 			"demo-1 has the hash"},
 		"the source itself, and another": {3, func(c *fakeCluster) { c.members[1].hash++; c.members[2].hash++ },
-			damaged, false, "", ""},
+			Damaged, false, "", ""},
 		"one of two": {2,
 			func(c *fakeCluster) { c.members[1].hash++; c.members[0].taken = 0 }, "", true, "demo-0", ""},
 		"one, and another can't say": {3,
-			func(c *fakeCluster) { c.members[2].hash++; c.members[0].silent = true }, failed, true, "", ""},
+			func(c *fakeCluster) { c.members[2].hash++; c.members[0].silent = true }, Failed, true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := fakes(t, c.members, 20)
@@ -531,10 +531,10 @@ func TestExamineStopped(t *testing.T) {
 	stop()
 	_, err := Examine(ctx, file)
 	require.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, failed, ReasonOf(err), "%v", err)
+	assert.Equal(t, Failed, ReasonOf(err), "%v", err)
 	_, err = Examine(soon(t), file+"-none")
-	assert.Equal(t, failed, ReasonOf(err), "%v", err)
+	assert.Equal(t, Failed, ReasonOf(err), "%v", err)
 	require.NoError(t, os.Truncate(file, 9000))
 	_, err = Examine(soon(t), file)
-	assert.Equal(t, damaged, ReasonOf(err), "%v", err)
+	assert.Equal(t, Damaged, ReasonOf(err), "%v", err)
 }

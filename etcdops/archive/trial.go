@@ -70,9 +70,9 @@ func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) 
 	case errors.As(err, &ended) && ended.Killed && ctx.Err() == nil:
 		return outOfMemory("etcd was killed while it starts", holds)
 	case errors.As(err, &ended):
-		return o.failed(ctx, "etcd", "starts on the restored snapshot", ended.Said, ended.Killed, ended.Err)
+		return o.Failed(ctx, "etcd", "starts on the restored snapshot", ended.Said, ended.Killed, ended.Err)
 	}
-	return o.failed(ctx, "etcd", "starts on the restored snapshot", &lone.Words{}, false, err)
+	return o.Failed(ctx, "etcd", "starts on the restored snapshot", &lone.Words{}, false, err)
 }
 
 // askTrial asks the etcd on trial for its keys and their hash at the revision of the database.
@@ -86,7 +86,7 @@ func askTrial(ctx context.Context, socket string, config *tls.Config, holds *Con
 			MinConnectTimeout: keepAliveTimeout})},
 	})
 	if err != nil {
-		return failure(failed, byEtcd(err), "no client for the etcd on trial")
+		return failure(Failed, byEtcd(err), "no client for the etcd on trial")
 	}
 	defer client.Close()
 	for {
@@ -96,21 +96,21 @@ func askTrial(ctx context.Context, socket string, config *tls.Config, holds *Con
 		}
 		select {
 		case <-ctx.Done():
-			return failure(failed, ctx.Err(), "stopped while etcd was to serve the restored snapshot")
+			return failure(Failed, ctx.Err(), "stopped while etcd was to serve the restored snapshot")
 		case <-serves.Done():
-			return failure(failed, byEtcd(err), "etcd does not serve on the restored snapshot within %s", trialTime)
+			return failure(Failed, byEtcd(err), "etcd does not serve on the restored snapshot within %s", trialTime)
 		case <-time.After(pollTime / 4):
 		}
 	}
 	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(),
 		clientv3.WithRev(holds.Revision))
 	if err != nil {
-		return failure(failed, byEtcd(err), "the etcd on trial does not count its keys")
+		return failure(Failed, byEtcd(err), "the etcd on trial does not count its keys")
 	}
 	hash, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx,
 		&pb.HashKVRequest{Revision: holds.Revision})
 	if err != nil {
-		return failure(failed, byEtcd(err), "the etcd on trial does not tell the hash of its keys")
+		return failure(Failed, byEtcd(err), "the etcd on trial does not tell the hash of its keys")
 	}
 	return holds.agree(count.Count, fmt.Sprintf("%08x", hash.GetHash()), max(hash.GetCompactRevision(), 0))
 }
@@ -164,7 +164,7 @@ func outOfMemory(what string, holds *Contents) error {
 	if holds.Keys >= 0 {
 		records = fmt.Sprintf("%d keys in %s", holds.Keys, records)
 	}
-	return failure(failed, nil, "%s on the restored snapshot, most likely because it was out of memory: there are %s; "+
+	return failure(Failed, nil, "%s on the restored snapshot, most likely because it was out of memory: there are %s; "+
 		"set spec.job.resources.limits.memory to %dMi",
 		what, records, (enough+memoryStep-1)/memoryStep*memoryStep>>20)
 }

@@ -26,7 +26,7 @@ func trust(file string) error {
 	defer trusted.Unlock()
 	if trusted.done {
 		if file != trusted.file {
-			return failure(failed, nil, "this process trusts the authorities of %q already: a store with those of %q "+
+			return failure(Failed, nil, "this process trusts the authorities of %q already: a store with those of %q "+
 				"needs one of its own", trusted.file, file)
 		}
 		return nil
@@ -35,7 +35,7 @@ func trust(file string) error {
 	if file != "" {
 		var err error
 		if more, err = os.ReadFile(file); err != nil {
-			return failure(failed, err, "the store's authority can't be read")
+			return failure(Failed, err, "the store's authority can't be read")
 		}
 	}
 	pool, err := x509.SystemCertPool()
@@ -44,17 +44,17 @@ func trust(file string) error {
 	}
 	if file != "" {
 		if !pool.AppendCertsFromPEM(more) {
-			return failure(failed, nil, "the file %s holds no certificate in PEM: it must be the authority that "+
+			return failure(Failed, nil, "the file %s holds no certificate in PEM: it must be the authority that "+
 				"signs the store's", file)
 		}
 		// Amazon's SDK would trust only the authorities of a file that this names.
 		if err := os.Unsetenv("AWS_CA_BUNDLE"); err != nil {
-			return failure(failed, err, "the store's authority can't be trusted")
+			return failure(Failed, err, "the store's authority can't be trusted")
 		}
 	}
 	// Fallback roots count only where there are no others, unless this says so (crypto/x509.SetFallbackRoots).
 	if err := os.Setenv("GODEBUG", join(os.Getenv("GODEBUG"), "x509usefallbackroots=1")); err != nil {
-		return failure(failed, err, "the store's authority can't be trusted")
+		return failure(Failed, err, "the store's authority can't be trusted")
 	}
 	x509.SetFallbackRoots(pool)
 	trusted.done, trusted.file = true, file

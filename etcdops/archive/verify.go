@@ -85,10 +85,10 @@ func (o Order) tried(ctx context.Context, file, scratch string, report *reports.
 	done("restored on trial")
 	restored, err := Examine(ctx, filepath.Join(dir, "member", "snap", "db"))
 	if err != nil {
-		return nil, failure(failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
+		return nil, failure(Failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
 	}
 	if fetched.Sum != restored.Sum || fetched.Others != restored.Others || fetched.Revision != restored.Revision {
-		return nil, failure(failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x "+
+		return nil, failure(Failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x "+
 			"and %08x, and before %d, %08x and %08x: etcdutl did not restore it, or the scratch disk lost a part of it",
 			restored.Revision, restored.Sum, restored.Others, fetched.Revision, fetched.Sum, fetched.Others)
 	}
@@ -118,18 +118,18 @@ func (o Order) stopwatch() func(what string) {
 // proven is an error about a file in the scratch directory. That the snapshot is damaged is believed only while the
 // file holds what was fetched: a disk that loses data, or can't be read, says nothing of what is stored.
 func (o Order) proven(ctx context.Context, file, sha256 string, err error) error {
-	if ReasonOf(err) != damaged {
+	if ReasonOf(err) != Damaged {
 		return err
 	}
 	if ctx.Err() != nil {
-		return failure(failed, ctx.Err(), "the verification was stopped")
+		return failure(Failed, ctx.Err(), "the verification was stopped")
 	}
 	switch sum, wrong := sumOf(file); {
 	case wrong != nil:
-		return failure(failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not "+
+		return failure(Failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not "+
 			"known", o.Scratch)
 	case sum != sha256:
-		return failure(failed, err, "the scratch disk in %s does not hold what was written to it: whether the "+
+		return failure(Failed, err, "the scratch disk in %s does not hold what was written to it: whether the "+
 			"snapshot is whole is not known", o.Scratch)
 	}
 	return err
@@ -184,26 +184,26 @@ func (o Order) etcdutl(ctx context.Context, doing string, args ...string) error 
 		return nil
 	}
 	killed := command.ProcessState != nil && command.ProcessState.ExitCode() < 0
-	return o.failed(ctx, "etcdutl", doing, &said, killed, err)
+	return o.Failed(ctx, "etcdutl", doing, &said, killed, err)
 }
 
-// failed says what it means that a program of etcd failed on what was fetched.
-func (o Order) failed(ctx context.Context, program, doing string, said *lone.Words, killed bool, err error) error {
+// Failed says what it means that a program of etcd failed on what was fetched.
+func (o Order) Failed(ctx context.Context, program, doing string, said *lone.Words, killed bool, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return failure(failed, ctx.Err(), "stopped while %s %s", program, doing)
+		return failure(Failed, ctx.Err(), "stopped while %s %s", program, doing)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		return failure(failed, err, "%s does not exist here: the container must run in an etcd image", program)
+		return failure(Failed, err, "%s does not exist here: the container must run in an etcd image", program)
 	case said.Has(fullWords...):
-		return failure(noSpace, nil, "no space is left in %s while %s %s: it needs twice the size of the database "+
+		return failure(NoSpace, nil, "no space is left in %s while %s %s: it needs twice the size of the database "+
 			"and 128 MiB; raise spec.job.scratchSize or free some space on the node", o.Scratch, program, doing)
 	case said.Has(wrongPages):
-		return failure(damaged, nil, "etcdutl snapshot status found damaged pages in the database of the snapshot")
+		return failure(Damaged, nil, "etcdutl snapshot status found damaged pages in the database of the snapshot")
 	case said.Panicked() && !said.Has(faultyWords...):
 		return failure(Differs, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
 	case killed:
-		return failure(failed, err, "%s was killed while it %s: if it was out of memory, raise "+
+		return failure(Failed, err, "%s was killed while it %s: if it was out of memory, raise "+
 			"spec.job.resources.limits.memory", program, doing)
 	}
-	return failure(failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)
+	return failure(Failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)
 }

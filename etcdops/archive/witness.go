@@ -95,10 +95,10 @@ func judge(said map[string]testimony, voters int, report *reports.Snapshot) erro
 	differ := strings.Join(other, ", ")
 	switch {
 	case len(other) > len(same) && 2*len(other) > voters:
-		return failure(damaged, nil, "most members have other data than the snapshot: %s; see the cluster's alarms",
+		return failure(Damaged, nil, "most members have other data than the snapshot: %s; see the cluster's alarms",
 			differ)
 	case len(other) >= len(same):
-		return failure(failed, nil, "the members' data differ, and it is not known whose is right: %s, unlike the "+
+		return failure(Failed, nil, "the members' data differ, and it is not known whose is right: %s, unlike the "+
 			"snapshot and %s; see the cluster's alarms", differ, strings.Join(same, ", "))
 	}
 	report.Warning = fmt.Sprintf("a member has other data than the snapshot and %s: %s; see the cluster's alarms",

@@ -60,9 +60,9 @@ func TestWordsAreOurs(t *testing.T) {
 		"one; two": errors.Join(OwnWords("one"), errors.New(mark), OwnWords("two"),
 			OwnWords("one")),
 		"it can't be (connection refused)": fmt.Errorf("%s: %w", mark,
-			failure(failed, syscall.ECONNREFUSED, "it can't be")),
-		"it can't be":     failure(failed, errors.New(mark), "it can't be"),
-		"it is no record": failure(failed, noJSON, "it is no record"),
+			failure(Failed, syscall.ECONNREFUSED, "it can't be")),
+		"it can't be":     failure(Failed, errors.New(mark), "it can't be"),
+		"it is no record": failure(Failed, noJSON, "it is no record"),
 	} {
 		words := Words(err)
 		assert.NotContains(t, words, mark)

@@ -23,15 +23,7 @@ type Promotion struct {
 
 // Promote waits until the destination has reached a revision, and ends the mirror there: no process goes on with it,
 // and the destination may be written to. The report has the revision.
-func Promote(ctx context.Context, p Promotion) (reports.Mirror, error) {
-	report, err := p.run(ctx)
-	if err != nil {
-		report.Reason, report.Error = archive.ReasonOf(err), archive.Words(err)
-	}
-	return report, err
-}
-
-func (p Promotion) run(ctx context.Context) (report reports.Mirror, err error) {
+func Promote(ctx context.Context, p Promotion) (report reports.Mirror, err error) {
 	to, err := reach(p.Destination, p.Name, p.MostOps, p.Log)
 	if err != nil {
 		return report, err
@@ -164,15 +156,7 @@ var errDiffers = errors.New("they differ")
 
 // Compare compares the keys of both sides at the revision of the source that the destination has. The report has the
 // number of keys, and the first one that differs.
-func Compare(ctx context.Context, o Options) (reports.Mirror, error) {
-	report, err := o.compare(ctx)
-	if err != nil {
-		report.Reason, report.Error = archive.ReasonOf(err), archive.Words(err)
-	}
-	return report, err
-}
-
-func (o Options) compare(ctx context.Context) (report reports.Mirror, err error) {
+func Compare(ctx context.Context, o Options) (report reports.Mirror, err error) {
 	to, err := reach(o.Destination, o.Name, o.MostOps, o.Log)
 	if err != nil {
 		return report, err

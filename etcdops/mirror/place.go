@@ -22,8 +22,8 @@ import (
 
 // Reasons for which a mirror ends, besides those of package reports and of clusters.
 const (
-	failed  = "Failed"
-	noSpace = "NoSpace"
+	failed  = archive.Failed
+	noSpace = archive.NoSpace
 )
 
 // place is how far a mirror is: JSON in the key Reserved + name of the destination. While Doing is empty, the keys of

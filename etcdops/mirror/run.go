@@ -48,11 +48,7 @@ type mirror struct {
 // the monitor has told.
 func Run(ctx context.Context, o Options, monitor *Monitor) (reports.Mirror, error) {
 	err := o.run(ctx, monitor)
-	report := monitor.Report()
-	if err != nil {
-		report.Reason, report.Error = archive.ReasonOf(err), archive.Words(err)
-	}
-	return report, err
+	return monitor.Report(), err
 }
 
 func (o Options) run(ctx context.Context, monitor *Monitor) error {

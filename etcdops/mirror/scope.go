@@ -13,7 +13,7 @@
 //	serve.go   how the mirror is, over HTTP
 //
 // Every transaction compares the place with what this process believes, and writes the next one. So of two processes
-// one is refused, and nothing is applied twice or left out (docs/decisions/0043-mirror.md).
+// one is refused, and nothing is applied twice or left out (docs/decisions/0042-stream.md).
 package mirror
 
 import (

@@ -197,7 +197,7 @@ func (w *storedWatch) look(ctx context.Context) error {
 	}
 	wrong := w.follow(ctx, tail)
 	reason := archive.ReasonOf(wrong)
-	if wrong != nil && reason != stream.Damaged && reason != archive.NotFound {
+	if wrong != nil && reason != archive.Damaged && reason != archive.NotFound {
 		return wrong
 	}
 	if err := w.lookForBases(ctx); err != nil {

@@ -146,35 +146,19 @@ func TestAnotherAuthorityIsAdopted(t *testing.T) {
 }
 
 func TestFlawsAreNamed(t *testing.T) {
-	for flaw, spoil := range map[string]func(s secrets, data map[string][]byte){
-		"tls.crt: it has no certificate": func(_ secrets,
-			d map[string][]byte) {
-			d["tls.crt"] = []byte("nothing")
-		},
-		"ca.crt: it has no certificate": func(_ secrets,
-			d map[string][]byte) {
-			delete(d, "ca.crt")
-		},
-		"tls.key is missing": func(_ secrets,
-			d map[string][]byte) {
-			delete(d, "tls.key")
-		},
-		"tls.key does not belong to tls.crt": func(s secrets,
-			d map[string][]byte) {
-			d["tls.key"] = s["ca"]["tls.key"]
-		},
-		"tls.crt is not signed by an authority in ca.crt": func(_ secrets,
-			d map[string][]byte) {
+	type data = map[string][]byte
+	for flaw, spoil := range map[string]func(s secrets, d data){
+		"tls.crt: it has no certificate":     func(_ secrets, d data) { d["tls.crt"] = []byte("nothing") },
+		"ca.crt: it has no certificate":      func(_ secrets, d data) { delete(d, "ca.crt") },
+		"tls.key is missing":                 func(_ secrets, d data) { delete(d, "tls.key") },
+		"tls.key does not belong to tls.crt": func(s secrets, d data) { d["tls.key"] = s["ca"]["tls.key"] },
+		"tls.crt is not signed by an authority in ca.crt": func(_ secrets, d data) {
 			d["ca.crt"] = made(t)["ca"]["tls.crt"]
 		},
-		"tls.crt: a certificate in it can't be read": func(_ secrets,
-			d map[string][]byte) {
+		"tls.crt: a certificate in it can't be read": func(_ secrets, d data) {
 			d["tls.crt"] = encode("CERTIFICATE", []byte("x"))
 		},
-		"tls.key does not belong to tls.crt, or can't be re": func(_ secrets,
-			d map[string][]byte) {
-			d["tls.key"] = []byte("x")
-		},
+		"tls.key does not belong to tls.crt, or can't be re": func(_ secrets, d data) { d["tls.key"] = []byte("x") },
 	} {
 		s := made(t)
 		s["leaf"] = maps.Clone(s["leaf"])

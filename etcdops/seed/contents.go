@@ -14,7 +14,7 @@ func agrees(told *reports.Artifact, c *archive.Contents) error {
 		other = told.Revision != c.Revision || c.Keys >= 0 && told.Keys != c.Keys || hash
 	}
 	if other {
-		return failure(Damaged, nil, "the snapshot has %d keys at revision %d with the hash %s, but its record says "+
+		return failure(damaged, nil, "the snapshot has %d keys at revision %d with the hash %s, but its record says "+
 			"%d at %d with %s; take another one", c.Keys, c.Revision, c.Hash, told.Keys, told.Revision,
 			told.Hash)
 	}

@@ -58,7 +58,7 @@ func lookInto(path string, read func(*bolt.Tx) error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return failure(failed, err, "the database can't be read")
 	case err != nil:
-		return failure(Damaged, err, "%s is not an etcd database, or is damaged", path)
+		return failure(damaged, err, "%s is not an etcd database, or is damaged", path)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func databaseIn(dataDir string, l *entryLog) (*database, error) {
 	dir := filepath.Join(dataDir, "member", "snap")
 	d, err := readDatabase(filepath.Join(dir, "db"))
 	sent := l.newestSnapshot()
-	if err != nil && (ReasonOf(err) != notFound || sent == 0) || err == nil && sent <= d.index {
+	if err != nil && (archive.ReasonOf(err) != notFound || sent == 0) || err == nil && sent <= d.index {
 		return d, err
 	}
 	return readDatabase(filepath.Join(dir, fmt.Sprintf("%016x.snap.db", sent)))

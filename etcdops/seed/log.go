@@ -65,15 +65,14 @@ func readLog(dir string, after uint64, each func(*raftpb.Entry) error) (*entryLo
 		}
 	}
 	if l.memberID == 0 {
-		return nil, failure(Damaged, nil, "the write-ahead log in %s does not say whose it is: it holds no record "+
+		return nil, failure(damaged, nil, "the write-ahead log in %s does not say whose it is: it holds no record "+
 			"that can be read", dir)
 	}
 	return l, nil
 }
 
 func damagedLog(path string, err error) error {
-	var own *reasonedError
-	if errors.As(err, &own) {
+	if archive.Reasoned(err) {
 		return err
 	}
 	if errors.Is(err, wal.ErrCRCMismatch) || errors.Is(err, walpb.ErrCRCMismatch) {
@@ -82,7 +81,7 @@ func damagedLog(path string, err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return failure(failed, err, "the write-ahead log %s can't be read", path)
 	}
-	return failure(Damaged, err, "the write-ahead log %s is damaged before its end: etcd would not start on it "+
+	return failure(damaged, err, "the write-ahead log %s is damaged before its end: etcd would not start on it "+
 		"either; use another member or a snapshot", path)
 }
 
@@ -114,7 +113,7 @@ func logFiles(dir string, after uint64) ([]string, error) {
 	names, numbers = names[first:], numbers[first:]
 	for i := range numbers {
 		if numbers[i] != numbers[0]+uint64(i) {
-			return nil, failure(Damaged, nil, "the write-ahead log in %s does not have the file before %s", dir,
+			return nil, failure(damaged, nil, "the write-ahead log in %s does not have the file before %s", dir,
 				names[i])
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
 // entries from first to last, of one term, each with that many bytes.
@@ -97,7 +99,7 @@ func TestLogIsReadAsEtcdReadsIt(t *testing.T) {
 	require.Len(t, terms, len(theirs))
 	require.NoError(t, os.Remove(files[len(files)-2]))
 	_, err = readLog(dir, 150, nil)
-	require.Equal(t, Damaged, ReasonOf(err), "%v", err)
+	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
 }
 
 func TestTornLog(t *testing.T) {
@@ -119,9 +121,9 @@ func TestTornLog(t *testing.T) {
 		{"cut off, within the last but one", func(raw []byte) []byte { return raw[:ends-3500] }, 8, ""},
 		{"its last sectors were never written", func(raw []byte) []byte { clear(raw[ends-2500:]); return raw }, 9, ""},
 		{"cut off within a length", func(raw []byte) []byte { return raw[:ends-ends%8-3048+4] }, 9, ""},
-		{"damaged in the middle", func(raw []byte) []byte { raw[9000] ^= 1; return raw }, 0, Damaged},
-		{"nothing but zeros", func(raw []byte) []byte { clear(raw); return raw }, 0, Damaged},
-		{"empty", func([]byte) []byte { return nil }, 0, Damaged},
+		{"damaged in the middle", func(raw []byte) []byte { raw[9000] ^= 1; return raw }, 0, damaged},
+		{"nothing but zeros", func(raw []byte) []byte { clear(raw); return raw }, 0, damaged},
+		{"empty", func([]byte) []byte { return nil }, 0, damaged},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,8 +131,10 @@ func TestTornLog(t *testing.T) {
 			raw := c.change(append([]byte{}, whole...))
 			require.NoError(t, os.WriteFile(filepath.Join(torn, filepath.Base(file)), raw, 0o600))
 			l, err := readLog(torn, 0, nil)
-			require.Equal(t, c.reason, ReasonOf(err), "%v", err)
-			if c.reason == "" {
+			if c.reason != "" {
+				require.Equal(t, c.reason, archive.ReasonOf(err), "%v", err)
+			} else {
+				require.NoError(t, err)
 				require.Equal(t, c.last, l.lastIndex)
 			}
 			after, err := os.ReadFile(filepath.Join(torn, filepath.Base(file)))
@@ -143,14 +147,14 @@ func TestTornLog(t *testing.T) {
 func TestNothingToSurvey(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Survey(dir, "")
-	require.Equal(t, notFound, ReasonOf(err))
+	require.Equal(t, notFound, archive.ReasonOf(err))
 	require.ErrorContains(t, err, "no etcd has run there")
 
 	snap := filepath.Join(dir, "member", "snap")
 	require.NoError(t, os.MkdirAll(snap, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(snap, "db"), make([]byte, 8192), 0o600))
 	_, err = Survey(dir, "")
-	require.Equal(t, Damaged, ReasonOf(err), "%v", err)
+	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
 
 	// A database that ends before its pages do: reading it would be a fault.
 	require.NoError(t, os.Remove(filepath.Join(snap, "db")))
@@ -166,10 +170,10 @@ func TestNothingToSurvey(t *testing.T) {
 	}))
 	require.NoError(t, db.Close())
 	_, err = Survey(dir, "")
-	require.Equal(t, notFound, ReasonOf(err), "no log: %v", err)
+	require.Equal(t, notFound, archive.ReasonOf(err), "no log: %v", err)
 	require.NoError(t, os.Truncate(filepath.Join(snap, "db"), 3*4096))
 	_, err = Survey(dir, "")
-	require.Equal(t, Damaged, ReasonOf(err), "%v", err)
+	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
 }
 
 func TestWhatIsAboutMembers(t *testing.T) {

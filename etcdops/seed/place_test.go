@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
@@ -19,7 +20,7 @@ func TestNoRoom(t *testing.T) {
 		Fetch: func(context.Context, string) (*reports.Artifact, error) { t.Fatal("fetched"); return nil, nil },
 	}
 	_, err := Restore(t.Context(), o)
-	require.Equal(t, noSpace, ReasonOf(err), "%v", err)
+	require.Equal(t, noSpace, archive.ReasonOf(err), "%v", err)
 	require.ErrorContains(t, err, "1152921504606.8 MB is needed (the database)")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)

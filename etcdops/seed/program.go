@@ -73,7 +73,7 @@ func (p Programs) replay(ctx context.Context, on staged, dir string, m member, i
 	if errors.As(err, &ended) {
 		return failure(failed, ended, "etcd ended on the survivor's data: %s", archive.Words(ended.Err))
 	}
-	if err != nil && ReasonOf(err) == "" {
+	if err != nil && !archive.Reasoned(err) {
 		return failure(failed, err, "etcd could not be started on the survivor's data")
 	}
 	return err

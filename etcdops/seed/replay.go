@@ -131,7 +131,7 @@ func (r *replay) write(ctx context.Context, path string, tail *stream.Tail) erro
 	})
 	switch {
 	case errors.Is(err, errNonsense):
-		return failure(Damaged, err, "the database %s is damaged", path)
+		return failure(damaged, err, "the database %s is damaged", path)
 	case err == nil, errors.As(err, new(archive.Worded)):
 		return err
 	}
@@ -161,7 +161,7 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 		s, err := tail.Next(ctx, r.reach)
 		reason := archive.ReasonOf(err)
 		switch {
-		case err != nil && (reason == stream.Damaged || reason == archive.NotFound):
+		case err != nil && (reason == archive.Damaged || reason == archive.NotFound):
 			return &ending{err, r.reach, archive.Words(err)}
 		case err != nil:
 			return err
@@ -223,7 +223,7 @@ func (r *replay) apply(s *stream.Segment, put func(name, value []byte) error) er
 		was = again.Of()
 	}
 	if was != "" && before != "" && was != before {
-		return &ending{failure(Damaged, nil, "revision %d is not the same in what is stored before and behind it: the "+
+		return &ending{failure(damaged, nil, "revision %d is not the same in what is stored before and behind it: the "+
 			"cluster has had another history in between; end at revision %d, or use a later snapshot", r.reach, r.reach),
 			r.reach, "the cluster has had another history behind it"}
 	}
@@ -281,7 +281,7 @@ func (r *replay) differs(has string, told stream.Hash, good int64) error {
 	if has == "" {
 		return nil
 	}
-	return &ending{failure(Damaged, nil, "with the changes behind the snapshot the keys have the hash %s at revision "+
+	return &ending{failure(damaged, nil, "with the changes behind the snapshot the keys have the hash %s at revision "+
 		"%d, and a member had %s: use another snapshot, or end at revision %d", has, told.Revision, told.Hash, good),
 		good, fmt.Sprintf("at revision %d a member had other keys", told.Revision)}
 }
@@ -297,7 +297,7 @@ func (r *replay) agrees(holds *archive.Contents) error {
 		return nil
 	}
 	if holds.Revision != r.until || holds.Sum != r.sumOfAll {
-		return failure(Damaged, nil, "with the changes behind the snapshot the database has revision %d and the "+
+		return failure(damaged, nil, "with the changes behind the snapshot the database has revision %d and the "+
 			"checksum %08x, and should have %d and %08x: the list of free pages in the snapshot is wrong, or the disk "+
 			"lost a part of it", holds.Revision, holds.Sum, r.until, r.sumOfAll)
 	}

@@ -147,7 +147,7 @@ func TestReplay(t *testing.T) {
 		}
 		assert.Equal(t, end, r.told(&reports.Artifact{}).Revision)
 		holds.Sum++
-		assert.Equal(t, Damaged, ReasonOf(r.agrees(holds)))
+		assert.Equal(t, damaged, archive.ReasonOf(r.agrees(holds)))
 	}
 }
 
@@ -165,10 +165,10 @@ func TestReplayRefuses(t *testing.T) {
 		"a snapshot that goes further": {nil, 3, notFound, "use an earlier snapshot"},
 		"users that have changed": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 4}}, 5, failed,
 			"use a later snapshot, or end at revision 4"},
-		"another history": {[]stream.Header{{First: 5, Last: 5, Before: fmt.Sprintf("%x", last)}}, 5, Damaged,
+		"another history": {[]stream.Header{{First: 5, Last: 5, Before: fmt.Sprintf("%x", last)}}, 5, damaged,
 			"revision 4 is not the same"},
 		"another hash": {[]stream.Header{{First: 5, Last: 5, Hash: &stream.Hash{Revision: 5, Hash: "00000000"}}}, 5,
-			Damaged, "and a member had 00000000"},
+			damaged, "and a member had 00000000"},
 		"a hash that can't be compared": {[]stream.Header{{First: 5, Last: 5,
 			Hash: &stream.Hash{Revision: 6, Hash: "00000000"}}}, 5, "", ""},
 		"users that were not looked at yet": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 2}}, 5, "", ""},
@@ -183,7 +183,7 @@ func TestReplayRefuses(t *testing.T) {
 			assert.NoError(t, err, name)
 			continue
 		}
-		assert.Equal(t, test.reason, ReasonOf(err), name)
+		assert.Equal(t, test.reason, archive.ReasonOf(err), name)
 		assert.ErrorContains(t, err, test.words, name)
 	}
 }
@@ -319,7 +319,7 @@ func TestReplayUntilATime(t *testing.T) {
 		}
 		_, r, err := filled(t, tailTo(t, test.stored...), Options{Fetch: fetch, UntilTime: at(test.seconds)})
 		if test.words != "" {
-			assert.Equal(t, notFound, ReasonOf(err), name)
+			assert.Equal(t, notFound, archive.ReasonOf(err), name)
 			assert.ErrorContains(t, err, test.words, name)
 			continue
 		}

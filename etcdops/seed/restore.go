@@ -189,7 +189,7 @@ func untouched(ctx context.Context, path string, was *archive.Contents, bump int
 		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), raised(was.Last+bump))
 	}
 	if is.Sum != sum || is.Others != was.Others {
-		return failure(Damaged, nil, "the list of free pages in the database names some that are in use: use another "+
+		return failure(damaged, nil, "the list of free pages in the database names some that are in use: use another "+
 			"snapshot or member")
 	}
 	return nil

@@ -13,57 +13,19 @@
 //	program.go   running etcd and etcdutl
 package seed
 
-import (
-	"errors"
-	"fmt"
+import "github.com/quorate-dev/quorate/etcdops/archive"
 
-	"github.com/quorate-dev/quorate/etcdops/archive"
-)
-
-// Reasons for which nothing was restored that are found out here; those of stores and artifacts come from package
-// archive. [hooks.RestoreReport] has them all.
+// Reasons for which nothing was restored: reports.Restore has them all. [archive.ReasonOf] tells that of an error.
 const (
-	// Damaged: what is there is not whole.
-	Damaged = "Damaged"
-	// noSpace: a volume has too little room.
-	noSpace = "NoSpace"
 	// OtherVersion: the data were written by an etcd that is too new.
 	OtherVersion = "OtherVersion"
-	// notFound: there is nothing to restore.
-	notFound = "NotFound"
-	// failed: something else.
-	failed = "Failed"
+
+	damaged  = archive.Damaged
+	noSpace  = archive.NoSpace
+	notFound = archive.NotFound
+	failed   = archive.Failed
 )
 
-// reasonedError is a failure with its reason. Its text says what happened, to what, and what to do.
-type reasonedError struct {
-	reason string
-	text   string
-	// err is the cause; nil when the text says all.
-	err error
-}
-
-func (e *reasonedError) Error() string { return e.Words() }
-
-// Words implements [archive.Worded]: the sentence, and in brackets what is known of the cause.
-func (e *reasonedError) Words() string {
-	if cause := archive.Words(e.err); cause != "" {
-		return e.text + " (" + cause + ")"
-	}
-	return e.text
-}
-
-func (e *reasonedError) Unwrap() error { return e.err }
-
 func failure(reason string, cause error, format string, args ...any) error {
-	return &reasonedError{reason: reason, text: fmt.Sprintf(format, args...), err: cause}
-}
-
-// ReasonOf is the reason of an error of this package; empty for any other.
-func ReasonOf(err error) string {
-	var own *reasonedError
-	if errors.As(err, &own) {
-		return own.reason
-	}
-	return ""
+	return archive.Failure(reason, cause, format, args...)
 }

@@ -79,7 +79,7 @@ func takeSkeleton(from, to string) error {
 	})
 	var file *fs.PathError
 	if err = errors.Join(err, made.Close()); err != nil && !full(err) && !errors.As(err, &file) {
-		return failure(Damaged, err, "the database %s is damaged", from)
+		return failure(damaged, err, "the database %s is damaged", from)
 	}
 	return written(err, to)
 }
@@ -157,7 +157,7 @@ func (s *skeleton) write(database string) error {
 		})
 	})
 	if errors.Is(err, errNonsense) {
-		return failure(Damaged, err, "the database %s is damaged", database)
+		return failure(damaged, err, "the database %s is damaged", database)
 	}
 	return written(err, database)
 }

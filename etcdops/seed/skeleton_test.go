@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
 type buckets map[string]map[string]string
@@ -150,7 +152,7 @@ func TestSkeletonOfADamagedDatabase(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(databaseOf(dir), raw, 0o600))
 	err = takeSkeleton(databaseOf(dir), filepath.Join(dir, "skeleton.db"))
-	require.Equal(t, Damaged, ReasonOf(err), "%v", err)
+	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
 }
 
 // TestListOfFreePages: etcd keeps none in its database, except for one that it has just defragmented.
@@ -181,9 +183,9 @@ func TestFull(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{syscall.ENOSPC, &fs.PathError{Err: syscall.EDQUOT},
 		errors.New("file resize error: truncate: no space left on device")} {
-		require.Equal(t, noSpace, ReasonOf(written(err, "here")), "%v", err)
+		require.Equal(t, noSpace, archive.ReasonOf(written(err, "here")), "%v", err)
 	}
-	require.Equal(t, failed, ReasonOf(written(fs.ErrPermission, "here")))
+	require.Equal(t, failed, archive.ReasonOf(written(fs.ErrPermission, "here")))
 	require.NoError(t, written(nil, "here"))
 }
 

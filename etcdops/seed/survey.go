@@ -50,7 +50,7 @@ func survive(dataDir, walDir string) (*survivor, error) {
 	after := uint64(0)
 	if err == nil {
 		after = first.index
-	} else if ReasonOf(err) != notFound {
+	} else if archive.ReasonOf(err) != notFound {
 		return nil, err
 	}
 	l, err := readLog(walDir, after, nil)

@@ -152,7 +152,7 @@ const batchSize = 4 << 20
 
 func (t *transcript) take(e *raftpb.Entry) error {
 	if e.GetIndex() > t.last+1 {
-		return failure(Damaged, nil, "the log continues at entry %d, but the database and the log end at %d: use "+
+		return failure(damaged, nil, "the log continues at entry %d, but the database and the log end at %d: use "+
 			"another member or a snapshot", e.GetIndex(), t.last)
 	}
 	t.last = e.GetIndex()

@@ -38,10 +38,7 @@ func Restore(ctx context.Context, args []string, getenv func(string) string, std
 	}
 	report, err := r.run(ctx)
 	if err != nil {
-		report.Error, report.Reason = told(err), seed.ReasonOf(err)
-		if report.Reason == "" {
-			report.Reason = archive.ReasonOf(err)
-		}
+		report.Error, report.Reason = told(err), archive.ReasonOf(err)
 	}
 	tell(report, stdout)
 	return exitCode(err, stderr)

@@ -2,10 +2,8 @@ package snapshot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -149,8 +147,6 @@ func lookAtTail(ctx context.Context, asked stream.Asked, stdout, stderr io.Write
 	if err != nil {
 		report.Reason, report.Error = archive.ReasonOf(err), told(err)
 	}
-	text, _ := json.Marshal(report) // plain data always encodes
-	command.TerminationMessage(string(text))
-	fmt.Fprintf(stdout, "%s\n", text)
+	tell(report, stdout)
 	return exitCode(err, stderr)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -24,7 +25,7 @@ func Survey(args []string, stdout, stderr io.Writer) int {
 	}
 	found, err := seed.Survey(dataDir, walDir)
 	if err != nil {
-		found.Reason, found.Error = seed.ReasonOf(err), told(err)
+		found.Reason, found.Error = archive.ReasonOf(err), told(err)
 	}
 	tell(found, stdout)
 	return exitCode(err, stderr)

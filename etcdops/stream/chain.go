@@ -176,7 +176,7 @@ func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 		if err == nil {
 			return s, nil
 		}
-		if reason := archive.ReasonOf(err); reason != Damaged && reason != archive.NotFound {
+		if reason := archive.ReasonOf(err); reason != damaged && reason != archive.NotFound {
 			return nil, err
 		}
 		wrong = cmp.Or(wrong, err)
@@ -197,7 +197,7 @@ func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
 		err = errRecords
 	}
 	if err != nil {
-		return nil, failure(Damaged, err, "the segment %d-%d of the stream is damaged", span.First, span.Last)
+		return nil, failure(damaged, err, "the segment %d-%d of the stream is damaged", span.First, span.Last)
 	}
 	return s, nil
 }

@@ -141,7 +141,7 @@ func TestTailOfAnotherCluster(t *testing.T) {
 	s.ClusterID = "c2"
 	keep(t, dir, s)
 	_, err := read(openTail(t, dir), 4, 9)
-	assert.Equal(t, Damaged, archive.ReasonOf(err))
+	assert.Equal(t, damaged, archive.ReasonOf(err))
 	_, err = OpenTail(t.Context(), archive.Place{URL: "file:///s/tail", Dir: dir}, "")
 	assert.ErrorContains(t, err, "must end with the ID")
 	assert.Equal(t, "nothing behind it is stored", openTail(t, dir).Gap(9))

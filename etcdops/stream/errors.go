@@ -5,9 +5,8 @@ import "github.com/quorate-dev/quorate/etcdops/archive"
 // Reasons for which a stream ends, besides those in package reports and those of stores and clusters, which are package
 // archive's. [archive.ReasonOf] tells that of an error.
 const (
-	// Damaged: what is stored is not what was written.
-	Damaged = "Damaged"
-	failed  = "Failed"
+	damaged = archive.Damaged
+	failed  = archive.Failed
 )
 
 func failure(reason string, cause error, format string, args ...any) error {

@@ -1,5 +1,12 @@
 // Package certificates says which certificates there are, what is wrong with them, and how an authority is followed by
 // the next.
+//
+// A cluster in plain text learns TLS without an outage, since raft between two members goes on as long as one of them
+// can dial the other: so one member at a time may be out of step with the member list. First every member is restarted
+// with certificates, still listening in plain text to its peers and in both ways to clients. Then, for one voter after
+// the other, its URL in the list becomes https and it is restarted to listen so. When tls.allowPlaintextClients is taken
+// out, every member is restarted once more. With one or two voters, and on Memory, a new learner takes each one's
+// place. The way back is refused: nothing is gained by it.
 package certificates
 
 import (
@@ -71,8 +78,13 @@ func Authority(v *state.View) decision.Recipe {
 	return foreign.Adopt(v, old)
 }
 
-// inheritance is a Secret that still tells what the members trust, in case the authority is deleted.
+// inheritance is a Secret that still tells what the members trust, in case the authority is deleted. While all members
+// are stopped no one has to trust the next one beside it: then a person may have deleted what was stolen, and a view
+// that still shows one of the other Secrets must not bring it back.
 func inheritance(v *state.View) string {
+	if v.Replicas == 0 && !v.BesideForeign() && len(v.Children.Pods) == 0 {
+		return ""
+	}
 	for _, l := range v.Leaves {
 		if old := v.Children.Secrets[l.Secret]; old != nil && len(old.Trust) > 0 {
 			return l.Secret

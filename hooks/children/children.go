@@ -99,14 +99,14 @@ func Services(v *state.View) []*corev1.Service {
 // clientService leads clients to voters.
 func clientService(v *state.View, port corev1.ServicePort) *corev1.Service {
 	return exposed(v, objects.ClientService(v.Cluster.Name), &v.Cluster.Spec.ClientService, port, nil,
-		pods.ClientSelector(v))
+		pods.ClientSelector(v.Cluster))
 }
 
 // memberService leads clients from outside Kubernetes to one member, while it is a voter.
 func memberService(v *state.View, member string) *corev1.Service {
 	asked, of := v.Cluster.Spec.MemberService, map[string]string{objects.LabelMember: member}
-	selector := objects.Selector(v.Cluster)
-	selector[objects.LabelMember], selector[objects.LabelRole] = member, pods.RoleVoter
+	selector := pods.ClientSelector(v.Cluster)
+	selector[objects.LabelMember] = member
 	return exposed(v, objects.MemberService(member), &v1alpha1.ClientService{Type: asked.Type,
 		LoadBalancerClass: asked.LoadBalancerClass, LoadBalancerSourceRanges: asked.LoadBalancerSourceRanges,
 		ExternalTrafficPolicy: asked.ExternalTrafficPolicy}, servicePort("client", objects.ClientPort), of, selector)

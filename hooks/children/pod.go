@@ -115,9 +115,7 @@ func dataVolume(t *spec.Template, name string) corev1.Volume {
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: t.Tmpfs},
 		}}
 	}
-	return corev1.Volume{Name: state.VolumeData, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-	}}
+	return objects.ClaimVolume(state.VolumeData, name)
 }
 
 func prepareContainer(o observation.Observation) corev1.Container {
@@ -127,9 +125,7 @@ func prepareContainer(o observation.Observation) corev1.Container {
 		ImagePullPolicy: o.Settings.ImagePullPolicy,
 		Args:            []string{"prepare", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile},
 		SecurityContext: objects.Restricted(),
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
-		}},
+		Resources:       objects.Requests("10m", "16Mi"),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: state.VolumeData, MountPath: "/var/lib/etcd"},
 			{Name: state.VolumeState, MountPath: state.StateMount},
@@ -163,7 +159,9 @@ func etcdContainer(o observation.Observation, t *spec.Template, name, address, v
 				Port: intstr.FromInt(metricsPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
 		},
-		// No liveness probe: docs/decisions/0002-probes.md.
+		// No liveness probe, and so no startup probe. A member with a large database opens its ports late, and one that
+		// defragments does not answer: killing either makes it start again from the beginning. The kubelet knows when a
+		// process ends, and a member that is up and does not serve is seen by Quorate, which asks every member itself.
 	}
 }
 

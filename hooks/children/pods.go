@@ -236,8 +236,7 @@ func keptPod(v *state.View, old *corev1.Pod) *corev1.Pod {
 	}
 	pod.Labels = objects.Labels(v.Cluster, own)
 	pod.Annotations = objects.Annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationStart,
-		objects.AnnotationTemplate, AnnotationFormerTemplate,
-		objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts,
+		objects.AnnotationTemplate, objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts,
 		objects.AnnotationFlagsFor, objects.AnnotationExchanged,
 		objects.AnnotationRestarted, objects.AnnotationSHA256, objects.AnnotationUntil))
 	noteServed(v, &pod)

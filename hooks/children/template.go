@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,7 +16,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
@@ -46,7 +43,7 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *spec.Template {
 	t := &spec.Template{
 		PullPolicy: cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: unlessEmpty(s.Image.PullSecrets),
 		Affinity: affinity(c), Spread: spread(c), Tolerations: tolerations(s.Tolerations),
-		PriorityClass: s.PriorityClassName, Resources: containerResources(s), Options: options(s, version),
+		PriorityClass: s.PriorityClassName, Resources: containerResources(s), Options: spec.OptionsFor(s, version),
 	}
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
@@ -87,16 +84,12 @@ func TemplateNow(v *state.View, version string) string {
 
 // TemplateOutdated reports whether the pod was made from another template than the spec asks for now.
 func TemplateOutdated(v *state.View, pod *corev1.Pod) bool {
-	if has, told := pod.Annotations[objects.AnnotationTemplate]; told {
-		return has != TemplateNow(v, versions.MadeForVersion(pod))
-	}
-	return pod.Annotations[AnnotationFormerTemplate] != formerTemplate(v)
+	return pod.Annotations[objects.AnnotationTemplate] != TemplateNow(v, versions.MadeForVersion(pod))
 }
 
 // noteTemplate puts on a pod of what template it is.
 func noteTemplate(v *state.View, pod *corev1.Pod, version string) {
 	pod.Annotations[objects.AnnotationTemplate] = TemplateNow(v, version)
-	pod.Annotations[AnnotationFormerTemplate] = formerTemplate(v)
 }
 
 func unlessEmpty[T any](list []T) []T {
@@ -221,48 +214,4 @@ func unless[T comparable](value *T, meant T) *T {
 		return nil
 	}
 	return value
-}
-
-// options are those of etcd that only a restart changes, with their defaults said; those of etcd's own that are meant
-// anyway are left out.
-func options(s *v1alpha1.EtcdClusterSpec, version string) spec.Options {
-	o := spec.OptionsOf(s.Options)
-	o.QuotaBackendBytes = nil // on a volume it follows that: see QuotaDiffers
-	if s.Storage.Medium == v1alpha1.Memory {
-		o.QuotaBackendBytes = new(spec.QuotaBytes(s.Options, spec.StorageSize(s)))
-	}
-	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
-	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
-	o.AutoCompaction, o.ExtraArgs = autoCompaction(o.AutoCompaction), spec.ExtraArgsFor(s.Options, version)
-	return o
-}
-
-// snapshotCount is etcd's own default (DefaultSnapshotCount in its etcdserver/server.go; those of the other options,
-// which are the same in all releases, are in its embed/config.go). It differs only between versions that no pod goes
-// between with its flags: see SameFlags.
-func snapshotCount(version string) int64 {
-	if spec.Experimental(version) {
-		return 100_000
-	}
-	return 10_000
-}
-
-// autoCompaction with its retention as it is written by itself: 1h, not 60m. What can't be read is refused by
-// validate.
-func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
-	switch c.Mode {
-	case v1alpha1.CompactOff:
-		c.Retention = ""
-	case v1alpha1.CompactRevision:
-		c.Retention = cmp.Or(c.Retention, "10000")
-		if n, err := strconv.ParseInt(c.Retention, 10, 64); err == nil {
-			c.Retention = strconv.FormatInt(n, 10)
-		}
-	default:
-		c.Mode, c.Retention = v1alpha1.CompactPeriodic, cmp.Or(c.Retention, "1h")
-		if d, err := time.ParseDuration(c.Retention); err == nil {
-			c.Retention = wording.Brief(d)
-		}
-	}
-	return c
 }

@@ -74,7 +74,7 @@ func corrupt(v *state.View) *decision.Verdict {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while foreign "+
 				"members are in the cluster; you decide: see Corrupt in docs/troubleshooting.md",
-				health.Named(v, alarms), hashes(v)), Outlook: decision.Waits, Resync: rule.ResyncLater}
+				health.Named(v, alarms), hashes(v)), Outlook: rule.Waits, Resync: rule.ResyncLater}
 	}
 	switch {
 	case len(e.right) > 0 && lost != nil:
@@ -98,7 +98,7 @@ func corrupt(v *state.View) *decision.Verdict {
 	return &decision.Verdict{
 		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s), and nothing proves which member is right: %s; "+
 			"Quorate changes nothing; you decide: see Corrupt in docs/troubleshooting.md",
-			health.Named(v, alarms), hashes(v)), Outlook: decision.Waits, Resync: rule.ResyncLater}
+			health.Named(v, alarms), hashes(v)), Outlook: rule.Waits, Resync: rule.ResyncLater}
 }
 
 // disproved says why an alarm no longer holds; empty when it may.

@@ -21,7 +21,7 @@ import (
 // say.
 func desired(v *state.View, in *mode, verdict *decision.Verdict) decision.Desired {
 	if in.pods == nil {
-		return asObserved(epochs.OfAllEpochs(v))
+		return AsObserved(epochs.OfAllEpochs(v))
 	}
 	d := decision.Desired{Services: children.Services(v), Budgets: []*policyv1.PodDisruptionBudget{children.Budget(v)},
 		Policies: children.Policies(v),

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // former is a new cluster that should begin with claims, whose pods have told this of them, in their order; nil for
@@ -77,35 +80,35 @@ func TestClaimsThatAreThere(t *testing.T) {
 		told    []*reports.Survey
 		begins  bool
 		says    string
-		outlook decision.Outlook
+		outlook rule.Outlook
 	}{
-		"nothing told": {two, nil, false, "inspecting the claims data-former-0, data-former-1", decision.Works},
+		"nothing told": {two, nil, false, "inspecting the claims data-former-0, data-former-1", rule.Works},
 		"one told": {two, []*reports.Survey{holds("a", 2, 7)}, false,
-			"inspecting the claims data-former-1", decision.Works},
+			"inspecting the claims data-former-1", rule.Works},
 		"in use": {two, []*reports.Survey{holds("a", 2, 7), {Reason: "Failed", Error: "the database is in use"}}, false,
-			"data-former-1 (its pod has ended: the database is in use)", decision.Waits},
+			"data-former-1 (its pod has ended: the database is in use)", rule.Waits},
 		"a quorum": {two, []*reports.Survey{holds("a", 2, 9), holds("b", 3, 5)}, true,
-			"which begins with the data of the claim data-former-1", decision.Works},
+			"which begins with the data of the claim data-former-1", rule.Works},
 		"different clusters": {two, []*reports.Survey{holds("a", 2, 7), other}, false,
 			"of different etcd clusters: data-former-0: term 2, index 7, of etcd cluster c1; data-former-1: term 9",
-			decision.Waits},
+			rule.Waits},
 		"no quorum": {one, []*reports.Survey{holds("a", 2, 7)}, false,
 			"of 1 of the 3 former members, which is no quorum, and those of former-1, former-2 are missing",
-			decision.Waits},
+			rule.Waits},
 		"two claims of one member": {two, []*reports.Survey{holds("a", 2, 7), holds("a", 2, 6)}, false,
-			"of 1 of the 3 former members", decision.Waits},
+			"of 1 of the 3 former members", rule.Waits},
 		"a claim of another member": {two, []*reports.Survey{holds("a", 2, 7), holds("gone", 2, 6)}, false,
-			"of 1 of the 3 former members", decision.Waits},
+			"of 1 of the 3 former members", rule.Waits},
 		"no quorum, and consent": {anyway, []*reports.Survey{holds("a", 2, 7)}, true, "the claim data-former-0",
-			decision.Works},
+			rule.Works},
 		"learners that may vote": {one, []*reports.Survey{promoted}, false, "of 1 of the 3 former members",
-			decision.Waits},
+			rule.Waits},
 		"members are not known": {one, []*reports.Survey{unknown}, false, "does not tell who the members were",
-			decision.Waits},
+			rule.Waits},
 		"one damaged": {two, []*reports.Survey{holds("a", 2, 7), damaged}, false,
-			"of 1 of the 3 former", decision.Waits},
+			"of 1 of the 3 former", rule.Waits},
 		"all damaged": {one, []*reports.Survey{damaged}, false,
-			"no claim can be used: data-former-0: the log", decision.Waits},
+			"no claim can be used: data-former-0: the log", rule.Waits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, d := former(t, c.claims, c.told...)
@@ -192,5 +195,107 @@ func TestClaimsTheAPIServerLetThrough(t *testing.T) {
 		assert.Contains(t, d.Reason.Message, name)
 		assert.Empty(t, d.Children.Pods)
 		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+	}
+}
+
+// unborn is a cluster of one whose etcd has run for so long without a quorum, with what else is the case.
+func unborn(since time.Duration, what ...func(o *observation.Observation, pod *corev1.Pod)) observation.Observation {
+	o := serve(1)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	o.Etcd, o.Health["demo-0"] = nil, observation.Health{Err: "no answer in time"}
+	o.Cluster.Status = v1alpha1.EtcdClusterStatus{}
+	pod := o.Children.Pods["demo-0"]
+	pod.CreationTimestamp = metav1.NewTime(now.Add(-since - time.Hour))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{
+			StartedAt: metav1.NewTime(now.Add(-since))}}}}
+	for _, change := range what {
+		change(&o, pod)
+	}
+	return o
+}
+
+func waiting(reason string) func(*observation.Observation, *corev1.Pod) {
+	return func(_ *observation.Observation, p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+	}
+}
+
+func crashed(_ *observation.Observation, p *corev1.Pod) {
+	p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+}
+
+func initContainer(state corev1.ContainerState) func(*observation.Observation, *corev1.Pod) {
+	return func(_ *observation.Observation, p *corev1.Pod) {
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerPrepare, State: state}}
+	}
+}
+
+func began(source string, change func(data map[string]string)) func(*observation.Observation, *corev1.Pod) {
+	return func(o *observation.Observation, _ *corev1.Pod) {
+		record := o.Children.ConfigMaps["demo-epoch-1"]
+		record.Data[objects.EpochKeySource] = source
+		change(record.Data)
+	}
+}
+
+const beginAgain = "kubectl quorate recover -n default demo Recreate"
+
+func TestABootstrapThatStalls(t *testing.T) {
+	nothing := func(map[string]string) {}
+	for name, c := range map[string]struct {
+		o    observation.Observation
+		says string // nothing while it may still begin
+		// other: it is not the annotation that begins it again.
+		other bool
+	}{
+		"in time":                   {unborn(4 * time.Minute), "", false},
+		"an etcd that never elects": {unborn(5 * time.Minute), "demo-0: its etcd runs: no answer in time", false},
+		"that has crashed and runs": {unborn(time.Second, crashed), "demo-0: it crashed: exit 1", false},
+		"that crashes, in the same words": {unborn(time.Second, crashed, waiting("CrashLoopBackOff")),
+			"demo-0: it crashed: exit 1", false},
+		"without an image": {unborn(0, waiting("ImagePullBackOff")), "demo-0: its image can't be pulled",
+			false},
+		"that can't be made": {unborn(0, waiting("CreateContainerConfigError")),
+			"demo-0: its container can't be created", false},
+		"without a volume": {unborn(0, waiting("PodInitializing"),
+			initContainer(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})),
+			"demo-0: its containers have not started", false},
+		"while its data is fetched": {unborn(24*time.Hour, waiting("PodInitializing"),
+			initContainer(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})), "", false},
+		"that has a leader": {unborn(time.Hour, func(_ *observation.Observation, p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}), "demo-0's pod is ready, so clients may be served, but Quorate can't reach it", true},
+		"sooner, as the spec says": {unborn(time.Minute,
+			func(o *observation.Observation, _ *corev1.Pod) { o.Cluster.Spec.Recovery.After.Duration = time.Minute }),
+			"within 1m",
+			false},
+		"on a record that was deleted": {unborn(0, func(o *observation.Observation, _ *corev1.Pod) {
+			noted(objects.AnnotationStartsOn, state.StartsOnNothing)(o)
+		}), "the epoch record was deleted before the first quorum", true},
+		"from a snapshot": {unborn(time.Hour, began(objects.SourceSnapshot, nothing)),
+			"beginning again: delete the EtcdCluster and create it again", true},
+		"from a restored one": {unborn(time.Hour,
+			began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
+			func(o *observation.Observation, _ *corev1.Pod) {
+				askRestore(o, "one", v1alpha1.RestoreOperation{})
+			}), "beginning again: create another EtcdOperation of type Restore", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(c.o)
+			require.Equal(t, "Start", d.Reason.Rule)
+			degraded := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Degraded)
+			if c.says == "" {
+				assert.Equal(t, "starting demo-0", d.Reason.Message)
+				assert.Equal(t, metav1.ConditionFalse, degraded.Status)
+				return
+			}
+			assert.Equal(t, metav1.ConditionTrue, degraded.Status)
+			assert.Equal(t, "BootstrapStalled", degraded.Reason)
+			assert.Equal(t, d.Reason.Message, degraded.Message)
+			assert.Contains(t, degraded.Message, c.says)
+			assert.Equal(t, !c.other, strings.Contains(degraded.Message, beginAgain))
+		})
 	}
 }

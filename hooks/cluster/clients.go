@@ -45,5 +45,5 @@ func othersHaveClients(v *state.View, m *state.Member, leave []string) bool {
 
 // hasClients reports whether clients are led to the voter, and will be.
 func hasClients(v *state.View, m *state.Member) bool {
-	return state.Stays(v, m) && m.Pod != nil && m.Pod.Labels[objects.LabelRole] == pods.RoleVoter && pods.ReadyPod(m.Pod)
+	return state.Stays(v, m) && m.Pod != nil && m.Pod.Labels[objects.LabelRole] == pods.RoleVoter && objects.Ready(m.Pod)
 }

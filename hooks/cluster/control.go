@@ -61,7 +61,7 @@ func moveLeader(v *state.View) *decision.Verdict {
 // more (dynamic/apply in Metacontroller). Where that note got lost, the owner is told once more. By server-side apply
 // Metacontroller never gives up an owner: the claims stay owned, and the cluster stays, until it applies as before.
 func Finalize(o observation.Observation) (remaining decision.Desired, finalized bool) {
-	remaining = asObserved(o)
+	remaining = AsObserved(o)
 	if o.Cluster.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
 		return remaining, true
 	}
@@ -81,9 +81,6 @@ func Finalize(o observation.Observation) (remaining decision.Desired, finalized 
 	}
 	return remaining, !owned
 }
-
-// AsObserved are the children as they are, all of them: the answer that changes nothing.
-func AsObserved(o observation.Observation) decision.Desired { return asObserved(o) }
 
 // ToldOwners are the owners that a claim of an answer is told: none, but on the way of [Finalize].
 func ToldOwners(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {

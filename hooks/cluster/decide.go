@@ -36,13 +36,14 @@ func Decide(o observation.Observation) decision.Decision {
 		Status:      newStatus,
 		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, verdict, &newStatus)),
 		Mode:        in.name,
+		Quiet:       in.rules[at].IsQuiet,
 		Reason:      because,
-		Outlook:     cmp.Or(verdict.Outlook, outlooks[because.Rule][0]),
+		Outlook:     cmp.Or(verdict.Outlook, in.rules[at].Outlooks[0]),
 	}
 }
 
-// asObserved is every child as it is.
-func asObserved(o observation.Observation) decision.Desired {
+// AsObserved are the children as they are, all of them: the answer that changes nothing.
+func AsObserved(o observation.Observation) decision.Desired {
 	return decision.Desired{
 		Services:     state.KeptServices(o),
 		Budgets:      state.KeptAll(o.Cluster, o.Children.Budgets),

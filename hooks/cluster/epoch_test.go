@@ -3,7 +3,6 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +21,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/wording"
+	"github.com/quorate-dev/quorate/hooks/status"
 )
 
 // goOn decides, and lets what was decided be observed.
@@ -78,275 +78,12 @@ func verified(o *observation.Observation, name, clusterID string, age time.Durat
 func stagedEpoch(t *testing.T) observation.Observation {
 	o := serve(3)
 	verified(&o, "s1", "c1", time.Hour)
-	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
+	askSnapshot(&o, "one", "s1")
 	for range 6 {
 		goOn(t, &o)
 	}
 	require.Len(t, o.Children.Pods, 6)
 	return o
-}
-
-// TestACopyOfASnapshotIsRestored: of an EtcdSnapshot and a store, the artifact is fetched from that store, and must be
-// the one that the EtcdSnapshot recorded.
-func TestACopyOfASnapshotIsRestored(t *testing.T) {
-	o := serve(3)
-	verified(&o, "s1", "c1", time.Hour).Status.Artifact = "demo/s1.db"
-	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
-		SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"},
-		Store:       &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "copy", Prefix: "far", Region: "eu-west-1"}}}})
-	for range 6 {
-		goOn(t, &o)
-	}
-	require.Len(t, o.Children.Pods, 6)
-	var args []string
-	for i := range o.Children.Pods["demo-3"].Spec.InitContainers {
-		args = append(args, o.Children.Pods["demo-3"].Spec.InitContainers[i].Args...)
-	}
-	assert.Contains(t, args, "--url=s3://copy/far/demo/s1.db?region=eu-west-1")
-	assert.Contains(t, args, "--sha256=sum of s1")
-}
-
-// TestTheGateOpensWhenAllHaveTheSame: initial members that were filled with different data never begin, and nothing
-// is deleted for that.
-func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
-	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
-	for what, change := range map[string]func(*reports.Restore){
-		"the database": func(r *reports.Restore) { r.SHA256 = "another" },
-		"the revision": func(r *reports.Restore) { r.Revision++ },
-		"the keys":     func(r *reports.Restore) { r.Keys++ },
-		"the hash":     func(r *reports.Restore) { r.Hash = "bbbb" },
-		"no report":    func(r *reports.Restore) { *r = reports.Restore{} },
-		"nothing":      func(*reports.Restore) {},
-	} {
-		t.Run(what, func(t *testing.T) {
-			o := stagedEpoch(t)
-			other := good
-			change(&other)
-			seedWith(&o, "demo-3", good)
-			seedWith(&o, "demo-4", other)
-			seedWith(&o, "demo-5", good)
-			pods, claims := len(o.Children.Pods), len(o.Children.Claims)
-			d := goOn(t, &o)
-			c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored)
-			if what == "nothing" {
-				assert.Equal(t, "epoch 2 is ready: stopping epoch 1; its volumes are kept", d.Reason.Message)
-				return
-			}
-			for range 5 {
-				d = goOn(t, &o)
-			}
-			assert.Equal(t, "PrepareRestore", d.Reason.Rule)
-			words := "demo-3 and demo-4 were filled with different data, so the epoch does not begin"
-			if what == "no report" {
-				words = "waiting for the report of what was written to the volumes of demo-4"
-			}
-			assert.Contains(t, c.Message, words)
-			assert.Equal(t, metav1.ConditionFalse, c.Status)
-			assert.Equal(t, what != "no report", meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled),
-				"you decide")
-			assert.Len(t, o.Children.Pods, pods)
-			assert.Len(t, o.Children.Claims, claims)
-		})
-	}
-}
-
-// TestAFirstEpochIsRestoredWhenAllHaveTheSame: it has no gate, but nothing else is said before.
-func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
-	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
-	for _, same := range []bool{true, false} {
-		o := fresh(3)
-		verified(&o, "s1", "c0", time.Hour)
-		askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
-		for range 4 {
-			goOn(t, &o)
-		}
-		d := goOn(t, &o)
-		assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored), "nothing is filled yet")
-		other := good
-		if !same {
-			other.Hash = "bbbb"
-		}
-		seedWith(&o, "demo-0", good)
-		seedWith(&o, "demo-1", other)
-		seedWith(&o, "demo-2", good)
-		d = goOn(t, &o)
-		assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored),
-			"no quorum has answered yet")
-		if !same {
-			assert.Equal(t, "Start", d.Reason.Rule)
-			assert.Contains(t, d.Reason.Message, "demo-0 and demo-1 were filled with different data")
-			assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
-		}
-		o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: 1}
-		for i := range 3 {
-			name := objects.MemberName("demo", i)
-			o.Etcd.Members = append(o.Etcd.Members,
-				observation.Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name,
-					"")},
-					ClientURLs: []string{objects.ClientURL(o.Cluster, name, "")}})
-			o.Health[name] = observation.Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Version: "3.6.16",
-				Revision: 1_500_000_009}
-		}
-		d = goOn(t, &o)
-		assert.Equal(t, same, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored))
-		assert.Equal(t, "2000000000",
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
-	}
-}
-
-// TestTheFirstMemberDecidesWhichDatabase: no other is filled before its SHA-256 is written down, which stays.
-func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
-	o := serve(3)
-	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest.db",
-		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}})
-	for range 6 {
-		goOn(t, &o)
-	}
-	started := func() []string { return slices.Sorted(maps.Keys(o.Children.Pods)) }
-	require.Equal(t, []string{"demo-0", "demo-1", "demo-2", "demo-3"}, started())
-	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "first"}
-	seedWith(&o, "demo-3", report)
-	goOn(t, &o)
-	require.Len(t, started(), 4, "it is written down first")
-	goOn(t, &o)
-	require.Len(t, started(), 6)
-	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
-		assert.Equal(t, "first", o.Children.Pods[name].Annotations[objects.AnnotationSHA256], name)
-		assert.True(t, epochs.Insists(o.Children.Pods[name], epochs.EnvSHA256), name)
-	}
-	// The first one is filled once more, as after a reboot of its node, with what is at the URL now.
-	other := report
-	other.SHA256 = "second"
-	seedWith(&o, "demo-3", other)
-	d := goOn(t, &o)
-	assert.Equal(t, "first", o.Children.ConfigMaps["demo-epoch-2"].Annotations[objects.AnnotationSHA256])
-	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
-		"demo-3 was filled with different data from the first member's")
-}
-
-// TestTheFirstMemberDecidesWhereTheStreamEnds: a stream that is still written has one end for all.
-func TestTheFirstMemberDecidesWhereTheStreamEnds(t *testing.T) {
-	o := serve(3)
-	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{Artifact: "shop/demo/base.db",
-		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}},
-		Until: &v1alpha1.Until{Latest: true, ClusterID: "c1"}}})
-	for range 6 {
-		goOn(t, &o)
-	}
-	started := func() []string { return slices.Sorted(maps.Keys(o.Children.Pods)) }
-	require.Equal(t, []string{"demo-0", "demo-1", "demo-2", "demo-3"}, started())
-	first := seedOf(o.Children.Pods["demo-3"]).Args
-	assert.Contains(t, first, "--tail-url=s3://bucket/shop/demo/tail/c1")
-	assert.NotContains(t, strings.Join(first, " "), "--until-revision")
-	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "first", UntilRevision: 4711}
-	seedWith(&o, "demo-3", report)
-	goOn(t, &o)
-	require.Len(t, started(), 4, "it is written down first")
-	goOn(t, &o)
-	require.Len(t, started(), 6)
-	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
-		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
-		assert.True(t, epochs.Insists(o.Children.Pods[name], epochs.EnvUntil), name)
-	}
-	// The first one is filled once more, and ends elsewhere.
-	other := report
-	other.UntilRevision = 4712
-	seedWith(&o, "demo-3", other)
-	d := goOn(t, &o)
-	assert.Equal(t, "4711", o.Children.ConfigMaps["demo-epoch-2"].Annotations[objects.AnnotationUntil])
-	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
-		"demo-3 was filled until revision 4712 and not until 4711")
-}
-
-// TestUntilARevision: which one is known, so all are filled at once.
-func TestUntilARevision(t *testing.T) {
-	o := serve(3)
-	verified(&o, "base", "c1", time.Hour)
-	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
-		SnapshotRef: v1alpha1.SnapshotRef{Name: "base"}, Until: &v1alpha1.Until{Revision: 4711}}})
-	for range 6 {
-		goOn(t, &o)
-	}
-	require.Len(t, o.Children.Pods, 6)
-	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
-		args := strings.Join(seedOf(o.Children.Pods[name]).Args, " ")
-		assert.Contains(t, args, "--tail-url=", name)
-		assert.Contains(t, args, "/tail/c1 --until-revision=4711", name)
-	}
-}
-
-// TestUntilATime: the first member finds the revision.
-func TestUntilATime(t *testing.T) {
-	o := serve(3)
-	verified(&o, "base", "c1", time.Hour)
-	askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
-		SnapshotRef: v1alpha1.SnapshotRef{Name: "base"}, Until: &v1alpha1.Until{Time: "2026-11-22T14:59:00.25+01:00"}}})
-	said := goOn(t, &o).Reason.Message
-	assert.Contains(t, said, "and what its stream has stored since, until 2026-11-22T13:59:00Z")
-	for range 5 {
-		goOn(t, &o)
-	}
-	require.Len(t, o.Children.Pods, 4)
-	args := seedOf(o.Children.Pods["demo-3"]).Args
-	assert.Contains(t, args, "--until-time=2026-11-22T13:59:00.25Z")
-	assert.NotContains(t, strings.Join(args, " "), "--until-revision")
-	seedWith(&o, "demo-3", reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of base",
-		UntilRevision: 4711})
-	goOn(t, &o)
-	goOn(t, &o)
-	require.Len(t, o.Children.Pods, 6)
-	assert.Equal(t, "4711", o.Children.Pods["demo-4"].Annotations[objects.AnnotationUntil])
-}
-
-// TestARecoveryFollowsTheStream: as far as the first member can; how far, and what ended that, is said.
-func TestARecoveryFollowsTheStream(t *testing.T) {
-	o := serve(3)
-	verified(&o, "own", "c1", time.Hour)
-	for name := range o.Health {
-		silence(&o, name)
-	}
-	o.Etcd = nil
-	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available,
-		Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
-	watch(&o, 24*time.Hour)
-	askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
-	said := goOn(t, &o).Reason.Message
-	assert.Contains(t, said, "begins with EtcdSnapshot own in s3://bucket and what a stream has stored since, if there "+
-		"is one")
-	for range 5 {
-		goOn(t, &o)
-	}
-	require.Len(t, o.Children.Pods, 4)
-	args := seedOf(o.Children.Pods["demo-3"]).Args
-	assert.Contains(t, args, "--tail-url=s3://bucket/default/demo/tail/c1")
-	assert.Contains(t, args, "--as-far-as-possible")
-	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of own", UntilRevision: 4711,
-		Replayed: 37}
-	first := report
-	first.UntilTime, first.Ended = now.Add(-time.Minute), "users or roles have changed"
-	seedWith(&o, "demo-3", first)
-	goOn(t, &o)
-	require.Len(t, o.Children.Pods, 4, "it is written down first")
-	goOn(t, &o)
-	require.Len(t, o.Children.Pods, 6)
-	for _, name := range []string{"demo-4", "demo-5"} {
-		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
-		assert.True(t, epochs.Insists(o.Children.Pods[name], epochs.EnvUntil), name)
-		seedWith(&o, name, report) // they end there because they are told to
-	}
-	for range 12 {
-		if said = goOn(t, &o).Reason.Message; strings.HasPrefix(said, "epoch 2 begins") {
-			break
-		}
-		for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
-			delete(o.Children.Pods, name)
-			delete(o.Health, name)
-		}
-	}
-	came := "37 revisions came from its stream, the last is 4711, of " +
-		now.Add(-time.Minute).UTC().Format("2006-01-02 15:04:05 UTC") + "; no more, because users or roles have changed"
-	assert.Equal(t, "epoch 2 begins: its data comes from EtcdSnapshot own in s3://bucket; "+came, said)
-	assert.Equal(t, came, goOn(t, &o).Status.Origin.Evidence)
 }
 
 func seedOf(pod *corev1.Pod) *corev1.Container {
@@ -355,62 +92,42 @@ func seedOf(pod *corev1.Pod) *corev1.Container {
 	return &pod.Spec.InitContainers[i]
 }
 
-// TestWhichSnapshotIsTakenByItself: one of the life that is lost, or what that began with. A person
-// gets another one where there is nothing else.
+// TestWhichSnapshotIsTakenByItself: one of the life that is lost, or what that began with. A person gets another one
+// where there is nothing else.
 func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 	origin := &state.Resolved{URL: "s3://bucket/origin"}
+	const own, none = "s3://bucket/own", "it has no verified EtcdSnapshot"
+	type snapshots map[string]string // the life of each
 	for _, c := range []struct {
-		name  string
-		given func(o *observation.Observation, e *state.Epoch)
-		by    string // itself, or why not
-		asked string
+		name     string
+		there    snapshots
+		origin   *state.Resolved
+		byItself string // or why not
+		asked    string
 	}{
-		{"none", func(*observation.Observation, *state.Epoch) {}, "it has no verified EtcdSnapshot",
-			"it has no verified EtcdSnapshot"},
-		{"of this life", func(o *observation.Observation, _ *state.Epoch) { verified(o, "own", "c1", time.Hour) },
-			"s3://bucket/own",
-			"s3://bucket/own"},
-		{"the newest of this life", func(o *observation.Observation, _ *state.Epoch) {
-			verified(o, "own", "c1", time.Hour)
-			verified(o, "older", "c1", 2*time.Hour)
-		}, "s3://bucket/own", "s3://bucket/own"},
-		{"a newer one of another life", func(o *observation.Observation, _ *state.Epoch) {
-			verified(o, "own", "c1", time.Hour)
-			verified(o, "other", "c0", time.Minute)
-		}, "s3://bucket/own", "s3://bucket/own"},
-		{"only of another life", func(o *observation.Observation, _ *state.Epoch) {
-			verified(o, "other", "c0",
-				time.Minute)
-		},
+		{"none", nil, nil, none, none},
+		{"of this life", snapshots{"own": "c1"}, nil, own, own},
+		{"the newest of this life", snapshots{"own": "c1", "older": "c1"}, nil, own, own},
+		{"a newer one of another life", snapshots{"own": "c1", "other": "c0"}, nil, own, own},
+		{"only of another life", snapshots{"other": "c0"}, nil,
 			"the newest one, other, is of an earlier etcd cluster, c0", "s3://bucket/other"},
-		{"of an unknown life", func(o *observation.Observation, _ *state.Epoch) {
-			verified(o, "other", "",
-				time.Minute)
-		},
+		{"of an unknown life", snapshots{"other": ""}, nil,
 			"the newest one, other, is of an earlier etcd cluster, unknown", "s3://bucket/other"},
-		{"it was not restored on trial",
-			func(o *observation.Observation, _ *state.Epoch) {
-				verified(o, "own", "c1", time.Hour).Status.VerificationTime = metav1.Time{}
-			},
-			"it has no verified EtcdSnapshot", "it has no verified EtcdSnapshot"},
-		{"what it began with", func(o *observation.Observation, e *state.Epoch) { e.Snapshot = origin },
-			"s3://bucket/origin",
-			"s3://bucket/origin"},
-		{"what it began with, rather than another life's", func(o *observation.Observation, e *state.Epoch) {
-			e.Snapshot = origin
-			verified(o, "other", "c0", time.Minute)
-		}, "s3://bucket/origin", "s3://bucket/origin"},
+		{"it was not restored on trial", snapshots{"untried": "c1"}, nil, none, none},
+		{"what it began with", nil, origin, origin.URL, origin.URL},
+		{"that, rather than another life's", snapshots{"other": "c0"}, origin, origin.URL, origin.URL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := serve(3)
-			v := newView(o)
-			c.given(&o, v.Epoch)
-			v.Related = o.Related
-			for _, asked := range []bool{false, true} {
-				want := c.by
-				if asked {
-					want = c.asked
+			age := map[string]time.Duration{"own": time.Hour, "older": 2 * time.Hour, "other": time.Minute}
+			for name, life := range c.there {
+				if s := verified(&o, name, life, age[name]); name == "untried" {
+					s.Status.VerificationTime = metav1.Time{}
 				}
+			}
+			v := newView(o)
+			v.Epoch.Snapshot = c.origin
+			for asked, want := range map[bool]string{false: c.byItself, true: c.asked} {
 				from, why := epochs.WayBack(v, v1alpha1.RecoverFromSnapshot, asked)
 				if strings.HasPrefix(want, "s3://") {
 					assert.Empty(t, why, asked)
@@ -422,12 +139,10 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 		})
 	}
 	v := newView(serve(3))
-	v.Epoch.Snapshot, v.Epoch.Sum = origin, "found by the first member"
+	v.Epoch.Snapshot, v.Epoch.Sum, v.Epoch.Until = origin, "found by the first member", 4711
 	from, _ := epochs.WayBack(v, v1alpha1.RecoverFromSnapshot, false)
 	assert.Equal(t, "found by the first member", from.Snapshot.SHA256, "what is there now may be something else")
 	assert.Empty(t, origin.SHA256)
-	v.Epoch.Until = 4711
-	from, _ = epochs.WayBack(v, v1alpha1.RecoverFromSnapshot, false)
 	assert.Equal(t, int64(4711), from.Snapshot.Until, "as much of the stream as it began with")
 	o := serve(3)
 	verified(&o, "other", "", time.Minute)
@@ -442,14 +157,7 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) observa
 	for _, name := range lost {
 		lose(&o, name)
 	}
-	for name := range o.Health {
-		silence(&o, name)
-	}
-	o.Etcd = nil
-	meta.SetStatusCondition(&o.Cluster.Status.Conditions,
-		metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind",
-			LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
-	watch(&o, 24*time.Hour)
+	loseQuorum(&o)
 	askRecover(&o, v1alpha1.RecoverFromSurvivor, 1)
 	for range 8 {
 		goOn(t, &o)
@@ -472,33 +180,6 @@ func tell(o *observation.Observation, name string, report reports.Survey) {
 		{Name: objects.ContainerSurvey, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Message: string(raw)},
 		}}}
-}
-
-// TestHowLongAVolumeIsWaitedFor: longer than Kubernetes takes to detach it, and then for a person.
-func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
-	for after, wait := range map[time.Duration]time.Duration{0: 10 * time.Minute, 30 * time.Second: 10 * time.Minute,
-		20 * time.Minute: 20 * time.Minute} {
-		o := surveying(t, v1alpha1.Recovery{After: metav1.Duration{Duration: after}}, "demo-0")
-		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-		pass(&o, now.Add(wait-time.Second))
-		assert.Equal(t, "inspecting the volumes of demo-2", goOn(t, &o).Reason.Message)
-		pass(&o, now.Add(wait))
-		d := goOn(t, &o)
-		assert.Contains(t, d.Reason.Message, fmt.Sprintf("demo-2 may have the newest data, and could not be reached "+
-			"within %s", wording.Brief(wait)))
-		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
-		for range 3 {
-			pass(&o, o.Now.Add(time.Hour))
-			assert.Equal(t, d.Reason.Message, goOn(t, &o).Reason.Message, "it waits for a person")
-		}
-		askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
-		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that is no word about survivors")
-		askRecover(&o, v1alpha1.RecoverFromSurvivor, 1)
-		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that was said before demo-2 was known")
-		o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
-		assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: was replaced before, and does "+
-			"not count)", goOn(t, &o).Reason.Message)
-	}
 }
 
 // TestAMajorityThatHasToldIsEnough: what was acknowledged is on one of them. One that did not vote does not count.
@@ -538,68 +219,37 @@ func TestWhoseVolumesCount(t *testing.T) {
 		"it is known from the record, and who voted is not")
 }
 
-// TestWhoWasGivenUpIsNoSurvivor: in no epoch, however its claim came to its mark.
-func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
-	o := serve(3)
-	marks := map[string]map[string]string{
-		"demo-0": {},
-		"demo-1": {objects.AnnotationFailedMember: "true"},
-		"demo-2": {objects.AnnotationFailedMember: "true", objects.AnnotationQuarantined: now.Format(time.RFC3339)},
-	}
-	for name, own := range marks {
-		o.Children.Claims[name].Annotations = own
-	}
-	assert.Equal(t, []string{"demo-0"}, epochs.Survivors(newView(o), 1))
-	for _, own := range marks { // as a later epoch has them, and what it leaves behind
-		own[objects.AnnotationEpoch] = "1"
-	}
-	assert.Equal(t, []string{"demo-0"}, epochs.Survivors(newView(o), 1))
-	v := newView(o)
-	for name := range marks {
-		claim := *o.Children.Claims[name]
-		epochs.LeaveBehind(v, &claim, 1)
-		o.Children.Claims[name] = &claim
-	}
-	assert.Equal(t, []string{"demo-0"}, epochs.Survivors(newView(o), 1))
-	wal := *o.Children.Claims["demo-1"]
-	wal.Name = state.WALClaim("demo-0")
-	o.Children.Claims[wal.Name] = &wal
-	assert.Empty(t, epochs.Survivors(newView(o), 1), "its log is on another volume, and that is marked")
-}
-
 // TestWhatWasNeverBoundIsNoSurvivor: every other claim may have data, whatever its phase.
 func TestWhatWasNeverBoundIsNoSurvivor(t *testing.T) {
-	bare := serve(3)
-	cases := []struct {
-		what   string
+	phase := func(p corev1.PersistentVolumeClaimPhase) func(c, wal *corev1.PersistentVolumeClaim) {
+		return func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = p }
+	}
+	for what, c := range map[string]struct {
 		change func(claim, wal *corev1.PersistentVolumeClaim)
 		counts bool
 	}{
-		{"waits for the first pod", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending },
-			false},
-		{"bound", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimBound }, true},
-		{"its volume is gone, or is not seen",
-			func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }, true},
-		{"nothing tells", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = "" }, true},
-		{"is about to be bound to a volume that a user chose", func(c, _ *corev1.PersistentVolumeClaim) {
+		"waits for the first pod":            {phase(corev1.ClaimPending), false},
+		"bound":                              {phase(corev1.ClaimBound), true},
+		"its volume is gone, or is not seen": {phase(corev1.ClaimLost), true},
+		"nothing tells":                      {phase(""), true},
+		"is about to be bound to a user's": {func(c, _ *corev1.PersistentVolumeClaim) {
 			c.Status.Phase, c.Spec.VolumeName = corev1.ClaimPending, "pv-from-a-backup"
 		}, true},
-		{"is about to be filled", func(c, _ *corev1.PersistentVolumeClaim) {
-			c.Status.Phase, c.Spec.DataSource = corev1.ClaimPending,
-				&corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "good"}
+		"is about to be filled": {func(c, _ *corev1.PersistentVolumeClaim) {
+			c.Status.Phase = corev1.ClaimPending
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "good"}
 		}, true},
-		{"only its write-ahead log's waits", func(c, wal *corev1.PersistentVolumeClaim) {
+		"only its write-ahead log's waits": {func(c, wal *corev1.PersistentVolumeClaim) {
 			c.Status.Phase, wal.Status.Phase = corev1.ClaimBound, corev1.ClaimPending
 		}, true},
-	}
-	for _, c := range cases {
-		o := bare
-		claim, wal := *bare.Children.Claims["demo-1"], *bare.Children.Claims["demo-1"]
+	} {
+		o := serve(3)
+		claim := o.Children.Claims["demo-1"]
+		wal := claim.DeepCopy()
 		wal.Name = state.WALClaim("demo-1")
-		c.change(&claim, &wal)
-		o.Children.Claims = maps.Clone(bare.Children.Claims)
-		o.Children.Claims[claim.Name], o.Children.Claims[wal.Name] = &claim, &wal
-		assert.Equal(t, c.counts, slices.Contains(epochs.Survivors(newView(o), 1), "demo-1"), c.what)
+		o.Children.Claims[wal.Name] = wal
+		c.change(claim, wal)
+		assert.Equal(t, c.counts, slices.Contains(epochs.Survivors(newView(o), 1), "demo-1"), what)
 	}
 }
 
@@ -620,8 +270,8 @@ func TestAnotherEtcdIsNoSource(t *testing.T) {
 // TestRevisionsAreNotedInSteps: so nothing is written at rest, nor with each write.
 func TestRevisionsAreNotedInSteps(t *testing.T) {
 	for revision, want := range map[int64]int64{-5: epochs.RevisionStep, 0: epochs.RevisionStep,
-		epochs.RevisionStep - 1: epochs.RevisionStep,
-		epochs.RevisionStep:     2 * epochs.RevisionStep, 3*epochs.RevisionStep + 1: 4 * epochs.RevisionStep} {
+		epochs.RevisionStep - 1: epochs.RevisionStep, epochs.RevisionStep: 2 * epochs.RevisionStep,
+		3*epochs.RevisionStep + 1: 4 * epochs.RevisionStep} {
 		assert.Equal(t, want, epochs.Noted(revision))
 	}
 	for _, revision := range []int64{state.MostRevisions, state.MostRevisions + 1, 1<<63 - 1} {
@@ -629,46 +279,22 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 		assert.Greater(t, epochs.Noted(revision), int64(state.MostRevisions-2*epochs.RevisionStep))
 	}
 	o := serve(3)
-	at := func(revision int64) string {
-		for name, h := range o.Health {
-			h.Revision = revision
-			o.Health[name] = h
-		}
+	for _, c := range []struct {
+		revision int64
+		noted    string
+	}{{1, ""}, {epochs.RevisionStep - 1, ""}, {epochs.RevisionStep, "1000000000"},
+		{2*epochs.RevisionStep - 1, "1000000000"}, {3*epochs.RevisionStep + 7, "2000000000"}, {5, "2000000000"}} {
+		everyone(func(h *observation.Health) { h.Revision = c.revision })(&o)
 		goOn(t, &o)
-		peers := o.Children.Services["demo-peers"].Annotations[objects.AnnotationHighestRevision]
-		assert.Equal(t, o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision], peers,
-			"the copy is like it")
-		return peers
+		assert.Equal(t, c.noted, o.Children.Services["demo-peers"].Annotations[objects.AnnotationHighestRevision])
+		assert.Equal(t, c.noted, o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
 	}
-	assert.Empty(t, at(1))
-	assert.Empty(t, at(epochs.RevisionStep-1))
-	assert.Equal(t, "1000000000", at(epochs.RevisionStep))
-	assert.Equal(t, "1000000000", at(2*epochs.RevisionStep-1))
-	assert.Equal(t, "2000000000", at(3*epochs.RevisionStep+7))
-	assert.Equal(t, "2000000000", at(5), "it never goes back")
-
-	h := o.Health["demo-1"]
-	h.ClusterID, h.Revision = 0xbad, 9*epochs.RevisionStep
-	o.Health["demo-1"] = h
+	answering("demo-1", func(h *observation.Health) { h.ClusterID, h.Revision = 0xbad, 9*epochs.RevisionStep })(&o)
 	assert.EqualValues(t, 5, epochs.ObservedRevision(newView(o)), "what another etcd says is nothing")
 	o.Etcd = nil
-	h.ClusterID = 0xc1
-	o.Health["demo-1"] = h
+	answering("demo-1", func(h *observation.Health) { h.ClusterID = 0xc1 })(&o)
 	assert.EqualValues(t, 9*epochs.RevisionStep, epochs.ObservedRevision(newView(o)),
 		"without a quorum, what a member says is something")
-
-	o = serve(3)
-	for name, member := range o.Health {
-		member.Revision = 7 * epochs.RevisionStep
-		o.Health[name] = member
-	}
-	goOn(t, &o)
-	o.Etcd, o.Health, o.Cluster.Status = nil, map[string]observation.Health{}, v1alpha1.EtcdClusterStatus{}
-	delete(o.Children.ConfigMaps, "demo-epoch-1")
-	d := Decide(o)
-	assert.Equal(t, "Record", d.Reason.Rule)
-	assert.Equal(t, "4000000000", d.Children.ConfigMaps[0].Annotations[objects.AnnotationHighestRevision],
-		"the record was deleted, and the copy is there")
 }
 
 // TestWhatARecordRemembers is written and read again, the latest 32.
@@ -691,80 +317,70 @@ func TestWhatARecordRemembers(t *testing.T) {
 
 // TestVerifySeesWhereAnEpochBegins: what the rules of epochs must not do.
 func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
+	type wrong = func() (observation.Observation, decision.Decision)
 	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
-	for words, wrong := range map[string]func(o *observation.Observation, d *decision.Decision){
-		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func(o *observation.Observation,
-			d *decision.Decision) {
-			*o = serve(3)
-			for name, h := range o.Health {
-				h.Revision = 1000
-				o.Health[name] = h
-			}
-			verified(o, "s1", "c1", time.Hour)
-			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
-			*d = Decide(*o)
+	asks := func(revision int64) (observation.Observation, decision.Decision) {
+		o := with(serve(3), everyone(func(h *observation.Health) { h.Revision = revision }))
+		verified(&o, "s1", "c1", time.Hour)
+		askSnapshot(&o, "one", "s1")
+		return o, Decide(o)
+	}
+	for words, decide := range map[string]wrong{
+		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func() (observation.Observation,
+			decision.Decision) {
+			o, d := asks(1000)
 			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
+			return o, d
 		},
-		"S21: the highest revision that is noted goes back from 3000000000 to 0": func(o *observation.Observation,
-			d *decision.Decision) {
-			*o = serve(3)
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision] = "3000000000"
-			*d = Decide(*o)
+		"S21: the highest revision that is noted goes back from 3000000000 to 0": func() (observation.Observation,
+			decision.Decision) {
+			o := with(serve(3), noted(objects.AnnotationHighestRevision, "3000000000"))
+			d := Decide(o)
 			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationHighestRevision)
+			return o, d
 		},
-		"S21: demo-3 is not told at which revision its epoch begins": func(o *observation.Observation,
-			d *decision.Decision) {
-			*d = Decide(*o)
-			for _, pod := range d.Children.Pods {
-				if pod.Name == "demo-3" {
-					seedOf(pod).Args = nil
-				}
-			}
+		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation,
+			decision.Decision) {
+			o := stagedEpoch(t)
+			d := Decide(o)
+			seedOf(podIn(d, "demo-3")).Args = nil
+			return o, d
 		},
 		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 " +
-			"Replayed:0 UntilTime:0001-01-01 00:00:00 +0000 UTC Ended: Reason: Error:} and": func(o *observation.Observation, d *decision.Decision) {
+			"Replayed:0 UntilTime:0001-01-01 00:00:00 " +
+			"+0000 UTC Ended: Reason: Error:} and": func() (observation.Observation, decision.Decision) {
+			o := stagedEpoch(t)
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
-				seedWith(o, name, good)
+				seedWith(&o, name, good)
 			}
 			for range 12 {
-				if next := Decide(*o); strings.HasPrefix(next.Reason.Message, "epoch 2 begins") {
+				if next := Decide(o); strings.HasPrefix(next.Reason.Message, "epoch 2 begins") {
 					break
 				}
-				goOn(t, o)
-				for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
-					delete(o.Children.Pods, name)
-				}
-				o.Etcd, o.Health = nil, map[string]observation.Health{}
+				goOn(t, &o)
+				o = with(o, withoutPod("demo-0"), withoutPod("demo-1"), withoutPod("demo-2"), blinded)
 			}
-			*d = Decide(*o)
+			d := Decide(o)
 			other := good
 			other.Hash = "bbbb"
-			seedWith(o, "demo-5", other)
+			seedWith(&o, "demo-5", other)
+			return o, d
 		},
-		"S8: epoch 2 answers the restore \"one\", which was answered before": func(o *observation.Observation,
-			d *decision.Decision) {
-			*o = serve(3)
-			verified(o, "s1", "c1", time.Hour)
-			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
-			*d = Decide(*o)
+		"S8: epoch 2 answers the restore \"one\", which was answered before": func() (observation.Observation,
+			decision.Decision) {
+			o, d := asks(1)
 			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
+			return o, d
 		},
-		"S8: epoch 2 takes the record of another one": func(o *observation.Observation, d *decision.Decision) {
-			*o = serve(3)
-			verified(o, "s1", "c1", time.Hour)
-			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
-			*d = Decide(*o)
+		"S8: epoch 2 takes the record of another one": func() (observation.Observation, decision.Decision) {
+			o, d := asks(1)
 			was := d.Children.ConfigMaps[1].DeepCopy()
 			was.Data[objects.EpochKeyRestore] = "zero"
 			o.Children.ConfigMaps[was.Name] = was
+			return o, d
 		},
 	} {
-		t.Run(words, func(t *testing.T) {
-			o := stagedEpoch(t)
-			var d decision.Decision
-			wrong(&o, &d)
-			assert.ErrorContains(t, verify(o, d), words)
-		})
+		t.Run(words, func(t *testing.T) { assert.ErrorContains(t, verify(decide()), words) })
 	}
 }
 
@@ -784,61 +400,334 @@ func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	}
 }
 
-// TestAPodThatEndsWithoutAWord says nothing of its volume: it is made again, and the volume is waited for. Only what
-// was read, and is not whole, does not count.
-func TestAPodThatEndsWithoutAWord(t *testing.T) {
-	for name, end := range map[string]*corev1.ContainerStateTerminated{
-		"evicted":       nil,
-		"out of memory": {ExitCode: 137, Reason: "OOMKilled"},
-		"never started": {ExitCode: 128, Reason: "StartError", Message: "failed to create containerd task"},
-		"unknown":       {ExitCode: 137, Reason: "ContainerStatusUnknown"},
-		"could not":     {ExitCode: 1, Message: `{"reason":"Failed","error":"input/output error"}`},
+// TestWhatAnEpochIsFilledFrom: what the program that fills the first member is told, and which members have pods until
+// it has reported. What is not known before, it decides: the others are filled with the same.
+func TestWhatAnEpochIsFilledFrom(t *testing.T) {
+	bucket := &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
+	other := &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "copy", Prefix: "far", Region: "eu-west-1"}}
+	base := v1alpha1.SnapshotRef{Name: "base"}
+	for name, c := range map[string]struct {
+		from  v1alpha1.SnapshotSource
+		told  []string // by a part of each argument
+		not   string
+		pods  int
+		noted string // of the report, for the other members
+	}{
+		"a copy of a snapshot": {v1alpha1.SnapshotSource{SnapshotRef: base, Store: other},
+			[]string{"--url=s3://copy/far/demo/base.db?region=eu-west-1", "--sha256=sum of base"}, "--tail", 6, ""},
+		"a URL": {v1alpha1.SnapshotSource{Artifact: "latest.db", Store: bucket}, nil, "--sha256", 4,
+			objects.AnnotationSHA256},
+		"until a revision": {v1alpha1.SnapshotSource{SnapshotRef: base, Until: &v1alpha1.Until{Revision: 4711}},
+			[]string{"--tail-url=", "/tail/c1", "--until-revision=4711"}, "", 6, ""},
+		"until a time": {v1alpha1.SnapshotSource{SnapshotRef: base,
+			Until: &v1alpha1.Until{Time: "2026-11-22T14:59:00.25+01:00"}},
+			[]string{"--until-time=2026-11-22T13:59:00.25Z"}, "--until-revision", 4, objects.AnnotationUntil},
+		"a stream that is written still": {v1alpha1.SnapshotSource{Artifact: "shop/demo/base.db", Store: bucket,
+			Until: &v1alpha1.Until{Latest: true, ClusterID: "c1"}},
+			[]string{"--tail-url=s3://bucket/shop/demo/tail/c1"}, "--until-revision", 4, objects.AnnotationUntil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := surveying(t, v1alpha1.Recovery{}, "demo-0")
-			tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-			pod := o.Children.Pods["demo-2-survey"]
-			pod.Status.Phase = corev1.PodFailed
-			if end != nil {
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey,
-					State: corev1.ContainerState{Terminated: end}}}
+			o := serve(3)
+			verified(&o, "base", "c1", time.Hour).Status.Artifact = "demo/base.db"
+			askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &c.from})
+			for range 6 {
+				goOn(t, &o)
 			}
-			assert.Equal(t, "inspecting the volumes of demo-2", goOn(t, &o).Reason.Message)
-			pass(&o, now.Add(epochs.SurveyAgain))
+			require.Len(t, o.Children.Pods, c.pods)
+			args := strings.Join(seedOf(o.Children.Pods["demo-3"]).Args, " ")
+			for _, part := range c.told {
+				assert.Contains(t, args, part)
+			}
+			if c.not != "" {
+				assert.NotContains(t, args, c.not)
+			}
+			if c.noted == "" {
+				return
+			}
+			report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "4711"}
+			report.UntilRevision = 4711
+			seedWith(&o, "demo-3", report)
 			goOn(t, &o)
-			assert.Nil(t, o.Children.Pods["demo-2-survey"])
+			require.Len(t, o.Children.Pods, 4, "it is written down first")
 			goOn(t, &o)
-			assert.NotEqual(t, corev1.PodFailed, o.Children.Pods["demo-2-survey"].Status.Phase)
-			pass(&o, now.Add(epochs.SurveyAtLeast))
-			assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have the newest data, and could not be reached", "the wait did not begin again")
+			require.Len(t, o.Children.Pods, 6)
+			env := map[string]string{objects.AnnotationSHA256: epochs.EnvSHA256,
+				objects.AnnotationUntil: epochs.EnvUntil}
+			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
+				assert.Equal(t, "4711", o.Children.Pods[name].Annotations[c.noted], name)
+				assert.True(t, epochs.Insists(o.Children.Pods[name], env[c.noted]), name)
+			}
+
+			// The first one is filled once more, as after a reboot of its node, and finds something else.
+			report.SHA256, report.UntilRevision = "4712", 4712
+			seedWith(&o, "demo-3", report)
+			d := goOn(t, &o)
+			assert.Equal(t, "4711", o.Children.ConfigMaps["demo-epoch-2"].Annotations[c.noted])
+			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+				"demo-3 was filled")
 		})
 	}
-	o := surveying(t, v1alpha1.Recovery{}, "demo-0")
-	tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-	tell(&o, "demo-2", reports.Survey{Reason: "Damaged", Error: "the log ends midway"})
-	assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: the log ends midway)",
-		goOn(t, &o).Reason.Message)
 }
 
-// TestAHashThatIsNotKnownIsNoOther: in the middle of a compaction a report has neither keys nor a hash. Those that
-// have one must agree.
-func TestAHashThatIsNotKnownIsNoOther(t *testing.T) {
-	o := stagedEpoch(t)
+// TestWhatDiffers: initial members that were filled with different data never begin, and nothing is deleted for that.
+// In the middle of a compaction a report has neither keys nor a hash: those that have one must agree.
+func TestWhatDiffers(t *testing.T) {
 	known := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
-	bare, other := known, known
-	bare.Keys, bare.Hash, other.Hash = 0, "", "bbbb"
-	for _, c := range []struct {
+	but := func(change func(*reports.Restore)) reports.Restore {
+		other := known
+		change(&other)
+		return other
+	}
+	another := but(func(r *reports.Restore) { r.SHA256 = "another" })
+	bare := but(func(r *reports.Restore) { r.Keys, r.Hash = 0, "" })
+	hash := but(func(r *reports.Restore) { r.Hash = "bbbb" })
+	for name, c := range map[string]struct {
 		reports [3]reports.Restore
 		differ  bool
 	}{
-		{[3]reports.Restore{known, bare, known}, false},
-		{[3]reports.Restore{bare, known, known}, false},
-		{[3]reports.Restore{bare, known, other}, true},
-		{[3]reports.Restore{known, bare, other}, true},
+		"no report":     {[3]reports.Restore{known, {}, known}, false},
+		"nothing":       {[3]reports.Restore{known, known, known}, false},
+		"the database":  {[3]reports.Restore{known, another, known}, true},
+		"the revision":  {[3]reports.Restore{known, but(func(r *reports.Restore) { r.Revision++ }), known}, true},
+		"the keys":      {[3]reports.Restore{known, but(func(r *reports.Restore) { r.Keys++ }), known}, true},
+		"the hash":      {[3]reports.Restore{known, hash, known}, true},
+		"one is bare":   {[3]reports.Restore{known, bare, known}, false},
+		"the first is":  {[3]reports.Restore{bare, known, known}, false},
+		"beside a bare": {[3]reports.Restore{bare, known, hash}, true},
+		"around a bare": {[3]reports.Restore{known, bare, hash}, true},
 	} {
-		for i, name := range []string{"demo-3", "demo-4", "demo-5"} {
-			seedWith(&o, name, c.reports[i])
-		}
-		assert.Equal(t, c.differ, epochs.Differing(newView(o).Next) != "", c.reports)
+		t.Run(name, func(t *testing.T) {
+			o := stagedEpoch(t)
+			for i, member := range []string{"demo-3", "demo-4", "demo-5"} {
+				seedWith(&o, member, c.reports[i])
+			}
+			assert.Equal(t, c.differ, epochs.Differing(newView(o).Next) != "")
+			pods, claims := len(o.Children.Pods), len(o.Children.Claims)
+			d := goOn(t, &o)
+			if name == "no report" {
+				assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+					"waiting for the report of what was written to the volumes of demo-4")
+				assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+				return
+			}
+			if !c.differ {
+				assert.Equal(t, "epoch 2 is ready: stopping epoch 1; its volumes are kept", d.Reason.Message)
+				return
+			}
+			for range 5 {
+				d = goOn(t, &o)
+			}
+			assert.Equal(t, "PrepareRestore", d.Reason.Rule)
+			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+				"were filled with different data, so the epoch does not begin")
+			assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled), "you decide")
+			assert.Len(t, o.Children.Pods, pods)
+			assert.Len(t, o.Children.Claims, claims)
+		})
 	}
+}
+
+// loseQuorum has no member answer for a day, in which Quorate looked.
+func loseQuorum(o *observation.Observation) {
+	for name := range o.Health {
+		silence(o, name)
+	}
+	o.Etcd = nil
+	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available,
+		Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
+	watch(o, 24*time.Hour)
+}
+
+// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot
+// from being deleted. A new one does, until the cluster has said that it is answered.
+func TestARevertedRestoreUsesNothing(t *testing.T) {
+	o := serve(3)
+	o.Children.Services["demo-peers"].Annotations = map[string]string{objects.AnnotationAnswered: "monday=1,tuesday=1"}
+	s1 := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"},
+		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/s1.db"}}
+	used := func(by *v1alpha1.EtcdCluster) bool {
+		d := snapshot.Decide(snapshot.Observation{Snapshot: s1, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by},
+			Now: now})
+		return len(d.Status.UsedBy) > 0
+	}
+	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": s1}
+	for _, id := range []string{"monday", "new", "tuesday"} {
+		askSnapshot(&o, id, "s1")
+		o.Cluster.Status = Decide(o).Status
+		assert.Equal(t, id == "new", used(o.Cluster), "%s: %v", id,
+			meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
+	}
+}
+
+// TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
+func TestWhatIsRestoring(t *testing.T) {
+	from := func(url string) *state.Epoch {
+		return &state.Epoch{Origin: state.Origin{Source: objects.SourceSnapshot, Snapshot: &state.Resolved{URL: url}}}
+	}
+	v := newView(observation.Observation{Cluster: fresh(3).Cluster})
+	v.Epoch = from("s3://a")
+	assert.Equal(t, []string{"s3://a"}, status.Restoring(v))
+	v.Epoch.ClusterID = 1
+	assert.Empty(t, status.Restoring(v))
+	v.Next = newView(observation.Observation{Cluster: v.Cluster})
+	v.Next.Epoch = from("s3://b")
+	assert.Equal(t, []string{"s3://b"}, status.Restoring(v))
+	v.Next.Epoch.Phase = state.PhaseCancelled
+	assert.Empty(t, status.Restoring(v))
+}
+
+// TestWhatTheAPIServerLetThrough: no pod is made of a spec that it should have refused,
+// the message says what is wrong, and it repeats nothing of it.
+func TestWhatTheAPIServerLetThrough(t *testing.T) {
+	source := v1alpha1.SnapshotSource{Artifact: "$(tls.key)",
+		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}}
+	reached := v1alpha1.SnapshotSource{Artifact: "x.db",
+		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Endpoint: "http://me:tls.key@x"}}}
+	for _, s := range []*v1alpha1.SnapshotSource{&source, &reached} {
+		for _, o := range []observation.Observation{fresh(3), serve(3)} {
+			o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: s}
+			d := Decide(o)
+			assert.Equal(t, "Unsupported", d.Reason.Rule)
+			assert.Contains(t, d.Reason.Message, "spec.bootstrap.snapshot")
+			assert.NotContains(t, d.Reason.Message, "tls.key")
+			assert.Len(t, d.Children.Pods, len(o.Children.Pods))
+			require.NoError(t, verify(o, d))
+
+			o.Cluster.Spec.Bootstrap = nil
+			askRestore(&o, "a", v1alpha1.RestoreOperation{Snapshot: s})
+			op := Decide(o).Status.Operations[0]
+			assert.Equal(t, v1alpha1.OperationFailed, op.Phase)
+			assert.Contains(t, op.Message, "spec.restore.snapshot")
+			assert.NotContains(t, op.Message, "tls.key")
+		}
+	}
+
+	o := serve(3) // an EtcdSnapshot whose status a user has written
+	askSnapshot(&o, "a", "nightly")
+	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"nightly": {
+		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/$(tls.key)"},
+	}}
+	_, message := told(t, o)
+	assert.Contains(t, message, "the status of EtcdSnapshot nightly can't be used")
+	assert.NotContains(t, message, "tls.key")
+	require.NoError(t, verify(o, Decide(o)))
+}
+
+// TestAFirstEpochIsRestoredWhenAllHaveTheSame: it has no gate, but nothing else is said before.
+func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
+	restored := func(d decision.Decision) bool {
+		return meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored)
+	}
+	for hash, same := range map[string]bool{"aaaa": true, "bbbb": false} {
+		o := fresh(3)
+		verified(&o, "s1", "c0", time.Hour)
+		askSnapshot(&o, "one", "s1")
+		for range 5 {
+			assert.False(t, restored(goOn(t, &o)), "nothing is filled yet")
+		}
+		report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
+		seedWith(&o, "demo-0", report)
+		seedWith(&o, "demo-2", report)
+		report.Hash = hash
+		seedWith(&o, "demo-1", report)
+		d := goOn(t, &o)
+		assert.False(t, restored(d), "no quorum has answered yet")
+		if !same {
+			assert.Contains(t, d.Reason.Message, "demo-0 and demo-1 were filled with different data")
+			assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+		}
+		serving := serve(3)
+		o.Etcd, o.Health = serving.Etcd, serving.Health
+		everyone(func(h *observation.Health) { h.Revision = 1_500_000_009 })(&o)
+		assert.Equal(t, same, restored(goOn(t, &o)))
+		assert.Equal(t, "2000000000",
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
+	}
+}
+
+// TestWhatASurveyTells: a volume that was read and is not whole does not count. One whose pod has ended without a word
+// is looked at again.
+func TestWhatASurveyTells(t *testing.T) {
+	for _, told := range []reports.Survey{{Reason: "Damaged", Error: "the log ends midway"},
+		{Reason: "Failed", Error: "input/output error"}} {
+		o := surveying(t, v1alpha1.Recovery{}, "demo-0")
+		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		tell(&o, "demo-2", told)
+		o.Children.Pods["demo-2-survey"].Status.Phase = corev1.PodFailed
+		said := goOn(t, &o).Reason.Message
+		if told.Reason == "Damaged" {
+			assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: the log ends midway)", said)
+			continue
+		}
+		assert.Equal(t, "inspecting the volumes of demo-2", said)
+		pass(&o, now.Add(epochs.SurveyAgain))
+		goOn(t, &o)
+		assert.Nil(t, o.Children.Pods["demo-2-survey"])
+		goOn(t, &o)
+		assert.NotNil(t, o.Children.Pods["demo-2-survey"])
+		pass(&o, now.Add(epochs.SurveyAtLeast))
+		assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have the newest data, and could not be reached",
+			"the wait did not begin again")
+	}
+}
+
+// TestARecoveryFollowsTheStream: as far as the first member can; how far, and what ended that, is said.
+func TestARecoveryFollowsTheStream(t *testing.T) {
+	o := serve(3)
+	verified(&o, "own", "c1", time.Hour)
+	loseQuorum(&o)
+	askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
+	for range 6 {
+		goOn(t, &o)
+	}
+	require.Len(t, o.Children.Pods, 4)
+	assert.Subset(t, seedOf(o.Children.Pods["demo-3"]).Args,
+		[]string{"--tail-url=s3://bucket/default/demo/tail/c1", "--as-far-as-possible"})
+	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of own", UntilRevision: 4711,
+		Replayed: 37}
+	first := report
+	first.UntilTime, first.Ended = now.Add(-time.Minute), "users or roles have changed"
+	seedWith(&o, "demo-3", first)
+	goOn(t, &o)
+	goOn(t, &o)
+	for _, name := range []string{"demo-4", "demo-5"} {
+		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
+		seedWith(&o, name, report) // they end there because they are told to
+	}
+	said := ""
+	for range 12 {
+		if said = goOn(t, &o).Reason.Message; strings.HasPrefix(said, "epoch 2 begins") {
+			break
+		}
+		for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
+			delete(o.Children.Pods, name)
+			delete(o.Health, name)
+		}
+	}
+	came := "37 revisions came from its stream, the last is 4711, of " +
+		now.Add(-time.Minute).UTC().Format("2006-01-02 15:04:05 UTC") + "; no more, because users or roles have changed"
+	assert.Equal(t, "epoch 2 begins: its data comes from EtcdSnapshot own in s3://bucket; "+came, said)
+	assert.Equal(t, came, goOn(t, &o).Status.Origin.Evidence)
+}
+
+// TestWhoWasGivenUpIsNoSurvivor: in no epoch, however its claim came to its mark.
+func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
+	o := serve(3)
+	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
+	note(o.Children.Claims["demo-2"], objects.AnnotationQuarantined, ago(0))
+	o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
+	assert.Equal(t, []string{"demo-0"}, epochs.Survivors(newView(o), 1))
+	v := newView(o)
+	for name, claim := range o.Children.Claims { // as a later epoch has them, and what it leaves behind
+		claim = claim.DeepCopy()
+		epochs.LeaveBehind(v, claim, 1)
+		o.Children.Claims[name] = claim
+	}
+	assert.Equal(t, []string{"demo-0"}, epochs.Survivors(newView(o), 1))
+	wal := o.Children.Claims["demo-1"].DeepCopy()
+	wal.Name = state.WALClaim("demo-0")
+	o.Children.Claims[wal.Name] = wal
+	assert.Empty(t, epochs.Survivors(newView(o), 1), "its log is on another volume, and that is marked")
 }

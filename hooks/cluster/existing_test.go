@@ -1,6 +1,10 @@
 package cluster
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -8,8 +12,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
@@ -69,150 +75,86 @@ func retiring(o observation.Observation) observation.Observation {
 	return o
 }
 
-// change changes what a foreign member has answered.
-func change(o *observation.Observation, name string, how func(h *observation.Health)) {
-	h := o.Health["http://"+name+":2379"]
-	how(&h)
-	o.Health["http://"+name+":2379"] = h
-}
-
+// TestBesideForeignMembers: the stories existing_*.txt have what happens on the way; here is what stops it.
 func TestBesideForeignMembers(t *testing.T) {
-	unrecorded := func(o observation.Observation) observation.Observation {
+	unrecorded := func(o *observation.Observation) {
 		for _, key := range []string{objects.AnnotationClusterID, objects.AnnotationForeign,
 			objects.AnnotationForeignSince} {
 			delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, key)
 		}
-		return o
 	}
-	with := func(o observation.Observation, do func(o *observation.Observation)) func() observation.Observation {
-		return func() observation.Observation { do(&o); return o }
+	unanswered := func(o *observation.Observation) {
+		o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": {Err: "connection refused"}}
 	}
-	add := decision.AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}
+	twoClusters := func(o *observation.Observation) {
+		o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"http://old-0:2379", "http://other:2379"}
+		o.Health["http://other:2379"] = observation.Health{Err: "another etcd", ClusterID: 0xbad, MemberID: 1}
+	}
+	alarm := func(member uint64, kind string) fact {
+		return func(o *observation.Observation) {
+			o.Etcd.Alarms = []observation.Alarm{{MemberID: member, Kind: kind}}
+		}
+	}
+	dead := func(h *observation.Health) { *h = observation.Health{Err: "connection refused"} }
+	quorumLost := func(o *observation.Observation) {
+		o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor
+		for i := range 2 {
+			lose(o, objects.MemberName("demo", i))
+			o.Cluster.Status.Members = append(o.Cluster.Status.Members,
+				v1alpha1.MemberStatus{Name: objects.MemberName("demo", i), Role: v1alpha1.Voter})
+		}
+		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse,
+			LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+		watch(o, 24*time.Hour)
+	}
+	onlyTheLeader := func(o *observation.Observation) { o.Etcd.Members = slices.Delete(o.Etcd.Members, 1, 3) }
 	for _, c := range []struct {
 		name  string
-		given func() observation.Observation
+		o     observation.Observation
 		rule  string
 		step  decision.Step
 		words string
 	}{
-		{"no member answers", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
-			o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": {Err: "connection refused"}}
-		}), "Join", nil, "connection refused"},
-		{"it answers for the first time", with(unrecorded(besideThree(0)), func(*observation.Observation) {}), "Join",
-			nil,
-			"recording the etcd cluster to join: c1, with"},
-		{"endpoints of two clusters", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
-			o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"http://old-0:2379", "http://other:2379"}
-			o.Health["http://other:2379"] = observation.Health{Err: "another etcd", ClusterID: 0xbad, MemberID: 1}
-		}), "Join", nil, "has two clusters"},
-		{"another minor version", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
-			change(o, "old-1", func(h *observation.Health) { h.Version = "3.5.35" })
-		}), "Join", nil, "old-1 runs etcd 3.5.35"},
-		{"a release that loses members", with(unrecorded(besideThree(0)), func(o *observation.Observation) {
-			change(o, "old-1", func(h *observation.Health) { h.Version = "3.6.2" })
-		}), "Join", nil, "upgrade it to 3.5.26 or later, or 3.6.4 or later"},
-		{"peers by TLS", with(unrecorded(besideThree(0)),
+		{"no member answers", with(besideThree(0), unrecorded, unanswered), "Join", nil, "connection refused"},
+		{"endpoints of two clusters", with(besideThree(0), unrecorded, twoClusters), "Join", nil, "has two clusters"},
+		{"a release that loses members", with(besideThree(0), unrecorded,
+			foreignly("old-1", func(h *observation.Health) { h.Version = "3.6.2" })), "Join", nil,
+			"upgrade it to 3.5.26 or later, or 3.6.4 or later"},
+		{"peers by TLS", with(besideThree(0), unrecorded,
 			func(o *observation.Observation) { o.Etcd.Members[2].PeerURLs[0] = "https://old-2:2380" }), "Join", nil,
 			"by TLS"},
-		{"too large a database", with(besideThree(2), func(o *observation.Observation) {
-			change(o, "old-2", func(h *observation.Health) { h.DBSize = 700 << 20 })
-		}), "Grow", nil, "raise spec.storage.size"},
-		{"it lists none of ours, which have run", with(unrecorded(besideThree(1)), func(o *observation.Observation) {
-			o.Etcd.Members = slices.DeleteFunc(o.Etcd.Members,
-				func(m observation.Member) bool { return m.Name == "demo-0" })
+		{"too large a database", with(besideThree(2),
+			foreignly("old-2", func(h *observation.Health) { h.DBSize = 700 << 20 })), "Grow", nil,
+			"raise spec.storage.size"},
+		{"it lists none of ours, which have run", with(besideThree(1), unrecorded, func(o *observation.Observation) {
+			o.Etcd.Members = o.Etcd.Members[:3]
 		}), "WrongCluster", nil, "does not list demo-0"},
 		{"another cluster answers later", with(besideThree(2),
-			func(o *observation.Observation) { o.Etcd.ClusterID = 0xbad }),
-			"WrongCluster", nil, ""},
-
-		{"one is missing", func() observation.Observation { return besideThree(2) }, "Grow", add,
-			"growing from 2 to 3 voters"},
-		{"a foreign one is silent", with(besideThree(2), func(o *observation.Observation) {
-			change(o, "old-1", func(h *observation.Health) { *h = observation.Health{Err: "connection refused"} })
-		}), "Grow", nil, "waiting for old-1 to serve"},
-		{"a foreign one was not asked",
-			with(besideThree(2), func(o *observation.Observation) { delete(o.Health, "http://old-1:2379") }), "Grow",
-			nil,
+			func(o *observation.Observation) { o.Etcd.ClusterID = 0xbad }), "WrongCluster", nil, ""},
+		{"a foreign one was not asked", with(besideThree(2),
+			func(o *observation.Observation) { delete(o.Health, "http://old-1:2379") }), "Grow", nil,
 			"waiting for old-1 to serve"},
-		{"all vote", func() observation.Observation { return besideThree(3) }, "ForeignMembers", nil, "retireForeign"},
-		{"changes wait", with(besideThree(3), func(o *observation.Observation) {
-			o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Version = "high", "3.7.3"
-			askDefragment(o, "now")
-		}), "ForeignMembers", nil, ""},
-		{"their alarm is not ours to clear", with(besideThree(3), func(o *observation.Observation) {
-			o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign, Kind: observation.AlarmNoSpace}}
-		}), "ForeignMembers", nil, ""},
-		{"no claim is marked", with(besideThree(3), func(o *observation.Observation) {
-			o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign + 1, Kind: observation.AlarmCorrupt}}
-		}), "Corrupt", nil, "you decide"},
-		{"their downgrade is not ours to cancel", with(besideThree(3), func(o *observation.Observation) {
-			change(o, "old-0", func(h *observation.Health) { h.Downgrade = "3.5.0" })
-		}), "ForeignMembers", nil, ""},
-		{"a dead foreign one is not given up", with(besideThree(3), func(o *observation.Observation) {
-			change(o, "old-1", func(h *observation.Health) { *h = observation.Health{Err: "connection refused"} })
-			o.Cluster.Status.Members[1].LastTransitionTime = metav1.NewTime(now.Add(-time.Hour))
-			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue,
-				LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
-			watch(o, 24*time.Hour)
-		}), "ForeignMembers", nil, "waiting for old-1 to serve again"},
-
+		{"changes wait", with(besideThree(3), high, version("3.7.3"),
+			func(o *observation.Observation) { askDefragment(o, "now") }), "ForeignMembers", nil, "retireForeign"},
+		{"their alarm is not ours to clear", with(besideThree(3), alarm(firstForeign, observation.AlarmNoSpace)),
+			"ForeignMembers", nil, ""},
+		{"no claim is marked", with(besideThree(3), alarm(firstForeign+1, observation.AlarmCorrupt)), "Corrupt", nil,
+			"you decide"},
+		{"their downgrade is not ours to cancel", with(besideThree(3),
+			foreignly("old-0", func(h *observation.Health) { h.Downgrade = "3.5.0" })), "ForeignMembers", nil, ""},
 		{"nothing is restored", with(besideThree(3), func(o *observation.Observation) {
 			askRestore(o, "back", v1alpha1.RestoreOperation{Epoch: new(int64(7))})
 		}), "ForeignMembers", nil, ""},
-		{"a lost quorum is not recovered by itself", with(besideThree(3), func(o *observation.Observation) {
-			o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor
-			for i := range 2 {
-				lose(o, objects.MemberName("demo", i))
-				o.Cluster.Status.Members = append(o.Cluster.Status.Members,
-					v1alpha1.MemberStatus{Name: objects.MemberName("demo", i), Role: v1alpha1.Voter})
-			}
-			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse,
-				LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
-			watch(o, 24*time.Hour)
-		}), "Blind", nil, ""},
-
-		{"a follower is retired first", func() observation.Observation { return retiring(besideThree(3)) },
-			"RetireForeign",
-			decision.Remove{ID: firstForeign + 1, Name: "old-1"}, ""},
-		{"who does not serve is retired before that", with(retiring(besideThree(3)), func(o *observation.Observation) {
-			change(o, "old-2", func(h *observation.Health) { *h = observation.Health{Err: "connection refused"} })
-		}), "RetireForeign", decision.Remove{ID: firstForeign + 2, Name: "old-2"}, ""},
-		{"not right after another one", with(retiring(besideThree(3)), func(o *observation.Observation) {
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeignSince] = now.Add(
-				-foreign.RetirePause +
-					time.Second).Format(time.RFC3339)
-		}), "RetireForeign", nil, "old-1 is next, after a pause"},
-		{"not while one of ours is silent",
-			with(retiring(besideThree(3)), func(o *observation.Observation) { silence(o, "demo-1") }), "RetireForeign",
-			nil,
-			"waiting for demo-1"},
-		{"not before all of ours vote", func() observation.Observation { return retiring(besideThree(2)) }, "Grow", add,
-			""},
-		{"the leader hands over to one of ours", with(retiring(besideThree(3)), func(o *observation.Observation) {
-			o.Etcd.Members = append(o.Etcd.Members[:1], o.Etcd.Members[3:]...)
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeignSince] = now.Add(
-				-time.Hour).Format(time.RFC3339)
-		}), "RetireForeign", decision.MoveLeader{To: 1, Name: "demo-0"}, ""},
-		{"all are ours", with(retiring(besideThree(3)),
-			func(o *observation.Observation) { o.Etcd.Members, o.Etcd.Leader = o.Etcd.Members[3:], 1 }), "Converged",
-			nil, ""},
-
-		{"replicas 0 is no pause",
-			with(besideThree(3), func(o *observation.Observation) { o.Cluster.Spec.Replicas = new(int32(0)) }),
-			"Shrink",
-			decision.Remove{ID: 3, Name: "demo-2"}, ""},
-		{"nor while blind", with(besideThree(3), func(o *observation.Observation) {
-			o.Cluster.Spec.Replicas, o.Etcd = new(int32(0)),
-				nil
-		}), "Blind", nil, ""},
-		{"a deletion lets ours leave",
-			with(besideThree(3), func(o *observation.Observation) {
-				o.Cluster.DeletionTimestamp = &metav1.Time{Time: now}
-			}),
-			"Shrink", decision.Remove{ID: 3, Name: "demo-2"}, ""},
+		{"a lost quorum is not recovered by itself", with(besideThree(3), quorumLost), "Blind", nil, ""},
+		{"who does not serve is retired before others", with(retiring(besideThree(3)), foreignly("old-2", dead)),
+			"RetireForeign", decision.Remove{ID: firstForeign + 2, Name: "old-2"}, ""},
+		{"the leader hands over to one of ours", with(retiring(besideThree(3)), onlyTheLeader), "RetireForeign",
+			decision.MoveLeader{To: 1, Name: "demo-0"}, ""},
+		{"replicas 0 is no pause, nor while blind", with(besideThree(3), replicas(0),
+			func(o *observation.Observation) { o.Etcd = nil }), "Blind", nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := onceChosen(t, c.given())
+			o := onceChosen(t, c.o)
 			d := Decide(o)
 			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
 			assert.Equal(t, c.step, d.Step)
@@ -227,53 +169,36 @@ func TestBesideForeignMembers(t *testing.T) {
 
 // TestVerifyBesideForeignMembers: the oracle sees what the rules never do.
 func TestVerifyBesideForeignMembers(t *testing.T) {
+	step := func(s decision.Step) func(d *decision.Decision) {
+		return func(d *decision.Decision) { d.Step = s }
+	}
+	leader := decision.Remove{ID: firstForeign, Name: "old-0"}
+	follower := decision.Remove{ID: firstForeign + 1, Name: "old-1"}
+	join := decision.AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}
 	for name, c := range map[string]struct {
-		given  func() observation.Observation
-		spoils func(o *observation.Observation, d *decision.Decision)
+		o      observation.Observation
+		spoils func(d *decision.Decision)
 		broken string
 	}{
-		"a foreign one is removed that should stay": {func() observation.Observation { return besideThree(3) },
-			func(_ *observation.Observation, d *decision.Decision) {
-				d.Step = decision.Remove{ID: firstForeign + 1, Name: "old-1"}
-			}, "S6"},
-		"before ours vote": {func() observation.Observation { return retiring(besideThree(2)) },
-			func(_ *observation.Observation, d *decision.Decision) {
-				d.Step = decision.Remove{ID: firstForeign + 1, Name: "old-1"}
-			}, "S6"},
-		"the leader": {func() observation.Observation { return retiring(besideThree(3)) },
-			func(_ *observation.Observation, d *decision.Decision) {
-				d.Step = decision.Remove{ID: firstForeign, Name: "old-0"}
-			}, "S6"},
-		"one of ours that is wanted": {func() observation.Observation { return besideThree(3) },
-			func(_ *observation.Observation, d *decision.Decision) {
-				d.Step = decision.Remove{ID: 2, Name: "demo-1"}
-			}, "S6"},
-		"a database of theirs is defragmented": {func() observation.Observation { return besideThree(3) },
-			func(_ *observation.Observation, d *decision.Decision) {
-				d.Step = decision.Defragment{ID: firstForeign, Name: "old-0"}
-			}, "S6"},
-		"a member joins another minor version": {func() observation.Observation {
-			o := besideThree(2)
-			change(&o, "old-1", func(h *observation.Health) { h.Version = "3.5.35" })
-			return o
-		}, func(_ *observation.Observation, d *decision.Decision) {
-			d.Step = decision.AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}
-		}, "S18"},
-		"a pause takes our pods": {func() observation.Observation {
-			o := besideThree(3)
-			o.Cluster.Spec.Replicas = new(int32(0))
-			return o
-		}, func(_ *observation.Observation, d *decision.Decision) { d.Step, d.Children.Pods = nil, nil }, "S2"},
-		"the record forgets them": {func() observation.Observation { return besideThree(3) },
-			func(_ *observation.Observation, d *decision.Decision) {
-				delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationForeign)
-			}, "S8"},
+		"a foreign one is removed that should stay": {besideThree(3), step(follower), "S6"},
+		"before ours vote":                          {retiring(besideThree(2)), step(follower), "S6"},
+		"the leader":                                {retiring(besideThree(3)), step(leader), "S6"},
+		"one of ours that is wanted": {besideThree(3), step(decision.Remove{ID: 2, Name: "demo-1"}),
+			"S6"},
+		"a database of theirs is defragmented": {besideThree(3),
+			step(decision.Defragment{ID: firstForeign, Name: "old-0"}), "S6"},
+		"a member joins another minor version": {with(besideThree(2),
+			foreignly("old-1", func(h *observation.Health) { h.Version = "3.5.35" })), step(join), "S18"},
+		"a pause takes our pods": {with(besideThree(3), replicas(0)),
+			func(d *decision.Decision) { d.Step, d.Children.Pods = nil, nil }, "S2"},
+		"the record forgets them": {besideThree(3), func(d *decision.Decision) {
+			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationForeign)
+		}, "S8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := c.given()
-			d := Decide(o)
-			c.spoils(&o, &d)
-			require.ErrorContains(t, verify(o, d), c.broken+":")
+			d := Decide(c.o)
+			c.spoils(&d)
+			require.ErrorContains(t, verify(c.o, d), c.broken+":")
 		})
 	}
 }
@@ -407,4 +332,153 @@ func TestThePeersDoor(t *testing.T) {
 	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
 	assert.Contains(t, d.Reason.Message, "demo-1")
 	require.NoError(t, verify(o, d))
+}
+
+// foreignly changes what a foreign member has answered.
+func foreignly(name string, how func(h *observation.Health)) fact {
+	return answering("http://"+name+":2379", how)
+}
+
+func allowing(t *testing.T, list string) *endpoints.AllowedEndpoints {
+	t.Helper()
+	a, err := endpoints.ParseAllowedEndpoints(list)
+	require.NoError(t, err)
+	return a
+}
+
+// TestAllowedEndpoints: what a tenant may have Quorate dial is what the installation lists, and no list reaches the
+// server itself, its node, or another tenant's Service by name.
+func TestAllowedEndpoints(t *testing.T) {
+	// the policy is held against the same: TestPolicyForExistingEndpoints in test/static/manifests
+	raw, err := os.ReadFile("testdata/endpoints.json")
+	require.NoError(t, err)
+	var cases []struct{ Allowed, Host, Refused string }
+	require.NoError(t, json.Unmarshal(raw, &cases))
+	for _, c := range cases {
+		why := allowing(t, c.Allowed).Refuses("https://"+c.Host+":2379", "shop")
+		if c.Refused == "" {
+			assert.Empty(t, why, "%+v", c)
+		} else {
+			assert.Contains(t, why, c.Refused, "%+v", c)
+		}
+	}
+}
+
+// TestANameLeadsWhereItMay: the name of a Service is its namespace's to point anywhere, so its addresses count; a
+// name that is listed may have every address but those that are can't be allowed.
+func TestANameLeadsWhereItMay(t *testing.T) {
+	for _, c := range []struct {
+		list, host, address string
+		takes               bool
+	}{
+		{"10.244.0.0/16", "former.shop.svc", "10.244.1.7", true},
+		{"10.244.0.0/16", "former.shop.svc", "::ffff:10.244.1.7", true},
+		{"10.244.0.0/16", "former.shop.svc", "10.96.0.1", false},
+		{"10.244.0.0/16,.local", "former.shop.svc.cluster.local", "10.96.0.1", false},
+		{"etcd.example.com", "etcd.example.com", "10.96.0.1", true},
+		{"etcd.example.com", "etcd.example.com", "127.0.0.1", false},
+		{"etcd.example.com", "etcd.example.com", "169.254.169.254", false},
+		{"etcd.example.com", "etcd.example.com", "::1", false},
+		{"etcd.example.com", "fe80::1%eth0", "fe80::1%eth0", false},
+		{"", "etcd.example.com", "10.96.0.1", false},
+	} {
+		assert.Equal(t, c.takes, allowing(t, c.list).Takes(c.host, netip.MustParseAddr(c.address)), "%v", c)
+	}
+	for host, lookedUp := range map[string]string{
+		"etcd.example.com": "etcd.example.com.", "etcd.example.com.": "etcd.example.com.", "10.1.2.3": "10.1.2.3",
+		"etcd": "etcd", "fd00::1": "fd00::1",
+		"former.shop.svc": "former.shop.svc", "former.shop.svc.cluster.local": "former.shop.svc.cluster.local",
+	} {
+		assert.Equal(t, lookedUp, endpoints.Absolute(host))
+	}
+}
+
+func TestParseAllowedEndpoints(t *testing.T) {
+	assert.Nil(t, allowing(t, ""))
+	assert.Equal(t, ".example.com,10.1.0.0/16,10.2.3.4/32,etcd.example.com",
+		allowing(t, "etcd.example.com,10.2.3.4/32,.example.com,10.1.0.0/16,etcd.example.com").String())
+	for _, bad := range []string{"*", "10.1.2.3", "10.1.2.3/16", "10.1.0.0/33", "::ffff:10.0.0.0/104", "127.0.0.0/8",
+		"169.254.0.0/16", "ff00::/8", "a b", "http://a", "a:1", ".", "a..b", "-a.b",
+		"former.shop.svc", ".svc", ".shop.svc.cluster.local", "localhost", "A.example.com", strings.Repeat("a", 255),
+		"10.1.0.0/16,"} {
+		_, err := endpoints.ParseAllowedEndpoints(bad)
+		assert.ErrorContains(t, err, strings.TrimPrefix(bad, "10.1.0.0/16,"), bad)
+	}
+}
+
+// TestNoEtcdIsJoinedThatIsNotAllowed: before the members have joined the cluster can't be run, and nothing is asked
+// at those URLs; once they have, a shorter list takes no pod away.
+func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
+	o := fresh(3)
+	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{
+		Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}
+	o.Children.ConfigMaps = nil
+	d := Decide(o)
+	assert.Equal(t, "Unsupported", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "spec.bootstrap.existing.endpoints[0] is not asked: this installation of "+
+		"Quorate allows no endpoints (quorate install --existing-endpoints)")
+	o.Settings.AllowedEndpoints = allowing(t, "10.1.0.0/16")
+	assert.Contains(t, Decide(o).Reason.Message, "endpoints[1] is not asked: this installation of Quorate allows only 10.1.0.0/16")
+	o.Settings.AllowedEndpoints = allowing(t, "10.0.0.0/8")
+	assert.Equal(t, "Record", Decide(o).Reason.Rule)
+
+	for _, e := range state.Endpoints(besideThree(1)) {
+		assert.Equal(t, e.Foreign, e.Allowed != nil && e.Namespace == "default", "%+v", e)
+	}
+	joined := besideThree(3)
+	joined.Settings.AllowedEndpoints = nil
+	assert.Equal(t, "ForeignMembers", Decide(joined).Reason.Rule)
+}
+
+// TestWhatAForeignMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
+func TestWhatAForeignMemberCallsItself(t *testing.T) {
+	o := besideThree(0)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationForeign)
+	o.Etcd.Members[1].Name = "run `kubectl delete ns shop`"
+	o.Etcd.Members[1].ClientURLs = []string{"http://a:2379,99 http://b:2379", "http://old-1:2379"}
+	d := Decide(o)
+	assert.Contains(t, d.Reason.Message, "with the members 65, old-0, old-2")
+	for _, m := range d.Children.ConfigMaps {
+		if note := m.Annotations[objects.AnnotationForeign]; note != "" {
+			assert.Equal(t, "65 http://old-1:2379,64 http://old-0:2379,66 http://old-2:2379", note)
+		}
+	}
+}
+
+// plainText is a cluster of n voters that serves in plain text.
+func plainText(n int) observation.Observation {
+	o := fresh(n)
+	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	clear(o.Children.Secrets)
+	observeRecord(&o, n)
+	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: 1}
+	for i := range n {
+		addMember(&o, i, false)
+	}
+	observe(&o, Decide(o))
+	return o
+}
+
+// breathe lets every pod run and its member serve, and tell what it would in a handshake.
+func breathe(o *observation.Observation, turn int) {
+	for i, m := range o.Etcd.Members {
+		pod := o.Children.Pods[m.Name]
+		if pod == nil {
+			delete(o.Health, m.Name)
+			continue
+		}
+		if pod.UID == "" {
+			pod.UID = types.UID(fmt.Sprintf("uid-%s-%d", m.Name, turn))
+		}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1),
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			}}
+		o.Health[m.Name] = observation.Health{ClusterID: 0xc1, MemberID: m.ID, Leader: o.Etcd.Leader, Version: "3.6.16",
+			RaftTerm: 2, RaftIndex: 1000}
+		if state.TLSFlagsOf(pod).Certificates {
+			shakeHands(o, m.Name)
+		}
+	}
 }

@@ -26,13 +26,13 @@ func join(v *state.View) *decision.Verdict {
 	case existing == nil:
 		return &decision.Verdict{
 			Message: "spec.bootstrap.existing was removed before the members joined that etcd: put it back, or " +
-				"delete this EtcdCluster", Outlook: decision.Waits}
+				"delete this EtcdCluster", Outlook: rule.Waits}
 	case v.Etcd == nil:
 		return &decision.Verdict{Message: fmt.Sprintf("waiting for a quorum of the existing etcd at %s%s",
 			strings.Join(existing.Endpoints, ", "), foreign.Unanswered(v)), Resync: rule.ResyncLater}
 	case foreign.Unfit(v) != "":
 		return &decision.Verdict{Message: "the members can't join the existing etcd: " + foreign.Unfit(v),
-			Outlook: decision.Waits, Resync: rule.ResyncLater}
+			Outlook: rule.Waits, Resync: rule.ResyncLater}
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("recording the etcd cluster to join: %s, with the members %s",
 		wording.Hex(v.Etcd.ClusterID), strings.Join(state.Names(v.Members), ", ")), Resync: rule.ResyncSoon}

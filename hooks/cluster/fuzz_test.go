@@ -88,16 +88,8 @@ var mishaps = []func(o *observation.Observation, n int){
 			o.Etcd.ClusterID++
 		}
 	},
-	func(o *observation.Observation, n int) {
-		h := o.Health[objects.MemberName("demo", n)]
-		h.RaftIndex, h.Learner, h.Alarms = 1, true, []string{"NOSPACE"}
-		o.Health[objects.MemberName("demo", n)] = h
-	},
-	func(o *observation.Observation, n int) {
-		h := o.Health[objects.MemberName("demo", n)]
-		h.MemberID++
-		o.Health[objects.MemberName("demo", n)] = h
-	},
+	trusting(func(h *observation.Health, _ int) { h.RaftIndex, h.Learner, h.Alarms = 1, true, []string{"NOSPACE"} }),
+	trusting(func(h *observation.Health, _ int) { h.MemberID++ }),
 	func(o *observation.Observation, _ int) {
 		o.Taken = &decision.Outcome{Step: decision.Remove{ID: 1, Name: "demo-0"}, Err: "refused"}
 	},
@@ -167,11 +159,7 @@ var mishaps = []func(o *observation.Observation, n int){
 				objects.AnnotationAnswered: "a=1,b=x"}
 		}
 	},
-	func(o *observation.Observation, n int) {
-		h := o.Health[objects.MemberName("demo", n)]
-		h.Revision = []int64{-1, 1, math.MaxInt64}[n%3]
-		o.Health[objects.MemberName("demo", n)] = h
-	},
+	trusting(func(h *observation.Health, n int) { h.Revision = []int64{-1, 1, math.MaxInt64}[n%3] }),
 	onRecord(func(a map[string]string, _ int) { clear(a) }),
 	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationNextMember] = "9223372036854775807" }),
 	func(o *observation.Observation, n int) {
@@ -235,11 +223,10 @@ var mishaps = []func(o *observation.Observation, n int){
 			[]string{"", "3.6.0", "3.5.0", "rubbish"}[n/3%4]
 	}),
 	func(o *observation.Observation, n int) {
-		for name, h := range o.Health {
-			h.StorageVersion, h.Downgrade = []string{"3.5.0", "3.6.0", "3.7.0"}[n%3],
-				[]string{"", "3.5.0", "3.6.0"}[n/3%3]
-			o.Health[name] = h
-		}
+		everyone(func(h *observation.Health) {
+			h.StorageVersion = []string{"3.5.0", "3.6.0", "3.7.0"}[n%3]
+			h.Downgrade = []string{"", "3.5.0", "3.6.0"}[n/3%3]
+		})(o)
 	},
 	onPod(func(p *corev1.Pod) {
 		if p.Annotations != nil {
@@ -528,10 +515,7 @@ func onAlarms(kind string, of func(n int) uint64) func(*observation.Observation,
 
 // everyDatabase makes all of them so large.
 func everyDatabase(o *observation.Observation, size, inUse int64) {
-	for name, h := range o.Health {
-		h.DBSize, h.DBSizeInUse, h.Revision = size, inUse, 100
-		o.Health[name] = h
-	}
+	everyone(func(h *observation.Health) { h.DBSize, h.DBSizeInUse, h.Revision = size, inUse, 100 })(o)
 }
 
 // inARun lets a run of defragmentation be under way.
@@ -561,9 +545,7 @@ func speak(p *corev1.Pod, old, now string) {
 
 func trusting(change func(h *observation.Health, n int)) func(*observation.Observation, int) {
 	return func(o *observation.Observation, n int) {
-		h := o.Health[objects.MemberName("demo", n)]
-		change(&h, n)
-		o.Health[objects.MemberName("demo", n)] = h
+		answering(objects.MemberName("demo", n), func(h *observation.Health) { change(h, n) })(o)
 	}
 }
 
@@ -717,28 +699,16 @@ func each[T any](list []*T, change func(*T)) []*T {
 
 // eachOnce: of two children with one name, one would be lost.
 func eachOnce(t *testing.T, d decision.Desired) {
-	seen := map[string]bool{}
-	once := func(kind, name string) {
-		if seen[kind+name] {
-			t.Errorf("%s %s is wanted twice", kind, name)
+	once := func(kind string, wanted, different int) {
+		if wanted != different {
+			t.Errorf("of %d %s two have one name", wanted, kind)
 		}
-		seen[kind+name] = true
 	}
-	for _, o := range d.Services {
-		once("service ", o.Name)
-	}
-	for _, o := range d.Budgets {
-		once("budget ", o.Name)
-	}
-	for _, o := range d.ConfigMaps {
-		once("record ", o.Name)
-	}
-	for _, o := range d.Claims {
-		once("claim ", o.Name)
-	}
-	for _, o := range d.Pods {
-		once("pod ", o.Name)
-	}
+	once("services", len(d.Services), len(byName(d.Services)))
+	once("budgets", len(d.Budgets), len(byName(d.Budgets)))
+	once("records", len(d.ConfigMaps), len(byName(d.ConfigMaps)))
+	once("claims", len(d.Claims), len(byName(d.Claims)))
+	once("pods", len(d.Pods), len(byName(d.Pods)))
 }
 
 // callsToRest is more than the answers that may follow one another while etcd and time stand still: the record, what

@@ -33,31 +33,39 @@ type mode struct {
 
 // Rules that are asked in several modes.
 var (
+	// Waits: a pod is the last that keeps a claim from being deleted
 	pauseRule = rule.New("Pause",
 		"replicas 0 stops all members and keeps their data; a pod that alone keeps a claim from being deleted "+
-			"stays.", pause)
+			"stays.", pause, rule.Works, rule.Rests, rule.Waits)
+	// Waits: one that others keep is there and can't be used; one that is not there may be on its way
 	certificatesRule = rule.New("WaitForCertificates",
 		"No member is begun or changed before the certificates of members and of Quorate are there and in order "+
-			"(S19); pods of members that have run are brought back all the same.", waitForCertificates)
+			"(S19); pods of members that have run are brought back all the same.",
+		waitForCertificates, rule.Works, rule.Waits)
+	// Waits: the data can't be restored
 	epochRule = rule.New("SwitchEpoch",
 		"The next epoch takes over from this one in moves that are written on its record: its members' data is "+
 			"made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).",
-		switchEpoch)
+		switchEpoch, rule.Works, rule.Waits)
 	wrongClusterRule = rule.New("WrongCluster",
 		"An answer from another cluster, by the recorded ID or because it lists none of our members that have run, "+
-			"is not ours to act on (S8).", wrongCluster)
+			"is not ours to act on (S8).", wrongCluster, rule.Waits).Holding()
+	// Waits: the existing etcd does not suit
 	joinRule = rule.New("Join",
 		"Before the members join an existing etcd, a quorum of it must answer and suit them; which cluster that "+
-			"is, is recorded first (S8).", join)
+			"is, is recorded first (S8).", join, rule.Works, rule.Waits)
+	// Waits: what the policy asks for can't be done
 	recoverRule = rule.New("Recover",
 		"With the quorum's data lost, the next epoch is recorded, by spec.recovery after a while or when a person "+
-			"asks for it: from the survivor that has the most, from a snapshot, or without data (S8).", recoverQuorum)
+			"asks for it: from the survivor that has the most, from a snapshot, or without data (S8).",
+		recoverQuorum, rule.Works, rule.Waits)
 	restoreRule = rule.New("Restore",
 		"An EtcdOperation of type Restore has the next epoch recorded; this one runs on until its data is ready (S8).",
 		restore)
+	// Works: the next epoch is being made ready
 	lostRule = rule.New("QuorumLost",
 		"With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).",
-		quorumLost)
+		quorumLost, rule.Waits, rule.Works).Holding()
 )
 
 // modes are all of them in order: the first that is true holds. The order is the safety argument: what stops us comes
@@ -69,12 +77,17 @@ var modes = []mode{
 		why:  "A person holds every change back, or an answer could not be followed: every child stays as it is.",
 		is:   func(v *state.View) bool { return state.HeldBack(v.Observation) },
 		rules: rule.List[*state.View, *decision.Verdict]{
-			rule.New("Suspended", "spec.suspend holds every change back; members run on as they are.", suspended),
+			// Aside: held back is what the rules after it would do: if they would do something, it waits for a person
+			rule.New("Suspended", "spec.suspend holds every change back; members run on as they are.",
+				suspended, rule.Aside).Holding(),
 			rule.New("Unsupported",
-				"A spec that can't be run changes nothing; the message says what to correct.", unsupported),
+				"A spec that can't be run changes nothing; the message says what to correct.",
+				unsupported, rule.Waits).Holding(),
+			// Works: by dynamic-apply it ends with the next call
 			rule.New("ApplyStrategy",
 				"Nothing is changed while a child lacks the annotation of what Metacontroller applied last: "+
-					"--apply-strategy=server-side-apply removes it, and Quorate refuses that strategy.", applyStrategy),
+					"--apply-strategy=server-side-apply removes it, and Quorate refuses that strategy.",
+				applyStrategy, rule.Works, rule.Waits).Holding(),
 		},
 	},
 	{
@@ -93,10 +106,12 @@ var modes = []mode{
 		why:  "No record says who the members are: what is there stays.",
 		is:   unrecorded,
 		rules: rule.List[*state.View, *decision.Verdict]{
-			rule.New("Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty),
+			// replicas 0 asks for nothing
+			rule.New("Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty, rule.Rests),
+			// Works: a snapshot to begin with may still be on its way
 			rule.New("Record",
 				"The epoch record is written first: its creation decides once who the initial members are (S8).",
-				record),
+				record, rule.Works, rule.Waits),
 		},
 		record: epochs.NewRecord, claims: allClaims, pods: allPods,
 	},
@@ -116,9 +131,11 @@ var modes = []mode{
 		rules: rule.List[*state.View, *decision.Verdict]{
 			certificatesRule,
 			epochRule,
+			// Waits: too few nodes are named
 			rule.New("Provision",
 				"What the initial members start on (claims, or memory pods held back) is made, then recorded by "+
-					"UID, and on HostPath their nodes are; after that it is never made again (S10).", provision),
+					"UID, and on HostPath their nodes are; after that it is never made again (S10).",
+				provision, rule.Works, rule.Waits),
 		},
 		record: epochs.Advance, claims: initialClaims, pods: children.InitialPods,
 	},
@@ -137,8 +154,10 @@ var modes = []mode{
 			rule.New("Reschedule",
 				"Before the first quorum, a pod that no node has taken and that was made from an outdated template "+
 					"is replaced, one at a time.", reschedule),
+			// Waits: not started in time, or can't be
 			rule.New("Start",
-				"The initial members start together; nothing else happens before they first have quorum.", start),
+				"The initial members start together; nothing else happens before they first have quorum.",
+				start, rule.Works, rule.Waits),
 		},
 		record: epochs.Advance, claims: allClaims, pods: children.BlindPods,
 	},
@@ -154,8 +173,10 @@ var modes = []mode{
 			recoverRule,
 			restoreRule,
 			lostRule,
+			// Works: pods and nodes come back. Waits: too many members must be restarted
 			rule.New("Blind",
-				"Without an answer from a quorum nothing is changed; pods are only brought back (S11).", blind),
+				"Without an answer from a quorum nothing is changed; pods are only brought back (S11).",
+				blind, rule.Works, rule.Waits).Holding(),
 		},
 		record: epochs.Advance, claims: allClaims, pods: children.BlindPods,
 	},
@@ -168,13 +189,14 @@ var modes = []mode{
 			epochRule,
 			joinRule,
 			restoreRule,
-			rule.New("Elect", "While no leader is known nothing is changed.", elect),
+			rule.New("Elect", "While no leader is known nothing is changed.", elect).Holding(),
 			rule.New("ReserveName", "Before a member's last trace goes, its number is recorded as used (S9).",
 				reserveName),
+			// Waits: whose data is right is not proven
 			rule.New("Corrupt",
 				"While members' data differs (alarm CORRUPT) no member joins and nothing else is changed; a voter "+
 					"that a quorum of equal hashes proves wrong is replaced, and without that proof a person decides "+
-					"(S6).", corrupt),
+					"(S6).", corrupt, rule.Works, rule.Waits).Holding(),
 			rule.New("LearnerLost",
 				"A learner whose data is gone is removed; the next one gets a new name (S9, S10).", learnerLost),
 			rule.New("LearnerSurplus",
@@ -189,9 +211,10 @@ var modes = []mode{
 			rule.New("SetVersion",
 				"Another patch release is the members' version from now on; so is the minor version that they come "+
 					"from, while the cluster has not agreed on the new one (S18).", setVersion),
+			// Waits: as Replace does
 			rule.New("ReplaceFirst",
 				"A voter whose data is lost is removed before a learner that does not serve has started: its etcd "+
-					"would look for the voter's name (S3, S6).", replaceFirst),
+					"would look for the voter's name (S3, S6).", replaceFirst, rule.Works, rule.Waits),
 			rule.New("Fence",
 				"A member that an EtcdOperation of type Fence names is stopped and stays a member, while "+
 					"the others can do without it (S1); which pod that takes is recorded first (S2).", fence),
@@ -202,68 +225,83 @@ var modes = []mode{
 				"A pod that is down and was made from an outdated template, or in the wrong way, is replaced, one "+
 					"at a time (S2), and so is one that can't hear the others because it does not trust their "+
 					"authority; a learner's also while it serves. Which pod goes is recorded first.", recreatePod),
+			// Waits: it is a stranger's, or answers as another member
 			rule.New("Learner",
-				"While a learner catches up no other member is added or removed (S3).", learner),
+				"While a learner catches up no other member is added or removed (S3).",
+				learner, rule.Works, rule.Waits),
 			rule.New("WaitForRemoved",
 				"The pod of a removed member must be gone before the next change of members (S3).", waitForRemoved),
+			// Waits: those who would have to serve first wait for a person
 			rule.New("Replace",
 				"A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One "+
-					"that still serves stays until its successor votes (S6, S10).", replace),
+					"that still serves stays until its successor votes (S6, S10).", replace, rule.Works, rule.Waits),
+			// Waits: only strangers are left to remove
 			rule.New("Shrink",
 				"Voters above the wanted number are removed one by one: not serving first, then followers, the "+
-					"leader last (S6).", shrink),
+					"leader last (S6).", shrink, rule.Works, rule.Waits),
 			rule.New("ReplaceDead",
 				"A voter that has not served for longer than spec.memberReplacement.after is removed while the "+
 					"rest has quorum, and growth brings its successor; its claim is marked first, and kept for a "+
 					"while; after others in a row, it is removed after a pause that grows with their number (S6, S7).",
-				replaceDead),
+				replaceDead, rule.Works, rule.Waits),
+			// Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
 			rule.New("Grow",
 				"A missing voter joins as a learner under a new name, while all others serve and the pause after "+
-					"one that did not catch up is over (S3, S4, S9).", grow),
+					"one that did not catch up is over (S3, S4, S9).", grow, rule.Works, rule.Waits),
 			rule.New("RetireForeign",
 				"Once spec.bootstrap.existing.retireForeign is true, the members that are not ours are removed one "+
 					"by one while all others serve: not serving first, then followers, the leader last (S6).",
-				retireForeign),
+				retireForeign, rule.Works, rule.Waits),
+			// Waits: something of the spec is not done before the foreign members are gone
 			rule.New("ForeignMembers",
-				"While there are members that are not ours, nothing but what is above is changed.", foreignMembers),
+				"While there are members that are not ours, nothing but what is above is changed.",
+				foreignMembers, rule.Rests, rule.Works, rule.Waits),
 			rule.New("MoveLeader", "The leadership goes to the voter that an EtcdOperation names.", moveLeader),
 			rule.New("Authorize",
 				"etcd's users and roles are made as the spec declares them, grants before revokes; their names are "+
 					"recorded first (S20).", authorize),
-			rule.New("WaitForMembers", "All members are there, but not all of them serve.", waitForMembers),
+			// Waits: a person decides about a member, has fenced it, or must take a change back that does not work
+			rule.New("WaitForMembers", "All members are there, but not all of them serve.",
+				waitForMembers, rule.Works, rule.Waits),
+			// Waits: an image holds another version than its tag says
 			rule.New("RollingUpdate",
 				"Members that are not as the spec wants them are restarted one at a time, the leader last, and "+
 					"which pod is next is recorded first; a member that does not come back stops that (S2, S19).",
-				rollingUpdate),
+				rollingUpdate, rule.Works, rule.Waits),
 			rule.New("UpdatePeerURLs",
 				"Once every member can dial by TLS, one voter after the other is listed with its https URL, and "+
 					"restarted before the next (S4).", updatePeerURLs),
 			rule.New("NoSpace",
 				"Databases that have reached their quota (alarm NOSPACE) are compacted and defragmented one at a "+
 					"time, and the alarm is disarmed once all are below 90 %; every ten minutes at most.", noSpace),
+			// upkeep
 			rule.New("Defragment",
 				"By a schedule, when asked, or when a database with free space is at 90 % of its quota, members give "+
 					"free space back to the file system, one at a time and the leader last, while all serve (S2).",
-				defragment),
+				defragment, rule.Aside),
+			// Waits: the way is refused
 			rule.New("Upgrade",
 				"The next version on the way to the wanted one, a minor version at a time, is recorded once all "+
-					"members run the one before; downwards by etcd's own protocol (S18).", upgrade),
+					"members run the one before; downwards by etcd's own protocol (S18).",
+				upgrade, rule.Works, rule.Waits),
 			rule.New("Resize",
 				"Volumes grow to the wanted size beside everything else, all at once; their members are restarted "+
 					"when they have.", resize),
 			rule.New("OutOfSpace",
 				"An alarm NOSPACE that no compaction and no defragmentation can clear waits for a larger quota or "+
-					"for less data.", outOfSpace),
+					"for less data.", outOfSpace, rule.Waits),
 			rule.New("VolumePending",
 				"Volumes that can't become what the spec asks for stay as they are, or, with migration Replace, "+
-					"their members are succeeded by new ones while the data fits.", volumePending),
+					"their members are succeeded by new ones while the data fits.", volumePending, rule.Waits),
+			// Waits: the data can't be restored
 			rule.New("PrepareRestore",
 				"The cluster is as the spec wants it, and does not have the data that an EtcdOperation asks for: "+
-					"the next epoch is being made ready, or can't be.", prepareRestore),
+					"the next epoch is being made ready, or can't be.", prepareRestore, rule.Works, rule.Waits),
+			// Waits: no window ever opens
 			rule.New("WaitForWindow",
 				"All serve, and what is left to do disturbs members and can wait: it begins when a window of "+
-					"spec.maintenance.windows opens.", waitForWindow),
-			rule.New("Converged", "The cluster is as the spec wants it.", converged),
+					"spec.maintenance.windows opens.", waitForWindow, rule.Rests, rule.Waits),
+			rule.New("Converged", "The cluster is as the spec wants it.", converged, rule.Rests).Quiet(),
 		},
 		record: epochs.Advance, claims: listedClaims, pods: children.ListedPods,
 	},
@@ -307,6 +345,9 @@ func lastPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
 	return children.KeptPods(v, protectingPods(v))
 }
 
+// Rule is one of a cluster's.
+type Rule = rule.Rule[*state.View, *decision.Verdict]
+
 // Mode documents a mode.
 type Mode struct {
 	// Name is that of Decision.Mode.
@@ -317,23 +358,11 @@ type Mode struct {
 	Rules []Rule
 }
 
-// Rule documents a rule.
-type Rule struct {
-	// Name is that of Decision.Because.
-	Name string
-	// Why is a sentence.
-	Why string
-}
-
 // Modes are all modes in order.
 func Modes() []Mode {
 	var all []Mode
 	for _, m := range modes {
-		var rules []Rule
-		for _, r := range m.rules {
-			rules = append(rules, Rule{r.Name, r.Why})
-		}
-		all = append(all, Mode{m.name, m.why, rules})
+		all = append(all, Mode{m.name, m.why, m.rules})
 	}
 	return all
 }
@@ -341,9 +370,9 @@ func Modes() []Mode {
 // Rules are all rules, in the order of the modes; one that is asked in several is at its first place.
 func Rules() []Rule {
 	var all []Rule
-	for _, m := range Modes() {
-		for _, r := range m.Rules {
-			if !slices.Contains(all, r) {
+	for _, m := range modes {
+		for _, r := range m.rules {
+			if !slices.ContainsFunc(all, func(o Rule) bool { return o.Name == r.Name }) {
 				all = append(all, r)
 			}
 		}

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/safety"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 )
@@ -119,32 +122,12 @@ func addPod(o *observation.Observation, i int, start string) {
 
 // observe makes an answer the next observation, as a cluster at rest would.
 func observe(o *observation.Observation, d decision.Decision) {
-	next := observation.Children{
-		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
-		ConfigMaps: map[string]*corev1.ConfigMap{},
-		Services:   map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
-		Secrets:  o.Children.Secrets,
-		Policies: map[string]*networkingv1.NetworkPolicy{},
+	o.Children = observation.Children{Secrets: o.Children.Secrets,
+		Pods: byName(d.Children.Pods), Claims: byName(d.Children.Claims), ConfigMaps: byName(d.Children.ConfigMaps),
+		Services: byName(d.Children.Services), Budgets: byName(d.Children.Budgets),
+		Policies: byName(d.Children.Policies),
 	}
-	for _, p := range d.Children.Pods {
-		next.Pods[p.Name] = p
-	}
-	for _, c := range d.Children.Claims {
-		next.Claims[c.Name] = c
-	}
-	for _, c := range d.Children.ConfigMaps {
-		next.ConfigMaps[c.Name] = c
-	}
-	for _, s := range d.Children.Services {
-		next.Services[s.Name] = s
-	}
-	for _, b := range d.Children.Budgets {
-		next.Budgets[b.Name] = b
-	}
-	for _, p := range d.Children.Policies {
-		next.Policies[p.Name] = p
-	}
-	o.Children, o.Cluster.Status = next, d.Status
+	o.Cluster.Status = d.Status
 	forge(o, d.Children.Secrets)
 }
 
@@ -162,3 +145,97 @@ func lose(o *observation.Observation, name string) {
 }
 
 func quantity(s string) *resource.Quantity { return new(resource.MustParse(s)) }
+
+// fact is something that is the case in an observation.
+type fact = func(o *observation.Observation)
+
+// with is the observation with what else is the case.
+func with(o observation.Observation, facts ...fact) observation.Observation {
+	for _, add := range facts {
+		add(&o)
+	}
+	return o
+}
+
+func replicas(n int32) fact {
+	return func(o *observation.Observation) { o.Cluster.Spec.Replicas = new(n) }
+}
+
+func version(v string) fact {
+	return func(o *observation.Observation) { o.Cluster.Spec.Version = v }
+}
+
+// high has the spec ask for another template.
+func high(o *observation.Observation) { o.Cluster.Spec.PriorityClassName = "high" }
+
+func blinded(o *observation.Observation) { o.Etcd, o.Health = nil, map[string]observation.Health{} }
+
+func suspending(o *observation.Observation) { o.Cluster.Spec.Suspend = true }
+
+func silenced(name string) fact {
+	return func(o *observation.Observation) { silence(o, name) }
+}
+
+func withoutPod(name string) fact {
+	return func(o *observation.Observation) { delete(o.Children.Pods, name) }
+}
+
+// goingClaim has a person delete the claim.
+func goingClaim(name string) fact {
+	return func(o *observation.Observation) {
+		o.Children.Claims[name].DeletionTimestamp = &metav1.Time{Time: now}
+	}
+}
+
+// noted is an annotation of the record.
+func noted(key, value string) fact {
+	return func(o *observation.Observation) { o.Children.ConfigMaps["demo-epoch-1"].Annotations[key] = value }
+}
+
+// answering changes what a member answers.
+func answering(name string, how func(h *observation.Health)) fact {
+	return func(o *observation.Observation) {
+		h := o.Health[name]
+		how(&h)
+		o.Health[name] = h
+	}
+}
+
+// everyone changes what each member answers.
+func everyone(how func(h *observation.Health)) fact {
+	return func(o *observation.Observation) {
+		for name := range o.Health {
+			answering(name, how)(o)
+		}
+	}
+}
+
+// size asks for other volumes.
+func size(s string) fact {
+	return func(o *observation.Observation) { o.Cluster.Spec.Storage.Size = *quantity(s) }
+}
+
+func byName[T metav1.Object](list []T) map[string]T {
+	all := map[string]T{}
+	for _, object := range list {
+		all[object.GetName()] = object
+	}
+	return all
+}
+
+// verify is hooks.Verify, which the tests of a package below it can't import.
+func verify(o observation.Observation, d decision.Decision) error {
+	return errors.Join(VerifyOutlook(d), safety.Verify(o, d))
+}
+
+// BenchmarkDecide is the cost of one decision at rest. Bounds: 50 microseconds for 3 members, 150 for 9.
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{3, 9} {
+		o := serve(n)
+		b.Run(fmt.Sprintf("members=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				Decide(o)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,86 +76,57 @@ func askMove(o *observation.Observation, to string) *v1alpha1.EtcdOperation {
 }
 
 func TestHowFarOperationsAre(t *testing.T) {
-	recoverOf := func(epoch int64) func(o *observation.Observation) string {
-		return func(o *observation.Observation) string {
-			askRecover(o, v1alpha1.RecoverFromSurvivor, epoch)
-			return "recover"
+	moveTo := func(member string, facts ...fact) func(o *observation.Observation) {
+		return func(o *observation.Observation) { askMove(o, member); *o = with(*o, facts...) }
+	}
+	recoverOf := func(epoch int64) fact {
+		return func(o *observation.Observation) { askRecover(o, v1alpha1.RecoverFromSurvivor, epoch) }
+	}
+	fence := func(member string, lasts time.Duration, facts ...fact) fact {
+		return func(o *observation.Observation) {
+			if op := askFence(o, member); lasts > 0 {
+				op.Spec.Fence.Duration = &metav1.Duration{Duration: lasts}
+			}
+			*o = with(*o, facts...)
 		}
 	}
+	inMemory := func(o *observation.Observation) { o.Cluster.Spec.Storage.Medium = v1alpha1.Memory }
+	defragment := func(withdrawn *metav1.Time) fact {
+		return func(o *observation.Observation) { askDefragment(o, "defrag").DeletionTimestamp = withdrawn }
+	}
+	const pending, failed, succeeded = v1alpha1.OperationPending, v1alpha1.OperationFailed, v1alpha1.OperationSucceeded
 	for name, c := range map[string]struct {
-		ask   func(o *observation.Observation) string
+		ask   fact
 		phase v1alpha1.OperationPhase
 		says  string
 	}{
-		"a leader that should be another": {func(o *observation.Observation) string {
-			askMove(o, "demo-1")
-			return "move"
-		}, v1alpha1.OperationPending, "handing the leadership to demo-1"},
-		"the one that leads": {func(o *observation.Observation) string {
-			askMove(o, "demo-0")
-			return "move"
-		}, v1alpha1.OperationSucceeded, "demo-0 leads"},
-		"one that is none of ours": {func(o *observation.Observation) string {
-			askMove(o, "other-0")
-			return "move"
-		}, v1alpha1.OperationFailed, "other-0 is not a voter of this cluster: the voters are demo-0, demo-1, demo-2"},
-		"one that is silent": {func(o *observation.Observation) string {
-			silence(o, "demo-1")
-			askMove(o, "demo-1")
-			return "move"
-		}, v1alpha1.OperationPending, "waiting for demo-1 to serve"},
-		"an epoch that has a quorum":   {recoverOf(1), v1alpha1.OperationFailed, "a quorum of epoch 1 answers"},
-		"an epoch that never was":      {recoverOf(7), v1alpha1.OperationFailed, "there was no epoch 7"},
-		"a fence":                      {fencesFor("demo-1", 0), v1alpha1.OperationPending, "demo-1 is being stopped; until"},
-		"a fence of a stranger":        {fencesFor("demo-7", 0), v1alpha1.OperationPending, "demo-7 is not a member"},
-		"a fence whose time is over":   {fencesFor("demo-1", time.Second), v1alpha1.OperationSucceeded, "demo-1 may start"},
-		"a fence whose time is to end": {fencesFor("demo-1", time.Hour), v1alpha1.OperationPending, "UTC"},
-		"a member that the others need": {func(o *observation.Observation) string {
-			silence(o, "demo-2")
-			askFence(o, "demo-1")
-			return "fence"
-		}, v1alpha1.OperationPending, "demo-1 is not stopped because the others need it now"},
-		"a member in memory": {func(o *observation.Observation) string {
-			o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
-			askFence(o, "demo-1")
-			return "fence"
-		}, v1alpha1.OperationFailed, "would lose its data"},
-		"a defragmentation": {func(o *observation.Observation) string {
-			askDefragment(o, "defrag")
-			return "defrag"
-		}, v1alpha1.OperationRunning, "no member defragmented so far"},
-		"one that is withdrawn": {func(o *observation.Observation) string {
-			askDefragment(o, "defrag").DeletionTimestamp = &metav1.Time{Time: now}
-			return "defrag"
-		}, v1alpha1.OperationFailed, "withdrawn"},
-		"a snapshot that is not there": {func(o *observation.Observation) string {
-			askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
-				SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
-			return "one"
-		}, v1alpha1.OperationPending, "EtcdSnapshot s1 does not exist in namespace default, or has not the label " +
-			"etcd.quorate.dev/cluster: demo; the data is untouched"},
-		"a cluster that is suspended": {func(o *observation.Observation) string {
-			o.Cluster.Spec.Suspend = true
-			askMove(o, "demo-1")
-			return "move"
-		}, v1alpha1.OperationPending, "spec.suspend"},
+		"a leader that should be another": {moveTo("demo-1"), pending, "handing the leadership to demo-1"},
+		"the one that leads":              {moveTo("demo-0"), succeeded, "demo-0 leads"},
+		"one that is none of ours": {moveTo("other-0"), failed,
+			"other-0 is not a voter of this cluster: the voters are demo-0, demo-1, demo-2"},
+		"one that is silent":           {moveTo("demo-1", silenced("demo-1")), pending, "waiting for demo-1 to serve"},
+		"a cluster that is suspended":  {moveTo("demo-1", suspending), pending, "spec.suspend"},
+		"an epoch that has a quorum":   {recoverOf(1), failed, "a quorum of epoch 1 answers"},
+		"an epoch that never was":      {recoverOf(7), failed, "there was no epoch 7"},
+		"a fence":                      {fence("demo-1", 0), pending, "demo-1 is being stopped; until"},
+		"a fence of a stranger":        {fence("demo-7", 0), pending, "demo-7 is not a member"},
+		"a fence whose time is over":   {fence("demo-1", time.Second), succeeded, "demo-1 may start"},
+		"a fence whose time is to end": {fence("demo-1", time.Hour), pending, "UTC"},
+		"a member that the others need": {fence("demo-1", 0, silenced("demo-2")), pending,
+			"demo-1 is not stopped because the others need it now"},
+		"a member in memory":    {fence("demo-1", 0, inMemory), failed, "would lose its data"},
+		"a defragmentation":     {defragment(nil), v1alpha1.OperationRunning, "no member defragmented so far"},
+		"one that is withdrawn": {defragment(&metav1.Time{Time: now}), failed, "withdrawn"},
+		"a snapshot that is not there": {restoring(nil), pending,
+			"EtcdSnapshot s1 does not exist in namespace default, " +
+				"or has not the label etcd.quorate.dev/cluster: demo; the data is untouched"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := serve(3)
-			uid := c.ask(&o)
-			p := progressOf(t, o, uid)
+			o := with(serve(3), c.ask)
+			p := progressOf(t, o, slices.Collect(maps.Keys(o.Related.Operations))[0])
 			assert.Equal(t, c.phase, p.Phase, p.Message)
 			assert.Contains(t, p.Message, c.says)
 		})
-	}
-}
-
-func fencesFor(member string, d time.Duration) func(o *observation.Observation) string {
-	return func(o *observation.Observation) string {
-		if op := askFence(o, member); d > 0 {
-			op.Spec.Fence.Duration = &metav1.Duration{Duration: d}
-		}
-		return "fence"
 	}
 }
 
@@ -186,33 +158,6 @@ func TestOperationsOfOneTypeRunOneAfterTheOther(t *testing.T) {
 	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, Decide(o).Step, "that is another cluster's")
 }
 
-// TestARestoreThatIsNotSeenGoesOn: a cache that lags, or has just begun, shows no operation. That withdraws nothing; a
-// deletion that is seen does, and it is said when it has.
-func TestARestoreThatIsNotSeenGoesOn(t *testing.T) {
-	o := serve(3)
-	op := askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{
-		SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
-	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {
-		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
-		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/s1.db"}}}
-	assert.Equal(t, "Restore", goOn(t, &o).Reason.Rule)
-	assert.Equal(t, []string{"s3://b/s1.db"}, o.Cluster.Status.Internal.Restoring)
-	seen := o.Related.Operations
-	noAsk(&o)
-	for range 3 {
-		d := goOn(t, &o)
-		assert.NotContains(t, d.Reason.Message, "withdrawn")
-		assert.Empty(t, d.Status.Operations)
-	}
-	o.Related.Operations = seen
-	assert.Equal(t, v1alpha1.OperationRunning, progressOf(t, o, "one").Phase)
-	op.DeletionTimestamp = &metav1.Time{Time: now}
-	d := goOn(t, &o)
-	assert.Contains(t, d.Reason.Message, "the restore was withdrawn")
-	assert.Equal(t, v1alpha1.OperationRunning, d.Status.Operations[0].Phase, "it may go when that is written")
-	assert.Equal(t, v1alpha1.OperationFailed, progressOf(t, o, "one").Phase)
-}
-
 // TestManyOperations: a status holds as many as it can, those that are withdrawn first, so that they can go.
 func TestManyOperations(t *testing.T) {
 	o := serve(3)
@@ -233,4 +178,10 @@ func TestManyOperations(t *testing.T) {
 	assert.Equal(t, "op-000", all[0].Name)
 	assert.Equal(t, "op-099", all[31].Name)
 	assert.Equal(t, v1alpha1.OperationFailed, all[31].Phase)
+}
+
+// askSnapshot asks for the data of an EtcdSnapshot.
+func askSnapshot(o *observation.Observation, uid, name string) *v1alpha1.EtcdOperation {
+	return askRestore(o, uid, v1alpha1.RestoreOperation{
+		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}})
 }

@@ -16,99 +16,32 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
 	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// outlooks are those that each rule may have. Of several the first holds where its verdict names none. Verify holds
-// every verdict against this table.
-var outlooks = map[string][]decision.Outlook{
-	// held back is what the rules after it would do: if they would do something, it waits for a person
-	"Suspended":     {decision.Aside},
-	"Unsupported":   {decision.Waits},
-	"ApplyStrategy": {decision.Works, decision.Waits}, // Works: by dynamic-apply it ends with the next call
-
-	"Empty":  {decision.Rests}, // replicas 0 asks for nothing
-	"Record": {decision.Works, decision.Waits},
-	// Works: a snapshot to begin with may still be on its way
-	"Pause": {decision.Works, decision.Rests, decision.Waits},
-	// Waits: a pod is the last that keeps a claim from being deleted
-	// Waits: a certificate that others keep is there and can't be used; one that is not there may be on its way
-	"WaitForCertificates": {decision.Works, decision.Waits},
-	"SwitchEpoch":         {decision.Works, decision.Waits}, // Waits: the data can't be restored
-	"Provision":           {decision.Works, decision.Waits}, // Waits: too few nodes are named
-
-	"WrongCluster": {decision.Waits},
-	"Join":         {decision.Works, decision.Waits}, // Waits: the existing etcd does not suit
-	"Recover":      {decision.Works, decision.Waits}, // Waits: what the policy asks for can't be done
-	"Restore":      {decision.Works},
-	"QuorumLost":   {decision.Waits, decision.Works}, // Works: the next epoch is being made ready
-	"Reschedule":   {decision.Works},
-	"Start":        {decision.Works, decision.Waits}, // Waits: not started in time, or can't be
-	"Blind":        {decision.Works, decision.Waits},
-	// Works: pods and nodes come back. Waits: too many members must be restarted
-
-	"Elect":           {decision.Works},
-	"ReserveName":     {decision.Works},
-	"Corrupt":         {decision.Works, decision.Waits}, // Waits: whose data is right is not proven
-	"LearnerLost":     {decision.Works},
-	"LearnerSurplus":  {decision.Works},
-	"Promote":         {decision.Works},
-	"CancelDowngrade": {decision.Works},
-	"SetVersion":      {decision.Works},
-	"ReplaceFirst":    {decision.Works, decision.Waits}, // Waits: as Replace does
-	"Fence":           {decision.Works},
-	"LearnerLate":     {decision.Works},
-	"RecreatePod":     {decision.Works},
-	"Learner":         {decision.Works, decision.Waits}, // Waits: it is a stranger's, or answers as another member
-	"WaitForRemoved":  {decision.Works},
-	"Replace":         {decision.Works, decision.Waits}, // Waits: those who would have to serve first wait for a person
-	"Shrink":          {decision.Works, decision.Waits}, // Waits: only strangers are left to remove
-	"ReplaceDead":     {decision.Works, decision.Waits},
-	// Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
-	"Grow":          {decision.Works, decision.Waits},
-	"RetireForeign": {decision.Works, decision.Waits},
-	// Waits: something of the spec is not done before the foreign members are gone
-	"ForeignMembers": {decision.Rests, decision.Works, decision.Waits},
-
-	"MoveLeader": {decision.Works},
-	"Authorize":  {decision.Works},
-	// Waits: a person decides about a member, has fenced it, or must take a change back that does not work
-	"WaitForMembers": {decision.Works, decision.Waits},
-	"RollingUpdate":  {decision.Works, decision.Waits}, // Waits: an image holds another version than its tag says
-	"UpdatePeerURLs": {decision.Works},
-	"NoSpace":        {decision.Works},
-	"Defragment":     {decision.Aside},                 // upkeep
-	"Upgrade":        {decision.Works, decision.Waits}, // Waits: the way is refused
-	"Resize":         {decision.Works},
-	"OutOfSpace":     {decision.Waits},
-	"VolumePending":  {decision.Waits},
-	"PrepareRestore": {decision.Works, decision.Waits}, // Waits: the data can't be restored
-	"WaitForWindow":  {decision.Rests, decision.Waits}, // Waits: no window ever opens
-	"Converged":      {decision.Rests},
-}
-
 // prospectOf is that of the rule at this place of the mode, and its verdict.
 func prospectOf(v *state.View, in *mode, at int, verdict *decision.Verdict) decision.Prospect {
 	name := in.rules[at].Name
-	p := decision.Prospect{Outlook: cmp.Or(verdict.Outlook, outlooks[name][0]), Reason: name, Message: verdict.Message}
+	p := decision.Prospect{Outlook: cmp.Or(verdict.Outlook, in.rules[at].Outlooks[0]), Reason: name, Message: verdict.Message}
 	switch {
-	case p.Outlook == decision.Aside && state.Suspended(v.Observation):
+	case p.Outlook == rule.Aside && state.Suspended(v.Observation):
 		w := resumed(v)
 		next, then := prospectFrom(w, modeOf(w), 0)
-		if p.Outlook = then.Outlook; p.Outlook == decision.Works {
-			p.Outlook = decision.Waits
+		if p.Outlook = then.Outlook; p.Outlook == rule.Works {
+			p.Outlook = rule.Waits
 			p.Message += fmt.Sprintf("; rule %s waits for it", next)
 		}
 		return p
-	case p.Outlook == decision.Aside:
+	case p.Outlook == rule.Aside:
 		_, then := prospectFrom(v, in, at+1)
 		p.Outlook = then.Outlook
 		return p
 	}
-	if p.Outlook == decision.Rests && v.Etcd != nil && !v.BesideForeign() {
+	if p.Outlook == rule.Rests && v.Etcd != nil && !v.BesideForeign() {
 		p = cmp.Or(unauthorized(v), cmp.Or(unreachable(v), p))
 	}
 	return health.WithUnmade(v, p)
@@ -123,7 +56,7 @@ func unreachable(v *state.View) decision.Prospect {
 	}
 	for _, name := range names {
 		if v.Children.Services[name] == nil {
-			return decision.Prospect{Outlook: decision.Works, Reason: "ServiceNotFound",
+			return decision.Prospect{Outlook: rule.Works, Reason: "ServiceNotFound",
 				Message: fmt.Sprintf("clients have no Service: %s does not exist, or has another owner; if it has, "+
 					"delete it or rename it", name)}
 		}
@@ -161,56 +94,56 @@ func unauthorized(v *state.View) decision.Prospect {
 	reason, message, _ := auth.Authorization(v, now, applied)
 	switch reason {
 	case "FieldWrong":
-		return decision.Prospect{Outlook: decision.Waits, Reason: reason, Message: message}
+		return decision.Prospect{Outlook: rule.Waits, Reason: reason, Message: message}
 	case "Applying", "NotApplied", "SecretNotFound":
-		return decision.Prospect{Outlook: decision.Works, Reason: reason, Message: message}
+		return decision.Prospect{Outlook: rule.Works, Reason: reason, Message: message}
 	}
 	return decision.Prospect{}
 }
 
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
-func byPerson(v *state.View, silent []*state.Member) decision.Outlook {
+func byPerson(v *state.View, silent []*state.Member) rule.Outlook {
 	if slices.ContainsFunc(silent, func(m *state.Member) bool {
 		return m.DisplayName() == "" || pods.Mismatched(v, m) || v.Fenced(m.PodName) || health.Overdue(v, m) &&
 			health.WhyNotReplaced(v, m) != ""
 	}) {
-		return decision.Waits
+		return rule.Waits
 	}
-	return decision.Works
+	return rule.Works
 }
 
 // uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
 // others keep and that can't be used stay so.
-func uncertified(v *state.View) decision.Outlook {
+func uncertified(v *state.View) rule.Outlook {
 	if certificates.WithoutCertManager(v) != "" {
-		return decision.Waits
+		return rule.Waits
 	}
 	if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.Leaves, func(l spec.Leaf) bool {
 		return (l.Server || l.What == "operator") && certificates.Secret(v, l.Secret) != nil &&
 			certificates.Flaw(v, l) != ""
 	}) {
-		return decision.Waits
+		return rule.Waits
 	}
-	return decision.Works
+	return rule.Works
 }
 
 // outlookWhileBlind is whether those who need not be restarted could be a quorum.
-func outlookWhileBlind(v *state.View) decision.Outlook {
+func outlookWhileBlind(v *state.View) rule.Outlook {
 	known := state.KnownVoters(v)
 	if able := wording.Filter(known, func(name string) bool {
 		return !certificates.DistrustsPeers(v,
 			v.Health[name])
 	}); len(able) < state.Quorum(len(known)) {
-		return decision.Waits
+		return rule.Waits
 	}
-	return decision.Works
+	return rule.Works
 }
 
 // filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried
 // again, and may be there then; what can't be read, or does not fit, stays so.
-func filling(v *state.View) decision.Outlook {
+func filling(v *state.View) rule.Outlook {
 	if epochs.Differing(v) != "" {
-		return decision.Waits
+		return rule.Waits
 	}
 	for _, name := range v.Epoch.InitialNames() {
 		report := epochs.SeedFailure(v.Children.Pods[name])
@@ -219,25 +152,25 @@ func filling(v *state.View) decision.Outlook {
 		}
 		switch report.Reason {
 		case "WrongKey", "Damaged", "NoSpace", "OtherVersion", "NotFound", "Denied":
-			return decision.Waits
+			return rule.Waits
 		}
 	}
-	return decision.Works
+	return rule.Works
 }
 
 // nextComes is whether the next epoch is made ready by itself.
-func nextComes(v *state.View) decision.Outlook {
+func nextComes(v *state.View) rule.Outlook {
 	switch {
 	case v.Next == nil:
-		return decision.Waits
+		return rule.Waits
 	case v.Choosing():
-		return cmp.Or(epochs.BestSurvivor(v).Outlook, decision.Works)
+		return cmp.Or(epochs.BestSurvivor(v).Outlook, rule.Works)
 	}
 	return filling(v.Next)
 }
 
 // starts is whether the initial members may still come to a quorum by themselves.
-func starts(v *state.View) decision.Outlook {
+func starts(v *state.View) rule.Outlook {
 	if len(v.Epoch.StartsOn) > 0 && cmp.Or(epochs.Unfilled(v), epochs.Differing(v)) != "" {
 		return filling(v)
 	}
@@ -245,42 +178,42 @@ func starts(v *state.View) decision.Outlook {
 		if m := (&state.Member{PodName: name, Pod: v.Children.Pods[name]}); m.Pod != nil &&
 			len(state.Failures(m.Pod)) == 0 &&
 			state.Unpulled(m) == "" && state.CrashesBefore(m) == "" && !state.HasStarted(m.Pod) {
-			return decision.Works // a node, an image or a volume is on its way
+			return rule.Works // a node, an image or a volume is on its way
 		}
 	}
-	return decision.Waits
+	return rule.Waits
 }
 
 // arrives is whether the snapshot that a source names may still be taken.
-func arrives(v *state.View, s *v1alpha1.SnapshotSource) decision.Outlook {
+func arrives(v *state.View, s *v1alpha1.SnapshotSource) rule.Outlook {
 	if s == nil || s.SnapshotRef.Name == "" {
-		return decision.Works
+		return rule.Works
 	}
 	if snapshot := v.Related.Snapshots[s.SnapshotRef.Name]; snapshot != nil {
 		switch snapshot.Status.Phase {
 		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
 			v1alpha1.SnapshotDeleting:
-			return decision.Waits
+			return rule.Waits
 		case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
 		}
 	}
-	return decision.Works
+	return rule.Works
 }
 
 // followed is whether everything of the spec is done although there are members that are not ours.
-func followed(v *state.View) decision.Outlook {
+func followed(v *state.View) rule.Outlook {
 	differs := func(m *state.Member) bool { return m.PodName != "" && rollout.UpdateOf(v, m) != nil }
 	if slices.ContainsFunc(v.Members, differs) || len(versions.Hops(v)) > 0 ||
 		unauthorized(v) != (decision.Prospect{}) || restorePending(v) {
-		return decision.Waits
+		return rule.Waits
 	}
 	switch {
 	case len(v.Etcd.Alarms) > 0 || volumePending(v) != nil:
-		return decision.Waits
+		return rule.Waits
 	case resize(v) != nil:
-		return decision.Works
+		return rule.Works
 	}
-	return decision.Rests
+	return rule.Rests
 }
 
 // restorePending reports whether the spec asks for data that the cluster does not have.
@@ -289,7 +222,7 @@ func restorePending(v *state.View) bool {
 	return shown && !is
 }
 
-// VerifyOutlook reports whether tools are told one thing, and what the table of outlooks allows.
+// VerifyOutlook reports whether tools are told one thing, and one that the rule may have.
 func VerifyOutlook(d decision.Decision) error {
 	var is []string
 	for _, c := range d.Status.Conditions {
@@ -301,8 +234,10 @@ func VerifyOutlook(d decision.Decision) error {
 	if len(is) != 1 {
 		return fmt.Errorf("outlook: exactly one of Ready, Reconciling and Stalled must be True, and these are: %v", is)
 	}
-	if !slices.Contains(outlooks[d.Reason.Rule], d.Outlook) {
-		return fmt.Errorf("outlook: the table does not let rule %s have the outlook %s", d.Reason.Rule, d.Outlook)
+	for _, r := range Rules() {
+		if r.Name == d.Reason.Rule && slices.Contains(r.Outlooks, d.Outlook) {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("outlook: rule %s has not the outlook %s", d.Reason.Rule, d.Outlook)
 }

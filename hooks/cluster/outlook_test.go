@@ -2,40 +2,42 @@ package cluster
 
 import (
 	"fmt"
-	"maps"
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // TestEveryRuleHasAnOutlook: tools that wait know what to make of each.
 func TestEveryRuleHasAnOutlook(t *testing.T) {
-	var rules []string
 	for _, r := range Rules() {
-		rules = append(rules, r.Name)
-		may := outlooks[r.Name]
-		require.NotEmpty(t, may, r.Name)
-		for _, o := range may {
-			assert.Contains(t, []decision.Outlook{decision.Works, decision.Waits, decision.Rests, decision.Aside}, o,
-				r.Name)
-			assert.False(t, o == decision.Aside && len(may) > 1, "%s: what other rules tell, a verdict can't", r.Name)
+		for _, o := range r.Outlooks {
+			assert.Contains(t, []rule.Outlook{rule.Works, rule.Waits, rule.Rests, rule.Aside}, o, r.Name)
+			assert.False(t, o == rule.Aside && len(r.Outlooks) > 1, "%s: what other rules tell, a verdict can't", r.Name)
 		}
 	}
-	assert.ElementsMatch(t, rules, slices.Collect(maps.Keys(outlooks)))
 	for _, m := range modes {
-		last := m.rules[len(m.rules)-1].Name
-		assert.True(t, last != "Suspended" && !slices.Contains(outlooks[last], decision.Aside),
-			"mode %s: nothing comes after rule %s", m.name, last)
+		last := m.rules[len(m.rules)-1]
+		assert.False(t, slices.Contains(last.Outlooks, rule.Aside), "mode %s: nothing comes after rule %s", m.name,
+			last.Name)
 	}
 }
 
@@ -55,90 +57,65 @@ func told(t *testing.T, o observation.Observation) (is, message string) {
 }
 
 func TestWhatToolsAreTold(t *testing.T) {
-	changed := func(change func(o *observation.Observation)) observation.Observation {
-		o := serve(3)
-		change(&o)
-		return o
-	}
-	asked := func(change func(*v1alpha1.AuthSpec)) observation.Observation {
+	askedUsers := func(changes ...fact) observation.Observation {
 		o := asking()
 		for range 4 {
 			called(t, &o)
 		}
-		if change != nil {
-			change(o.Cluster.Spec.Auth)
-		}
-		return o
+		return with(o, changes...)
+	}
+	gone := func(o *observation.Observation) { withoutPod("demo-1")(o); silence(o, "demo-1") }
+	defragment := func(o *observation.Observation) { askDefragment(o, "now") }
+	noSecret := func(o *observation.Observation) { o.Cluster.Spec.Auth.Users[2].PasswordSecretRef.Name = "nowhere" }
+	noService := func(o *observation.Observation) { delete(o.Children.Services, "demo") }
+	theirAlarm := func(o *observation.Observation) {
+		o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign, Kind: observation.AlarmNoSpace}}
+	}
+	phase := func(p v1alpha1.SnapshotPhase, uri string) fact {
+		return restoring(&v1alpha1.EtcdSnapshotStatus{Phase: p, URI: uri})
 	}
 	for name, c := range map[string]struct {
 		o          observation.Observation
 		want, says string
 	}{
-		"a new cluster":   {fresh(3), "Reconciling Record", "recording"},
-		"one that serves": {serve(3), "Ready Converged", "serving as the spec says"},
-		"one that is to grow": {changed(func(o *observation.Observation) { o.Cluster.Spec.Replicas = new(int32(5)) }),
-			"Reconciling Grow", "growing"},
-		"one that can't be run": {changed(func(o *observation.Observation) { o.Cluster.Spec.Version = "nonsense" }),
-			"Stalled Unsupported", "until you correct the spec"},
-		"a pod that is gone": {changed(func(o *observation.Observation) {
-			delete(o.Children.Pods, "demo-1")
-			silence(o,
-				"demo-1")
-		}), "Reconciling WaitForMembers", "demo-1"},
-		"suspended, as the spec wants": {changed(func(o *observation.Observation) { o.Cluster.Spec.Suspend = true }),
-			"Ready Suspended", "recreates nothing"},
-		"suspended, and to grow": {changed(func(o *observation.Observation) {
-			o.Cluster.Spec.Suspend,
-				o.Cluster.Spec.Replicas = true, new(int32(5))
-		}),
-			"Stalled Suspended", "rule Grow waits for it"},
-		"suspended, a pod is gone": {changed(func(o *observation.Observation) {
-			o.Cluster.Spec.Suspend = true
-			delete(o.Children.Pods, "demo-1")
-			silence(o, "demo-1")
-		}), "Stalled Suspended", "rule WaitForMembers waits for it"},
-		"a defragmentation": {changed(func(o *observation.Observation) {
-			askDefragment(o, "now")
-		}), "Ready Defragment", "on request"},
-		"a defragmentation before larger volumes": {changed(func(o *observation.Observation) {
-			askDefragment(o, "now")
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-		}), "Reconciling Defragment", "on request"},
-		"users that are applied": {asked(nil), "Ready Converged", "serving"},
-		"a user whose password is not in the " +
-			"Secret": {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecretRef.Name = "nowhere" }),
-			"Reconciling SecretNotFound", "spec.auth.users[2]"},
-		"clients have no Service": {changed(func(o *observation.Observation) {
-			delete(o.Children.Services,
-				"demo")
-		}), "Reconciling ServiceNotFound", "clients have no Service: demo"},
+		"a new cluster":       {fresh(3), "Reconciling Record", "recording"},
+		"one without members": {fresh(0), "Ready Empty", "there is no data yet"},
+		"one that serves":     {serve(3), "Ready Converged", "serving as the spec says"},
+		"one that is to grow": {with(serve(3), replicas(5)), "Reconciling Grow", "growing"},
+		"one that can't be run": {with(serve(3), version("nonsense")), "Stalled Unsupported",
+			"until you correct the spec"},
+		"a pod that is gone":           {with(serve(3), gone), "Reconciling WaitForMembers", "demo-1"},
+		"suspended, as the spec wants": {with(serve(3), suspending), "Ready Suspended", "recreates nothing"},
+		"suspended, and to grow": {with(serve(3), suspending, replicas(5)), "Stalled Suspended",
+			"rule Grow waits for it"},
+		"suspended, a pod is gone": {with(serve(3), suspending, gone), "Stalled Suspended",
+			"rule WaitForMembers waits for it"},
+		"a defragmentation": {with(serve(3), defragment), "Ready Defragment", "on request"},
+		"a defragmentation before larger volumes": {with(serve(3), defragment, size("2Gi")), "Reconciling Defragment",
+			"on request"},
+		"users that are applied": {askedUsers(), "Ready Converged", "serving"},
+		"a user whose password is not in the Secret": {askedUsers(noSecret), "Reconciling SecretNotFound",
+			"spec.auth.users[2]"},
+		"clients have no Service": {with(serve(3), noService), "Reconciling ServiceNotFound",
+			"clients have no Service: demo"},
 		"a first start that waits for a volume": {unborn(10*time.Minute, waiting("ContainerCreating")),
 			"Reconciling Start", "its containers have not started"},
-		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")),
-			"Stalled Start", "its image can't be pulled"},
+		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start",
+			"its image can't be pulled"},
 		"a first start without a leader": {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
-		"a restore from a snapshot that is not there yet": {changed(restoring(nil)), "Reconciling PrepareRestore",
+		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)),
+			"Reconciling PrepareRestore",
 			"does not exist"},
-		"a restore from a snapshot that is being " +
-			"taken": {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})),
+		"a restore from one that is being taken": {with(serve(3), phase(v1alpha1.SnapshotRunning, "")),
 			"Reconciling PrepareRestore", "is Running"},
-		"a restore from a snapshot that " +
-			"failed": {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})),
-			"Stalled PrepareRestore", "is Failed"},
-		"a restore from a snapshot that is not " +
-			"verified": {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotStored,
-			URI: "s3://x"})), "Stalled PrepareRestore", "is Stored and not verified"},
+		"a restore from one that failed": {with(serve(3), phase(v1alpha1.SnapshotFailed, "")), "Stalled PrepareRestore",
+			"is Failed"},
+		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotStored, "s3://x")),
+			"Stalled PrepareRestore", "is Stored and not verified"},
 		"beside others": {besideThree(3), "Ready ForeignMembers", "beside"},
-		"beside others, with larger volumes": {func() observation.Observation {
-			o := besideThree(3)
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			return o
-		}(), "Reconciling ForeignMembers", "beside"},
-		"beside others without space": {func() observation.Observation {
-			o := besideThree(3)
-			o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign, Kind: observation.AlarmNoSpace}}
-			return o
-		}(), "Stalled ForeignMembers", "beside"},
+		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ForeignMembers",
+			"beside"},
+		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ForeignMembers", "beside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, message := told(t, c.o)
@@ -149,9 +126,9 @@ func TestWhatToolsAreTold(t *testing.T) {
 }
 
 // restoring asks for the data of the snapshot s1, which has this status; nil: it is not there.
-func restoring(status *v1alpha1.EtcdSnapshotStatus) func(o *observation.Observation) {
+func restoring(status *v1alpha1.EtcdSnapshotStatus) fact {
 	return func(o *observation.Observation) {
-		askRestore(o, "one", v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
+		askSnapshot(o, "one", "s1")
 		if status != nil {
 			o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {Status: *status}}
 		}
@@ -202,4 +179,163 @@ func TestConnection(t *testing.T) {
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}},
 		*Decide(o).Status.Connection)
+}
+
+func TestRunningVersion(t *testing.T) {
+	runs := func(v string) func(h *observation.Health) { return func(h *observation.Health) { h.Version = v } }
+	before := func(running, version string) fact {
+		return func(o *observation.Observation) {
+			o.Etcd, o.Health, o.Cluster.Status.Running, o.Cluster.Status.Version = nil, nil, running, version
+		}
+	}
+	for name, c := range map[string]struct {
+		o    observation.Observation
+		want string
+	}{
+		"all run what is wanted": {serve(3), "3.6.16"},
+		"another one is wanted":  {with(serve(3), version("3.6.99")), "3.6.16 -> 3.6.99"},
+		"one is behind":          {with(serve(3), answering("demo-1", runs("3.6.9"))), "3.6.9 -> 3.6.16"},
+		"one has come there": {with(serve(3), version("3.6.17"), answering("demo-1", runs("3.6.17"))),
+			"3.6.16 -> 3.6.17"},
+		"none answers, and they ran another one": {with(serve(3), before("3.6.9 -> 3.6.10", "")),
+			"3.6.9 -> 3.6.16"},
+		"what is no version is not shown": {with(serve(3), everyone(runs("a page of text"))),
+			"3.6.16"},
+	} {
+		assert.Equal(t, c.want, Decide(c.o).Status.Running, name)
+	}
+}
+
+// TestWhatIsNotThereIsSpokenOf: not at once, in the same words from then on, and louder after a minute.
+func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
+	o := serve(3)
+	delete(o.Children.Budgets, "demo")
+	first := Decide(o)
+	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+		RequestTime: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Internal.Awaited)
+	assert.NotContains(t, first.Reason.Message, "has not made")
+	assert.Equal(t, health.MissedAfter, first.ResyncAfter.Round(time.Second))
+
+	o.Cluster.Status = first.Status
+	after := func(d time.Duration) decision.Decision {
+		o.Now = now.Truncate(time.Second).Add(d)
+		return Decide(o)
+	}
+	const words = "Kubernetes has not created PodDisruptionBudget demo: `kubectl quorate status -n default demo` " +
+		"shows why"
+	verdict := after(health.MissedAfter)
+	assert.Contains(t, verdict.Reason.Message, words)
+	assert.Equal(t, first.Status.Internal.Awaited, verdict.Status.Internal.Awaited)
+	assert.True(t, meta.IsStatusConditionTrue(verdict.Status.Conditions, v1alpha1.Reconciling), "it may still come")
+	assert.True(t, meta.IsStatusConditionFalse(verdict.Status.Conditions, v1alpha1.Degraded))
+	assert.Equal(t, health.MissedForLong-health.MissedAfter, verdict.ResyncAfter)
+
+	long := after(health.MissedForLong)
+	assert.Equal(t, verdict.Reason, long.Reason)
+	assert.True(t, meta.IsStatusConditionTrue(long.Status.Conditions, v1alpha1.Stalled))
+	degraded := meta.FindStatusCondition(long.Status.Conditions, v1alpha1.Degraded)
+	assert.Equal(t, []string{"FailedCreate", words}, []string{degraded.Reason, degraded.Message})
+	o.Cluster.Status = long.Status
+	assert.Equal(t, long, after(time.Hour), "nothing more is written")
+
+	assert.Empty(t, Decide(serve(3)).Status.Internal.Awaited, "nor is anything at rest")
+}
+
+// TestATimeAheadIsNotBelieved: as of a status that another clock has written.
+func TestATimeAheadIsNotBelieved(t *testing.T) {
+	o := given(func(o *observation.Observation) {
+		delete(o.Children.Budgets, "demo")
+		o.Cluster.Status.Internal.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+			RequestTime: metav1.NewTime(now.Add(time.Hour))},
+			{Kind: "Pod", Name: "demo-1", RequestTime: metav1.NewTime(now.Add(-time.Hour))}}
+	})
+	d := Decide(o)
+	require.Len(t, d.Status.Internal.Awaited, 1, "the pod is there")
+	assert.Equal(t, now.Truncate(time.Second), d.Status.Internal.Awaited[0].RequestTime.Time)
+}
+
+func TestHistoryKeepsWhatChangedAndNothingElse(t *testing.T) {
+	o := serve(3)
+	for i := range 30 {
+		o.Now = now.Add(time.Duration(i) * time.Minute)
+		if o.Taken = nil; i%2 == 0 {
+			o.Taken = &decision.Outcome{Step: decision.MoveLeader{To: 2, Name: "demo-1"}, Rule: "Shrink"}
+		}
+		o.Cluster.Status = Decide(o).Status
+	}
+	h := o.Cluster.Status.History
+	require.Len(t, h, 20)
+	assert.Equal(t, []string{"Shrink", "Converged"}, []string{h[18].Rule, h[19].Rule})
+	assert.Equal(t, "move leader to demo-1", h[18].Step)
+
+	o.Taken = nil
+	o.Now = o.Now.Add(time.Hour)
+	assert.Equal(t, h, Decide(o).Status.History, "at rest nothing is added")
+}
+
+func TestHistoryOfAViewThatLagsIsNotLost(t *testing.T) {
+	o := serve(3)
+	o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Step: "add learner demo-2"}, {Rule: "Learner"}}
+	first := Decide(o).Status.History
+	require.Len(t, first, 3)
+	assert.Equal(t, "Converged", first[2].Rule)
+	o.Cluster.Status.History, o.Recent = first, first
+	assert.Equal(t, first, Decide(o).Status.History)
+}
+
+func TestRetainedClaimsAreTakenFromTheirOwner(t *testing.T) {
+	o := serve(3)
+	o.Cluster.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+	d, done := Finalize(o)
+	assert.False(t, done)
+	require.Len(t, d.Claims, 3)
+	assert.Len(t, ToldOwners(d.Claims[0]), 1, "told once, so that it can be taken back")
+	o.Children.Claims["demo-0"] = d.Claims[0]
+	o.WithoutLastApplied = []string{"PersistentVolumeClaim demo-0"}
+	d, done = Finalize(o)
+	assert.False(t, done)
+	assert.Len(t, ToldOwners(d.Claims[0]), 1, "Metacontroller has no note of it: told again")
+	o.WithoutLastApplied = nil
+	d, done = Finalize(o)
+	assert.False(t, done)
+	assert.Empty(t, ToldOwners(d.Claims[0]))
+	assert.Len(t, ToldOwners(d.Claims[1]), 1)
+	o.Children.Claims = nil
+	_, done = Finalize(o)
+	assert.True(t, done)
+}
+
+// TestRulesAreFunctionsOfTheirNames: who reads a STATUS finds the function that says it.
+func TestRulesAreFunctionsOfTheirNames(t *testing.T) {
+	file, err := parser.ParseFile(gotoken.NewFileSet(), "modes.go", nil, 0)
+	require.NoError(t, err)
+	named := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, is := n.(*ast.CallExpr)
+		if !is || len(call.Args) < 3 {
+			return true
+		}
+		status, isText := call.Args[0].(*ast.BasicLit)
+		function, isName := call.Args[2].(*ast.Ident)
+		if !isText || !isName {
+			return true
+		}
+		named++
+		want, err := strconv.Unquote(status.Value)
+		require.NoError(t, err)
+		if want != "Recover" { // recover is Go's own
+			assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)
+		}
+		return true
+	})
+	assert.Len(t, Rules(), named)
+}
+
+// TestAnInitContainerThatEnds: it is named, and so is what killed it.
+func TestAnInitContainerThatEnds(t *testing.T) {
+	killed := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
+	pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
+		{Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: killed}}}}}
+	assert.Equal(t, "exit 137, OOMKilled of its init container prepare", pods.EndOf(pod, killed))
+	assert.Equal(t, "exit 1", pods.EndOf(pod, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}))
 }

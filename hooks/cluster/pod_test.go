@@ -1,18 +1,27 @@
 package cluster
 
 import (
+	"math/rand/v2"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/pods"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // made is the first pod of a cluster of one whose spec was changed like this.
@@ -119,49 +128,53 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	}
 }
 
-// TestAllowedRepositories: a spec that names another repository than those of the installation is
-// refused as one that can't be run: nothing is changed, what runs runs on, and no Job gets its
-// image.
+// TestAllowedRepositories: a spec that names another repository than those of the installation is refused as one that
+// can't be run: nothing is changed, what runs runs on, and no Job gets its image.
 func TestAllowedRepositories(t *testing.T) {
 	for _, c := range []struct {
-		allowed    []string
-		repository string
-		fine       bool
+		allowed, repository string // the allowed ones with blanks between them
+		fine                bool
 	}{
-		{nil, "", true}, {nil, "anyone.example/etcd", true}, {nil, "localhost:5000/etcd", true},
-		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false},
-		{nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
-		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true},
-		{[]string{"r.example/etcd"}, objects.DefaultEtcdRepository, true},
-		{[]string{"r.example/etcd"}, "r.example/etcd/x", false}, {[]string{"r.example/etcd"}, "r.example/etcd-evil",
-			false}, {[]string{"r.example/etcd"}, "evil.example/etcd", false},
-		{[]string{"a.example/x", "r.example/mirror/"}, "r.example/mirror/a/b", true},
-		{[]string{"r.example/mirror/"}, "r.example/mirror", false},
-		{[]string{"r.example/mirror/"}, "r.example/mirrors/etcd", false},
-		{[]string{"r.example/mirror/"}, "r.example/mirror/../etcd", false},
+		{"", "", true},
+		{"", "anyone.example/etcd", true},
+		{"", "localhost:5000/etcd", true},
+		{"", "https://r.example/etcd", false},
+		{"", "r.example/etcd:v3", false},
+		{"", "r.example/$(KEY)", false},
+		{"", "r.example/../etcd", false},
+		{"", "r.example/etcd@sha256:0", false},
+		{"r.example/etcd", "", true},
+		{"r.example/etcd", "r.example/etcd", true},
+		{"r.example/etcd", objects.DefaultEtcdRepository, true},
+		{"r.example/etcd", "r.example/etcd/x", false},
+		{"r.example/etcd", "r.example/etcd-evil", false},
+		{"r.example/etcd", "evil.example/etcd", false},
+		{"a.example/x r.example/mirror/", "r.example/mirror/a/b", true},
+		{"r.example/mirror/", "r.example/mirror", false},
+		{"r.example/mirror/", "r.example/mirrors/etcd", false},
+		{"r.example/mirror/", "r.example/mirror/../etcd", false},
 	} {
-		o := serve(3)
-		o.Settings.AllowedRepositories = c.allowed
+		o := with(serve(3), withoutPod("demo-1"))
+		o.Settings.AllowedRepositories = strings.Fields(c.allowed)
 		o.Cluster.Spec.Image.Repository = c.repository
-		delete(o.Children.Pods, "demo-1")
 		d := Decide(o)
 		assert.NoError(t, verify(o, d))
-		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v %s: %s", c.allowed, c.repository, d.Reason)
-		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, "%v %s", c.allowed, c.repository)
+		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v: %s", c, d.Reason)
+		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, c)
 		assert.NotNil(t, podIn(d, "demo-0"), "what runs runs on")
 
+		o.Cluster.Status = d.Status
 		s := snapshot.Observation{
 			Snapshot: &v1alpha1.EtcdSnapshot{
 				ObjectMeta: metav1.ObjectMeta{Name: "nightly", CreationTimestamp: metav1.NewTime(now)},
 				Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}},
+					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups"}}},
 			},
 			Clusters: map[string]*v1alpha1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Images, Now: now,
 		}
-		o.Cluster.Status = d.Status
 		taken := snapshot.Decide(s)
 		assert.NoError(t, snapshot.Verify(s, taken))
-		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Reason)
+		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v: %s", c, taken.Reason)
 		if !c.fine {
 			assert.Equal(t, v1alpha1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
 			assert.Contains(t, taken.Status.Message, "spec.image.repository")
@@ -250,4 +263,214 @@ func TestNoPodIsMadeThatRestrictedForbids(t *testing.T) {
 	o.Cluster.Spec.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(7))}
 	assert.ErrorContains(t, spec.Validate(&o.Cluster.Spec, o.Settings), "can't choose users and groups with the medium "+
 		"HostPath")
+}
+
+var (
+	meshRuns = corev1.ContainerState{Running: &corev1.ContainerStateRunning{
+		StartedAt: metav1.NewTime(now.Add(-time.Hour))}}
+	meshCrashed = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
+		FinishedAt: metav1.NewTime(now)}}
+	meshLoops = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+)
+
+// meshed puts what a mesh does into a pod, and what the kubelet tells of that, before all that is ours: a
+// container that runs on before prepare, and one beside etcd that has crashed.
+func meshed(pod *corev1.Pod) {
+	spec, status := &pod.Spec, &pod.Status
+	proxy := corev1.Container{Name: "mesh-proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
+	spec.InitContainers = append([]corev1.Container{proxy}, spec.InitContainers...)
+	spec.Containers = append([]corev1.Container{{Name: "mesh-sidecar"}}, spec.Containers...)
+	status.InitContainerStatuses = append([]corev1.ContainerStatus{
+		{Name: "mesh-proxy", State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 1},
+	}, status.InitContainerStatuses...)
+	status.ContainerStatuses = append([]corev1.ContainerStatus{
+		{Name: "mesh-sidecar", State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 3,
+			ContainerID: "mesh"},
+	}, status.ContainerStatuses...)
+}
+
+// TestContainersOfAMesh: what runs beside etcd and before it is not taken for it.
+func TestContainersOfAMesh(t *testing.T) {
+	etcd := func(s corev1.ContainerStatus) *corev1.Pod {
+		s.Name = objects.ContainerEtcd
+		return &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{s}}}
+	}
+	pulls := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	for name, pod := range map[string]*corev1.Pod{
+		"nothing is told": {},
+		"it waits": etcd(corev1.ContainerStatus{State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}),
+		"it can't pull": etcd(corev1.ContainerStatus{State: pulls}),
+		"it runs":       etcd(corev1.ContainerStatus{State: meshRuns, ContainerID: "etcd"}),
+		"it runs again": etcd(corev1.ContainerStatus{State: meshRuns, LastTerminationState: meshCrashed,
+			RestartCount: 1}),
+		"it crashes": etcd(corev1.ContainerStatus{State: meshLoops, LastTerminationState: meshCrashed,
+			RestartCount: 4}),
+		"it has ended": etcd(corev1.ContainerStatus{State: meshCrashed}),
+		"prepare refuses": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: objects.ContainerPrepare, State: meshLoops,
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					ExitCode: objects.ExitDataLost}}}}}},
+		"prepare is at work": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: objects.ContainerPrepare, State: meshRuns}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tells := func(pod *corev1.Pod) []any {
+				return []any{
+					state.Running(pod), state.NeverRan(pod), state.Crashing(pod), state.HasStarted(pod),
+					state.Prepares(pod), state.PrepareRefused(pod),
+					state.ContainerOf(pod), versions.RunningSince(pod), state.Failures(pod),
+					state.Unpulled(&state.Member{Pod: pod}),
+				}
+			}
+			alone := tells(pod)
+			mesh := pod.DeepCopy()
+			meshed(mesh)
+			assert.Equal(t, alone, tells(mesh))
+		})
+	}
+	assert.False(t, state.Running(nil))
+}
+
+// TestWhatHoldsEtcdUp: a container of others that keeps etcd from starting is said, by its name.
+func TestWhatHoldsEtcdUp(t *testing.T) {
+	waiting := func(why string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
+	}
+	v, waits := newView(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd,
+		State: waiting("PodInitializing")}
+	for says, before := range map[string]corev1.ContainerStatus{
+		"the injected container mesh-init, which comes before etcd, crashes: exit 137": {
+			Name: "mesh-init", State: meshLoops, LastTerminationState: meshCrashed,
+		},
+		"the injected container mesh-init's image can't be pulled": {Name: "mesh-init", State: waiting("ErrImagePull")},
+		"": {Name: "mesh-proxy", State: meshRuns, LastTerminationState: meshCrashed},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{
+			InitContainerStatuses: []corev1.ContainerStatus{before},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "mesh-sidecar", State: meshRuns}, waits},
+		}}
+		assert.Equal(t, says, pods.WhyNotServing(v, &state.Member{Pod: pod}))
+	}
+}
+
+// TestSurveysInAMesh: what a survey's container has told is found beside a container of others.
+func TestSurveysInAMesh(t *testing.T) {
+	survey := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+		{Name: objects.ContainerSurvey, State: meshCrashed}}}}
+	meshed(survey)
+	assert.Equal(t, meshCrashed.Terminated, epochs.SurveyEnd(survey))
+	assert.Empty(t, objects.Purpose(&corev1.PodSpec{Containers: []corev1.Container{{Name: "mesh-sidecar"}}}))
+}
+
+// TestTheIssuesOwnURL is the way by which the key of an authority came into a status.
+func TestTheIssuesOwnURL(t *testing.T) {
+	const url = "s3://b/$(tls.key)"
+	for _, pod := range fillFrom(state.Resolved{URL: url + "/x.db",
+		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
+			CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}}, fresh(3)) {
+		assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
+		assert.Contains(t, kubelet.Line(&pod.Spec.InitContainers[1]), "--url="+url+"/x.db")
+	}
+}
+
+// fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
+// says of it.
+func fillFrom(from state.Resolved, o observation.Observation) []*corev1.Pod {
+	record := state.NewRecord(newView(o), 1, 0, 3)
+	epochs.Originate(record, state.Origin{Source: objects.SourceSnapshot, Snapshot: &from})
+	record.Annotations[objects.AnnotationStartsOn] = "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2"
+	o.Children.ConfigMaps[record.Name] = record
+	for i := range 3 {
+		addClaim(&o, i)
+	}
+	return Decide(o).Children.Pods
+}
+
+// FuzzNoTextOfASpecNamesASecret: whatever a spec says, in any field, and though the API server had
+// let it through, no value of a Secret comes into a command line, and every text comes to its
+// program as it is written.
+func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		perhaps := func(fields ...*string) {
+			for _, field := range fields {
+				if r.IntN(3) > 0 {
+					*field = kubelet.AnyText(r)
+				}
+			}
+		}
+		store := kubelet.AnyStore(r)
+
+		c := fresh(3)
+		s := &c.Cluster.Spec
+		perhaps(&s.Options.AutoCompaction.Retention, &s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
+			&s.Options.LogLevel, &c.Cluster.Namespace)
+		s.TLS.CipherSuites = []string{kubelet.AnyText(r)}
+		from := state.Resolved{URL: kubelet.AnyText(r), Store: store}
+		perhaps(&from.SHA256, &from.Identity.Name, &from.Identity.Key, &from.ServiceAccountName)
+		for _, pod := range fillFrom(from, c) {
+			assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
+		}
+		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{Artifact: kubelet.AnyText(r),
+			Store: &store}}
+		for range 6 {
+			d := Decide(c)
+			require.NoError(t, verify(c, d))
+			for _, pod := range d.Children.Pods {
+				assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
+			}
+			c = stored(c, d)
+		}
+	})
+}
+
+// TestWhatNoObjectMayHave: a spec of which Kubernetes would take no object, or no etcd that runs, changes nothing and
+// says what to correct.
+func TestWhatNoObjectMayHave(t *testing.T) {
+	labelled := func(key, value string) func(*v1alpha1.EtcdClusterSpec) {
+		return func(s *v1alpha1.EtcdClusterSpec) {
+			s.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)}
+		}
+	}
+	limited := func(memory string) func(*v1alpha1.EtcdClusterSpec) {
+		return func(s *v1alpha1.EtcdClusterSpec) {
+			s.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+		}
+	}
+	annotated := func(key string) func(*v1alpha1.EtcdClusterSpec) {
+		return func(s *v1alpha1.EtcdClusterSpec) {
+			s.AdditionalMetadata.Annotations = map[string]string{key: "any text"}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.EtcdClusterSpec)
+		wrong  string // empty for nothing
+	}{
+		"a key with a space": {labelled("two words", "x"),
+			`spec.additionalMetadata.labels has the invalid key "two words": use at most 63 letters`},
+		"an empty key":        {labelled("", "x"), `has the invalid key ""`},
+		"a long key":          {labelled(strings.Repeat("n", 64), "x"), "at most 63 letters"},
+		"a key with a domain": {labelled("example.com/team", "x"), ""},
+		"capitals":            {labelled("Team", "DB"), ""},
+		"a value with a space": {labelled("team", "two words"),
+			"spec.additionalMetadata.labels has an invalid label value for team"},
+		"an empty value":      {labelled("team", ""), ""},
+		"an annotation's key": {annotated("-x"), "spec.additionalMetadata.annotations has the invalid key"},
+		// ValidateAnnotations of Kubernetes looks at its small letters
+		"an annotation's key in capitals": {annotated("Example.com/x"), ""},
+		"too little memory": {limited("10Mi"), "spec.resources.limits.memory 10Mi is too little for etcd: set 32Mi " +
+			"or more"},
+		"enough memory":                 {limited("32Mi"), ""},
+		"a version with a leading zero": {func(s *v1alpha1.EtcdClusterSpec) { s.Version = "3.6.016" }, "is not x.y.z"},
+	} {
+		o := serve(3)
+		c.change(&o.Cluster.Spec)
+		d := Decide(o)
+		assert.Equal(t, c.wrong != "", d.Reason.Rule == "Unsupported", name)
+		assert.Contains(t, d.Reason.Message, c.wrong, name)
+	}
 }

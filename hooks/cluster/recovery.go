@@ -44,7 +44,7 @@ func recoverQuorum(v *state.View) *decision.Verdict {
 	if why != "" {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; Quorate keeps what is left", policy,
-				why), Outlook: decision.Waits, Resync: rule.ResyncLater}
+				why), Outlook: rule.Waits, Resync: rule.ResyncLater}
 	}
 	return epochs.RecordNextEpoch(v, from,
 		fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins "+

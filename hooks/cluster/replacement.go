@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -42,7 +43,7 @@ func replaceDead(v *state.View) *decision.Verdict {
 	for _, m := range v.Voters {
 		if health.Overdue(v, m) && health.WhyNotReplaced(v, m) == "" {
 			why := fmt.Sprintf("replacing %s: it has not served for %s%s", m.PodName,
-				wording.Brief(health.ReplaceAfter(&v.Cluster.Spec)), wording.Colon(pods.WhyNotServing(v, m)))
+				wording.Brief(spec.ReplaceAfter(&v.Cluster.Spec)), wording.Colon(pods.WhyNotServing(v, m)))
 			return cmp.Or(pausedReplacement(v, m, why), replaceDeadVoter(v, m, why))
 		}
 	}

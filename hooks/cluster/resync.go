@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -104,7 +105,7 @@ func nextTimeOver(v *state.View) time.Duration {
 	var left []time.Duration
 	for _, m := range v.Voters {
 		if s := health.SilentFor(v, m); s > 0 {
-			left = append(left, health.ReplaceAfter(&v.Cluster.Spec)-s)
+			left = append(left, spec.ReplaceAfter(&v.Cluster.Spec)-s)
 		}
 	}
 	if l := v.Learner(); l != nil {

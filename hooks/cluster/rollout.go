@@ -66,7 +66,7 @@ func unsettled(v *state.View) *decision.Verdict {
 			return &decision.Verdict{
 				Message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what is in the "+
 					"image; no other member restarts until then", m.PodName, m.Health.Version,
-					m.Pod.Annotations[objects.AnnotationImage], v.Epoch.Version), Outlook: decision.Waits,
+					m.Pod.Annotations[objects.AnnotationImage], v.Epoch.Version), Outlook: rule.Waits,
 				Resync: rule.ResyncSoon}
 		}
 	}

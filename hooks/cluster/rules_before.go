@@ -43,9 +43,9 @@ func applyStrategy(v *state.View) *decision.Verdict {
 	if len(shown) > 3 {
 		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
 	}
-	outlook := decision.Works // the annotation comes with Metacontroller's next update
+	outlook := rule.Works // the annotation comes with Metacontroller's next update
 	if v.Cluster.Status.Rule == "ApplyStrategy" {
-		outlook = decision.Waits
+		outlook = rule.Waits
 	}
 	return &decision.Verdict{Outlook: outlook, Resync: rule.ResyncLater,
 		Message: fmt.Sprintf("%s%s: the annotation %s is missing, so Quorate changes and recreates nothing; "+
@@ -96,13 +96,13 @@ func pause(v *state.View) *decision.Verdict {
 	if left == 0 {
 		return &decision.Verdict{
 			Message: "paused: spec.replicas is 0 and all data is kept; set it to 1 or more to resume",
-			Outlook: decision.Rests}
+			Outlook: rule.Rests}
 	}
 	if protecting := protectingPods(v); len(protecting) > 0 {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("pausing, except %s: its claim is being deleted, and without the pod its data would "+
 				"be gone; delete the pod, or set spec.replicas to 1 or more to have the member replaced",
-				strings.Join(protecting, ", ")), Outlook: decision.Waits, Resync: rule.ResyncLater}
+				strings.Join(protecting, ", ")), Outlook: rule.Waits, Resync: rule.ResyncLater}
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("pausing: waiting for %s to stop", wording.Count(left, "pod")),
 		Resync: rule.ResyncLater}
@@ -120,7 +120,7 @@ func protectingPods(v *state.View) []string {
 func waitForCertificates(v *state.View) *decision.Verdict {
 	switch {
 	case v.Untrusted != "":
-		return &decision.Verdict{Message: v.Untrusted, Outlook: decision.Waits, Resync: rule.ResyncLater}
+		return &decision.Verdict{Message: v.Untrusted, Outlook: rule.Waits, Resync: rule.ResyncLater}
 	case len(v.CertificateProblems) == 0:
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/foreign"
@@ -91,13 +90,11 @@ func mayBeAddedAgain(v *state.View, m *state.Member) bool {
 
 // joinTime is since when the status has listed the member. A status that is lost or old only delays.
 func joinTime(v *state.View, m *state.Member) (since time.Time, listed bool) {
-	i := slices.IndexFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == wording.Hex(m.ID) && !s.JoinTime.IsZero()
-	})
-	if i < 0 {
+	s := v.LastStatus(m)
+	if s == nil || s.JoinTime.IsZero() {
 		return time.Time{}, false
 	}
-	return v.Cluster.Status.Members[i].JoinTime.Time, true
+	return s.JoinTime.Time, true
 }
 
 func promote(v *state.View) *decision.Verdict {
@@ -202,7 +199,7 @@ func learner(v *state.View) *decision.Verdict {
 	case l.PodName == "":
 		return &decision.Verdict{
 			Message: fmt.Sprintf("waiting: Quorate did not add the learner %s; promote or remove it with etcdctl",
-				wording.Hex(l.ID)), Outlook: decision.Waits, Resync: rule.ResyncLater}
+				wording.Hex(l.ID)), Outlook: rule.Waits, Resync: rule.ResyncLater}
 	case !l.Serving():
 		return &decision.Verdict{Message: fmt.Sprintf("waiting for the learner %s to start%s", l.PodName,
 			wording.Colon(health.Explain(v, l))), Outlook: byPerson(v, []*state.Member{l}), Resync: rule.ResyncSoon}
@@ -290,7 +287,7 @@ func removeVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
 	case m.DisplayName() == "":
 		return &decision.Verdict{Message: why +
 			"; waiting: Quorate does not remove members that it did not add; use etcdctl member remove",
-			Outlook: decision.Waits, Resync: rule.ResyncLater}
+			Outlook: rule.Waits, Resync: rule.ResyncLater}
 	case state.Serving(others) < state.Quorum(len(others)):
 		return &decision.Verdict{
 			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters serve%s", why, m.DisplayName(),
@@ -345,7 +342,7 @@ func grow(v *state.View) *decision.Verdict {
 	if to, open := versions.Downgrading(v); open {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("%s; waiting: no member can join during the downgrade to %s; set spec.version back "+
-				"to cancel it", why, to), Outlook: decision.Waits,
+				"to cancel it", why, to), Outlook: rule.Waits,
 			Resync: rule.ResyncLater}
 	}
 	if silent := wording.Filter(v.Voters, func(m *state.Member) bool { return !m.Serving() }); len(silent) > 0 {
@@ -355,7 +352,7 @@ func grow(v *state.View) *decision.Verdict {
 			Resync: rule.ResyncSoon}
 	}
 	if unfit := foreign.Unfit(v); unfit != "" {
-		return &decision.Verdict{Message: why + "; waiting: " + unfit, Outlook: decision.Waits,
+		return &decision.Verdict{Message: why + "; waiting: " + unfit, Outlook: rule.Waits,
 			Resync: rule.ResyncLater}
 	}
 	if verdict := pausedGrowth(v, why); verdict != nil {
@@ -367,14 +364,14 @@ func grow(v *state.View) *decision.Verdict {
 	}
 	if volumes.Crowded(v) {
 		return &decision.Verdict{Message: why + "; waiting: every node of " + spec.NodesField(&v.Cluster.Spec) +
-			" has a member; add one", Outlook: decision.Waits, Resync: rule.ResyncLater}
+			" has a member; add one", Outlook: rule.Waits, Resync: rule.ResyncLater}
 	}
 	address := volumes.FreeAddress(v, v.NextOrdinal())
 	if v.HostNetwork() && address == "" {
 		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are "+
 			"not valid for the address of any free node", why, spec.ServerSecret(v.Cluster),
 			spec.PeerSecret(v.Cluster)),
-			Outlook: decision.Waits, Resync: rule.ResyncSoon}
+			Outlook: rule.Waits, Resync: rule.ResyncSoon}
 	}
 	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: state.PeerURL(v, name, address)},
 		fmt.Sprintf("%s: adding %s", why, name))

@@ -25,7 +25,7 @@ func waitForMembers(v *state.View) *decision.Verdict {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("%s stopped by an EtcdOperation of type Fence; delete it to start the member; no "+
 				"other member restarts until then", strings.Join(fenced, ", ")),
-			Outlook: decision.Waits}
+			Outlook: rule.Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(state.Names(silent), ", "))
 	return &decision.Verdict{Message: message + health.ExplainAll(v, silent), Outlook: byPerson(v, silent),

@@ -52,101 +52,49 @@ func all(size string) map[string]string {
 	return map[string]string{"demo-0": size, "demo-1": size, "demo-2": size}
 }
 
+// TestChangedStorage: what the stories storage_*.txt don't play, the borders of times and sizes.
 func TestChangedStorage(t *testing.T) {
+	replaced := func(o *observation.Observation) { o.Cluster.Spec.Storage.Migration = v1alpha1.MigrateReplace }
+	before := func(size string, ago time.Duration) fact {
+		return func(o *observation.Observation) { asked(o, size, ago) }
+	}
+	unbound := func(o *observation.Observation) { o.Children.Claims["demo-1"].Status.Phase = corev1.ClaimPending }
+	full := answering("demo-2", func(h *observation.Health) { h.DBSize = 400 << 20 })
 	cases := []struct {
 		name, reason string
-		given        func(o *observation.Observation)
+		facts        []fact
 		rule         string
-		step         bool
 		sizes        map[string]string
 	}{
-		{"nothing has changed", "claims keep what they have", func(*observation.Observation) {}, "Converged", false,
-			all("1Gi")},
-		{"larger", "claims grow all at once: no member is disturbed", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-		}, "Resize", false, all("2Gi")},
-		{"larger, blind", "a full disk may be why no member answers", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size, o.Etcd = *quantity("2Gi"), nil
-		}, "Blind", false, all("2Gi")},
-		{"larger, suspended", "nothing is changed", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Suspend = *quantity("2Gi"), true
-		}, "Suspended", false, all("1Gi")},
-		{"larger, not bound yet", "the API server takes it only of bound claims", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			o.Children.Claims["demo-1"].Status.Phase = corev1.ClaimPending
-		}, "Resize", false, map[string]string{"demo-0": "2Gi", "demo-1": "1Gi", "demo-2": "2Gi"}},
-		{"asked a moment ago", "the answer may not have been carried out", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			asked(o, "2Gi", 4*time.Second)
-		}, "Resize", false, all("2Gi")},
-		{"asked and refused", "it is not asked again and again", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			asked(o, "2Gi", volumes.RefusedAfter)
-		}, "VolumePending", false, all("1Gi")},
-		{"asked for another size and refused", "this one was not asked for", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			asked(o, "3Gi", volumes.RefusedAfter)
-		}, "Resize", false, all("2Gi")},
-		{"asked and refused long ago", "the class may have been changed", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			asked(o, "2Gi", volumes.AskAgain)
-		}, "Resize", false, all("2Gi")},
-		{"asked and refused, to be replaced", "a successor joins first", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("2Gi"), v1alpha1.MigrateReplace
-			asked(o, "2Gi", volumes.ReplacedAfter)
-		}, "Grow", true, all("1Gi")},
+		{"larger, blind", "a full disk may be why no member answers", []fact{size("2Gi"), blinded}, "Blind",
+			all("2Gi")},
+		{"larger, suspended", "nothing is changed", []fact{size("2Gi"), suspending}, "Suspended", all("1Gi")},
+		{"larger, not bound yet", "the API server takes it only of bound claims", []fact{size("2Gi"), unbound},
+			"Resize",
+			map[string]string{"demo-0": "2Gi", "demo-1": "1Gi", "demo-2": "2Gi"}},
+		{"asked a moment ago", "the answer may not have been carried out", []fact{size("2Gi"), before("2Gi",
+			4*time.Second)},
+			"Resize", all("2Gi")},
+		{"asked and refused", "it is not asked again and again", []fact{size("2Gi"), before("2Gi",
+			volumes.RefusedAfter)},
+			"VolumePending", all("1Gi")},
+		{"asked for another size and refused", "this one was not asked for",
+			[]fact{size("2Gi"), before("3Gi", volumes.RefusedAfter)}, "Resize", all("2Gi")},
+		{"asked and refused long ago", "the class may have been changed",
+			[]fact{size("2Gi"), before("2Gi", volumes.AskAgain)}, "Resize", all("2Gi")},
+		{"asked and refused, to be replaced", "a successor joins first",
+			[]fact{size("2Gi"), replaced, before("2Gi", volumes.ReplacedAfter)}, "Grow", all("1Gi")},
 		{"asked and perhaps refused, to be replaced", "an old view of the claims is not worth a member",
-			func(o *observation.Observation) {
-				o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("2Gi"),
-					v1alpha1.MigrateReplace
-				asked(o, "2Gi", volumes.ReplacedAfter-time.Second)
-			}, "Resize", false, all("1Gi")},
-		{"another class", "a person chooses", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.StorageClassName = new("fast")
-		}, "VolumePending", false, all("1Gi")},
-		{"another class, to be replaced", "a successor joins first", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"),
-				v1alpha1.MigrateReplace
-		}, "Grow", true, all("1Gi")},
-		{"another class and larger, to be replaced", "what is to go does not grow", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, StorageClassName: new("fast"),
-				Size: *quantity("2Gi"), Migration: v1alpha1.MigrateReplace}
-		}, "Grow", true, all("1Gi")},
-		{"smaller", "a volume can't shrink", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("512Mi")
-		}, "VolumePending", false, all("1Gi")},
-		{"smaller, to be replaced", "the data fits", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("512Mi"), v1alpha1.MigrateReplace
-		}, "Grow", true, all("1Gi")},
+			[]fact{size("2Gi"), replaced, before("2Gi", volumes.ReplacedAfter-time.Second)}, "Resize", all("1Gi")},
 		{"smaller than the data, to be replaced", "the file of one member is larger than the quota",
-			func(o *observation.Observation) {
-				o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("512Mi"),
-					v1alpha1.MigrateReplace
-				h := o.Health["demo-2"]
-				h.DBSize = 400 << 20
-				o.Health["demo-2"] = h
-			}, "VolumePending", false, all("1Gi")},
-		{"grown", "etcd learns of it when it is restarted", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			for _, c := range o.Children.Claims {
-				c.Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
-			}
-			o.Children.Claims["demo-1"].Status.Capacity[corev1.ResourceStorage] = *quantity("2Gi")
-		}, "RollingUpdate", false, all("2Gi")},
-		{"growing", "there is nothing to learn yet", func(o *observation.Observation) {
-			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-			for _, c := range o.Children.Claims {
-				c.Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
-			}
-		}, "Resize", false, all("2Gi")},
+			[]fact{size("512Mi"), replaced, full}, "VolumePending", all("1Gi")},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := onVolumes()
-			c.given(&o)
+			o := with(onVolumes(), c.facts...)
 			d := Decide(o)
 			assert.Equal(t, c.rule, d.Reason.Rule, "%s: %s", c.reason, d.Reason.Message)
-			assert.Equal(t, c.step, d.Step != nil, c.reason)
+			assert.Equal(t, c.rule == "Grow", d.Step != nil, c.reason)
 			assert.Equal(t, c.sizes, sizes(d), c.reason)
 			assert.NoError(t, verify(o, d))
 		})
@@ -196,28 +144,6 @@ func TestAPodOnAVolumeThatStillGrowsGetsTheQuotaOfWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestAFileSystemThatGrowsOnlyAtTheStartGetsOneRestart(t *testing.T) {
-	o := onVolumes()
-	o.Cluster.Spec.Storage.Size = *quantity("2Gi")
-	for name, c := range o.Children.Claims {
-		c.Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
-		c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
-			{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue,
-				LastTransitionTime: metav1.NewTime(now.Add(-volumes.OnlineAfter))},
-		}
-		o.Children.Pods[name].CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
-	}
-	assert.Equal(t, "Resize", Decide(o).Reason.Rule, "the kubelet may do it while the pod runs")
-	o.Now = now.Add(time.Second)
-	d := Decide(o)
-	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
-	assert.NoError(t, verify(o, d))
-	for _, pod := range o.Children.Pods {
-		pod.CreationTimestamp = metav1.NewTime(now)
-	}
-	assert.Equal(t, "Resize", Decide(o).Reason.Rule, "a pod that has started since was restarted for nothing")
-}
-
 func TestVerifyLetsClaimsOnlyGrow(t *testing.T) {
 	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
 		"smaller": func(c *corev1.PersistentVolumeClaim) {
@@ -261,41 +187,25 @@ func withLogs() observation.Observation {
 }
 
 func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
-	o := withLogs()
+	o := with(withLogs(), withoutPod("demo-1"), silenced("demo-1"))
 	d := Decide(o)
-	assert.Equal(t, "Converged", d.Reason.Rule, d.Reason.Message)
 	assert.Len(t, d.Children.Claims, 6)
-	assert.NoError(t, verify(o, d))
-
-	delete(o.Children.Pods, "demo-1")
-	silence(&o, "demo-1")
-	d = Decide(o)
 	pod := d.Children.Pods[1]
 	assert.Contains(t, pod.Spec.Containers[0].Command, "--wal-dir=/var/lib/etcd-wal/wal")
 	assert.Contains(t, pod.Spec.InitContainers[0].Args, "--wal-dir=/var/lib/etcd-wal/wal",
 		"prepare looks at what etcd will")
-	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, state.ClaimsIn(pod))
 	assert.NoError(t, verify(o, d))
-
 	o.Cluster.Spec.Storage.WAL = nil
-	d = Decide(o)
-	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, state.ClaimsIn(d.Children.Pods[1]),
+	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, state.ClaimsIn(Decide(o).Children.Pods[1]),
 		"its log is where it was made, whatever the spec says now")
 
-	delete(o.Children.Claims, "demo-1-wal")
-	d = Decide(onceChosen(t, o))
-	assert.Equal(t, "Replace", d.Reason.Rule)
-	assert.Equal(t, decision.Remove{ID: 2, Name: "demo-1"}, d.Step)
-	assert.Len(t, d.Children.Pods, 2, "no pod without its log")
-	assert.NoError(t, verify(o, d))
-
-	o.Etcd = nil
-	d = Decide(o)
-	assert.Len(t, d.Children.Pods, 2)
-	for _, c := range d.Children.Claims {
-		assert.NotEqual(t, "demo-1-wal", c.Name, "an empty one would not bring it back")
-	}
-	assert.NoError(t, verify(o, d))
+	o = fresh(1)
+	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
+	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(newView(o), 1, 0, 1)
+	wal := Decide(o).Children.Claims[1]
+	assert.Equal(t, "demo-0-wal", wal.Name)
+	assert.Equal(t, "2Gi", wal.Spec.Resources.Requests.Storage().String())
+	assert.Equal(t, "fast", *wal.Spec.StorageClassName)
 }
 
 func TestVerifyWatchesTheLogs(t *testing.T) {
@@ -326,38 +236,4 @@ func bare(o observation.Observation, name string) *corev1.Pod {
 	v := newView(o)
 	pod := children.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, *quantity("1Gi"), spec.Speech{PeersTLS: true}, state.ResumeEnv())
 	return pod
-}
-
-func TestFoundingWaitsForBothClaims(t *testing.T) {
-	o := fresh(1)
-	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
-	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(newView(o), 1, 0, 1)
-	d := Decide(o)
-	require.Len(t, d.Children.Claims, 2)
-	wal := d.Children.Claims[1]
-	assert.Equal(t, "demo-0-wal", wal.Name)
-	assert.Equal(t, "2Gi", wal.Spec.Resources.Requests.Storage().String())
-	assert.Equal(t, "fast", *wal.Spec.StorageClassName)
-
-	addClaim(&o, 0)
-	d = Decide(o)
-	assert.Empty(t, d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn],
-		"half of what it stands on is missing")
-	wal.UID, wal.OwnerReferences = "uid-wal", []metav1.OwnerReference{{UID: o.Cluster.UID}}
-	o.Children.Claims["demo-0-wal"] = wal
-	d = Decide(o)
-	assert.Equal(t, "demo-0:uid-claim-0,demo-0-wal:uid-wal",
-		d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
-	assert.Empty(t, d.Children.Pods)
-
-	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
-	d = Decide(o)
-	require.Len(t, d.Children.Pods, 1)
-	assert.Equal(t, objects.StartBootstrap, state.PodStart(d.Children.Pods[0]))
-	assert.NoError(t, verify(o, d))
-	o.Children.Claims["demo-0-wal"].UID = "another"
-	for _, pod := range Decide(o).Children.Pods {
-		assert.NotEqual(t, objects.StartBootstrap, state.PodStart(pod),
-			"it may begin on what is recorded, and on nothing else")
-	}
 }

@@ -153,14 +153,14 @@ func prepareRestore(v *state.View) *decision.Verdict {
 	if !shown || is {
 		return nil
 	}
-	outlook := decision.Works
+	outlook := rule.Works
 	switch {
 	case v.Next != nil:
 		outlook = nextComes(v)
 	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
-		outlook = decision.Waits
+		outlook = rule.Waits
 	case reason == "Impossible":
-		if outlook = decision.Waits; !v.BesideForeign() && v.Asked.Restore.Snapshot != nil {
+		if outlook = rule.Waits; !v.BesideForeign() && v.Asked.Restore.Snapshot != nil {
 			outlook = arrives(v, v.Asked.Restore.Snapshot)
 		}
 	}

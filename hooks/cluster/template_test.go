@@ -176,7 +176,7 @@ func specsOf(d decision.Decision) map[string]corev1.PodSpec {
 // member.
 func TestSayingADefaultChangesNothing(t *testing.T) {
 	fields := optionalFields(t)
-	named := slices.Concat(slices.Collect(maps.Keys(emptyMeans)), slices.Collect(maps.Keys(defaultsSaid)), restarts)
+	named := slices.Concat(slices.Collect(maps.Keys(emptyMeans)), slices.Collect(maps.Keys(defaultsSaid)))
 	for _, path := range slices.AppendSeq(named, maps.Keys(others)) {
 		known := slices.ContainsFunc(fields, func(f field) bool { return f.path == path })
 		assert.True(t, known, "there is no field %s", path)
@@ -256,7 +256,7 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is "+
 				"renewed", what)
 			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first
-			assert.Equal(t, slices.Contains(restarts, f.path) || grows, renewed != nil, what)
+			assert.Equal(t, others[f.path].restarts || grows, renewed != nil, what)
 		}
 	}
 }
@@ -269,8 +269,8 @@ func otherThan(t *testing.T, f field) string {
 	if kind.Kind() == reflect.Pointer {
 		kind = kind.Elem()
 	}
-	if said, known := others[f.path]; known {
-		return said
+	if other, known := others[f.path]; known {
+		return other.said
 	}
 	for _, generic := range []string{"true", "777777", `"77h"`, `"3Gi"`, `"other"`} {
 		if json.Unmarshal([]byte(generic), reflect.New(kind).Interface()) == nil {
@@ -331,4 +331,151 @@ func TestOtherSecretsAreMountedByOtherPods(t *testing.T) {
 	assert.Equal(t, before, children.TemplateOf(c, "3.6.16").Hash())
 	c.Spec.TLS.Secrets.PeerSecretRef.Name = "other"
 	assert.NotEqual(t, before, children.TemplateOf(c, "3.6.16").Hash())
+}
+
+// What the tests of children/template.go write into a spec.
+
+// emptyMeans are the fields where to say nothing is to say something.
+var emptyMeans = map[string]string{
+	"affinity":                     "that members need not be on different nodes",
+	"storage.storageClassName":     "a volume of no class, instead of one of the default class",
+	"storage.wal":                  "a volume for the write-ahead log",
+	"storage.wal.size":             "the same",
+	"storage.wal.storageClassName": "the same",
+	"storage.hostPath":             "nothing that a cluster on another medium could follow",
+	"storage.hostPath.nodes":       "none, which is refused",
+	"bootstrap":                    "nothing once there is a cluster",
+	"memberService":                "no domain, which is refused",
+}
+
+// defaultsSaid are the defaults that are no default in the CRD, but said in words; all ways to write them.
+var defaultsSaid = map[string][]string{
+	"upgradePolicy":     {`"OneMinor"`},
+	"image.repository":  {`"gcr.io/etcd-development/etcd"`},
+	"image":             {`{"pullPolicy":"IfNotPresent","pullSecrets":[]}`},
+	"storage.size":      {`"1Gi"`, `"1073741824"`, `"1024Mi"`, `1073741824`},
+	"storage.migration": {`"Never"`, `"Replace"`},
+	"resources": {
+		`{}`,
+		`{"requests":{"cpu":"100m","memory":"256Mi"}}`,
+		`{"requests":{"cpu":"0.1"}}`,
+		`{"requests":{"memory":"268435456"},"limits":{}}`,
+		`{"claims":[]}`,
+	},
+	"affinity": {
+		`{"nodeAffinity":null,"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":100,"podAffinityTerm":{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"demo"}}}}]}}`,
+	},
+	"topologySpreadConstraints": {
+		`[{"maxSkew":1,"minDomains":1,"nodeAffinityPolicy":"Honor","nodeTaintsPolicy":"Ignore","topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`,
+	},
+	"options.quotaBackendBytes":        {`805306368`},
+	"options.snapshotCount":            {`10000`},
+	"options.maxRequestBytes":          {`1572864`},
+	"options.maxTxnOps":                {`128`},
+	"options.autoCompaction.retention": {`"1h"`, `"60m"`, `"3600s"`, `"0h60m"`},
+	"options": {
+		`{"heartbeatInterval":"100ms","electionTimeout":"1s","logLevel":"info","autoCompaction":{"mode":"Periodic"}}`,
+	},
+	"auth":                                   {`{"enabled":false,"token":"JWT"}`},
+	"auth.token":                             {`"JWT"`},
+	"deletionPolicy":                         {`"Delete"`},
+	"recovery.quorumLoss":                    {`"Manual"`},
+	"memberReplacement.policy":               {`"Automatic"`},
+	"maintenance.defragmentation.minReclaim": {`"100Mi"`, `"104857600"`},
+	"tls.auto": {
+		`{"leafDuration":"2160h","caDuration":"87600h"}`,
+		`{"leafDuration":"129600m"}`,
+	},
+	"tls.auto.leafDuration": {`"2160h"`, `"7776000s"`},
+	"tls": {
+		`{"mode":"Auto","minVersion":"TLS1.2","cipherSuites":[],"extraSANs":[]}`,
+	},
+	"networkPolicy":              {`{"mode":"Managed"}`},
+	"schedulerName":              {`"default-scheduler"`},
+	"securityContext":            {`{"idPolicy":"Fixed","seccompProfile":{"type":"RuntimeDefault"},"fsGroupChangePolicy":"OnRootMismatch"}`},
+	"securityContext.runAsUser":  {`10001`},
+	"securityContext.runAsGroup": {`10001`},
+	"securityContext.fsGroup":    {`10001`},
+	"tolerations":                {`null`},
+}
+
+// another is a value that a field does not have by default: one for which members are restarted, or succeeded, or not.
+type another struct {
+	said     string // empty for one that is not tried
+	restarts bool
+}
+
+func restarts(said string) another { return another{said, true} }
+
+func leaves(said string) another { return another{said, false} }
+
+// others are such values, for the fields where any value of their type will not do, and for those that members are
+// restarted for: for all others they must not be.
+var others = map[string]another{
+	"replicas":                                        leaves("4"), // can't be changed
+	"storage.medium":                                  leaves(""),  // can't be changed
+	"tls.mode":                                        leaves(""),  // can't be changed
+	"storage.hostPath.nodes":                          leaves(`["a","b","c","e"]`),
+	"selfHosted":                                      leaves(""), // needs others
+	"additionalMetadata.labels":                       leaves(`{"a":"b"}`),
+	"additionalMetadata.annotations":                  leaves(`{"a":"b"}`),
+	"tls.extraSANs":                                   leaves(`["a.example"]`),
+	"auth.roles":                                      leaves(`[{"name":"a"}]`),
+	"auth.users":                                      leaves(`[]`),
+	"networkPolicy.clients":                           leaves(`{}`),
+	"networkPolicy.metrics":                           leaves(`{}`),
+	"memberReplacement.policy":                        leaves(`"Manual"`),
+	"maintenance.defragmentation.schedule":            leaves(`"0 3 * * *"`),
+	"maintenance.windows":                             leaves(`[{"schedule":"0 3 * * *","duration":"4h"}]`),
+	"storage.migration":                               leaves(`"Replace"`),
+	"deletionPolicy":                                  leaves(`"Retain"`),
+	"recovery.quorumLoss":                             leaves(`"FromSurvivor"`),
+	"bootstrap.snapshot":                              leaves(`{"artifact":"x.db","store":{"s3":{"bucket":"b"}}}`),
+	"upgradePolicy":                                   leaves(`"Step"`),
+	"securityContext.idPolicy":                        restarts(`"Platform"`),
+	"securityContext.fsGroupChangePolicy":             restarts(`"Always"`),
+	"securityContext.supplementalGroups":              restarts(`[7]`),
+	"securityContext.seLinuxOptions.type":             restarts(`"container_t"`),
+	"securityContext.seLinuxOptions.level":            restarts(`"s0:c1,c2"`),
+	"securityContext.seccompProfile":                  restarts(`{"type":"Localhost","localhostProfile":"etcd.json"}`),
+	"securityContext.seccompProfile.type":             leaves(""), // needs the other
+	"securityContext.seccompProfile.localhostProfile": leaves(""),
+	"image.repository":                                restarts(`"quay.io/coreos/etcd"`),
+	"image.pullPolicy":                                restarts(`"Always"`),
+	"image.pullSecrets":                               restarts(`[{"name":"pull"}]`),
+	"resources":                                       restarts(`{"limits":{"memory":"2Gi"}}`),
+	"affinity":                                        restarts(`{}`),
+	"nodeSelector":                                    restarts(`{"disk":"fast"}`),
+	"tolerations":                                     restarts(`[{"operator":"Exists"}]`),
+	"topologySpreadConstraints":                       restarts(`[{"maxSkew":2,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`),
+	"options.quotaBackendBytes":                       restarts("268435456"),
+	"options.heartbeatInterval":                       restarts(`"50ms"`),
+	"options.electionTimeout":                         restarts(`"5s"`),
+	"options.logLevel":                                restarts(`"warn"`),
+	"memberService":                                   restarts(`{"type":"LoadBalancer","domain":"etcd.example.com"}`),
+	"clientService.type":                              leaves(`"NodePort"`),
+	"clientService.annotations":                       leaves(`{"a":"b"}`),
+	"clientService.nodePort":                          leaves(""), // needs a type
+	"clientService.loadBalancerClass":                 leaves(""),
+	"clientService.loadBalancerSourceRanges":          leaves(""),
+	"clientService.externalTrafficPolicy":             leaves(""),
+	"clientService.ipFamilyPolicy":                    leaves(`"PreferDualStack"`),
+	"clientService.ipFamilies":                        leaves(`["IPv4"]`),
+	"options.extraArgs":                               restarts(`{"metrics":"extensive"}`),
+	"options.autoCompaction.mode":                     restarts(`"Off"`),
+	"options.autoCompaction.retention":                restarts(`"2h"`),
+	"tls.minVersion":                                  restarts(`"TLS1.3"`),
+	"tls.clientAuth":                                  leaves(""), // needs auth, in etcd too
+	"tls.cipherSuites":                                restarts(`["TLS_A"]`),
+	"auth.token":                                      restarts(`"Simple"`),
+	"priorityClassName":                               restarts(`"other"`),
+	"schedulerName":                                   restarts(`"other"`),
+	"runtimeClassName":                                restarts(`"other"`),
+	"securityContext.runAsUser":                       restarts(`777777`),
+	"securityContext.runAsGroup":                      restarts(`777777`),
+	"securityContext.fsGroup":                         restarts(`777777`),
+	"options.snapshotCount":                           restarts(`777777`),
+	"options.maxRequestBytes":                         restarts(`777777`),
+	"options.maxTxnOps":                               restarts(`777777`),
+	"tls.allowPlaintextClients":                       restarts(`true`),
 }

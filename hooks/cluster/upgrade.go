@@ -34,7 +34,7 @@ func forceSnapshots(v *state.View, next spec.Release) *decision.Verdict {
 			Message: fmt.Sprintf("the upgrade to etcd %s waits: the log still has entries of 3.5, which a new member "+
 				"of 3.7 can't read, and fewer than 3 voters can only be upgraded by new members; set spec.replicas "+
 				"to 3 for the upgrade, or wait for %d more entries", next, versions.Turnover(v)),
-			Outlook: decision.Waits}
+			Outlook: rule.Waits}
 	case !open:
 		return versions.Change(v, decision.EnableDowngrade{Version: spec.Release{3, 5, 0}.Base()},
 			why+": lowering the cluster's version for a moment, which makes them write one")
@@ -94,7 +94,7 @@ func upgrade(v *state.View) *decision.Verdict {
 	next := hops[0]
 	switch {
 	case versions.Refuses(v, hops):
-		return &decision.Verdict{Message: versions.Refusal(v, hops), Outlook: decision.Waits}
+		return &decision.Verdict{Message: versions.Refusal(v, hops), Outlook: rule.Waits}
 	case rollout.HopWaits(v):
 		return nil
 	case versions.Behind(v) != "":
@@ -119,7 +119,7 @@ func stepDown(v *state.View, next spec.Release) *decision.Verdict {
 		return &decision.Verdict{Message: why +
 			" can't be done: it would need new members, and none can join during a downgrade; it needs 3 voters or " +
 			"more, and on Memory versions with the same flags; set spec.replicas to 3 for the downgrade, or set " +
-			"spec.version back", Outlook: decision.Waits}
+			"spec.version back", Outlook: rule.Waits}
 	}
 	if to, open := versions.Downgrading(v); !open || to != next.Base() {
 		return versions.Change(v, decision.EnableDowngrade{Version: next.Base()},

@@ -8,6 +8,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -55,7 +56,7 @@ func waitForWindow(v *state.View) *decision.Verdict {
 	case v.Windows.Opens.IsZero():
 		return &decision.Verdict{Message: fmt.Sprintf("serving; no maintenance window ever opens %s; correct "+
 			"spec.maintenance.windows (%s)",
-			what, strings.Join(v.Windows.Flaws, "; ")), Outlook: decision.Waits}
+			what, strings.Join(v.Windows.Flaws, "; ")), Outlook: rule.Waits}
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("serving; waiting for the maintenance window that opens at %s %s",
 		v.Windows.Opens.Format(time.RFC3339), what)}

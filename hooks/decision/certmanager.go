@@ -15,9 +15,11 @@ import (
 
 // CertManagerCertificate is a Certificate of the group cert-manager.io, as far as Quorate sets and reads it.
 type CertManagerCertificate struct {
-	metav1.ObjectMeta
-	Spec   CertManagerSpec
-	Status CertManagerStatus
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec   CertManagerSpec   `json:"spec"`
+	Status CertManagerStatus `json:"status"`
 }
 
 // CertManagerSpec is what a Certificate asks for, in the words of cert-manager.

@@ -30,8 +30,10 @@ type Decision struct {
 	Mode string
 	// Reason is the rule that fired.
 	Reason rule.Reason
+	// Quiet: there is nothing to tell.
+	Quiet bool
 	// Outlook is what the rule says of what comes next, before the rules after it are asked (Aside).
-	Outlook Outlook
+	Outlook rule.Outlook
 }
 
 // Desired are the children that should exist, each kind sorted by name.
@@ -46,28 +48,9 @@ type Desired struct {
 	Pods         []*corev1.Pod
 }
 
-// What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object
-// (kstatus, of sigs.k8s.io/cli-utils): it is as its spec asks for, it is on its way there, or it will not come there
-// by itself. So exactly one of the conditions Ready, Reconciling and Stalled is True.
-
-// Outlook is what to expect of a decision.
-type Outlook string
-
-const (
-	// Works says that Quorate goes on by itself, or waits for what Kubernetes, etcd or another controller will do.
-	// Condition Reconciling.
-	Works Outlook = "Works"
-	// Waits says that nothing goes on before a person does something. Condition Stalled.
-	Waits Outlook = "Waits"
-	// Rests says that what runs is what the spec asks for, at this hour. Condition Ready.
-	Rests Outlook = "Rests"
-	// Aside says that what is done, or not done, has nothing to do with that. The rules that come after it tell.
-	Aside Outlook = "Aside"
-)
-
 // Prospect is what people and tools are told of a decision: an outlook, with a reason and words.
 type Prospect struct {
-	Outlook
+	rule.Outlook
 	Reason, Message string
 }
 
@@ -115,7 +98,7 @@ type Verdict struct {
 	NextRecord      *corev1.ConfigMap
 	Phase, Survivor string
 	// Outlook is what to expect of it, where the rule may have several: see cluster/outlook.go.
-	Outlook Outlook
+	Outlook rule.Outlook
 	// Resync is how soon to ask again at first; 0 leaves it to the controller's resync period. Due is in how long a
 	// time is over that the rule waits for; 0 or less for none. See cluster/resync.go.
 	Resync rule.Pause

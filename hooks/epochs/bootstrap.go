@@ -115,7 +115,7 @@ func HowToBeginAgain(v *state.View) string {
 		return fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, Staging(v))
 	}
 	for _, name := range v.Epoch.InitialNames() {
-		if pod := v.Children.Pods[name]; pod != nil && pods.ReadyPod(pod) {
+		if pod := v.Children.Pods[name]; pod != nil && objects.Ready(pod) {
 			return name + "'s pod is ready, so clients may be served, but Quorate can't reach it"
 		}
 	}

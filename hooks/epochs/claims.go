@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -24,7 +24,12 @@ import (
 // Nothing is written to any of them, so that the way back is open.
 //
 // Whatever was acknowledged is in the log of a majority of those whose votes counted. Of a majority, the log that is
-// ahead has all of it. docs/decisions/0041-claims-that-are-there.md has the whole argument.
+// ahead has all of it. So fewer claims are refused, unless the spec accepts the loss. Who could vote is in the database
+// and in the log behind it. A majority is asked by the last change of members that is known to be committed, by each
+// later one, and of all members with learners: etcd 3.5.1 to 3.5.19 do not write promotions to the database
+// (etcd-io/etcd#19557). An etcd that still runs on a volume holds a lock on its database, where locks reach it.
+//
+// Members that run on the old claims under their old IDs would need no copy, and would have no way back.
 
 // formerClaims are what a new cluster should begin with; nil for something else.
 func formerClaims(v *state.View) *v1alpha1.FormerClaims {
@@ -95,7 +100,7 @@ type claimChoice struct {
 	// chosen is nil while none is; evidence names it first.
 	chosen            *state.FormerClaim
 	evidence, message string
-	outlook           decision.Outlook
+	outlook           rule.Outlook
 }
 
 // claimsKnown is what the pods have told of the claims.
@@ -116,19 +121,19 @@ func chooseClaim(v *state.View, c *v1alpha1.FormerClaims) claimChoice {
 	case len(k.waits) > 0:
 		choice := claimChoice{message: "inspecting the claims " + strings.Join(k.waits, ", ")}
 		if k.stuck {
-			choice.outlook = decision.Waits
+			choice.outlook = rule.Waits
 		}
 		return choice
 	case k.best == nil:
 		return claimChoice{message: "no claim can be used: " + evidence + "; is spec.bootstrap.claims.path right?",
-			outlook: decision.Waits}
+			outlook: rule.Waits}
 	case len(k.clusters) > 1:
 		return claimChoice{message: "the claims are of different etcd clusters: " + evidence +
-			"; name those of one of them in spec.bootstrap.claims.names", outlook: decision.Waits}
+			"; name those of one of them in spec.bootstrap.claims.names", outlook: rule.Waits}
 	case lacks != "" && !c.WithoutQuorum:
 		return claimChoice{message: lacks + "; name their claims in spec.bootstrap.claims.names too, or set " +
 			"spec.bootstrap.claims.withoutQuorum to true: then what only they have is lost; " + evidence,
-			outlook: decision.Waits}
+			outlook: rule.Waits}
 	}
 	i := slices.IndexFunc(k.evidence, func(e string) bool { return strings.HasPrefix(e, k.best.Name+":") })
 	k.evidence[0], k.evidence[i] = k.evidence[i], k.evidence[0]
@@ -203,12 +208,12 @@ func beginningWithClaims(v *state.View, from state.Origin) (state.Origin, string
 
 // ClaimsOutlook is whether the claims that a new cluster should begin with can be used without a person; empty when
 // there are none.
-func ClaimsOutlook(v *state.View) decision.Outlook {
+func ClaimsOutlook(v *state.View) rule.Outlook {
 	c := formerClaims(v)
 	if c == nil {
 		return ""
 	}
-	return cmp.Or(chooseClaim(v, c).outlook, decision.Works)
+	return cmp.Or(chooseClaim(v, c).outlook, rule.Works)
 }
 
 // claimsRecord is the first record of a cluster that begins with a claim. Its one member has a number above those that

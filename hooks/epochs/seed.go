@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -85,8 +84,7 @@ func Await(v *state.View, pod *corev1.Pod) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes,
 		corev1.Volume{Name: volumeGate, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 			Items: []corev1.DownwardAPIVolumeFile{{Path: "begins",
-				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
-					FieldPath: "metadata.annotations['" + objects.AnnotationBegins + "']"}}},
+				FieldRef: objects.AnnotationField(objects.AnnotationBegins)}},
 		}}})
 }
 
@@ -188,11 +186,11 @@ func fromVolume(v *state.View, pod *corev1.Pod, of state.FormerClaim) {
 // mountsOf are a container's directories of a volume, for reading alone, and what mounts them: the data directory, and
 // that of the log; empty where it is in the data directory.
 func mountsOf(of state.FormerClaim) (data, wal string, list []corev1.Volume, mounts []corev1.VolumeMount) {
-	list = []corev1.Volume{claimVolume(volumeSurvivor, of.Name)}
+	list = []corev1.Volume{objects.ClaimVolume(volumeSurvivor, of.Name)}
 	mounts = []corev1.VolumeMount{{Name: volumeSurvivor, MountPath: survivorMount, ReadOnly: true}}
 	if of.WAL != "" {
 		wal = survivorWALMount + "/wal"
-		list = append(list, claimVolume(volumeSurvivorWAL, of.WAL))
+		list = append(list, objects.ClaimVolume(volumeSurvivorWAL, of.WAL))
 		mounts = append(mounts, corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount,
 			ReadOnly: true})
 	}
@@ -218,12 +216,6 @@ func fromRunning(v *state.View, pod *corev1.Pod, member string) {
 	seedBy(v, pod, seed, list)
 }
 
-func claimVolume(name, claim string) corev1.Volume {
-	return corev1.Volume{Name: name,
-		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
-			ClaimName: claim}}}
-}
-
 // seedContainer fills the data directory of the pod's member.
 func seedContainer(v *state.View, pod *corev1.Pod, from []string) corev1.Container {
 	version := versions.VersionNow(v)
@@ -240,9 +232,7 @@ func seedContainer(v *state.View, pod *corev1.Pod, from []string) corev1.Contain
 			state.RecordEnv(v.Epoch.Record.Name)...),
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}},
+		Resources:                objects.Requests("100m", "64Mi"),
 		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: state.VolumeData, MountPath: volumes.DataMount},
 			{Name: state.VolumeState, MountPath: state.StateMount}},
 	}
@@ -344,9 +334,8 @@ func FirstToFill(v *state.View) string {
 // insist has a pod take only the database that the record has the SHA-256 of, or end where the record says, when it
 // starts: a variable that is an annotation, which has this value once it is known. On Memory a pod is made before that.
 func insist(pod *corev1.Pod, seed *corev1.Container, variable, annotation, value string) {
-	seed.Env = append(seed.Env, corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + annotation + "']"},
-	}})
+	seed.Env = append(seed.Env, corev1.EnvVar{Name: variable,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: objects.AnnotationField(annotation)}})
 	if value != "" {
 		pod.Annotations[annotation] = value
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -28,7 +27,7 @@ const SurveySuffix = "-survey"
 // first, is for the record.
 type SurvivorChoice struct {
 	message, evidence string
-	Outlook           decision.Outlook
+	Outlook           rule.Outlook
 }
 
 // ChooseSurvivor notes on the record whose log is ahead, once that is known.
@@ -50,25 +49,25 @@ func BestSurvivor(v *state.View) SurvivorChoice {
 	if len(of) == 0 {
 		return SurvivorChoice{message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
 			v.Next.Epoch.SurvivorsOf, v.Next.Epoch.N, WithoutGivenUp(v, v.Next.Epoch.SurvivorsOf)),
-			Outlook: decision.Waits}
+			Outlook: rule.Waits}
 	}
 	s := surveyOf(v, of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
 		return SurvivorChoice{message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
 	case s.best == "":
-		return SurvivorChoice{message: "no volume can be used: " + evidence, Outlook: decision.Waits}
+		return SurvivorChoice{message: "no volume can be used: " + evidence, Outlook: rule.Waits}
 	case s.mixed:
 		return SurvivorChoice{
 			message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
 				"was: %s; %s", v.Next.Epoch.SurvivorsOf, evidence,
-				discount(v, "those to leave out", "<name>")), Outlook: decision.Waits}
+				discount(v, "those to leave out", "<name>")), Outlook: rule.Waits}
 	case len(s.unreached) > 0 && !goesOnWithout(v, &s):
 		return SurvivorChoice{message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
 			"bring its node or volume back; %s; %s",
 			strings.Join(s.unreached, ", "), wording.Brief(SurveyFor(v)), discount(v, "it",
 				strings.Join(s.unreached, " pvc/")),
-			evidence), Outlook: decision.Waits}
+			evidence), Outlook: rule.Waits}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
@@ -276,10 +275,8 @@ func surveyPod(v *state.View, name string, of state.FormerClaim) *corev1.Pod {
 		Args:                     []string{"survey", "--data-dir=" + data},
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
-		}},
-		VolumeMounts: mounts,
+		Resources:                objects.Requests("10m", "32Mi"),
+		VolumeMounts:             mounts,
 	}
 	if wal != "" {
 		survey.Args = append(survey.Args, "--wal-dir="+wal)

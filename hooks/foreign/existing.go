@@ -99,9 +99,9 @@ func unfitBeside(v *state.View, m *state.Member) string {
 	case has.Major() != wanted.Major() || has.Minor() != wanted.Minor():
 		return fmt.Sprintf("its member %s runs etcd %s, and spec.version is %s: set it to a release of %d.%d", m.Alias,
 			has, wanted, has.Major(), has.Minor())
-	case has.Less(spec.Release{3, 5, 26}), has.Minor() == 6 && has.Less(spec.Release{3, 6, 4}):
+	case has.LosesMembers():
 		return fmt.Sprintf("its member %s runs etcd %s, which loses members when membership changes: upgrade it to "+
-			"3.5.26 or later, or 3.6.4 or later", m.Alias, has)
+			"%s or later, or %s or later", m.Alias, has, spec.Least35, spec.Least36)
 	}
 	quota := spec.QuotaBytes(v.Cluster.Spec.Options, spec.StorageSize(&v.Cluster.Spec))
 	if m.Health.DBSize >= quota/10*9 {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
@@ -43,24 +45,17 @@ func Expect(v *state.View, answer decision.Desired) {
 	}
 }
 
-// allUnseen are the objects of an answer that were not observed, what members wait for first.
+// allUnseen are the objects of an answer that were not observed.
 func allUnseen(v *state.View, d decision.Desired) []v1alpha1.AwaitedStatus {
-	c := v.All
-	return slices.Concat(
-		unseen("Pod", d.Pods, c.Pods), unseen("PersistentVolumeClaim", d.Claims, c.Claims),
-		unseen("ConfigMap", d.ConfigMaps, c.ConfigMaps), unseen("Secret", d.Secrets, c.Secrets),
-		unseen("Certificate", d.Certificates, c.Certificates), unseen("Service", d.Services, c.Services),
-		unseen("PodDisruptionBudget", d.Budgets, c.Budgets), unseen("NetworkPolicy", d.Policies, c.Policies))
-}
-
-func unseen[D metav1.Object, O any](kind string, desired []D, observed map[string]O) []v1alpha1.AwaitedStatus {
 	var list []v1alpha1.AwaitedStatus
-	if observed == nil { // this kind was not looked at
-		return nil
-	}
-	for _, o := range desired {
-		if _, seen := observed[o.GetName()]; !seen {
-			list = append(list, v1alpha1.AwaitedStatus{Kind: kind, Name: o.GetName()})
+	for _, k := range observation.Kinds {
+		if !k.LookedAt(&v.All) {
+			continue
+		}
+		for o := range k.Wanted(&d) {
+			if !k.Sees(&v.All, o.GetName()) {
+				list = append(list, v1alpha1.AwaitedStatus{Kind: k.Kind, Name: o.GetName()})
+			}
 		}
 	}
 	return list
@@ -117,11 +112,11 @@ func WithUnmade(v *state.View, p decision.Prospect) decision.Prospect {
 	if len(unmadeFor(v, MissedAfter)) == 0 {
 		return p
 	}
-	if p.Outlook == decision.Rests {
-		p.Outlook, p.Reason = decision.Works, failedCreate
+	if p.Outlook == rule.Rests {
+		p.Outlook, p.Reason = rule.Works, failedCreate
 	}
-	if p.Outlook == decision.Works && LongUnmade(v) {
-		p.Outlook = decision.Waits
+	if p.Outlook == rule.Works && LongUnmade(v) {
+		p.Outlook = rule.Waits
 	}
 	p.Message = AndUnmade(v, p.Message)
 	return p

@@ -13,7 +13,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
-// historyLength is how many decisions the status remembers.
+// historyLength is how many decisions the status remembers. They take the place of Events, which would be children
+// here: the API server forgets an Event after an hour, and Metacontroller would make it again each time.
 const historyLength = 20
 
 // History is the observed one with what this call has decided, if that changed anything or differs from what was

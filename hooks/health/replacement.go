@@ -90,19 +90,6 @@ func ExplainAll(v *state.View, silent []*state.Member) string {
 	return pods.Following(all)
 }
 
-// What holds where the spec says nothing.
-const (
-	defaultAfter = 5 * time.Minute
-)
-
-// ReplaceAfter is how long a voter may be silent.
-func ReplaceAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
-	if d := s.MemberReplacement.After.Duration; d > 0 {
-		return d
-	}
-	return defaultAfter
-}
-
 func manual(s *v1alpha1.EtcdClusterSpec) bool {
 	return s.MemberReplacement.Policy == v1alpha1.ReplaceManual
 }
@@ -110,7 +97,7 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 // Overdue reports whether a voter of ours has been silent for longer than the policy allows.
 func Overdue(v *state.View, m *state.Member) bool {
 	return m.PodName != "" && !m.Learner && !m.Serving() && !v.Fenced(m.PodName) && !state.Busy(v, m) &&
-		SilentFor(v, m) >= ReplaceAfter(&v.Cluster.Spec)
+		SilentFor(v, m) >= spec.ReplaceAfter(&v.Cluster.Spec)
 }
 
 // SilentFor is how long a member has not served while the others had quorum, as far as the status tells.
@@ -193,7 +180,7 @@ func Late(v *state.View) *state.Member {
 
 // TimeFor is how long a learner has to catch up: it must get all of the leader's data.
 func TimeFor(v *state.View) time.Duration {
-	given := ReplaceAfter(&v.Cluster.Spec)
+	given := spec.ReplaceAfter(&v.Cluster.Spec)
 	if lead := v.Leader(); lead != nil {
 		given += time.Duration(lead.Health.DBSize>>20) * time.Minute / 1024
 	}

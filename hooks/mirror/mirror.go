@@ -1,6 +1,6 @@
 // Package mirror decides about an EtcdMirror: which pod copies the keys of another etcd, and which one ends that.
 //
-// How far a mirror is stands in the destination, written with the data (docs/decisions/0043-mirror.md). So two pods at
+// How far a mirror is stands in the destination, written with the data (docs/decisions/0042-stream.md). So two pods at
 // once, or one that is made again on an old view, neither repeat nor leave out anything, and a promotion that is asked
 // for once more reports the end that there was. Nothing hangs on the status: one that is lost is found again (S14).
 package mirror
@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,18 +123,7 @@ func newView(o Observation) *view {
 
 // told is what a pod reported when its container last ended; nil while it has not, or reported nothing.
 func told(pod *corev1.Pod) *reports.Mirror {
-	s := objects.StatusOf(pod, objects.Purpose(&pod.Spec))
-	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
-		if t == nil {
-			continue
-		}
-		message := strings.TrimSpace(t.Message) // of a log, where the program has written none
-		if report, err := reports.Read[reports.Mirror](message[strings.LastIndexByte(message, '\n')+1:]); err == nil {
-			return report
-		}
-		return nil
-	}
-	return nil
+	return reports.Last[reports.Mirror](pod, objects.Purpose(&pod.Spec))
 }
 
 // over reports whether the mirror has ended.
@@ -201,7 +189,7 @@ func suspended(v *view) string {
 }
 
 func mirroring(v *view) string {
-	if v.copier == nil || !ready(v.copier) {
+	if v.copier == nil || !objects.Ready(v.copier) {
 		return ""
 	}
 	return fmt.Sprintf("pod %s copies each change to EtcdCluster %s", v.copier.Name, v.Mirror.Spec.ClusterRef.Name)
@@ -259,12 +247,6 @@ func copying(v *view) string {
 func lagging(v *view) string {
 	return fmt.Sprintf("pod %s runs, and what was written 30 seconds ago is not at the destination, or not whole: its "+
 		"log says more", v.copier.Name)
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // wake is how soon to be asked again; everything else that matters is a change of an object that is watched.

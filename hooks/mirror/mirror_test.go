@@ -15,9 +15,9 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/endpoints"
-	"github.com/quorate-dev/quorate/hooks/kubelettest"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -312,17 +312,17 @@ func TestPodsOfAMirror(t *testing.T) {
 		"--to-cert=/etc/etcd/pki/to/operator/tls.crt", "--to-endpoint=https://spare-0.spare-peers.shop.svc:2379",
 		"--to-endpoint=https://spare-1.spare-peers.shop.svc:2379", "--name=standby", "--to-max-txn-ops=1000",
 		"--prefix=/a $(x)/", "--to-prefix=", "--exclude=/a $(x)/b", "--exclude=/a $(x)/z", "--reconcile",
-		"--listen=:2390"}, kubelettest.Line(&main))
+		"--listen=:2390"}, kubelet.Line(&main))
 	assert.Equal(t, "quorate:v1", main.Image)
 	assert.Equal(t, "/health", main.ReadinessProbe.HTTPGet.Path)
 	ends := pod(t, o, promoter)
-	line := kubelettest.Line(&ends.Spec.Containers[0])
+	line := kubelet.Line(&ends.Spec.Containers[0])
 	assert.Equal(t, []string{"/quorate-snapshot", "mirror", "promote"}, line[:3])
 	assert.Equal(t, []string{"--name=standby", "--to-max-txn-ops=1000"}, line[len(line)-2:])
 	assert.Equal(t, corev1.RestartPolicyOnFailure, ends.Spec.RestartPolicy)
 	for _, name := range []string{copier, promoter} {
 		pod := pod(t, o, name)
-		assert.Empty(t, kubelettest.Leaks(&pod.Spec))
+		assert.Empty(t, kubelet.Leaks(&pod.Spec))
 		assert.Equal(t, map[string]string{"etcd.quorate.dev/mirror": "standby", "app.kubernetes.io/name": "etcd-mirror",
 			"app.kubernetes.io/instance": "spare", "app.kubernetes.io/managed-by": "quorate"}, pod.Labels)
 		assert.True(t, *pod.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
@@ -382,7 +382,7 @@ func TestNamesOfPodsFit(t *testing.T) {
 	m := aMirror().Mirror
 	for _, name := range []string{"a", "a.b", strings.Repeat("x", 63), strings.Repeat("x.", 31) + "x"} {
 		m.Name = name
-		assert.Empty(t, validation.IsDNS1123Label(podName(m, objects.ContainerPromote, 12)), name)
+		assert.Empty(t, validation.IsDNS1123Label(objects.NumberedName(m, objects.ContainerPromote, 12)), name)
 	}
 }
 
@@ -396,7 +396,7 @@ func TestStored(t *testing.T) {
 		Folder: "shop/orders", IdentitySecretRef: v1alpha1.SecretKeyRef{Name: "age"}, ServiceAccountName: "reader"}}
 	delete(o.Clusters, "orders")
 	main := pod(t, o, copier)
-	line := strings.Join(kubelettest.Line(&main.Spec.Containers[0]), " ")
+	line := strings.Join(kubelet.Line(&main.Spec.Containers[0]), " ")
 	for _, flag := range []string{"--store-url=s3://backups/etcd", "--tail=shop/orders/tail",
 		"--identity=/etc/quorate-store/identity/identity", "--scratch=/var/run/quorate-scratch"} {
 		assert.Contains(t, line, flag)
@@ -405,13 +405,13 @@ func TestStored(t *testing.T) {
 	assert.Equal(t, "reader", main.Spec.ServiceAccountName)
 	assert.Contains(t, main.Spec.Containers[0].Env[0].Name, "AWS_")
 	assert.True(t, mounts(main), "every volume is mounted, each at a place of its own")
-	assert.Empty(t, kubelettest.Leaks(&main.Spec))
+	assert.Empty(t, kubelet.Leaks(&main.Spec))
 
 	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
 	ends := pod(t, o, promoter)
-	assert.Contains(t, strings.Join(kubelettest.Line(&ends.Spec.Containers[0]), " "), "--tail=shop/orders/tail")
+	assert.Contains(t, strings.Join(kubelet.Line(&ends.Spec.Containers[0]), " "), "--tail=shop/orders/tail")
 	o.Mirror.Spec.Promote.AsIs = true
 	ends = pod(t, o, promoter)
-	assert.NotContains(t, strings.Join(kubelettest.Line(&ends.Spec.Containers[0]), " "), "--tail")
+	assert.NotContains(t, strings.Join(kubelet.Line(&ends.Spec.Containers[0]), " "), "--tail")
 	assert.Len(t, ends.Spec.Containers[0].Env, 1, "GOMEMLIMIT")
 }

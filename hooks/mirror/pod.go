@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -157,12 +156,7 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 		restart = corev1.RestartPolicyOnFailure
 		main.Command = append(main.Command, "promote")
 	} else {
-		main.Ports = []corev1.ContainerPort{{Name: "mirror", ContainerPort: Port, Protocol: corev1.ProtocolTCP}}
-		main.ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health",
-				Port: intstr.FromInt(Port), Scheme: corev1.URISchemeHTTP}},
-			PeriodSeconds: 5, TimeoutSeconds: 2, SuccessThreshold: 1, FailureThreshold: 3,
-		}
+		snapshot.Answering(&main, "mirror", Port)
 	}
 	spec := snapshot.PodSpec(main, way.Volumes, cluster.Spec.SecurityContext)
 	spec.RestartPolicy, spec.ImagePullSecrets = restart, cluster.Spec.Image.PullSecrets
@@ -170,7 +164,7 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 		spec.ServiceAccountName = stored.ServiceAccountName
 	}
 	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: podName(m, purpose, v.number(purpose)), Namespace: m.Namespace,
+		Name: objects.NumberedName(m, purpose, v.number(purpose)), Namespace: m.Namespace,
 		Labels: map[string]string{objects.LabelMirror: m.Name, "app.kubernetes.io/name": "etcd-mirror",
 			"app.kubernetes.io/instance": cluster.Name, "app.kubernetes.io/managed-by": "quorate"},
 	}, Spec: spec}
@@ -251,19 +245,13 @@ func destination(way snapshot.Way) (to snapshot.Way) {
 	return to
 }
 
-// podName is the name of the nth pod of a mirror for this. The UID keeps it apart from a cluster's members.
-func podName(m *v1alpha1.EtcdMirror, purpose string, n int) string {
-	end := fmt.Sprintf("-%s-%s-%d", m.UID[:min(8, len(m.UID))], purpose, n)
-	return strings.ReplaceAll(objects.Shortened(m.Name, 63-len(end)), ".", "-") + end
-}
-
 // number of the next pod for this: another one where the node of the last is lost.
 func (v *view) number(purpose string) int {
 	number := 1
 	for name, pod := range v.Pods {
 		n := objects.ReadMark(name[strings.LastIndexByte(name, '-')+1:])
 		ends := pod.DeletionTimestamp
-		if ends != nil && v.Now.Sub(ends.Time) > podLost && name == podName(v.Mirror, purpose, n) {
+		if ends != nil && v.Now.Sub(ends.Time) > podLost && name == objects.NumberedName(v.Mirror, purpose, n) {
 			number = max(number, n+1)
 		}
 	}

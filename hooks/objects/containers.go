@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,4 +45,17 @@ func Purpose(pod *corev1.PodSpec) string {
 		}
 	}
 	return ""
+}
+
+// LastEnd is how the container of this name ended last; nil while it has not.
+func LastEnd(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
+	s := StatusOf(pod, container)
+	return cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+}
+
+// Ready reports whether the pod's condition Ready is True.
+func Ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }

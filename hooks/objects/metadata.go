@@ -2,12 +2,14 @@ package objects
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -50,6 +52,13 @@ func Shortened(name string, most int) string {
 	}
 	sum := Digest(name)
 	return strings.TrimRight(name[:most-len(sum)-1], "-.") + "-" + sum
+}
+
+// NumberedName names the nth object that this one has for a purpose. The UID keeps it apart from those of another object
+// of the same name, and from a cluster's members. It has 63 characters at most: a Job's name is a label of its pods.
+func NumberedName(of metav1.Object, purpose string, n int) string {
+	end := fmt.Sprintf("-%s-%s-%d", of.GetUID()[:min(8, len(of.GetUID()))], purpose, n)
+	return strings.ReplaceAll(Shortened(of.GetName(), 63-len(end)), ".", "-") + end
 }
 
 // Canonical is the quantity in the one form in which this value is written, and as the API server writes it: our

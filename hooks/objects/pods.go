@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -98,11 +99,29 @@ func TokenVolume(cluster string) corev1.Volume {
 // TokenSecret names the Secret with the keys that sign etcd's tokens.
 func TokenSecret(cluster string) string { return cluster + "-token" }
 
+// AnnotationField is an annotation of the pod, as it is when it is read.
+func AnnotationField(annotation string) *corev1.ObjectFieldSelector {
+	return &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + annotation + "']"}
+}
+
 // FromInitialCluster has a variable of a container be the pod's [AnnotationInitialCluster], as it is when the container
 // starts.
 func FromInitialCluster() *corev1.EnvVarSource {
-	return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
-		FieldPath: "metadata.annotations['" + AnnotationInitialCluster + "']"}}
+	return &corev1.EnvVarSource{FieldRef: AnnotationField(AnnotationInitialCluster)}
+}
+
+// ClaimVolume is a pod's volume of this name on a claim.
+func ClaimVolume(name, claim string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}
+}
+
+// Requests are what a container asks for.
+func Requests(cpu, memory string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+	}}
 }
 
 // MayBegin reports whether the pod's etcd may still join or begin a cluster when its data directory is empty.

@@ -26,10 +26,8 @@ func ToolsContainer(s Images) corev1.Container {
 		Command:         []string{SnapshotProgram},
 		Args:            []string{"tool", "--to=" + ToolsBinary},
 		SecurityContext: Restricted(),
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
-		}},
-		VolumeMounts: []corev1.VolumeMount{{Name: volumeTools, MountPath: toolsDir}},
+		Resources:       Requests("10m", "16Mi"),
+		VolumeMounts:    []corev1.VolumeMount{{Name: volumeTools, MountPath: toolsDir}},
 	}
 }
 

@@ -2,8 +2,6 @@
 package observation
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +29,8 @@ type Observation struct {
 	// Etcd is the member list, read linearizably in this very call. Nil means blind: no quorum answered us.
 	Etcd *Membership
 	// Health is what single members answered in this call, by member name. A member that is not in it was not asked
-	// (it has no pod with an address); one that did not answer has an Err.
+	// (it has no pod with an address); one that did not answer has an Err. It is apart from Etcd because that is what a
+	// quorum says: no rule can mistake a single member's answer for the cluster's.
 	Health map[string]Health
 	// Related are objects that the spec names and that are not the parent's children.
 	Related Related
@@ -89,19 +88,12 @@ type Children struct {
 // WithoutLastApplied are the children that lack [AnnotationLastApplied], each as "Pod demo-0". Those that are being
 // deleted are not among them: they get none any more.
 func WithoutLastApplied(c Children) []string {
-	return slices.Concat(withoutLastApplied("ConfigMap", c.ConfigMaps),
-		withoutLastApplied("PersistentVolumeClaim", c.Claims), withoutLastApplied("Pod", c.Pods),
-		withoutLastApplied("Service", c.Services), withoutLastApplied("PodDisruptionBudget", c.Budgets),
-		withoutLastApplied("NetworkPolicy", c.Policies),
-		withoutLastApplied("Secret", c.Secrets), withoutLastApplied("Certificate", c.Certificates))
-}
-
-func withoutLastApplied[O metav1.Object](kind string, children map[string]O) []string {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(children)) {
-		if o := children[name]; o.GetAnnotations()[objects.AnnotationLastApplied] == "" &&
-			o.GetDeletionTimestamp() == nil {
-			list = append(list, ChildName(kind, o))
+	for _, k := range Kinds {
+		for o := range k.Observed(&c) {
+			if o.GetAnnotations()[objects.AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
+				list = append(list, ChildName(k.Kind, o))
+			}
 		}
 	}
 	return list

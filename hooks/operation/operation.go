@@ -1,13 +1,14 @@
 // Package operation says what became of an EtcdOperation. Nothing is decided here: its EtcdCluster is told of it, does
 // it, and says in status.operations how far it has come. That is copied until it has ended, and then stays.
+//
+// An act is an object, which runs once and keeps its end. As fields of the spec or as annotations acts stayed in Git and
+// did their work again, and had no rights of their own.
 package operation
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -87,11 +88,11 @@ func clusterNotFound(o *Observation) *verdict {
 
 func told(o *Observation) *verdict {
 	all := o.Clusters[o.Operation.Spec.ClusterRef.Name].Status.Operations
-	i := slices.IndexFunc(all, func(p v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
-	if i < 0 {
+	p := wording.Find(all, func(p *v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
+	if p == nil {
 		return nil
 	}
-	return &verdict{all[i].Phase, all[i].Message, all[i].Phase.Ended()}
+	return &verdict{p.Phase, p.Message, p.Phase.Ended()}
 }
 
 func notSeen(o *Observation) *verdict {
@@ -103,7 +104,7 @@ func notSeen(o *Observation) *verdict {
 }
 
 func status(o Observation, v *verdict) v1alpha1.EtcdOperationStatus {
-	s := *o.Operation.Status.DeepCopy()
+	s := *v1alpha1.Copy(&o.Operation.Status)
 	now := metav1.NewTime(o.Now.Truncate(time.Second))
 	s.ObservedGeneration, s.Phase, s.Message = o.Operation.Generation, v.phase, v.message
 	if s.StartTime.IsZero() && v.phase != v1alpha1.OperationPending {
@@ -112,27 +113,17 @@ func status(o Observation, v *verdict) v1alpha1.EtcdOperationStatus {
 	if s.CompletionTime.IsZero() && v.phase.Ended() {
 		s.CompletionTime = now
 	}
-	set := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-			ObservedGeneration: o.Operation.Generation, LastTransitionTime: now}
-		if is {
-			c.Status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&s.Conditions, c)
+	to := rule.Conditions{List: &s.Conditions, Generation: o.Operation.Generation, Now: o.Now}
+	outlook := rule.Works
+	switch v.phase {
+	case v1alpha1.OperationSucceeded:
+		outlook = rule.Rests
+	case v1alpha1.OperationFailed:
+		outlook = rule.Waits
+	case v1alpha1.OperationPending, v1alpha1.OperationRunning:
 	}
-	phase := string(v.phase)
-	set(v1alpha1.Ready, v.phase == v1alpha1.OperationSucceeded, phase, v.message)
-	set(v1alpha1.Complete, v.phase == v1alpha1.OperationSucceeded, phase, v.message)
-	set(v1alpha1.Failed, v.phase == v1alpha1.OperationFailed, phase, v.message)
-	if v.phase.Ended() {
-		set(v1alpha1.Reconciling, false, wording.NotReconciling, wording.NothingUnderWay)
-	} else {
-		set(v1alpha1.Reconciling, true, phase, v.message)
-	}
-	if v.phase == v1alpha1.OperationFailed {
-		set(v1alpha1.Stalled, true, phase, v.message)
-	} else {
-		set(v1alpha1.Stalled, false, wording.NotStalled, wording.NothingWaits)
-	}
+	to.Expect(outlook, string(v.phase), v.message)
+	to.Set(v1alpha1.Complete, v.phase == v1alpha1.OperationSucceeded, string(v.phase), v.message)
+	to.Set(v1alpha1.Failed, v.phase == v1alpha1.OperationFailed, string(v.phase), v.message)
 	return s
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -30,16 +31,6 @@ func Alarms(v *state.View, kind string) []observation.Alarm {
 	list := wording.Filter(v.Etcd.Alarms, func(a observation.Alarm) bool { return a.Kind == kind })
 	slices.SortFunc(list, func(a, b observation.Alarm) int { return cmp.Compare(a.MemberID, b.MemberID) })
 	return list
-}
-
-// ReadyPod reports whether the pod's condition Ready is True.
-func ReadyPod(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // WhyPodsNotServing is what a message says of the pods of these members while etcd's list is not known.
@@ -218,21 +209,11 @@ func RoleOf(v *state.View, m *state.Member, leaves bool) string {
 	return was
 }
 
-// ClientSelector chooses the pods that clients are led to. A Service that still leads to all pods, as an earlier
-// release made it, follows when every voter that serves shows that it votes.
-func ClientSelector(v *state.View) map[string]string {
-	wanted := objects.Selector(v.Cluster)
-	wanted[objects.LabelRole] = RoleVoter
-	old := v.Children.Services[objects.ClientService(v.Cluster.Name)]
-	if old == nil || old.Spec.Selector[objects.LabelRole] == RoleVoter {
-		return wanted
-	}
-	if v.Etcd == nil || slices.ContainsFunc(v.Voters, func(m *state.Member) bool {
-		return m.Serving() && m.Pod != nil && m.Pod.Labels[objects.LabelRole] != RoleVoter
-	}) {
-		return old.Spec.Selector
-	}
-	return wanted
+// ClientSelector chooses the pods that clients are led to: those of voters.
+func ClientSelector(c *v1alpha1.EtcdCluster) map[string]string {
+	selector := objects.Selector(c)
+	selector[objects.LabelRole] = RoleVoter
+	return selector
 }
 
 // MismatchedPods are how many pods look healthy to Kubernetes and count for nothing in the cluster.

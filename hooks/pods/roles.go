@@ -27,7 +27,7 @@ func RoleWhileBlind(v *state.View, pod *corev1.Pod) string {
 		return was
 	case otherAnswers(v, pod.Name), (was == RoleVoter || was == RoleLeaving) && other:
 		return RoleFenced
-	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && ReadyPod(pod) && !other && onRecordedStorage(v, pod):
+	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && objects.Ready(pod) && !other && onRecordedStorage(v, pod):
 		return RoleVoter
 	}
 	return was

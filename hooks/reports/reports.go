@@ -5,8 +5,12 @@ package reports
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -218,6 +222,26 @@ func Read[T any](message string) (*T, error) {
 		return nil, fmt.Errorf("no report: %.200q", message)
 	}
 	return report, nil
+}
+
+// Last is what a container of the pod reported when it last ended; nil while it has not, or reported nothing. Where the
+// program has written no report, the message is the end of its log.
+func Last[T any](pod *corev1.Pod, container string) *T {
+	end := objects.LastEnd(pod, container)
+	if end == nil {
+		return nil
+	}
+	report, err := Read[T](LastLine(end.Message))
+	if err != nil {
+		return nil
+	}
+	return report
+}
+
+// LastLine of a log that is not empty.
+func LastLine(log string) string {
+	log = strings.TrimSpace(log)
+	return strings.TrimSpace(log[strings.LastIndexByte(log, '\n')+1:])
 }
 
 // DiffersFrom reports whether two members were filled with different data. Of a snapshot the databases are the same,

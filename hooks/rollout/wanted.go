@@ -70,7 +70,8 @@ func VoterToSucceed(v *state.View) (*state.Member, string) {
 }
 
 // Wanted is the number of voters to have now: one more than asked for while the successor of a voter that still
-// serves joins.
+// serves joins. etcd advises to remove first, which holds for dead members. So there are never fewer than asked for,
+// and a single member can be moved at all.
 func Wanted(v *state.View) int {
 	lost, _ := LostVoter(v)
 	if replaced, _ := VoterToSucceed(v); replaced != nil && lost == nil && len(v.ReplicaVoters()) >= v.Replicas {

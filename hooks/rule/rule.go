@@ -17,13 +17,35 @@ type Rule[V any, A comparable] struct {
 	// Name reaches the log, the condition's reason and the metric.
 	Name string
 	// Why is the sentence that documents the rule.
-	Why     string
+	Why string
+	// Outlooks are those that it may have. Of several the first holds where the answer names none.
+	Outlooks []Outlook
+	// Holds: it changes nothing until something else has happened.
+	Holds bool
+	// IsQuiet: there is nothing to tell.
+	IsQuiet bool
 	applies func(V) A
 }
 
-// New is the rule of that name, which answers by this function.
-func New[V any, A comparable](name, why string, applies func(V) A) Rule[V, A] {
-	return Rule[V, A]{name, why, applies}
+// New is the rule of that name, which answers by this function, with the outlooks that it may have: without any,
+// Works.
+func New[V any, A comparable](name, why string, applies func(V) A, outlooks ...Outlook) Rule[V, A] {
+	if len(outlooks) == 0 {
+		outlooks = []Outlook{Works}
+	}
+	return Rule[V, A]{Name: name, Why: why, Outlooks: outlooks, applies: applies}
+}
+
+// Holding is the rule as one that changes nothing until something else has happened.
+func (r Rule[V, A]) Holding() Rule[V, A] {
+	r.Holds = true
+	return r
+}
+
+// Quiet is the rule as one of which there is nothing to tell.
+func (r Rule[V, A]) Quiet() Rule[V, A] {
+	r.IsQuiet = true
+	return r
 }
 
 // Ask is what the rule answers; zero when it does not apply.

@@ -199,11 +199,7 @@ func seeds(j *judgement, v *state.View) {
 
 // records is the record of this name in the answer; nil for none.
 func records(j *judgement, name string) *corev1.ConfigMap {
-	i := slices.IndexFunc(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return j.d.Children.ConfigMaps[i]
+	return wording.First(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
 }
 
 // phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of

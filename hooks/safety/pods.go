@@ -303,9 +303,5 @@ func newPodOnNode(j *judgement, pod *corev1.Pod) {
 }
 
 func podIn(j *judgement, name string) *corev1.Pod {
-	i := slices.IndexFunc(j.d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return j.d.Children.Pods[i]
+	return wording.First(j.d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -211,10 +212,7 @@ func joined(j *judgement, m *state.Member) (time.Time, bool) {
 // place; and its claim, if it has one, carries the mark.
 func dead(j *judgement, m *state.Member) bool {
 	policy := j.o.Cluster.Spec.MemberReplacement
-	limit := policy.After.Duration
-	if limit <= 0 {
-		limit = 5 * time.Minute
-	}
+	limit := spec.ReplaceAfter(&j.o.Cluster.Spec)
 	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
 	silent := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
 		return s.ID == wording.Hex(m.ID) && !s.Ready && long(s.LastTransitionTime.Time)

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,7 +57,7 @@ func (a *agenda) skips() *v1alpha1.Unless {
 
 // made is the snapshot of a run.
 func (a *agenda) made(run time.Time, unless *v1alpha1.Unless) *v1alpha1.EtcdSnapshot {
-	spec := a.Schedule.Spec.Template.Spec.DeepCopy()
+	spec := v1alpha1.Copy(&a.Schedule.Spec.Template.Spec)
 	if unless != nil {
 		spec.Unless = unless
 	}
@@ -132,32 +131,18 @@ func (a *agenda) withCurrent(s *taken) *v1alpha1.SnapshotReference {
 
 func (a *agenda) conditions(because rule.Reason) []metav1.Condition {
 	list := slices.Clone(a.Schedule.Status.Conditions)
-	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&list, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: message,
-			ObservedGeneration: a.Schedule.Generation, LastTransitionTime: metav1.NewTime(a.Now.Truncate(time.Second)),
-		})
-	}
+	to := rule.Conditions{List: &list, Generation: a.Schedule.Generation, Now: a.Now}
 	if c := a.streaming(); c != nil {
-		set(v1alpha1.Streaming, c.Status, c.Reason, clipped(c.Message))
+		to.Set(v1alpha1.Streaming, c.Status == metav1.ConditionTrue, c.Reason, wording.Clipped(c.Message))
 	} else {
 		meta.RemoveStatusCondition(&list, v1alpha1.Streaming)
 	}
 	if because.Rule == ruleUnreadable {
-		set(v1alpha1.Ready, metav1.ConditionFalse, because.Rule, because.Message)
-		set(v1alpha1.Stalled, metav1.ConditionTrue, because.Rule, because.Message)
+		to.Set(v1alpha1.Ready, false, because.Rule, because.Message)
+		to.Set(v1alpha1.Stalled, true, because.Rule, because.Message)
 		return list
 	}
-	set(v1alpha1.Ready, metav1.ConditionTrue, because.Rule, because.Message)
-	set(v1alpha1.Stalled, metav1.ConditionFalse, wording.NotStalled, wording.NothingWaits)
+	to.Set(v1alpha1.Ready, true, because.Rule, because.Message)
+	to.NotStalled()
 	return list
-}
-
-// clipped is a message of at most 1000 bytes: some words are others'.
-func clipped(message string) string {
-	const most = 1000
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + " ..."
 }

@@ -4,9 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func TestScheduleStatus(t *testing.T) {
@@ -21,85 +24,67 @@ func TestScheduleStatus(t *testing.T) {
 	skipped.Status.Revision = 9
 
 	s := decided(t, o).Status
-	if s.LastSuccess.Name != unverified.Name || s.LastSuccess.Revision != 9 ||
-		!s.LastSuccess.Time.Time.Equal(clock("22 03:00:01")) {
-		t.Errorf("the last success is %+v: it was so still when the next run looked", s.LastSuccess)
-	}
-	if s.LastVerified.Name != "orders-20261122-0100" || !s.LastVerified.Time.Time.Equal(clock("22 01:00:10")) {
-		t.Errorf("the last verified is %+v", s.LastVerified)
-	}
-	if !s.LastScheduleTime.Time.Equal(clock("22 03:00")) || !s.NextScheduleTime.Time.Equal(clock("22 04:00")) ||
-		s.Kept != 2 ||
-		s.LastFailure != nil || s.Active != nil {
-		t.Errorf("%+v", s)
-	}
-	if c := s.Conditions[0]; c.Type != v1alpha1.Ready || c.Status != metav1.ConditionTrue || c.Reason != "Waiting" ||
-		s.ObservedGeneration != 1 {
-		t.Errorf("%+v", c)
-	}
+	at := func(text string) metav1.Time { return metav1.NewTime(clock(text)) }
+	assert.Equal(t, unverified.Name, s.LastSuccess.Name)
+	assert.EqualValues(t, 9, s.LastSuccess.Revision)
+	assert.Equal(t, at("22 03:00:01"), s.LastSuccess.Time, "it was so still when the next run looked")
+	assert.Equal(t, "orders-20261122-0100", s.LastVerified.Name)
+	assert.Equal(t, at("22 01:00:10"), s.LastVerified.Time)
+	assert.Equal(t, []metav1.Time{at("22 03:00"), at("22 04:00")}, []metav1.Time{s.LastScheduleTime,
+		s.NextScheduleTime})
+	assert.EqualValues(t, 2, s.Kept)
+	assert.Nil(t, s.LastFailure)
+	assert.Nil(t, s.Active)
+	assert.EqualValues(t, 1, s.ObservedGeneration)
+	assert.Equal(t, "Ready True Waiting", first(s.Conditions))
 
 	o.add("22 02:30", v1alpha1.SnapshotFailed)
-	if s := decided(t, o).Status; s.LastFailure != nil {
-		t.Errorf("a failure is told that was before a run that found nothing to do: %+v", s.LastFailure)
-	}
+	assert.Nil(t, decided(t, o).Status.LastFailure, "it was before a run that found nothing to do")
 	delete(o.Snapshots, "orders-20261122-0230")
 	for what, edit := range map[string]func(s *v1alpha1.EtcdSnapshot){
-		"of another etcd, and of the same revision by " +
-			"accident": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "another" },
-		"of another EtcdCluster": func(s *v1alpha1.EtcdSnapshot) { s.Spec.ClusterRef.Name = "another" },
-		"of another revision":    func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
-		"with other users":       func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
-		"silent about which etcd it looked " +
-			"at": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
-		"from before": func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
-		"not skipped": func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
+		"of another etcd, and of the same revision by accident": func(s *v1alpha1.EtcdSnapshot) {
+			s.Status.ClusterID = "another"
+		},
+		"of another EtcdCluster":               func(s *v1alpha1.EtcdSnapshot) { s.Spec.ClusterRef.Name = "another" },
+		"of another revision":                  func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
+		"with other users":                     func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
+		"silent about which etcd it looked at": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
+		"from before":                          func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
+		"not skipped":                          func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
 	} {
 		other := skipped.DeepCopy()
 		edit(other)
 		delete(o.Snapshots, skipped.Name)
 		o.Snapshots[other.Name] = other
-		if s := decided(t, o).Status; !s.LastSuccess.Time.Time.Equal(clock("22 02:00:10")) {
-			t.Errorf("by one that is %s, the last success is %+v", what, s.LastSuccess)
-		}
+		assert.Equal(t, at("22 02:00:10"), decided(t, o).Status.LastSuccess.Time, "by one that is %s", what)
 		delete(o.Snapshots, other.Name)
 	}
 
 	failed := o.add("22 03:00", v1alpha1.SnapshotFailed)
 	failed.Status.Message = "no such bucket"
 	d := decided(t, o)
-	if d.Status.LastFailure == nil || d.Status.LastFailure.Name != failed.Name ||
-		d.Status.LastFailure.Message != "no such bucket" {
-		t.Errorf("the last failure is %+v", d.Status.LastFailure)
-	}
-	if want := "orders-20261122-0300 failed: no such bucket; the newest successful one is orders-20261122-0200"; d.Reason.Message != want {
-		t.Errorf("%q", d.Reason.Message)
-	}
+	assert.Equal(t, []string{failed.Name, "no such bucket"}, []string{d.Status.LastFailure.Name,
+		d.Status.LastFailure.Message})
+	assert.Equal(t, "orders-20261122-0300 failed: no such bucket; the newest successful one is orders-20261122-0200",
+		d.Reason.Message)
 
 	o.Now = clock("22 04:00:20")
 	o.add("22 04:00", v1alpha1.SnapshotSucceeded)
-	if s := decided(t, o).Status; s.LastFailure != nil {
-		t.Errorf("a failure before the last success is %+v", s.LastFailure)
-	}
-	if kept := decided(t, o).Status.Kept; kept != 2 {
-		t.Errorf("%d are kept", kept)
-	}
+	assert.Nil(t, decided(t, o).Status.LastFailure, "it was before the last success")
+	assert.EqualValues(t, 2, decided(t, o).Status.Kept)
 	o.Snapshots["orders-20261122-0100"].DeletionTimestamp = &metav1.Time{Time: o.Now}
 	o.Snapshots["orders-20261122-0200"].DeletionTimestamp = &metav1.Time{Time: o.Now}
-	if s := decided(t, o).Status; s.Kept != 2 {
-		t.Errorf("with two that are being deleted %d are kept", s.Kept)
-	}
+	assert.EqualValues(t, 2, decided(t, o).Status.Kept, "two are being deleted")
+
 	o.Zone = nil
-	if s := decided(t, o).Status.Conditions; s[0].Status != metav1.ConditionFalse || s[0].Reason != "Unreadable" ||
-		s[1].Type != v1alpha1.Stalled || s[1].Status != metav1.ConditionTrue {
-		t.Errorf("%+v", s)
-	}
+	unreadable := decided(t, o).Status.Conditions
+	assert.Equal(t, "Ready False Unreadable", first(unreadable))
+	assert.Equal(t, "Stalled True Unreadable", first(unreadable[1:]))
 	o.Zone = time.UTC
 	o.Schedule.Spec.Suspend = true
 	s = decided(t, o).Status
-	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "Suspended" ||
-		!s.NextScheduleTime.IsZero() {
-		t.Errorf("%+v", s)
-	}
+	assert.Equal(t, "Ready True Suspended", first(s.Conditions))
+	assert.True(t, s.NextScheduleTime.IsZero())
 }
 
 // A newer snapshot is due two runs after the newest that counts: one run may fail.
@@ -107,9 +92,7 @@ func TestWhenANewerSnapshotIsDue(t *testing.T) {
 	o := everyHour()
 	due := func(want time.Time, why string) {
 		t.Helper()
-		if d := decided(t, o); !d.Due.Equal(want) {
-			t.Errorf("due at %s, not %s: %s", d.Due, want, why)
-		}
+		assert.WithinDuration(t, want, decided(t, o).Due, 0, why)
 	}
 	due(clock("01 02:00"), "the second run after the schedule was created")
 	o.add("22 01:00", v1alpha1.SnapshotSucceeded)
@@ -128,37 +111,85 @@ func TestWhenANewerSnapshotIsDue(t *testing.T) {
 func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 	o := everyHour()
 	o.add("22 03:00", v1alpha1.SnapshotSucceeded)
-	for at, want := range map[string]time.Duration{
-		"22 03:00:20": 59*time.Minute + 40*time.Second,
-		"22 03:59:59": time.Second,
-	} {
-		o.Now = clock(at)
-		if d := decided(t, o); d.ResyncAfter != want {
-			t.Errorf("at %s it would be asked after %s", at, d.ResyncAfter)
-		}
+	asked := func(now time.Time, rule string, want time.Duration) {
+		t.Helper()
+		o.Now = now
+		d := decided(t, o)
+		assert.Equal(t, rule, d.Reason.Rule)
+		assert.Equal(t, want, d.ResyncAfter)
 	}
-	o.Now = clock("22 04:00:00").Add(-time.Microsecond)
-	if d := decided(t, o); d.ResyncAfter != punctual {
-		t.Errorf("a little before, it is asked after %s: that may be a hot loop", d.ResyncAfter)
-	}
-	o.Now = clock("22 04:00:00")
-	if d := decided(t, o); d.Reason.Rule != ruleTake || d.ResyncAfter != time.Hour {
-		t.Errorf("%s, asked after %s", d.Reason.Rule, d.ResyncAfter)
-	}
+	asked(clock("22 03:00:20"), "Waiting", 59*time.Minute+40*time.Second)
+	asked(clock("22 03:59:59"), "Waiting", time.Second)
+	asked(clock("22 04:00:00").Add(-time.Microsecond), "Waiting", punctual) // less may be a hot loop
+	asked(clock("22 04:00:00"), ruleTake, time.Hour)
 
 	o.add("22 03:00", v1alpha1.SnapshotRunning)
-	o.Now = clock("22 04:00:20")
 	o.Schedule.Spec.StartingDeadlineSeconds = new(int64(60))
-	d := decided(t, o)
-	if d.Reason.Rule != "Wait" || d.ResyncAfter != 41*time.Second {
-		t.Errorf("%s, asked after %s, not when the deadline is over", d.Reason.Rule, d.ResyncAfter)
-	}
-	o.Now = o.Now.Add(d.ResyncAfter)
-	if d := decided(t, o); d.Reason.Rule != "Missed" || d.ResyncAfter != 58*time.Minute+59*time.Second {
-		t.Errorf("%s, asked after %s", d.Reason.Rule, d.ResyncAfter)
-	}
+	asked(clock("22 04:00:20"), "Wait", 41*time.Second) // until the deadline is over
+	asked(clock("22 04:01:01"), "Missed", 58*time.Minute+59*time.Second)
 	o.Schedule.Spec.Suspend = true
-	if d := decided(t, o); d.ResyncAfter != 0 {
-		t.Errorf("suspended, it is asked after %s", d.ResyncAfter)
+	asked(clock("22 04:01:01"), "Suspended", 0)
+}
+
+// first is the first of the conditions, in words.
+func first(all []metav1.Condition) string {
+	return all[0].Type + " " + string(all[0].Status) + " " + all[0].Reason
+}
+
+func TestFinalizeSchedule(t *testing.T) {
+	given := func(policy v1alpha1.DeletionPolicy) Observation {
+		o := everyHour()
+		o.Schedule.Spec.DeletionPolicy = policy
+		o.Schedule.DeletionTimestamp = &metav1.Time{Time: o.Now.Add(-time.Minute)}
+		for _, run := range []string{"22 01:00", "22 02:00"} {
+			o.add(run, v1alpha1.SnapshotSucceeded).OwnerReferences = []metav1.OwnerReference{{Name: "orders",
+				UID: o.Schedule.UID}}
+		}
+		return o
+	}
+	left, finalized, _ := Finalize(given(v1alpha1.DeletionDelete))
+	require.Len(t, left, 2)
+	assert.True(t, finalized, "they go with their owner, by Kubernetes")
+	assert.Empty(t, left[0].Annotations[objects.AnnotationRetained])
+	assert.Empty(t, Told(left[0]).OwnerReferences)
+
+	for _, policy := range []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionRetain} {
+		o := given(policy)
+		next := func(most int, owners int, why string) []*v1alpha1.EtcdSnapshot {
+			t.Helper()
+			left, finalized, _ := Finalize(o)
+			require.Len(t, left, most, why)
+			assert.False(t, finalized, why)
+			for _, s := range left {
+				assert.Len(t, Told(s).OwnerReferences, owners, why)
+				assert.Equal(t, "orders", Told(s).Annotations[objects.AnnotationRetained], why)
+			}
+			return left
+		}
+		left := next(2, 1, "the owner must be told first")
+		assert.Empty(t, o.Snapshots[left[0].Name].Annotations[objects.AnnotationRetained],
+			"what was given is unchanged")
+		for _, s := range left {
+			o.Snapshots[s.Name] = s
+		}
+		left = next(2, 1, "without Metacontroller's note of the owner, it is told again")
+		for _, s := range left {
+			s.Annotations[objects.AnnotationLastApplied] = "{}"
+			o.Snapshots[s.Name] = s
+		}
+		next(2, 0, "then the owner is told no more")
+
+		o.Snapshots["orders-20261122-0100"].DeletionTimestamp = &metav1.Time{Time: o.Now}
+		delete(o.Snapshots, "orders-20261122-0200") // it has no owner now
+		left, finalized, _ := Finalize(o)
+		assert.Len(t, left, 1)
+		assert.True(t, finalized)
+		for at, want := range map[time.Duration]time.Duration{0: shown, 2 * time.Second: 3 * time.Second,
+			-2 * time.Second: 7 * time.Second, shown: 0, -time.Hour: 0} {
+			o.Now = o.Schedule.DeletionTimestamp.Add(at)
+			_, finalized, again := Finalize(o)
+			assert.Equal(t, want == 0, finalized, at)
+			assert.Equal(t, want, again, at)
+		}
 	}
 }

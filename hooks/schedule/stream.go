@@ -206,9 +206,9 @@ func (a *agenda) streaming() *metav1.Condition {
 		return no("Waiting", why)
 	case a.needs() != "": // it may have begun again, behind a gap
 		return no(a.needs(), "what changes can't be restored: "+snapshot.StreamEnd(a.pod).Error+a.nextBase())
-	case ready(a.pod) && a.base == nil: // the etcd was restored, and the pod stores what changes in the new one
+	case objects.Ready(a.pod) && a.base == nil: // the etcd was restored, and the pod stores what changes in the new one
 		return no("NoBase", noBase+a.nextBase())
-	case ready(a.pod):
+	case objects.Ready(a.pod):
 		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Stored", Message: fmt.Sprintf(
 			"pod %s stores what changes after %s", a.pod.Name, a.pod.Annotations[objects.AnnotationBase])}
 	}
@@ -229,12 +229,6 @@ func (a *agenda) nextBase() string {
 		return at.UTC().Format("; a snapshot is taken for that at 15:04 UTC")
 	}
 	return "; a snapshot is taken for that now"
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // streamStatus is what the status says of the pod; nil without one.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -57,12 +58,6 @@ func shortUID(s *v1alpha1.EtcdSnapshot) string {
 	return string(s.UID[:min(8, len(s.UID))])
 }
 
-// jobName is that of the nth Job for a purpose. A Job's name is a label of its pods: it has 63 characters at most.
-func jobName(s *v1alpha1.EtcdSnapshot, purpose string, n int) string {
-	end := fmt.Sprintf("-%s-%s-%d", shortUID(s), purpose, n)
-	return strings.ReplaceAll(objects.Shortened(s.Name, 63-len(end)), ".", "-") + end
-}
-
 // jobNumber is n in the name of a Job; 1 for a name that is not ours.
 func jobNumber(job *batchv1.Job) int {
 	n, err := strconv.Atoi(job.Name[strings.LastIndexByte(job.Name, '-')+1:])
@@ -75,7 +70,7 @@ func jobNumber(job *batchv1.Job) int {
 // oursByName reports whether a pod is of a Job of this very snapshot, be that Job gone.
 func (v *view) oursByName(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	prefix := strings.TrimSuffix(jobName(v.Snapshot, objects.ContainerSnapshot, 1), "1")
+	prefix := strings.TrimSuffix(objects.NumberedName(v.Snapshot, objects.ContainerSnapshot, 1), "1")
 	return owner != nil && strings.HasPrefix(owner.Name, prefix)
 }
 
@@ -112,19 +107,12 @@ func (v *view) takingJob(n int) *batchv1.Job {
 	if r := s.Spec.Job.Retries; r != nil {
 		retries = *r
 	}
-	return v.job(jobName(s, objects.ContainerSnapshot, n), retries, v.deadline(), pod)
+	return v.job(objects.NumberedName(s, objects.ContainerSnapshot, n), retries, v.deadline(), pod)
 }
 
 // snapshotArgs are the flags of quorate-snapshot snapshot, with those by which it comes to etcd and to the store.
 func snapshotArgs(s *v1alpha1.EtcdSnapshot, etcd, store []string) []string {
-	args := slices.Clone(etcd)
-	args = append(args, store...)
-	args = append(args, "--key="+Key(s), "--compression="+strings.ToLower(string(compression(s))))
-	if e := s.Spec.Encryption; e != nil {
-		for _, recipient := range e.Recipients {
-			args = append(args, "--recipient="+recipient)
-		}
-	}
+	args := slices.Concat(etcd, store, []string{"--key=" + Key(s)}, compressedAs(s))
 	if s3 := s.Spec.Store.S3; s3 != nil && s3.ObjectLock != nil {
 		args = append(args, "--lock="+strings.ToLower(string(s3.ObjectLock.Mode)),
 			"--retain-for="+s3.ObjectLock.RetainFor.Duration.String())
@@ -169,7 +157,7 @@ func (v *view) storeJob(purpose string, n int, deadline time.Duration) *batchv1.
 		VolumeMounts:    store.Mounts,
 		Resources:       Resources(s.Spec.Job.Resources, 0),
 	}
-	return v.job(jobName(s, purpose, n), discardRetries, deadline, v.jobPod(main, store, nil))
+	return v.job(objects.NumberedName(s, purpose, n), discardRetries, deadline, v.jobPod(main, store, nil))
 }
 
 // jobPod is a pod with this one container and what it needs for its store.
@@ -185,6 +173,16 @@ func (v *view) jobPod(main corev1.Container, store stores.Access, volumes []core
 	spec.ServiceAccountName = s.Spec.Job.ServiceAccountName
 	spec.NodeSelector, spec.Tolerations = s.Spec.Job.NodeSelector, s.Spec.Job.Tolerations
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: all}, Spec: spec}
+}
+
+// Answering has a container answer at this port: /health, /status and /metrics.
+func Answering(main *corev1.Container, name string, port int) {
+	main.Ports = []corev1.ContainerPort{{Name: name, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}}
+	main.ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health",
+			Port: intstr.FromInt(port), Scheme: corev1.URISchemeHTTP}},
+		PeriodSeconds: 5, TimeoutSeconds: 2, SuccessThreshold: 1, FailureThreshold: 3,
+	}
 }
 
 // PodSpec is that of a pod with this one container, of quorate-snapshot, which may do nothing that it need not.

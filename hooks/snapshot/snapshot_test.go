@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/stores"
+	"github.com/quorate-dev/quorate/hooks/wording"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // aSnapshot that may begin.
@@ -71,7 +76,7 @@ func TestJobNamesFit(t *testing.T) {
 		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDiscard} {
 			s := aSnapshot().Snapshot
 			s.Name = name
-			job := jobName(s, purpose, 12)
+			job := objects.NumberedName(s, purpose, 12)
 			assert.Empty(t, validation.IsDNS1123Label(job), "%s", job)
 			assert.Empty(t, validation.IsValidLabelValue(labelValue(name)), "%s", name)
 			assert.False(t, seen[job], "%s is there twice", job)
@@ -183,7 +188,7 @@ func TestWordsForPeople(t *testing.T) {
 		1 << 30: "1Gi", 20<<30 + 1: "21Gi"} {
 		assert.Equal(t, want, legible(n).String())
 	}
-	assert.LessOrEqual(t, len(clipped(strings.Repeat("ä", 2000))), mostWords+4)
+	assert.LessOrEqual(t, len(wording.Clipped(strings.Repeat("ä", 2000))), 1004)
 }
 
 // TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the
@@ -232,44 +237,6 @@ func TestMemoryOfATrial(t *testing.T) {
 	assert.Equal(t, "300Mi", limit(), "what the spec says counts")
 }
 
-func TestWhoUsesASnapshot(t *testing.T) {
-	named := func(name string) *v1alpha1.SnapshotSource {
-		return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}
-	}
-	for name, c := range map[string]struct {
-		change func(c *v1alpha1.EtcdCluster)
-		uses   bool
-	}{
-		"nothing names it":             {func(*v1alpha1.EtcdCluster) {}, false},
-		"a new cluster begins with it": {func(c *v1alpha1.EtcdCluster) { c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")} }, true},
-		"a cluster has begun with it": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
-			c.Status.Epoch, c.Status.ClusterID = 1, "c1"
-		}, false},
-		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
-			c.Status.Internal.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
-		}, true},
-		"members are filled with " +
-			"another": {func(c *v1alpha1.EtcdCluster) { c.Status.Internal.Restoring = []string{"s3://backups/other"} }, false},
-		"the cluster is being deleted": {func(c *v1alpha1.EtcdCluster) {
-			c.Spec.Bootstrap, c.DeletionTimestamp = &v1alpha1.Bootstrap{Snapshot: named("nightly")}, &metav1.Time{}
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := aSnapshot()
-			o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly.db.zst"
-			o.Snapshot.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-			c.change(o.Clusters["orders"])
-			assert.Equal(t, c.uses, len(Decide(o).Status.UsedBy) > 0)
-			o.Snapshot.DeletionTimestamp = &metav1.Time{Time: o.Now}
-			d := Decide(o)
-			assert.Equal(t, c.uses, d.Reason.Rule == "InUse", d.Reason)
-			assert.False(t, d.Finalized)
-			assert.Equal(t, c.uses, d.Status.Phase == v1alpha1.SnapshotSucceeded, "a restore by name goes on")
-		})
-	}
-}
-
 // TestRestorable: what could not be verified is restored by its name once a person says so.
 func TestRestorable(t *testing.T) {
 	s := aSnapshot().Snapshot
@@ -290,82 +257,6 @@ func TestRestorable(t *testing.T) {
 	}
 }
 
-// late makes a Job that the decision asks for end at its deadline, with its pods gone.
-func late(o *Observation, d Decision) {
-	o.Jobs = map[string]*batchv1.Job{}
-	for _, job := range d.Jobs {
-		if !over(job) {
-			o.Now = o.Now.Add(time.Hour)
-			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue,
-				Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(o.Now)}}
-		}
-		o.Jobs[job.Name] = job
-	}
-	o.Snapshot.Status = d.Status
-}
-
-// TestWhatIsRememberedOfAJob: why it failed is found out once, and stays the same, however long it is and whatever
-// words are in it.
-func TestWhatIsRememberedOfAJob(t *testing.T) {
-	for what, why := range map[string]string{
-		"short": "no node", "long": strings.Repeat("no node has room for it; ", 100),
-		"ours": "the store says; checking whether anything was stored: yes",
-	} {
-		t.Run(what, func(t *testing.T) {
-			o := aSnapshot()
-			d := Decide(o)
-			job := d.Jobs[0]
-			job.UID = "job"
-			o.Jobs = map[string]*batchv1.Job{job.Name: job}
-			o.Pods = map[string]*corev1.Pod{"pod": {
-				ObjectMeta: metav1.ObjectMeta{Name: "pod",
-					OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: new(true)}}},
-				Spec: job.Spec.Template.Spec,
-				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled,
-					Status: corev1.ConditionFalse, Message: why}}},
-			}}
-			d = Decide(o)
-			o.Pods = nil
-			late(&o, d)
-			words := "it was not finished within 1h; the last known state: no node accepts pod pod: " + why
-			words = words[:min(len(words), mostWords)]
-			says := func(rule string) {
-				t.Helper()
-				d = Decide(o)
-				require.Equal(t, rule, d.Reason.Rule)
-				assert.Truef(t, strings.HasPrefix(d.Reason.Message, words), "%s: %s", rule, d.Reason.Message)
-				o.Snapshot.Status, o.Jobs = d.Status, map[string]*batchv1.Job{}
-				for _, job := range d.Jobs {
-					o.Jobs[job.Name] = job
-					if !over(job) {
-						job.CreationTimestamp = metav1.NewTime(o.Now)
-					}
-				}
-			}
-			says("Look")
-			says("Look")
-			late(&o, d)
-			says("Failed")
-			assert.Empty(t, o.Snapshot.Status.Failure+o.Snapshot.Status.Progress, "the message says it")
-		})
-	}
-}
-
-// TestADeletionThatFailsSaysTheSame: while it waits to be tried again nothing is written (S16).
-func TestADeletionThatFailsSaysTheSame(t *testing.T) {
-	o := aSnapshot()
-	o.Snapshot.Spec.DeletionPolicy, o.Snapshot.DeletionTimestamp = v1alpha1.DeletionDelete, &metav1.Time{Time: o.Now}
-	o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly"
-	late(&o, Decide(o))
-	first := Decide(o)
-	require.Equal(t, "Undiscarded", first.Reason.Rule)
-	for range 3 {
-		o.Snapshot.Status = Decide(o).Status
-		assert.Equal(t, first.Reason, Decide(o).Reason)
-		assert.Equal(t, first.Status, o.Snapshot.Status)
-	}
-}
-
 // secretsIn are variables with the Secrets that they are of; one with ? may be missing there.
 func secretsIn(env []corev1.EnvVar) string {
 	var all []string
@@ -380,4 +271,211 @@ func secretsIn(env []corev1.EnvVar) string {
 		all = append(all, e.Name+"="+named)
 	}
 	return strings.Join(all, " ")
+}
+
+// TestASnapshotThatTheAPIServerLetThrough: no Job is made of a spec that it should have refused,
+// the message says what is wrong, and it repeats nothing of it.
+func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
+	for _, change := range []func(s *v1alpha1.EtcdSnapshotSpec){
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Prefix = "$(tls.key)" },
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Endpoint = "tls.key.example" },
+		func(s *v1alpha1.EtcdSnapshotSpec) {
+			s.Store = v1alpha1.Store{Claim: &v1alpha1.ClaimStore{Name: "",
+				Path: "tls.key"}}
+		},
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.ClusterRef.Name = "../tls.key" },
+		func(s *v1alpha1.EtcdSnapshotSpec) {
+			s.Job.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(0))}
+		},
+	} {
+		o := aSnapshot()
+		change(&o.Snapshot.Spec)
+		o.Clusters[o.Snapshot.Spec.ClusterRef.Name] = o.Clusters["orders"]
+		d := Decide(o)
+		assert.Equal(t, "Unsupported", d.Reason.Rule)
+		assert.Empty(t, d.Jobs)
+		assert.Equal(t, v1alpha1.SnapshotFailed, d.Status.Phase)
+		assert.Contains(t, d.Status.Message, "spec.")
+		assert.NotContains(t, d.Status.Message, "tls.key")
+
+		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = &o.Snapshot.CreationTimestamp,
+			v1alpha1.DeletionDelete
+		d = Decide(o)
+		assert.True(t, d.Finalized)
+		assert.Empty(t, d.Jobs)
+	}
+}
+
+// TestJobsRunAsTheirClustersUser: unless the snapshot says another; those of a cluster that is gone as Quorate's own.
+func TestJobsRunAsTheirClustersUser(t *testing.T) {
+	user := func(change func(*Observation)) *int64 {
+		o := aSnapshot()
+		change(&o)
+		jobs := Decide(o).Jobs
+		require.NotEmpty(t, jobs)
+		return jobs[0].Spec.Template.Spec.SecurityContext.RunAsUser
+	}
+	platform := &v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform}
+	ofCluster := func(o *Observation) { o.Clusters["orders"].Spec.SecurityContext = platform }
+	assert.Equal(t, new(int64(10001)), user(func(*Observation) {}))
+	assert.Nil(t, user(ofCluster))
+	assert.Equal(t, new(int64(7)), user(func(o *Observation) {
+		ofCluster(o)
+		o.Snapshot.Spec.Job.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(7))}
+	}))
+}
+
+// TestReportsInAMesh: what a Job's container has told is found beside containers that a mesh puts before it.
+func TestReportsInAMesh(t *testing.T) {
+	crashed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}
+	for _, container := range []string{objects.ContainerSnapshot, objects.ContainerLook, objects.ContainerDiscard} {
+		end := &corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"error": "the store refuses"}`}
+		pod := &corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "mesh-sidecar"}, {Name: container}}},
+			Status: corev1.PodStatus{
+				InitContainerStatuses: []corev1.ContainerStatus{{Name: "mesh-proxy", State: crashed}},
+				ContainerStatuses: []corev1.ContainerStatus{
+					{Name: "mesh-sidecar", State: crashed},
+					{Name: container, State: corev1.ContainerState{Terminated: end}},
+				},
+			},
+		}
+		assert.Equal(t, container, objects.Purpose(&pod.Spec))
+		assert.Equal(t, end, terminated(pod, objects.Purpose(&pod.Spec)))
+		assert.Equal(t, "the store refuses", lastWords(pod))
+		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		assert.Contains(t, lastWords(pod), "container mesh-proxy ended with code 137", "where ours say nothing")
+	}
+}
+
+// TestTheIssuesOwnURLInAJob is the way by which the key of an authority came into a status.
+func TestTheIssuesOwnURLInAJob(t *testing.T) {
+	o := aSnapshot()
+	o.Snapshot.Spec.Store = v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
+		CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}
+	v := newView(o)
+	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
+		assert.Empty(t, kubelet.Leaks(job))
+		assert.Contains(t, kubelet.Line(&job.Containers[0]), "--store-url=s3://b/$(tls.key)",
+			"its program is told what is written")
+	}
+}
+
+// FuzzNoTextOfASnapshotNamesASecret: whatever a spec says, in any field, and though the API server had
+// let it through, no value of a Secret comes into a command line, and every text comes to its
+// program as it is written.
+func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		perhaps := func(fields ...*string) {
+			for _, field := range fields {
+				if r.IntN(3) > 0 {
+					*field = kubelet.AnyText(r)
+				}
+			}
+		}
+		store := kubelet.AnyStore(r)
+
+		o := aSnapshot()
+		o.Snapshot.Spec.Store = store
+		recipient := "age1x"
+		cluster := o.Clusters["orders"]
+		perhaps(&recipient, &o.Snapshot.Spec.Job.ServiceAccountName, &cluster.Spec.Image.Repository,
+			&cluster.Status.Version, &cluster.Status.Members[0].Name)
+		o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{recipient}}
+		perhaps(&o.Snapshot.Spec.ClusterRef.Name)
+		v := newView(o)
+		v.cluster = cluster // though it had this name
+		for _, pod := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
+			assert.Empty(t, kubelet.Leaks(pod))
+			assert.Contains(t, kubelet.Line(&pod.Containers[0]), "--store-url="+stores.URLOf(&store).String())
+			assert.Contains(t, kubelet.Line(&pod.Containers[0]), "--key="+Key(o.Snapshot))
+		}
+		if err := Verify(o, Decide(o)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// ofAnother is a snapshot of an etcd that Quorate does not run, at addresses that the installation allows.
+func ofAnother(t *testing.T) Observation {
+	t.Helper()
+	o := aSnapshot()
+	o.Clusters = nil
+	o.Snapshot.Spec.ClusterRef = v1alpha1.ClusterRef{}
+	o.Snapshot.Spec.External = &v1alpha1.ExternalEtcd{Name: "old", Version: "3.5.9",
+		Endpoints:          []string{"https://10.1.2.3:2379", "https://10.1.2.4:2379"},
+		AuthoritySecretRef: v1alpha1.SecretRef{Name: "old-ca"}, ClientSecretRef: v1alpha1.SecretRef{Name: "old-client"},
+		UserSecretRef: v1alpha1.SecretRef{Name: "old-root"}, ServerName: "old.example"}
+	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
+	require.NoError(t, err)
+	o.AllowedEndpoints = allowed
+	return o
+}
+
+func TestTakingJobOfAnotherEtcd(t *testing.T) {
+	o := ofAnother(t)
+	require.NoError(t, Verify(o, Decide(o)))
+	pod := theJob(t, o).Spec.Template.Spec
+	main := pod.Containers[0]
+	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.5.9", main.Image)
+	assert.Equal(t, []string{
+		"--only-endpoints", "--endpoint=https://10.1.2.3:2379", "--endpoint=https://10.1.2.4:2379",
+		"--server-name=old.example",
+		"--ca=/etc/etcd/pki/external/authority/ca.crt",
+		"--cert=/etc/etcd/pki/external/client/tls.crt", "--cert-key=/etc/etcd/pki/external/client/tls.key",
+		"--username-file=/etc/etcd/pki/external/user/username", "--password-file=/etc/etcd/pki/external/user/password",
+	}, main.Command[2:11])
+	assert.Contains(t, main.Command, "--key=shop/old/nightly-12c500ed.db.zst")
+	mounted := map[string]bool{}
+	for _, mount := range main.VolumeMounts {
+		mounted[mount.Name] = true
+	}
+	for _, volume := range pod.Volumes {
+		assert.True(t, mounted[volume.Name], volume.Name)
+	}
+	assert.Equal(t, "old-root", pod.Volumes[len(pod.Volumes)-1].Secret.SecretName)
+
+	o.Snapshot.Spec.External.ClientSecretRef, o.Snapshot.Spec.External.UserSecretRef = v1alpha1.SecretRef{},
+		v1alpha1.SecretRef{}
+	assert.NotContains(t, theJob(t, o).Spec.Template.Spec.Containers[0].Command,
+		"--cert=/etc/etcd/pki/external/client/tls.crt", "it shows nothing")
+}
+
+func TestAnotherEtcdMustBeAllowed(t *testing.T) {
+	o := ofAnother(t)
+	o.Snapshot.Spec.External.Endpoints[1] = "https://10.1.3.4:2379"
+	d := Decide(o)
+	assert.Empty(t, d.Jobs)
+	assert.Equal(t, v1alpha1.SnapshotPending, d.Status.Phase)
+	assert.Equal(t, "spec.external.endpoints[1] can't be used: this installation of Quorate allows only 10.1.2.0/24 "+
+		"(quorate install --existing-endpoints)", d.Status.Message)
+	o.AllowedEndpoints = nil
+	assert.Contains(t, Decide(o).Status.Message, "allows no endpoints")
+}
+
+func TestAnotherEtcdThatTheAPIServerLetThrough(t *testing.T) {
+	for what, change := range map[string]func(*v1alpha1.EtcdSnapshotSpec){
+		"both":            func(s *v1alpha1.EtcdSnapshotSpec) { s.ClusterRef.Name = "orders" },
+		"neither":         func(s *v1alpha1.EtcdSnapshotSpec) { s.External = nil },
+		"name":            func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Name = "../old" },
+		"version":         func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Version = "3.5.9@sha256:0" },
+		"no endpoints":    func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Endpoints = nil },
+		"plain text":      func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Endpoints[1] = "http://10.1.2.4:2379" },
+		"a bare password": func(s *v1alpha1.EtcdSnapshotSpec) { barePassword(s.External) },
+	} {
+		o := ofAnother(t)
+		change(&o.Snapshot.Spec)
+		d := Decide(o)
+		assert.Equal(t, "Unsupported", d.Reason.Rule, what)
+		assert.Empty(t, d.Jobs, what)
+	}
+}
+
+func barePassword(external *v1alpha1.ExternalEtcd) {
+	external.Endpoints = []string{"http://10.1.2.3:2379"}
+	external.AuthoritySecretRef, external.ClientSecretRef = v1alpha1.SecretRef{}, v1alpha1.SecretRef{}
 }

@@ -9,29 +9,26 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
-
-// mostWords is the longest message in a status, in bytes.
-const mostWords = 1000
 
 // slowPod is how long a pod may take to be created before its message says what it could be waiting for.
 const slowPod = 20 * time.Second
 
 // status is what people see of a snapshot.
 func (v *view) status(decision *verdict) v1alpha1.EtcdSnapshotStatus {
-	s := *v.Snapshot.Status.DeepCopy()
+	s := *v1alpha1.Copy(&v.Snapshot.Status)
 	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
 	if decision.tells {
-		s.Message = clipped(decision.message)
+		s.Message = wording.Clipped(decision.message)
 	}
 	if decision.stays {
 		for i := range s.Conditions { // kubectl wait compares each condition's own
@@ -39,21 +36,13 @@ func (v *view) status(decision *verdict) v1alpha1.EtcdSnapshotStatus {
 		}
 		return s
 	}
-	s.Phase, s.Message = decision.phase, clipped(decision.message)
-	s.Progress, s.Failure = clipped(decision.progress), clipped(decision.failure)
+	s.Phase, s.Message = decision.phase, wording.Clipped(decision.message)
+	s.Progress, s.Failure = wording.Clipped(decision.progress), wording.Clipped(decision.failure)
 	if decision.report != nil {
 		fill(&s, &v.Snapshot.Spec.Store, decision.report)
 	}
 	v.setConditions(&s, decision.report)
 	return s
-}
-
-// clipped is a message of at most mostWords bytes.
-func clipped(message string) string {
-	if len(message) <= mostWords {
-		return message
-	}
-	return strings.ToValidUTF8(message[:mostWords], "") + " ..."
 }
 
 // fill writes down what is stored, or no longer is; of one that was skipped, what is still so.
@@ -89,37 +78,27 @@ func legible(n int64) *resource.Quantity {
 }
 
 func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
-	set := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: clipped(message),
-			ObservedGeneration: v.Snapshot.Generation,
-			LastTransitionTime: metav1.NewTime(v.Now.Truncate(time.Second))}
-		if is {
-			c.Status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&s.Conditions, c)
-	}
+	to := rule.Conditions{List: &s.Conditions, Generation: v.Snapshot.Generation, Now: v.Now}
+	set := to.Set
 	if s.Phase == v1alpha1.SnapshotDeleting {
 		set(v1alpha1.Discarded, false, "Deleting", s.Message)
 		return
 	}
 	is := func(phases ...v1alpha1.SnapshotPhase) bool { return slices.Contains(phases, s.Phase) }
-	set(v1alpha1.Ready, is(v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped), string(s.Phase), s.Message)
-	if is(v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning) {
-		set(v1alpha1.Reconciling, true, string(s.Phase), s.Message)
-	} else {
-		set(v1alpha1.Reconciling, false, wording.NotReconciling, wording.NothingUnderWay)
+	outlook := rule.Works
+	switch {
+	case is(v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped):
+		outlook = rule.Rests
+	case is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored):
+		outlook = rule.Waits
 	}
-	if is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored) {
-		set(v1alpha1.Stalled, true, string(s.Phase), s.Message)
-	} else {
-		set(v1alpha1.Stalled, false, wording.NotStalled, wording.NothingWaits)
-	}
+	to.Expect(outlook, string(s.Phase), s.Message)
 	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
 	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
 	switch {
 	case !s.VerificationTime.IsZero():
-		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("restored on trial: %s at revision %d%s",
-			wording.Count(int(s.Keys), "key"), s.Revision, compared(r)))
+		set(v1alpha1.Verified, true, "Restored", wording.Clipped(fmt.Sprintf(
+			"restored on trial: %s at revision %d%s", wording.Count(int(s.Keys), "key"), s.Revision, compared(r))))
 	case is(v1alpha1.SnapshotStored):
 		set(v1alpha1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
@@ -170,7 +149,7 @@ func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1
 	if report, err := reports.Read[reports.Snapshot](t.Message); err == nil && report.Error != "" {
 		return report.Error
 	}
-	switch message := lastLine(t.Message); {
+	switch message := reports.LastLine(t.Message); {
 	case t.Reason == "OOMKilled":
 		field := "spec.job.resources"
 		if name == objects.ContainerMirror || name == objects.ContainerPromote {
@@ -195,12 +174,6 @@ func podWords(pod *corev1.Pod) string {
 		words += "; raise spec.job.scratchSize"
 	}
 	return words
-}
-
-// lastLine of a log that is not empty.
-func lastLine(log string) string {
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }
 
 // whyFailed says why a Job failed.

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -52,11 +51,6 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 	if most == 0 {
 		most = 8 << 20
 	}
-	probe := &corev1.Probe{
-		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health",
-			Port: intstr.FromInt(StreamPort), Scheme: corev1.URISchemeHTTP}},
-		PeriodSeconds: 5, TimeoutSeconds: 2, SuccessThreshold: 1, FailureThreshold: 3,
-	}
 	main := corev1.Container{
 		Name:            objects.ContainerStream,
 		Image:           v.Images.Image,
@@ -65,11 +59,10 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 		Args: slices.Concat(etcd.args, store.Args, compressedAs(s), []string{"--tail=" + Tail(s),
 			"--cluster-id=" + s.Status.ClusterID, "--flush-after=" + cmp.Or(spec.FlushAfter.Duration, 10*time.Second).String(),
 			fmt.Sprintf("--max-size=%d", most), fmt.Sprintf("--listen=:%d", StreamPort)}),
-		Ports:          []corev1.ContainerPort{{Name: "stream", ContainerPort: StreamPort, Protocol: corev1.ProtocolTCP}},
-		VolumeMounts:   slices.Concat(store.Mounts, etcd.mounts),
-		Resources:      Resources(s.Spec.Job.Resources, 0),
-		ReadinessProbe: probe,
+		VolumeMounts: slices.Concat(store.Mounts, etcd.mounts),
+		Resources:    Resources(s.Spec.Job.Resources, 0),
 	}
+	Answering(&main, "stream", StreamPort)
 	template := v.jobPod(main, store, etcd.volumes)
 	template.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	template.Spec.TerminationGracePeriodSeconds = new(int64(streamEnds))
@@ -108,10 +101,9 @@ func Tail(s *v1alpha1.EtcdSnapshot) string { return path.Join(path.Dir(Key(s)), 
 // TailFolder is its name, beside the snapshots.
 const TailFolder = "tail"
 
-// streamPodName is the name of the nth pod of a schedule's stream. The UID keeps it apart from a cluster's members.
+// streamPodName is the name of the nth pod of a schedule's stream.
 func streamPodName(s *v1alpha1.EtcdSnapshotSchedule, n int) string {
-	end := fmt.Sprintf("-%s-%s-%d", s.UID[:min(8, len(s.UID))], objects.ContainerStream, n)
-	return strings.ReplaceAll(objects.Shortened(s.Name, 63-len(end)), ".", "-") + end
+	return objects.NumberedName(s, objects.ContainerStream, n)
 }
 
 // StreamPodNumber is n in the name of a stream's pod; 0 for a name that is not of this schedule's.
@@ -125,17 +117,11 @@ func StreamPodNumber(s *v1alpha1.EtcdSnapshotSchedule, name string) int {
 
 // StreamEnd is what the stream of a pod reported when it last ended; nil while it has not, or reported nothing.
 func StreamEnd(pod *corev1.Pod) *reports.Stream {
-	s := objects.StatusOf(pod, objects.ContainerStream)
-	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
-		if t == nil {
-			continue
-		}
-		if report, err := reports.Read[reports.Stream](lastLine(t.Message)); err == nil && report.Reason != "" {
-			return report
-		}
+	report := reports.Last[reports.Stream](pod, objects.ContainerStream)
+	if report == nil || report.Reason == "" {
 		return nil
 	}
-	return nil
+	return report
 }
 
 // StreamWaits is what the pod of a stream that is not ready does, or waits for.
@@ -150,14 +136,10 @@ func StreamWaits(pod *corev1.Pod, now time.Time) string {
 // one that runs for the first time.
 func PodWaits(pod *corev1.Pod, now time.Time) string {
 	purpose := objects.Purpose(&pod.Spec)
-	status := objects.StatusOf(pod, purpose)
-	for _, last := range []*corev1.ContainerStateTerminated{status.State.Terminated,
-		status.LastTerminationState.Terminated} {
-		if last != nil {
-			return containerWords(purpose, last, pod)
-		}
+	if last := objects.LastEnd(pod, purpose); last != nil {
+		return containerWords(purpose, last, pod)
 	}
-	if status.State.Running != nil {
+	if objects.StatusOf(pod, purpose).State.Running != nil {
 		return ""
 	}
 	v := &view{Observation: Observation{Now: now}}

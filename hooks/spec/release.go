@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,8 +15,6 @@ func (r Release) Major() int { return r[0] }
 
 // Minor is the second number.
 func (r Release) Minor() int { return r[1] }
-
-func (r Release) patch() int { return r[2] }
 
 // ParseRelease reads a version such as 3.6.16, without a leading v and with nothing after the patch.
 func ParseRelease(s string) (Release, error) {
@@ -35,23 +34,25 @@ func ParseRelease(s string) (Release, error) {
 	return n, nil
 }
 
+// Compare is negative when the release is older than o, and 0 when it is the same.
+func (r Release) Compare(o Release) int { return slices.Compare(r[:], o[:]) }
+
 // Less reports whether the release is older than o.
-func (r Release) Less(o Release) bool {
-	for i := range r {
-		if r[i] != o[i] {
-			return r[i] < o[i]
-		}
-	}
-	return false
+func (r Release) Less(o Release) bool { return r.Compare(o) < 0 }
+
+// The oldest releases of 3.5 and 3.6 that members may run. Those of 3.5 before forget that a learner was promoted, those
+// of 3.6 lose members when membership changes. The CRD has a rule for each.
+var (
+	Least35 = Release{3, 5, 26}
+	Least36 = Release{3, 6, 4}
+)
+
+// LosesMembers reports whether the release is older than these.
+func (r Release) LosesMembers() bool {
+	return r.Less(Least35) || !r.Less(Release{3, 6, 0}) && r.Less(Least36)
 }
 
-// runs reports whether Quorate runs members of the release.
-func (r Release) runs() bool {
-	old := r.Less(Release{3, 5, 26}) || r.Major() == 3 && r.Minor() == 6 && r.patch() < 4
-	return !old && r.Less(Release{3, 8, 0})
-}
-
-func (r Release) String() string { return fmt.Sprintf("%d.%d.%d", r.Major(), r.Minor(), r.patch()) }
+func (r Release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
 
 // Base is the version that etcd's own protocols speak of: without the patch release.
 func (r Release) Base() string { return fmt.Sprintf("%d.%d.0", r.Major(), r.Minor()) }

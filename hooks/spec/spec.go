@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -21,14 +22,22 @@ import (
 // protection is taken away.
 func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection || c.Spec.SelfHosted }
 
-const defaultRecoverAfter = 5 * time.Minute
+// defaultPatience is how long what is silent may come back by itself where the spec says nothing else.
+const defaultPatience = 5 * time.Minute
 
 // RecoverAfter is how long a quorum is lost before spec.recovery acts.
-func RecoverAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
-	if after := s.Recovery.After.Duration; after > 0 {
-		return after
+func RecoverAfter(s *v1alpha1.EtcdClusterSpec) time.Duration { return patience(s.Recovery.After) }
+
+// ReplaceAfter is how long a voter may be silent before it is given up.
+func ReplaceAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	return patience(s.MemberReplacement.After)
+}
+
+func patience(asked metav1.Duration) time.Duration {
+	if asked.Duration > 0 {
+		return asked.Duration
 	}
-	return defaultRecoverAfter
+	return defaultPatience
 }
 
 // Validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules);
@@ -38,9 +47,9 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 	switch {
 	case err != nil:
 		return err
-	case !r.runs():
-		return fmt.Errorf("spec.version %s is not supported: use 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7",
-			s.Version)
+	case r.LosesMembers() || !r.Less(Release{3, 8, 0}):
+		return fmt.Errorf("spec.version %s is not supported: use %s or later of 3.5, %s or later of 3.6, or 3.7",
+			s.Version, Least35, Least36)
 	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
 	case Heartbeat(s.Options) <= 0 || Election(s.Options) < 5*Heartbeat(s.Options):
@@ -204,24 +213,7 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 
 // optionFlags are those of the template.
 func optionFlags(t *Template) []string {
-	o := t.Options
-	list := []string{
-		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval),
-		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
-		"--log-level=" + o.LogLevel,
-	}
-	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {
-		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+
-			c.Retention)
-	}
-	for _, optional := range []struct {
-		flag  string
-		value *int64
-	}{{"snapshot-count", o.SnapshotCount}, {"max-request-bytes", o.MaxRequestBytes}, {"max-txn-ops", o.MaxTxnOps}} {
-		if optional.value != nil {
-			list = append(list, fmt.Sprintf("--%s=%d", optional.flag, *optional.value))
-		}
-	}
+	list := t.Options.flags()
 	if t.Server != "" {
 		list = append(list, "--tls-min-version="+t.MinTLS, "--auth-token="+token(t.SimpleToken))
 	}

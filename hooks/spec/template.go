@@ -1,8 +1,6 @@
 package spec
 
 import (
-	"cmp"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -62,28 +60,6 @@ type Template struct {
 
 // Ports of a member.
 type Ports struct{ Client, Peer, Metrics int }
-
-// Options are those of the spec as etcd's flags have them: with times in milliseconds.
-type Options struct {
-	QuotaBackendBytes *int64                  `json:"quotaBackendBytes,omitempty"`
-	AutoCompaction    v1alpha1.AutoCompaction `json:"autoCompaction,omitzero"`
-	SnapshotCount     *int64                  `json:"snapshotCount,omitempty"`
-	HeartbeatInterval int64                   `json:"heartbeatInterval,omitempty"`
-	ElectionTimeout   int64                   `json:"electionTimeout,omitempty"`
-	MaxRequestBytes   *int64                  `json:"maxRequestBytes,omitempty"`
-	MaxTxnOps         *int64                  `json:"maxTxnOps,omitempty"`
-	LogLevel          string                  `json:"logLevel,omitempty"`
-	ExtraArgs         map[string]string       `json:"extraArgs,omitempty"`
-}
-
-// OptionsOf the spec, with the defaults of times and of the log level said; without ExtraArgs, which are of a version.
-func OptionsOf(o v1alpha1.Options) Options {
-	return Options{
-		QuotaBackendBytes: o.QuotaBackendBytes, AutoCompaction: o.AutoCompaction, SnapshotCount: o.SnapshotCount,
-		HeartbeatInterval: Heartbeat(o).Milliseconds(), ElectionTimeout: Election(o).Milliseconds(),
-		MaxRequestBytes: o.MaxRequestBytes, MaxTxnOps: o.MaxTxnOps, LogLevel: cmp.Or(o.LogLevel, "info"),
-	}
-}
 
 // templateRevision is raised by a change of podSpec that running members should get.
 const templateRevision = 1

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/stores"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence.
@@ -131,13 +132,9 @@ func openOperations(o observation.Observation) []*v1alpha1.EtcdOperation {
 // EndOf is what the cluster's status says of an operation that has ended; nil for one that has not. The operation's own
 // status follows that.
 func EndOf(c *v1alpha1.EtcdCluster, op *v1alpha1.EtcdOperation) *v1alpha1.OperationProgress {
-	i := slices.IndexFunc(c.Status.Operations, func(p v1alpha1.OperationProgress) bool {
+	return wording.Find(c.Status.Operations, func(p *v1alpha1.OperationProgress) bool {
 		return p.UID == op.UID && p.Phase.Ended()
 	})
-	if i < 0 {
-		return nil
-	}
-	return &c.Status.Operations[i]
 }
 
 // FenceEnds is when a fence ends; zero for when its operation is deleted.

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Which member is restarted or removed. The epoch record names it first. It is written with the version that was
@@ -123,11 +124,7 @@ func chosenForRemoval(v *View) *Member {
 	if !recorded.Withdrawn.IsZero() && CallsLeft(v, recorded.Withdrawn) <= 0 {
 		return nil
 	}
-	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.DisplayName() == recorded.Name })
-	if i < 0 {
-		return nil
-	}
-	return v.Members[i]
+	return wording.First(v.Members, func(m *Member) bool { return m.DisplayName() == recorded.Name })
 }
 
 // withdrawnLong reports whether the calls are over that have not seen that the restart was withdrawn.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -33,7 +34,7 @@ const (
 func defragmentationRun(v *View) *decision.DefragmentationRun {
 	s := &decision.DefragmentationRun{DefragmentationMemory: v.Cluster.Status.Internal.Defragmentation}
 	if old := v.Cluster.Status.Defragmentation; old != nil {
-		s.DefragmentationStatus = *old.DeepCopy()
+		s.DefragmentationStatus = *v1alpha1.Copy(old)
 	}
 	noteReclaimed(v, s)
 	noteStep(v, s)

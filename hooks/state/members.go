@@ -42,13 +42,9 @@ func OnHold(v *View, name string) bool { return Suspended(v.Observation) || v.Fe
 
 // LastStatus is what the status says of a member; nil for nothing.
 func (v *View) LastStatus(m *Member) *v1alpha1.MemberStatus {
-	i := slices.IndexFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+	return wording.Find(v.Cluster.Status.Members, func(s *v1alpha1.MemberStatus) bool {
 		return s.ID == wording.Hex(m.ID)
 	})
-	if i < 0 {
-		return nil
-	}
-	return &v.Cluster.Status.Members[i]
 }
 
 // OfFailedMember reports whether the claim was a failed member's.
@@ -86,11 +82,7 @@ func (v *View) NameOf(id uint64) string {
 
 // ByID is the listed member with this ID; nil when the list omits it.
 func (v *View) ByID(id uint64) *Member {
-	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return v.Members[i]
+	return wording.First(v.Members, func(m *Member) bool { return m.ID == id })
 }
 
 // Leader is the member that leads; nil while none is known.

@@ -13,7 +13,9 @@ import (
 
 // Members that are reached from outside Kubernetes by a Service of their own (spec.memberService). Each advertises a
 // second client URL, which etcd publishes when it starts. Its name is put together from the spec; only the port of the
-// type NodePort is chosen by Kubernetes, once there is a Service.
+// type NodePort is chosen by Kubernetes, once there is a Service. So no start waits for a cloud's address. Whether a
+// member advertises the right URL is read from its pod's flag: the port differs from member to member. Peer URLs stay
+// within, since a member is known by its own (S9).
 
 // advertises is the flag with a member's client URLs: the first is the one within Kubernetes. etcd sorts them.
 const advertises = "--advertise-client-urls="

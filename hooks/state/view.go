@@ -44,7 +44,6 @@ type View struct {
 	// Templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see
 	// TemplateNow.
 	Templates           [2]string
-	Former              string // see children/template_before.go
 	Leaves              []spec.Leaf
 	CertificateProblems []string // which certificates are not in order, and why: see allCertificateProblems
 	// Untrusted says which certificate from others running members don't take, and what to do; empty for none
@@ -178,11 +177,7 @@ func (v *View) Memory() bool { return v.Cluster.Spec.Storage.Medium == v1alpha1.
 
 // Find is the listed member with our name; nil when the list omits it.
 func (v *View) Find(name string) *Member {
-	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.PodName == name })
-	if i < 0 {
-		return nil
-	}
-	return v.Members[i]
+	return wording.First(v.Members, func(m *Member) bool { return m.PodName == name })
 }
 
 // NextOrdinal is the number of the next new member: above the recorded mark and above every trace (S9).
@@ -237,11 +232,7 @@ func ofAnotherEpoch(v *View, claim *corev1.PersistentVolumeClaim) bool {
 
 // Learner is the first learner that etcd lists; nil without one.
 func (v *View) Learner() *Member {
-	i := slices.IndexFunc(v.Members, func(m *Member) bool { return m.Learner })
-	if i < 0 {
-		return nil
-	}
-	return v.Members[i]
+	return wording.First(v.Members, func(m *Member) bool { return m.Learner })
 }
 
 // RemovedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has

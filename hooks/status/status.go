@@ -167,15 +167,8 @@ func suspension(v *state.View) (reason, message string) {
 func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	now *v1alpha1.EtcdClusterStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
-	set := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-			ObservedGeneration: v.Cluster.Generation,
-			LastTransitionTime: metav1.NewTime(v.Now.Truncate(1e9))}
-		if is {
-			c.Status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&list, c)
-	}
+	to := rule.Conditions{List: &list, Generation: v.Cluster.Generation, Now: v.Now}
+	set := to.Set
 	voters := v.Voters
 	if v.Etcd != nil {
 		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve",
@@ -183,17 +176,7 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	} else {
 		set(v1alpha1.Available, false, because.Rule, because.Message)
 	}
-	set(v1alpha1.Ready, next.Outlook == decision.Rests, next.Reason, next.Message)
-	if next.Outlook == decision.Works {
-		set(v1alpha1.Reconciling, true, next.Reason, next.Message)
-	} else {
-		set(v1alpha1.Reconciling, false, wording.NotReconciling, wording.NothingUnderWay)
-	}
-	if next.Outlook == decision.Waits {
-		set(v1alpha1.Stalled, true, next.Reason, next.Message)
-	} else {
-		set(v1alpha1.Stalled, false, wording.NotStalled, wording.NothingWaits)
-	}
+	to.Expect(next.Outlook, next.Reason, next.Message)
 	if trouble := troubles(v, because); len(trouble) > 0 {
 		set(v1alpha1.Degraded, true, health.TroubleWord(v), strings.Join(trouble, "; "))
 	} else {
@@ -221,7 +204,8 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 	return list
 }
 
-// connection is what an application needs; nil before there is a record of the cluster.
+// connection is what an application needs; nil before there is a record of the cluster. It is no service binding, whose
+// Secret has entries that ours lack: they would have to be written into Secrets that cert-manager or people keep.
 func connection(v *state.View) *v1alpha1.ConnectionStatus {
 	if v.Epoch == nil {
 		return nil

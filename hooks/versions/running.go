@@ -74,14 +74,9 @@ func RunningVersion(v *state.View, members []v1alpha1.MemberStatus) string {
 		}
 	}
 	before, _, _ := strings.Cut(v.Cluster.Status.Running, " -> ")
-	is := cmp.Or(before, v.Cluster.Status.Version, wanted)
+	is := cmp.Or(before, wanted)
 	if others := wording.Filter(runs, func(r spec.Release) bool { return r.String() != wanted }); len(others) > 0 {
-		is = slices.MinFunc(others, func(a, b spec.Release) int {
-			if a.Less(b) {
-				return -1
-			}
-			return 1
-		}).String()
+		is = slices.MinFunc(others, spec.Release.Compare).String()
 	} else if len(runs) > 0 {
 		is = wanted
 	}

@@ -34,7 +34,7 @@ type versionGate struct {
 
 // VersionGates are the oldest patch releases between which a minor version may be left or entered.
 var VersionGates = []versionGate{
-	{spec.Release{3, 5, 26}, spec.Release{3, 6, 4},
+	{spec.Least35, spec.Least36,
 		"older releases of 3.5 forget that a learner was promoted, and older ones of 3.6 lose members in the upgrade"},
 	{spec.Release{3, 6, 11}, spec.Release{3, 7, 0},
 		"older releases of 3.6 write membership data that 3.7 does not accept"},

@@ -133,7 +133,7 @@ func ProvisionOnNodes(v *state.View) *decision.Verdict {
 			Message: fmt.Sprintf("waiting: %s has %s for the %s of the first epoch; add nodes",
 				spec.NodesField(&v.Cluster.Spec), wording.Count(len(v.Nodes()), "node"),
 				wording.Count(len(initial), "member")),
-			Outlook: decision.Waits, Resync: rule.ResyncLater}
+			Outlook: rule.Waits, Resync: rule.ResyncLater}
 	}
 	return &decision.Verdict{Message: "recording the nodes of the initial members: " + strings.Join(initial, ", "),
 		Resync: rule.ResyncLater}

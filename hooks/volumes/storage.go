@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and
@@ -135,13 +136,9 @@ func (d *Volume) asked() time.Time {
 
 // condition of the claim; nil when it is not true.
 func (d *Volume) condition(kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaimCondition {
-	i := slices.IndexFunc(d.Claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+	return wording.Find(d.Claim.Status.Conditions, func(c *corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
-	if i < 0 {
-		return nil
-	}
-	return &d.Claim.Status.Conditions[i]
 }
 
 // refused reports whether the API server was asked to let the claim grow, and has not.

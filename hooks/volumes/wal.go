@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
@@ -65,9 +66,7 @@ func claimNames(v *state.View, members []string, create func(string) bool) []str
 
 // WithWAL gives a new pod the volume for its write-ahead log.
 func WithWAL(pod *corev1.Pod) {
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: VolumeWAL, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: state.WALClaim(pod.Name)},
-	}})
+	pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(VolumeWAL, state.WALClaim(pod.Name)))
 	mount := corev1.VolumeMount{Name: VolumeWAL, MountPath: WALMount}
 	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
 	etcd.VolumeMounts = append(etcd.VolumeMounts, mount)

@@ -86,13 +86,14 @@ func plain(message string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(message, ""))
 }
 
-// Reason and message of the conditions Reconciling and Stalled while they are False.
-const (
-	NotReconciling  = "NotReconciling"
-	NothingUnderWay = "nothing is in progress"
-	NotStalled      = "NotStalled"
-	NothingWaits    = "nothing waits for you"
-)
+// Clipped is a message of at most 1000 bytes: some words are others'.
+func Clipped(message string) string {
+	const most = 1000
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + " ..."
+}
 
 // Union of both lists, each name once, by ordinal.
 func Union(a, b []string) []string {
@@ -160,4 +161,24 @@ func Filter[T any](list []T, keep func(T) bool) []T {
 		}
 	}
 	return kept
+}
+
+// Find is the first element that is says yes to, in its place in the list; nil for none.
+func Find[T any](list []T, is func(*T) bool) *T {
+	for i := range list {
+		if is(&list[i]) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// First is the first element that is says yes to; nil for none.
+func First[T any](list []*T, is func(*T) bool) *T {
+	for _, e := range list {
+		if is(e) {
+			return e
+		}
+	}
+	return nil
 }

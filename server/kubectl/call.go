@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // call is the body of the call that Metacontroller would make.
@@ -31,24 +32,6 @@ type groups map[string]map[string]json.RawMessage
 // controllerUID is the label by which Metacontroller knows the children of one parent (generateSelector).
 const controllerUID = "controller-uid"
 
-// childKinds are the kinds of children: as kubectl and a CompositeController name them, and as a call does.
-var childKinds = []struct{ resource, group string }{
-	{"pods", "Pod.v1"},
-	{"persistentvolumeclaims", "PersistentVolumeClaim.v1"},
-	{"configmaps", "ConfigMap.v1"},
-	{"services", "Service.v1"},
-	{"poddisruptionbudgets.policy", "PodDisruptionBudget.policy/v1"},
-	{"secrets", "Secret.v1"},
-	{"networkpolicies.networking.k8s.io", "NetworkPolicy.networking.k8s.io/v1"},
-	{certificateKind, certificateGroup},
-}
-
-// Those of cert-manager are children only where the CompositeController has a rule for them.
-const (
-	certificateKind  = "certificates.cert-manager.io"
-	certificateGroup = "Certificate.cert-manager.io/v1"
-)
-
 // The snapshots and operations that the hook is shown besides.
 const (
 	snapshots      = "etcdsnapshots.etcd.quorate.dev"
@@ -61,9 +44,9 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	resources, notes := a.childResources(ctx, c.EtcdCluster)
 	body := &call{Parent: c.raw, Children: groups{}, Related: groups{"Secret.v1": {}},
 		Finalizing: c.DeletionTimestamp != nil}
-	for _, kind := range childKinds {
-		if slices.Contains(resources, kind.resource) {
-			body.Children[kind.group] = map[string]json.RawMessage{}
+	for _, kind := range observation.Kinds {
+		if slices.Contains(resources, kind.Resource) {
+			body.Children[kind.Group()] = map[string]json.RawMessage{}
 		}
 	}
 	out, err := a.kube.run(ctx, "get", strings.Join(resources, ","), "-n", c.Namespace, "-l",
@@ -153,9 +136,9 @@ func (g groups) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 // childResources are the kinds of children that the CompositeController has rules for.
 func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
 	var usual []string
-	for _, kind := range childKinds {
-		if kind.resource != certificateKind || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
-			usual = append(usual, kind.resource)
+	for _, kind := range observation.Kinds {
+		if !kind.Optional || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
+			usual = append(usual, kind.Resource)
 		}
 	}
 	out, err := a.kube.run(ctx, "get", "compositecontrollers.metacontroller.k8s.io", "-o", "json")

@@ -108,7 +108,10 @@ func TestCheckOfNothing(t *testing.T) {
 	k.fails["get etcdclusters"] = `error: the server doesn't have a resource type "etcdclusters"`
 	code, out, _ := k.runs(healthy(), "check")
 	assert.Equal(t, exitTrouble, code)
-	for _, words := range []string{"FAIL     MetacontrollerKinds", "FAIL     Metacontroller ", "FAIL     Kinds ", "FAIL     Quorate ", "unknown  Controllers            not checked: the kind does not exist"} {
+	for _, words := range []string{
+		"FAIL     Installed ", "FAIL     Metacontroller ", "FAIL     Quorate ", "etcdclusters.etcd.quorate.dev",
+		"unknown  OneQuorate             not checked: the kind does not exist",
+	} {
 		assert.Contains(t, out, words)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // explained is what explain prints, by section.
@@ -153,15 +152,6 @@ func TestOtherVersion(t *testing.T) {
 	}
 	assert.Contains(t, steady(t).explained(healthy())["KEEP IN MIND"],
 		"this plugin is v1.2.3 and Quorate's image is ghcr.io/quorate-dev/quorate:v0.1.0")
-}
-
-// TestEveryGroupIsCollected: what the server wants of a call, explain asks kubectl for.
-func TestEveryGroupIsCollected(t *testing.T) {
-	var groups []string
-	for _, kind := range childKinds {
-		groups = append(groups, kind.group)
-	}
-	assert.Subset(t, groups, wire.Groups())
 }
 
 // TestForeignObjectsAreNoChildren: only what is ours, or would be adopted, is in the call.

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
@@ -151,10 +152,10 @@ func (a *ask) pieces(c *found) []piece {
 		{"nodes.txt", false, []string{"get", "nodes", "-o", "wide"}},
 		get("etcdcluster.yaml", c.Namespace, clusters, c.Name),
 	}
-	for _, kind := range childKinds {
-		if kind.resource != certificateKind || c.Spec.TLS.CertManager != nil {
-			name, _, _ := strings.Cut(kind.resource, ".")
-			list = append(list, get("children/"+name+".yaml", c.Namespace, append([]string{kind.resource}, ours...)...))
+	for _, kind := range observation.Kinds {
+		if !kind.Optional || c.Spec.TLS.CertManager != nil {
+			name, _, _ := strings.Cut(kind.Resource, ".")
+			list = append(list, get("children/"+name+".yaml", c.Namespace, append([]string{kind.Resource}, ours...)...))
 		}
 	}
 	return append(list,

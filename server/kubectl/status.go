@@ -123,10 +123,6 @@ func (s screen) doing() {
 	}
 }
 
-// holding are the rules that change nothing until something else has happened.
-var holding = []string{"Suspended", "Unsupported", "ApplyStrategy", "WrongCluster", "QuorumLost", "Blind", "Elect",
-	"Corrupt"}
-
 func (s screen) obstacles() []string {
 	var list []string
 	if s.c.DeletionTimestamp != nil {
@@ -141,7 +137,7 @@ func (s screen) obstacles() []string {
 			"`kubectl quorate explain` asks the hooks without it", s.c.Status.ObservedGeneration, s.c.Generation))
 	}
 	for _, r := range cluster.Rules() {
-		if r.Name == s.c.Status.Rule && slices.Contains(holding, r.Name) {
+		if r.Name == s.c.Status.Rule && r.Holds {
 			list = append(list, r.Why)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -193,17 +192,6 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 			"into one line")
 	set(v1alpha1.Authorized, metav1.ConditionFalse, "Waiting", "spec.auth.users[0]: its Secret is missing")
 	set(v1alpha1.Advised, metav1.ConditionTrue, "SpecAdvice", "2 voters tolerate no more failures than 1")
-}
-
-// TestRulesThatHold: those that a status names as obstacles exist.
-func TestRulesThatHold(t *testing.T) {
-	names := map[string]bool{}
-	for _, r := range cluster.Rules() {
-		names[r.Name] = true
-	}
-	for _, name := range holding {
-		assert.True(t, names[name], name)
-	}
 }
 
 func TestLag(t *testing.T) {

@@ -3,12 +3,10 @@ package metrics
 import (
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -16,32 +14,13 @@ import (
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
-// clusterGauges are what was last decided about each cluster, as metrics with the names of clusters among their labels:
-// an alert must say which cluster it is about. A cluster has some 25 series, and no more than most clusters have any.
-// One that was not asked about for 15 minutes is dropped.
+// clusterTold is what is told of a cluster, in some 25 series.
 //
 // Any replica may answer any call, so several may tell of one cluster, and all but one of what was.
 // quorate_cluster_decided_timestamp_seconds says which is the newest (docs/reference/metrics.md).
-type clusterGauges struct {
-	mu       sync.Mutex
-	clusters map[types.UID]*clusterSeen
-	telling  int // how many of them have gauges
-	most     int
-	swept    time.Time
-	now      func() time.Time
-}
-
-type clusterSeen struct {
-	at   time.Time
-	told *clusterTold // nil for one too many
-}
-
-// clusterTold is what is told of a cluster.
 type clusterTold struct {
-	namespace, name string
 	version, medium string
 	rule            string
-	decided         time.Time
 	changed         time.Time
 	conditions      []clusterCondition
 	alarms          map[string]int // how many members have raised it
@@ -65,31 +44,31 @@ const defaultClusterMetrics = 1000
 var clusterNumbers = []struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	of   func(c *clusterTold) float64
+	of   func(c *seen[clusterTold]) float64
 }{
 	{clusterMetric("quorate_cluster_decided_timestamp_seconds",
 		"When this process last decided about a cluster, in seconds since 1970. With several replicas, the newest "+
 			"one counts."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return seconds(c.decided) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return seconds(c.last) }},
 	{clusterMetric("quorate_cluster_changed_timestamp_seconds",
 		"When the rule that decides about a cluster last was another one, or etcd was changed, in seconds since 1970."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return seconds(c.changed) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return seconds(c.told.changed) }},
 	{clusterMetric("quorate_cluster_members_wanted", "Voters that the spec of a cluster asks for; 0 while it is "+
 		"paused."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.wanted) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return float64(c.told.wanted) }},
 	{clusterMetric("quorate_cluster_members_made_total", "Members that a cluster has had, those that it has among "+
 		"them."),
-		prometheus.CounterValue, func(c *clusterTold) float64 { return float64(c.made) }},
+		prometheus.CounterValue, func(c *seen[clusterTold]) float64 { return float64(c.told.made) }},
 	{clusterMetric("quorate_cluster_voters", "Voters that etcd lists, as far as known."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.voters) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return float64(c.told.voters) }},
 	{clusterMetric("quorate_cluster_voters_ready", "Voters that answered and know a leader."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.ready) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return float64(c.told.ready) }},
 	{clusterMetric("quorate_cluster_learners", "Learners that etcd lists, as far as known."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.learners) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return float64(c.told.learners) }},
 	{clusterMetric("quorate_cluster_learner_failures", "Learners in a row that did not catch up in time."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.failures) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return float64(c.told.failures) }},
 	{clusterMetric("quorate_cluster_epoch", "The epoch of a cluster: 1 until it is restored or recovered."),
-		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.epoch) }},
+		prometheus.GaugeValue, func(c *seen[clusterTold]) float64 { return float64(c.told.epoch) }},
 }
 
 var (
@@ -123,77 +102,34 @@ func seconds(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// LimitClusters sets how many clusters have gauges of their own at most.
+func clusterGauges() *gauges[clusterTold] {
+	g := &gauges[clusterTold]{now: time.Now, most: defaultClusterMetrics, tell: tellOfClusters,
+		descs: []*prometheus.Desc{
+			clustersMetric, omittedMetric, infoMetric, ruleMetric, conditionMetric, alarmsMetric, expiryMetric,
+		}}
+	for _, number := range clusterNumbers {
+		g.descs = append(g.descs, number.desc)
+	}
+	return g
+}
+
+// LimitClusters sets how many clusters have gauges of their own at most; negative for none.
 func (m *Metrics) LimitClusters(most int) { m.clusters.most = most }
 
 // Cluster notes what was decided about a cluster, by which rule, and with which status and children it was answered.
 func (m *Metrics) Cluster(
 	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children decision.Desired,
 ) {
-	m.clusters.note(c, rule, status, children)
-}
-
-// ForgetCluster drops a cluster that is gone.
-func (m *Metrics) ForgetCluster(cluster types.UID) { m.clusters.forget(cluster) }
-
-// note keeps what was decided about a cluster.
-func (g *clusterGauges) note(
-	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children decision.Desired,
-) {
 	told := tell(c, rule, status)
 	told.made = membersMade(c, children)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.now()
-	if now.Sub(g.swept) >= sweepEvery {
-		g.sweep(now)
-	}
-	if g.clusters == nil {
-		g.clusters = map[types.UID]*clusterSeen{}
-	}
-	seen := g.clusters[c.UID]
-	if seen == nil {
-		seen = &clusterSeen{}
-		g.clusters[c.UID] = seen
-	}
-	seen.at = now
-	if seen.told == nil && g.telling >= g.most {
-		return
-	}
-	if seen.told == nil {
-		g.telling++
-	}
-	told.decided, seen.told = now, told
-}
-
-func (g *clusterGauges) forget(cluster types.UID) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.drop(cluster)
-}
-
-func (g *clusterGauges) drop(cluster types.UID) {
-	if seen := g.clusters[cluster]; seen != nil && seen.told != nil {
-		g.telling--
-	}
-	delete(g.clusters, cluster)
-}
-
-// sweep drops the clusters that are not asked about any more.
-func (g *clusterGauges) sweep(now time.Time) {
-	g.swept = now
-	for uid, seen := range g.clusters {
-		if now.Sub(seen.at) > forgetAfter {
-			g.drop(uid)
-		}
-	}
+	m.clusters.note(c, told)
 }
 
 // tell is what there is to tell of a cluster, by its status.
-func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus) *clusterTold {
+func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus) clusterTold {
 	running, _, _ := strings.Cut(status.Running, " ") // without the version that is wanted
-	told := &clusterTold{
-		namespace: c.Namespace, name: c.Name, version: running, medium: string(c.Spec.Storage.Medium), rule: rule,
+	told := clusterTold{
+		version: running, medium: string(c.Spec.Storage.Medium), rule: rule,
 		wanted: spec.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
 	}
 	if told.medium == "" {
@@ -238,60 +174,28 @@ func membersMade(c *v1alpha1.EtcdCluster, children decision.Desired) int {
 	return 0
 }
 
-// Describe implements prometheus.Collector.
-func (g *clusterGauges) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{
-		clustersMetric, omittedMetric, infoMetric, ruleMetric, conditionMetric, alarmsMetric, expiryMetric,
-	} {
-		to <- desc
-	}
-	for _, number := range clusterNumbers {
-		to <- number.desc
+func tellOfClusters(g *gauges[clusterTold], all []*seen[clusterTold], to chan<- prometheus.Metric) {
+	gauge(to, clustersMetric, float64(len(g.all)))
+	gauge(to, omittedMetric, float64(g.omitted()))
+	for _, s := range all {
+		tellOfCluster(s, to)
 	}
 }
 
-// Collect implements prometheus.Collector.
-func (g *clusterGauges) Collect(to chan<- prometheus.Metric) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.sweep(g.now())
-	to <- prometheus.MustNewConstMetric(clustersMetric, prometheus.GaugeValue, float64(len(g.clusters)))
-	to <- prometheus.MustNewConstMetric(omittedMetric, prometheus.GaugeValue, float64(len(g.clusters)-g.telling))
-	newest := map[[2]string]*clusterTold{} // a cluster and its successor of the same name may both be known for a while
-	for _, seen := range g.clusters {
-		if seen.told == nil {
-			continue
-		}
-		key := [2]string{seen.told.namespace, seen.told.name}
-		if other := newest[key]; other == nil || seen.told.decided.After(other.decided) {
-			newest[key] = seen.told
-		}
-	}
-	for _, told := range newest {
-		told.collect(to)
-	}
-}
-
-func (c *clusterTold) collect(to chan<- prometheus.Metric) {
-	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{c.namespace, c.name}, labels...)...)
-	}
-	send(infoMetric, prometheus.GaugeValue, 1, c.version, c.medium)
-	send(ruleMetric, prometheus.GaugeValue, 1, c.rule)
+func tellOfCluster(s *seen[clusterTold], to chan<- prometheus.Metric) {
+	c := &s.told
+	gauge(to, infoMetric, 1, s.namespace, s.name, c.version, c.medium)
+	gauge(to, ruleMetric, 1, s.namespace, s.name, c.rule)
 	for _, condition := range c.conditions {
-		value := 0.0
-		if condition.is {
-			value = 1
-		}
-		send(conditionMetric, prometheus.GaugeValue, value, condition.kind, condition.reason)
+		gauge(to, conditionMetric, one(condition.is), s.namespace, s.name, condition.kind, condition.reason)
 	}
 	for alarm, members := range c.alarms {
-		send(alarmsMetric, prometheus.GaugeValue, float64(members), alarm)
+		gauge(to, alarmsMetric, float64(members), s.namespace, s.name, alarm)
 	}
 	for _, number := range clusterNumbers {
-		send(number.desc, number.kind, number.of(c))
+		to <- prometheus.MustNewConstMetric(number.desc, number.kind, number.of(s), s.namespace, s.name)
 	}
 	for _, certificate := range c.certificates {
-		send(expiryMetric, prometheus.GaugeValue, float64(certificate.NotAfter.Unix()), certificate.Name)
+		gauge(to, expiryMetric, float64(certificate.NotAfter.Unix()), s.namespace, s.name, certificate.Name)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Metrics of one server, in a registry of their own. Labels are of small closed sets, except the names of namespaces,
@@ -22,10 +23,10 @@ type Metrics struct {
 	etcdErrors   *prometheus.CounterVec
 	violations   prometheus.Counter
 	putOff       *prometheus.CounterVec
-	clusters     *clusterGauges
-	snapshots    *snapshotTimes
-	schedules    *scheduleTimes
-	mirrors      *mirrorStates
+	clusters     *gauges[clusterTold]
+	snapshots    *gauges[snapshotTold]
+	schedules    *gauges[scheduleTold]
+	mirrors      *gauges[mirrorTold]
 	// snapshotsEnded are counted when a decision first says so.
 	snapshotsEnded *prometheus.CounterVec
 }
@@ -53,10 +54,10 @@ func New(version, commit string) *Metrics {
 		etcdErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_etcd_call_errors_total", Help: "Calls to etcd that failed, by kind of call.",
 		}, []string{"call"}),
-		clusters:  &clusterGauges{now: time.Now, most: defaultClusterMetrics},
-		snapshots: &snapshotTimes{now: time.Now},
-		schedules: &scheduleTimes{now: time.Now},
-		mirrors:   &mirrorStates{now: time.Now},
+		clusters:  clusterGauges(),
+		snapshots: snapshotGauges(),
+		schedules: scheduleGauges(),
+		mirrors:   mirrorGauges(),
 		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Stored, Skipped or " +
 				"Failed.",
@@ -69,8 +70,7 @@ func New(version, commit string) *Metrics {
 		putOff: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_calls_put_off_total",
 			Help: "Calls that were answered with \"ask again\" because their namespace has its part already (slow), " +
-				"or " +
-				"because there was no memory for them (memory).",
+				"or because there was no memory for them (memory).",
 		}, []string{"namespace", "reason"}),
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -122,8 +122,10 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// What was not asked about for forgetAfter is dropped; clusters are looked through every sweepEvery.
-const (
-	forgetAfter = 15 * time.Minute
-	sweepEvery  = time.Minute
-)
+// Forget drops a parent of any kind that is gone.
+func (m *Metrics) Forget(parent types.UID) {
+	m.clusters.forget(parent)
+	m.snapshots.forget(parent)
+	m.schedules.forget(parent)
+	m.mirrors.forget(parent)
+}

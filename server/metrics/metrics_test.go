@@ -2,10 +2,9 @@ package metrics
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
 // aCluster is an EtcdCluster, what was decided about it, and the children of that.
@@ -65,7 +65,7 @@ func TestClusterGauges(t *testing.T) {
 	now := time.UnixMilli(1_795_320_000_250)
 	m.clusters.now = func() time.Time { return now }
 	c, status, children := aCluster("orders")
-	m.clusters.note(c, "Learner", status, children)
+	m.Cluster(c, "Learner", status, children)
 	text := page(t, m)
 	for _, line := range []string{
 		`quorate_cluster_info{cluster="orders",medium="Persistent",namespace="shop",version="3.6.16"} 1`,
@@ -89,7 +89,7 @@ func TestClusterGauges(t *testing.T) {
 	}
 
 	status.Members[0].Alarms = nil
-	m.clusters.note(c, "Converged", status, children)
+	m.Cluster(c, "Converged", status, children)
 	text = page(t, m)
 	require.Contains(t, text, `rule="Converged"`)
 	require.NotContains(t, text, `rule="Learner"`, "a cluster has one rule")
@@ -98,7 +98,7 @@ func TestClusterGauges(t *testing.T) {
 	successor, status, children := aCluster("orders")
 	successor.UID, successor.Spec.Storage.Medium = "uid-2", v1alpha1.Memory
 	now = now.Add(time.Second)
-	m.clusters.note(successor, "Start", status, children)
+	m.Cluster(successor, "Start", status, children)
 	text = page(t, m)
 	require.Equal(t, 1, strings.Count(text, "quorate_cluster_info{"), "one of a name, the newer: Prometheus takes no "+
 		"series twice")
@@ -119,7 +119,7 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 	m.clusters.now = func() time.Time { return now }
 	note := func(name string) {
 		c, status, children := aCluster(name)
-		m.clusters.note(c, "Converged", status, children)
+		m.Cluster(c, "Converged", status, children)
 	}
 	for range 2 {
 		for _, name := range []string{"a", "b", "c", "d"} {
@@ -132,17 +132,17 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 	require.Contains(t, text, "quorate_clusters 4\n")
 	require.Contains(t, text, "quorate_clusters_omitted 2\n")
 
-	m.clusters.forget("uid-a")
-	m.clusters.forget("uid-c")
+	m.Forget("uid-a")
+	m.Forget("uid-c")
 	note("d")
 	text = page(t, m)
 	require.Contains(t, text, `quorate_cluster_info{cluster="d"`, "who is gone leaves room")
 	require.Contains(t, text, "quorate_clusters 2\n")
 	require.Contains(t, text, "quorate_clusters_omitted 0\n")
 
-	m.LimitClusters(0)
+	m.LimitClusters(-1)
 	for _, name := range []string{"b", "d"} {
-		m.ForgetCluster(types.UID("uid-" + name))
+		m.Forget(types.UID("uid-" + name))
 		note(name)
 	}
 	text = page(t, m)
@@ -173,7 +173,7 @@ func TestWhatIsNotAskedAbout(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented: docs/reference/metrics.md has every metric with its type and labels, and no other.
+// TestMetricsAreDocumented: docs/reference/lists.md has every metric with its type, labels and help.
 func TestMetricsAreDocumented(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
 	m.EtcdCall("status", time.Millisecond, errors.New("refused"))
@@ -183,12 +183,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.snapshotsEnded.WithLabelValues("Succeeded").Inc()
 	m.putOff.WithLabelValues("shop", "slow").Inc()
 	c, status, children := aCluster("orders")
-	m.clusters.note(c, "Converged", status, children)
+	m.Cluster(c, "Converged", status, children)
 	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, CompletionTime: metav1.Now(),
 		VerificationTime: metav1.Now()}
-	m.snapshots.note(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{Status: taken})
+	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{Status: taken})
 	reference := &v1alpha1.SnapshotReference{Time: metav1.Now()}
-	m.schedules.note(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
+	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
 		&schedule.Decision{
 			Due: time.Now(),
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
@@ -196,35 +196,23 @@ func TestMetricsAreDocumented(t *testing.T) {
 				NextScheduleTime: metav1.Now(),
 				Conditions:       []metav1.Condition{{Type: v1alpha1.Streaming, Status: metav1.ConditionTrue}}},
 		})
-	m.mirrors.note(&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorStatus{})
+	m.Mirror(&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorStatus{})
 
-	var want, got []string
 	families, err := m.registry.Gather()
 	require.NoError(t, err)
+	table := "| Metric | Type | Labels | What it says |\n| --- | --- | --- | --- |\n"
 	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "quorate_") {
+			continue
+		}
 		var labels []string
 		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels = append(labels, l.GetName())
+			labels = append(labels, "`"+l.GetName()+"`")
 		}
-		if strings.HasPrefix(f.GetName(), "quorate_") {
-			want = append(want, f.GetName()+" "+strings.ToLower(f.GetType().String())+" "+strings.Join(labels, ", "))
-		}
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
+			strings.Join(labels, ", "), f.GetHelp())
 	}
-	text, err := os.ReadFile("../../docs/reference/metrics.md")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `quorate_") {
-			require.Greater(t, len(cells), 4, line)
-			name, labels := strings.Trim(cells[0], "| `"),
-				strings.Split(strings.ReplaceAll(strings.ReplaceAll(cells[2], "`", ""), "none", ""), ", ")
-			slices.Sort(labels)
-			got = append(got, name+" "+cells[1]+" "+strings.Join(labels, ", "))
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"),
-		"docs/reference/metrics.md: name, type and labels, as the registry has them")
+	require.NoError(t, docs.Keep("../../docs/reference/lists.md", "generated: begin metrics", "generated: end", table))
 }
 
 // BenchmarkScrape is what a scrape of a thousand clusters costs.
@@ -241,7 +229,7 @@ func BenchmarkScrape(b *testing.B) {
 		status.TLS.Certificates = append(status.TLS.Certificates, v1alpha1.CertificateStatus{Name: "peer"},
 			v1alpha1.CertificateStatus{Name: "authority"},
 			v1alpha1.CertificateStatus{Name: "operator"}, v1alpha1.CertificateStatus{Name: "client"})
-		m.clusters.note(c, "Converged", status, children)
+		m.Cluster(c, "Converged", status, children)
 	}
 	h := m.Handler()
 	b.ReportAllocs()

@@ -1,39 +1,33 @@
 package metrics
 
 import (
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
-// snapshotTimes are when the newest snapshot of each cluster was stored, and the newest that was verified, as metrics:
-// the alert that matters is about their age. Two series a cluster, however many snapshots there are. A snapshot that
-// was not asked about for 15 minutes is dropped.
-type snapshotTimes struct {
-	mu        sync.Mutex
-	snapshots map[types.UID]snapshotTime
-	now       func() time.Time
-}
-
-type snapshotTime struct {
-	cluster          [2]string // namespace, name
-	stored, verified time.Time
-	seen             time.Time
+// snapshotTold is when a snapshot was stored, and whether it was verified. Of a cluster the newest of each is told: the
+// alert that matters is about its age. So there are two series a cluster, however many snapshots there are.
+type snapshotTold struct {
+	cluster  string
+	stored   time.Time
+	verified bool
 }
 
 var (
-	storedMetric = prometheus.NewDesc("quorate_snapshot_stored_timestamp_seconds",
-		"When the newest snapshot of a cluster was stored, in seconds since 1970.", []string{"namespace", "cluster"},
-		nil)
-	verifiedMetric = prometheus.NewDesc("quorate_snapshot_verified_timestamp_seconds",
-		"When the newest snapshot of a cluster that was restored on trial was stored, in seconds since 1970.",
-		[]string{"namespace", "cluster"}, nil)
+	storedMetric = clusterMetric("quorate_snapshot_stored_timestamp_seconds",
+		"When the newest snapshot of a cluster was stored, in seconds since 1970.")
+	verifiedMetric = clusterMetric("quorate_snapshot_verified_timestamp_seconds",
+		"When the newest snapshot of a cluster that was restored on trial was stored, in seconds since 1970.")
 )
+
+func snapshotGauges() *gauges[snapshotTold] {
+	return &gauges[snapshotTold]{now: time.Now, descs: []*prometheus.Desc{storedMetric, verifiedMetric},
+		tell: tellOfSnapshots}
+}
 
 // Snapshot notes what was decided about a snapshot.
 func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
@@ -44,57 +38,32 @@ func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 		}
 	case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotDeleting:
 	}
-	m.snapshots.note(s, d)
+	stored := d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored
+	switch {
+	case s.Spec.External != nil: // it is of no EtcdCluster
+	case d.Finalized || !stored:
+		m.snapshots.forget(s.UID)
+	default:
+		m.snapshots.note(s, snapshotTold{cluster: s.Spec.ClusterRef.Name, stored: d.Status.CompletionTime.Time,
+			verified: !d.Status.VerificationTime.IsZero()})
+	}
 }
 
-func (t *snapshotTimes) note(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s.Spec.External != nil {
-		return // it is of no EtcdCluster
+func tellOfSnapshots(_ *gauges[snapshotTold], all []*seen[snapshotTold], to chan<- prometheus.Metric) {
+	type key struct {
+		desc               *prometheus.Desc
+		namespace, cluster string
 	}
-	if d.Finalized || d.Status.Phase != v1alpha1.SnapshotSucceeded && d.Status.Phase != v1alpha1.SnapshotStored {
-		delete(t.snapshots, s.UID)
-		return
-	}
-	if t.snapshots == nil {
-		t.snapshots = map[types.UID]snapshotTime{}
-	}
-	at := snapshotTime{cluster: [2]string{s.Namespace, s.Spec.ClusterRef.Name}, stored: d.Status.CompletionTime.Time,
-		seen: t.now()}
-	if !d.Status.VerificationTime.IsZero() {
-		at.verified = at.stored
-	}
-	t.snapshots[s.UID] = at
-}
-
-// Describe implements prometheus.Collector.
-func (t *snapshotTimes) Describe(to chan<- *prometheus.Desc) {
-	to <- storedMetric
-	to <- verifiedMetric
-}
-
-// Collect implements prometheus.Collector.
-func (t *snapshotTimes) Collect(to chan<- prometheus.Metric) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	stored, verified := map[[2]string]time.Time{}, map[[2]string]time.Time{}
-	for uid, s := range t.snapshots {
-		if t.now().Sub(s.seen) > forgetAfter {
-			delete(t.snapshots, uid)
-			continue
-		}
-		if s.stored.After(stored[s.cluster]) {
-			stored[s.cluster] = s.stored
-		}
-		if s.verified.After(verified[s.cluster]) {
-			verified[s.cluster] = s.verified
+	newest := map[key]time.Time{}
+	for _, s := range all {
+		for desc, counts := range map[*prometheus.Desc]bool{storedMetric: true, verifiedMetric: s.told.verified} {
+			k := key{desc, s.namespace, s.told.cluster}
+			if counts && s.told.stored.After(newest[k]) {
+				newest[k] = s.told.stored
+			}
 		}
 	}
-	for desc, times := range map[*prometheus.Desc]map[[2]string]time.Time{storedMetric: stored,
-		verifiedMetric: verified} {
-		for cluster, at := range times {
-			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(at.Unix()), cluster[:]...)
-		}
+	for k, at := range newest {
+		gauge(to, k.desc, float64(at.Unix()), k.namespace, k.cluster)
 	}
 }

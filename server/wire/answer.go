@@ -9,8 +9,6 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/quorate-dev/quorate/hooks/cluster"
 )
 
 // answer is what the hooks answer. Its bytes are equal for equal decisions.
@@ -66,36 +64,28 @@ func encode(
 	return json.Marshal(a, jsonv1.DefaultOptionsV1())
 }
 
-// outgoing is an object in an answer, with its content.
-func outgoing(namespace, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
+// outgoing is an object in an answer, with its content. One that is observed without Metacontroller's note asks for it.
+func outgoing(namespace, apiVersion, kind string, o metav1.Object, content answerChild,
+	observed metav1.Object) answerChild {
 	content.APIVersion, content.Kind = apiVersion, kind
 	content.Metadata = answerMeta{
-		Name: m.Name, Namespace: cmp.Or(m.Namespace, namespace), Labels: m.Labels, Annotations: m.Annotations,
-		OwnerReferences: m.OwnerReferences,
+		Name: o.GetName(), Namespace: cmp.Or(o.GetNamespace(), namespace), Labels: o.GetLabels(),
+		Annotations:      o.GetAnnotations(),
+		OwnerReferences:  content.Metadata.OwnerReferences,
+		DynamicApplyOnly: observed != nil && observed.GetAnnotations()[lastApplied] == "",
 	}
 	return content
 }
 
-// specs are the objects of one kind that have a spec; those that are kept, with what was answered of it before
-// (keptSpec).
-func specs[Spec any, O interface {
-	comparable
-	metav1.Object
-}](namespace, apiVersion, kind string, decided []O, observed map[string]O, of func(O) *Spec) []answerChild {
+// specs are the objects of one kind that have a spec.
+func specs[T any, O objectOf[T]](namespace, apiVersion, kind string, wanted []O, all map[string]O) []answerChild {
 	var list []answerChild
-	for _, o := range decided {
-		spec := of(o)
-		if old := observed[o.GetName()]; kept(o, old) {
-			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
+	for _, o := range wanted {
+		var observed metav1.Object
+		if old := all[o.GetName()]; old != nil {
+			observed = old
 		}
-		m := metav1.ObjectMeta{
-			Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
-		}
-		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
-			m.OwnerReferences = cluster.ToldOwners(claim)
-		}
-		out := outgoing(namespace, apiVersion, kind, &m, answerChild{Spec: spec})
-		list = append(list, asking(out, observed[o.GetName()]))
+		list = append(list, outgoing(namespace, apiVersion, kind, o, answerChild{Spec: specTold(o, observed)}, observed))
 	}
 	return list
 }

@@ -7,7 +7,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -42,44 +46,36 @@ func ReadCluster(ctx context.Context, body io.Reader) (*ClusterCall, error) {
 		return nil, err
 	}
 	r.pick()
-	if err := f.within(r.Cluster.Namespace); err != nil {
-		return nil, err
-	}
 	return r, nil
 }
 
 func (r *ClusterCall) form(secrets *secretReader) *form {
-	c := &r.Children
-	return &form{
+	f := &form{
 		controller: r.readController,
-		parent:     parentTo(v1alpha1.Kind, &r.Cluster, clusterOf),
-		children: []group{
-			groupTo("v1", "Pod", &c.Pods, podOf),
-			groupTo("v1", "PersistentVolumeClaim", &c.Claims, claimOf),
-			groupTo("v1", "ConfigMap", &c.ConfigMaps, configMapOf),
-			groupTo("v1", "Service", &c.Services, serviceOf),
-			groupTo("policy/v1", "PodDisruptionBudget", &c.Budgets, budgetOf),
-			{name: groupSecrets, read: secrets.children, within: func(namespace string) error {
-				return sameNamespace(groupSecrets, namespace, c.Secrets)
-			}},
-			groupTo("networking.k8s.io/v1", "NetworkPolicy", &c.Policies, policyOf),
-			maybe(groupTo("cert-manager.io/v1", "Certificate", &c.Certificates, certificateOf)),
-		},
+		parent:     parentTo(v1alpha1.Kind, &r.Cluster),
 		related: []group{
 			maybe(group{name: groupSecrets, read: secrets.others}),
 			maybe(group{name: groupSnapshots, read: r.readSnapshots}),
 			maybe(group{name: groupOperations, read: r.readOperations}),
 		},
 	}
+	for i := range observation.Kinds {
+		g := childrenOf(&observation.Kinds[i], &r.Children)
+		if g.name == groupSecrets {
+			g.read = secrets.children
+		}
+		f.children = append(f.children, g)
+	}
+	return f
 }
 
 // Groups name the kinds of children that a call about an EtcdCluster must have, each "Kind.version" or
 // "Kind.group/version".
 func Groups() []string {
 	var all []string
-	for _, g := range (&ClusterCall{}).form(nil).children {
-		if !g.optional {
-			all = append(all, g.name)
+	for _, k := range observation.Kinds {
+		if !k.Optional {
+			all = append(all, k.Group())
 		}
 	}
 	return all
@@ -102,22 +98,22 @@ func (r *ClusterCall) readController(in *source) error {
 // readSnapshots reads the related EtcdSnapshots. Asked for by name alone, Metacontroller (1.5.20, and 4.17.2) sends
 // those of all namespaces; pick leaves only those of the parent's.
 func (r *ClusterCall) readSnapshots(in *source, where string) error {
-	return object(in, where, func(key string) error {
-		w, err := one[incomingSnapshot](in, member(where, key), v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot)
-		if err != nil {
-			return err
+	return members(in, where, func(key string) error {
+		s, err := one[v1alpha1.EtcdSnapshot](in, member(where, key), v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot)
+		if err == nil {
+			r.snapshots = append(r.snapshots, s)
 		}
-		r.snapshots = append(r.snapshots, snapshotOf(w))
-		return nil
+		return err
 	})
 }
 
 // readOperations reads the related EtcdOperations, and keeps those that have not ended.
 func (r *ClusterCall) readOperations(in *source, where string) error {
-	return object(in, where, func(key string) error {
-		w, err := one[incomingOperation](in, member(where, key), v1alpha1.GroupVersion.String(), v1alpha1.KindOperation)
-		if err == nil && !w.Status.Phase.Ended() {
-			r.operations = append(r.operations, operationOf(w))
+	return members(in, where, func(key string) error {
+		op, err := one[v1alpha1.EtcdOperation](in, member(where, key), v1alpha1.GroupVersion.String(),
+			v1alpha1.KindOperation)
+		if err == nil && !op.Status.Phase.Ended() {
+			r.operations = append(r.operations, op)
 		}
 		return err
 	})
@@ -186,28 +182,38 @@ func (r *ClusterCall) sources(recipe decision.Recipe) map[string]map[string][]by
 // and is secret. Finalized is nil unless the hook finalize is answered. It fails when the children can't be what was
 // meant: without a name, twice, or in another namespace.
 func (r *ClusterCall) Answer(d decision.Decision, finalized *bool) ([]byte, error) {
-	c, want, ns := &r.Children, &d.Children, r.Cluster.Namespace
-	all := slices.Concat(
-		specs(ns, "v1", "Service", want.Services, c.Services, serviceSpec),
-		specs(ns, "policy/v1", "PodDisruptionBudget", want.Budgets, c.Budgets, budgetSpec),
-		specs(ns, "networking.k8s.io/v1", "NetworkPolicy", want.Policies, c.Policies, policySpec),
-	)
-	for _, o := range want.Secrets {
-		secret, err := r.secret(o)
-		if err != nil {
-			return nil, err
+	var all []answerChild
+	for _, k := range observation.Kinds {
+		observed := map[string]metav1.Object{}
+		for o := range k.Observed(&r.Children) {
+			observed[o.GetName()] = o
 		}
-		all = append(all, secret)
+		for o := range k.Wanted(&d.Children) {
+			content, err := r.content(o, observed[o.GetName()])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, outgoing(r.Cluster.Namespace, k.APIVersion, k.Kind, o, content, observed[o.GetName()]))
+		}
 	}
-	for _, o := range want.Certificates { // whole: fields that others add and we don't set stay
-		out := outgoing(ns, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec})
-		all = append(all, asking(out, c.Certificates[o.Name]))
+	return encode(r.Cluster.Namespace, &d.Status, all, d.ResyncAfter, finalized)
+}
+
+// content is what an answer says of a wanted object beside its metadata.
+func (r *ClusterCall) content(o, observed metav1.Object) (answerChild, error) {
+	owned := answerMeta{OwnerReferences: o.GetOwnerReferences()}
+	switch o := o.(type) {
+	case *decision.DesiredSecret:
+		content, err := r.secret(o)
+		content.Metadata = owned
+		return content, err
+	case *decision.CertManagerCertificate: // whole: fields that others add and we don't set stay
+		return answerChild{Metadata: owned, Spec: &o.Spec}, nil
+	case *corev1.ConfigMap:
+		return answerChild{Metadata: owned, Data: o.Data, Immutable: o.Immutable}, nil
+	case *corev1.PersistentVolumeClaim:
+		owned.OwnerReferences = cluster.ToldOwners(o)
+		return answerChild{Metadata: owned, Spec: specTold(o, observed)}, nil
 	}
-	for _, o := range want.ConfigMaps {
-		out := outgoing(ns, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
-		all = append(all, asking(out, c.ConfigMaps[o.Name]))
-	}
-	all = append(all, specs(ns, "v1", "PersistentVolumeClaim", want.Claims, c.Claims, claimSpec)...)
-	all = append(all, specs(ns, "v1", "Pod", want.Pods, c.Pods, podSpec)...)
-	return encode(ns, &d.Status, all, d.ResyncAfter, finalized)
+	return answerChild{Spec: specTold(o, observed)}, nil
 }

@@ -14,53 +14,55 @@ import (
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
-// CustomizedCluster reads of a call to the hook customize the EtcdCluster that it is about.
-func CustomizedCluster(body io.Reader) (c *v1alpha1.EtcdCluster, err error) {
-	err = customized(body, parentTo(v1alpha1.Kind, &c, clusterOf))
-	return c, err
+// Customized is a call to the hook customize.
+type Customized struct {
+	Parent  metav1.Object
+	related func(byUID bool) []relatedRule
 }
 
-// CustomizedSnapshot reads of a call to the hook customize the EtcdSnapshot that it is about.
-func CustomizedSnapshot(body io.Reader) (s *v1alpha1.EtcdSnapshot, err error) {
-	err = customized(body, parentTo(v1alpha1.KindSnapshot, &s, snapshotOf))
-	return s, err
+// Related is the body of the answer: which objects to send besides the children. Where Metacontroller remembers answers
+// by the name alone (byUID is false), it depends on nothing else.
+func (c *Customized) Related(byUID bool) ([]byte, error) {
+	return json.Marshal(map[string]any{"relatedResources": c.related(byUID)})
 }
 
-// CustomizedOperation reads of a call to the hook customize the EtcdOperation that it is about.
-func CustomizedOperation(body io.Reader) (op *v1alpha1.EtcdOperation, err error) {
-	err = customized(body, parentTo(v1alpha1.KindOperation, &op, operationOf))
-	return op, err
+// customized reads the parent of a call to the hook customize, by its kind.
+var customized = map[string]func(in *source) (*Customized, error){
+	v1alpha1.Kind:          customizedBy(v1alpha1.Kind, relatedToCluster),
+	v1alpha1.KindSnapshot:  customizedBy(v1alpha1.KindSnapshot, relatedToSnapshot),
+	v1alpha1.KindOperation: customizedBy(v1alpha1.KindOperation, relatedToOperation),
+	v1alpha1.KindSchedule:  customizedBy(v1alpha1.KindSchedule, relatedToSchedule),
+	v1alpha1.KindMirror:    customizedBy(v1alpha1.KindMirror, relatedToMirror),
 }
 
-// CustomizedSchedule reads of a call to the hook customize the EtcdSnapshotSchedule that it is about.
-func CustomizedSchedule(body io.Reader) (s *v1alpha1.EtcdSnapshotSchedule, err error) {
-	err = customized(body, parentTo(v1alpha1.KindSchedule, &s, scheduleOf))
-	return s, err
+func customizedBy[T any, O objectOf[T]](
+	kind string, related func(o *T, byUID bool) []relatedRule,
+) func(in *source) (*Customized, error) {
+	return func(in *source) (*Customized, error) {
+		var o *T
+		_, err := parentTo[T, O](kind, &o)(in)
+		return &Customized{Parent: O(o), related: func(byUID bool) []relatedRule { return related(o, byUID) }}, err
+	}
 }
 
-// CustomizedMirror reads of a call to the hook customize the EtcdMirror that it is about.
-func CustomizedMirror(body io.Reader) (m *v1alpha1.EtcdMirror, err error) {
-	err = customized(body, parentTo(v1alpha1.KindMirror, &m, mirrorOf))
-	return m, err
-}
-
-func customized(body io.Reader, parent func(in *source) error) error {
+// ReadCustomized reads a call to the hook customize about a parent of one of our kinds.
+func ReadCustomized(kind string, body io.Reader) (*Customized, error) {
 	in, err := newSource(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	found := false
-	err = object(in, "the request", func(key string) error {
-		if key == "parent" {
-			found = true
-			return parent(in)
+	var c *Customized
+	err = members(in, "the request", func(key string) (err error) {
+		if key != "parent" {
+			return skip(in, key)
 		}
-		return skip(in, key)
+		c, err = customized[kind](in)
+		return err
 	})
-	if err == nil && !found {
+	if err == nil && c == nil {
 		err = Bad("parent is missing")
 	}
-	return err
+	return c, err
 }
 
 // relatedRule is one of the answer to the hook customize: objects of the parent's namespace by label or by name; all
@@ -73,92 +75,78 @@ type relatedRule struct {
 	Names         []string              `json:"names,omitempty"`
 }
 
-// RelatedToCluster answers the hook customize of an EtcdCluster: which objects to send besides the children. Where
-// Metacontroller remembers answers by the name alone (byUID is false), they depend on nothing else: then all
-// EtcdSnapshots of the namespace are asked for, and those that matter are picked.
-func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
+// clusters are all EtcdClusters of the namespace.
+var clusters = relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+
+// clustersNamed are those of these names alone, where that may be asked for; without names, all of the namespace.
+func clustersNamed(byUID bool, namespace string, names ...string) relatedRule {
+	rule := clusters
+	if byUID {
+		rule.Namespace = namespace
+		rule.Names = names
+	}
+	return rule
+}
+
+// relatedToCluster: Secrets, EtcdSnapshots and EtcdOperations of the cluster. Where the answer may depend on the name
+// alone, all EtcdSnapshots of the namespace are asked for, and those that matter are picked.
+func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(certificates.RelatedSelector(c))}
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
 	operations := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdoperations"}
 	if !byUID {
-		return encodeRules(secrets, operations, snapshots)
+		return []relatedRule{secrets, operations, snapshots}
 	}
 	labelled, named := snapshots, snapshots
 	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
 	if named.Names = epochs.SnapshotsNamed(c); len(named.Names) == 0 {
-		return encodeRules(secrets, operations, labelled)
+		return []relatedRule{secrets, operations, labelled}
 	}
 	named.Namespace = c.Namespace
-	return encodeRules(secrets, operations, labelled, named)
+	return []relatedRule{secrets, operations, labelled, named}
 }
 
-// RelatedToSnapshot answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name
-// alone (byUID is false), it may depend on nothing else (see snapshot.Pods): then all EtcdClusters of the
-// namespace are asked for, and each of their writes asks about the snapshot.
-func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.SourceName()}
-		// Any of them may restore one that is being deleted; a deletion is another generation (markAsDeleting in
-		// apiserver's registry/store.go).
-		if s.DeletionTimestamp != nil {
-			clusters.Names = nil
-		}
-	}
+// relatedToSnapshot: its pods and its EtcdCluster (see snapshot.Pods). Where all EtcdClusters are asked for, each of
+// their writes asks about the snapshot. Any of them may restore one that is being deleted; a deletion is another
+// generation (markAsDeleting in apiserver's registry/store.go).
+func relatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) []relatedRule {
 	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(s.Name))}
-	return encodeRules(pods, clusters)
-}
-
-// RelatedToOperation answers the hook customize of an EtcdOperation: its EtcdCluster, or all of the namespace where
-// Metacontroller remembers answers by the name alone (byUID is false).
-func RelatedToOperation(op *v1alpha1.EtcdOperation, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		clusters.Namespace, clusters.Names = op.Namespace, []string{op.Spec.ClusterRef.Name}
+	if s.DeletionTimestamp != nil {
+		return []relatedRule{pods, clustersNamed(byUID, s.Namespace)}
 	}
-	return encodeRules(clusters)
+	return []relatedRule{pods, clustersNamed(byUID, s.Namespace, s.Spec.SourceName())}
 }
 
-// RelatedToSchedule answers the hook customize of an EtcdSnapshotSchedule: the EtcdCluster whose changes its stream
-// stores; nothing without a stream. Where Metacontroller remembers answers by the name alone (byUID is false), all of
-// the namespace.
-func RelatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		if s.Spec.Stream == nil || s.Spec.Template.Spec.External != nil {
-			return encodeRules()
-		}
-		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.Template.Spec.SourceName()}
+// relatedToOperation: its EtcdCluster.
+func relatedToOperation(op *v1alpha1.EtcdOperation, byUID bool) []relatedRule {
+	return []relatedRule{clustersNamed(byUID, op.Namespace, op.Spec.ClusterRef.Name)}
+}
+
+// relatedToSchedule: the EtcdCluster whose changes its stream stores; nothing without a stream.
+func relatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) []relatedRule {
+	if byUID && (s.Spec.Stream == nil || s.Spec.Template.Spec.External != nil) {
+		return nil
 	}
-	return encodeRules(clusters)
+	return []relatedRule{clustersNamed(byUID, s.Namespace, s.Spec.Template.Spec.SourceName())}
 }
 
-// RelatedToMirror answers the hook customize of an EtcdMirror: its destination and, where that is an EtcdCluster, its
-// source; all of the namespace where Metacontroller remembers answers by the name alone (byUID is false).
-func RelatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) ([]byte, error) {
-	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
-	if byUID {
-		clusters.Namespace, clusters.Names = m.Namespace, []string{m.Spec.ClusterRef.Name}
-		if source := m.Spec.Source.ClusterRef.Name; source != "" {
-			clusters.Names = append(clusters.Names, source)
-		}
+// relatedToMirror: its destination and, where that is an EtcdCluster, its source.
+func relatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) []relatedRule {
+	names := []string{m.Spec.ClusterRef.Name}
+	if source := m.Spec.Source.ClusterRef.Name; source != "" {
+		names = append(names, source)
 	}
-	return encodeRules(clusters)
-}
-
-// encodeRules answers the hook customize.
-func encodeRules(rules ...relatedRule) ([]byte, error) {
-	return json.Marshal(map[string]any{"relatedResources": rules})
+	return []relatedRule{clustersNamed(byUID, m.Namespace, names...)}
 }
 
 var errFound = errors.New("found")
 
 // parentIn is the EtcdCluster that a call is about; nil when it is not found.
 func parentIn(in *source) (c *v1alpha1.EtcdCluster, failed error) {
-	parent := parentTo(v1alpha1.Kind, &c, clusterOf)
-	_ = object(in, "the request", func(key string) error {
+	parent := parentTo(v1alpha1.Kind, &c)
+	_ = members(in, "the request", func(key string) error {
 		if key == "parent" {
-			failed = parent(in)
+			_, failed = parent(in)
 			return errFound
 		}
 		return skip(in, key)

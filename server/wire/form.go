@@ -7,7 +7,7 @@ import "fmt"
 // group of related objects that is missing is one without the hook customize, or one that says something else.
 type form struct {
 	controller        func(in *source) error // nil: read over
-	parent            func(in *source) error
+	parent            func(in *source) (namespace string, err error)
 	children, related []group
 }
 
@@ -33,18 +33,18 @@ func relative(group string) string { return fmt.Sprintf("related[%q]", group) }
 
 // read reads the whole call. The error is a *Refusal, unless reading the body failed.
 func (f *form) read(in *source) (finalizing bool, err error) {
-	parent := false
-	err = object(in, "the request", func(key string) error {
+	namespace := ""
+	err = members(in, "the request", func(key string) (err error) {
 		switch {
 		case key == "controller" && f.controller != nil:
 			return f.controller(in)
 		case key == "parent":
-			parent = true
-			return f.parent(in)
+			namespace, err = f.parent(in)
+			return err
 		case key == "children":
-			return object(in, key, func(group string) error { return f.child(in, group) })
+			return members(in, key, func(group string) error { return f.child(in, group) })
 		case key == "related":
-			return object(in, key, func(group string) error { return f.relative(in, group) })
+			return members(in, key, func(group string) error { return f.relative(in, group) })
 		case key == "finalizing":
 			return value(in, key, &finalizing)
 		}
@@ -57,10 +57,13 @@ func (f *form) read(in *source) (finalizing bool, err error) {
 		return false, err
 	}
 	in.done()
-	if !parent {
+	if namespace == "" {
 		return false, Bad("parent is missing")
 	}
-	return finalizing, f.missing()
+	if err := f.missing(); err != nil {
+		return false, err
+	}
+	return finalizing, f.within(namespace)
 }
 
 // child reads a group of children.

@@ -27,11 +27,11 @@ func Identify(prefix []byte) Identity {
 	in := &source{}
 	in.hold(bytes.NewBuffer(prefix))
 	var i Identity
-	_ = object(in, "", func(key string) error {
+	_ = members(in, "", func(key string) error {
 		if key != "parent" {
 			return skip(in, "")
 		}
-		return object(in, "", func(key string) error {
+		return members(in, "", func(key string) error {
 			if key != "metadata" {
 				return skip(in, "")
 			}

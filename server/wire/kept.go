@@ -6,26 +6,18 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// asking is a child of an answer that asks for this note, if the observed child has none.
-func asking[O interface {
-	comparable
-	metav1.Object
-}](c answerChild, observed O) answerChild {
-	var none O
-	c.Metadata.DynamicApplyOnly = observed != none && observed.GetAnnotations()[lastApplied] == ""
-	return c
-}
-
-// kept reports whether the decision keeps this observed object, rather than wanting a new one of the same name.
-func kept[O interface {
-	comparable
-	metav1.Object
-}](decided, observed O) bool {
-	var none O
-	return observed != none && decided.GetUID() != "" && decided.GetUID() == observed.GetUID()
+// specTold is the spec that is answered of an object. One that is kept, rather than made new under the same name, is told
+// what it was told before.
+func specTold(decided, observed metav1.Object) any {
+	spec := reflect.ValueOf(decided).Elem().FieldByName("Spec").Addr().Interface()
+	if observed == nil || decided.GetUID() == "" || decided.GetUID() != observed.GetUID() {
+		return spec
+	}
+	return keptSpec(observed.GetAnnotations()[lastApplied], spec)
 }
 
 // keptSpec is the spec to answer for an object that is kept: the fields of the answer that Metacontroller applied
@@ -39,15 +31,19 @@ func kept[O interface {
 //
 // Without a readable annotation it is the decision's spec: the observed one, since nothing is changed then (the rule
 // ApplyStrategy).
-func keptSpec[Spec any](annotation string, decided *Spec) *Spec {
+func keptSpec(annotation string, decided any) any {
 	var last struct {
-		Spec *Spec `json:"spec"`
+		Spec jsontext.Value `json:"spec"`
 	}
-	if err := json.Unmarshal([]byte(annotation), &last); err != nil || last.Spec == nil {
+	if err := json.Unmarshal([]byte(annotation), &last); err != nil || len(last.Spec) == 0 {
 		return decided
 	}
-	adopt(reflect.ValueOf(last.Spec).Elem(), reflect.ValueOf(decided).Elem())
-	return last.Spec
+	told := reflect.New(reflect.TypeOf(decided))
+	if err := json.Unmarshal(last.Spec, told.Interface()); err != nil || told.Elem().IsNil() {
+		return decided
+	}
+	adopt(told.Elem().Elem(), reflect.ValueOf(decided).Elem())
+	return told.Elem().Interface()
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()

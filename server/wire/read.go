@@ -10,21 +10,17 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// skipped reads over a value of any kind.
-type skipped struct{}
+// withoutManagedFields leaves metadata.managedFields out, which are a third of an object's size and of no use here.
+var withoutManagedFields = json.WithUnmarshalers(json.UnmarshalFromFunc(
+	func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() }))
 
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (*skipped) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	_, err := in.ReadValue()
-	return err
-}
-
-// object reads a JSON object and calls member for each of its keys; member reads the value.
-func object(in *source, field string, member func(key string) error) error {
+// members reads a JSON object and calls member for each of its keys; member reads the value.
+func members(in *source, field string, member func(key string) error) error {
 	seen := map[string]bool{}
-	return objectOf(in, field, func(key []byte) error {
+	return membersOf(in, field, func(key []byte) error {
 		if seen[string(key)] {
 			return twice(field, string(key))
 		}
@@ -34,8 +30,8 @@ func object(in *source, field string, member func(key string) error) error {
 	})
 }
 
-// objectOf is object for keys that are not kept, and may be there twice: their bytes are those of now.
-func objectOf(in *source, field string, member func(key []byte) error) error {
+// membersOf is members for keys that are not kept, and may be there twice: their bytes are those of now.
+func membersOf(in *source, field string, member func(key []byte) error) error {
 	token, err := in.ReadToken()
 	if err != nil {
 		return unreadable(field, err)
@@ -84,7 +80,7 @@ func value(in *source, field string, v any) error {
 	if err := in.charge(field, text); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, v); err != nil {
+	if err := json.Unmarshal(text, v, withoutManagedFields); err != nil {
 		return unreadable(field, err)
 	}
 	return nil

@@ -31,10 +31,10 @@ const mostOthers = 64
 
 type incomingSecret struct {
 	metav1.TypeMeta
+	metav1.ObjectMeta
 
-	Metadata incomingMeta
-	Type     corev1.SecretType
-	Data     map[string][]byte
+	Type corev1.SecretType
+	Data map[string][]byte
 }
 
 // children reads the cluster's own Secrets.
@@ -45,7 +45,7 @@ func (s *secretReader) children(in *source, where string) error {
 	}
 	r := s.call
 	r.Children.Secrets, r.secrets = map[string]*observation.Secret{}, map[string]map[string][]byte{}
-	return object(in, where, func(key string) error {
+	return members(in, where, func(key string) error {
 		asked := func(k []byte) bool { return keys.Own[string(k)] || keys.Named[nameIn(key)][string(k)] }
 		return s.read(in, member(where, key), asked, mostOthers, r.Children.Secrets, r.secrets)
 	})
@@ -59,7 +59,7 @@ func (s *secretReader) others(in *source, where string) error {
 	}
 	r := s.call
 	r.Related.Secrets, r.related = map[string]*observation.Secret{}, map[string]map[string][]byte{}
-	return object(in, where, func(key string) error {
+	return members(in, where, func(key string) error {
 		field, named := member(where, key), keys.Named[nameIn(key)]
 		if named == nil {
 			return skip(in, field)
@@ -96,14 +96,14 @@ func (s *secretReader) read(
 	all map[string]*observation.Secret, data map[string]map[string][]byte,
 ) error {
 	var w incomingSecret
-	err := object(in, field, func(key string) error {
+	err := members(in, field, func(key string) error {
 		switch key {
 		case "apiVersion":
 			return value(in, field+"."+key, &w.APIVersion)
 		case "kind":
 			return value(in, field+"."+key, &w.Kind)
 		case "metadata":
-			return value(in, field+"."+key, &w.Metadata)
+			return value(in, field+"."+key, &w.ObjectMeta)
 		case "type":
 			return value(in, field+"."+key, &w.Type)
 		case "data":
@@ -114,16 +114,20 @@ func (s *secretReader) read(
 	if err != nil {
 		return err
 	}
-	return add(all, field, &w.TypeMeta, &w.Metadata.ObjectMeta, "v1", "Secret", func() (*observation.Secret, error) {
-		data[w.Metadata.Name] = w.Data
-		secret := &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data}
-		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, secret)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = Refuse(http.StatusServiceUnavailable, "the time of the call was over before %s was read: "+
-				"what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)
-		}
-		return read, err
-	})
+	if err := identified(field, w.TypeMeta, &w.ObjectMeta, "v1", "Secret"); err != nil {
+		return err
+	}
+	if _, twice := all[w.Name]; twice {
+		return thereTwice(field)
+	}
+	data[w.Name] = w.Data
+	secret := &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.ObjectMeta, Type: w.Type, Data: w.Data}
+	all[w.Name], err = pki.ReadFor(s.ctx, w.Namespace, in.turn, secret)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Refuse(http.StatusServiceUnavailable, "the time of the call was over before %s was read: "+
+			"what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)
+	}
+	return err
 }
 
 // pick reads the keys that are asked for, and some others.
@@ -132,7 +136,7 @@ func (w *incomingSecret) pick(in *source, field string, asked func(key []byte) b
 		return skip(in, field)
 	}
 	w.Data = map[string][]byte{}
-	return objectOf(in, field, func(key []byte) error {
+	return membersOf(in, field, func(key []byte) error {
 		if !asked(key) {
 			if others == 0 {
 				return skip(in, field)

@@ -10,6 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // shapes are JSON that becomes much when it is decoded: what stands between the items is what one of them has, in the
@@ -22,10 +24,10 @@ func shapes() map[string]struct {
 		before, item, after, field string
 		into                       func() any
 	}
-	pod := func() any { return &incoming[corev1.PodSpec, corev1.PodStatus]{} }
+	pod := func() any { return &corev1.Pod{} }
 	return map[string]shape{
 		"rules of a policy": {`{"spec":{"ingress":[`, `{}`, `]}}`, "NetworkPolicy.networking.k8s.io/v1",
-			func() any { return &incoming[networkingv1.NetworkPolicySpec, struct{}]{} }},
+			func() any { return &networkingv1.NetworkPolicy{} }},
 		"volumes":     {`{"spec":{"volumes":[`, `{"name":"a","emptyDir":{}}`, `]}}`, "Pod.v1", pod},
 		"containers":  {`{"spec":{"containers":[`, `{"name":"a","resources":{}}`, `]}}`, "Pod.v1", pod},
 		"environment": {`{"spec":{"containers":[{"env":[`, `{"name":"a"}`, `]}]}}`, "Pod.v1", pod},
@@ -36,12 +38,12 @@ func shapes() map[string]struct {
 		"tolerations":      {`{"spec":{"tolerations":[`, `{"operator":"Exists"}`, `]}}`, "Pod.v1", pod},
 		"lists of strings": {`{"spec":{"containers":[{"args":[`, `""`, `]}]}}`, "Pod.v1", pod},
 		"finalizers": {`{"metadata":{"finalizers":[`, `"a"`, `]}}`, "Job.batch/v1",
-			func() any { return &incoming[batchv1.JobSpec, batchv1.JobStatus]{} }},
+			func() any { return &batchv1.Job{} }},
 		"owners": {`{"metadata":{"ownerReferences":[`, `{"name":"","uid":""}`, `]}}`, "Pod.v1", pod},
 		"history of a status": {`{"status":{"history":[`, `{}`, `]}}`, "parent",
-			func() any { return &incomingCluster{} }},
+			func() any { return &v1alpha1.EtcdCluster{} }},
 		"members of a status": {`{"status":{"members":[`, `{}`, `]}}`, "parent",
-			func() any { return &incomingCluster{} }},
+			func() any { return &v1alpha1.EtcdCluster{} }},
 	}
 }
 

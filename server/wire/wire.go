@@ -3,6 +3,10 @@
 //
 // Nothing is taken for absent that could be there: Metacontroller deletes the children that an answer omits. So a call
 // is read whole, or it is refused (rule S13 in hooks/doc.go).
+//
+// JSON takes most of a call's time. github.com/go-json-experiment/json, which is becoming encoding/json/v2, reads a
+// body in one pass in half the time of encoding/json, and refuses names that are there twice. Answers are written with
+// the bytes of encoding/json: v2's own omitempty keeps a false or a zero, and Metacontroller would write it.
 package wire
 
 import (

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what is made from the Go types in hooks/api: the deepcopy functions, the CRDs and docs/reference/api.md; etcd's own alerts from its module; and from
+# Makes what is made from the Go types in hooks/api: the CRDs and docs/reference/api.md; etcd's own alerts from its module; and from
 # what quorate install prints and the manifests for monitoring the templates of the Helm chart.
 #   generate.sh           writes them
 #   generate.sh --check   compares them with what is there, and fails if they differ
@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,mirrors,operations,snapshots,snapshotschedules}.yaml docs/reference/api.md
+files=(manifests/crds/etcd.quorate.dev_etcd{clusters,mirrors,operations,snapshots,snapshotschedules}.yaml docs/reference/api.md
   manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml
   manifests/chart/crds/metacontroller.yaml manifests/cluster-chart/values.schema.json)
 fresh=$(mktemp -d)
@@ -16,8 +16,7 @@ for file in "${files[@]}"; do
   mkdir -p "$fresh/$(dirname "$file")"
 done
 
-bin/controller-gen object crd:allowDangerousTypes=true paths=./hooks/api/... \
-  output:object:dir="$fresh/hooks/api/v1alpha1" output:crd:dir="$fresh/manifests/crds"
+bin/controller-gen crd:allowDangerousTypes=true paths=./hooks/api/... output:crd:dir="$fresh/manifests/crds"
 bin/crd-ref-docs --log-level=ERROR --renderer=markdown --source-path=hooks/api \
   --config=test/tools/api-docs/config.yaml --templates-dir=test/tools/api-docs --output-path="$fresh/docs/reference/api.md"
 

@@ -2,7 +2,7 @@
 # Makes all files of a release in a folder, which is emptied first: `make release` calls it. No Docker and no registry is needed.
 #   quorate-OS-ARCH                  the binary; on darwin and windows only the plugin in it is needed
 #   quorate-snapshot-OS-ARCH         the program of snapshot Jobs and init containers, for linux alone
-#   quorate-*OS-ARCH.spdx.json       their SBOMs, SPDX 2.3
+#   quorate-*OS-ARCH.cdx.json        their SBOMs, CycloneDX 1.6
 #   kubectl-quorate-OS-ARCH.tar.gz   the plugin with the licences
 #   quorate-image.tar                the image for linux/amd64 and linux/arm64, an OCI layout; quorate-image.digest is its digest in every registry
 #   THIRD-PARTY-LICENSES.txt         licences of all that is linked
@@ -34,7 +34,19 @@ for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 w
   compile . "quorate-$os-$arch$suffix"
   if [[ $os == linux ]]; then compile ./etcdops/quorate-snapshot "quorate-snapshot-$os-$arch"; fi
 done
-go run -C test/tools ./release -source "$PWD" -version "$VERSION" -created "$SOURCE_DATE_EPOCH" "${binaries[@]}"
+
+tools=$(mktemp -d)
+trap 'rm -rf "$tools"' EXIT
+go build -C test/tools -trimpath -o "$tools/" ./release github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod github.com/google/go-licenses/v2
+GO_LICENSES=$tools/go-licenses test/tools/licences.sh > "$out/THIRD-PARTY-LICENSES.txt"
+for binary in "${binaries[@]}"; do
+  read -r sum _ < <(sha256sum "$binary")
+  sbom=${binary%.exe}.cdx.json # its serial number is of the binary, and what it says of the tool is the same wherever that was built
+  "$tools/cyclonedx-gomod" bin -json -std -licenses -assert-licenses -notimestamp -serial "${sum:0:8}-${sum:8:4}-5${sum:13:3}-8${sum:17:3}-${sum:20:12}" \
+    -version "$VERSION" -output "$sbom" "$binary" 2> "$tools/log" || { cat "$tools/log" >&2; exit 1; }
+  sed -i '/"tools": \[/,/^    \]/{/"hashes": \[/,/\],/d}' "$sbom"
+done
+"$tools/release" -source "$PWD" -version "$VERSION" -created "$SOURCE_DATE_EPOCH" "${binaries[@]}"
 
 eval "of_image=($OF_IMAGE)" # words as the Makefile quotes them
 go run -C test/real/lab . image -o "$out/quorate-image.tar" -ref "ghcr.io/quorate-dev/quorate:$VERSION" -gzip -arch amd64 -arch arm64 "${of_image[@]}" \

@@ -4,6 +4,5 @@
 // It depends on k8s.io/api and k8s.io/apimachinery alone, so that a program that creates EtcdClusters
 // can import it without dragging anything else in.
 //
-// +kubebuilder:object:generate=true
 // +groupName=etcd.quorate.dev
 package v1alpha1

@@ -27,16 +27,6 @@ type SecretKeyRef struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Keys of Secrets that a [SecretKeyRef] means while it names none.
-const (
-	// DefaultPasswordKey holds a password.
-	DefaultPasswordKey = "password"
-	// DefaultIdentityKey holds identities of age.
-	DefaultIdentityKey = "identity"
-	// DefaultTrustKey holds authorities, in PEM.
-	DefaultTrustKey = "ca.crt"
-)
-
 // ClusterRef is an EtcdCluster in the namespace of the object that names it.
 type ClusterRef struct {
 	// Name of the EtcdCluster.

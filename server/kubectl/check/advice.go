@@ -33,26 +33,31 @@ func (s *Seen) install() string {
 	return command("quorate install%s%s --apply", flags, s.settings())
 }
 
+// told are the settings of an installation that its Deployment tells by the environment of its container, each with
+// the flag that sets it.
+var told = []struct{ env, flag string }{
+	{"QUORATE_ONLY_NAMESPACES", " --only-namespaces=%s"},
+	{"QUORATE_SELECTOR", " --selector='%s'"},
+	{"QUORATE_ETCD_REPOSITORY", " --etcd-repository=%s"},
+	{"QUORATE_ALLOWED_IMAGE_REPOSITORIES", " --allowed-image-repositories=%s"},
+	{"QUORATE_EXISTING_ENDPOINTS", " --existing-endpoints=%s"},
+}
+
 // settings are the flags of an installation that is there, as far as its Deployment and its CompositeControllers tell
 // them: without them, installing again would change what Quorate looks after, and with which images.
 func (s *Seen) settings() string {
 	flags := ""
 	if w := s.deployment(); w != nil {
-		c := containerOf(w)
-		if only, _ := env(c, "QUORATE_ONLY_NAMESPACES"); only != "" {
-			flags += " --only-namespaces=" + only
+		for _, t := range told {
+			value, _ := env(containerOf(w), t.env)
+			if value != "" && value != shipped().etcdRepository {
+				flags += fmt.Sprintf(t.flag, value)
+			}
 		}
-		if selector, _ := env(c, "QUORATE_SELECTOR"); selector != "" {
-			flags += fmt.Sprintf(" --selector='%s'", selector)
-		}
-		if repository, set := env(c, "QUORATE_ETCD_REPOSITORY"); set && repository != shipped().etcdRepository {
-			flags += " --etcd-repository=" + repository
-		}
-		if allowed, _ := env(c, "QUORATE_ALLOWED_IMAGE_REPOSITORIES"); allowed != "" {
-			flags += " --allowed-image-repositories=" + allowed
+		if s.sharesIssuers() {
+			flags += " --shared-issuers"
 		}
 	}
-	flags += tenants(s.deployment())
 	for _, c := range s.ours() {
 		if name, named := strings.CutPrefix(c.Metadata.Name, "quorate-etcdcluster-"); named {
 			flags += " --name=" + name
@@ -61,18 +66,14 @@ func (s *Seen) settings() string {
 	return flags
 }
 
-// tenants are the flags for what EtcdClusters may ask for beyond their namespace.
-func tenants(w *workload) (flags string) {
+// sharesIssuers reports whether EtcdClusters may have certificates of issuers that other namespaces use too.
+func (s *Seen) sharesIssuers() bool {
+	w := s.deployment()
 	if w == nil {
-		return ""
+		return false
 	}
-	if allowed, _ := env(containerOf(w), "QUORATE_EXISTING_ENDPOINTS"); allowed != "" {
-		flags = " --existing-endpoints=" + allowed
-	}
-	if shared, _ := env(containerOf(w), "QUORATE_SHARED_ISSUERS"); shared == "true" {
-		flags += " --shared-issuers"
-	}
-	return flags
+	shared, _ := env(containerOf(w), "QUORATE_SHARED_ISSUERS")
+	return shared == "true"
 }
 
 // installOwn is what installs Quorate with a Metacontroller of its own.

@@ -49,44 +49,39 @@ var Checks = []Check{
 	{"Kubernetes", "kubectl reaches the API server, whose version is one that the kinds' validation rules and the " +
 		"tests know.", []string{version}, kubernetes},
 
-	{"MetacontrollerKinds", "The CustomResourceDefinitions of Metacontroller are there, and established.",
-		[]string{kinds}, metacontrollerKinds},
+	{"Installed", "The kinds of Metacontroller and of Quorate, the CompositeControllers that call this Quorate, and " +
+		"the admission policies are there, and all that matters of them is as in this release.", nil, installed},
 	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its " +
 		"image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
 	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each " +
 		"other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
 	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has " +
-		"what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
+		"what is needed by its documentation.", []string{metacontroller},
+		about(metacontrollerVersion, aMetacontroller)},
 	{"MetacontrollerFlags", "Its flags allow many clusters at once, log no keys and passwords, and let it merge " +
-		"objects itself.", []string{metacontroller}, metacontrollerFlags},
+		"objects itself.", []string{metacontroller}, about(metacontrollerFlags, aMetacontroller)},
 	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that " +
-		"Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
+		"Quorate's answers ask for.", []string{metacontroller, rights},
+		about(metacontrollerRights, aMetacontroller)},
 
-	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds},
-		ourKinds},
-	{"Controllers", "The CompositeControllers call Quorate in its namespace, with every hook, every rule for " +
-		"children " +
-		"and every setting of this release.", []string{controllers}, ourControllers},
 	{"OneQuorate", "No two CompositeControllers decide about the same objects.", []string{controllers}, oneQuorate},
 	{"Quorate", "Quorate's Deployment is there, and all its pods are available.", []string{quorate}, quorateRuns},
 	{"QuorateVersion", "Quorate's image has the version of this program, and members' pods use the same image.",
-		[]string{quorate}, quorateVersion},
+		[]string{quorate}, about(quorateVersion, aQuorate)},
 	{"Service", "The addresses of the hooks lead to Quorate's Service, and that to pods that are ready.",
-		[]string{controllers, quorate}, service},
+		[]string{controllers, quorate}, about(service, aController)},
 	{"NetworkPolicy", "Quorate's NetworkPolicy lets Metacontroller in.", []string{quorate, metacontroller},
-		networkPolicy},
+		about(networkPolicy, aQuorate, aMetacontroller)},
 
 	{"Certificate", "The hooks' certificate is valid for the names by which they are called, and will be for 30 days.",
-		[]string{controllers, quorate}, certificate},
+		[]string{controllers, quorate}, about(certificate, aController)},
 	{"Trust", "Metacontroller trusts the authority that signed it, and has read that since it last changed.",
-		[]string{controllers, metacontroller}, trust},
+		[]string{controllers, metacontroller}, about(trust, aController, aMetacontroller)},
 	{"Token", "Metacontroller sends a token that Quorate takes. It is not shown.", []string{controllers, quorate},
-		token},
+		about(token, aQuorate, aController)},
 	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five " +
 		"minutes has no call that failed.", []string{controllers, clusters}, asked},
 
-	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected, and what an " +
-		"installation does not allow its tenants.", []string{policies}, admissionPolicies},
 	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes},
 		storageClass},
 	{"CertManager", "cert-manager's kinds exist if the CompositeController names them, and it names them if an " +
@@ -117,6 +112,36 @@ func Judge(s *Seen) []Finding {
 // Fine reports whether nothing failed and everything could be looked at.
 func Fine(all []Finding) bool {
 	return !slices.ContainsFunc(all, func(f Finding) bool { return f.State == Fail || f.State == Unknown })
+}
+
+// A thing is what a check is about: without it there is nothing to judge.
+type thing struct {
+	is    func(s *Seen) bool
+	lacks string
+}
+
+var (
+	aMetacontroller = thing{func(s *Seen) bool { return s.metacontroller() != nil }, "no Metacontroller was found"}
+	aQuorate        = thing{func(s *Seen) bool { return s.deployment() != nil }, "no Quorate was found"}
+	aController     = thing{func(s *Seen) bool { return len(s.called()) > 0 },
+		"no CompositeController calls this Quorate"}
+)
+
+// about is a check about these things.
+func about(judge func(s *Seen) Finding, things ...thing) func(s *Seen) Finding {
+	return func(s *Seen) Finding {
+		for _, t := range things {
+			if !t.is(s) {
+				return unchecked(t.lacks)
+			}
+		}
+		return judge(s)
+	}
+}
+
+// unchecked is what a check says that can't be made because of what another has found.
+func unchecked(why string) Finding {
+	return Finding{State: Unknown, Found: "not checked: " + why, Do: "first fix what is above"}
 }
 
 func ok(format string, args ...any) Finding {

@@ -79,7 +79,7 @@ func TestKubernetes(t *testing.T) {
 			"StorageClass", Warn, "no default", "storageClassName", nil},
 		{"no policies", func(w *installation) {
 			w.lose(policies, "ValidatingAdmissionPolicyBinding", "quorate-schedule-retention")
-		}, "AdmissionPolicies", Warn,
+		}, "Installed", Warn,
 			"there is no ValidatingAdmissionPolicyBinding/quorate-schedule-retention", "apply them", nil},
 		{"cert-manager named and not there", func(w *installation) { w.ruleForCertificates() }, "CertManager", Fail,
 			"it has stopped", "install cert-manager", nil},
@@ -166,7 +166,7 @@ func TestUnreachable(t *testing.T) {
 func TestNonsense(t *testing.T) {
 	w := good(t)
 	w.refused[controllers] = Answer{Out: []byte("<html>")}
-	f := w.judged()["Controllers"]
+	f := w.judged()["Installed"]
 	assert.Equal(t, Unknown, f.State)
 	assert.Contains(t, f.Found, "what kubectl printed can't be understood")
 }

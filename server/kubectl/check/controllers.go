@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -149,12 +148,6 @@ func (s *Seen) called() []*webhook {
 	return all
 }
 
-// noController is what the checks about the hooks say when no controller calls them.
-func noController() Finding {
-	return Finding{State: Unknown, Found: "not checked: no CompositeController calls this Quorate",
-		Do: "first fix what is above"}
-}
-
 // namesCertificates reports whether a controller of ours has a rule for cert-manager's Certificates.
 func (s *Seen) namesCertificates() bool {
 	for _, c := range s.ours() {
@@ -167,96 +160,12 @@ func (s *Seen) namesCertificates() bool {
 	return false
 }
 
-func ourControllers(s *Seen) Finding {
-	var flaws []Finding
-	names := []string{}
-	for _, want := range shipped().controllers {
-		all := s.of(want.Spec.ParentResource.resourceRule)
-		i := slices.IndexFunc(all, func(c controller) bool { return c.calls(s.Namespace) })
-		switch kind := want.Spec.ParentResource.Resource; {
-		case len(all) == 0:
-			flaws = append(flaws, fail("no CompositeController exists for "+kind, s.install()))
-		case i < 0:
-			flaws = append(flaws, fail(fmt.Sprintf("CompositeController %s for %s calls %s, not quorate.%s.svc",
-				all[0].Metadata.Name, kind, host(all[0]), s.Namespace),
-				"say with --namespace where that Quorate is; or install one here: "+s.install()))
-		default:
-			names = append(names, all[i].Metadata.Name)
-			flaws = append(flaws, s.differs(all[i], want)...)
-		}
-	}
-	return together(ok("%s", strings.Join(names, ", ")), flaws)
-}
-
 // host that a controller calls; never the whole URL, which may hold the token.
 func host(c controller) string {
 	if u := c.hook("sync").address(); u != nil {
 		return u.Host
 	}
 	return "no host"
-}
-
-// differs says how a controller differs from that of this release.
-func (s *Seen) differs(is, want controller) []Finding {
-	name := is.Metadata.Name
-	var flaws []Finding
-	note := func(f func(found, do string) Finding, format string, args ...any) {
-		flaws = append(flaws, f(name+fmt.Sprintf(format, args...), s.install()))
-	}
-	for _, child := range want.Spec.ChildResources {
-		i := slices.IndexFunc(is.Spec.ChildResources,
-			func(c childRule) bool { return c.resourceRule == child.resourceRule })
-		if i < 0 {
-			note(fail, " has no rule for its children %s", child.full())
-		} else if got := is.Spec.ChildResources[i].UpdateStrategy.Method; got != child.UpdateStrategy.Method {
-			note(fail, " updates %s by %q, not %q", child.full(), got, child.UpdateStrategy.Method)
-		}
-	}
-	for _, child := range is.Spec.ChildResources {
-		if !slices.ContainsFunc(want.Spec.ChildResources,
-			func(c childRule) bool { return c.resourceRule == child.resourceRule }) && child.full() != certificatesCRD {
-			note(fail, " has a rule for %s, which this release does not know: every call is refused", child.full())
-		}
-	}
-	if !is.Spec.GenerateSelector {
-		note(fail, " has no generateSelector")
-	}
-	if r := is.Spec.ResyncPeriodSeconds; r == 0 || r > want.Spec.ResyncPeriodSeconds {
-		note(warn, " asks every %d s (0: never), not every %d s", r, want.Spec.ResyncPeriodSeconds)
-	}
-	for _, hook := range slices.Sorted(maps.Keys(want.Spec.Hooks)) {
-		flaws = append(flaws, s.hookDiffers(is, want, hook)...)
-	}
-	return flaws
-}
-
-// hookDiffers says how one hook differs.
-func (s *Seen) hookDiffers(is, want controller, name string) []Finding {
-	w, wanted := is.hook(name), want.hook(name)
-	title := is.Metadata.Name + "'s hook " + name
-	u := w.address()
-	switch service, namespace := leads(u); {
-	case u == nil:
-		return []Finding{fail(is.Metadata.Name+" has no hook "+name, s.install())}
-	case service != "quorate" || namespace != s.Namespace:
-		return []Finding{fail(fmt.Sprintf("%s calls %s, not quorate.%s.svc", title, u.Host, s.Namespace), s.install())}
-	case u.Path != wanted.address().Path:
-		return []Finding{fail(fmt.Sprintf("%s calls the page %s, not %s", title, u.Path, wanted.address().Path),
-			s.install())}
-	}
-	var flaws []Finding
-	if v := is.Spec.Hooks[name].Version; v != "" && v != "v1" {
-		flaws = append(flaws, fail(title+" is of version "+v+", and Quorate speaks v1", s.install()))
-	}
-	timeout, err := time.ParseDuration(w.Timeout)
-	least, wrong := time.ParseDuration(wanted.Timeout)
-	must(wrong)
-	if err != nil || timeout < least {
-		flaws = append(flaws, warn(fmt.Sprintf("%s gives up after %q, not after %s: Quorate may take 8 s for a call",
-			title,
-			w.Timeout, least), s.install()))
-	}
-	return flaws
 }
 
 func oneQuorate(s *Seen) Finding {

@@ -53,7 +53,7 @@ func good(t *testing.T) *installation {
 
 // kindsAsJSON is made once: the schemas are large.
 var kindsAsJSON = sync.OnceValue(func() []byte {
-	raw, err := json.Marshal(shippedKinds())
+	raw, err := json.Marshal(shipped().kinds)
 	must(err)
 	return raw
 })

@@ -25,9 +25,6 @@ const longestDiscovery = time.Minute
 
 func metacontrollerFlags(s *Seen) Finding {
 	w := s.metacontroller()
-	if w == nil {
-		return noMetacontroller()
-	}
 	c := containerOf(w)
 	var flaws []Finding
 	var has, want []string

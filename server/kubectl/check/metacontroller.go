@@ -155,36 +155,6 @@ func (s *Seen) podsOf(w *workload) []corev1.Pod {
 	return all
 }
 
-// noMetacontroller is what the checks about it say when there is none.
-func noMetacontroller() Finding {
-	return Finding{State: Unknown, Found: "not checked: no Metacontroller was found",
-		Do: "first fix what is above"}
-}
-
-func metacontrollerKinds(s *Seen) Finding {
-	var flaws []Finding
-	for _, name := range shipped().itsKinds {
-		k, there := s.kinds[name]
-		switch {
-		case !there:
-			flaws = append(flaws, fail("there is no "+name, s.itsKinds()))
-		case !k.established():
-			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+
-				" shows why"))
-		}
-	}
-	return together(ok("there"), flaws)
-}
-
-// itsKinds is what installs Metacontroller's kinds: with one of Quorate's own, or for the one that is there.
-func (s *Seen) itsKinds() string {
-	if s.metacontroller() == nil || s.own() {
-		return s.installOwn()
-	}
-	return "apply those of the Metacontroller that is there; these serve it too: `kubectl apply --server-side -f " +
-		"manifests/crds/metacontroller.yaml`"
-}
-
 func metacontrollerRuns(s *Seen) Finding {
 	w := s.metacontroller()
 	if w == nil {
@@ -238,7 +208,7 @@ func oneMetacontroller(s *Seen) Finding {
 	}
 	switch {
 	case len(all) == 0:
-		return noMetacontroller()
+		return unchecked(aMetacontroller.lacks)
 	case len(serve) == 0:
 		flaws = append(flaws, fail("none serves Quorate's CompositeControllers: the --target-label-selector of "+
 			strings.Join(others, ", ")+" does not match their labels", s.install()))
@@ -311,16 +281,14 @@ func repository(image string) string {
 }
 
 // What is known: 4.17.2 and 1.5.20 by runs of the tests; what lies between them and from 4.16 on by documentation and
-// sources. Why 2.0 to 4.15 can't prove who they are: docs/decisions/0009.
+// sources. From 4.16 on a webhook has a token from a Secret; 1.5 can have one as the password of the hook's URL. 2.0 to
+// 4.15 show that URL as a label of their metrics, so they can't prove who they are.
 func metacontrollerVersion(s *Seen) Finding {
-	w := s.metacontroller()
-	if w == nil {
-		return noMetacontroller()
-	}
 	r, known := s.metacontrollerVersion()
 	switch {
 	case !known:
-		return warn("the image "+containerOf(w).Image+" does not tell its version", "see that it is 4.16 or later")
+		return warn("the image "+containerOf(s.metacontroller()).Image+" does not tell its version",
+			"see that it is 4.16 or later")
 	case r.before(1, 5):
 		return fail(r.String()+" is older than 1.5 and does not support what Quorate's CompositeControllers need",
 			"upgrade Metacontroller to 4.16 or later")

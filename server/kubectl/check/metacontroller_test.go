@@ -40,9 +40,9 @@ func TestMetacontroller(t *testing.T) {
 		{"no kinds of Metacontroller", func(w *installation) {
 			w.lose(kinds, "CustomResourceDefinition", "compositecontrollers.metacontroller.k8s.io")
 			w.refused[controllers] = Answer{Err: `error: the server doesn't have a resource type "compositecontrollers"`, NoKind: true}
-		}, "MetacontrollerKinds", Fail, "there is no compositecontrollers",
+		}, "Installed", Fail, "there is no compositecontrollers",
 			"kubectl apply --server-side -f manifests/crds/metacontroller.yaml",
-			[]string{"Controllers", "OneQuorate", "Service", "Certificate", "Trust", "Token", "Asked", "CertManager"}},
+			[]string{"OneQuorate", "Service", "Certificate", "Trust", "Token", "Asked", "CertManager"}},
 		{"none", func(w *installation) {
 			w.lose(metacontroller, "StatefulSet", "metacontroller")
 			w.lose(workloads, "StatefulSet", "metacontroller")

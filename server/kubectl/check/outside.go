@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,28 +92,6 @@ func (s *Seen) looksAfter(c v1alpha1.EtcdCluster) bool {
 		p := o.Spec.ParentResource
 		return p.Resource == "etcdclusters" && (p.LabelSelector == nil || meets(p.LabelSelector, c.Labels))
 	})
-}
-
-func admissionPolicies(s *Seen) Finding {
-	var lacks []string
-	shared := strings.Contains(tenants(s.deployment()), "--shared-issuers")
-	for _, name := range shipped().policies {
-		if shared && strings.HasSuffix(name, "/quorate-shared-issuers") {
-			continue // this installation allows what it refuses
-		}
-		// One of several installations adds its name.
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.policies)),
-			func(is string) bool { return is == name || strings.HasPrefix(is, name+"-") }) {
-			lacks = append(lacks, name)
-		}
-	}
-	if len(lacks) > 0 {
-		return warn("there is no "+strings.Join(lacks, ", no ")+
-			": protected or forbidden changes are held back later instead of refused at once; deleting a schedule in "+
-			"the foreground deletes its snapshots, and deleting a kind deletes all clusters", "apply them, which "+
-			"takes Kubernetes 1.30: "+s.install())
-	}
-	return ok("there")
 }
 
 func storageClass(s *Seen) Finding {

@@ -28,11 +28,6 @@ func (s *Seen) deployment() *workload {
 	return &s.deployments[max(i, 0)]
 }
 
-// noQuorate is what the checks about it say when there is none.
-func noQuorate() Finding {
-	return Finding{State: Unknown, Found: "not checked: no Quorate was found", Do: "first fix what is above"}
-}
-
 func quorateRuns(s *Seen) Finding {
 	w := s.deployment()
 	if w == nil {
@@ -65,9 +60,6 @@ func env(c corev1.Container, name string) (string, bool) {
 
 func quorateVersion(s *Seen) Finding {
 	w := s.deployment()
-	if w == nil {
-		return noQuorate()
-	}
 	c := containerOf(w)
 	var flaws []Finding
 	if members, set := env(c, "QUORATE_IMAGE"); !set &&
@@ -104,9 +96,6 @@ func exact(text string) (release, bool) {
 
 func service(s *Seen) Finding {
 	called := s.called()
-	if len(called) == 0 {
-		return noController()
-	}
 	i := slices.IndexFunc(s.services, func(o corev1.Service) bool { return o.Name == "quorate" })
 	if i < 0 {
 		return fail("no such Service: "+s.Namespace+"/quorate", s.install())
@@ -159,14 +148,7 @@ type networkPolicyObject struct {
 }
 
 func networkPolicy(s *Seen) Finding {
-	w := s.deployment()
-	if w == nil {
-		return noQuorate()
-	}
-	from := s.metacontroller()
-	if from == nil {
-		return noMetacontroller()
-	}
+	w, from := s.deployment(), s.metacontroller()
 	where, there := s.namespaces[s.Metacontroller]
 	if !there {
 		where = map[string]string{corev1.LabelMetadataName: s.Metacontroller}

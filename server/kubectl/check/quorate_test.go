@@ -21,26 +21,30 @@ func TestKinds(t *testing.T) {
 		{"no kinds", func(w *installation) {
 			w.lose(kinds, "CustomResourceDefinition",
 				"etcdsnapshots.etcd.quorate.dev")
-		}, "Kinds", Fail, "there is no etcdsnapshots", "install Quorate", nil},
+		}, "Installed", Fail, "there is no etcdsnapshots", "install Quorate", nil},
 		{"not established", func(w *installation) {
 			delete(w.object(kinds, "CustomResourceDefinition", clustersKind), "status")
-		}, "Kinds", Fail, "not established", "kubectl describe crd " + clustersKind, nil},
+		}, "Installed", Fail, "not established", "kubectl describe crd " + clustersKind, nil},
+		{"another version", func(w *installation) {
+			within(w.object(kinds, "CustomResourceDefinition", clustersKind),
+				"spec")["versions"].([]any)[0].(map[string]any)["name"] = "v1"
+		}, "Installed", Fail, "has no version v1alpha1", "quorate install --kinds", nil},
 		{"older kinds", func(w *installation) {
 			delete(spec(w), "recovery")
 			delete(schema(w, "properties", "status", "properties"), "origin")
-		}, "Kinds", Fail, "is older than this release: it does not have spec.recovery and status.origin",
+		}, "Installed", Fail, "is older than this release: it does not have spec.recovery and status.origin",
 			"quorate install --kinds", nil},
-		{"newer kinds", func(w *installation) { spec(w)["shiny"] = map[string]any{"type": "string"} }, "Kinds", Warn,
+		{"newer kinds", func(w *installation) { spec(w)["shiny"] = map[string]any{"type": "string"} }, "Installed", Warn,
 			"is newer than this quorate: it has spec.shiny", "use the quorate", nil},
 		{"kinds of another line",
-			func(w *installation) { delete(spec(w), "recovery"); spec(w)["shiny"] = map[string]any{} }, "Kinds", Fail,
+			func(w *installation) { delete(spec(w), "recovery"); spec(w)["shiny"] = map[string]any{} }, "Installed", Fail,
 			"is of another release", "quorate install --kinds", nil},
-		{"other rules", func(w *installation) { set(spec(w), 5, "replicas", "maximum") }, "Kinds", Warn, "other rules",
+		{"other rules", func(w *installation) { set(spec(w), 5, "replicas", "maximum") }, "Installed", Warn, "other rules for spec.replicas",
 			"quorate install --kinds", nil},
 	})
 	words := good(t)
 	schema(words)["description"] = "Other words."
-	assert.Equal(t, OK, words.judged()["Kinds"].State)
+	assert.Equal(t, OK, words.judged()["Installed"].State)
 }
 
 func TestControllers(t *testing.T) {
@@ -54,42 +58,51 @@ func TestControllers(t *testing.T) {
 	}
 	test(t, []broken{
 		{"one is missing", func(w *installation) { w.lose(controllers, "CompositeController", "quorate-etcdsnapshot") },
-			"Controllers", Fail, "no CompositeController exists for etcdsnapshots", "quorate install", nil},
+			"Installed", Fail, "no CompositeController exists for etcdsnapshots", "quorate install", nil},
 		{"all call another", func(w *installation) {
 			w.hooked(func(h map[string]any) {
 				h["url"] = strings.Replace(h["url"].(string), "quorate-system", "elsewhere", 1)
 			})
-		}, "Controllers", Fail, "quorate-etcdcluster for etcdclusters calls quorate.elsewhere.svc, not " +
+		}, "Installed", Fail, "quorate-etcdcluster for etcdclusters calls quorate.elsewhere.svc, not " +
 			"quorate.quorate-system.svc", "--namespace", []string{"Service", "Certificate", "Trust", "Token"}},
-		{"one hook calls another", url("quorate-system", "elsewhere"), "Controllers", Fail,
-			"hook finalize calls quorate.elsewhere.svc", "quorate install", []string{"Certificate"}},
-		{"another page", url("/finalize", "/sync"), "Controllers", Fail,
-			"hook finalize calls the page /sync, not /finalize", "quorate install", nil},
+		{"one hook calls another", url("quorate-system", "elsewhere"), "Installed", Fail,
+			"hook finalize is quorate.elsewhere.svc/finalize, not quorate.quorate-system.svc/finalize", "quorate install", []string{"Certificate"}},
+		{"another page", url("/finalize", "/sync"), "Installed", Fail,
+			"hook finalize is quorate.quorate-system.svc/sync, not", "quorate install", nil},
+		{"no sync", func(w *installation) { delete(within(w.controller(), "spec", "hooks"), "sync") }, "Installed",
+			Fail, "quorate-etcdcluster for etcdclusters calls no host", "--namespace", nil},
+		{"another Service", func(w *installation) {
+			h := hookOf(w, "finalize")
+			delete(h, "url")
+			h["path"] = "/finalize"
+			h["service"] = map[string]any{"name": "quorate", "namespace": "elsewhere", "port": 443, "protocol": "https"}
+		}, "Installed", Fail, "hook finalize is quorate.elsewhere.svc/finalize", "quorate install",
+			[]string{"Certificate", "Token"}},
 		{"no customize", func(w *installation) { delete(within(w.controller(), "spec", "hooks"), "customize") },
-			"Controllers", Fail, "quorate-etcdcluster has no hook customize", "quorate install", nil},
-		{"a short timeout", func(w *installation) { hookOf(w, "sync")["timeout"] = "2s" }, "Controllers", Warn,
-			`gives up after "2s", not after 10s`, "quorate install", nil},
+			"Installed", Fail, "quorate-etcdcluster has no hook customize", "quorate install", nil},
+		{"a short timeout", func(w *installation) { hookOf(w, "sync")["timeout"] = "2s" }, "Installed", Warn,
+			`time for the hook sync is "2s", not "10s"`, "quorate install", nil},
 		{"another version of the hook",
-			func(w *installation) { set(w.controller(), "v2", "spec", "hooks", "sync", "version") }, "Controllers",
-			Fail, "of version v2", "quorate install", nil},
+			func(w *installation) { set(w.controller(), "v2", "spec", "hooks", "sync", "version") }, "Installed",
+			Fail, "version of the hook sync is v2, not v1", "quorate install", nil},
 		{"no generateSelector", func(w *installation) { set(w.controller(), false, "spec", "generateSelector") },
-			"Controllers", Fail, "no generateSelector", "quorate install", nil},
+			"Installed", Fail, "generateSelector is false, not true", "quorate install", nil},
 		{"a long resync", func(w *installation) { set(w.controller(), 600, "spec", "resyncPeriodSeconds") },
-			"Controllers", Warn, "asks every 600 s", "quorate install", nil},
+			"Installed", Warn, "time between two calls is 600 s, not 30 s", "quorate install", nil},
 		{"a rule for children less", func(w *installation) {
 			spec := within(w.controller(), "spec")
 			spec["childResources"] = spec["childResources"].([]any)[1:]
-		}, "Controllers", Fail, "no rule for its children pods", "quorate install", nil},
+		}, "Installed", Fail, "no rule for its children pods", "quorate install", nil},
 		{"a rule for children more", func(w *installation) {
 			spec := within(w.controller(), "spec")
 			spec["childResources"] = append(spec["childResources"].([]any),
 				map[string]any{"apiVersion": "apps/v1", "resource": "deployments"})
-		}, "Controllers", Fail, "a rule for deployments.apps, which this release does not know", "quorate install",
+		}, "Installed", Fail, "a rule for its children deployments.apps, which this release does not know", "quorate install",
 			nil},
 		{"another strategy", func(w *installation) {
 			set(within(w.controller(), "spec")["childResources"].([]any)[0].(map[string]any), "Recreate",
 				"updateStrategy", "method")
-		}, "Controllers", Fail, `updates pods by "Recreate", not "InPlace"`, "quorate install", nil},
+		}, "Installed", Fail, "rule for its children pods is Recreate, not InPlace", "quorate install", nil},
 		{"a second Quorate", func(w *installation) {
 			second := w.add(controllers, w.controller())
 			set(second, "second", "metadata", "name")

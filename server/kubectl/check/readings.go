@@ -96,7 +96,7 @@ func (o Options) Readings() []Reading {
 		return Reading{name, right, append(append([]string{"get"}, args...), "-o", "json")}
 	}
 	crds := append([]string{"customresourcedefinitions", "--ignore-not-found", certificatesCRD}, shipped().itsKinds...)
-	for _, k := range shippedKinds() {
+	for _, k := range shipped().kinds {
 		crds = append(crds, k.Metadata.Name)
 	}
 	return []Reading{

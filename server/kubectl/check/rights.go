@@ -64,9 +64,6 @@ func (r policyRule) allows(group, resource, verb string, names []string) bool {
 
 func metacontrollerRights(s *Seen) Finding {
 	w := s.metacontroller()
-	if w == nil {
-		return noMetacontroller()
-	}
 	account := cmp.Or(w.Spec.Template.Spec.ServiceAccountName, "default")
 	who := "service account " + s.Metacontroller + "/" + account
 	only := s.only()

@@ -178,8 +178,7 @@ func (s *Seen) without(names []string) Finding {
 			flaws = append(flaws, Finding{State: Unknown, Found: "you may not " + right,
 				Do: "ask your Kubernetes administrator for the right to " + right})
 		case a.NoKind:
-			flaws = append(flaws, Finding{State: Unknown, Found: "not checked: the kind does not exist (" + right + ")",
-				Do: "first fix what is above"})
+			flaws = append(flaws, unchecked("the kind does not exist ("+right+")"))
 		case a.Err != "":
 			flaws = append(flaws, Finding{State: Unknown, Found: a.Err})
 		}

@@ -96,8 +96,6 @@ func must(err error) {
 	}
 }
 
-func shippedKinds() []kind { return shipped().kinds }
-
 // The roles of Metacontroller's service account in the manifests.
 const (
 	forAnswers  = "quorate-metacontroller"

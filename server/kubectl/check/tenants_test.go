@@ -13,7 +13,7 @@ func TestWhatIsAllowedNeedsNoPolicy(t *testing.T) {
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 		w.lose(policies, kind, "quorate-shared-issuers")
 	}
-	f := w.judged()["AdmissionPolicies"]
+	f := w.judged()["Installed"]
 	assert.Equal(t, Warn, f.State)
 	assert.Contains(t, f.Found, "quorate-shared-issuers")
 	assert.NotContains(t, f.Do, "--shared-issuers")
@@ -21,7 +21,7 @@ func TestWhatIsAllowedNeedsNoPolicy(t *testing.T) {
 	c := container(w.deployment())
 	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_SHARED_ISSUERS", "value": "true"},
 		map[string]any{"name": "QUORATE_EXISTING_ENDPOINTS", "value": "10.1.0.0/16"})
-	assert.Equal(t, OK, w.judged()["AdmissionPolicies"].State)
+	assert.Equal(t, OK, w.judged()["Installed"].State)
 	w.lose(policies, "ValidatingAdmissionPolicy", "quorate-deletion-protection")
-	assert.Contains(t, w.judged()["AdmissionPolicies"].Do, " --existing-endpoints=10.1.0.0/16 --shared-issuers --apply")
+	assert.Contains(t, w.judged()["Installed"].Do, " --existing-endpoints=10.1.0.0/16 --shared-issuers --apply")
 }

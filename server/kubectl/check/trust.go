@@ -20,9 +20,6 @@ const expiresSoon = 30 * 24 * time.Hour
 // plain is what the checks of certificate and trust say of hooks without HTTPS; ok when all are called by it.
 func (s *Seen) plain() (Finding, bool) {
 	called := s.called()
-	if len(called) == 0 {
-		return noController(), true
-	}
 	n := 0
 	for _, w := range called {
 		if w.address().Scheme != "https" {
@@ -90,11 +87,7 @@ func trust(s *Seen) Finding {
 	if f, is := s.plain(); is {
 		return f
 	}
-	w := s.metacontroller()
-	if w == nil {
-		return noMetacontroller()
-	}
-	called := s.called()
+	w, called := s.metacontroller(), s.called()
 	inline := slices.DeleteFunc(slices.Clone(called), func(w *webhook) bool { return w.CABundle == nil })
 	switch len(inline) {
 	case 0:
@@ -155,13 +148,11 @@ func (s *Seen) signed(bundle []byte, where, do string) Finding {
 	}
 	block, _ := pem.Decode(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
 	if block == nil {
-		return Finding{State: Unknown, Found: "not checked: no certificate exists",
-			Do: "first fix what is above"}
+		return unchecked("no certificate exists")
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return Finding{State: Unknown, Found: "not checked: the certificate can't be read",
-			Do: "first fix what is above"}
+		return unchecked("the certificate can't be read")
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	between.AppendCertsFromPEM(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
@@ -213,14 +204,7 @@ func (s *Seen) started(w *workload) time.Time {
 }
 
 func token(s *Seen) Finding {
-	w := s.deployment()
-	called := s.called()
-	switch {
-	case w == nil:
-		return noQuorate()
-	case len(called) == 0:
-		return noController()
-	}
+	w, called := s.deployment(), s.called()
 	if _, asked := env(containerOf(w), "QUORATE_TOKEN_FILE"); !asked &&
 		!slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
 		return warn("Quorate asks for none: all who reach the hooks may call them",

@@ -8,12 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"testing"
-	"time"
 
 	"filippo.io/age"
 	"github.com/stretchr/testify/require"
@@ -66,38 +62,19 @@ func TestSnapshots(t *testing.T) {
 		{"etcdutl snapshot restore",
 			[]string{etcdutl, "snapshot", "restore", saved, "--data-dir=" + filepath.Join(dir, "restored")}},
 	} {
-		var took, worked []time.Duration
-		var resident int64
-		for range *snapshotRun {
-			// what is there would be reported, and not be taken again
-			for _, before := range []string{"restored", "store"} {
-				require.NoError(t, os.RemoveAll(filepath.Join(dir, before)))
-			}
-			process := exec.Command(what.line[0], what.line[1:]...)
-			began := time.Now()
-			out, err := process.CombinedOutput()
-			require.NoError(t, err, "%s: %s", what.name, out)
-			took = append(took, time.Since(began))
-			worked = append(worked, process.ProcessState.UserTime()+process.ProcessState.SystemTime())
-			resident = max(resident, process.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
-		}
-		slices.Sort(took)
-		slices.Sort(worked)
+		// what is there would be reported, and not be taken again
+		took, used := runs(t, dir, what.line, "restored", "store")
 		size := int64(0)
 		if info, err := os.Stat(filepath.Join(dir, "store", "one.db")); err == nil {
 			size = info.Size()
 		}
-		fmt.Printf("| %s | %.1f s (%.1f to %.1f) | %.1f s of CPU | %d MiB resident at most | %d MiB stored |\n",
-			what.name,
-			took[len(took)/2].Seconds(), took[0].Seconds(), took[len(took)-1].Seconds(),
-			worked[len(worked)/2].Seconds(), resident>>10, size>>20)
+		fmt.Printf("| %s | %s | %s | %d MiB stored |\n", what.name, took, used, size>>20)
 	}
 }
 
 func fillMiB(t *testing.T, m *etcdproc.Member, mib int) {
 	t.Helper()
 	client := m.Client()
-	defer client.Close()
 	random := rand.NewChaCha8([32]byte{1})
 	value := make([]byte, 64<<10)
 	for i := range len(value) {

@@ -63,7 +63,6 @@ func (p *tool) used() string {
 func putMany(t *testing.T, m *etcdproc.Member, n, names int, prefix string) (revision int64, took []time.Duration) {
 	t.Helper()
 	client := m.Client()
-	defer client.Close()
 	took = make([]time.Duration, n)
 	var next, last atomic.Int64
 	var writers sync.WaitGroup
@@ -120,7 +119,6 @@ func quorateKeeps(t *testing.T, version, dir string) keeper {
 				"--verify=false", "--compression=none"}, store...)...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			client := m.Client()
-			defer client.Close()
 			is, err := client.Status(t.Context(), m.ClientURL)
 			require.NoError(t, err)
 			return append([]string{*snapshotOf, "stream", "--endpoint=" + m.ClientURL, "--tail=tail", "--listen=",
@@ -244,22 +242,31 @@ func stores(t *testing.T, k keeper, m *etcdproc.Member, dir string) (end int64) 
 // restores is how long it takes to fill the folder restored.
 func restores(t *testing.T, what, dir string, line []string) {
 	t.Helper()
+	took, used := runs(t, dir, line, "restored")
+	fmt.Printf("| restore by %s | %s | %s |\n", what, took, used)
+}
+
+// runs a line some times in a folder of which these are removed before. It tells how long that took, with the median
+// first, and what the last one has used.
+func runs(t *testing.T, dir string, line []string, before ...string) (times, used string) {
+	t.Helper()
 	var took []time.Duration
-	used := ""
 	for range *snapshotRun {
-		require.NoError(t, os.RemoveAll(filepath.Join(dir, "restored")))
+		for _, folder := range before {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, folder)))
+		}
 		process := &tool{Cmd: exec.Command(line[0], line[1:]...)}
 		process.Env = append(os.Environ(), "ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3", "ETCD_INITIAL_CLUSTER_TOKEN=t")
 		process.Dir = dir
 		process.Stdout, process.Stderr = &process.said, &process.said
 		began := time.Now()
 		require.NoError(t, process.Start())
-		require.NoError(t, process.Wait(), "%s: %s", what, &process.said)
+		require.NoError(t, process.Wait(), "%s: %s", line, &process.said)
 		took = append(took, time.Since(began))
 		used = process.used()
 	}
-	fmt.Printf("| restore by %s | %.1f s (%.1f to %.1f) | %s |\n", what, percentile(took, 50).Seconds(),
-		took[0].Seconds(), took[len(took)-1].Seconds(), used)
+	return fmt.Sprintf("%.1f s (%.1f to %.1f)", percentile(took, 50).Seconds(), took[0].Seconds(),
+		took[len(took)-1].Seconds()), used
 }
 
 // TestMirrors measures `quorate-snapshot mirror` beside `etcdctl make-mirror`: the first copy, and how long after a put
@@ -301,7 +308,6 @@ func TestMirrors(t *testing.T) {
 		fmt.Printf("| %s | %.1f s, %.0f keys/s | p50 %.0f ms | p99 %.0f ms | %s |\n", what.name, copied.Seconds(),
 			float64(*mirrorKeys)/copied.Seconds(), percentile(behind, 50).Seconds()*1e3,
 			percentile(behind, 99).Seconds()*1e3, process.ends())
-		_ = client.Close()
 		to.Kill()
 	}
 }
@@ -312,7 +318,6 @@ func lag(t *testing.T, source *etcdproc.Member, to *clientv3.Client, prefix stri
 	t.Helper()
 	const perSecond, n = 500, 20 * 500
 	client := source.Client()
-	defer client.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
 	seen := to.Watch(ctx, prefix, clientv3.WithPrefix())

@@ -51,7 +51,7 @@ func BenchmarkSync(b *testing.B) {
 			ctx, stop := context.WithCancel(b.Context())
 			b.Cleanup(stop)
 			go func() { _ = s.Serve(ctx, l, pages) }()
-			url, body := "http://"+l.Addr().String()+"/sync", request(b, "orders", "10.244.0")
+			url, body := "http://"+l.Addr().String()+"/sync", requestOf(b, "orders", "10.244.0")
 			var answered int
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
@@ -74,7 +74,7 @@ func BenchmarkSync(b *testing.B) {
 }
 
 // freeAddress is one on the loopback interface where nothing listens.
-func freeAddress(b *testing.B) string {
+func freeAddress(b testing.TB) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -96,16 +96,10 @@ func BenchmarkResidentMemory(b *testing.B) {
 		_ = quorate.Process.Signal(syscall.SIGTERM)
 		_ = quorate.Wait()
 	})
-	require.Eventually(b, func() bool {
-		resp, err := http.Get("http://" + pages + "/readyz")
-		if err != nil {
-			return false
-		}
-		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
-	}, 10*time.Second, 10*time.Millisecond)
+	answers(b, pages)
 	bodies := make([][]byte, clusters)
 	for i := range bodies {
-		bodies[i] = request(b, fmt.Sprintf("c%03d", i), "127.0.0")
+		bodies[i] = requestOf(b, fmt.Sprintf("c%03d", i), "127.0.0")
 	}
 	time.Sleep(time.Minute)
 	idle := memory(b, quorate.Process.Pid, "VmRSS")
@@ -141,9 +135,21 @@ func BenchmarkResidentMemory(b *testing.B) {
 	}
 }
 
-// request is the steady request of package server's tests for another cluster: its name, and the first three numbers of
+// answers waits until a server says at its pages that it does.
+func answers(b testing.TB, pages string) {
+	b.Helper()
+	require.Eventually(b, func() bool {
+		resp, err := http.Get("http://" + pages + "/readyz")
+		if err != nil {
+			return false
+		}
+		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// requestOf is the steady request of package server's tests for another cluster: its name, and the first three numbers of
 // its pods' addresses.
-func request(b testing.TB, name, network string) []byte {
+func requestOf(b testing.TB, name, network string) []byte {
 	b.Helper()
 	raw, err := os.ReadFile("../../../server/testdata/sync.json")
 	require.NoError(b, err)

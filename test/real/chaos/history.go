@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Verb is what a client did with a key.
@@ -39,6 +42,37 @@ type Op struct {
 	Swapped bool
 	// Call and Return are when the client began and heard, on one clock.
 	Call, Return time.Duration
+}
+
+// Do carries an operation out at once, and fills in what came of it. The header is that of etcd's answer; nil without
+// one. Its times are since the one given.
+func (op Op) Do(ctx context.Context, kv clientv3.KV, since time.Time) (Op, *etcdserverpb.ResponseHeader) {
+	does := clientv3.OpGet(op.Key)
+	compare := clientv3.Compare(clientv3.Version(op.Key), ">", -1)
+	switch op.Verb {
+	case Get:
+	case Delete:
+		does = clientv3.OpDelete(op.Key)
+	case Put:
+		does = clientv3.OpPut(op.Key, op.Value)
+	case Swap:
+		does = clientv3.OpPut(op.Key, op.Value)
+		compare = clientv3.Compare(clientv3.Value(op.Key), "=", op.Expected)
+		if op.Expected == "" {
+			compare = clientv3.Compare(clientv3.Version(op.Key), "=", 0)
+		}
+	}
+	op.Call = time.Since(since)
+	answer, err := kv.Txn(ctx).If(compare).Then(does).Else(clientv3.OpGet(op.Key)).Commit()
+	op.Return = time.Since(since)
+	if op.Known = err == nil; !op.Known {
+		return op, nil
+	}
+	op.Swapped = op.Verb == Swap && answer.Succeeded
+	if got := answer.Responses[0].GetResponseRange(); got != nil && len(got.Kvs) > 0 {
+		op.Read = string(got.Kvs[0].Value)
+	}
+	return op, answer.Header
 }
 
 // History is what all clients did and were told.

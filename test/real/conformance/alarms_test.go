@@ -30,23 +30,17 @@ import (
 func ready(m *etcdproc.Member, within time.Duration) int {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.ClientURL+"/readyz", nil)
+	code, _, err := page(ctx, nil, m.ClientURL+"/readyz")
 	if err != nil {
 		return 0
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode
+	return code
 }
 
 // putMiB writes so many values of 1 MiB, until one is refused.
 func putMiB(t *testing.T, m *etcdproc.Member, n int, key func(i int) string) error {
 	t.Helper()
 	client := m.Client()
-	defer client.Close()
 	value := string(bytes.Repeat([]byte("x"), 1<<20))
 	for i := range n {
 		if _, err := client.Put(t.Context(), key(i), value); err != nil {
@@ -63,7 +57,6 @@ func another(i int) string { return fmt.Sprint("another-", i) }
 func tries(t *testing.T, m *etcdproc.Member, refusal error, refused map[string]bool) {
 	t.Helper()
 	client := m.Client()
-	defer client.Close()
 	for what, f := range map[string]func(ctx context.Context) error{
 		"a read": func(ctx context.Context) error { _, err := client.Get(ctx, "x"); return err },
 		"a serializable read": func(ctx context.Context) error {
@@ -138,10 +131,8 @@ func TestDefragmentation(t *testing.T) {
 			etcdproc.Eventually(t, "old revisions are gone", func(context.Context) error {
 				leader.Put(1) // bbolt counts a page as free with the next transaction
 				_, health = look(t, c.Endpoints())
-				if h := health[m.Name]; h.Err != "" || h.DBSizeInUse > 80<<20 {
-					return fmt.Errorf("%d in use %s", h.DBSizeInUse, h.Err)
-				}
-				return nil
+				h := health[m.Name]
+				return while(h.Err != "" || h.DBSizeInUse > 80<<20, "%d in use %s", h.DBSizeInUse, h.Err)
 			})
 			assert.Greater(t, health[m.Name].DBSize, int64(90<<20))
 		})
@@ -153,7 +144,6 @@ func TestDefragmentation(t *testing.T) {
 			require.ErrorIs(t, err, etcdops.ErrNoAnswer)
 			assert.Zero(t, ready(m, 20*time.Millisecond), "a probe hears nothing")
 			other := followers[1].Client()
-			defer other.Close()
 			_, err = other.Put(t.Context(), "meanwhile", "written")
 			require.NoError(t, err)
 
@@ -241,7 +231,6 @@ const precious = "a-value-that-no-other-key-has-0123456789"
 func damage(t *testing.T, m *etcdproc.Member) {
 	t.Helper()
 	client := m.Client()
-	defer client.Close()
 	_, err := client.Put(t.Context(), "precious", precious)
 	require.NoError(t, err)
 	m.Put(30)

@@ -59,10 +59,8 @@ func (s *secured) look(t *testing.T) *observation.Membership {
 	var m *observation.Membership
 	etcdproc.Eventually(t, "a quorum answers", func(ctx context.Context) error {
 		var health map[string]observation.Health
-		if m, health = s.quorate().Observe(ctx, s.Endpoints()); m == nil || m.Leader == 0 {
-			return fmt.Errorf("%+v", health)
-		}
-		return nil
+		m, health = s.quorate().Observe(ctx, s.Endpoints())
+		return while(m == nil || m.Leader == 0, "%+v", health)
 	})
 	return m
 }
@@ -167,7 +165,6 @@ func TestUsersAndRoles(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 3, (*etcdproc.Authority).JWT)
 		app := s.client(clientv3.Config{}, "app")
-		defer func() { _ = app.Close() }()
 
 		chapter(t, "auth is turned on under a client with a certificate, which goes on", func(t *testing.T) {
 			stop := busy(readsAndWrites(app, "/app/x"))
@@ -226,7 +223,6 @@ func TestUsersAndRoles(t *testing.T) {
 			_, errs := stop()
 			assert.Empty(t, errs)
 			noUser := s.client(clientv3.Config{}, "no-user")
-			defer func() { _ = noUser.Close() }()
 			_, err := noUser.Get(shortly(t), "/any")
 			require.NoError(t, err)
 			users, err := noUser.UserList(shortly(t))
@@ -321,7 +317,6 @@ func neverDenied(t *testing.T, s *secured, app *clientv3.Client) {
 		return err
 	})
 	once := s.Members[0].ClientOf(clientv3.Config{MaxUnaryRetries: 1}, "app")
-	defer func() { _ = once.Close() }()
 	stopOnce := busy(func(ctx context.Context) error { _, err := once.Get(ctx, "/app/x"); return err })
 	for range 2 {
 		for _, want := range turns {
@@ -344,7 +339,6 @@ func neverDenied(t *testing.T, s *secured, app *clientv3.Client) {
 
 func grantsAndPasswords(t *testing.T, s *secured) {
 	root := s.client(clientv3.Config{}, "root")
-	defer func() { _ = root.Close() }()
 	_, err := root.RoleAdd(shortly(t), "facts")
 	require.NoError(t, err)
 	grant := func(end string, access clientv3.PermissionType) {
@@ -378,7 +372,6 @@ func grantsAndPasswords(t *testing.T, s *secured) {
 
 func strangers(t *testing.T, s *secured) {
 	root := s.client(clientv3.Config{}, "root")
-	defer func() { _ = root.Close() }()
 	_, err := root.RoleAdd(shortly(t), "visitors")
 	require.NoError(t, err)
 	_, err = root.UserAdd(shortly(t), "visitor", "pw")
@@ -402,7 +395,6 @@ func strangers(t *testing.T, s *secured) {
 func logIn(t *testing.T, s *secured, name, password string) error {
 	t.Helper()
 	noUser := s.client(clientv3.Config{}, "no-user")
-	defer func() { _ = noUser.Close() }()
 	_, err := noUser.Authenticate(shortly(t), name, password)
 	return err
 }
@@ -413,7 +405,6 @@ func rotation(t *testing.T, s *secured) {
 	s.apply(t, want)
 	require.NoError(t, logIn(t, s, "web", "web-1"))
 	web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "no-user")
-	defer func() { _ = web.Close() }()
 	_, err := web.Get(shortly(t), "/app/x")
 	require.NoError(t, err)
 
@@ -434,7 +425,6 @@ func rotation(t *testing.T, s *secured) {
 
 func certificateOnly(t *testing.T, s *secured) {
 	app := s.client(clientv3.Config{}, "app")
-	defer func() { _ = app.Close() }()
 	with := func(p *users.PasswordFrom, applied string) users.Want {
 		return wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"},
 			Password: p, Applied: applied})
@@ -563,23 +553,11 @@ func whoMayAskWhat(t *testing.T, s *secured, version string) {
 		}
 	}
 	for _, path := range []string{"/readyz", "/livez", "/health", "/metrics"} {
-		code, body := get(t, s, at.ClientURL+path)
+		transport := &http.Transport{TLSClientConfig: s.ca.Client(""), DisableKeepAlives: true}
+		code, body, err := page(shortly(t), transport, at.ClientURL+path)
+		require.NoError(t, err)
 		assert.Equal(t, http.StatusOK, code, "%s: %s", path, body)
 	}
-}
-
-func get(t *testing.T, s *secured, url string) (int, string) {
-	t.Helper()
-	transport := &http.Transport{TLSClientConfig: s.ca.Client("")}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(shortly(t), http.MethodGet, url, nil)
-	require.NoError(t, err)
-	answer, err := (&http.Client{Transport: transport}).Do(request)
-	require.NoError(t, err)
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return answer.StatusCode, string(body)
 }
 
 func learnerUnderAuth(t *testing.T, s *secured) {
@@ -607,8 +585,14 @@ func learnerUnderAuth(t *testing.T, s *secured) {
 	again(func(list *observation.Membership) decision.Step {
 		return decision.Promote{ID: idOf(t, list, m), Name: m.Name}
 	})
+	etcdproc.Eventually(t, "the new voter has heard that it votes", func(context.Context) error {
+		_, health := s.quorate().Observe(t.Context(), s.Endpoints())
+		if h := health[m.Name]; h.Learner || !h.Serving() {
+			return fmt.Errorf("it says %+v", h)
+		}
+		return nil
+	})
 	app := m.ClientOf(clientv3.Config{}, "app")
-	defer func() { _ = app.Close() }()
 	_, err = app.Get(shortly(t), "/app/x")
 	require.NoError(t, err, "the new voter knows users and roles")
 	again(func(list *observation.Membership) decision.Step {
@@ -667,7 +651,6 @@ func TestRestoredUsersAndRoles(t *testing.T) {
 		s.Members[0].RestartAlone()
 		s.WaitServing(s.Members[0])
 		app := s.client(clientv3.Config{}, "app")
-		defer func() { _ = app.Close() }()
 		_, err := app.Get(shortly(t), "/app/x")
 		require.NoError(t, err, "it keeps working before anything is applied")
 
@@ -688,7 +671,6 @@ func TestRestoredUsersAndRoles(t *testing.T) {
 func writeDown(t *testing.T, m *etcdproc.Member) {
 	t.Helper()
 	root := m.Client()
-	defer func() { _ = root.Close() }()
 	_, err := root.Defragment(shortly(t), m.ClientURL)
 	require.NoError(t, err)
 }
@@ -703,7 +685,6 @@ func TestTokens(t *testing.T) {
 				var early []*clientv3.Client
 				for _, name := range []string{"", "no-user"} { // of the certificate
 					c := s.client(clientv3.Config{Username: "web", Password: "web-1"}, name)
-					defer func() { _ = c.Close() }()
 					require.NoError(t, readsAndWrites(c, "/app/x")(shortly(t)),
 						"a password is no hindrance while auth is off")
 					early = append(early, c)
@@ -725,12 +706,10 @@ func TestTokens(t *testing.T) {
 						})
 				}
 				noUser := s.client(clientv3.Config{}, "no-user")
-				defer func() { _ = noUser.Close() }()
 				logged, err := noUser.Authenticate(shortly(t), "web", "web-1")
 				require.NoError(t, err)
 				works := func(m *etcdproc.Member) error {
 					c := m.ClientOf(clientv3.Config{Token: logged.Token, MaxUnaryRetries: 1}, "no-user")
-					defer func() { _ = c.Close() }()
 					_, err := c.Get(shortly(t), "/app/x")
 					return err
 				}
@@ -768,7 +747,6 @@ func TestTokens(t *testing.T) {
 						"any change of users and roles ends it")
 				}
 				web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "no-user")
-				defer func() { _ = web.Close() }()
 				stop := busy(readsAndWrites(web, "/app/x"))
 				for i := range 3 {
 					s.apply(t, wantOf([]users.RoleWant{everythingOn("app"), role(fmt.Sprint("r", i))},

@@ -133,7 +133,6 @@ func TestClientAuth(t *testing.T) {
 			web := s.anonymous(t, clientv3.Config{Username: "web", Password: "web-1"})
 			require.NoError(t, readsAndWrites(web, "/app/x")(shortly(t)))
 			app := s.client(clientv3.Config{}, "root")
-			defer func() { _ = app.Close() }()
 			_, err = app.Get(shortly(t), "/app/x")
 			require.ErrorIs(t, err, rpctypes.ErrUserEmpty, "a certificate says nothing any more")
 		})
@@ -161,10 +160,7 @@ func TestClientAuth(t *testing.T) {
 			etcdproc.Eventually(t, "the last one answers, without a leader", func(context.Context) error {
 				list, health := look()
 				h := health[s.Members[0].Name]
-				if h.Err != "" || h.Leader != 0 || list != nil || h.Auth == nil || !*h.Auth {
-					return fmt.Errorf("%+v", h)
-				}
-				return nil
+				return while(h.Err != "" || h.Leader != 0 || list != nil || h.Auth == nil || !*h.Auth, "%+v", h)
 			})
 			_, err := s.anonymous(t, clientv3.Config{}).Authenticate(shortly(t), "web", "web-1")
 			require.Error(t, err, "a password needs a quorum")

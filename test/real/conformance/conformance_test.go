@@ -9,6 +9,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -37,6 +39,37 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// while is the error of a wait as long as something holds: what it still sees.
+func while(holds bool, sees string, args ...any) error {
+	if !holds {
+		return nil
+	}
+	return fmt.Errorf(sees, args...)
+}
+
+// done insists that etcd has done what it was asked.
+func done(t *testing.T) func(answer any, err error) {
+	return func(_ any, err error) {
+		t.Helper()
+		require.NoError(t, err)
+	}
+}
+
+// page is what is said to a GET.
+func page(ctx context.Context, transport http.RoundTripper, url string) (code int, text string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(body), err
+}
+
 // eachVersion tells a story once per version of etcd. Its chapters build on each other.
 func eachVersion(t *testing.T, story func(t *testing.T, version string)) {
 	t.Parallel()
@@ -63,10 +96,7 @@ func look(t *testing.T, endpoints []observation.Endpoint) (*observation.Membersh
 	var health map[string]observation.Health
 	etcdproc.Eventually(t, "a quorum answers, with a leader that is known", func(ctx context.Context) error {
 		m, health = new(etcdops.Etcd).Observe(ctx, endpoints)
-		if m == nil || m.Leader == 0 {
-			return fmt.Errorf("%+v", health)
-		}
-		return nil
+		return while(m == nil || m.Leader == 0, "%+v", health)
 	})
 	return m, health
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -223,4 +224,18 @@ func extraArgs(version string) v1alpha1.Options {
 		}
 	}
 	return o
+}
+
+// TestDefaultsOfEtcd: who writes one of these into a spec says what etcd does anyway, and no member is restarted for
+// it (options and snapshotCount in hooks/children/template.go).
+func TestDefaultsOfEtcd(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		out, err := etcdproc.Command(t, version, "--help").CombinedOutput()
+		require.NoError(t, err)
+		counts := map[bool]string{true: "--snapshot-count '100000'", false: "--snapshot-count '10000'"}
+		for _, flag := range []string{counts[version[:4] == "3.5."], "--max-request-bytes '1572864'",
+			"--max-txn-ops '128'"} {
+			assert.Contains(t, string(out), flag+"\n")
+		}
+	})
 }

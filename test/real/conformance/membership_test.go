@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,18 +237,9 @@ func (w *walk) connect() {
 // activePeers are the members that one says it is connected to, by ID. (A member that has joined may count one of them
 // twice, for as long as its process runs.)
 func activePeers(ctx context.Context, m *etcdproc.Member) (map[string]int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.ClientURL+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
+	_, text, err := page(ctx, nil, m.ClientURL+"/metrics")
 	active := map[string]int{}
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(text) {
 		if rest, is := strings.CutPrefix(line, "etcd_network_active_peers{"); is {
 			_, id, _ := strings.Cut(rest, `Remote="`)
 			id, value, _ := strings.Cut(id, `"} `)
@@ -471,7 +460,6 @@ func (w *walk) past(call func(ctx context.Context, client *clientv3.Client) erro
 	situation) error {
 	return func(ctx context.Context, s situation) error {
 		client := w.at(s.list, s.list.Leader).Client()
-		defer client.Close()
 		return inOurWords(call(ctx, client))
 	}
 }

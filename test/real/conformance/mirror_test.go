@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -22,54 +22,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/mirror"
 	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// envMirror tells the program of a test to be quorate-snapshot mirror with these arguments.
-const envMirror = "QUORATE_TEST_MIRROR"
-
-func init() {
-	if args := os.Getenv(envMirror); args != "" {
-		os.Exit(commands.Mirror(context.Background(), strings.Split(args, "\n"), os.Stdout, os.Stderr))
-	}
-}
-
-// mirroring is a process that mirrors.
-type mirroring struct {
-	t     *testing.T
-	args  []string
-	run   *exec.Cmd
-	ended chan struct{}
-}
-
-func (m *mirroring) start() {
-	own, err := os.Executable()
-	require.NoError(m.t, err)
-	m.run = exec.Command(own)
-	m.run.Env = append(os.Environ(), envMirror+"="+strings.Join(m.args, "\n"))
-	m.run.Stderr = os.Stderr
-	require.NoError(m.t, m.run.Start())
-	m.ended = make(chan struct{})
-	go func(run *exec.Cmd, ended chan<- struct{}) {
-		_ = run.Wait()
-		close(ended)
-	}(m.run, m.ended)
-}
-
-func (m *mirroring) kill() {
-	_ = m.run.Process.Kill()
-	<-m.ended
-}
-
-func startMirror(t *testing.T, args ...string) *mirroring {
+func startMirror(t *testing.T, args ...string) *process {
 	t.Helper()
-	m := &mirroring{t: t, args: append(args, "--listen=")}
-	m.start()
-	t.Cleanup(m.kill)
-	return m
+	return startProcess(t, append(append([]string{"mirror"}, args...), "--listen=")...)
 }
 
 // standby is a destination, and the source that it is mirrored from.
@@ -137,10 +99,8 @@ func (s *standby) reaches(revision int64, each func()) {
 	s.t.Helper()
 	etcdproc.Eventually(s.t, "the destination is what the source is", func(ctx context.Context) error {
 		each()
-		if is, compared := s.look(ctx); is.Revision < revision || !compared {
-			return fmt.Errorf("%+v, and not %d", is, revision)
-		}
-		return nil
+		is, compared := s.look(ctx)
+		return while(is.Revision < revision || !compared, "%+v, and not %d", is, revision)
 	})
 }
 
@@ -188,8 +148,6 @@ func TestMirror(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 43))
 		s := &standby{t: t, source: source.Client(), client: to.Client(), name: "east",
 			scope: mirror.Scope{ToPrefix: "/copy/", Exclude: []string{"txn-00", "key-1"}}}
-		defer s.source.Close()
-		defer s.client.Close()
 		ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer stop()
 		at := int64(0)
@@ -203,7 +161,7 @@ func TestMirror(t *testing.T) {
 		}
 		scope := []string{"--name=east", "--to-prefix=/copy/", "--exclude=txn-00", "--exclude=key-1"}
 		reach := func(url string) []string { return []string{"--endpoint=" + source.ClientURL, "--to-endpoint=" + url} }
-		mirrors := []*mirroring{
+		mirrors := []*process{
 			startMirror(t, append(reach(to.ClientURL), scope...)...),
 			startMirror(t, append(reach(breaking(t, to, random)), scope...)...),
 		}
@@ -321,8 +279,6 @@ func TestMirrorRefuses(t *testing.T) {
 		to := etcdproc.Start(t, version, "standby", 1).Members[0]
 		s := &standby{t: t, source: source.Client(), client: to.Client(), name: "a",
 			scope: mirror.Scope{Prefix: "/a/", ToPrefix: "/a/"}}
-		defer s.source.Close()
-		defer s.client.Close()
 		ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer stop()
 		put := func(client *clientv3.Client, key, value string) {
@@ -393,7 +349,6 @@ func TestMirrorUser(t *testing.T) {
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		plain := to.Client()
-		defer plain.Close()
 		done := func(_ any, err error) { t.Helper(); require.NoError(t, err) }
 		done(plain.UserAdd(ctx, "root", "secret"))
 		done(plain.UserGrantRole(ctx, "root", "root"))
@@ -412,8 +367,6 @@ func TestMirrorUser(t *testing.T) {
 		s := &standby{t: t, source: source.Client(), name: "default",
 			client: to.ClientOf(clientv3.Config{Username: "root", Password: "secret"}, "root"),
 			scope:  mirror.Scope{ToPrefix: "/copy/"}}
-		defer s.source.Close()
-		defer s.client.Close()
 		end := put(t, s.source, "key", 100)
 		direct := []string{"--endpoint=" + source.ClientURL, "--to-endpoint=" + to.ClientURL,
 			"--to-username-file=" + dir + "/user", "--to-password-file=" + dir + "/password"}
@@ -424,5 +377,83 @@ func TestMirrorUser(t *testing.T) {
 		refused, code := mirrorTells(ctx, t, append(direct, "--listen=", "--name=b", "--to-prefix=/else/")...)
 		require.Equal(t, 1, code)
 		require.Equal(t, "Denied", refused.Reason, "%+v", refused)
+	})
+}
+
+// TestMirrorOfStored: a mirror that sees only a store is, whenever it is looked at, what the source was at the revision
+// that its place tells; and it ends at the last revision that is stored when the source is lost.
+func TestMirrorOfStored(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		source := etcdproc.Start(t, version, "source", 1).Members[0]
+		to := etcdproc.Start(t, version, "standby", 1).Members[0]
+		random := rand.New(rand.NewPCG(1, 44))
+		s := &standby{t: t, source: source.Client(), client: to.Client(), name: "west",
+			scope: mirror.Scope{Prefix: "key-", ToPrefix: "/copy/", Exclude: []string{"key-1"}}}
+		ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
+		defer stop()
+		dir := t.TempDir()
+		store := archive.Place{URL: "file:///backups", Dir: dir}
+		base := func(name string) int64 {
+			report, err := archive.Take(ctx, archive.Order{Cluster: archive.Cluster{Endpoints: []string{source.ClientURL}},
+				Place: store, Key: name, Log: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			return report.Revision
+		}
+		at := int64(0)
+		c := &churn{t: t, m: source, client: s.source, random: random, stored: func() int64 { return at }}
+		for range 60 {
+			c.step(ctx)
+		}
+		streaming := startStream(t, dir, source, base("first.db"))
+		flags := []string{"--store-url=file:///backups", "--store-dir=" + dir, "--tail=tail", "--to-endpoint=" + to.ClientURL,
+			"--name=west", "--scratch=" + t.TempDir()}
+		mirroring := startMirror(t, append(flags, "--prefix=key-", "--to-prefix=/copy/", "--exclude=key-1")...)
+		see := func() {
+			if is, equal := s.look(ctx); equal {
+				at = is.Revision
+			}
+		}
+		for range 400 {
+			c.step(ctx)
+			time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
+			see()
+			if random.IntN(100) == 0 {
+				mirroring.kill()
+				mirroring.start()
+				streaming.kill()
+				streaming.start()
+			}
+		}
+		s.reaches(c.now(ctx), see)
+
+		streaming.kill() // a gap
+		for range 20 {
+			c.step(ctx)
+		}
+		_, err := s.source.Compact(ctx, c.now(ctx))
+		require.NoError(t, err)
+		c.compacted = c.revision
+		streaming.args[5] = fmt.Sprint("--from-revision=", base("second.db"))
+		streaming.start()
+		_, err = s.source.Put(ctx, "key-behind", "the gap") // a snapshot alone might be ahead of the stream for a while
+		require.NoError(t, err)
+		s.reaches(c.now(ctx), see)
+
+		for range 10 {
+			c.step(ctx)
+		}
+		end := c.now(ctx)
+		etcdproc.Eventually(t, "all is stored", func(context.Context) error {
+			tail := lookAtTail(t, dir, "", end-1)
+			return while(tail.StoredRevision < end, "%+v, and not %d", tail, end)
+		})
+		streaming.kill()
+		source.Kill()
+		report, code := mirrorTells(ctx, t, append([]string{"promote"}, flags...)...)
+		require.Zero(t, code, "%+v", report)
+		require.True(t, report.Ended)
+		require.GreaterOrEqual(t, report.Revision, end)
+		report, _ = mirrorTells(ctx, t, append([]string{"check"}, flags...)...)
+		require.Equal(t, reports.MirrorEnded, report.Reason)
 	})
 }

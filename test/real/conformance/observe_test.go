@@ -112,10 +112,7 @@ func TestObserve(t *testing.T) {
 			assert.Equal(t, observation.Health{Err: silent}, health[leader.Name])
 			etcdproc.Eventually(t, "another member leads", func(ctx context.Context) error {
 				m, _ := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
-				if m == nil || m.Leader == 0 || m.Leader == idOf(t, m, leader) {
-					return fmt.Errorf("%+v", m)
-				}
-				return nil
+				return while(m == nil || m.Leader == 0 || m.Leader == idOf(t, m, leader), "%+v", m)
 			})
 			leader.Resume()
 			c.WaitServing(c.Members...)
@@ -130,10 +127,8 @@ func TestObserve(t *testing.T) {
 				assert.Nil(t, m)
 				assert.Equal(t, refused, health[followers[0].Name].Err)
 				assert.Equal(t, refused, health[followers[1].Name].Err)
-				if h := health[leader.Name]; h.Err != "" || h.Serving() {
-					return fmt.Errorf("%+v", h)
-				}
-				return nil
+				h := health[leader.Name]
+				return while(h.Err != "" || h.Serving(), "%+v", h)
 			})
 			d, m, _ := timed(c)
 			assert.Nil(t, m)
@@ -146,10 +141,8 @@ func TestObserve(t *testing.T) {
 			etcdproc.Eventually(t, "it takes connections", func(ctx context.Context) error {
 				m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(leader))
 				assert.Nil(t, m)
-				if h := health[leader.Name]; h.Err != silent {
-					return fmt.Errorf("%+v", h)
-				}
-				return nil
+				h := health[leader.Name]
+				return while(h.Err != silent, "%+v", h)
 			})
 		})
 
@@ -197,8 +190,85 @@ func median(n int, f func()) time.Duration {
 func setAlarm(t *testing.T, through *etcdproc.Member, action pb.AlarmRequest_AlarmAction, id uint64) {
 	t.Helper()
 	client := through.Client()
-	defer func() { _ = client.Close() }()
 	_, err := pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(),
 		&pb.AlarmRequest{Action: action, MemberID: id, Alarm: pb.AlarmType_NOSPACE})
 	require.NoError(t, err)
+}
+
+// TestClientURLs: what spec.memberService takes for granted. A member publishes its client URLs at each start, under
+// the ID that it has; etcd sorts them, so that no order can be told; and a client that takes its endpoints from the
+// list works while some of them lead nowhere.
+func TestClientURLs(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 3)
+		m := c.Members[1]
+		outside := []string{"http://demo-1.etcd.example.com:31234", "http://0.etcd.example.com:31234"}
+		before := listed(t, c.Members[0])
+		restartWith := func(urls ...string) {
+			m.Stop()
+			flag := "--advertise-client-urls=" + m.ClientURL
+			for _, u := range urls {
+				flag += "," + u
+			}
+			m.Become(version, flag)
+			m.Restart()
+			c.WaitServing(c.Members...)
+		}
+		published := func(want ...string) {
+			slices.Sort(want)
+			etcdproc.Eventually(t, "the list has the member's URLs", func(context.Context) error {
+				has := listed(t, c.Members[0])[m.Name]
+				return while(!slices.Equal(has.urls, want), "%v", has.urls)
+			})
+		}
+		chapter(t, "a member that starts with another client URL publishes it, and stays the same member",
+			func(t *testing.T) {
+				restartWith(outside[0])
+				published(m.ClientURL, outside[0])
+				assert.Equal(t, before[m.Name].id, listed(t, c.Members[0])[m.Name].id)
+			})
+		chapter(t, "URLs are sorted, whatever the order in the flag", func(t *testing.T) {
+			restartWith(outside...)
+			published(append(outside, m.ClientURL)...)
+		})
+		chapter(t, "a client that syncs has all of them, and works beside those that lead nowhere", func(t *testing.T) {
+			client := c.Members[0].Client()
+			require.NoError(t, client.Sync(t.Context()))
+			assert.ElementsMatch(t, append(outside, c.Members[0].ClientURL, m.ClientURL, c.Members[2].ClientURL),
+				client.Endpoints())
+			for i := range 20 {
+				etcdproc.Eventually(t, "a write is taken", func(ctx context.Context) error {
+					_, err := client.Put(ctx, fmt.Sprintf("key-%d", i), "x")
+					return err
+				})
+			}
+		})
+		chapter(t, "they are gone with its next start", func(t *testing.T) {
+			restartWith()
+			published(m.ClientURL)
+		})
+	})
+}
+
+type entry struct {
+	id   uint64
+	urls []string
+}
+
+// listed is the member list, by name, as this member tells it.
+func listed(t *testing.T, m *etcdproc.Member) map[string]entry {
+	t.Helper()
+	client := m.Client()
+	all := map[string]entry{}
+	etcdproc.Eventually(t, "the members are listed", func(ctx context.Context) error {
+		list, err := client.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, one := range list.Members {
+			all[one.GetName()] = entry{one.GetID(), one.GetClientURLs()}
+		}
+		return nil
+	})
+	return all
 }

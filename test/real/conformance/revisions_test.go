@@ -24,7 +24,6 @@ type seen struct{ last, key int64 }
 func lived(t *testing.T, epoch *etcdproc.Cluster) seen {
 	t.Helper()
 	client := epoch.Members[0].Client()
-	defer client.Close()
 	s := seen{key: put(t, client, "key", 7)}
 	s.last = put(t, client, "other", 3)
 	return s
@@ -33,17 +32,9 @@ func lived(t *testing.T, epoch *etcdproc.Cluster) seen {
 // begin starts an epoch of one member.
 func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Cluster, reports.Restore) {
 	t.Helper()
-	var report reports.Restore
-	c := etcdproc.StartSeeded(t, version, name, 1, func(m *etcdproc.Member, initial, token string) {
-		o := from
-		o.DataDir, o.Name, o.PeerURL, o.InitialCluster, o.Token = m.DataDir(), m.Name, m.PeerURL, initial, token
-		o.EtcdVersion, o.Programs = version, programs(t, version)
-		var err error
-		report, err = seed.Restore(t.Context(), o)
-		require.NoError(t, err)
-	})
+	c, told := seeded(t, version, name, 1, from)
 	c.WaitServing(c.Members...)
-	return c, report
+	return c, told[0]
 }
 
 // notices asks an etcd as a client does that has seen another one: it watches from where that was, and swaps what it
@@ -51,7 +42,6 @@ func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Clu
 func notices(t *testing.T, epoch *etcdproc.Cluster, s seen, within time.Duration) (swapped bool, watch error) {
 	t.Helper()
 	client := epoch.Members[0].Client()
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	select {
@@ -142,35 +132,23 @@ func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 func TestAllBeginEmpty(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		floor := int64(5_000_000_000)
-		var filled []reports.Restore
-		fresh := etcdproc.StartSeeded(t, version, "fresh", 3, func(m *etcdproc.Member, initial, token string) {
-			report, err := seed.Restore(t.Context(), seed.Options{
-				DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
-				EtcdVersion: version, Programs: programs(t, version), Empty: true, BeginAfter: &floor,
-			})
-			require.NoError(t, err)
-			filled = append(filled, report)
-		})
+		fresh, filled := seeded(t, version, "fresh", 3, seed.Options{Empty: true, BeginAfter: &floor})
 		fresh.WaitServing(fresh.Members...)
 		require.Equal(t, reports.Restore{Revision: floor + seed.BeginGap, Hash: filled[0].Hash}, filled[0])
 		require.Equal(t, filled[0], filled[1])
 		require.Equal(t, filled[0], filled[2])
 		client := fresh.Members[1].Client()
-		defer client.Close()
 		require.Zero(t, count(t, client, ""))
 		require.Equal(t, floor+seed.BeginGap+10, put(t, client, "key", 10))
 		ctx, cancel := context.WithTimeout(t.Context(), etcdproc.Patience)
 		defer cancel()
 		lease, err := client.Grant(ctx, 60)
 		require.NoError(t, err)
-		_, err = client.Put(ctx, "leased", "value", clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
-		_, err = client.UserAdd(ctx, "someone", "password")
-		require.NoError(t, err)
-		_, err = client.RoleAdd(ctx, "reader")
-		require.NoError(t, err)
-		_, err = client.AlarmList(ctx)
-		require.NoError(t, err)
+		ok := done(t)
+		ok(client.Put(ctx, "leased", "value", clientv3.WithLease(lease.ID)))
+		ok(client.UserAdd(ctx, "someone", "password"))
+		ok(client.RoleAdd(ctx, "reader"))
+		ok(client.AlarmList(ctx))
 		file := snapshotOf(t, version, fresh.Members[0])
 		killAll(fresh)
 		for _, m := range fresh.Members {

@@ -36,7 +36,6 @@ func TestSurvivorOnASmallVolume(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.NoError(t, client.Close())
 	old.Members[0].Stop()
 	log, err := filepath.Glob(filepath.Join(old.Members[0].DataDir(), "member", "wal", "*.wal"))
 	require.NoError(t, err)

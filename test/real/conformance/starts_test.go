@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -21,7 +22,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/etcdops/prepare"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
@@ -80,10 +83,8 @@ func TestAnEmptiedDirectory(t *testing.T) {
 			c.Bootstrap(lost, initial...)
 			etcdproc.Eventually(t, "it waits for the others to elect it", func(ctx context.Context) error {
 				require.True(t, lost.Running())
-				if _, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(lost)); health[lost.Name].Err != silent {
-					return fmt.Errorf("%+v", health)
-				}
-				return nil
+				_, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(lost))
+				return while(health[lost.Name].Err != silent, "%+v", health)
 			})
 		})
 
@@ -138,10 +139,7 @@ func TestASilentConnection(t *testing.T) {
 		m.Put(1)
 		m.Terminate()
 		etcdproc.Eventually(t, "it begins to end", func(context.Context) error {
-			if !m.Said("closing etcd server") {
-				return errors.New("not yet")
-			}
-			return nil
+			return while(!m.Said("closing etcd server"), "not yet")
 		})
 		assert.Never(t, func() bool { return !m.Running() }, 3*time.Second, 100*time.Millisecond)
 		require.NoError(t, silent.Close())
@@ -260,7 +258,6 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		leader, followers := leaderAndFollowers(t, c)
 		before, _ := look(t, c.Endpoints())
 		client := followers[0].Client()
-		defer client.Close()
 		began, acknowledged := make(chan struct{}), make(chan []string)
 		go func() {
 			var keys []string
@@ -283,10 +280,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 
 		etcdproc.Eventually(t, "another member leads", func(ctx context.Context) error {
 			m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
-			if m == nil || m.Leader == 0 || m.Leader == before.Leader {
-				return fmt.Errorf("%+v", health)
-			}
-			return nil
+			return while(m == nil || m.Leader == 0 || m.Leader == before.Leader, "%+v", health)
 		})
 		for _, key := range keys {
 			found, err := client.Get(t.Context(), key)
@@ -294,5 +288,37 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			require.Len(t, found.Kvs, 1, key)
 		}
 		t.Logf("%s: %d keys", version, len(keys))
+	})
+}
+
+// TestTheMarkOfPrepare: every release of etcd begins where quorate prepare has left its mark, and takes it away. So
+// an empty directory with a mark is one that etcd has not begun in, and one without it was emptied (S10).
+func TestTheMarkOfPrepare(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		disks := map[*etcdproc.Member]string{}
+		prepares := func(m *etcdproc.Member) error {
+			var c prepare.Command
+			flags := flag.NewFlagSet("prepare", flag.ContinueOnError)
+			c.Flags(flags)
+			require.NoError(t, flags.Parse([]string{
+				"--data-dir=" + m.DataDir(), "--marker=" + filepath.Join(disks[m], "started"),
+				"--start=" + objects.StartBootstrap,
+			}))
+			return c.Run(t.Context())
+		}
+		c := etcdproc.StartSeeded(t, version, "demo", 3, func(m *etcdproc.Member, _, _ string) {
+			disks[m] = t.TempDir()
+			require.NoError(t, prepares(m))
+			require.NoError(t, prepares(m), "the node is rebooted before etcd was there")
+		})
+		c.WaitServing(c.Members...)
+		left, err := filepath.Glob(filepath.Join(c.Members[0].DataDir(), "member", "wal", "quorate-*"))
+		require.NoError(t, err)
+		require.Empty(t, left)
+		lost := c.Members[0]
+		lost.Kill()
+		require.NoError(t, prepares(lost), "it has its data")
+		lost.Wipe()
+		require.ErrorIs(t, prepares(lost), prepare.ErrDataLost)
 	})
 }

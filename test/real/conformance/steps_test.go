@@ -19,6 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
+// TestGrowAndShrink goes the way that a cluster goes. What is refused on it, the walks ask (membership_test.go).
 func TestGrowAndShrink(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		began := time.Now()
@@ -55,28 +56,12 @@ func TestGrowAndShrink(t *testing.T) {
 			}
 		})
 
-		chapter(t, "a second learner is refused", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, decision.AddLearner{Name: "demo-4", PeerURL: "http://127.0.0.1:1"}),
-				etcdops.ErrTooManyLearners)
-		})
-
-		chapter(t, "a peer URL is not taken twice", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, add(learner)), etcdops.ErrPeerURLExists)
-			require.ErrorIs(t, do(t, c, add(c.Members[0])), etcdops.ErrPeerURLExists)
-		})
-
 		chapter(t, "a peer URL that is none is refused", func(t *testing.T) {
 			require.Error(t, do(t, c, decision.AddLearner{Name: "demo-4", PeerURL: "demo-4"}))
 		})
 
 		chapter(t, "a learner that never started is not promoted", func(t *testing.T) {
 			require.ErrorIs(t, do(t, c, decision.Promote{ID: learnerID, Name: learner.Name}), etcdops.ErrLearnerCutOff)
-			require.ErrorIs(t, promotedByEtcd(t, c, learnerID), etcdops.ErrLearnerNotReady)
-		})
-
-		chapter(t, "a learner is not made leader", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, decision.MoveLeader{To: learnerID, Name: learner.Name}),
-				etcdops.ErrBadTransferee)
 		})
 
 		chapter(t, "a running learner answers its status and refuses the member list", func(t *testing.T) {
@@ -87,7 +72,6 @@ func TestGrowAndShrink(t *testing.T) {
 			assert.True(t, health[learner.Name].Serving())
 			assert.True(t, m.Members[indexOf(m, learnerID)].Started())
 			client := learner.Client()
-			defer func() { _ = client.Close() }()
 			_, err := client.MemberList(t.Context())
 			require.Equal(t, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner), err)
 
@@ -153,6 +137,7 @@ func TestGrowAndShrink(t *testing.T) {
 	})
 }
 
+// TestOneVoterDown: of four. Of three, and all that is refused, is in the walks (TestGuardsOfThreeVoters).
 func TestOneVoterDown(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 4)
@@ -172,31 +157,6 @@ func TestOneVoterDown(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			require.NoError(t, do(t, c, decision.Remove{ID: idOf(t, m, c.Members[3]), Name: "demo-3"}))
 			addAndRemove(t) // three voters, all connected for 5 seconds
-		})
-
-		var dead decision.Remove
-
-		chapter(t, "with one of three voters down no learner is added", func(t *testing.T) {
-			m, _ := look(t, c.Endpoints())
-			_, followers := leaderAndFollowers(t, c)
-			dead = decision.Remove{ID: idOf(t, m, followers[0]), Name: followers[0].Name}
-			followers[0].Kill()
-			require.ErrorIs(t, do(t, c, add(c.NewMember("demo-9"))), etcdops.ErrUnhealthy)
-		})
-
-		chapter(t, "with one of three voters down a living one is not removed", func(t *testing.T) {
-			m, _ := look(t, c.Endpoints())
-			for _, member := range c.Members[:3] {
-				if member.Running() {
-					require.ErrorIs(t, do(t, c, decision.Remove{ID: idOf(t, m, member), Name: member.Name}),
-						etcdops.ErrUnhealthy)
-				}
-			}
-		})
-
-		chapter(t, "the dead one is removed, and a learner takes its place", func(t *testing.T) {
-			require.NoError(t, do(t, c, dead))
-			addAndRemove(t)
 		})
 	})
 }
@@ -231,10 +191,7 @@ func TestAPeerURLAgain(t *testing.T) {
 					default:
 						require.NoError(t, err)
 					}
-					if len(seen) < 2 {
-						return fmt.Errorf("seen only %v", seen)
-					}
-					return nil
+					return while(len(seen) < 2, "seen only %v", seen)
 				})
 			})
 	})
@@ -276,10 +233,7 @@ func TestADeadLearner(t *testing.T) {
 			require.NoError(t, promotedByEtcd(t, c, promote.ID))
 			etcdproc.Eventually(t, "no member leads any more", func(ctx context.Context) error {
 				m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
-				if m != nil || health["demo-0"].Serving() {
-					return fmt.Errorf("%+v", health)
-				}
-				return nil
+				return while(m != nil || health["demo-0"].Serving(), "%+v", health)
 			})
 		})
 
@@ -297,7 +251,6 @@ func promotedByEtcd(t *testing.T, c *etcdproc.Cluster, id uint64) error {
 	t.Helper()
 	leader, _ := leaderAndFollowers(t, c)
 	client := leader.Client()
-	defer client.Close()
 	_, err := client.MemberPromote(t.Context(), id)
 	return inOurWords(err)
 }

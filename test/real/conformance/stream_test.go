@@ -5,13 +5,17 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,60 +28,71 @@ import (
 	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
 	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/test/real/chaos"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// envStream tells the program of a test to be quorate-snapshot stream with these flags.
-const envStream = "QUORATE_TEST_STREAM"
+// envProgram tells the program of a test to be quorate-snapshot with these arguments.
+const envProgram = "QUORATE_TEST_PROGRAM"
 
 func init() {
-	if flags := os.Getenv(envStream); flags != "" {
-		os.Exit(commands.Stream(context.Background(), strings.Split(flags, "\n"), os.Stdout, os.Stderr))
+	args := strings.Split(os.Getenv(envProgram), "\n")
+	run := map[string]func(context.Context, []string, io.Writer, io.Writer) int{
+		"mirror": commands.Mirror, "stream": commands.Stream,
+	}[args[0]]
+	if run != nil {
+		os.Exit(run(context.Background(), args[1:], os.Stdout, os.Stderr))
 	}
 }
 
-// streaming is a process that streams to a directory.
-type streaming struct {
+// process is one that mirrors, or streams to a directory.
+type process struct {
 	t     *testing.T
-	flags []string
+	args  []string
 	run   *exec.Cmd
 	ended chan struct{}
 }
 
-func startStream(t *testing.T, dir string, m *etcdproc.Member, from int64, more ...string) *streaming {
+// startProcess starts quorate-snapshot with these arguments.
+func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	s := &streaming{t: t, flags: append([]string{"--endpoint=" + m.ClientURL, "--store-url=file:///backups",
-		"--store-dir=" + dir, "--tail=tail", fmt.Sprint("--from-revision=", from), "--flush-after=200ms", "--listen="},
-		more...)}
-	s.start()
-	t.Cleanup(s.kill)
-	return s
+	p := &process{t: t, args: args}
+	p.start()
+	t.Cleanup(p.kill)
+	return p
 }
 
-func (s *streaming) start() {
+func startStream(t *testing.T, dir string, m *etcdproc.Member, from int64, more ...string) *process {
+	t.Helper()
+	return startProcess(t, append([]string{"stream", "--endpoint=" + m.ClientURL, "--store-url=file:///backups",
+		"--store-dir=" + dir, "--tail=tail", fmt.Sprint("--from-revision=", from), "--flush-after=200ms", "--listen="},
+		more...)...)
+}
+
+func (p *process) start() {
 	own, err := os.Executable()
-	require.NoError(s.t, err)
-	s.run = exec.Command(own)
-	s.run.Env = append(os.Environ(), envStream+"="+strings.Join(s.flags, "\n"))
-	s.run.Stderr = os.Stderr
-	require.NoError(s.t, s.run.Start())
-	s.ended = make(chan struct{})
+	require.NoError(p.t, err)
+	p.run = exec.Command(own)
+	p.run.Env = append(os.Environ(), envProgram+"="+strings.Join(p.args, "\n"))
+	p.run.Stderr = os.Stderr
+	require.NoError(p.t, p.run.Start())
+	p.ended = make(chan struct{})
 	go func(run *exec.Cmd, ended chan<- struct{}) {
 		_ = run.Wait()
 		close(ended)
-	}(s.run, s.ended)
+	}(p.run, p.ended)
 }
 
-func (s *streaming) kill() {
-	_ = s.run.Process.Kill()
-	<-s.ended
+func (p *process) kill() {
+	_ = p.run.Process.Kill()
+	<-p.ended
 }
 
 // goOn starts one again that has ended by itself.
-func (s *streaming) goOn() {
+func (p *process) goOn() {
 	select {
-	case <-s.ended:
-		s.start()
+	case <-p.ended:
+		p.start()
 	default:
 	}
 }
@@ -235,7 +250,6 @@ func TestStream(t *testing.T) {
 		source := etcdproc.Start(t, version, "source", 1)
 		m := source.Members[0]
 		client := m.Client()
-		defer client.Close()
 		random := rand.New(rand.NewPCG(1, uint64(len(version))))
 		c := &churn{t: t, m: m, client: client, random: random, stored: func() int64 { return math.MaxInt64 }}
 		ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -251,7 +265,7 @@ func TestStream(t *testing.T) {
 		require.NoError(t, err)
 		identity := filepath.Join(t.TempDir(), "identity")
 		require.NoError(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))
-		streams := []*streaming{
+		streams := []*process{
 			startStream(t, dir, m, base.Revision, "--max-size=4096", "--recipient="+key.Recipient().String()),
 			startStream(t, dir, m, base.Revision, "--max-size=1500", "--compression=none"),
 		}
@@ -291,10 +305,8 @@ func TestStream(t *testing.T) {
 			for _, s := range streams {
 				s.goOn()
 			}
-			if tail := lookAtTail(t, dir, identity, base.Revision); tail.StoredRevision != end {
-				return fmt.Errorf("%+v, and not %d", tail, end)
-			}
-			return nil
+			tail := lookAtTail(t, dir, identity, base.Revision)
+			return while(tail.StoredRevision != end, "%+v, and not %d", tail, end)
 		})
 
 		restore := restoring{version: version, dir: dir, identity: identity, file: file,
@@ -333,7 +345,6 @@ func TestStream(t *testing.T) {
 			if said.revision == end {
 				require.Equal(t, leased(ctx, t, client), leased(ctx, t, is.client))
 			}
-			require.NoError(t, is.client.Close())
 			fresh.Members[0].Kill()
 		}
 		raised := etcdproc.StartSeeded(t, version, "raised", 1, func(m *etcdproc.Member, initial, token string) {
@@ -342,7 +353,6 @@ func TestStream(t *testing.T) {
 		})
 		raised.WaitServing(raised.Members...)
 		higher := &churn{t: t, m: raised.Members[0], client: raised.Members[0].Client()}
-		defer higher.client.Close()
 		require.Equal(t, end+1000, higher.now(ctx))
 		require.Equal(t, leased(ctx, t, client), leased(ctx, t, higher.client))
 	})
@@ -354,7 +364,6 @@ func TestStreamGap(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		m := etcdproc.Start(t, version, "source", 1).Members[0]
 		client := m.Client()
-		defer client.Close()
 		ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer stop()
 		first := snapshotOf(t, version, m)
@@ -388,10 +397,8 @@ func TestStreamGap(t *testing.T) {
 		second := snapshotOf(t, version, m)
 		end := put(t, client, "more", 20)
 		etcdproc.Eventually(t, "it goes on", func(context.Context) error {
-			if at := monitor.Report().StoredRevision; at != end {
-				return fmt.Errorf("%d is stored of %d", at, end)
-			}
-			return nil
+			at := monitor.Report().StoredRevision
+			return while(at != end, "%d is stored of %d", at, end)
 		})
 		is, err := archive.Examine(ctx, second)
 		require.NoError(t, err)
@@ -434,4 +441,145 @@ func leased(ctx context.Context, t *testing.T, client *clientv3.Client) map[stri
 		}
 	}
 	return all
+}
+
+// acknowledged is an operation, and the revision at which etcd says that it was.
+type acknowledged struct {
+	chaos.Op
+	revision int64
+}
+
+// witnessed is what clients did and saw.
+type witnessed struct {
+	began time.Time
+	mu    sync.Mutex
+	all   []acknowledged
+}
+
+// client does one operation after another until the context ends, without retries.
+func (h *witnessed) client(ctx context.Context, client *clientv3.Client, number int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		op := chaos.Op{Client: number, Value: fmt.Sprintf("%d.%d", number, n),
+			// A key is used for a short time, so that its history is judged in milliseconds.
+			Key: fmt.Sprintf("key-%02d-%d", int(time.Since(h.began)/time.Second), rand.N(3))}
+		switch rand.N(10) {
+		case 0, 1, 2, 3:
+			op.Verb = chaos.Put
+		case 4, 5:
+			op.Verb = chaos.Swap
+			if before := h.do(client, op.Client, op.Key); before.Known {
+				op.Expected = before.Read
+			}
+		case 6:
+			op.Verb, op.Value = chaos.Delete, ""
+		}
+		h.add(h.run(client, op))
+		time.Sleep(time.Duration(rand.N(10)) * time.Millisecond)
+	}
+}
+
+func (h *witnessed) add(a acknowledged) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, a)
+}
+
+// do reads a key.
+func (h *witnessed) do(client *clientv3.Client, number int, key string) acknowledged {
+	return h.run(client, chaos.Op{Client: number, Key: key})
+}
+
+// run carries an operation out, and fills in what came of it.
+func (h *witnessed) run(client *clientv3.Client, op chaos.Op) acknowledged {
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
+	defer stop()
+	op, header := op.Do(ctx, client, h.began)
+	return acknowledged{op, header.GetRevision()}
+}
+
+// judge reads all keys of an etcd that ends at a revision. That and what the clients saw up to it must be one
+// history: what was acknowledged behind it has never happened, and what was not acknowledged may have.
+func (h *witnessed) judge(t *testing.T, is *clientv3.Client, end int64) error {
+	t.Helper()
+	var history chaos.History
+	keys, before, after, unknown := map[string]bool{}, 0, 0, 0
+	for _, a := range h.all {
+		keys[a.Key] = true
+		switch {
+		case !a.Known:
+			unknown++
+		case a.revision > end:
+			after++
+			continue
+		default:
+			before++
+		}
+		history.Add(a.Op)
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		a := h.do(is, 100, key)
+		require.True(t, a.Known)
+		history.Add(a.Op)
+	}
+	require.Positive(t, before)
+	t.Logf("up to revision %d: %d operations are there, %d later ones are not, %d may be", end, before, after, unknown)
+	return history.Check(etcdproc.Patience)
+}
+
+// TestStreamHistory: clients write, read, swap and delete; then all members and both streams are killed at once. What
+// the clients saw, and what they see after a restore at the last stored revision or at one before, is linearizable. It
+// is not where one end is taken for the other.
+func TestStreamHistory(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		source := etcdproc.Start(t, version, "source", 3)
+		h := &witnessed{began: time.Now()}
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		var clients sync.WaitGroup
+		for i := range 6 {
+			client := source.Members[i%3].Client()
+			clients.Go(func() { h.client(ctx, client, i) })
+		}
+		file := snapshotOf(t, version, source.Members[0])
+		base, err := archive.Examine(ctx, file)
+		require.NoError(t, err)
+		dir := t.TempDir()
+		streams := []*process{startStream(t, dir, source.Members[0], base.Revision, "--max-size=2000"),
+			startStream(t, dir, source.Members[1], base.Revision, "--max-size=3000")}
+		for range 3 {
+			time.Sleep(time.Duration(500+rand.N(1000)) * time.Millisecond)
+			one := streams[rand.N(2)]
+			one.kill()
+			one.start()
+		}
+		etcdproc.Eventually(t, "some is stored", func(context.Context) error {
+			return while(lookAtTail(t, dir, "", base.Revision).StoredRevision < base.Revision+100,
+				"less than 100 revisions are")
+		})
+		time.Sleep(time.Duration(rand.N(1000)) * time.Millisecond)
+		killing := []func(){streams[0].kill, streams[1].kill}
+		for _, m := range source.Members {
+			killing = append(killing, m.Kill)
+		}
+		rand.Shuffle(len(killing), func(i, j int) { killing[i], killing[j] = killing[j], killing[i] })
+		for _, kill := range killing {
+			kill()
+		}
+		stop()
+		clients.Wait()
+
+		tail := lookAtTail(t, dir, "", base.Revision)
+		middle := base.Revision + 1 + rand.N((tail.StoredRevision-base.Revision)/2)
+		restore := restoring{version: version, dir: dir, file: file, id: tail.ClusterID}
+		for end, other := range map[int64]int64{tail.StoredRevision: middle, middle: tail.StoredRevision} {
+			fresh := etcdproc.StartSeeded(t, version, "fresh", 1, func(m *etcdproc.Member, initial, token string) {
+				restore.to(t, seed.Options{DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL,
+					InitialCluster: initial, Token: token, UntilRevision: end})
+			})
+			fresh.WaitServing(fresh.Members...)
+			client := fresh.Members[0].Client()
+			require.NoError(t, h.judge(t, client, end))
+			require.Error(t, h.judge(t, client, other))
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/rescue"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/reports"
@@ -31,6 +36,31 @@ var lazy = []string{"--backend-batch-interval=1h", "--backend-batch-limit=100000
 // programs are those of a version.
 func programs(t *testing.T, version string) seed.Programs {
 	return seed.Programs{Etcd: etcdproc.Program(t, version, "etcd"), Etcdutl: etcdproc.Program(t, version, "etcdutl")}
+}
+
+// seeded starts a cluster whose members are filled as these options say, each at its own place. It may not serve yet.
+func seeded(t *testing.T, version, name string, n int, o seed.Options) (*etcdproc.Cluster, []reports.Restore) {
+	t.Helper()
+	var told []reports.Restore
+	c := etcdproc.StartSeeded(t, version, name, n, func(m *etcdproc.Member, initial, token string) {
+		report, err := seed.Restore(t.Context(), of(t, version, o, m, initial, token))
+		require.NoError(t, err)
+		told = append(told, report)
+	})
+	return c, told
+}
+
+// of are the options for a member of a new cluster of this version.
+func of(t *testing.T, version string, o seed.Options, m *etcdproc.Member, initial, token string) seed.Options {
+	t.Helper()
+	o.DataDir = m.DataDir()
+	o.Name = m.Name
+	o.PeerURL = m.PeerURL
+	o.InitialCluster = initial
+	o.Token = token
+	o.EtcdVersion = version
+	o.Programs = programs(t, version)
+	return o
 }
 
 // survive starts a cluster of one from the directory of a member that is down, at a peer URL of its own unless one is
@@ -54,10 +84,8 @@ func surviveFrom(t *testing.T, version, name, from string, bump int64, at ...str
 			m.PeerURL, initial = at[0], m.Name+"="+at[0]
 		}
 		var err error
-		report, err = seed.Restore(t.Context(), seed.Options{
-			DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
-			EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, FromData: from,
-		})
+		report, err = seed.Restore(t.Context(), of(t, version, seed.Options{BumpRevision: bump, FromData: from}, m,
+			initial, token))
 		require.NoError(t, err)
 	})
 	require.Equal(t, before, tree(t, place), "the survivor's directory is as it was")
@@ -101,26 +129,12 @@ func count(t *testing.T, client *clientv3.Client, prefix string) int64 {
 	return r.Count
 }
 
-// leaderOf tells the leader from the others.
-func leaderOf(t *testing.T, c *etcdproc.Cluster) (leader *etcdproc.Member, others []*etcdproc.Member) {
-	t.Helper()
-	m, _ := look(t, c.Endpoints())
-	for _, member := range c.Members {
-		if idOf(t, m, member) == m.Leader {
-			leader = member
-		} else {
-			others = append(others, member)
-		}
-	}
-	return leader, others
-}
-
 // TestSurvivorKeepsItsWholeLog: entries that no member knew to be committed may have been acknowledged by those that
 // are gone.
 func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 3, lazy...)
-		leader, followers := leaderOf(t, old)
+		leader, followers := leaderAndFollowers(t, old)
 		client := leader.Client()
 		put(t, client, "known", 200)
 
@@ -137,7 +151,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		_, err := seed.Survey(leader.DataDir(), "")
 		require.ErrorContains(t, err, "in use", "it still runs")
 		killAll(old)
-		require.NoError(t, client.Close())
 
 		found, err := seed.Survey(leader.DataDir(), "")
 		require.NoError(t, err)
@@ -152,7 +165,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		fresh, report := survive(t, version, "fresh", leader, 0, leader.PeerURL)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 200, count(t, client, "known"))
 		require.EqualValues(t, unknown, count(t, client, "unknown"))
 		require.EqualValues(t, 201+unknown, report.Revision, "one for each write, from 1 on")
@@ -175,7 +187,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		}
 		old.WaitServing(followers...)
 		theirs := followers[0].Client()
-		defer theirs.Close()
 		put(t, theirs, "theirs", 1)
 		require.Zero(t, count(t, client, "theirs"))
 		list, err = client.MemberList(t.Context())
@@ -188,7 +199,6 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		leader.RestartAlone()
 		old.WaitServing(leader)
 		forced := leader.Client()
-		defer forced.Close()
 		require.EqualValues(t, 200, count(t, forced, "known"))
 		require.Zero(t, count(t, forced, "unknown"), "what was not known to be committed is gone")
 	})
@@ -198,18 +208,16 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 func TestSurvivorHasWhatWasAcknowledged(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 3)
-		leader, followers := leaderOf(t, old)
+		leader, followers := leaderAndFollowers(t, old)
 		followers[1].Pause()
 		client := leader.Client()
 		revision := put(t, client, "acknowledged", 300)
 		leader.Pause()
 		killAll(old)
-		require.NoError(t, client.Close())
 
 		fresh, report := survive(t, version, "fresh", followers[0], 1000)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 300, count(t, client, "acknowledged"))
 		require.Equal(t, revision+1000, report.Revision)
 		require.Equal(t, revision+1001, put(t, client, "more", 1))
@@ -223,14 +231,14 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*etcdproc.Patience)
 		defer cancel()
 		old := etcdproc.Start(t, version, "old", 3, lazy...)
-		leader, followers := leaderOf(t, old)
+		leader, followers := leaderAndFollowers(t, old)
 		followers[1].Pause() // so that the other one has all that is acknowledged
 		client := leader.Client()
 		put(t, client, "key", 100)
 		lease, err := client.Grant(ctx, 3600)
 		require.NoError(t, err)
-		_, err = client.Put(ctx, "leased", "value", clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
+		ok := done(t)
+		ok(client.Put(ctx, "leased", "value", clientv3.WithLease(lease.ID)))
 		_, err = client.Delete(ctx, "key-1", clientv3.WithPrefix()) // and key-10 to key-19
 		require.NoError(t, err)
 		first, err := client.Get(ctx, "key-2")
@@ -239,27 +247,20 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 			first.Kvs[0].ModRevision)).Then(clientv3.OpPut("key-2", "changed")).Commit()
 		require.NoError(t, err)
 		require.True(t, done.Succeeded)
-		_, err = client.Compact(ctx, done.Header.Revision)
-		require.NoError(t, err)
+		ok(client.Compact(ctx, done.Header.Revision))
 		for _, user := range []string{"root", "alice"} {
-			_, err = client.UserAdd(ctx, user, "secret")
-			require.NoError(t, err)
+			ok(client.UserAdd(ctx, user, "secret"))
 		}
-		_, err = client.UserGrantRole(ctx, "root", "root")
-		require.NoError(t, err)
-		_, err = client.AuthEnable(ctx)
-		require.NoError(t, err)
+		ok(client.UserGrantRole(ctx, "root", "root"))
+		ok(client.AuthEnable(ctx))
 		root := leader.ClientOf(clientv3.Config{Username: "root", Password: "secret"}, "")
 		written, err := root.Put(ctx, "by-root", "value")
 		require.NoError(t, err)
-		_, err = clientv3.NewMaintenance(root).AlarmList(ctx)
-		require.NoError(t, err)
+		ok(clientv3.NewMaintenance(root).AlarmList(ctx))
 		raw := etcdserverpb.NewMaintenanceClient(root.ActiveConnection())
 		_, err = raw.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 7,
 			Alarm: etcdserverpb.AlarmType_NOSPACE})
 		require.NoError(t, err)
-		require.NoError(t, root.Close())
-		require.NoError(t, client.Close())
 		killAll(old)
 
 		fresh, report := survive(t, version, "fresh", followers[0], 0)
@@ -272,9 +273,7 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 			}
 			return err
 		})
-		defer root.Close()
 		nameless := fresh.Members[0].Client()
-		defer nameless.Close()
 		_, err = nameless.Get(ctx, "by-root")
 		require.ErrorContains(t, err, "user name is empty", "users are enabled")
 		require.EqualValues(t, 89, count(t, root, "key"))
@@ -297,10 +296,8 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 			"until it is disarmed")
 		_, err = root.Put(ctx, "more", "value")
 		require.ErrorContains(t, err, "space exceeded")
-		_, err = root.AlarmDisarm(ctx, &clientv3.AlarmMember{})
-		require.NoError(t, err)
-		_, err = root.Put(ctx, "more", "value")
-		require.NoError(t, err)
+		ok(root.AlarmDisarm(ctx, &clientv3.AlarmMember{}))
+		ok(root.Put(ctx, "more", "value"))
 	})
 }
 
@@ -313,7 +310,6 @@ func TestLearnerSurvives(t *testing.T) {
 		old.Join(learner, old.Members[0])
 		client := old.Members[0].Client()
 		revision := put(t, client, "key", 100)
-		require.NoError(t, client.Close())
 		copied := learner.Client()
 		etcdproc.Eventually(t, "the learner has them", func(ctx context.Context) error {
 			s, err := copied.Status(ctx, learner.ClientURL)
@@ -322,13 +318,11 @@ func TestLearnerSurvives(t *testing.T) {
 			}
 			return err
 		})
-		require.NoError(t, copied.Close())
 		killAll(old)
 		fresh, report := survive(t, version, "fresh", learner, 0)
 		require.Equal(t, revision, report.Revision)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.Equal(t, revision+1, put(t, client, "more", 1))
 	})
 }
@@ -348,7 +342,6 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 		member.Restart()
 		old.WaitServing(member)
 		revision := put(t, client, "after", 300)
-		require.NoError(t, client.Close())
 		member.Stop()
 		snapshots, err := filepath.Glob(filepath.Join(filepath.Dir(db), "*.snap"))
 		require.NoError(t, err)
@@ -362,7 +355,6 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 		require.Equal(t, revision, report.Revision)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 20, count(t, client, "before"))
 		require.EqualValues(t, 300, count(t, client, "after"))
 
@@ -370,7 +362,7 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 		require.NoError(t, os.Remove(sent))
 		_, err = seed.Survey(member.DataDir(), "")
 		require.Error(t, err)
-		require.NotEmpty(t, seed.ReasonOf(err))
+		require.True(t, archive.Reasoned(err), "%v", err)
 	})
 }
 
@@ -383,7 +375,6 @@ func TestSurvivorWhoseEndIsTorn(t *testing.T) {
 		put(t, client, "whole", 50)
 		_, err := client.Put(t.Context(), "torn-0", strings.Repeat("x", 100_000))
 		require.NoError(t, err)
-		require.NoError(t, client.Close())
 		member.Kill()
 		logs, err := filepath.Glob(filepath.Join(member.DataDir(), "member", "wal", "*.wal"))
 		require.NoError(t, err)
@@ -399,8 +390,201 @@ func TestSurvivorWhoseEndIsTorn(t *testing.T) {
 		fresh, _ := survive(t, version, "fresh", member, 0)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
-		defer client.Close()
 		require.EqualValues(t, 50, count(t, client, "whole"))
 		require.Zero(t, count(t, client, "torn"))
 	})
+}
+
+// layouts are where others have the data directory in a member's volume, by their public sources.
+var layouts = map[string]string{
+	"Quorate":                    "data",
+	"Bitnami's chart":            "data",         // mounted at /bitnami/etcd, ETCD_DATA_DIR=/bitnami/etcd/data
+	"coreos/etcd-operator":       "data",         // mounted at /var/etcd, --data-dir=/var/etcd/data
+	"etcd-io/etcd-operator":      ".",            // mounted at ETCD_DATA_DIR
+	"cozystack, before v1alpha2": "default.etcd", // mounted at /var/run/etcd, --data-dir=/var/run/etcd/default.etcd
+	"cozystack":                  ".",            // mounted at --data-dir=/var/lib/etcd
+	"gardener/etcd-druid":        "new.etcd",     // mounted at /var/etcd/data, data-dir: /var/etcd/data/new.etcd
+}
+
+// TestClaimsInEveryLayout: the volumes of three members, as others leave them. Of two of them, one has all that was
+// acknowledged, and tells that they are a quorum. None is changed.
+func TestClaimsInEveryLayout(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "former", 3)
+		client := old.Members[0].Client()
+		put(t, client, "acknowledged", 100)
+		_, err := seed.Survey(old.Members[0].DataDir(), "")
+		require.ErrorContains(t, err, "in use")
+		killAll(old)
+
+		volumes, begun := t.TempDir(), map[string]bool{}
+		at := func(m *etcdproc.Member, path string) string { return filepath.Join(volumes, m.Name, path) }
+		for layout, path := range layouts {
+			for _, m := range old.Members { // the volume is made afresh, and has the directory there
+				place := at(m, path)
+				require.NoError(t, os.RemoveAll(at(m, "")))
+				require.NoError(t, os.MkdirAll(filepath.Dir(place), 0o700))
+				require.NoError(t, os.Symlink(m.DataDir(), place))
+			}
+			told := map[string]reports.Survey{}
+			best := old.Members[0]
+			for _, m := range old.Members[:2] {
+				report, err := seed.Survey(at(m, path), "")
+				require.NoError(t, err, layout)
+				told[m.Name] = report
+				most := told[best.Name]
+				if report.LastTerm > most.LastTerm || report.LastTerm == most.LastTerm &&
+					report.LastIndex > most.LastIndex {
+					best = m
+				}
+			}
+			one, other := told["former-0"], told["former-1"]
+			require.Equal(t, one.ClusterID, other.ClusterID)
+			require.Equal(t, one.Electorates, other.Electorates)
+			require.Len(t, one.Electorates, 1)
+			require.Len(t, one.Electorates[0], 3)
+			require.Equal(t, "former-0", one.Members[one.MemberID])
+			require.Equal(t, "former-1", one.Members[other.MemberID])
+			if begun[path] {
+				continue // it is the same place
+			}
+			begun[path] = true
+			fresh, _ := surviveFrom(t, version, "fresh", at(best, path), 0)
+			fresh.WaitServing(fresh.Members...)
+			client := fresh.Members[0].Client()
+			require.EqualValues(t, 100, count(t, client, "acknowledged"), layout)
+			killAll(fresh)
+		}
+	})
+}
+
+// TestWhoCouldVote: a member's directory tells whose votes may count, also by changes of members that only its log has.
+func TestWhoCouldVote(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 1, lazy...)
+		first := old.Members[0]
+		learner := old.NewMember("old-1")
+		settle(t, old, decision.AddLearner{Name: learner.Name, PeerURL: learner.PeerURL})
+		old.Join(learner, first)
+		old.WaitServing(first, learner)
+		m, _ := look(t, old.Endpoints())
+		ids := []string{strconv.FormatUint(idOf(t, m, first), 16), strconv.FormatUint(idOf(t, m, learner), 16)}
+		killAll(old)
+
+		told, err := seed.Survey(first.DataDir(), "")
+		require.NoError(t, err)
+		require.Len(t, told.Electorates, 2, "%+v", told)
+		require.Equal(t, ids[:1], told.Electorates[0], "it votes alone")
+		require.ElementsMatch(t, ids, told.Electorates[1], "and if the learner voted")
+		require.Contains(t, told.Members, ids[1])
+	})
+}
+
+// TestRescueBegins: of three members one directory is left, or a snapshot. The etcd that is begun with it has all that
+// this held, is another cluster, and begins above all revisions that were seen. What can't be begun with changes nothing.
+func TestRescueBegins(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it gives files to etcd's user, which needs root")
+	}
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 3, lazy...)
+		client := old.Members[0].Client()
+		revision := put(t, client, "key", 200)
+		snapshot := snapshotOf(t, version, old.Members[0])
+		dir := filepath.Join(t.TempDir(), "demo-0")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.Symlink(old.Members[0].DataDir(), filepath.Join(dir, "data")))
+
+		b := beginning{t: t, version: version, ca: etcdproc.NewAuthority(t)}
+		require.Contains(t, b.refused("--dir="+dir), "in use")
+		killAll(old)
+		before := tree(t, old.Members[0].DataDir())
+		found, err := seed.Survey(old.Members[0].DataDir(), "")
+		require.NoError(t, err)
+		require.Contains(t, b.refused(), "one of --dir and --snapshot is required")
+		require.Contains(t, b.refused("--dir="+dir, "--image=etcd:v3.4.0"), "both must be the same release")
+		damaged := filepath.Join(t.TempDir(), "damaged.db")
+		raw, err := os.ReadFile(snapshot)
+		require.NoError(t, err)
+		raw[len(raw)/2] ^= 1
+		require.NoError(t, os.WriteFile(damaged, raw, 0o600))
+		require.Contains(t, b.refused("--snapshot="+damaged), "nothing was begun")
+
+		clusters := map[uint64]string{}
+		for _, source := range []string{"--dir=" + dir, "--dir=" + dir, "--snapshot=" + snapshot} {
+			served, end := b.serves(source)
+			require.EqualValues(t, 200, count(t, served, "key"), source)
+			r, err := served.Get(t.Context(), "key-199")
+			require.NoError(t, err)
+			require.Greater(t, r.Header.Revision, revision+seed.BeginGap-1)
+			require.NotContains(t, clusters, r.Header.ClusterId, "each is a cluster of its own")
+			require.NotEqual(t, found.ClusterID, fmt.Sprintf("%x", r.Header.ClusterId))
+			clusters[r.Header.ClusterId] = source
+			end()
+		}
+		require.Equal(t, before, tree(t, old.Members[0].DataDir()), "the directory is as it was")
+	})
+}
+
+// beginning is what all tries have in common.
+type beginning struct {
+	t       *testing.T
+	version string
+	ca      *etcdproc.Authority
+}
+
+func (b *beginning) run(to, manifests string, port int, args ...string) (said string, code int) {
+	var out bytes.Buffer
+	code = rescue.Run(b.t.Context(), append([]string{"begin", "--to=" + to, "--manifests=" + manifests,
+		"--programs=" + filepath.Dir(etcdproc.Program(b.t, b.version, "etcd")), "--image=etcd:v" + b.version,
+		"--address=127.0.0.1", fmt.Sprint("--client-port=", port), fmt.Sprint("--peer-port=", etcdproc.Port(b.t)),
+		"--ca-cert=" + b.ca.File("ca.crt"), "--ca-key=" + b.ca.File("ca.key")}, args...), &out, &out)
+	return out.String(), code
+}
+
+// refused is why nothing was begun.
+func (b *beginning) refused(args ...string) string {
+	b.t.Helper()
+	to, manifests := filepath.Join(b.t.TempDir(), "begun"), b.t.TempDir()
+	said, code := b.run(to, manifests, 1, args...)
+	require.NotZero(b.t, code, said)
+	require.NoDirExists(b.t, to)
+	files, err := os.ReadDir(manifests)
+	require.NoError(b.t, err)
+	require.Empty(b.t, files)
+	return said
+}
+
+// serves begins, and starts etcd as the static pod says.
+func (b *beginning) serves(args ...string) (client *clientv3.Client, end func()) {
+	b.t.Helper()
+	to, manifests, port := filepath.Join(b.t.TempDir(), "begun"), b.t.TempDir(), etcdproc.Port(b.t)
+	said, code := b.run(to, manifests, port, args...)
+	require.Zero(b.t, code, said)
+	require.Contains(b.t, said, fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", port))
+	text, err := os.ReadFile(filepath.Join(manifests, "rescue-begun.yaml"))
+	require.NoError(b.t, err)
+	var pod corev1.Pod
+	require.NoError(b.t, yaml.Unmarshal(text, &pod))
+	container := pod.Spec.Containers[0]
+	var flags []string
+	for _, flag := range container.Command[1:] {
+		flags = append(flags, strings.ReplaceAll(flag, container.VolumeMounts[0].MountPath,
+			pod.Spec.Volumes[0].HostPath.Path))
+	}
+	etcd := exec.Command(etcdproc.Program(b.t, b.version, "etcd"), flags...)
+	var log bytes.Buffer
+	etcd.Stdout, etcd.Stderr = &log, &log
+	require.NoError(b.t, etcd.Start())
+	client, err = clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("https://127.0.0.1:%d", port)},
+		TLS: b.ca.Client("root")})
+	require.NoError(b.t, err)
+	return client, func() {
+		require.NoError(b.t, client.Close())
+		_ = etcd.Process.Kill()
+		_ = etcd.Wait()
+		if b.t.Failed() {
+			b.t.Log(log.String())
+		}
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -31,25 +29,22 @@ func minorOf(version string) string {
 
 // clusterVersion is what a member takes for the version of the cluster.
 func clusterVersion(m *etcdproc.Member) string {
-	answer, err := http.Get(m.ClientURL + "/version")
+	_, text, err := page(context.Background(), nil, m.ClientURL+"/version")
 	if err != nil {
 		return err.Error()
 	}
-	defer answer.Body.Close()
 	var said struct{ Etcdcluster string }
-	_ = json.NewDecoder(answer.Body).Decode(&said)
+	_ = json.Unmarshal([]byte(text), &said)
 	return said.Etcdcluster
 }
 
 // downgradeEnabled is whether a member believes that a downgrade is enabled: 3.5 says so to its peers only.
 func downgradeEnabled(m *etcdproc.Member) string {
-	answer, err := http.Get(m.PeerURL + "/downgrade/enabled")
+	_, text, err := page(context.Background(), nil, m.PeerURL+"/downgrade/enabled")
 	if err != nil {
 		return err.Error()
 	}
-	defer answer.Body.Close()
-	said, _ := io.ReadAll(answer.Body)
-	return strings.TrimSpace(string(said))
+	return strings.TrimSpace(text)
 }
 
 // tells waits until every member tells that the cluster and its data have this version. Etcd 3.5 has no version of
@@ -94,10 +89,7 @@ func downgrading(t *testing.T, c *etcdproc.Cluster) (target string) {
 				targets[h.Downgrade], target = true, h.Downgrade
 			}
 		}
-		if len(targets) > 1 {
-			return fmt.Errorf("%+v", health)
-		}
-		return nil
+		return while(len(targets) > 1, "%+v", health)
 	})
 	return target
 }
@@ -404,10 +396,8 @@ func joins(t *testing.T, c *etcdproc.Cluster, name, version string) (joined bool
 	c.Join(learner, others...)
 	etcdproc.Eventually(t, name+" serves or ends", func(ctx context.Context) error {
 		_, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(learner))
-		if joined = health[name].Serving(); !joined && learner.Running() {
-			return fmt.Errorf("%+v", health)
-		}
-		return nil
+		joined = health[name].Serving()
+		return while(!joined && learner.Running(), "%+v", health)
 	})
 	if joined {
 		settle(t, c, decision.Promote{ID: id, Name: name})

@@ -35,8 +35,8 @@ in_lab=(nsenter --net="$QUORATE_LAB_NETNS") # no function: killing what a functi
 npm pack --silent --pack-destination "$work" uplot@1.6.32 > /dev/null
 mkdir "$work/page"
 tar xzf "$work"/uplot-*.tgz -C "$work/page" --strip-components=2 package/dist/uPlot.iife.min.js package/dist/uPlot.min.css
-test/static/monitoring/groups.sh manifests/monitoring/prometheusrule.yaml > "$work/rules.yaml"
-test/static/monitoring/groups.sh manifests/monitoring/prometheusrule-etcd.yaml > "$work/rules-etcd.yaml"
+test/tools/monitoring/groups.sh manifests/monitoring/prometheusrule.yaml > "$work/rules.yaml"
+test/tools/monitoring/groups.sh manifests/monitoring/prometheusrule-etcd.yaml > "$work/rules-etcd.yaml"
 cp test/real/dashboard/page.html "$work/page/"
 cp test/real/dashboard/prometheus.yaml "$work/"
 sed 's#\(https://127.0.0.1:\)[0-9]*#\16443#' "$KUBECONFIG" > "$work/kubeconfig" # the API server, as its own node sees it

@@ -40,7 +40,8 @@ watch_until() {
   return 1
 }
 
-# start_lab fetches what the lab compiles while Quorate is compiled.
+# start_lab fetches what the lab compiles while Quorate is compiled. Its image has no quorate-snapshot, with the SDKs of
+# clouds, unless that is compiled already.
 start_lab() {
   if [[ $(uname) != Linux || $EUID != 0 ]]; then
     echo "make demo needs Linux and root; without them there are make try and make demo-kind" >&2
@@ -49,7 +50,13 @@ start_lab() {
   make --no-print-directory bin/lab
   bin/lab download &
   trap "kill $! 2>/dev/null || :" EXIT
-  make --no-print-directory install
+  local programs=quorate
+  if [[ -x bin/quorate-snapshot ]]; then
+    programs+=" quorate-snapshot"
+  else
+    snapshots="make install                                         # adds what takes snapshots: a minute or two"
+  fi
+  make --no-print-directory install PROGRAMS="$programs"
   eval "$(bin/lab env)"
   more="export PATH=$QUORATE_LAB_BIN:\$PATH   # kubectl, if you have none"
   upgrade="$PWD/bin/lab etcd                        # images of etcd's other releases, for an upgrade"
@@ -85,7 +92,7 @@ start_kind() {
   end="kind delete cluster --name quorate                   # ends it"
 }
 
-more="" upgrade="" end=""
+more="" snapshots="" upgrade="" end=""
 began=$SECONDS
 case ${1:-lab} in
 lab | kind) ;;
@@ -125,7 +132,8 @@ It keeps running. Try:
   kubectl delete pvc/demo-1 pod/demo-1                 # a member's data: it is replaced under a new name
   kubectl describe etcdcluster demo                    # what Quorate is doing and why
 ${upgrade:+
-  $upgrade}
+  $upgrade}${snapshots:+
+  $snapshots}
 
   $end
 TEXT

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -272,18 +271,16 @@ func (w *load) look(collection string) string {
 
 // listed are the objects of a collection with their resourceVersions, by path; and that of the list.
 func (a *apiServer) listed(query string) (all map[string]int64, version, said string) {
-	r, err := a.client.Get(a.server + query)
+	code, text, err := page(a.client, a.server+query)
 	if err != nil {
-		return nil, "", "no answer"
+		return nil, "", "no answer, or half of one"
 	}
-	defer func() { _ = r.Body.Close() }()
-	if r.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(r.Body)
-		return nil, "", fmt.Sprintf("%d: %s", r.StatusCode, text)
+	if code != http.StatusOK {
+		return nil, "", fmt.Sprintf("%d: %s", code, text)
 	}
 	var answer metav1.PartialObjectMetadataList
-	if json.NewDecoder(r.Body).Decode(&answer) != nil {
-		return nil, "", "half an answer"
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		return nil, "", err.Error()
 	}
 	collection, _, _ := strings.Cut(query, "?")
 	all = map[string]int64{}
@@ -316,13 +313,7 @@ func (w *load) longest(what string) {
 // wrote waits until n more writes are acknowledged.
 func (w *load) wrote(n int64) {
 	w.t.Helper()
-	goal := w.count.Load() + n
-	eventually(w.t, fmt.Sprintf("%d writes of the API server's", n), func() string {
-		if left := goal - w.count.Load(); left > 0 {
-			return fmt.Sprintf("%d are missing", left)
-		}
-		return ""
-	})
+	counts(w.t, &w.count, n, fmt.Sprintf("%d writes of the API server's", n))
 }
 
 // losesNothing ends the load: all that was acknowledged is there, and what watches was told the same as what lists. It
@@ -380,8 +371,5 @@ func differ(a, b map[string]int64) string {
 			return fmt.Sprintf("%s: %d and %d", path, a[path], b[path])
 		}
 	}
-	if len(a) != len(b) {
-		return fmt.Sprintf("%d objects and %d", len(a), len(b))
-	}
-	return ""
+	return while(len(a) != len(b), fmt.Sprintf("%d objects and %d", len(a), len(b)))
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -51,8 +50,7 @@ func TestAPIServer(t *testing.T) {
 	bucket.credentials(c)
 	c.converges(3)
 	h := c.hosts()
-	require.NoError(t, h.send(http.MethodPatch, "/api/v1/namespaces/load?fieldManager=load", applied,
-		"{apiVersion: v1, kind: Namespace, metadata: {name: load}}"))
+	require.NoError(t, h.namespace("load"))
 	w := loads(t, h.apiServer, creators)
 	w.updates()
 
@@ -136,10 +134,8 @@ func (h *hosted) mounts() {
 		return err
 	}
 	eventually(h.c.t, "the client's Secret is there", func() string {
-		if err := writes(); err != nil {
-			return err.Error()
-		}
-		return ""
+		err := writes()
+		return failure(err)
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -193,8 +189,7 @@ func (c *cluster) upgradesTo37() {
 func (c *cluster) suffers(told func(what string)) {
 	c.t.Helper()
 	// as the status has it: without certificates for clients, etcdctl in a pod is no user
-	leader, found := get[corev1.Pod](c.t, c.ns, "pods", c.object().Status.Leader)
-	require.True(c.t, found, "%+v", c.object().Status)
+	leader := c.observed(c.object().Status.Leader)
 	c.kills(leader.Name)
 	c.another(*leader)
 	c.converges(3)
@@ -212,13 +207,11 @@ func (c *cluster) suffers(told func(what string)) {
 // it is restarted when the Secret has both authorities, before members show certificates of the next one.
 func (h *hosted) trustsTheNextAuthority(c *cluster) {
 	server, ca := certificateIn(c.t, c.secretOf(name+"-server-tls")), certificateIn(c.t, c.secretOf(name+"-ca"))
-	kube(c.t, "-n", c.ns, "delete", "secret", name+"-ca")
+	c.kube("delete", "secret", name+"-ca")
 	eventually(c.t, "the mounted Secret has both authorities", func() string {
 		text, err := os.ReadFile(filepath.Join(h.dir, "ca.crt"))
-		if err != nil || bytes.Equal(text, h.trust) || !bytes.Contains(text, bytes.TrimSpace(h.trust)) {
-			return fmt.Sprintf("%d bytes, as before: %t", len(text), bytes.Equal(text, h.trust))
-		}
-		return ""
+		return while(err != nil || bytes.Equal(text, h.trust) || !bytes.Contains(text, bytes.TrimSpace(h.trust)),
+			fmt.Sprintf("%d bytes, as before: %t", len(text), bytes.Equal(text, h.trust)))
 	})
 	inLab(c.t, "stop", "1", hostedProcess, "KILL") // else it waits for its watchers
 	inLab(c.t, "again", "1", hostedProcess)
@@ -237,21 +230,7 @@ func (c *cluster) hostsATenant() {
 		`"users":[{"name":"client","roles":["all"]}]}}`)
 	eventually(c.t, "users and roles are applied", func() string { return c.authorized("Enabled") })
 	root, ctx := c.clientAs(name+"-operator-tls"), c.t.Context()
-	for _, step := range []func(ctx context.Context) error{
-		func(ctx context.Context) error {
-			_, err := root.UserAddWithOptions(ctx, "tenant", "", &clientv3.UserAddOptions{NoPassword: true})
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "tenant"); return err },
-		func(ctx context.Context) error {
-			_, err := root.RoleGrantPermission(ctx, "tenant", "/tenant/", clientv3.GetPrefixRangeEnd("/tenant/"),
-				clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "tenant", "tenant"); return err },
-	} {
-		makes(c.t, step)
-	}
+	makesUser(c.t, root, "tenant", "/tenant/", clientv3.GetPrefixRangeEnd("/tenant/"))
 
 	dir, err := os.MkdirTemp(filepath.Dir(os.Getenv("KUBECONFIG")), "tenant-")
 	require.NoError(c.t, err)
@@ -262,8 +241,7 @@ func (c *cluster) hostsATenant() {
 	}
 	tenant := c.startsAPIServer("tenant-apiserver", hostedPort+1, dir, "--etcd-prefix=/tenant",
 		"--etcd-compaction-interval=0")
-	require.NoError(c.t, tenant.send(http.MethodPatch, "/api/v1/namespaces/theirs?fieldManager=load", applied,
-		"{apiVersion: v1, kind: Namespace, metadata: {name: theirs}}"))
+	require.NoError(c.t, tenant.namespace("theirs"))
 	assert.Contains(c.t, c.present("/tenant/namespaces/"), "/tenant/namespaces/theirs")
 	pair, err := tls.X509KeyPair(cert, key)
 	require.NoError(c.t, err)
@@ -292,20 +270,16 @@ func (h *hosted) noticesARestore(c *cluster, bucket *s3, w *load) {
 	w.t = c.t
 	w.longest("the snapshot is taken")
 	eventually(c.t, "the API server has cached what the restore takes away", func() string {
-		if all := h.cached(secrets); all[secrets+"/later"] == 0 {
-			return fmt.Sprint(all)
-		}
-		return ""
+		all := h.cached(secrets)
+		return while(all[secrets+"/later"] == 0, fmt.Sprint(all))
 	})
 
 	c.operates("undo", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
 	c.inEpoch(epoch + 1)
 	w.forgives(taken.Status.Revision, taken.Status.Revision+500_000_000)
 	took := eventually(c.t, "the API server's cache has no object that the restore took away", func() string {
-		if all := h.cached(secrets); all[secrets+"/later"] != 0 || all[secrets+"/before"] == 0 {
-			return fmt.Sprint(all)
-		}
-		return ""
+		all := h.cached(secrets)
+		return while(all[secrets+"/later"] != 0 || all[secrets+"/before"] == 0, fmt.Sprint(all))
 	})
 	c.t.Logf("a kind that is not written to is read again %.1f s after etcd served", took.Seconds())
 	c.converges(3)
@@ -369,13 +343,10 @@ var counted = regexp.MustCompile(`(?m)^(etcd_request_errors_total|apiserver_watc
 // counts tells what the API server has counted so far.
 func (h *hosted) counts(t *testing.T) {
 	t.Helper()
-	r, err := h.client.Get(h.server + "/metrics")
-	require.NoError(t, err)
-	defer func() { _ = r.Body.Close() }()
-	text, err := io.ReadAll(r.Body)
+	_, text, err := page(h.client, h.server+"/metrics")
 	require.NoError(t, err)
 	sums := map[string]int{}
-	for _, line := range counted.FindAllString(string(text), -1) {
+	for _, line := range counted.FindAllString(text, -1) {
 		family, _, _ := strings.Cut(line, "{")
 		value, err := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
 		require.NoError(t, err, line)

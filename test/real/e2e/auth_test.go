@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -37,35 +36,34 @@ const usersAndRoles = `  auth:
 // authorized says why the condition Authorized has another reason; empty when it has this one.
 func (c *cluster) authorized(reason string) string {
 	a := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized)
-	if a == nil || a.Reason != reason {
-		return fmt.Sprintf("%+v", a)
-	}
-	return ""
+	return while(a == nil || a.Reason != reason, fmt.Sprintf("%+v", a))
 }
 
 // loggedIn waits until a user with a password is let in.
-func (c *cluster) loggedIn(user, password string) (client *clientv3.Client) {
+func (c *cluster) loggedIn(user, password string) *clientv3.Client {
 	c.t.Helper()
-	eventually(c.t, user+" is let in", func() string {
+	return letIn(c.t, user, func() (*clientv3.Client, error) { return c.login(user, password) })
+}
+
+// letIn waits until a client is.
+func letIn(t *testing.T, who string, open func() (*clientv3.Client, error)) (client *clientv3.Client) {
+	t.Helper()
+	eventually(t, who+" is let in", func() string {
 		var err error
-		if client, err = c.login(user, password); err != nil {
-			return err.Error()
-		}
-		return ""
+		client, err = open()
+		return failure(err)
 	})
 	return client
 }
 
 // shutOut waits until etcd itself refuses a password.
-func (c *cluster) shutOut(user, password string) {
-	c.t.Helper()
-	eventually(c.t, user+" is not let in with another password", func() string {
-		_, err := c.login(user, password)
-		require.Error(c.t, err)
-		if !strings.Contains(err.Error(), rpctypes.ErrAuthFailed.Error()) && !errors.Is(err, rpctypes.ErrAuthFailed) {
-			return err.Error()
-		}
-		return ""
+func shutOut(t *testing.T, who string, open func() (*clientv3.Client, error)) {
+	t.Helper()
+	eventually(t, who+" is not let in with another password", func() string {
+		_, err := open()
+		require.Error(t, err)
+		return while(!strings.Contains(err.Error(), rpctypes.ErrAuthFailed.Error()) &&
+			!errors.Is(err, rpctypes.ErrAuthFailed), err)
 	})
 }
 
@@ -81,8 +79,8 @@ func TestUsersAndRoles(t *testing.T) {
 	eventually(t, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
 	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message,
 		"spec.auth.users[3].passwordSecretRef")
-	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
-	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
+	c.kube("create", "secret", "generic", "own-password", "--from-literal=password=first")
+	c.kube("label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
 	eventually(t, "applied", func() string { return c.authorized("Enabled") })
 	w.ends()
 	assert.Empty(t, w.refused, "a client whose user has its roles notices nothing")
@@ -94,27 +92,24 @@ func TestUsersAndRoles(t *testing.T) {
 	till := c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
 	own := c.loggedIn("own", "first")
 	for who, client := range map[string]*clientv3.Client{"shop": shop, "till": till, "own": own} {
-		gets := func(key string) error {
-			return answered(t, func(ctx context.Context) error { _, err := client.Get(ctx, key); return err })
-		}
-		puts := func(key string) error {
-			return answered(t, func(ctx context.Context) error { _, err := client.Put(ctx, key, who); return err })
-		}
-		require.NoError(t, puts("/orders/1"), who)
-		require.NoError(t, gets("/orders/1"), who)
+		require.NoError(t, putting(t, client, "/orders/1", who), who)
+		_, err := getting(t, client, "/orders/1")
+		require.NoError(t, err, who)
 		for _, key := range []string{"/order", "/orders", "/orders0", "/payments/1"} {
-			require.ErrorIs(t, gets(key), rpctypes.ErrPermissionDenied, "%s reads %s", who, key)
-			require.ErrorIs(t, puts(key), rpctypes.ErrPermissionDenied, "%s writes %s", who, key)
+			_, err := getting(t, client, key)
+			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s reads %s", who, key)
+			err = putting(t, client, key, who)
+			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s writes %s", who, key)
 		}
-		err := answered(t, func(ctx context.Context) error { _, err := client.UserList(ctx); return err })
+		_, err = answered(t, func(ctx context.Context) (any, error) { return client.UserList(ctx) })
 		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s is no root", who)
 	}
-	c.shutOut("own", "wrong")
+	shutOut(t, "own", func() (*clientv3.Client, error) { return c.login("own", "wrong") })
 
 	// Another password, by changing the Secret.
-	kube(t, "-n", c.ns, "patch", "secret", "own-password", "-p", `{"stringData":{"password":"second"}}`)
+	c.kube("patch", "secret", "own-password", "-p", `{"stringData":{"password":"second"}}`)
 	c.loggedIn("own", "second")
-	c.shutOut("own", "first")
+	shutOut(t, "own", func() (*clientv3.Client, error) { return c.login("own", "first") })
 
 	// A token that any member accepts, also when the one that gave it is killed. A user that has logged in goes on.
 	till = c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
@@ -129,12 +124,8 @@ func TestUsersAndRoles(t *testing.T) {
 			}
 			return ""
 		})
-		eventually(t, pod.Name+" serves again", func() string {
-			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found || now.UID == pod.UID || !ready(now) {
-				return "the pod is not ready"
-			}
-			return c.notConverged(3)
-		})
+		c.another(pod)
+		c.converges(3)
 	}
 
 	w.losesNothing()
@@ -144,8 +135,8 @@ func TestUsersAndRoles(t *testing.T) {
 	// Disabled on purpose.
 	c.edit(`{"auth":{"enabled":false}}`)
 	eventually(t, "turned off", func() string { return c.authorized("Disabled") })
-	require.NoError(t, answered(t,
-		func(ctx context.Context) error { _, err := shop.Get(ctx, "/payments/1"); return err }))
+	_, err := getting(t, shop, "/payments/1")
+	require.NoError(t, err)
 	w.losesNothing()
 }
 
@@ -163,43 +154,25 @@ func (c *cluster) takesPasswordsAlone() {
 	alone := func(user, password string) (*clientv3.Client, error) {
 		return c.open(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, c.service(), user, password)
 	}
-	var till *clientv3.Client
-	eventually(c.t, "till logs in with the authority alone", func() string {
-		var err error
-		if till, err = alone("till", string(c.secretOf(name + "-user.till")["password"])); err != nil {
-			return err.Error()
-		}
-		return ""
+	tills := string(c.secretOf(name + "-user.till")["password"])
+	till := letIn(c.t, "till, with the authority alone,", func() (*clientv3.Client, error) {
+		return alone("till", tills)
 	})
-	require.NoError(c.t, answered(c.t,
-		func(ctx context.Context) error { _, err := till.Put(ctx, "/orders/3", "till"); return err }))
-	eventually(c.t, "a wrong password is refused", func() string {
-		_, err := alone("till", "wrong")
-		require.Error(c.t, err)
-		if !strings.Contains(err.Error(), rpctypes.ErrAuthFailed.Error()) {
-			return err.Error()
-		}
-		return ""
-	})
+	require.NoError(c.t, putting(c.t, till, "/orders/3", "till"))
+	shutOut(c.t, "till", func() (*clientv3.Client, error) { return alone("till", "wrong") })
 	stranger, err := alone("", "")
 	require.NoError(c.t, err)
-	require.ErrorIs(c.t, answered(c.t,
-		func(ctx context.Context) error { _, err := stranger.Get(ctx, "/orders/3"); return err }),
-		rpctypes.ErrUserEmpty)
+	_, err = getting(c.t, stranger, "/orders/3")
+	require.ErrorIs(c.t, err, rpctypes.ErrUserEmpty)
 
-	kube(c.t, "-n", c.ns, "delete", "pvc", "demo-1", "--wait=false")
-	kube(c.t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
-	eventually(c.t, "another member takes the place of demo-1", func() string {
-		if _, found := get[corev1.Pod](c.t, c.ns, "pods", "demo-1"); found {
-			return "demo-1 is there"
-		}
-		return c.notConverged(3)
-	})
+	c.deletes("pvc", "demo-1")
+	c.deletes("pods", "demo-1")
+	c.succeeds("demo-1", func() {})
 
 	c.apply(three + usersAndRoles)
 	c.converges(3)
 	assert.Equal(c.t, v1alpha1.ClientAuthRequired, c.object().Status.TLS.ClientAuth)
-	_, err = alone("till", string(c.secretOf(name + "-user.till")["password"]))
+	_, err = alone("till", tills)
 	require.Error(c.t, err, "a certificate is asked for again")
 	w.losesNothing()
 }

@@ -51,18 +51,16 @@ func TestJoinBitnami(t *testing.T) {
 	}
 	told("joined")
 
-	kube(t, "-n", c.ns, "patch", "service", "shop-etcd", "--type=json", "-p",
+	c.kube("patch", "service", "shop-etcd", "--type=json", "-p",
 		`[{"op":"replace","path":"/spec/selector","value":{"etcd.quorate.dev/cluster":"demo","etcd.quorate.dev/role":"voter"}}]`)
 	told("Service handed over")
 	left := []string{"demo-0", "demo-1", "demo-2", "shop-etcd-0", "shop-etcd-1", "shop-etcd-2"}
 	for n := 2; n > 0; n-- {
-		kube(t, "-n", c.ns, "scale", "statefulset/shop-etcd", fmt.Sprintf("--replicas=%d", n))
+		c.kube("scale", "statefulset/shop-etcd", fmt.Sprintf("--replicas=%d", n))
 		gone := fmt.Sprintf("shop-etcd-%d", n)
 		eventually(t, gone+" is gone", func() string {
-			if _, there := get[corev1.Pod](t, c.ns, "pods", gone); there {
-				return "it is there"
-			}
-			return ""
+			_, there := get[corev1.Pod](t, c.ns, "pods", gone)
+			return while(there, "it is there")
 		})
 		if n == 2 { // no hook has removed it
 			c.removes(gone)
@@ -74,7 +72,7 @@ func TestJoinBitnami(t *testing.T) {
 	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
 	c.stage("Retired")
 	told("all restarted behind a narrow door")
-	kube(t, "-n", c.ns, "delete", "statefulset/shop-etcd", "service/shop-etcd-headless")
+	c.kube("delete", "statefulset/shop-etcd", "service/shop-etcd-headless")
 	c.edit(`{"bootstrap":null}`)
 	c.converges(3)
 	hasMembers(t, w.client, "demo-0", "demo-1", "demo-2")
@@ -93,15 +91,12 @@ func (c *cluster) installsBitnami(ca forger) {
 	c.puts("shop-peer-certs", cert, key, bundle(ca))
 	manifest, err := os.ReadFile("testdata/bitnami.yaml")
 	require.NoError(c.t, err)
-	_, err = kubectl(string(manifest), "-n", c.ns, "apply", "-f", "-")
-	require.NoError(c.t, err)
-	kube(c.t, "-n", c.ns, "rollout", "status", "statefulset/shop-etcd")
+	c.adds(string(manifest))
+	c.kube("rollout", "status", "statefulset/shop-etcd")
 	ctl := func(args ...string) (string, error) { return c.etcdctl("shop-etcd-0", args...) }
 	eventually(c.t, "the former etcd serves", func() string {
-		if _, err := ctl("endpoint", "health", "--cluster"); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := ctl("endpoint", "health", "--cluster")
+		return failure(err)
 	})
 	for _, step := range []string{"user add root:secret", "user grant-role root root", "auth enable"} {
 		eventually(c.t, "the former etcd takes: "+step, func() string {
@@ -118,21 +113,13 @@ func (c *cluster) installsBitnami(ca forger) {
 // name that applications keep; the authority and root's password for Quorate; and the label on the chart's own Secret.
 func (c *cluster) putsBitnamis(ca forger) {
 	c.t.Helper()
-	until := time.Now().Add(time.Hour)
 	names := append(c.names(), "shop-etcd."+c.ns+".svc", "shop-etcd."+c.ns+".svc.lab.internal",
 		"127.0.0.1") // the last is for etcdctl in the pods
 	peers := c.names()[0]
-	for secret, pair := range map[string][2][]byte{
-		"our-server":   pairOf(ca.issue("", until, names...)),
-		"our-peer":     pairOf(ca.issue(name+":peers", until, peers, peers+".lab.internal")),
-		"our-operator": pairOf(ca.issue("root", until)),
-	} {
-		c.puts(secret, pair[0], pair[1], bundle(ca))
-	}
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "former", "--from-literal=ca.crt="+string(bundle(ca)))
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root",
-		"--from-literal=password=secret")
-	kube(c.t, "-n", c.ns, "label", "secret", "former", "former-root", "shop-etcd", "etcd.quorate.dev/cluster="+name)
+	c.putsThree(name, "our-", ca, names, []string{peers, peers + ".lab.internal"})
+	c.kube("create", "secret", "generic", "former", "--from-literal=ca.crt="+string(bundle(ca)))
+	c.putsLogin("former-root")
+	c.kube("label", "secret", "former", "shop-etcd", "etcd.quorate.dev/cluster="+name)
 }
 
 // bitnamiClient is an application: it has the old authority, root's password and the old Service, and no certificate.
@@ -142,19 +129,12 @@ func (c *cluster) bitnamiClient(ca forger) *clientv3.Client {
 	pool.AddCert(ca.ca)
 	service, found := get[corev1.Service](c.t, c.ns, "svc", "shop-etcd")
 	require.True(c.t, found)
-	var client *clientv3.Client
-	eventually(c.t, "the application is let in", func() (why string) {
-		var err error
-		client, err = c.open(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	return letIn(c.t, "the application", func() (*clientv3.Client, error) {
+		return c.open(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 			objects.HostPort(service.Spec.ClusterIP, objects.ClientPort), "root", "secret", func(s *clientv3.Config) {
 				s.Endpoints = []string{"https://shop-etcd." + c.ns + ".svc:2379"}
 			})
-		if err != nil {
-			return err.Error()
-		}
-		return ""
 	})
-	return client
 }
 
 // removes a member of this name from etcd's list, by etcdctl in a pod of ours.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -136,11 +137,12 @@ func application(ns string) grpc.DialOption {
 	return grpc.WithTransportCredentials(credentials.NewTLS(config))
 }
 
-func (cs *clients) kv(address string) (pb.KVClient, error) {
+// kv is a client of a member that repeats nothing.
+func (cs *clients) kv(address string) (clientv3.KV, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if conn := cs.conns[address]; conn != nil {
-		return pb.NewKVClient(conn), nil
+		return clientv3.NewKVFromKVClient(pb.NewKVClient(conn), nil), nil
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, application(cs.ns),
 		grpc.WithContextDialer(lab.dialContext), grpc.WithDisableRetry(),
@@ -150,7 +152,7 @@ func (cs *clients) kv(address string) (pb.KVClient, error) {
 		return nil, err
 	}
 	cs.conns[address] = conn
-	return pb.NewKVClient(conn), nil
+	return clientv3.NewKVFromKVClient(pb.NewKVClient(conn), nil), nil
 }
 
 // one makes one operation.
@@ -182,64 +184,14 @@ func (cs *clients) one(ctx context.Context, client, n int, dice *rand.Rand) {
 }
 
 // run carries one operation out and fills in what came of it.
-func (cs *clients) run(ctx context.Context, kv pb.KVClient, op chaos.Op) chaos.Op {
+func (cs *clients) run(ctx context.Context, kv clientv3.KV, op chaos.Op) chaos.Op {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	op.Call = time.Since(cs.began)
-	var header *pb.ResponseHeader
-	var err error
-	switch op.Verb {
-	case chaos.Get:
-		op.Read, header, err = get1(ctx, kv, op.Key)
-	case chaos.Put:
-		var answer *pb.PutResponse
-		answer, err = kv.Put(ctx, &pb.PutRequest{Key: []byte(op.Key), Value: []byte(op.Value)})
-		header = answer.GetHeader()
-	case chaos.Swap:
-		op.Swapped, op.Read, header, err = swap(ctx, kv, op)
-	}
-	op.Return = time.Since(cs.began)
-	if op.Known = err == nil; op.Known {
+	op, header := op.Do(ctx, kv, cs.began)
+	if op.Known {
 		cs.belongs(header)
 	}
 	return op
-}
-
-func get1(ctx context.Context, kv pb.KVClient, key string) (value string, header *pb.ResponseHeader, err error) {
-	answer, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte(key)})
-	return valueIn(answer), answer.GetHeader(), err
-}
-
-func valueIn(answer *pb.RangeResponse) string {
-	if len(answer.GetKvs()) == 0 {
-		return ""
-	}
-	return string(answer.Kvs[0].Value)
-}
-
-// swap writes the value if the key has the expected one, else it reads.
-func swap(ctx context.Context, kv pb.KVClient, op chaos.Op) (swapped bool, read string, header *pb.ResponseHeader,
-	err error) {
-	key := []byte(op.Key)
-	compare := &pb.Compare{Key: key, Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL,
-		TargetUnion: &pb.Compare_Value{Value: []byte(op.Expected)}}
-	if op.Expected == "" {
-		compare = &pb.Compare{Key: key, Target: pb.Compare_VERSION, Result: pb.Compare_EQUAL,
-			TargetUnion: &pb.Compare_Version{Version: 0}}
-	}
-	answer, err := kv.Txn(ctx, &pb.TxnRequest{
-		Compare: []*pb.Compare{compare},
-		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key,
-			Value: []byte(op.Value)}}}},
-		Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: key}}}},
-	})
-	if err != nil {
-		return false, "", nil, err
-	}
-	if !answer.Succeeded {
-		read = valueIn(answer.Responses[0].GetResponseRange())
-	}
-	return answer.Succeeded, read, answer.GetHeader(), nil
 }
 
 // belongs checks that it is the same cluster that answers, always (S8).

@@ -75,10 +75,8 @@ func (s *storm) life(round int, deadline time.Time) {
 	s.count(clients)
 	calm := s.withoutFaults(l)
 	eventually(t, "the end state is that of a run without faults", func() string { // the status comes before the rest
-		if is := c.endState(); is != calm {
-			return "it is\n" + is + "\nand not\n" + calm
-		}
-		return ""
+		is := c.endState()
+		return while(is != calm, "it is\n"+is+"\nand not\n"+calm)
 	})
 	l.delete()
 	s.intact()
@@ -219,10 +217,8 @@ func (l *life) loseData() string {
 	if victim.Labels["etcd.quorate.dev/role"] == "voter" {
 		eventually(l.t, victim.Name+" is no member any more", func() string {
 			l.storm.intact()
-			if _, there := l.ids()[victim.Name]; there {
-				return "it is one"
-			}
-			return ""
+			_, there := l.ids()[victim.Name]
+			return while(there, "it is one")
 		})
 	}
 	return "lose the data of " + victim.Name
@@ -252,10 +248,7 @@ func halfway(change func(*life) string) func(*life) string {
 		what := change(l)
 		eventually(l.t, "the change is under way", func() string {
 			l.storm.intact()
-			if maps.Equal(before, l.uids()) {
-				return "still the same pods"
-			}
-			return ""
+			return while(maps.Equal(before, l.uids()), "still the same pods")
 		})
 		return l.deletePod() + " meanwhile " + what
 	}
@@ -263,7 +256,7 @@ func halfway(change func(*life) string) func(*life) string {
 
 // loseStatus empties the status, on which nothing but words depends.
 func (l *life) loseStatus() string {
-	kube(l.t, "-n", l.ns, "patch", "etcdcluster", name, "--subresource=status", "--type=json", "-p",
+	l.kube("patch", "etcdcluster", name, "--subresource=status", "--type=json", "-p",
 		`[{"op":"remove","path":"/status"}]`)
 	return "lose the status"
 }
@@ -284,10 +277,7 @@ func meanwhile(do func(*life) string) func(*life) string {
 		what := l.rescale()
 		eventually(l.t, "the change is under way", func() string {
 			l.storm.intact()
-			if len(l.ids()) == before {
-				return fmt.Sprintf("still %d members", before)
-			}
-			return ""
+			return while(len(l.ids()) == before, fmt.Sprintf("still %d members", before))
 		})
 		return do(l) + " meanwhile " + what
 	}
@@ -297,7 +287,7 @@ func meanwhile(do func(*life) string) func(*life) string {
 func (l *life) delete() {
 	l.storm.schedule.Start()
 	defer l.storm.calm()
-	kube(l.t, "-n", l.ns, "delete", "etcdcluster", name, "--wait=false")
+	l.kube("delete", "etcdcluster", name, "--wait=false")
 	eventually(l.t, "nothing is left", func() string {
 		if _, found := get[metav1.PartialObjectMetadata](l.t, l.ns, "etcdcluster", name); found {
 			return "the EtcdCluster"
@@ -340,7 +330,7 @@ func (c *cluster) endState() string {
 	for _, pod := range pods {
 		etcd := pod.Spec.Containers[0]
 		line("pod %s %s %s %s %s", pod.Name, ours(pod.Labels), etcd.Image, etcd.Command,
-			pod.Annotations["etcd.quorate.dev/template"])
+			pod.Annotations["etcd.quorate.dev/pod-template-hash"])
 		for _, v := range pod.Spec.Volumes {
 			line("volume %s of %s: claim %t, memory %t", v.Name, pod.Name, v.PersistentVolumeClaim != nil,
 				v.EmptyDir != nil && v.EmptyDir.Medium == "Memory")

@@ -3,16 +3,25 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -53,18 +62,21 @@ func (c *cluster) open(config *tls.Config, address, user, password string,
 		scheme = "https"
 	}
 	settings := clientv3.Config{
-		Endpoints:            []string{fmt.Sprintf("%s://%s.%s.svc:2379", scheme, name, c.ns)},
-		TLS:                  config,
-		Username:             user,
-		Password:             password,
-		DialTimeout:          5 * time.Second,
-		DialKeepAliveTime:    2 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second,
+		Endpoints: []string{fmt.Sprintf("%s://%s.%s.svc:2379", scheme, name, c.ns)}, TLS: config,
+		Username: user, Password: password,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return lab.dialContext(ctx, address)
 		})},
-		Logger: zap.NewNop(),
 	}
+	return newClient(c.t, settings, further...)
+}
+
+// newClient is a client that notices soon when a member does not answer. It ends with the test.
+func newClient(t *testing.T, settings clientv3.Config, further ...func(*clientv3.Config)) (*clientv3.Client, error) {
+	t.Helper()
+	settings.DialTimeout = 5 * time.Second
+	settings.DialKeepAliveTime, settings.DialKeepAliveTimeout = 2*time.Second, 2*time.Second
+	settings.Logger = zap.NewNop()
 	for _, set := range further {
 		set(&settings)
 	}
@@ -72,8 +84,21 @@ func (c *cluster) open(config *tls.Config, address, user, password string,
 	if err != nil {
 		return nil, err
 	}
-	c.t.Cleanup(func() { _ = client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	return client, nil
+}
+
+// labClient is a client at URLs inside the lab, of which the hosts of some are looked up here.
+func labClient(t *testing.T, config *tls.Config, hosts map[string]string, urls ...string) *clientv3.Client {
+	t.Helper()
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
+		return lab.dialContext(ctx, cmp.Or(hosts[address], address))
+	}
+	client, err := newClient(t, clientv3.Config{Endpoints: urls, TLS: config,
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}})
+	require.NoError(t, err)
+	return client
 }
 
 // rereading is TLS with the certificate in a Secret, which is read again at every handshake: as an application does
@@ -123,4 +148,113 @@ func (c *cluster) secretOf(secret string) map[string][]byte {
 	data, err := secretData(c.ns, secret)
 	require.NoError(c.t, err)
 	return data
+}
+
+// network is a network namespace with threads in it. What they open there (sockets, processes) works and stays in it.
+type network struct{ work chan func() }
+
+// newNetwork starts threads in the network namespace of this file; they live as long as the process.
+func newNetwork(file string, threads int) (*network, error) {
+	ns, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	n := &network{work: make(chan func())}
+	ready := make(chan error)
+	for range threads {
+		go func() {
+			runtime.LockOSThread() // never unlocked: the thread must not serve anything else
+			ready <- unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			for f := range n.work {
+				f()
+			}
+		}()
+	}
+	for range threads {
+		err = errors.Join(err, <-ready)
+	}
+	return n, errors.Join(err, ns.Close())
+}
+
+// newIsland makes a network namespace in which every address is local: a connection to 10.244.1.7:2379 in there
+// reaches what listens on port 2379, and tells it the address that was meant. It goes with the process.
+func newIsland(threads int) (*network, error) {
+	file := make(chan string)
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			failed <- fmt.Errorf("a network namespace: %w", err)
+			return
+		}
+		file <- fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+		select {} // the namespace lives as long as this thread
+	}()
+	var n *network
+	select {
+	case f := <-file:
+		var err error
+		if n, err = newNetwork(f, threads); err != nil {
+			return nil, err
+		}
+	case err := <-failed:
+		return nil, err
+	}
+	return n, n.do(func() error {
+		for _, args := range []string{"link set lo up", "route add local default dev lo"} {
+			if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+				return fmt.Errorf("ip %s: %w: %s", args, err, out)
+			}
+		}
+		return nil
+	})
+}
+
+// do runs f on a thread in there.
+func (n *network) do(f func() error) error {
+	done := make(chan error, 1)
+	n.work <- func() { done <- f() }
+	return <-done
+}
+
+func (n *network) listen(address string) (l net.Listener, err error) {
+	err = n.do(func() error {
+		l, err = net.Listen("tcp4", address)
+		return err
+	})
+	return l, err
+}
+
+// DialContext dials an address with a literal IP.
+func (n *network) dialContext(ctx context.Context, address string) (conn net.Conn, err error) {
+	err = n.do(func() error {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a thread is not held for long
+		defer cancel()
+		var dialer net.Dialer
+		conn, err = dialer.DialContext(ctx, "tcp", address)
+		return err
+	})
+	return conn, err
+}
+
+// ofFamily chooses the address of the version that is the lab's first.
+func ofFamily(four, six string) string {
+	if os.Getenv("QUORATE_LAB_IP") == "v6" {
+		return six
+	}
+	return four
+}
+
+// addressOf a node of the lab.
+func addressOf(node int) string {
+	return ofFamily(fmt.Sprintf("172.30.0.%d", node), fmt.Sprintf("fd00:172:30::%d", node))
+}
+
+func (n *network) httpClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn,
+			error) {
+			return n.dialContext(ctx, address)
+		},
+	}}
 }

@@ -55,8 +55,7 @@ func namespaced(t *testing.T, ns string) *cluster {
 	_, _ = kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p",
 		`{"spec":{"deletionProtection":false,"bootstrap":null}}`)
 	kube(t, "delete", "namespace", c.ns, "--ignore-not-found")
-	require.NoError(t, api.send(http.MethodPatch, "/api/v1/namespaces/"+c.ns+"?fieldManager=e2e", applied,
-		"{apiVersion: v1, kind: Namespace, metadata: {name: "+c.ns+"}}"))
+	require.NoError(t, api.namespace(c.ns))
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.dump()
@@ -103,7 +102,7 @@ func (c *cluster) path() string { return fmt.Sprintf(paths["etcdcluster"], c.ns)
 
 // edits merges a JSON patch into the spec, and returns why it is refused.
 func (c *cluster) edits(patch string) error {
-	return api.send(http.MethodPatch, c.path(), "application/merge-patch+json", `{"spec":`+patch+`}`)
+	return c.merges("etcdcluster", name, `{"spec":`+patch+`}`)
 }
 
 // edit merges a JSON patch into the spec.
@@ -124,6 +123,14 @@ func (c *cluster) pods() []corev1.Pod {
 	c.t.Helper()
 	return slices.DeleteFunc(list[corev1.Pod](c.t, c.ns, "pods"),
 		func(p corev1.Pod) bool { return p.Labels[objects.LabelMember] == "" })
+}
+
+// observed is a pod that must be there.
+func (c *cluster) observed(pod string) *corev1.Pod {
+	c.t.Helper()
+	p, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
+	require.True(c.t, found, pod)
+	return p
 }
 
 // converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.
@@ -162,10 +169,8 @@ func (c *cluster) notConverged(n int) string {
 func (c *cluster) hasPods(want int) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("%d pods are left", want), func() string {
-		if n := len(c.pods()); n != want {
-			return fmt.Sprintf("%d pods", n)
-		}
-		return ""
+		n := len(c.pods())
+		return while(n != want, fmt.Sprintf("%d pods", n))
 	})
 }
 
@@ -182,12 +187,36 @@ func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 				going += ", " + claim.Name + " is going"
 			}
 		}
-		if len(all) != n || going != "" {
-			return fmt.Sprintf("%d claims%s", len(all), going)
-		}
-		return ""
+		return while(len(all) != n || going != "", fmt.Sprintf("%d claims%s", len(all), going))
 	})
 	return all
+}
+
+// kube runs kubectl in the cluster's namespace.
+func (c *cluster) kube(args ...string) string {
+	c.t.Helper()
+	return kube(c.t, append([]string{"-n", c.ns}, args...)...)
+}
+
+// adds applies manifests in the cluster's namespace.
+func (c *cluster) adds(manifests string) {
+	c.t.Helper()
+	_, err := kubectl(manifests, "-n", c.ns, "apply", "-f", "-")
+	require.NoError(c.t, err)
+}
+
+// addsOurs applies an object of a kind of Quorate's, with its name (or all of its metadata) and its spec in YAML's flow
+// style.
+func (c *cluster) addsOurs(kind, metadata, spec string) {
+	c.t.Helper()
+	c.adds(fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}", kind,
+		metadata, spec))
+}
+
+// merges a JSON patch into an object of the cluster's namespace.
+func (c *cluster) merges(resource, object, patch string) error {
+	return api.send(http.MethodPatch, fmt.Sprintf(paths[resource], c.ns)+"/"+object, "application/merge-patch+json",
+		patch)
 }
 
 // deletes objects, and does not wait until they are gone.
@@ -210,10 +239,8 @@ func (c *cluster) without(resource, options string, names []string) {
 func (c *cluster) another(old corev1.Pod) {
 	c.t.Helper()
 	eventually(c.t, old.Name+" is another pod or none", func() string {
-		if pod, found := get[corev1.Pod](c.t, c.ns, "pods", old.Name); found && pod.UID == old.UID {
-			return "it is still the old one"
-		}
-		return ""
+		pod, found := get[corev1.Pod](c.t, c.ns, "pods", old.Name)
+		return while(found && pod.UID == old.UID, "it is still the old one")
 	})
 }
 
@@ -226,10 +253,8 @@ func (c *cluster) leader() string {
 			return "it names none"
 		}
 		s, err := c.endpoint(leader)
-		if err != nil || s.Leader != s.Header.MemberID {
-			return fmt.Sprintf("%s, which does not lead: %v", leader, err)
-		}
-		return ""
+		return while(err != nil || s.Leader != s.Header.MemberID,
+			fmt.Sprintf("%s, which does not lead: %v", leader, err))
 	})
 	return leader
 }
@@ -292,10 +317,8 @@ func (c *cluster) asked(pod string, args ...string) (out string) {
 	c.t.Helper()
 	eventually(c.t, "etcdctl "+args[0]+" is answered", func() string {
 		var err error
-		if out, err = c.etcdctl(pod, args...); err != nil {
-			return err.Error()
-		}
-		return ""
+		out, err = c.etcdctl(pod, args...)
+		return failure(err)
 	})
 	return out
 }
@@ -323,4 +346,29 @@ func (c *cluster) dump() {
 	}
 	fmt.Fprintf(&all, "--- quorate's log of this cluster\n%s%v", strings.Join(mine, ""), err)
 	c.t.Logf("what there is in namespace %s:\n%s", c.ns, &all)
+}
+
+// operates creates an EtcdOperation on the cluster; spec is YAML in one line, such as "type: Defragment".
+func (c *cluster) operates(operation, spec string) {
+	c.t.Helper()
+	c.addsOurs("EtcdOperation", operation, fmt.Sprintf("clusterRef: {name: %s}, %s", name, spec))
+}
+
+// withdraws deletes an EtcdOperation, which waits until the cluster has answered.
+func (c *cluster) withdraws(operation string) {
+	c.t.Helper()
+	c.kube("delete", "etcdoperation", operation, "--timeout="+patience.String())
+}
+
+// hasOperation waits until the EtcdOperation is in this phase, and is what it says then.
+func (c *cluster) hasOperation(operation string, phase v1alpha1.OperationPhase) string {
+	c.t.Helper()
+	var op v1alpha1.EtcdOperation
+	eventually(c.t, fmt.Sprintf("EtcdOperation %s is %s", operation, phase), func() string {
+		if !read(c.t, fmt.Sprintf(paths["etcdoperation"], c.ns)+"/"+operation, &op) || op.Status.Phase != phase {
+			return fmt.Sprintf("%s: %s", op.Status.Phase, op.Status.Message)
+		}
+		return ""
+	})
+	return op.Status.Message
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,14 +43,12 @@ func (c *cluster) isReachedFromOutside() {
 		addressOf(2) + `"]}}`)
 	address := ofFamily("192.0.2.9", "2001:db8::9")
 	c.meets("svc/"+name, "jsonpath={.spec.type}=LoadBalancer")
-	kube(c.t, "-n", c.ns, "patch", "svc", name, "--subresource=status", "--type=merge", "-p",
+	c.kube("patch", "svc", name, "--subresource=status", "--type=merge", "-p",
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"`+address+`"}]}}}`)
 	external := "https://" + objects.HostPort(address, 2379)
 	eventually(c.t, "the status names the load balancer", func() string {
-		if s := c.object().Status.Connection; s == nil || !slices.Equal(s.External, []string{external}) {
-			return fmt.Sprint(s)
-		}
-		return ""
+		s := c.object().Status.Connection
+		return while(s == nil || !slices.Equal(s.External, []string{external}), fmt.Sprint(s))
 	})
 	before, _ := get[corev1.Service](c.t, c.ns, "svc", name)
 	port := before.Spec.Ports[0].NodePort
@@ -61,20 +61,16 @@ func (c *cluster) isReachedFromOutside() {
 		eventually(c.t, url+" leads to etcd", func() string {
 			ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 			defer cancel()
-			if _, err := app.Get(ctx, "key"); err != nil {
-				return err.Error()
-			}
-			return ""
+			_, err := app.Get(ctx, "key")
+			return failure(err)
 		})
 	}
 	assert.Equal(c.t, "c", before.Annotations["a.example/b"])
 
 	c.edit(`{"clientService":{"type":"NodePort"}}`)
 	eventually(c.t, "the status names the port of the nodes", func() string {
-		if s := c.object().Status.Connection; s.NodePort != port {
-			return fmt.Sprint(s)
-		}
-		return ""
+		s := c.object().Status.Connection
+		return while(s.NodePort != port, fmt.Sprint(s))
 	})
 	c.edit(`{"clientService":{"type":null,"annotations":null}}`)
 	c.meets("svc/"+name, "jsonpath={.spec.type}=ClusterIP")
@@ -103,10 +99,7 @@ func (c *cluster) reachesEveryMember() {
 			hosts[at], external[member] = fmt.Sprintf("172.30.0.2:%d", s.Spec.Ports[0].NodePort), "https://"+at
 		}
 		has := slices.Sorted(slices.Values(c.object().Status.Connection.External))
-		if !slices.Equal(has, slices.Sorted(maps.Values(external))) {
-			return fmt.Sprint(has)
-		}
-		return ""
+		return while(!slices.Equal(has, slices.Sorted(maps.Values(external))), fmt.Sprint(has))
 	})
 	eventually(c.t, "every member was restarted", func() string {
 		for member, uid := range c.uids() {
@@ -125,18 +118,15 @@ func (c *cluster) reachesEveryMember() {
 	assert.Subset(c.t, listed, slices.Collect(maps.Values(external)), "etcd's own list has them")
 	assert.Len(c.t, listed, 6, "each beside the member's URL within Kubernetes")
 	for member, url := range external {
-		var status *clientv3.StatusResponse
-		require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
-			status, err = app.Status(ctx, url) // a node may not know yet where its port leads to
-			return err
-		}), url)
+		// a node may not know yet where its port leads to
+		status, err := answered(c.t, func(ctx context.Context) (*clientv3.StatusResponse, error) {
+			return app.Status(ctx, url)
+		})
+		require.NoError(c.t, err, url)
 		assert.Equal(c.t, ids[member], strconv.FormatUint(status.Header.MemberId, 16), "%s leads to its member", url)
 	}
 	for range 20 { // beside endpoints that lead nowhere
-		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-			_, err := app.Put(ctx, c.word()+"-outside", "x")
-			return err
-		}))
+		require.NoError(c.t, putting(c.t, app, c.word()+"-outside", "x"))
 	}
 	w.losesNothing()
 	c.t.Logf("three members were restarted; longest stall of a writer: %d ms", w.stalled().Milliseconds())
@@ -144,10 +134,8 @@ func (c *cluster) reachesEveryMember() {
 	c.edit(`{"memberService":null}`)
 	inside := c.client()
 	eventually(c.t, "etcd's list has the names within Kubernetes alone", func() string {
-		if listed := c.syncs(inside); len(listed) != 3 || strings.Contains(strings.Join(listed, " "), "example.com") {
-			return fmt.Sprint(listed)
-		}
-		return ""
+		listed := c.syncs(inside)
+		return while(len(listed) != 3 || strings.Contains(strings.Join(listed, " "), "example.com"), fmt.Sprint(listed))
 	})
 	c.converges(3)
 	assert.Len(c.t, list[corev1.Service](c.t, c.ns, "svc"), 2)
@@ -158,7 +146,8 @@ func (c *cluster) reachesEveryMember() {
 // syncs are the endpoints that a client takes from etcd's member list.
 func (c *cluster) syncs(client *clientv3.Client) []string {
 	c.t.Helper()
-	require.NoError(c.t, answered(c.t, client.Sync))
+	_, err := answered(c.t, func(ctx context.Context) (any, error) { return nil, client.Sync(ctx) })
+	require.NoError(c.t, err)
 	return client.Endpoints()
 }
 
@@ -198,11 +187,133 @@ func (c *cluster) isNotDeleted() {
 	w.losesNothing()
 
 	c.edit(`{"deletionProtection":false}`)
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	c.hasPods(0)
 	claims := list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
 	require.Len(c.t, claims, 1, "deletionPolicy Retain")
 	assert.Empty(c.t, claims[0].OwnerReferences)
 	assert.Equal(c.t, corev1.ClaimBound, claims[0].Status.Phase)
 	assert.Equal(c.t, name, claims[0].Annotations["etcd.quorate.dev/retained-of"])
+}
+
+// TestIPFamilies: a cluster lives where Kubernetes has IPv6 addresses alone, or those of both versions. It needs a lab
+// with such addresses (`make part PART=ipv6`), which TestOnTheHostsNetwork and TestJoinByTLSAndStay are told in as well.
+func TestIPFamilies(t *testing.T) {
+	if both := os.Getenv("QUORATE_LAB_IP") == "dual"; both {
+		t.Parallel()
+		c := newCluster(t, three+"  clientService: {ipFamilyPolicy: SingleStack, ipFamilies: [IPv6]}\n")
+		c.tell("MembersMeetByTheOtherFamily", (*cluster).meetsByIPv6)
+		c.tell("ServicesGetASecondFamily", (*cluster).hasBothFamilies)
+		c.tells("LeaderKilledUnderLoad", "ScaleUpAndDown", "SnapshotS3", "ItIsReachedFromOutside")
+		return
+	}
+	if os.Getenv("QUORATE_LAB_IP") != "v6" {
+		t.Skip("it needs a lab with IPv6: make part PART=ipv6")
+	}
+	t.Parallel()
+	c := newCluster(t, three)
+	c.tell("NothingHasAnIPv4Address", (*cluster).hasIPv6Alone)
+	c.tells("Create", "LeaderKilledUnderLoad", "ScaleUpAndDown", "SnapshotS3", "ItIsReachedFromOutside")
+}
+
+// tells those of a cluster's stories that addresses have a part in.
+func (c *cluster) tells(stories ...string) {
+	c.t.Helper()
+	for _, story := range stories {
+		c.tell(story, map[string]func(*cluster){
+			"Create": (*cluster).isCreated, "LeaderKilledUnderLoad": (*cluster).survivesItsLeader,
+			"ScaleUpAndDown": (*cluster).growsAndShrinks, "SnapshotS3": (*cluster).isStoredInABucket,
+			"ItIsReachedFromOutside": (*cluster).isReachedFromOutside,
+		}[story])
+	}
+}
+
+// hasIPv6Alone: pods and Services have no other address, and an application in a pod writes by the Service's name.
+func (c *cluster) hasIPv6Alone() {
+	for _, pod := range c.pods() {
+		require.Len(c.t, pod.Status.PodIPs, 1)
+		assert.True(c.t, netip.MustParseAddr(pod.Status.PodIP).Is6(), pod.Status.PodIP)
+	}
+	for _, service := range list[corev1.Service](c.t, c.ns, "svc") {
+		assert.Equal(c.t, []corev1.IPFamily{corev1.IPv6Protocol}, service.Spec.IPFamilies, service.Name)
+	}
+	c.writesInAPod()
+}
+
+// writesInAPod: an application in a pod writes by the name of the Service.
+func (c *cluster) writesInAPod() {
+	c.t.Helper()
+	c.adds(fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: app, namespace: %[2]s}
+spec:
+  restartPolicy: OnFailure
+  containers:
+  - name: app
+    image: gcr.io/etcd-development/etcd:v3.6.16
+    command: [etcdctl, "--endpoints=https://%[1]s.%[2]s.svc:2379", --cacert=/tls/ca.crt, --cert=/tls/tls.crt, --key=/tls/tls.key, put, key, value]
+    volumeMounts: [{name: tls, mountPath: /tls}]
+  volumes: [{name: tls, secret: {secretName: %[1]s-client-tls}}]
+`, name, c.ns))
+	eventually(c.t, "the application has written", func() string {
+		pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "app")
+		return while(pod.Status.Phase != corev1.PodSucceeded, string(pod.Status.Phase))
+	})
+	assert.Equal(c.t, "value", string(c.reads("key").Kvs[0].Value))
+}
+
+// meetsByIPv6: the names of members lead to IPv6 addresses alone, and Quorate and the kubelet reach them at those of
+// IPv4, which pods have first.
+func (c *cluster) meetsByIPv6() {
+	for _, pod := range c.pods() {
+		require.Len(c.t, pod.Status.PodIPs, 2)
+		assert.True(c.t, netip.MustParseAddr(pod.Status.PodIP).Is4(), pod.Status.PodIP)
+	}
+	for _, service := range list[corev1.Service](c.t, c.ns, "svc") {
+		assert.Equal(c.t, []corev1.IPFamily{corev1.IPv6Protocol}, service.Spec.IPFamilies, service.Name)
+	}
+	c.writesInAPod()
+}
+
+// hasBothFamilies: each address of the Service leads to the members, none of which restarts for that.
+func (c *cluster) hasBothFamilies() {
+	before := c.pods()
+	c.edit(`{"clientService":{"ipFamilyPolicy":"RequireDualStack","ipFamilies":["IPv6","IPv4"]}}`)
+	var addresses []string
+	eventually(c.t, "the Service has two addresses", func() string {
+		s, _ := get[corev1.Service](c.t, c.ns, "svc", name)
+		addresses = s.Spec.ClusterIPs
+		return while(len(addresses) != 2, strings.Join(addresses, " "))
+	})
+	for _, address := range addresses {
+		app := c.clientWith(rereading(c.ns, name+"-client-tls"), objects.HostPort(address, objects.ClientPort))
+		eventually(c.t, address+" leads to etcd", func() string {
+			ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := app.Get(ctx, c.word())
+			return failure(err)
+		})
+	}
+	c.converges(3)
+	for i, pod := range c.pods() {
+		assert.Equal(c.t, before[i].UID, pod.UID)
+	}
+}
+
+// growsAndShrinks to four members and back.
+func (c *cluster) growsAndShrinks() {
+	w := c.writes()
+	for _, to := range []int{4, 3} {
+		c.edit(fmt.Sprintf(`{"replicas":%d}`, to))
+		c.converges(to)
+	}
+	w.losesNothing()
+}
+
+// isStoredInABucket: the snapshot's Job asks a member, and an S3 server at an address of the lab.
+func (c *cluster) isStoredInABucket() {
+	bucket := store(c.t)
+	bucket.credentials(c)
+	c.writes().losesNothing()
+	c.snapshots("first", bucket.yaml(c.ns))
 }

@@ -113,10 +113,8 @@ func (s *scene) typed(c docs.Command, more ...string) (printed string) {
 	eventually(s.t, fmt.Sprintf("%s:%d: etcd answers", s.page.Path, c.Line), func() string {
 		var err error
 		// it may have compacted before its answer was lost
-		if printed, err = s.tried(c.Text, more...); err != nil && !strings.Contains(printed, "has been compacted") {
-			return printed
-		}
-		return ""
+		printed, err = s.tried(c.Text, more...)
+		return while(err != nil && !strings.Contains(printed, "has been compacted"), printed)
 	})
 	return printed
 }

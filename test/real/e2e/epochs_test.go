@@ -31,12 +31,8 @@ func (c *cluster) loses(members ...string) {
 // present are the keys below a prefix.
 func (c *cluster) present(prefix string) map[string]bool {
 	c.t.Helper()
-	client := c.client()
-	var r *clientv3.GetResponse
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
-		r, err = client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		return err
-	}))
+	r, err := getting(c.t, c.client(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(c.t, err)
 	all := map[string]bool{}
 	for _, kv := range r.Kvs {
 		all[string(kv.Key)] = true
@@ -69,8 +65,7 @@ func (c *cluster) shares(member string, w *writer) int {
 	c.t.Helper()
 	n := w.count.Load()
 	last := w.key(n)
-	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
-	require.True(c.t, found, member)
+	pod := c.observed(member)
 	// as the application: where auth is on, etcdctl in the pod may read nothing
 	client := c.clientWith(rereading(c.ns, name+"-client-tls"), objects.HostPort(pod.Status.PodIP, objects.ClientPort))
 	eventually(c.t, member+" has "+last, func() string {
@@ -103,12 +98,8 @@ func TestEpochs(t *testing.T) {
 }
 
 func (c *cluster) comesBackFromASurvivor() {
-	w, before := c.writes(), c.object().Status
-	w.wrote(30)
-	survivor, others := c.follower()
-	sure := c.shares(survivor, w)
-	c.loses(others...)
-	w.ends()
+	before := c.object().Status
+	w, survivor, sure := c.losesItsQuorum(c.loses)
 	said := c.decides("QuorumLost", "FromSurvivor is possible")
 	require.Contains(c.t, said, fmt.Sprintf(": kubectl quorate recover -n %s demo FromSurvivor;", c.ns))
 	c.operates("recover", fmt.Sprintf("type: Recover, recover: {epoch: %d, policy: FromSurvivor}", before.Epoch))
@@ -120,6 +111,27 @@ func (c *cluster) comesBackFromASurvivor() {
 	require.True(c.t, found, "the survivor's volume is kept")
 	assert.NotEmpty(c.t, claim.Annotations[objects.AnnotationQuarantined])
 	c.writesWith(c.client(), "after").losesNothing()
+}
+
+// hasWritten is a writer that has ended.
+func (c *cluster) hasWritten(word string) *writer {
+	c.t.Helper()
+	w := c.writesWith(c.client(), word)
+	w.wrote(30)
+	w.ends()
+	return w
+}
+
+// losesItsQuorum under a writer: one follower is left, which has at least so much of what was acknowledged.
+func (c *cluster) losesItsQuorum(takes func(members ...string)) (w *writer, survivor string, sure int) {
+	c.t.Helper()
+	w = c.writesWith(c.client(), c.word()+"-until-then")
+	w.wrote(30)
+	survivor, others := c.follower()
+	sure = c.shares(survivor, w)
+	takes(others...)
+	w.ends()
+	return w, survivor, sure
 }
 
 // survived waits until the cluster has come back after an epoch, with what was acknowledged and shared with the
@@ -148,12 +160,7 @@ func (c *cluster) comesBackByItself() {
 	require.Equal(c.t, epoch, c.object().Status.Epoch)
 	w.losesNothing()
 
-	w = c.writesWith(c.client(), "second")
-	w.wrote(30)
-	survivor, others := c.follower()
-	sure := c.shares(survivor, w)
-	c.loses(others...)
-	w.ends()
+	w, _, sure := c.losesItsQuorum(c.loses)
 	c.survived(epoch, w, sure)
 }
 
@@ -161,12 +168,7 @@ func (c *cluster) comesBackByItself() {
 func (c *cluster) comesBackFromALastMember() {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSurvivor","after":"30s"}}`)
-	w := c.writes()
-	w.wrote(30)
-	survivor, others := c.follower()
-	sure := c.shares(survivor, w)
-	c.kills(others...)
-	w.ends()
+	w, _, sure := c.losesItsQuorum(c.kills)
 	c.survived(epoch, w, sure)
 	require.NotEmpty(c.t, c.object().Status.Origin.Evidence)
 }
@@ -184,14 +186,10 @@ func (c *cluster) isRecreated() {
 
 func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	epoch := c.object().Status.Epoch
-	w := c.writesWith(c.client(), "before")
-	w.wrote(30)
-	w.ends()
+	w := c.hasWritten("before")
 	taken := c.snapshots("tuesday", bucket.yaml(c.ns)+", deletionPolicy: Delete")
 	require.False(c.t, taken.Status.VerificationTime.IsZero(), taken.Status.Message)
-	later := c.writesWith(c.client(), "later")
-	later.wrote(30)
-	later.ends()
+	later := c.hasWritten("later")
 	seen := c.revision()
 
 	watching, stop := context.WithTimeout(c.t.Context(), patience)
@@ -200,12 +198,10 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	begin := time.Now()
 	c.operates("one", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
 	eventually(c.t, "the snapshot is in use", func() string {
-		if s, _ := c.snapshot("tuesday"); len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch {
-			return "not yet"
-		}
-		return ""
+		s, _ := c.snapshot("tuesday")
+		return while(len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch, "not yet")
 	})
-	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", "tuesday", "--wait=false")
+	c.kube("delete", "etcdsnapshot", "tuesday", "--wait=false")
 	c.inEpoch(epoch + 1)
 	c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present("before")), "the snapshot has all of it")
@@ -229,10 +225,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 		_, there := c.snapshot("tuesday")
 		stored := slices.DeleteFunc(bucket.stored(c),
 			func(key string) bool { return !strings.Contains(key, "tuesday") })
-		if there || len(stored) > 0 {
-			return fmt.Sprint(there, stored)
-		}
-		return ""
+		return while(there || len(stored) > 0, fmt.Sprint(there, stored))
 	})
 }
 
@@ -282,11 +275,9 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 
 // beginsACluster deletes the cluster, and makes another one of a snapshot.
 func (bucket *s3) beginsACluster(c *cluster) {
-	w := c.writes()
-	w.wrote(30)
-	w.ends()
+	w := c.hasWritten(c.word())
 	taken := c.snapshots("monday", bucket.yaml(c.ns))
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
 
 	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
@@ -297,10 +288,8 @@ func (bucket *s3) beginsACluster(c *cluster) {
 
 	c.operates("broken", "type: Restore, restore: {snapshot: {artifact: nothing.db, store: "+bucket.yaml(c.ns)+"}}")
 	eventually(c.t, "the operation says why not", func() string {
-		if said := c.hasOperation("broken", v1alpha1.OperationRunning); !strings.Contains(said, "NotFound") {
-			return said
-		}
-		return ""
+		said := c.hasOperation("broken", v1alpha1.OperationRunning)
+		return while(!strings.Contains(said, "NotFound"), said)
 	})
 	c.writesWith(c.client(), "meanwhile").losesNothing()
 	c.withdraws("broken")
@@ -312,13 +301,9 @@ func (bucket *s3) beginsACluster(c *cluster) {
 func (bucket *s3) bringsALostClusterBack(c *cluster) {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSnapshot","after":"30s"}}`)
-	w := c.writes()
-	w.wrote(30)
-	w.ends()
+	w := c.hasWritten(c.word())
 	c.snapshots("wednesday", bucket.yaml(c.ns))
-	later := c.writesWith(c.client(), "newest")
-	later.wrote(30)
-	later.ends()
+	c.hasWritten("newest")
 	one, others := c.follower()
 	c.loses(append(others, one)...)
 	begin := time.Now()
@@ -333,11 +318,10 @@ func (bucket *s3) bringsALostClusterBack(c *cluster) {
 func (c *cluster) hash(revision int64) uint32 {
 	c.t.Helper()
 	client := c.client()
-	var r *clientv3.HashKVResponse
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
-		r, err = client.HashKV(ctx, client.Endpoints()[0], revision)
-		return err
-	}))
+	r, err := answered(c.t, func(ctx context.Context) (*clientv3.HashKVResponse, error) {
+		return client.HashKV(ctx, client.Endpoints()[0], revision)
+	})
+	require.NoError(c.t, err)
 	return r.Hash
 }
 
@@ -366,4 +350,54 @@ func TestAGibibyte(t *testing.T) {
 	t.Logf("1 GiB was restored and served after %.1f s", took.Seconds())
 	assert.Equal(t, hash, other.hash(taken.Status.Revision))
 	assert.Len(t, other.present("ballast"), 1024)
+}
+
+// TestClaims: a cluster is deleted under a writer and leaves its claims. One of the same name begins with them: not
+// with one alone, and with a quorum's it has all that was acknowledged. The old claims stay as they are.
+func TestClaims(t *testing.T) {
+	beside(t)
+	spec := three + "  storage: {size: 128Mi}\n  deletionPolicy: Retain\n"
+	c := newCluster(t, spec)
+	c.converges(3)
+	former := c.object().Status.ClusterID
+	w := c.writes()
+	w.wrote(30)
+	c.kube("delete", "etcdcluster", name)
+	w.ends()
+	uids := map[string]string{}
+	for _, claim := range c.claims(3) {
+		uids[claim.Name] = string(claim.UID)
+	}
+	eventually(t, "all but the claims is gone", func() string {
+		left := c.left()
+		if len(left) == 3 && strings.Count(strings.Join(left, " "), "pvc/") == 3 {
+			return ""
+		}
+		return strings.Join(left, " ")
+	})
+
+	c.apply(spec + "  bootstrap: {claims: {names: [demo-1]}}\n")
+	said := c.decides("Record", "which is no quorum")
+	assert.Contains(t, said, "the claims are of 1 of the 3 former members")
+	assert.Contains(t, said, "those of demo-0, demo-2 are missing")
+	assert.Empty(t, c.pods())
+
+	c.edit(`{"bootstrap":{"claims":{"names":["demo-0","demo-1","demo-2"]}}}`)
+	took := c.converges(3)
+	assert.Empty(t, missing(w.acked, c.present(w.word)))
+	t.Logf("three members served what three claims had, %d writes, after %.1f s", len(w.acked), took.Seconds())
+	s := c.object().Status
+	require.NotNil(t, s.Origin)
+	assert.Equal(t, "Claims", s.Origin.Source)
+	assert.Contains(t, s.Origin.Evidence, "of etcd cluster "+former)
+	assert.NotEqual(t, former, s.ClusterID)
+	for _, claim := range c.claims(6) {
+		if uid := uids[claim.Name]; uid != "" {
+			assert.Equal(t, uid, string(claim.UID))
+			assert.Empty(t, claim.OwnerReferences)
+			delete(uids, claim.Name)
+		}
+	}
+	assert.Empty(t, uids, "claims that are gone")
+	c.writesWith(c.client(), "after").losesNothing()
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +20,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -52,13 +49,7 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 	t.Helper()
 	f := &foreigners{t: t, dir: t.TempDir(), version: version, from: from, members: 3, procs: map[int]*exec.Cmd{}}
 	if encrypted {
-		ca := stranger(t, pkix.Name{CommonName: "the former authority"})
-		f.ca = &ca
-		cert, key := ca.issue("member", time.Now().Add(time.Hour), addressOf(1))
-		for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
-			"tls.key": key} {
-			require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
-		}
+		f.isOf(stranger(t, pkix.Name{CommonName: "the former authority"}), "member")
 	}
 	t.Cleanup(f.end)
 	for n := range f.members {
@@ -67,12 +58,25 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 	eventually(t, "the foreign etcd serves", func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		if _, err := f.client("root").MemberList(ctx); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := f.client("root").MemberList(ctx)
+		return failure(err)
 	})
 	return f
+}
+
+// isOf has the members show certificates of this authority, in this name, for the address of each node that one is on.
+func (f *foreigners) isOf(ca forger, commonName string) {
+	f.t.Helper()
+	f.ca = &ca
+	addresses := []string{addressOf(1)}
+	for n := 1; f.spread && n < f.members; n++ {
+		addresses = append(addresses, addressOf(n+1))
+	}
+	cert, key := ca.issue(commonName, time.Now().Add(24*time.Hour), addresses...)
+	for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
+		"tls.key": key} {
+		require.NoError(f.t, os.WriteFile(f.dir+"/"+file, content, 0o600))
+	}
 }
 
 // end stops all members, and shows their last words if the test has failed.
@@ -168,10 +172,8 @@ func (f *foreigners) restart() {
 		eventually(f.t, fmt.Sprintf("old-%d serves again", n), func() string {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			if _, err := f.clientOf("root", f.clientURL(n)).MemberList(ctx); err != nil {
-				return err.Error()
-			}
-			return ""
+			_, err := f.clientOf("root", f.clientURL(n)).MemberList(ctx)
+			return failure(err)
 		})
 	}
 }
@@ -202,29 +204,17 @@ func (f *foreigners) client(commonName string) *clientv3.Client {
 	return f.clientOf(commonName, f.urls()...)
 }
 
+// app is an application that reaches the members, and a cluster of ours, by its Service.
+func (f *foreigners) app(c *cluster, trusts ...[]byte) *clientv3.Client {
+	f.t.Helper()
+	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
+	return labClient(c.t, f.shown("app", trusts...), map[string]string{service: c.service()},
+		append(f.urls(), "https://"+service)...)
+}
+
 func (f *foreigners) clientOf(commonName string, urls ...string) *clientv3.Client {
 	f.t.Helper()
 	return labClient(f.t, f.shown(commonName), nil, urls...)
-}
-
-// labClient is a client at URLs inside the lab, of which the hosts of some are looked up here.
-func labClient(t *testing.T, config *tls.Config, hosts map[string]string, urls ...string) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: urls, TLS: config, DialTimeout: 5 * time.Second, DialKeepAliveTime: 2 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn,
-			error) {
-			address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
-			if known := hosts[address]; known != "" {
-				address = known
-			}
-			return lab.dialContext(ctx, address)
-		})},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 // stage waits until the condition ForeignMembers has this reason and nothing is left to do.
@@ -245,9 +235,10 @@ func (c *cluster) stage(reason string) {
 // members are the names in etcd's list, sorted, as a client sees it.
 func membersOf(t *testing.T, client *clientv3.Client) []string {
 	t.Helper()
-	var list *clientv3.MemberListResponse
-	require.NoError(t, answered(t,
-		func(ctx context.Context) (err error) { list, err = client.MemberList(ctx); return err }))
+	list, err := answered(t, func(ctx context.Context) (*clientv3.MemberListResponse, error) {
+		return client.MemberList(ctx)
+	})
+	require.NoError(t, err)
 	var names []string
 	for _, m := range list.Members {
 		names = append(names, m.Name)
@@ -261,10 +252,8 @@ func membersOf(t *testing.T, client *clientv3.Client) []string {
 func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the members are %q", want), func() string {
-		if got := membersOf(t, client); !slices.Equal(got, want) {
-			return fmt.Sprintf("they are %q", got)
-		}
-		return ""
+		got := membersOf(t, client)
+		return while(!slices.Equal(got, want), fmt.Sprintf("they are %q", got))
 	})
 }
 
@@ -284,7 +273,7 @@ func TestJoinPlainAndBack(t *testing.T) {
 	assert.Empty(t, c.pods())
 	c.edit(`{"replicas":3}`)
 	c.stage("ForeignMembers")
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	hasMembers(t, f.client(""), "old-0", "old-1", "old-2")
 	w.losesNothing()
 }
@@ -299,9 +288,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	c := inNamespace(t)
 	cert, key := f.ca.issue("no-user", time.Now().Add(time.Hour))
 	c.puts("former", cert, key, bundle(*f.ca))
-	kube(t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root",
-		"--from-literal=password=secret")
-	kube(t, "-n", c.ns, "label", "secret", "former-root", "etcd.quorate.dev/cluster="+name)
+	c.putsLogin("former-root")
 	c.rehearses(f)
 	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
 		f.clientURL(1) + "'], tls: {secretRef: {name: former}}, auth: {secretRef: {name: former-root}}}}\n")
@@ -319,10 +306,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	require.NoError(t, os.WriteFile(f.dir+"/peer-ca.crt", append(bundle(*f.ca), ours...), 0o600))
 	f.restart()
 
-	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app", ours), map[string]string{service: c.service()},
-		append(f.urls(), "https://"+service)...)
-	w := c.writesWith(app, "key")
+	w := c.writesWith(f.app(c, ours), "key")
 	c.edit(`{"replicas":3}`)
 	c.stage("ForeignMembers")
 	hasMembers(t, f.client("root"), "demo-0", "demo-1", "demo-2", "old-0", "old-1", "old-2")
@@ -355,11 +339,8 @@ func TestJoinByTLSAndStay(t *testing.T) {
 // rehearses takes a snapshot of a foreign etcd as it is, and begins a cluster of ours with it.
 func (c *cluster) rehearses(f *foreigners) {
 	c.t.Helper()
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-		_, err := f.client("app").Put(ctx, "before", "Quorate")
-		return err
-	}))
-	_, err := kubectl(fmt.Sprintf(`
+	require.NoError(c.t, putting(c.t, f.client("app"), "before", "Quorate"))
+	c.adds(fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: backups, namespace: %[1]s}
@@ -385,40 +366,25 @@ spec:
   version: %[2]s
   replicas: 1
   bootstrap: {snapshot: {snapshotRef: {name: former}}}
-`, c.ns, f.version, f.clientURL(1), f.clientURL(2)), "apply", "-f", "-")
-	require.NoError(c.t, err)
+`, c.ns, f.version, f.clientURL(1), f.clientURL(2)))
 	s := c.ends("former", v1alpha1.SnapshotSucceeded)
 	assert.False(c.t, s.Status.VerificationTime.IsZero())
 	assert.Contains(c.t, s.Status.URI, c.ns+"/former/former-")
 	c.meets("etcdcluster/rehearsal", "Available")
 	value := c.asked("rehearsal-0", "--user=root:secret", "get", "before", "--print-value-only")
 	assert.Equal(c.t, "Quorate", strings.TrimSpace(value))
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster/rehearsal", "etcdsnapshot/former")
+	c.kube("delete", "etcdcluster/rehearsal", "etcdsnapshot/former")
 }
 
 // enableAuth makes the users root, with a password, and app, who may do everything with keys, and turns auth on.
 func (f *foreigners) enableAuth() {
 	f.t.Helper()
 	root := f.client("root")
-	for _, step := range []func(ctx context.Context) error{
-		func(ctx context.Context) error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "root"); return err },
-		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func(ctx context.Context) error {
-			_, err := root.UserAddWithOptions(ctx, "app", "", &clientv3.UserAddOptions{NoPassword: true})
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "app"); return err },
-		func(ctx context.Context) error {
-			_, err := root.RoleGrantPermission(ctx, "app", "\x00", "\x00",
-				clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "app", "app"); return err },
-		func(ctx context.Context) error { _, err := root.AuthEnable(ctx); return err },
-	} {
-		makes(f.t, step)
-	}
+	makes(f.t, func(ctx context.Context) (any, error) { return root.UserAdd(ctx, "root", "secret") })
+	makes(f.t, func(ctx context.Context) (any, error) { return root.RoleAdd(ctx, "root") })
+	makes(f.t, func(ctx context.Context) (any, error) { return root.UserGrantRole(ctx, "root", "root") })
+	makesUser(f.t, root, "app", "\x00", "\x00")
+	makes(f.t, func(ctx context.Context) (any, error) { return root.AuthEnable(ctx) })
 }
 
 // TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that no member there
@@ -427,31 +393,18 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 	beside(t)
 	f := newForeigners(t, "3.6.16", 23590, true)
 	c := inNamespace(t)
-	until := time.Now().Add(time.Hour)
-	peerNames := []string{"*." + name + "-peers." + c.ns + ".svc", "*." + name + "-peers." + c.ns +
-		".svc.lab.internal"}
-	for secret, issued := range map[string][2][]byte{
-		"their-server":   pairOf(f.ca.issue("", until, c.names()...)),
-		"their-peer":     pairOf(f.ca.issue(name+":peers", until, peerNames...)),
-		"their-operator": pairOf(f.ca.issue("root", until)),
-	} {
-		c.puts(secret, issued[0], issued[1], bundle(*f.ca))
-	}
+	c.putsThree(name, "their-", *f.ca, c.names(), []string{c.names()[0], c.names()[0] + ".lab.internal"})
 	c.apply(three + "  tls: {mode: Secrets, secrets: {serverSecretRef: {name: their-server}, peerSecretRef: {name: their-peer}, " +
 		"operatorSecretRef: {name: their-operator}}}\n" +
 		"  bootstrap: {existing: {endpoints: ['" + f.clientURL(2) +
 		"'], tls: {secretRef: {name: their-operator}}, retireForeign: true}}\n")
-	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
-		append(f.urls(), "https://"+service)...)
+	app := f.app(c)
 	w := c.writesWith(app, "key")
 	c.stage("Retired")
 	c.converges(3)
 	hasMembers(t, app, "demo-0", "demo-1", "demo-2")
 	w.losesNothing()
 }
-
-func pairOf(a, b []byte) [2][]byte { return [2][]byte{a, b} }
 
 // TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to
 // ours and are then deleted.
@@ -461,15 +414,11 @@ func TestJoinAStatefulSet(t *testing.T) {
 	c := inNamespace(t)
 	manifest, err := os.ReadFile("testdata/statefulset.yaml")
 	require.NoError(t, err)
-	_, err = kubectl(string(manifest), "-n", c.ns, "apply", "-f", "-")
-	require.NoError(t, err)
-	kube(t, "-n", c.ns, "rollout", "status", "statefulset/former")
+	c.adds(string(manifest))
+	c.kube("rollout", "status", "statefulset/former")
 	eventually(t, "the former etcd serves", func() string { // its pods are ready when they listen
-		if _, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before",
-			"the move"); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before", "the move")
+		return failure(err)
 	})
 
 	// all of them: under the short names that they advertise, Quorate's namespace doesn't know them
@@ -481,7 +430,7 @@ func TestJoinAStatefulSet(t *testing.T) {
 		"], retireForeign: true}}\n")
 	c.stage("Retired")
 	c.convergesBeside(3)
-	kube(t, "-n", c.ns, "delete", "statefulset/former", "service/former")
+	c.kube("delete", "statefulset/former", "service/former")
 	out := c.asked("demo-0", "get", "before")
 	assert.Contains(t, out, "the move")
 	c.converges(3)
@@ -491,10 +440,8 @@ func TestJoinAStatefulSet(t *testing.T) {
 func (c *cluster) convergesBeside(n int) {
 	c.t.Helper()
 	eventually(c.t, "at rest", func() string {
-		if s := c.object().Status; s.Rule != "Converged" || int(s.ReadyReplicas) != n {
-			return s.Rule + " " + s.Ready
-		}
-		return ""
+		s := c.object().Status
+		return while(s.Rule != "Converged" || int(s.ReadyReplicas) != n, s.Rule+" "+s.Ready)
 	})
 }
 
@@ -505,26 +452,14 @@ func TestMoveOut(t *testing.T) {
 	c := newCluster(t, three)
 	c.converges(3)
 	ours := forgerWith(t, c.secretOf(name+"-ca"))
-	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, ca: &ours,
-		procs: map[int]*exec.Cmd{}}
-	cert, key := ours.issue(name+":peers", time.Now().Add(time.Hour), addressOf(1))
-	for file, content := range map[string][]byte{"ca.crt": bundle(ours), "peer-ca.crt": bundle(ours), "tls.crt": cert,
-		"tls.key": key} {
-		require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
-	}
+	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, procs: map[int]*exec.Cmd{}}
+	f.isOf(ours, name+":peers")
 	t.Cleanup(f.end)
-	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
-		append(f.urls(), "https://"+service)...)
+	app := f.app(c)
 	w := c.writesWith(app, "key")
 
 	c.edit(`{"suspend":true}`)
-	eventually(t, "Quorate is suspended", func() string {
-		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Suspended) {
-			return "not yet"
-		}
-		return ""
-	})
+	c.meets("etcdcluster/"+name, "Suspended")
 	for n := range f.members {
 		f.moveIn(c, n)
 	}
@@ -532,7 +467,7 @@ func TestMoveOut(t *testing.T) {
 		f.moveOut(c, member)
 	}
 	hasMembers(t, f.client("root"), "old-0", "old-1", "old-2")
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	c.kube("delete", "etcdcluster", name)
 	w.losesNothing()
 }
 

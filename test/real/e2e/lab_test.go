@@ -1,11 +1,12 @@
 //go:build e2e
 
 // Package e2e tells the stories of the README on a real Kubernetes: the lab's, with Metacontroller and Quorate
-// installed from manifests as a user would. `make e2e` brings all of that up.
+// installed from manifests as a user would. `make all-stories` brings all of that up.
 package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -76,62 +77,73 @@ func read(t *testing.T, path string, into any) bool {
 	return found
 }
 
-// read gets a path into an object; false when there is none. As long as the API server gives no answer of its own
-// (its own etcd may elect) it is asked again.
+// read gets a path into an object; false when there is none.
 func (a *apiServer) read(path string, into any) (bool, error) {
-	for deadline := time.Now().Add(patience); ; {
-		r, err := a.client.Get(a.server + path)
-		if err == nil {
-			var answer []byte
-			answer, err = io.ReadAll(r.Body)
-			_ = r.Body.Close()
-			switch code := r.StatusCode; {
-			case err != nil: // it was cut off
-			case code == http.StatusOK:
-				return true, json.Unmarshal(answer, into)
-			case code == http.StatusNotFound:
-				return false, nil
-			case code < http.StatusInternalServerError && code != http.StatusTooManyRequests:
-				return false, fmt.Errorf("%s: %s: %s", path, r.Status, answer)
-			default:
-				err = fmt.Errorf("%s: %s", path, r.Status)
-			}
-		}
-		if time.Now().After(deadline) {
-			return false, err
-		}
-		<-time.After(time.Second)
+	code, answer, err := a.request(http.MethodGet, path, "", "")
+	switch {
+	case err != nil || code == http.StatusNotFound:
+		return false, err
+	case code != http.StatusOK:
+		return false, fmt.Errorf("%s: %d %s: %s", path, code, http.StatusText(code), answer)
 	}
+	return true, json.Unmarshal([]byte(answer), into)
 }
 
 // send asks the API server to change something, which must do no harm when it is done twice. An error is what it
 // refused, and why.
 func (a *apiServer) send(method, path, contentType, body string) error {
+	code, answer, err := a.request(method, path, contentType, body)
+	if err == nil && code >= http.StatusMultipleChoices {
+		err = fmt.Errorf("%s %s: %d %s: %s", method, path, code, http.StatusText(code), answer)
+	}
+	return err
+}
+
+// request makes a request. As long as the API server gives no answer of its own (its own etcd may elect) it is asked
+// again.
+func (a *apiServer) request(method, path, contentType, body string) (int, string, error) {
 	for deadline := time.Now().Add(patience); ; <-time.After(time.Second) {
 		request, err := http.NewRequest(method, a.server+path, strings.NewReader(body))
 		if err != nil {
-			return err
+			return 0, "", err
 		}
-		request.Header.Set("Content-Type", contentType)
-		r, err := a.client.Do(request)
-		if err == nil {
-			var answer []byte
-			answer, err = io.ReadAll(r.Body)
-			_ = r.Body.Close()
-			switch {
-			case err != nil: // it was cut off
-			case r.StatusCode < http.StatusMultipleChoices:
-				return nil
-			case r.StatusCode < http.StatusInternalServerError && r.StatusCode != http.StatusTooManyRequests:
-				return fmt.Errorf("%s %s: %s: %s", method, path, r.Status, answer)
-			default:
-				err = fmt.Errorf("%s %s: %s", method, path, r.Status)
-			}
+		if contentType != "" {
+			request.Header.Set("Content-Type", contentType)
 		}
-		if time.Now().After(deadline) {
-			return err
+		code, answer, err := said(a.client, request)
+		if err == nil && (code >= http.StatusInternalServerError || code == http.StatusTooManyRequests) {
+			err = fmt.Errorf("%s %s: %d %s", method, path, code, http.StatusText(code))
+		}
+		if err == nil || time.Now().After(deadline) {
+			return code, answer, err
 		}
 	}
+}
+
+// namespace makes one.
+func (a *apiServer) namespace(name string) error {
+	return a.send(http.MethodPatch, "/api/v1/namespaces/"+name+"?fieldManager=e2e", applied,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}")
+}
+
+// said is the whole answer to a request.
+func said(client *http.Client, request *http.Request) (code int, text string, err error) {
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(body), err
+}
+
+// page is what is said to a GET.
+func page(client *http.Client, url string) (code int, text string, err error) {
+	request, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	return said(client, request)
 }
 
 // get reads an object of the API server into a typed one; false when there is none.
@@ -159,7 +171,7 @@ type apiServer struct {
 func newAPI() (*apiServer, error) {
 	raw, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	if err != nil {
-		return nil, fmt.Errorf("KUBECONFIG: %w; run the stories with `make e2e`", err)
+		return nil, fmt.Errorf("KUBECONFIG: %w; run the stories with `make all-stories`", err)
 	}
 	return apiOf(raw)
 }
@@ -206,6 +218,17 @@ func eventually(t *testing.T, what string, waitsFor func() string) time.Duration
 	return within(t, patience, what, waitsFor)
 }
 
+// while is what a wait still sees while something holds; empty once it does not.
+func while(holds bool, sees ...any) string {
+	if !holds {
+		return ""
+	}
+	return cmp.Or(fmt.Sprint(sees...), "not yet")
+}
+
+// failure is what an error says; empty without one.
+func failure(err error) string { return while(err != nil, err) }
+
 // within waits as long as that.
 func within(t *testing.T, limit time.Duration, what string, waitsFor func() string) time.Duration {
 	t.Helper()
@@ -233,7 +256,7 @@ var nightlyFlag = flag.Bool("nightly", false, "tell the long and rare stories to
 func nightly(t *testing.T) {
 	t.Helper()
 	if !*nightlyFlag {
-		t.Skip("it takes long: for `make nightly`")
+		t.Skip("it takes long: for `make all-stories`")
 	}
 }
 
@@ -241,7 +264,7 @@ func nightly(t *testing.T) {
 func newLab() (*network, error) {
 	n, err := newNetwork(os.Getenv("QUORATE_LAB_NETNS"), 32)
 	if err != nil {
-		return nil, fmt.Errorf("QUORATE_LAB_NETNS: %w; run the stories with `make e2e`", err)
+		return nil, fmt.Errorf("QUORATE_LAB_NETNS: %w; run the stories with `make all-stories`", err)
 	}
 	return n, nil
 }
@@ -306,16 +329,11 @@ func quorateMetrics() (map[string]string, error) {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		r, err := client.Get("http://" + objects.HostPort(pod.Status.PodIP, 8081) + "/metrics")
+		_, metrics, err := page(client, "http://"+objects.HostPort(pod.Status.PodIP, 8081)+"/metrics")
 		if err != nil {
 			return nil, err
 		}
-		metrics, err := io.ReadAll(r.Body)
-		_ = r.Body.Close()
-		if err != nil {
-			return nil, err
-		}
-		all[pod.Name] = string(metrics)
+		all[pod.Name] = metrics
 	}
 	return all, nil
 }

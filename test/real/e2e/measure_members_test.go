@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -22,9 +23,7 @@ import (
 // without a moment of thought. It runs on demand: `make bench`. Where other operators are installed (`make
 // bench-operators`), they make the same changes.
 func TestMembersBesideOthers(t *testing.T) {
-	if os.Getenv("QUORATE_BENCH") == "" {
-		t.Skip("a measurement, for `make bench`")
-	}
+	measurement(t)
 	rounds := 3
 	if n, err := strconv.Atoi(os.Getenv("QUORATE_ROUNDS")); err == nil {
 		rounds = n
@@ -41,8 +40,7 @@ func TestMembersBesideOthers(t *testing.T) {
 		"by hand": func(t *testing.T, took times) {
 			c := inNamespace(t)
 			begin := time.Now()
-			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-			require.NoError(t, err)
+			c.adds(byHandManifest(c.ns))
 			c.meets("pod --all", "Ready")
 			took[rows[0]] = append(took[rows[0]], time.Since(begin))
 			c.changesMembers(took, &hand{cluster: c, members: []int{0, 1, 2}, next: 3})
@@ -140,8 +138,8 @@ func (c *cluster) losesMember(leads bool) {
 // deletesBoth deletes a member's claim and pod, and waits until they are gone.
 func (c *cluster) deletesBoth(member string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "delete", "pvc", member, "--wait=false")
-	kube(c.t, "-n", c.ns, "delete", "pod", member, "--wait=true")
+	c.kube("delete", "pvc", member, "--wait=false")
+	c.kube("delete", "pod", member, "--wait=true")
 }
 
 func nameByHand(n int) string { return fmt.Sprintf("demo-%d", n) }
@@ -184,8 +182,7 @@ func (h *hand) adds() {
 	at, url := h.members[0], urlByHand(h.ns, n, 2380)
 	h.asked(nameByHand(at), "member", "add", nameByHand(n), "--learner", "--peer-urls="+url)
 	h.members = append(h.members, n)
-	_, err := kubectl(memberByHand(h.ns, n, h.members, "existing"), "apply", "-f", "-")
-	require.NoError(h.t, err)
+	h.cluster.adds(memberByHand(h.ns, n, h.members, "existing"))
 	h.asked(nameByHand(at), "member", "promote", h.id(at, n))
 	h.meets("pod/"+nameByHand(n), "Ready")
 }
@@ -213,14 +210,108 @@ func (h *hand) id(at, n int) string {
 // leads reports whether the member in that pod leads.
 func (c *cluster) leads(pod string) bool {
 	c.t.Helper()
-	var all []struct {
-		Status struct {
-			Header struct {
-				ID uint64 `json:"member_id"`
-			}
-			Leader uint64
+	var s endpointStatus
+	eventually(c.t, pod+" says who leads", func() (why string) {
+		var err error
+		s, err = c.endpoint(pod)
+		return failure(err)
+	})
+	return s.Leader == s.Header.MemberID
+}
+
+// operator is another one, with the smallest cluster that its own samples would make: no TLS, a volume for each member.
+type operator struct {
+	resource string // as kubectl has it
+	size     string // the field of the number of members
+	manifest string
+}
+
+var others = map[string]operator{
+	"cozystack": {"etcdclusters.etcd-operator.cozystack.io", "replicas", `
+apiVersion: etcd-operator.cozystack.io/v1alpha2
+kind: EtcdCluster
+metadata: {name: demo}
+spec: {replicas: 3, version: 3.6.16, storage: {size: 1Gi}}
+`},
+	"etcd-io": {"etcdclusters.operator.etcd.io", "size", `
+apiVersion: operator.etcd.io/v1alpha1
+kind: EtcdCluster
+metadata: {name: demo}
+spec: {size: 3, version: v3.6.16, storageSpec: {accessModes: ReadWriteOnce, volumeSizeRequest: 1Gi}}
+`},
+}
+
+// othersMay is how long a change of theirs may take before it counts as not done.
+const othersMay = 10 * time.Minute
+
+// other is a cluster of another operator's. What became of it is read from its pods and its etcd, not from a status.
+type other struct {
+	*cluster
+	operator
+}
+
+// changesOther takes the time of each change. A change that is not done ends the round.
+func changesOther(t *testing.T, took times, by operator) {
+	t.Helper()
+	o := &other{inNamespace(t), by}
+	begin := time.Now()
+	o.adds(by.manifest)
+	o.settles(3)
+	took[rows[0]] = append(took[rows[0]], time.Since(begin))
+	o.changesMembers(took, o)
+}
+
+func (o *other) scalesTo(n int) {
+	o.t.Helper()
+	o.kube("patch", o.resource, name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{%q:%d}}`, o.size, n))
+	o.settles(n)
+}
+
+func (o *other) losesMember(leads bool) {
+	o.t.Helper()
+	pods := list[corev1.Pod](o.t, o.ns, "pods")
+	gone := pods[slices.IndexFunc(pods, func(p corev1.Pod) bool { return o.leads(p.Name) == leads })]
+	for _, v := range gone.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			o.kube("delete", "pvc", v.PersistentVolumeClaim.ClaimName, "--wait=false")
 		}
 	}
-	require.NoError(c.t, json.Unmarshal([]byte(c.asked(pod, "endpoint", "status", "-w", "json")), &all))
-	return all[0].Status.Leader == all[0].Status.Header.ID
+	o.t.Logf("before: %s", o.asked(gone.Name, "member", "list"))
+	o.kube("delete", "pod", gone.Name, "--wait=true")
+	o.settles(3)
+	pods = list[corev1.Pod](o.t, o.ns, "pods")
+	o.t.Logf("after: %s", o.asked(pods[0].Name, "member", "list"))
+}
+
+// settles waits until there are n pods, all ready, and n voters in etcd that have begun.
+func (o *other) settles(n int) {
+	o.t.Helper()
+	within(o.t, othersMay, fmt.Sprintf("%d members", n), func() string {
+		pods := list[corev1.Pod](o.t, o.ns, "pods")
+		if len(pods) != n {
+			return fmt.Sprintf("%d pods", len(pods))
+		}
+		for _, p := range pods {
+			if p.DeletionTimestamp != nil || !ready(&p) {
+				return p.Name + " is not ready"
+			}
+		}
+		var all struct {
+			Members []struct {
+				Name      string
+				IsLearner bool
+			}
+		}
+		out, err := o.etcdctl(pods[0].Name, "member", "list", "-w", "json")
+		if err != nil {
+			return err.Error()
+		}
+		require.NoError(o.t, json.Unmarshal([]byte(out), &all))
+		for _, m := range all.Members {
+			if m.IsLearner || m.Name == "" {
+				return m.Name + " does not vote"
+			}
+		}
+		return while(len(all.Members) != n, fmt.Sprintf("%d members", len(all.Members)))
+	})
 }

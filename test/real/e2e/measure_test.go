@@ -6,9 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,17 +21,34 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
-// TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the
-// machine's mood is the same for both. It runs on demand: `make bench`.
-func TestTimeToAvailable(t *testing.T) {
+// measurement skips what only `make bench` asks for.
+func measurement(t *testing.T) {
+	t.Helper()
 	if os.Getenv("QUORATE_BENCH") == "" {
 		t.Skip("a measurement, for `make bench`")
 	}
+}
+
+// ratio prints a row: how long it takes by Quorate and by hand.
+func ratio(what string, a, b []time.Duration) float64 {
+	r := median(a).Seconds() / median(b).Seconds()
+	fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), r)
+	return r
+}
+
+// TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the
+// machine's mood is the same for both. It runs on demand: `make bench`.
+func TestTimeToAvailable(t *testing.T) {
+	measurement(t)
 	const rounds = 5
 	var ours, oursReady, byHand, returns, returnsByHand []time.Duration
 	for i := range rounds {
@@ -45,33 +65,25 @@ func TestTimeToAvailable(t *testing.T) {
 		t.Run(fmt.Sprintf("by-hand-%d", i), func(t *testing.T) {
 			c := inNamespace(t)
 			begin := time.Now()
-			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-			require.NoError(t, err)
+			c.adds(byHandManifest(c.ns))
 			c.meets("pod --all", "Ready")
 			byHand = append(byHand, time.Since(begin))
 			returnsByHand = append(returnsByHand, c.replacedByHand("demo-1"))
 		})
 	}
-	report := func(what string, a, b []time.Duration) float64 {
-		ratio := median(a).Seconds() / median(b).Seconds()
-		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), ratio)
-		return ratio
-	}
 	fmt.Printf("\n| seconds: median (min-max) of %d | Quorate | by hand | ratio |\n|---|---|---|---|\n", rounds)
 	// By hand there is no Available: all pods Ready is the nearest that one can wait for, and it waits for the probes
 	// too.
-	ratio := report("apply to Available (by hand: all pods Ready), 3 members on claims", ours, byHand)
-	report("apply to all pods Ready, 3 members on claims", oursReady, byHand)
-	report("deleted pod Ready again", returns, returnsByHand)
-	assert.LessOrEqual(t, ratio, 1.7, "the bound of the project, with TLS")
+	bound := ratio("apply to Available (by hand: all pods Ready), 3 members on claims", ours, byHand)
+	ratio("apply to all pods Ready, 3 members on claims", oursReady, byHand)
+	ratio("deleted pod Ready again", returns, returnsByHand)
+	assert.LessOrEqual(t, bound, 1.7, "the bound of the project, with TLS")
 }
 
 // TestRollBesideByHand alternates an upgrade by Quorate with one by hand, each under two applications that write: one
 // has the Service as its one endpoint, the other has an endpoint for each member. It runs on demand: `make bench`.
 func TestRollBesideByHand(t *testing.T) {
-	if os.Getenv("QUORATE_BENCH") == "" {
-		t.Skip("a measurement, for `make bench`")
-	}
+	measurement(t)
 	const rounds = 10
 	ours, byHand := &rolls{}, &rolls{}
 	for i := range rounds {
@@ -86,8 +98,7 @@ func TestRollBesideByHand(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("by-hand-%d", i), func(t *testing.T) {
 			c := inNamespace(t)
-			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-			require.NoError(t, err)
+			c.adds(byHandManifest(c.ns))
 			c.meets("pod --all", "Ready")
 			c.settles()
 			byHand.measure(c, nil, func() {
@@ -99,13 +110,10 @@ func TestRollBesideByHand(t *testing.T) {
 	}
 	fmt.Printf("\n| 3.6.16 to 3.7.3, three members: median (min-max) of %d, s | Quorate | by hand | ratio |\n"+
 		"|---|---|---|---|\n", rounds)
-	report := func(what string, a, b []time.Duration) {
-		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), median(a).Seconds()/median(b).Seconds())
-	}
 	inNineOfTen := func(all []time.Duration) float64 { return slices.Sorted(slices.Values(all))[rounds*9/10-1].Seconds() }
-	report("from the edit to Converged (by hand: all pods Ready)", ours.took, byHand.took)
+	ratio("from the edit to Converged (by hand: all pods Ready)", ours.took, byHand.took)
 	stalls := func(what string, a, b []time.Duration) {
-		report("longest stall of a client of "+what, a, b)
+		ratio("longest stall of a client of "+what, a, b)
 		fmt.Printf("| at most, in nine of ten rolls | %.2f | %.2f | %.2f |\n", inNineOfTen(a), inNineOfTen(b),
 			inNineOfTen(a)/inNineOfTen(b))
 	}
@@ -160,23 +168,14 @@ func (c *cluster) dialMember(ctx context.Context, address string) (net.Conn, err
 	return lab.dialContext(ctx, pod.Status.PodIP+":2379")
 }
 
-func (c *cluster) observed(pod string) *corev1.Pod {
-	c.t.Helper()
-	p, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
-	require.True(c.t, found, pod)
-	return p
-}
-
 // upgradedByHand gives the pod the new image and waits until it runs that and is Ready.
 func (c *cluster) upgradedByHand(pod string) {
 	c.t.Helper()
 	before := state.ContainerOf(c.observed(pod))
-	kube(c.t, "-n", c.ns, "set", "image", "pod/"+pod, "etcd=gcr.io/etcd-development/etcd:v3.7.3")
+	c.kube("set", "image", "pod/"+pod, "etcd=gcr.io/etcd-development/etcd:v3.7.3")
 	eventually(c.t, pod+" serves with its new image", func() string {
-		if p := c.observed(pod); state.ContainerOf(p) == before || !ready(p) {
-			return "not yet"
-		}
-		return ""
+		p := c.observed(pod)
+		return while(state.ContainerOf(p) == before || !ready(p), "not yet")
 	})
 }
 
@@ -184,12 +183,10 @@ func (c *cluster) upgradedByHand(pod string) {
 func (c *cluster) returns(pod string) time.Duration {
 	c.t.Helper()
 	begin := time.Now()
-	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
+	c.kube("delete", "pod", pod, "--wait=true")
 	eventually(c.t, pod+" exists again", func() string {
-		if _, found := get[corev1.Pod](c.t, c.ns, "pods", pod); !found {
-			return "no pod"
-		}
-		return ""
+		_, found := get[corev1.Pod](c.t, c.ns, "pods", pod)
+		return while(!found, "no pod")
 	})
 	c.meets("pod/"+pod, "Ready")
 	return time.Since(begin)
@@ -199,9 +196,8 @@ func (c *cluster) returns(pod string) time.Duration {
 func (c *cluster) replacedByHand(pod string) time.Duration {
 	c.t.Helper()
 	begin := time.Now()
-	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
-	_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.kube("delete", "pod", pod, "--wait=true")
+	c.adds(byHandManifest(c.ns))
 	c.meets("pod/"+pod, "Ready")
 	return time.Since(begin)
 }
@@ -271,4 +267,192 @@ func median(d []time.Duration) time.Duration {
 
 func spanOf(d []time.Duration) string {
 	return fmt.Sprintf("%.1f (%.1f-%.1f)", median(d).Seconds(), slices.Min(d).Seconds(), slices.Max(d).Seconds())
+}
+
+// TestFleet makes as many clusters of one member as QUORATE_FLEET says, in memory (two files of 64 MB that etcd makes
+// for its log before it writes, so 192Mi), every other one in plain text, ten to a namespace, and lets them rest:
+// what they cost then, and that nothing is written. It runs on demand: `make bench-fleet CLUSTERS=100`.
+func TestFleet(t *testing.T) {
+	clusters, err := strconv.Atoi(os.Getenv("QUORATE_FLEET"))
+	if err != nil {
+		t.Skip("QUORATE_FLEET says how many clusters: a measurement, for `make bench-fleet`")
+	}
+	var namespaces []string
+	for i := 0; i*10 < clusters; i++ {
+		namespaces = append(namespaces, namespaced(t, fmt.Sprintf("fleet-%03d", i)).ns)
+	}
+	rest := costsOf(t, 10*time.Second)
+	fmt.Printf("before: %s\n", rest)
+	began := time.Now()
+	_, err = kubectl(fleetManifest(namespaces, clusters), "apply", "-f", "-")
+	require.NoError(t, err)
+	applied := time.Since(began)
+	took := eventually(t, "all are Available and at rest", func() string { return fleetWaits(t, namespaces, clusters) })
+	fmt.Printf("%d clusters: applied in %.0f s, all Available and Converged %.0f s after that\n", clusters,
+		applied.Seconds(), took.Seconds())
+
+	var before map[string]string
+	eventually(t, "the last write of ours is over", func() string {
+		last := before
+		before = writesIn(t, namespaces...)
+		if fmt.Sprint(last) != fmt.Sprint(before) {
+			<-time.After(5 * time.Second)
+			return "objects still change"
+		}
+		return ""
+	})
+	assert.GreaterOrEqual(t, len(before), 5*clusters, "Metacontroller's writes are not recognised")
+	for _, c := range processes(t) {
+		if c.writes > 0 {
+			fmt.Printf("until then %s made %.0f writes\n", c.pod, c.writes)
+		}
+	}
+	requests := requestsOfMetacontroller(t)
+	spent := costsOf(t, 2*time.Minute)
+	fmt.Printf("at rest, over two minutes, with Metacontroller %s: %s\n", os.Getenv("QUORATE_METACONTROLLER"), spent)
+	for right, before := range requests {
+		requests[right] = -before
+	}
+	for right, now := range requestsOfMetacontroller(t) {
+		requests[right] += now
+	}
+	maps.DeleteFunc(requests, func(_ string, n int) bool { return n == 0 })
+	fmt.Printf("its requests in that time: %v\n", requests)
+	assert.Equal(t, before, writesIn(t, namespaces...), "something of ours was written although nothing has changed")
+}
+
+// fleetManifest is the YAML of all clusters.
+func fleetManifest(namespaces []string, clusters int) string {
+	var b strings.Builder
+	for i := range clusters {
+		tls := ""
+		if i%2 == 1 {
+			tls = "  tls: {mode: Disabled}\n"
+		}
+		fmt.Fprintf(&b, "---\napiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: fleet-%d, "+
+			"namespace: %s}\nspec:\n"+
+			"  replicas: 1\n  version: 3.6.16\n  storage: {medium: Memory, size: 192Mi}\n  resources: {requests: "+
+			"{cpu: 1m, memory: 32Mi}}\n%s", i, namespaces[i/10], tls)
+	}
+	return b.String()
+}
+
+// fleetWaits says what the fleet waits for.
+func fleetWaits(t *testing.T, namespaces []string, clusters int) string {
+	t.Helper()
+	phases, ready := map[string]int{}, 0
+	for _, ns := range namespaces {
+		for _, c := range list[v1alpha1.EtcdCluster](t, ns, "etcdcluster") {
+			phases[c.Status.Rule]++
+			if c.Status.Rule == "Converged" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Available) {
+				ready++
+			}
+		}
+	}
+	if ready == clusters {
+		return ""
+	}
+	<-time.After(time.Second)
+	return fmt.Sprintf("%d of %d: %v", ready, clusters, phases)
+}
+
+// writesIn are the last writes of Metacontroller in these namespaces, by the field managers that the API server keeps
+// with each object. Pods become Ready and budgets count them, and a loaded machine makes kubelets write now and then:
+// that is Kubernetes' writing.
+func writesIn(t *testing.T, namespaces ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, ns := range namespaces {
+		for _, kind := range []string{"etcdcluster", "pods", "pvc", "svc", "pdb", "cm", "secrets", "netpol"} {
+			for _, o := range list[metav1.PartialObjectMetadata](t, ns, kind) {
+				for _, f := range o.ManagedFields {
+					if strings.HasPrefix(f.Manager, "metacontroller") {
+						all[ns+" "+kind+"/"+o.Name+" "+f.Subresource] = f.Time.String()
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// costs of one process over a while.
+type costs struct {
+	pod            string
+	cpu, resident  float64 // seconds of processor time in the while, MiB at its end
+	calls, answers float64 // of the hook sync
+	writes         float64 // of Metacontroller, as its own client counts them
+}
+
+// costsOf are those of Metacontroller and of every replica of Quorate over this time.
+func costsOf(t *testing.T, during time.Duration) string {
+	t.Helper()
+	before := processes(t)
+	<-time.After(during)
+	var all []string
+	for i, c := range processes(t) {
+		line := fmt.Sprintf("%s: %.1f MiB resident, %.2f %% of a core", c.pod, c.resident,
+			100*(c.cpu-before[i].cpu)/during.Seconds())
+		if calls := c.calls - before[i].calls; calls > 0 {
+			line += fmt.Sprintf(", %.1f calls in a second, %.2f ms of CPU each, %.1f ms from request to answer",
+				calls/during.Seconds(), 1000*(c.cpu-before[i].cpu)/calls, 1000*(c.answers-before[i].answers)/calls)
+		}
+		if strings.HasPrefix(c.pod, "metacontroller-") {
+			line += fmt.Sprintf(", %.0f writes", c.writes-before[i].writes)
+		}
+		all = append(all, line)
+	}
+	return strings.Join(all, "; ")
+}
+
+func processes(t *testing.T) []costs {
+	t.Helper()
+	var all []costs
+	for port, pods := range map[int][]corev1.Pod{9999: metacontrollerPods(t), 8081: quoratePods(t)} {
+		for _, pod := range pods {
+			text := pageOf(t, "http://"+objects.HostPort(pod.Status.PodIP, port)+"/metrics")
+			all = append(all, costs{
+				pod: pod.Name, cpu: sample(text, "process_cpu_seconds_total"),
+				resident: sample(text, "process_resident_memory_bytes") / (1 << 20),
+				calls:    sample(text, `quorate_hook_duration_seconds_count{code="200",hook="sync"}`),
+				answers:  sample(text, `quorate_hook_duration_seconds_sum{code="200",hook="sync"}`),
+				writes:   written(text),
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b costs) int { return strings.Compare(a.pod, b.pod) })
+	return all
+}
+
+// written are all requests that change something, as a client of Kubernetes' counts them.
+func written(text string) float64 {
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "rest_client_requests_total{") && !strings.Contains(line, `method="GET"`) {
+			sum += sample(line, line[:strings.LastIndexByte(strings.TrimSpace(line), ' ')])
+		}
+	}
+	return sum
+}
+
+// pageOf reads a page in the lab's network.
+func pageOf(t *testing.T, url string) string {
+	t.Helper()
+	code, text, err := page(lab.httpClient(), url)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, code, url)
+	return text
+}
+
+// sample is the value of a metric with these labels; 0 without one.
+func sample(text, metric string) float64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, metric+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err == nil {
+				return n
+			}
+		}
+	}
+	return 0
 }

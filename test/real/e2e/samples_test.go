@@ -40,7 +40,7 @@ func TestSamples(t *testing.T) {
 // sample applies a file as it is.
 func (c *cluster) sample(file string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "apply", "-f", filepath.Join("../../../manifests/samples", file))
+	c.kube("apply", "-f", filepath.Join("../../../manifests/samples", file))
 }
 
 // unchanged insists that nothing differs between a file and what is stored: neither Flux nor Argo CD would have
@@ -67,8 +67,7 @@ func (c *cluster) fitted(folder, file string) {
 	require.NoError(c.t, err)
 	require.Contains(c.t, string(overlay), "/manifests/samples/"+file+"]")
 	built := kube(c.t, "kustomize", "--load-restrictor=LoadRestrictionsNone", filepath.Join("testdata/samples", folder))
-	_, err = kubectl(built, "-n", c.ns, "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.adds(built)
 }
 
 // arrives waits until an EtcdCluster is as its spec wants.
@@ -103,7 +102,7 @@ func (c *cluster) playBackups() {
 	c.sample("mirror.yaml")
 	c.meets("etcdmirror/standby", "Mirroring")
 	assert.Equal(c.t, "greeting\nhello\n", c.asked("standby-0", "get", "greeting"))
-	kube(c.t, "-n", c.ns, "delete", "etcdmirror/standby", "etcdcluster/standby")
+	c.kube("delete", "etcdmirror/standby", "etcdcluster/standby")
 	c.movesOutByASnapshot()
 	c.sample("restore.yaml")
 	c.arrives("restored")
@@ -122,14 +121,14 @@ func (c *cluster) movesOutByASnapshot() {
 	c.sample("out.yaml")
 	c.meets("etcdsnapshot/demo-out", "Complete")
 	s, _ := c.snapshot("demo-out")
-	kube(c.t, "-n", c.ns, "create", "configmap", "plain", "--from-literal=file="+s.Status.Artifact)
-	kube(c.t, "-n", c.ns, "rollout", "status", "statefulset/plain")
-	kube(c.t, "-n", c.ns, "patch", "statefulset", "plain", "--type=json", "-p",
+	c.kube("create", "configmap", "plain", "--from-literal=file="+s.Status.Artifact)
+	c.kube("rollout", "status", "statefulset/plain")
+	c.kube("patch", "statefulset", "plain", "--type=json", "-p",
 		`[{"op":"remove","path":"/spec/template/spec/initContainers"},{"op":"remove","path":"/spec/template/spec/volumes"}]`)
-	kube(c.t, "-n", c.ns, "rollout", "status", "statefulset/plain")
+	c.kube("rollout", "status", "statefulset/plain")
 	assert.Equal(c.t, "greeting\nhello\n", c.asked("plain-0", "get", "greeting"))
 	assert.Equal(c.t, 3, strings.Count(c.asked("plain-0", "member", "list"), "started"))
-	kube(c.t, "-n", c.ns, "delete", "statefulset/plain")
+	c.kube("delete", "statefulset/plain")
 }
 
 func (c *cluster) playProduction() {
@@ -170,15 +169,8 @@ func (c *cluster) playHostPath() {
 
 func (c *cluster) playSecrets() {
 	ours := stranger(c.t, pkix.Name{CommonName: "ours"})
-	tomorrow := time.Now().Add(24 * time.Hour)
 	peers := "*.orders-peers." + c.ns + ".svc"
-	for secret, issued := range map[string][2][]byte{
-		"orders-server":   pairOf(ours.issue("", tomorrow, peers, "orders."+c.ns+".svc", "localhost")),
-		"orders-peer":     pairOf(ours.issue("orders:peers", tomorrow, peers)),
-		"orders-operator": pairOf(ours.issue("root", tomorrow)),
-	} {
-		c.putsFor("orders", secret, issued[0], issued[1], bundle(ours))
-	}
+	c.putsThree("orders", "orders-", ours, []string{peers, "orders." + c.ns + ".svc", "localhost"}, []string{peers})
 	c.sample("tls-secrets.yaml")
 	c.arrives("orders")
 	c.meets("etcdcluster/orders", "Secured")
@@ -211,7 +203,7 @@ func (c *cluster) playExisting() {
 	ours := c.secretOf("orders-ca")["ca.crt"]
 	require.NoError(c.t, os.WriteFile(f.dir+"/peer-ca.crt", append(bundle(*f.ca), ours...), 0o600))
 	f.restart()
-	kube(c.t, "-n", c.ns, "scale", "etcdcluster", "orders", "--replicas=3")
+	c.kube("scale", "etcdcluster", "orders", "--replicas=3")
 	c.meets("etcdcluster/orders", `jsonpath={.status.conditions[?(@.type=="ForeignMembers")].reason}=ForeignMembers`)
 	assert.Len(c.t, membersOf(c.t, f.client("root")), 6)
 }

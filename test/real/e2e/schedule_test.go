@@ -5,14 +5,19 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -27,11 +32,18 @@ func (c *cluster) schedule(object string) (*v1alpha1.EtcdSnapshotSchedule, []v1a
 	return s, all
 }
 
+// schedules makes an EtcdSnapshotSchedule with these fields, of snapshots with those. Yearly has a stream.
+func (c *cluster) schedules(object, fields, snapshots string) {
+	c.t.Helper()
+	c.addsOurs("EtcdSnapshotSchedule", object, fmt.Sprintf("%s, template: {spec: {clusterRef: {name: %s}, %s}}", fields,
+		name, snapshots))
+}
+
+const yearly = `schedule: "0 0 1 1 *", stream: {flushAfter: 2s}`
+
 func (c *cluster) put(value string) {
 	c.t.Helper()
-	client := c.client()
-	require.NoError(c.t, answered(c.t,
-		func(ctx context.Context) error { _, err := client.Put(ctx, "key", value); return err }))
+	require.NoError(c.t, putting(c.t, c.client(), "key", value))
 }
 
 // TestSchedule: a snapshot every minute. What is unchanged is not stored again, of what is stored the last two are
@@ -43,16 +55,8 @@ func TestSchedule(t *testing.T) {
 	store.credentials(c)
 	c.converges(1)
 	c.put("first")
-	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
-kind: EtcdSnapshotSchedule
-metadata: {name: often, namespace: %s}
-spec:
-  schedule: "* * * * *"
-  timeZone: America/New_York
-  retention: {last: 2}
-  template: {spec: {clusterRef: {name: %s}, store: %s, deletionPolicy: Delete}}
-`, c.ns, name, store.yaml(c.ns)), "apply", "-f", "-")
-	require.NoError(t, err)
+	c.schedules("often", `schedule: "* * * * *", timeZone: America/New_York, retention: {last: 2}`,
+		"deletionPolicy: Delete, store: "+store.yaml(c.ns))
 
 	// ended waits for the next snapshot to be finished in this way, and returns it.
 	seen, written := map[string]bool{}, time.Now()
@@ -91,10 +95,9 @@ spec:
 	assert.Equal(t, first.Status.Revision, unchanged.Spec.Unless.Revision)
 	eventually(t, "what is unchanged counts as verified until now", func() string {
 		s, _ := c.schedule("often")
-		if v := s.Status.LastVerified; v == nil || v.Name != first.Name || v.Time.Before(&unchanged.CreationTimestamp) {
-			return fmt.Sprintf("%+v", v)
-		}
-		return ""
+		v := s.Status.LastVerified
+		return while(v == nil || v.Name != first.Name || v.Time.Before(&unchanged.CreationTimestamp),
+			fmt.Sprintf("%+v", v))
 	})
 	put("second")
 	second := ended(v1alpha1.SnapshotSucceeded)
@@ -113,10 +116,10 @@ spec:
 			store.stored(c))
 	})
 
-	kube(t, "-n", c.ns, "patch", "etcdsnapshotschedule", "often", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+	c.kube("patch", "etcdsnapshotschedule", "often", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 	refused, err := kubectl("", "-n", c.ns, "delete", "etcdsnapshotschedule", "often", "--cascade=foreground")
 	require.ErrorContains(t, err, "without --cascade=foreground", refused)
-	kube(t, "-n", c.ns, "delete", "etcdsnapshotschedule", "often")
+	c.kube("delete", "etcdsnapshotschedule", "often")
 	_, all := c.schedule("often")
 	var names []string
 	for _, s := range all {
@@ -134,4 +137,233 @@ func runOf(t *testing.T, snapshot string) time.Time {
 	run, err := time.Parse("20060102-1504", strings.TrimPrefix(snapshot, "often-"))
 	require.NoError(t, err)
 	return run
+}
+
+// acknowledged is a write that etcd has acknowledged.
+type acknowledged struct {
+	key      string
+	revision int64
+	at       time.Time
+}
+
+// putsUntil writes fifty keys in a second until the function is called, which returns those that were acknowledged.
+func (c *cluster) putsUntil() (end func() []acknowledged) {
+	c.t.Helper()
+	client, word := c.client(), c.word()
+	ctx, stop := context.WithCancel(c.t.Context())
+	told := make(chan []acknowledged)
+	go func() {
+		var all []acknowledged
+		defer func() { told <- all }()
+		for n := 0; ctx.Err() == nil; n++ {
+			key := fmt.Sprintf("%s-%06d", word, n)
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			if r, err := client.Put(attempt, key, "value of "+key); err == nil {
+				all = append(all, acknowledged{key, r.Header.Revision, time.Now()})
+			}
+			cancel()
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() []acknowledged { stop(); return <-told }
+}
+
+// hasUntil insists that the cluster has what was acknowledged up to a revision, and nothing later. It tells how much is
+// gone, and how long before a time the oldest of that was written.
+func (c *cluster) hasUntil(last int64, all []acknowledged, lost time.Time) {
+	c.t.Helper()
+	there, gone, oldest := c.present(c.word()), 0, time.Duration(0)
+	for _, w := range all {
+		assert.Equal(c.t, w.revision <= last, there[w.key], "%s of revision %d, where %d is the last", w.key, w.revision,
+			last)
+		if w.revision > last {
+			gone++
+			oldest = max(oldest, lost.Sub(w.at))
+		}
+	}
+	c.t.Logf("it ends at revision %d: of %d acknowledged writes %d are gone, the oldest was written %.1f s before", last,
+		len(all), gone, oldest.Seconds())
+}
+
+// storedAfter waits until changes after a revision are stored, twice, and returns the last revision of them.
+func (bucket *s3) storedAfter(c *cluster, begins int64) (last int64) {
+	c.t.Helper()
+	segment := regexp.MustCompile(`/[0-9]+-([0-9]+)` + archive.SegmentSuffix)
+	eventually(c.t, "something of them is stored", func() string {
+		keys, segments := strings.Join(bucket.stored(c), "\n"), 0
+		for _, parts := range segment.FindAllStringSubmatch(keys, -1) {
+			until, err := strconv.ParseInt(parts[1], 10, 64)
+			require.NoError(c.t, err)
+			if last = max(last, until); until > begins {
+				segments++
+			}
+		}
+		return while(segments < 2, keys)
+	})
+	return last
+}
+
+// streams waits until the schedule's stream stores what changes after another base than the one of before, if any.
+func (c *cluster) streams(object, before string) *v1alpha1.StreamStatus {
+	c.t.Helper()
+	var s *v1alpha1.EtcdSnapshotSchedule
+	took := eventually(c.t, "changes are stored", func() string {
+		s, _ = c.schedule(object)
+		if meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Streaming) && s.Status.Stream.Base != before {
+			return ""
+		}
+		return fmt.Sprintf("%s: %+v", s.Status.Message, meta.FindStatusCondition(s.Status.Conditions, v1alpha1.Streaming))
+	})
+	c.t.Logf("changes are stored after %.1f s, from %s on", took.Seconds(), s.Status.Stream.Base)
+	return s.Status.Stream
+}
+
+// TestStream: changes are stored as they come. Everything is lost at once, the stream's pod with what it has not yet
+// stored too, and a recovery from a snapshot goes on to the last revision that is stored: what came after that is lost.
+func TestStream(t *testing.T) {
+	beside(t)
+	bucket := store(t)
+	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	bucket.credentials(c)
+	c.converges(3)
+	c.schedules("yearly", yearly, "store: "+bucket.yaml(c.ns))
+	stream := c.streams("yearly", "")
+	assert.Equal(t, c.object().Status.ClusterID, stream.ClusterID)
+	begins := c.revision()
+	end := c.putsUntil()
+	stored := bucket.storedAfter(c, begins)
+	lost := time.Now()
+	c.kills(stream.Pod)
+	c.loses(podNames(c.pods())...)
+	all := end()
+	require.NotEmpty(t, all)
+	c.decides("QuorumLost", "FromSnapshot is possible")
+	begin := time.Now()
+	c.operates("recover", "type: Recover, recover: {epoch: 1, policy: FromSnapshot}")
+	c.inEpoch(2)
+	c.converges(3)
+	took := time.Since(begin)
+	record, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 2))
+	require.True(t, found)
+	until, err := strconv.ParseInt(record.Annotations[objects.AnnotationUntil], 10, 64)
+	require.NoError(t, err, "the end of the stream is written down")
+	ends := fmt.Sprintf(" came from its stream, the last is %d, of ", until)
+	assert.Contains(t, c.object().Status.Origin.Evidence, ends)
+	assert.Contains(t, c.hasOperation("recover", v1alpha1.OperationSucceeded), ends)
+	c.hasUntil(until, all, lost)
+	t.Logf("recovered after %.1f s", took.Seconds())
+	assert.GreaterOrEqual(t, until, stored, "what was stored is there")
+	another := c.streams("yearly", stream.Base) // another etcd needs another base, which is taken at once
+	assert.Equal(t, c.object().Status.ClusterID, another.ClusterID)
+}
+
+// meetsMirror waits until the EtcdMirror standby has a condition that is True.
+func (c *cluster) meetsMirror(condition string) (m *v1alpha1.EtcdMirror, took time.Duration) {
+	c.t.Helper()
+	took = eventually(c.t, "the mirror is "+condition, func() string {
+		m, _ = get[v1alpha1.EtcdMirror](c.t, c.ns, "etcdmirror", "standby")
+		if m.Status.ObservedGeneration == m.Generation && meta.IsStatusConditionTrue(m.Status.Conditions, condition) {
+			return ""
+		}
+		return "it says: " + m.Status.Message // nothing, before there is a status
+	})
+	return m, took
+}
+
+// TestMirror: a cluster in another namespace has a copy of all keys and of each change, as in another region. The pod
+// is killed, and goes on. It is promoted under a writer, which then moves: what was acknowledged before is there,
+// everything up to the revision that the promotion names, and nothing later.
+func TestMirror(t *testing.T) {
+	beside(t)
+	const one = "  replicas: 1\n  version: 3.6.16\n"
+	former := newCluster(t, one)
+	standby := namespaced(t, former.ns+"-standby")
+	standby.apply(one)
+	former.converges(1)
+	standby.converges(1)
+	end := former.putsUntil()
+
+	operator := former.secretOf(name + "-operator-tls")
+	standby.putsFor("elsewhere", "source-etcd", operator["tls.crt"], operator["tls.key"], operator["ca.crt"])
+	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %s}, source: {external: {"+
+		"endpoints: ['https://%s'], serverName: %s.%s.svc, authoritySecretRef: {name: source-etcd}, "+
+		"clientSecretRef: {name: source-etcd}}}", name,
+		objects.HostPort(former.pods()[0].Status.PodIP, objects.ClientPort), name, former.ns))
+	m, took := standby.meetsMirror(v1alpha1.Mirroring)
+	t.Logf("mirroring after %.1f s", took.Seconds())
+	assert.False(t, m.Status.CopiedTime.IsZero())
+
+	was, _ := get[corev1.Pod](t, standby.ns, "pods", m.Status.Pod)
+	standby.kills(m.Status.Pod)
+	eventually(t, "another pod mirrors", func() string {
+		pod, found := get[corev1.Pod](t, standby.ns, "pods", was.Name)
+		return while(!found || pod.UID == was.UID || !ready(pod), "none yet")
+	})
+
+	asked := time.Now()
+	require.NoError(t, standby.merges("etcdmirror", "standby", `{"spec":{"promote":{}}}`))
+	m, took = standby.meetsMirror(v1alpha1.Promoted)
+	all, revision := end(), m.Status.PromotedRevision
+	t.Logf("promoted at revision %d after %.1f s", revision, took.Seconds())
+	require.NotZero(t, revision)
+	standby.hasUntil(revision, all, asked)
+	before := 0
+	for _, w := range all {
+		if w.at.Before(asked) {
+			before++
+			assert.LessOrEqual(t, w.revision, revision, "%s was acknowledged before the promotion", w.key)
+		}
+	}
+	t.Logf("%d writes were acknowledged before the promotion, and none is lost", before)
+	assert.NotZero(t, before)
+
+	standby.writesWith(standby.client(), "moved").losesNothing()
+	eventually(t, "no pod mirrors any more", func() string {
+		for _, pod := range list[corev1.Pod](t, standby.ns, "pods") {
+			if pod.Labels[objects.LabelMirror] != "" {
+				return pod.Name + " is there"
+			}
+		}
+		return ""
+	})
+	standby.kube("delete", "etcdmirror", "standby", "--timeout="+patience.String())
+}
+
+// TestMirrorOfStored: a cluster has a copy of another one of which it sees only what a stream has stored. That one is
+// lost, under a writer; a promotion ends at the last revision that is stored.
+func TestMirrorOfStored(t *testing.T) {
+	beside(t)
+	const one = "  replicas: 1\n  version: 3.6.16\n"
+	bucket := store(t)
+	former := newCluster(t, one)
+	standby := namespaced(t, former.ns+"-standby")
+	standby.apply(one)
+	bucket.credentials(former)
+	bucket.credentials(standby)
+	former.converges(1)
+	standby.converges(1)
+	former.schedules("yearly", yearly, "store: "+bucket.yaml(former.ns))
+	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %[1]s}, source: {stored: {"+
+		"folder: %[2]s/%[1]s, store: %[3]s}}", name, former.ns, bucket.yaml(former.ns)))
+	former.streams("yearly", "")
+	begins := former.revision()
+	end := former.putsUntil()
+	_, took := standby.meetsMirror(v1alpha1.Mirroring)
+	t.Logf("mirroring after %.1f s", took.Seconds())
+	eventually(t, "something that was written is at the destination", func() string {
+		return while(len(standby.present(standby.word())) == 0, "nothing")
+	})
+	stored := bucket.storedAfter(former, begins)
+	lost := time.Now()
+	former.kube("delete", "etcdcluster", name, "--wait=false")
+	all := end()
+	require.NoError(t, standby.merges("etcdmirror", "standby", `{"spec":{"promote":{}}}`))
+	m, took := standby.meetsMirror(v1alpha1.Promoted)
+	revision := m.Status.PromotedRevision
+	t.Logf("promoted at revision %d after %.1f s", revision, took.Seconds())
+	standby.hasUntil(revision, all, lost)
+	assert.GreaterOrEqual(t, revision, stored, "what was stored is there")
 }

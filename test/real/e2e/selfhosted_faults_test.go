@@ -52,25 +52,22 @@ func (c *cluster) awayFromAPIServer() (member string) {
 	}
 }
 
-func (c *cluster) growsBeneath(w *load) {
-	c.edit(`{"replicas":5}`)
-	c.converges(5)
-	w.longest("three members became five")
-	c.edit(`{"replicas":3}`)
-	c.converges(3)
-	w.longest("five members became three")
+// change is an edit of the cluster beneath the API server, after which it has so many members.
+type change struct {
+	edit    string
+	members int
+	told    string
 }
 
-func (c *cluster) rollsBeneath(w *load) {
-	c.edit(`{"options":{"snapshotCount":20000}}`)
-	c.converges(3)
-	w.longest("all members were restarted for a changed option")
-}
-
-func (c *cluster) upgradesBeneath(w *load) {
-	c.edit(`{"version":"3.7.3"}`)
-	c.converges(3)
-	w.longest("all members were upgraded from 3.6 to 3.7")
+// beneath makes changes one after the other.
+func beneath(changes ...change) func(*cluster, *load) {
+	return func(c *cluster, w *load) {
+		for _, one := range changes {
+			c.edit(one.edit)
+			c.converges(one.members)
+			w.longest(one.told)
+		}
+	}
 }
 
 // fillsUp: the database grows to its quota by objects that are deleted again, and Quorate defragments it before etcd
@@ -104,10 +101,8 @@ func (c *cluster) fillsUp(w *load) {
 	compact()
 	eventually(c.t, "room is made below the quota", func() string {
 		run := c.object().Status.Defragmentation
-		if run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero() {
-			return fmt.Sprintf("%+v", run)
-		}
-		return ""
+		return while(run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero(),
+			fmt.Sprintf("%+v", run))
 	})
 	c.converges(3)
 	w.longest("the database came near its quota, and members were defragmented")
@@ -180,7 +175,7 @@ func (c *cluster) succeedsTheAuthority(w *load) {
 // drainsANode: a member's pod is evicted and waits for its node, which has its data.
 func (c *cluster) drainsANode(w *load) {
 	member := c.awayFromAPIServer()
-	pod, _ := get[corev1.Pod](c.t, c.ns, "pods", member)
+	pod := c.observed(member)
 	kube(c.t, "drain", pod.Spec.NodeName, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=10m")
 	w.wrote(100)
 	kube(c.t, "uncordon", pod.Spec.NodeName)
@@ -202,9 +197,7 @@ func (c *cluster) losesANode(w *load) {
 
 // nodeOf is the number of a member's node.
 func (c *cluster) nodeOf(member string) string {
-	pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
-	require.True(c.t, found, member)
-	return strings.TrimPrefix(pod.Spec.NodeName, "node")
+	return strings.TrimPrefix(c.observed(member).Spec.NodeName, "node")
 }
 
 // replacesQuorate rolls its Deployment, as an upgrade of Quorate does, while a change is under way.
@@ -275,10 +268,8 @@ func (c *cluster) areKilled(members ...string) {
 	}
 	for member, pid := range before {
 		eventually(c.t, member+" is restarted by its kubelet, without an API server", func() string {
-			if now := c.processOf(member); now == pid {
-				return "it is not"
-			}
-			return ""
+			now := c.processOf(member)
+			return while(now == pid, "it is not")
 		})
 	}
 }
@@ -321,10 +312,8 @@ func (c *cluster) areRescued(w *load) {
 		if ended.MatchString(inLab(c.t, "ps")) { // as it does without etcd
 			inLab(c.t, "again", "1", "kube-apiserver")
 		}
-		if _, err := kubectl("", "get", "--raw", "/readyz"); err != nil {
-			return err.Error()
-		}
-		return ""
+		_, err := kubectl("", "get", "--raw", "/readyz")
+		return failure(err)
 	})
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "local-path-provisioner"} {
 		inLab(c.t, "again", "1", name)
@@ -335,10 +324,7 @@ func (c *cluster) areRescued(w *load) {
 		inLab(c.t, "exec", node, "rm", "/etc/kubernetes/manifests/rescue-"+member+".yaml")
 		eventually(c.t, member+" runs in its own pod", func() string { // it may still be called ready, of before
 			pod, found := get[corev1.Pod](c.t, c.ns, "pods", member)
-			if !found || !ready(pod) || c.etcdOf(member).ContainerID == before[member] {
-				return "not yet"
-			}
-			return ""
+			return while(!found || !ready(pod) || c.etcdOf(member).ContainerID == before[member], "not yet")
 		})
 	}
 	c.converges(3)

@@ -24,7 +24,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// The lab of `make e2e-selfhosted`: all stories in here need one of their own, as its API server has its data in their
+// The lab of `make part PART=selfhosted-1`: all stories in here need one of their own, as its API server has its data in their
 // EtcdClusters.
 const labNodes = 5
 
@@ -36,7 +36,7 @@ var outageFlag = flag.Duration("outage", 0, "how long the self-hosted story has 
 // TestSelfHosted: a Kubernetes moves its own data into an EtcdCluster that it runs itself, while its API server writes
 // all the time: into memory and out again, to an etcd with a member on each of three control-plane nodes, then onto
 // disks. It lives with that: members are killed, replaced, restarted and upgraded, and all that the API server depends on
-// is stopped except the members. It needs a lab of its own with five nodes (`make e2e-selfhosted`), whose API server has
+// is stopped except the members. It needs a lab of its own with five nodes (`make part PART=selfhosted-1`), whose API server has
 // its data in the EtcdCluster afterwards.
 func TestSelfHosted(t *testing.T) {
 	alone(t)
@@ -58,9 +58,11 @@ func TestSelfHosted(t *testing.T) {
 		{"WhatWouldStopItIsRefused", (*cluster).refusesWhatStopsIt},
 		{"LeaderKilled", (*cluster).losesTheAPIServersLeader},
 		{"ADiskIsLost", (*cluster).losesADisk},
-		{"FiveMembersAndBack", (*cluster).growsBeneath},
-		{"ARollingChange", (*cluster).rollsBeneath},
-		{"AnUpgrade", (*cluster).upgradesBeneath},
+		{"FiveMembersAndBack", beneath(change{`{"replicas":5}`, 5, "three members became five"},
+			change{`{"replicas":3}`, 3, "five members became three"})},
+		{"ARollingChange", beneath(change{`{"options":{"snapshotCount":20000}}`, 3,
+			"all members were restarted for a changed option"})},
+		{"AnUpgrade", beneath(change{`{"version":"3.7.3"}`, 3, "all members were upgraded from 3.6 to 3.7"})},
 		{"ADatabaseFillsUp", (*cluster).fillsUp},
 		{"AnAuthorityIsSucceeded", (*cluster).succeedsTheAuthority},
 		{"ANodeIsDrained", (*cluster).drainsANode},
@@ -114,7 +116,7 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 	c.edit(`{"selfHosted":false}`)
 	c.edit(`{"deletionProtection":false,"suspend":true}`)
 	c.meets("etcdcluster/"+name, "Suspended")
-	outside.isOf(theirs)
+	outside.isOf(theirs, name+":peers")
 	for n := range outside.members {
 		outside.moveIn(c, n)
 	}
@@ -127,21 +129,7 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 		}
 	}
 	w.longest("memory: our members left")
-	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
-}
-
-// isOf has the members show certificates of this authority, for each node's address, which peers of ours let in.
-func (f *foreigners) isOf(ca forger) {
-	f.ca = &ca
-	var addresses []string
-	for n := range f.members {
-		addresses = append(addresses, addressOf(n+1))
-	}
-	cert, key := ca.issue(name+":peers", time.Now().Add(24*time.Hour), addresses...)
-	for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
-		"tls.key": key} {
-		require.NoError(f.t, os.WriteFile(f.dir+"/"+file, content, 0o600))
-	}
+	c.kube("delete", "etcdcluster", name)
 }
 
 // movesOntoDisks: three API servers, each with the member of its own node, as kubeadm makes them, move into members on
@@ -188,15 +176,8 @@ func (a *apiServer) inside(t *testing.T, server string) *apiServer {
 	}
 	other := &apiServer{server: server, client: &http.Client{Transport: transport, Timeout: time.Minute}}
 	eventually(t, "the API server at "+server+" is ready", func() string {
-		r, err := other.client.Get(other.server + "/readyz")
-		if err != nil {
-			return err.Error()
-		}
-		_ = r.Body.Close()
-		if r.StatusCode != http.StatusOK {
-			return r.Status
-		}
-		return ""
+		code, said, err := page(other.client, other.server+"/readyz")
+		return while(err != nil || code != http.StatusOK, code, said, err)
 	})
 	return other
 }
@@ -272,14 +253,7 @@ func (c *cluster) putsTheirs(signer forger, trusted ...forger) {
 	for n := range labNodes {
 		names = append(names, addressOf(n+1))
 	}
-	until := time.Now().Add(24 * time.Hour)
-	for secret, pair := range map[string][2][]byte{
-		"server":   pairOf(signer.issue("", until, names...)),
-		"peer":     pairOf(signer.issue(name+":peers", until, names...)),
-		"operator": pairOf(signer.issue("root", until)),
-	} {
-		c.puts(secret, pair[0], pair[1], bundle(trusted...))
-	}
+	c.putsThree(name, "", signer, names, names, trusted...)
 }
 
 // processOf is the process of a member.
@@ -287,10 +261,8 @@ func (c *cluster) processOf(member string) int {
 	c.t.Helper()
 	pid := 0
 	eventually(c.t, "etcd of "+member+" runs", func() string {
-		if pid, _ = c.dataOf(member); pid == 0 {
-			return "it does not"
-		}
-		return ""
+		pid, _ = c.dataOf(member)
+		return while(pid == 0, "it does not")
 	})
 	return pid
 }

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,11 +11,14 @@ import (
 	"fmt"
 	"io/fs"
 	mathrand "math/rand/v2"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ import (
 	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -36,9 +39,7 @@ import (
 // asksFor applies an EtcdSnapshot with this spec besides the cluster, in one line of YAML.
 func (c *cluster) asksFor(object, spec string) {
 	c.t.Helper()
-	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, "+
-		"namespace: %s}\nspec: {clusterRef: {name: %s}, %s}\n", object, c.ns, name, spec), "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.addsOurs("EtcdSnapshot", object, fmt.Sprintf("clusterRef: {name: %s}, %s", name, spec))
 }
 
 // snapshot as it is; false when it is gone.
@@ -68,12 +69,10 @@ func (c *cluster) ends(object string, phase v1alpha1.SnapshotPhase) *v1alpha1.Et
 // discards deletes a snapshot and waits until it is gone, and what was stored of it.
 func (c *cluster) discards(object string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", object, "--wait=false")
+	c.kube("delete", "etcdsnapshot", object, "--wait=false")
 	eventually(c.t, "the snapshot "+object+" is gone", func() string {
-		if s, there := c.snapshot(object); there {
-			return "it says: " + s.Status.Message
-		}
-		return ""
+		s, there := c.snapshot(object)
+		return while(there, "it says: "+s.Status.Message)
 	})
 }
 
@@ -84,11 +83,8 @@ func (c *cluster) holds(mebibytes int) {
 	for i := range mebibytes {
 		value := make([]byte, 1<<20)
 		_, _ = rand.Read(value)
-		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-			// a request has at most 1.5 MiB
-			_, err := client.Put(ctx, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024]))
-			return err
-		}))
+		// a request has at most 1.5 MiB
+		require.NoError(c.t, putting(c.t, client, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024])))
 	}
 }
 
@@ -132,9 +128,8 @@ func (bucket *s3) whole(c *cluster, s *v1alpha1.EtcdSnapshot) []byte {
 
 // isStoredOnAClaim: a snapshot on a claim is taken over TLS, restored on trial, and deleted with its object.
 func (c *cluster) isStoredOnAClaim() {
-	_, err := kubectl("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: "+c.ns+
-		"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n", "apply", "-f", "-")
-	require.NoError(c.t, err)
+	c.adds("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: " + c.ns +
+		"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n")
 	w := c.writes()
 	w.wrote(30)
 	leader := c.object().Status.Leader
@@ -171,7 +166,7 @@ func TestSnapshots(t *testing.T) {
 func (c *cluster) onClaim(claim string) []string {
 	c.t.Helper()
 	c.kills("look")
-	_, err := kubectl(fmt.Sprintf(`apiVersion: v1
+	c.adds(fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: look, namespace: %s}
 spec:
@@ -179,16 +174,13 @@ spec:
   containers:
   - {name: look, image: busybox:1.35, command: [sh, -c, "cd /store && find . -type f | sort"], volumeMounts: [{name: store, mountPath: /store}]}
   volumes: [{name: store, persistentVolumeClaim: {claimName: %s}}]
-`, c.ns, claim), "apply", "-f", "-")
-	require.NoError(c.t, err)
+`, c.ns, claim))
 	eventually(c.t, "a pod has looked", func() string {
-		if pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "look"); pod.Status.Phase != corev1.PodSucceeded {
-			return string(pod.Status.Phase)
-		}
-		return ""
+		pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "look")
+		return while(pod.Status.Phase != corev1.PodSucceeded, string(pod.Status.Phase))
 	})
 	var files []string
-	for line := range strings.Lines(kube(c.t, "-n", c.ns, "logs", "look")) {
+	for line := range strings.Lines(c.kube("logs", "look")) {
 		files = append(files, strings.TrimPrefix(strings.TrimSpace(line), "./"))
 	}
 	return files
@@ -221,7 +213,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 	c.discards("sealed")
 	assert.Empty(c.t, bucket.stored(c))
 
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
+	c.kube("create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
 		"--from-literal=AWS_SECRET_ACCESS_KEY=wrong")
 	c.asksFor("refused", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yamlWith(c.ns, "wrong"))
 	s = c.ends("refused", v1alpha1.SnapshotFailed)
@@ -281,10 +273,8 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 	c.asksFor("unverified", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yaml(c.ns))
 	var pod string
 	eventually(c.t, "its pod runs", func() string {
-		if pod = c.runs("unverified"); pod == "" {
-			return "not yet"
-		}
-		return ""
+		pod = c.runs("unverified")
+		return while(pod == "", "not yet")
 	})
 	// The record is there from when all is stored. Then the Job fetches it, and starts an etcd on it: that takes a
 	// second or more.
@@ -331,11 +321,123 @@ func (c *cluster) waitsForItsStore() {
 	eventually(c.t, "the message says that the store can't be reached", func() string {
 		o, _ := c.snapshot("patient")
 		require.NotEqual(c.t, v1alpha1.SnapshotFailed, o.Status.Phase, o.Status.Message)
-		if !strings.Contains(o.Status.Message, "can't be reached") {
-			return "it says: " + o.Status.Message
-		}
-		return ""
+		return while(!strings.Contains(o.Status.Message, "can't be reached"), "it says: "+o.Status.Message)
 	})
 	require.NoError(c.t, s.start())
 	c.ends("patient", v1alpha1.SnapshotSucceeded)
+}
+
+// s3 is an S3 server on node 1, whose buckets are folders.
+type s3 struct {
+	dir, address string
+	port         int
+	process      *exec.Cmd
+}
+
+const (
+	s3Port = 7070
+	s3Key  = "quorate"
+	s3Pass = "quorate-secret"
+)
+
+// startS3 starts the server that all stories share, once.
+var startS3 = sync.OnceValues(func() (*s3, error) { return newS3(s3Port) })
+
+// newS3 starts a server on this port.
+func newS3(port int) (*s3, error) {
+	// In the lab's own folder: what stories store there, more than 1 GB, goes with the lab.
+	dir, err := os.MkdirTemp(filepath.Dir(os.Getenv("KUBECONFIG")), "s3-")
+	if err != nil {
+		return nil, err
+	}
+	s := &s3{dir: dir, port: port}
+	for _, folder := range []string{"buckets/backups", "attributes"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.start()
+}
+
+// start has it listen on node 1's address, and ends it with this process.
+func (bucket *s3) start() error {
+	bucket.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port",
+		fmt.Sprintf(":%d", bucket.port), "posix", "--sidecar", filepath.Join(bucket.dir, "attributes"),
+		filepath.Join(bucket.dir, "buckets"))
+	bucket.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	bucket.process.Stderr = os.Stderr
+	return lab.do(bucket.process.Start)
+}
+
+// store is the server, when it answers, with its address.
+func store(t *testing.T) *s3 {
+	t.Helper()
+	s, err := startS3()
+	require.NoError(t, err, "versitygw: build it with `go run -C test/real/lab . build s3`")
+	s.answers(t)
+	return s
+}
+
+// stop ends the server; start brings it back with all that it holds.
+func (bucket *s3) stop() {
+	_ = bucket.process.Process.Kill()
+	_ = bucket.process.Wait()
+}
+
+// answers waits until the server does.
+func (bucket *s3) answers(t *testing.T) {
+	t.Helper()
+	var node corev1.Node
+	require.True(t, read(t, "/api/v1/nodes/node1", &node))
+	bucket.address = "http://" + objects.HostPort(node.Status.Addresses[0].Address, bucket.port)
+	client := lab.httpClient()
+	eventually(t, "the S3 server answers", func() string {
+		code, said, err := page(client, bucket.address)
+		return while(err != nil || code >= http.StatusInternalServerError, code, said, err)
+	})
+}
+
+// fields of a store in this folder, without its credentials, in one line.
+func (bucket *s3) fields(folder string) string {
+	return fmt.Sprintf("bucket: backups, prefix: %s, region: us-east-1, forcePathStyle: true, endpoint: %q", folder,
+		bucket.address)
+}
+
+// credentials makes the Secret that stores in the cluster's namespace name.
+func (bucket *s3) credentials(c *cluster) {
+	c.t.Helper()
+	c.kube("create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
+		"--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
+}
+
+// yaml of a store in this folder, in one line.
+func (bucket *s3) yaml(folder string) string {
+	return bucket.yamlWith(folder, "s3")
+}
+
+// yamlWith is the same with the credentials of another Secret.
+func (bucket *s3) yamlWith(folder, secret string) string {
+	return fmt.Sprintf("{s3: {%s, credentialsSecretRef: {name: %s}}}", bucket.fields(folder), secret)
+}
+
+// snapshots takes an EtcdSnapshot and waits until it is stored.
+func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
+	c.t.Helper()
+	c.addsOurs("EtcdSnapshot", object+", labels: {etcd.quorate.dev/cluster: "+name+"}",
+		fmt.Sprintf("clusterRef: {name: %s}, store: %s", name, store))
+	return c.ends(object, v1alpha1.SnapshotSucceeded)
+}
+
+// revision of the keys now.
+func (c *cluster) revision() int64 {
+	c.t.Helper()
+	return c.reads("none").Header.Revision
+}
+
+// reads a key, and the revision that it is of.
+func (c *cluster) reads(key string) *clientv3.GetResponse {
+	c.t.Helper()
+	r, err := getting(c.t, c.client(), key)
+	require.NoError(c.t, err)
+	return r
 }

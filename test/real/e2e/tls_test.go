@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,11 +16,13 @@ import (
 	"math/big"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -63,16 +66,9 @@ func stranger(t *testing.T, subject pkix.Name) forger {
 // client is a certificate for a client of this name, valid until then.
 func (f forger) client(commonName string, until time.Time) tls.Certificate {
 	f.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := tls.X509KeyPair(f.issue(commonName, until))
 	require.NoError(f.t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: commonName},
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, f.ca, &key.PublicKey, f.key)
-	require.NoError(f.t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return pair
 }
 
 // knock shakes hands with a port of a member's pod, showing these certificates, and says whether it was let in.
@@ -100,10 +96,8 @@ func knock(pod corev1.Pod, port int, show ...tls.Certificate) error {
 func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 	t.Helper()
 	eventually(t, pod.Name+" lets in who shows the right certificate", func() string {
-		if err := knock(pod, 2379, show); err != nil {
-			return err.Error()
-		}
-		return ""
+		err := knock(pod, 2379, show)
+		return failure(err)
 	})
 }
 
@@ -183,17 +177,6 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	secure.losesNothing()
 }
 
-// restarts are the pods by UID with how often their etcd was started again.
-func (c *cluster) restarts() map[string]int32 {
-	all := map[string]int32{}
-	for _, pod := range c.pods() {
-		for _, s := range pod.Status.ContainerStatuses {
-			all[pod.Name+" "+string(pod.UID)] += s.RestartCount
-		}
-	}
-	return all
-}
-
 func certificateIn(t *testing.T, data map[string][]byte) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode(data["tls.crt"])
@@ -225,8 +208,87 @@ func (c *cluster) shows(old *x509.Certificate, wanted func(old, now *x509.Certif
 			return pod.Name + " shows another certificate"
 		}
 	}
-	if len(pods) != 3 {
-		return fmt.Sprintf("%d pods", len(pods))
+	return while(len(pods) != 3, fmt.Sprintf("%d pods", len(pods)))
+}
+
+// TestCertificatesRenewThemselvesUnderLoad: leaves are renewed without a restart, then the authority is succeeded,
+// with a client that writes all the time. At night years are shortened to minutes; by day it begins with what was
+// deleted, and goes on in the same way.
+func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
+	beside(t)
+	var c *cluster
+	ages := ""
+	ends := func(secret string) { c.kube("delete", "secret", name+secret) }
+	if *nightlyFlag {
+		ages, ends = "  tls: {auto: {leafDuration: 3m, caDuration: 15m}}\n", func(string) {}
 	}
-	return ""
+	c = newCluster(t, three+ages)
+	c.converges(3)
+	started := c.lives()
+	var handshakes atomic.Int64
+	config := rereading(c.ns, name+"-client-tls")
+	verifies := config.VerifyConnection
+	config.VerifyConnection = func(s tls.ConnectionState) error { handshakes.Add(1); return verifies(s) }
+	client, err := c.open(config, c.service(), "", "", func(config *clientv3.Config) {
+		config.DialKeepAliveTimeout = 20 * time.Second // a member that is short of a core is no reason to leave it
+	})
+	require.NoError(t, err)
+	w := c.writesWith(client, "key")
+	before := handshakes.Load()
+	server, ca := certificateIn(t, c.secretOf(name+"-server-tls")), certificateIn(t, c.secretOf(name+"-ca"))
+
+	ends("-server-tls")
+	eventually(t, "the leaves are renewed, and every member shows the new one", func() string {
+		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
+	})
+	assert.Equal(t, started, c.lives(), "no member was restarted for it")
+	t.Logf("renewal: longest stall %d ms, %d requests repeated, %d connections made again", w.stalled().Milliseconds(),
+		w.retries(), handshakes.Load()-before)
+
+	ends("-ca")
+	eventually(t, "a new authority signs what every member shows", func() string {
+		return c.shows(server, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(ca) != nil })
+	})
+	c.converges(3)
+	if *nightlyFlag { // by day that takes as long as what it has signed may live: months
+		eventually(t, "the old authority is no longer trusted anywhere", func() string {
+			if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"],
+				pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
+				return "it is in ca.crt"
+			}
+			return c.notConverged(3)
+		})
+	}
+	w.losesNothing()
+	assert.Empty(t, w.refused)
+}
+
+// TestComesBackWithoutTheOperatorsCertificate: Quorate can't reach the members any more, and then each of them is
+// restarted, as by an upgrade of the nodes: all come back, and clients are led to all of them, with one that
+// writes through the Service all the time.
+func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
+	beside(t)
+	ours := stranger(t, pkix.Name{CommonName: "ours"})
+	const secrets = "{serverSecretRef: {name: mine-server}, peerSecretRef: {name: mine-peer}, " +
+		"operatorSecretRef: {name: mine-operator}}"
+	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: "+secrets+"}\n")
+	c.putsAll(ours, ours)
+	c.converges(3)
+	w := c.writes()
+
+	c.kube("label", "secret", "mine-operator", objects.LabelCluster+"-")
+	c.says("CertificatesLacking",
+		"Secret mine-operator: it does not exist, or does not have the label "+objects.LabelCluster)
+	for _, pod := range c.pods() {
+		c.returns(pod.Name)
+		eventually(t, "clients are led to "+pod.Name, func() string {
+			now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name)
+			return while(!found || now.Labels[objects.LabelRole] != "voter",
+				"its role is "+now.Labels[objects.LabelRole])
+		})
+	}
+
+	c.kube("label", "secret", "mine-operator", objects.LabelCluster+"="+name)
+	c.converges(3)
+	w.losesNothing()
 }

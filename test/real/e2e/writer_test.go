@@ -115,39 +115,74 @@ func refusal(err error) bool {
 
 // answered repeats a request, which must do no harm when it is carried out twice, until etcd has taken or refused it:
 // the client itself repeats no write whose answer got lost.
-func answered(t *testing.T, request func(ctx context.Context) error) error {
+func answered[T any](t *testing.T, request func(ctx context.Context) (T, error)) (T, error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		err := request(ctx)
+		answer, err := request(ctx)
 		cancel()
 		if err == nil || refusal(err) || time.Now().After(deadline) {
-			return err
+			return answer, err
 		}
 		t.Logf("no answer: %v", err)
 		<-time.After(100 * time.Millisecond)
 	}
 }
 
-// makes a user or role, or changes one. It may be there already, by a request whose answer got lost.
-func makes(t *testing.T, request func(ctx context.Context) error) {
+// putting writes a key.
+func putting(t *testing.T, client *clientv3.Client, key, value string) error {
 	t.Helper()
-	err := answered(t, request)
+	_, err := answered(t, func(ctx context.Context) (*clientv3.PutResponse, error) {
+		return client.Put(ctx, key, value)
+	})
+	return err
+}
+
+// getting reads a key, or several.
+func getting(t *testing.T, client *clientv3.Client, key string, options ...clientv3.OpOption) (*clientv3.GetResponse,
+	error) {
+	t.Helper()
+	return answered(t, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return client.Get(ctx, key, options...)
+	})
+}
+
+// makes a user or role, or changes one. It may be there already, by a request whose answer got lost.
+func makes[T any](t *testing.T, request func(ctx context.Context) (T, error)) {
+	t.Helper()
+	_, err := answered(t, request)
 	if !errors.Is(err, rpctypes.ErrUserAlreadyExist) && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 		require.NoError(t, err)
 	}
 }
 
+// makesUser makes a user of etcd without a password, who may do everything with the keys of a range.
+func makesUser(t *testing.T, root *clientv3.Client, user, from, end string) {
+	t.Helper()
+	makes(t, func(ctx context.Context) (any, error) {
+		return root.UserAddWithOptions(ctx, user, "", &clientv3.UserAddOptions{NoPassword: true})
+	})
+	makes(t, func(ctx context.Context) (any, error) { return root.RoleAdd(ctx, user) })
+	makes(t, func(ctx context.Context) (any, error) {
+		return root.RoleGrantPermission(ctx, user, from, end, clientv3.PermissionType(clientv3.PermReadWrite))
+	})
+	makes(t, func(ctx context.Context) (any, error) { return root.UserGrantRole(ctx, user, user) })
+}
+
+// counts waits until n more of something are counted.
+func counts(t *testing.T, count *atomic.Int64, n int64, what string) {
+	t.Helper()
+	goal := count.Load() + n
+	eventually(t, what, func() string {
+		left := goal - count.Load()
+		return while(left > 0, fmt.Sprintf("%d are missing", left))
+	})
+}
+
 // wrote waits until n more writes are acknowledged.
 func (w *writer) wrote(n int64) {
 	w.t.Helper()
-	goal := w.count.Load() + n
-	eventually(w.t, fmt.Sprintf("%d writes", n), func() string {
-		if left := goal - w.count.Load(); left > 0 {
-			return fmt.Sprintf("%d are missing", left)
-		}
-		return ""
-	})
+	counts(w.t, &w.count, n, fmt.Sprintf("%d writes", n))
 }
 
 // ends stops the writing.
@@ -159,13 +194,9 @@ func (w *writer) ends() {
 // losesNothing ends the writing and checks that every acknowledged write can be read.
 func (w *writer) losesNothing() {
 	w.t.Helper()
-	w.stop()
-	w.done.Wait()
-	var all *clientv3.GetResponse
-	require.NoError(w.t, answered(w.t, func(ctx context.Context) (err error) {
-		all, err = w.client.Get(ctx, w.word, clientv3.WithPrefix())
-		return err
-	}))
+	w.ends()
+	all, err := getting(w.t, w.client, w.word, clientv3.WithPrefix())
+	require.NoError(w.t, err)
 	found := map[string]string{}
 	for _, kv := range all.Kvs {
 		found[string(kv.Key)] = string(kv.Value)

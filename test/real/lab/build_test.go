@@ -75,9 +75,7 @@ func TestVersionsAreShared(t *testing.T) {
 func required(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	versions := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "require ")
@@ -92,9 +90,7 @@ func required(t *testing.T, folder string) map[string]string {
 func TestGroups(t *testing.T) {
 	l := &lab{source: sourceFolder(), bin: t.TempDir()}
 	groups, err := l.outdated(l.needed(components()), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, group := range groups {
 		var names []string
@@ -125,15 +121,11 @@ func TestNamesOfBinaries(t *testing.T) {
 func TestInputsNoticeChanges(t *testing.T) {
 	l := &lab{source: t.TempDir()}
 	folder := filepath.Join(l.source, "src", "thing")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(folder, 0o755))
 	seen := map[string]bool{}
 	note := func(what string, c component) {
 		hash, err := l.inputs(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if seen[hash] {
 			t.Errorf("%s does not change the inputs", what)
 		}
@@ -141,17 +133,19 @@ func TestInputsNoticeChanges(t *testing.T) {
 	}
 	c := component{name: "thing"}
 	note("nothing", c)
-	if err := os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module thing\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module thing\n"), 0o644))
 	note("go.mod", c)
-	if err := os.MkdirAll(filepath.Join(folder, "main"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "main", "main.go"), []byte("package main\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(folder, "main"), 0o755))
+	must(t, os.WriteFile(filepath.Join(folder, "main", "main.go"), []byte("package main\n"), 0o644))
 	note("a file below it", c)
 	c.links = []string{"other"}
 	note("a further name", c)
+}
+
+// must fails the test with an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -66,8 +66,9 @@ var modules = map[string]settings{
 		ldflags: kubernetesLDFlags(kubernetesVersion) +
 			" -X github.com/containerd/containerd/v2/version.Version=v" + containerdVersion,
 		tags: "no_devmapper no_tracing no_zfs nri_no_wasm", // parts of containerd
-		// No debugger's tables, which the linker would drop. All else is compiled as Quorate is, and so only once.
-		gcflags: "k8s.io/...=-dwarf=false",
+		// No debugger's tables, which the linker would drop, and no inlining: without both, Kubernetes compiles in half
+		// the time. All else is compiled as Quorate is, and so only once.
+		gcflags: "k8s.io/...=-dwarf=false -l",
 	},
 }
 

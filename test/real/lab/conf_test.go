@@ -23,9 +23,7 @@ func TestConfFiles(t *testing.T) {
 func confFilesOf(t *testing.T, f families) {
 	l := &lab{bin: "/bin-folder", run: t.TempDir(), nodes: 2, families: f}
 	n := l.node(2)
-	if err := n.writeFiles(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.writeFiles())
 	values := map[string]map[string]any{
 		"base.yaml":         {"DNS": n.lab.dnsServiceIPs(), "Families": n.lab.names(), "IPs": n.ips()},
 		"cert-manager.yaml": {"Image": "x:y", "Content": "sha256:0"},
@@ -33,9 +31,7 @@ func confFilesOf(t *testing.T, f families) {
 			"Old": false},
 	}
 	files, err := fs.ReadDir(confFiles, "conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		text, err := conf(file.Name(), values[file.Name()])
 		if err != nil && values[file.Name()] != nil {
@@ -46,9 +42,7 @@ func confFilesOf(t *testing.T, f families) {
 		}
 	}
 	conflist, err := os.ReadFile(filepath.Join(n.disk("/etc/cni/net.d"), "10-lab.conflist"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var network struct {
 		Plugins []struct {
 			IPAM struct {
@@ -57,9 +51,7 @@ func confFilesOf(t *testing.T, f families) {
 			}
 		}
 	}
-	if err := json.Unmarshal(conflist, &network); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(conflist, &network))
 	ipam := network.Plugins[0].IPAM
 	for i, subnet := range n.podCIDRs() {
 		if ipam.Ranges[i][0].Subnet != subnet || ipam.Routes[i].Dst != l.everywhere()[i]+"/0" {
@@ -97,9 +89,7 @@ func TestChooseMetacontroller(t *testing.T) {
 	chosen := func() string {
 		t.Helper()
 		m, err := l.chooseMetacontroller()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return m.version
 	}
 	for _, name := range []string{"METACONTROLLER", "METACONTROLLER_VERSION", "METACONTROLLER_CRDS"} {
@@ -108,16 +98,15 @@ func TestChooseMetacontroller(t *testing.T) {
 	if got := chosen(); got != metacontrollerVersion || !l.builtMetacontroller() {
 		t.Errorf("without any, %s is run, which is not the one that is built", got)
 	}
-	static := filepath.Join(t.TempDir(), "static")
-	build := exec.Command("go", "build", "-o", static, "./testdata/hook")
+	source, static := filepath.Join(t.TempDir(), "main.go"), filepath.Join(t.TempDir(), "static")
+	must(t, os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644))
+	build := exec.Command("go", "build", "-o", static, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	binary, err := os.ReadFile(static)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, version := range []string{"4.9.0", "4.17.2", "4.18.0-half"} {
 		m := l.metacontrollerIn(version)
 		os.MkdirAll(filepath.Dir(m.binary), 0o755)

@@ -28,13 +28,9 @@ func readTar(t *testing.T, content []byte) (files map[string]string, order []str
 		if errors.Is(err, io.EOF) {
 			return files, order, modes
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files[h.Name] = string(text)
 		if h.Typeflag == tar.TypeSymlink {
 			files[h.Name] = "-> " + h.Linkname
@@ -48,9 +44,7 @@ func writeTestImage(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	if err := os.WriteFile(program, []byte("machine code"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(program, []byte("machine code"), 0o755))
 	i := image{
 		refs:       []string{"example.org/a/program:v1", "localhost/program:test"},
 		entrypoint: []string{"/bin/program"},
@@ -64,24 +58,54 @@ func writeTestImage(t *testing.T) string {
 	return target
 }
 
+// described is what leads to a blob.
+type described struct {
+	Digest, MediaType string
+	Annotations       map[string]string
+	Platform          struct{ OS, Architecture string }
+}
+
+type ociManifest struct {
+	Config      described
+	Layers      []described
+	Annotations map[string]string
+}
+
+type ociConfig struct {
+	Created      time.Time
+	Architecture string
+	Config       struct {
+		Entrypoint []string
+		User       string
+		Labels     map[string]string
+	}
+	RootFS struct {
+		DiffIDs []string `json:"diff_ids"`
+	}
+}
+
+// blobOf is a blob of a layout, which has the digest by which it is stored.
+func blobOf(t *testing.T, files map[string]string, d string) []byte {
+	t.Helper()
+	text := []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")])
+	if digest(text) != d {
+		t.Fatalf("blob %s has another digest: %s", d, digest(text))
+	}
+	return text
+}
+
+func manifestOf(t *testing.T, files map[string]string, d string) (manifest ociManifest, config ociConfig) {
+	t.Helper()
+	decode(t, blobOf(t, files, d), &manifest)
+	decode(t, blobOf(t, files, manifest.Config.Digest), &config)
+	return manifest, config
+}
+
 func TestImageIsAnOCILayout(t *testing.T) {
 	content, err := os.ReadFile(writeTestImage(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, _, _ := readTar(t, content)
-	blob := func(d string) []byte {
-		text := []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")])
-		if digest(text) != d {
-			t.Fatalf("blob %s has another digest: %s", d, digest(text))
-		}
-		return text
-	}
-	type described struct {
-		Digest      string
-		Size        int
-		Annotations map[string]string
-	}
+	blob := func(d string) []byte { return blobOf(t, files, d) }
 	var index struct{ Manifests []described }
 	decode(t, []byte(files["index.json"]), &index)
 	var names []string
@@ -91,21 +115,7 @@ func TestImageIsAnOCILayout(t *testing.T) {
 	if want := []string{"example.org/a/program:v1", "localhost/program:test"}; !slices.Equal(names, want) {
 		t.Errorf("names %v, want %v", names, want)
 	}
-	var manifest struct {
-		Config described
-		Layers []described
-	}
-	decode(t, blob(index.Manifests[0].Digest), &manifest)
-	var config struct {
-		Config struct {
-			Entrypoint []string
-			User       string
-		}
-		RootFS struct {
-			DiffIDs []string `json:"diff_ids"`
-		}
-	}
-	decode(t, blob(manifest.Config.Digest), &config)
+	manifest, config := manifestOf(t, files, index.Manifests[0].Digest)
 	if config.Config.User != "65532" || !slices.Equal(config.Config.Entrypoint, []string{"/bin/program"}) {
 		t.Errorf("config %+v", config.Config)
 	}
@@ -135,20 +145,6 @@ func decode(t *testing.T, text []byte, into any) {
 	}
 }
 
-func TestImageRepeats(t *testing.T) {
-	first, err := os.ReadFile(writeTestImage(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := os.ReadFile(writeTestImage(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(first, second) {
-		t.Error("the same content gives two different images")
-	}
-}
-
 // TestReleaseImageRepeats: an image for several architectures is the same, no matter who makes it, where and when.
 func TestReleaseImageRepeats(t *testing.T) {
 	made := func(mode os.FileMode, changed time.Time) (id string, content []byte) {
@@ -156,18 +152,14 @@ func TestReleaseImageRepeats(t *testing.T) {
 		dir := t.TempDir()
 		for _, arch := range []string{"amd64", "arm64"} {
 			file := filepath.Join(dir, "program-"+arch)
-			if err := errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode),
-				os.Chtimes(file, changed, changed)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode),
+				os.Chtimes(file, changed, changed)))
 		}
 		target := filepath.Join(dir, "image.tar")
 		i, out, err := readImage([]string{"-o", target, "-ref", "example.org/a/program:v1", "-arch", "amd64", "-arch",
 			"arm64", "-gzip", "-created", "1700000000",
 			"-label", "org.opencontainers.image.title=A program", dir + "/program-ARCH=/program"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if id, err = i.write(out); err != nil {
 			t.Fatal(err)
 		}
@@ -183,11 +175,7 @@ func TestReleaseImageRepeats(t *testing.T) {
 	}
 
 	files, _, _ := readTar(t, first)
-	blob := func(d string) []byte { return []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")]) }
-	type described struct {
-		Digest, MediaType string
-		Platform          struct{ OS, Architecture string }
-	}
+	blob := func(d string) []byte { return blobOf(t, files, d) }
 	var layout, index struct {
 		Manifests   []described
 		Annotations map[string]string
@@ -200,29 +188,11 @@ func TestReleaseImageRepeats(t *testing.T) {
 	var archs []string
 	for _, m := range index.Manifests {
 		archs = append(archs, m.Platform.OS+"/"+m.Platform.Architecture)
-		var manifest struct {
-			Config      described
-			Layers      []described
-			Annotations map[string]string
-		}
-		decode(t, blob(m.Digest), &manifest)
-		var config struct {
-			Created      time.Time
-			Architecture string
-			Config       struct{ Labels map[string]string }
-			RootFS       struct {
-				DiffIDs []string `json:"diff_ids"`
-			}
-		}
-		decode(t, blob(manifest.Config.Digest), &config)
+		manifest, config := manifestOf(t, files, m.Digest)
 		unpack, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		layer, err := io.ReadAll(unpack)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		content, _, _ := readTar(t, layer)
 		if content["program"] != "machine code for "+m.Platform.Architecture ||
 			config.Architecture != m.Platform.Architecture || digest(layer) != config.RootFS.DiffIDs[0] {
@@ -248,22 +218,16 @@ func TestDockerfileAgrees(t *testing.T) {
 	// of a make that runs this
 	dry.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") })
 	out, err := dry.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, line, found := strings.Cut(strings.ReplaceAll(string(out), "\\\n", " "), "bin/lab image ")
 	if !found {
 		t.Fatalf("make image does not call lab image:\n%s", out)
 	}
 	line, _, _ = strings.Cut(line, "\n")
 	split, err := exec.Command("bash", "-c", "printf '%s\\n' "+line).Output() // as the shell reads it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made, _, err := readImage(strings.Split(strings.TrimSuffix(string(split), "\n"), "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	docker := readDockerfile(t, "../../../Dockerfile", map[string]string{"VERSION": "v1.2.3", "COMMIT": "0123abc"})
 	if !maps.Equal(made.labels, docker.labels) {
 		t.Errorf("make image has the labels %v, the Dockerfile %v", made.labels, docker.labels)
@@ -276,9 +240,7 @@ func TestDockerfileAgrees(t *testing.T) {
 	compilers := map[string]string{}
 	for file, pattern := range map[string]string{"../../../Dockerfile": `golang:(\d\S+)`, "../../tools/release.sh": `GOTOOLCHAIN=go(\S+)`} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m := regexp.MustCompile(pattern).FindSubmatch(text)
 		if m == nil {
 			t.Fatalf("%s names no release of Go", file)
@@ -296,12 +258,13 @@ func TestDockerfileAgrees(t *testing.T) {
 		t.Errorf("make image holds %v, the Dockerfile's image %v", made.content, docker.content)
 	}
 	dockerfile, err := os.ReadFile("../../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tags := regexp.MustCompile(`-tags '?([\w,]+)`)
-	if a, b := tags.FindSubmatch(out), tags.FindSubmatch(dockerfile); a == nil || b == nil || !bytes.Equal(a[1], b[1]) {
-		t.Errorf("make build has the tags %q, the Dockerfile %q", a, b)
+	must(t, err)
+	makefile, err := os.ReadFile("../../../Makefile")
+	must(t, err)
+	a := regexp.MustCompile(`(?m)^TAGS := ([\w,]+)$`).FindSubmatch(makefile)
+	b := regexp.MustCompile(`-tags ([\w,]+)`).FindSubmatch(dockerfile)
+	if a == nil || b == nil || !bytes.Equal(a[1], b[1]) {
+		t.Errorf("the Makefile has the tags %q, the Dockerfile %q", a, b)
 	}
 }
 
@@ -309,9 +272,7 @@ func TestDockerfileAgrees(t *testing.T) {
 func readDockerfile(t *testing.T, path string, args map[string]string) image {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stage := string(text)[strings.LastIndex(string(text), "\nFROM ")+1:]
 	if !strings.HasPrefix(stage, "FROM scratch\n") {
 		t.Error("the Dockerfile's image has another one below")

@@ -40,10 +40,8 @@ func (o bootOrder) layOut() error {
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("making a cgroup namespace: %w", err)
 	}
-	for _, step := range []func() error{o.mountKernel, o.mountCgroups, o.mountRun, o.mountDisk, o.bindFiles} {
-		if err := step(); err != nil {
-			return err
-		}
+	if err := inOrder(o.mountKernel, o.mountCgroups, o.mountRun, o.mountDisk, o.bindFiles); err != nil {
+		return err
 	}
 	// kubelet's volumes must be seen in containers and the other way round.
 	if err := mount("none", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {

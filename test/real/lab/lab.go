@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 )
 
@@ -74,8 +73,9 @@ func stateFolder() (string, error) {
 // source is this folder, where the build tells it: one with -trimpath does not know.
 var source string
 
-// sourceFolder is where this file was compiled. The module folders cannot be
-// embedded: go:embed leaves out any folder with a go.mod.
+// sourceFolder is the folder of this file: that of the clone in which the program lies, the one that the linker was
+// told, or for `go run` and tests the one they run in. The module folders cannot be embedded: go:embed leaves out any
+// folder with a go.mod.
 func sourceFolder() string {
 	if program, err := os.Executable(); err == nil { // bin/lab of a clone
 		beside := filepath.Join(filepath.Dir(program), "..", "test", "real", "lab")
@@ -86,8 +86,11 @@ func sourceFolder() string {
 	if source != "" {
 		return source
 	}
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(file)
+	here, err := filepath.Abs(".")
+	if err != nil {
+		return "."
+	}
+	return here
 }
 
 func (l *lab) kubeconfig() string { return filepath.Join(l.run, "kubeconfig") }

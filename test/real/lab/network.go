@@ -54,12 +54,6 @@ func (n node) plugIn() error {
 // port is the switch's end of the node's cable.
 func (n node) port() string { return "port" + strconv.Itoa(n.id) }
 
-// partition cuts the node off all others; heal joins it again.
-func (n node) partition() error {
-	return n.lab.netSwitch().setNetwork("link set " + n.port() + " down")
-}
-func (n node) heal() error { return n.lab.netSwitch().setNetwork("link set " + n.port() + " up") }
-
 // setNetwork runs ip(8) once, with these commands, in the node's network namespace.
 func (n node) setNetwork(commands ...string) error {
 	pid, err := n.initPID()

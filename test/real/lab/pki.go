@@ -39,6 +39,12 @@ type authority struct {
 	pem  []byte
 }
 
+// leaf is a certificate. Hosts are names or addresses of what shows it as a server.
+type leaf struct {
+	file, user, group string
+	hosts             []string
+}
+
 // writePKI fills a folder with all the keys of a cluster whose API server is
 // reached from the nodes at server and from pods at services, and whose etcd at
 // etcdHosts.
@@ -46,81 +52,56 @@ func writePKI(dir, server string, services []string, nodes map[string][]string, 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	root, err := newAuthority(dir, "ca")
+	apiServer := leaf{"apiserver", "kube-apiserver", "", append([]string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.lab.internal",
+		"localhost", "127.0.0.1",
+	}, services...)}
+	users := identities
+	leaves := []leaf{{"apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters", nil}}
+	for name, ips := range nodes {
+		// The node authorizer goes by exactly this user and group.
+		user, group := "system:node:"+name, "system:nodes"
+		users = append(users, identity{"kubelet-" + name, user, group})
+		hosts := append([]string{name, "127.0.0.1"}, ips...)
+		leaves = append(leaves, leaf{"kubelet-serving-" + name, user, group, hosts})
+		apiServer.hosts = append(apiServer.hosts, ips...)
+	}
+	root, err := writeAuthority(dir, "ca", append(leaves, apiServer)...)
 	if err != nil {
 		return err
 	}
-	if err := writeServing(dir, root, services, nodes); err != nil {
-		return err
-	}
-	for name := range nodes {
-		// The node authorizer goes by exactly this user and group.
-		if err := root.writeIdentity(dir, server, identity{"kubelet-" + name, "system:node:" + name,
-			"system:nodes"}); err != nil {
-			return err
-		}
-	}
-	for _, who := range identities {
+	for _, who := range users {
 		if err := root.writeIdentity(dir, server, who); err != nil {
 			return err
 		}
 	}
-	if _, _, err := root.issue(dir, "apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters",
-		nil); err != nil {
-		return err
-	}
-	if err := writeEtcdPKI(dir, etcdHosts); err != nil {
+	// An authority of its own, as kubeadm does.
+	if _, err := writeAuthority(dir, "etcd-ca", leaf{"etcd-server", "control-plane", "", etcdHosts},
+		leaf{"etcd-peer", "control-plane", "", etcdHosts},
+		leaf{"apiserver-etcd-client", "kube-apiserver-etcd-client", "", nil}); err != nil {
 		return err
 	}
 	// Of another authority: else any client certificate could pose as the proxy
 	// that tells extension servers who a user is.
-	front, err := newAuthority(dir, "front-proxy-ca")
-	if err != nil {
-		return err
-	}
-	if _, _, err := front.issue(dir, "front-proxy-client", "front-proxy-client", "", nil); err != nil {
+	if _, err := writeAuthority(dir, "front-proxy-ca",
+		leaf{"front-proxy-client", "front-proxy-client", "", nil}); err != nil {
 		return err
 	}
 	return writeServiceAccountKeys(dir)
 }
 
-// writeEtcdPKI writes what etcd and its clients show to each other, under an authority of its own, as kubeadm does.
-func writeEtcdPKI(dir string, hosts []string) error {
-	ca, err := newAuthority(dir, "etcd-ca")
+// writeAuthority writes an authority, and certificates of it.
+func writeAuthority(dir, name string, leaves ...leaf) (authority, error) {
+	a, err := newAuthority(dir, name)
 	if err != nil {
-		return err
+		return a, err
 	}
-	for _, c := range []struct {
-		file, user string
-		hosts      []string
-	}{
-		{"etcd-server", "control-plane", hosts},
-		{"etcd-peer", "control-plane", hosts},
-		{"apiserver-etcd-client", "kube-apiserver-etcd-client", nil},
-	} {
-		if _, _, err := ca.issue(dir, c.file, c.user, "", c.hosts); err != nil {
-			return err
+	for _, l := range leaves {
+		if _, _, err := a.issue(dir, l); err != nil {
+			return a, err
 		}
 	}
-	return nil
-}
-
-// writeServing issues the certificates that servers show: the API server's and
-// each kubelet's.
-func writeServing(dir string, root authority, services []string, nodes map[string][]string) error {
-	hosts := append([]string{
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.lab.internal",
-		"localhost", "127.0.0.1",
-	}, services...)
-	for name, ips := range nodes {
-		hosts = append(hosts, ips...)
-		if _, _, err := root.issue(dir, "kubelet-serving-"+name, "system:node:"+name, "system:nodes",
-			append([]string{name, "127.0.0.1"}, ips...)); err != nil {
-			return err
-		}
-	}
-	_, _, err := root.issue(dir, "apiserver", "kube-apiserver", "", hosts)
-	return err
+	return a, nil
 }
 
 func writeServiceAccountKeys(dir string) error {
@@ -156,19 +137,19 @@ func newAuthority(dir, name string) (authority, error) {
 	return authority{cert, key, text.Bytes()}, err
 }
 
-// issue writes FILE.crt and FILE.key. Hosts are names or addresses.
-func (a authority) issue(dir, file, user, group string, hosts []string) (certPEM, keyPEM []byte, err error) {
-	key, keyPEM, err := newKey(dir, file)
+// issue writes FILE.crt and FILE.key.
+func (a authority) issue(dir string, l leaf) (certPEM, keyPEM []byte, err error) {
+	key, keyPEM, err := newKey(dir, l.file)
 	if err != nil {
 		return nil, nil, err
 	}
-	template := certificate(user)
+	template := certificate(l.user)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
-	if group != "" {
-		template.Subject.Organization = []string{group}
+	if l.group != "" {
+		template.Subject.Organization = []string{l.group}
 	}
-	for _, host := range hosts {
+	for _, host := range l.hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
 		} else {
@@ -177,15 +158,15 @@ func (a authority) issue(dir, file, user, group string, hosts []string) (certPEM
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("certificate %s: %w", file, err)
+		return nil, nil, fmt.Errorf("certificate %s: %w", l.file, err)
 	}
 	var text bytes.Buffer
-	err = writePEM(filepath.Join(dir, file+".crt"), "CERTIFICATE", der, &text)
+	err = writePEM(filepath.Join(dir, l.file+".crt"), "CERTIFICATE", der, &text)
 	return text.Bytes(), keyPEM, err
 }
 
 func (a authority) writeIdentity(dir, server string, who identity) error {
-	cert, key, err := a.issue(dir, who.file, who.user, who.group, nil)
+	cert, key, err := a.issue(dir, leaf{who.file, who.user, who.group, nil})
 	if err != nil {
 		return err
 	}

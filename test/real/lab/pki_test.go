@@ -12,9 +12,7 @@ import (
 func TestPKI(t *testing.T) {
 	dir := t.TempDir()
 	nodes := map[string][]string{"node1": {"172.30.0.1"}, "node2": {"172.30.0.2", "fd00:172:30::2"}}
-	if err := writePKI(dir, "https://172.30.0.1:6443", dual.apiServiceIPs(), nodes, []string{"172.30.0.1"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writePKI(dir, "https://172.30.0.1:6443", dual.apiServiceIPs(), nodes, []string{"172.30.0.1"}))
 	roots := x509.NewCertPool()
 	roots.AddCert(readCert(t, dir, "ca"))
 	for _, test := range []struct {
@@ -44,9 +42,7 @@ func TestPKI(t *testing.T) {
 	}
 	for _, name := range []string{"sa.key", "admin.kubeconfig", "ca.key"} {
 		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s can be read by others: %v", name, info.Mode())
 		}
@@ -56,13 +52,9 @@ func TestPKI(t *testing.T) {
 func readCert(t *testing.T, dir, name string) *x509.Certificate {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, name+".crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block, _ := pem.Decode(text)
 	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return cert
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // container is one of a pod's, over all of its runs.
@@ -36,7 +38,7 @@ var containers atomic.Int64
 func (r *podRun) container(spec *corev1.Container) *container {
 	c := r.containers[spec.Name]
 	if c == nil {
-		c = &container{taken: true, reason: "PodInitializing"}
+		c = &container{taken: true, reason: kubelet.Initializing}
 		r.containers[spec.Name] = c
 	}
 	c.spec = spec
@@ -71,7 +73,7 @@ func (c *container) ended() bool {
 			c.retry = time.Now().Add(min(time.Second<<c.failures, 10*time.Second))
 			c.failures = min(c.failures+1, 4)
 		}
-		c.wait("CrashLoopBackOff", fmt.Sprintf("it has ended with %d, and is started again", code))
+		c.wait(kubelet.BacksOff, fmt.Sprintf("it has ended with %d, and is started again", code))
 	}
 	return !time.Now().Before(c.retry)
 }
@@ -90,7 +92,7 @@ func (c *container) status(lacks string) corev1.ContainerStatus {
 	case c.done:
 		s.State.Terminated = c.last
 	default:
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: c.reason, Message: c.message}
+		s.State = kubelet.Waits(c.reason, c.message)
 		s.LastTerminationState.Terminated = c.last
 		if lacks != "" {
 			s.State.Waiting.Message = "waits for the Secret " + lacks

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/version"
+
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // images are the programs behind the names of etcd's images. One release is linked into this program; others are
@@ -71,7 +73,7 @@ func (i *images) command(image string, args []string) (cmd *exec.Cmd, reason, me
 		i.pulls[release] = &pull{}
 		go i.build(release)
 	case p.done && p.err != nil:
-		return nil, "ErrImagePull", p.err.Error()
+		return nil, kubelet.NoImage, p.err.Error()
 	}
 	return nil, "ContainerCreating", fmt.Sprintf("etcd %s is being built from source, which takes a minute or two",
 		release)

@@ -13,18 +13,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// kubelet runs the pods of the world as processes: their init container prepare and their etcd, with the flags and
+// runner is the kubelet: it runs the pods of the world as processes: their init container prepare and their etcd, with the flags and
 // the environment that the pods say. Only what a container's own file system and network are is put in: folders for
 // the places of volumes, ports of 127.0.0.1 for those that it listens on.
-type kubelet struct {
+type runner struct {
 	world  *world.World
 	vault  vault
 	dir    string
@@ -44,11 +44,11 @@ type podRun struct {
 }
 
 // Places of a kubelet.
-func (k *kubelet) volumes() string { return filepath.Join(k.dir, "volumes") }
-func (k *kubelet) logs() string    { return filepath.Join(k.dir, "logs") }
+func (k *runner) volumes() string { return filepath.Join(k.dir, "volumes") }
+func (k *runner) logs() string    { return filepath.Join(k.dir, "logs") }
 
 // pass does what there is to do.
-func (k *kubelet) pass() {
+func (k *runner) pass() {
 	for _, pod := range k.world.Pods() {
 		run := k.nodes[pod.UID]
 		if run == nil {
@@ -68,7 +68,7 @@ func (k *kubelet) pass() {
 }
 
 // end stops a pod that was deleted, within its grace period.
-func (k *kubelet) end(pod *corev1.Pod, run *podRun) {
+func (k *runner) end(pod *corev1.Pod, run *podRun) {
 	alive := false
 	for _, c := range run.containers {
 		if !c.process.runs() {
@@ -88,7 +88,7 @@ func (k *kubelet) end(pod *corev1.Pod, run *podRun) {
 }
 
 // clean takes away what is left of pods and claims that are gone.
-func (k *kubelet) clean() {
+func (k *runner) clean() {
 	alive := map[string]bool{}
 	for _, pod := range k.world.Pods() {
 		alive[string(pod.UID)] = true
@@ -120,7 +120,7 @@ func (k *kubelet) clean() {
 }
 
 // connect tells the network where pods are.
-func (k *kubelet) connect() {
+func (k *runner) connect() {
 	ports, ready := map[string]int{}, []int{}
 	selector := k.clients()
 	for _, pod := range k.world.Pods() {
@@ -142,7 +142,7 @@ func (k *kubelet) connect() {
 }
 
 // clients selects the pods behind the Service for clients.
-func (k *kubelet) clients() labels.Selector {
+func (k *runner) clients() labels.Selector {
 	c := k.world.Cluster()
 	for _, o := range k.world.OfKind(world.ServiceKind) {
 		if s, is := o.(*corev1.Service); is && c != nil && s.Name == objects.ClientService(c.Name) {
@@ -153,7 +153,7 @@ func (k *kubelet) clients() labels.Selector {
 }
 
 // run brings a pod's containers as far as they come, and reports them.
-func (k *kubelet) run(pod *corev1.Pod, run *podRun) {
+func (k *runner) run(pod *corev1.Pod, run *podRun) {
 	lacks := k.mount(pod, run)
 	ready, all := lacks == "", []corev1.ContainerStatus(nil)
 	for i := range pod.Spec.InitContainers {
@@ -170,11 +170,8 @@ func (k *kubelet) run(pod *corev1.Pod, run *podRun) {
 	}
 	status := *pod.Status.DeepCopy()
 	status.InitContainerStatuses, status.ContainerStatuses = all, []corev1.ContainerStatus{etcd.status("")}
-	status.Phase = corev1.PodPending
-	if etcd.id != "" {
-		status.Phase = corev1.PodRunning
-	}
-	status.Conditions = conditioned(status.Conditions, corev1.PodReady, etcd.process.runs() && etcd.ready.Load())
+	status.Phase = kubelet.Phase(status.ContainerStatuses[0])
+	status.Conditions = kubelet.Ready(status.Conditions, etcd.process.runs() && etcd.ready.Load(), seconds(time.Now()))
 	k.world.Report(pod.Name, status)
 	if etcd.process.runs() {
 		k.world.Procs[pod.UID] = world.Proc{Pod: pod.Name, Since: etcd.process.began, Image: etcd.image}
@@ -183,29 +180,15 @@ func (k *kubelet) run(pod *corev1.Pod, run *podRun) {
 	}
 }
 
-func conditioned(all []corev1.PodCondition, kind corev1.PodConditionType, is bool) []corev1.PodCondition {
-	status := corev1.ConditionFalse
-	if is {
-		status = corev1.ConditionTrue
-	}
-	i := slices.IndexFunc(all, func(c corev1.PodCondition) bool { return c.Type == kind })
-	if i >= 0 && all[i].Status == status {
-		return all
-	}
-	all = slices.DeleteFunc(all, func(c corev1.PodCondition) bool { return c.Type == kind })
-	return append(all, corev1.PodCondition{Type: kind, Status: status,
-		LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))})
-}
-
 // mount makes the pod's volumes, with what is in them. It returns the Secret that it waits for, before the pod has
 // begun.
-func (k *kubelet) mount(pod *corev1.Pod, run *podRun) (lacks string) {
+func (k *runner) mount(pod *corev1.Pod, run *podRun) (lacks string) {
 	for _, v := range pod.Spec.Volumes {
 		dir := k.folder(pod, run, &v)
 		if os.MkdirAll(dir, 0o700) != nil || v.Projected == nil {
 			if v.DownwardAPI != nil {
 				for _, item := range v.DownwardAPI.Items {
-					run.write(filepath.Join(dir, item.Path), []byte(fieldOf(pod, item.FieldRef)))
+					run.write(filepath.Join(dir, item.Path), []byte(kubelet.Field(pod, item.FieldRef)))
 				}
 			}
 			continue
@@ -230,11 +213,6 @@ func (k *kubelet) mount(pod *corev1.Pod, run *podRun) (lacks string) {
 	return lacks
 }
 
-func fieldOf(pod *corev1.Pod, field *corev1.ObjectFieldSelector) string {
-	key, _ := strings.CutPrefix(field.FieldPath, "metadata.annotations['")
-	return pod.Annotations[strings.TrimSuffix(key, "']")]
-}
-
 // write puts a file into a volume, when it is new.
 func (r *podRun) write(path string, content []byte) {
 	if had, is := r.files[path]; is && bytes.Equal(had, content) {
@@ -247,7 +225,7 @@ func (r *podRun) write(path string, content []byte) {
 }
 
 // folder is where a volume of a pod is.
-func (k *kubelet) folder(pod *corev1.Pod, run *podRun, v *corev1.Volume) string {
+func (k *runner) folder(pod *corev1.Pod, run *podRun, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		if claim := k.world.Claim(v.PersistentVolumeClaim.ClaimName); claim != nil {
@@ -260,7 +238,7 @@ func (k *kubelet) folder(pod *corev1.Pod, run *podRun, v *corev1.Volume) string 
 }
 
 // places replaces the paths and ports of the inside of a container by those outside.
-func (k *kubelet) places(pod *corev1.Pod, run *podRun, spec *corev1.Container, ports map[int]int) *strings.Replacer {
+func (k *runner) places(pod *corev1.Pod, run *podRun, spec *corev1.Container, ports map[int]int) *strings.Replacer {
 	var pairs []string
 	mounts := slices.Clone(spec.VolumeMounts)
 	slices.SortFunc(mounts, func(a, b corev1.VolumeMount) int { return len(b.MountPath) - len(a.MountPath) })
@@ -278,28 +256,26 @@ func (k *kubelet) places(pod *corev1.Pod, run *podRun, spec *corev1.Container, p
 }
 
 // line is the command line and the environment of a container, as they are here.
-func (k *kubelet) line(pod *corev1.Pod, run *podRun, spec *corev1.Container, ports map[int]int) (args, environ []string,
+func (k *runner) line(pod *corev1.Pod, run *podRun, spec *corev1.Container, ports map[int]int) (args, environ []string,
 	err error) {
-	env, err := k.world.Environment(pod, spec.Env)
+	env, find, err := k.world.Environment(pod, spec.Env)
 	if err != nil {
 		return nil, nil, err
 	}
 	places := k.places(pod, run, spec, ports)
 	environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + run.dir,
 		"HTTP_PROXY=http://" + k.net.proxy.Addr().String(), "HTTPS_PROXY=http://" + k.net.proxy.Addr().String()}
-	expand := []string{"$$", "$"}
 	for name, value := range env {
 		environ = append(environ, name+"="+places.Replace(value))
-		expand = append(expand, "$("+name+")", value)
 	}
-	for _, arg := range slices.Concat(spec.Command, spec.Args) {
-		args = append(args, places.Replace(strings.NewReplacer(expand...).Replace(arg)))
+	for _, arg := range kubelet.CommandLine(spec, find) {
+		args = append(args, places.Replace(arg))
 	}
 	return args, environ, nil
 }
 
 // initialise runs an init container until it has ended well. Only prepare is run here.
-func (k *kubelet) initialise(pod *corev1.Pod, run *podRun, c *container) {
+func (k *runner) initialise(pod *corev1.Pod, run *podRun, c *container) {
 	if c.done || c.process.runs() || !c.ended() {
 		return
 	}
@@ -317,7 +293,7 @@ func (k *kubelet) initialise(pod *corev1.Pod, run *podRun, c *container) {
 }
 
 // keepRunning keeps etcd running, from the image that its pod names.
-func (k *kubelet) keepRunning(pod *corev1.Pod, run *podRun, c *container) {
+func (k *runner) keepRunning(pod *corev1.Pod, run *podRun, c *container) {
 	if c.spec.Name != objects.ContainerEtcd {
 		c.wait("CreateContainerError", "the container "+c.spec.Name+" is not run here")
 		return
@@ -359,7 +335,7 @@ func (k *kubelet) keepRunning(pod *corev1.Pod, run *podRun, c *container) {
 	}
 }
 
-func (k *kubelet) begin(run *podRun, c *container, cmd *exec.Cmd, environ []string) {
+func (k *runner) begin(run *podRun, c *container, cmd *exec.Cmd, environ []string) {
 	cmd.Env, cmd.Dir = environ, run.dir
 	p, err := start(cmd, filepath.Join(k.logs(), run.name+"."+c.spec.Name+".log"), k.keeper, k.poke)
 	if err != nil {

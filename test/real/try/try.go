@@ -30,7 +30,7 @@ type try struct {
 	dir     string
 	world   *world.World
 	vault   vault
-	kubelet *kubelet
+	kubelet *runner
 	net     *network
 	keeper  *keeper
 	hook    http.Handler
@@ -66,7 +66,7 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 	if t.keeper, err = newKeeper(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	t.kubelet = &kubelet{world: t.world, vault: t.vault, dir: dir, keeper: t.keeper, poke: t.poke,
+	t.kubelet = &runner{world: t.world, vault: t.vault, dir: dir, keeper: t.keeper, poke: t.poke,
 		nodes: map[types.UID]*podRun{}}
 	t.kubelet.images = &images{logs: t.kubelet.logs(), keeper: t.keeper, poke: t.poke, pulls: map[string]*pull{}}
 	if err := os.MkdirAll(t.kubelet.logs(), 0o700); err != nil {

@@ -2,6 +2,8 @@ package model
 
 import (
 	"slices"
+
+	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
 // action is one thing that may happen next: which, to which member, and with what.
@@ -178,7 +180,8 @@ func cuts(v *view, a *answer, stepped bool, list []action) []action {
 const backwards = 1 << 7
 
 func (a action) cut() cut {
-	return cut{at: a.x & 15, object: object{a.x >> 4 & 7, a.n}, backwards: a.x&backwards != 0}
+	return cut{Cut: metacontroller.Cut[object]{At: points[a.x&15], Object: object{a.x >> 4 & 7, a.n},
+		Backwards: a.x&backwards != 0}}
 }
 
 // life is what goes on by itself, and what faults leave when they end.

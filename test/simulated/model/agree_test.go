@@ -4,7 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
+	"github.com/quorate-dev/quorate/test/simulated/membership"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -65,8 +67,8 @@ func agree(t *testing.T, m *model, r *rand.Rand) {
 		if d.marked() > int(s.live.record.next) {
 			return // by the copy of the mark on the Service, which the model leaves out
 		}
-		if ours, theirs := s.facts(m), d.facts(); ours != theirs {
-			t.Fatalf("%s\nmodel: %s\nworld: %s", told.String(), ours, theirs)
+		if ours, theirs := s.facts(), d.facts(); !reflect.DeepEqual(ours, theirs) {
+			t.Fatalf("%s\nmodel: %+v\nworld: %+v", told.String(), ours, theirs)
 		}
 	}
 }
@@ -92,11 +94,9 @@ func newDouble(m *model) *double {
 	return &double{w: w}
 }
 
-var kinds = map[uint8]world.Kind{podCache: world.PodKind, claimCache: world.ClaimKind, recordCache: world.ConfigMapKind,
-	parentCache: world.ClusterKind}
-
+// do is an action in the world. Whatever a story says of it in one word and a name is done as the story says.
 func (d *double) do(m *model, a action, after *worldState) {
-	w, member := d.w, name(int(a.n))
+	w := d.w
 	switch a.deed {
 	case callWhole:
 		w.Sync(world.Crash{})
@@ -116,24 +116,56 @@ func (d *double) do(m *model, a action, after *worldState) {
 		}
 		w.Apply(d.call)
 		d.call = nil
-	case kubeletActs:
-		w.Kubelet(member)
-	case etcdTicks:
-		w.TickEtcd()
-	case learnerCatchesUp:
-		w.CatchUp(member)
-	case claimsCollected:
-		w.Collect()
-	case timePasses:
-		w.Elapse(time.Minute)
-	case cacheThaws:
-		w.Thaw(kinds[a.x])
-	case cacheFreezes:
-		w.Freeze(kinds[a.x])
 	default:
-		d.befall(m, a, member, after)
+		say(w, m.words(a, after))
 	}
 	d.follow(after)
+}
+
+// say does to a world what a line of a story says.
+func say(w *world.World, line string) {
+	verb, name, _ := strings.Cut(line, "=")
+	verbs[verb](w, name)
+}
+
+// verbs are what the words of stories do to a world.
+var verbs = map[string]func(w *world.World, name string){
+	"kubelet pod":         (*world.World).Kubelet,
+	"etcd tick":           func(w *world.World, _ string) { w.TickEtcd() },
+	"etcd caught-up":      (*world.World).CatchUp,
+	"etcd leader":         (*world.World).Lead,
+	"etcd down":           func(w *world.World, _ string) { w.Net.Down = true },
+	"etcd up":             func(w *world.World, _ string) { w.Net.Down = false },
+	"etcd space":          func(w *world.World, is string) { w.Etcd.NoSpace = is == "out" },
+	"collect":             func(w *world.World, _ string) { w.Collect() },
+	"tick 1m":             func(w *world.World, _ string) { w.Elapse(time.Minute) },
+	"cache freeze":        func(w *world.World, kind string) { w.Freeze(world.Kind(kind)) },
+	"cache thaw":          func(w *world.World, kind string) { w.Thaw(world.Kind(kind)) },
+	"status wipe":         func(w *world.World, _ string) { w.WipeStatus() },
+	"kill pod":            (*world.World).KillPod,
+	"restart pod":         (*world.World).Restart,
+	"delete pod":          func(w *world.World, name string) { _ = w.Delete(world.PodKind, name) },
+	"lose claim":          (*world.World).LoseClaim,
+	"delete claim":        func(w *world.World, name string) { _ = w.Delete(world.ClaimKind, name) },
+	"delete secret":       func(w *world.World, name string) { _ = w.Delete(world.SecretKind, name) },
+	"lose node":           (*world.World).LoseNode,
+	"heal node":           (*world.World).HealNode,
+	"node full":           func(w *world.World, name string) { w.Full[name] = true },
+	"node room":           func(w *world.World, name string) { delete(w.Full, name) },
+	"network unreachable": func(w *world.World, name string) { w.Net.Unreachable[name] = true },
+	"network reachable":   func(w *world.World, name string) { delete(w.Net.Unreachable, name) },
+	"network isolated":    func(w *world.World, name string) { w.Net.Isolated[name] = true },
+	"network joined":      func(w *world.World, name string) { delete(w.Net.Isolated, name) },
+	"edit version": func(w *world.World, is string) {
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Version = is })
+	},
+	"edit priority-class": func(w *world.World, is string) {
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.PriorityClassName = is })
+	},
+	"edit replicas": func(w *world.World, is string) {
+		n, _ := strconv.ParseInt(is, 10, 32) // the model writes a number
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(n)) })
+	},
 }
 
 // follow lets the world have the leader that the model has: raft may elect any member that is up to date, and a
@@ -144,127 +176,85 @@ func (d *double) follow(after *worldState) {
 	}
 }
 
-func (d *double) befall(_ *model, a action, member string, after *worldState) {
-	w := d.w
-	switch a.deed {
-	case podKilled:
-		w.KillPod(member)
-	case podDeleted:
-		_ = w.Delete(world.PodKind, member)
-	case claimLost:
-		w.LoseClaim(member)
-	case claimDeleted:
-		_ = w.Delete(world.ClaimKind, member)
-	case nodeLost:
-		w.LoseNode(member)
-	case nodeBack:
-		w.HealNode(member)
-	case podStuck:
-		w.Full[member] = true
-	case podTaken:
-		delete(w.Full, member)
-	case etcdOut, etcdBack:
-		w.Net.Down = after.down
-	case memberUnreachable, memberReached:
-		w.Net.Unreachable[member] = after.unreachable.Has(int(a.n))
-	case memberIsolated, memberJoined:
-		w.Net.Isolated[member] = after.Isolated.Has(int(a.n))
-	case leaderMoves:
-		w.Lead(member)
-	case statusWiped:
-		w.WipeStatus()
-	case spaceOut, spaceFreed:
-		w.Etcd.NoSpace = after.nospace
-	case sizeEdited:
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(a.x)) })
-	case badTakenBack, versionEdited, templateEdited:
-		if a.deed == badTakenBack && a.x == aPendingPod {
-			_ = w.Delete(world.PodKind, member)
-			return
-		}
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) {
-			s.Version, s.PriorityClassName = releases[after.live.parent.version], template(after.live.parent.template)
-		})
-	}
-}
-
 func crash(c cut) world.Crash {
-	switch c.at {
-	case beforeStep:
-		return world.Crash{At: world.BeforeStep}
-	case afterStep:
-		return world.Crash{At: world.AfterStep}
-	case beforeStatus:
-		return world.Crash{At: world.BeforeStatus}
-	}
-	if c.object.kind == aRecord {
-		return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
-			Object: world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(clusterName, 1)}}
-	}
-	kind := []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind]
-	return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
-		Object: world.Key{Kind: kind, Name: name(int(c.object.number))}}
+	kind, name := c.Object.names()
+	return world.Crash{At: c.At, Backwards: c.Backwards, Object: world.Key{Kind: world.Kind(kind), Name: name}}
 }
 
 // ---- what both of them know
 
-// facts are the model's, in words.
-func (s *worldState) facts(m *model) string {
-	var b strings.Builder
+// facts are what the model and the world must agree on.
+type facts struct {
+	pods    map[string]podFacts
+	claims  map[string]bool // whether they are being deleted
+	data    map[string]string
+	version membership.Version
+
+	voters, learners, published set
+	leader                      string
+	record                      recordFacts
+	status                      clusterStatus
+}
+
+type podFacts struct {
+	start, status, template, version string
+	runs                             string // the version of the etcd that runs
+	leaving, gated, bound, exchanged bool
+	withdrawn                        uint8
+}
+
+type recordFacts struct {
+	initial, starts  set
+	next             int
+	founded, quorate bool
+	version          string
+	// chosen is the member that it names, and whether it is still that pod, or that container.
+	chosen string
+}
+
+func noFacts() facts {
+	return facts{pods: map[string]podFacts{}, claims: map[string]bool{}, data: map[string]string{}}
+}
+
+// facts of the model.
+func (s *worldState) facts() facts {
+	f := noFacts()
 	for n := range maxMembers {
-		if p := s.live.pods[n]; p.uid != 0 {
-			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start],
-				[]string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}[p.status])
-			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound,
-				"running": s.Running.Has(n), "exchanged": p.exchanged, "withdrawn": p.withdrawn == justWithdrawn,
-				"long withdrawn": p.withdrawn == longWithdrawn, template(p.template): true, releases[p.version]: true,
-				"running " + releases[s.proc[n]]: s.Running.Has(n)})
+		if p := &s.live.pods[n]; p.uid != 0 {
+			told := podFacts{start: starts[p.start], status: stories[p.status], template: template(p.template),
+				version: releases[p.version], leaving: p.deleting != stays, gated: p.gated, bound: p.bound,
+				exchanged: p.exchanged, withdrawn: p.withdrawn}
+			if s.Running.Has(n) {
+				told.runs = releases[s.proc[n]]
+			}
+			f.pods[name(n)] = told
 		}
 		if c := s.live.claims[n]; c.uid != 0 {
-			fmt.Fprintf(&b, " claim %s", name(n))
-			flags(&b, map[string]bool{"leaving": c.deleting})
+			f.claims[name(n)] = c.deleting
 		}
 		if s.data[n] != nothing {
-			fmt.Fprintf(&b, " data %s %s", name(n), []string{"", "behind", "whole"}[s.data[n]])
+			f.data[name(n)] = []string{behind: "behind", whole: "whole"}[s.data[n]]
 		}
 	}
-	if m.minors {
-		fmt.Fprintf(&b, "\n agreed on %d, lowered to %d;", s.Agreed, s.Downgrade)
-	}
-	fmt.Fprintf(&b, "\n voters %s, learners %s, published %s", namesOf(s.Voters), namesOf(s.Learners),
-		namesOf(s.Started&s.Members()))
+	f.version = s.Version
+	f.status = s.live.parent.status
+	f.status.old = 0
+	f.voters = s.Voters
+	f.learners = s.Learners
+	f.published = s.Started & s.Members()
 	if s.Leads() {
-		fmt.Fprintf(&b, ", led by %s", name(int(s.Leader)-1))
+		f.leader = name(int(s.Leader) - 1)
 	}
-	if r := s.live.record; r.exists {
-		var starts set
-		for n, uid := range r.startsOn {
-			if uid != 0 {
-				starts = starts.With(n)
-			}
-		}
-		fmt.Fprintf(&b, "\n record %s starts on %s, next %d", namesOf(r.initial), namesOf(starts), r.next)
-		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, releases[r.version]: true,
-			"restarts " + s.chosen(): s.chosen() != ""})
+	if r := &s.live.record; r.exists {
+		f.record = recordFacts{initial: r.initial, next: int(r.next), founded: r.founded, quorate: r.quorate,
+			version: releases[r.version], chosen: s.chosen(), starts: r.started()}
 	}
-	st := s.live.parent.status
-	fmt.Fprintf(&b, "\n status %s and %s", namesOf(st.voters), namesOf(st.learners))
-	flags(&b, map[string]bool{"id": st.hasID})
-	return b.String()
+	return f
 }
 
-func flags(b *strings.Builder, all map[string]bool) {
-	var set []string
-	for flag, is := range all {
-		if is {
-			set = append(set, flag)
-		}
-	}
-	slices.Sort(set)
-	fmt.Fprintf(b, " %v", set)
-}
+// stories are what statuses are called.
+var stories = []string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}
 
-// chosen is the member that the record names, and whether it is still that pod, or that container.
 func (s *worldState) chosen() string {
 	c := s.live.record.choice
 	if c.member == 0 {
@@ -286,22 +276,86 @@ func removalWords(name string, withdrawn uint8) string {
 	return fmt.Sprint(name, " removal ", withdrawn)
 }
 
-func (d *double) chosen(record *corev1.ConfigMap) string {
-	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationChosen], " down")), "", "",
-		"", "")
-	if fields[1] == "removal" {
-		return removalWords(fields[0], d.since(fields[3]))
+// facts of the world.
+func (d *double) facts() facts {
+	f := noFacts()
+	for n := range maxMembers {
+		var data world.Dir
+		if p := d.w.Pod(name(n)); p != nil {
+			f.pods[p.Name] = d.pod(p)
+			data = d.w.Dirs["memory of "+string(p.UID)]
+		}
+		if claim := d.w.Claim(name(n)); claim != nil {
+			f.claims[claim.Name] = claim.DeletionTimestamp != nil
+			data = d.w.Dirs["volume of "+string(claim.UID)]
+		}
+		if data.Member != 0 {
+			f.data[name(n)] = map[bool]string{true: "behind", false: "whole"}[data.Behind > 0]
+		}
 	}
-	p := d.w.Pod(fields[0])
-	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "",
-		p != nil && containerID(p) == fields[2])
+	for _, only := range d.w.Etcd.Clusters {
+		f.version = only.Version
+		for _, m := range only.Members {
+			f.list(m, only.Leader == m.ID && d.w.Leads())
+		}
+	}
+	f.status = statusOf(&d.w.Cluster().Status)
+	f.status.old = 0
+	f.record = d.record()
+	return f
 }
 
-// withdrawn is how long ago the restart of the pod was withdrawn.
-func (d *double) withdrawn(p *corev1.Pod) uint8 {
-	return d.since(p.Annotations[objects.AnnotationWithdrawn])
+func (f *facts) list(m observation.Member, leads bool) {
+	host, _, _ := strings.Cut(strings.TrimPrefix(m.PeerURLs[0], "http://"), ".")
+	n := int(number(host))
+	if m.Learner {
+		f.learners = f.learners.With(n)
+	} else {
+		f.voters = f.voters.With(n)
+	}
+	if m.Started() {
+		f.published = f.published.With(n)
+	}
+	if leads {
+		f.leader = host
+	}
 }
 
+func (d *double) pod(p *corev1.Pod) podFacts {
+	container := containerID(p)
+	return podFacts{start: p.Annotations[objects.AnnotationStart], status: statusOfPod(p),
+		template: p.Spec.PriorityClassName, version: tagOf(p.Spec.Containers[0].Image),
+		runs: d.w.Procs[p.UID].Version, leaving: p.DeletionTimestamp != nil,
+		gated: len(p.Spec.SchedulingGates) > 0, bound: p.Spec.NodeName != "",
+		exchanged: container != "" && p.Annotations[objects.AnnotationExchanged] == container,
+		withdrawn: d.since(p.Annotations[objects.AnnotationWithdrawn])}
+}
+
+func (d *double) record() recordFacts {
+	r, found := d.w.Objects[firstRecord].(*corev1.ConfigMap)
+	if !found {
+		return recordFacts{}
+	}
+	e := state.ParseEpoch(1, r)
+	return recordFacts{initial: membersOf(e.Initial), starts: membersOf(e.StartsOn), next: e.NextOrdinal,
+		founded: e.Provisioned(), quorate: e.HadQuorum(), version: e.Version, chosen: d.chosen(e.Choice)}
+}
+
+func (d *double) chosen(c state.Choice) string {
+	switch {
+	case c.Name == "":
+		return ""
+	case c.Removes && c.Withdrawn.IsZero():
+		return removalWords(c.Name, notWithdrawn)
+	case c.Removes:
+		return removalWords(c.Name, d.since(c.Withdrawn.Format(time.RFC3339)))
+	}
+	p := d.w.Pod(c.Name)
+	return choiceWords(c.Name, p != nil && string(p.UID) == c.Pod, c.Container != "",
+		p != nil && containerID(p) == c.Container)
+}
+
+// since is how long ago something was withdrawn.
 func (d *double) since(said string) uint8 {
 	since, err := time.Parse(time.RFC3339, said)
 	switch {
@@ -313,125 +367,26 @@ func (d *double) since(said string) uint8 {
 	return longWithdrawn
 }
 
-// facts are the world's, in the same words.
-func (d *double) facts() string {
-	w := d.w
-	var b strings.Builder
-	var c world.Cluster
-	for _, only := range w.Etcd.Clusters {
-		c = only
-	}
-	for n := range maxMembers {
-		p, claim := w.Pod(name(n)), w.Claim(name(n))
-		var data world.Dir
-		if p != nil {
-			fmt.Fprintf(&b, " pod %s %s %s", name(n), p.Annotations[objects.AnnotationStart], statusOfPod(p))
-			proc, running := w.Procs[p.UID]
-			container := containerID(p)
-			flags(&b, map[string]bool{
-				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0,
-				"bound": p.Spec.NodeName != "", "running": running,
-				"exchanged": container != "" && p.Annotations[objects.AnnotationExchanged] == container,
-				"withdrawn": d.withdrawn(p) == justWithdrawn, "long withdrawn": d.withdrawn(p) == longWithdrawn,
-				p.Spec.PriorityClassName:          true,
-				tagOf(p.Spec.Containers[0].Image): true, "running " + proc.Version: running,
-			})
-			data = w.Dirs["memory of "+string(p.UID)]
-		}
-		if claim != nil {
-			fmt.Fprintf(&b, " claim %s", name(n))
-			flags(&b, map[string]bool{"leaving": claim.DeletionTimestamp != nil})
-			data = w.Dirs["volume of "+string(claim.UID)]
-		}
-		if data.Member != 0 {
-			fmt.Fprintf(&b, " data %s %s", name(n), map[bool]string{true: "behind", false: "whole"}[data.Behind > 0])
-		}
-	}
-	fmt.Fprintf(&b, "\n agreed on %d, lowered to %d;", c.Agreed, c.Downgrade)
-	voters, learners, published, leader := membersInWorld(c)
-	fmt.Fprintf(&b, "\n voters %v, learners %v, published %v", voters, learners, published)
-	if leader != "" && w.Leads() {
-		fmt.Fprintf(&b, ", led by %s", leader)
-	}
-	b.WriteString(d.record())
-	b.WriteString(statusInWorld(w.Cluster()))
-	return b.String()
-}
-
 func statusOfPod(p *corev1.Pod) string {
 	for _, s := range p.Status.InitContainerStatuses {
 		if s.State.Waiting != nil {
 			return "refused"
 		}
 	}
-	for _, s := range p.Status.ContainerStatuses {
-		switch {
-		case s.State.Running != nil:
-			return "runs"
-		case s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff":
-			return "crashes"
-		case s.State.Waiting != nil && s.State.Waiting.Reason == "ErrImagePull":
-			return "unpulled"
-		}
+	etcd := kubelet.Container(p.Status.ContainerStatuses, objects.ContainerEtcd).State
+	switch {
+	case etcd.Running != nil:
+		return "runs"
+	case etcd.Waiting != nil && etcd.Waiting.Reason == kubelet.BacksOff:
+		return "crashes"
+	case etcd.Waiting != nil && etcd.Waiting.Reason == kubelet.NoImage:
+		return "unpulled"
 	}
 	return "pending"
 }
 
 func containerID(p *corev1.Pod) string {
-	for _, s := range p.Status.ContainerStatuses {
-		return s.ContainerID
-	}
-	return ""
-}
-
-func membersInWorld(c world.Cluster) (voters, learners, published []string, leader string) {
-	all := slices.Clone(c.Members)
-	slices.SortFunc(all, func(a, b observation.Member) int { return byNumber(nameOf(a), nameOf(b)) })
-	for _, m := range all {
-		if m.Learner {
-			learners = append(learners, nameOf(m))
-		} else {
-			voters = append(voters, nameOf(m))
-		}
-		if m.Started() {
-			published = append(published, nameOf(m))
-		}
-		if m.ID == c.Leader {
-			leader = nameOf(m)
-		}
-	}
-	return voters, learners, published, leader
-}
-
-func nameOf(m observation.Member) string {
-	host := strings.TrimPrefix(m.PeerURLs[0], "http://")
-	return host[:strings.Index(host, ".")]
-}
-
-func byNumber(a, b string) int { return int(number(a)) - int(number(b)) }
-
-func (d *double) record() string {
-	r, found := d.w.Objects[world.Key{Kind: world.ConfigMapKind,
-		Name: objects.EpochName(clusterName, 1)}].(*corev1.ConfigMap)
-	if !found {
-		return ""
-	}
-	var starts []string
-	raw := r.Annotations[objects.AnnotationStartsOn]
-	for field := range strings.SplitSeq(raw, ",") {
-		if member, _, ok := strings.Cut(field, ":"); ok {
-			starts = append(starts, member)
-		}
-	}
-	slices.SortFunc(starts, byNumber)
-	quorate := r.Annotations[objects.AnnotationClusterID] != ""
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", namesOf(membersOf(r.Data[objects.EpochKeyInitialCluster])),
-		starts, r.Annotations[objects.AnnotationNextMember])
-	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate,
-		r.Annotations[objects.AnnotationVersion]: true,
-		"restarts " + d.chosen(r):                r.Annotations[objects.AnnotationChosen] != ""})
-	return b.String()
+	return kubelet.Container(p.Status.ContainerStatuses, objects.ContainerEtcd).ContainerID
 }
 
 // marked is the mark on the peers' Service.
@@ -440,21 +395,5 @@ func (d *double) marked() int {
 	if peers == nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(peers.GetAnnotations()[objects.AnnotationNextMember])
-	return n
-}
-
-func statusInWorld(c *v1alpha1.EtcdCluster) string {
-	var voters, learners []string
-	for _, m := range c.Status.Members {
-		if m.Role == v1alpha1.Learner {
-			learners = append(learners, m.Name)
-		} else {
-			voters = append(voters, m.Name)
-		}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n status %v and %v", voters, learners)
-	flags(&b, map[string]bool{"id": c.Status.ClusterID != ""})
-	return b.String()
+	return objects.ReadMark(peers.GetAnnotations()[objects.AnnotationNextMember])
 }

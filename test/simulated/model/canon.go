@@ -88,11 +88,7 @@ func (s *worldState) relevant() set {
 	if s.used > 0 {
 		r = r.With(int(s.used) - 1)
 	}
-	for n := range maxMembers {
-		if s.data[n] != nothing {
-			r = r.With(n)
-		}
-	}
+	r |= where(func(n int) bool { return s.data[n] != nothing })
 	r |= s.live.relevant() | s.seen.relevant()
 	if s.flight.phase != none {
 		r |= s.flight.relevant()
@@ -124,14 +120,9 @@ func (v *view) relevant() set {
 }
 
 func (r *record) relevant() set {
-	var all set
+	all := r.started()
 	if r.exists && !r.quorate {
-		all = r.initial
-	}
-	for n, uid := range r.startsOn {
-		if uid != 0 {
-			all = all.With(n)
-		}
+		all |= r.initial
 	}
 	if r.choice.member > 0 {
 		all = all.With(int(r.choice.member) - 1)

@@ -2,7 +2,6 @@ package model
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // sight is all that one decision depends on: what the caches show, and what etcd said.
@@ -203,7 +203,7 @@ func (j *judge) read(s *sight, d *decision.Decision, a *answer) {
 	for _, p := range d.Children.Pods {
 		n := number(p.Name)
 		if seen := &s.view.pods[n]; seen.uid == 0 {
-			a.podDo[n], a.pods[n] = create, j.newPod(s, p)
+			a.podDo[n], a.pods[n] = create, j.newPod(p)
 		} else {
 			a.podDo[n] = kept(seen, p)
 			if a.podDo[n]&newImage != 0 {
@@ -219,7 +219,7 @@ func (j *judge) read(s *sight, d *decision.Decision, a *answer) {
 		}
 	}
 	for _, r := range d.Children.ConfigMaps {
-		a.record = j.readRecord(r)
+		a.record = readRecord(r)
 		a.write = a.record != s.view.record
 	}
 	for _, b := range d.Children.Budgets {
@@ -268,13 +268,15 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 	return do
 }
 
-func (j *judge) newPod(s *sight, p *corev1.Pod) pod {
+// starts are what pods say of how they start their member.
+var starts = []string{bootstraps: objects.StartBootstrap, joins: objects.StartJoin, resumes: objects.StartResume}
+
+func (j *judge) newPod(p *corev1.Pod) pod {
 	version := versionOf(tagOf(p.Annotations[objects.AnnotationImage]))
-	start := uint8(slices.Index([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume},
-		p.Annotations[objects.AnnotationStart]))
+	start := uint8(slices.Index(starts, p.Annotations[objects.AnnotationStart]))
 	var told set
 	if start == joins { // one that bootstraps is told what the record has
-		told = membersOf(p.Annotations[objects.AnnotationInitialCluster])
+		told = membersOf(state.ParsePairs(p.Annotations[objects.AnnotationInitialCluster], "="))
 	}
 	return pod{
 		start:    start,
@@ -286,30 +288,20 @@ func (j *judge) newPod(s *sight, p *corev1.Pod) pod {
 	}
 }
 
-func membersOf(list string) set {
-	var all set
-	for field := range strings.SplitSeq(list, ",") {
-		if member, _, ok := strings.Cut(field, "="); ok {
-			all = all.With(int(number(member)))
-		}
+func membersOf[V any](byName map[string]V) (all set) {
+	for member := range byName {
+		all = all.With(int(number(member)))
 	}
 	return all
 }
 
-func (j *judge) readRecord(o *corev1.ConfigMap) record {
-	next, _ := strconv.Atoi(o.Annotations[objects.AnnotationNextMember])
-	r := record{
-		exists: true, initial: membersOf(o.Data[objects.EpochKeyInitialCluster]), next: uint8(next),
-		version: versionOf(o.Annotations[objects.AnnotationVersion]),
-		quorate: o.Annotations[objects.AnnotationClusterID] != "",
-	}
-	r.choice = readChoice(o.Annotations[objects.AnnotationChosen])
-	starts := o.Annotations[objects.AnnotationStartsOn]
-	r.founded = starts != "" || r.quorate
-	for field := range strings.SplitSeq(starts, ",") {
-		if member, uid, ok := strings.Cut(field, ":"); ok {
-			r.startsOn[number(member)] = lastNumber(uid)
-		}
+// readRecord reads a record as the hooks do.
+func readRecord(o *corev1.ConfigMap) record {
+	e := state.ParseEpoch(1, o)
+	r := record{exists: true, initial: membersOf(e.Initial), next: uint8(e.NextOrdinal),
+		version: versionOf(e.Version), founded: e.Provisioned(), quorate: e.HadQuorum(), choice: readChoice(e.Choice)}
+	for member, uid := range e.StartsOn {
+		r.startsOn[number(member)] = lastNumber(string(uid))
 	}
 	return r
 }

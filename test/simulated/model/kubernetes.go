@@ -1,56 +1,43 @@
 package model
 
 import (
-	"slices"
-
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
+	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
+
+// take has some kinds as another view has them.
+func (v *view) take(kinds uint8, of *view) {
+	if kinds&podCache != 0 {
+		v.pods = of.pods
+	}
+	if kinds&claimCache != 0 {
+		v.claims = of.claims
+	}
+	if kinds&recordCache != 0 {
+		v.record = of.record
+	}
+	if kinds&parentCache != 0 {
+		v.parent = of.parent
+	}
+}
 
 // shown is what the caches show: frozen ones an old state, the others what is.
 func (s *worldState) shown() view {
 	v := s.live
-	if s.frozen&podCache != 0 {
-		v.pods = s.seen.pods
-	}
-	if s.frozen&claimCache != 0 {
-		v.claims = s.seen.claims
-	}
-	if s.frozen&recordCache != 0 {
-		v.record = s.seen.record
-	}
-	if s.frozen&parentCache != 0 {
-		v.parent = s.seen.parent
-	}
+	v.take(s.frozen, &s.seen)
 	return v
 }
 
 func (s *worldState) freeze(kind uint8) {
 	s.frozen |= kind
-	switch kind {
-	case podCache:
-		s.seen.pods = s.live.pods
-	case claimCache:
-		s.seen.claims = s.live.claims
-	case recordCache:
-		s.seen.record = s.live.record
-	case parentCache:
-		s.seen.parent = s.live.parent
-	}
+	s.seen.take(kind, &s.live)
 }
 
 func (s *worldState) thaw(kind uint8) {
 	s.frozen &^= kind
-	switch kind {
-	case podCache:
-		s.seen.pods, s.unseen = [maxMembers]pod{}, false
-	case claimCache:
-		s.seen.claims = [maxMembers]claim{}
-	case recordCache:
-		s.seen.record = record{}
-	case parentCache:
-		s.seen.parent = parent{}
-	}
+	s.seen.take(kind, &view{})
+	s.unseen = s.unseen && kind != podCache
 }
 
 // revise gives whatever of these pods and of the record has changed another revision.
@@ -69,19 +56,21 @@ func (s *worldState) revise(pods [maxMembers]pod, r record) {
 
 // cut is where a call is cut off, and whether what it deletes is judged by what was known when it was decided.
 type cut struct {
-	at        uint8
-	object    object
-	backwards bool // in the opposite order
-	pardoned  bool
+	metacontroller.Cut[object]
+	pardoned bool
 }
 
+// Where calls are cut off, as numbers.
 const (
 	nowhere uint8 = iota
 	beforeStep
 	afterStep
-	beforeObject // in the middle of applying, before this one is deleted or written
+	beforeObject
 	beforeStatus
 )
+
+var points = [...]metacontroller.Point{beforeStep: metacontroller.BeforeStep, afterStep: metacontroller.AfterStep,
+	beforeObject: metacontroller.BeforeObject, beforeStatus: metacontroller.BeforeStatus}
 
 // object of the API server that an answer deletes or writes.
 type object struct {
@@ -123,11 +112,11 @@ func (m *model) mutated(t step) step {
 func (m *model) sync(s *worldState, c cut) []string {
 	v := s.shown()
 	first := m.look(s, &v)
-	if first.step.kind != noStep && c.at == beforeStep {
+	if first.step.kind != noStep && c.At == metacontroller.BeforeStep {
 		return first.broken
 	}
 	then, broken := m.act(s, &v, first, s.list(), manner{})
-	if c.at == afterStep {
+	if c.At == metacontroller.AfterStep {
 		return broken
 	}
 	return concat(broken, m.apply(s, &v, &then.answer, c))
@@ -144,31 +133,16 @@ func (m *model) twoSyncs(s *worldState) []string {
 	return concat(broken, m.apply(s, &v, &late.answer, cut{}))
 }
 
-// apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates
-// going on past errors, then the status.
-func (m *model) apply(s *worldState, v *view, a *answer, c cut) []string {
+// apply is what Metacontroller does with an answer to what it has shown.
+func (m *model) apply(s *worldState, v *view, a *answer, c cut) (broken []string) {
 	before := s.steady()
-	cutOff := false
-	var broken []string
-	if broken, cutOff = m.deleteOmitted(s, v, a, c); !cutOff {
-		cutOff = m.write(s, v, a, c)
-	}
-	broken = concat(broken, m.stopped(s, v, before, c))
-	if cutOff || c.at == beforeStatus {
-		return broken
-	}
-	s.live.parent.status = a.status
-	return broken
-}
-
-func (m *model) deleteOmitted(s *worldState, v *view, a *answer, c cut) (broken []string, cutOff bool) {
-	for _, o := range c.order(a.deletes(v)) {
-		if c.at == beforeObject && c.object == o {
-			return broken, true
-		}
-		broken = concat(broken, m.delete(s, v, o))
-	}
-	return broken, false
+	c.Apply(
+		func() bool {
+			return c.Delete(a.deletes(v), func(o object) { broken = append(broken, m.delete(s, v, o)...) })
+		},
+		func() bool { return m.write(s, v, a, c) },
+		func() { s.live.parent.status = a.status })
+	return append(broken, m.stopped(s, v, before, c)...)
 }
 
 // stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
@@ -204,14 +178,6 @@ func (m *model) delete(s *worldState, v *view, o object) (broken []string) {
 		m.deleteClaim(s, n)
 	}
 	return broken
-}
-
-// order is that in which Metacontroller goes through the objects.
-func (c cut) order(objects []object) []object {
-	if c.backwards {
-		slices.Reverse(objects)
-	}
-	return objects
 }
 
 // deletes are the objects that the answer omits.
@@ -268,12 +234,9 @@ func (s *worldState) steady() set {
 	return all
 }
 
-// write creates and updates; true when it was cut off.
-func (m *model) write(s *worldState, v *view, a *answer, c cut) bool {
-	for _, o := range c.order(a.writes()) {
-		if c.at == beforeObject && c.object == o {
-			return true
-		}
+// write creates and updates; false when it was cut off.
+func (m *model) write(s *worldState, v *view, a *answer, c cut) (whole bool) {
+	whole = c.Write(a.writes(), func(o object) bool {
 		switch n := int(o.number); o.kind {
 		case aPod:
 			m.writePod(s, v, a, n)
@@ -287,11 +250,12 @@ func (m *model) write(s *worldState, v *view, a *answer, c cut) bool {
 				s.live.record.rev = v.record.rev // the next one is given at the end
 			}
 		}
-	}
-	if a.budget != (budget{}) {
+		return true
+	})
+	if whole && a.budget != (budget{}) {
 		s.budget = a.budget
 	}
-	return false
+	return whole
 }
 
 func (m *model) writePod(s *worldState, v *view, a *answer, n int) {

@@ -186,34 +186,14 @@ func (m *model) converged(s *worldState) bool {
 	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.Voters)
 }
 
-func (s *worldState) pods() set {
-	var all set
-	for n := range s.live.pods {
-		if s.live.pods[n].uid != 0 {
-			all = all.With(n)
-		}
-	}
-	return all
+func (s *worldState) pods() set { return where(func(n int) bool { return s.live.pods[n].uid != 0 }) }
+
+func (s *worldState) claims() set {
+	return where(func(n int) bool { return s.live.claims[n].uid != 0 })
 }
 
 func (s *worldState) leavingClaims() set {
-	var all set
-	for n := range s.live.claims {
-		if s.live.claims[n].deleting {
-			all = all.With(n)
-		}
-	}
-	return all
-}
-
-func (s *worldState) claims() set {
-	var all set
-	for n := range s.live.claims {
-		if s.live.claims[n].uid != 0 {
-			all = all.With(n)
-		}
-	}
-	return all
+	return where(func(n int) bool { return s.live.claims[n].deleting })
 }
 
 // bereft reports whether faults have left less than a majority with data, after which no cluster may come back by
@@ -239,15 +219,12 @@ func (m *model) bereft(s *worldState) bool {
 // doomed are the members whose data will be gone, whatever is done: in the memory of a node that is lost or of a
 // pod that has been deleted, or on a claim that is being deleted and that no pod holds any more.
 func (s *worldState) doomed(medium v1alpha1.Medium) set {
-	all := set(0)
-	if medium == v1alpha1.Memory {
-		all = s.lost
-	}
-	for n := range maxMembers {
+	all := where(func(n int) bool {
 		p := &s.live.pods[n]
-		if medium == v1alpha1.Memory && p.deleting != stays || s.live.claims[n].deleting && !p.bound {
-			all = all.With(n)
-		}
+		return medium == v1alpha1.Memory && p.deleting != stays || s.live.claims[n].deleting && !p.bound
+	})
+	if medium == v1alpha1.Memory {
+		all |= s.lost
 	}
 	return all
 }

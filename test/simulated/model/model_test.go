@@ -156,7 +156,7 @@ func TestNoRuleBreaksAndNothingIsStuck(t *testing.T) {
 			if testing.Short() && !m.Ready { // the largest worlds, by far
 				m.Edits = 0
 			}
-			r := m.search(0)
+			r := m.search()
 			t.Log(r)
 			if r.Broken != nil {
 				fail(t, &m, r.Broken)
@@ -166,7 +166,7 @@ func TestNoRuleBreaksAndNothingIsStuck(t *testing.T) {
 }
 
 // fail tells the way to what is broken as a story.
-func fail(t *testing.T, m *model, b *breach) {
+func fail(t *testing.T, m *model, b *breach[action]) {
 	t.Helper()
 	story := m.story(strings.ReplaceAll(t.Name(), "_", " ")+".", b.Path)
 	path := filepath.Join(os.TempDir(), "quorate-model-story.txt")
@@ -211,7 +211,7 @@ func TestTry(t *testing.T) {
 	}
 	m = m.usualEdits()
 	m.Sizes = sizes(&m)
-	r := m.search(0)
+	r := m.search()
 	t.Log(r)
 	if r.Broken != nil {
 		fail(t, &m, r.Broken)

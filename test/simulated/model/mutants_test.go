@@ -122,16 +122,45 @@ var mutants = map[string]mutant{
 func TestVerifyKnowsSelfHosted(t *testing.T) {
 	m := mutants["self_hosted_is_paused"].model
 	m.Medium = v1alpha1.Persistent
-	r := m.search(0)
+	r := m.search()
 	require.NotNil(t, r.Broken)
 	assert.Contains(t, r.Broken.String(), "S1: 0 of 3 members stay, and the API server has its data here")
 }
 
+// ---- what mutants see and decide otherwise
+
+// decider stands for cluster.Decide; nil is the shipped one.
+type decider func(observation.Observation) decision.Decision
+
+// sees is the decision on other objects: copies, each changed.
+func sees[T interface{ DeepCopy() T }](all map[string]T, change func(T)) map[string]T {
+	others := map[string]T{}
+	for name, o := range all {
+		others[name] = o.DeepCopy()
+		change(others[name])
+	}
+	return others
+}
+
+// asks is a decision in which objects are others: copies, each changed.
+func asks[T interface{ DeepCopy() T }](all []T, change func(T)) (others []T) {
+	for _, o := range all {
+		others = append(others, o.DeepCopy())
+		change(others[len(others)-1])
+	}
+	return others
+}
+
+// ofAnother decides for a cluster that says something else.
+func ofAnother(o observation.Observation, change func(*v1alpha1.EtcdCluster)) decision.Decision {
+	o.Cluster = o.Cluster.DeepCopy()
+	change(o.Cluster)
+	return cluster.Decide(o)
+}
+
 // knowsNoAPIServer decides as for any other etcd; what Verify is shown has the field.
 func knowsNoAPIServer(o observation.Observation) decision.Decision {
-	o.Cluster = o.Cluster.DeepCopy()
-	o.Cluster.Spec.SelfHosted = false
-	return cluster.Decide(o)
+	return ofAnother(o, func(c *v1alpha1.EtcdCluster) { c.Spec.SelfHosted = false })
 }
 
 // letsTheUnreadyGo has a budget that protects members which are ready alone.
@@ -151,9 +180,7 @@ func seesNoBudget(o observation.Observation) decision.Decision {
 
 // suspendsAtOnce does not wait for the end of what is under way.
 func suspendsAtOnce(o observation.Observation) decision.Decision {
-	o.Cluster = o.Cluster.DeepCopy()
-	o.Cluster.Status.Rule = "Suspended"
-	return cluster.Decide(o)
+	return ofAnother(o, func(c *v1alpha1.EtcdCluster) { c.Status.Rule = "Suspended" })
 }
 
 func TestMutantsAreFound(t *testing.T) {
@@ -165,7 +192,7 @@ func TestMutantsAreFound(t *testing.T) {
 			if m.Medium == "" {
 				m.Medium = v1alpha1.Persistent
 			}
-			r := m.search(0)
+			r := m.search()
 			require.NotNil(t, r.Broken, "the search has missed it: %s", r)
 			assert.True(t, slices.ContainsFunc(r.Broken.Rules,
 				func(s string) bool { return strings.HasPrefix(s, mutant.breaks) }), "it breaks %q", r.Broken.Rules)
@@ -177,7 +204,7 @@ func TestMutantsAreFound(t *testing.T) {
 				Versions: m.Versions, Templates: m.Templates, From: m.From, Just: m.Just,
 				SelfHosted: m.SelfHosted,
 			}
-			if r := right.search(0); r.Broken != nil {
+			if r := right.search(); r.Broken != nil {
 				t.Errorf("the shipped rules break it too: %s\n%s", r.Broken, right.story(mutant.why, r.Broken.Path))
 			}
 		})
@@ -270,16 +297,12 @@ func neverWaits(o observation.Observation) decision.Decision {
 // trustsStatus begins a new cluster when the status knows of none.
 func trustsStatus(o observation.Observation) decision.Decision {
 	if o.Cluster.Status.ClusterID == "" && o.Etcd == nil {
-		o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
-		for name, old := range o.Children.ConfigMaps {
-			record := old.DeepCopy()
-			if record.Annotations[objects.AnnotationClusterID] == "" {
-				continue // it has only just begun
+		o.Children.ConfigMaps = sees(o.Children.ConfigMaps, func(record *corev1.ConfigMap) {
+			if record.Annotations[objects.AnnotationClusterID] != "" { // else it has only just begun
+				delete(record.Annotations, objects.AnnotationStartsOn)
+				delete(record.Annotations, objects.AnnotationClusterID)
 			}
-			delete(record.Annotations, objects.AnnotationStartsOn)
-			delete(record.Annotations, objects.AnnotationClusterID)
-			o.Children.ConfigMaps[name] = record
-		}
+		})
 	}
 	return cluster.Decide(o)
 }
@@ -307,14 +330,11 @@ func rollsUnrecorded(o observation.Observation) decision.Decision {
 
 // seesNoExchange takes the image that a pod is given for what runs in it.
 func seesNoExchange(o observation.Observation) decision.Decision {
-	pods := map[string]*corev1.Pod{}
-	for name, old := range o.Children.Pods {
-		pods[name] = old.DeepCopy()
-		delete(pods[name].Annotations, objects.AnnotationExchanged)
-	}
-	o.Children.Pods, o.Health = pods, maps.Clone(o.Health)
+	o.Children.Pods = sees(o.Children.Pods,
+		func(p *corev1.Pod) { delete(p.Annotations, objects.AnnotationExchanged) })
+	o.Health = maps.Clone(o.Health)
 	for name, h := range o.Health {
-		h.Version = tagOf(pods[name].Annotations[objects.AnnotationImage])
+		h.Version = tagOf(o.Children.Pods[name].Annotations[objects.AnnotationImage])
 		o.Health[name] = h
 	}
 	return cluster.Decide(o)

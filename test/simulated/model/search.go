@@ -11,10 +11,30 @@ import (
 	"time"
 )
 
+// space is what is searched: states S, and ways A that lead from one to another. It is used by many at once.
+type space[S, A any] interface {
+	// key of a state: states of the same key are one.
+	key(*S) key
+	kind(*S) kind
+	// leave calls take for every way out of a state.
+	leave(s *S, take func(way[S, A]))
+}
+
+// way out of a state.
+type way[S, A any] struct {
+	by A
+	// to is the state that it leads to, until the next way is taken.
+	to *S
+	// free: it needs no fault.
+	free bool
+	// broken are the rules that it breaks.
+	broken []string
+}
+
 // result of a search.
-type result struct {
-	// States, different ones; Transitions between them, and how many of them were ours and judged; Depth of the
-	// longest way that was needed; Decisions that were really made, for different observations.
+type result[A any] struct {
+	// States, different ones; Transitions between them; Depth of the longest way that was needed; Decisions that were
+	// really made, for different observations.
 	States, Transitions, Depth, Decisions int
 	// Converged states, and those in which faults have taken a majority's data, which end otherwise.
 	Converged, Bereft int
@@ -22,18 +42,16 @@ type result struct {
 	// Memory that was in use at the end, in bytes.
 	Memory uint64
 	// Broken is the first way to a broken rule, or to a state that is stuck; nil when there is none.
-	Broken *breach
-	// Rules counts the states in which each rule decides.
-	Rules map[string]int
+	Broken *breach[A]
 }
 
 // breach is a way that breaks a rule.
-type breach struct {
+type breach[A any] struct {
 	Rules []string
-	Path  []action
+	Path  []A
 }
 
-func (r *result) String() string {
+func (r *result[A]) String() string {
 	return fmt.Sprintf("%d states, %d transitions, depth %d, %d decisions, %d converged, %d bereft of their data; "+
 		"%s, %d MiB",
 		r.States, r.Transitions, r.Depth, r.Decisions, r.Converged, r.Bereft, r.Took.Round(time.Millisecond),
@@ -50,28 +68,27 @@ func keyOf[T comparable](t T) key {
 }
 
 // search is a breadth-first walk through all states.
-type search struct {
-	m      *model
-	limit  int // states, at most; 0 for no limit
+type search[S, A any] struct {
+	of     space[S, A]
 	shards [256]struct {
 		sync.Mutex
 		known map[key]uint32
 	}
 	states atomic.Uint32
 	// from is how each state was first reached.
-	from []origin
-	// edges are the ways out of each state that need no fault.
+	from []origin[A]
+	// edges are the free ways out of each state.
 	edges [][]uint32
 	kinds []kind
 	mu    sync.Mutex
-	// breach is the first one of the level.
-	breach      *breakingStep
+	// breach is the first one. What comes after its state is not visited any more.
+	breach      *breakingStep[A]
 	transitions atomic.Int64
 }
 
-type origin struct {
+type origin[A any] struct {
 	state uint32
-	by    action
+	by    A
 }
 
 // kind of a state, for liveness.
@@ -84,46 +101,48 @@ const (
 	lostQuiet      // and it ends there
 )
 
-type breakingStep struct {
+type breakingStep[A any] struct {
 	rules []string
 	at    uint32
-	by    action
+	by    A
 }
 
 // found is a state that is new in this level.
-type found struct {
+type found[S, A any] struct {
 	id    uint32
-	state worldState
-	from  origin
+	state S
+	from  origin[A]
 }
 
-// search visits every state, up to a limit (0 for none). It ends with the first broken rule.
-func (m *model) search(limit int) *result {
+// searchAll visits every state. It ends with the first broken rule. Workers search side by side; 0 is one for each
+// processor.
+func searchAll[S, A any](of space[S, A], first S, workers int) *result[A] {
 	began := time.Now()
-	s := &search{m: m, limit: limit}
+	s := &search[S, A]{of: of, from: []origin[A]{{}}}
 	for i := range s.shards {
 		s.shards[i].known = map[key]uint32{}
 	}
-	first := m.first()
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
 	s.id(&first)
-	s.from = []origin{{}}
-	level := []found{{state: first}}
-	r := &result{}
-	for len(level) > 0 && s.breach == nil && (limit == 0 || int(s.states.Load()) < limit) {
+	level := []found[S, A]{{state: first}}
+	r := &result[A]{}
+	for len(level) > 0 && s.breach == nil {
 		r.Depth++
-		level = s.expand(level)
+		level = s.expand(level, workers)
 		for _, f := range level {
 			for len(s.from) <= int(f.id) {
-				s.from = append(s.from, origin{})
+				s.from = append(s.from, origin[A]{})
 			}
 			s.from[f.id] = f.from
 		}
 	}
-	r.States, r.Transitions, r.Decisions = int(s.states.Load()), int(s.transitions.Load()), m.judge.decisions()
-	switch {
-	case s.breach != nil:
-		r.Broken = &breach{Rules: s.breach.rules, Path: append(s.path(s.breach.at), s.breach.by)}
-	case len(level) == 0:
+	r.States = int(s.states.Load())
+	r.Transitions = int(s.transitions.Load())
+	if s.breach != nil {
+		r.Broken = &breach[A]{Rules: s.breach.rules, Path: append(s.path(s.breach.at), s.breach.by)}
+	} else {
 		s.liveness(r)
 	}
 	var memory runtime.MemStats
@@ -133,8 +152,8 @@ func (m *model) search(limit int) *result {
 }
 
 // id of a state, and whether it is new.
-func (s *search) id(t *worldState) (uint32, bool) {
-	k := keyOf(*t)
+func (s *search[S, A]) id(t *S) (uint32, bool) {
+	k := s.of.key(t)
 	shard := &s.shards[k[0]%256]
 	shard.Lock()
 	defer shard.Unlock()
@@ -147,24 +166,22 @@ func (s *search) id(t *worldState) (uint32, bool) {
 }
 
 // expand visits the states of a level and returns the next one.
-func (s *search) expand(level []found) []found {
-	workers := s.m.Workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	fresh := make([][]found, workers)
-	ways := make([][]way, workers)
+func (s *search[S, A]) expand(level []found[S, A], workers int) []found[S, A] {
+	fresh := make([][]found[S, A], workers)
+	visits := make([][]visit, workers)
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	for w := range workers {
 		wait.Go(func() {
 			for {
-				i := int(next.Add(64)) - 64
+				i := int(next.Add(batch)) - batch
 				if i >= len(level) {
 					return
 				}
-				for _, f := range level[i:min(i+64, len(level))] {
-					fresh[w], ways[w] = s.visit(&f, fresh[w], ways[w])
+				for j := i; j < min(i+batch, len(level)); j++ {
+					if f := &level[j]; !s.isOver(f.id) {
+						fresh[w], visits[w] = s.visit(f, fresh[w], visits[w])
+					}
 				}
 			}
 		})
@@ -174,50 +191,49 @@ func (s *search) expand(level []found) []found {
 		s.edges = append(s.edges, nil)
 		s.kinds = append(s.kinds, ordinary)
 	}
-	for _, list := range ways {
-		for _, w := range list {
-			s.edges[w.from], s.kinds[w.from] = w.to, w.kind
+	for _, list := range visits {
+		for _, v := range list {
+			s.edges[v.from], s.kinds[v.from] = v.to, v.kind
 		}
 	}
 	return slices.Concat(fresh...)
 }
 
-// way is what is known of a state that has been visited.
-type way struct {
+// batch is how many states a worker takes at a time.
+const batch = 16
+
+// visit is what is known of a state that has been visited.
+type visit struct {
 	from uint32
 	to   []uint32
 	kind kind
 }
 
-func (s *search) visit(f *found, fresh []found, ways []way) ([]found, []way) {
-	w := way{from: f.id, kind: s.m.kindOf(&f.state)}
-	var room [64]action
-	list := s.m.possible(&f.state, room[:0])
-	var to []uint32
-	for _, a := range list {
-		t := f.state
-		broken := s.m.do(&t, a)
-		if len(broken) > 0 {
-			s.report(&breakingStep{broken, f.id, a})
+func (s *search[S, A]) visit(f *found[S, A], fresh []found[S, A], visits []visit) ([]found[S, A], []visit) {
+	v := visit{from: f.id, kind: s.of.kind(&f.state)}
+	transitions := int64(0)
+	s.of.leave(&f.state, func(w way[S, A]) {
+		if len(w.broken) > 0 {
+			s.report(&breakingStep[A]{w.broken, f.id, w.by})
 		}
-		canonical(&t)
-		id, isNew := s.id(&t)
+		id, isNew := s.id(w.to)
 		if id == f.id {
-			continue
+			return
 		}
-		s.transitions.Add(1)
+		transitions++
 		if isNew {
-			fresh = append(fresh, found{id, t, origin{f.id, a}})
+			fresh = append(fresh, found[S, A]{id, *w.to, origin[A]{f.id, w.by}})
 		}
-		if classes[a.deed] == usual && !slices.Contains(to, id) {
-			to = append(to, id)
+		if w.free && !slices.Contains(v.to, id) {
+			v.to = append(v.to, id)
 		}
-	}
-	w.to = slices.Clone(to)
-	return fresh, append(ways, w)
+	})
+	s.transitions.Add(transitions)
+	v.to = slices.Clone(v.to)
+	return fresh, append(visits, v)
 }
 
-func (s *search) report(b *breakingStep) {
+func (s *search[S, A]) report(b *breakingStep[A]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.breach == nil || b.at < s.breach.at {
@@ -225,29 +241,15 @@ func (s *search) report(b *breakingStep) {
 	}
 }
 
-func (m *model) kindOf(s *worldState) kind {
-	switch {
-	case m.bereft(s):
-		if m.unserved(s) {
-			return lostQuiet // for a person, with the newest snapshot
-		}
-		if quiet, v := m.rest(s); quiet && documented(v.rule) {
-			return lostQuiet
-		}
-		return lost
-	case m.converged(s):
-		return goal
-	}
-	return ordinary
-}
-
-// documented reports whether a cluster that has lost a majority's data may end in this rule (docs/troubleshooting.md).
-func documented(rule string) bool {
-	return slices.Contains([]string{"QuorumLost", "Blind", "Start", "Pause"}, rule)
+// isOver reports whether a rule was broken from an earlier state.
+func (s *search[S, A]) isOver(id uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.breach != nil && s.breach.at < id
 }
 
 // liveness looks for states from which nothing leads to the end that they should have.
-func (s *search) liveness(r *result) {
+func (s *search[S, A]) liveness(r *result[A]) {
 	into := s.reverse()
 	alive := make([]bool, len(s.kinds))
 	reach := func(is kind) {
@@ -291,7 +293,7 @@ func (s *search) liveness(r *result) {
 	}
 	if len(stuck) > 0 {
 		first := slices.Min(stuck)
-		r.Broken = &breach{Rules: []string{fmt.Sprintf("liveness: no way leads on from here, nor from %d other states",
+		r.Broken = &breach[A]{Rules: []string{fmt.Sprintf("liveness: no way leads on from here, nor from %d other states",
 			len(stuck)-1)}, Path: s.path(first)}
 	}
 }
@@ -304,7 +306,7 @@ type reversed struct {
 
 func (r *reversed) of(id uint32) []uint32 { return r.from[r.start[id]:r.start[id+1]] }
 
-func (s *search) reverse() *reversed {
+func (s *search[S, A]) reverse() *reversed {
 	r := &reversed{start: make([]uint64, len(s.edges)+1)}
 	for _, e := range s.edges {
 		for _, to := range e {
@@ -326,8 +328,8 @@ func (s *search) reverse() *reversed {
 }
 
 // path is the way to a state, in the numbers that its members had at each step.
-func (s *search) path(id uint32) []action {
-	var path []action
+func (s *search[S, A]) path(id uint32) []A {
+	var path []A
 	for ; id != 0; id = s.from[id].state {
 		path = append(path, s.from[id].by)
 	}
@@ -335,4 +337,47 @@ func (s *search) path(id uint32) []action {
 	return path
 }
 
-func (b *breach) String() string { return strings.Join(b.Rules, "\n") }
+func (b *breach[A]) String() string { return strings.Join(b.Rules, "\n") }
+
+// ---- the model as what is searched
+
+// search visits every state of the model.
+func (m *model) search() *result[action] {
+	r := searchAll(m, m.first(), m.Workers)
+	r.Decisions = m.judge.decisions()
+	return r
+}
+
+func (m *model) key(s *worldState) key { return keyOf(*s) }
+
+func (m *model) leave(s *worldState, take func(way[worldState, action])) {
+	var room [64]action
+	var t worldState
+	for _, a := range m.possible(s, room[:0]) {
+		t = *s
+		broken := m.do(&t, a)
+		canonical(&t)
+		take(way[worldState, action]{a, &t, classes[a.deed] == usual, broken})
+	}
+}
+
+func (m *model) kind(s *worldState) kind {
+	switch {
+	case m.bereft(s):
+		if m.unserved(s) {
+			return lostQuiet // for a person, with the newest snapshot
+		}
+		if quiet, v := m.rest(s); quiet && documented(v.rule) {
+			return lostQuiet
+		}
+		return lost
+	case m.converged(s):
+		return goal
+	}
+	return ordinary
+}
+
+// documented reports whether a cluster that has lost a majority's data may end in this rule (docs/troubleshooting.md).
+func documented(rule string) bool {
+	return slices.Contains([]string{"QuorumLost", "Blind", "Start", "Pause"}, rule)
+}

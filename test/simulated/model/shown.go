@@ -1,9 +1,8 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +20,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -115,7 +116,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.DeletionTimestamp.Time = now.Add(-time.Hour)
 	}
 	o.Annotations = map[string]string{
-		objects.AnnotationStart:    []string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}[p.start],
+		objects.AnnotationStart:    starts[p.start],
 		objects.AnnotationTemplate: j.templates()[p.template],
 		objects.AnnotationImage:    image(p.version),
 	}
@@ -130,7 +131,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Annotations[objects.AnnotationExchanged] = container(p.turn)
 	}
 	if p.withdrawn != notWithdrawn {
-		o.Annotations[objects.AnnotationWithdrawn] = withdrawnSince(p.withdrawn)
+		o.Annotations[objects.AnnotationWithdrawn] = withdrawnSince(p.withdrawn).Format(time.RFC3339)
 	}
 	o.Spec.Containers = []corev1.Container{{Name: objects.ContainerEtcd, Image: image(p.version)}}
 	if p.gated {
@@ -139,69 +140,41 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	if p.bound {
 		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
 	}
-	o.Status.Phase, o.Status.InitContainerStatuses, o.Status.ContainerStatuses = containers(p.status)
-	if p.fresh {
-		o.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now)
-	}
-	if p.ran() {
-		o.Status.ContainerStatuses[0].ContainerID = container(p.turn)
+	o.Status.Phase = corev1.PodPending
+	if p.status != pending {
+		was := corev1.ContainerStatus{}
+		if p.ran() {
+			was.ContainerID = container(p.turn)
+		}
+		prepare, etcd := stages[p.status].Report("", was)
+		if p.fresh {
+			etcd.State.Running.StartedAt = metav1.NewTime(now)
+		}
+		o.Status.InitContainerStatuses = []corev1.ContainerStatus{prepare}
+		o.Status.ContainerStatuses = []corev1.ContainerStatus{etcd}
+		o.Status.Phase = kubelet.Phase(etcd)
 	}
 	return o
 }
 
+// stages are those of a pod of which more than nothing is reported.
+var stages = [...]kubelet.Stage{runs: kubelet.Running, crashes: kubelet.Crashing, refused: kubelet.Refused,
+	refusedAgain: kubelet.Refused, unpulled: kubelet.Unpulled, unpulledAgain: kubelet.Unpulled}
+
 // withdrawnSince is the time of which a pod, or a removal, says so.
-func withdrawnSince(withdrawn uint8) string {
-	return map[uint8]time.Time{justWithdrawn: now, longWithdrawn: now.Add(-time.Hour)}[withdrawn].Format(time.RFC3339)
+func withdrawnSince(withdrawn uint8) time.Time {
+	return map[uint8]time.Time{justWithdrawn: now, longWithdrawn: now.Add(-time.Hour)}[withdrawn]
 }
 
 // container is the ID of the container that was reported last.
 func container(turn uint8) string { return fmt.Sprintf("containerd://%d", turn) }
 
-// containers is what the kubelet reports.
-func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []corev1.ContainerStatus) {
-	prepare, etcd := corev1.ContainerStatus{Name: objects.ContainerPrepare},
-		corev1.ContainerStatus{Name: objects.ContainerEtcd}
-	ended := func(code int32) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
-	}
-	waiting := func(why string) corev1.ContainerState {
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
-	}
-	switch status {
-	case runs:
-		prepare.State, etcd.State.Running = ended(0), &corev1.ContainerStateRunning{}
-		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case crashes:
-		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("CrashLoopBackOff"),
-			ended(1), 1
-		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case refused, refusedAgain:
-		prepare.State, prepare.LastTerminationState = waiting("CrashLoopBackOff"), ended(objects.ExitDataLost)
-		etcd.State = waiting("PodInitializing")
-		if status == refusedAgain {
-			etcd.LastTerminationState, etcd.RestartCount = ended(1), 1
-			return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-		}
-		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case unpulled:
-		prepare.State, etcd.State = ended(0), waiting("ErrImagePull")
-		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case unpulledAgain:
-		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("ErrImagePull"),
-			ended(1), 1
-		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	}
-	return corev1.PodPending, nil, nil
-}
-
 func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + releases[version] }
 
 func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigMap {
-	starts := map[string]string{}
-	for n, uid := range r.startsOn {
-		if uid != 0 {
-			starts[name(n)] = string(j.ground(n, uid))
-		}
+	starts := map[string]types.UID{}
+	for n := range r.started().All {
+		starts[name(n)] = j.ground(n, r.startsOn[n])
 	}
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(clusterName, 1), Namespace: "default",
 		UID: "record"}}
@@ -212,10 +185,10 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)),
 		objects.AnnotationVersion: releases[r.version]}
 	if r.choice.member > 0 {
-		o.Annotations[objects.AnnotationChosen] = r.choice.words()
+		o.Annotations[objects.AnnotationChosen] = r.choice.recorded().String()
 	}
 	if r.founded {
-		o.Annotations[objects.AnnotationStartsOn] = joinPairs(starts, ":")
+		o.Annotations[objects.AnnotationStartsOn] = cmp.Or(state.FormatPairs(starts, ":"), state.StartsOnNothing)
 	}
 	if r.quorate {
 		o.Annotations[objects.AnnotationClusterID] = strconv.FormatUint(clusterID, 16)
@@ -223,50 +196,47 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 	return o
 }
 
-// words are a choice as the record says it.
-func (c choice) words() string {
+// recorded is a choice as the record says it.
+func (c choice) recorded() state.Choice {
 	n := int(c.member) - 1
-	switch {
-	case c.removes && c.withdrawn == notWithdrawn:
-		return name(n) + " removal"
-	case c.removes:
-		return name(n) + " removal withdrawn " + withdrawnSince(c.withdrawn)
+	if c.removes {
+		return state.Choice{Name: name(n), Removes: true, Withdrawn: withdrawnSince(c.withdrawn)}
 	}
-	said := fmt.Sprintf("%s %s", name(n), podUID(n, c.pod))
+	r := state.Choice{Name: name(n), Pod: string(podUID(n, c.pod))}
 	switch {
 	case c.turn == unseenTurn:
-		said += " " + noContainer
+		r.Container = noContainer
 	case c.turn > 0:
-		said += " " + container(c.turn-1)
+		r.Container = container(c.turn - 1)
 	}
-	return said
+	return r
 }
 
 // noContainer is the container of a pod in which none was seen yet.
 const noContainer = "-"
 
-// readChoice reads what the record says.
-func readChoice(said string) (c choice) {
-	fields := strings.Fields(strings.TrimSuffix(said, " down")) // that decides only who is given up
-	if len(fields) == 0 {
+// readChoice is a choice that the record says.
+func readChoice(r state.Choice) (c choice) {
+	if r.Name == "" {
 		return choice{}
 	}
-	c.member = number(fields[0]) + 1
-	if fields[1] == "removal" {
-		c.removes = true
-		if len(fields) > 2 {
-			c.withdrawn = map[string]uint8{withdrawnSince(justWithdrawn): justWithdrawn,
-				withdrawnSince(longWithdrawn): longWithdrawn}[fields[3]]
-		}
-		return c
-	}
-	c.pod = lastNumber(fields[1])
+	c.member = number(r.Name) + 1
+	c.removes = r.Removes
 	switch {
-	case len(fields) < 3:
-	case fields[2] == noContainer:
+	case r.Removes && r.Withdrawn.Equal(now):
+		c.withdrawn = justWithdrawn
+	case r.Removes && !r.Withdrawn.IsZero():
+		c.withdrawn = longWithdrawn
+	case r.Removes:
+	default:
+		c.pod = lastNumber(r.Pod)
+	}
+	switch r.Container {
+	case "":
+	case noContainer:
 		c.turn = unseenTurn
 	default:
-		c.turn = lastNumber(fields[2]) + 1
+		c.turn = lastNumber(r.Container) + 1
 	}
 	return c
 }
@@ -288,27 +258,13 @@ func (j *judge) ground(n int, uid uint8) types.UID {
 	return claimUID(n, uid)
 }
 
-// noOne is what the record says when it is founded and no member may start empty.
-const noOne = "none"
-
-func joinPairs(pairs map[string]string, sep string) string {
-	var fields []string
-	for _, k := range slices.Sorted(maps.Keys(pairs)) {
-		fields = append(fields, k+sep+pairs[k])
-	}
-	if len(fields) == 0 {
-		return noOne
-	}
-	return strings.Join(fields, ",")
-}
-
 // initialCluster is the list as etcd is told it.
 func initialCluster(c *v1alpha1.EtcdCluster, members set) string {
-	var fields []string
+	urls := map[string]string{}
 	for n := range members.All {
-		fields = append(fields, name(n)+"="+objects.PeerURL(c, name(n), ""))
+		urls[name(n)] = objects.PeerURL(c, name(n), "")
 	}
-	return strings.Join(fields, ",")
+	return state.FormatPairs(urls, "=")
 }
 
 func (s *sight) health(n int) observation.Health {

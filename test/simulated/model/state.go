@@ -13,6 +13,16 @@ type set = membership.Set
 
 func one(n int) set { return 1 << n }
 
+// where are the members for which something is so.
+func where(is func(n int) bool) (all set) {
+	for n := range maxMembers {
+		if is(n) {
+			all = all.With(n)
+		}
+	}
+	return all
+}
+
 // namesOf are the names of the members in a set.
 func namesOf(s set) string {
 	var all []string
@@ -97,6 +107,9 @@ type record struct {
 	choice   choice
 	rev      uint8 // of the API server
 }
+
+// started are the members that it says of what they start on.
+func (r *record) started() set { return where(func(n int) bool { return r.startsOn[n] != 0 }) }
 
 // choice of the member that is restarted, or removed.
 type choice struct {

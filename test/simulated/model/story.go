@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
 // Story tells a path in the words of test/simulated/scenario: saved under testdata/clusters and completed with
@@ -68,7 +71,7 @@ func (m *model) follow(path []action, told func(line string, after *worldState))
 
 // renamed is the action with the number that the member has in a state that is not canonical.
 func (a action) renamed(old [maxMembers]uint8) action {
-	if a.deed != callCut || a.cut().at == beforeObject {
+	if a.deed != callCut || a.cut().At == metacontroller.BeforeObject {
 		a.n = old[a.n]
 	}
 	return a
@@ -129,21 +132,21 @@ func cacheName(kind uint8) string {
 }
 
 func (c cut) words() string {
-	switch c.at {
-	case beforeStep:
-		return "crash=before-step"
-	case afterStep:
-		return "crash=step"
-	case beforeStatus:
-		return "crash=before-status"
+	words := "crash=" + string(c.At)
+	if c.At == metacontroller.BeforeObject {
+		kind, name := c.Object.names()
+		words += fmt.Sprintf(" %s=%s", kind, name)
 	}
-	order := ""
-	if c.backwards {
-		order = " order=backwards"
+	if c.Backwards {
+		words += " order=backwards"
 	}
-	if c.object.kind == aRecord {
-		return "crash=before configmap=" + clusterName + "-epoch-1" + order
+	return words
+}
+
+// names are those of the kind and of the object, in stories.
+func (o object) names() (kind, object string) {
+	if o.kind == aRecord {
+		return "configmap", objects.EpochName(clusterName, 1)
 	}
-	return fmt.Sprintf("crash=before %s=%s%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)),
-		order)
+	return []string{aPod: "pod", aClaim: "claim"}[o.kind], name(int(o.number))
 }

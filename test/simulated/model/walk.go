@@ -7,7 +7,7 @@ import (
 
 // walk goes where no search gets: random steps until there are enough of them, in episodes that each begin afresh and
 // end with all faults over, after which the cluster must converge. The same seed takes the same steps.
-func (m *model) walk(seed uint64, steps int) (episodes int, broken *breach) {
+func (m *model) walk(seed uint64, steps int) (episodes int, broken *breach[action]) {
 	m.prepare()
 	r := rand.New(rand.NewPCG(seed, 2))
 	for steps > 0 {
@@ -22,13 +22,13 @@ func (m *model) walk(seed uint64, steps int) (episodes int, broken *breach) {
 }
 
 // episode takes steps that change something, as many as asked for or as there are.
-func (m *model) episode(r *rand.Rand, steps int) (taken int, b *breach) {
+func (m *model) episode(r *rand.Rand, steps int) (taken int, b *breach[action]) {
 	s := m.first()
 	var path []action
 	for idle := 0; taken < steps && idle < 100; idle++ {
 		a, before := choose(r, m.possible(&s, nil)), s
 		if broken := m.do(&s, a); len(broken) > 0 {
-			return taken, &breach{Rules: broken, Path: append(path, a)}
+			return taken, &breach[action]{Rules: broken, Path: append(path, a)}
 		}
 		if canonical(&s); s == before {
 			continue
@@ -42,7 +42,7 @@ func (m *model) episode(r *rand.Rand, steps int) (taken int, b *breach) {
 		broken = []string{fmt.Sprintf("liveness: nothing fails any more, and the cluster stays in %s", v.rule)}
 	}
 	if len(broken) > 0 {
-		return taken, &breach{Rules: broken, Path: path}
+		return taken, &breach[action]{Rules: broken, Path: path}
 	}
 	return taken, nil
 }

@@ -25,7 +25,7 @@ type recorded struct {
 var recording sync.Mutex
 
 // record appends objects to the file that QUORATE_RECORD names, one JSON object a line: what the tools of others make
-// of our statuses is tested in test/static/manifests, with modules that the product does not have.
+// of our statuses is tested in test/tools/manifests, with modules that the product does not have.
 func record(t *testing.T, at string, all ...recorded) {
 	path := os.Getenv("QUORATE_RECORD")
 	if path == "" {

@@ -12,13 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Kind of an object.
@@ -342,37 +339,7 @@ func (w *World) editPod(name string, change func(*corev1.Pod)) {
 
 // copyOf is a copy whose metadata may be set without touching the original.
 func copyOf(o metav1.Object) metav1.Object {
-	switch t := o.(type) {
-	case *v1alpha1.EtcdCluster:
-		c := *t
-		return &c
-	case *corev1.Pod:
-		c := *t
-		return &c
-	case *corev1.PersistentVolumeClaim:
-		c := *t
-		return &c
-	case *corev1.ConfigMap:
-		c := *t
-		return &c
-	case *corev1.Service:
-		c := *t
-		return &c
-	case *policyv1.PodDisruptionBudget:
-		c := *t
-		return &c
-	case *networkingv1.NetworkPolicy:
-		c := *t
-		return &c
-	case *observation.Secret:
-		c := *t
-		return &c
-	case *v1alpha1.EtcdSnapshot:
-		c := *t
-		return &c
-	case *v1alpha1.EtcdOperation:
-		c := *t
-		return &c
-	}
-	panic(fmt.Sprintf("no such kind: %T", o))
+	c := reflect.New(reflect.TypeOf(o).Elem())
+	c.Elem().Set(reflect.ValueOf(o).Elem())
+	return c.Interface().(metav1.Object)
 }

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
-// Apply does with the answer what Metacontroller does: deletions, then creations and updates going on past errors,
-// then the status. A finalized parent loses its finalizer first, and its children are then left to the garbage
-// collector.
+// Apply does with the answer what Metacontroller does. A finalized parent loses its finalizer first, and its children
+// are then left to the garbage collector.
 func (w *World) Apply(c *Call) {
 	if c == nil || c.Lost {
 		return
@@ -37,69 +37,64 @@ func (w *World) apply(c *Call, desired map[Key]metav1.Object) {
 		slices.Contains(c.parent.Finalizers, metav1.FinalizerOrphanDependents)) {
 		return
 	}
-	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
-		return
-	}
-	if w.CertManager {
-		w.Certificates = c.Decision.Children.Certificates
-	}
-	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing && !c.lookedAfter {
-		return
-	}
-	w.writeStatus(c)
+	c.crash.Apply(
+		func() bool { return w.deleteOmitted(c, desired) },
+		func() bool { return w.writeChildren(c, desired) },
+		func() {
+			if !c.Finalizing || c.lookedAfter {
+				w.writeStatus(c)
+			}
+		})
 }
 
 // deleteOmitted deletes the observed children that the answer omits, by UID; false when the crash cut it off.
 func (w *World) deleteOmitted(c *Call, desired map[Key]metav1.Object) bool {
 	before := w.health()
-	for _, key := range c.crash.order(c.observed) {
-		o := c.observed[key]
-		if o.GetDeletionTimestamp() != nil || desired[key] != nil {
-			continue
-		}
-		if c.crash.before(key) {
-			return false
-		}
-		w.Oracle.beforeDelete(w, c, key, o)
-		w.written("- %s %s", key, w.remove(key.Kind, key.Name, o.GetUID()))
+	omitted := maps.Clone(c.observed)
+	maps.DeleteFunc(omitted, func(key Key, o metav1.Object) bool {
+		return o.GetDeletionTimestamp() != nil || desired[key] != nil
+	})
+	whole := c.crash.Delete(inOrder(omitted), func(key Key) {
+		w.Oracle.beforeDelete(w, c, key, omitted[key])
+		w.written("- %s %s", key, w.remove(key.Kind, key.Name, omitted[key].GetUID()))
+	})
+	if whole {
+		w.Oracle.afterDeletes(w, c, before)
 	}
-	w.Oracle.afterDeletes(w, c, before)
-	return true
+	return whole
 }
-
-func (c Crash) before(key Key) bool { return c.At == BeforeObject && c.Object == key }
 
 // writeChildren creates and updates; false when the crash cut it off.
 func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
-	writes, before := 0, w.health()
+	if w.CertManager {
+		w.Certificates = c.Decision.Children.Certificates
+	}
+	before := w.health()
 	defer func() { w.Oracle.afterDeletes(w, c, before) }()
-	for _, key := range c.crash.order(desired) {
-		if c.crash.At == AfterWrites && writes >= c.crash.Writes || c.crash.before(key) {
+	return c.crash.Write(inOrder(desired), func(key Key) bool { return w.writeChild(c, key, desired) })
+}
+
+// writeChild creates or updates one; false when there is nothing to write, or it is refused.
+func (w *World) writeChild(c *Call, key Key, desired map[Key]metav1.Object) bool {
+	old, exists := c.observed[key]
+	if w.ServerSideApply {
+		w.applyOnServer(c.parent, key, old, desired[key])
+		return true
+	}
+	if !exists {
+		err := w.create(key.Kind, created(c.parent, desired[key]))
+		if errors.Is(err, errForbidden) {
+			w.refused(key, desired)
 			return false
 		}
-		old, exists := c.observed[key]
-		if w.ServerSideApply {
-			w.applyOnServer(c.parent, key, old, desired[key])
-			writes++
-			continue
-		}
-		if !exists {
-			err := w.create(key.Kind, created(c.parent, desired[key]))
-			if errors.Is(err, errForbidden) {
-				w.refused(key, desired)
-				continue
-			}
-			w.written("+ %s %s", key, err)
-			writes++
-			continue
-		}
-		merged, changed := merge(old, desired[key])
-		if len(changed) == 0 || old.GetDeletionTimestamp() != nil {
-			continue
-		}
-		w.written("~ %s %s "+strings.ReplaceAll(strings.Join(changed, " "), "%", "%%"), key, w.update(key.Kind, merged))
-		writes++
+		w.written("+ %s %s", key, err)
+		return true
 	}
+	merged, changed := merge(old, desired[key])
+	if len(changed) == 0 || old.GetDeletionTimestamp() != nil {
+		return false
+	}
+	w.written("~ %s %s "+strings.ReplaceAll(strings.Join(changed, " "), "%", "%%"), key, w.update(key.Kind, merged))
 	return true
 }
 
@@ -116,8 +111,7 @@ func (w *World) written(format string, key Key, err error) {
 // writeStatus replaces the status of the live parent, if it is the same object.
 func (w *World) writeStatus(c *Call) {
 	live := w.Cluster()
-	status := c.Decision.Status
-	status.ObservedGeneration = c.parent.Generation
+	status := metacontroller.Observed(c.Decision.Status, c.parent.Generation)
 	if live == nil || live.UID != c.parent.UID {
 		return
 	}
@@ -152,15 +146,7 @@ func (w *World) looks(shown, old, status v1alpha1.EtcdClusterStatus) bool {
 	return true
 }
 
-// order is that in which the children are deleted or written.
-func (c Crash) order(objects map[Key]metav1.Object) []Key {
-	keys := inOrder(objects)
-	if c.Backwards {
-		slices.Reverse(keys)
-	}
-	return keys
-}
-
+// inOrder is as Metacontroller is told of the kinds.
 func inOrder(objects map[Key]metav1.Object) []Key {
 	return slices.SortedFunc(maps.Keys(objects), func(a, b Key) int {
 		if a.Kind != b.Kind {

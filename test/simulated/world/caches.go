@@ -2,6 +2,7 @@ package world
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -24,6 +25,11 @@ func (w *World) Cached(kind Kind) map[string]metav1.Object {
 	if seen, frozen := w.Frozen[kind]; frozen {
 		return seen
 	}
+	return w.current(kind)
+}
+
+// current is, by name, what the API server has of a kind.
+func (w *World) current(kind Kind) map[string]metav1.Object {
 	all := map[string]metav1.Object{}
 	for key, o := range w.Objects {
 		if key.Kind == kind {
@@ -101,55 +107,39 @@ func (w *World) grouped(all map[Key]metav1.Object) observation.Children {
 }
 
 func group(all map[Key]metav1.Object) observation.Children {
-	c := observation.Children{
-		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
-		ConfigMaps: map[string]*corev1.ConfigMap{},
-		Services:   map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
-		Policies: map[string]*networkingv1.NetworkPolicy{}, Secrets: map[string]*observation.Secret{},
+	return observation.Children{
+		Pods: only[*corev1.Pod](all), Claims: only[*corev1.PersistentVolumeClaim](all),
+		ConfigMaps: only[*corev1.ConfigMap](all), Services: only[*corev1.Service](all),
+		Budgets: only[*policyv1.PodDisruptionBudget](all), Policies: only[*networkingv1.NetworkPolicy](all),
+		Secrets: only[*observation.Secret](all),
 	}
+}
+
+// only are the objects of one type, by name.
+func only[T metav1.Object](all map[Key]metav1.Object) map[string]T {
+	found := map[string]T{}
 	for key, o := range all {
-		switch t := o.(type) {
-		case *corev1.Pod:
-			c.Pods[key.Name] = t
-		case *corev1.PersistentVolumeClaim:
-			c.Claims[key.Name] = t
-		case *corev1.ConfigMap:
-			c.ConfigMaps[key.Name] = t
-		case *corev1.Service:
-			c.Services[key.Name] = t
-		case *policyv1.PodDisruptionBudget:
-			c.Budgets[key.Name] = t
-		case *networkingv1.NetworkPolicy:
-			c.Policies[key.Name] = t
-		case *observation.Secret:
-			c.Secrets[key.Name] = t
+		if t, is := o.(T); is {
+			found[key.Name] = t
 		}
 	}
-	return c
+	return found
 }
 
 func ungroup(d decision.Desired, secrets map[string]*observation.Secret) map[Key]metav1.Object {
 	all := map[Key]metav1.Object{}
-	for _, o := range d.Pods {
-		all[Key{PodKind, o.Name}] = o
-	}
-	for _, o := range d.Claims {
-		all[Key{ClaimKind, o.Name}] = o
-	}
-	for _, o := range d.ConfigMaps {
-		all[Key{ConfigMapKind, o.Name}] = o
-	}
-	for _, o := range d.Services {
-		all[Key{ServiceKind, o.Name}] = o
-	}
-	for _, o := range d.Budgets {
-		all[Key{BudgetKind, o.Name}] = o
-	}
-	for _, o := range d.Policies {
-		all[Key{PolicyKind, o.Name}] = o
-	}
-	for name, o := range secrets {
-		all[Key{SecretKind, name}] = o
-	}
+	add(all, PodKind, d.Pods)
+	add(all, ClaimKind, d.Claims)
+	add(all, ConfigMapKind, d.ConfigMaps)
+	add(all, ServiceKind, d.Services)
+	add(all, BudgetKind, d.Budgets)
+	add(all, PolicyKind, d.Policies)
+	add(all, SecretKind, slices.Collect(maps.Values(secrets)))
 	return all
+}
+
+func add[T metav1.Object](all map[Key]metav1.Object, kind Kind, objects []T) {
+	for _, o := range objects {
+		all[Key{kind, o.GetName()}] = o
+	}
 }

@@ -146,7 +146,7 @@ func (w *World) Uprooted(pod *corev1.Pod) bool {
 }
 
 // paired reports whether two members' etcds hear each other: raft needs no more than that one of the two can dial the
-// other (docs/decisions/0011-plain-text-learns-tls.md).
+// other: messages go over streams that the receiver opens, or over requests that the sender makes.
 func (w *World) paired(c Cluster, a, b uint64) bool {
 	return a == b || w.dials(c, a, b) || w.dials(c, b, a)
 }
@@ -176,8 +176,7 @@ func (w *World) reaches(from side, pod types.UID, listed observation.Member) boo
 
 // listensByTLS reports how the etcd of a pod listens to its peers, by its flags.
 func listensByTLS(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Containers[0].Command,
-		func(flag string) bool { return strings.HasPrefix(flag, "--listen-peer-urls=https:") })
+	return strings.HasPrefix(flag(&pod.Spec.Containers[0], "listen-peer-urls"), "https:")
 }
 
 // handshake is what comes of Quorate's connection to the member in a pod: what the member tells of itself, and why
@@ -229,9 +228,8 @@ func (c *client) handshake(pod types.UID, e observation.Endpoint) observation.He
 
 // asksNone reports whether the etcd of a pod asks clients for no certificate, by its flags.
 func asksNone(pod *corev1.Pod) bool {
-	return len(mounts(pod)) > 0 && !slices.ContainsFunc(pod.Spec.Containers[0].Command, func(flag string) bool {
-		return strings.HasPrefix(flag, "--trusted-ca-file=") || strings.HasPrefix(flag, "--client-cert-auth=true")
-	})
+	etcd := &pod.Spec.Containers[0]
+	return len(mounts(pod)) > 0 && flag(etcd, "trusted-ca-file") == "" && flag(etcd, "client-cert-auth") != "true"
 }
 
 // mayOpen checks that no etcd starts which asks clients for no certificate while auth is off (S20).

@@ -18,6 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // Artifact is a snapshot in a store.
@@ -57,9 +59,6 @@ func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
 		taken.Index, taken.Revision, of = c.Commit, c.Revision, c.ID
 	}
 	taken.SHA256 = fmt.Sprintf("%064x", id("sha256", url, fmt.Sprint(of, taken.Index, taken.Revision)))
-	if w.Artifacts = maps.Clone(w.Artifacts); w.Artifacts == nil {
-		w.Artifacts = map[string]Artifact{}
-	}
 	w.Artifacts[url] = taken
 	return taken, of
 }
@@ -81,9 +80,9 @@ func initOf(pod *corev1.Pod, name string) *corev1.Container {
 	return &pod.Spec.InitContainers[i]
 }
 
-// flag is the value of an argument of the container; empty without it.
+// flag is the value of a flag of the container; empty without it.
 func flag(c *corev1.Container, name string) string {
-	for _, arg := range c.Args {
+	for _, arg := range slices.Concat(c.Command, c.Args) {
 		if value, is := strings.CutPrefix(arg, "--"+name+"="); is {
 			return value
 		}
@@ -113,7 +112,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	if seed == nil || w.Markers[pod.UID] || w.dirOf(pod, place).Member != 0 {
 		return ""
 	}
-	env, err := w.envOf(seed.Env, pod)
+	env, _, err := w.Environment(pod, seed.Env)
 	if err != nil {
 		return report(reports.Restore{Reason: "Failed", Error: err.Error()})
 	}
@@ -121,7 +120,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	if flaw != "" {
 		return flaw
 	}
-	initial, token := pairs(env["ETCD_INITIAL_CLUSTER"]), env["ETCD_INITIAL_CLUSTER_TOKEN"]
+	initial, token := state.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "="), env["ETCD_INITIAL_CLUSTER_TOKEN"]
 	c, self := w.formed(initial, initial[pod.Name], token)
 	replayed := w.replay(seed, env, &from)
 	if from.Index > 0 {
@@ -194,9 +193,6 @@ func (w *World) Stream(flaw string) {
 	c, led := w.led()
 	if !led {
 		return
-	}
-	if w.Tails = maps.Clone(w.Tails); w.Tails == nil {
-		w.Tails = map[string][]Tail{}
 	}
 	of := strconv.FormatUint(c.ID, 16)
 	w.Tails[of] = append(slices.Clone(w.Tails[of]), Tail{Index: c.Commit, Revision: c.Revision, At: w.Now, Flaw: flaw})
@@ -305,7 +301,7 @@ func (w *World) survey(pod *corev1.Pod) bool {
 	w.editPod(pod.Name, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(raw)}}}}
+			State: kubelet.Ended(0, string(raw))}}
 		w.meshTells(p)
 	})
 	return true
@@ -337,16 +333,16 @@ func waitsAtGate(pod *corev1.Pod) bool {
 }
 
 // seedStatus is what the kubelet tells of the container that fills the data directory; nil for a pod without.
-func (w *World) seedStatus(pod *corev1.Pod, s podState) *corev1.ContainerStatus {
-	if initOf(pod, objects.ContainerSeed) == nil || s.lacks != "" {
+func (w *World) seedStatus(pod *corev1.Pod, s standing) *corev1.ContainerStatus {
+	if initOf(pod, objects.ContainerSeed) == nil || s.Stage == kubelet.Unmounted {
 		return nil
 	}
 	c := corev1.ContainerStatus{Name: objects.ContainerSeed}
-	if s.unseeded != "" {
-		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
-		c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: s.unseeded}
+	if s.Stage == kubelet.Unseeded {
+		c.State = kubelet.Waits(kubelet.BacksOff, "")
+		c.LastTerminationState = kubelet.Ended(1, s.why)
 	} else {
-		c.State.Terminated = &corev1.ContainerStateTerminated{Message: cmp.Or(w.dirOf(pod, w.placeOf(pod)).Seed, "{}")}
+		c.State = kubelet.Ended(0, cmp.Or(w.dirOf(pod, w.placeOf(pod)).Seed, "{}"))
 	}
 	return &c
 }

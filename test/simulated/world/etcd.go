@@ -156,6 +156,14 @@ func (c Cluster) with(m observation.Member) Cluster {
 	return c
 }
 
+// clusters are all that there are, in one order.
+func (w *World) clusters() (all []Cluster) {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		all = append(all, w.Etcd.Clusters[id])
+	}
+	return all
+}
+
 // ---- time goes on
 
 // TickEtcd lets every cluster elect, replicate and publish.
@@ -217,8 +225,7 @@ func (w *World) elect(id uint64) {
 
 // Lead makes the member of this name the leader, as when the one before it was slow for a moment.
 func (w *World) Lead(name string) {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[id]
+	for _, c := range w.clusters() {
 		for _, m := range w.component(c) {
 			if nameAt(m) == name {
 				c.Leader = m.ID
@@ -231,8 +238,7 @@ func (w *World) Lead(name string) {
 
 // DisableAuth is what a person does who turns auth off.
 func (w *World) DisableAuth() {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[id]
+	for _, c := range w.clusters() {
 		c.Auth = false
 		w.store(c)
 	}
@@ -254,18 +260,21 @@ func (w *World) CatchUp(name string) {
 	w.replicate(d.Cluster, false)
 }
 
+// holds is the data directory that the member runs on; false when it does not run.
+func (w *World) holds(c Cluster, member uint64) (Dir, bool) {
+	pod, runs := w.running(c.ID, member)
+	return w.Dirs[w.Procs[pod].Dir], runs
+}
+
 // blank reports whether the member's log is an empty one.
 func (w *World) blank(c Cluster, m observation.Member) bool {
-	pod, runs := w.running(c.ID, m.ID)
-	return runs && w.Dirs[w.Procs[pod].Dir].Blank
+	d, _ := w.holds(c, m.ID)
+	return d.Blank
 }
 
 func (w *World) index(c Cluster, m observation.Member) uint64 {
-	pod, runs := w.running(c.ID, m.ID)
-	if !runs {
-		return 0
-	}
-	return w.Dirs[w.Procs[pod].Dir].Index
+	d, _ := w.holds(c, m.ID)
+	return d.Index
 }
 
 // replicate brings every member that hears the leader up to what is agreed; learners at their pace.
@@ -298,11 +307,8 @@ func (w *World) replicate(id uint64, pace bool) {
 
 // rotOf is what is wrong with the leader's data: a member that joins copies it. The initial members have none to copy.
 func (w *World) rotOf(c Cluster) uint32 {
-	pod, runs := w.running(c.ID, c.Leader)
-	if !runs {
-		return 0
-	}
-	return w.Dirs[w.Procs[pod].Dir].Rot
+	d, _ := w.holds(c, c.Leader)
+	return d.Rot
 }
 
 // publish lets members that follow a leader say their names and client URLs, once after each start that has others.
@@ -329,12 +335,7 @@ func (w *World) advertised(name string) []string {
 	if pod == nil {
 		return []string{"http://" + name}
 	}
-	for _, flag := range pod.Spec.Containers[0].Command {
-		if urls, is := strings.CutPrefix(flag, "--advertise-client-urls="); is {
-			return slices.Sorted(strings.SplitSeq(urls, ","))
-		}
-	}
-	return nil
+	return slices.Sorted(strings.SplitSeq(flag(&pod.Spec.Containers[0], "advertise-client-urls"), ","))
 }
 
 // Write lets clients write n keys; false when there is no leader to take them, or an alarm.
@@ -382,8 +383,8 @@ func (w *World) Leads() bool {
 // led is the cluster whose leader a majority hears now, and to which clients speak: the one of the latest epoch, as
 // there may be an etcd that is none of ours.
 func (w *World) led() (latest Cluster, led bool) {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		if c := w.Etcd.Clusters[id]; w.leads(c) && (!led || c.Epoch > latest.Epoch) {
+	for _, c := range w.clusters() {
+		if w.leads(c) && (!led || c.Epoch > latest.Epoch) {
 			latest, led = c, true
 		}
 	}

@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // noStatus is what the API server shows for a status that was never written.
@@ -41,14 +41,10 @@ func (w *World) Probe() {
 		d := w.Dirs[w.Procs[pod.UID].Dir]
 		c := w.Etcd.Clusters[d.Cluster]
 		m, _ := c.member(d.Member)
-		is := corev1.ConditionFalse
-		if _, runs := w.Procs[pod.UID]; runs && m.ID != 0 && !m.Learner && w.follows(c, m) {
-			is = corev1.ConditionTrue
-		}
+		_, runs := w.Procs[pod.UID]
+		ready := runs && m.ID != 0 && !m.Learner && w.follows(c, m)
 		w.editPod(pod.Name, func(p *corev1.Pod) {
-			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions,
-				func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: is})
+			p.Status.Conditions = kubelet.Ready(p.Status.Conditions, ready, metav1.Time{})
 		})
 	}
 }
@@ -187,8 +183,8 @@ func (w *World) Mend(name string) {
 // AddByHand is what etcdctl member add does, for a voter or a learner at the peer URL of this name, which may be a
 // member's of the cluster or a stranger's.
 func (w *World) AddByHand(peerURL string, learner bool) {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c, err := w.add(w.Etcd.Clusters[id], peerURL)
+	for _, c := range w.clusters() {
+		c, err := w.add(c, peerURL)
 		if err != nil {
 			continue
 		}
@@ -206,8 +202,7 @@ func (w *World) RemoveByHand(name string) error { return w.byHand(name, (*World)
 func (w *World) PromoteByHand(name string) error { return w.byHand(name, (*World).promote) }
 
 func (w *World) byHand(name string, change func(*World, Cluster, uint64) (Cluster, error)) error {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[id]
+	for _, c := range w.clusters() {
 		i := slices.IndexFunc(c.Members, func(m observation.Member) bool { return nameAt(m) == name })
 		if i < 0 || !w.leads(c) {
 			continue
@@ -261,15 +256,7 @@ func (w *World) HealNode(name string) {
 }
 
 // Freeze stops the caches of a kind at what they show now; frozen again, they catch up to now.
-func (w *World) Freeze(kind Kind) {
-	seen := map[string]metav1.Object{}
-	for key, o := range w.Objects {
-		if key.Kind == kind {
-			seen[key.Name] = o
-		}
-	}
-	w.Frozen[kind] = seen
-}
+func (w *World) Freeze(kind Kind) { w.Frozen[kind] = w.current(kind) }
 
 // Thaw lets the caches of a kind catch up.
 func (w *World) Thaw(kind Kind) { delete(w.Frozen, kind) }

@@ -2,8 +2,6 @@ package world
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,11 +58,11 @@ func (w *World) StopForeign(name string) { w.stop(foreignUID(name)) }
 
 // JoinForeign starts a foreign member that a person has added.
 func (w *World) JoinForeign(name, version string) {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		for _, m := range w.Etcd.Clusters[id].Members {
+	for _, c := range w.clusters() {
+		for _, m := range c.Members {
 			if nameAt(m) == name {
 				place := "disk of " + name
-				w.storeDir(place, Dir{Cluster: id, Member: m.ID, Behind: w.Etcd.LearnerPace})
+				w.storeDir(place, Dir{Cluster: c.ID, Member: m.ID, Behind: w.Etcd.LearnerPace})
 				w.Oracle.identities[m.ID] = place
 				w.StartForeign(name, version)
 			}

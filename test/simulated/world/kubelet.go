@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/volumes"
+	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
 // Kubelets lets the scheduler and every node do what there is to do, pod by pod.
@@ -91,48 +92,46 @@ func (w *World) freeIP() string {
 	}
 }
 
-// podState is what the kubelet will report of the pod's containers.
-type podState struct {
-	lacks    string // the object that it waits for, before anything runs
-	unseeded string // why its data directory could not be filled, as the container reports it
-	refused  bool   // prepare found no data where there must be some
-	waiting  string // why etcd does not run; empty when it does
+// standing is how far a pod's containers have come, and why in the words of what is in the way.
+type standing struct {
+	kubelet.Stage
+	why string
 }
 
 // run brings the pod's containers as far as they come: its files, prepare, the image, etcd.
-func (w *World) run(pod *corev1.Pod) podState {
-	place := w.placeOf(pod)
-	if proc, runs := w.Procs[pod.UID]; runs && proc.Image != pod.Spec.Containers[0].Image {
+func (w *World) run(pod *corev1.Pod) standing {
+	place, image := w.placeOf(pod), pod.Spec.Containers[0].Image
+	if proc, runs := w.Procs[pod.UID]; runs && proc.Image != image {
 		w.stop(pod.UID) // another image: the container is replaced
 	} else if runs {
 		_ = w.mount(pod) // a running pod waits for nothing
-		return podState{}
+		return standing{Stage: kubelet.Running}
 	}
 	if lacks := w.mount(pod); lacks != "" {
-		return podState{lacks: "the Secret " + lacks, waiting: "PodInitializing"}
+		return standing{kubelet.Unmounted, "the Secret " + lacks}
 	}
 	if over := w.overIn(pod); over != "" && !w.Prepared[pod.UID] {
-		return podState{lacks: "the ConfigMap " + over, waiting: "PodInitializing"}
+		return standing{kubelet.Unmounted, "the ConfigMap " + over}
 	}
 	if why := w.seed(pod, place); why != "" {
-		return podState{unseeded: why, waiting: "PodInitializing"}
+		return standing{kubelet.Unseeded, why}
 	}
 	if waitsAtGate(pod) {
-		return podState{waiting: "PodInitializing"}
+		return standing{Stage: kubelet.AtGate}
 	}
 	if !w.prepare(pod, place) {
-		return podState{refused: true, waiting: "PodInitializing"}
+		return standing{Stage: kubelet.Refused}
 	}
-	if image := pod.Spec.Containers[0].Image; w.BadImages[image] || w.BadImages[image[:strings.LastIndex(image, ":")]] {
-		return podState{waiting: "ErrImagePull"}
+	if w.BadImages[image] || w.BadImages[image[:strings.LastIndex(image, ":")]] {
+		return standing{kubelet.Unpulled, fmt.Sprintf("failed to resolve image: %s: not found", image)}
 	}
 	if w.Crashing[pod.Name] {
-		return podState{waiting: "its data can't be read"}
+		return standing{kubelet.Crashing, "its data can't be read"}
 	}
 	if complaint := w.startEtcd(pod, place); complaint != "" {
-		return podState{waiting: complaint}
+		return standing{kubelet.Crashing, complaint}
 	}
-	return podState{}
+	return standing{Stage: kubelet.Running}
 }
 
 // prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10).
@@ -145,12 +144,10 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	if wal, apart := w.walOf(pod); apart {
 		log = wal
 	}
-	i := slices.IndexFunc(pod.Spec.InitContainers,
-		func(c corev1.Container) bool { return c.Name == objects.ContainerPrepare })
-	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env,
-		func(e corev1.EnvVar) bool { return e.Name == volumes.EnvBegins })
+	container := initOf(pod, objects.ContainerPrepare)
+	told := slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == volumes.EnvBegins })
 	begun := told && !objects.MayBegin(pod)
-	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+objects.StartResume)
+	resumes := begun || flag(container, "start") == objects.StartResume
 	unbegun := w.Dirs[log].Member == 0 && w.Dirs[log].Unbegun == pod.UID
 	if empty && (resumes || w.Markers[pod.UID] && !unbegun) {
 		return false
@@ -173,69 +170,79 @@ func (w *World) placeOf(pod *corev1.Pod) string {
 }
 
 // setStatus reports the state of the pod's containers.
-func (w *World) setStatus(name string, s podState) {
+func (w *World) setStatus(name string, s standing) {
 	w.editPod(name, func(p *corev1.Pod) {
-		etcd := containerStatus(p.Status.ContainerStatuses, objects.ContainerEtcd)
-		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
-		p.Status.Phase = corev1.PodPending
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(p, s)}
+		was := kubelet.Container(p.Status.ContainerStatuses, objects.ContainerEtcd)
+		was.ContainerID = w.container(p, s.Stage, was)
+		prepare, etcd := s.Report(s.why, was)
+		if s.Stage == kubelet.Running {
+			etcd.State.Running.StartedAt = metav1.NewTime(w.Procs[p.UID].Since)
+		}
+		p.Status.Phase = kubelet.Phase(etcd)
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepare}
 		if seed := w.seedStatus(p, s); seed != nil {
 			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, *seed)
 		}
-		next := corev1.ContainerStatus{Name: objects.ContainerEtcd, RestartCount: etcd.RestartCount,
-			LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
-		switch s.waiting {
-		case "":
-			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{
-				StartedAt: metav1.NewTime(w.Procs[p.UID].Since)}, corev1.PodRunning
-			next.ContainerID = w.Procs[p.UID].container()
-		case "ErrImagePull":
-			image := p.Spec.Containers[0].Image
-			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting,
-				Message: fmt.Sprintf("failed to resolve image: %s: not found", image)}
-		case "PodInitializing":
-			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting}
-		default:
-			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: s.waiting}
-			if crashed := etcd.State.Waiting != nil && etcd.State.Waiting.Reason == "CrashLoopBackOff"; !crashed ||
-				etcd.ContainerID == p.Annotations[objects.AnnotationExchanged] {
-				w.Starts++
-				next.ContainerID = fmt.Sprintf("containerd://crashed-%d", w.Starts)
-			}
-			ran = true
-		}
-		if ran && next.State.Running == nil {
-			p.Status.Phase = corev1.PodRunning
-			next.LastTerminationState.Terminated, next.RestartCount = &corev1.ContainerStateTerminated{ExitCode: 1}, 1
-		}
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{next}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{etcd}
 		w.meshTells(p)
 	})
 }
 
-func prepareStatus(pod *corev1.Pod, of podState) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{Name: objects.ContainerPrepare}
+// container is the ID of the container of etcd that runs in the pod, or ran last: another one for each start. One that
+// ends at once is told of when that begins.
+func (w *World) container(p *corev1.Pod, stage kubelet.Stage, was corev1.ContainerStatus) string {
+	crashed := was.State.Waiting != nil && was.State.Waiting.Reason == kubelet.BacksOff
 	switch {
-	case of.lacks != "": // Kubernetes says so in an event
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing", Message: "waits for " + of.lacks}
-	case of.unseeded != "":
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
-	case waitsAtGate(pod):
-		s.State.Running = &corev1.ContainerStateRunning{}
-	case of.refused:
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
-		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}
-	default:
-		s.State.Terminated = &corev1.ContainerStateTerminated{}
+	case stage == kubelet.Running:
+		return w.Procs[p.UID].container()
+	case stage == kubelet.Crashing && (!crashed || was.ContainerID == p.Annotations[objects.AnnotationExchanged]):
+		w.Starts++
+		return fmt.Sprintf("containerd://crashed-%d", w.Starts)
 	}
-	return s
+	return was.ContainerID
 }
 
-func containerStatus(all []corev1.ContainerStatus, name string) corev1.ContainerStatus {
-	for _, s := range all {
-		if s.Name == name {
-			return s
-		}
+// What a mesh puts into a pod when it is made: a container that runs once and one that runs as long as the pod
+// does, both before Quorate's own; and one beside etcd, which has ended with an error before. None of them has
+// anything to do with the member.
+const (
+	meshInit    = "mesh-init"
+	meshProxy   = "mesh-proxy"
+	meshSidecar = "mesh-sidecar"
+)
+
+func (w *World) inject(pod *corev1.Pod) {
+	if !w.Mesh {
+		return
 	}
-	return corev1.ContainerStatus{}
+	before := []corev1.Container{
+		{Name: meshInit, Image: "mesh"},
+		{Name: meshProxy, Image: "mesh", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+	}
+	pod.Spec.InitContainers = append(before, pod.Spec.InitContainers...)
+	pod.Spec.Containers = slices.Concat(pod.Spec.Containers, []corev1.Container{{Name: meshSidecar, Image: "mesh"}})
+}
+
+// meshTells puts what the kubelet tells of those containers before what it tells of Quorate's.
+func (w *World) meshTells(pod *corev1.Pod) {
+	last := pod.Spec.Containers[len(pod.Spec.Containers)-1]
+	if last.Name != meshSidecar {
+		return
+	}
+	init := slices.DeleteFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == meshInit || s.Name == meshProxy
+	})
+	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}}
+	ended := &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: pod.CreationTimestamp}
+	pod.Status.InitContainerStatuses = append([]corev1.ContainerStatus{
+		{Name: meshInit, State: kubelet.Ended(0, "")},
+		{Name: meshProxy, State: runs, Started: new(true)},
+	}, init...)
+	beside := corev1.ContainerStatus{Name: meshSidecar, State: runs, RestartCount: 2, ContainerID: "containerd://mesh"}
+	beside.LastTerminationState.Terminated = ended
+	etcd := kubelet.Container(pod.Status.ContainerStatuses, objects.ContainerEtcd)
+	if waits := etcd.State.Waiting; waits != nil && waits.Reason == kubelet.Initializing {
+		beside = corev1.ContainerStatus{Name: meshSidecar, State: etcd.State}
+	}
+	pod.Status.ContainerStatuses = append([]corev1.ContainerStatus{beside}, pod.Status.ContainerStatuses...)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -26,7 +27,7 @@ type applied struct {
 
 func appliedOf(o metav1.Object) applied {
 	var a applied
-	_ = json.Unmarshal([]byte(o.GetAnnotations()[lastApplied]), &a)
+	_ = json.Unmarshal([]byte(o.GetAnnotations()[objects.AnnotationLastApplied]), &a)
 	return a
 }
 
@@ -45,7 +46,7 @@ func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
 	labels["controller-uid"] = string(parent.UID)
 	note := applied{Labels: sorted(labels), Annotations: sorted(o.GetAnnotations())}
 	annotations := clone(o.GetAnnotations())
-	annotations[lastApplied] = note.String()
+	annotations[objects.AnnotationLastApplied] = note.String()
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdCluster",
@@ -64,14 +65,14 @@ func (w *World) applyOnServer(parent *v1alpha1.EtcdCluster, key Key, observed, a
 		return
 	}
 	live := w.Objects[key]
-	if observed != nil && observed.GetAnnotations()[lastApplied] == "" {
+	if observed != nil && observed.GetAnnotations()[objects.AnnotationLastApplied] == "" {
 		w.note("! ~ %s %s: field not declared in schema", key.Kind, key.Name)
 		return
 	}
-	if observed != nil && live != nil && live.GetAnnotations()[lastApplied] != "" {
+	if observed != nil && live != nil && live.GetAnnotations()[objects.AnnotationLastApplied] != "" {
 		stripped := copyOf(live)
 		annotations := clone(live.GetAnnotations())
-		delete(annotations, lastApplied)
+		delete(annotations, objects.AnnotationLastApplied)
 		stripped.SetAnnotations(annotations)
 		w.put(key.Kind, stripped)
 		live = stripped
@@ -108,8 +109,8 @@ func (w *World) applyOnServer(parent *v1alpha1.EtcdCluster, key Key, observed, a
 // onServer moves the note of what is applied to where the API server keeps it.
 func onServer(o metav1.Object) metav1.Object {
 	annotations := clone(o.GetAnnotations())
-	note := annotations[lastApplied]
-	delete(annotations, lastApplied)
+	note := annotations[objects.AnnotationLastApplied]
+	delete(annotations, objects.AnnotationLastApplied)
 	o.SetAnnotations(annotations)
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "metacontroller",
 		Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(note)}})
@@ -132,19 +133,19 @@ func merge(old, answer metav1.Object) (metav1.Object, []string) {
 	last := appliedOf(old)
 	newLabels, changed := mergeMap("label", old.GetLabels(), last.Labels, labels)
 	own := clone(answer.GetAnnotations())
-	delete(own, lastApplied)
+	delete(own, objects.AnnotationLastApplied)
 	newAnnotations, more := mergeMap("", old.GetAnnotations(), last.Annotations, own)
 	changed = append(changed, more...)
 	claim, isClaim := answer.(*corev1.PersistentVolumeClaim)
 	owners := isClaim && len(cluster.ToldOwners(claim)) > 0
-	newAnnotations[lastApplied] = applied{sorted(labels), sorted(own), owners}.String()
+	newAnnotations[objects.AnnotationLastApplied] = applied{sorted(labels), sorted(own), owners}.String()
 	if last.Owners && !owners {
 		o.SetOwnerReferences(nil)
 		changed = append(changed, "-owner")
 	}
-	if old.GetAnnotations()[lastApplied] == "" {
+	if old.GetAnnotations()[objects.AnnotationLastApplied] == "" {
 		changed = append(changed, "noted")
-	} else if newAnnotations[lastApplied] != old.GetAnnotations()[lastApplied] && len(changed) == 0 {
+	} else if newAnnotations[objects.AnnotationLastApplied] != old.GetAnnotations()[objects.AnnotationLastApplied] && len(changed) == 0 {
 		changed = append(changed, "last-applied")
 	}
 	o.SetLabels(newLabels)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -16,39 +17,28 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
-
-// lastApplied is the annotation in which Metacontroller notes what it applied last (pkg/dynamic/apply).
-const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
 
 // childKinds in the order in which Metacontroller is told of them. (Its own order is that of a Go map: any.)
 var childKinds = []Kind{PodKind, ClaimKind, ConfigMapKind, ServiceKind, BudgetKind, PolicyKind, SecretKind}
 
 const finalizer = "metacontroller.io/compositecontroller-quorate-etcdcluster"
 
-// Crash is where a call is cut off; the zero value is nowhere.
-type Crash struct {
-	At Point
-	// Writes is after how many creations and updates, for AfterWrites.
-	Writes int
-	// Object is the one before which the call is cut off, for BeforeObject.
-	Object Key
-	// Backwards: the children are gone through in the opposite order. (Metacontroller's is that of a Go map.)
-	Backwards bool
-}
+// Crash is where a call is cut off, and Point in which part of it.
+type (
+	Crash = metacontroller.Cut[Key]
+	Point = metacontroller.Point
+)
 
-// Point in a call.
-type Point string
-
-// Points at which a call may be cut off: in the hook, or in Metacontroller while it applies the answer.
+// The points in a call.
 const (
-	BeforeStep   Point = "before-step"
-	AfterStep    Point = "step"
-	AfterDeletes Point = "deletes"
-	AfterWrites  Point = "writes"
-	BeforeStatus Point = "before-status"
-	// BeforeObject is before one child is deleted, created or updated.
-	BeforeObject Point = "before"
+	BeforeStep   = metacontroller.BeforeStep
+	AfterStep    = metacontroller.AfterStep
+	AfterDeletes = metacontroller.AfterDeletes
+	AfterWrites  = metacontroller.AfterWrites
+	BeforeStatus = metacontroller.BeforeStatus
+	BeforeObject = metacontroller.BeforeObject
 )
 
 // Call is one call of the hooks: what Metacontroller sent, and the answer that it will apply.
@@ -82,14 +72,13 @@ func (w *World) Begin(crash Crash) *Call { return w.begin2(&client{w: w, crash: 
 
 // Look is a call that observes now and takes its step later, when Act is called.
 func (w *World) Look() *Held {
-	h := &Held{}
-	if h.parent = w.cachedCluster(); h.parent == nil {
+	parent := w.cachedCluster()
+	if parent == nil {
 		return nil
 	}
-	h.observed, h.related = w.childrenOf(h.parent.UID), w.relatedTo(h.parent)
-	o := observation.Observation{Cluster: h.parent, Children: w.grouped(h.observed), Related: h.related}
-	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
-	etcd := &client{w: w, operator: operatorOf(h.parent, &o)}
+	h := &Held{question: w.about(parent)}
+	o := w.observation(h.question)
+	etcd := &client{w: w, operator: operatorOf(parent, &o)}
 	etcd.Observe(context.Background(), state.Endpoints(o))
 	h.saw = etcd.seen[0]
 	return h
@@ -97,15 +86,13 @@ func (w *World) Look() *Held {
 
 // Held is a call that has observed and not acted yet.
 type Held struct {
-	parent   *v1alpha1.EtcdCluster
-	observed map[Key]metav1.Object
-	related  observation.Related
+	question *Question
 	saw      sight
 }
 
 // Act goes on with a held call: it takes the step that it decided on, and answers.
 func (w *World) Act(h *Held) *Call {
-	return w.answer(h.parent, h.observed, h.related, &client{w: w, recorded: &h.saw})
+	return w.answer(h.question, &client{w: w, recorded: &h.saw})
 }
 
 // BeginTwo makes two overlapping calls: both observe before either takes its step, the second comes first with that,
@@ -125,7 +112,15 @@ func (w *World) begin2(etcd *client) *Call {
 	if q == nil {
 		return nil
 	}
-	return w.answer(q.Parent, q.Children, q.Related, etcd)
+	return w.answer(q, etcd)
+}
+
+// observation is what the hook is shown.
+func (w *World) observation(q *Question) observation.Observation {
+	o := observation.Observation{Cluster: q.Parent, Children: w.grouped(q.Children), Related: q.Related, Now: w.Now,
+		Resync: w.Resync, Settings: w.Settings, Zones: zones(q.Parent)}
+	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
+	return o
 }
 
 // zones are the time zones that the cluster's spec names.
@@ -140,17 +135,14 @@ func zones(c *v1alpha1.EtcdCluster) map[string]*time.Location {
 }
 
 // answer asks the hook.
-func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related observation.Related,
-	etcd *client) *Call {
-	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
-	o := observation.Observation{Cluster: parent, Children: w.grouped(c.observed), Related: related, Now: w.Now,
-		Resync: w.Resync, Settings: w.Settings, Zones: zones(parent)}
-	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
-	etcd.operator, etcd.spec = operatorOf(parent, &o), &parent.Spec
-	c.lookedAfter = spec.Protected(parent) || state.Leaving(o)
+func (w *World) answer(q *Question, etcd *client) *Call {
+	c := &Call{parent: q.Parent, observed: q.Children, crash: etcd.crash, Finalizing: q.Finalizing}
+	o := w.observation(q)
+	etcd.operator, etcd.spec = operatorOf(q.Parent, &o), &q.Parent.Spec
+	c.lookedAfter = spec.Protected(q.Parent) || state.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
 		c.Decision.Children, c.Finalized = cluster.Finalize(o)
-		c.Lost = etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
+		c.Lost = !etcd.crash.Answered()
 		w.makeSecrets(c, sources(o))
 		return c
 	}
@@ -163,7 +155,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	if w.fingerprint(o) != before {
 		w.violate("S15", "the hook has changed what it was shown")
 	}
-	c.Lost = etcd.dead || etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
+	c.Lost = etcd.dead || !etcd.crash.Answered()
 	w.judge(o, c, etcd.seen)
 	w.makeSecrets(c, sources(o))
 	return c
@@ -218,4 +210,60 @@ func (w *World) ensureFinalizer(cached *v1alpha1.EtcdCluster) (*v1alpha1.EtcdClu
 		w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Finalizers = append(c.Finalizers, finalizer) })
 	}
 	return w.Cluster(), true
+}
+
+// For those who put real parts in the place of parts of this world: a hook that answers elsewhere, and a kubelet that
+// runs processes. They take Collect with them, and neither Sync nor Pass.
+
+// Question is a call of the hook sync or finalize. What it holds may only be read.
+type Question struct {
+	Parent     *v1alpha1.EtcdCluster
+	Children   map[Key]metav1.Object
+	Related    observation.Related
+	Finalizing bool
+}
+
+// Reply is the answer to a Question. Finalized counts while it is being deleted only.
+type Reply struct {
+	Children  map[Key]metav1.Object
+	Status    v1alpha1.EtcdClusterStatus
+	Finalized bool
+}
+
+// Ask is the call that Metacontroller would make now; nil when there is no cluster.
+func (w *World) Ask() *Question {
+	parent := w.cachedCluster()
+	if parent == nil {
+		return nil
+	}
+	parent, alive := w.ensureFinalizer(parent)
+	if !alive {
+		return nil
+	}
+	return w.about(parent)
+}
+
+func (w *World) about(parent *v1alpha1.EtcdCluster) *Question {
+	return &Question{Parent: parent, Children: w.childrenOf(parent.UID), Related: w.relatedTo(parent),
+		Finalizing: parent.DeletionTimestamp != nil}
+}
+
+// Take applies the answer, whatever has changed since the question. Its objects are kept.
+func (w *World) Take(q *Question, r Reply) {
+	w.apply(&Call{
+		parent: q.Parent, observed: q.Children, Finalizing: q.Finalizing, Finalized: q.Finalizing && r.Finalized,
+		lookedAfter: true,
+		Decision:    decision.Decision{Status: r.Status},
+	}, r.Children)
+}
+
+// OfKind are the objects of one kind, in the order of their names.
+func (w *World) OfKind(kind Kind) []metav1.Object { return list[metav1.Object](w, kind) }
+
+// Schedule binds the pod to a node and gives it an address, unless something holds it back; false when it has none.
+func (w *World) Schedule(pod *corev1.Pod) bool { return w.scheduled(pod) }
+
+// Report writes the status of a pod that is there.
+func (w *World) Report(name string, status corev1.PodStatus) {
+	w.editPod(name, func(p *corev1.Pod) { p.Status = status })
 }

@@ -148,8 +148,8 @@ func (o *Oracle) seeMembers(w *World, c Cluster) {
 func (w *World) seededAlike(c Cluster) {
 	seeds := map[reports.Restore]string{}
 	for _, m := range c.Members {
-		if pod, runs := w.running(c.ID, m.ID); runs && w.Dirs[w.Procs[pod].Dir].Seed != "" {
-			told, err := reports.Read[reports.Restore](w.Dirs[w.Procs[pod].Dir].Seed)
+		if d, _ := w.holds(c, m.ID); d.Seed != "" {
+			told, err := reports.Read[reports.Restore](d.Seed)
 			if err != nil {
 				panic(err)
 			}
@@ -169,8 +169,7 @@ func (w *World) beginsRight(c Cluster) {
 	if w.Cluster() == nil || (c.Chosen || c.Begin == 0) && w.choosesRevision() {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		o := w.Etcd.Clusters[id]
+	for _, o := range w.clusters() {
 		ours := o.Of == c.Of || slices.ContainsFunc(o.Members,
 			func(m observation.Member) bool {
 				return strings.HasPrefix(nameAt(m), w.Cluster().Name+"-") && o.Of == ""

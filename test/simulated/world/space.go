@@ -67,11 +67,10 @@ func (w *World) Fill(live, over, deleted int64) error {
 
 // Compact lets a person drop all of the keys' history.
 func (w *World) Compact() {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[id]
+	for _, c := range w.clusters() {
 		c.Old, c.Compacted = 0, c.Revision
 		w.store(c)
-		w.replicate(id, false)
+		w.replicate(c.ID, false)
 	}
 }
 
@@ -93,15 +92,11 @@ func (w *World) spaceOut(id uint64) error {
 }
 
 func quotaOf(pod *corev1.Pod) int64 {
-	for _, word := range pod.Spec.Containers[0].Command {
-		if value, is := strings.CutPrefix(word, "--quota-backend-bytes="); is {
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err == nil {
-				return n
-			}
-		}
+	n, err := strconv.ParseInt(flag(&pod.Spec.Containers[0], "quota-backend-bytes"), 10, 64)
+	if err != nil {
+		return 2 << 30
 	}
-	return 2 << 30
+	return n
 }
 
 // ---- alarms
@@ -141,16 +136,14 @@ func (w *World) Corrupt(name string, as uint32) {
 // CheckHashes is what etcd's leader does once in a while after a compaction: it compares the members' hashes. From
 // 3.6 on a majority of them decides whose data is wrong; before, the alarm names no member.
 func (w *World) CheckHashes() {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[id]
+	for _, c := range w.clusters() {
 		if !w.leads(c) {
 			continue
 		}
 		groups := map[uint32][]uint64{}
 		for _, m := range c.voters() {
-			if pod, runs := w.running(id, m.ID); runs && w.follows(c, m) {
-				rot := w.Dirs[w.Procs[pod].Dir].Rot
-				groups[rot] = append(groups[rot], m.ID)
+			if d, runs := w.holds(c, m.ID); runs && w.follows(c, m) {
+				groups[d.Rot] = append(groups[d.Rot], m.ID)
 			}
 		}
 		if len(groups) == 1 {
@@ -189,9 +182,9 @@ func (w *World) differs(pod *corev1.Pod, d Dir) string {
 	if minorOf(version(pod)) < 6 || d.Index == 0 {
 		return ""
 	}
-	for _, m := range w.Etcd.Clusters[d.Cluster].Members {
-		if peer, runs := w.running(d.Cluster, m.ID); runs && w.Dirs[w.Procs[peer].Dir].Index > 0 &&
-			w.Dirs[w.Procs[peer].Dir].Rot != d.Rot {
+	c := w.Etcd.Clusters[d.Cluster]
+	for _, m := range c.Members {
+		if theirs, _ := w.holds(c, m.ID); theirs.Index > 0 && theirs.Rot != d.Rot {
 			return "found data inconsistency with peers"
 		}
 	}
@@ -209,9 +202,9 @@ func (c *client) tellHashes(list *observation.Membership, health map[string]obse
 		if h.Err != "" || h.Leader == 0 || h.Learner {
 			continue
 		}
-		pod, _ := c.w.running(list.ClusterID, h.MemberID)
+		d, _ := c.w.holds(cluster, h.MemberID)
 		h.Hash = &observation.Hash{Revision: cluster.Revision, CompactRevision: cluster.Compacted,
-			Value: 0xaaaa0000 + c.w.Dirs[c.w.Procs[pod].Dir].Rot}
+			Value: 0xaaaa0000 + d.Rot}
 		health[name] = h
 	}
 }
@@ -311,8 +304,7 @@ func (o *Oracle) afterMaintenance(w *World, before Cluster, step decision.Step) 
 	now := w.Etcd.Clusters[before.ID]
 	if remove, is := step.(decision.Remove); is && before.raised(observation.AlarmCorrupt) {
 		m, _ := before.member(remove.ID)
-		pod, runs := w.running(before.ID, m.ID)
-		if runs && !m.Learner && w.Dirs[w.Procs[pod].Dir].Rot == 0 {
+		if d, runs := w.holds(before, m.ID); runs && !m.Learner && d.Rot == 0 {
 			w.violate("S6", "%s is removed for its data, which is right", nameAt(m))
 		}
 	}
@@ -321,8 +313,8 @@ func (o *Oracle) afterMaintenance(w *World, before Cluster, step decision.Step) 
 	}
 	rots := map[uint32]bool{}
 	for _, m := range now.Members {
-		if pod, runs := w.running(now.ID, m.ID); runs && !m.Learner {
-			rots[w.Dirs[w.Procs[pod].Dir].Rot] = true
+		if d, runs := w.holds(now, m.ID); runs && !m.Learner {
+			rots[d.Rot] = true
 		}
 	}
 	if len(rots) > 1 {

@@ -4,15 +4,15 @@
 //
 // The parts are by file: the API server (api.go), Metacontroller (metacontroller.go) with its lagging caches
 // (caches.go) and how it applies an answer (apply.go, merge.go), the scheduler and the kubelets (kubelet.go), volumes
-// (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), containers of others
-// in pods (mesh.go), etcd (etcd.go), how it starts (start.go), who hears which (hears.go), its client (client.go) and
-// changes of its members (membership.go), what may go wrong (faults.go) and what must never (oracle.go). etcd's own
-// rules are package membership.
+// and nodes with directories (volumes.go), certificates (forge.go, certificates.go), etcd (etcd.go), how it starts
+// (start.go), its client (client.go), changes of its members and who hears which (membership.go), what may go wrong
+// (faults.go) and what must never (oracle.go). Other packages say what others need too: metacontroller in which order
+// an answer is applied, kubelet what is reported of a pod, and membership etcd's own rules.
 package world
 
 import (
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -113,53 +113,42 @@ type World struct {
 
 // New is an empty world at the beginning of time.
 func New() *World {
-	return &World{
+	w := &World{
 		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Settings: observation.Settings{Images: objects.Images{Image: "quorate"},
 			AllowedEndpoints: &endpoints.AllowedEndpoints{Hosts: foreignHosts()}},
-		Resync:    30 * time.Second,
-		Objects:   map[Key]metav1.Object{},
-		Frozen:    map[Kind]map[string]metav1.Object{},
-		Foreign:   map[string]bool{},
-		Lost:      map[string]bool{},
-		Full:      map[string]bool{},
-		Unplaced:  map[string]bool{},
-		Markers:   map[types.UID]bool{},
-		Prepared:  map[types.UID]bool{},
-		Dirs:      map[string]Dir{},
-		Procs:     map[types.UID]Proc{},
-		Files:     map[types.UID]Files{},
-		SlowFiles: map[string]bool{},
-		BadImages: map[string]bool{},
-
-		Refused: map[Key]bool{}, NoPriority: map[string]bool{}, NoStorage: map[string]bool{},
-		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{}, Crashing: map[string]bool{},
-		Etcd: Etcd{Clusters: map[uint64]Cluster{}},
-		Net: Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{},
-			Twins: map[string]bool{}},
+		Resync: 30 * time.Second,
 		Oracle: newOracle(),
 	}
+	w.ownMaps()
+	return w
 }
 
 // Clone is an independent copy.
 func (w *World) Clone() *World {
 	c := *w
-	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
-	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced),
-		maps.Clone(w.BadImages)
-	c.Refused, c.NoPriority, c.NoStorage = maps.Clone(w.Refused), maps.Clone(w.NoPriority), maps.Clone(w.NoStorage)
-	c.Foreign = maps.Clone(w.Foreign)
-	c.Crashing = maps.Clone(w.Crashing)
-	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs),
-		maps.Clone(w.Procs)
-	c.FixedClasses, c.BrokenVolumes = maps.Clone(w.FixedClasses), maps.Clone(w.BrokenVolumes)
-	c.Files, c.SlowFiles = maps.Clone(w.Files), maps.Clone(w.SlowFiles)
-	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
-	c.Net.Unreachable, c.Net.Isolated = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated)
-	c.Net.Strangers, c.Net.Twins = maps.Clone(w.Net.Strangers), maps.Clone(w.Net.Twins)
+	c.ownMaps()
 	c.Log = slices.Clone(w.Log)
 	c.Oracle = w.Oracle.clone()
 	return &c
+}
+
+// ownMaps replaces every map by a copy, and one that is nil by an empty one.
+func (w *World) ownMaps() {
+	for _, part := range []any{w, &w.Etcd, &w.Net} {
+		fields := reflect.ValueOf(part).Elem()
+		for i := range fields.NumField() {
+			field := fields.Field(i)
+			if field.Kind() != reflect.Map {
+				continue
+			}
+			own := reflect.MakeMapWithSize(field.Type(), field.Len())
+			for each := field.MapRange(); each.Next(); {
+				own.SetMapIndex(each.Key(), each.Value())
+			}
+			field.Set(own)
+		}
+	}
 }
 
 // Pass lets everything but Metacontroller move one step: garbage collection, scheduler and kubelets, etcd.

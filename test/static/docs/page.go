@@ -92,6 +92,26 @@ func ReadPages(root string) ([]Page, error) {
 	return pages, nil
 }
 
+// Keep holds what is between two marks of a page against what it should be. QUORATE_REWRITE=1 writes it.
+func Keep(path, begin, end, want string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	begin, end = "<!-- "+begin+" -->\n", "<!-- "+end+" -->"
+	before, rest, found := strings.Cut(string(text), begin)
+	got, after, ended := strings.Cut(rest, end)
+	switch {
+	case !found || !ended:
+		return fmt.Errorf("%s: there is nothing between %q and %q", path, begin, end)
+	case got == want:
+		return nil
+	case os.Getenv("QUORATE_REWRITE") != "":
+		return os.WriteFile(path, []byte(before+begin+want+end+after), 0o644)
+	}
+	return fmt.Errorf("%s: what is after %q is out of date. Run its test with QUORATE_REWRITE=1", path, begin)
+}
+
 // reader goes through a page line by line.
 type reader struct {
 	page Page

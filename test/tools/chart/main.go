@@ -1,6 +1,6 @@
 // Chart makes the templates of the Helm chart from what quorate install prints and the manifests for monitoring, so
 // that they can't drift: it takes the objects and puts template expressions in the places that values decide. A place
-// that is not there is an error.
+// that is not there is an error. Our kinds are templates and not in crds/, which helm never upgrades.
 //
 //	chart QUORATE MONITORING FOLDER CLUSTER
 //
@@ -48,20 +48,16 @@ func run(quorate, monitoring, folder, cluster string) (err error) {
 		}
 	}()
 	t := &templates{}
-	if t.plain, err = install(quorate, "--with-metacontroller"); err != nil {
-		return err
-	}
-	if t.foreign, err = install(quorate); err != nil {
-		return err
-	}
-	if t.certManager, err = install(quorate, "--cert-manager"); err != nil {
-		return err
-	}
-	if t.only, err = install(quorate, "--cert-manager", "--only-namespaces=only-this"); err != nil {
-		return err
-	}
-	if t.old, err = install(quorate, "--metacontroller=1.5.20"); err != nil {
-		return err
+	for into, flags := range map[*installed]string{
+		&t.plain:       "--with-metacontroller",
+		&t.foreign:     "",
+		&t.certManager: "--cert-manager",
+		&t.only:        "--cert-manager --only-namespaces=only-this",
+		&t.old:         "--metacontroller=1.5.20",
+	} {
+		if *into, err = install(quorate, strings.Fields(flags)); err != nil {
+			return err
+		}
 	}
 	const made = "Made by `make generate` from what quorate install prints and manifests/monitoring. Change those, or test/tools/chart."
 	files := map[string]string{"crds/metacontroller.yaml": "# " + made + "\n" + t.shared()}
@@ -84,12 +80,12 @@ func run(quorate, monitoring, folder, cluster string) (err error) {
 	return os.WriteFile(filepath.Join(cluster, "values.schema.json"), []byte(schema), 0o644)
 }
 
-// install are the objects that quorate install prints for Metacontroller 4.16, unless the arguments say another
+// install are the objects that quorate install prints for Metacontroller 4.16, unless the flags say another
 // version.
-func install(quorate string, args ...string) (installed, error) {
-	out, err := exec.Command(quorate, append([]string{"install"}, args...)...).Output()
+func install(quorate string, flags []string) (installed, error) {
+	out, err := exec.Command(quorate, append([]string{"install"}, flags...)...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("quorate install %s: %w", strings.Join(args, " "), err)
+		return nil, fmt.Errorf("quorate install %s: %w", strings.Join(flags, " "), err)
 	}
 	var all installed
 	for _, document := range bytes.Split(bytes.TrimPrefix(out, []byte("---\n")), []byte("\n---\n")) {

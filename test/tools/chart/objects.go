@@ -79,7 +79,7 @@ func (t *templates) always(o object) string {
 	if meta["namespace"] != nil {
 		t.set(meta, "namespace", release)
 	} else {
-		meta["name"] = name + t.suffix()
+		t.suffixed(meta, "name", suffix)
 	}
 	switch o["kind"] {
 	case "Deployment":
@@ -93,8 +93,7 @@ func (t *templates) always(o object) string {
 			t.rights(o)
 		}
 	case "ClusterRoleBinding":
-		ref := at(o, "roleRef")
-		ref["name"] = fmt.Sprint(ref["name"]) + t.suffix()
+		t.suffixed(at(o, "roleRef"), "name", suffix)
 		t.set(at(o, "subjects", 0), "namespace", metaNamespace)
 	case "Role", "RoleBinding": // of Metacontroller's
 		if name != "quorate-caller" {
@@ -118,8 +117,7 @@ func (t *templates) always(o object) string {
 	case "ValidatingAdmissionPolicy":
 		t.tenants(o, name)
 	case "ValidatingAdmissionPolicyBinding":
-		spec := at(o, "spec")
-		spec["policyName"] = fmt.Sprint(spec["policyName"]) + t.suffix()
+		t.suffixed(at(o, "spec"), "policyName", suffix)
 	case "CompositeController":
 		t.controller(o, name)
 	}
@@ -129,7 +127,42 @@ func (t *templates) always(o object) string {
 	return t.yaml(o)
 }
 
-func (t *templates) suffix() string { return t.value(suffix) }
+// suffixed puts the installation's suffix behind a name, by which two of them are told apart.
+func (t *templates) suffixed(o object, key, suffix string) {
+	o[key] = fmt.Sprint(o[key]) + t.value(suffix)
+}
+
+// image is the expression for an image that the user may name.
+func image(own string, ours any) string {
+	return fmt.Sprintf(`include "quorate.image" (dict "own" %s "registry" .Values.registry "default" %q)`, own, ours)
+}
+
+// container is the one of a Deployment, with what values say about it and its pod.
+func (t *templates) container(spec object, values string) object {
+	pod := at(spec, "template", "spec")
+	for _, field := range []string{"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"} {
+		t.add(pod, field, "{{- with .Values."+field+" }}", field+": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
+	}
+	c := at(pod, "containers", 0)
+	t.put(c, "resources", "resources: {{- toYaml "+values+".resources | nindent INDENT+2 }}")
+	t.set(envOf(c, "GOMEMLIMIT"), "value", values+".goMemoryLimit")
+	return c
+}
+
+// selector has the API server look at the objects of this installation alone.
+func (t *templates) selector(o object, key string) {
+	t.add(o, key, "{{- with .Values.selector }}", key+":", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}",
+		"{{- end }}")
+}
+
+// within puts a text in the place of a part of a value, which is there once.
+func within(o object, key, part, text string) {
+	old, _ := o[key].(string)
+	if strings.Count(old, part) != 1 {
+		panic(missing(part + " in " + key))
+	}
+	o[key] = strings.ReplaceAll(old, part, text)
+}
 
 func (t *templates) deployment(spec object) {
 	t.set(spec, "replicas", ".Values.replicas")
@@ -137,28 +170,13 @@ func (t *templates) deployment(spec object) {
 		`include "quorate.certificateSum" . | quote`)
 	pod := at(spec, "template", "spec")
 	t.put(pod, "affinity", "{{- with .Values.affinity }}", "affinity: {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
-	for _, field := range []string{"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"} {
-		t.add(pod, field, "{{- with .Values."+field+" }}", field+": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
-	}
 	t.set(at(pod, "volumes", 0, "secret"), "secretName", `include "quorate.hooksSecret" .`)
-	c := at(pod, "containers", 0)
-	t.put(c, "resources", "resources: {{- toYaml .Values.resources | nindent INDENT+2 }}")
-	image, is := c["image"].(string)
-	if !is {
-		panic(missing("the image of the container"))
-	}
-	own := fmt.Sprintf(`include "quorate.image" (dict "own" .Values.image "registry" .Values.registry "default" %q)`,
-		image)
-	c["image"] = t.value(own)
-	env := map[string]string{
-		"QUORATE_IMAGE": own,
-		"QUORATE_ETCD_REPOSITORY": fmt.Sprintf(`include "quorate.image" (dict "own" .Values.etcdRepository "registry" .Values.registry "default" %q)`,
-			envOf(c, "QUORATE_ETCD_REPOSITORY")["value"]),
-		"GOMEMLIMIT": ".Values.goMemoryLimit",
-	}
-	for name, expression := range env {
-		t.set(envOf(c, name), "value", expression)
-	}
+	c := t.container(spec, ".Values")
+	own := image(".Values.image", c["image"])
+	t.set(c, "image", own)
+	t.set(envOf(c, "QUORATE_IMAGE"), "value", own)
+	etcd := envOf(c, "QUORATE_ETCD_REPOSITORY")
+	t.set(etcd, "value", image(".Values.etcdRepository", etcd["value"]))
 	list := c["env"].([]any)
 	for n, e := range list {
 		if at(e)["name"] == "QUORATE_TOKEN_FILE" {
@@ -217,35 +235,25 @@ func (t *templates) optionalLast(list []any) string {
 
 // metacontroller is the own one.
 func (t *templates) metacontroller(spec object) {
-	pod := at(spec, "template", "spec")
-	for _, field := range []string{"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"} {
-		t.add(pod, field, "{{- with .Values."+field+" }}", field+": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
-	}
-	c := at(pod, "containers", 0)
-	t.put(c, "resources", "resources: {{- toYaml .Values.metacontroller.resources | nindent INDENT+2 }}")
-	image, _ := c["image"].(string)
-	repository, _, tagged := strings.Cut(image, ":v")
+	c := t.container(spec, ".Values.metacontroller")
+	repository, _, tagged := strings.Cut(fmt.Sprint(c["image"]), ":v")
 	if !tagged {
 		panic(missing("the version in the image of Metacontroller"))
 	}
-	c["image"] = t.value(fmt.Sprintf(`include "quorate.image" (dict "own" .Values.metacontroller.image "registry" .Values.registry "default" %q)`, repository)) +
-		":v" + t.value(metaVersion)
+	c["image"] = t.value(image(".Values.metacontroller.image", repository)) + ":v" + t.value(metaVersion)
 	args, _ := c["args"].([]any)
 	n := slices.Index(args, any("--target-label-selector=quorate.dev/installation=quorate-system"))
 	if n < 0 {
 		panic(missing("the label that Metacontroller is restricted to"))
 	}
 	args[n] = "--target-label-selector=quorate.dev/installation=" + t.value(release)
-	t.set(envOf(c, "GOMEMLIMIT"), "value", ".Values.metacontroller.goMemoryLimit")
 }
 
 func (t *templates) controller(o object, name string) {
 	t.set(at(o, "metadata", "labels"), "quorate.dev/installation", release)
 	t.set(at(o, "metadata", "annotations"), "quorate.dev/credentials", `include "quorate.credentialsSum" . | quote`)
 	spec := at(o, "spec")
-	t.add(at(spec, "parentResource"), "labelSelector",
-		"{{- with .Values.selector }}", "labelSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}",
-		"{{- end }}")
+	t.selector(at(spec, "parentResource"), "labelSelector")
 	if name == "quorate-etcdcluster" {
 		t.set(spec, "resyncPeriodSeconds", ".Values.resyncPeriodSeconds")
 		children := t.certManager.get("CompositeController", name)["spec"].(object)["childResources"].([]any)
@@ -278,13 +286,12 @@ func (t *templates) forOld() string {
 // forNamespaces are Metacontroller's rights to write in each of some namespaces.
 func (t *templates) forNamespaces() string {
 	role, binding := t.only.get("Role", "quorate-metacontroller"), t.only.get("RoleBinding", "quorate-metacontroller")
+	const suffix = `include "quorate.suffix" $`
 	for _, o := range []object{role, binding} {
-		meta := at(o, "metadata")
-		meta["name"] = fmt.Sprint(meta["name"]) + t.value(`include "quorate.suffix" $`)
-		t.set(meta, "namespace", ".")
+		t.suffixed(at(o, "metadata"), "name", suffix)
+		t.set(at(o, "metadata"), "namespace", ".")
 	}
-	ref := at(binding, "roleRef")
-	ref["name"] = fmt.Sprint(ref["name"]) + t.value(`include "quorate.suffix" $`)
+	t.suffixed(at(binding, "roleRef"), "name", suffix)
 	t.set(at(binding, "subjects", 0), "namespace", `include "quorate.metacontrollerNamespace" $`)
 	rules := role["rules"].([]any)
 	t.put(role, "rules", "rules:", strings.ReplaceAll(t.optionalLast(rules), ".Values", "$.Values"))
@@ -303,48 +310,26 @@ func (t *templates) tenants(policy object, name string) {
 	if name != existingEndpoints && name != sharedIssuers {
 		return
 	}
-	t.add(at(policy, "spec", "matchConstraints"), "objectSelector",
-		"{{- with .Values.selector }}", "objectSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}",
-		"{{- end }}")
+	t.selector(at(policy, "spec", "matchConstraints"), "objectSelector")
 	if name == sharedIssuers {
 		return
 	}
 	validation := at(policy, "spec", "validations", 0)
-	for key, place := range map[string]struct{ text, value string }{
-		"expression": {"|| false)", "|| " + t.value(`include "quorate.allowedEndpoints" .`) + ")"},
-		"message":    {"nowhere", t.value(`include "quorate.allowedPlaces" .`)},
-	} {
-		text, _ := validation[key].(string)
-		if strings.Count(text, place.text) != 1 {
-			panic(missing("what is allowed in the policy's " + key))
-		}
-		validation[key] = strings.ReplaceAll(text, place.text, place.value)
-	}
+	within(validation, "expression", "|| false)", "|| "+t.value(`include "quorate.allowedEndpoints" .`)+")")
+	within(validation, "message", "nowhere", t.value(`include "quorate.allowedPlaces" .`))
 }
 
 // policy refuses objects in other namespaces.
 func (t *templates) policy() string {
 	policy := t.only.get("ValidatingAdmissionPolicy", "quorate-only-namespaces")
 	binding := t.only.get("ValidatingAdmissionPolicyBinding", "quorate-only-namespaces")
-	for _, o := range []object{policy, binding} {
-		meta := at(o, "metadata")
-		meta["name"] = fmt.Sprint(meta["name"]) + t.suffix()
-	}
-	spec := at(binding, "spec")
-	spec["policyName"] = fmt.Sprint(spec["policyName"]) + t.suffix()
-	t.add(at(policy, "spec", "matchConstraints"), "objectSelector",
-		"{{- with .Values.selector }}", "objectSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}",
-		"{{- end }}")
+	t.suffixed(at(policy, "metadata"), "name", suffix)
+	t.suffixed(at(binding, "metadata"), "name", suffix)
+	t.suffixed(at(binding, "spec"), "policyName", suffix)
+	t.selector(at(policy, "spec", "matchConstraints"), "objectSelector")
 	validation := at(policy, "spec", "validations", 0)
-	for key, name := range map[string]string{
-		"expression":        `.Values.onlyNamespaces | uniq | sortAlpha | join "', '"`,
-		"messageExpression": `.Values.onlyNamespaces | uniq | sortAlpha | join ", "`,
-	} {
-		text, _ := validation[key].(string)
-		if strings.Count(text, "only-this") != 1 {
-			panic(missing("the namespace in the policy's " + key))
-		}
-		validation[key] = strings.ReplaceAll(text, "only-this", t.value(name))
-	}
+	within(validation, "expression", "only-this", t.value(`.Values.onlyNamespaces | uniq | sortAlpha | join "', '"`))
+	within(validation, "messageExpression", "only-this",
+		t.value(`.Values.onlyNamespaces | uniq | sortAlpha | join ", "`))
 	return when(".Values.onlyNamespaces", "---\n"+t.yaml(policy)+"---\n"+t.yaml(binding)) + "\n"
 }

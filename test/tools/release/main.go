@@ -1,13 +1,12 @@
-// release makes what lies beside the binaries of a release: for each an SBOM, for each quorate the plugin
-// kubectl-quorate in an archive, the plugin's manifest for krew, one file with the licences of all that is linked,
-// and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
+// release makes what lies beside the binaries of a release: for each quorate the plugin kubectl-quorate in an archive,
+// the plugin's manifest for krew, and the Helm charts. The same binaries give the same bytes. See
+// test/tools/release.sh.
 package main
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,13 +16,13 @@ import (
 	"time"
 )
 
-// licencesFile has the licences of all modules, and of Go.
+// licencesFile has the licences of all modules, and of Go. It is beside the binaries already.
 const licencesFile = "THIRD-PARTY-LICENSES.txt"
 
 func main() {
 	version := flag.String("version", "", "`version` of the release")
 	seconds := flag.Int64("created", 0, "its time in `seconds` since 1970")
-	source := flag.String("source", ".", "`folder` with its go.mod, LICENSE and manifests")
+	source := flag.String("source", ".", "`folder` with its LICENSE and manifests")
 	flag.Parse()
 	if err := release(*source, *version, time.Unix(*seconds, 0).UTC(), flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -36,75 +35,51 @@ func release(source, version string, created time.Time, binaries []string) error
 	if len(binaries) == 0 {
 		return errors.New("no binaries")
 	}
-	linked := map[string]*module{}
-	for _, file := range binaries {
-		info, err := buildinfo.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		for _, d := range info.Deps {
-			m := moduleOf(d)
-			linked[m.String()] = m
-		}
-	}
-	if err := readLicences(source, linked); err != nil {
-		return err
-	}
-	licences := listed(linked)
-	if err := os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), licencesFile), licences, 0o644); err != nil {
-		return err
-	}
+	folder := filepath.Dir(binaries[0])
 	own, err := os.ReadFile(filepath.Join(source, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	licences, err := os.ReadFile(filepath.Join(folder, licencesFile))
 	if err != nil {
 		return err
 	}
 	var archives []archive
 	for _, file := range binaries {
-		content, err := os.ReadFile(file)
-		if err == nil {
-			err = describe(file, version, created, content, linked)
+		if strings.HasPrefix(filepath.Base(file), "quorate-snapshot-") {
+			continue
 		}
-		if err == nil && !strings.HasPrefix(filepath.Base(file), "quorate-snapshot-") {
-			var a archive
-			a, err = pluginOf(file, created, content,
-				[]packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
-			archives = append(archives, a)
-		}
+		a, err := pluginOf(file, created, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+		archives = append(archives, a)
 	}
 	manifest, err := krew(version, archives)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), krewFile), manifest, 0o644)
-	}
 	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, krewFile), manifest, 0o644); err != nil {
 		return err
 	}
 	for _, c := range charts {
 		packed, err := chart(c.name, filepath.Join(source, c.folder), created)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), c.file), packed, 0o644)
-		}
 		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, c.file), packed, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// describe makes the SBOM of one binary.
-func describe(file, version string, created time.Time, content []byte, linked map[string]*module) error {
-	info, err := buildinfo.Read(bytes.NewReader(content))
-	if err != nil {
-		return err
-	}
-	name := strings.TrimSuffix(file, ".exe")
-	return os.WriteFile(name+".spdx.json", sbom(filepath.Base(name), version, created, content, info, linked), 0o644)
-}
-
 // pluginOf makes the archive of one binary with more files, and returns it.
-func pluginOf(file string, created time.Time, content []byte, more []packed) (archive, error) {
+func pluginOf(file string, created time.Time, more []packed) (archive, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return archive{}, err
+	}
 	name := strings.TrimSuffix(file, ".exe")
 	plugin := "kubectl-quorate"
 	packedIn := strings.Replace(filepath.Base(name), "quorate", plugin, 1) + ".tar.gz"

@@ -86,15 +86,11 @@ func newFleet(file string, n int) (*fleet, error) {
 	if err := json.Unmarshal(raw, &ordered); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if raw, err = json.Marshal(ordered); err != nil {
+	if raw, err = json.Marshal(ordered); err != nil { // without spaces
 		return nil, err
 	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, raw); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
 	var c call
-	if err := json.Unmarshal(compact.Bytes(), &c); err != nil {
+	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	f := &fleet{}
@@ -110,7 +106,7 @@ func newFleet(file string, n int) (*fleet, error) {
 			len(f.parent.Status.Members))
 	}
 	f.image = c.Children.Pods[f.pods[0]].Spec.InitContainers[0].Image
-	f.parts = strings.Split(holes(compact.String(), string(f.parent.UID), string(status.Status), c), hole)
+	f.parts = strings.Split(holes(string(raw), string(f.parent.UID), string(status.Status), c), hole)
 	f.clusters = make([]*cluster, n)
 	return f, f.make(c, string(status.Status))
 }

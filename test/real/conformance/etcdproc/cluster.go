@@ -190,6 +190,7 @@ func (m *Member) Put(n int) {
 }
 
 // Client is etcd's own client to this member alone; with a certificate in the name root when the member asks for one.
+// It is closed with the test.
 func (m *Member) Client() *clientv3.Client {
 	m.t.Helper()
 	return m.ClientOf(clientv3.Config{}, "root")
@@ -204,9 +205,8 @@ func (m *Member) ClientOf(config clientv3.Config, name string) *clientv3.Client 
 		config.TLS = m.ca.Client(name)
 	}
 	client, err := clientv3.New(config)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
+	m.t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 

@@ -79,9 +79,7 @@ func (m *Member) Endpoint() observation.Endpoint {
 func (m *Member) start(state, token, initialCluster string) {
 	m.t.Helper()
 	log, err := os.OpenFile(m.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	defer func() { _ = log.Close() }()
 	m.process = Command(m.t, m.version, append([]string{
 		"--name=" + m.Name,
@@ -160,9 +158,7 @@ func (m *Member) Wipe() {
 	if m.Running() {
 		m.t.Fatalf("%s still runs", m.Name)
 	}
-	if err := os.RemoveAll(m.dataDir); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, os.RemoveAll(m.dataDir))
 }
 
 // Empty reports whether the data directory holds nothing, or is not there.
@@ -219,9 +215,7 @@ func (m *Member) DataDir() string { return m.dataDir }
 func (m *Member) Said(words string) bool {
 	m.t.Helper()
 	raw, err := os.ReadFile(m.logFile)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	return strings.Contains(string(raw), words)
 }
 

@@ -1,0 +1,547 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// list lets the status have listed the member for some time.
+func list(o *observation.Observation, member string, since time.Duration) {
+	for _, m := range o.Etcd.Members {
+		if m.Name == member {
+			o.Cluster.Status.Members = append(o.Cluster.Status.Members,
+				v1alpha1.MemberStatus{Name: member, ID: wording.Hex(m.ID), JoinTime: metav1.NewTime(now.Add(-since))})
+		}
+	}
+}
+
+// learnerAt lists demo-3 as a learner at this raft index, beside three voters at 1000, with five voters wanted.
+func learnerAt(index uint64) observation.Observation {
+	o := serve(3)
+	o.Cluster.Spec.Replicas = new(int32(5))
+	addMember(&o, 3, true)
+	h := o.Health["demo-3"]
+	h.RaftIndex = index
+	o.Health["demo-3"] = h
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
+	o.Children.Budgets["demo"].Spec.MinAvailable = new(intstr.FromInt(3))
+	return o
+}
+
+func TestPodsAreMadeForProduction(t *testing.T) {
+	o := serve(1)
+	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"),
+		corev1.ResourceMemory: *quantity("1Gi")}
+	pod := children.NewPod(o, "demo-0", "", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), spec.Speech{PeersTLS: true},
+		state.BootstrapEnv("demo-epoch-1"))
+	etcd := pod.Spec.Containers[0]
+	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")
+	assert.Contains(t, etcd.Command, "--experimental-initial-corrupt-check=true", "3.5 knows no feature gates")
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMAXPROCS", Value: "2"})
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"})
+	assert.True(t, *pod.Spec.SecurityContext.RunAsNonRoot)
+	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
+	assert.True(t, *etcd.SecurityContext.ReadOnlyRootFilesystem)
+
+	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
+	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
+	pod = children.NewPod(o, "demo-0", "", "3.7.3", objects.StartBootstrap, *quantity("512Mi"), spec.Speech{PeersTLS: true}, nil)
+	etcd = pod.Spec.Containers[0]
+	assert.Equal(t, "1536Mi", etcd.Resources.Limits.Memory().String(), "the tmpfs counts against the limit")
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"}, "but not for the Go heap")
+	assert.Contains(t, etcd.Command, "--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true")
+}
+
+// silent lets a member not have served for so long, in a cluster that has had quorum for a day.
+func silent(o *observation.Observation, member string, since time.Duration) {
+	if o.Health != nil {
+		o.Health[member] = observation.Health{Err: "connection refused"}
+	}
+	o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+	watch(o, 24*time.Hour)
+	if o.Etcd == nil {
+		return
+	}
+	for _, m := range o.Etcd.Members {
+		if name, _ := objects.MemberAt(o.Cluster, m.PeerURLs); name == member {
+			o.Cluster.Status.Members = append(wording.Filter(o.Cluster.Status.Members,
+				func(s v1alpha1.MemberStatus) bool { return s.ID != wording.Hex(m.ID) }),
+				v1alpha1.MemberStatus{Name: member, ID: wording.Hex(m.ID),
+					JoinTime:           metav1.NewTime(now.Add(-24 * time.Hour)),
+					LastTransitionTime: metav1.NewTime(now.Add(-since))})
+		}
+	}
+}
+
+// given is a cluster of three in which demo-1 has been silent for five minutes, with what else is the case.
+func given(what ...func(o *observation.Observation)) observation.Observation {
+	o := serve(3)
+	silent(&o, "demo-1", 5*time.Minute)
+	removes("demo-1")(&o)
+	for _, change := range what {
+		change(&o)
+	}
+	return o
+}
+
+func marked(o *observation.Observation) {
+	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
+	o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
+		NextGivenUpTime: metav1.NewTime(now.Add(9 * time.Second))}
+	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
+}
+
+func claimNamed(d decision.Decision, name string) *corev1.PersistentVolumeClaim {
+	for _, c := range d.Children.Claims {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// TestTheClaimOfWhoIsGivenUp: it is marked, and kept as long as the spec says. The stories given_up*.txt have the rest.
+func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
+	d := Decide(given())
+	assert.Equal(t, objects.FailedSilent, claimNamed(d, "demo-1").Annotations[objects.AnnotationFailedMember])
+	assert.Empty(t, claimNamed(d, "demo-0").Annotations[objects.AnnotationFailedMember])
+
+	gone := with(serve(3), withoutPod("demo-1"), replicas(2), marked)
+	gone.Etcd.Members = append(gone.Etcd.Members[:1:1], gone.Etcd.Members[2:]...)
+	delete(gone.Health, "demo-1")
+	kept := claimNamed(Decide(gone), "demo-1")
+	require.NotNil(t, kept)
+	assert.Equal(t, now.UTC().Format(time.RFC3339), kept.Annotations[objects.AnnotationQuarantined])
+	assert.Equal(t, "true", kept.Labels[objects.LabelQuarantined])
+	for _, c := range []struct {
+		since string
+		keep  *metav1.Duration
+		stays bool
+	}{
+		{ago(24 * time.Hour), nil, false},
+		{ago(24*time.Hour - time.Second), nil, true},
+		{ago(time.Hour), &metav1.Duration{Duration: time.Hour}, false},
+		{ago(0), &metav1.Duration{}, false},
+		{"until Jo has looked at it", nil, true},
+	} {
+		gone.Children.Claims["demo-1"].Annotations[objects.AnnotationQuarantined] = c.since
+		gone.Cluster.Spec.MemberReplacement.KeepClaimFor = c.keep
+		d := Decide(gone)
+		require.NoError(t, verify(gone, d))
+		assert.Equal(t, c.stays, claimNamed(d, "demo-1") != nil, "%s, kept for %v", c.since, c.keep)
+	}
+}
+
+func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
+	for name, o := range map[string]observation.Observation{
+		"S6: too soon":     given(marked, func(o *observation.Observation) { o.Now = o.Now.Add(-time.Second) }),
+		"S6: not marked":   given(),
+		"S6: blind lately": given(marked, func(o *observation.Observation) { o.Cluster.Status.Conditions = nil }),
+		"S6: it serves": given(marked, func(o *observation.Observation) {
+			o.Health["demo-1"] = serve(3).Health["demo-1"]
+		}),
+		"S6: another etcd": given(marked, answering("demo-1",
+			func(h *observation.Health) { *h = observation.Health{Err: "x", ClusterID: 1, MemberID: 2} })),
+		"S6: for people": given(marked,
+			func(o *observation.Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual }),
+		"S7: its claim goes": given(marked,
+			func(o *observation.Observation) { o.Etcd.Members = append(o.Etcd.Members[:1:1], o.Etcd.Members[2:]...) }),
+	} {
+		d := Decide(o)
+		if name[:2] == "S7" {
+			d.Children.Claims = wording.Filter(d.Children.Claims,
+				func(c *corev1.PersistentVolumeClaim) bool { return c.Name != "demo-1" })
+		} else {
+			d.Step = decision.Remove{ID: o.Etcd.Members[1].ID, Name: "demo-1"}
+		}
+		assert.ErrorContains(t, verify(o, d), name[:2], name)
+	}
+}
+
+func TestPausesBetweenLearners(t *testing.T) {
+	for failures, want := range map[int32]time.Duration{0: 10 * time.Second, 1: 10 * time.Second, 2: 20 * time.Second,
+		9: 2560 * time.Second, 10: time.Hour, 1 << 30: time.Hour} {
+		assert.Equal(t, want, health.PauseAfter(failures), failures)
+	}
+}
+
+// TestVotersGivenUpInARow: their successors may go the same way, and of each a claim is kept.
+func TestVotersGivenUpInARow(t *testing.T) {
+	in := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Truncate(time.Second).Add(d)) }
+	row := func(n int32, next time.Duration) observation.Observation {
+		return given(marked, func(o *observation.Observation) {
+			o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
+				NextGivenUpTime: in(next)}
+		})
+	}
+	changed := row(9, time.Hour)
+	changed.Cluster.Generation++
+	for name, c := range map[string]struct {
+		o    observation.Observation
+		n    int32
+		next time.Duration
+	}{
+		"the first":                 {given(), 1, 10 * time.Second},
+		"when the pause is over":    {row(9, 0), 10, time.Hour},
+		"soon after it":             {row(4, -59*time.Minute), 5, 160 * time.Second},
+		"an hour after it":          {row(9, -time.Hour), 1, 10 * time.Second},
+		"when the spec was changed": {changed, 1, 10 * time.Second},
+	} {
+		r := Decide(c.o).Status.Internal.Replacement
+		require.NotNil(t, r, name)
+		assert.Equal(t, []any{c.n, "demo-1", in(c.next)}, []any{r.GivenUp, r.Voter, r.NextGivenUpTime}, name)
+	}
+	waits := row(9, time.Hour)
+	d := Decide(waits)
+	require.NoError(t, verify(waits, d))
+	assert.Nil(t, d.Step)
+	assert.Equal(t, int32(9), d.Status.Internal.Replacement.GivenUp)
+	unseen := with(row(9, -2*time.Hour), blinded)
+	assert.Equal(t, unseen.Cluster.Status.Internal.Replacement, Decide(unseen).Status.Internal.Replacement)
+	served := serve(3)
+	served.Cluster.Status.Internal.Replacement = row(9, -time.Hour).Cluster.Status.Internal.Replacement
+	assert.Nil(t, Decide(served).Status.Internal.Replacement)
+}
+
+func TestALearnersTimeGrowsWithTheData(t *testing.T) {
+	for size, want := range map[int64]time.Duration{0: 5 * time.Minute, 1 << 29: 5*time.Minute + 30*time.Second,
+		8 << 30: 13 * time.Minute} {
+		o := learnerAt(0)
+		h := o.Health["demo-0"]
+		h.DBSize = size
+		o.Health["demo-0"] = h
+		assert.Equal(t, want, health.TimeFor(newView(o)))
+	}
+}
+
+func TestWhatTheRecordSaysOfARestart(t *testing.T) {
+	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -",
+		"demo-1 uid down", "demo-1 uid - down", "demo-1 removal", "demo-1 removal withdrawn 2026-01-02T03:04:05Z"} {
+		assert.Equal(t, said, state.ReadChoice(said).String())
+	}
+	assert.Equal(t, state.Choice{Name: "a", Pod: "b", Container: "c"}, state.ReadChoice(" a  b c d "))
+	assert.Equal(t, state.Choice{Name: "a", Removes: true}, state.ReadChoice("a removal withdrawn nonsense"))
+}
+
+// choosing is an observation whose record names demo-1 in this way.
+func choosing(said string) observation.Observation {
+	o := serve(3)
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationChosen] = said
+	o.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
+	return o
+}
+
+// removes has the record name this member as the one that is removed.
+func removes(name string) func(o *observation.Observation) {
+	return func(o *observation.Observation) {
+		o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationChosen] = name + " removal"
+	}
+}
+
+// onceChosen is an observation once the record names the member that Decide wants removed; the same when it wants
+// none removed.
+func onceChosen(t *testing.T, o observation.Observation) observation.Observation {
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	record := o.Children.ConfigMaps["demo-epoch-1"]
+	if record == nil || len(d.Children.ConfigMaps) == 0 || !state.ReadChoice(
+		recordOf(d)[objects.AnnotationChosen]).Removes {
+		return o
+	}
+	assert.Nil(t, d.Step, "it is recorded first")
+	record.Annotations[objects.AnnotationChosen] = recordOf(d)[objects.AnnotationChosen]
+	return o
+}
+
+func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
+	nothing := func(*corev1.Pod) {}
+	another := func(p *corev1.Pod) { p.UID = "other" }
+	goes := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
+	for name, c := range map[string]struct {
+		said   string
+		change func(pod *corev1.Pod)
+		held   bool
+	}{
+		"the pod is there":                        {"demo-1 uid-pod-1", nothing, true},
+		"the container is there":                  {"demo-1 uid-pod-1 containerd://7", nothing, true},
+		"nothing is said of a pod":                {"demo-1", nothing, false},
+		"nothing is chosen":                       {"", nothing, false},
+		"no member is chosen":                     {"demo-7 uid-pod-7", nothing, false},
+		"it was down":                             {"demo-1 uid-pod-1 down", nothing, true},
+		"it was down, and the container is there": {"demo-1 uid-pod-1 containerd://7 down", nothing, true},
+		"another pod":                             {"demo-1 uid-pod-1", another, false},
+		"another pod for another container":       {"demo-1 uid-pod-1 containerd://7", another, false},
+		"another container":                       {"demo-1 uid-pod-1 containerd://6", nothing, false},
+		"another container, but the pod is to go": {"demo-1 uid-pod-1",
+			func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
+		"the pod goes": {"demo-1 uid-pod-1", goes, false},
+		"the container ends": {"demo-1 uid-pod-1 containerd://7",
+			func(p *corev1.Pod) { p.Annotations[objects.AnnotationExchanged] = "containerd://7" }, false},
+		"the pod has ended": {"demo-1 uid-pod-1",
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
+		"a removal":                        {"demo-1 removal", nothing, true},
+		"a removal, and another pod":       {"demo-1 removal", another, true},
+		"a removal, and the pod goes":      {"demo-1 removal", goes, true},
+		"a removal, the restart withdrawn": {"demo-1 removal", withdrawnAgo(state.CallsEnd), true},
+		"a removal, withdrawn just now": {"demo-1 removal withdrawn " + ago(state.CallsEnd-time.Second),
+			nothing, true},
+		"a removal, withdrawn for long": {"demo-1 removal withdrawn " + ago(state.CallsEnd), nothing, false},
+		"a removal of no member":        {"demo-7 removal", nothing, false},
+		"withdrawn just now":            {"demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd - time.Second), true},
+		"withdrawn long ago":            {"demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd), false},
+		"withdrawn at an unknown time": {"demo-1 uid-pod-1",
+			func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
+	} {
+		o := choosing(c.said)
+		c.change(o.Children.Pods["demo-1"])
+		assert.Equal(t, c.held, newView(o).Chosen() != nil, name)
+	}
+}
+
+func ago(d time.Duration) string { return now.Add(-d).Format(time.RFC3339) }
+
+func withdrawnAgo(ago time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = now.Add(-ago).Format(time.RFC3339) }
+}
+
+// cameBack is a cluster of three that serves without Quorate, and the pod of demo-1 has come back.
+func cameBack(o observation.Observation) observation.Observation {
+	o.Etcd, o.Health = nil, map[string]observation.Health{}
+	pod := children.Pod(newView(o), "demo-1", objects.StartResume, state.ResumeEnv())
+	pod.UID, pod.Status = "uid-new", o.Children.Pods["demo-1"].Status
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	o.Children.Pods["demo-1"] = pod
+	return o
+}
+
+// mounts adds a claim to those that the pod names.
+func mounts(pod *corev1.Pod, claim string) {
+	volume := corev1.Volume{Name: claim}
+	volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
+}
+
+// TestRoleWhileBlind: what stands for the answer that can't be had.
+func TestRoleWhileBlind(t *testing.T) {
+	pod := func(change func(p *corev1.Pod)) fact {
+		return func(o *observation.Observation) { change(o.Children.Pods["demo-1"]) }
+	}
+	shown := func(role string) fact {
+		return pod(func(p *corev1.Pod) { p.Labels[objects.LabelRole] = role })
+	}
+	answer := func(h observation.Health) fact {
+		return func(o *observation.Observation) { o.Health["demo-1"] = h }
+	}
+	for name, c := range map[string]struct {
+		facts []fact
+		role  string
+	}{
+		"it is ready, on its claim": {nil, pods.RoleVoter},
+		"it is not ready": {[]fact{pod(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
+			""},
+		"nothing is known of that": {[]fact{pod(func(p *corev1.Pod) { p.Status.Conditions = nil })}, ""},
+		"on another claim": {[]fact{func(o *observation.Observation) { o.Children.Claims["demo-1"].UID = "another" }},
+			""},
+		"its claim goes":    {[]fact{goingClaim("demo-1")}, ""},
+		"its claim is gone": {[]fact{func(o *observation.Observation) { delete(o.Children.Claims, "demo-1") }}, ""},
+		"filled from a claim that goes with its epoch": {[]fact{pod(func(p *corev1.Pod) { mounts(p, "demo-5") })},
+			pods.RoleVoter},
+		"with a log that the record does not name": {[]fact{pod(func(p *corev1.Pod) { mounts(p, "demo-1-wal") })}, ""},
+		"the record was deleted": {[]fact{noted(objects.AnnotationStartsOn,
+			state.StartsOnNothing)}, ""},
+		"another etcd has answered there": {[]fact{noted(objects.AnnotationMismatched, "demo-0,demo-1")}, ""},
+		"and it was shown to vote": {[]fact{noted(objects.AnnotationMismatched, "demo-1"), shown(pods.RoleVoter)},
+			pods.RoleFenced},
+		"another cluster answers there": {[]fact{answer(observation.Health{ClusterID: 0xbad, MemberID: 2})},
+			pods.RoleFenced},
+		"another member answers there": {[]fact{answer(observation.Health{Err: "another etcd answers", ClusterID: 0xc1,
+			MemberID: 9})}, pods.RoleFenced},
+		"it answers without a quorum": {[]fact{answer(observation.Health{ClusterID: 0xc1, MemberID: 2})},
+			pods.RoleVoter},
+		"it was a learner, and is ready": {[]fact{shown(pods.RoleLearner)}, pods.RoleVoter},
+		"it is fenced":                   {[]fact{shown(pods.RoleFenced)}, pods.RoleFenced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := with(cameBack(serve(3)), c.facts...)
+			d := Decide(o)
+			require.NoError(t, verify(o, d))
+			assert.Equal(t, c.role, podIn(d, "demo-1").Labels[objects.LabelRole])
+			if c.role == pods.RoleVoter {
+				return
+			}
+			podIn(d, "demo-1").Labels[objects.LabelRole] = pods.RoleVoter
+			assert.ErrorContains(t, verify(o, d), "S8: clients are led to demo-1", "the oracle sees it")
+		})
+	}
+}
+
+// TestWhoIsRecordedAsMismatched: a member that answered as another stays on the record until it answers as itself.
+func TestWhoIsRecordedAsMismatched(t *testing.T) {
+	recorded := func(d decision.Decision) string {
+		return d.Children.ConfigMaps[0].Annotations[objects.AnnotationMismatched]
+	}
+	o := serve(3)
+	o.Health["demo-1"] = observation.Health{Err: "another etcd answers", ClusterID: 0xbad, MemberID: 2}
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	assert.Equal(t, "demo-1", recorded(d))
+
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationMismatched] = "demo-1"
+	o.Health["demo-1"] = observation.Health{Err: "no answer"}
+	o.Children.Pods["demo-1"].UID = types.UID("another pod, without the label")
+	d = Decide(o)
+	require.NoError(t, verify(o, d))
+	assert.Equal(t, "demo-1", recorded(d))
+	delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationMismatched)
+	assert.ErrorContains(t, verify(o, d), "the record forgets")
+
+	blind := o
+	blind.Etcd, blind.Health = nil, map[string]observation.Health{"demo-2": {ClusterID: 0xbad, MemberID: 9}}
+	d = Decide(blind)
+	require.NoError(t, verify(blind, d))
+	assert.Equal(t, "demo-1,demo-2", recorded(d))
+
+	o.Health["demo-1"] = serve(3).Health["demo-1"]
+	d = Decide(o)
+	require.NoError(t, verify(o, d))
+	assert.Empty(t, recorded(d))
+}
+
+// TestClientsAreLedAwayFirst: a voter that is chosen to be restarted or removed gets no new clients, as long as another
+// one has them, and gets them back when the choice is withdrawn.
+func TestClientsAreLedAwayFirst(t *testing.T) {
+	ready := func(o *observation.Observation) {
+		for _, pod := range o.Children.Pods {
+			pod.Labels[objects.LabelRole] = pods.RoleVoter
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
+	}
+	chosen := noted(objects.AnnotationChosen, "demo-1 uid-pod-1")
+	leaves := func(o *observation.Observation) {
+		o.Children.Pods["demo-1"].Labels[objects.LabelRole] = pods.RoleLeaving
+	}
+	exchanges := func(o *observation.Observation) {
+		pod := o.Children.Pods["demo-1"]
+		pod.Annotations[objects.AnnotationExchanged] = "containerd://7"
+		pod.Status.ContainerStatuses[0].ContainerID = "containerd://7"
+	}
+	for name, c := range map[string]struct {
+		o         observation.Observation
+		pod, role string // none for a pod that goes
+	}{
+		"in the answer that chooses it": {with(serve(3), ready, high), "demo-1", pods.RoleLeaving},
+		"who is not chosen":             {with(serve(3), ready, high), "demo-2", pods.RoleVoter},
+		"once it is chosen, it goes":    {with(serve(3), ready, high, chosen, leaves), "demo-1", ""},
+		"withdrawn":                     {with(serve(3), ready, chosen, leaves), "demo-1", pods.RoleVoter},
+		"one that is removed":           {with(serve(3), ready, replicas(2)), "demo-2", pods.RoleLeaving},
+		"its old container runs still":  {with(serve(3), ready, high, exchanges), "demo-1", pods.RoleLeaving},
+	} {
+		d := Decide(c.o)
+		require.NoError(t, verify(c.o, d), name)
+		if pod := podIn(d, c.pod); assert.Equal(t, c.role == "", pod == nil, name) && pod != nil {
+			assert.Equal(t, c.role, pod.Labels[objects.LabelRole], name)
+		}
+	}
+
+	o := with(serve(3), ready, high)
+	for _, other := range []string{"demo-0", "demo-2"} {
+		delete(o.Children.Pods[other].Labels, objects.LabelRole)
+		o.Children.Pods[other].Status.Conditions = nil
+	}
+	d := Decide(o)
+	assert.Equal(t, pods.RoleVoter, podIn(d, "demo-1").Labels[objects.LabelRole], "no one else has clients")
+	podIn(d, "demo-1").Labels[objects.LabelRole] = pods.RoleLeaving
+	assert.ErrorContains(t, verify(o, d), "S2: clients are led away from demo-1", "the oracle sees it")
+}
+
+// TestAChoiceThatIsNotWantedIsSpared: when it was withdrawn stays on the pod as long as the record names it.
+func TestAChoiceThatIsNotWantedIsSpared(t *testing.T) {
+	o := choosing("demo-1 uid-pod-1")
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	assert.Equal(t, ago(0), podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn])
+	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[objects.AnnotationChosen])
+
+	o.Children.Pods["demo-1"].Annotations[objects.AnnotationWithdrawn] = ago(0)
+	o.Now = now.Add(state.CallsEnd)
+	d = Decide(o)
+	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn])
+	assert.Empty(t, recordOf(d)[objects.AnnotationChosen])
+	noted(objects.AnnotationChosen, "")(&o)
+	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationWithdrawn])
+}
+
+func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
+	const recording = "recording that demo-1 is restarted next: why"
+	const waiting = "waiting for earlier calls that may still "
+	for _, c := range []struct {
+		name, said     string
+		inPlace        bool
+		withdrawn      time.Duration // before now; negative for not
+		message, renew string
+	}{
+		{"chosen", "demo-1 uid-pod-1", false, -1, "", ""},
+		{"chosen for its image", "demo-1 uid-pod-1 containerd://7", true, -1, "", ""},
+		{"not chosen", "", false, -1, recording, "demo-1 uid-pod-1"},
+		{"not chosen for its image", "", true, -1, recording, "demo-1 uid-pod-1 containerd://7"},
+		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, -1, recording, "demo-1 uid-pod-1"},
+		{"chosen as another pod", "demo-1 uid-old", false, -1, recording, "demo-1 uid-pod-1"},
+		{"another one is chosen", "demo-2 uid-pod-2", false, -1, waiting + "restart demo-2", ""},
+		{"chosen and withdrawn", "demo-1 uid-pod-1", false, 0, waiting + "restart demo-1", ""},
+		{"chosen and withdrawn long ago", "demo-1 uid-pod-1", false, state.CallsEnd,
+			"waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
+		{"it is removed", "demo-1 removal", false, -1, waiting + "remove demo-1", "demo-1 removal withdrawn " + ago(0)},
+		{"its removal is withdrawn", "demo-1 removal withdrawn " + ago(0), false, -1, waiting + "remove demo-1",
+			"demo-1 removal withdrawn " + ago(0)},
+		{"its removal was withdrawn long ago", "demo-1 removal withdrawn " + ago(state.CallsEnd), false, -1, recording,
+			"demo-1 uid-pod-1"},
+		{"another one is removed", "demo-2 removal", false, -1, waiting + "remove demo-2",
+			"demo-2 removal withdrawn " + ago(0)},
+		{"withdrawn once", "", false, time.Hour, "waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := newView(choosingAfter(c.said, c.withdrawn))
+			chosenAs(t, state.ChooseForRestart(v, v.Find("demo-1"), c.inPlace, "why"), c.message, c.renew)
+		})
+	}
+}
+
+// choosingAfter is choosing, and the restart of demo-1 was withdrawn so long ago; not at all, when that is negative.
+func choosingAfter(said string, withdrawn time.Duration) observation.Observation {
+	o := choosing(said)
+	if withdrawn >= 0 {
+		withdrawnAgo(withdrawn)(o.Children.Pods["demo-1"])
+	}
+	return o
+}
+
+// chosenAs compares a choice with its words, and with what the record is to say; none where there are no words.
+func chosenAs(t *testing.T, is *decision.Verdict, message, renew string) {
+	t.Helper()
+	if message == "" {
+		assert.Nil(t, is)
+		return
+	}
+	require.NotNil(t, is)
+	assert.Contains(t, is.Message, message)
+	assert.Equal(t, renew, is.Choose)
+}

@@ -1,0 +1,103 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// Options are those of the spec as etcd's flags have them: with times in milliseconds.
+type Options struct {
+	QuotaBackendBytes *int64                  `json:"quotaBackendBytes,omitempty"`
+	AutoCompaction    v1alpha1.AutoCompaction `json:"autoCompaction,omitzero"`
+	SnapshotCount     *int64                  `json:"snapshotCount,omitempty"`
+	HeartbeatInterval int64                   `json:"heartbeatInterval,omitempty"`
+	ElectionTimeout   int64                   `json:"electionTimeout,omitempty"`
+	MaxRequestBytes   *int64                  `json:"maxRequestBytes,omitempty"`
+	MaxTxnOps         *int64                  `json:"maxTxnOps,omitempty"`
+	LogLevel          string                  `json:"logLevel,omitempty"`
+	ExtraArgs         map[string]string       `json:"extraArgs,omitempty"`
+}
+
+// numbers are the options that are a number which etcd has a default for: their flags, and these defaults
+// (DefaultSnapshotCount in its etcdserver/server.go, the others in its embed/config.go). One that differs between
+// versions does so only where no pod goes from one to the other with its flags: see SameFlags.
+var numbers = []struct {
+	flag string
+	of   func(*Options) **int64
+	own  func(version string) int64
+}{
+	{"snapshot-count", func(o *Options) **int64 { return &o.SnapshotCount }, func(version string) int64 {
+		if Experimental(version) {
+			return 100_000
+		}
+		return 10_000
+	}},
+	{"max-request-bytes", func(o *Options) **int64 { return &o.MaxRequestBytes }, func(string) int64 { return 3 << 19 }},
+	{"max-txn-ops", func(o *Options) **int64 { return &o.MaxTxnOps }, func(string) int64 { return 128 }},
+}
+
+// OptionsFor are those of etcd that only a restart changes, for this version, with their defaults said; those of etcd's
+// own that are meant anyway are left out.
+func OptionsFor(s *v1alpha1.EtcdClusterSpec, version string) Options {
+	asked := s.Options
+	o := Options{
+		AutoCompaction: autoCompaction(asked.AutoCompaction), SnapshotCount: asked.SnapshotCount,
+		HeartbeatInterval: Heartbeat(asked).Milliseconds(), ElectionTimeout: Election(asked).Milliseconds(),
+		MaxRequestBytes: asked.MaxRequestBytes, MaxTxnOps: asked.MaxTxnOps, LogLevel: cmp.Or(asked.LogLevel, "info"),
+		ExtraArgs: ExtraArgsFor(asked, version),
+	}
+	if s.Storage.Medium == v1alpha1.Memory { // on a volume it follows that: see QuotaDiffers
+		o.QuotaBackendBytes = new(QuotaBytes(asked, StorageSize(s)))
+	}
+	for _, n := range numbers {
+		if value := n.of(&o); *value != nil && **value == n.own(version) {
+			*value = nil
+		}
+	}
+	return o
+}
+
+// autoCompaction with its retention as it is written by itself: 1h, not 60m. What can't be read is refused by
+// validate.
+func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
+	switch c.Mode {
+	case v1alpha1.CompactOff:
+		c.Retention = ""
+	case v1alpha1.CompactRevision:
+		c.Retention = cmp.Or(c.Retention, "10000")
+		if n, err := strconv.ParseInt(c.Retention, 10, 64); err == nil {
+			c.Retention = strconv.FormatInt(n, 10)
+		}
+	default:
+		c.Mode, c.Retention = v1alpha1.CompactPeriodic, cmp.Or(c.Retention, "1h")
+		if d, err := time.ParseDuration(c.Retention); err == nil {
+			c.Retention = wording.Brief(d)
+		}
+	}
+	return c
+}
+
+// flags of these options.
+func (o *Options) flags() []string {
+	list := []string{
+		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval),
+		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
+		"--log-level=" + o.LogLevel,
+	}
+	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {
+		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+
+			c.Retention)
+	}
+	for _, n := range numbers {
+		if value := *n.of(o); value != nil {
+			list = append(list, fmt.Sprintf("--%s=%d", n.flag, *value))
+		}
+	}
+	return list
+}
