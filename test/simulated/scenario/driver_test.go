@@ -52,7 +52,7 @@ var verbs = map[string]func(*story, args) string{
 	// edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step |
 	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 |
 	// sans=example.com | tls=Auto plaintext=true | members=NodePort [domain=etcd.example.com] | members=inside |
-	// auth=true client-auth=None
+	// auth=true [users=app,ops] client-auth=None
 	"edit": (*story).edit,
 	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none
 	// | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster
@@ -168,6 +168,7 @@ var verbs = map[string]func(*story, args) string{
 	"clients":      (*story).clients,      // where the client Service leads
 	"endpoints":    (*story).endpoints,    // which URLs etcd lists, and where the members' own Services lead
 	"certificates": (*story).certificates, // which there are, and what the members trust
+	"users":        (*story).users,        // which etcd has, and whether it asks clients who they are
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
 
@@ -270,6 +271,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("auth") {
 		spec.Auth = &v1alpha1.AuthSpec{Enabled: a["auth"] == "true"}
+		for name := range strings.FieldsFuncSeq(a["users"], func(c rune) bool { return c == ',' }) {
+			spec.Auth.Users = append(spec.Auth.Users, v1alpha1.UserSpec{Name: name})
+		}
 	}
 	if a.has("leaf") {
 		spec.TLS.Auto.LeafDuration.Duration, spec.TLS.Auto.CADuration.Duration = duration(a["leaf"]), duration(a["ca"])
