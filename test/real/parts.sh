@@ -72,7 +72,7 @@ fresh() {
 # upgrade: this Quorate takes over under running clusters from the commit in testdata/previous-release, and back.
 upgrade() {
   export NODES=3
-  make --no-print-directory s3 && fresh && bin/lab metacontroller && e2e TestUpgradeOfQuorate -alone
+  make --no-print-directory s3 && fresh && bin/lab metacontroller && e2e TestUpgradeOfQuorate
 }
 
 # skipped PART: the stages of the self-hosted story that the other parts tell.
@@ -87,7 +87,7 @@ skipped() {
 selfhosted() {
   export QUORATE_LAB_ETCD=3.5.35 NODES=5
   make --no-print-directory etcd-binaries && fresh && bin/lab etcd && in_lab test/tools/install.sh &&
-    e2e TestSelfHosted -alone -skip "^TestSelfHosted\$/^($(skipped "$1"))\$"
+    e2e TestSelfHosted -skip "^TestSelfHosted\$/^($(skipped "$1"))\$"
   ended $?
 }
 
@@ -115,9 +115,9 @@ ended() {
 play() {
   case $1 in
     core | data | moves | changes | pages) stories "$(what "$1")" ;;
-    versions | big) stories "$(what "$1")" -nightly ;;
+    versions | big) stories "$(what "$1")" -long ;;
     nodes) # whole, half an hour: make lab-down story NODES=5 RUN=TestNodesComeAndGo
-      make --no-print-directory lab-down && NODES=5 stories "$(what nodes)" -nightly -nodes.for 8m
+      make --no-print-directory lab-down && NODES=5 stories "$(what nodes)" -long -nodes.for 8m
       ended $?
       ;;
     chaos) stories TestChaos -chaos.for 5m -chaos.seed $seed ;;

@@ -26,7 +26,18 @@ func (s *story) check(args) string {
 		}
 	}
 	if c := s.w.Cluster(); c != nil {
-		line("status", append([]string{c.Status.Rule, c.Status.Ready}, conditions(c.Status.Conditions)...))
+		how, others := []string{c.Status.Rule, c.Status.Ready}, []string{}
+		for _, c := range odd(c.Status.Conditions) {
+			if is := fmt.Sprintf("%s=%s", c.Type, c.Status); s.repeats(c.Message) {
+				how = append(how, is)
+			} else {
+				others = append(others, is+s.more(c.Type, c.Message))
+			}
+		}
+		line("status", how)
+		for _, other := range others {
+			line("condition", []string{other})
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
 		c := s.w.Etcd.Clusters[id]
@@ -187,19 +198,16 @@ func (s *story) members(id uint64) []string {
 	return all
 }
 
-// conditions are those that are not as in a healthy cluster.
-func conditions(all []metav1.Condition) []string {
-	var odd []string
-	for _, c := range all {
+// odd are the conditions that are not as in a healthy cluster.
+func odd(all []metav1.Condition) []metav1.Condition {
+	usual := map[string]metav1.ConditionStatus{v1alpha1.Available: metav1.ConditionTrue,
+		v1alpha1.Secured: metav1.ConditionTrue, v1alpha1.Restored: metav1.ConditionTrue}
+	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
 		if c.Type == v1alpha1.Ready { // Reconciling or Stalled says it
-			continue
+			return true
 		}
-		if (c.Status == metav1.ConditionTrue) != (c.Type == v1alpha1.Available || c.Type == v1alpha1.Secured ||
-			c.Type == v1alpha1.Restored) {
-			odd = append(odd, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Message))
-		}
-	}
-	return odd
+		return (c.Status == metav1.ConditionTrue) == (usual[c.Type] == metav1.ConditionTrue)
+	})
 }
 
 func podState(p *corev1.Pod) string {
