@@ -84,7 +84,7 @@ func (s *scheduleStory) apply(a args) string {
 				ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
 				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{
 					ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
+					Store:      v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
 			},
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
 		}
