@@ -51,7 +51,7 @@ var verbs = map[string]func(*story, args) string{
 	"elsewhere": does((*story).elsewhere),
 	// edit replicas=5: kubectl edit, with the words of clusterFields (none takes away what may be missing) and
 	// members=NodePort [domain=etcd.example.com] | nodes=a,b,c | windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
-	// existing=old-0,old-1; and what is asked by EtcdOperations:
+	// existing=old-0,old-1 | users=app,ops; and what is asked by EtcdOperations:
 	// restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none;
 	// for a new cluster: bootstrap=s1 | url=s3://bucket/s1 | claims=old-0,old-1 [without-quorum=true]
 	"edit": does((*story).edit),
@@ -165,6 +165,7 @@ var verbs = map[string]func(*story, args) string{
 	"clients":      (*story).clients,      // where the client Service leads
 	"endpoints":    (*story).endpoints,    // which URLs etcd lists, and where the members' own Services lead
 	"certificates": (*story).certificates, // which there are, and what the members trust
+	"users":        (*story).users,        // which etcd has, and whether it asks clients who they are
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
 

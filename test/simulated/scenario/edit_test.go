@@ -131,7 +131,18 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("nodes") {
 		changeNodes(spec, a.has("addresses"), strings.Split(a["nodes"], ","))
 	}
+	if a.has("users") {
+		changeUsers(spec, strings.Split(a["users"], ","))
+	}
 	changeBootstrap(spec, a)
+}
+
+// changeUsers declares users without roles, whose passwords are generated.
+func changeUsers(spec *v1alpha1.EtcdClusterSpec, names []string) {
+	spec.Auth.Users = nil
+	for _, name := range names {
+		spec.Auth.Users = append(spec.Auth.Users, v1alpha1.UserSpec{Name: name})
+	}
 }
 
 // changeNodes says on which nodes members may be; with addresses they are on the hosts' network: node a has the address

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -113,6 +114,25 @@ func (s *story) revisions(args) string {
 		}
 	}
 	return b.String()
+}
+
+// users are those that the etcd has to which clients speak, whether they have the passwords that are in the generated
+// Secrets, and whether it asks clients who they are.
+func (s *story) users(args) string {
+	a := s.w.Auth()
+	line := "off"
+	if a.Enabled {
+		line = "on"
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Users)) {
+		password := "an old password"
+		secret := s.w.Secret(users.PasswordSecret(s.w.Cluster().Name, name))
+		if secret != nil && a.Users[name].Password == string(secret.UID)+"/"+secret.ResourceVersion {
+			password = "its password"
+		}
+		line += fmt.Sprintf(", %s with %s", name, password)
+	}
+	return line + "\n"
 }
 
 // certificates are the Secrets, and what each running member trusts: in clients, and where that differs, in peers.

@@ -24,10 +24,12 @@ import (
 
 // Artifact is a snapshot in a store.
 type Artifact struct {
-	// Index is how many entries it holds, Revision that of its keys, SHA256 that of its database.
+	// Index is how many entries it holds, Revision that of its keys, SHA256 that of its database, Auth its users and
+	// roles.
 	Index    uint64
 	Revision int64
 	SHA256   string
+	Auth     Auth
 	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty
 	// when it can.
 	Flaw string
@@ -56,7 +58,7 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
 	taken.Flaw = flaw
 	if c, led := w.led(); led {
-		taken.Index, taken.Revision, of = c.Commit, c.Revision, c.ID
+		taken.Index, taken.Revision, taken.Auth, of = c.Commit, c.Revision, c.Auth.carried(), c.ID
 	}
 	taken.SHA256 = fmt.Sprintf("%064x", id("sha256", url, fmt.Sprint(of, taken.Index, taken.Revision)))
 	w.Artifacts[url] = taken
@@ -127,7 +129,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 		c.Commit = from.Index
 	}
 	c.Begin, c.Chosen = beginning(seed, from.Revision)
-	c.Revision = c.Begin
+	c.Revision, c.Auth = c.Begin, from.Auth
 	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index),
 		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256,
 		UntilRevision: replayed.UntilRevision, Replayed: replayed.Replayed, UntilTime: replayed.UntilTime,
@@ -175,7 +177,8 @@ func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]s
 	if d.Member == 0 {
 		return failed("Damaged", "the survivor's directory holds no data")
 	}
-	return Artifact{Index: d.Index, Revision: w.revisionOf(d)}, ""
+	return Artifact{Index: d.Index, Revision: w.revisionOf(d),
+		Auth: w.Etcd.Clusters[d.Cluster].Auth.at(d.Index).carried()}, ""
 }
 
 // Tail is what a stream has stored of an etcd.
