@@ -158,9 +158,10 @@ func reschedule(v *state.View) *decision.Verdict {
 	}
 	for _, name := range v.Names {
 		pod := v.Children.Pods[name]
-		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && children.TemplateOutdated(v, pod) {
+		if pod != nil && pod.DeletionTimestamp == nil && children.Superseded(v, pod) {
 			return &decision.Verdict{
-				Message:   fmt.Sprintf("replacing the pod %s: no node accepts it, and its template has changed", name),
+				Message: fmt.Sprintf("replacing the pod %s, which can't go on as it was made%s: the spec has changed",
+					name, epochs.WhyNotStarted(v, pod)),
 				DeletePod: name, Resync: rule.ResyncSoon}
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
 func switchEpoch(v *state.View) *decision.Verdict {
@@ -92,11 +94,30 @@ func needless(v *state.View) string {
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
 	case v.Etcd != nil && !epochs.ByRestore(v):
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
+	case replanned(v) != "":
+		return replanned(v)
 	case epochs.Outgrown(v):
 		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", v.Epoch.N,
 			v.Next.Epoch.N)
 	case health.MembersMissing(v) && epochs.Staging(v) != "" && !epochs.StopsFirst(v):
 		return fmt.Sprintf("epoch %d needs another member first", v.Epoch.N)
+	}
+	return ""
+}
+
+// replanned is why what was planned for the next epoch must be planned again: a pod of it can't go on, and would be made
+// otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for nothing.
+func replanned(v *state.View) string {
+	if epochs.Unstaged(v.Next) == "" {
+		return ""
+	}
+	version := versions.Planned(v)
+	for _, name := range v.Next.Epoch.InitialNames() {
+		pod := v.Next.Children.Pods[name]
+		if pod != nil && (children.Superseded(v.Next, pod) || v.Next.Epoch.Version != version && children.Waits(pod)) {
+			return fmt.Sprintf("%s can't go on as it was made%s, and the spec has changed", name,
+				epochs.WhyNotStarted(v.Next, pod))
+		}
 	}
 	return ""
 }
@@ -116,6 +137,9 @@ func instead(v *state.View) *decision.Verdict {
 	from, asked := epochs.AskedFor(v)
 	lost, old := epochs.LostBeforeStart(v.Next), v.Next.Epoch
 	switch {
+	case replanned(v) != "":
+		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf("%s: recording epoch %d, which begins with %s",
+			replanned(v), epochs.NextEpochNumber(v), epochs.WordsFor(v, old.Origin)))
 	case asked && !epochs.ByRestore(v) && from.Source != old.Source:
 		return epochs.RecordNextEpoch(v, from,
 			fmt.Sprintf("epoch %d must begin differently: recording epoch %d, which begins with %s", old.N,

@@ -70,7 +70,7 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	if others := foreign.NoteForeign(v); others != "" {
 		ann[objects.AnnotationForeign], ann[objects.AnnotationForeignSince] = others, foreign.ForeignSince(v, others)
 	}
-	if !v.Epoch.HadQuorum() && v.Etcd == nil {
+	if !v.Epoch.HadQuorum() && v.Etcd == nil && v.Epoch.Began() {
 		ann[objects.AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}
 	end, words := firstEnd(v)
@@ -264,6 +264,7 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 	}
 	record := state.NewRecord(v, NextEpochNumber(v), first, size)
 	Originate(record, from)
+	record.Annotations[objects.AnnotationVersion] = versions.Planned(v)
 	record.Data[objects.EpochKeyAfter] = strconv.Itoa(v.Epoch.N)
 	record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
 	record.Data[objects.EpochKeyFormerFirst] = strconv.Itoa(v.Epoch.First)

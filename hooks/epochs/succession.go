@@ -143,12 +143,12 @@ func Unstaged(v *state.View) string {
 			unknown = "the end of the stream"
 		}
 		return fmt.Sprintf("filling the volume of %s%s first, because the others must get the same and %s is not known",
-			first, whyNotStarted(v, v.Children.Pods[first]), unknown)
+			first, WhyNotStarted(v, v.Children.Pods[first]), unknown)
 	}
 	var waits []string
 	for _, name := range v.Epoch.InitialNames() {
 		if pod := v.Children.Pods[name]; !Seeded(pod) {
-			waits = append(waits, name+whyNotStarted(v, pod))
+			waits = append(waits, name+WhyNotStarted(v, pod))
 		}
 	}
 	if len(waits) > 0 {
@@ -175,8 +175,8 @@ func Unfilled(v *state.View) string {
 	return ""
 }
 
-// whyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
-func whyNotStarted(v *state.View, pod *corev1.Pod) string {
+// WhyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
+func WhyNotStarted(v *state.View, pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}

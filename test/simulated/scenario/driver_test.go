@@ -52,7 +52,7 @@ var verbs = map[string]func(*story, args) string{
 	// edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step |
 	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 |
 	// sans=example.com | tls=Auto plaintext=true | members=NodePort [domain=etcd.example.com] | members=inside |
-	// auth=true client-auth=None
+	// auth=true client-auth=None | self-hosted=true
 	"edit": (*story).edit,
 	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none
 	// | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster
@@ -341,6 +341,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("nodes") && (a.has("addresses") || spec.HostNetwork != nil) {
 		changeAddresses(spec, strings.Split(a["nodes"], ","))
+	}
+	if a.has("self-hosted") {
+		spec.SelfHosted = a["self-hosted"] == "true"
 	}
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
