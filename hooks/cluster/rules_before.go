@@ -170,11 +170,11 @@ func reschedule(v *state.View) *decision.Verdict {
 
 func start(v *state.View) *decision.Verdict {
 	if why := epochs.Stalled(v); why != "" {
-		return &decision.Verdict{Message: why, Outlook: starts(v), Resync: rule.ResyncLater}
+		return &decision.Verdict{Message: why + epochs.VersionWaits(v), Outlook: starts(v), Resync: rule.ResyncLater}
 	}
 	initial := v.Epoch.InitialNames()
 	return &decision.Verdict{Message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) +
-		pods.WhyPodsNotServing(v, initial), Resync: rule.ResyncSoon}
+		pods.WhyPodsNotServing(v, initial) + epochs.VersionWaits(v), Resync: rule.ResyncSoon}
 }
 
 func quorumLost(v *state.View) *decision.Verdict {

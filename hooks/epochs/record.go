@@ -70,8 +70,8 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	if others := foreign.NoteForeign(v); others != "" {
 		ann[objects.AnnotationForeign], ann[objects.AnnotationForeignSince] = others, foreign.ForeignSince(v, others)
 	}
-	if !v.Epoch.HadQuorum() && v.Etcd == nil && v.Epoch.Began() {
-		ann[objects.AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
+	if !v.Epoch.HadQuorum() {
+		ann[objects.AnnotationVersion] = versionBeforeQuorum(v)
 	}
 	end, words := firstEnd(v)
 	for key, value := range map[string]string{
@@ -128,7 +128,8 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 	record.Data[objects.EpochKeyRecreated] = "true"
 	record.Annotations[objects.AnnotationStartsOn] = state.StartsOnNothing
 	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.NextOrdinal())
-	record.Annotations[objects.AnnotationVersion] = cmp.Or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	record.Annotations[objects.AnnotationVersion] = cmp.Or(state.LowestVersion(state.RunVersions(v)),
+		v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	record.Annotations[objects.AnnotationOldLog] = state.OldLog{There: true}.String() // for all that is known now
 	if s := &v.Cluster.Status; s.ClusterID != "" &&
 		(s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {

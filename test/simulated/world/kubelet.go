@@ -190,6 +190,9 @@ func (w *World) setStatus(name string, s standing) {
 		if s.Stage == kubelet.Running {
 			etcd.State.Running.StartedAt = metav1.NewTime(w.Procs[p.UID].Since)
 		}
+		if ended := prepare.State.Terminated; ended != nil && w.dirOf(p, w.placeOf(p)).Member == 0 {
+			ended.Message = objects.NothingFound
+		}
 		p.Status.Phase = kubelet.Phase(etcd)
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepare}
 		if seed := w.seedStatus(p, s); seed != nil {
