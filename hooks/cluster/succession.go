@@ -1,8 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
@@ -75,7 +79,8 @@ func otherwise(v *state.View) *decision.Verdict {
 	}
 	switch lost, why := epochs.LostBeforeStart(v.Next), needless(v); {
 	case epochs.Cancelled(v) || epochs.RestoreWithdrawn(v):
-		return cancel(v, "the restore was withdrawn")
+		refused := v.Asked.Refused[types.UID(v.Next.Epoch.Restore)]
+		return cancel(v, cmp.Or(refused, "the restore was withdrawn"))
 	case why != "":
 		return cancel(v, why)
 	case len(lost) > 0:
@@ -94,6 +99,8 @@ func needless(v *state.View) string {
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
 	case v.Etcd != nil && !epochs.ByRestore(v):
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
+	case v.Cluster.Spec.SelfHosted:
+		return "spec.selfHosted is true, and the API server has its data in epoch " + strconv.Itoa(v.Epoch.N)
 	case replanned(v) != "":
 		return replanned(v)
 	case epochs.Outgrown(v):

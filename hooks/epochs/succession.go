@@ -82,10 +82,10 @@ func LeavesNothing(v *state.View) bool {
 	})
 }
 
-// RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted. One that is
-// not seen may be there.
+// RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted, or has ended
+// as failed, or will. One that is not seen may be there.
 func RestoreWithdrawn(v *state.View) bool {
-	return ByRestore(v) && v.Asked.Withdrawn[types.UID(v.Next.Epoch.Restore)]
+	return ByRestore(v) && v.Asked.Over(types.UID(v.Next.Epoch.Restore))
 }
 
 // LostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to
