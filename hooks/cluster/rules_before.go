@@ -209,6 +209,8 @@ func quorumLost(v *state.View) *decision.Verdict {
 	}
 	if way := epochs.Suggested(v); v.Epoch.HadQuorum() && way != "" && (v.Next == nil || epochs.ByRestore(v)) {
 		message += "; " + way
+	} else {
+		message += ways(v)
 	}
 	return &decision.Verdict{Message: message + "; see QuorumLost in docs/troubleshooting.md", Outlook: nextComes(v),
 		Resync: rule.ResyncLater}
@@ -222,7 +224,7 @@ func blind(v *state.View) *decision.Verdict {
 	message := fmt.Sprintf("no quorum answers (silent: %s); Quorate only keeps or recreates pods",
 		strings.Join(silent, ", ")) + pods.WhyPodsNotServing(v, silent)
 	if v.Next != nil {
-		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v))
+		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v)) + ways(v)
 	}
 	if distrusting := wording.Filter(v.Names,
 		func(n string) bool { return certificates.DistrustsPeers(v, v.Health[n]) }); len(distrusting) > 0 {

@@ -72,6 +72,7 @@ var verbs = map[string]func(*story, args) string{
 	"artifact": does(func(s *story, a args) { s.w.StoreArtifact(a["url"], "") }),
 	// stream [flaw=users_have_changed]: a stream has stored what clients have written; and why no more can be restored
 	"stream":  does(func(s *story, a args) { s.w.Stream(a["flaw"]) }),
+	"ask":     does((*story).ask),       // ask recover=Recreate:1: as recover, and what was asked before stays
 	"recover": does((*story).recoverBy), // recover by=FromSurvivor:1: an EtcdOperation
 	"move":    does((*story).move),      // move leader=demo-1: an EtcdOperation
 	// write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a
@@ -165,6 +166,7 @@ var verbs = map[string]func(*story, args) string{
 	"clients":      (*story).clients,      // where the client Service leads
 	"endpoints":    (*story).endpoints,    // which URLs etcd lists, and where the members' own Services lead
 	"certificates": (*story).certificates, // which there are, and what the members trust
+	"operations":   (*story).operations,   // how far EtcdOperations have come, and whether they wait for a person
 	"users":        (*story).users,        // which etcd has, and whether it asks clients who they are
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
@@ -263,6 +265,14 @@ func (s *story) recoverBy(a args) {
 	policy, epoch, _ := strings.Cut(a["by"], ":")
 	n, _ := strconv.ParseInt(epoch, 10, 64)
 	s.w.AskRecover(v1alpha1.QuorumLoss(policy), n)
+}
+
+// ask creates an operation, and leaves those that there are.
+func (s *story) ask(a args) {
+	policy, epoch, _ := strings.Cut(a["recover"], ":")
+	n, _ := strconv.ParseInt(epoch, 10, 64)
+	s.w.Operate("recover-"+strings.ToLower(policy), v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationRecover,
+		Recover: &v1alpha1.RecoverOperation{Policy: v1alpha1.QuorumLoss(policy), Epoch: n}})
 }
 
 func (s *story) move(a args) {
