@@ -651,22 +651,18 @@ func step(o *decision.Outcome) string {
 
 // writes are the children that were made, deleted and changed; in one line where the same becomes of several.
 func (s *story) writes() string {
-	var lines []string
-	last := ""
-	for _, line := range s.w.TakeLog() {
-		what, name, rest := parts(line)
-		if n := len(lines) - 1; n >= 0 && name != "" && what+rest == last {
-			lines[n] = strings.TrimSuffix(lines[n], rest) + ", " + name + rest
-			continue
-		}
-		lines, last = append(lines, "  "+line), what+rest
+	var all strings.Builder
+	for _, line := range together(s.w.TakeLog(), ofChild) {
+		all.WriteString("  " + line + "\n")
 	}
-	return strings.Join(append(lines, ""), "\n")
+	return all.String()
 }
 
-// parts of a line of the log: sign and kind, name, and what more there is.
-func parts(line string) (what, name, rest string) {
-	words := regexp.MustCompile(`^((?:! )?[-+~] \w+) ([^ :]+)(.*)$`).FindStringSubmatch(line)
+var child = regexp.MustCompile(`^((?:! )?[-+~] \w+) ([^ :]+)(.*)$`)
+
+// ofChild parts a line of the log: sign and kind, name, and what more there is.
+func ofChild(line string) (what, name, rest string) {
+	words := child.FindStringSubmatch(line)
 	if words == nil {
 		return line, "", ""
 	}

@@ -64,28 +64,25 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 	if err != nil {
 		panic(err) // the selector is ours
 	}
-	r := observation.Related{Secrets: map[string]*observation.Secret{}}
-	for name, o := range w.Cached(SecretKind) {
-		if chosen.Matches(selected.Set(o.GetLabels())) {
-			r.Secrets[name] = o.(*observation.Secret)
+	secrets := such(w.Cached(SecretKind), func(s *observation.Secret) bool {
+		return chosen.Matches(selected.Set(s.Labels))
+	})
+	return observation.Related{
+		Secrets:    state.Of(spec.AskedKeys(c), secrets), // what the edge leaves out, no decision may miss
+		Snapshots:  such(w.Cached(snapshotKind), func(*v1alpha1.EtcdSnapshot) bool { return true }),
+		Operations: such(w.Cached(OperationKind), func(op *v1alpha1.EtcdOperation) bool { return !op.Status.Phase.Ended() }),
+	}
+}
+
+// such are the objects of one type of which that is so, by name.
+func such[T metav1.Object](all map[string]metav1.Object, is func(T) bool) map[string]T {
+	found := map[string]T{}
+	for name, o := range all {
+		if t := o.(T); is(t) {
+			found[name] = t
 		}
 	}
-	r.Secrets = state.Of(spec.AskedKeys(c), r.Secrets) // what the edge leaves out, no decision may miss
-	for name, o := range w.Cached(snapshotKind) {
-		if r.Snapshots == nil {
-			r.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
-		}
-		r.Snapshots[name] = o.(*v1alpha1.EtcdSnapshot)
-	}
-	for name, o := range w.Cached(OperationKind) {
-		if op := o.(*v1alpha1.EtcdOperation); !op.Status.Phase.Ended() {
-			if r.Operations == nil {
-				r.Operations = map[string]*v1alpha1.EtcdOperation{}
-			}
-			r.Operations[name] = op
-		}
-	}
-	return r
+	return found
 }
 
 // grouped are children by kind. Certificates are there only where the installation has a rule for them.
