@@ -3,6 +3,7 @@ package world
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -71,6 +72,7 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 		}
 	}
 	r.Secrets = state.Of(spec.AskedKeys(c), r.Secrets) // what the edge leaves out, no decision may miss
+	r.Remains = w.remainsOf(c)
 	for name, o := range w.Cached(snapshotKind) {
 		if r.Snapshots == nil {
 			r.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
@@ -86,6 +88,23 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 		}
 	}
 	return r
+}
+
+// remainsOf are the claims and ConfigMaps that were made for another cluster of this name.
+func (w *World) remainsOf(c *v1alpha1.EtcdCluster) (all []observation.Remain) {
+	chosen, err := metav1.LabelSelectorAsSelector(new(certificates.RemainsSelector(c, true)))
+	if err != nil {
+		panic(err) // the selector is ours
+	}
+	for kind, words := range map[Kind]string{ClaimKind: "PersistentVolumeClaim", ConfigMapKind: "ConfigMap"} {
+		for _, o := range w.Cached(kind) {
+			if remain, is := observation.RemainOf(words, o, c.UID); is && chosen.Matches(selected.Set(o.GetLabels())) {
+				all = append(all, remain)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b observation.Remain) int { return strings.Compare(a.Kind+a.Name, b.Kind+b.Name) })
+	return all
 }
 
 // grouped are children by kind. Certificates are there only where the installation has a rule for them.
