@@ -152,8 +152,8 @@ var modes = []mode{
 			restoreRule,
 			lostRule,
 			rule.New("Reschedule",
-				"Before the first quorum, a pod that no node has taken and that was made from an outdated template "+
-					"is replaced, one at a time.", reschedule),
+				"Before the first quorum, a pod that can't go on as it was made, and would be made otherwise now, is "+
+					"replaced, one at a time.", reschedule),
 			// Waits: not started in time, or can't be
 			rule.New("Start",
 				"The initial members start together; nothing else happens before they first have quorum.",

@@ -1,15 +1,21 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
 func switchEpoch(v *state.View) *decision.Verdict {
@@ -89,7 +95,8 @@ func otherwise(v *state.View) *decision.Verdict {
 	}
 	switch lost, why := epochs.LostBeforeStart(v.Next), needless(v); {
 	case epochs.Cancelled(v) || epochs.RestoreWithdrawn(v):
-		return cancel(v, "the restore was withdrawn")
+		refused := v.Asked.Refused[types.UID(v.Next.Epoch.Restore)]
+		return cancel(v, cmp.Or(refused, "the restore was withdrawn"))
 	case why != "":
 		return cancel(v, why)
 	case len(lost) > 0:
@@ -108,11 +115,32 @@ func needless(v *state.View) string {
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
 	case v.Etcd != nil && !epochs.ByRestore(v):
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
+	case v.Cluster.Spec.SelfHosted:
+		return "spec.selfHosted is true, and the API server has its data in epoch " + strconv.Itoa(v.Epoch.N)
+	case replanned(v) != "":
+		return replanned(v)
 	case epochs.Outgrown(v):
 		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", v.Epoch.N,
 			v.Next.Epoch.N)
 	case health.MembersMissing(v) && epochs.Staging(v) != "" && !epochs.StopsFirst(v):
 		return fmt.Sprintf("epoch %d needs another member first", v.Epoch.N)
+	}
+	return ""
+}
+
+// replanned is why what was planned for the next epoch must be planned again: a pod of it can't go on, and would be made
+// otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for nothing.
+func replanned(v *state.View) string {
+	if epochs.Unstaged(v.Next) == "" {
+		return ""
+	}
+	version := versions.Planned(v)
+	for _, name := range v.Next.Epoch.InitialNames() {
+		pod := v.Next.Children.Pods[name]
+		if pod != nil && (children.Superseded(v.Next, pod) || v.Next.Epoch.Version != version && children.Waits(pod)) {
+			return fmt.Sprintf("%s can't go on as it was made%s, and the spec has changed", name,
+				epochs.WhyNotStarted(v.Next, pod))
+		}
 	}
 	return ""
 }
@@ -136,6 +164,9 @@ func instead(v *state.View) *decision.Verdict {
 		return epochs.RecordNextEpoch(v, wish.Origin,
 			fmt.Sprintf("EtcdOperation %s: recording epoch %d in the place of epoch %d, which begins with %s", wish.By,
 				epochs.NextEpochNumber(v), old.N, epochs.WordsFor(v, wish.Origin)))
+	case replanned(v) != "":
+		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf("%s: recording epoch %d, which begins with %s",
+			replanned(v), epochs.NextEpochNumber(v), epochs.WordsFor(v, old.Origin)))
 	case epochs.RestoreWithdrawn(v):
 		from, why := epochs.RestoreInstead(v)
 		if why != "" {

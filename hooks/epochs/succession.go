@@ -73,10 +73,10 @@ func LeavesNothing(v *state.View) bool {
 	})
 }
 
-// RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted. One that is
-// not seen may be there.
+// RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted, or has ended
+// as failed, or will. One that is not seen may be there.
 func RestoreWithdrawn(v *state.View) bool {
-	return ByRestore(v) && v.Asked.Withdrawn[types.UID(v.Next.Epoch.Restore)]
+	return ByRestore(v) && v.Asked.Over(types.UID(v.Next.Epoch.Restore))
 }
 
 // LostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to
@@ -147,12 +147,12 @@ func Unstaged(v *state.View) string {
 			unknown = "the end of the stream"
 		}
 		return fmt.Sprintf("filling the volume of %s%s first, because the others must get the same and %s is not known",
-			first, whyNotStarted(v, v.Children.Pods[first]), unknown)
+			first, WhyNotStarted(v, v.Children.Pods[first]), unknown)
 	}
 	var waits []string
 	for _, name := range v.Epoch.InitialNames() {
 		if pod := v.Children.Pods[name]; !Seeded(pod) {
-			waits = append(waits, name+whyNotStarted(v, pod))
+			waits = append(waits, name+WhyNotStarted(v, pod))
 		}
 	}
 	if len(waits) > 0 {
@@ -195,8 +195,8 @@ func Unfilled(v *state.View) string {
 	return ""
 }
 
-// whyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
-func whyNotStarted(v *state.View, pod *corev1.Pod) string {
+// WhyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
+func WhyNotStarted(v *state.View, pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}

@@ -217,7 +217,7 @@ func SurveyedSince(v *state.View) time.Time {
 // whyNotReported is why a pod has not told anything of its volume, in brackets; empty for nothing known.
 func whyNotReported(v *state.View, pod *corev1.Pod) string {
 	if pod == nil || !state.Finished(pod) {
-		return whyNotStarted(v, pod)
+		return WhyNotStarted(v, pod)
 	}
 	why := pod.Status.Reason
 	if t := SurveyEnd(pod); t != nil {

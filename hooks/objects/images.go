@@ -67,3 +67,9 @@ func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
 func holds(allowed, repository string) bool {
 	return repository == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(repository, allowed)
 }
+
+// TagOf is the version in the tag of an etcd image; empty when there is none.
+func TagOf(image string) string {
+	_, version, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":v")
+	return version
+}

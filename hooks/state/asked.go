@@ -37,6 +37,13 @@ type Asked struct {
 	// Behind says which older operation one waits for, and Refused why one can't be done, both by UID.
 	Behind  map[types.UID]string
 	Refused map[types.UID]string
+	// failed are the UIDs of those that have ended without success.
+	failed map[types.UID]bool
+}
+
+// Over reports whether an operation is seen to ask for nothing any more, and was not done.
+func (a *Asked) Over(id types.UID) bool {
+	return a.Withdrawn[id] || a.Refused[id] != "" || a.failed[id]
 }
 
 // Restore is a restore that is asked for.
@@ -54,7 +61,7 @@ type Restore struct {
 // askedOf are the acts that an observation's operations ask for.
 func askedOf(o observation.Observation) Asked {
 	a := Asked{Open: openOperations(o), Withdrawn: map[types.UID]bool{}, Behind: map[types.UID]string{},
-		Refused: map[types.UID]string{}}
+		Refused: map[types.UID]string{}, failed: failedOperations(o)}
 	first := map[v1alpha1.OperationType]string{}
 	for _, op := range a.Open {
 		older := first[op.Spec.Type]
@@ -161,6 +168,16 @@ func openOperations(o observation.Observation) []*v1alpha1.EtcdOperation {
 		all = all[:mostOperations]
 	}
 	slices.SortFunc(all, older)
+	return all
+}
+
+// failedOperations are those on the cluster that have ended as failed, by their own status or by the cluster's.
+func failedOperations(o observation.Observation) map[types.UID]bool {
+	all := map[types.UID]bool{}
+	for op := range maps.Values(o.Related.Operations) {
+		end := EndOf(o.Cluster, op)
+		all[op.UID] = op.Status.Phase == v1alpha1.OperationFailed || end != nil && end.Phase == v1alpha1.OperationFailed
+	}
 	return all
 }
 

@@ -34,8 +34,9 @@ func Operations(v *state.View, because rule.Reason) []v1alpha1.OperationProgress
 // progress is how far an operation has come that has not ended before this call.
 func progress(v *state.View, op *v1alpha1.EtcdOperation, because rule.Reason) (v1alpha1.OperationPhase, string) {
 	switch {
-	case v.Asked.Withdrawn[op.UID] && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !epochs.Cancelled(v):
-		return v1alpha1.OperationRunning, fmt.Sprintf("withdrawing it: epoch %d is not taken back yet", v.Next.Epoch.N)
+	case v.Asked.Over(op.UID) && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !epochs.Cancelled(v):
+		return v1alpha1.OperationRunning, fmt.Sprintf("withdrawing it%s: epoch %d is not taken back yet",
+			wording.Colon(v.Asked.Refused[op.UID]), v.Next.Epoch.N)
 	case v.Asked.Withdrawn[op.UID]:
 		return v1alpha1.OperationFailed, "withdrawn: it was deleted before its end"
 	case v.Asked.Refused[op.UID] != "":

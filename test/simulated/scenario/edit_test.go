@@ -42,6 +42,7 @@ var clusterFields = map[string]string{
 	"retire":         "Bootstrap.Existing.RetireForeign",
 	"sans":           "TLS.ExtraSANs",
 	"schedule":       "Maintenance.Defragmentation.Schedule",
+	"self-hosted":    "SelfHosted",
 	"size":           "Storage.Size",
 	"snapshot-count": "Options.SnapshotCount",
 	"suspend":        "Suspend",
