@@ -337,5 +337,18 @@ func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
 	}
 }
 
+// RemainsSelector selects what Metacontroller has made for a cluster of this name: where the answer may depend on more
+// than the name, for another one than this alone.
+func RemainsSelector(c *v1alpha1.EtcdCluster, byUID bool) metav1.LabelSelector {
+	others := metav1.LabelSelectorRequirement{Key: labelController, Operator: metav1.LabelSelectorOpExists}
+	s := metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{others}}
+	if byUID {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: labelController,
+			Operator: metav1.LabelSelectorOpNotIn, Values: []string{string(c.UID)}})
+	}
+	return s
+}
+
 // labelController is what Metacontroller puts on children.
 const labelController = "controller-uid"

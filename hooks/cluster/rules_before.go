@@ -74,6 +74,9 @@ func record(v *state.View) *decision.Verdict {
 	}
 	from, waits := epochs.Beginning(v)
 	if waits != "" {
+		if _, outlook := epochs.EarlierLife(v); outlook != "" {
+			return &decision.Verdict{Message: waits, Outlook: outlook, Resync: rule.ResyncLater}
+		}
 		return &decision.Verdict{Message: "waiting for the data to begin with: " + waits, Outlook: cmp.Or(
 			epochs.ClaimsOutlook(v), arrives(v, epochs.BeginsWith(v))), Resync: rule.ResyncLater}
 	}

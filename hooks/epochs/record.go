@@ -39,7 +39,11 @@ func firstRecord(v *state.View) *corev1.ConfigMap {
 	if waits != "" {
 		return nil
 	}
-	record := state.NewRecord(v, 1, 0, v.Replicas)
+	first := aboveRemains(v)
+	record := state.NewRecord(v, 1, first, v.Replicas)
+	if first > 0 {
+		record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
+	}
 	switch from.Source {
 	case objects.SourceExisting:
 		record = foreign.JoiningRecord(v.Cluster)

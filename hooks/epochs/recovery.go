@@ -25,12 +25,12 @@ import (
 func Beginning(v *state.View) (state.Origin, string) {
 	from := state.Origin{Source: objects.SourceEmpty}
 	snapshot := BeginsWith(v)
+	if why, _ := EarlierLife(v); why != "" {
+		return from, why
+	}
 	if spec.Joins(v.Cluster) {
 		from.Source = objects.SourceExisting
 		return from, ""
-	}
-	if r := v.Asked.Restore; r != nil && r.Snapshot != nil {
-		from.Restore = r.ID
 	}
 	if snapshot == nil {
 		return beginningWithClaims(v, from)
@@ -45,9 +45,6 @@ func Beginning(v *state.View) (state.Origin, string) {
 
 // BeginsWith is the snapshot that a new cluster begins with; nil for none.
 func BeginsWith(v *state.View) *v1alpha1.SnapshotSource {
-	if r := v.Asked.Restore; r != nil && r.Snapshot != nil {
-		return r.Snapshot
-	}
 	if b := v.Cluster.Spec.Bootstrap; b != nil {
 		return b.Snapshot
 	}

@@ -15,6 +15,12 @@ const (
 	// to voters.
 	LabelRole = Domain + "role"
 
+	// LabelRestored is what Velero puts on every object that it makes from a backup.
+	LabelRestored = "velero.io/restore-name"
+
+	// AnnotationByKubectl is what kubectl apply puts on what it makes. Nothing of ours is made by it.
+	AnnotationByKubectl = "kubectl.kubernetes.io/last-applied-configuration"
+
 	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
 	AnnotationStart = Domain + "start"
 	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see

@@ -29,6 +29,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 		nothingChanges(&j)
 		return errors.Join(j.broken...)
 	}
+	founded(&j)
 	succession(&j)
 	nextIsClosed(&j)
 	j.o.Children, j.d.Children = v.Children, inEpoch(&j, v)

@@ -68,6 +68,7 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.Replicas)
 	s.TLS = tlsStatus(v)
+	s.Internal.EarlierLife = epochs.SeenOfEarlierLife(v)
 	s.Auth, s.Internal.AppliedAuth = auth.AuthStatus(v)
 	s.Defragmentation, s.Internal.Defragmentation = v.DefragRun.Told()
 	if r := health.Replacements(v, v.FailedVoter); r != (v1alpha1.ReplacementStatus{}) {

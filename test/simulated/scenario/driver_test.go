@@ -62,6 +62,9 @@ var verbs = map[string]func(*story, args) string{
 	// secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for
 	// tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
 	"secret": does((*story).secret),
+	// velero [owners=stripped] [without=claims] [by=kubectl]: the namespace is gone, and is made again from a backup of
+	// before, with its claims on the same volumes
+	"velero": does((*story).velero),
 	"status": does(func(s *story, _ args) { s.w.WipeStatus() }), // status wipe
 	"fence":  does((*story).fence),                              // fence member=demo-1,demo-2 | fence: kubectl annotate
 	// snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an
@@ -265,6 +268,14 @@ func (s *story) recoverBy(a args) {
 	policy, epoch, _ := strings.Cut(a["by"], ":")
 	n, _ := strconv.ParseInt(epoch, 10, 64)
 	s.w.AskRecover(v1alpha1.QuorumLoss(policy), n)
+}
+
+func (s *story) velero(a args) {
+	labels := map[string]string{objects.LabelRestored: "friday"}
+	if a["by"] == "kubectl" {
+		labels = nil
+	}
+	s.w.RestoreNamespace(labels, a["owners"] == "stripped", a["without"] != "claims")
 }
 
 // ask creates an operation, and leaves those that there are.

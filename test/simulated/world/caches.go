@@ -3,6 +3,7 @@ package world
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -69,6 +70,7 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 	})
 	return observation.Related{
 		Secrets:    state.Of(spec.AskedKeys(c), secrets), // what the edge leaves out, no decision may miss
+		Remains:    w.remainsOf(c),
 		Snapshots:  such(w.Cached(snapshotKind), func(*v1alpha1.EtcdSnapshot) bool { return true }),
 		Operations: such(w.Cached(OperationKind), func(op *v1alpha1.EtcdOperation) bool { return !op.Status.Phase.Ended() }),
 	}
@@ -83,6 +85,23 @@ func such[T metav1.Object](all map[string]metav1.Object, is func(T) bool) map[st
 		}
 	}
 	return found
+}
+
+// remainsOf are the claims and ConfigMaps that were made for another cluster of this name.
+func (w *World) remainsOf(c *v1alpha1.EtcdCluster) (all []observation.Remain) {
+	chosen, err := metav1.LabelSelectorAsSelector(new(certificates.RemainsSelector(c, true)))
+	if err != nil {
+		panic(err) // the selector is ours
+	}
+	for kind, words := range map[Kind]string{ClaimKind: "PersistentVolumeClaim", ConfigMapKind: "ConfigMap"} {
+		for _, o := range w.Cached(kind) {
+			if remain, is := observation.RemainOf(words, o, c.UID); is && chosen.Matches(selected.Set(o.GetLabels())) {
+				all = append(all, remain)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b observation.Remain) int { return strings.Compare(a.Kind+a.Name, b.Kind+b.Name) })
+	return all
 }
 
 // grouped are children by kind. Certificates are there only where the installation has a rule for them.
