@@ -64,7 +64,8 @@ func podSpec(o observation.Observation, t *spec.Template, name, address, version
 		TopologySpreadConstraints:     constraints,
 		PriorityClassName:             t.PriorityClass,
 		SchedulerName:                 t.Scheduler,
-		InitContainers:                []corev1.Container{prepareContainer(o)},
+		ServiceAccountName:            t.ServiceAccount,
+		InitContainers:                []corev1.Container{prepareContainer(o, objects.Before(t.Resources))},
 		Containers: []corev1.Container{
 			etcdContainer(o, t, name, address, version, volume, speaks)},
 		Volumes: append([]corev1.Volume{
@@ -118,14 +119,14 @@ func dataVolume(t *spec.Template, name string) corev1.Volume {
 	return objects.ClaimVolume(state.VolumeData, name)
 }
 
-func prepareContainer(o observation.Observation) corev1.Container {
+func prepareContainer(o observation.Observation, resources corev1.ResourceRequirements) corev1.Container {
 	return corev1.Container{
 		Name:            objects.ContainerPrepare,
 		Image:           o.Settings.Image,
 		ImagePullPolicy: o.Settings.ImagePullPolicy,
 		Args:            []string{"prepare", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile},
 		SecurityContext: objects.Restricted(),
-		Resources:       objects.Requests("10m", "16Mi"),
+		Resources:       resources,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: state.VolumeData, MountPath: "/var/lib/etcd"},
 			{Name: state.VolumeState, MountPath: state.StateMount},

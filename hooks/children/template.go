@@ -48,6 +48,9 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *spec.Template {
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
 	}
+	if s.ServiceAccountName != "default" {
+		t.ServiceAccount = s.ServiceAccountName
+	}
 	if t.Runtime = s.RuntimeClassName; s.SchedulerName != corev1.DefaultSchedulerName {
 		t.Scheduler = s.SchedulerName
 	}

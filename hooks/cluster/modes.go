@@ -303,7 +303,7 @@ var modes = []mode{
 					"spec.maintenance.windows opens.", waitForWindow, rule.Rests, rule.Waits),
 			rule.New("Converged", "The cluster is as the spec wants it.", converged, rule.Rests).Quiet(),
 		},
-		record: epochs.Advance, claims: listedClaims, pods: children.ListedPods,
+		record: epochs.Advance, claims: listedClaims, pods: listedPods,
 	},
 }
 

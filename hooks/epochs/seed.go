@@ -155,7 +155,7 @@ func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
 		insist(pod, &seed, EnvUntil, objects.AnnotationUntil, revisionText(v.Epoch.Until))
 	}
 	seed.VolumeMounts = append(seed.VolumeMounts, access.Mounts...)
-	pod.Spec.ServiceAccountName = from.ServiceAccountName
+	pod.Spec.ServiceAccountName = cmp.Or(from.ServiceAccountName, pod.Spec.ServiceAccountName)
 	for k, label := range access.Labels {
 		pod.Labels[k] = label
 	}
@@ -232,7 +232,7 @@ func seedContainer(v *state.View, pod *corev1.Pod, from []string) corev1.Contain
 			state.RecordEnv(v.Epoch.Record.Name)...),
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                objects.Requests("100m", "64Mi"),
+		Resources:                objects.Before(pod.Spec.Containers[0].Resources),
 		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: state.VolumeData, MountPath: volumes.DataMount},
 			{Name: state.VolumeState, MountPath: state.StateMount}},
 	}
@@ -249,8 +249,8 @@ func seedBy(v *state.View, pod *corev1.Pod, seed corev1.Container, mounts []core
 	pod.Spec.Volumes = append(append(pod.Spec.Volumes, objects.ToolsVolume()), mounts...)
 	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
 	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images),
-		seed, prepare)
+	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images,
+		seed.Resources), seed, prepare)
 }
 
 // IsFilled reports whether a container of the pod fills its data directory.

@@ -275,7 +275,7 @@ func surveyPod(v *state.View, name string, of state.FormerClaim) *corev1.Pod {
 		Args:                     []string{"survey", "--data-dir=" + data},
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                objects.Requests("10m", "32Mi"),
+		Resources:                objects.Little(s.Resources.Limits),
 		VolumeMounts:             mounts,
 	}
 	if wal != "" {

@@ -146,6 +146,13 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
+	// ServiceAccountName of the pods, such as one to which an OpenShift cluster allows a user ID. Unset, the default one
+	// of the namespace. The pods get no token for the Kubernetes API.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
 	// SecurityContext says as which user the pods run: the members', and others that read or write their volumes.
 	// Unset, as user and group 10001.
 	// +optional

@@ -2,8 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,87 +14,60 @@ import (
 // between any two looks at it, and half of these unseen. Each epoch must begin above every revision that an earlier
 // one gave out (S21, which the world watches).
 func TestRevisionsNeverGoBack(t *testing.T) {
-	for seed := range uint64(walks()) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			j := newJourney(seed)
-			for range 8 {
-				j.live()
-				j.turn()
-				j.settle()
-				if broken := j.s.breaches(); len(broken) > 0 {
-					t.Fatalf("VIOLATION %s\n%s", broken, strings.Join(j.told, "\n"))
-				}
-				if phase := j.s.w.Cluster().Status.Rule; phase != "Converged" {
-					t.Fatalf("it stays in %s\n%s\n%s", phase, strings.Join(j.told, "\n"), j.s.check(args{}))
-				}
+	wanders(t, 1, func(w *walker) string {
+		j := &journey{walker: w}
+		j.begins()
+		for range 8 {
+			j.lives()
+			j.turns()
+			if j.settle(); len(j.w.Oracle.Broken) > 0 || j.w.Cluster().Status.Rule != "Converged" {
+				return "it stays in " + j.w.Cluster().Status.Rule + "\n"
 			}
-		})
-	}
+		}
+		return ""
+	})
 }
 
 // journey is a cluster on its way from epoch to epoch.
 type journey struct {
-	s         *story
-	r         *rand.Rand
-	told      []string
-	snapshots int
-	turns     int
+	*walker
+	restores int
 }
 
-func newJourney(seed uint64) *journey {
-	j := &journey{s: newStory(), r: rand.New(rand.NewPCG(seed, 1))}
-	j.s.w.Watch = false
-	medium := []string{"Persistent", "Persistent", "Memory", "HostPath"}[j.r.IntN(4)]
-	a := args{"replicas": fmt.Sprint(1 + j.r.IntN(3)), "medium": medium, "tls": "Disabled"}
-	if medium == "HostPath" {
-		a["nodes"] = "a,b,c,d,e,f"
+// clientsWrite is what clients do between two looks at the most.
+const clientsWrite = "write n=0..998999999"
+
+func (j *journey) begins() {
+	medium := of(j.walker, "Persistent", "Persistent", "Memory", "HostPath nodes=a,b,c,d,e,f")
+	existing := ""
+	if j.oneIn(3) { // it moves in, with revisions of its own
+		j.foreign(args{"start": "old-0"})
+		existing = " existing=old-0 retire=true"
+		j.tell("write n=" + fmt.Sprint(j.r.IntN(999_000_000)))
+		j.tell("write n=" + fmt.Sprint(j.r.IntN(999_000_000)))
 	}
-	if j.r.IntN(3) == 0 { // it moves in, with revisions of its own
-		j.s.w.ForeignCluster("3.6.16", "old-0")
-		j.write()
-		j.write()
-		a["existing"] = "old-0"
-		a["retire"] = "true"
-	}
-	j.note("cluster %v", a)
-	j.s.cluster(a)
+	j.happens("cluster replicas=1..3 tls=Disabled medium=" + medium + existing)
 	j.settle()
-	return j
 }
 
-func (j *journey) note(format string, a ...any) { j.told = append(j.told, fmt.Sprintf(format, a...)) }
-
-// write is what clients do between two looks at the most.
-func (j *journey) write() {
-	n := j.r.IntN(999_000_000)
-	j.note("write n=%d: %t", n, j.s.w.Write(n))
-}
-
-// live lets clients write and people take snapshots, while Quorate looks on.
-func (j *journey) live() {
+// lives lets clients write and people take snapshots, while Quorate looks on.
+func (j *journey) lives() {
 	for range 1 + j.r.IntN(3) {
-		j.write()
-		j.s.w.Sync(world.Crash{})
-		if j.snapshots == 0 || j.r.IntN(2) == 0 {
-			j.snapshots++
-			name := fmt.Sprint("s", j.snapshots)
-			j.s.w.TakeSnapshot(name, "s3://bucket/"+name, "")
-			j.note("snapshot name=%s", name)
+		j.happens(clientsWrite + "; sync")
+		if len(j.w.Artifacts) == 0 || j.oneIn(2) {
+			j.happens("snapshot name=NEXT url=s3://bucket/NEXT")
 		}
-		j.s.w.Now = j.s.w.Now.Add(time.Minute)
+		j.tell("tick 1m")
 	}
-	if j.r.IntN(4) == 0 {
-		j.s.w.WipeStatus()
-		record := objects.EpochName("demo", int(j.epoch()))
-		j.note("status wipe, delete configmap=%s: %v", record, j.s.w.Delete(world.ConfigMapKind, record))
+	if j.oneIn(4) {
+		j.happens("status wipe; delete configmap=" + objects.EpochName("demo", int(j.epoch())))
 		j.settle()
 	}
 }
 
 // epoch that runs, by what there is.
 func (j *journey) epoch() (n int64) {
-	for _, record := range j.s.records() {
+	for _, record := range j.records() {
 		var of int64
 		if _, err := fmt.Sscanf(record.Name, "demo-epoch-%d", &of); err != nil {
 			panic(err)
@@ -106,38 +77,31 @@ func (j *journey) epoch() (n int64) {
 	return n
 }
 
-// turn asks for the next epoch.
-func (j *journey) turn() {
-	j.turns++
-	wish := v1alpha1.RestoreOperation{}
+// turns asks for the next epoch.
+func (j *journey) turns() {
+	j.restores++
 	epoch := j.epoch()
-	onClaims := j.s.w.Cluster().Spec.Storage.Medium == v1alpha1.Persistent
-	switch n := j.r.IntN(5); {
-	case n == 0 && epoch > 1 && onClaims:
-		wish.Epoch = new(1 + int64(j.r.IntN(int(epoch-1))))
-		if !j.left(*wish.Epoch) {
-			wish.Epoch, wish.Snapshot = nil, j.anySnapshot()
-		}
-	case n <= 2:
-		wish.Snapshot = j.anySnapshot()
-	default:
-		j.loseQuorum(epoch, n == 4 && onClaims)
+	onClaims := j.w.Cluster().Spec.Storage.Medium == v1alpha1.Persistent
+	n := j.r.IntN(5)
+	if n > 2 {
+		j.losesQuorum(epoch, n == 4 && onClaims)
 		return
 	}
-	j.note("restore %+v", wish)
-	j.s.w.AskRestore(fmt.Sprint("r", j.turns), wish)
-	if j.r.IntN(2) == 0 {
-		j.write() // while it is made ready
+	from := fmt.Sprintf("from=s1..%d", len(j.w.Artifacts))
+	if n == 0 && epoch > 1 && onClaims {
+		if former := 1 + j.r.Int64N(epoch-1); j.left(former) {
+			from = fmt.Sprintf("epoch=%d", former)
+		}
 	}
-}
-
-func (j *journey) anySnapshot() *v1alpha1.SnapshotSource {
-	return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: fmt.Sprint("s", 1+j.r.IntN(j.snapshots))}}
+	j.happens(fmt.Sprintf("edit restore=j%d %s", j.restores, from))
+	if j.oneIn(2) {
+		j.happens(clientsWrite) // while it is made ready
+	}
 }
 
 // left reports whether a volume of the epoch is left.
 func (j *journey) left(epoch int64) bool {
-	for _, claim := range j.s.w.Claims() {
+	for _, claim := range j.w.Claims() {
 		if claim.Annotations[objects.AnnotationEpoch] == fmt.Sprint(epoch) {
 			return true
 		}
@@ -145,46 +109,38 @@ func (j *journey) left(epoch int64) bool {
 	return false
 }
 
-// loseQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of
-// the ways back.
-func (j *journey) loseQuorum(epoch int64, survivor bool) {
-	j.write()
-	pods, _ := j.s.names()
-	lost := pods[len(pods)/2:]
-	if len(pods) == 1 {
-		survivor = false
-	}
-	for _, name := range lost {
-		if j.s.w.Claim(name) != nil {
-			j.s.w.LoseClaim(name)
+// losesQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of the
+// ways back.
+func (j *journey) losesQuorum(epoch int64, survivor bool) {
+	j.happens(clientsWrite)
+	pods, _ := j.names()
+	for _, name := range pods[len(pods)/2:] {
+		if j.w.Claim(name) != nil {
+			j.tell("lose claim=" + name)
 		} else {
-			j.s.w.WipeData(name)
-			j.s.w.KillPod(name)
+			j.w.WipeData(name)
+			j.tell("kill pod=" + name)
 		}
 	}
-	policies := []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}
-	if survivor {
-		policies = []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor}
+	policy := of(j.walker, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate)
+	if survivor && len(pods) > 1 {
+		policy = v1alpha1.RecoverFromSurvivor
 	}
-	policy := policies[j.r.IntN(len(policies))]
-	j.note("lose %v of %v; recover by=%s:%d", lost, pods, policy, epoch)
-	j.s.w.Sync(world.Crash{})
-	j.s.w.AskRecover(policy, epoch)
+	j.happens(fmt.Sprintf("sync; recover by=%s:%d", policy, epoch))
 }
 
 // settle lets everything run until the cluster is as it should be, for so long that no wait is forgotten.
 func (j *journey) settle() {
 	writes := 2 // while the next epoch is made ready, and while the one before is stopped
 	for range 150 {
-		j.s.w.Sync(world.Crash{})
-		if writes > 0 && len(j.s.records()) > 1 && j.r.IntN(3) == 0 {
+		j.w.Sync(world.Crash{})
+		if writes > 0 && len(j.records()) > 1 && j.oneIn(3) {
 			writes--
-			n := j.r.IntN(499_000_000)
-			j.note("write n=%d: %t", n, j.s.w.Write(n))
+			j.happens("write n=0..498999999")
 		}
-		j.s.w.Pass()
-		j.s.w.Now = j.s.w.Now.Add(10 * time.Second)
-		if c := j.s.w.Cluster(); c.Status.Rule == "Converged" && len(j.s.records()) == 1 && j.restored() {
+		j.w.Pass()
+		j.w.Now = j.w.Now.Add(10 * time.Second)
+		if c := j.w.Cluster(); c.Status.Rule == "Converged" && len(j.records()) == 1 && j.restored() {
 			return
 		}
 	}
@@ -192,6 +148,6 @@ func (j *journey) settle() {
 
 // restored reports whether nothing that was asked for is still to come.
 func (j *journey) restored() bool {
-	return len(j.s.w.Operations(v1alpha1.OperationRestore)) == 0 &&
-		len(j.s.w.Operations(v1alpha1.OperationRecover)) == 0
+	return len(j.w.Operations(v1alpha1.OperationRestore)) == 0 &&
+		len(j.w.Operations(v1alpha1.OperationRecover)) == 0
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 	_ "time/tzdata" // stories are read alike on machines without zone files
 
@@ -17,12 +16,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
-
-// TestScheduleStories tells stories about one EtcdSnapshotSchedule: each file in testdata/schedules. What becomes of
-// one snapshot is told in testdata/snapshots; here it ends as the story says.
-func TestScheduleStories(t *testing.T) {
-	tellAll(t, "testdata/schedules", newScheduleStory, scheduleVerbs)
-}
 
 // scheduleVerbs are what a story about a schedule can say. In values, _ is a space.
 var scheduleVerbs = map[string]func(*scheduleStory, args) string{
@@ -63,12 +56,14 @@ type scheduleStory struct {
 	again                  time.Duration // after which Quorate wants to be asked
 	taken                  map[string]int
 	broken                 []string
+	words
 }
 
 func newScheduleStory() *scheduleStory {
 	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
-		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b", revision: 7, authRevision: 2,
-		taken: map[string]int{}}
+		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b",
+		revision: 7, authRevision: 2,
+		taken: map[string]int{}, words: inFull()}
 }
 
 func (s *scheduleStory) statuses() []recorded {
@@ -87,45 +82,31 @@ func (s *scheduleStory) apply(a args) string {
 				CreationTimestamp: metav1.NewTime(s.now)},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
 				ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
-				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
+				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{
+					ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
 					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
 			},
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
 		}
 	}
 	s.schedule.Generation++
-	spec, keep := &s.schedule.Spec, &s.schedule.Spec.Retention
-	for key, value := range a {
-		switch key {
-		case "at":
-			spec.Schedule = value
-		case "zone":
-			spec.TimeZone = value
-		case "concurrency":
-			spec.ConcurrencyPolicy = v1alpha1.ConcurrencyPolicy(value)
-		case "deadline":
-			spec.StartingDeadlineSeconds = new(int64(duration(value).Seconds()))
-		case "skip":
-			spec.SkipUnchanged = new(value == "true")
-		case "suspend":
-			spec.Suspend = value == "true"
-		case "stream":
-			if spec.Stream = nil; value != "none" {
-				spec.Stream = &v1alpha1.Stream{FlushAfter: metav1.Duration{Duration: duration(value)}}
-			}
-		case "last":
-			keep.Last = new(int32(a.number(key, 0)))
-		case "daily":
-			keep.Daily = new(int32(a.number(key, 0)))
-		case "weekly":
-			keep.Weekly = new(int32(a.number(key, 0)))
-		case "monthly":
-			keep.Monthly = new(int32(a.number(key, 0)))
-		default:
-			return "no such word: " + key + "\n"
-		}
-	}
+	put(&s.schedule.Spec, scheduleFields, a)
 	return ""
+}
+
+// scheduleFields are the words of a schedule's spec.
+var scheduleFields = map[string]string{
+	"at":          "Schedule",
+	"concurrency": "ConcurrencyPolicy",
+	"daily":       "Retention.Daily",
+	"deadline":    "StartingDeadlineSeconds",
+	"last":        "Retention.Last",
+	"monthly":     "Retention.Monthly",
+	"skip":        "SkipUnchanged",
+	"stream":      "Stream.FlushAfter",
+	"suspend":     "Suspend",
+	"weekly":      "Retention.Weekly",
+	"zone":        "TimeZone",
 }
 
 func (s *scheduleStory) remove(a args) string {
@@ -234,7 +215,7 @@ func (s *scheduleStory) unfinished() []string {
 func (s *scheduleStory) sync() string {
 	o := s.observed()
 	d := schedule.Decide(o)
-	out := fmt.Sprintf("%s: %s\n", d.Reason.Rule, d.Reason.Message)
+	out := s.decided("EtcdSnapshotSchedule", "", d.Reason)
 	stays := map[string]bool{}
 	for _, snapshot := range d.Snapshots {
 		stays[snapshot.Name] = true
@@ -377,9 +358,7 @@ func (s *scheduleStory) check() string {
 	var out strings.Builder
 	st := &s.schedule.Status
 	fmt.Fprintf(&out, "now %s\n", clock(s.now))
-	for _, c := range st.Conditions {
-		fmt.Fprintf(&out, "%s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
-	}
+	out.WriteString(s.conditions(st.Conditions))
 	fmt.Fprintf(&out, "last run %s, next %s\n", clock(st.LastScheduleTime.Time), clock(st.NextScheduleTime.Time))
 	if r := st.LastSuccess; r != nil {
 		fmt.Fprintf(&out, "what was written until %s is in %s\n", clock(r.Time.Time), r.Name)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,11 +18,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
-
-// TestSnapshotStories tells stories about one EtcdSnapshot: each file in testdata/snapshots.
-func TestSnapshotStories(t *testing.T) {
-	tellAll(t, "testdata/snapshots", newSnapshotStory, snapshotVerbs)
-}
 
 // snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
 var snapshotVerbs = map[string]func(*snapshotStory, args) string{
@@ -69,6 +63,7 @@ type snapshotStory struct {
 	store  map[string]reports.Snapshot
 	taken  int
 	broken []string
+	words
 }
 
 func newSnapshotStory() *snapshotStory {
@@ -76,6 +71,7 @@ func newSnapshotStory() *snapshotStory {
 		now:  time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
 		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{},
 		store: map[string]reports.Snapshot{},
+		words: inFull(),
 	}
 	s.isThere(args{})
 	return s
@@ -110,7 +106,6 @@ func (s *snapshotStory) create(a args) string {
 			ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
 			Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
 				CredentialsSecretRef: v1alpha1.SecretRef{Name: "keys"}}},
-			DeletionPolicy: v1alpha1.DeletionPolicy(a["policy"]),
 		},
 		Status: v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1},
 	}
@@ -118,15 +113,8 @@ func (s *snapshotStory) create(a args) string {
 		snapshot.Spec.Unless = &v1alpha1.Unless{Revision: int64(a.number("unless", 0)), ClusterID: "2c119c3b",
 			AuthRevision: 2}
 	}
-	if a.has("verify") {
-		snapshot.Spec.Verify = new(a["verify"] == "true")
-	}
-	if a.has("deadline") {
-		snapshot.Spec.Job.Deadline.Duration = duration(a["deadline"])
-	}
-	if a.has("retries") {
-		snapshot.Spec.Job.Retries = new(int32(a.number("retries", 0)))
-	}
+	put(&snapshot.Spec, map[string]string{"policy": "DeletionPolicy", "verify": "Verify", "deadline": "Job.Deadline",
+		"retries": "Job.Retries"}, a)
 	s.snapshot = snapshot
 	return ""
 }
@@ -420,7 +408,7 @@ func (s *snapshotStory) sync() string {
 		o.Clusters["demo"] = s.cluster
 	}
 	d := snapshot.Decide(o)
-	out := fmt.Sprintf("%s: %s\n", d.Reason.Rule, d.Reason.Message)
+	out := s.decided("EtcdSnapshot", "", d.Reason)
 	if err := snapshot.Verify(o, d); err != nil {
 		out += fmt.Sprintf("VIOLATION %s\n", err)
 	}
@@ -503,10 +491,8 @@ func (s *snapshotStory) check() string {
 		out.WriteString("no snapshot\n")
 	} else {
 		st := s.snapshot.Status
-		fmt.Fprintf(&out, "%s %s: %s\n", s.snapshot.Name, st.Phase, st.Message)
-		for _, c := range st.Conditions {
-			fmt.Fprintf(&out, "  %s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
-		}
+		fmt.Fprintf(&out, "%s %s%s\n", s.snapshot.Name, st.Phase, s.more("EtcdSnapshot", st.Message))
+		out.WriteString(s.conditions(st.Conditions))
 		if len(st.UsedBy) > 0 {
 			fmt.Fprintf(&out, "  used by %s\n", strings.Join(st.UsedBy, ", "))
 		}

@@ -24,10 +24,12 @@ import (
 
 // Artifact is a snapshot in a store.
 type Artifact struct {
-	// Index is how many entries it holds, Revision that of its keys, SHA256 that of its database.
+	// Index is how many entries it holds, Revision that of its keys, SHA256 that of its database, Auth its users and
+	// roles.
 	Index    uint64
 	Revision int64
 	SHA256   string
+	Auth     Auth
 	// Minor is the minor version of etcd that has written it.
 	Minor uint8
 	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty
@@ -58,7 +60,8 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
 	taken.Flaw = flaw
 	if c, led := w.led(); led {
-		taken.Index, taken.Revision, taken.Minor, of = c.Commit, c.Revision, c.Agreed, c.ID
+		taken.Index, taken.Revision, taken.Auth, of = c.Commit, c.Revision, c.Auth.carried(), c.ID
+		taken.Minor = c.Agreed
 	}
 	taken.SHA256 = fmt.Sprintf("%064x", id("sha256", url, fmt.Sprint(of, taken.Index, taken.Revision)))
 	w.Artifacts[url] = taken
@@ -136,7 +139,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 		c.Commit = from.Index
 	}
 	c.Begin, c.Chosen = beginning(seed, from.Revision)
-	c.Revision = c.Begin
+	c.Revision, c.Auth = c.Begin, from.Auth
 	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index),
 		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256,
 		UntilRevision: replayed.UntilRevision, Replayed: replayed.Replayed, UntilTime: replayed.UntilTime,
@@ -184,7 +187,8 @@ func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]s
 	if d.Member == 0 {
 		return failed("Damaged", "the survivor's directory holds no data")
 	}
-	return Artifact{Index: d.Index, Revision: w.revisionOf(d), Minor: w.Etcd.Clusters[d.Cluster].Agreed}, ""
+	of := w.Etcd.Clusters[d.Cluster]
+	return Artifact{Index: d.Index, Revision: w.revisionOf(d), Auth: of.Auth.at(d.Index).carried(), Minor: of.Agreed}, ""
 }
 
 // Tail is what a stream has stored of an etcd.

@@ -88,6 +88,7 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 	if w.Decide != nil {
 		return
 	}
+	w.tellsAuth(c, seen[len(seen)-1])
 	for i, s := range seen {
 		o.Etcd, o.Health = s.etcd, s.health
 		if i > 0 {
