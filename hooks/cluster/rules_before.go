@@ -154,7 +154,7 @@ func wrongCluster(v *state.View) *decision.Verdict {
 
 func reschedule(v *state.View) *decision.Verdict {
 	if v.Memory() {
-		return nil
+		return planAgain(v)
 	}
 	for _, name := range v.Names {
 		pod := v.Children.Pods[name]
@@ -163,6 +163,22 @@ func reschedule(v *state.View) *decision.Verdict {
 				Message: fmt.Sprintf("replacing the pod %s, which can't go on as it was made%s: the spec has changed",
 					name, epochs.WhyNotStarted(v, pod)),
 				DeletePod: name, Resync: rule.ResyncSoon}
+		}
+	}
+	return nil
+}
+
+// planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that no
+// etcd of it has run.
+func planAgain(v *state.View) *decision.Verdict {
+	if v.Next != nil || len(v.Epoch.StartsOn) == 0 || len(epochs.Unproven(v)) > 0 {
+		return nil
+	}
+	for _, name := range v.Epoch.InitialNames() {
+		if pod := v.Children.Pods[name]; pod != nil && children.Superseded(v, pod) {
+			return epochs.RecordNextEpoch(v, v.Epoch.Origin, fmt.Sprintf("%s can't go on as it was made%s, and the spec "+
+				"has changed: recording epoch %d, which begins with %s", name, epochs.WhyNotStarted(v, pod),
+				epochs.NextEpochNumber(v), epochs.WordsFor(v, v.Epoch.Origin)))
 		}
 	}
 	return nil

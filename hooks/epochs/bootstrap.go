@@ -50,7 +50,8 @@ func Stalled(v *state.View) string {
 // Unproven are the initial members of which it is not proven that their etcd has never run: that Quorate has heard of
 // none proves nothing. Proven it is by a pod whose container of etcd has never been started, when what it would start on
 // holds nothing either: prepare has found nothing there, or it could not be filled, or no volume has been made. On Memory
-// the pod holds the data itself, and the record says which pod that is.
+// the pod holds the data itself, and the record says which pod that is. One that has lost what it was to start on, pod
+// and volume, never starts again.
 func Unproven(v *state.View) []string {
 	if !v.Epoch.Provisioned() {
 		return nil // no pod of a member runs yet
@@ -59,7 +60,7 @@ func Unproven(v *state.View) []string {
 		pod := v.Children.Pods[name]
 		switch {
 		case pod == nil:
-			return !unmade(v, name)
+			return !dataGone(v, name) && !unmade(v, name)
 		case !state.NeverRan(pod):
 			return true
 		case v.Memory():
@@ -69,6 +70,13 @@ func Unproven(v *state.View) []string {
 		}
 		return pod.Spec.NodeName != "" || !unmade(v, name)
 	})
+}
+
+// dataGone reports whether nothing is left of what was recorded for a member without a pod to start on: on claims none of
+// its pods runs any more then, since Kubernetes keeps a claim for as long as one does.
+func dataGone(v *state.View, name string) bool {
+	return v.Memory() || v.OnClaims() && slices.ContainsFunc(v.MemberClaims(name),
+		func(c *corev1.PersistentVolumeClaim) bool { return c == nil || v.Epoch.Recorded(c.Name) != c.UID })
 }
 
 // unmade reports whether no volume has been made for the member's claims.
@@ -95,7 +103,7 @@ func versionBeforeQuorum(v *state.View) string {
 // VersionWaits says that the spec's version waits, because members may have run as another one; empty when it does not.
 func VersionWaits(v *state.View) string {
 	unproven := Unproven(v)
-	if v.Epoch.HadQuorum() || versions.SameMinor(v.Epoch.Version, v.Cluster.Spec.Version) || len(unproven) == 0 {
+	if v.Epoch.HadQuorum() || len(v.Epoch.StartsOn) == 0 || versions.SameMinor(v.Epoch.Version, v.Cluster.Spec.Version) || len(unproven) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("; etcd %s waits for the first quorum, because %s may have run etcd %s already: set spec.version "+

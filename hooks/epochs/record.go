@@ -130,6 +130,7 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.NextOrdinal())
 	record.Annotations[objects.AnnotationVersion] = cmp.Or(state.LowestVersion(state.RunVersions(v)),
 		v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	dialledAsBefore(v, record)
 	record.Annotations[objects.AnnotationOldLog] = state.OldLog{There: true}.String() // for all that is known now
 	if s := &v.Cluster.Status; s.ClusterID != "" &&
 		(s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {
@@ -142,6 +143,32 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 		record.Annotations[objects.AnnotationForeign] = others
 	}
 	return record
+}
+
+// dialledAsBefore writes on a record that is made again how the members are dialled that there are, whatever the spec
+// says now: as etcd lists them, or as their pods were made.
+func dialledAsBefore(v *state.View, record *corev1.ConfigMap) {
+	plain, byTLS := false, []string{}
+	for _, name := range v.Names {
+		m, pod := v.Find(name), v.Children.Pods[name]
+		switch {
+		case m != nil && state.ByTLS(m.PeerURLs...), m == nil && pod != nil && state.TLSFlagsOf(pod).Peers:
+			byTLS = append(byTLS, name)
+		case m != nil || pod != nil:
+			plain = true
+		}
+	}
+	if !plain || record.Data[objects.EpochKeyInitialCluster] == "" {
+		return
+	}
+	initial := state.ParsePairs(record.Data[objects.EpochKeyInitialCluster], "=")
+	for name, url := range initial {
+		initial[name] = "http:" + url[strings.Index(url, "//"):]
+	}
+	record.Data[objects.EpochKeyInitialCluster] = state.FormatPairs(initial, "=")
+	if len(byTLS) > 0 {
+		record.Annotations[objects.AnnotationHTTPSPeers] = strings.Join(byTLS, ",")
+	}
 }
 
 // lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and

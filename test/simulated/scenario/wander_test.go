@@ -124,6 +124,20 @@ var (
 1 refuse kind=networkpolicy
 8 accept`)
 
+	// inSpecs are what people edit while epochs change, and what keeps the pods of one that is prepared from going on.
+	inSpecs = chances(`
+3 edit version=3.5.35 | edit version=3.6.16 | edit version=3.7.3
+2 edit version=3.6.99 | edit version=3.7.99 | image good=gcr.io/etcd-development/etcd:v3.6.99
+1 edit upgrade=Step | edit upgrade=OneMinor
+2 edit tls=Auto plaintext=true | edit tls=Auto plaintext=false
+1 edit auth=true | edit auth=false
+1 edit size=2Gi | edit size=3Gi
+2 edit priority-class=high | edit priority-class= | node unplaced=high
+1 image bad=gcr.io/etcd-development/etcd:v3.7.3 | image good=gcr.io/etcd-development/etcd:v3.7.3
+1 edit self-hosted=true | edit self-hosted=false
+1 delete configmap=demo-epoch-1 | status wipe
+3 EPOCHS`)
+
 	// changes are what people do all the time while answers are late: call begins one that is.
 	changes = chances(`
 30 sync
@@ -258,7 +272,9 @@ func (w *walker) tell(line string) {
 		return
 	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
 		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory,
-		line == "apply" && len(w.ends) == 0:
+		line == "apply" && len(w.ends) == 0,
+		// before the first quorum a person decides
+		strings.HasPrefix(line, "delete configmap") && w.w.Cluster().Status.ClusterID == "":
 		return
 	case verb == "tick":
 		w.ticks(duration(what))
@@ -444,6 +460,35 @@ func TestWanderThroughWindows(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestWanderThroughEdits are walks of clusters whose version, TLS, auth, size and template are edited, rightly and
+// wrongly, while they are founded, restored and recovered, and while Quorate does not reach them. In the end the spec is
+// one that works.
+func TestWanderThroughEdits(t *testing.T) {
+	wanders(t, 3, func(w *walker) string {
+		w.happens("image bad=gcr.io/etcd-development/etcd:v3.6.99; image bad=gcr.io/etcd-development/etcd:v3.7.99")
+		w.happens("cluster replicas=1..4 leaf=100h ca=200h" + of(w, "", " tls=Disabled", inPlainText) + " version=" +
+			of(w, "3.5.35", "3.6.16", "3.6.99", "3.7.3") + " medium=" + of(w, "Persistent", "Persistent", "Memory",
+			"HostPath nodes=a,b,c,d,e,f"))
+		for range 5 + w.r.IntN(60) {
+			w.any(of(w, inSpecs, inSpecs, mishaps, mishaps, mishaps, mishaps))
+		}
+		w.happens("image good=gcr.io/etcd-development/etcd:v3.7.3")
+		w.tell("edit version=3.7.3 upgrade=Step priority-class= self-hosted=false size=3Gi")
+		w.recover()
+		w.deleteUnplaced()
+		return ""
+	})
+}
+
+// deleteUnplaced is what a person does where Quorate does not reach the members, and can't know what has run.
+func (w *walker) deleteUnplaced() {
+	for _, pod := range w.w.Pods() {
+		if pod.Spec.NodeName == "" && w.w.Cluster().Status.Rule == "Blind" {
+			w.happens("delete pod=" + pod.Name + "; stabilize")
+		}
+	}
 }
 
 // untilOpen lets hours pass until nothing waits for a window any more, a week at most.
