@@ -168,10 +168,10 @@ func reschedule(v *state.View) *decision.Verdict {
 	return nil
 }
 
-// planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that no
-// etcd of it has run.
+// planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that
+// no etcd of it has run.
 func planAgain(v *state.View) *decision.Verdict {
-	if v.Next != nil || len(v.Epoch.StartsOn) == 0 || len(epochs.Unproven(v)) > 0 {
+	if v.Next != nil || len(epochs.Unproven(v)) > 0 {
 		return nil
 	}
 	for _, name := range v.Epoch.InitialNames() {
