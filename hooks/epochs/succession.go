@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -23,16 +24,6 @@ import (
 // Cancelled reports whether the next epoch is written down as one that is not to come.
 func Cancelled(v *state.View) bool {
 	return v.Next != nil && v.Next.Epoch.Phase == state.PhaseCancelled
-}
-
-// AskedFor is the way back that a person asks for by an operation, when it is possible.
-func AskedFor(v *state.View) (state.Origin, bool) {
-	policy, asked := RecoverBy(v)
-	if !asked {
-		return state.Origin{}, false
-	}
-	from, why := WayBack(v, policy, true)
-	return from, why == ""
 }
 
 // RestoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was
@@ -91,8 +82,11 @@ func RestoreWithdrawn(v *state.View) bool {
 // LostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to
 // start on.
 func LostBeforeStart(v *state.View) []string {
-	if !v.Epoch.Provisioned() || v.HostPath() {
+	if !v.Epoch.Provisioned() {
 		return nil
+	}
+	if v.HostPath() {
+		return withoutNode(v)
 	}
 	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool {
 		if v.Memory() {
@@ -100,6 +94,16 @@ func LostBeforeStart(v *state.View) []string {
 			return v.PodGone(pod) || v.Epoch.Recorded(name) != pod.UID
 		}
 		return !volumes.StorageUsable(v, name) || !state.MayBegin(v, name)
+	})
+}
+
+// withoutNode are the members of an epoch that has not begun whose nodes the spec names no more.
+func withoutNode(v *state.View) []string {
+	if v.Epoch.Began() {
+		return nil
+	}
+	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool {
+		return !slices.Contains(v.Nodes(), string(v.Epoch.StartsOn[name]))
 	})
 }
 
@@ -152,12 +156,28 @@ func Unstaged(v *state.View) string {
 		}
 	}
 	if len(waits) > 0 {
-		return "filling the volumes of " + strings.Join(waits, ", ")
+		return "filling the volumes of " + strings.Join(waits, ", ") + otherNodes(v)
 	}
 	if mute := withoutSeedReport(v); len(mute) > 0 {
 		return "waiting for the report of what was written to the volumes of " + strings.Join(mute, ", ")
 	}
 	return ""
+}
+
+// Unplaced reports whether a member that is tied to a named node is taken by none.
+func Unplaced(v *state.View) bool {
+	return v.HostPath() && slices.ContainsFunc(v.Epoch.InitialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && pods.Unscheduled(v, &state.Member{Pod: pod}) != ""
+	})
+}
+
+// otherNodes is what to do about a node that takes no member; empty where none is tied to it.
+func otherNodes(v *state.View) string {
+	if !Unplaced(v) {
+		return ""
+	}
+	return "; if a node is gone for good, take it out of " + spec.NodesField(&v.Cluster.Spec)
 }
 
 // Unfilled is which of the initial members could not be filled at its last try, and why; empty for none.

@@ -16,7 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence.
+// Asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence. Of
+// the recoveries of one epoch the newest counts, so that one that turns out impossible can be replaced.
 //
 // An operation that is not seen says nothing: a cache may lag. That one is withdrawn is seen by its deletion, which
 // waits until the cluster's status says that it is known.
@@ -24,7 +25,7 @@ type Asked struct {
 	// Open are the operations that have not ended by their own status, the oldest first.
 	Open       []*v1alpha1.EtcdOperation
 	Restore    *Restore
-	Recover    *v1alpha1.RecoverOperation
+	Recoveries []*v1alpha1.EtcdOperation
 	MoveLeader *v1alpha1.MoveLeaderOperation
 	// Defragment is the UID of the operation; empty for none.
 	Defragment string
@@ -50,6 +51,8 @@ type Restore struct {
 
 	// ID is the operation's UID: what the record of the epoch says.
 	ID string
+	// At is when it was asked for.
+	At time.Time
 	// Name of the operation.
 	Name string
 }
@@ -70,7 +73,7 @@ func askedOf(o observation.Observation) Asked {
 		case older != "":
 			a.Behind[op.UID] = older
 		default:
-			if op.Spec.Type != v1alpha1.OperationFence {
+			if op.Spec.Type != v1alpha1.OperationFence && op.Spec.Type != v1alpha1.OperationRecover {
 				first[op.Spec.Type] = op.Name
 			}
 			a.ask(op, o.Now)
@@ -83,9 +86,10 @@ func askedOf(o observation.Observation) Asked {
 func (a *Asked) ask(op *v1alpha1.EtcdOperation, now time.Time) {
 	switch s := &op.Spec; {
 	case s.Restore != nil:
-		a.Restore = &Restore{RestoreOperation: *s.Restore, ID: string(op.UID), Name: op.Name}
+		a.Restore = &Restore{RestoreOperation: *s.Restore, ID: string(op.UID), Name: op.Name,
+			At: op.CreationTimestamp.Time}
 	case s.Recover != nil:
-		a.Recover = s.Recover
+		a.Recoveries = append(a.Recoveries, op)
 	case s.MoveLeader != nil:
 		a.MoveLeader = s.MoveLeader
 	case s.Fence != nil && !FenceOver(op, now):
@@ -93,6 +97,16 @@ func (a *Asked) ask(op *v1alpha1.EtcdOperation, now time.Time) {
 	case s.Type == v1alpha1.OperationDefragment:
 		a.Defragment = string(op.UID)
 	}
+}
+
+// Recovery is the newest recovery of this epoch that is asked for; nil for none.
+func (a *Asked) Recovery(epoch int) (newest *v1alpha1.EtcdOperation) {
+	for _, op := range a.Recoveries {
+		if op.Spec.Recover.Epoch == int64(epoch) {
+			newest = op
+		}
+	}
+	return newest
 }
 
 // refusal is why an operation can't be done on a cluster with this spec; empty for none.

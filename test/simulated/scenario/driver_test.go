@@ -28,10 +28,10 @@ type story struct {
 	words    // stabilize does not repeat the last
 }
 
-func newStory() *story {
+func newStory(told words) *story {
 	w := world.New()
 	w.Watch = true
-	return &story{w: w, words: inFull()}
+	return &story{w: w, words: told}
 }
 
 // breaches are the rules broken since the last command.
@@ -46,38 +46,39 @@ var verbs = map[string]func(*story, args) string{
 	// what people do
 	// cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [addresses nodes=a,b,c: on the hosts'
 	// network] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
-	"cluster": (*story).cluster,
+	"cluster": does((*story).cluster),
 	// elsewhere: what follows is told of another world, in which nothing has happened yet
-	"elsewhere": (*story).elsewhere,
+	"elsewhere": does((*story).elsewhere),
 	// edit replicas=5: kubectl edit, with the words of clusterFields (none takes away what may be missing) and
 	// members=NodePort [domain=etcd.example.com] | nodes=a,b,c | windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
 	// existing=old-0,old-1 | users=app,ops; and what is asked by EtcdOperations:
 	// restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none;
 	// for a new cluster: bootstrap=s1 | url=s3://bucket/s1 | claims=old-0,old-1 [without-quorum=true]
-	"edit": (*story).edit,
+	"edit": does((*story).edit),
 	// delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"delete": (*story).delete,
 	// claim grow=demo-1 size=3Gi: kubectl edit; claim failed=demo-1 | count=demo-1: kubectl annotate
-	"claim": (*story).claim,
+	"claim": does((*story).claim),
 	// secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for
 	// tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
-	"secret": (*story).secret,
-	"status": (*story).status, // status wipe
-	"fence":  (*story).fence,  // fence member=demo-1,demo-2 | fence: kubectl annotate
+	"secret": does((*story).secret),
+	"status": does(func(s *story, _ args) { s.w.WipeStatus() }), // status wipe
+	"fence":  does((*story).fence),                              // fence member=demo-1,demo-2 | fence: kubectl annotate
 	// snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an
 	// EtcdSnapshot tells of it
-	"snapshot": (*story).snapshot,
+	"snapshot": does(func(s *story, a args) { s.w.TakeSnapshot(a["name"], a["url"], a["flaw"]) }),
 	// artifact url=s3://bucket/latest: what clients have written is in a store, in the place of what was there, and
 	// no EtcdSnapshot tells of it
-	"artifact": (*story).artifact,
+	"artifact": does(func(s *story, a args) { s.w.StoreArtifact(a["url"], "") }),
 	// stream [flaw=users_have_changed]: a stream has stored what clients have written; and why no more can be restored
-	"stream":  (*story).stream,
-	"recover": (*story).recoverBy, // recover by=FromSurvivor:1: an EtcdOperation
-	"move":    (*story).move,      // move leader=demo-1: an EtcdOperation
+	"stream":  does(func(s *story, a args) { s.w.Stream(a["flaw"]) }),
+	"ask":     does((*story).ask),       // ask recover=Recreate:1: as recover, and what was asked before stays
+	"recover": does((*story).recoverBy), // recover by=FromSurvivor:1: an EtcdOperation
+	"move":    does((*story).move),      // move leader=demo-1: an EtcdOperation
 	// write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a
 	// person compacts
 	"write":  (*story).write,
-	"defrag": (*story).defrag, // defrag now=1: kubectl annotate
+	"defrag": does(func(s *story, a args) { s.w.Defragment(a["now"]) }), // defrag now=1: kubectl annotate
 
 	// what happens
 	// kill pod=demo-1: gone at once
@@ -89,7 +90,7 @@ var verbs = map[string]func(*story, args) string{
 	// mend pod=demo-1: it no longer does
 	"mend": fault((*world.World).Mend),
 	// add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
-	"add": (*story).add,
+	"add": does((*story).add),
 	// restart pod=demo-1: its etcd dies
 	"restart": fault((*world.World).Restart),
 	// stillbirth pod=demo-1: its etcd died before its first entries were in its log
@@ -105,54 +106,55 @@ var verbs = map[string]func(*story, args) string{
 	// reimage pod=demo-1: the node is set up again with an empty disk, the pod object stays
 	"reimage": fault((*world.World).Reimage),
 	// lose claim=demo-1 | node=demo-1: with the data, or without a word
-	"lose": (*story).lose,
+	"lose": does((*story).lose),
 	// heal node=demo-1 | node=node-a
 	"heal": fault((*world.World).HealNode),
 	// image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
-	"image": (*story).image,
+	"image": does((*story).image),
 	// metacontroller apply=server-side | apply=dynamic: it starts with another --apply-strategy
-	"metacontroller": func(s *story, a args) string { s.w.ServerSideApply = a["apply"] == "server-side"; return "" },
+	"metacontroller": does(func(s *story, a args) { s.w.ServerSideApply = a["apply"] == "server-side" }),
 	// installation etcd-repository=mirror.example/etcd [new] | cert-manager=true | cert-manager=false: Quorate is
 	// installed with another setting, and has begun to answer now
-	"installation": (*story).installation,
+	"installation": does((*story).installation),
 	// volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline | no-class=fast | class=fast:
 	// which storage class does not exist
 	"volumes": (*story).mark,
 	// node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
 	"node": (*story).mark,
 	// refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
-	"refuse": (*story).refuse,
+	"refuse": does(func(s *story, a args) { s.refuses(a, true) }),
 	// accept, with the same words: it does again; without any: it makes everything
-	"accept": (*story).accept,
+	"accept": does((*story).accept),
 	// foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
-	"foreign": (*story).foreign,
+	"foreign": does((*story).foreign),
 	// etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 |
 	// defragmentation=3 (passes) | db=900 used=100 (MiB) | auth=off: etcdctl auth disable
-	"etcd": (*story).etcd,
+	"etcd": does((*story).etcd),
 	// corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
-	"corrupt": (*story).corrupt,
+	"corrupt": does((*story).corrupt),
 	// network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1
 	// | healed
 	"network": (*story).mark,
 	// cache freeze=pod,claim | thaw=pod | thaw
-	"cache": (*story).cache,
+	"cache": does((*story).cache),
 	// tick 30s: time passes, and no call is made
-	"tick": (*story).tick,
+	"tick": does((*story).tick),
 	// Kubernetes and etcd move one step
-	"pass": func(s *story, _ args) string { s.w.Pass(); return "" },
+	"pass": does(func(s *story, _ args) { s.w.Pass() }),
 	// the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
 	"kubelet": (*story).kubelet,
 	// every kubelet asks its etcd whether it is ready
-	"probe": func(s *story, _ args) string { s.w.Probe(); return "" },
+	"probe": does(func(s *story, _ args) { s.w.Probe() }),
 	// the garbage collector alone does
-	"collect": func(s *story, _ args) string { s.w.Collect(); return "" },
+	"collect": does(func(s *story, _ args) { s.w.Collect() }),
 
 	// what Quorate does
 	// one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3
 	// order=backwards]
-	"sync":      (*story).sync,
-	"call":      (*story).call,      // one call whose answer stays in flight
-	"look":      (*story).look,      // one call that has decided, and whose step stays in flight
+	"sync": (*story).sync,
+	"call": (*story).call, // one call whose answer stays in flight
+	// one call that has decided, and whose step stays in flight
+	"look":      does(func(s *story, _ args) { s.held = s.w.Look() }),
 	"apply":     (*story).apply,     // the answer in flight arrives, or the step and then its answer
 	"two-syncs": (*story).twoSyncs,  // two overlapping calls, both carrying out their step, both applied
 	"stabilize": (*story).stabilize, // calls and passes until nothing moves any more [passes=n]
@@ -164,6 +166,7 @@ var verbs = map[string]func(*story, args) string{
 	"clients":      (*story).clients,      // where the client Service leads
 	"endpoints":    (*story).endpoints,    // which URLs etcd lists, and where the members' own Services lead
 	"certificates": (*story).certificates, // which there are, and what the members trust
+	"operations":   (*story).operations,   // how far EtcdOperations have come, and whether they wait for a person
 	"users":        (*story).users,        // which etcd has, and whether it asks clients who they are
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
@@ -200,16 +203,21 @@ func (a args) only() string {
 	return ""
 }
 
-func fault(do func(*world.World, string)) func(*story, args) string {
-	return func(s *story, a args) string {
-		do(s.w, a.only())
+// does makes a verb of what says nothing.
+func does[S any](do func(S, args)) func(S, args) string {
+	return func(s S, a args) string {
+		do(s, a)
 		return ""
 	}
 }
 
+func fault(do func(*world.World, string)) func(*story, args) string {
+	return does(func(s *story, a args) { do(s.w, a.only()) })
+}
+
 // ---- people
 
-func (s *story) cluster(a args) string {
+func (s *story) cluster(a args) {
 	name := a["name"]
 	if name == "" {
 		name = "demo"
@@ -222,20 +230,17 @@ func (s *story) cluster(a args) string {
 	if a.has("ready") {
 		s.stabilize(args{})
 	}
-	return ""
 }
 
-func (s *story) elsewhere(args) string {
+func (s *story) elsewhere(args) {
 	other := world.New()
 	other.Watch, other.Mesh = s.w.Watch, s.w.Mesh
 	s.w, s.broken, s.last = other, 0, ""
-	return ""
 }
 
-func (s *story) edit(a args) string {
+func (s *story) edit(a args) {
 	s.w.EditSpec(func(spec *v1alpha1.EtcdClusterSpec) { change(spec, a) })
 	s.askRestore(a)
-	return ""
 }
 
 // askRestore has the cluster restored, or takes that back.
@@ -256,41 +261,31 @@ func (s *story) askRestore(a args) {
 	s.w.AskRestore(a["restore"], r)
 }
 
-func (s *story) artifact(a args) string {
-	s.w.StoreArtifact(a["url"], "")
-	return ""
-}
-
-func (s *story) stream(a args) string {
-	s.w.Stream(a["flaw"])
-	return ""
-}
-
-func (s *story) snapshot(a args) string {
-	s.w.TakeSnapshot(a["name"], a["url"], a["flaw"])
-	return ""
-}
-
-func (s *story) recoverBy(a args) string {
+func (s *story) recoverBy(a args) {
 	policy, epoch, _ := strings.Cut(a["by"], ":")
 	n, _ := strconv.ParseInt(epoch, 10, 64)
 	s.w.AskRecover(v1alpha1.QuorumLoss(policy), n)
-	return ""
 }
 
-func (s *story) move(a args) string {
+// ask creates an operation, and leaves those that there are.
+func (s *story) ask(a args) {
+	policy, epoch, _ := strings.Cut(a["recover"], ":")
+	n, _ := strconv.ParseInt(epoch, 10, 64)
+	s.w.Operate("recover-"+strings.ToLower(policy), v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationRecover,
+		Recover: &v1alpha1.RecoverOperation{Policy: v1alpha1.QuorumLoss(policy), Epoch: n}})
+}
+
+func (s *story) move(a args) {
 	s.w.Operate("move-to-"+a["leader"], v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationMoveLeader,
 		MoveLeader: &v1alpha1.MoveLeaderOperation{To: a["leader"]}})
-	return ""
 }
 
-func (s *story) claim(a args) string {
+func (s *story) claim(a args) {
 	if !a.has("grow") {
 		s.w.MarkFailed(a.only(), a.has("failed"))
-		return ""
+		return
 	}
 	s.w.GrowClaim(a["grow"], resource.MustParse(a["size"]))
-	return ""
 }
 
 // provided is the name of a Secret that Quorate does not keep: by the spec, or as cert-manager is asked for it.
@@ -301,14 +296,14 @@ func (s *story) provided(what string) string {
 	return "their-" + what
 }
 
-func (s *story) secret(a args) string {
+func (s *story) secret(a args) {
 	if a.has("label") || a.has("unlabel") {
 		labels := map[string]string{a["label"]: "demo", a["unlabel"]: ""}
 		delete(labels, "")
 		for what, cluster := range labels {
 			s.w.LabelSecret(s.provided(what), cluster)
 		}
-		return ""
+		return
 	}
 	life := 1000 * time.Hour
 	if a.has("life") {
@@ -332,7 +327,6 @@ func (s *story) secret(a args) string {
 		s.w.Provide(s.provided(what), "demo", authority, strings.Split(cmp.Or(a["trusts"], authority), ","), c,
 			a.has("flaw"))
 	}
-	return ""
 }
 
 func (s *story) delete(a args) string {
@@ -348,11 +342,6 @@ func (s *story) delete(a args) string {
 	return ""
 }
 
-func (s *story) defrag(a args) string {
-	s.w.Defragment(a["now"])
-	return ""
-}
-
 func bytes(text string) int64 {
 	if text == "" {
 		return 0
@@ -361,11 +350,8 @@ func bytes(text string) int64 {
 	return q.Value()
 }
 
-func (s *story) status(args) string { s.w.WipeStatus(); return "" }
-
-func (s *story) fence(a args) string {
+func (s *story) fence(a args) {
 	s.w.Fence(strings.FieldsFunc(a["member"], func(r rune) bool { return r == ',' })...)
-	return ""
 }
 
 func (s *story) write(a args) string {
@@ -387,7 +373,7 @@ func (s *story) write(a args) string {
 
 // ---- faults
 
-func (s *story) add(a args) string {
+func (s *story) add(a args) {
 	for _, role := range []string{"voter", "learner"} {
 		if name := a[role]; name != "" {
 			url := "http://" + name + ":2380"
@@ -397,7 +383,6 @@ func (s *story) add(a args) string {
 			s.w.AddByHand(url, role == "learner")
 		}
 	}
-	return ""
 }
 
 // mark notes of what has a name that something holds for it from now on, or no longer.
@@ -435,30 +420,28 @@ func (s *story) mark(a args) string {
 	return ""
 }
 
-func (s *story) refuse(a args) string { return refusal(a, s.w.RefuseClass, s.w.Refuse) }
-
-func (s *story) accept(a args) string {
-	if len(a) == 0 {
-		clear(s.w.Refused)
-	}
-	return refusal(a, s.w.AcceptClass, s.w.Accept)
-}
-
-func refusal(a args, class func(string), object func(world.Kind, string)) string {
+// refuses notes that the API server makes none of these from now on, or that it does again.
+func (s *story) refuses(a args, none bool) {
 	for what, name := range a {
 		switch what {
 		case "priority-class":
-			class(name)
+			s.w.NoPriority[name] = none
 		case "kind":
-			object(world.Kind(name), "")
+			s.w.Refused[world.Key{Kind: world.Kind(name)}] = none
 		default:
-			object(world.Kind(what), name)
+			s.w.Refused[world.Key{Kind: world.Kind(what), Name: name}] = none
 		}
 	}
-	return ""
 }
 
-func (s *story) foreign(a args) string {
+func (s *story) accept(a args) {
+	if len(a) == 0 {
+		clear(s.w.Refused)
+	}
+	s.refuses(a, false)
+}
+
+func (s *story) foreign(a args) {
 	version := cmp.Or(a["version"], "3.6.16")
 	switch {
 	case a.has("start"):
@@ -468,17 +451,15 @@ func (s *story) foreign(a args) string {
 	case a.has("again"):
 		s.w.StartForeign(a["again"], version)
 	}
-	return ""
 }
 
-func (s *story) lose(a args) string {
+func (s *story) lose(a args) {
 	if a.has("claim") {
 		s.w.LoseClaim(a["claim"])
 	}
 	if a.has("node") {
 		s.w.LoseNode(a["node"])
 	}
-	return ""
 }
 
 func (s *story) kubelet(a args) string {
@@ -493,26 +474,24 @@ func (s *story) kubelet(a args) string {
 	return ""
 }
 
-func (s *story) image(a args) string {
+func (s *story) image(a args) {
 	for _, repository := range slices.Sorted(maps.Values(a)) {
 		s.w.BadImages[repository] = a.has("bad")
 	}
-	return ""
 }
 
-func (s *story) installation(a args) string {
+func (s *story) installation(a args) {
 	if a.has("cert-manager") {
 		s.w.CertManager = a["cert-manager"] == "true"
-		return ""
+		return
 	}
 	s.w.Settings.EtcdRepository, s.w.Settings.Since = a["etcd-repository"], time.Time{}
 	if a.has("new") {
 		s.w.Settings.Since = s.w.Now
 	}
-	return ""
 }
 
-func (s *story) etcd(a args) string {
+func (s *story) etcd(a args) {
 	switch {
 	case a.has("down"):
 		s.w.Net.Down = true
@@ -539,10 +518,9 @@ func (s *story) etcd(a args) string {
 	case a.has("connected"):
 		s.w.Etcd.ConnectedFor = duration(a["connected"])
 	}
-	return ""
 }
 
-func (s *story) corrupt(a args) string {
+func (s *story) corrupt(a args) {
 	if a.has("pod") {
 		s.w.Corrupt(a["pod"], uint32(a.number("as", 1)))
 	}
@@ -550,10 +528,9 @@ func (s *story) corrupt(a args) string {
 		s.w.Etcd.HashChecks = true
 		s.w.CheckHashes()
 	}
-	return ""
 }
 
-func (s *story) cache(a args) string {
+func (s *story) cache(a args) {
 	for kind := range strings.SplitSeq(a["freeze"], ",") {
 		if kind != "" {
 			s.w.Freeze(world.Kind(kind))
@@ -564,14 +541,12 @@ func (s *story) cache(a args) string {
 			s.w.Thaw(kind)
 		}
 	}
-	return ""
 }
 
-func (s *story) tick(a args) string {
+func (s *story) tick(a args) {
 	for d := range a {
 		s.w.Now = s.w.Now.Add(duration(d))
 	}
-	return ""
 }
 
 // wait lets time pass as it does while Metacontroller runs. The call at its end is the next verb.
@@ -608,8 +583,6 @@ func (s *story) sync(a args) string {
 	}
 	return s.told(s.w.Sync(crash))
 }
-
-func (s *story) look(args) string { s.held = s.w.Look(); return "" }
 
 func (s *story) call(args) string {
 	c := s.w.Begin(world.Crash{})

@@ -85,29 +85,11 @@ func (x *index) shows(such func(fired) bool) bool {
 	return false
 }
 
-// line is a rule with its stories, in lines of at most 120 columns.
+// line is a rule with its stories.
 func (x *index) line(f fired) string {
 	names := slices.Sorted(slices.Values(x.stories[f]))
 	if len(names) > many {
 		return fmt.Sprintf("  %s: more than %d\n", f.rule, many)
 	}
-	var b strings.Builder
-	column := 0
-	add := func(word string) {
-		if column+len(word) > 118 {
-			b.WriteString("\n   ")
-			column = 3
-		}
-		b.WriteString(" " + word)
-		column += 1 + len(word)
-	}
-	b.WriteString(" ")
-	add(f.rule + ":")
-	for i, name := range names {
-		if i < len(names)-1 {
-			name += ","
-		}
-		add(name)
-	}
-	return b.String() + "\n"
+	return strings.TrimRight(fmt.Sprintf("  %s: %s", f.rule, strings.Join(names, ", ")), " ") + "\n"
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -112,6 +113,19 @@ func (s *story) revisions(args) string {
 		if noted := record.Annotations[objects.AnnotationHighestRevision]; noted != "" {
 			fmt.Fprintf(&b, "%s: below %s\n", record.Name, noted)
 		}
+	}
+	return b.String()
+}
+
+// operations are how far they have come, and whether they wait for a person, the oldest first.
+func (s *story) operations(args) string {
+	var b strings.Builder
+	for _, op := range s.w.AllOperations() {
+		fmt.Fprintf(&b, "%s: %s", op.Name, op.Status.Phase)
+		if meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.Stalled) && !op.Status.Phase.Ended() {
+			b.WriteString(", Stalled")
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }

@@ -36,17 +36,11 @@ func TestStories(t *testing.T) {
 			w, breaches := byTheBook(), ""
 			switch strings.Split(path, "/")[1] {
 			case "snapshots":
-				s := newSnapshotStory()
-				s.words = w
-				breaches = run(t, path, s, snapshotVerbs)
+				breaches = run(t, path, newSnapshotStory(w), snapshotVerbs)
 			case "schedules":
-				s := newScheduleStory()
-				s.words = w
-				breaches = run(t, path, s, scheduleVerbs)
+				breaches = run(t, path, newScheduleStory(w), scheduleVerbs)
 			default:
-				s := newStory()
-				s.words = w
-				breaches = run(t, path, s, verbs)
+				breaches = run(t, path, newStory(w), verbs)
 			}
 			if breaches != "" {
 				t.Errorf("%s: VIOLATION\n%s", path, breaches)
@@ -70,8 +64,7 @@ func TestStoriesInAMesh(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStory()
-			s.words = byTheBook()
+			s := newStory(byTheBook())
 			s.w.Mesh = true
 			run(t, path, s, verbs)
 		})
@@ -86,9 +79,7 @@ var tellsOfContainers = []string{"bad_image", "bootstrap_stillborn", "data_wiped
 func TestOpen(t *testing.T) {
 	for _, path := range stories(t, "open") {
 		t.Run(nameOf(path), func(t *testing.T) {
-			s := newStory()
-			s.words = byTheBook()
-			if run(t, path, s, verbs) == "" {
+			if run(t, path, newStory(byTheBook()), verbs) == "" {
 				t.Errorf("%s: nothing is violated any more: move it to testdata/clusters", path)
 			}
 		})
@@ -189,8 +180,7 @@ func TestTheExampleInContributing(t *testing.T) {
 				continue
 			}
 			told++
-			s := newStory()
-			s.words = byTheBook()
+			s := newStory(byTheBook())
 			datadriven.RunTestFromString(t, part.Text, func(t *testing.T, d *datadriven.TestData) string {
 				said, breaches := tell(t, d, s, verbs)
 				if breaches != "" {
@@ -218,7 +208,7 @@ func TestMutantsStories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newStory()
+		s := newStory(inFull())
 		for line := range strings.Lines(string(raw)) {
 			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "----") || strings.TrimSpace(line) == "" {
 				continue

@@ -308,7 +308,7 @@ func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
 	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := &walker{story: newStory(), t: t, r: rand.New(rand.NewPCG(seed, salt))}
+			w := &walker{story: newStory(inFull()), t: t, r: rand.New(rand.NewPCG(seed, salt))}
 			w.w.Watch = false
 			wrong := walk(w)
 			for _, breach := range w.breaches() {
