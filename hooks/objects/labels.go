@@ -143,7 +143,8 @@ const (
 	AnnotationForeign = Domain + "foreign"
 	// AnnotationForeignSince is since when these are the foreign members.
 	AnnotationForeignSince = Domain + "foreign-since"
-	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
+	// AnnotationVersion is the etcd version that pods are made with, on an epoch record. The peer Service carries a copy
+	// while the spec asks for another one.
 	AnnotationVersion = Domain + "version"
 )
 

@@ -135,7 +135,7 @@ var (
 2 edit priority-class=high | edit priority-class= | node unplaced=high
 1 image bad=gcr.io/etcd-development/etcd:v3.7.3 | image good=gcr.io/etcd-development/etcd:v3.7.3
 1 edit self-hosted=true | edit self-hosted=false
-1 delete configmap=demo-epoch-1 | status wipe
+1 status wipe | edit self-hosted=false; cache thaw; delete configmap=demo-epoch-1; sync
 3 EPOCHS`)
 
 	// changes are what people do all the time while answers are late: call begins one that is.
@@ -475,11 +475,24 @@ func TestWanderThroughEdits(t *testing.T) {
 			w.any(of(w, inSpecs, inSpecs, mishaps, mishaps, mishaps, mishaps))
 		}
 		w.happens("image good=gcr.io/etcd-development/etcd:v3.7.3")
+		if w.haveServed() { // with whatever image there was
+			w.happens("image good=gcr.io/etcd-development/etcd:v3.6.99; image good=gcr.io/etcd-development/etcd:v3.7.99")
+		}
 		w.tell("edit version=3.7.3 upgrade=Step priority-class= self-hosted=false size=3Gi")
 		w.recover()
 		w.deleteUnplaced()
 		return ""
 	})
+}
+
+// haveServed reports whether some etcd of the cluster has had a leader.
+func (w *walker) haveServed() bool {
+	for _, c := range w.w.Etcd.Clusters {
+		if c.Leader != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // deleteUnplaced is what a person does where Quorate does not reach the members, and can't know what has run.
