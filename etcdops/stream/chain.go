@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Span is a segment by its name.
@@ -91,24 +92,22 @@ type Tail struct {
 	spans     []Span
 }
 
-// OpenTail lists the segments in a folder tail/<cluster ID in hexadecimal>.
+// OpenTail lists the segments in a folder <tail>/<cluster ID in hexadecimal>, which is there once a segment is. Where
+// there is none, nothing follows, in a bucket as on a claim. The folder above both must be there.
 func OpenTail(ctx context.Context, place archive.Place, identityFile string) (*Tail, error) {
-	id := strings.TrimSuffix(place.URL, "/")
-	if at := strings.IndexByte(id, '?'); at >= 0 {
-		id = strings.TrimSuffix(id[:at], "/")
+	url, err := stores.ParseURL(place.URL)
+	tails, id := url.Split()
+	above, tail := tails.Split()
+	if err != nil || tail == "" || !clusterIDs.MatchString(id) {
+		return nil, failure(failed, nil, "the URL of a stream of changes must end with a folder and the ID of its "+
+			"cluster, in hexadecimal")
 	}
-	id = id[strings.LastIndexByte(id, '/')+1:]
-	if !clusterIDs.MatchString(id) {
-		return nil, failure(failed, nil, "the URL of a stream of changes must end with the ID of its cluster, in "+
-			"hexadecimal")
-	}
-	folder, err := archive.OpenFolder(ctx, place, identityFile, false)
+	place.URL = above.String()
+	kept, err := OpenKept(ctx, place, identityFile, tail)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tail{folder: folder, clusterID: id}
-	t.spans, err = spans(ctx, folder, "")
-	return t, errors.Join(err)
+	return kept.Tail(ctx, id)
 }
 
 var clusterIDs = regexp.MustCompile(`^[0-9a-f]{1,16}$`)

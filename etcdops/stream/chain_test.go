@@ -143,7 +143,7 @@ func TestTailOfAnotherCluster(t *testing.T) {
 	_, err := read(openTail(t, dir), 4, 9)
 	assert.Equal(t, damaged, archive.ReasonOf(err))
 	_, err = OpenTail(t.Context(), archive.Place{URL: "file:///s/tail", Dir: dir}, "")
-	assert.ErrorContains(t, err, "must end with the ID")
+	assert.ErrorContains(t, err, "must end with a folder and the ID")
 	assert.Equal(t, "nothing behind it is stored", openTail(t, dir).Gap(9))
 }
 
