@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -107,7 +106,7 @@ func (a *ask) secrets(ctx context.Context, namespaces ...string) (all []corev1.S
 			continue
 		}
 		var list corev1.SecretList
-		if json.Unmarshal(out, &list) != nil {
+		if objects.Read(out, &list) != nil {
 			troubles = append(troubles, fmt.Errorf("the Secrets of namespace %s can't be read", namespace))
 			continue
 		}
@@ -201,7 +200,7 @@ func (a *ask) logs(ctx context.Context, b *bundle, namespace, selector, folder s
 	out, err := a.kube.run(ctx, args...)
 	var pods corev1.PodList
 	if err == nil {
-		err = json.Unmarshal(out, &pods)
+		err = objects.Read(out, &pods)
 	}
 	if err != nil {
 		b.trouble("%s: %s", folder, err)

@@ -11,11 +11,14 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// withoutManagedFields leaves metadata.managedFields out, which are a third of an object's size and of no use here.
-var withoutManagedFields = json.WithUnmarshalers(json.UnmarshalFromFunc(
-	func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() }))
+// asObjects reads quantities as a tenant may write them, and leaves metadata.managedFields out, which are a third of an
+// object's size and of no use here.
+var asObjects = json.WithUnmarshalers(json.JoinUnmarshalers(objects.Quantities, json.UnmarshalFromFunc(
+	func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() })))
 
 // members reads a JSON object and calls member for each of its keys; member reads the value.
 func members(in *source, field string, member func(key string) error) error {
@@ -80,7 +83,7 @@ func value(in *source, field string, v any) error {
 	if err := in.charge(field, text); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, v, withoutManagedFields); err != nil {
+	if err := json.Unmarshal(text, v, asObjects); err != nil {
 		return unreadable(field, err)
 	}
 	return nil

@@ -50,7 +50,7 @@ type EtcdClusterList struct {
 // EtcdClusterSpec is what an etcd cluster should be.
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
-// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
+// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || string(self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
 // +kubebuilder:validation:XValidation:rule="!self.version.startsWith('3.5.') || !has(self.options) || !has(self.options.extraArgs) || !('log-format' in self.options.extraArgs) && !('warning-unary-request-duration' in self.options.extraArgs)",message="options.extraArgs has log-format or warning-unary-request-duration, which etcd 3.5 does not know; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients allows passwords in plain text; remove that first"
 // +kubebuilder:validation:XValidation:rule="!has(self.tls.clientAuth) || self.tls.clientAuth != 'None' || has(self.auth) && self.auth.enabled && (!has(self.auth.token) || self.auth.token == 'JWT')",message="tls.clientAuth None needs auth.enabled true and auth.token JWT: without auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; enable auth, or set tls.clientAuth to Required"
@@ -106,7 +106,7 @@ type EtcdClusterSpec struct {
 	// Resources of the etcd container. Unset requests are 100m of CPU and 256Mi of memory, or the limit where that is
 	// lower. On the medium Memory the size of the tmpfs is added to the memory request and limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd needs that much to start and to serve; raise it, or remove the limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || string(self.limits['memory']).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd needs that much to start and to serve; raise it, or remove the limit"
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
 	// Affinity of the pods. Unset, members prefer to be on different nodes.
@@ -314,10 +314,10 @@ const (
 // StorageSpec says where the members keep their data.
 //
 // +kubebuilder:validation:XValidation:rule="self.medium == oldSelf.medium",message="storage.medium can't be changed: the members' data would be lost; create a new EtcdCluster and move the data with etcdctl make-mirror or a snapshot"
-// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones on smaller volumes"
+// +kubebuilder:validation:XValidation:rule="string(self.size).matches('[eE][-+]?[0-9.]{3}') || string(oldSelf.size).matches('[eE][-+]?[0-9.]{3}') || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones on smaller volumes"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName can't be used with the medium Memory; remove it"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.wal)",message="storage.wal can't be used with the medium Memory; remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones"
+// +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || string(self.wal.size).matches('[eE][-+]?[0-9.]{3}') || string(oldSelf.wal.size).matches('[eE][-+]?[0-9.]{3}') || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones"
 // +kubebuilder:validation:XValidation:rule="(self.medium == 'HostPath') == has(self.hostPath)",message="storage.hostPath and the medium HostPath need each other: set the path and the nodes"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'HostPath' || (!has(self.storageClassName) && !has(self.wal) && !has(self.migration))",message="storage.storageClassName, storage.wal and storage.migration can't be used with the medium HostPath; remove them"
 type StorageSpec struct {
@@ -330,7 +330,7 @@ type StorageSpec struct {
 	// members run, where their class allows it. A smaller size needs migration Replace.
 	// +optional
 	// +default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="storage.size must be at least 128Mi: etcd makes two files of 64 MB for its write-ahead log before it writes the first key"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="storage.size must be at least 128Mi: etcd makes two files of 64 MB for its write-ahead log before it writes the first key"
 	Size resource.Quantity `json:"size,omitzero"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep
@@ -438,7 +438,7 @@ type WALSpec struct {
 	// Size of the volume, at least 512Mi.
 	// +optional
 	// +default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd keeps up to six files of 64Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd keeps up to six files of 64Mi"
 	Size resource.Quantity `json:"size,omitzero"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster.
