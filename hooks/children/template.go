@@ -21,7 +21,7 @@ import (
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
 func exchange(v *state.View, pod *corev1.Pod) {
 	wanted := v.Settings.Etcd(&v.Cluster.Spec, versions.VersionNow(v))
-	if made := versions.MadeForVersion(pod); made != objects.TagOf(wanted) {
+	if made := versions.MadeForVersion(pod); made != objects.VersionOf(wanted) {
 		pod.Annotations[objects.AnnotationFlagsFor] = made
 	}
 	pod.Annotations[objects.AnnotationImage] = wanted

@@ -81,7 +81,7 @@ func otherImage(j *judgement, v *state.View, old, pod *corev1.Pod) {
 		return
 	}
 	wanted := j.o.Settings.Etcd(&j.o.Cluster.Spec, versions.VersionNow(v))
-	flags := spec.SameFlags(versions.MadeForVersion(old), objects.TagOf(image))
+	flags := spec.SameFlags(versions.MadeForVersion(old), objects.VersionOf(image))
 	j.require(v.Epoch.Began() && image == wanted && flags, "S18", "%s is given the image %s, made for %s", pod.Name, image,
 		versions.MadeForVersion(old))
 }

@@ -49,7 +49,7 @@ func RunVersions(v *View) []string {
 	var all []string
 	for _, name := range v.Names {
 		if pod := v.Children.Pods[name]; pod != nil {
-			all = append(all, objects.TagOf(pod.Annotations[objects.AnnotationImage]))
+			all = append(all, objects.VersionOf(pod.Annotations[objects.AnnotationImage]))
 		}
 	}
 	return all
@@ -63,7 +63,7 @@ func RanVersions(v *View) []string {
 	})
 	var all []string
 	for _, name := range started {
-		all = append(all, objects.TagOf(v.Children.Pods[name].Annotations[objects.AnnotationImage]))
+		all = append(all, objects.VersionOf(v.Children.Pods[name].Annotations[objects.AnnotationImage]))
 	}
 	return all
 }

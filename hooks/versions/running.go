@@ -20,7 +20,7 @@ import (
 // MadeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what
 // is noted of them.
 func MadeForVersion(pod *corev1.Pod) string {
-	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], objects.TagOf(pod.Annotations[objects.AnnotationImage]))
+	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], objects.VersionOf(pod.Annotations[objects.AnnotationImage]))
 }
 
 // VersionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the
@@ -58,7 +58,7 @@ func SameMinor(a, b string) bool {
 func given(v *state.View, version string) bool {
 	return slices.ContainsFunc(v.Names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return pod != nil && objects.TagOf(pod.Annotations[objects.AnnotationImage]) == version
+		return pod != nil && objects.VersionOf(pod.Annotations[objects.AnnotationImage]) == version
 	})
 }
 
