@@ -272,21 +272,30 @@ func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, 
 			"the cluster at %s did not list its members: it can't be reached, has no quorum, or rejects our "+
 				"certificate; without the list there is no snapshot", at)
 	}
-	users, err := client.AuthStatus(ctx)
+	users, err := c.Users(ctx, client)
 	if err != nil {
 		return nil, bound{}, failure(Unreachable, byEtcd(err),
 			"the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a "+
 				"user with the role root", at)
 	}
-	c.Visitor.Knows(users.AuthRevision)
 	keys, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, bound{}, failure(Unreachable, byEtcd(err),
 			"the cluster at %s did not answer a linearizable read; without it there is no snapshot", at)
 	}
-	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(),
-		authRevision: int64(users.AuthRevision)}
+	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(), authRevision: users}
 	return list, asked, nil
+}
+
+// Users is the revision of users and roles. The question goes through the log: it is answered after all that came
+// before, and not without a quorum.
+func (c Cluster) Users(ctx context.Context, client *clientv3.Client) (int64, error) {
+	answer, err := client.AuthStatus(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.Visitor.Knows(answer.AuthRevision)
+	return int64(answer.AuthRevision), nil
 }
 
 // state reads a member's status. The error says why it can't be used.

@@ -33,6 +33,8 @@ type replay struct {
 	// further, as reports.Restore has it.
 	arrived time.Time
 	ended   string
+	// usersAt is the last revision up to which users are known to be those of the snapshot.
+	usersAt int64
 	// hashes are those that members told of revisions that are in the database.
 	hashes []stream.Hash
 }
@@ -176,8 +178,18 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 		if err := take(s); err != nil {
 			return err
 		}
+		r.usersAt = max(r.usersAt, s.UsersAt)
 	}
 	return nil
+}
+
+// doubt is what is not known of what was replayed; empty for nothing.
+func (r *replay) doubt() string {
+	if r.base.AuthRevision == 0 || r.reach <= max(r.base.Revision, r.usersAt) {
+		return ""
+	}
+	return fmt.Sprintf("whether users or roles have changed behind revision %d was not seen, as etcd did not answer any "+
+		"more", max(r.base.Revision, r.usersAt))
 }
 
 // begin reads what the snapshot has of what is changed: its leases, and the records of its last revision.
@@ -229,7 +241,7 @@ func (r *replay) apply(s *stream.Segment, put func(name, value []byte) error) er
 	}
 	r.reach = min(s.Last, r.until)
 	r.arrived = s.When(r.reach)
-	r.leases.learn(s.Leases, r.until)
+	r.leases.learn(s.Leases, r.base.Revision, r.until)
 	if s.Hash != nil && s.Hash.Revision <= r.until && s.Hash.Revision >= r.base.Revision {
 		r.hashes = append(r.hashes, *s.Hash)
 	}
@@ -308,7 +320,8 @@ func (r *replay) agrees(holds *archive.Contents) error {
 type leases struct {
 	// ttl of those in the snapshot, and of those that members told of at any revision, in seconds.
 	base, ttl map[int64]int64
-	// list is the last that a member told of a revision that is in the database; nil for none.
+	// list is the last that a member told between the snapshot and the last revision that is in the database; nil for
+	// none.
 	list *stream.Leases
 	// referred is the last revision that attaches a key to a lease.
 	referred map[int64]int64
@@ -340,9 +353,10 @@ func (l *leases) refer(c stream.Change) {
 	}
 }
 
-// learn takes a list of leases. What is missing in it was gone when the member was at its revision, so that its keys
-// were deleted up to that.
-func (l *leases) learn(list *stream.Leases, until int64) {
+// learn takes a list of leases. One that was attached up to its Since, and is missing in it, was gone when the member was
+// at its Revision, so that its keys were deleted up to that. Of a list that is older than the snapshot nothing follows:
+// it lacks what was granted and attached before that was taken.
+func (l *leases) learn(list *stream.Leases, from, until int64) {
 	if list == nil {
 		return
 	}
@@ -351,7 +365,8 @@ func (l *leases) learn(list *stream.Leases, until int64) {
 			l.ttl[id] = ttl
 		}
 	}
-	if list.Revision <= until && (l.list == nil || list.Revision >= l.list.Revision) {
+	newer := l.list == nil || list.Since >= l.list.Since
+	if newer && list.Since >= from && list.Revision <= until {
 		l.list = list
 	}
 }
@@ -361,7 +376,7 @@ func (l *leases) all() map[int64]int64 {
 	all := map[int64]int64{}
 	since, listed := int64(0), l.base
 	if l.list != nil {
-		since, listed = l.list.Revision, l.list.TTL
+		since, listed = l.list.Since, l.list.TTL
 	}
 	for id := range listed {
 		all[id] = cmp.Or(l.ttl[id], unknownTTL)

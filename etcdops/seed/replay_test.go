@@ -117,10 +117,10 @@ func TestReplay(t *testing.T) {
 	dir := t.TempDir()
 	// Two writers: they overlap, and the second begins in the middle of the first.
 	segment(t, dir, stream.Header{First: 3, Last: 6,
-		Leases: &stream.Leases{Revision: 6, TTL: map[int64]int64{1: 100, 3: 300}}},
+		Leases: &stream.Leases{Since: 6, Revision: 6, TTL: map[int64]int64{1: 100, 3: 300}}},
 		putting(3, 1), putting(4, 1), putting(5, 3), deleting("a", 6), deleting("b", 6))
 	segment(t, dir, stream.Header{First: 6, Last: 8}, deleting("a", 6), deleting("b", 6), putting(7, 4), putting(8, 4))
-	segment(t, dir, stream.Header{First: 9, Last: 9, Leases: &stream.Leases{Revision: 9, TTL: map[int64]int64{4: 400}}},
+	segment(t, dir, stream.Header{First: 9, Last: 9, Leases: &stream.Leases{Since: 8, Revision: 9, TTL: map[int64]int64{4: 400}}},
 		deleting("a", 9))
 	for until, want := range map[int64]struct {
 		records []string

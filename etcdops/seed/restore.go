@@ -93,7 +93,7 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	}
 	if changed != nil {
 		made.UntilRevision, made.Replayed = changed.until, changed.until-changed.base.Revision
-		made.UntilTime, made.Ended = changed.arrived, changed.ended
+		made.UntilTime, made.Ended, made.Doubt = changed.arrived, changed.ended, changed.doubt()
 	}
 	if err := note(o.DataDir, made); err != nil {
 		return report, written(err, o.DataDir+notedSuffix)
