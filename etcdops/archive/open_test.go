@@ -1,15 +1,21 @@
 package archive
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/etcdops/reach"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
 )
 
 // TestWhatATenantGivesAsCredentialsOfGooglesReadsNoFile: Google's packages take types that read any file, and send it
@@ -63,6 +69,29 @@ func TestWhatATenantGivesAsCredentialsOfGooglesReadsNoFile(t *testing.T) {
 		})
 	}
 	assert.Zero(t, asked)
+}
+
+// TestAnotherEtcdIsDialedWhereItMayBe: the pod looks at each address that an endpoint's name leads to.
+func TestAnotherEtcdIsDialedWhereItMayBe(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	accepted := make(chan bool, 1)
+	go func() {
+		_, err := listener.Accept()
+		accepted <- err == nil
+	}()
+	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
+	require.NoError(t, err)
+	for _, within := range []*reach.Within{{Allowed: allowed, Namespace: "shop"}, {}} {
+		c := Cluster{Endpoints: []string{"http://" + listener.Addr().String()}, Within: within}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		_, err = c.Standing(ctx)
+		stop()
+		require.Error(t, err)
+	}
+	require.NoError(t, listener.Close())
+	require.False(t, <-accepted, "it was connected to")
 }
 
 // TestAnAccountOfAzuresIsNoHost: a token of the platform goes to the host whose name begins with it.
