@@ -21,6 +21,7 @@ import (
 // It judges one observation and one decision. What spans calls (S14 lagging caches, S15 two calls at once) is for the
 // model.
 func Verify(o observation.Observation, d decision.Decision) error {
+	o.Now = earliest(o)
 	v := certificates.Examine(state.New(o))
 	j := judgement{v: v, o: o, d: d}
 	newContainers(&j)
@@ -47,7 +48,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 
 type judgement struct {
 	v      *state.View
-	o      observation.Observation
+	o      observation.Observation // its Now is the earliest that it may be
 	d      decision.Decision
 	broken []error
 }

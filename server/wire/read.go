@@ -13,9 +13,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// withoutManagedFields leaves metadata.managedFields out, which are a third of an object's size and of no use here.
-var withoutManagedFields = json.WithUnmarshalers(json.UnmarshalFromFunc(
-	func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() }))
+// withoutManagedFields leaves metadata.managedFields out, which are a third of an object's size; timesOfManagedFields
+// reads of them when the API server wrote the object. That is of use of the parent alone (state.ReadClock).
+var (
+	withoutManagedFields = json.WithUnmarshalers(json.UnmarshalFromFunc(
+		func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() }))
+	timesOfManagedFields = json.WithUnmarshalers(json.UnmarshalFromFunc(
+		func(in *jsontext.Decoder, all *[]metav1.ManagedFieldsEntry) error {
+			var times []struct {
+				Time *metav1.Time `json:"time"`
+			}
+			if err := json.UnmarshalDecode(in, &times); err != nil {
+				return err
+			}
+			for _, one := range times {
+				*all = append(*all, metav1.ManagedFieldsEntry{Time: one.Time})
+			}
+			return nil
+		}))
+)
+
+// theParent is the field of a call that has the object which it is about.
+const theParent = "parent"
 
 // members reads a JSON object and calls member for each of its keys; member reads the value.
 func members(in *source, field string, member func(key string) error) error {
@@ -80,7 +99,11 @@ func value(in *source, field string, v any) error {
 	if err := in.charge(field, text); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, v, withoutManagedFields); err != nil {
+	fields := withoutManagedFields
+	if field == theParent {
+		fields = timesOfManagedFields
+	}
+	if err := json.Unmarshal(text, v, fields); err != nil {
 		return unreadable(field, err)
 	}
 	return nil

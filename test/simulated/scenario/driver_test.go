@@ -138,6 +138,8 @@ var verbs = map[string]func(*story, args) string{
 	"cache": (*story).cache,
 	// tick 30s: time passes, and no call is made
 	"tick": (*story).tick,
+	// clock ahead=1500h | ahead=-200h | ahead=0s: that of Quorate alone is wrong, or right again
+	"clock": (*story).clock,
 	// Kubernetes and etcd move one step
 	"pass": func(s *story, _ args) string { s.w.Pass(); return "" },
 	// the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
@@ -571,6 +573,11 @@ func (s *story) tick(a args) string {
 	for d := range a {
 		s.w.Now = s.w.Now.Add(duration(d))
 	}
+	return ""
+}
+
+func (s *story) clock(a args) string {
+	s.w.Ahead = duration(a["ahead"])
 	return ""
 }
 
