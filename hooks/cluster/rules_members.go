@@ -329,6 +329,27 @@ func handOver(v *state.View, from *state.Member) decision.Step {
 	return decision.MoveLeader{To: to.ID, Name: to.DisplayName()}
 }
 
+// afterDowngrade: no member can join during a downgrade. The members that there are come to its end first, where they
+// can be restarted for it; then etcd ends it by itself.
+func afterDowngrade(v *state.View, to, why string) *decision.Verdict {
+	why = fmt.Sprintf("%s; waiting: no member can join during the downgrade to %s", why, to)
+	inTheWay := slices.ContainsFunc(v.ReplicaVoters(), func(m *state.Member) bool {
+		if m.Pod == nil || m.Restarting() || !m.Serving() {
+			return true
+		}
+		_, differs := rollout.ImageDiffers(v, m)
+		return differs
+	})
+	switch {
+	case !v.CanLoseOne():
+		return &decision.Verdict{Message: why + "; set spec.version back to cancel it", Outlook: rule.Waits,
+			Resync: rule.ResyncLater}
+	case inTheWay || len(versions.Hops(v)) > 0:
+		return nil
+	}
+	return &decision.Verdict{Message: why, Resync: rule.ResyncSoon}
+}
+
 func grow(v *state.View) *decision.Verdict {
 	voters := v.ReplicaVoters()
 	if len(voters) >= rollout.Wanted(v) {
@@ -340,10 +361,7 @@ func grow(v *state.View) *decision.Verdict {
 		why += fmt.Sprintf(", because %s must be replaced: %s", replaced.PodName, reason)
 	}
 	if to, open := versions.Downgrading(v); open {
-		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting: no member can join during the downgrade to %s; set spec.version back "+
-				"to cancel it", why, to), Outlook: rule.Waits,
-			Resync: rule.ResyncLater}
+		return afterDowngrade(v, to, why)
 	}
 	if silent := wording.Filter(v.Voters, func(m *state.Member) bool { return !m.Serving() }); len(silent) > 0 {
 		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
