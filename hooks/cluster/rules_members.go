@@ -242,18 +242,29 @@ func shrink(v *state.View) *decision.Verdict {
 	if len(voters) <= v.Replicas {
 		return nil
 	}
-	return removeVoter(v, shrinkCandidate(v), fmt.Sprintf("shrinking from %d to %s", len(voters),
-		wording.Count(v.Replicas, "voter")))
+	m, why := shrinkCandidate(v), fmt.Sprintf("shrinking from %d to %s", len(voters), wording.Count(v.Replicas, "voter"))
+	if held := stoppedByFence(v); held != nil && (held == m || m.Serving()) {
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped for a "+
+			"person to look at; delete it", why, held.PodName), Outlook: rule.Waits, Resync: rule.ResyncLater}
+	}
+	return removeVoter(v, m, why)
+}
+
+// stoppedByFence is a voter that a person keeps stopped; nil for none.
+func stoppedByFence(v *state.View) *state.Member {
+	return wording.First(v.Voters, func(m *state.Member) bool { return v.Fenced(m.PodName) && !m.Serving() })
 }
 
 // shrinkCandidate is the voter of ours that a shrink takes next: not serving before serving, followers before the
 // leader, one that can be removed at once before one that was added just now, the one that was chosen before already
-// first, and then the highest number.
+// first, and then the highest number. One that a person has fenced is looked at, and taken after all others.
 func shrinkCandidate(v *state.View) *state.Member {
 	rank := func(m *state.Member) int {
 		switch {
 		case m.PodName == "":
-			return 3 // a stranger is never ours to remove
+			return 4 // a stranger is never ours to remove
+		case v.Fenced(m.PodName):
+			return 3
 		case m.ID == v.Etcd.Leader:
 			return 2 // also when it does not answer us: it leads
 		case m.Serving():

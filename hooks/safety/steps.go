@@ -153,6 +153,7 @@ func remove(j *judgement, s decision.Remove) {
 	}
 	j.require(besideForeign(j) || lost || wrong || len(voters) > j.v.Replicas || dead(j, m), "S6",
 		"%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
+	j.require(lost || wrong || !j.v.Fenced(m.PodName), "S6", "%s, which a person has fenced to look at it", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
 	stay := othersStay(j, m)
