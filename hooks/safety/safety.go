@@ -30,6 +30,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 		nothingChanges(&j)
 		return errors.Join(j.broken...)
 	}
+	complete(&j)
 	succession(&j)
 	nextIsClosed(&j)
 	j.o.Children, j.d.Children = v.Children, inEpoch(&j, v)
@@ -70,10 +71,7 @@ func newContainers(j *judgement) {
 
 func nothingChanges(j *judgement) {
 	j.require(j.d.Step == nil, "S1", "a step although everything is held back")
-	for name := range j.o.Children.Claims {
-		j.require(hasClaim(j, name), "S12", "held back, but the claim %s is gone from the answer", name)
-	}
-	for name := range j.o.Children.Pods {
-		j.require(podIn(j, name) != nil, "S12", "held back, but the pod %s is gone from the answer", name)
+	for _, name := range missing(&j.o, &j.d.Children) {
+		j.require(false, "S12", "held back, but %s is gone from the answer", name)
 	}
 }

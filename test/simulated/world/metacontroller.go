@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,6 +150,9 @@ func (w *World) answer(q *Question, etcd *client) *Call {
 	c.lookedAfter = spec.Protected(q.Parent) || state.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
 		c.Decision.Children, c.Finalized = cluster.Finalize(o)
+		if err := hooks.VerifyFinalize(o, c.Decision.Children, c.Finalized); err != nil {
+			w.Oracle.Broken = append(w.Oracle.Broken, strings.Split(err.Error(), "\n")...)
+		}
 		c.Lost = !etcd.crash.Answered()
 		w.makeSecrets(c, sources(o))
 		return c
