@@ -44,8 +44,11 @@ type Observation struct {
 	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be
 	// shown as it was before. No decision depends on it.
 	Recent []v1alpha1.HistoryEntry
-	// Now is the time of the call.
-	Now time.Time
+	// Now is the time of the call, by our clock. Decide puts in its place what is known of the time, Clock is then our
+	// clock, for what may as well be done at any other time, and Ahead by how much that is known to be ahead: see
+	// state.ReadClock.
+	Now, Clock time.Time
+	Ahead      time.Duration
 	// Resync is how often Metacontroller calls while nothing happens (spec.resyncPeriodSeconds of the
 	// CompositeController); 0 for never.
 	Resync time.Duration

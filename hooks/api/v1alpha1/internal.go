@@ -29,6 +29,10 @@ type InternalStatus struct {
 	// +optional
 	Watched *WatchedStatus `json:"watched,omitempty"`
 
+	// ClockTime is what Quorate's clock said when it last asked the API server for the time, by writing this.
+	// +optional
+	ClockTime metav1.Time `json:"clockTime,omitzero"`
+
 	// Defragmentation is about the run in status.defragmentation.
 	// +optional
 	Defragmentation DefragmentationMemory `json:"defragmentation,omitzero"`

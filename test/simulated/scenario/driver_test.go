@@ -142,6 +142,8 @@ var verbs = map[string]func(*story, args) string{
 	"cache": does((*story).cache),
 	// tick 30s: time passes, and no call is made
 	"tick": does((*story).tick),
+	// clock ahead=1500h | ahead=-200h | ahead=0s: that of Quorate alone is wrong, or right again
+	"clock": does(func(s *story, a args) { s.w.Ahead = duration(a["ahead"]) }),
 	// Kubernetes and etcd move one step
 	"pass": does(func(s *story, _ args) { s.w.Pass() }),
 	// the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets

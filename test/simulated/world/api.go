@@ -172,6 +172,9 @@ func (w *World) put(kind Kind, o metav1.Object) {
 	if s, is := o.(*corev1.Service); is {
 		w.allocateNodePort(s)
 	}
+	if kind == ClusterKind { // the hook reads this of the parent alone
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(w.Now.Truncate(time.Second)))}})
+	}
 	w.Version++
 	w.Changes++
 	o.SetResourceVersion(strconv.FormatInt(w.Version, 10))

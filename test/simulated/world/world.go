@@ -28,7 +28,9 @@ import (
 
 // World is the whole state. Every value in it is replaced and never changed in place, so that a clone may share it.
 type World struct {
-	Now time.Time
+	// Now is the time, by the API server's clock and the nodes'. Ahead is by how much Quorate's clock is.
+	Now   time.Time
+	Ahead time.Duration
 	// Resync is how often Metacontroller calls while nothing happens.
 	Resync   time.Duration
 	Settings observation.Settings
