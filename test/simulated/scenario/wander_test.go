@@ -618,13 +618,13 @@ func (s *story) alive() bool {
 		len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
 }
 
-// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: on Memory
-// a reboot takes the mark of prepare too, so they are taken for lost, and a person begins again
+// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: a reboot on
+// Memory, or an empty disk, takes the mark of prepare too, so they are taken for lost, and a person begins again
 // (docs/decisions/0001-founding.md).
 func (s *story) forgotten() bool {
 	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind,
 		Name: objects.EpochName(s.w.Cluster().Name, 1)}].(*corev1.ConfigMap)
-	if !there || s.w.Cluster().Spec.Storage.Medium != v1alpha1.Memory {
+	if !there {
 		return false
 	}
 	initial, able := strings.Count(record.Data[objects.EpochKeyInitialCluster], "="), 0
