@@ -223,6 +223,9 @@ func (w *world) cluster(who *process) archive.Cluster {
 		var answer proto.Message
 		err := w.ask(ctx, call{who: who, what: method, do: func() (err error) {
 			answer, err = w.etcd.answer(method, request, w.meanwhile)
+			if users, is := answer.(*pb.AuthStatusResponse); is && w.wrong == "users are those of before" {
+				users.AuthRevision = 1
+			}
 			return err
 		}})
 		if err == nil {
@@ -383,8 +386,6 @@ func (b *base) replayed(ctx context.Context, place archive.Place, until int64, w
 			s.Before, r.last = "", stream.Sum{}
 		case wrong == "a list of leases is of the revision of its answer" && s.Leases != nil:
 			s.Leases.Since = s.Leases.Revision
-		case wrong == "users are those of before":
-			s.AuthRevision = 1
 		}
 		return r.apply(s, put)
 	})

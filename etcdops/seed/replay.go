@@ -39,6 +39,9 @@ type replay struct {
 	hashes []stream.Hash
 }
 
+// usersChanged is why a stream is not followed further.
+const usersChanged = "users or roles have changed, which a stream does not have"
+
 // unknownTTL is that of a lease that was gone when it was asked for, in seconds: its keys were gone soon after.
 const unknownTTL = 60
 
@@ -69,6 +72,7 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 		return nil, failure(failed, nil, "the snapshot is of cluster %s, and the stream of cluster %s", told.ClusterID,
 			o.Tail.ClusterID())
 	}
+	o.Tail.OnlyEncrypted = told.Encrypted
 	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum}
 	switch {
 	case r.until > 0:
@@ -76,9 +80,15 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 		if r.until, err = o.untilTime(ctx, base.Revision, told.Completed); err != nil {
 			return nil, err
 		}
+	case o.Tail.Empty() && !o.AsFarAsPossible:
+		return nil, failure(notFound, nil, "no stream of cluster %s has stored anything there, and the restore is to end "+
+			"with it: restore the snapshot alone, or name another cluster", o.Tail.ClusterID())
 	default:
 		r.until = o.Tail.Reach(base.Revision)
 		r.ended = cmp.Or(o.TailFlaw, o.Tail.Missing(r.until))
+		if r.ended == "" && base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision {
+			r.ended = usersChanged
+		}
 	}
 	if r.until < base.Revision {
 		return nil, failure(notFound, nil, "the snapshot ends at revision %d, and the restore is to end at %d: use an "+
@@ -173,7 +183,7 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 		case r.base.AuthRevision > 0 && s.AuthRevision > r.base.AuthRevision: // a lower one was looked at before
 			return &ending{failure(failed, nil, "users or roles have changed between the snapshot and revision %d, "+
 				"which a stream does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1), r.reach,
-				"users or roles have changed, which a stream does not have"}
+				usersChanged}
 		}
 		if err := take(s); err != nil {
 			return err

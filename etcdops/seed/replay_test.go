@@ -188,6 +188,53 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
+// TestReplayOnlyEncrypted: who may write to a store, and has no key, adds nothing behind a snapshot that is encrypted.
+func TestReplayOnlyEncrypted(t *testing.T) {
+	for _, asFar := range []bool{true, false} {
+		dir, path := t.TempDir(), snapshotAt4(t)
+		segment(t, dir, stream.Header{First: 5, Last: 5}, putting(5, 0))
+		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		require.NoError(t, err)
+		o := Options{Tail: tail, AsFarAsPossible: asFar}
+		_, err = o.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1", Encrypted: true})
+		assert.ErrorContains(t, err, "the segment 5-5 of the stream is not encrypted")
+		var end *ending
+		require.ErrorAs(t, err, &end)
+		assert.Equal(t, int64(4), end.at, "that is where a recovery ends")
+		_, err = o.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1"})
+		assert.NoError(t, err)
+		require.NoError(t, tail.Close())
+	}
+}
+
+// TestReplayTellsOfTheHead: a stream's sign of life tells of users that have changed since, and of what is missing at
+// the end. Without anything of a stream a restore to its end is refused.
+func TestReplayTellsOfTheHead(t *testing.T) {
+	dir := t.TempDir()
+	_, err := replayed(t, dir, snapshotAt4(t), 0)
+	assert.ErrorContains(t, err, "no stream of cluster c1 has stored anything there")
+	for _, test := range []struct {
+		head stream.Head
+		ends string
+	}{
+		{stream.Head{ClusterID: "c1", Revision: 4, AuthRevision: 3}, ""},
+		{stream.Head{ClusterID: "c1", Revision: 4, AuthRevision: 4}, usersChanged},
+		{stream.Head{ClusterID: "c1", Revision: 6, AuthRevision: 3}, "5 to 6 are missing"},
+		{stream.Head{ClusterID: "c2", Revision: 6, AuthRevision: 4}, ""},
+	} {
+		text, err := json.Marshal(test.head)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", "head.json"), text, 0o600))
+		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		require.NoError(t, err)
+		r, err := Options{Tail: tail, AsFarAsPossible: true}.replay(t.Context(), snapshotAt4(t),
+			&reports.Artifact{ClusterID: "c1"})
+		require.NoError(t, err)
+		assert.Equal(t, test.ends, r.ended)
+		require.NoError(t, tail.Close())
+	}
+}
+
 // fetching gets the snapshot at revision 4, and counts.
 func fetching(t *testing.T, count *int) func(context.Context, string) (*reports.Artifact, error) {
 	return func(_ context.Context, to string) (*reports.Artifact, error) {

@@ -230,7 +230,10 @@ func note(dataDir string, report reports.Restore) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(dataDir+notedSuffix, text, 0o600)
+	if err := os.WriteFile(dataDir+notedSuffix, text, 0o600); err != nil {
+		return err
+	}
+	return syncFile(dataDir + notedSuffix)
 }
 
 // Restored is the report of an earlier Restore of the data directory; empty when there was none.

@@ -153,6 +153,17 @@ func TestAStreamThatIsNotThere(t *testing.T) {
 	}
 }
 
+// TestAStreamBehindALink: what a claim can't list is not nothing. As far as possible goes no further than that it knows.
+func TestAStreamBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "backups/a.db", "elsewhere/5-9.seg")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "backups/tail"), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "backups/tail/c1")))
+	r := &restoring{tailURL: "file:///backups/tail/c1"}
+	r.AsFarAsPossible, r.source.StoreDir = true, dir
+	assert.ErrorContains(t, r.openTail(t.Context()), "c1 is a link")
+}
+
 // write makes empty files.
 func write(t *testing.T, dir string, names ...string) {
 	t.Helper()

@@ -52,7 +52,7 @@ func spans(ctx context.Context, folder *archive.Folder, prefix string) ([]Span, 
 	}
 	var all []Span
 	for _, o := range objects {
-		if s, ok := spanOf(strings.TrimPrefix(o.Name, prefix)); ok {
+		if s, ok := spanOf(strings.TrimPrefix(o.Name, prefix)); ok && o.Size > 0 { // else a store had no room for it
 			s.Object = o
 			all = append(all, s)
 		}
@@ -90,6 +90,10 @@ type Tail struct {
 	prefix    string
 	clusterID string
 	spans     []Span
+	// Head is the stream's sign of life; empty for none.
+	Head Head
+	// OnlyEncrypted refuses segments that are not: whoever may write to the store could write these.
+	OnlyEncrypted bool
 }
 
 // OpenTail lists the segments in a folder <tail>/<cluster ID in hexadecimal>, which is there once a segment is. Where
@@ -112,6 +116,9 @@ func OpenTail(ctx context.Context, place archive.Place, identityFile string) (*T
 
 var clusterIDs = regexp.MustCompile(`^[0-9a-f]{1,16}$`)
 
+// Empty reports whether no stream has left anything.
+func (t *Tail) Empty() bool { return len(t.spans) == 0 && t.Head == Head{} }
+
 // Close ends the use of the tail.
 func (t *Tail) Close() error { return t.folder.Close() }
 
@@ -125,12 +132,15 @@ func (t *Tail) Reach(from int64) int64 {
 }
 
 // Missing says what is missing behind a revision that the chain ends at, for people; empty when nothing behind it is
-// stored.
+// or was stored.
 func (t *Tail) Missing(reach int64) string {
 	for _, s := range t.spans {
 		if s.First > reach {
 			return fmt.Sprintf("%d to %d are missing", reach+1, s.First-1)
 		}
+	}
+	if t.Head.Revision > reach {
+		return fmt.Sprintf("%d to %d are missing", reach+1, t.Head.Revision)
 	}
 	return ""
 }
@@ -184,9 +194,13 @@ func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 }
 
 func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
-	whole, err := t.folder.Get(ctx, span.Name, largest)
+	whole, encrypted, err := t.folder.Get(ctx, span.Name, largest)
 	if err != nil {
 		return nil, err
+	}
+	if t.OnlyEncrypted && !encrypted {
+		return nil, failure(damaged, nil, "the segment %d-%d of the stream is not encrypted, and what it follows is: "+
+			"someone without a key may have put it there", span.First, span.Last)
 	}
 	s, err := decode(whole)
 	if err == nil {

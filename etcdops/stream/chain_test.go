@@ -251,5 +251,6 @@ func TestPrune(t *testing.T) {
 	snapshot("c", "not JSON")
 	pruned(5, 10, 15)
 	require.NoError(t, os.Remove(filepath.Join(dir, "s", "c.db.json")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "s", "notes.json"), []byte("of another program"), 0o600))
 	pruned(15)
 }

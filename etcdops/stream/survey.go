@@ -89,6 +89,9 @@ func (s *surveyor) run(ctx context.Context) error {
 func (s *surveyor) stands(ctx context.Context) error {
 	seen := s.monitor.Report().SeenRevision
 	is, err := s.Cluster.Standing(ctx)
+	if err == nil && is.ClusterID == s.was.ClusterID {
+		s.monitor.looked(is.AuthRevision)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -140,22 +143,6 @@ func (l *line) hangUp() {
 	l.client, l.turn = nil, l.turn+1
 }
 
-// users is the revision of users and roles now, as a quorum tells; 0 where there is no answer.
-func (l *line) users(ctx context.Context, c archive.Cluster) int64 {
-	ctx, stop := context.WithTimeout(ctx, usersTime)
-	defer stop()
-	client, err := l.dial(c)
-	if err != nil {
-		return 0
-	}
-	revision, err := c.Users(ctx, client)
-	if err != nil {
-		l.hangUp()
-		return 0
-	}
-	return revision
-}
-
 // leaser knows the leases that there are.
 type leaser struct {
 	line
@@ -163,6 +150,26 @@ type leaser struct {
 	// Told are those of the last list that went into a segment, then.
 	ttl, told             map[int64]int64
 	asked, failed, toldAt time.Time
+}
+
+// users is the revision of users and roles now, as a quorum tells; 0 where there is no answer.
+func (l *leaser) users(ctx context.Context, o Options) int64 {
+	if time.Since(l.failed) < o.FlushAfter {
+		return 0
+	}
+	ctx, stop := context.WithTimeout(ctx, usersTime)
+	defer stop()
+	client, err := l.dial(o.Cluster)
+	if err != nil {
+		return 0
+	}
+	revision, err := o.Cluster.Users(ctx, client)
+	if err != nil {
+		l.failed = time.Now()
+		l.hangUp()
+		return 0
+	}
+	return revision
 }
 
 // leases are those that there are, for a segment that refers to some; nil when there is nothing new to tell.

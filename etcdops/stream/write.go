@@ -78,6 +78,17 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 	pruning, stop := context.WithCancel(ctx)
 	defer stop()
 	go s.prune(pruning)
+	monitor.looked(standing.AuthRevision)
+	beating, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		s.beat(beating)
+		close(ended)
+	}()
+	defer func() {
+		end()
+		<-ended
+	}()
 	return s.run(ctx, standing)
 }
 
@@ -151,7 +162,7 @@ func (s session) follow(ctx context.Context, standing archive.Standing, from int
 	s.Log.Info("streaming", "clusterID", s.clusterID, "from", s.FromRevision, "stored", from, "revision",
 		standing.Revision)
 	s.monitor.begin(s.clusterID, from)
-	w := &writer{session: s, gap: gap, authRevision: standing.AuthRevision, usersAt: standing.Revision}
+	w := &writer{session: s, gap: gap, authRevision: standing.AuthRevision}
 	return w.run(ctx, standing, from)
 }
 
@@ -273,7 +284,7 @@ func (w *writer) taken() {
 // store stores a segment, and tries again for a while. Once it is stored, the error is errUsersChanged where users have.
 func (w *writer) store(ctx context.Context, s *Segment) error {
 	was := w.authRevision
-	if revision := w.leaser.users(ctx, w.Cluster); revision != 0 {
+	if revision := w.leaser.users(ctx, w.Options); revision != 0 {
 		w.authRevision, w.usersAt = revision, s.Last
 	}
 	s.AuthRevision, s.UsersAt = w.authRevision, w.usersAt

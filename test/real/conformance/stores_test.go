@@ -425,7 +425,7 @@ func TestRecoveriesFromStores(t *testing.T) {
 			r := recovering{version: version, place: place, url: taken.URI, id: taken.ClusterID}
 			r.ends(t, base, "--as-far-as-possible")
 			r.ends(t, base, "--as-far-as-possible", fmt.Sprint("--until-revision=", base))
-			r.ends(t, base)
+			r.ends(t, base, fmt.Sprint("--until-revision=", base))
 			end := r.stream(t, m, base)
 			r.ends(t, end, "--as-far-as-possible")
 			r.ends(t, end, "--as-far-as-possible", fmt.Sprint("--until-revision=", end))
