@@ -16,8 +16,11 @@ import (
 // Named is how its path on the node ends. The kubelet follows links on the node: where a tenant made one in the place of
 // the directory, what is mounted here is any other, such as /etc. Mounts is the kernel's list that says so.
 func own(dir string, user int, named, mounts string) error {
-	if user <= 0 || named == "" {
-		return errors.New("--user and --named are required")
+	if user <= 0 {
+		return errors.New("--user is required")
+	}
+	if named == "" {
+		return errors.New("--named is required")
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
