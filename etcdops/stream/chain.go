@@ -92,7 +92,7 @@ type Tail struct {
 	spans     []Span
 	// Head is the stream's sign of life; empty for none.
 	Head Head
-	// OnlyEncrypted refuses segments that are not: whoever may write to the store could write these.
+	// OnlyEncrypted refuses segments that are not: they may be of anyone who can write to the store.
 	OnlyEncrypted bool
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
-// Head is a sign of life that a stream leaves beside its segments: whoever reads only the store learns from it that
+// Head is a sign of life that a stream leaves beside its segments: a reader of the store alone learns from it that
 // nothing was written, which no segment says, and up to when.
 type Head struct {
 	ClusterID string `json:"clusterID"`

@@ -348,7 +348,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		},
 		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 " +
 			"Replayed:0 UntilTime:0001-01-01 00:00:00 " +
-			"+0000 UTC Ended: Reason: Error:} and": func() (observation.Observation, decision.Decision) {
+			"+0000 UTC Ended: Doubt: Reason: Error:} and": func() (observation.Observation, decision.Decision) {
 			o := stagedEpoch(t)
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(&o, name, good)

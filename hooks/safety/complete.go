@@ -63,7 +63,7 @@ func missing(o *observation.Observation, d *decision.Desired) []string {
 }
 
 // Finalize is Verify of the answer while a cluster is being deleted (S17): it takes nothing away and makes nothing, and
-// it waits for nothing but for claims that are to be kept.
+// it waits only for claims that must be kept.
 func Finalize(o observation.Observation, remaining decision.Desired, finalized bool) error {
 	var broken []error
 	add := func(format string, args ...any) { broken = append(broken, fmt.Errorf("S17: "+format, args...)) }
@@ -87,7 +87,7 @@ func Finalize(o observation.Observation, remaining decision.Desired, finalized b
 		add("the deletion is held up")
 	}
 	if finalized && retains && owned {
-		add("the cluster goes, and takes claims along that are to be kept")
+		add("the cluster goes, and takes claims along that must be kept")
 	}
 	return errors.Join(broken...)
 }

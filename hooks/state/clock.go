@@ -10,8 +10,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// What time it is. Quorate's own clock may be wrong, for one call or for ever, and what it decides by a wrong time may
-// not be had back: a volume that was to be kept, a member that was given up, a certificate that begins next year. So the
+// What time it is. Quorate's own clock may be wrong, for one call or always, and what it decides by a wrong time may
+// not be had back: a volume that must be kept, a member that was given up, a certificate that begins next year. So the
 // time of a decision is the API server's. That one writes it wherever it stores something, and is asked for it by
 // writing a status. In between, our clock only measures how much time has passed.
 //
