@@ -54,7 +54,7 @@ func BlindPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	list := KeptPods(v, wording.Filter(v.Names, func(name string) bool { return name != roll }))
 	for _, name := range v.Names {
 		switch {
-		case !epochs.MayFill(v, name):
+		case !epochs.MayFill(v, name), epochs.ChangesVersion(v):
 		case name == roll || v.Memory() || v.Children.Pods[name] != nil || !volumes.StorageUsable(v, name) ||
 			v.Fenced(name):
 		case !v.Epoch.HadQuorum() && state.MayBegin(v, name) && !volumes.MayNotBegin(v):

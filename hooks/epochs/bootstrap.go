@@ -103,6 +103,12 @@ func versionBeforeQuorum(v *state.View) string {
 	return cmp.Or(state.OtherMinor(is, state.RanVersions(v)), is)
 }
 
+// ChangesVersion reports whether the record gets another version in this very answer: no member begins as the one before
+// then.
+func ChangesVersion(v *state.View) bool {
+	return !v.Epoch.HadQuorum() && !versions.SameMinor(versionBeforeQuorum(v), v.Epoch.Version)
+}
+
 // VersionWaits says that the spec's version waits, because members may have run as another one; empty when it does not.
 func VersionWaits(v *state.View) string {
 	unproven := Unproven(v)

@@ -93,6 +93,9 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 			ann[key] = value
 		}
 	}
+	if spec.Experimental(v.Epoch.Version) && !spec.Experimental(ann[objects.AnnotationVersion]) && verdict.Version == "" { // one of 3.5 may have begun the log all the same
+		ann[objects.AnnotationOldLog] = state.OldLog{There: true}.String()
+	}
 	record := state.Kept(v.Cluster, old)
 	record.Annotations = ann
 	return record

@@ -88,6 +88,7 @@ func newDouble(m *model) *double {
 		Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
 		TLS:     v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	})
+	w.BindsAtOnce = true
 	w.BadImages[image(unpullable)] = true
 	w.Unplaced[template(unplaced)] = true
 	w.Begin(world.Crash{}) // sets Metacontroller's finalizer; the answer is thrown away

@@ -273,8 +273,8 @@ func (w *walker) tell(line string) {
 	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
 		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory,
 		line == "apply" && len(w.ends) == 0,
-		// before the first quorum a person decides
-		strings.HasPrefix(line, "delete configmap") && w.w.Cluster().Status.ClusterID == "":
+		// before the first quorum a person decides; and with record, status and pods gone, nothing says how members dial
+		strings.HasPrefix(line, "delete configmap") && (w.w.Cluster().Status.ClusterID == "" || len(w.w.Procs) == 0):
 		return
 	case verb == "tick":
 		w.ticks(duration(what))
@@ -618,13 +618,13 @@ func (s *story) alive() bool {
 		len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
 }
 
-// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: on Memory
-// a reboot takes the mark of prepare too, so they are taken for lost, and a person begins again
+// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: a reboot on
+// Memory, or an empty disk, takes the mark of prepare too, so they are taken for lost, and a person begins again
 // (docs/decisions/0001-founding.md).
 func (s *story) forgotten() bool {
 	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind,
 		Name: objects.EpochName(s.w.Cluster().Name, 1)}].(*corev1.ConfigMap)
-	if !there || s.w.Cluster().Spec.Storage.Medium != v1alpha1.Memory {
+	if !there {
 		return false
 	}
 	initial, able := strings.Count(record.Data[objects.EpochKeyInitialCluster], "="), 0

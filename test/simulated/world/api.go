@@ -68,6 +68,9 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	}
 	if claim, is := o.(*corev1.PersistentVolumeClaim); is {
 		claim.Status.Phase = corev1.ClaimPending
+		if w.BindsAtOnce {
+			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
+		}
 	}
 	w.put(kind, o)
 	return nil

@@ -51,6 +51,8 @@ type World struct {
 	Lost map[string]bool
 	// Full are the members for whose pods no node has room.
 	Full map[string]bool
+	// BindsAtOnce: claims get their volumes when they are made, and not with the first pod.
+	BindsAtOnce bool
 	// Unplaced are the priority classes of which no node takes a pod.
 	Unplaced map[string]bool
 	// Refused are the objects that the API server does not make, all of a kind where no name is given; NoPriority and
