@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/prototext"
 
+	"github.com/quorate-dev/quorate/etcdops/reach"
 	"github.com/quorate-dev/quorate/etcdops/token"
 )
 
@@ -47,6 +48,8 @@ type Cluster struct {
 	// OnlyEndpoints asks members at no other URL, though they advertise some: the endpoints of an etcd that Quorate does
 	// not run are what an administrator allowed.
 	OnlyEndpoints bool
+	// Within is where it may be, whatever its endpoints' names lead to and its members advertise; nil for anywhere.
+	Within *reach.Within
 	// TLS holds what we show to members, and the authorities that must have signed their certificates; nil for plain
 	// text.
 	TLS *tls.Config
@@ -69,6 +72,9 @@ func (c Cluster) config(endpoints []string) clientv3.Config {
 	if c.TLS != nil && c.TLS.ServerName != "" {
 		options = append(options, grpc.WithTransportCredentials(
 			expecting{credentials.NewTLS(c.TLS), c.TLS.ServerName}))
+	}
+	if c.Within != nil {
+		options = append(options, grpc.WithContextDialer(c.Within.Dial))
 	}
 	options = append(options, c.DialOptions...)
 	return clientv3.Config{

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // TestQuantitiesThatComputeForMinutes: they are refused before they are parsed, wherever they stand.
@@ -22,5 +24,16 @@ func TestQuantitiesThatComputeForMinutes(t *testing.T) {
 	for _, text := range []string{`"1e3"`, `"1E"`, `"1Ei"`, `"1e-9"`, `"100m"`, `1`, `"9223372036854775807"`, `"12E+18"`} {
 		var claim corev1.PersistentVolumeClaim
 		require.NoError(t, Read([]byte(`{"spec":{"resources":{"requests":{"storage":`+text+`}}}}`), &claim), text)
+	}
+}
+
+// TestAVersionIsATag: a record that others wrote chooses no digest by its version.
+func TestAVersionIsATag(t *testing.T) {
+	t.Parallel()
+	for version, image := range map[string]string{
+		"3.6.16": DefaultEtcdRepository + ":v3.6.16", "3.6.16-rc.1": DefaultEtcdRepository + ":v3.6.16-rc.1",
+		"3.6.16@sha256:00ff": DefaultEtcdRepository + ":v3.6.16", "/x:y": DefaultEtcdRepository + ":v",
+	} {
+		require.Equal(t, image, Images{}.Etcd(&v1alpha1.EtcdClusterSpec{}, version))
 	}
 }

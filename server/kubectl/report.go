@@ -30,7 +30,7 @@ func (a *ask) report(ctx context.Context) error {
 	file := cmp.Or(a.file, fmt.Sprintf("quorate-report-%s-%s-%s.tar.gz", c.Namespace, c.Name,
 		a.now().UTC().Format("20060102T150405Z")))
 	b := a.bundle(ctx, c)
-	out, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("the report about EtcdCluster %s/%s can't be written: %w; choose another file with -o",
 			c.Namespace, c.Name, err)
