@@ -42,6 +42,11 @@ const (
 	AnnotationStartsOn = Domain + "starts-on"
 	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
 	AnnotationClusterID = Domain + "cluster-id"
+	// AnnotationSeal is, on an epoch record, what proves that Quorate wrote it: see [Seal].
+	AnnotationSeal = Domain + "seal"
+	// AnnotationRecorded is, on the peer Service, the highest number of an epoch that was recorded, where that is not
+	// the one that runs: no other gets it.
+	AnnotationRecorded = Domain + "recorded"
 	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had. The
 	// peer Service carries a copy.
 	AnnotationNextMember = Domain + "next-member"
