@@ -40,7 +40,7 @@ func InitialPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
 func bootstrapPod(v *state.View, name string) *corev1.Pod {
 	pod := Pod(v, name, objects.StartBootstrap, state.BootstrapEnv(v.Epoch.Record.Name))
 	pod.Labels[objects.LabelRole] = pods.RoleVoter
-	pod.Annotations[objects.AnnotationInitialCluster] = v.Epoch.Record.Data[objects.EpochKeyInitialCluster]
+	pod.Annotations[objects.AnnotationInitialCluster] = objects.FormatPairs(v.Epoch.Initial, "=")
 	epochs.Fill(v, pod)
 	epochs.Await(v, pod)
 	return pod
@@ -202,7 +202,7 @@ func Pod(v *state.View, name, start string, env []corev1.EnvVar) *corev1.Pod {
 	noteServed(v, pod)
 	state.NoteRestart(v, pod)
 	if certificates.Provided(v.Cluster) && certificates.SeesMounted(v) {
-		pod.Annotations[objects.AnnotationTrusts] = state.FormatPairs(certificates.Trusted(v), ":")
+		pod.Annotations[objects.AnnotationTrusts] = objects.FormatPairs(certificates.Trusted(v), ":")
 	}
 	return pod
 }

@@ -320,7 +320,7 @@ func issue(o *observation.Observation, signer observation.Certificate, trust ...
 
 // begin lets the member's etcd start with what is in the Secrets now, in a new pod.
 func begin(o *observation.Observation, name string) {
-	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = state.FormatPairs(certificates.Trusted(newView(*o)),
+	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(certificates.Trusted(newView(*o)),
 		":")
 	shakeHands(o, name)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -274,10 +275,10 @@ func TestABootstrapThatStalls(t *testing.T) {
 		"on a record that was deleted": {unborn(0, func(o *observation.Observation, _ *corev1.Pod) {
 			noted(objects.AnnotationStartsOn, state.StartsOnNothing)(o)
 		}), "the epoch record was deleted before the first quorum", true},
-		"from a snapshot": {unborn(time.Hour, began(objects.SourceSnapshot, nothing)),
+		"from a snapshot": {unborn(time.Hour, began(record.SourceSnapshot, nothing)),
 			"beginning again: delete the EtcdCluster and create it again", true},
 		"from a restored one": {unborn(time.Hour,
-			began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
+			began(record.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
 			func(o *observation.Observation, _ *corev1.Pod) {
 				askRestore(o, "one", v1alpha1.RestoreOperation{})
 			}), "beginning again: create another EtcdOperation of type Restore", true},

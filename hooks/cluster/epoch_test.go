@@ -20,6 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -95,13 +96,13 @@ func seedOf(pod *corev1.Pod) *corev1.Container {
 // TestWhichSnapshotIsTakenByItself: one of the life that is lost, or what that began with. A person gets another one
 // where there is nothing else.
 func TestWhichSnapshotIsTakenByItself(t *testing.T) {
-	origin := &state.Resolved{URL: "s3://bucket/origin"}
+	origin := &record.Resolved{URL: "s3://bucket/origin"}
 	const own, none = "s3://bucket/own", "it has no verified EtcdSnapshot"
 	type snapshots map[string]string // the life of each
 	for _, c := range []struct {
 		name     string
 		there    snapshots
-		origin   *state.Resolved
+		origin   *record.Resolved
 		byItself string // or why not
 		asked    string
 	}{
@@ -274,9 +275,9 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 		3*epochs.RevisionStep + 1: 4 * epochs.RevisionStep} {
 		assert.Equal(t, want, epochs.Noted(revision))
 	}
-	for _, revision := range []int64{state.MostRevisions, state.MostRevisions + 1, 1<<63 - 1} {
-		assert.LessOrEqual(t, epochs.Noted(revision), int64(state.MostRevisions))
-		assert.Greater(t, epochs.Noted(revision), int64(state.MostRevisions-2*epochs.RevisionStep))
+	for _, revision := range []int64{record.MostRevisions, record.MostRevisions + 1, 1<<63 - 1} {
+		assert.LessOrEqual(t, epochs.Noted(revision), int64(record.MostRevisions))
+		assert.Greater(t, epochs.Noted(revision), int64(record.MostRevisions-2*epochs.RevisionStep))
 	}
 	o := serve(3)
 	for _, c := range []struct {
@@ -299,14 +300,14 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 
 // TestWhatARecordRemembers is written and read again, the latest 32.
 func TestWhatARecordRemembers(t *testing.T) {
-	list, answers := map[int]state.Past{}, map[string]int{}
+	list, answers := map[int]record.Past{}, map[string]int{}
 	for n := 1; n <= 40; n++ {
-		list[n], answers[fmt.Sprint("id.", n, ":x")] = state.Past{ClusterID: uint64(n), Voters: "0.1.2"}, n
+		list[n], answers[fmt.Sprint("id.", n, ":x")] = record.Past{ClusterID: uint64(n), Voters: "0.1.2"}, n
 	}
 	read := state.ReadPast(state.FormatPast(list))
 	assert.Len(t, read, 32)
-	assert.Equal(t, state.Past{}, read[8])
-	assert.Equal(t, state.Past{ClusterID: 0x28, Voters: "0.1.2"}, read[40])
+	assert.Equal(t, record.Past{}, read[8])
+	assert.Equal(t, record.Past{ClusterID: 0x28, Voters: "0.1.2"}, read[40])
 	given := state.ReadAnswered(state.FormatAnswered(answers))
 	assert.Len(t, given, 32)
 	assert.Zero(t, given["id.8:x"])
@@ -387,12 +388,12 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 // TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
 func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	for want, e := range map[string]*state.Epoch{
-		"create another EtcdOperation to restore again": {N: 3, Origin: state.Origin{Restore: "b"},
+		"create another EtcdOperation to restore again": {N: 3, Origin: record.Origin{Restore: "b"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2, "b": 3}},
 		"choose another way by an EtcdOperation of type Recover": {N: 3,
-			Origin:     state.Origin{Restore: "a"},
+			Origin:     record.Origin{Restore: "a"},
 			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2}},
-		"delete one of their pods to fill all of them again": {N: 2, Origin: state.Origin{Member: "demo-0"},
+		"delete one of their pods to fill all of them again": {N: 2, Origin: record.Origin{Member: "demo-0"},
 			Succession: state.Succession{After: 1}},
 		"delete the EtcdCluster and create it again": {N: 1},
 	} {
@@ -563,7 +564,7 @@ func TestARevertedRestoreUsesNothing(t *testing.T) {
 // TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
 func TestWhatIsRestoring(t *testing.T) {
 	from := func(url string) *state.Epoch {
-		return &state.Epoch{Origin: state.Origin{Source: objects.SourceSnapshot, Snapshot: &state.Resolved{URL: url}}}
+		return &state.Epoch{Origin: record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{URL: url}}}
 	}
 	v := newView(observation.Observation{Cluster: fresh(3).Cluster})
 	v.Epoch = from("s3://a")
@@ -573,7 +574,7 @@ func TestWhatIsRestoring(t *testing.T) {
 	v.Next = newView(observation.Observation{Cluster: v.Cluster})
 	v.Next.Epoch = from("s3://b")
 	assert.Equal(t, []string{"s3://b"}, status.Restoring(v))
-	v.Next.Epoch.Phase = state.PhaseCancelled
+	v.Next.Epoch.Phase = record.PhaseCancelled
 	assert.Empty(t, status.Restoring(v))
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
@@ -144,7 +145,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	func(o *observation.Observation, n int) {
 		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x",
 			objects.EpochKeyInitialCluster: "demo-1=http://x,demo-2=http://y",
-			objects.EpochKeySource:         objects.SourceSnapshot, objects.EpochKeySnapshot: "{}",
+			objects.EpochKeySource:         record.SourceSnapshot, objects.EpochKeySnapshot: "{}",
 			objects.EpochKeyRevisionFloor: "9223372036854775807", objects.EpochKeyBumpRevision: "-1",
 			objects.EpochKeyPast: "0=/,x=1/,2=zz/1,3=c1/x.-1", objects.EpochKeyAnswered: "a=-1,=2,b=x,c=3"})
 	},

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -239,8 +240,8 @@ func TestWhatTheRecordSaysOfARestart(t *testing.T) {
 		"demo-1 uid down", "demo-1 uid - down", "demo-1 removal", "demo-1 removal withdrawn 2026-01-02T03:04:05Z"} {
 		assert.Equal(t, said, state.ReadChoice(said).String())
 	}
-	assert.Equal(t, state.Choice{Name: "a", Pod: "b", Container: "c"}, state.ReadChoice(" a  b c d "))
-	assert.Equal(t, state.Choice{Name: "a", Removes: true}, state.ReadChoice("a removal withdrawn nonsense"))
+	assert.Equal(t, record.Choice{Name: "a", Pod: "b", Container: "c"}, state.ReadChoice(" a  b c d "))
+	assert.Equal(t, record.Choice{Name: "a", Removes: true}, state.ReadChoice("a removal withdrawn nonsense"))
 }
 
 // choosing is an observation whose record names demo-1 in this way.

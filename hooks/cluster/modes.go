@@ -114,7 +114,7 @@ var modes = []mode{
 			// Works: a snapshot to begin with may still be on its way
 			rule.New("Record",
 				"The epoch record is written first: its creation decides once who the initial members are (S8).",
-				record, rule.Works, rule.Waits),
+				recordEpoch, rule.Works, rule.Waits),
 		},
 		record: epochs.NewRecord, claims: allClaims, pods: allPods,
 	},

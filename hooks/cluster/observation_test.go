@@ -78,7 +78,7 @@ func observeRecord(o *observation.Observation, n int) {
 		name := objects.MemberName("demo", i)
 		uids[name] = types.UID("uid-claim-" + strconv.Itoa(i))
 	}
-	record.Annotations[objects.AnnotationStartsOn] = state.FormatPairs(uids, ":")
+	record.Annotations[objects.AnnotationStartsOn] = objects.FormatPairs(uids, ":")
 	record.Annotations[objects.AnnotationClusterID] = "c1"
 	o.Children.ConfigMaps[record.Name] = record
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/safety"
 	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -144,7 +144,7 @@ func TestVerifySeesABelievedForgery(t *testing.T) {
 			forged := *genuine
 			forged.Name, forged.Data = "demo-epoch-2", maps.Clone(genuine.Data)
 			maps.Copy(forged.Data, data)
-			forged.Annotations = objects.With(genuine.Annotations, objects.AnnotationPhase, state.PhaseBegan)
+			forged.Annotations = objects.With(genuine.Annotations, objects.AnnotationPhase, record.PhaseBegan)
 			o := o
 			o.Children.ConfigMaps = map[string]*corev1.ConfigMap{genuine.Name: genuine, forged.Name: &forged}
 			believed := Decide(o)

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
-	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // founding is a cluster whose initial members have volumes and no pods yet.
@@ -118,7 +118,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 		"S8: epoch 2 is recorded although a quorum answers": func() (observation.Observation, decision.Decision) {
 			o := serve(3)
 			v := newView(o)
-			from := state.Origin{Source: objects.SourceSurvivor, SurvivorsOf: 1}
+			from := record.Origin{Source: record.SourceSurvivor, SurvivorsOf: 1}
 			d := Decide(o)
 			d.Children.ConfigMaps = append(d.Children.ConfigMaps, epochs.RecordNextEpoch(v, from, "").NextRecord)
 			return o, d
@@ -132,7 +132,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 		"S8: epoch 2 begins with other data than the restore \"one\" names": func() (observation.Observation,
 			decision.Decision) {
 			o, d := restoring()
-			d.Children.ConfigMaps[1].Data[objects.EpochKeySource] = objects.SourceEmpty
+			d.Children.ConfigMaps[1].Data[objects.EpochKeySource] = record.SourceEmpty
 			return o, d
 		},
 		"S18: epoch 2 is to run 3.8.0, and epoch 1 has 3.6.16": func() (observation.Observation, decision.Decision) {
@@ -202,6 +202,6 @@ func TestWhoEndedAsFailedAsksForNothing(t *testing.T) {
 	}
 	d := Decide(o)
 	assert.NoError(t, verify(o, d))
-	assert.Equal(t, state.PhaseCancelled, d.Children.ConfigMaps[1].Annotations[objects.AnnotationPhase])
+	assert.Equal(t, record.PhaseCancelled, d.Children.ConfigMaps[1].Annotations[objects.AnnotationPhase])
 	assert.Contains(t, d.Reason.Message, "the restore was withdrawn")
 }

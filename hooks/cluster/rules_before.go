@@ -11,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -75,7 +76,7 @@ func empty(v *state.View) *decision.Verdict {
 	return nil
 }
 
-func record(v *state.View) *decision.Verdict {
+func recordEpoch(v *state.View) *decision.Verdict {
 	if len(v.Unsealed) > 0 {
 		return &decision.Verdict{Message: fmt.Sprintf("the ConfigMap %s has no seal of this installation's, and is of "+
 			"the etcd that answers: it goes, and is written again, without the right to bootstrap",
@@ -99,11 +100,11 @@ func record(v *state.View) *decision.Verdict {
 			epochs.ClaimsOutlook(v), arrives(v, epochs.BeginsWith(v))), Resync: rule.ResyncLater}
 	}
 	size := v.Replicas
-	if from.Source == objects.SourceClaims {
+	if from.Source == record.SourceClaims {
 		size = 1 // the others join it
 	}
 	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(size, "member"))
-	if from.Source != objects.SourceEmpty {
+	if from.Source != record.SourceEmpty {
 		message += ", which begins with " + epochs.WordsFor(v, from)
 	}
 	return &decision.Verdict{Message: message, Resync: rule.ResyncLater}

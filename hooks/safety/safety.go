@@ -46,7 +46,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	}
 	claims(&j)
 	checkPods(&j)
-	record(&j)
+	recorded(&j)
 	windows(&j)
 	return errors.Join(j.broken...)
 }

@@ -136,7 +136,7 @@ func refusal(o observation.Observation, op *v1alpha1.EtcdOperation) string {
 // ofAnotherLife is why an operation that moves the cluster to other data is not one on the life that it has now; empty
 // when it may be. One that comes back from a backup has no status, and would be done again.
 func ofAnotherLife(o observation.Observation, op *v1alpha1.EtcdOperation) string {
-	begun := len(EpochRecords(o)) > 0 || o.Cluster.Status.ClusterID != ""
+	begun := len(Recorded(o)) > 0 || o.Cluster.Status.ClusterID != ""
 	runs := len(o.Children.Claims)+len(o.Children.Pods) > 0
 	switch {
 	case op.Labels[objects.LabelRestored] != "":

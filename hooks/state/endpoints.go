@@ -9,6 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
@@ -20,7 +21,7 @@ func notAllowed(o observation.Observation) error {
 	if joined == nil {
 		return nil
 	}
-	e, _ := epochs(o)
+	e, _ := epochs(Recorded(o))
 	if e == nil && (o.Cluster.Status.ClusterID != "" || !spec.Joins(o.Cluster)) || e != nil &&
 		(!e.Existing() || e.HadQuorum()) {
 		return nil
@@ -35,7 +36,7 @@ func notAllowed(o observation.Observation) error {
 }
 
 // Existing reports whether the members of the epoch joined a running etcd.
-func (e *Epoch) Existing() bool { return e != nil && e.Source == objects.SourceExisting }
+func (e *Epoch) Existing() bool { return e != nil && e.Source == record.SourceExisting }
 
 // targetReplicas is the number of voters to have: none of ours while they leave.
 func targetReplicas(o observation.Observation) int {
@@ -50,8 +51,8 @@ func targetReplicas(o observation.Observation) int {
 // to wait for that takes spec.bootstrap.existing out.
 func Leaving(o observation.Observation) bool {
 	c := o.Cluster
-	e, _ := epochs(o)
-	if c.DeletionTimestamp == nil || spec.Protected(c) || spec.Existing(c) == nil || len(e.foreign()) == 0 {
+	e, _ := epochs(Recorded(o))
+	if c.DeletionTimestamp == nil || spec.Protected(c) || spec.Existing(c) == nil || !e.Existing() || len(e.Foreign) == 0 {
 		return false
 	}
 	ours := func(name string) bool { _, is := objects.Ordinal(c.Name, name); return is }

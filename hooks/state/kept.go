@@ -30,8 +30,8 @@ func Suspended(o observation.Observation) bool {
 // halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off
 // has not written it.
 func halfDone(o observation.Observation) bool {
-	for _, record := range o.Children.ConfigMaps {
-		if record.Annotations[objects.AnnotationChosen] != "" {
+	for _, e := range Recorded(o) {
+		if e.Choice.Name != "" {
 			return true
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
-	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -74,7 +74,7 @@ func restored(v *state.View, id string) (v1alpha1.OperationPhase, string) {
 	}
 	_, message, is, _ := health.Restored(v)
 	switch {
-	case v.Epoch != nil && v.Epoch.Restore == id && v.Epoch.Source == objects.SourceEmpty:
+	case v.Epoch != nil && v.Epoch.Restore == id && v.Epoch.Source == record.SourceEmpty:
 		return v1alpha1.OperationFailed, fmt.Sprintf("the record of epoch %d was lost, so whether this was done is not "+
 			"known: look at the data, and create another EtcdOperation if it was not", v.Epoch.N)
 	case is:

@@ -23,6 +23,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -399,7 +400,7 @@ func troubleOf(v *state.View, m *state.Member, who string) string {
 func Restoring(v *state.View) []string {
 	var list []string
 	add := func(e *state.Epoch) {
-		if e.Snapshot != nil && !e.HadQuorum() && e.Phase != state.PhaseCancelled {
+		if e.Snapshot != nil && !e.HadQuorum() && e.Phase != record.PhaseCancelled {
 			list = append(list, e.Snapshot.URL)
 		}
 	}

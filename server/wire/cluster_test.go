@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // TestResyncIsRead: of the CompositeController, which may have none.
@@ -135,7 +136,7 @@ func TestRecordsAreSealed(t *testing.T) {
 	sealedBy := func(key int, change func(record, call map[string]any)) *ClusterCall {
 		r := read(t, steady(t))
 		record := r.Children.ConfigMaps["orders-epoch-1"]
-		record.Annotations[objects.AnnotationSeal] = objects.Seal(keys[key], r.Cluster, record)
+		record.Annotations[objects.AnnotationSeal] = record.Seal(keys[key], r.Cluster, record)
 		call := read(t, edited(t, func(call map[string]any) {
 			m := at(call, "children", "ConfigMap.v1", "orders-epoch-1")
 			at(m, "metadata", "annotations")[objects.AnnotationSeal] = record.Annotations[objects.AnnotationSeal]
@@ -162,7 +163,7 @@ func TestRecordsAreSealed(t *testing.T) {
 	for key := range keys {
 		r := sealedBy(key, nil)
 		require.Empty(t, r.Observation(time.Now(), observation.Settings{}).Unsealed)
-		require.Equal(t, objects.Seal(keys[0], r.Cluster, r.Children.ConfigMaps["orders-epoch-1"]), answered(r))
+		require.Equal(t, record.Seal(keys[0], r.Cluster, r.Children.ConfigMaps["orders-epoch-1"]), answered(r))
 	}
 	for name, change := range map[string]func(record, call map[string]any){
 		"data": func(record, _ map[string]any) { at(record, "data")["after"] = "7" },

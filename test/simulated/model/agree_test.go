@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
@@ -345,7 +346,7 @@ func (d *double) record() recordFacts {
 		founded: e.Provisioned(), quorate: e.HadQuorum(), version: e.Version, chosen: d.chosen(e.Choice)}
 }
 
-func (d *double) chosen(c state.Choice) string {
+func (d *double) chosen(c record.Choice) string {
 	switch {
 	case c.Name == "":
 		return ""

@@ -427,7 +427,7 @@ func knowsNoOthers(o observation.Observation) decision.Decision {
 func beginsItsOwn(o observation.Observation) decision.Decision {
 	record := o.Children.ConfigMaps[firstRecord.Name]
 	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
-		if record == nil || record.Data[objects.EpochKeySource] != objects.SourceExisting {
+		if record == nil || record.Data[objects.EpochKeySource] != record.SourceExisting {
 			c.Spec.Bootstrap = nil
 		}
 	})

@@ -52,9 +52,9 @@ func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	if own != replicas {
 		return fmt.Sprintf("there are %d voters instead of %d", own, replicas)
 	}
-	record, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
+	cm, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
 	for _, op := range w.Operations(v1alpha1.OperationRestore) {
-		if op.DeletionTimestamp == nil && (record == nil || record.Data[objects.EpochKeyRestore] != string(op.UID)) {
+		if op.DeletionTimestamp == nil && SaysOf(cm).Restore != string(op.UID) {
 			return "it does not have the data of the restore " + op.Name
 		}
 	}

@@ -1,9 +1,11 @@
 package world
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -169,12 +171,46 @@ func mergeMap(noun string, old map[string]string, last []string, want map[string
 		}
 		merged[k] = want[k]
 		what := short(k)
+		if what == "state" {
+			changed = append(changed, recordChanges(old[k], want[k])...)
+			continue
+		}
 		if noun != "" || what == "next-member" {
 			what += "=" + want[k]
 		}
 		changed = append(changed, what)
 	}
 	return merged, changed
+}
+
+// recordChanges are the fields of a record's state that change, as words with dashes.
+func recordChanges(old, want string) []string {
+	was, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	_, _ = json.Unmarshal([]byte(old), &was), json.Unmarshal([]byte(want), &is)
+	var gone, changed []string
+	for field := range was {
+		if _, stays := is[field]; !stays {
+			gone = append(gone, "-"+dashed(field))
+		}
+	}
+	for field, value := range is {
+		what := dashed(field)
+		if what == "next-member" {
+			what += "=" + string(value)
+		}
+		if !bytes.Equal(was[field], value) {
+			changed = append(changed, what)
+		}
+	}
+	slices.Sort(gone)
+	slices.Sort(changed)
+	return slices.DeleteFunc(append(gone, changed...), func(what string) bool { return strings.HasSuffix(what, "evidence") })
+}
+
+// dashed is a field's name as words with dashes.
+func dashed(field string) string {
+	field = strings.ReplaceAll(field, "ID", "Id")
+	return strings.ToLower(regexp.MustCompile("[A-Z]").ReplaceAllString(field, "-$0"))
 }
 
 func short(key string) string { return key[strings.LastIndex(key, "/")+1:] }
