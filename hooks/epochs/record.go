@@ -315,7 +315,7 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 		size = 1 // a volume can be copied by one pod
 	}
 	first := v.NextOrdinal()
-	if v.OnNamedNodes() {
+	if v.OnNamedNodes() || untold(v) {
 		// a call from before may be about to give the next number away, with another address, and what is left in a
 		// directory stays there (S9)
 		first++
@@ -335,6 +335,10 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 	}
 	return &decision.Verdict{Message: message, NextRecord: record, Resync: rule.ResyncSoon}
 }
+
+// untold reports whether a member may have been added of which nothing tells: the call was cut off before it noted the
+// number, and there is no quorum any more that lists it. One more can't be: each is noted before the next is added.
+func untold(v *state.View) bool { return v.Etcd == nil && v.Next == nil && v.Epoch.HadQuorum() }
 
 // recordPast writes on the record of the next epoch what must be known of those before.
 func recordPast(v *state.View, record *corev1.ConfigMap, from state.Origin) {
