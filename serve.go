@@ -28,6 +28,7 @@ import (
 type serving struct {
 	options  server.Options
 	callers  server.CallerFiles
+	keys     string
 	listen   string
 	pages    string
 	policy   string
@@ -53,6 +54,9 @@ func (v *serving) flags() *flag.FlagSet {
 	flags.StringVar(&callers.Token, "token-file", "",
 		"`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; "+
 			"two lines while one takes the other's place")
+	flags.StringVar(&v.keys, "record-keys", "",
+		"`file` with keys that seal the records of clusters, one on a line: the first seals, and what any has sealed is "+
+			"believed. Empty believes every ConfigMap")
 	flags.StringVar(&o.Settings.Image, "image", "",
 		"`image` of Quorate itself, for the init container of members' pods; required")
 	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", objects.DefaultEtcdRepository,
@@ -172,6 +176,9 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
 	var err error
 	if o.Callers, err = server.NewCallers(v.callers, o.Log); err != nil {
+		return err
+	}
+	if o.RecordKeys, err = server.NewRecordKeys(v.keys, o.Log); err != nil {
 		return err
 	}
 	o.Log.Info("quorate", "version", build.Version, "commit", build.Commit, "image", o.Settings.Image, "verify",

@@ -24,6 +24,7 @@ func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) 
 	if err != nil {
 		return nil, err
 	}
+	r.Keys = s.options.RecordKeys.get()
 	return &call{
 		kind: v1alpha1.Kind, parent: r.Cluster, finalizing: r.Finalizing,
 		untimely: r.Finalizing && r.Cluster.DeletionTimestamp == nil,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/server/metrics"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // edit changes a call in its generic form.
@@ -363,6 +364,9 @@ func TestRelated(t *testing.T) {
 		return rule
 	}
 	operations, all := in("etcdoperations", ""), in("etcdclusters", "")
+	labelled := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "etcd.quorate.dev/external",
+			Operator: metav1.LabelSelectorOpExists}}}}
 	pods := by("v1", "pods", map[string]string{"etcd.quorate.dev/snapshot": "nightly"})
 	named := set(map[string]any{"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "monday"}}},
 		"bootstrap", "parent", "spec")
@@ -386,17 +390,17 @@ func TestRelated(t *testing.T) {
 				by(ours, "etcdsnapshots", ofCluster),
 				in("etcdsnapshots", "shop", "monday")}},
 		{"a snapshot's pods and its cluster", "/snapshots/", aSnapshotCall(t),
-			[]relatedRule{pods, all}, []relatedRule{pods, in("etcdclusters", "shop", "orders")}},
+			[]relatedRule{pods, all, labelled}, []relatedRule{pods, in("etcdclusters", "shop", "orders")}},
 		{"any cluster may restore a snapshot that is being deleted", "/snapshots/", aSnapshotCall(t, being(true)),
-			[]relatedRule{pods, all}, []relatedRule{pods, in("etcdclusters", "shop")}},
+			[]relatedRule{pods, all, labelled}, []relatedRule{pods, in("etcdclusters", "shop")}},
 		{"nothing for a schedule without a stream", "/schedules/", aScheduleCall(t),
-			[]relatedRule{all}, []relatedRule{}},
+			[]relatedRule{all, labelled}, []relatedRule{}},
 		{"the cluster whose changes are stored", "/schedules/", aScheduleCall(t, streams),
-			[]relatedRule{all}, []relatedRule{in("etcdclusters", "shop", "orders")}},
+			[]relatedRule{all, labelled}, []relatedRule{in("etcdclusters", "shop", "orders")}},
 		{"both clusters of a mirror", "/mirrors/", aMirrorCall(t),
-			[]relatedRule{all}, []relatedRule{in("etcdclusters", "shop", "spare", "orders")}},
-		{"the one of a mirror from elsewhere", "/mirrors/", aMirrorCall(t, outside),
-			[]relatedRule{all}, []relatedRule{in("etcdclusters", "shop", "spare")}},
+			[]relatedRule{all, labelled}, []relatedRule{in("etcdclusters", "shop", "spare", "orders")}},
+		{"the one of a mirror from elsewhere, and Secrets whose owners agree", "/mirrors/", aMirrorCall(t, outside),
+			[]relatedRule{all, labelled}, []relatedRule{in("etcdclusters", "shop", "spare"), labelled}},
 		{"the cluster of an operation", "/operations/", callOf(t, "operation"),
 			[]relatedRule{all}, []relatedRule{in("etcdclusters", "shop", "orders")}},
 	} {
@@ -525,4 +529,27 @@ func FuzzParent(f *testing.F) {
 		}
 		t.Fatalf("never at rest: %s", answered)
 	})
+}
+
+// TestLabelledSecretsAreRead: of a mirror's related Secrets those of its namespace that have the label, and nothing that
+// they hold.
+func TestLabelledSecretsAreRead(t *testing.T) {
+	secret := func(namespace string, labels map[string]any) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"password": "c2VjcmV0"},
+			"metadata": map[string]any{"name": "old", "namespace": namespace, "uid": "u", "labels": labels}}
+	}
+	agreed := map[string]any{"etcd.quorate.dev/external": ""}
+	for name, c := range map[string]struct {
+		secret map[string]any
+		want   map[string]bool
+	}{
+		"labelled":  {secret("shop", agreed), map[string]bool{"old": true}},
+		"elsewhere": {secret("bank", agreed), map[string]bool{}},
+		"unasked":   {secret("shop", map[string]any{"etcd.quorate.dev/cluster": "spare"}), map[string]bool{}},
+	} {
+		body := aMirrorCall(t, set(map[string]any{"old": c.secret}, "Secret.v1", "related"))
+		r, err := wire.ReadMirror(bytes.NewReader(body))
+		require.NoError(t, err)
+		require.Equal(t, c.want, r.Observation.Labelled, name)
+	}
 }

@@ -33,6 +33,8 @@ type Options struct {
 	Etcd hooks.Etcd
 	// Callers says who may call the hooks; nil is plain HTTP without authentication.
 	Callers *Callers
+	// RecordKeys seal records; nil seals none, and all are believed.
+	RecordKeys *RecordKeys
 	// Settings of the installation, as decisions see them.
 	Settings observation.Settings
 	// Scope says whose hooks are answered; the zero value is all of them.

@@ -293,12 +293,18 @@ func (w *writer) taken() {
 
 // store stores a segment, and tries again for a while. Once it is stored, the error is errUsersChanged where users have.
 func (w *writer) store(ctx context.Context, s *Segment) error {
+	if len(s.records) > largest-2*longestLine {
+		return failure(reports.StreamBehind, nil, "revisions %d to %d have %d MB of changes, more than a segment may: "+
+			"take a new snapshot", s.First, s.Last, len(s.records)/1_000_000)
+	}
 	was := w.authRevision
 	if revision := w.leaser.users(ctx, w.Options); revision != 0 {
 		w.authRevision, w.usersAt = revision, s.Last
 	}
 	s.AuthRevision, s.UsersAt = w.authRevision, w.usersAt
-	s.Leases = w.leaser.leases(ctx, w.Options, s.referred)
+	if s.Leases = w.leaser.leases(ctx, w.Options, s.referred); s.Leases != nil && len(s.Leases.TTL) > mostLeases {
+		s.Leases = nil // a restore then keeps those of the snapshot, and of keys
+	}
 	whole, err := s.encode()
 	if err != nil {
 		return failure(failed, err, "a segment can't be encoded")

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -14,6 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/safety"
 	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // growing is a cluster of three voters that should have five, with a learner that has caught up.
@@ -125,4 +129,47 @@ func TestVerifySeesWrongFinalizations(t *testing.T) {
 	remaining, finalized = Finalize(o)
 	require.NoError(t, safety.Finalize(o, remaining, finalized))
 	assert.ErrorContains(t, safety.Finalize(o, remaining, true), "takes claims along")
+}
+
+// TestVerifySeesABelievedForgery: what would be decided if a record without a seal were believed breaks a rule, be it of
+// an epoch that has taken over or of the one that runs, and so does a decision that seals it.
+func TestVerifySeesABelievedForgery(t *testing.T) {
+	o := serve(3)
+	genuine := o.Children.ConfigMaps["demo-epoch-1"]
+	for name, data := range map[string]map[string]string{
+		"taken over": {objects.EpochKeyAfter: "1", objects.EpochKeyFirst: "3", objects.EpochKeyInitialCluster: "demo-3=x"},
+		"begun":      {objects.EpochKeyInitialCluster: "demo-3=x", objects.EpochKeyFirst: "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forged := *genuine
+			forged.Name, forged.Data = "demo-epoch-2", maps.Clone(genuine.Data)
+			maps.Copy(forged.Data, data)
+			forged.Annotations = objects.With(genuine.Annotations, objects.AnnotationPhase, state.PhaseBegan)
+			o := o
+			o.Children.ConfigMaps = map[string]*corev1.ConfigMap{genuine.Name: genuine, forged.Name: &forged}
+			believed := Decide(o)
+			o.Unsealed = []string{forged.Name}
+			assert.ErrorContains(t, verify(o, believed), "has no seal")
+
+			d := Decide(o)
+			require.NoError(t, verify(o, d))
+			assert.Equal(t, "RecordRefused", d.Reason.Rule)
+			assert.Len(t, d.Children.Pods, 3)
+		})
+	}
+	t.Run("sealed", func(t *testing.T) {
+		o := o
+		o.Unsealed, o.Cluster.Status.ClusterID = []string{genuine.Name}, ""
+		d := Decide(o)
+		require.NoError(t, verify(o, d))
+		d.Children.ConfigMaps[0].Annotations = objects.With(d.Children.ConfigMaps[0].Annotations,
+			objects.AnnotationSeal, "x")
+		assert.ErrorContains(t, verify(o, d), "is changed, which has no seal")
+		o.Cluster.Status.ClusterID = wording.Hex(o.Etcd.ClusterID)
+		d = Decide(o)
+		require.NoError(t, verify(o, d))
+		assert.Empty(t, d.Children.ConfigMaps, "it is of the etcd that answers, and is written again")
+		o.Cluster.Status.ClusterID = "1"
+		assert.ErrorContains(t, verify(o, d), "goes, and the record")
+	})
 }

@@ -35,6 +35,19 @@ func unsupported(v *state.View) *decision.Verdict {
 	return nil
 }
 
+func recordRefused(v *state.View) *decision.Verdict {
+	refused := state.Refused(v.Observation)
+	if len(refused) == 0 {
+		return nil
+	}
+	return &decision.Verdict{Resync: rule.ResyncLater,
+		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (its seal is missing or wrong), so "+
+			"Quorate changes and recreates nothing: it was made or edited by others, came from a backup, or the key "+
+			"of --record-keys is another one; kubectl delete configmap -n %s %s, and Quorate goes on by what it knows "+
+			"without it; see RecordRefused in docs/troubleshooting.md", strings.Join(refused, ", "),
+			v.Cluster.Namespace, strings.Join(refused, " "))}
+}
+
 func applyStrategy(v *state.View) *decision.Verdict {
 	if len(v.WithoutLastApplied) == 0 {
 		return nil
@@ -63,6 +76,11 @@ func empty(v *state.View) *decision.Verdict {
 }
 
 func record(v *state.View) *decision.Verdict {
+	if len(v.Unsealed) > 0 {
+		return &decision.Verdict{Message: fmt.Sprintf("the ConfigMap %s has no seal of this installation's, and is of "+
+			"the etcd that answers: it goes, and is written again, without the right to bootstrap",
+			strings.Join(v.Unsealed, ", ")), Resync: rule.ResyncSoon}
+	}
 	if v.Epoch != nil || state.RanBefore(v) {
 		return &decision.Verdict{
 			Message: "the epoch record is missing although the cluster has run; writing it again, without the right " +

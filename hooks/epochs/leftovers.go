@@ -20,9 +20,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more.
+// Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more,
+// or one that is not believed.
 func Leftover(v *state.View, cm *corev1.ConfigMap) bool {
-	return v.Epoch != nil && slices.Contains(slices.Collect(maps.Values(state.EpochRecords(v.Observation))), cm)
+	return slices.Contains(v.Unsealed, cm.Name) || v.Epoch != nil && slices.Contains(slices.Collect(maps.Values(state.EpochRecords(v.Observation))), cm)
 }
 
 // Lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its

@@ -26,6 +26,8 @@ import (
 // NewRecord is the record where there is none.
 func NewRecord(v *state.View, _ *decision.Verdict) *corev1.ConfigMap {
 	switch {
+	case len(v.Unsealed) > 0:
+		return nil // it goes first
 	case v.Epoch != nil || state.RanBefore(v):
 		return RecreatedRecord(v)
 	case v.Replicas > 0:
@@ -123,7 +125,22 @@ func Copies(v *state.View) map[string]string {
 	if n > 1 {
 		all[objects.AnnotationEpoch] = strconv.Itoa(n)
 	}
+	if noted := recorded(v); noted > max(1, n) {
+		all[objects.AnnotationRecorded] = strconv.Itoa(noted)
+	}
 	return all
+}
+
+// recorded is the highest number of an epoch whose record was seen. That of one that is only now made is not noted before
+// it is written again.
+func recorded(v *state.View) int {
+	n := objects.Recorded(v.Cluster, v.Children.Services[objects.PeerService(v.Cluster.Name)])
+	for of, record := range state.EpochRecords(v.Observation) {
+		if !slices.Contains(v.Fresh, record.Name) {
+			n = max(n, of)
+		}
+	}
+	return n
 }
 
 // otherVersion is the version that members are to run where the spec asks for another one, from which the record can't
@@ -471,7 +488,7 @@ func pastOf(v *state.View, epoch int) state.Past {
 // NextEpochNumber is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover,
 // or whose volumes are.
 func NextEpochNumber(v *state.View) int {
-	n := v.Epoch.N
+	n := max(v.Epoch.N, recorded(v))
 	for recorded := range state.EpochRecords(v.Observation) {
 		n = max(n, recorded)
 	}

@@ -35,6 +35,8 @@ type Observation struct {
 	// nil allows none.
 	Images           objects.Images
 	AllowedEndpoints *endpoints.AllowedEndpoints
+	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
+	Labelled map[string]bool
 	// Now is the time of the call.
 	Now time.Time
 }

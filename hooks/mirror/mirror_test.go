@@ -365,6 +365,12 @@ func TestAMirrorFromElsewhere(t *testing.T) {
 	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
+	o.Labelled = map[string]bool{"old": true}
+	d := decided(t, o)
+	assert.Empty(t, d.Pods, "an owner has not agreed")
+	assert.Equal(t, "the Secret old-root, which spec.source.external names, is not there or lacks the label that lets "+
+		"pods have it: kubectl label secret -n shop old-root etcd.quorate.dev/external=", d.Status.Message)
+	o.Labelled["old-root"] = true
 	made := pod(t, o, copier)
 	for _, flag := range []string{"--within=10.1.2.0/24", "--namespace=shop", "--endpoint=https://10.1.2.3:2379", "--server-name=old.example",
 		"--ca=/etc/etcd/pki/external/authority/ca.crt", "--username-file=/etc/etcd/pki/external/user/username"} {
@@ -374,6 +380,8 @@ func TestAMirrorFromElsewhere(t *testing.T) {
 	assert.True(t, mounts(made))
 
 	o.made(t)
+	o.Labelled = nil
+	assert.Len(t, decided(t, o).Pods, 1, "it runs, and has them")
 	o.AllowedEndpoints = nil
 	assert.Empty(t, decided(t, o).Pods, "an endpoint is no longer allowed")
 }

@@ -93,7 +93,13 @@ func (v *view) refused(purpose string) string {
 func (v *view) blocked(purpose string) string {
 	to, from := v.Mirror.Spec.ClusterRef.Name, v.Mirror.Spec.Source.ClusterRef.Name
 	why := cmp.Or(v.refused(purpose), snapshot.Unavailable(to, v.Clusters[to]))
-	if why == "" && from != "" && v.asksSource(purpose) {
+	if why != "" || !v.asksSource(purpose) {
+		return why
+	}
+	if e := v.Mirror.Spec.Source.External; e != nil { // a pod that has them stays
+		return snapshot.Unagreed(v.Labelled, "spec.source.external", outside(e), v.Mirror.Namespace)
+	}
+	if from != "" {
 		why = snapshot.Unavailable(from, v.Clusters[from])
 	}
 	return why

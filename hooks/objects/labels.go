@@ -15,6 +15,10 @@ const (
 	// to voters.
 	LabelRole = Domain + "role"
 
+	// LabelExternal is what the owner of a Secret puts on it, with any value, to let pods of ours have it for an etcd that
+	// Quorate does not run: spec.external names it.
+	LabelExternal = Domain + "external"
+
 	// LabelRestored is what Velero puts on every object that it makes from a backup.
 	LabelRestored = "velero.io/restore-name"
 
@@ -42,6 +46,11 @@ const (
 	AnnotationStartsOn = Domain + "starts-on"
 	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
 	AnnotationClusterID = Domain + "cluster-id"
+	// AnnotationSeal is, on an epoch record, what proves that Quorate wrote it: see [Seal].
+	AnnotationSeal = Domain + "seal"
+	// AnnotationRecorded is, on the peer Service, the highest number of an epoch that was recorded, where that is not
+	// the one that runs: no other gets it.
+	AnnotationRecorded = Domain + "recorded"
 	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had. The
 	// peer Service carries a copy.
 	AnnotationNextMember = Domain + "next-member"

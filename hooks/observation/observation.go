@@ -39,6 +39,9 @@ type Observation struct {
 	// WithoutLastApplied are the children that lack the annotation of what Metacontroller applied last, see
 	// [WithoutLastApplied].
 	WithoutLastApplied []string
+	// Unsealed names the records, among the ConfigMaps, that no key of the installation has sealed as they are: they say
+	// nothing. Fresh have the seal with which they were made: see objects.Seals.
+	Unsealed, Fresh []string
 	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
 	Taken *decision.Outcome
 	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be

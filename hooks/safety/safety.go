@@ -6,12 +6,14 @@ package safety
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/safety/containers"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Verify checks a decision against the rules of safety, said a second time and independently of the rules that made
@@ -26,6 +28,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	j := judgement{v: v, o: o, d: d}
 	newContainers(&j)
 	selfHosted(&j)
+	unsealed(&j)
 	if state.HeldBack(o) {
 		nothingChanges(&j)
 		return errors.Join(j.broken...)
@@ -74,5 +77,27 @@ func nothingChanges(j *judgement) {
 	j.require(j.d.Step == nil, "S1", "a step although everything is held back")
 	for _, name := range missing(&j.o, &j.d.Children) {
 		j.require(false, "S12", "held back, but %s is gone from the answer", name)
+	}
+}
+
+// unsealed: what a record says that no key has sealed moves nothing, and no answer makes it look sealed (S8). It may go
+// while an etcd answers that is, by the status, the one of the cluster.
+func unsealed(j *judgement) {
+	for _, name := range j.o.Unsealed {
+		j.require(j.d.Step == nil, "S8", "%s, and the record %s has no seal", j.d.Step, name)
+		answered := j.o.Etcd != nil && wording.Hex(j.o.Etcd.ClusterID) == j.o.Cluster.Status.ClusterID
+		for _, left := range missing(&j.o, &j.d.Children) {
+			j.require(answered && left == "ConfigMap "+name, "S8", "%s goes, and the record %s has no seal", left, name)
+		}
+		old := j.o.Children.ConfigMaps[name]
+		for _, cm := range j.d.Children.ConfigMaps {
+			same := cm.Name != name || maps.Equal(cm.Data, old.Data) &&
+				maps.Equal(cm.Annotations, state.Kept(j.o.Cluster, old).Annotations)
+			j.require(same, "S8", "the record %s is changed, which has no seal", name)
+		}
+		for _, pod := range j.d.Children.Pods {
+			j.require(j.o.Children.Pods[pod.Name] != nil, "S8", "the pod %s is made, and the record %s has no seal",
+				pod.Name, name)
+		}
 	}
 }

@@ -36,6 +36,8 @@ type Observation struct {
 	// nil allows none. They are for the stream.
 	Images           objects.Images
 	AllowedEndpoints *endpoints.AllowedEndpoints
+	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
+	Labelled map[string]bool
 	// Zone that spec.timeZone names; nil for a name that no zone has. To look it up is to read files, and not for a
 	// decision.
 	Zone *time.Location

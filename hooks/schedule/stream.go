@@ -69,7 +69,7 @@ func (a *agenda) wanted() (*corev1.Pod, string) {
 		}
 	}
 	return snapshot.StreamPod(snapshot.Observation{Snapshot: of, Clusters: a.Clusters, Now: a.Now, Images: a.Images,
-		AllowedEndpoints: a.AllowedEndpoints}, snapshot.Streams{Schedule: a.Schedule, Number: number})
+		AllowedEndpoints: a.AllowedEndpoints, Labelled: a.Labelled}, snapshot.Streams{Schedule: a.Schedule, Number: number})
 }
 
 // pods are those of the answer.

@@ -45,6 +45,8 @@ type Observation struct {
 	Images objects.Images
 	// AllowedEndpoints are where an etcd may be that Quorate does not run. Nil allows none.
 	AllowedEndpoints *endpoints.AllowedEndpoints
+	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
+	Labelled map[string]bool
 }
 
 // Decision is the answer to an observation.

@@ -413,6 +413,7 @@ func ofAnother(t *testing.T) Observation {
 	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
+	o.Labelled = map[string]bool{"old-ca": true, "old-client": true, "old-root": true}
 	return o
 }
 
@@ -455,6 +456,18 @@ func TestAnotherEtcdMustBeAllowed(t *testing.T) {
 		"(quorate install --existing-endpoints)", d.Status.Message)
 	o.AllowedEndpoints = nil
 	assert.Contains(t, Decide(o).Status.Message, "allows no endpoints")
+}
+
+// TestTheOwnersOfSecretsMustAgree: a pod would send them to an etcd of the snapshot's author.
+func TestTheOwnersOfSecretsMustAgree(t *testing.T) {
+	for _, name := range []string{"old-ca", "old-client", "old-root"} {
+		o := ofAnother(t)
+		delete(o.Labelled, name)
+		d := Decide(o)
+		assert.Empty(t, d.Jobs)
+		assert.Equal(t, v1alpha1.SnapshotPending, d.Status.Phase)
+		assert.Contains(t, d.Status.Message, "the Secret "+name+", which spec.external names, is not there or lacks the label")
+	}
 }
 
 func TestAnotherEtcdThatTheAPIServerLetThrough(t *testing.T) {

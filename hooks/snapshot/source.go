@@ -106,6 +106,19 @@ func WayOutside(external *v1alpha1.ExternalEtcd, allowed *endpoints.AllowedEndpo
 	return w
 }
 
+// Unagreed says the owner of which Secret has not agreed that pods of the namespace have it for this etcd, to which they
+// send it: it must be labelled. Empty for none.
+func Unagreed(labelled map[string]bool, field string, external *v1alpha1.ExternalEtcd, namespace string) string {
+	for _, secret := range []v1alpha1.SecretRef{external.AuthoritySecretRef, external.ClientSecretRef,
+		external.UserSecretRef} {
+		if secret.Name != "" && !labelled[secret.Name] {
+			return fmt.Sprintf("the Secret %s, which %s names, is not there or lacks the label that lets pods have it: "+
+				"kubectl label secret -n %s %s %s=", secret.Name, field, namespace, secret.Name, objects.LabelExternal)
+		}
+	}
+	return ""
+}
+
 // Disallowed says which of these endpoints no pod of the namespace may be sent to; empty for none.
 func Disallowed(allowed *endpoints.AllowedEndpoints, field string, urls []string, namespace string) string {
 	for i, url := range urls {
@@ -120,7 +133,8 @@ func Disallowed(allowed *endpoints.AllowedEndpoints, field string, urls []string
 // blocked says what the Job that takes the snapshot can't begin without; empty for nothing.
 func (v *view) blocked() string {
 	if external := v.Snapshot.Spec.External; external != nil {
-		return Disallowed(v.AllowedEndpoints, "spec.external", external.Endpoints, v.Snapshot.Namespace)
+		return cmp.Or(Disallowed(v.AllowedEndpoints, "spec.external", external.Endpoints, v.Snapshot.Namespace),
+			Unagreed(v.Labelled, "spec.external", external, v.Snapshot.Namespace))
 	}
 	c, name := v.cluster, v.Snapshot.Spec.ClusterRef.Name
 	if c != nil && c.DeletionTimestamp == nil {

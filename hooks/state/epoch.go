@@ -127,15 +127,29 @@ func epochs(o observation.Observation) (current, next *Epoch) {
 	return current, next
 }
 
-// EpochRecords are all records of epochs that are seen, by number: also of those that are over or were given up.
+// EpochRecords are all records of epochs that are believed, by number: also of those that are over or were given up.
 func EpochRecords(o observation.Observation) map[int]*corev1.ConfigMap {
 	all := map[int]*corev1.ConfigMap{}
 	for name, cm := range o.Children.ConfigMaps {
-		if n, is := objects.Ordinal(o.Cluster.Name+"-epoch", name); is && cm.Data[objects.EpochKeyToken] != "" {
+		if n, is := objects.IsRecord(o.Cluster, cm); is && !slices.Contains(o.Unsealed, name) {
 			all[n] = cm
 		}
 	}
 	return all
+}
+
+// Refused are the records that are not believed and hold every change back, by name. One that is of the very etcd that
+// answers, by the status too, does not: all of it that matters is known without it, so it goes and is written again.
+// So it is with each where the key is another one.
+func Refused(o observation.Observation) []string {
+	if len(o.Unsealed) == 1 && o.Etcd != nil && len(EpochRecords(o)) == 0 {
+		id, of := wording.Hex(o.Etcd.ClusterID), objects.EpochName(o.Cluster.Name, max(1, int(o.Cluster.Status.Epoch)))
+		record := o.Children.ConfigMaps[o.Unsealed[0]]
+		if record.Name == of && record.Annotations[objects.AnnotationClusterID] == id && o.Cluster.Status.ClusterID == id {
+			return nil
+		}
+	}
+	return o.Unsealed
 }
 
 func newer(a, b *Epoch) *Epoch {

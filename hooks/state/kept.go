@@ -17,7 +17,7 @@ import (
 
 // HeldBack reports whether every child is to stay as it is.
 func HeldBack(o observation.Observation) bool {
-	return Suspended(o) || len(o.WithoutLastApplied) > 0 || Unsupported(o) != nil
+	return Suspended(o) || len(o.WithoutLastApplied) > 0 || len(Refused(o)) > 0 || Unsupported(o) != nil
 }
 
 // Suspended reports whether spec.suspend holds every change back. Where the API server has its data here, what is half

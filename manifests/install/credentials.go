@@ -29,6 +29,7 @@ const validity = 10 * 365 * 24 * time.Hour
 type credentials struct {
 	ca, certificate, key []byte // PEM
 	tokens               []byte // a line each; the last is what the caller sends
+	records              []byte // the keys that seal records, a line each; the first seals
 }
 
 func (c credentials) token() string {
@@ -61,16 +62,20 @@ func newCredentials(host string, now time.Time) (credentials, error) {
 	if err != nil {
 		return none, err
 	}
-	random := make([]byte, 32)
-	if _, err := rand.Read(random); err != nil {
-		return none, err
-	}
 	return credentials{
 		ca:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorityDER}),
 		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificateDER}),
 		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-		tokens:      []byte(base64.RawURLEncoding.EncodeToString(random) + "\n"),
+		tokens:      randomLine(),
+		records:     randomLine(),
 	}, nil
+}
+
+// randomLine is a line of 256 bits that no one can guess.
+func randomLine() []byte {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // it never fails
+	return []byte(base64.RawURLEncoding.EncodeToString(random) + "\n")
 }
 
 func templates(host string, now time.Time) (authority, certificate *x509.Certificate) {
@@ -118,7 +123,10 @@ func credentialsIn(text []byte, host string) (credentials, error) {
 		return credentials{}, errors.New("it is no Secret in YAML")
 	}
 	c := credentials{ca: s.Data["ca.crt"], certificate: s.Data["tls.crt"], key: s.Data["tls.key"],
-		tokens: s.Data["tokens"]}
+		tokens: s.Data["tokens"], records: s.Data["records"]}
+	if len(strings.Fields(string(c.records))) == 0 {
+		c.records = randomLine()
+	}
 	return c, c.fit(host, time.Now())
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Names of what quorate install adds to the manifests.
 const (
-	forHooks  = "quorate-hooks"   // the Secret that the server reads: tls.crt, tls.key, ca.crt, tokens
+	forHooks  = "quorate-hooks"   // the Secret that the server reads: tls.crt, tls.key, ca.crt, tokens, records
 	forCaller = "quorate-caller"  // the Secret that Metacontroller 4.16 and later read: token
 	callerCA  = "quorate-hook-ca" // the ConfigMap that older ones trust, in their own namespace: ca.crt
 	mounted   = "/etc/quorate"    // where the server finds the first

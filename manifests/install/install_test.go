@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,11 @@ func TestKeep(t *testing.T) {
 		"the last of two is what the caller sends")
 	require.NotEqual(t, first["CompositeController/quorate-etcdcluster"],
 		again["CompositeController/quorate-etcdcluster"])
+
+	// One of before there were keys for records gets one.
+	without := regexp.MustCompile(`(?m)^  records: .*\n`).ReplaceAllString(first["Secret/quorate-hooks"], "")
+	require.NoError(t, os.WriteFile(file, []byte(without), 0o600))
+	require.Contains(t, installed(t, "--keep", file)["Secret/quorate-hooks"], "\n  records: ")
 
 	for says, c := range map[string]struct{ args, text string }{
 		"no such file":       {"--keep=" + file + ".none", ""},

@@ -166,6 +166,7 @@ func (i *installation) adaptPods(template object) {
 	set := func(name, file string) { env = append(env, object{"name": name, "value": mounted + "/" + file}) }
 	set("QUORATE_TLS_CERT", corev1.TLSCertKey)
 	set("QUORATE_TLS_KEY", corev1.TLSPrivateKeyKey)
+	set("QUORATE_RECORD_KEYS", "records")
 	if i.caller != noToken {
 		set("QUORATE_TOKEN_FILE", "tokens")
 	}
@@ -202,6 +203,7 @@ func (i *installation) adaptWebhook(webhook object) {
 func (i *installation) serverReads() object {
 	return secret(i.namespace, forHooks, map[string][]byte{
 		"ca.crt": i.credentials.ca, "tokens": i.credentials.tokens,
+		"records":         i.credentials.records,
 		corev1.TLSCertKey: i.credentials.certificate, corev1.TLSPrivateKeyKey: i.credentials.key,
 	})
 }

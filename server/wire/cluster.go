@@ -32,6 +32,8 @@ type ClusterCall struct {
 	snapshots        []*v1alpha1.EtcdSnapshot  // related, of whatever namespace
 	operations       []*v1alpha1.EtcdOperation // likewise, that have not ended
 	remains          []metav1.Object           // likewise, claims and ConfigMaps
+	// Keys are those of the installation by which records are sealed; none believes all.
+	Keys [][]byte
 }
 
 // ReadCluster reads a call about an EtcdCluster. The error is a *Refusal, unless reading the body failed, or ctx has
@@ -188,11 +190,18 @@ func (r *ClusterCall) pick() {
 
 // Observation is what the call says, without etcd's answers.
 func (r *ClusterCall) Observation(now time.Time, s observation.Settings) observation.Observation {
+	unsealed, fresh := r.seals()
 	return observation.Observation{
 		Cluster: r.Cluster, Children: r.Children, Related: r.Related,
-		WithoutLastApplied: observation.WithoutLastApplied(r.Children), Now: now, Resync: r.Resync, Settings: s,
+		WithoutLastApplied: observation.WithoutLastApplied(r.Children), Unsealed: unsealed, Fresh: fresh, Now: now,
+		Resync: r.Resync, Settings: s,
 		Zones: zones(&r.Cluster.Spec.Maintenance),
 	}
+}
+
+func (r *ClusterCall) seals() (unsealed, fresh []string) {
+	return objects.Seals(r.Keys, r.Cluster, r.Children.ConfigMaps,
+		r.Children.Services[objects.PeerService(r.Cluster.Name)])
 }
 
 // Secret is what a Secret holds, the cluster's own or one that the spec names; nil when the call has none of this name.
@@ -219,6 +228,11 @@ func (r *ClusterCall) sources(recipe decision.Recipe) map[string]map[string][]by
 // meant: without a name, twice, or in another namespace.
 func (r *ClusterCall) Answer(d decision.Decision, finalized *bool) ([]byte, error) {
 	var all []answerChild
+	unsealed, _ := r.seals()
+	d.Children.ConfigMaps = slices.Clone(d.Children.ConfigMaps)
+	for i, cm := range d.Children.ConfigMaps {
+		d.Children.ConfigMaps[i] = objects.Sealed(r.Keys, r.Cluster, cm, unsealed)
+	}
 	for _, k := range observation.Kinds {
 		observed := map[string]metav1.Object{}
 		for o := range k.Observed(&r.Children) {

@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -124,4 +126,60 @@ func TestGroupsAreWhatACallNeeds(t *testing.T) {
 			require.ErrorContains(t, err, without)
 		}
 	}
+}
+
+// TestRecordsAreSealed: an answer seals records by the first key. One that no key has sealed as it is says so, is not
+// sealed by an answer that keeps it, and neither is a seal of another object or cluster believed.
+func TestRecordsAreSealed(t *testing.T) {
+	keys := [][]byte{[]byte("the key"), []byte("the key before")}
+	sealedBy := func(key int, change func(record, call map[string]any)) *ClusterCall {
+		r := read(t, steady(t))
+		record := r.Children.ConfigMaps["orders-epoch-1"]
+		record.Annotations[objects.AnnotationSeal] = objects.Seal(keys[key], r.Cluster, record)
+		call := read(t, edited(t, func(call map[string]any) {
+			m := at(call, "children", "ConfigMap.v1", "orders-epoch-1")
+			at(m, "metadata", "annotations")[objects.AnnotationSeal] = record.Annotations[objects.AnnotationSeal]
+			if change != nil {
+				change(m, call)
+			}
+		}))
+		call.Keys = keys
+		return call
+	}
+	answered := func(r *ClusterCall) string {
+		body, err := r.Answer(decision.Decision{Children: cluster.AsObserved(r.Observation(time.Now(),
+			observation.Settings{})), Status: r.Cluster.Status}, nil)
+		require.NoError(t, err)
+		var a answer
+		require.NoError(t, json.Unmarshal(body, &a))
+		for _, child := range a.Children {
+			if child.Kind == "ConfigMap" {
+				return child.Metadata.Annotations[objects.AnnotationSeal]
+			}
+		}
+		return ""
+	}
+	for key := range keys {
+		r := sealedBy(key, nil)
+		require.Empty(t, r.Observation(time.Now(), observation.Settings{}).Unsealed)
+		require.Equal(t, objects.Seal(keys[0], r.Cluster, r.Children.ConfigMaps["orders-epoch-1"]), answered(r))
+	}
+	for name, change := range map[string]func(record, call map[string]any){
+		"data": func(record, _ map[string]any) { at(record, "data")["after"] = "7" },
+		"mark": func(record, _ map[string]any) {
+			at(record, "metadata", "annotations")[objects.AnnotationNextMember] = "9"
+		},
+		"more":     func(record, _ map[string]any) { at(record, "metadata", "annotations")[objects.Domain+"x"] = "" },
+		"object":   func(record, _ map[string]any) { at(record, "metadata")["uid"] = "another" },
+		"no seal":  func(record, _ map[string]any) { delete(at(record, "metadata", "annotations"), objects.AnnotationSeal) },
+		"namesake": func(_, call map[string]any) { at(call, "parent", "metadata")["uid"] = "another" },
+	} {
+		r := sealedBy(0, change)
+		require.Equal(t, []string{"orders-epoch-1"}, r.Observation(time.Now(), observation.Settings{}).Unsealed, name)
+		require.Equal(t, r.Children.ConfigMaps["orders-epoch-1"].Annotations[objects.AnnotationSeal], answered(r), name)
+	}
+	r := sealedBy(0, func(record, _ map[string]any) {
+		at(record, "metadata", "annotations")["example.com/mine"] = "noted by a person"
+	})
+	require.Empty(t, r.Observation(time.Now(), observation.Settings{}).Unsealed)
 }

@@ -88,6 +88,19 @@ func clustersNamed(byUID bool, namespace string, names ...string) relatedRule {
 	return rule
 }
 
+// labelled are the Secrets that may be sent to an etcd that Quorate does not run. Only that they are there is read.
+var labelled = relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: &metav1.LabelSelector{
+	MatchExpressions: []metav1.LabelSelectorRequirement{{Key: objects.LabelExternal,
+		Operator: metav1.LabelSelectorOpExists}}}}
+
+// withLabelled has them beside other rules, where an etcd is named or the answer may depend on the name alone.
+func withLabelled(byUID, external bool, all ...relatedRule) []relatedRule {
+	if !byUID || external {
+		return append(all, labelled)
+	}
+	return all
+}
+
 // relatedToCluster: Secrets, EtcdSnapshots and EtcdOperations of the cluster, and what was made for an earlier one of its
 // name. Where the answer may depend on the name
 // alone, all EtcdSnapshots of the namespace are asked for, and those that matter are picked.
@@ -117,9 +130,10 @@ func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 func relatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) []relatedRule {
 	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(s.Name))}
 	if s.DeletionTimestamp != nil {
-		return []relatedRule{pods, clustersNamed(byUID, s.Namespace)}
+		return withLabelled(byUID, s.Spec.External != nil, pods, clustersNamed(byUID, s.Namespace))
 	}
-	return []relatedRule{pods, clustersNamed(byUID, s.Namespace, s.Spec.SourceName())}
+	return withLabelled(byUID, s.Spec.External != nil, pods,
+		clustersNamed(byUID, s.Namespace, s.Spec.SourceName()))
 }
 
 // relatedToOperation: its EtcdCluster.
@@ -127,21 +141,24 @@ func relatedToOperation(op *v1alpha1.EtcdOperation, byUID bool) []relatedRule {
 	return []relatedRule{clustersNamed(byUID, op.Namespace, op.Spec.ClusterRef.Name)}
 }
 
-// relatedToSchedule: the EtcdCluster whose changes its stream stores; nothing without a stream.
+// relatedToSchedule: the etcd whose changes its stream stores; nothing without a stream.
 func relatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) []relatedRule {
-	if byUID && (s.Spec.Stream == nil || s.Spec.Template.Spec.External != nil) {
+	switch {
+	case byUID && s.Spec.Stream == nil:
 		return nil
+	case byUID && s.Spec.Template.Spec.External != nil:
+		return []relatedRule{labelled}
 	}
-	return []relatedRule{clustersNamed(byUID, s.Namespace, s.Spec.Template.Spec.SourceName())}
+	return withLabelled(byUID, false, clustersNamed(byUID, s.Namespace, s.Spec.Template.Spec.SourceName()))
 }
 
-// relatedToMirror: its destination and, where that is an EtcdCluster, its source.
+// relatedToMirror: its destination and its source.
 func relatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) []relatedRule {
 	names := []string{m.Spec.ClusterRef.Name}
 	if source := m.Spec.Source.ClusterRef.Name; source != "" {
 		names = append(names, source)
 	}
-	return []relatedRule{clustersNamed(byUID, m.Namespace, names...)}
+	return withLabelled(byUID, m.Spec.Source.External != nil, clustersNamed(byUID, m.Namespace, names...))
 }
 
 var errFound = errors.New("found")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/mirror"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/operation"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -38,13 +39,39 @@ func clustersTo(all *map[string]*v1alpha1.EtcdCluster) group {
 	return groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, all)
 }
 
+// labelledTo reads which of the Secrets are there that are related to a parent; of what they hold nothing is read.
+func labelledTo(all *map[string]bool) group {
+	var seen []metav1.ObjectMeta
+	return maybe(group{name: groupSecrets, read: func(in *source, where string) error {
+		return members(in, where, func(key string) error {
+			var meta metav1.ObjectMeta
+			err := members(in, member(where, key), func(field string) error {
+				if field == "metadata" {
+					return value(in, member(where, key)+".metadata", &meta)
+				}
+				return skip(in, field)
+			})
+			seen = append(seen, meta)
+			return err
+		})
+	}, within: func(namespace string) error {
+		*all = map[string]bool{}
+		for _, meta := range seen {
+			if _, is := meta.Labels[objects.LabelExternal]; is && meta.Namespace == namespace {
+				(*all)[meta.Name] = true
+			}
+		}
+		return nil
+	}})
+}
+
 // ReadSnapshot reads a call about an EtcdSnapshot.
 func ReadSnapshot(body io.Reader) (*Call[snapshot.Observation], error) {
 	return readCall(body, func(o *snapshot.Observation) *form {
 		return &form{
 			parent:   parentTo(v1alpha1.KindSnapshot, &o.Snapshot),
 			children: []group{groupTo("batch/v1", "Job", &o.Jobs)},
-			related:  []group{clustersTo(&o.Clusters), groupTo("v1", "Pod", &o.Pods)},
+			related:  []group{clustersTo(&o.Clusters), groupTo("v1", "Pod", &o.Pods), labelledTo(&o.Labelled)},
 		}
 	})
 }
@@ -65,7 +92,7 @@ func ReadMirror(body io.Reader) (*Call[mirror.Observation], error) {
 		return &form{
 			parent:   parentTo(v1alpha1.KindMirror, &o.Mirror),
 			children: []group{groupTo("v1", "Pod", &o.Pods)},
-			related:  []group{clustersTo(&o.Clusters)},
+			related:  []group{clustersTo(&o.Clusters), labelledTo(&o.Labelled)},
 		}
 	})
 }
@@ -79,7 +106,7 @@ func ReadSchedule(body io.Reader) (*Call[schedule.Observation], error) {
 				groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots),
 				maybe(groupTo("v1", "Pod", &o.Pods)),
 			},
-			related: []group{maybe(clustersTo(&o.Clusters))},
+			related: []group{maybe(clustersTo(&o.Clusters)), labelledTo(&o.Labelled)},
 		}
 	})
 	if err == nil && c.Observation.Schedule.Spec.Stream != nil && c.Observation.Pods == nil {

@@ -61,20 +61,23 @@
 {{- define "quorate.hooksSecret" -}}{{ .Values.credentials.existingSecret | default "quorate-hooks" }}{{- end }}
 {{- define "quorate.callerSecret" -}}{{ .Values.credentials.existingSecret | default "quorate-caller" }}{{- end }}
 
-{{/* Certificate and token: those of the Secret that is there, or new ones. They are made once for all templates, and held among the values. */}}
+{{/* Certificate, token and the key of records: those of the Secret that is there, or new ones. They are made once for all templates, and held among the values. */}}
 {{- define "quorate.credentials" -}}
 {{- if not (hasKey .Values "quorateCredentials") }}
-  {{- $c := dict "ca.crt" .Values.credentials.ca "tls.crt" "" "tls.key" "" "tokens" "" }}
+  {{- $c := dict "ca.crt" .Values.credentials.ca "tls.crt" "" "tls.key" "" "tokens" "" "records" "" }}
   {{- $found := lookup "v1" "Secret" .Release.Namespace (include "quorate.hooksSecret" .) | default dict }}
   {{- if $found }}
-    {{- range list "ca.crt" "tls.crt" "tls.key" "tokens" }}
+    {{- range list "ca.crt" "tls.crt" "tls.key" "tokens" "records" }}
       {{- $_ := set $c . (dig "data" . "" $found | b64dec) }}
     {{- end }}
   {{- else if not .Values.credentials.existingSecret }}
     {{- $host := printf "quorate.%s.svc" .Release.Namespace }}
     {{- $ca := genCAWithKey "quorate hooks" 3650 (genPrivateKey "ecdsa") }}
     {{- $pair := genSignedCertWithKey $host nil (list $host) 3650 $ca (genPrivateKey "ecdsa") }}
-    {{- $c = dict "ca.crt" $ca.Cert "tls.crt" $pair.Cert "tls.key" $pair.Key "tokens" (printf "%s\n" (randAlphaNum 43)) }}
+    {{- $c = dict "ca.crt" $ca.Cert "tls.crt" $pair.Cert "tls.key" $pair.Key "tokens" (printf "%s\n" (randAlphaNum 43)) "records" "" }}
+  {{- end }}
+  {{- if not (or (index $c "records") .Values.credentials.existingSecret) }}
+    {{- $_ := set $c "records" (printf "%s\n" (randAlphaNum 43)) }}
   {{- end }}
   {{- $_ := set .Values "quorateCredentials" $c }}
 {{- end }}

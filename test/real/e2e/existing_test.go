@@ -367,6 +367,7 @@ spec:
   replicas: 1
   bootstrap: {snapshot: {snapshotRef: {name: former}}}
 `, c.ns, f.version, f.clientURL(1), f.clientURL(2)))
+	c.kube("label", "secret", "former", "former-root", "etcd.quorate.dev/external=")
 	s := c.ends("former", v1alpha1.SnapshotSucceeded)
 	assert.False(c.t, s.Status.VerificationTime.IsZero())
 	assert.Contains(c.t, s.Status.URI, c.ns+"/former/former-")

@@ -288,6 +288,7 @@ func TestMirror(t *testing.T) {
 
 	operator := former.secretOf(name + "-operator-tls")
 	standby.putsFor("elsewhere", "source-etcd", operator["tls.crt"], operator["tls.key"], operator["ca.crt"])
+	standby.kube("label", "secret", "source-etcd", "etcd.quorate.dev/external=")
 	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %s}, source: {external: {"+
 		"endpoints: ['https://%s'], serverName: %s.%s.svc, authoritySecretRef: {name: source-etcd}, "+
 		"clientSecretRef: {name: source-etcd}}}", name,

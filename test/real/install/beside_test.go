@@ -3,6 +3,7 @@
 package install
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,8 +48,8 @@ func forOld(t *testing.T, text string) string {
 			container := at(o, "spec", "template", "spec")["containers"].([]any)[0].(object)
 			var env []any
 			for _, e := range container["env"].([]any) {
-				if name := at(e)["name"].(string); !strings.HasPrefix(name, "QUORATE_TLS_") &&
-					name != "QUORATE_TOKEN_FILE" && name != "QUORATE_METACONTROLLER" {
+				if name := at(e)["name"].(string); !strings.HasPrefix(name, "QUORATE_TLS_") && !slices.Contains(
+					[]string{"QUORATE_TOKEN_FILE", "QUORATE_RECORD_KEYS", "QUORATE_METACONTROLLER"}, name) {
 					env = append(env, e)
 				}
 			}

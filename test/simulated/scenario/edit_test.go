@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,4 +213,33 @@ func bump(a args) *int64 {
 		return nil
 	}
 	return new(whole(a["bump"]))
+}
+
+// record is what who may write ConfigMaps does to records.
+func (s *story) record(a args) {
+	switch {
+	case a.has("forge"):
+		s.w.ForgeRecord(a.number("forge", 0))
+	case a.has("keep"):
+		s.w.KeepRecords()
+	case a.has("again"):
+		s.w.RecordsAgain()
+	default:
+		s.w.EditRecord(a["set"], a["to"])
+	}
+}
+
+// key is another key for records.
+func (s *story) key(a args) {
+	next := []byte("the next key of this installation")
+	switch keys := s.w.RecordKeys; {
+	case a.has("lost"):
+		s.w.RecordKeys = [][]byte{next}
+	case a.has("next"):
+		s.w.RecordKeys = append(slices.Clone(keys), next)
+	case a.has("turn"):
+		s.w.RecordKeys = [][]byte{next, keys[0]}
+	case a.has("spent"):
+		s.w.RecordKeys = keys[:1]
+	}
 }

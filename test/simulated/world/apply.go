@@ -21,6 +21,7 @@ func (w *World) Apply(c *Call) {
 	if c == nil || c.Lost {
 		return
 	}
+	w.seal(c)
 	w.apply(c, ungroup(c.Decision.Children, c.secrets))
 }
 
@@ -94,7 +95,10 @@ func (w *World) writeChild(c *Call, key Key, desired map[Key]metav1.Object) bool
 	if len(changed) == 0 || old.GetDeletionTimestamp() != nil {
 		return false
 	}
-	w.written("~ %s %s "+strings.ReplaceAll(strings.Join(changed, " "), "%", "%%"), key, w.update(key.Kind, merged))
+	if err := w.update(key.Kind, merged); err != nil || !slices.Equal(changed, []string{"seal"}) {
+		told := slices.DeleteFunc(changed, func(k string) bool { return k == "seal" && len(changed) > 1 })
+		w.written("~ %s %s "+strings.ReplaceAll(strings.Join(told, " "), "%", "%%"), key, err)
+	}
 	return true
 }
 

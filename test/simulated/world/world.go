@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,6 +44,10 @@ type World struct {
 	// Frozen are the kinds whose caches lag: what Metacontroller sees of them. The other kinds it sees as they are.
 	Frozen map[Kind]map[string]metav1.Object
 
+	// RecordKeys seal records: see objects.Seal.
+	RecordKeys [][]byte
+	// Kept are records as they were: see KeepRecords.
+	kept []*corev1.ConfigMap
 	// ServerSideApply is Metacontroller's --apply-strategy=server-side-apply.
 	ServerSideApply bool
 
@@ -123,7 +128,7 @@ func New() *World {
 		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Settings: observation.Settings{Images: objects.Images{Image: "quorate"},
 			AllowedEndpoints: &endpoints.AllowedEndpoints{Hosts: foreignHosts()}},
-		Resync: 30 * time.Second,
+		Resync: 30 * time.Second, RecordKeys: [][]byte{[]byte("the key of this installation")},
 		Oracle: newOracle(),
 	}
 	w.ownMaps()

@@ -109,7 +109,7 @@ func TestInstallIsTheBase(t *testing.T) {
 			c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool {
 				name := e.(map[string]any)["name"].(string)
 				return strings.HasPrefix(name, "QUORATE_TLS_") || name == "QUORATE_TOKEN_FILE" ||
-					name == "QUORATE_METACONTROLLER" && !knownVersion
+					name == "QUORATE_RECORD_KEYS" || name == "QUORATE_METACONTROLLER" && !knownVersion
 			})
 			slices.SortFunc(c["env"].([]any), func(a, b any) int {
 				return strings.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
