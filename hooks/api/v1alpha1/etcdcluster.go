@@ -786,7 +786,7 @@ type MemberStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Ready is true when the member answered and knows a leader.
+	// Ready is true when the member answered, knows a leader and is not far behind.
 	// +optional
 	Ready bool `json:"ready"`
 

@@ -131,6 +131,7 @@ var verbs = map[string]func(*story, args) string{
 	// foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
 	"foreign": does((*story).foreign),
 	// etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 |
+	// lagging=demo-1 (a voter: clients write so much that it needs a snapshot, which is long on its way) |
 	// defragmentation=3 (passes) | db=900 used=100 (MiB) | auth=off: etcdctl auth disable
 	"etcd": does((*story).etcd),
 	// corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
@@ -520,6 +521,8 @@ func (s *story) etcd(a args) {
 		s.w.TickEtcd()
 	case a.has("caught-up"):
 		s.w.CatchUp(a["caught-up"])
+	case a.has("lagging"):
+		s.w.Lag(a["lagging"])
 	case a.has("leader"):
 		s.w.Lead(a["leader"])
 	case a.has("defragmentation"):

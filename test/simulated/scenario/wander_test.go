@@ -61,6 +61,7 @@ var (
   3 restart pod=POD
   6 reboot node=POD
   6 network isolated=POD | network joined=POD
+  3 etcd lagging=POD | etcd caught-up=POD
   6 network unreachable=POD | network reachable=POD
  12 wipe pod=POD
   3 wipe claim=CLAIM
@@ -550,6 +551,7 @@ func (s *story) names() (pods, claims []string) {
 func (w *walker) recover() {
 	w.w.Etcd.LoseReply = false
 	clear(w.w.Crashing)
+	clear(w.w.Etcd.Lagging)
 	w.happens("etcd up; network healed; cache thaw; stabilize")
 	if w.w.Cluster().Status.Rule == "NoSpace" { // once in ten minutes
 		w.happens("wait 10m; stabilize")
