@@ -122,6 +122,8 @@ var verbs = map[string]func(*story, args) string{
 	// volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline | no-class=fast | class=fast:
 	// which storage class does not exist
 	"volumes": (*story).mark,
+	// admission class=slow | size=1Gi | admission: a webhook puts that into claims that are made, or nothing any more
+	"admission": does(func(s *story, a args) { s.w.Admitted.Class, s.w.Admitted.Size = a["class"], a["size"] }),
 	// node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
 	"node": (*story).mark,
 	// refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
