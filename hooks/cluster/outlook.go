@@ -127,19 +127,22 @@ func uncertified(v *state.View) rule.Outlook {
 	return rule.Works
 }
 
-// outlookWhileBlind is whether those who need not be restarted could be a quorum.
+// outlookWhileBlind is whether those who may come back by themselves could be a quorum.
 func outlookWhileBlind(v *state.View) rule.Outlook {
-	if v.Next != nil {
+	switch {
+	case v.Next != nil:
 		return nextComes(v)
+	case quorumWithout(v, distrusting(v), leftBehind(v), dataGone(v)):
+		return rule.Works
 	}
+	return rule.Waits
+}
+
+// quorumWithout reports whether the voters, as last known, are a quorum without all of these.
+func quorumWithout(v *state.View, lists ...[]string) bool {
 	known := state.KnownVoters(v)
-	if able := wording.Filter(known, func(name string) bool {
-		return !certificates.DistrustsPeers(v,
-			v.Health[name])
-	}); len(able) < state.Quorum(len(known)) {
-		return rule.Waits
-	}
-	return rule.Works
+	able := wording.Filter(known, func(name string) bool { return !slices.Contains(slices.Concat(lists...), name) })
+	return len(able) >= state.Quorum(len(known))
 }
 
 // filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried

@@ -269,9 +269,9 @@ func (w *World) CatchUp(name string) {
 	if pod == nil {
 		return
 	}
-	place := w.placeOf(pod)
-	d, begun := w.Dirs[place]
-	if !begun {
+	place := w.Procs[pod.UID].Dir
+	d, runs := w.Dirs[place]
+	if !runs {
 		return
 	}
 	d.Behind = 0
