@@ -151,8 +151,8 @@ var verbs = map[string]func(*story, args) string{
 	"pass": does(func(s *story, _ args) { s.w.Pass() }),
 	// the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
 	"kubelet": (*story).kubelet,
-	// every kubelet asks its etcd whether it is ready
-	"probe": does(func(s *story, _ args) { s.w.Probe() }),
+	// probe [fails]: every kubelet asks its etcd whether it is ready, or is kept from asking
+	"probe": does((*story).probe),
 	// the garbage collector alone does
 	"collect": does(func(s *story, _ args) { s.w.Collect() }),
 
@@ -488,6 +488,14 @@ func (s *story) kubelet(a args) string {
 		s.w.Kubelets()
 	}
 	return ""
+}
+
+func (s *story) probe(a args) {
+	if a.has("fails") {
+		s.w.ProbesFail()
+	} else {
+		s.w.Probe()
+	}
 }
 
 func (s *story) image(a args) {

@@ -49,6 +49,15 @@ func (w *World) Probe() {
 	}
 }
 
+// ProbesFail lets every kubelet say that its pod is not ready, as where a policy keeps it from asking.
+func (w *World) ProbesFail() {
+	for _, pod := range w.Pods() {
+		w.editPod(pod.Name, func(p *corev1.Pod) {
+			p.Status.Conditions = kubelet.Ready(p.Status.Conditions, false, metav1.NewTime(w.Now))
+		})
+	}
+}
+
 // LabelSecret puts the label by which Quorate finds a Secret on it, or takes it off.
 func (w *World) LabelSecret(name, cluster string) {
 	s := *w.Secret(name)
