@@ -546,3 +546,14 @@ func chosenAs(t *testing.T, is *decision.Verdict, message, renew string) {
 	assert.Contains(t, is.Message, message)
 	assert.Equal(t, renew, is.Choose)
 }
+
+// TestCallsAreOverThoughClocksDiffer: a learner that is lost stays while a call from before it was added may go on,
+// which is for half of CallsEnd, also by a clock that is ahead by nearly as much.
+func TestCallsAreOverThoughClocksDiffer(t *testing.T) {
+	for since, gone := range map[time.Duration]bool{state.CallsEnd/2 + 9*time.Second: false, state.CallsEnd: true} {
+		o := with(growing(), noted(objects.AnnotationChosen, "demo-3 removal"), replicas(3))
+		o.Cluster.Status.Members = nil
+		list(&o, "demo-3", since)
+		assert.Equal(t, gone, Decide(o).Step != nil, "%s: %s", since, Decide(o).Reason.Message)
+	}
+}

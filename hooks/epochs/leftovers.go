@@ -94,7 +94,7 @@ func FormerClaims(v *state.View) []*corev1.PersistentVolumeClaim {
 func LeaveBehind(v *state.View, claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := state.MemberOfClaim(v.Cluster.Name, claim.Name)
 	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch,
-		objects.AnnotationFailedMember)
+		objects.AnnotationFailedMember, objects.AnnotationAskedFor)
 	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
 	if own[objects.AnnotationQuarantined] == "" {
 		own[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)

@@ -96,7 +96,7 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 
 // Overdue reports whether a voter of ours has been silent for longer than the policy allows.
 func Overdue(v *state.View, m *state.Member) bool {
-	return m.PodName != "" && !m.Learner && !m.Serving() && !v.Fenced(m.PodName) && !state.Busy(v, m) &&
+	return m.PodName != "" && !m.Learner && !m.Answers() && !v.Fenced(m.PodName) && !state.Busy(v, m) &&
 		SilentFor(v, m) >= spec.ReplaceAfter(&v.Cluster.Spec)
 }
 

@@ -30,6 +30,9 @@ const (
 	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see
 	// children/template.go.
 	AnnotationTemplate = Domain + "pod-template-hash"
+	// AnnotationAskedFor is the size and, after a space, the class that a claim was asked for with; admission may have put
+	// others into its spec.
+	AnnotationAskedFor = Domain + "asked-for"
 	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
 	AnnotationImage = Domain + "image"
 	// AnnotationInitialCluster is the membership that a pod's etcd joins, or begins, when its data directory is empty.

@@ -101,6 +101,10 @@ func WhyNotServing(v *state.View, m *state.Member) string {
 	if m.Pod == nil || m.Serving() {
 		return ""
 	}
+	if m.Answers() {
+		return fmt.Sprintf("it is more than %d entries behind another one, and may be waiting for a snapshot",
+			state.MostBehind)
+	}
 	if state.PrepareRefused(m.Pod) {
 		return "its data directory was empty"
 	}

@@ -68,7 +68,7 @@ func onRecord(j *judgement, pod *corev1.Pod) {
 func mismatched(j *judgement, old, now *state.Epoch) {
 	for _, name := range old.Mismatched {
 		m := j.v.Find(name)
-		over := j.v.Etcd != nil && (m == nil || m.Serving() && !masked(j, name))
+		over := j.v.Etcd != nil && (m == nil || m.Answers() && !masked(j, name))
 		j.require(over || slices.Contains(now.Mismatched, name), "S8",
 			"the record forgets that another member has answered as %s", name)
 	}

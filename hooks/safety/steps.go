@@ -98,6 +98,7 @@ func promote(j *judgement, s decision.Promote) {
 	j.require(lead.Serving(), "S5", "%s while the leader is silent", s)
 	j.require(m.Learner && m.Serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.Health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
+	j.require(m.Health.RaftIndex+state.MostBehind >= lead.RaftIndex, "S5", "%s, which is far behind the leader", s)
 	j.require(m.Pod != nil && (!j.v.OnClaims() || m.Claim != nil && !claimBeingDeleted(j, m.PodName)), "S5",
 		"%s, which has no volume", s)
 	j.require(m.Pod == nil || !objects.MayBegin(m.Pod), "S10",

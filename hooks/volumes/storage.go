@@ -173,6 +173,9 @@ func sized(v *state.View, claim *corev1.PersistentVolumeClaim) {
 		return
 	}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.size}
+	if _, class, known := strings.Cut(claim.Annotations[objects.AnnotationAskedFor], " "); known {
+		claim.Annotations[objects.AnnotationAskedFor] = askedFor(d.size, &class)
+	}
 }
 
 // VolumeSize is what etcd may count on: what the claim asks for, or less while the volume is still growing.
@@ -237,6 +240,42 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 
 // Migrates reports whether members may move to other volumes.
 func Migrates(v *state.View) bool { return v.Cluster.Spec.Storage.Migration == v1alpha1.MigrateReplace }
+
+// askedFor is what is written on a claim of what it is asked for with.
+func askedFor(size resource.Quantity, class *string) string {
+	if class == nil {
+		return size.String() + " "
+	}
+	return size.String() + " " + *class
+}
+
+// denied says what the claim has although the spec's was asked for, as where an admission webhook changes claims that
+// are made: another one would be the same. Empty for nothing.
+func denied(d *Volume) string {
+	size, class, known := strings.Cut(d.Claim.Annotations[objects.AnnotationAskedFor], " ")
+	switch {
+	case !known:
+		return ""
+	case d.otherClass() && class == *d.class:
+		return fmt.Sprintf("it was asked for with class %s, and has %s", class, classOf(d.Claim))
+	case size == d.size.String() && (d.Smaller() || d.larger()):
+		has := d.requested()
+		return fmt.Sprintf("it was asked for with %s, and has %s", size, has.String())
+	}
+	return ""
+}
+
+// Denied are the claims of voters that did not become what they were asked for, and what they have.
+func Denied(v *state.View) (all wording.GroupedReasons) {
+	for _, m := range v.Voters {
+		for _, d := range Volumes(v, m.PodName) {
+			if what := denied(d); what != "" {
+				all.Add(d.Claim.Name, what)
+			}
+		}
+	}
+	return all
+}
 
 // Stuck reports whether the claim will never be what the spec asks for, by itself.
 func Stuck(v *state.View, d *Volume) bool { return d.otherClass() || d.larger() || refused(v, d) }

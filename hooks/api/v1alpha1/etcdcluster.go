@@ -580,8 +580,9 @@ const (
 // The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
 // EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
 const (
-	// Ready is True while what runs is what the spec asks for, except what waits for a window of maintenance.windows.
-	// Its message says what is done, or waited for, when it is False.
+	// Ready is True while what runs is what the spec asks for, except what waits for a window of maintenance.windows, and,
+	// of an EtcdCluster, a pod is ready, so that clients are led to one. Its message says what is done, or waited for,
+	// when it is False.
 	Ready = "Ready"
 	// Reconciling is True while Quorate changes something, or waits for a change to finish or for others to come back.
 	Reconciling = "Reconciling"
@@ -786,7 +787,7 @@ type MemberStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Ready is true when the member answered and knows a leader.
+	// Ready is true when the member answered, knows a leader and is not far behind.
 	// +optional
 	Ready bool `json:"ready"`
 

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -61,6 +62,7 @@ var (
   3 restart pod=POD
   6 reboot node=POD
   6 network isolated=POD | network joined=POD
+  3 etcd lagging=POD | etcd caught-up=POD
   6 network unreachable=POD | network reachable=POD
  12 wipe pod=POD
   3 wipe claim=CLAIM
@@ -176,6 +178,8 @@ type walker struct {
 	r      *rand.Rand
 	lines  strings.Builder
 	others []string
+	// unsaid is what waits for a person and is not told as that.
+	unsaid string
 	// ends are when the calls in flight end at the latest, the oldest first.
 	ends []time.Time
 }
@@ -314,6 +318,9 @@ func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
 			wrong := walk(w)
 			for _, breach := range w.breaches() {
 				wrong += "VIOLATION " + breach + "\n"
+			}
+			if w.unsaid != "" {
+				wrong += "waits for a person, and is not Stalled: " + w.unsaid + "\n"
 			}
 			if !w.mayEnd() && w.alive() {
 				wrong += "not converged\n"
@@ -551,14 +558,38 @@ func (s *story) names() (pods, claims []string) {
 func (w *walker) recover() {
 	w.w.Etcd.LoseReply = false
 	clear(w.w.Crashing)
+	clear(w.w.Etcd.Lagging)
 	w.happens("etcd up; network healed; cache thaw; stabilize")
 	if w.w.Cluster().Status.Rule == "NoSpace" { // once in ten minutes
 		w.happens("wait 10m; stabilize")
 	}
+	w.tellsWhoIsWaitedFor()
 	w.restartUprooted()
 	if w.w.Cluster().Status.Rule == "Learner" { // it is given up after a while
 		w.happens("wait 10m; stabilize")
 	}
+}
+
+// tellsWhoIsWaitedFor insists that the status says so (Stalled) where only a person ends what it waits for: what nothing
+// is wrong with any more, and what hours do not change, nothing else will.
+func (w *walker) tellsWhoIsWaitedFor() {
+	was := w.reconciling()
+	if was == "" {
+		return
+	}
+	w.happens("wait 2h; stabilize")
+	if w.reconciling() == was {
+		w.unsaid = was
+	}
+}
+
+// reconciling is what the status says that is under way; empty for nothing.
+func (w *walker) reconciling() string {
+	c := meta.FindStatusCondition(w.w.Cluster().Status.Conditions, v1alpha1.Reconciling)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return c.Reason + ": " + c.Message
 }
 
 // restartUprooted is what a person does whose members trust none of the authorities that are left.

@@ -42,9 +42,18 @@ func (w *World) Probe() {
 		c := w.Etcd.Clusters[d.Cluster]
 		m, _ := c.member(d.Member)
 		_, runs := w.Procs[pod.UID]
-		ready := runs && m.ID != 0 && !m.Learner && w.follows(c, m)
+		ready := runs && m.ID != 0 && !m.Learner && w.follows(c, m) && !w.late(c).Has(c.number(m.ID))
 		w.editPod(pod.Name, func(p *corev1.Pod) {
 			p.Status.Conditions = kubelet.Ready(p.Status.Conditions, ready, metav1.Time{})
+		})
+	}
+}
+
+// ProbesFail lets every kubelet say that its pod is not ready, as where a policy keeps it from asking.
+func (w *World) ProbesFail() {
+	for _, pod := range w.Pods() {
+		w.editPod(pod.Name, func(p *corev1.Pod) {
+			p.Status.Conditions = kubelet.Ready(p.Status.Conditions, false, metav1.NewTime(w.Now))
 		})
 	}
 }
@@ -194,7 +203,7 @@ func (w *World) PromoteByHand(name string) error { return w.byHand(name, (*World
 func (w *World) byHand(name string, change func(*World, Cluster, uint64) (Cluster, error)) error {
 	for _, c := range w.clusters() {
 		i := slices.IndexFunc(c.Members, func(m observation.Member) bool { return nameAt(m) == name })
-		if i < 0 || !w.leads(c) {
+		if i < 0 || !w.commits(c) {
 			continue
 		}
 		changed, err := change(w, c, c.Members[i].ID)
