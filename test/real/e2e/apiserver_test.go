@@ -46,7 +46,7 @@ func TestAPIServer(t *testing.T) {
 	nightly(t)
 	beside(t)
 	bucket := store(t)
-	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 256Mi}\n")
+	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 1Gi}\n")
 	bucket.credentials(c)
 	c.converges(3)
 	h := c.hosts()

@@ -76,10 +76,10 @@ func (c *cluster) refusesBadSpecs() {
 		"  version: 3.4.30":                                                "3.5, 3.6 and 3.7",
 		"  version: 3.5.25":                                                "3.5.26 or later",
 		"  replicas: 10\n  version: 3.6.16":                                "less than or equal to 9",
-		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 128Mi",
+		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 512Mi",
 		"  replicas: 0\n  version: 3.6.16\n  storage: {medium: Memory}":    "can't be paused",
 		"  version: 3.6.16\n  options: {electionTimeout: 400ms}":           "at least 5 times",
-		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "95 %",
+		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "has room for",
 		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "duration",
 	} {
 		assert.ErrorContains(c.t, c.tries(c.manifest(spec)), says, spec)
@@ -261,7 +261,7 @@ func (c *cluster) rolls() {
 	w := c.writes()
 	before, ids := c.uids(), c.ids()
 
-	c.edit(`{"resources":{"requests":{"cpu":"55m"}},"options":{"snapshotCount":20000}}`)
+	c.edit(`{"resources":{"requests":{"cpu":"55m"}},"options":{"maxTxnOps":200}}`)
 	took := c.converges(3)
 	w.losesNothing()
 	assert.Equal(c.t, ids, c.ids(), "restarted, not replaced")
@@ -353,7 +353,7 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 // TestOnTheHostsNetwork, and that there are no claims in TestSamples/memory.
 func TestMemory(t *testing.T) {
 	beside(t)
-	c := newCluster(t, three+"  storage: {medium: Memory, size: 256Mi}\n")
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 512Mi}\n")
 	c.tell("AnImageIsExchangedInPlace", (*cluster).exchangesImagesInPlace)
 	c.tell("AnEmptiedMemoryUnderLoad", (*cluster).forgetsNothing)
 	c.tell("ALostMemoryQuorumComesBackFromASurvivor", (*cluster).comesBackFromALastMember)

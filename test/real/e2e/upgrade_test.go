@@ -33,12 +33,12 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	running := map[string]*cluster{}
 	for kind, spec := range map[string]string{
 		"persistent": three,
-		"memory":     three + "  storage: {medium: Memory, size: 128Mi}\n",
+		"memory":     three + "  storage: {medium: Memory, size: 512Mi}\n",
 		"auth": "  replicas: 1\n  version: 3.6.16\n  auth: {enabled: true, roles: [{name: all, permissions: " +
 			"[{access: ReadWrite, prefix: \"\"}]}], " +
 			"users: [{name: client, roles: [all]}]}\n",
 		"plain":     "  replicas: 1\n  version: 3.6.16\n  tls: {mode: Disabled}\n",
-		"scheduled": "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}\n",
+		"scheduled": "  replicas: 1\n  version: 3.6.16\n  storage: {size: 1Gi}\n",
 		"paused":    "  replicas: 1\n  version: 3.6.16\n",
 	} {
 		running[kind] = namespaced(t, "e2e-upgrade-"+kind)
@@ -65,7 +65,7 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	}
 	// What these say is so anyway. The release before restarts all members for such words, unless it is told that
 	// they are no others.
-	const words = `,"tolerations":[],"nodeSelector":{},"options":{"snapshotCount":10000,"autoCompaction":{"retention":"60m"}}`
+	const words = `,"tolerations":[],"nodeSelector":{},"options":{"maxTxnOps":128,"autoCompaction":{"retention":"60m"}}`
 	now.takesOver(t, running, words)
 	before.takesOver(t, running, "")
 	now.takesOver(t, running, "")

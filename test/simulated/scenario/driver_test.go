@@ -50,7 +50,7 @@ var verbs = map[string]func(*story, args) string{
 	// network] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"cluster": (*story).cluster,
 	// edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step |
-	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 |
+	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | txn-ops=1000 |
 	// sans=example.com | tls=Auto plaintext=true | members=NodePort [domain=etcd.example.com] | members=inside |
 	// auth=true client-auth=None
 	"edit": (*story).edit,
@@ -307,8 +307,8 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("image") {
 		spec.Image.Repository = a["image"]
 	}
-	if a.has("snapshot-count") {
-		spec.Options.SnapshotCount = new(int64(a.number("snapshot-count", 0)))
+	if a.has("txn-ops") {
+		spec.Options.MaxTxnOps = new(int64(a.number("txn-ops", 0)))
 	}
 	changeStorage(&spec.Storage, a)
 	changeEpoch(spec, a)
