@@ -159,6 +159,8 @@ func etcdContainer(o observation.Observation, t *spec.Template, name, address, v
 		Resources:       t.Resources,
 		SecurityContext: objects.Restricted(),
 		VolumeMounts:    etcdMounts(t),
+		// The end of its log is in its pod's status when it dies: pods.DiskFull reads there why.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
 		// clients to the wrong place nor empties the Service.
 		ReadinessProbe: &corev1.Probe{

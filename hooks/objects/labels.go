@@ -155,6 +155,8 @@ const (
 const (
 	// ContainerEtcd is the container that runs etcd.
 	ContainerEtcd = "etcd"
+	// DiskFullWords are in the last words of an etcd that dies of a full disk.
+	DiskFullWords = "no space left on device"
 	// ContainerPrepare is the init container that guards the data directory.
 	ContainerPrepare = "prepare"
 	// ContainerTrim is the container beside etcd that keeps its log short.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -78,9 +81,54 @@ func KeptQuotas(v *state.View) string {
 	for _, m := range v.Members {
 		room := account(v, m.PodName).Quota
 		if runs := spec.Quota(m.Pod); runs > room && RoomOf(v, m.PodName).Quota == runs {
-			all.Add(m.PodName, fmt.Sprintf("its quota stays at %s, as the database would not fit the %s that there is room "+
-				"for: raise spec.storage.size, or make the database smaller", Mebibytes(runs), Mebibytes(room)))
+			all.Add(m.PodName, fmt.Sprintf("its quota stays at %s, because its database does not fit one of %s: make the "+
+				"database smaller, or raise %s", Mebibytes(runs), Mebibytes(room), larger(v)))
 		}
 	}
 	return all.String()
+}
+
+// larger is what has to be for a larger quota.
+func larger(v *state.View) string {
+	if v.Cluster.Spec.Options.QuotaBackendBytes != nil {
+		return "spec.options.quotaBackendBytes, for which spec.storage.size must have room"
+	}
+	return "spec.storage.size"
+}
+
+// MoreRoom reports whether the member will have more room by itself: its volumes grow, or a successor has larger ones.
+func MoreRoom(v *state.View, member string) bool {
+	return Roomier(v, member) || slices.ContainsFunc(Volumes(v, member),
+		func(d *Volume) bool { return d.Growing() || d.Smaller() && !Stuck(v, d) })
+}
+
+// Roomier reports whether a successor of the member would have a larger volume than it has now.
+func Roomier(v *state.View, member string) bool {
+	wanted := spec.StorageSize(&v.Cluster.Spec)
+	switch {
+	case v.Memory():
+		has := tmpfs(v.Children.Pods[member])
+		return has != nil && has.Cmp(wanted) < 0
+	case v.OnClaims() && Migrates(v):
+		claim := v.Children.Claims[member]
+		if claim == nil {
+			return false
+		}
+		has := VolumeSize(claim)
+		return has.Cmp(wanted) < 0
+	}
+	return false
+}
+
+// tmpfs is the size of the one that a pod has its data on; nil for none.
+func tmpfs(pod *corev1.Pod) *resource.Quantity {
+	if pod == nil {
+		return nil
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Name == state.VolumeData && volume.EmptyDir != nil {
+			return volume.EmptyDir.SizeLimit
+		}
+	}
+	return nil
 }
