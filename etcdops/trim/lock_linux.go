@@ -4,14 +4,16 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
+
+// Commands of fcntl(2) about locks of open files.
+const getLock, setLock = 36, 37
 
 // all is a lock of a whole file, as etcd takes it (lock_linux.go in its client/pkg/fileutil): it belongs to the open
 // file, so that other programs see it in all namespaces.
-func all() unix.Flock_t { return unix.Flock_t{Type: unix.F_WRLCK} }
+func all() syscall.Flock_t { return syscall.Flock_t{Type: syscall.F_WRLCK} }
 
 // locked reports whether another holds a lock on the file. It takes none itself: etcd does not wait for one.
 func locked(path string) bool {
@@ -21,8 +23,8 @@ func locked(path string) bool {
 	}
 	defer func() { _ = f.Close() }()
 	lock := all()
-	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock)
-	return err == nil && lock.Type != unix.F_UNLCK
+	err = syscall.FcntlFlock(f.Fd(), getLock, &lock)
+	return err == nil && lock.Type != syscall.F_UNLCK
 }
 
 // remove takes the file away, and its room with it. etcd removes such files too, and ends when one that it has opened
@@ -36,7 +38,7 @@ func remove(path string) error {
 		return err
 	}
 	lock := all()
-	if unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock) != nil {
+	if syscall.FcntlFlock(f.Fd(), setLock, &lock) != nil {
 		return f.Close() // etcd is at it
 	}
 	time.AfterFunc(held, func() { _ = f.Close() })

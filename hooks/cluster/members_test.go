@@ -168,6 +168,11 @@ func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 			func(h *observation.Health) { *h = observation.Health{Err: "x", ClusterID: 1, MemberID: 2} })),
 		"S6: for people": given(marked,
 			func(o *observation.Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual }),
+		"S6: its disk is full": given(marked, func(o *observation.Observation) {
+			etcd := &o.Children.Pods["demo-1"].Status.ContainerStatuses[0]
+			etcd.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1,
+				Message: objects.DiskFullWords}
+		}),
 		"S7: its claim goes": given(marked,
 			func(o *observation.Observation) { o.Etcd.Members = append(o.Etcd.Members[:1:1], o.Etcd.Members[2:]...) }),
 	} {

@@ -225,7 +225,7 @@ func dead(j *judgement, m *state.Member) bool {
 		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m) && !fullDisk(j, m)
 }
 
-// fullDisk reports whether the member's etcd has ended for want of room, of which a successor would have no more.
+// fullDisk reports whether the member's etcd has ended of a full disk, and a successor would have no more room.
 func fullDisk(j *judgement, m *state.Member) bool {
 	end := objects.LastEnd(m.Pod, objects.ContainerEtcd)
 	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || volumes.Roomier(j.v, m.PodName) {

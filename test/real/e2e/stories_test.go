@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -354,10 +356,26 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 func TestMemory(t *testing.T) {
 	beside(t)
 	c := newCluster(t, three+"  storage: {medium: Memory, size: 512Mi}\n")
+	c.tell("WritingOverKeysFillsNoMemory", (*cluster).isWrittenOver)
 	c.tell("AnImageIsExchangedInPlace", (*cluster).exchangesImagesInPlace)
 	c.tell("AnEmptiedMemoryUnderLoad", (*cluster).forgetsNothing)
 	c.tell("ALostMemoryQuorumComesBackFromASurvivor", (*cluster).comesBackFromALastMember)
 	c.tell("ALostMemoryClusterIsRecreated", (*cluster).isRecreated)
+}
+
+// isWrittenOver writes more than the volumes hold over one key, and has all but the last compacted.
+func (c *cluster) isWrittenOver() {
+	started, client := c.lives(), c.client()
+	for range 30 {
+		require.NoError(c.t, overwrite(c.t, client, 40))
+		last, err := answered(c.t, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return client.Get(ctx, "large", clientv3.WithCountOnly())
+		})
+		require.NoError(c.t, err)
+		compacts(c.t, client, last.Header.Revision)
+	}
+	c.converges(3)
+	assert.Equal(c.t, started, c.lives(), "no member has died of a full disk")
 }
 
 func (c *cluster) exchangesImagesInPlace() {
