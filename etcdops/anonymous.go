@@ -132,7 +132,7 @@ func (e *Etcd) hearPeer(ctx context.Context, endpoint observation.Endpoint, told
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
-	conn, err := e.dialTo(ctx, endpoint.PeerAddress)
+	conn, err := e.connect(ctx, endpoint.PeerAddress, nil)
 	if err != nil {
 		return
 	}

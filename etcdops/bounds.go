@@ -11,9 +11,11 @@ import (
 // choice, and one process asks for all tenants. An answer has the size that an etcd's can have, or is none.
 const (
 	// largestAnswer is in bytes, of one message without its compression. A list of 100 members takes some 20 KiB.
-	largestAnswer = 4 << 20
+	largestAnswer = 64 << 10
+	// largestList is the same for the names of all users, and of all roles: some 8,000.
+	largestList = 256 << 10
 	// largestHeaders is in bytes, of what is sent before and behind an answer, the text of an error among it.
-	largestHeaders = 64 << 10
+	largestHeaders = 16 << 10
 	// mostMembers is far above the 7 voters that etcd recommends at most (etcd.io/docs/v3.6/faq).
 	mostMembers = 64
 	// mostURLs is how many URLs of one kind a member has at most.

@@ -191,8 +191,8 @@ func explain(err error) error {
 	switch {
 	case !ok:
 		return because(errFailed, said)
-	case answer.Code() == codes.ResourceExhausted && strings.HasPrefix(said, tooLarge):
-		return because(ErrStranger, fmt.Sprintf("its answer has more than %d MiB", largestAnswer>>20))
+	case noAnswer(said) != "":
+		return because(ErrStranger, noAnswer(said))
 	case answer.Code() == codes.DeadlineExceeded, answer.Code() == codes.Canceled:
 		return ErrNoAnswer
 	case answer.Code() == codes.Unavailable && strings.Contains(said, "tls: "):
@@ -207,9 +207,6 @@ func isOurs(err error) bool {
 	var ours cause
 	return errors.As(err, &ours)
 }
-
-// tooLarge begins what gRPC says of an answer that is larger than what we take.
-const tooLarge = "grpc: received message"
 
 // serverPrefix begins whatever etcd's server says itself.
 const serverPrefix = "etcdserver: "

@@ -109,16 +109,21 @@ func (e *Etcd) config(endpoint observation.Endpoint, told *handshake) clientv3.C
 		// One try. By default etcd's client repeats a question that met "unavailable" up to 100 times, and waits for a
 		// connection as long as the deadline allows (client/v3/options.go): a refused connection would cost all of it.
 		MaxUnaryRetries: 1,
-		// Without it, 2 GiB.
+		// Without it, 2 GiB. Some calls take more, see asked.
 		MaxCallRecvMsgSize: largestAnswer,
 		DialOptions: []grpc.DialOption{
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec)),
 			grpc.WithMaxHeaderListSize(largestHeaders), // without it, 16 MiB
+			grpc.WithReadBufferSize(connBuffer),
+			grpc.WithWriteBufferSize(connBuffer),
+			grpc.WithStaticStreamWindowSize(window),
+			grpc.WithStaticConnWindowSize(window),
 			// Whatever name the client knows the member by, it is reached at its pod's address.
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
 				error) {
 				return e.dial(ctx, endpoint)
 			}),
-			grpc.WithChainUnaryInterceptor(failFast),
+			grpc.WithChainUnaryInterceptor(asked),
 		},
 	}
 	if !endpoint.Foreign && endpoint.ServerName != "" {
@@ -244,26 +249,11 @@ func (h *handshake) anonymous() bool {
 	return h.certificate != "" && !h.asked
 }
 
-// failFast undoes etcd's WaitForReady(true), which no field of its configuration reaches: of two equal call options
-// the last one counts.
-func failFast(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
-	opts ...grpc.CallOption) error {
-	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
-}
-
 func (e *Etcd) dial(ctx context.Context, endpoint observation.Endpoint) (net.Conn, error) {
 	if endpoint.Foreign {
 		return e.dialForeign(ctx, endpoint)
 	}
-	return e.dialTo(ctx, address(endpoint))
-}
-
-func (e *Etcd) dialTo(ctx context.Context, address string) (net.Conn, error) {
-	if e.Dial != nil {
-		return e.Dial(ctx, address)
-	}
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", address)
+	return e.connect(ctx, address(endpoint), nil)
 }
 
 // open makes a client for one member. It does not connect yet: the first call does.

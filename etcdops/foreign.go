@@ -31,17 +31,14 @@ func (e *Etcd) dialForeign(ctx context.Context, endpoint observation.Endpoint) (
 	if err != nil || endpoint.Allowed.Refuses(endpoint.ClientURL, endpoint.Namespace) != "" {
 		return nil, errForbidden
 	}
-	if e.Dial != nil {
-		return e.Dial(ctx, address(endpoint))
-	}
-	dialer := net.Dialer{ControlContext: func(_ context.Context, _, found string, _ syscall.RawConn) error {
+	check := func(_ context.Context, _, found string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(found)
 		if err != nil || !endpoint.Allowed.Takes(host, at.Addr()) {
 			return errForbidden
 		}
 		return nil
-	}}
-	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(endpoints.Absolute(host), port))
+	}
+	return e.connect(ctx, net.JoinHostPort(endpoints.Absolute(host), port), check)
 }
 
 // inOurWords puts what an endpoint of another etcd answers into words of ours, before anything else of the client's
@@ -91,13 +88,12 @@ func ourWords(answer *status.Status) string {
 	if errors.As(rpctypes.Error(answer.Err()), &known) || answers[said] != nil { // one out of etcd's own table
 		return said
 	}
+	if words := noAnswer(said); words != "" {
+		return words
+	}
 	switch answer.Code() { //nolint:exhaustive // the others say nothing that is told
 	case codes.Canceled, codes.DeadlineExceeded:
 		return answer.Code().String()
-	case codes.ResourceExhausted:
-		if strings.HasPrefix(said, tooLarge) {
-			return tooLarge
-		}
 	case codes.Unavailable:
 		return whyNot(said)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 )
@@ -25,6 +26,7 @@ func Run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	err := c.Run(ctx)
 	if err == nil {
+		command.TerminationMessage(c.found())
 		return 0
 	}
 	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
@@ -58,6 +60,15 @@ func (c *Command) Run(ctx context.Context) error {
 		return err
 	}
 	return check(c.dataDir, c.walDir, c.startOf(), c.marker)
+}
+
+// found is what there is where etcd will have its data, for who reads how the pod's container has ended: before a
+// cluster's first quorum, Quorate must know that no etcd has run there.
+func (c *Command) found() string {
+	if log, err := datadir.HasLog(c.dataDir, c.walDir); err != nil || log {
+		return ""
+	}
+	return objects.NothingFound
 }
 
 // startOf is how the member starts. Where the variable [volumes.EnvBegins] names no cluster, it has

@@ -45,6 +45,28 @@ func Tried(v *state.View) bool {
 
 func authorized(v *state.View) bool { return Tried(v) && v.Taken.Err == "" }
 
+// etcdNow is the cluster ID of the etcd that runs; empty while that is not known.
+func etcdNow(v *state.View) string {
+	switch {
+	case v.Etcd != nil:
+		return wording.Hex(v.Etcd.ClusterID)
+	case v.Epoch != nil && v.Epoch.HadQuorum():
+		return wording.Hex(v.Epoch.ClusterID)
+	}
+	return ""
+}
+
+// Applied is what was done about users and roles in the etcd that runs, and the hash of what it has; empty for nothing.
+// What was done in another one, as before a restore, says only which names are ours: users, passwords and whether auth
+// is on are in the data.
+func Applied(v *state.View) (status *v1alpha1.AuthStatus, hash string) {
+	s := v.Cluster.Status.Auth
+	if now := etcdNow(v); s == nil || now == "" || s.ClusterID != now {
+		return users.InAnother(s), ""
+	}
+	return s, v.Cluster.Status.Internal.AppliedAuth
+}
+
 // AuthWanted is what etcd's users and roles should be. The error names the field that stands in the way.
 func AuthWanted(v *state.View) (users.Want, error) {
 	s := v.Cluster.Spec.Auth
@@ -55,7 +77,8 @@ func AuthWanted(v *state.View) (users.Want, error) {
 	if err := users.Validate(s); err != nil {
 		return users.Want{}, err
 	}
-	want := users.Wanted(v.Cluster.Name, s, v.Cluster.Status.Auth,
+	old, _ := Applied(v)
+	want := users.Wanted(v.Cluster.Name, s, old,
 		func(name string) string { return secretVersion(v, name) })
 	for _, u := range want.Users {
 		if u.Password == nil {
@@ -133,7 +156,16 @@ func Generated(v *state.View) []*decision.DesiredSecret {
 // AuthStatus is what was last done about users and roles, and the hash of what etcd has; that is empty until etcd has
 // what is wanted. What is ours stays recorded while the spec says nothing about it.
 func AuthStatus(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
-	old, applied := v.Cluster.Status.Auth, v.Cluster.Status.Internal.AppliedAuth
+	status, applied = done(v)
+	if status != nil {
+		status = v1alpha1.Copy(status)
+		status.ClusterID = etcdNow(v)
+	}
+	return status, applied
+}
+
+func done(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
+	old, applied := Applied(v)
 	if v.Cluster.Spec.Auth == nil || state.Suspended(v.Observation) {
 		return old, applied
 	}
@@ -142,7 +174,7 @@ func AuthStatus(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
 	case err != nil:
 		return old, applied
 	case authorized(v):
-		return users.Done(want), want.Hash()
+		return users.Done(old, want), want.Hash()
 	case applied == want.Hash() && users.Recorded(old, want):
 		return old, applied
 	}
@@ -151,6 +183,15 @@ func AuthStatus(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
 		passwords = v.Taken.Passwords
 	}
 	return users.Pending(old, want, passwords), ""
+}
+
+// unlessData says who may do what while nothing is declared: that is in the data, which may come from elsewhere.
+func unlessData(v *state.View) string {
+	const all = "every certificate of this cluster may read and write everything"
+	if v.Epoch == nil || v.Epoch.Source == objects.SourceEmpty {
+		return all
+	}
+	return fmt.Sprintf("%s, unless etcd's auth is on in the data that epoch %d began with", all, v.Epoch.N)
 }
 
 // Authorization is whether etcd asks every client who it is, with a reason and words; now and applied are of
@@ -162,11 +203,12 @@ func Authorization(v *state.View, now *v1alpha1.AuthStatus, applied string) (rea
 			return "LeftOn", "spec.auth was removed; etcd keeps its users and roles and still enforces them; to turn " +
 				"that off, set spec.auth.enabled to false", true
 		}
-		return "NotAsked", "spec.auth is not set: every certificate of this cluster may read and write everything",
-			false
+		return "NotAsked", "spec.auth is not set: " + unlessData(v), false
 	}
 	want, err := AuthWanted(v)
 	switch {
+	case etcdNow(v) == "":
+		return "Applying", "no quorum has answered yet: users and roles are applied when one does", false
 	case errors.Is(err, errPasswordNotYet):
 		return "Applying", err.Error(), false
 	case errors.Is(err, errNoSecret):

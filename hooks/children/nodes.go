@@ -22,7 +22,7 @@ func inDirectory(v *state.View, pod *corev1.Pod) {
 	}
 	prepare := &pod.Spec.InitContainers[0]
 	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: volumes.EnvBegins, ValueFrom: objects.FromInitialCluster()})
-	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation)}, pod.Spec.InitContainers...)
+	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation, prepare.Resources)}, pod.Spec.InitContainers...)
 }
 
 // Pinned is an affinity that also asks for this node. Of the terms one must hold, so each of them gets it; an empty
@@ -58,8 +58,8 @@ func Pinned(a *corev1.Affinity, node string) *corev1.Affinity {
 }
 
 // ownContainer gives the directory, which the kubelet makes as root's, to etcd's user.
-func ownContainer(o observation.Observation) corev1.Container {
-	own := prepareContainer(o)
+func ownContainer(o observation.Observation, resources corev1.ResourceRequirements) corev1.Container {
+	own := prepareContainer(o, resources)
 	own.Name, own.Args = objects.ContainerOwn,
 		[]string{"own", "--dir=" + volumes.DataMount, fmt.Sprintf("--user=%d", objects.UserID)}
 	own.VolumeMounts = []corev1.VolumeMount{{Name: state.VolumeData, MountPath: volumes.DataMount}}

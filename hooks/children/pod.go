@@ -63,9 +63,10 @@ func podSpec(o observation.Observation, t *spec.Template, name, address, version
 		TopologySpreadConstraints:     constraints,
 		PriorityClassName:             t.PriorityClass,
 		SchedulerName:                 t.Scheduler,
-		InitContainers:                []corev1.Container{prepareContainer(o)},
+		ServiceAccountName:            t.ServiceAccount,
+		InitContainers:                []corev1.Container{prepareContainer(o, objects.Before(t.Resources))},
 		Containers: []corev1.Container{
-			etcdContainer(o, t, name, address, version, room, speaks), trimContainer(o)},
+			etcdContainer(o, t, name, address, version, room, speaks), trimContainer(o, t.Resources)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(t, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
@@ -117,14 +118,14 @@ func dataVolume(t *spec.Template, name string) corev1.Volume {
 	return objects.ClaimVolume(state.VolumeData, name)
 }
 
-func prepareContainer(o observation.Observation) corev1.Container {
+func prepareContainer(o observation.Observation, resources corev1.ResourceRequirements) corev1.Container {
 	return corev1.Container{
 		Name:            objects.ContainerPrepare,
 		Image:           o.Settings.Image,
 		ImagePullPolicy: o.Settings.ImagePullPolicy,
 		Args:            []string{"prepare", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile},
 		SecurityContext: objects.Restricted(),
-		Resources:       objects.Requests("10m", "16Mi"),
+		Resources:       resources,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: state.VolumeData, MountPath: "/var/lib/etcd"},
 			{Name: state.VolumeState, MountPath: state.StateMount},
@@ -133,8 +134,8 @@ func prepareContainer(o observation.Observation) corev1.Container {
 }
 
 // trimContainer keeps etcd's log as short as the account of a volume says (spec.Room).
-func trimContainer(o observation.Observation) corev1.Container {
-	trim := prepareContainer(o)
+func trimContainer(o observation.Observation, beside corev1.ResourceRequirements) corev1.Container {
+	trim := prepareContainer(o, objects.Beside(beside))
 	trim.Name, trim.Args = objects.ContainerTrim, []string{"trim", "--data-dir=" + objects.DataDir}
 	trim.VolumeMounts = trim.VolumeMounts[:1]
 	return trim

@@ -256,10 +256,30 @@ func keptPod(v *state.View, old *corev1.Pod) *corev1.Pod {
 
 // takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
 func takesImage(v *state.View, pod *corev1.Pod) bool {
-	wanted, idle := versions.VersionNow(v), state.NeverRan(pod) || v.Etcd == nil && v.Epoch.HadQuorum() &&
-		!state.Running(pod)
-	return idle && pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, wanted) &&
-		(!v.Epoch.HadQuorum() || spec.SameFlags(versions.MadeForVersion(pod), wanted))
+	idle := state.NeverRan(pod) || v.Etcd == nil && !state.Running(pod)
+	return idle && v.Epoch.Began() && otherImage(v, pod) && fitsFlags(v, pod)
+}
+
+func otherImage(v *state.View, pod *corev1.Pod) bool {
+	return pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, versions.VersionNow(v))
+}
+
+// fitsFlags reports whether the image that the pod should have knows all else that the pod was made with: its flags,
+// and what fills its data directory, which runs in etcd's image too.
+func fitsFlags(v *state.View, pod *corev1.Pod) bool {
+	return spec.SameFlags(versions.MadeForVersion(pod), versions.VersionNow(v)) &&
+		(!epochs.IsFilled(pod) || epochs.Seeded(pod))
+}
+
+// Waits reports whether the pod can't go on as it is.
+func Waits(pod *corev1.Pod) bool {
+	return state.Stuck(pod) || epochs.SeedFailure(pod) != nil && !epochs.Seeded(pod)
+}
+
+// Superseded reports whether a pod whose etcd has never run can't go on, and would be made otherwise now, in a way that
+// it can't be given: by its template, its flags, or the image that fills its data directory.
+func Superseded(v *state.View, pod *corev1.Pod) bool {
+	return Waits(pod) && (TemplateOutdated(v, pod) || otherImage(v, pod) && (!v.Epoch.Began() || !fitsFlags(v, pod)))
 }
 
 // noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member

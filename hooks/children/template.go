@@ -21,7 +21,7 @@ import (
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
 func exchange(v *state.View, pod *corev1.Pod) {
 	wanted := v.Settings.Etcd(&v.Cluster.Spec, versions.VersionNow(v))
-	if made := versions.MadeForVersion(pod); made != versions.TagOf(wanted) {
+	if made := versions.MadeForVersion(pod); made != objects.VersionOf(wanted) {
 		pod.Annotations[objects.AnnotationFlagsFor] = made
 	}
 	pod.Annotations[objects.AnnotationImage] = wanted
@@ -47,6 +47,9 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *spec.Template {
 	}
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
+	}
+	if s.ServiceAccountName != "default" {
+		t.ServiceAccount = s.ServiceAccountName
 	}
 	if t.Runtime = s.RuntimeClassName; s.SchedulerName != corev1.DefaultSchedulerName {
 		t.Scheduler = s.SchedulerName

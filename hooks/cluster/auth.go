@@ -15,7 +15,7 @@ func authorize(v *state.View) *decision.Verdict {
 		return nil
 	}
 	want, err := auth.AuthWanted(v)
-	old := v.Cluster.Status.Auth
+	old, applied := auth.Applied(v)
 	switch {
 	case err != nil:
 		return nil // the condition Authorized says it; nothing else has to wait for that
@@ -26,7 +26,7 @@ func authorize(v *state.View) *decision.Verdict {
 			Resync: rule.ResyncSoon}
 	case !want.Enabled && len(state.Anonymous(v)) > 0:
 		return nil // the members ask for certificates first; the condition says it
-	case v.Cluster.Status.Internal.AppliedAuth == want.Hash() && (!want.Enabled || !state.AuthOff(v)) &&
+	case applied == want.Hash() && (!want.Enabled || !state.AuthOff(v)) &&
 		(v.Now.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
 		return nil
 	}

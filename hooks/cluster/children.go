@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rollout"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -57,6 +58,25 @@ func stagedChildren(v *state.View) ([]*corev1.PersistentVolumeClaim, []*corev1.P
 		}
 	}
 	return claims, pods
+}
+
+// listedPods are the pods of the listed members. A learner's is for the place of the member that it succeeds.
+func listedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
+	list := children.ListedPods(v, verdict)
+	leaves, _ := rollout.LostVoter(v)
+	if leaves == nil {
+		leaves, _ = rollout.VoterToSucceed(v)
+	}
+	l := v.Learner()
+	if leaves == nil || l == nil {
+		return list
+	}
+	for _, pod := range list {
+		if pod.Name == l.PodName && pod.UID == "" {
+			children.Succeeds(v.Cluster, pod, leaves.PodName)
+		}
+	}
+	return list
 }
 
 // initialClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the

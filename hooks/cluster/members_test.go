@@ -60,8 +60,9 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 	etcd := pod.Spec.Containers[0]
 	assert.Contains(t, etcd.Command, "--quota-backend-bytes=4345298944", "half of what the log and the file system leave")
 	assert.Contains(t, etcd.Command, "--experimental-initial-corrupt-check=true", "3.5 knows no feature gates")
-	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMAXPROCS", Value: "2"})
-	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"})
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMAXPROCS", ValueFrom: objects.LimitOf(corev1.ResourceCPU, "1")})
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "$(MEMORY_LIMIT_MIB)000000"})
+	assert.Equal(t, etcd.Resources, pod.Spec.InitContainers[0].Resources, "a quota on limits lets it in")
 	assert.True(t, *pod.Spec.SecurityContext.RunAsNonRoot)
 	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 	assert.True(t, *etcd.SecurityContext.ReadOnlyRootFilesystem)

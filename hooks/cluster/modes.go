@@ -152,8 +152,8 @@ var modes = []mode{
 			restoreRule,
 			lostRule,
 			rule.New("Reschedule",
-				"Before the first quorum, a pod that no node has taken and that was made from an outdated template "+
-					"is replaced, one at a time.", reschedule),
+				"Before the first quorum, a pod that can't go on as it was made, and would be made otherwise now, is "+
+					"replaced, one at a time.", reschedule),
 			// Waits: not started in time, or can't be
 			rule.New("Start",
 				"The initial members start together; nothing else happens before they first have quorum.",
@@ -303,7 +303,7 @@ var modes = []mode{
 					"spec.maintenance.windows opens.", waitForWindow, rule.Rests, rule.Waits),
 			rule.New("Converged", "The cluster is as the spec wants it.", converged, rule.Rests).Quiet(),
 		},
-		record: epochs.Advance, claims: listedClaims, pods: children.ListedPods,
+		record: epochs.Advance, claims: listedClaims, pods: listedPods,
 	},
 }
 

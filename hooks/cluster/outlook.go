@@ -131,6 +131,9 @@ func uncertified(v *state.View) rule.Outlook {
 
 // outlookWhileBlind is whether those who need not be restarted could be a quorum.
 func outlookWhileBlind(v *state.View) rule.Outlook {
+	if v.Next != nil {
+		return nextComes(v)
+	}
 	known := state.KnownVoters(v)
 	if able := wording.Filter(known, func(name string) bool {
 		return !certificates.DistrustsPeers(v,
@@ -144,7 +147,7 @@ func outlookWhileBlind(v *state.View) rule.Outlook {
 // filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried
 // again, and may be there then; what can't be read, or does not fit, stays so.
 func filling(v *state.View) rule.Outlook {
-	if epochs.Differing(v) != "" {
+	if epochs.Differing(v) != "" || epochs.Unplaced(v) {
 		return rule.Waits
 	}
 	for _, name := range v.Epoch.InitialNames() {
@@ -167,6 +170,8 @@ func nextComes(v *state.View) rule.Outlook {
 		return rule.Waits
 	case v.Choosing():
 		return cmp.Or(epochs.BestSurvivor(v).Outlook, rule.Works)
+	case epochs.Unstaged(v.Next) == "":
+		return stops(v)
 	}
 	return filling(v.Next)
 }

@@ -29,6 +29,9 @@ func recoverQuorum(v *state.View) *decision.Verdict {
 	if v.Next != nil || v.Cluster.Spec.SelfHosted { // while the API server answers there is a quorum, whatever we see
 		return nil
 	}
+	if epochs.RestoreFirst(v) {
+		return nil
+	}
 	policy, asked := epochs.RecoverBy(v)
 	lost := epochs.QuorumIsLost(v)
 	if !asked && (v.BesideForeign() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.Epoch.HadQuorum() ||
@@ -44,7 +47,7 @@ func recoverQuorum(v *state.View) *decision.Verdict {
 	if why != "" {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; Quorate keeps what is left", policy,
-				why), Outlook: rule.Waits, Resync: rule.ResyncLater}
+				why) + epochs.Ways(v), Outlook: rule.Waits, Resync: rule.ResyncLater}
 	}
 	return epochs.RecordNextEpoch(v, from,
 		fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins "+

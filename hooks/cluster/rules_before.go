@@ -154,14 +154,31 @@ func wrongCluster(v *state.View) *decision.Verdict {
 
 func reschedule(v *state.View) *decision.Verdict {
 	if v.Memory() {
-		return nil
+		return planAgain(v)
 	}
 	for _, name := range v.Names {
 		pod := v.Children.Pods[name]
-		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && children.TemplateOutdated(v, pod) {
+		if pod != nil && pod.DeletionTimestamp == nil && children.Superseded(v, pod) {
 			return &decision.Verdict{
-				Message:   fmt.Sprintf("replacing the pod %s: no node accepts it, and its template has changed", name),
+				Message: fmt.Sprintf("replacing the pod %s, which can't go on as it was made%s: the spec has changed",
+					name, epochs.WhyNotStarted(v, pod)),
 				DeletePod: name, Resync: rule.ResyncSoon}
+		}
+	}
+	return nil
+}
+
+// planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that no
+// etcd of it has run.
+func planAgain(v *state.View) *decision.Verdict {
+	if v.Next != nil || len(v.Epoch.StartsOn) == 0 || len(epochs.Unproven(v)) > 0 {
+		return nil
+	}
+	for _, name := range v.Epoch.InitialNames() {
+		if pod := v.Children.Pods[name]; pod != nil && children.Superseded(v, pod) {
+			return epochs.RecordNextEpoch(v, v.Epoch.Origin, fmt.Sprintf("%s can't go on as it was made%s, and the spec "+
+				"has changed: recording epoch %d, which begins with %s", name, epochs.WhyNotStarted(v, pod),
+				epochs.NextEpochNumber(v), epochs.WordsFor(v, v.Epoch.Origin)))
 		}
 	}
 	return nil
@@ -169,11 +186,11 @@ func reschedule(v *state.View) *decision.Verdict {
 
 func start(v *state.View) *decision.Verdict {
 	if why := epochs.Stalled(v); why != "" {
-		return &decision.Verdict{Message: why, Outlook: starts(v), Resync: rule.ResyncLater}
+		return &decision.Verdict{Message: why + epochs.VersionWaits(v), Outlook: starts(v), Resync: rule.ResyncLater}
 	}
 	initial := v.Epoch.InitialNames()
 	return &decision.Verdict{Message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) +
-		pods.WhyPodsNotServing(v, initial), Resync: rule.ResyncSoon}
+		pods.WhyPodsNotServing(v, initial) + epochs.VersionWaits(v), Resync: rule.ResyncSoon}
 }
 
 func quorumLost(v *state.View) *decision.Verdict {
@@ -192,6 +209,8 @@ func quorumLost(v *state.View) *decision.Verdict {
 	}
 	if way := epochs.Suggested(v); v.Epoch.HadQuorum() && way != "" && (v.Next == nil || epochs.ByRestore(v)) {
 		message += "; " + way
+	} else {
+		message += ways(v)
 	}
 	return &decision.Verdict{Message: message + "; see QuorumLost in docs/troubleshooting.md", Outlook: nextComes(v),
 		Resync: rule.ResyncLater}
@@ -205,7 +224,7 @@ func blind(v *state.View) *decision.Verdict {
 	message := fmt.Sprintf("no quorum answers (silent: %s); Quorate only keeps or recreates pods",
 		strings.Join(silent, ", ")) + pods.WhyPodsNotServing(v, silent)
 	if v.Next != nil {
-		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v))
+		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v)) + ways(v)
 	}
 	if distrusting := wording.Filter(v.Names,
 		func(n string) bool { return certificates.DistrustsPeers(v, v.Health[n]) }); len(distrusting) > 0 {

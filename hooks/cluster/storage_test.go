@@ -237,3 +237,41 @@ func bare(o observation.Observation, name string) *corev1.Pod {
 	pod := children.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, room("1Gi"), spec.Speech{PeersTLS: true}, state.ResumeEnv())
 	return pod
 }
+
+// TestASuccessorMayTakeTheNodeOfTheMemberThatLeaves: counted, the one that leaves would keep its node free, and on
+// three nodes two members would share another one in two of three cases.
+func TestASuccessorMayTakeTheNodeOfTheMemberThatLeaves(t *testing.T) {
+	replaced := func(o *observation.Observation) {
+		o.Cluster.Spec.Storage.Migration = v1alpha1.MigrateReplace
+		o.Cluster.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule},
+			{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "data"}}},
+		}
+	}
+	o := with(onVolumes(), replaced, size("2Gi"))
+	for _, pod := range o.Children.Pods {
+		pod.Annotations[objects.AnnotationTemplate] = children.TemplateOf(o.Cluster, "3.6.16").Hash()
+	}
+	asked(&o, "2Gi", volumes.ReplacedAfter)
+	addMember(&o, 3, true)
+	delete(o.Children.Pods, "demo-3")
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	var pod *corev1.Pod
+	for _, p := range d.Children.Pods {
+		if p.Name == "demo-3" {
+			pod = p
+		}
+	}
+	require.NotNil(t, pod, d.Reason.Message)
+	stay := &metav1.LabelSelector{MatchLabels: objects.Selector(o.Cluster),
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: objects.LabelMember,
+			Operator: metav1.LabelSelectorOpNotIn, Values: []string{"demo-1"}}}}
+	apart := pod.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	assert.Equal(t, stay, apart[0].PodAffinityTerm.LabelSelector)
+	assert.Equal(t, stay, pod.Spec.TopologySpreadConstraints[0].LabelSelector)
+	assert.Equal(t, "data", pod.Spec.TopologySpreadConstraints[1].LabelSelector.MatchLabels["tier"],
+		"a selector of the spec's own stays")
+}

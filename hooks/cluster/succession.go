@@ -1,15 +1,21 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
 func switchEpoch(v *state.View) *decision.Verdict {
@@ -23,7 +29,7 @@ func switchEpoch(v *state.View) *decision.Verdict {
 		if left := epochs.Lingering(v); left != "" {
 			return &decision.Verdict{
 				Message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when all of its pods are gone",
-					v.Epoch.N, left, v.Next.Epoch.N), Resync: rule.ResyncLater}
+					v.Epoch.N, left, v.Next.Epoch.N), Outlook: stops(v), Resync: rule.ResyncLater}
 		}
 	}
 	if v.Choosing() {
@@ -41,7 +47,7 @@ func switchEpoch(v *state.View) *decision.Verdict {
 			return nil // the epoch that runs is looked after meanwhile
 		}
 		return &decision.Verdict{Message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.Epoch.N, v.Next.Epoch.N,
-			waits), Outlook: nextComes(v), Resync: rule.ResyncLater}
+			waits) + ways(v), Outlook: nextComes(v), Resync: rule.ResyncLater}
 	}
 	if !v.Ending() {
 		if late := epochs.LongEnding(v); len(late) > 0 {
@@ -55,6 +61,22 @@ func switchEpoch(v *state.View) *decision.Verdict {
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("epoch %d begins: %s", v.Next.Epoch.N, v.Next.Epoch.Describe()),
 		Phase: state.PhaseBegan, Resync: rule.ResyncSoon}
+}
+
+// ways is how people go on from an epoch that can't be made ready; empty while it may be.
+func ways(v *state.View) string {
+	if v.Next == nil || v.Etcd != nil || nextComes(v) != rule.Waits || epochs.Unplaced(v.Next) {
+		return ""
+	}
+	return epochs.Ways(v)
+}
+
+// stops is whether the pods of the epoch that runs end by themselves.
+func stops(v *state.View) rule.Outlook {
+	if len(epochs.LongEnding(v)) > 0 {
+		return rule.Waits
+	}
+	return rule.Works
 }
 
 // stop writes down that the epoch that runs is stopped.
@@ -73,7 +95,8 @@ func otherwise(v *state.View) *decision.Verdict {
 	}
 	switch lost, why := epochs.LostBeforeStart(v.Next), needless(v); {
 	case epochs.Cancelled(v) || epochs.RestoreWithdrawn(v):
-		return cancel(v, "the restore was withdrawn")
+		refused := v.Asked.Refused[types.UID(v.Next.Epoch.Restore)]
+		return cancel(v, cmp.Or(refused, "the restore was withdrawn"))
 	case why != "":
 		return cancel(v, why)
 	case len(lost) > 0:
@@ -84,19 +107,40 @@ func otherwise(v *state.View) *decision.Verdict {
 
 // needless is why the next epoch is not to come, or not yet, although nothing is wrong with it; empty for nothing.
 func needless(v *state.View) string {
-	from, asked := epochs.AskedFor(v)
+	wish := epochs.Overtaken(v)
 	switch {
-	case v.Etcd == nil && asked && epochs.RecoveryDue(v) && (epochs.ByRestore(v) || from.Source != v.Next.Epoch.Source):
-		return fmt.Sprintf("epoch %d must be recovered", v.Epoch.N)
+	case wish != nil:
+		return fmt.Sprintf("EtcdOperation %s asks for %s", wish.By, epochs.WordsFor(v, wish.Origin))
 	case epochs.Collides(v):
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
 	case v.Etcd != nil && !epochs.ByRestore(v):
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
+	case v.Cluster.Spec.SelfHosted:
+		return "spec.selfHosted is true, and the API server has its data in epoch " + strconv.Itoa(v.Epoch.N)
+	case replanned(v) != "":
+		return replanned(v)
 	case epochs.Outgrown(v):
 		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", v.Epoch.N,
 			v.Next.Epoch.N)
 	case health.MembersMissing(v) && epochs.Staging(v) != "" && !epochs.StopsFirst(v):
 		return fmt.Sprintf("epoch %d needs another member first", v.Epoch.N)
+	}
+	return ""
+}
+
+// replanned is why what was planned for the next epoch must be planned again: a pod of it can't go on, and would be made
+// otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for nothing.
+func replanned(v *state.View) string {
+	if epochs.Unstaged(v.Next) == "" {
+		return ""
+	}
+	version := versions.Planned(v)
+	for _, name := range v.Next.Epoch.InitialNames() {
+		pod := v.Next.Children.Pods[name]
+		if pod != nil && (children.Superseded(v.Next, pod) || v.Next.Epoch.Version != version && children.Waits(pod)) {
+			return fmt.Sprintf("%s can't go on as it was made%s, and the spec has changed", name,
+				epochs.WhyNotStarted(v.Next, pod))
+		}
 	}
 	return ""
 }
@@ -113,13 +157,16 @@ func instead(v *state.View) *decision.Verdict {
 	if epochs.Unstaged(v.Next) == "" {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
-	from, asked := epochs.AskedFor(v)
+	wish := epochs.Overtaken(v)
 	lost, old := epochs.LostBeforeStart(v.Next), v.Next.Epoch
 	switch {
-	case asked && !epochs.ByRestore(v) && from.Source != old.Source:
-		return epochs.RecordNextEpoch(v, from,
-			fmt.Sprintf("epoch %d must begin differently: recording epoch %d, which begins with %s", old.N,
-				epochs.NextEpochNumber(v), epochs.WordsFor(v, from)))
+	case wish != nil:
+		return epochs.RecordNextEpoch(v, wish.Origin,
+			fmt.Sprintf("EtcdOperation %s: recording epoch %d in the place of epoch %d, which begins with %s", wish.By,
+				epochs.NextEpochNumber(v), old.N, epochs.WordsFor(v, wish.Origin)))
+	case replanned(v) != "":
+		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf("%s: recording epoch %d, which begins with %s",
+			replanned(v), epochs.NextEpochNumber(v), epochs.WordsFor(v, old.Origin)))
 	case epochs.RestoreWithdrawn(v):
 		from, why := epochs.RestoreInstead(v)
 		if why != "" {

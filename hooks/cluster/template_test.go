@@ -328,6 +328,7 @@ var emptyMeans = map[string]string{
 var defaultsSaid = map[string][]string{
 	"upgradePolicy":     {`"OneMinor"`},
 	"image.repository":  {`"gcr.io/etcd-development/etcd"`},
+	"image.tags":        {`{"3.6.16":"v3.6.16"}`, `{"3.5.35":"3.5.35-r1"}`},
 	"image":             {`{"pullPolicy":"IfNotPresent","pullSecrets":[]}`},
 	"storage.size":      {`"1Gi"`, `"1073741824"`, `"1024Mi"`, `1073741824`},
 	"storage.migration": {`"Never"`, `"Replace"`},
@@ -366,6 +367,7 @@ var defaultsSaid = map[string][]string{
 	},
 	"networkPolicy":              {`{"mode":"Managed"}`},
 	"schedulerName":              {`"default-scheduler"`},
+	"serviceAccountName":         {`"default"`},
 	"securityContext":            {`{"idPolicy":"Fixed","seccompProfile":{"type":"RuntimeDefault"},"fsGroupChangePolicy":"OnRootMismatch"}`},
 	"securityContext.runAsUser":  {`10001`},
 	"securityContext.runAsGroup": {`10001`},
@@ -415,6 +417,7 @@ var others = map[string]another{
 	"securityContext.seccompProfile.type":             leaves(""), // needs the other
 	"securityContext.seccompProfile.localhostProfile": leaves(""),
 	"image.repository":                                restarts(`"quay.io/coreos/etcd"`),
+	"image.tags":                                      restarts(`{"3.6.16":"3.6.16-r2"}`),
 	"image.pullPolicy":                                restarts(`"Always"`),
 	"image.pullSecrets":                               restarts(`[{"name":"pull"}]`),
 	"resources":                                       restarts(`{"limits":{"memory":"2Gi"}}`),
@@ -446,6 +449,7 @@ var others = map[string]another{
 	"auth.token":                                      restarts(`"Simple"`),
 	"priorityClassName":                               restarts(`"other"`),
 	"schedulerName":                                   restarts(`"other"`),
+	"serviceAccountName":                              restarts(`"other"`),
 	"runtimeClassName":                                restarts(`"other"`),
 	"securityContext.runAsUser":                       restarts(`777777`),
 	"securityContext.runAsGroup":                      restarts(`777777`),

@@ -47,6 +47,69 @@ func Stalled(v *state.View) string {
 		HowToBeginAgain(v))
 }
 
+// Unproven are the initial members of which it is not proven that their etcd has never run: that Quorate has heard of
+// none proves nothing. Proven it is by a pod whose container of etcd has never been started, when what it would start on
+// holds nothing either: prepare has found nothing there, or it could not be filled, or no volume has been made. On Memory
+// the pod holds the data itself, and the record says which pod that is. One that has lost what it was to start on, pod
+// and volume, never starts again.
+func Unproven(v *state.View) []string {
+	if !v.Epoch.Provisioned() {
+		return nil // no pod of a member runs yet
+	}
+	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		switch {
+		case pod == nil:
+			return !dataGone(v, name) && !unmade(v, name)
+		case !state.NeverRan(pod):
+			return true
+		case v.Memory():
+			return !v.Epoch.MayStartEmpty(name, pod.UID)
+		case state.FoundNothing(pod) || SeedFailure(pod) != nil && !Seeded(pod):
+			return false
+		}
+		return pod.Spec.NodeName != "" || !unmade(v, name)
+	})
+}
+
+// dataGone reports whether nothing is left of what was recorded for a member without a pod to start on: on claims none of
+// its pods runs any more then, since Kubernetes keeps a claim for as long as one does.
+func dataGone(v *state.View, name string) bool {
+	return v.Memory() || v.OnClaims() && slices.ContainsFunc(v.MemberClaims(name),
+		func(c *corev1.PersistentVolumeClaim) bool { return c == nil || v.Epoch.Recorded(c.Name) != c.UID })
+}
+
+// unmade reports whether no volume has been made for the member's claims.
+func unmade(v *state.View, name string) bool {
+	return v.OnClaims() && !slices.ContainsFunc(v.MemberClaims(name), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || c.Spec.VolumeName != "" || c.Status.Phase == corev1.ClaimBound
+	})
+}
+
+// versionBeforeQuorum is the version that an epoch's members are to run that have never had a quorum. It follows the
+// spec to another patch release, and to another minor version while it is proven that nothing has run that could not
+// read the other's log (S18). Before the epoch begins it stays as it was planned.
+func versionBeforeQuorum(v *state.View) string {
+	is, wanted := v.Epoch.Version, v.Cluster.Spec.Version
+	switch {
+	case v.Etcd != nil || !v.Epoch.Began():
+		return is
+	case versions.SameMinor(is, wanted) || len(Unproven(v)) == 0:
+		return wanted
+	}
+	return cmp.Or(state.OtherMinor(is, state.RanVersions(v)), is)
+}
+
+// VersionWaits says that the spec's version waits, because members may have run as another one; empty when it does not.
+func VersionWaits(v *state.View) string {
+	unproven := Unproven(v)
+	if v.Epoch.HadQuorum() || len(v.Epoch.StartsOn) == 0 || versions.SameMinor(v.Epoch.Version, v.Cluster.Spec.Version) || len(unproven) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; etcd %s waits for the first quorum, because %s may have run etcd %s already: set spec.version "+
+		"back to that until then", v.Cluster.Spec.Version, strings.Join(unproven, ", "), v.Epoch.Version)
+}
+
 // NeverBegins reports whether the epoch has never had a quorum, and something stands in the way of that.
 func NeverBegins(v *state.View) bool {
 	return v.Epoch.Provisioned() && !v.Epoch.HadQuorum() && !v.Ending() &&

@@ -70,8 +70,8 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	if others := foreign.NoteForeign(v); others != "" {
 		ann[objects.AnnotationForeign], ann[objects.AnnotationForeignSince] = others, foreign.ForeignSince(v, others)
 	}
-	if !v.Epoch.HadQuorum() && v.Etcd == nil {
-		ann[objects.AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
+	if !v.Epoch.HadQuorum() {
+		ann[objects.AnnotationVersion] = versionBeforeQuorum(v)
 	}
 	end, words := firstEnd(v)
 	for key, value := range map[string]string{
@@ -128,7 +128,9 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 	record.Data[objects.EpochKeyRecreated] = "true"
 	record.Annotations[objects.AnnotationStartsOn] = state.StartsOnNothing
 	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.NextOrdinal())
-	record.Annotations[objects.AnnotationVersion] = cmp.Or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	record.Annotations[objects.AnnotationVersion] = cmp.Or(state.LowestVersion(state.RunVersions(v)),
+		v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	dialledAsBefore(v, record)
 	record.Annotations[objects.AnnotationOldLog] = state.OldLog{There: true}.String() // for all that is known now
 	if s := &v.Cluster.Status; s.ClusterID != "" &&
 		(s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {
@@ -141,6 +143,32 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 		record.Annotations[objects.AnnotationForeign] = others
 	}
 	return record
+}
+
+// dialledAsBefore writes on a record that is made again how the members are dialled that there are, whatever the spec
+// says now: as etcd lists them, or as their pods were made.
+func dialledAsBefore(v *state.View, record *corev1.ConfigMap) {
+	plain, byTLS := false, []string{}
+	for _, name := range v.Names {
+		m, pod := v.Find(name), v.Children.Pods[name]
+		switch {
+		case m != nil && state.ByTLS(m.PeerURLs...), m == nil && pod != nil && state.TLSFlagsOf(pod).Peers:
+			byTLS = append(byTLS, name)
+		case m != nil || pod != nil:
+			plain = true
+		}
+	}
+	if !plain || record.Data[objects.EpochKeyInitialCluster] == "" {
+		return
+	}
+	initial := state.ParsePairs(record.Data[objects.EpochKeyInitialCluster], "=")
+	for name, url := range initial {
+		initial[name] = "http:" + url[strings.Index(url, "//"):]
+	}
+	record.Data[objects.EpochKeyInitialCluster] = state.FormatPairs(initial, "=")
+	if len(byTLS) > 0 {
+		record.Annotations[objects.AnnotationHTTPSPeers] = strings.Join(byTLS, ",")
+	}
 }
 
 // lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and
@@ -264,6 +292,7 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 	}
 	record := state.NewRecord(v, NextEpochNumber(v), first, size)
 	Originate(record, from)
+	record.Annotations[objects.AnnotationVersion] = versions.Planned(v)
 	record.Data[objects.EpochKeyAfter] = strconv.Itoa(v.Epoch.N)
 	record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
 	record.Data[objects.EpochKeyFormerFirst] = strconv.Itoa(v.Epoch.First)

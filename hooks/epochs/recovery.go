@@ -126,8 +126,8 @@ func MayComeBack(v *state.View, policy v1alpha1.QuorumLoss, lost []string) *deci
 
 // RecoverBy is the policy for a lost quorum, and whether an operation asks for it now, for this very epoch.
 func RecoverBy(v *state.View) (policy v1alpha1.QuorumLoss, asked bool) {
-	if r := v.Asked.Recover; r != nil && r.Epoch == int64(v.Epoch.N) {
-		return r.Policy, true
+	if op := v.Asked.Recovery(v.Epoch.N); op != nil {
+		return op.Spec.Recover.Policy, true
 	}
 	return cmp.Or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
@@ -135,17 +135,6 @@ func RecoverBy(v *state.View) (policy v1alpha1.QuorumLoss, asked bool) {
 // recoverCommand is the command that starts the way back.
 func recoverCommand(v *state.View, policy v1alpha1.QuorumLoss) string {
 	return fmt.Sprintf("kubectl quorate recover -n %s %s %s", v.Cluster.Namespace, v.Cluster.Name, policy)
-}
-
-// Suggested is the way back that loses least, and the command that takes it; empty when only one is left that loses
-// all.
-func Suggested(v *state.View) string {
-	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
-		if from, why := WayBack(v, policy, true); why == "" {
-			return fmt.Sprintf("%s is possible, with %s: %s", policy, WordsFor(v, from), recoverCommand(v, policy))
-		}
-	}
-	return ""
 }
 
 // LostUntil is when the quorum has been seen lost for long enough. Without the time in the status the wait begins

@@ -155,7 +155,7 @@ func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
 		insist(pod, &seed, EnvUntil, objects.AnnotationUntil, revisionText(v.Epoch.Until))
 	}
 	seed.VolumeMounts = append(seed.VolumeMounts, access.Mounts...)
-	pod.Spec.ServiceAccountName = from.ServiceAccountName
+	pod.Spec.ServiceAccountName = cmp.Or(from.ServiceAccountName, pod.Spec.ServiceAccountName)
 	for k, label := range access.Labels {
 		pod.Labels[k] = label
 	}
@@ -219,20 +219,20 @@ func fromRunning(v *state.View, pod *corev1.Pod, member string) {
 // seedContainer fills the data directory of the pod's member.
 func seedContainer(v *state.View, pod *corev1.Pod, from []string) corev1.Container {
 	version := versions.VersionNow(v)
+	peerURL := v.Epoch.Initial[pod.Name] // etcdutl refuses another one than the list has
 	c := corev1.Container{
 		Name:            objects.ContainerSeed,
 		Image:           v.Settings.Etcd(&v.Cluster.Spec, version),
 		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{objects.ToolsBinary},
 		Args: slices.Concat([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
-			"--name=" + pod.Name, "--peer-url=" +
-				objects.PeerURL(v.Cluster, pod.Name, v.Address(pod.Name)), "--etcd-version=" + version},
+			"--name=" + pod.Name, "--peer-url=" + peerURL, "--etcd-version=" + version},
 			from, v.Epoch.BeginArgs()),
 		Env: append([]corev1.EnvVar{objects.Temporary(state.StateMount)},
 			state.RecordEnv(v.Epoch.Record.Name)...),
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                objects.Requests("100m", "64Mi"),
+		Resources:                objects.Before(pod.Spec.Containers[0].Resources),
 		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: state.VolumeData, MountPath: volumes.DataMount},
 			{Name: state.VolumeState, MountPath: state.StateMount}},
 	}
@@ -249,8 +249,14 @@ func seedBy(v *state.View, pod *corev1.Pod, seed corev1.Container, mounts []core
 	pod.Spec.Volumes = append(append(pod.Spec.Volumes, objects.ToolsVolume()), mounts...)
 	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
 	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images),
-		seed, prepare)
+	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images,
+		seed.Resources), seed, prepare)
+}
+
+// IsFilled reports whether a container of the pod fills its data directory.
+func IsFilled(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers,
+		func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })
 }
 
 // Seeded reports whether the pod's data directory is filled, or was not to be.

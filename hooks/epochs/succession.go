@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -23,16 +24,6 @@ import (
 // Cancelled reports whether the next epoch is written down as one that is not to come.
 func Cancelled(v *state.View) bool {
 	return v.Next != nil && v.Next.Epoch.Phase == state.PhaseCancelled
-}
-
-// AskedFor is the way back that a person asks for by an operation, when it is possible.
-func AskedFor(v *state.View) (state.Origin, bool) {
-	policy, asked := RecoverBy(v)
-	if !asked {
-		return state.Origin{}, false
-	}
-	from, why := WayBack(v, policy, true)
-	return from, why == ""
 }
 
 // RestoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was
@@ -82,17 +73,20 @@ func LeavesNothing(v *state.View) bool {
 	})
 }
 
-// RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted. One that is
-// not seen may be there.
+// RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted, or has ended
+// as failed, or will. One that is not seen may be there.
 func RestoreWithdrawn(v *state.View) bool {
-	return ByRestore(v) && v.Asked.Withdrawn[types.UID(v.Next.Epoch.Restore)]
+	return ByRestore(v) && v.Asked.Over(types.UID(v.Next.Epoch.Restore))
 }
 
 // LostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to
 // start on.
 func LostBeforeStart(v *state.View) []string {
-	if !v.Epoch.Provisioned() || v.HostPath() {
+	if !v.Epoch.Provisioned() {
 		return nil
+	}
+	if v.HostPath() {
+		return withoutNode(v)
 	}
 	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool {
 		if v.Memory() {
@@ -100,6 +94,16 @@ func LostBeforeStart(v *state.View) []string {
 			return v.PodGone(pod) || v.Epoch.Recorded(name) != pod.UID
 		}
 		return !volumes.StorageUsable(v, name) || !state.MayBegin(v, name)
+	})
+}
+
+// withoutNode are the members of an epoch that has not begun whose nodes the spec names no more.
+func withoutNode(v *state.View) []string {
+	if v.Epoch.Began() {
+		return nil
+	}
+	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool {
+		return !slices.Contains(v.Nodes(), string(v.Epoch.StartsOn[name]))
 	})
 }
 
@@ -143,21 +147,37 @@ func Unstaged(v *state.View) string {
 			unknown = "the end of the stream"
 		}
 		return fmt.Sprintf("filling the volume of %s%s first, because the others must get the same and %s is not known",
-			first, whyNotStarted(v, v.Children.Pods[first]), unknown)
+			first, WhyNotStarted(v, v.Children.Pods[first]), unknown)
 	}
 	var waits []string
 	for _, name := range v.Epoch.InitialNames() {
 		if pod := v.Children.Pods[name]; !Seeded(pod) {
-			waits = append(waits, name+whyNotStarted(v, pod))
+			waits = append(waits, name+WhyNotStarted(v, pod))
 		}
 	}
 	if len(waits) > 0 {
-		return "filling the volumes of " + strings.Join(waits, ", ")
+		return "filling the volumes of " + strings.Join(waits, ", ") + otherNodes(v)
 	}
 	if mute := withoutSeedReport(v); len(mute) > 0 {
 		return "waiting for the report of what was written to the volumes of " + strings.Join(mute, ", ")
 	}
 	return ""
+}
+
+// Unplaced reports whether a member that is tied to a named node is taken by none.
+func Unplaced(v *state.View) bool {
+	return v.HostPath() && slices.ContainsFunc(v.Epoch.InitialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && pods.Unscheduled(v, &state.Member{Pod: pod}) != ""
+	})
+}
+
+// otherNodes is what to do about a node that takes no member; empty where none is tied to it.
+func otherNodes(v *state.View) string {
+	if !Unplaced(v) {
+		return ""
+	}
+	return "; if a node is gone for good, take it out of " + spec.NodesField(&v.Cluster.Spec)
 }
 
 // Unfilled is which of the initial members could not be filled at its last try, and why; empty for none.
@@ -175,8 +195,8 @@ func Unfilled(v *state.View) string {
 	return ""
 }
 
-// whyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
-func whyNotStarted(v *state.View, pod *corev1.Pod) string {
+// WhyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
+func WhyNotStarted(v *state.View, pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}

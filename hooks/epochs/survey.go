@@ -48,7 +48,7 @@ func BestSurvivor(v *state.View) SurvivorChoice {
 	of := Survivors(v, v.Next.Epoch.SurvivorsOf)
 	if len(of) == 0 {
 		return SurvivorChoice{message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
-			v.Next.Epoch.SurvivorsOf, v.Next.Epoch.N, WithoutGivenUp(v, v.Next.Epoch.SurvivorsOf)),
+			v.Next.Epoch.SurvivorsOf, v.Next.Epoch.N, WithoutGivenUp(v, v.Next.Epoch.SurvivorsOf)) + Ways(v),
 			Outlook: rule.Waits}
 	}
 	s := surveyOf(v, of)
@@ -56,7 +56,7 @@ func BestSurvivor(v *state.View) SurvivorChoice {
 	case len(s.waits) > 0:
 		return SurvivorChoice{message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
 	case s.best == "":
-		return SurvivorChoice{message: "no volume can be used: " + evidence, Outlook: rule.Waits}
+		return SurvivorChoice{message: "no volume can be used: " + evidence + Ways(v), Outlook: rule.Waits}
 	case s.mixed:
 		return SurvivorChoice{
 			message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
@@ -217,7 +217,7 @@ func SurveyedSince(v *state.View) time.Time {
 // whyNotReported is why a pod has not told anything of its volume, in brackets; empty for nothing known.
 func whyNotReported(v *state.View, pod *corev1.Pod) string {
 	if pod == nil || !state.Finished(pod) {
-		return whyNotStarted(v, pod)
+		return WhyNotStarted(v, pod)
 	}
 	why := pod.Status.Reason
 	if t := SurveyEnd(pod); t != nil {
@@ -275,7 +275,7 @@ func surveyPod(v *state.View, name string, of state.FormerClaim) *corev1.Pod {
 		Args:                     []string{"survey", "--data-dir=" + data},
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                objects.Requests("10m", "32Mi"),
+		Resources:                objects.Little(s.Resources.Limits),
 		VolumeMounts:             mounts,
 	}
 	if wal != "" {

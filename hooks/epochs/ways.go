@@ -26,10 +26,12 @@ func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (state.Origi
 		if !v.OnClaims() {
 			return fromMember(v, from)
 		}
-		if len(Survivors(v, v.Epoch.N)) == 0 {
-			return from, "no member's volume has survived" + WithoutGivenUp(v, v.Epoch.N) + "; " +
-				string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " +
-				recoverCommand(v, v1alpha1.RecoverFromSnapshot)
+		switch left := Survivors(v, v.Epoch.N); {
+		case len(left) == 0:
+			return from, "no member's volume has survived" + WithoutGivenUp(v, v.Epoch.N)
+		case !asked && !slices.ContainsFunc(left, func(name string) bool { return mayHaveVoted(v, name) }):
+			return from, fmt.Sprintf("only the volumes of members that have never voted are left (%s), which may be empty",
+				strings.Join(left, ", "))
 		}
 		from.Source, from.SurvivorsOf = objects.SourceSurvivor, v.Epoch.N
 		return from, ""
@@ -48,7 +50,7 @@ func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (state.Origi
 // purpose, or be that of a cluster of the same name which was deleted long ago: it is taken only where there is nothing
 // else, and a person asks. Whether there is a stream, its members' pods find out.
 func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, string) {
-	newest, whosever := newestSnapshot(v, wording.Hex(v.Epoch.ClusterID)), newestSnapshot(v, "")
+	newest, whosever := newestSnapshot(v, wording.Hex(clusterIDOf(v, v.Epoch.N)), ""), newestSnapshot(v, "", "")
 	if asked && newest == nil && v.Epoch.Snapshot == nil {
 		newest = whosever
 	}
@@ -71,7 +73,7 @@ func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, str
 	case whosever != nil:
 		return from, fmt.Sprintf("it has no verified EtcdSnapshot (etcd cluster %s); the newest one, %s, is of an "+
 			"earlier etcd cluster, %s: if you want that one, %s",
-			wording.Hex(v.Epoch.ClusterID), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
+			wording.Hex(clusterIDOf(v, v.Epoch.N)), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
 			recoverCommand(v, v1alpha1.RecoverFromSnapshot))
 	}
 	return from, fmt.Sprintf("it has no verified EtcdSnapshot (with the label %s=%s)", objects.LabelCluster,
@@ -118,11 +120,14 @@ func Answering(v *state.View) string {
 func identity(v *state.View) v1alpha1.SecretKeyRef { return v.Cluster.Spec.Recovery.IdentitySecretRef }
 
 // newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID,
-// or of any if that is empty.
-func newestSnapshot(v *state.View, clusterID string) *v1alpha1.EtcdSnapshot {
+// or of any if that is empty; other than the one of this name.
+func newestSnapshot(v *state.View, clusterID, other string) *v1alpha1.EtcdSnapshot {
 	var newest *v1alpha1.EtcdSnapshot
 	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
 		s := v.Related.Snapshots[name]
+		if name == other {
+			continue
+		}
 		if s.Spec.ClusterRef.Name != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
 			s.Status.VerificationTime.IsZero() || s.DeletionTimestamp != nil {
 			continue

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,14 +32,21 @@ type Images struct {
 // DefaultEtcdRepository is where etcd's own project publishes its image.
 const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
 
-// Etcd is the image of etcd in this version: the cluster's own repository goes before that of the installation.
+// Etcd is the image of etcd in this version: the cluster's own repository goes before that of the installation, and its
+// own tag before that of etcd's project.
 func (s Images) Etcd(spec *v1alpha1.EtcdClusterSpec, version string) string {
-	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":v" + version
+	tag := cmp.Or(string(spec.Image.Tags[version]), "v"+version)
+	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":" + tag
 }
 
 // repositories are how those of images look.
 var repositories = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[0-9A-Za-z]([-._0-9A-Za-z]*[0-9A-Za-z])?(:[0-9]{1,5}/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)?(/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)*$`)
+})
+
+// tags are how those of images look: a version, what its maker says of it, and a digest.
+var tags = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^v?([0-9]+[.][0-9]+[.][0-9]+)([-_][-._0-9A-Za-z]*)?(@sha256:[0-9a-f]{64})?$`)
 })
 
 // IsRepository reports whether a text can be the repository of an image: without https://, a tag or
@@ -48,6 +56,12 @@ func IsRepository(text string) bool { return repositories().MatchString(text) }
 // Validate says why no image may come from where the spec says. Who chooses the image chooses what runs in pods with
 // the keys of the cluster, and in Jobs with the credentials of its store.
 func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
+	for _, version := range slices.Sorted(maps.Keys(spec.Image.Tags)) {
+		if named := tags().FindStringSubmatch(string(spec.Image.Tags[version])); named == nil || named[1] != version {
+			return errors.New("one of spec.image.tags does not begin with its version: write it as " +
+				"3.6.16: v3.6.16-r2, with @sha256: and the digest behind it or without")
+		}
+	}
 	repository, ours := spec.Image.Repository, cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
 	switch {
 	case repository == "" || repository == ours:
@@ -66,4 +80,14 @@ func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
 // holds reports whether what is allowed is this repository, or a beginning of it.
 func holds(allowed, repository string) bool {
 	return repository == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(repository, allowed)
+}
+
+// VersionOf is the version in the tag of an etcd image; empty when there is none.
+func VersionOf(image string) string {
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	named := tags().FindStringSubmatch(tag)
+	if named == nil {
+		return ""
+	}
+	return named[1]
 }

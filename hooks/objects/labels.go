@@ -194,6 +194,8 @@ const (
 	MarkerFile = "/var/run/quorate/started"
 	// ExitDataLost is prepare's exit code when a data directory that must hold data is empty.
 	ExitDataLost = 66
+	// NothingFound is what prepare says at its end of a data directory that held nothing.
+	NothingFound = "nothing has run here yet"
 )
 
 // Keys of an epoch record's data, which never change.

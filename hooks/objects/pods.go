@@ -13,7 +13,7 @@ import (
 // written. Without it a kubelet takes $(NAME) in them for the value of that variable, which may be
 // a secret, and what a spec says reaches them. It takes $$ for $ (the field args of Container in
 // k8s.io/api/core/v1/types.go; third_party/forked/golang/expansion in Kubernetes). So nothing that
-// we make refers to a variable by $(NAME).
+// we make refers to a variable by $(NAME), except [MostOfTheMemory].
 //
 // It is called where a decision is complete, once for each pod: for members and surveys in package hooks, for
 // Jobs in package snapshot.
@@ -23,7 +23,9 @@ func Literal(pod *corev1.PodSpec) {
 			c := &list[i]
 			c.Command, c.Args = doubled(c.Command), doubled(c.Args)
 			for k := range c.Env {
-				c.Env[k].Value = dollars.Replace(c.Env[k].Value)
+				if c.Env[k].Value != MostOfTheMemory {
+					c.Env[k].Value = dollars.Replace(c.Env[k].Value)
+				}
 			}
 		}
 	}
@@ -117,11 +119,56 @@ func ClaimVolume(name, claim string) corev1.Volume {
 	}}
 }
 
-// Requests are what a container asks for.
-func Requests(cpu, memory string) corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+const (
+	// VariableMemory is the container's limit of memory in MiB.
+	VariableMemory = "MEMORY_LIMIT_MIB"
+	// MostOfTheMemory is 95 % of it in bytes: a million for each MiB, the only product that Kubernetes can make here.
+	// The rest is for what Go does not count, such as the page tables of the mapped database.
+	MostOfTheMemory = "$(" + VariableMemory + ")000000"
+)
+
+// LimitOf is the container's own limit of this resource, in whole units of this size.
+func LimitOf(name corev1.ResourceName, unit string) *corev1.EnvVarSource {
+	return &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{
+		Resource: "limits." + string(name), Divisor: resource.MustParse(unit),
 	}}
+}
+
+// Before are the resources of a container that runs before this one: the same. So the scheduler asks for no more, a
+// quota on limits lets the pod in, and a pod whose main container has requests equal to its limits is Guaranteed.
+func Before(main corev1.ResourceRequirements) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: main.Requests, Limits: main.Limits}
+}
+
+// Beside are the resources of a container that runs beside this one and needs little: with a limit of all that this one
+// has a limit of, and requests equal to them, for the same reasons.
+func Beside(main corev1.ResourceRequirements) corev1.ResourceRequirements {
+	r := Little(nil)
+	for name, enough := range map[corev1.ResourceName]string{corev1.ResourceCPU: "50m", corev1.ResourceMemory: "32Mi",
+		corev1.ResourceEphemeralStorage: "16Mi"} {
+		if _, limited := main.Limits[name]; !limited {
+			continue
+		}
+		if r.Limits == nil {
+			r.Limits = corev1.ResourceList{}
+		}
+		r.Limits[name] = resource.MustParse(enough)
+		r.Requests[name] = r.Limits[name]
+	}
+	return r
+}
+
+// Little is what a container asks for that needs nearly nothing, within these limits.
+func Little(limits corev1.ResourceList) corev1.ResourceRequirements {
+	requests := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+	}
+	for name, request := range requests {
+		if limit, limited := limits[name]; limited && limit.Cmp(request) < 0 {
+			requests[name] = limit
+		}
+	}
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
 }
 
 // MayBegin reports whether the pod's etcd may still join or begin a cluster when its data directory is empty.

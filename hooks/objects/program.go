@@ -17,8 +17,8 @@ const (
 const SnapshotProgram = "/quorate-snapshot"
 
 // ToolsContainer puts that program where the containers of other images can run it: [ToolsVolume] and [ToolsMount] are
-// its volumes. It is an init container.
-func ToolsContainer(s Images) corev1.Container {
+// its volumes. It is an init container before one with these resources.
+func ToolsContainer(s Images, main corev1.ResourceRequirements) corev1.Container {
 	return corev1.Container{
 		Name:            containerTools,
 		Image:           s.Image,
@@ -26,7 +26,7 @@ func ToolsContainer(s Images) corev1.Container {
 		Command:         []string{SnapshotProgram},
 		Args:            []string{"tool", "--to=" + ToolsBinary},
 		SecurityContext: Restricted(),
-		Resources:       Requests("10m", "16Mi"),
+		Resources:       Before(main),
 		VolumeMounts:    []corev1.VolumeMount{{Name: volumeTools, MountPath: toolsDir}},
 	}
 }

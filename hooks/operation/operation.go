@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -103,6 +104,15 @@ func notSeen(o *Observation) *verdict {
 		o.Operation.Spec.ClusterRef.Name), false}
 }
 
+// waitsForPerson reports whether its cluster waits for a person: then it does not come to other data by itself either.
+func waitsForPerson(o Observation) bool {
+	spec, c := &o.Operation.Spec, o.Clusters[o.Operation.Spec.ClusterRef.Name]
+	if c == nil || spec.Restore == nil && spec.Recover == nil {
+		return false
+	}
+	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
+}
+
 func status(o Observation, v *verdict) v1alpha1.EtcdOperationStatus {
 	s := *v1alpha1.Copy(&o.Operation.Status)
 	now := metav1.NewTime(o.Now.Truncate(time.Second))
@@ -121,6 +131,9 @@ func status(o Observation, v *verdict) v1alpha1.EtcdOperationStatus {
 	case v1alpha1.OperationFailed:
 		outlook = rule.Waits
 	case v1alpha1.OperationPending, v1alpha1.OperationRunning:
+		if waitsForPerson(o) {
+			outlook = rule.Waits
+		}
 	}
 	to.Expect(outlook, string(v.phase), v.message)
 	to.Set(v1alpha1.Complete, v.phase == v1alpha1.OperationSucceeded, string(v.phase), v.message)

@@ -73,8 +73,8 @@ func ImageDiffers(v *state.View, m *state.Member) (string, bool) {
 	switch {
 	case has == wanted:
 		return "", false
-	case versions.TagOf(has) != versions.TagOf(wanted):
-		return fmt.Sprintf("it should run etcd %s instead of %s", versions.TagOf(wanted), cmp.Or(versions.TagOf(has),
+	case objects.VersionOf(has) != objects.VersionOf(wanted):
+		return fmt.Sprintf("it should run etcd %s instead of %s", objects.VersionOf(wanted), cmp.Or(objects.VersionOf(has),
 				"what it runs")),
 			true
 	}
@@ -90,7 +90,7 @@ const rolledWithin = 5 * time.Minute
 // turns, and exchange the image back and forth.
 func mayDiffer(v *state.View, m *state.Member) bool {
 	return v.Cluster.Spec.Image.Repository == "" && v.Now.Before(v.Settings.Since.Add(rolledWithin)) &&
-		m.Serving() && versions.TagOf(m.Pod.Annotations[objects.AnnotationImage]) == v.Epoch.Version
+		m.Serving() && objects.VersionOf(m.Pod.Annotations[objects.AnnotationImage]) == v.Epoch.Version
 }
 
 // WantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the

@@ -58,6 +58,7 @@ func succession(j *judgement) {
 	}
 	former(j)
 	seeds(j, j.v)
+	members(j, j.v)
 	next := j.v.Next
 	if next == nil {
 		gates(j, j.v)
@@ -68,6 +69,7 @@ func succession(j *judgement) {
 	}
 	phases(j, next)
 	seeds(j, next)
+	members(j, next)
 	gates(j, next)
 	gates(j, j.v)
 	marks(j, next)
@@ -106,12 +108,15 @@ func newEpoch(j *judgement, cm *corev1.ConfigMap) {
 		j.require(ours && i >= e.First && i >= j.v.NextOrdinal(), "S9", "%s of epoch %d has a number that was used",
 			name, e.N)
 	}
-	if e.Source == objects.SourceSurvivor && e.SurvivorsOf == j.v.Epoch.N || e.Restore != j.v.Epoch.Restore {
+	asked(j, e)
+	plannedVersion(j, e)
+	if e.Restore != j.v.Epoch.Restore {
 		return
 	}
-	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and no one has asked", e.N)
-	_, asked := epochs.RecoverBy(j.v)
-	j.require(asked || j.v.Ending() || !epochs.MayHaveQuorum(j.v), "S14",
+	j.require(j.v.Etcd == nil || j.v.Ending(), "S8", "epoch %d is recorded although a quorum answers and no one has asked", e.N)
+	_, byOperation := epochs.RecoverBy(j.v)
+	begun := len(epochs.Unproven(j.v)) > 0 || len(j.v.Epoch.StartsOn) == 0
+	j.require(byOperation || j.v.Ending() || !epochs.MayHaveQuorum(j.v) || !begun, "S14",
 		"epoch %d is recorded although %v may have a quorum", e.N, epochs.MayVote(j.v))
 }
 
@@ -212,6 +217,8 @@ func phases(j *judgement, next *state.View) {
 		return
 	}
 	now := state.ParseEpoch(next.Epoch.N, cm)
+	j.require(now.Version == next.Epoch.Version, "S18", "epoch %d, which has not begun, is to run %s instead of %s", now.N,
+		now.Version, next.Epoch.Version)
 	switch now.Phase {
 	case next.Epoch.Phase:
 	case state.PhaseCancelled:

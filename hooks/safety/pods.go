@@ -100,8 +100,8 @@ func podsThatGo(j *judgement) []string {
 		if podIn(j, name) != nil || pod.DeletionTimestamp != nil || state.Finished(pod) || !ours {
 			continue
 		}
-		neverTaken := !j.v.Memory() && j.v.Epoch != nil && !j.v.Epoch.HadQuorum() && pod.Spec.NodeName == ""
-		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
+		idle := !j.v.Memory() && j.v.Epoch != nil && !j.v.Epoch.HadQuorum() && children.Waits(pod)
+		j.require(j.v.Etcd != nil || idle, "S11", "the pod %s goes while blind", name)
 		m := j.v.Find(name)
 		if m != nil {
 			podGoes(j, m)

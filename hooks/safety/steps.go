@@ -45,6 +45,8 @@ func step(j *judgement) {
 		remove(j, s)
 	case decision.UpdatePeerURL:
 		updatePeerURL(j, s)
+	case decision.EnableDowngrade:
+		enableDowngrade(j, s)
 	case decision.MoveLeader:
 		to := j.v.ByID(s.To)
 		j.require(to != nil && !to.Learner && to.Serving(), "S1", "%s, which is no serving voter", s)

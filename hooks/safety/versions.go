@@ -14,8 +14,11 @@ func version(j *judgement, old, now *state.Epoch) {
 	from, err := spec.ParseRelease(old.Version)
 	to, err2 := spec.ParseRelease(now.Version)
 	if old.Version == now.Version || besideForeign(j) &&
-		!slices.ContainsFunc(j.v.Members, func(m *state.Member) bool { return m.PodName != "" }) || !old.HadQuorum() &&
-		j.v.Etcd == nil || err != nil {
+		!slices.ContainsFunc(j.v.Members, func(m *state.Member) bool { return m.PodName != "" }) || err != nil {
+		return
+	}
+	if !old.HadQuorum() && j.v.Etcd == nil {
+		versionUnseen(j, old, now)
 		return
 	}
 	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer",

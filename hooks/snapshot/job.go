@@ -100,7 +100,7 @@ func (v *view) takingJob(n int) *batchv1.Job {
 		Resources: Resources(s.Spec.Job.Resources, trialMemory(s, of.size)),
 	}
 	pod := v.jobPod(main, store, []corev1.Volume{objects.ToolsVolume(), objects.ScratchVolume(s.Spec.Job.ScratchSize)})
-	pod.Spec.InitContainers = []corev1.Container{objects.ToolsContainer(v.Images)}
+	pod.Spec.InitContainers = []corev1.Container{objects.ToolsContainer(v.Images, main.Resources)}
 	pod.Spec.ImagePullSecrets = of.pull
 	pod.Spec.Volumes = append(pod.Spec.Volumes, of.volumes...)
 	retries := int32(3)

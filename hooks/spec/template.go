@@ -44,6 +44,8 @@ type Template struct {
 	Scheduler string                     `json:",omitempty"`
 	Runtime   string                     `json:",omitempty"`
 	Security  *corev1.PodSecurityContext `json:",omitempty"`
+	// ServiceAccount is empty for the namespace's default.
+	ServiceAccount string `json:",omitempty"`
 	// Server and Peer are the Secrets with the certificates; empty in plain text.
 	Server, Peer string `json:",omitempty"`
 	// Ports are those on the hosts' network; nil on the pods'.

@@ -16,7 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence.
+// Asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence. Of
+// the recoveries of one epoch the newest counts, so that one that turns out impossible can be replaced.
 //
 // An operation that is not seen says nothing: a cache may lag. That one is withdrawn is seen by its deletion, which
 // waits until the cluster's status says that it is known.
@@ -24,7 +25,7 @@ type Asked struct {
 	// Open are the operations that have not ended by their own status, the oldest first.
 	Open       []*v1alpha1.EtcdOperation
 	Restore    *Restore
-	Recover    *v1alpha1.RecoverOperation
+	Recoveries []*v1alpha1.EtcdOperation
 	MoveLeader *v1alpha1.MoveLeaderOperation
 	// Defragment is the UID of the operation; empty for none.
 	Defragment string
@@ -35,6 +36,13 @@ type Asked struct {
 	// Behind says which older operation one waits for, and Refused why one can't be done, both by UID.
 	Behind  map[types.UID]string
 	Refused map[types.UID]string
+	// failed are the UIDs of those that have ended without success.
+	failed map[types.UID]bool
+}
+
+// Over reports whether an operation is seen to ask for nothing any more, and was not done.
+func (a *Asked) Over(id types.UID) bool {
+	return a.Withdrawn[id] || a.Refused[id] != "" || a.failed[id]
 }
 
 // Restore is a restore that is asked for.
@@ -43,6 +51,8 @@ type Restore struct {
 
 	// ID is the operation's UID: what the record of the epoch says.
 	ID string
+	// At is when it was asked for.
+	At time.Time
 	// Name of the operation.
 	Name string
 }
@@ -50,7 +60,7 @@ type Restore struct {
 // askedOf are the acts that an observation's operations ask for.
 func askedOf(o observation.Observation) Asked {
 	a := Asked{Open: openOperations(o), Withdrawn: map[types.UID]bool{}, Behind: map[types.UID]string{},
-		Refused: map[types.UID]string{}}
+		Refused: map[types.UID]string{}, failed: failedOperations(o)}
 	first := map[v1alpha1.OperationType]string{}
 	for _, op := range a.Open {
 		older := first[op.Spec.Type]
@@ -63,7 +73,7 @@ func askedOf(o observation.Observation) Asked {
 		case older != "":
 			a.Behind[op.UID] = older
 		default:
-			if op.Spec.Type != v1alpha1.OperationFence {
+			if op.Spec.Type != v1alpha1.OperationFence && op.Spec.Type != v1alpha1.OperationRecover {
 				first[op.Spec.Type] = op.Name
 			}
 			a.ask(op, o.Now)
@@ -76,9 +86,10 @@ func askedOf(o observation.Observation) Asked {
 func (a *Asked) ask(op *v1alpha1.EtcdOperation, now time.Time) {
 	switch s := &op.Spec; {
 	case s.Restore != nil:
-		a.Restore = &Restore{RestoreOperation: *s.Restore, ID: string(op.UID), Name: op.Name}
+		a.Restore = &Restore{RestoreOperation: *s.Restore, ID: string(op.UID), Name: op.Name,
+			At: op.CreationTimestamp.Time}
 	case s.Recover != nil:
-		a.Recover = s.Recover
+		a.Recoveries = append(a.Recoveries, op)
 	case s.MoveLeader != nil:
 		a.MoveLeader = s.MoveLeader
 	case s.Fence != nil && !FenceOver(op, now):
@@ -86,6 +97,16 @@ func (a *Asked) ask(op *v1alpha1.EtcdOperation, now time.Time) {
 	case s.Type == v1alpha1.OperationDefragment:
 		a.Defragment = string(op.UID)
 	}
+}
+
+// Recovery is the newest recovery of this epoch that is asked for; nil for none.
+func (a *Asked) Recovery(epoch int) (newest *v1alpha1.EtcdOperation) {
+	for _, op := range a.Recoveries {
+		if op.Spec.Recover.Epoch == int64(epoch) {
+			newest = op
+		}
+	}
+	return newest
 }
 
 // refusal is why an operation can't be done on a cluster with this spec; empty for none.
@@ -126,6 +147,16 @@ func openOperations(o observation.Observation) []*v1alpha1.EtcdOperation {
 		all = all[:mostOperations]
 	}
 	slices.SortFunc(all, older)
+	return all
+}
+
+// failedOperations are those on the cluster that have ended as failed, by their own status or by the cluster's.
+func failedOperations(o observation.Observation) map[types.UID]bool {
+	all := map[types.UID]bool{}
+	for op := range maps.Values(o.Related.Operations) {
+		end := EndOf(o.Cluster, op)
+		all[op.UID] = op.Status.Phase == v1alpha1.OperationFailed || end != nil && end.Phase == v1alpha1.OperationFailed
+	}
 	return all
 }
 

@@ -52,6 +52,18 @@ func PrepareRefused(pod *corev1.Pod) bool {
 	return refused(prepare.State.Terminated) || refused(prepare.LastTerminationState.Terminated)
 }
 
+// FoundNothing reports whether the pod's init container has found no data where etcd will have its own.
+func FoundNothing(pod *corev1.Pod) bool {
+	ended := objects.StatusOf(pod, objects.ContainerPrepare).State.Terminated
+	return ended != nil && ended.ExitCode == 0 && ended.Message == objects.NothingFound
+}
+
+// Stuck reports whether the pod's containers can't go on as the pod is: no node takes it, or an image can't be pulled,
+// or its etcd ends again and again.
+func Stuck(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && !Gated(pod) || Unpulled(&Member{Pod: pod}) != "" || Crashing(pod)
+}
+
 // Prepares reports whether an init container of Quorate's is at work. One of a mesh's may be as long as the pod
 // lives.
 func Prepares(pod *corev1.Pod) bool {

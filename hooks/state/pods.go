@@ -30,12 +30,25 @@ func Environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 			corev1.EnvVar{Name: "ETCDCTL_CERT", Value: objects.CertificateDir + "/server/" + objects.KeyCertificate},
 			corev1.EnvVar{Name: "ETCDCTL_KEY", Value: objects.CertificateDir + "/server/" + objects.KeyPrivate})
 	}
-	if cpu, ok := s.Resources.Limits[corev1.ResourceCPU]; ok {
-		env = append(env, corev1.EnvVar{Name: "GOMAXPROCS", Value: fmt.Sprint(max(1, (cpu.MilliValue()+999)/1000))})
+	return append(env, goLimits(s)...)
+}
+
+// goLimits tell the Go runtime what the container may use. The kubelet works them out each time the container starts,
+// so they follow a limit that was changed in place.
+func goLimits(s *v1alpha1.EtcdClusterSpec) (env []corev1.EnvVar) {
+	if _, limited := s.Resources.Limits[corev1.ResourceCPU]; limited {
+		env = append(env, corev1.EnvVar{Name: "GOMAXPROCS", ValueFrom: objects.LimitOf(corev1.ResourceCPU, "1")})
 	}
-	if memory, ok := s.Resources.Limits[corev1.ResourceMemory]; ok {
-		// A tenth is left for what Go does not count: the mapped database's page tables, stacks of the kernel.
+	memory, limited := s.Resources.Limits[corev1.ResourceMemory]
+	switch {
+	case !limited:
+	case s.Storage.Medium == v1alpha1.Memory:
+		// The container's limit has room for the tmpfs too.
 		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
+	default:
+		env = append(env,
+			corev1.EnvVar{Name: objects.VariableMemory, ValueFrom: objects.LimitOf(corev1.ResourceMemory, "1Mi")},
+			corev1.EnvVar{Name: "GOMEMLIMIT", Value: objects.MostOfTheMemory})
 	}
 	return env
 }

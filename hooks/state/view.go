@@ -123,9 +123,23 @@ func viewOf(o observation.Observation, e *Epoch, below int) *View {
 		return cmp.Or(wording.ByOrdinal(a.Alias, b.Alias), strings.Compare(wording.Hex(a.ID), wording.Hex(b.ID)))
 	})
 	v.Voters = wording.Filter(v.Members, func(m *Member) bool { return !m.Learner })
+	if v.Epoch != nil && v.Etcd != nil && !v.Epoch.HadQuorum() {
+		v.Epoch.Version = cmp.Or(OtherMinor(v.Epoch.Version, runs(v)), v.Epoch.Version)
+	}
 	v.Windows = spec.WindowsNow(&o)
 	v.DefragRun = defragmentationRun(v)
 	return v
+}
+
+// runs are the versions of the members of ours that serve.
+func runs(v *View) []string {
+	var all []string
+	for _, m := range v.Members {
+		if m.PodName != "" && m.Serving() {
+			all = append(all, m.Health.Version)
+		}
+	}
+	return all
 }
 
 // unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none

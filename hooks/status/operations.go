@@ -34,8 +34,9 @@ func Operations(v *state.View, because rule.Reason) []v1alpha1.OperationProgress
 // progress is how far an operation has come that has not ended before this call.
 func progress(v *state.View, op *v1alpha1.EtcdOperation, because rule.Reason) (v1alpha1.OperationPhase, string) {
 	switch {
-	case v.Asked.Withdrawn[op.UID] && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !epochs.Cancelled(v):
-		return v1alpha1.OperationRunning, fmt.Sprintf("withdrawing it: epoch %d is not taken back yet", v.Next.Epoch.N)
+	case v.Asked.Over(op.UID) && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !epochs.Cancelled(v):
+		return v1alpha1.OperationRunning, fmt.Sprintf("withdrawing it%s: epoch %d is not taken back yet",
+			wording.Colon(v.Asked.Refused[op.UID]), v.Next.Epoch.N)
 	case v.Asked.Withdrawn[op.UID]:
 		return v1alpha1.OperationFailed, "withdrawn: it was deleted before its end"
 	case v.Asked.Refused[op.UID] != "":
@@ -51,7 +52,7 @@ func progress(v *state.View, op *v1alpha1.EtcdOperation, because rule.Reason) (v
 	case v1alpha1.OperationRestore:
 		return restored(v, string(op.UID))
 	case v1alpha1.OperationRecover:
-		return recovered(v, op.Spec.Recover, because)
+		return recovered(v, op, because)
 	case v1alpha1.OperationFence:
 		return fenced(v, op)
 	case v1alpha1.OperationMoveLeader:
@@ -84,11 +85,14 @@ func restored(v *state.View, id string) (v1alpha1.OperationPhase, string) {
 	return v1alpha1.OperationPending, message
 }
 
-func recovered(v *state.View, r *v1alpha1.RecoverOperation, because rule.Reason) (v1alpha1.OperationPhase, string) {
+func recovered(v *state.View, op *v1alpha1.EtcdOperation, because rule.Reason) (v1alpha1.OperationPhase, string) {
+	r := op.Spec.Recover
 	if v.Epoch == nil {
 		return v1alpha1.OperationPending, because.Message
 	}
-	switch now := int64(v.Epoch.N); {
+	switch now, newest := int64(v.Epoch.N), v.Asked.Recovery(v.Epoch.N); {
+	case now == r.Epoch && newest.UID != op.UID:
+		return v1alpha1.OperationFailed, fmt.Sprintf("EtcdOperation %s, which is newer, takes its place", newest.Name)
 	case now < r.Epoch:
 		return v1alpha1.OperationFailed, fmt.Sprintf("the cluster is at epoch %d: there was no epoch %d", now, r.Epoch)
 	case now > r.Epoch && int64(v.Epoch.After) != r.Epoch:

@@ -26,8 +26,54 @@ func Recorded(old *v1alpha1.AuthStatus, w Want) bool {
 	return true
 }
 
+// InAnother is what is known of another etcd than that of the status, as after a restore: nothing but which names are
+// ours, those that were deleted among them, which its data may have.
+func InAnother(old *v1alpha1.AuthStatus) *v1alpha1.AuthStatus {
+	if old == nil {
+		return nil
+	}
+	s := &v1alpha1.AuthStatus{DeletedUsers: old.DeletedUsers, DeletedRoles: old.DeletedRoles}
+	s.Roles = slices.Concat(old.Roles, missing(old.DeletedRoles, old.Roles))
+	names := userNames(old)
+	for _, name := range slices.Concat(names, missing(old.DeletedUsers, names)) {
+		s.Users = append(s.Users, v1alpha1.UserStatus{Name: name})
+	}
+	return s
+}
+
+func userNames(s *v1alpha1.AuthStatus) []string {
+	var names []string
+	for _, u := range s.Users {
+		names = append(names, u.Name)
+	}
+	return names
+}
+
+// missing are the names that are not among those.
+func missing(names, those []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(those, name) })
+}
+
+// mostDeleted are remembered of the users, and of the roles, that were deleted.
+const mostDeleted = 64
+
+// deleted adds names to those that were deleted before.
+func deleted(before, names []string) []string {
+	all := slices.Concat(missing(before, names), names)
+	return all[max(0, len(all)-mostDeleted):]
+}
+
 // Done is the status once etcd is as wanted.
-func Done(w Want) *v1alpha1.AuthStatus {
+func Done(old *v1alpha1.AuthStatus, w Want) *v1alpha1.AuthStatus {
+	s := fulfilled(w)
+	if old != nil {
+		s.DeletedUsers = missing(deleted(old.DeletedUsers, w.FormerUsers), userNames(s))
+		s.DeletedRoles = missing(deleted(old.DeletedRoles, w.FormerRoles), s.Roles)
+	}
+	return s
+}
+
+func fulfilled(w Want) *v1alpha1.AuthStatus {
 	s := &v1alpha1.AuthStatus{Enabled: w.Enabled}
 	for _, r := range w.Roles {
 		s.Roles = append(s.Roles, r.Name)
@@ -41,14 +87,13 @@ func Done(w Want) *v1alpha1.AuthStatus {
 // Pending is the status before etcd is as wanted: what is ours and what will be, with the passwords that were given
 // meanwhile, by user.
 func Pending(old *v1alpha1.AuthStatus, w Want, passwords map[string]string) *v1alpha1.AuthStatus {
-	s := Done(w)
+	s := fulfilled(w)
 	for i := range s.Users {
 		s.Users[i].PasswordVersion = cmp.Or(passwords[s.Users[i].Name], w.Users[i].Applied)
 	}
+	s.Enabled = false
 	if old != nil {
-		s.Enabled = old.Enabled
-	} else {
-		s.Enabled = false
+		s.Enabled, s.DeletedUsers, s.DeletedRoles = old.Enabled, old.DeletedUsers, old.DeletedRoles
 	}
 	s.Roles = append(s.Roles, w.FormerRoles...)
 	for _, name := range w.FormerUsers {

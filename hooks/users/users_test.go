@@ -69,7 +69,7 @@ func TestTheHashIsOfWhatIsWanted(t *testing.T) {
 	}
 	same := func(*v1alpha1.AuthSpec) {}
 	is := hash(same, nil, versions)
-	assert.Equal(t, is, hash(same, Done(Wanted("demo", someAuth(), nil, versions)), versions),
+	assert.Equal(t, is, hash(same, Done(nil, Wanted("demo", someAuth(), nil, versions)), versions),
 		"what was done does not count")
 	assert.Equal(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Users[0], s.Users[1] = s.Users[1], s.Users[0] }, nil,
 		versions), "nor does the order")
@@ -127,10 +127,13 @@ func TestStatusOfUsersAndRoles(t *testing.T) {
 	assert.True(t, w.Users[2].Settled(), "and goes on where it stopped")
 	assert.False(t, w.Users[3].Settled())
 
-	done := Done(w)
+	done := Done(cut, w)
 	assert.True(t, done.Enabled)
 	for _, u := range Wanted("demo", someAuth(), done, versions).Users {
 		assert.True(t, u.Settled(), u.Name)
+	}
+	for _, u := range Wanted("demo", someAuth(), InAnother(done), versions).Users {
+		assert.False(t, u.Settled(), "another etcd has the password of its data for %s", u.Name)
 	}
 
 	less := someAuth()
@@ -141,7 +144,15 @@ func TestStatusOfUsersAndRoles(t *testing.T) {
 	pending := Pending(done, w, nil)
 	assert.Equal(t, done.Roles, pending.Roles, "ours until they are deleted")
 	assert.Len(t, pending.Users, 4)
-	assert.Equal(t, []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-demo-user.root"}}, Done(w).Users)
+	gone := Done(pending, w)
+	assert.Equal(t, []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-demo-user.root"}}, gone.Users)
+
+	w = Wanted("demo", less, InAnother(gone), versions)
+	assert.Equal(t, []string{"agent", "batch", "web"}, w.FormerUsers, "which the data of another etcd may have")
+	assert.Equal(t, []string{"all", "writer"}, w.FormerRoles)
+	again := Done(gone, Wanted("demo", someAuth(), gone, versions))
+	assert.Empty(t, again.DeletedUsers)
+	assert.Empty(t, again.DeletedRoles)
 }
 
 func TestWhatIsWrongNamesTheField(t *testing.T) {

@@ -17,16 +17,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// TagOf is the version in the tag of an etcd image; empty when there is none.
-func TagOf(image string) string {
-	_, version, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":v")
-	return version
-}
-
 // MadeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what
 // is noted of them.
 func MadeForVersion(pod *corev1.Pod) string {
-	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], TagOf(pod.Annotations[objects.AnnotationImage]))
+	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], objects.VersionOf(pod.Annotations[objects.AnnotationImage]))
 }
 
 // VersionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the
@@ -43,11 +37,28 @@ func VersionNow(v *state.View) string {
 	return v.Epoch.Version
 }
 
+// Planned is the version of an epoch that takes over from this one: the spec's, unless that is one to which the members
+// that run don't go in one step either. Once it is recorded it stays, with the flags and images that follow from it,
+// until the epoch runs or is prepared again.
+func Planned(v *state.View) string {
+	if v.Epoch.HadQuorum() && Refuses(v, Hops(v)) {
+		return VersionNow(v)
+	}
+	return v.Cluster.Spec.Version
+}
+
+// SameMinor reports whether two versions are of one minor version: whatever the one has written, the other can read.
+func SameMinor(a, b string) bool {
+	first, err := spec.ParseRelease(a)
+	second, err2 := spec.ParseRelease(b)
+	return err == nil && err2 == nil && first.Base() == second.Base()
+}
+
 // given reports whether some member's pod has the image of this version.
 func given(v *state.View, version string) bool {
 	return slices.ContainsFunc(v.Names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return pod != nil && TagOf(pod.Annotations[objects.AnnotationImage]) == version
+		return pod != nil && objects.VersionOf(pod.Annotations[objects.AnnotationImage]) == version
 	})
 }
 

@@ -5,7 +5,7 @@
 #   parts.sh due          names the one that was played longest ago; among those that were never played the commit chooses
 #   parts.sh all          plays every part, and writes docs/evidence/stories.md
 # A run adds a line to the file `played` in the lab's folder: part, commit, time, result, seconds.
-# Continuous integration plays core and the part that is due. test/static/parts_test.go asks that each story is in one part.
+# Continuous integration plays core and the part that is due. test/real/parts_test.go asks that each story is in one part.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -37,7 +37,7 @@ what() {
   esac
 }
 # Stories that have a target of their own: they measure, or want checkouts of other projects.
-# shellcheck disable=SC2034 # read by test/static/parts_test.go
+# shellcheck disable=SC2034 # read by test/real/parts_test.go
 elsewhere="TestFleet TestKamaji TestKarmada TestMembersBesideOthers TestPatroni TestRollBesideByHand TestTimeToAvailable"
 parts=(core data moves changes pages versions big nodes chaos upgrade selfhosted-1 selfhosted-2 selfhosted-3 ipv6 install releases model walks fuzz)
 
@@ -72,13 +72,13 @@ fresh() {
 # upgrade: this Quorate takes over under running clusters from the commit in testdata/previous-release, and back.
 upgrade() {
   export NODES=3
-  make --no-print-directory s3 && fresh && bin/lab metacontroller && e2e TestUpgradeOfQuorate -alone
+  make --no-print-directory s3 && fresh && bin/lab metacontroller && e2e TestUpgradeOfQuorate
 }
 
 # skipped PART: the stages of the self-hosted story that the other parts tell.
 skipped() {
-  local stages=('LeaderKilled|ADiskIsLost|FiveMembersAndBack|AnUpgrade' 'ARollingChange|ADatabaseFillsUp|AnAuthorityIsSucceeded|QuorateIsReplaced'
-    'ANodeIsDrained|ANodeIsPoweredOff|MembersNeedNothing|AllNodesAreOff')
+  local stages=('LeaderKilled|ADiskIsLost|FiveMembersAndBack|AnUpgrade|ADatabaseFillsUp'
+    'ARollingChange|AnAuthorityIsSucceeded|QuorateIsReplaced|ANodeIsDrained|ANodeIsPoweredOff' 'MembersNeedNothing|AllNodesAreOff')
   unset "stages[${1#selfhosted-} - 1]"
   (IFS='|'; echo "${stages[*]}")
 }
@@ -87,7 +87,7 @@ skipped() {
 selfhosted() {
   export QUORATE_LAB_ETCD=3.5.35 NODES=5
   make --no-print-directory etcd-binaries && fresh && bin/lab etcd && in_lab test/tools/install.sh &&
-    e2e TestSelfHosted -alone -skip "^TestSelfHosted\$/^($(skipped "$1"))\$"
+    e2e TestSelfHosted -skip "^TestSelfHosted\$/^($(skipped "$1"))\$"
   ended $?
 }
 
@@ -115,9 +115,9 @@ ended() {
 play() {
   case $1 in
     core | data | moves | changes | pages) stories "$(what "$1")" ;;
-    versions | big) stories "$(what "$1")" -nightly ;;
+    versions | big) stories "$(what "$1")" -long ;;
     nodes) # whole, half an hour: make lab-down story NODES=5 RUN=TestNodesComeAndGo
-      make --no-print-directory lab-down && NODES=5 stories "$(what nodes)" -nightly -nodes.for 8m
+      make --no-print-directory lab-down && NODES=5 stories "$(what nodes)" -long -nodes.for 8m
       ended $?
       ;;
     chaos) stories TestChaos -chaos.for 5m -chaos.seed $seed ;;

@@ -22,7 +22,7 @@ story: export CERT_MANAGER ?= 1
 story: export EXPANDABLE ?= 1
 story: s3 install bin/gotestsum ## one story, as RUN=TestMembers/Pause; what it made stays if it fails. BUSY=1 takes both cores meanwhile
 	@[ -n '$(RUN)' ] || { echo 'make story RUN=TestMembers/Pause: say which' >&2; exit 2; }
-	@$(IN_LAB) $(if $(BUSY),test/tools/busy.sh )env $(STORIES) -run '$(RUN)' $(E2E) -keep -nightly || { \
+	@$(IN_LAB) $(if $(BUSY),test/tools/busy.sh )env $(STORIES) -run '$(RUN)' $(E2E) -keep -long || { \
 	  printf '%s\n' 'To look at it:' '  eval "$$(bin/lab env)"' '  kubectl get etcdcluster,pods -A' \
 	  '  make story RUN=... # again' '  make lab-down      # ends it' >&2; exit 1; }
 

@@ -168,6 +168,11 @@ type UserSpec struct {
 
 // AuthStatus is what Quorate last did about users and roles in etcd.
 type AuthStatus struct {
+	// ClusterID of the etcd in which that was done. Another one, as after a restore, has the users, roles and passwords
+	// of its data, so that everything is applied there again.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+
 	// Enabled is whether etcd asks every client who it is.
 	// +optional
 	Enabled bool `json:"enabled"`
@@ -182,6 +187,18 @@ type AuthStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Users []UserStatus `json:"users,omitempty"`
+
+	// DeletedUsers and DeletedRoles were deleted because they are no longer declared, those of last at the end. Data
+	// from before may bring them back; then they are deleted again.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	DeletedUsers []string `json:"deletedUsers,omitempty"`
+
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	DeletedRoles []string `json:"deletedRoles,omitempty"`
 }
 
 // UserStatus is a user that Quorate keeps in etcd.

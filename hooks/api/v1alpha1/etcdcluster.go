@@ -147,6 +147,13 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
+	// ServiceAccountName of the pods, such as one to which an OpenShift cluster allows a user ID. Unset, the default one
+	// of the namespace. The pods get no token for the Kubernetes API.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
 	// SecurityContext says as which user the pods run: the members', and others that read or write their volumes.
 	// Unset, as user and group 10001.
 	// +optional
@@ -255,7 +262,8 @@ const (
 	UpgradeStep UpgradePolicy = "Step"
 )
 
-// ImageSpec says where the etcd image comes from. Its tag is `v` and the version, such as v3.6.16.
+// ImageSpec says where the etcd image comes from. Its tag is `v` and the version, such as v3.6.16, unless tags says
+// another one.
 type ImageSpec struct {
 	// Repository of the image, without a tag. Unset, it is that of the installation (`--etcd-repository`), which is
 	// gcr.io/etcd-development/etcd unless another one is set.
@@ -264,6 +272,13 @@ type ImageSpec struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]([-._0-9A-Za-z]*[0-9A-Za-z])?(:[0-9]{1,5}/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)?(/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)*$`
 	Repository string `json:"repository,omitempty"`
+
+	// Tags are those of your own images, by version, each with a digest if it must be that very image:
+	// `3.6.16: v3.6.16-r2@sha256:...`. A tag begins with its version, so that a pod shows what it runs.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(v, ['', 'v'].exists(p, self[v] == p + v || ['-', '_', '@'].exists(s, self[v].startsWith(p + v + s))))",message="each of image.tags must begin with its version, as in 3.6.16: v3.6.16-r2"
+	Tags map[string]ImageTag `json:"tags,omitempty"`
 
 	// PullPolicy of the image.
 	// +optional
@@ -276,6 +291,11 @@ type ImageSpec struct {
 	// +listType=atomic
 	PullSecrets []corev1.LocalObjectReference `json:"pullSecrets,omitempty"`
 }
+
+// ImageTag is the tag of an image, with or without a digest.
+// +kubebuilder:validation:MaxLength=200
+// +kubebuilder:validation:Pattern=`^v?[0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,4}([-_][-._0-9A-Za-z]{0,100})?(@sha256:[0-9a-f]{64})?$`
+type ImageTag string
 
 // Medium is the kind of storage that holds a member's data.
 // +kubebuilder:validation:Enum=Persistent;Memory;HostPath

@@ -70,7 +70,7 @@ type EtcdOperationSpec struct {
 	ClusterRef ClusterRef `json:"clusterRef"`
 
 	// Type is Restore, Recover, Defragment, Fence or MoveLeader. Operations of one type on a cluster run one after the
-	// other, the oldest first; fences hold at the same time.
+	// other, the oldest first; of Recover the newest takes the place of those before; fences hold at the same time.
 	// +required
 	Type OperationType `json:"type"`
 

@@ -28,10 +28,10 @@ timings: # how long every target takes, cold and warm, as a table; hours. TARGET
 
 .PHONY: kamaji karmada recording dashboard
 kamaji: install bin/helm bin/gotestsum # control planes of Kamaji's live in an EtcdCluster; KAMAJI is a checkout of its sources
-	@$(IN_LAB) KAMAJI=$(KAMAJI) test/real/planes/kamaji.sh && $(IN_LAB) $(STORIES) -run '^TestKamaji$$' $(E2E) -keep -nightly
+	@$(IN_LAB) KAMAJI=$(KAMAJI) test/real/planes/kamaji.sh && $(IN_LAB) $(STORIES) -run '^TestKamaji$$' $(E2E) -keep -long
 
 karmada: install bin/gotestsum # Karmada's control plane lives in an EtcdCluster; KARMADA is a checkout of its sources
-	@$(IN_LAB) KARMADA=$(KARMADA) test/real/planes/karmada.sh && $(IN_LAB) $(STORIES) -run '^TestKarmada$$' $(E2E) -keep -nightly
+	@$(IN_LAB) KARMADA=$(KARMADA) test/real/planes/karmada.sh && $(IN_LAB) $(STORIES) -run '^TestKarmada$$' $(E2E) -keep -long
 
 recording: install # play create, kill, upgrade and restore in the lab, and write docs/evidence/recording.txt
 	@$(IN_LAB) test/real/demo/record.sh

@@ -207,7 +207,7 @@ func (w *filler) one(ctx context.Context, client *clientv3.Client, number int) e
 		return err
 	}
 	w.written.Add(int64(w.value))
-	if w.over && n%20 == 0 {
+	if w.over && n%4 == 0 {
 		_, err = client.Compact(ctx, answer.Header.Revision-1)
 	}
 	if errors.Is(err, rpctypes.ErrCompacted) { // another client was faster

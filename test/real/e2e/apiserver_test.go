@@ -43,7 +43,6 @@ const (
 // TestAPIServer: an API server has its data in an EtcdCluster, with the Secret that Quorate makes, and writes all the
 // time. The etcd is restored beneath it, and it need not be restarted.
 func TestAPIServer(t *testing.T) {
-	nightly(t)
 	beside(t)
 	bucket := store(t)
 	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 1Gi}\n")

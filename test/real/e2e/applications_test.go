@@ -27,7 +27,6 @@ import (
 // TestKamaji: two control planes of Kamaji's live in one EtcdCluster, each below a prefix of its own, with the
 // manifests of docs/how-to/control-planes.md. One writes all the time. `make kamaji` installs Kamaji and runs this.
 func TestKamaji(t *testing.T) {
-	nightly(t)
 	if _, err := kubectl("", "get", "crd", "tenantcontrolplanes.kamaji.clastix.io"); err != nil {
 		t.Skip("Kamaji is not in this lab: `make kamaji KAMAJI=` with a checkout of its sources")
 	}
@@ -138,7 +137,6 @@ func (c *cluster) endsWithKamaji(tenant string) {
 // TestKarmada: both of Karmada's API servers, its own and the aggregated one, keep their data in an EtcdCluster, with
 // the manifest of docs/how-to/control-planes.md. `make karmada` installs its operator and runs this.
 func TestKarmada(t *testing.T) {
-	nightly(t)
 	if _, err := kubectl("", "get", "crd", "karmadas.operator.karmada.io"); err != nil {
 		t.Skip("Karmada is not in this lab: `make karmada KARMADA=` with a checkout of its sources")
 	}
@@ -217,7 +215,6 @@ spec:
 // one follows.
 // Debian has what it needs: apt-get install patroni postgresql.
 func TestPatroni(t *testing.T) {
-	nightly(t)
 	if _, err := exec.LookPath("patroni"); err != nil {
 		t.Skip("Patroni is not installed: apt-get install patroni postgresql")
 	}
@@ -311,7 +308,6 @@ func (p *patroni) dies() {
 // while etcd loses its leader and a claim, and is upgraded. What is written in between is answered next, and no name
 // that is there is denied.
 func TestCoreDNS(t *testing.T) {
-	nightly(t)
 	beside(t)
 	c := newCluster(t, `  replicas: 3
   version: 3.6.16

@@ -231,7 +231,6 @@ var comeAndGo = flag.Duration("nodes.for", 30*time.Minute, "how long nodes come 
 // TestNodesComeAndGo as an autoscaler has them, under a writer: each minute a node is drained, deleted and replaced by
 // a new one, and each fifth time three at once. Members in memory follow. It needs a lab with five nodes.
 func TestNodesComeAndGo(t *testing.T) {
-	nightly(t)
 	var all corev1.NodeList
 	read(t, "/api/v1/nodes", &all)
 	require.GreaterOrEqual(t, len(all.Items), labNodes, "make story NODES=5 RUN=TestNodesComeAndGo")

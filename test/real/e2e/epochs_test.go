@@ -327,7 +327,6 @@ func (c *cluster) hash(revision int64) uint32 {
 
 // TestAGibibyte: 1 GiB goes through S3 into another cluster, and is the same there.
 func TestAGibibyte(t *testing.T) {
-	nightly(t)
 	beside(t)
 	s := store(t)
 	const spec = "  version: 3.6.16\n  replicas: 1\n  storage: {size: 3Gi}\n"

@@ -409,7 +409,6 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 // TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to
 // ours and are then deleted.
 func TestJoinAStatefulSet(t *testing.T) {
-	nightly(t) // by day TestJoinBitnami does it with more
 	beside(t)
 	c := inNamespace(t)
 	manifest, err := os.ReadFile("testdata/statefulset.yaml")
@@ -565,7 +564,6 @@ func (f *foreigners) moveOut(c *cluster, member string) {
 
 // TestJoinEveryMinorVersion: an etcd of each minor version hands its data over.
 func TestJoinEveryMinorVersion(t *testing.T) {
-	nightly(t)
 	beside(t)
 	for i, version := range []string{"3.5.35", "3.7.3"} {
 		t.Run(version, func(t *testing.T) {

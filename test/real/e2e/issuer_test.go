@@ -258,7 +258,9 @@ func (c *cluster) distrustsEverything() {
 	c.kube("delete", "secret", "demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls",
 		"demo-client-tls", "demo-token")
 	c.edit(`{"suspend":false}`)
-	c.kube("wait", "--for=create", "secret/demo-ca", "secret/demo-server-tls", "--timeout=5m")
+	// Of two that are missing, kubectl says at once that they are not found.
+	c.kube("wait", "--for=create", "secret/demo-ca", "--timeout=5m")
+	c.kube("wait", "--for=create", "secret/demo-server-tls", "--timeout=5m")
 	c.edit(`{"replicas":1}`)
 	c.converges(1)
 	c.remembers()

@@ -250,15 +250,7 @@ func within(t *testing.T, limit time.Duration, what string, waitsFor func() stri
 	}
 }
 
-var nightlyFlag = flag.Bool("nightly", false, "tell the long and rare stories too")
-
-// nightly skips a story that takes long and finds little, unless there is a night for it.
-func nightly(t *testing.T) {
-	t.Helper()
-	if !*nightlyFlag {
-		t.Skip("it takes long: for `make all-stories`")
-	}
-}
+var longFlag = flag.Bool("long", false, "tell stories whole where that takes long")
 
 // newLab enters node 1's network namespace, where pod addresses, Services and cluster DNS exist.
 func newLab() (*network, error) {

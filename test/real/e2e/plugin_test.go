@@ -238,4 +238,19 @@ func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
 		assert.Empty(t, c.object().Status.Internal.Awaited)
 		assert.Equal(t, "3.6.16", c.object().Status.Running)
 	})
+	t.Run("AQuotaOnLimitsLetsEveryContainerIn", func(t *testing.T) {
+		t.Parallel()
+		c := inNamespace(t)
+		kube(t, "create", "quota", "limits", "--hard=limits.cpu=2,limits.memory=1Gi", "-n", c.ns)
+		kube(t, "create", "serviceaccount", "etcd", "-n", c.ns)
+		c.apply(`  replicas: 1
+  version: 3.6.16
+  serviceAccountName: etcd
+  resources: {requests: {cpu: 500m, memory: 256Mi}, limits: {cpu: 500m, memory: 256Mi}}
+`)
+		c.converges(1)
+		pod := c.pods()[0]
+		assert.Equal(t, corev1.PodQOSGuaranteed, pod.Status.QOSClass)
+		assert.Equal(t, "etcd", pod.Spec.ServiceAccountName)
+	})
 }

@@ -39,7 +39,6 @@ var outageFlag = flag.Duration("outage", 0, "how long the self-hosted story has 
 // is stopped except the members. It needs a lab of its own with five nodes (`make part PART=selfhosted-1`), whose API server has
 // its data in the EtcdCluster afterwards.
 func TestSelfHosted(t *testing.T) {
-	alone(t)
 	apiServerRestarted = true
 	kube(t, "create", "namespace", "load")
 	w := loads(t, api, 5)

@@ -335,7 +335,7 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 		{"3.6.16", `{"version":"3.6.16"}`},
 		{"3.5.35", `{"version":"3.5.35"}`},
 	}
-	if !*nightlyFlag {
+	if !*longFlag {
 		steps = steps[:1] // TestMemory goes back from 3.7
 	}
 	for _, step := range steps {
@@ -412,7 +412,6 @@ func (c *cluster) succeedsItsOnlyMember() {
 // TestEveryMinorVersion: clusters begin and grow with the versions that TestUpgradesAndDowngrades and TestMemory only
 // come to, or from.
 func TestEveryMinorVersion(t *testing.T) {
-	nightly(t)
 	beside(t)
 	for _, version := range []string{"3.5.35", "3.7.3"} {
 		t.Run(version, func(t *testing.T) {

@@ -219,7 +219,7 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	var c *cluster
 	ages := ""
 	ends := func(secret string) { c.kube("delete", "secret", name+secret) }
-	if *nightlyFlag {
+	if *longFlag {
 		ages, ends = "  tls: {auto: {leafDuration: 3m, caDuration: 15m}}\n", func(string) {}
 	}
 	c = newCluster(t, three+ages)
@@ -250,7 +250,7 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 		return c.shows(server, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(ca) != nil })
 	})
 	c.converges(3)
-	if *nightlyFlag { // by day that takes as long as what it has signed may live: months
+	if *longFlag { // by day that takes as long as what it has signed may live: months
 		eventually(t, "the old authority is no longer trusted anywhere", func() string {
 			if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"],
 				pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {

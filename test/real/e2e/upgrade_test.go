@@ -5,7 +5,6 @@ package e2e
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,7 +25,6 @@ import (
 // command that docs/how-to/upgrade.md has, then the old one takes over again, and then the new one. No member is
 // restarted, none is another one afterwards, and no write is lost.
 func TestUpgradeOfQuorate(t *testing.T) {
-	alone(t)
 	before, now := previousRelease(t), thisRelease(t)
 	before.install(t)
 
@@ -63,12 +61,9 @@ func TestUpgradeOfQuorate(t *testing.T) {
 		"auth":       running["auth"].writes(),
 		"plain":      running["plain"].writesWith(running["plain"].clientWith(nil, running["plain"].service()), "key"),
 	}
-	// What these say is so anyway. The release before restarts all members for such words, unless it is told that
-	// they are no others.
-	const words = `,"tolerations":[],"nodeSelector":{},"options":{"maxTxnOps":128,"autoCompaction":{"retention":"60m"}}`
-	now.takesOver(t, running, words)
-	before.takesOver(t, running, "")
-	now.takesOver(t, running, "")
+	now.takesOver(t, running)
+	before.takesOver(t, running)
+	now.takesOver(t, running)
 
 	for kind, w := range writers {
 		t.Log(kind)
@@ -90,9 +85,8 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	})
 }
 
-// takesOver installs the release while the clusters run, and checks that it only looks after them. Once it has
-// answered about all pods, the specs also say these words, which have no effect.
-func (r release) takesOver(t *testing.T, running map[string]*cluster, words string) {
+// takesOver installs the release while the clusters run, and checks that it only looks after them.
+func (r release) takesOver(t *testing.T, running map[string]*cluster) {
 	t.Helper()
 	for _, c := range running {
 		c.rests()
@@ -106,27 +100,21 @@ func (r release) takesOver(t *testing.T, running map[string]*cluster, words stri
 	r.install(t)
 	t.Logf("%s runs after %.1f s", r.name, time.Since(begin).Seconds())
 
-	said := []string{""}
-	if words != "" {
-		said = append(said, words)
-	}
-	for _, words := range said {
-		r.answers(t, running, words)
-		for kind, c := range running {
-			assert.Equal(t, lives[kind], c.lives(), "%s: a pod was restarted or replaced by %s", kind, r.name)
-			assert.Equal(t, ids[kind], c.ids(), "%s: a member is another one", kind)
-		}
+	r.answers(t, running)
+	for kind, c := range running {
+		assert.Equal(t, lives[kind], c.lives(), "%s: a pod was restarted or replaced by %s", kind, r.name)
+		assert.Equal(t, ids[kind], c.ids(), "%s: a member is another one", kind)
 	}
 	t.Log("\n" + kube(t, "get", "etcdcluster", "-A"))
 }
 
-// answers has the specs say these words, with a change that only the release that runs now can answer, and that
-// restarts no member; and waits until it has.
-func (r release) answers(t *testing.T, running map[string]*cluster, words string) {
+// answers makes a change that only the release that runs now can answer, and that restarts no member; and waits
+// until it has answered.
+func (r release) answers(t *testing.T, running map[string]*cluster) {
 	t.Helper()
 	word := fmt.Sprint(time.Now().UnixNano())
 	for _, c := range running {
-		c.edit(`{"additionalMetadata":{"annotations":{"e2e/answered":"` + word + `"}}` + words + `}`)
+		c.edit(`{"additionalMetadata":{"annotations":{"e2e/answered":"` + word + `"}}}`)
 	}
 	for kind, c := range running {
 		c.rests()
@@ -175,17 +163,6 @@ func (c *cluster) value() string {
 	r := c.reads("key")
 	require.NotEmpty(c.t, r.Kvs, "the key is gone")
 	return string(r.Kvs[0].Value)
-}
-
-var aloneFlag = flag.Bool("alone", false, "tell the stories that exchange the lab's Quorate, and need it for "+
-	"themselves")
-
-// alone skips a story that exchanges the Quorate of all others, unless it has the lab for itself.
-func alone(t *testing.T) {
-	t.Helper()
-	if !*aloneFlag {
-		t.Skip("it exchanges the Quorate that all other stories use, and has a target of its own in the Makefile")
-	}
 }
 
 // release of Quorate: what a user who installs it has of it.

@@ -31,12 +31,13 @@ type Stage uint8
 
 // The stages, in their order.
 const (
-	Unmounted Stage = iota // a Secret or a ConfigMap is not there
-	Unseeded               // its data directory could not be filled
-	AtGate                 // prepare waits until the epoch begins
-	Refused                // prepare found no data where there must be some
-	Unpulled               // the image of etcd can't be had
-	Crashing               // etcd ends again and again
+	Unmounted    Stage = iota // a Secret or a ConfigMap is not there
+	SeedUnpulled              // the image of the container that fills its data directory can't be had
+	Unseeded                  // its data directory could not be filled
+	AtGate                    // prepare waits until the epoch begins
+	Refused                   // prepare found no data where there must be some
+	Unpulled                  // the image of etcd can't be had
+	Crashing                  // etcd ends again and again
 	Running
 )
 
@@ -67,7 +68,7 @@ func (s Stage) prepare(why string) corev1.ContainerStatus {
 	switch s {
 	case Unmounted: // Kubernetes says so in an event
 		c.State = Waits(Initializing, "waits for "+why)
-	case Unseeded:
+	case SeedUnpulled, Unseeded:
 		c.State = Waits(Initializing, "")
 	case AtGate:
 		c.State.Running = &corev1.ContainerStateRunning{}

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
-// Story tells a path in the words of test/simulated/scenario: saved under testdata/told and completed with
+// Story tells a path in the words of test/simulated/scenario: saved under testdata/clusters and completed with
 // `-rewrite`, it is a test.
 func (m *model) story(title string, path []action) string {
 	var b strings.Builder

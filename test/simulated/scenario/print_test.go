@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -25,7 +27,18 @@ func (s *story) check(args) string {
 		}
 	}
 	if c := s.w.Cluster(); c != nil {
-		line("status", append([]string{c.Status.Rule, c.Status.Ready}, conditions(c.Status.Conditions)...))
+		how, others := []string{c.Status.Rule, c.Status.Ready}, []string{}
+		for _, c := range odd(c.Status.Conditions) {
+			if is := fmt.Sprintf("%s=%s", c.Type, c.Status); s.repeats(c.Message) {
+				how = append(how, is)
+			} else {
+				others = append(others, is+s.more(c.Type, c.Message))
+			}
+		}
+		line("status", how)
+		for _, other := range others {
+			line("condition", []string{other})
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
 		c := s.w.Etcd.Clusters[id]
@@ -104,6 +117,38 @@ func (s *story) revisions(args) string {
 	return b.String()
 }
 
+// operations are how far they have come, and whether they wait for a person, the oldest first.
+func (s *story) operations(args) string {
+	var b strings.Builder
+	for _, op := range s.w.AllOperations() {
+		fmt.Fprintf(&b, "%s: %s", op.Name, op.Status.Phase)
+		if meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.Stalled) && !op.Status.Phase.Ended() {
+			b.WriteString(", Stalled")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// users are those that the etcd has to which clients speak, whether they have the passwords that are in the generated
+// Secrets, and whether it asks clients who they are.
+func (s *story) users(args) string {
+	a := s.w.Auth()
+	line := "off"
+	if a.Enabled {
+		line = "on"
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Users)) {
+		password := "an old password"
+		secret := s.w.Secret(users.PasswordSecret(s.w.Cluster().Name, name))
+		if secret != nil && a.Users[name].Password == string(secret.UID)+"/"+secret.ResourceVersion {
+			password = "its password"
+		}
+		line += fmt.Sprintf(", %s with %s", name, password)
+	}
+	return line + "\n"
+}
+
 // certificates are the Secrets, and what each running member trusts: in clients, and where that differs, in peers.
 func (s *story) certificates(args) string {
 	var lines []string
@@ -167,19 +212,16 @@ func (s *story) members(id uint64) []string {
 	return all
 }
 
-// conditions are those that are not as in a healthy cluster.
-func conditions(all []metav1.Condition) []string {
-	var odd []string
-	for _, c := range all {
+// odd are the conditions that are not as in a healthy cluster.
+func odd(all []metav1.Condition) []metav1.Condition {
+	usual := map[string]metav1.ConditionStatus{v1alpha1.Available: metav1.ConditionTrue,
+		v1alpha1.Secured: metav1.ConditionTrue, v1alpha1.Restored: metav1.ConditionTrue}
+	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
 		if c.Type == v1alpha1.Ready { // Reconciling or Stalled says it
-			continue
+			return true
 		}
-		if (c.Status == metav1.ConditionTrue) != (c.Type == v1alpha1.Available || c.Type == v1alpha1.Secured ||
-			c.Type == v1alpha1.Restored) {
-			odd = append(odd, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Message))
-		}
-	}
-	return odd
+		return (c.Status == metav1.ConditionTrue) == (usual[c.Type] == metav1.ConditionTrue)
+	})
 }
 
 func podState(p *corev1.Pod) string {

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cockroachdb/datadriven"
-
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -28,7 +26,7 @@ var recording sync.Mutex
 
 // record appends objects to the file that QUORATE_RECORD names, one JSON object a line: what the tools of others make
 // of our statuses is tested in test/tools/manifests, with modules that the product does not have.
-func record(t *testing.T, d *datadriven.TestData, all ...recorded) {
+func record(t *testing.T, at string, all ...recorded) {
 	path := os.Getenv("QUORATE_RECORD")
 	if path == "" {
 		return
@@ -41,7 +39,7 @@ func record(t *testing.T, d *datadriven.TestData, all ...recorded) {
 	}
 	defer func() { _ = file.Close() }()
 	for _, r := range all {
-		r.APIVersion, r.At = v1alpha1.GroupVersion.String(), d.Pos+" "+d.Cmd
+		r.APIVersion, r.At = v1alpha1.GroupVersion.String(), at
 		if err := json.NewEncoder(file).Encode(r); err != nil {
 			t.Fatal(err)
 		}

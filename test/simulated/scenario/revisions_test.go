@@ -2,8 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,182 +14,105 @@ import (
 // between any two looks at it, and half of these unseen. Each epoch must begin above every revision that an earlier
 // one gave out (S21, which the world watches).
 func TestRevisionsNeverGoBack(t *testing.T) {
-	for seed := range uint64(walks()) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			j := newJourney(seed)
-			for range 8 {
-				j.live()
-				j.turn()
-				j.settle()
-				if broken := j.s.breaches(); len(broken) > 0 {
-					t.Fatalf("VIOLATION %s\n%s", broken, strings.Join(j.told, "\n"))
-				}
-				if phase := j.s.w.Cluster().Status.Rule; phase != "Converged" {
-					t.Fatalf("it stays in %s\n%s\n%s", phase, strings.Join(j.told, "\n"), j.s.check(args{}))
-				}
+	wanders(t, 1, func(w *walker) string {
+		where := of(w, "Persistent", "Persistent", "Memory", "HostPath nodes=a,b,c,d,e,f")
+		if w.oneIn(3) { // it moves in, with revisions of its own
+			w.happens("foreign start=old-0; " + clientsWrite + "; " + clientsWrite)
+			where += " existing=old-0 retire=true"
+		}
+		w.happens("cluster replicas=1..3 tls=Disabled medium=" + where)
+		w.settle()
+		for turn := range 8 {
+			w.lives()
+			w.turns(turn)
+			if w.settle(); len(w.w.Oracle.Broken) > 0 || w.w.Cluster().Status.Rule != "Converged" {
+				return "it stays in " + w.w.Cluster().Status.Rule + "\n"
 			}
-		})
-	}
-}
-
-// journey is a cluster on its way from epoch to epoch.
-type journey struct {
-	s         *story
-	r         *rand.Rand
-	told      []string
-	snapshots int
-	turns     int
-}
-
-func newJourney(seed uint64) *journey {
-	j := &journey{s: newStory(), r: rand.New(rand.NewPCG(seed, 1))}
-	j.s.w.Watch = false
-	medium := []string{"Persistent", "Persistent", "Memory", "HostPath"}[j.r.IntN(4)]
-	a := args{"replicas": fmt.Sprint(1 + j.r.IntN(3)), "medium": medium, "tls": "Disabled"}
-	if medium == "HostPath" {
-		a["nodes"] = "a,b,c,d,e,f"
-	}
-	if j.r.IntN(3) == 0 { // it moves in, with revisions of its own
-		j.s.w.ForeignCluster("3.6.16", "old-0")
-		j.write()
-		j.write()
-		a["existing"] = "old-0"
-		a["retire"] = "true"
-	}
-	j.note("cluster %v", a)
-	j.s.cluster(a)
-	j.settle()
-	return j
-}
-
-func (j *journey) note(format string, a ...any) { j.told = append(j.told, fmt.Sprintf(format, a...)) }
-
-// write is what clients do between two looks at the most.
-func (j *journey) write() {
-	n := j.r.IntN(999_000_000)
-	j.note("write n=%d: %t", n, j.s.w.Write(n))
-}
-
-// live lets clients write and people take snapshots, while Quorate looks on.
-func (j *journey) live() {
-	for range 1 + j.r.IntN(3) {
-		j.write()
-		j.s.w.Sync(world.Crash{})
-		if j.snapshots == 0 || j.r.IntN(2) == 0 {
-			j.snapshots++
-			name := fmt.Sprint("s", j.snapshots)
-			j.s.w.TakeSnapshot(name, "s3://bucket/"+name, "")
-			j.note("snapshot name=%s", name)
 		}
-		j.s.w.Now = j.s.w.Now.Add(time.Minute)
+		return ""
+	})
+}
+
+// clientsWrite is what clients do between two looks at the most.
+const clientsWrite = "write n=0..998999999"
+
+// lives lets clients write and people take snapshots, while Quorate looks on.
+func (w *walker) lives() {
+	for range 1 + w.r.IntN(3) {
+		w.happens(clientsWrite + "; sync")
+		if len(w.w.Artifacts) == 0 || w.oneIn(2) {
+			w.happens("snapshot name=NEXT url=s3://bucket/NEXT")
+		}
+		w.tell("tick 1m")
 	}
-	if j.r.IntN(4) == 0 {
-		j.s.w.WipeStatus()
-		record := objects.EpochName("demo", int(j.epoch()))
-		j.note("status wipe, delete configmap=%s: %v", record, j.s.w.Delete(world.ConfigMapKind, record))
-		j.settle()
+	if w.oneIn(4) {
+		w.happens("status wipe; delete configmap=demo-epoch-EPOCH")
+		w.settle()
 	}
 }
 
-// epoch that runs, by what there is.
-func (j *journey) epoch() (n int64) {
-	for _, record := range j.s.records() {
-		var of int64
-		if _, err := fmt.Sscanf(record.Name, "demo-epoch-%d", &of); err != nil {
-			panic(err)
-		}
-		n = max(n, of)
-	}
-	return n
-}
-
-// turn asks for the next epoch.
-func (j *journey) turn() {
-	j.turns++
-	wish := v1alpha1.RestoreOperation{}
-	epoch := j.epoch()
-	onClaims := j.s.w.Cluster().Spec.Storage.Medium == v1alpha1.Persistent
-	switch n := j.r.IntN(5); {
-	case n == 0 && epoch > 1 && onClaims:
-		wish.Epoch = new(1 + int64(j.r.IntN(int(epoch-1))))
-		if !j.left(*wish.Epoch) {
-			wish.Epoch, wish.Snapshot = nil, j.anySnapshot()
-		}
-	case n <= 2:
-		wish.Snapshot = j.anySnapshot()
-	default:
-		j.loseQuorum(epoch, n == 4 && onClaims)
+// turns asks for the next epoch.
+func (w *walker) turns(turn int) {
+	onClaims := w.w.Cluster().Spec.Storage.Medium == v1alpha1.Persistent
+	n := w.r.IntN(5)
+	if n > 2 {
+		w.losesQuorum(n == 4 && onClaims)
 		return
 	}
-	j.note("restore %+v", wish)
-	j.s.w.AskRestore(fmt.Sprint("r", j.turns), wish)
-	if j.r.IntN(2) == 0 {
-		j.write() // while it is made ready
+	from := fmt.Sprintf("from=s1..%d", len(w.w.Artifacts))
+	if former := w.formerEpochs(); n == 0 && onClaims && len(former) > 0 {
+		from = "epoch=" + of(w, former...)
+	}
+	w.happens(fmt.Sprintf("edit restore=j%d %s", turn, from))
+	if w.oneIn(2) {
+		w.happens(clientsWrite) // while it is made ready
 	}
 }
 
-func (j *journey) anySnapshot() *v1alpha1.SnapshotSource {
-	return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: fmt.Sprint("s", 1+j.r.IntN(j.snapshots))}}
-}
-
-// left reports whether a volume of the epoch is left.
-func (j *journey) left(epoch int64) bool {
-	for _, claim := range j.s.w.Claims() {
-		if claim.Annotations[objects.AnnotationEpoch] == fmt.Sprint(epoch) {
-			return true
+// formerEpochs are those that ran before, one for each volume that is left of it.
+func (w *walker) formerEpochs() (all []string) {
+	for _, claim := range w.w.Claims() {
+		of := claim.Annotations[objects.AnnotationEpoch]
+		if of != "" && of != fmt.Sprint(w.w.Cluster().Status.Epoch) {
+			all = append(all, of)
 		}
 	}
-	return false
+	return all
 }
 
-// loseQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of
-// the ways back.
-func (j *journey) loseQuorum(epoch int64, survivor bool) {
-	j.write()
-	pods, _ := j.s.names()
-	lost := pods[len(pods)/2:]
-	if len(pods) == 1 {
-		survivor = false
-	}
-	for _, name := range lost {
-		if j.s.w.Claim(name) != nil {
-			j.s.w.LoseClaim(name)
+// losesQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of the
+// ways back.
+func (w *walker) losesQuorum(survivor bool) {
+	w.happens(clientsWrite)
+	pods, _ := w.names()
+	for _, name := range pods[len(pods)/2:] {
+		if w.w.Claim(name) != nil {
+			w.tell("lose claim=" + name)
 		} else {
-			j.s.w.WipeData(name)
-			j.s.w.KillPod(name)
+			w.happens("wipe pod=" + name + "; kill pod=" + name)
 		}
 	}
-	policies := []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}
-	if survivor {
-		policies = []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor}
+	policy := of(w, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate)
+	if survivor && len(pods) > 1 {
+		policy = v1alpha1.RecoverFromSurvivor
 	}
-	policy := policies[j.r.IntN(len(policies))]
-	j.note("lose %v of %v; recover by=%s:%d", lost, pods, policy, epoch)
-	j.s.w.Sync(world.Crash{})
-	j.s.w.AskRecover(policy, epoch)
+	w.happens(fmt.Sprintf("sync; recover by=%s:EPOCH", policy))
 }
 
 // settle lets everything run until the cluster is as it should be, for so long that no wait is forgotten.
-func (j *journey) settle() {
+func (w *walker) settle() {
 	writes := 2 // while the next epoch is made ready, and while the one before is stopped
 	for range 150 {
-		j.s.w.Sync(world.Crash{})
-		if writes > 0 && len(j.s.records()) > 1 && j.r.IntN(3) == 0 {
+		w.w.Sync(world.Crash{})
+		if writes > 0 && len(w.records()) > 1 && w.oneIn(3) {
 			writes--
-			n := j.r.IntN(499_000_000)
-			j.note("write n=%d: %t", n, j.s.w.Write(n))
+			w.happens("write n=0..498999999")
 		}
-		j.s.w.Pass()
-		j.s.w.Now = j.s.w.Now.Add(10 * time.Second)
-		if c := j.s.w.Cluster(); c.Status.Rule == "Converged" && len(j.s.records()) == 1 && j.restored() {
+		w.w.Pass()
+		w.w.Now = w.w.Now.Add(10 * time.Second)
+		asked := len(w.w.Operations(v1alpha1.OperationRestore)) + len(w.w.Operations(v1alpha1.OperationRecover))
+		if w.w.Cluster().Status.Rule == "Converged" && len(w.records()) == 1 && asked == 0 {
 			return
 		}
 	}
-}
-
-// restored reports whether nothing that was asked for is still to come.
-func (j *journey) restored() bool {
-	return len(j.s.w.Operations(v1alpha1.OperationRestore)) == 0 &&
-		len(j.s.w.Operations(v1alpha1.OperationRecover)) == 0
 }

@@ -1,12 +1,12 @@
-// Package scenario tells stories about clusters: each file in testdata/told is one, and each in testdata/open is one
-// of a known bug. The first line says what it is about. A block is verbs, one a line, and below them what they say:
-// those that say nothing stand above the one that does, and "converged" below it. Run with -rewrite to write down
-// what happens now, and read the difference.
+// Package scenario tells stories: each file below testdata/clusters, snapshots and schedules is one, and each in
+// testdata/open is one of a known bug. The first line says what it is about. A block is verbs, one a line, and below
+// them what they say: those that say nothing stand above the one that does, and "converged" below it. Run with -rewrite
+// to write down what happens now, and read the difference. testdata/index.txt has the stories of every rule.
 package scenario
 
 import (
 	"cmp"
-	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,30 +14,57 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
-func TestStories(t *testing.T) { tellAll(t, "testdata/told", newStory, verbs) }
+// TestStories tells every story but the open ones, each from its beginning. None may break a rule.
+func TestStories(t *testing.T) {
+	all := stories(t, "clusters", "snapshots", "schedules")
+	told := &index{stories: map[fired][]string{}}
+	t.Cleanup(func() {
+		whole := told.count == len(all) // and not some, which -run chooses
+		if messages().settle(t, whole); whole {
+			told.settle(t)
+		}
+	})
+	for _, path := range all {
+		t.Run(nameOf(path), func(t *testing.T) {
+			t.Parallel()
+			w, breaches := byTheBook(), ""
+			switch strings.Split(path, "/")[1] {
+			case "snapshots":
+				breaches = run(t, path, newSnapshotStory(w), snapshotVerbs)
+			case "schedules":
+				breaches = run(t, path, newScheduleStory(w), scheduleVerbs)
+			default:
+				breaches = run(t, path, newStory(w), verbs)
+			}
+			if breaches != "" {
+				t.Errorf("%s: VIOLATION\n%s", path, breaches)
+			}
+			told.add(nameOf(path), w.shown)
+		})
+	}
+}
 
 // TestStoriesInAMesh: a mesh that puts containers of its own into every pod changes nothing about what is told. With
 // -short only some stories are told so.
 func TestStoriesInAMesh(t *testing.T) {
-	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
+	if rewrites() {
 		t.Skip("they are written down without a mesh")
 	}
-	paths, err := filepath.Glob("testdata/told/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, path := range paths {
+	for i, path := range stories(t, "clusters") {
+		name := nameOf(path)
 		if testing.Short() && i%12 != 0 && !slices.ContainsFunc(tellsOfContainers,
-			func(part string) bool { return strings.Contains(path, part) }) {
+			func(part string) bool { return strings.Contains(name, part) }) {
 			continue
 		}
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStory()
+			s := newStory(byTheBook())
 			s.w.Mesh = true
 			run(t, path, s, verbs)
 		})
@@ -45,27 +72,42 @@ func TestStoriesInAMesh(t *testing.T) {
 }
 
 // tellsOfContainers are parts of the names of stories in which it matters what containers do.
-var tellsOfContainers = []string{"bad_image", "bootstrap_crashes", "bootstrap_stillborn", "data_wiped", "epoch_survey",
+var tellsOfContainers = []string{"bad_image", "bootstrap_stillborn", "data_wiped", "epoch_survey",
 	"epoch_single_url", "given_up_crash", "reboot", "upgrade_refused"}
-
-// tellAll tells the stories in a directory, each from its beginning. None may break a rule.
-func tellAll[S teller](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
-	datadriven.Walk(t, dir, func(t *testing.T, path string) {
-		t.Parallel()
-		if breaches := run(t, path, begin(), verbs); breaches != "" {
-			t.Errorf("%s: VIOLATION\n%s", path, breaches)
-		}
-	})
-}
 
 // TestOpen runs the stories of known bugs, which end in a violation. One that no longer does belongs to the others.
 func TestOpen(t *testing.T) {
-	datadriven.Walk(t, "testdata/open", func(t *testing.T, path string) {
-		if run(t, path, newStory(), verbs) == "" {
-			t.Errorf("%s: nothing is violated any more: move it to testdata/told", path)
-		}
-	})
+	for _, path := range stories(t, "open") {
+		t.Run(nameOf(path), func(t *testing.T) {
+			if run(t, path, newStory(byTheBook()), verbs) == "" {
+				t.Errorf("%s: nothing is violated any more: move it to testdata/clusters", path)
+			}
+		})
+	}
 }
+
+// stories are the files in folders of testdata and in the folders below, by path. No two have the same name.
+func stories(t *testing.T, folders ...string) (all []string) {
+	t.Helper()
+	named := map[string]string{}
+	for _, folder := range folders {
+		require.NoError(t, filepath.WalkDir(filepath.Join("testdata", folder),
+			func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				name := nameOf(path)
+				assert.Empty(t, named[name], "another story has the name of %s", path)
+				named[name] = path
+				all = append(all, path)
+				return nil
+			}))
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func nameOf(path string) string { return strings.TrimSuffix(filepath.Base(path), ".txt") }
 
 // run tells one story, and returns the rules that it broke.
 func run[S teller](t *testing.T, path string, s S, verbs map[string]func(S, args) string) (breaches string) {
@@ -88,32 +130,41 @@ type teller interface {
 // tell tells a block of a story: verbs, one a line. It returns what they say, and the rules that they break.
 func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]func(S, args) string) (said,
 	breaches string) {
-	one, rest := *d, d.Input
-	for {
-		verb, known := verbs[one.Cmd]
-		if !known {
-			t.Fatalf("%s: no such verb: %s", one.Pos, one.Cmd)
-		}
-		a := args{}
-		for _, arg := range one.CmdArgs {
-			a[arg.Key] = strings.ReplaceAll(strings.Join(arg.Vals, ","), "_", " ")
-		}
-		said += verb(s, a)
-		record(t, &one, s.statuses()...)
-		for _, breach := range s.breaches() {
-			said += "VIOLATION " + breach + "\n"
-			breaches += one.Pos + ": " + one.Cmd + ": " + breach + "\n"
-		}
-		if rest == "" {
-			return cmp.Or(said, "ok\n"), breaches
-		}
-		var line string
-		var err error
-		line, rest, _ = strings.Cut(rest, "\n")
-		if one.Cmd, one.CmdArgs, err = datadriven.ParseLine(line); err != nil {
-			t.Fatalf("%s: %v", one.Pos, err)
-		}
+	said, breaches = tellVerb(t, d.Pos, d.Cmd, d.CmdArgs, s, verbs)
+	for line := range strings.Lines(d.Input) {
+		says, broken := tellLine(t, d.Pos, strings.TrimSpace(line), s, verbs)
+		said, breaches = said+says, breaches+broken
 	}
+	return cmp.Or(said, "ok\n"), breaches
+}
+
+func tellLine[S teller](t *testing.T, at, line string, s S, verbs map[string]func(S, args) string) (said,
+	breaches string) {
+	cmd, words, err := datadriven.ParseLine(line)
+	if err != nil {
+		t.Fatalf("%s: %v", at, err)
+	}
+	return tellVerb(t, at, cmd, words, s, verbs)
+}
+
+// tellVerb tells a verb with its words. In values, _ is a space.
+func tellVerb[S teller](t *testing.T, at, cmd string, words []datadriven.CmdArg, s S,
+	verbs map[string]func(S, args) string) (said, breaches string) {
+	verb, known := verbs[cmd]
+	if !known {
+		t.Fatalf("%s: no such verb: %s", at, cmd)
+	}
+	a := args{}
+	for _, word := range words {
+		a[word.Key] = strings.ReplaceAll(strings.Join(word.Vals, ","), "_", " ")
+	}
+	said = verb(s, a)
+	record(t, at+" "+cmd, s.statuses()...)
+	for _, breach := range s.breaches() {
+		said += "VIOLATION " + breach + "\n"
+		breaches += at + ": " + cmd + ": " + breach + "\n"
+	}
+	return said, breaches
 }
 
 // TestTheExampleInContributing: a story that is written as CONTRIBUTING.md says gets what it shows.
@@ -129,7 +180,7 @@ func TestTheExampleInContributing(t *testing.T) {
 				continue
 			}
 			told++
-			s := newStory()
+			s := newStory(byTheBook())
 			datadriven.RunTestFromString(t, part.Text, func(t *testing.T, d *datadriven.TestData) string {
 				said, breaches := tell(t, d, s, verbs)
 				if breaches != "" {
@@ -157,16 +208,12 @@ func TestMutantsStories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newStory()
+		s := newStory(inFull())
 		for line := range strings.Lines(string(raw)) {
 			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "----") || strings.TrimSpace(line) == "" {
 				continue
 			}
-			cmd, words, err := datadriven.ParseLine(line)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, breaches := tell(t, &datadriven.TestData{Pos: path, Cmd: cmd, CmdArgs: words}, s, verbs)
+			_, breaches := tellLine(t, path, strings.TrimSpace(line), s, verbs)
 			if breaches != "" {
 				t.Errorf("%s: VIOLATION %s", strings.TrimSpace(line), breaches)
 			}

@@ -5,43 +5,39 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 	_ "time/tzdata" // stories are read alike on machines without zone files
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
-// TestScheduleStories tells stories about one EtcdSnapshotSchedule: each file in testdata/schedules. What becomes of
-// one snapshot is told in testdata/snapshots; here it ends as the story says.
-func TestScheduleStories(t *testing.T) {
-	tellAll(t, "testdata/schedules", newScheduleStory, scheduleVerbs)
-}
-
 // scheduleVerbs are what a story about a schedule can say. In values, _ is a space.
 var scheduleVerbs = map[string]func(*scheduleStory, args) string{
 	// schedule at=0_3_*_*_* [zone=Europe/Berlin] [concurrency=Replace] [deadline=10m] [skip=false] [suspend=true]
 	// [last=2 daily=7 weekly=4 monthly=12] [stream=10s|none]: kubectl apply, of a new one or of what changes
-	"schedule": (*scheduleStory).apply,
-	"delete":   (*scheduleStory).remove,  // delete snapshot=nightly-20260301-0300: kubectl delete
-	"status":   (*scheduleStory).wipe,    // status wipe
-	"write":    (*scheduleStory).write,   // clients change a key
-	"grant":    (*scheduleStory).grant,   // users or roles are changed
-	"remake":   (*scheduleStory).remake,  // the cluster is deleted, made again under its name, and loaded as it was
-	"restore":  (*scheduleStory).restore, // restore snapshot=nightly-20260301-0300 | done: an EtcdCluster reads it
+	"schedule": does((*scheduleStory).apply),
+	"delete":   (*scheduleStory).remove, // delete snapshot=nightly-20260301-0300: kubectl delete
+	// status wipe
+	"status": does(func(s *scheduleStory, _ args) {
+		s.schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1}
+	}),
+	"write": does(func(s *scheduleStory, _ args) { s.revision++ }),     // clients change a key
+	"grant": does(func(s *scheduleStory, _ args) { s.authRevision++ }), // users or roles are changed
+	// the cluster is deleted, made again under its name, and loaded as it was
+	"remake":  does(func(s *scheduleStory, _ args) { s.id = "7f00aa12" }),
+	"restore": does((*scheduleStory).restore), // restore snapshot=nightly-20260301-0300 | done: an EtcdCluster reads it
 	// end [fails=why] [stored=why] [verify=false]: the snapshots that are being taken are stored, or skipped where
 	// they may be, or fail
-	"end": (*scheduleStory).end,
+	"end": does((*scheduleStory).end),
 	// stream runs | ends=Compacted | fails | lost | gone: what befalls the pod that stores changes
-	"stream": (*scheduleStory).stream,
-	"cache":  (*scheduleStory).cache, // cache freeze | thaw: Metacontroller sees the snapshots as they were
-	"tick":   func(s *scheduleStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
+	"stream": does((*scheduleStory).stream),
+	"cache":  does((*scheduleStory).cache), // cache freeze | thaw: Metacontroller sees the snapshots as they were
+	"tick":   does(func(s *scheduleStory, a args) { s.tick(a) }),
 	"sync":   func(s *scheduleStory, _ args) string { return s.sync() },
 	// live 960h [fails=why]: each time when Quorate wants to be asked again it is; clients write, and what is taken
 	// ends
@@ -51,7 +47,7 @@ var scheduleVerbs = map[string]func(*scheduleStory, args) string{
 
 // scheduleStory is one EtcdSnapshotSchedule with its snapshots.
 type scheduleStory struct {
-	now       time.Time
+	aside
 	schedule  *v1alpha1.EtcdSnapshotSchedule
 	snapshots map[string]*v1alpha1.EtcdSnapshot
 	pods      map[string]*corev1.Pod
@@ -62,13 +58,12 @@ type scheduleStory struct {
 	revision, authRevision int64
 	again                  time.Duration // after which Quorate wants to be asked
 	taken                  map[string]int
-	broken                 []string
 }
 
-func newScheduleStory() *scheduleStory {
-	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
-		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b", revision: 7, authRevision: 2,
-		taken: map[string]int{}}
+func newScheduleStory(w words) *scheduleStory {
+	return &scheduleStory{aside: newAside(w),
+		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b",
+		revision: 7, authRevision: 2, taken: map[string]int{}}
 }
 
 func (s *scheduleStory) statuses() []recorded {
@@ -78,54 +73,37 @@ func (s *scheduleStory) statuses() []recorded {
 	return []recorded{{Kind: "EtcdSnapshotSchedule", Object: s.schedule}}
 }
 
-func (s *scheduleStory) breaches() []string { defer func() { s.broken = nil }(); return s.broken }
-
-func (s *scheduleStory) apply(a args) string {
+func (s *scheduleStory) apply(a args) {
 	if s.schedule == nil { // what the API server fills in
 		s.schedule = &v1alpha1.EtcdSnapshotSchedule{
 			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "default", UID: "uid-schedule",
 				CreationTimestamp: metav1.NewTime(s.now)},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
 				ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
-				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
+				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{
+					ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
+					Store:      v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
 			},
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
 		}
 	}
 	s.schedule.Generation++
-	spec, keep := &s.schedule.Spec, &s.schedule.Spec.Retention
-	for key, value := range a {
-		switch key {
-		case "at":
-			spec.Schedule = value
-		case "zone":
-			spec.TimeZone = value
-		case "concurrency":
-			spec.ConcurrencyPolicy = v1alpha1.ConcurrencyPolicy(value)
-		case "deadline":
-			spec.StartingDeadlineSeconds = new(int64(duration(value).Seconds()))
-		case "skip":
-			spec.SkipUnchanged = new(value == "true")
-		case "suspend":
-			spec.Suspend = value == "true"
-		case "stream":
-			if spec.Stream = nil; value != "none" {
-				spec.Stream = &v1alpha1.Stream{FlushAfter: metav1.Duration{Duration: duration(value)}}
-			}
-		case "last":
-			keep.Last = new(int32(a.number(key, 0)))
-		case "daily":
-			keep.Daily = new(int32(a.number(key, 0)))
-		case "weekly":
-			keep.Weekly = new(int32(a.number(key, 0)))
-		case "monthly":
-			keep.Monthly = new(int32(a.number(key, 0)))
-		default:
-			return "no such word: " + key + "\n"
-		}
-	}
-	return ""
+	put(&s.schedule.Spec, scheduleFields, a)
+}
+
+// scheduleFields are the words of a schedule's spec.
+var scheduleFields = map[string]string{
+	"at":          "Schedule",
+	"concurrency": "ConcurrencyPolicy",
+	"daily":       "Retention.Daily",
+	"deadline":    "StartingDeadlineSeconds",
+	"last":        "Retention.Last",
+	"monthly":     "Retention.Monthly",
+	"skip":        "SkipUnchanged",
+	"stream":      "Stream.FlushAfter",
+	"suspend":     "Suspend",
+	"weekly":      "Retention.Weekly",
+	"zone":        "TimeZone",
 }
 
 func (s *scheduleStory) remove(a args) string {
@@ -136,36 +114,15 @@ func (s *scheduleStory) remove(a args) string {
 	return ""
 }
 
-func (s *scheduleStory) wipe(args) string {
-	s.schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1}
-	return ""
-}
-
-func (s *scheduleStory) write(args) string {
-	s.revision++
-	return ""
-}
-
-func (s *scheduleStory) grant(args) string {
-	s.authRevision++
-	return ""
-}
-
-func (s *scheduleStory) remake(args) string {
-	s.id = "7f00aa12"
-	return ""
-}
-
-func (s *scheduleStory) restore(a args) string {
+func (s *scheduleStory) restore(a args) {
 	for name, snapshot := range s.snapshots {
 		if snapshot.Status.UsedBy = nil; name == a["snapshot"] {
 			snapshot.Status.UsedBy = []string{"demo"}
 		}
 	}
-	return ""
 }
 
-func (s *scheduleStory) stream(a args) string {
+func (s *scheduleStory) stream(a args) {
 	for name, pod := range s.pods {
 		switch {
 		case a.has("runs"):
@@ -183,7 +140,6 @@ func (s *scheduleStory) stream(a args) string {
 			delete(s.pods, name)
 		}
 	}
-	return ""
 }
 
 // unchanged reports whether the cluster is still so.
@@ -191,37 +147,39 @@ func (s *scheduleStory) unchanged(u *v1alpha1.Unless) bool {
 	return u != nil && *u == v1alpha1.Unless{Revision: s.revision, ClusterID: s.id, AuthRevision: s.authRevision}
 }
 
-func (s *scheduleStory) cache(a args) string {
+func (s *scheduleStory) cache(a args) {
 	if s.seen = nil; a.has("freeze") {
 		s.seen = copied(s.snapshots)
 	}
-	return ""
 }
 
 // end is what becomes of the snapshots that are being taken.
-func (s *scheduleStory) end(a args) string {
+func (s *scheduleStory) end(a args) {
 	for _, name := range s.unfinished() {
 		status := &s.snapshots[name].Status
+		status.StartTime = metav1.NewTime(s.now)
+		if a.has("fails") {
+			status.Phase = v1alpha1.SnapshotFailed
+			status.Message = a["fails"]
+			continue
+		}
+		status.Revision = s.revision
+		status.ClusterID = s.id
+		status.AuthRevision = s.authRevision
 		switch {
-		case a.has("fails"):
-			status.Phase, status.Message = v1alpha1.SnapshotFailed, a["fails"]
 		case s.unchanged(s.snapshots[name].Spec.Unless):
-			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSkipped, s.revision,
-				s.id, s.authRevision
+			status.Phase = v1alpha1.SnapshotSkipped
 		case a.has("stored"):
-			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotStored, s.revision,
-				s.id, s.authRevision
-			status.URI, status.Message = "s3://backups/etcd/"+name, a["stored"]
+			status.Phase = v1alpha1.SnapshotStored
+			status.URI = "s3://backups/etcd/" + name
+			status.Message = a["stored"]
 		default:
-			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSucceeded,
-				s.revision, s.id, s.authRevision
+			status.Phase = v1alpha1.SnapshotSucceeded
 			if a["verify"] != "false" {
 				status.VerificationTime = metav1.NewTime(s.now)
 			}
 		}
-		status.StartTime = metav1.NewTime(s.now)
 	}
-	return ""
 }
 
 // unfinished snapshots have not ended.
@@ -234,73 +192,37 @@ func (s *scheduleStory) unfinished() []string {
 func (s *scheduleStory) sync() string {
 	o := s.observed()
 	d := schedule.Decide(o)
-	out := fmt.Sprintf("%s: %s\n", d.Reason.Rule, d.Reason.Message)
-	stays := map[string]bool{}
-	for _, snapshot := range d.Snapshots {
-		stays[snapshot.Name] = true
+	out := s.decided("EtcdSnapshotSchedule", "", d.Reason)
+	s.oracle(o, d.Snapshots)
+	out += follow(&s.aside, "snapshot", o.Snapshots, s.snapshots, d.Snapshots, s.takes)
+	out += follow(&s.aside, "pod", o.Pods, s.pods, d.Pods, func(pod *corev1.Pod) string {
+		return ", after " + pod.Annotations[objects.AnnotationBase]
+	})
+	running := slices.DeleteFunc(sortedKeys(s.pods), func(name string) bool { return s.pods[name].DeletionTimestamp != nil })
+	if len(running) > 1 {
+		s.breaks("two pods store what changes")
 	}
-	s.oracle(o, stays)
-	for _, name := range sortedKeys(o.Snapshots) {
-		if !stays[name] {
-			out += fmt.Sprintf("- snapshot %s\n", name)
-			delete(s.snapshots, name)
-		}
-	}
-	for _, snapshot := range d.Snapshots {
-		if o.Snapshots[snapshot.Name] != nil || s.snapshots[snapshot.Name] != nil {
-			continue // what is there already is left as it is, whatever a cache shows
-		}
-		snapshot = snapshot.DeepCopy()
-		snapshot.UID, snapshot.CreationTimestamp = types.UID("uid-"+snapshot.Name), metav1.NewTime(s.now)
-		s.snapshots[snapshot.Name] = snapshot
-		out += "+ snapshot " + snapshot.Name
-		if unless := snapshot.Spec.Unless; unless != nil {
-			out += fmt.Sprintf(", unless etcd %s still has revision %d, and %d of users", unless.ClusterID,
-				unless.Revision, unless.AuthRevision)
-		}
-		out += "\n"
-		if s.taken[snapshot.Name]++; s.taken[snapshot.Name] > 1 {
-			s.broken = append(s.broken, "a second snapshot of one run: "+snapshot.Name)
-		}
-	}
-	out += s.answered(d.Pods)
 	s.schedule.Status, s.again = d.Status, d.ResyncAfter
 	if s.again > 0 {
 		out += fmt.Sprintf("again in %s\n", s.again)
 	}
 	if len(s.unfinished()) > 1 && s.schedule.Spec.ConcurrencyPolicy != v1alpha1.ConcurrencyAllow {
-		s.broken = append(s.broken, "two snapshots are taken at once: "+strings.Join(s.unfinished(), ", "))
+		s.breaks("two snapshots are taken at once: %s", strings.Join(s.unfinished(), ", "))
 	}
 	return out
 }
 
-// answered makes and deletes pods as an answer says.
-func (s *scheduleStory) answered(pods []*corev1.Pod) (out string) {
-	stays := map[string]bool{}
-	for _, pod := range pods {
-		if stays[pod.Name] = true; s.pods[pod.Name] == nil {
-			pod = pod.DeepCopy()
-			pod.UID, pod.CreationTimestamp = types.UID("uid-"+pod.Name), metav1.NewTime(s.now)
-			s.pods[pod.Name] = pod
-			out += fmt.Sprintf("+ pod %s, after %s\n", pod.Name, pod.Annotations[objects.AnnotationBase])
-		}
+// takes tells of a snapshot that is made.
+func (s *scheduleStory) takes(snapshot *v1alpha1.EtcdSnapshot) string {
+	if s.taken[snapshot.Name]++; s.taken[snapshot.Name] > 1 {
+		s.breaks("a second snapshot of one run: %s", snapshot.Name)
 	}
-	for _, name := range sortedKeys(s.pods) {
-		if !stays[name] {
-			delete(s.pods, name)
-			out += fmt.Sprintf("- pod %s\n", name)
-		}
+	unless := snapshot.Spec.Unless
+	if unless == nil {
+		return ""
 	}
-	running := 0
-	for _, pod := range s.pods {
-		if pod.DeletionTimestamp == nil {
-			running++
-		}
-	}
-	if running > 1 {
-		s.broken = append(s.broken, "two pods store what changes")
-	}
-	return out
+	return fmt.Sprintf(", unless etcd %s still has revision %d, and %d of users", unless.ClusterID, unless.Revision,
+		unless.AuthRevision)
 }
 
 // observed is what Quorate is told in a call.
@@ -327,7 +249,7 @@ func (s *scheduleStory) observed() schedule.Observation {
 
 // oracle says what must never be let go, without asking the rules: the newest that is stored, and the newest that was
 // restored on trial. A schedule that is held back or can't be read lets nothing go.
-func (s *scheduleStory) oracle(o schedule.Observation, stays map[string]bool) {
+func (s *scheduleStory) oracle(o schedule.Observation, answer []*v1alpha1.EtcdSnapshot) {
 	stored, verified := "", "" // names are times, and later ones come later
 	for _, name := range sortedKeys(s.snapshots) {
 		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded ||
@@ -340,13 +262,13 @@ func (s *scheduleStory) oracle(o schedule.Observation, stays map[string]bool) {
 	}
 	for name := range maps.Keys(o.Snapshots) {
 		switch {
-		case stays[name]:
+		case slices.ContainsFunc(answer, func(s *v1alpha1.EtcdSnapshot) bool { return s.Name == name }):
 		case len(o.Snapshots[name].Status.UsedBy) > 0:
-			s.broken = append(s.broken, "a snapshot is let go that is being restored: "+name)
+			s.breaks("a snapshot is let go that is being restored: %s", name)
 		case name == stored || name == verified:
-			s.broken = append(s.broken, "the newest snapshot is let go: "+name)
+			s.breaks("the newest snapshot is let go: %s", name)
 		case s.schedule.Spec.Suspend || o.Zone == nil:
-			s.broken = append(s.broken, "held back, but this is let go: "+name)
+			s.breaks("held back, but this is let go: %s", name)
 		}
 	}
 }
@@ -362,7 +284,7 @@ func (s *scheduleStory) live(a args) string {
 	took, went := 0, 0
 	for s.sync(); s.again > 0 && !s.now.Add(s.again).After(until); {
 		s.now = s.now.Add(s.again)
-		s.write(nil)
+		s.revision++
 		said := s.sync()
 		took, went = took+strings.Count(said, "+ snapshot"), went+strings.Count(said, "- snapshot")
 		s.end(a)
@@ -377,9 +299,7 @@ func (s *scheduleStory) check() string {
 	var out strings.Builder
 	st := &s.schedule.Status
 	fmt.Fprintf(&out, "now %s\n", clock(s.now))
-	for _, c := range st.Conditions {
-		fmt.Fprintf(&out, "%s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
-	}
+	out.WriteString(s.conditions(st.Conditions))
 	fmt.Fprintf(&out, "last run %s, next %s\n", clock(st.LastScheduleTime.Time), clock(st.NextScheduleTime.Time))
 	if r := st.LastSuccess; r != nil {
 		fmt.Fprintf(&out, "what was written until %s is in %s\n", clock(r.Time.Time), r.Name)

@@ -1,12 +1,12 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -20,63 +20,111 @@ import (
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
-// TestSnapshotStories tells stories about one EtcdSnapshot: each file in testdata/snapshots.
-func TestSnapshotStories(t *testing.T) {
-	tellAll(t, "testdata/snapshots", newSnapshotStory, snapshotVerbs)
-}
-
 // snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
 var snapshotVerbs = map[string]func(*snapshotStory, args) string{
 	// snapshot [name=nightly] [policy=Delete] [unless=7] [verify=false] [deadline=10m] [retries=1]: kubectl apply
-	"snapshot": (*snapshotStory).create,
+	"snapshot": does((*snapshotStory).create),
 	// cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16] [restore=nightly] [bootstrap=nightly]
 	// [filling] [restored] [deleted]
-	"cluster": (*snapshotStory).isThere,
-	"delete":  (*snapshotStory).remove,  // delete snapshot | job=name | pod=name: kubectl delete
-	"abandon": (*snapshotStory).abandon, // kubectl annotate
-	"status":  (*snapshotStory).wipe,    // status wipe
+	"cluster": does((*snapshotStory).isThere),
+	"delete":  does((*snapshotStory).remove), // delete snapshot | job=name | pod=name: kubectl delete
+	// kubectl annotate
+	"abandon": does(func(s *snapshotStory, _ args) {
+		s.snapshot.Annotations = map[string]string{objects.AnnotationAbandon: "true"}
+	}),
+	"status": does(func(s *snapshotStory, _ args) { s.snapshot.Status = neverWritten }), // status wipe
 	// pod runs | stores [revision=7] [warning=why] [alone] | keeps [fails=why] | skips | looks | discards
 	// | fails=why [locked]
 	// | disproves=why | unplaced=why | stuck=reason message=why | killed=reason
 	"pod":   (*snapshotStory).podDoes,
-	"job":   (*snapshotStory).aboutToFail, // job about-to-fail: the Job controller has begun to end it
-	"cache": (*snapshotStory).cache,       // cache freeze=jobs,pods,snapshot | thaw
-	"tick":  func(s *snapshotStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
+	"job":   does((*snapshotStory).aboutToFail), // job about-to-fail: the Job controller has begun to end it
+	"cache": does((*snapshotStory).cache),       // cache freeze=jobs,pods,snapshot | thaw
+	"tick":  does(func(s *snapshotStory, a args) { s.tick(a) }),
 	// the Job controller, the kubelet and the garbage collector
-	"pass":  func(s *snapshotStory, _ args) string { s.pass(); return "" },
+	"pass":  does(func(s *snapshotStory, _ args) { s.pass() }),
 	"sync":  func(s *snapshotStory, _ args) string { return s.sync() },
 	"check": func(s *snapshotStory, _ args) string { return s.check() },
 }
 
-func firstKey(a args) string {
-	for key := range a {
-		return key
+// aside is what the stories beside clusters have in common: the time, how many objects were made, what was broken since
+// that was asked last, and their words.
+type aside struct {
+	now    time.Time
+	made   int
+	broken []string
+	words
+}
+
+func newAside(w words) aside {
+	return aside{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), words: w}
+}
+
+func (s *aside) breaches() []string { defer func() { s.broken = nil }(); return s.broken }
+
+func (s *aside) breaks(format string, about ...any) {
+	s.broken = append(s.broken, fmt.Sprintf(format, about...))
+}
+
+func (s *aside) tick(a args) {
+	for d := range a {
+		s.now = s.now.Add(duration(d))
 	}
-	return ""
+}
+
+// follow does with an answer what Metacontroller does: what it has seen and the answer leaves out goes, and what it has
+// not seen is made, if it is not there.
+func follow[T metav1.Object](s *aside, kind string, seen, live map[string]T, answer []T,
+	more func(made T) string) (out string) {
+	stays := map[string]bool{}
+	for _, o := range answer {
+		stays[o.GetName()] = true
+	}
+	for _, name := range sortedKeys(seen) {
+		if stays[name] {
+			continue
+		}
+		out += fmt.Sprintf("- %s %s\n", kind, name)
+		if o, there := live[name]; there && o.GetUID() == seen[name].GetUID() {
+			delete(live, name)
+		}
+	}
+	for _, o := range answer {
+		name := o.GetName()
+		_, saw := seen[name]
+		if _, there := live[name]; saw || there {
+			continue
+		}
+		s.made++
+		o.SetUID(types.UID(fmt.Sprint(kind, s.made)))
+		o.SetNamespace("default")
+		o.SetCreationTimestamp(metav1.NewTime(s.now))
+		live[name] = o
+		out += fmt.Sprintf("+ %s %s%s\n", kind, name, more(o))
+	}
+	return out
 }
 
 // snapshotStory is one EtcdSnapshot with what is around it.
 type snapshotStory struct {
-	now      time.Time
+	aside
 	snapshot *v1alpha1.EtcdSnapshot // nil when it is gone
 	cluster  *v1alpha1.EtcdCluster
 	jobs     map[string]*batchv1.Job
 	pods     map[string]*corev1.Pod
-	made     int
 	// seen is what Metacontroller's caches show while they are frozen.
 	seen map[string]any
 	// store holds what is whole, by key; taken counts how often etcd was asked.
-	store  map[string]reports.Snapshot
-	taken  int
-	broken []string
+	store map[string]reports.Snapshot
+	taken int
 }
 
-func newSnapshotStory() *snapshotStory {
-	s := &snapshotStory{
-		now:  time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
+// neverWritten is a status as the API server shows it before it was written.
+var neverWritten = v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1}
+
+func newSnapshotStory(w words) *snapshotStory {
+	s := &snapshotStory{aside: newAside(w),
 		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{},
-		store: map[string]reports.Snapshot{},
-	}
+		store: map[string]reports.Snapshot{}}
 	s.isThere(args{})
 	return s
 }
@@ -93,54 +141,36 @@ func (s *snapshotStory) statuses() []recorded {
 	return []recorded{{Kind: "EtcdSnapshot", Object: s.snapshot, Lacks: lacks}}
 }
 
-func (s *snapshotStory) breaches() []string { defer func() { s.broken = nil }(); return s.broken }
-
-func (s *snapshotStory) create(a args) string {
-	name := a["name"]
-	if name == "" {
-		name = "nightly"
-	}
+func (s *snapshotStory) create(a args) {
 	s.made++
 	snapshot := &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("%08d-0000", s.made)), Generation: 1,
+			Name: cmp.Or(a["name"], "nightly"), Namespace: "default", UID: types.UID(fmt.Sprintf("%08d-0000", s.made)),
+			Generation:        1,
 			CreationTimestamp: metav1.NewTime(s.now),
 		},
 		Spec: v1alpha1.EtcdSnapshotSpec{
 			ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
 			Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
 				CredentialsSecretRef: v1alpha1.SecretRef{Name: "keys"}}},
-			DeletionPolicy: v1alpha1.DeletionPolicy(a["policy"]),
 		},
-		Status: v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1},
+		Status: neverWritten,
 	}
 	if a.has("unless") {
 		snapshot.Spec.Unless = &v1alpha1.Unless{Revision: int64(a.number("unless", 0)), ClusterID: "2c119c3b",
 			AuthRevision: 2}
 	}
-	if a.has("verify") {
-		snapshot.Spec.Verify = new(a["verify"] == "true")
-	}
-	if a.has("deadline") {
-		snapshot.Spec.Job.Deadline.Duration = duration(a["deadline"])
-	}
-	if a.has("retries") {
-		snapshot.Spec.Job.Retries = new(int32(a.number("retries", 0)))
-	}
+	put(&snapshot.Spec, map[string]string{"policy": "DeletionPolicy", "verify": "Verify", "deadline": "Job.Deadline",
+		"retries": "Job.Retries"}, a)
 	s.snapshot = snapshot
-	return ""
 }
 
-func (s *snapshotStory) isThere(a args) string {
-	if a.has("gone") {
-		s.cluster = nil
-		return ""
+func (s *snapshotStory) isThere(a args) {
+	if s.cluster = nil; a.has("gone") {
+		return
 	}
 	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "demo"},
-		Spec: v1alpha1.EtcdClusterSpec{Version: "3.6.16"}}
-	if a.has("version") {
-		c.Spec.Version = a["version"]
-	}
+		Spec: v1alpha1.EtcdClusterSpec{Version: cmp.Or(a["version"], "3.6.16")}}
 	c.Spec.TLS.Mode = v1alpha1.TLSMode(a["tls"])
 	available := metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionTrue, Message: "a quorum answers"}
 	if a.has("unavailable") {
@@ -168,41 +198,27 @@ func (s *snapshotStory) isThere(a args) string {
 		c.DeletionTimestamp = &metav1.Time{Time: s.now}
 	}
 	s.cluster = c
-	return ""
 }
 
-func (s *snapshotStory) remove(a args) string {
+func (s *snapshotStory) remove(a args) {
 	if a.has("snapshot") && s.snapshot.DeletionTimestamp == nil {
 		s.snapshot.DeletionTimestamp = &metav1.Time{Time: s.now}
 	}
 	delete(s.jobs, a["job"])
 	delete(s.pods, a["pod"])
-	return ""
 }
 
-func (s *snapshotStory) abandon(args) string {
-	s.snapshot.Annotations = map[string]string{objects.AnnotationAbandon: "true"}
-	return ""
-}
-
-func (s *snapshotStory) wipe(args) string {
-	s.snapshot.Status = v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1} // as the API server shows it
-	return ""
-}
-
-func (s *snapshotStory) aboutToFail(args) string {
+func (s *snapshotStory) aboutToFail(args) {
 	for _, job := range s.jobs {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobFailureTarget,
 			Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded})
 	}
 	clear(s.pods)
-	return ""
 }
 
-func (s *snapshotStory) cache(a args) string {
+func (s *snapshotStory) cache(a args) {
 	if a.has("thaw") {
-		s.seen = map[string]any{}
-		return ""
+		clear(s.seen)
 	}
 	for what := range strings.SplitSeq(a["freeze"], ",") {
 		switch what {
@@ -214,7 +230,6 @@ func (s *snapshotStory) cache(a args) string {
 			s.seen[what] = s.snapshot.DeepCopy()
 		}
 	}
-	return ""
 }
 
 func copied[T any, P interface {
@@ -392,7 +407,7 @@ func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) rep
 	s.taken++
 	// what a pod stores that is being stopped is discarded once more
 	if s.taken > 1 && s.snapshot.DeletionTimestamp == nil {
-		s.broken = append(s.broken, "a second snapshot was taken")
+		s.breaks("a second snapshot was taken")
 	}
 	r := reports.Snapshot{Artifact: reports.Artifact{
 		URI: "s3://backups/etcd/" + key, Size: 20 << 20, StoredSize: 3 << 20, Revision: revision, Keys: 5, Hash: "abc",
@@ -420,35 +435,16 @@ func (s *snapshotStory) sync() string {
 		o.Clusters["demo"] = s.cluster
 	}
 	d := snapshot.Decide(o)
-	out := fmt.Sprintf("%s: %s\n", d.Reason.Rule, d.Reason.Message)
+	out := s.decided("EtcdSnapshot", "", d.Reason)
 	if err := snapshot.Verify(o, d); err != nil {
 		out += fmt.Sprintf("VIOLATION %s\n", err)
 	}
-	wanted := map[string]bool{}
-	for _, job := range d.Jobs {
-		wanted[job.Name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.Jobs)) {
-		if !wanted[name] {
-			out += fmt.Sprintf("- job %s\n", name)
-			if s.jobs[name] != nil && s.jobs[name].UID == o.Jobs[name].UID {
-				delete(s.jobs, name)
-			}
-		}
-	}
-	for _, job := range d.Jobs {
-		if o.Jobs[job.Name] != nil || s.jobs[job.Name] != nil {
-			continue
-		}
-		s.made++
-		job.UID, job.Namespace, job.CreationTimestamp = types.UID(fmt.Sprint("job", s.made)), "default",
-			metav1.NewTime(s.now)
-		s.jobs[job.Name] = job
-		out += fmt.Sprintf("+ job %s\n", job.Name)
+	out += follow(&s.aside, "job", o.Jobs, s.jobs, d.Jobs, func(job *batchv1.Job) string {
 		if job.Spec.Template.Spec.Containers[0].Name == objects.ContainerDiscard && s.inUse() {
-			s.broken = append(s.broken, "what a cluster restores is deleted")
+			s.breaks("what a cluster restores is deleted")
 		}
-	}
+		return ""
+	})
 	if s.snapshot.Status.Phase != d.Status.Phase {
 		out += fmt.Sprintf("~ %s\n", d.Status.Phase)
 	}
@@ -474,15 +470,15 @@ func (s *snapshotStory) oracle(d snapshot.Decision) {
 		}
 	}
 	if taking > 1 {
-		s.broken = append(s.broken, fmt.Sprintf("%d pods take the snapshot", taking))
+		s.breaks("%d pods take the snapshot", taking)
 	}
 	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete &&
 		s.snapshot.Annotations[objects.AnnotationAbandon] == "" {
-		s.broken = append(s.broken, "it goes while a pod takes it")
+		s.breaks("it goes while a pod takes it")
 	}
 	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored) &&
 		len(s.store) == 0 {
-		s.broken = append(s.broken, "it has succeeded, and nothing is stored")
+		s.breaks("it has succeeded, and nothing is stored")
 	}
 }
 
@@ -503,10 +499,8 @@ func (s *snapshotStory) check() string {
 		out.WriteString("no snapshot\n")
 	} else {
 		st := s.snapshot.Status
-		fmt.Fprintf(&out, "%s %s: %s\n", s.snapshot.Name, st.Phase, st.Message)
-		for _, c := range st.Conditions {
-			fmt.Fprintf(&out, "  %s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
-		}
+		fmt.Fprintf(&out, "%s %s%s\n", s.snapshot.Name, st.Phase, s.more("EtcdSnapshot", st.Message))
+		out.WriteString(s.conditions(st.Conditions))
 		if len(st.UsedBy) > 0 {
 			fmt.Fprintf(&out, "  used by %s\n", strings.Join(st.UsedBy, ", "))
 		}

@@ -29,7 +29,7 @@ var snapshotMishaps = []string{
 func TestSnapshotsWander(t *testing.T) {
 	for seed := range 50 * walks() { // they are short
 		r := rand.New(rand.NewPCG(uint64(seed), 6))
-		s, told := newSnapshotStory(), []string{}
+		s, told := newSnapshotStory(inFull()), []string{}
 		last := "" // what Quorate said last
 		tell := func(line string) {
 			if said := s.happens(r, line); line == "sync" {

@@ -4,7 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -27,199 +30,477 @@ func walks() int {
 	return *wanderings
 }
 
-// TestWander lets all sorts of things happen in a random order, the same one every time for a seed, and then
-// stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
-func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "Persistent", "Memory") }
+// What may happen on a walk: lines of a story, each with a weight. A semicolon is between lines that happen together,
+// and a bar between those of which one does. POD, CLAIM, OTHER (a foreign member), NEXT and NEWEST (snapshots), EPOCH
+// and NIGHT (how long it is until the next) stand for what there is, 1..5 for a number, and DATA or EPOCHS for one of
+// those. LAST has all answers in flight arrive. What there is none of does not happen.
+var (
+	mishaps = chances(`
+180 sync
+150 pass
+ 30 kubelet; probe
+ 36 sync crash=before-step | sync crash=step | sync crash=deletes | sync crash=writes n=0..3 | sync crash=before-status
+ 24 two-syncs
+ 36 cache freeze=pod | cache freeze=claim | cache freeze=configmap | cache freeze=cluster | cache freeze=secret
+ 24 cache thaw=pod | cache thaw=claim | cache thaw=configmap | cache thaw=cluster | cache thaw=secret
+ 24 edit replicas=1..5
+  3 wait 1..10m
+  3 tick 1..30h
+  2 delete secret=demo-ca | delete secret=demo-token | delete secret=demo-server-tls | delete secret=demo-peer-tls | ` +
+		`delete secret=demo-operator-tls | delete secret=demo-client-tls
+  4 DATA
+  3 EPOCHS
+  3 etcd lose-reply
+  6 etcd down | etcd up
+  6 status wipe
+  6 etcd pace=0..3
+ 12 kill pod=POD
+  6 delete pod=POD
+  6 evict pod=POD
+  3 crash pod=POD | mend pod=POD
+  3 restart pod=POD
+  6 reboot node=POD
+  6 network isolated=POD | network joined=POD
+  6 network unreachable=POD | network reachable=POD
+ 12 wipe pod=POD
+  3 wipe claim=CLAIM
+  3 lose claim=CLAIM
+  6 delete claim=CLAIM`)
 
-// TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
-func TestWanderFromPlainText(t *testing.T) {
-	wanderFrom(t, v1alpha1.TLSDisabled, 0, "Persistent", "Memory")
+	inData = chances(`
+1 write data=1Ki over=0..699Mi
+1 defrag now=defrag-0..2
+1 etcd defragmentation=0..3
+1 write n=1..20`)
+
+	inEpochs = chances(`
+2 stream
+2 stream flaw=users_have_changed
+6 snapshot name=NEXT url=s3://bucket/NEXT
+2 snapshot name=NEXT url=s3://bucket/NEXT flaw=Damaged:_the_hash_differs
+6 edit restore=r0..999 from=NEWEST
+2 edit restore=r0..999 from=NEWEST stop-first=true
+2 edit restore=r0..999 epoch=1..EPOCH
+2 edit restore=none
+2 edit recovery=Manual | edit recovery=FromSurvivor | edit recovery=FromSnapshot | edit recovery=Recreate
+2 recover by=Manual:EPOCH | recover by=FromSurvivor:EPOCH | recover by=FromSnapshot:EPOCH | recover by=Recreate:EPOCH`)
+
+	learning = chances(`
+2 edit tls=Auto plaintext=true
+1 edit tls=Auto plaintext=false`)
+
+	// inNodes takes one of six nodes with addresses out of the list, or none.
+	inNodes = chances(`
+1 edit nodes=b,c,d,e,f | edit nodes=a,c,d,e,f | edit nodes=a,b,d,e,f | edit nodes=a,b,c,e,f | edit nodes=a,b,c,d,f | ` +
+		`edit nodes=a,b,c,d,e | edit nodes=a,b,c,d,e,f`)
+
+	besideOthers = chances(`
+1 foreign stop=OTHER
+1 foreign again=OTHER
+1 edit retire=true | edit retire=false
+1 edit replicas=0`)
+
+	inWindows = chances(`
+4 tick NIGHT
+1 edit priority-class=high
+1 edit priority-class=
+1 edit quota=900Mi
+1 edit schedule=0_1_*_*_* reclaim=0
+1 edit version=3.7.3
+1 edit version=3.6.16
+1 edit version=3.6.11
+1 edit windows=none
+1 edit windows=0_2_*_*_*|4h
+1 edit windows=0_2_*_*_6|4h;0_0_30_2_*|1h
+1 edit windows=0_*_*_*_*|10m`)
+
+	refusals = chances(`
+2 refuse kind=pod
+1 refuse kind=claim
+1 refuse kind=configmap
+1 refuse kind=service
+1 refuse kind=budget
+1 refuse kind=secret
+1 refuse kind=networkpolicy
+8 accept`)
+
+	// inSpecs are what people edit while epochs change, and what keeps the pods of one that is prepared from going on.
+	inSpecs = chances(`
+3 edit version=3.5.35 | edit version=3.6.16 | edit version=3.7.3
+2 edit version=3.6.99 | edit version=3.7.99 | image good=gcr.io/etcd-development/etcd:v3.6.99
+1 edit upgrade=Step | edit upgrade=OneMinor
+2 edit tls=Auto plaintext=true | edit tls=Auto plaintext=false
+1 edit auth=true | edit auth=false
+1 edit size=2Gi | edit size=3Gi
+2 edit priority-class=high | edit priority-class= | node unplaced=high
+1 image bad=gcr.io/etcd-development/etcd:v3.7.3 | image good=gcr.io/etcd-development/etcd:v3.7.3
+1 edit self-hosted=true | edit self-hosted=false
+1 delete configmap=demo-epoch-1 | status wipe
+3 EPOCHS`)
+
+	// changes are what people do all the time while answers are late: call begins one that is.
+	changes = chances(`
+30 sync
+60 pass; sync
+34 call
+ 6 apply
+ 6 kubelet
+ 8 tick 1..10s
+ 2 tick 1..10m
+18 edit priority-class=high | edit priority-class=
+ 6 edit version=3.6.17 | edit version=3.6.16
+18 edit replicas=2..4
+ 6 fence member=POD | fence
+ 3 LAST; kill pod=POD
+ 3 LAST; crash pod=POD | LAST; mend pod=POD`)
+)
+
+type chance struct {
+	weight int
+	lines  []string
 }
 
-// TestWanderOnNodes are walks of clusters whose members are on nodes, one of which is always free.
-func TestWanderOnNodes(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "HostPath") }
-
-// TestWanderAtAddresses are walks of clusters on the hosts' network.
-func TestWanderAtAddresses(t *testing.T) {
-	wanderFrom(t, v1alpha1.TLSAuto, 0, "HostPath at addresses", "Memory at addresses")
+func chances(text string) (all []chance) {
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		weight, lines, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all = append(all, chance{int(whole(weight)), strings.Split(lines, " | ")})
+	}
+	return all
 }
 
-// TestWanderAtAddressesThroughEpochs are those on which people restore and recover all the time, and which learn TLS.
-func TestWanderAtAddressesThroughEpochs(t *testing.T) {
-	wanderFrom(t, v1alpha1.TLSDisabled, 6, "HostPath at addresses", "Memory at addresses")
+// walker tells a story by chance, and remembers it.
+type walker struct {
+	*story
+	t      *testing.T
+	r      *rand.Rand
+	lines  strings.Builder
+	others []string
+	// ends are when the calls in flight end at the latest, the oldest first.
+	ends []time.Time
 }
 
-// TestWanderThroughEpochs are walks on which people restore and recover all the time.
-func TestWanderThroughEpochs(t *testing.T) {
-	wanderFrom(t, v1alpha1.TLSDisabled, 6, "Persistent", "Memory", "HostPath")
+// oneIn reports, once in so many times, that it is time.
+func (w *walker) oneIn(n int) bool { return w.r.IntN(n) == 0 }
+
+// of is one of these.
+func of[T any](w *walker, all ...T) T { return all[w.r.IntN(len(all))] }
+
+// any has one of these happen.
+func (w *walker) any(all []chance) {
+	total := 0
+	for _, c := range all {
+		total += c.weight
+	}
+	n := w.r.IntN(total)
+	for _, c := range all {
+		if n -= c.weight; n < 0 {
+			w.happens(of(w, c.lines...))
+			return
+		}
+	}
 }
 
-// wanderFrom takes the walks; on one of so many steps something is asked of epochs, 0 for rarely.
-func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...string) {
+var span = regexp.MustCompile(`(\d+)\.\.(\d+)`)
+
+// happens tells lines, unless there is none of what they are about.
+func (w *walker) happens(lines string) {
+	switch lines {
+	case "DATA":
+		w.any(inData)
+		return
+	case "EPOCHS":
+		w.any(inEpochs)
+		return
+	}
+	for _, name := range []string{"POD", "CLAIM", "OTHER", "NEXT", "NEWEST", "EPOCH", "NIGHT"} {
+		if !strings.Contains(lines, name) {
+			continue
+		}
+		all := w.thereAre(name)
+		if len(all) == 0 {
+			return
+		}
+		lines = strings.ReplaceAll(lines, name, of(w, all...))
+	}
+	lines = span.ReplaceAllStringFunc(lines, func(text string) string {
+		ends := span.FindStringSubmatch(text)
+		least, most := whole(ends[1]), whole(ends[2])
+		return strconv.FormatInt(least+w.r.Int64N(max(0, most-least)+1), 10)
+	})
+	for line := range strings.SplitSeq(lines, "; ") {
+		w.tell(line)
+	}
+}
+
+// thereAre is what a name in lines may stand for now.
+func (w *walker) thereAre(name string) []string {
+	pods, claims := w.names()
+	snapshots := len(w.w.Artifacts)
+	switch name {
+	case "POD":
+		return pods
+	case "CLAIM":
+		return claims
+	case "OTHER":
+		return w.others
+	case "NEXT":
+		return []string{fmt.Sprint("s", snapshots+1)}
+	case "EPOCH":
+		return []string{fmt.Sprint(w.w.Cluster().Status.Epoch)}
+	case "NIGHT": // until some moment in the ten minutes after the next two o'clock
+		now := w.w.Now
+		night := time.Date(now.Year(), now.Month(), now.Day()+1, 2, 0, w.r.IntN(600), 0, time.UTC)
+		return []string{night.Sub(now).String()}
+	}
+	if snapshots == 0 {
+		return nil
+	}
+	return []string{fmt.Sprint("s", snapshots)}
+}
+
+// tell tells one line, unless it would show nothing.
+func (w *walker) tell(line string) {
+	verb, what, _ := strings.Cut(line, " ")
+	_, name, _ := strings.Cut(what, "=")
+	var spec v1alpha1.EtcdClusterSpec
+	if c := w.w.Cluster(); c != nil {
+		spec = c.Spec
+	}
+	switch {
+	case line == "LAST": // what takes a member away happens to no answer that could not have known of it
+		w.arrive(0)
+		return
+	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
+		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory,
+		line == "apply" && len(w.ends) == 0,
+		// before the first quorum a person decides
+		strings.HasPrefix(line, "delete configmap") && w.w.Cluster().Status.ClusterID == "":
+		return
+	case verb == "tick":
+		w.ticks(duration(what))
+	case verb == "call":
+		w.ends = append(w.ends, w.w.Now.Add(state.CallsEnd))
+	case verb == "apply":
+		w.ends = w.ends[1:]
+	}
+	said, _ := tellLine(w.t, "", line, w.story, verbs)
+	w.lines.WriteString(line + "\n" + said)
+}
+
+// ticks has the answers arrive of calls that have ended when so much time has passed.
+func (w *walker) ticks(d time.Duration) {
+	for len(w.ends) > 0 && !w.w.Now.Add(d).Before(w.ends[0]) {
+		w.arrive(len(w.ends) - 1)
+	}
+}
+
+// arrive has all but so many of the answers in flight arrive, the oldest first.
+func (w *walker) arrive(left int) {
+	for len(w.ends) > left {
+		w.tell("apply")
+	}
+}
+
+// wanders takes random walks: all sorts of things happen in a random order, the same one every time for a seed, and
+// then the faults stop. No rule of safety may break, the walk itself may find nothing wrong, and unless a majority of the
+// data was lost the cluster must converge.
+func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
 	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(seed, 0))
-			s := newStory()
-			s.w.Watch = false
-			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))],
-				"tls": string(mode), "leaf": "100h", "ca": "200h"}
-			if medium, at, _ := strings.Cut(born["medium"], " at "); at != "" || medium == "HostPath" {
-				born["medium"], born["nodes"] = medium, "a,b,c,d,e,f"
-				if at != "" {
-					born[at] = ""
-				}
+			w := &walker{story: newStory(inFull()), t: t, r: rand.New(rand.NewPCG(seed, salt))}
+			w.w.Watch = false
+			wrong := walk(w)
+			for _, breach := range w.breaches() {
+				wrong += "VIOLATION " + breach + "\n"
 			}
-			if mode == v1alpha1.TLSDisabled {
-				born["ready"] = "" // it has served for a while
+			if !w.mayEnd() && w.alive() {
+				wrong += "not converged\n"
 			}
-			s.cluster(born)
-			var told strings.Builder
-			for range 5 + r.IntN(60) {
-				if mode == v1alpha1.TLSDisabled && restless == 0 && r.IntN(15) == 0 {
-					told.WriteString(s.learn(r.IntN(3) > 0))
-				}
-				if restless > 0 && r.IntN(restless) == 0 && s.w.Cluster().Status.ClusterID != "" {
-					told.WriteString(s.wanderInEpochs(r))
-				}
-				if s.w.Cluster().Spec.HostNetwork != nil && r.IntN(10) == 0 {
-					told.WriteString(s.forgetNode(r.IntN(7)))
-				}
-				told.WriteString(s.wander(r))
-			}
-			if s.w.Cluster().Spec.HostNetwork != nil {
-				told.WriteString(s.forgetNode(6))
-			}
-			if mode == v1alpha1.TLSDisabled && restless == 0 {
-				told.WriteString(s.learn(false))
-			}
-			told.WriteString(s.recover())
-			if broken := s.breaches(); len(broken) > 0 {
-				t.Errorf("VIOLATION %s\n%s", broken, told.String())
-			}
-			if !s.mayEnd() && s.alive() {
-				t.Errorf("not converged:\n%s%s", told.String(), s.check(args{}))
+			if wrong != "" {
+				t.Errorf("%s%s%s", wrong, w.lines.String(), w.check(args{}))
 			}
 		})
 	}
 }
 
-// forgetNode takes one of six nodes with addresses out of the list, or none.
-func (s *story) forgetNode(n int) string {
-	nodes := strings.Split("a,b,c,d,e,f", ",")
-	if n < len(nodes) {
-		nodes = slices.Delete(nodes, n, n+1)
-	}
-	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { changeAddresses(e, nodes) })
-	return fmt.Sprintf("edit nodes=%s\n", strings.Join(nodes, ","))
+func TestWander(t *testing.T) { wanderFrom(t, "", 0, "Persistent", "Memory") }
+
+// TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
+func TestWanderFromPlainText(t *testing.T) { wanderFrom(t, inPlainText, 0, "Persistent", "Memory") }
+
+// TestWanderOnNodes are walks of clusters whose members are on nodes, one of which is always free.
+func TestWanderOnNodes(t *testing.T) { wanderFrom(t, "", 0, "HostPath nodes=a,b,c,d,e,f") }
+
+// TestWanderAtAddresses are walks of clusters on the hosts' network.
+func TestWanderAtAddresses(t *testing.T) { wanderFrom(t, "", 0, atAddresses...) }
+
+// TestWanderAtAddressesThroughEpochs are those on which people restore and recover all the time.
+func TestWanderAtAddressesThroughEpochs(t *testing.T) { wanderFrom(t, inPlainText, 6, atAddresses...) }
+
+// TestWanderThroughEpochs are walks on which people restore and recover all the time.
+func TestWanderThroughEpochs(t *testing.T) {
+	wanderFrom(t, inPlainText, 6, "Persistent", "Memory", "HostPath nodes=a,b,c,d,e,f")
 }
 
-// learn switches TLS on, with or without plain text for clients.
-func (s *story) learn(plaintext bool) string {
-	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
-		e.TLS.Mode, e.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, plaintext
+// inPlainText is a cluster that has served for a while.
+const inPlainText = " tls=Disabled ready"
+
+var atAddresses = []string{"HostPath addresses nodes=a,b,c,d,e,f", "Memory addresses nodes=a,b,c,d,e,f"}
+
+// wanderFrom takes the walks; on one of so many steps something is asked of epochs, 0 for rarely.
+func wanderFrom(t *testing.T, mode string, restless int, media ...string) {
+	learns := mode == inPlainText && restless == 0
+	wanders(t, 0, func(w *walker) string {
+		w.happens("cluster replicas=1..4 leaf=100h ca=200h" + mode + " medium=" + of(w, media...))
+		addressed := w.w.Cluster().Spec.HostNetwork != nil
+		for range 5 + w.r.IntN(60) {
+			if learns && w.oneIn(15) {
+				w.any(learning)
+			}
+			if restless > 0 && w.oneIn(restless) && w.w.Cluster().Status.ClusterID != "" {
+				w.any(inEpochs)
+			}
+			if addressed && w.oneIn(10) {
+				w.any(inNodes)
+			}
+			w.any(mishaps)
+		}
+		if addressed {
+			w.tell("edit nodes=a,b,c,d,e,f")
+		}
+		if learns {
+			w.tell("edit tls=Auto plaintext=false")
+		}
+		w.recover()
+		return ""
 	})
-	return fmt.Sprintf("tls=Auto plaintext=%t\n", plaintext)
 }
 
-// wander does one thing by chance.
-func (s *story) wander(r *rand.Rand) string {
-	pick := func(names []string) string {
-		if len(names) == 0 {
-			return ""
+// TestWanderBesideOthers are walks of clusters that join an etcd which runs elsewhere, with members there that stop
+// and start, and a person who can't decide whether they are to go. In the end they are.
+func TestWanderBesideOthers(t *testing.T) {
+	wanders(t, 1, func(w *walker) string {
+		w.others = strings.Split("old-0,old-1,old-2,old-3", ",")[:1+w.r.IntN(4)]
+		existing := strings.Join(w.others, ",")
+		w.foreign(args{"start": existing})
+		w.happens("cluster replicas=1..4 tls=Disabled size=64Gi existing=" + existing +
+			" medium=" + of(w, "Persistent", "Memory")) // with room for whatever is there
+		for range 10 + w.r.IntN(80) {
+			w.any(of(w, besideOthers, mishaps, mishaps, mishaps, mishaps, mishaps, mishaps, mishaps))
 		}
-		return names[r.IntN(len(names))]
-	}
-	pods, claims := s.names()
-	crashes := []world.Crash{{At: world.BeforeStep}, {At: world.AfterStep}, {At: world.AfterDeletes},
-		{At: world.AfterWrites, Writes: r.IntN(4)}, {At: world.BeforeStatus}}
-	kinds := []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind, world.SecretKind}
-	pod, claim, kind := pick(pods), pick(claims), kinds[r.IntN(len(kinds))]
-	do := func(what string, with any, f func()) string {
-		f()
-		return fmt.Sprintf("%s %v\n", what, with)
-	}
-	switch n := r.IntN(100); {
-	case n < 30:
-		return "sync " + s.told(s.w.Sync(world.Crash{}))
-	case n < 55:
-		return do("pass", "", s.w.Pass)
-	case n < 60:
-		return do("kubelet", "", func() { s.w.Kubelets(); s.w.Probe() })
-	case n < 66:
-		c := crashes[r.IntN(len(crashes))]
-		return fmt.Sprint("crash ", c, s.told(s.w.Sync(c)))
-	case n < 70:
-		return s.twoSyncs(args{})
-	case n < 76:
-		return do("freeze", kind, func() { s.w.Freeze(kind) })
-	case n < 80:
-		return do("thaw", kind, func() { s.w.Thaw(kind) })
-	case n < 84:
-		size := int32(1 + r.IntN(5))
-		return do("replicas", size, func() { s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = &size }) })
-	case n < 85 && r.IntN(2) == 0:
-		minutes := time.Duration(1+r.IntN(10)) * time.Minute
-		return "wait " + minutes.String() + "\n" + s.wait(args{minutes.String(): ""})
-	case n < 85:
-		hours := time.Duration(1+r.IntN(30)) * time.Hour
-		return do("tick", hours, func() { s.w.Now = s.w.Now.Add(hours) })
-	case n < 86 && r.IntN(3) == 0:
-		secret := pick([]string{"demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls",
-			"demo-token"})
-		return do("delete secret", secret, func() { _ = s.w.Delete(world.SecretKind, secret) })
-	case n < 86:
-		return s.wanderInData(r)
-	case n < 87 && r.IntN(2) == 0:
-		return s.wanderInEpochs(r)
-	case n < 87:
-		return do("lose reply", "", func() { s.w.Etcd.LoseReply = true })
-	case n < 88:
-		return do("etcd down", !s.w.Net.Down, func() { s.w.Net.Down = !s.w.Net.Down })
-	case n < 89:
-		return do("wipe", "status", s.w.WipeStatus)
-	case n < 90:
-		return do("pace", "", func() { s.w.Etcd.LearnerPace = r.IntN(4) })
-	case pod == "":
-		return ""
-	case n < 92:
-		return do("kill", pod, func() { s.w.KillPod(pod) })
-	case n < 93:
-		return do("delete pod", pod, func() { _ = s.w.Delete(world.PodKind, pod) })
-	case n < 94:
-		return do("evict", pod, func() { s.w.Evict(pod) })
-	case n < 95 && r.IntN(2) == 0:
-		if s.w.Crashing[pod] {
-			return do("mend", pod, func() { s.w.Mend(pod) })
+		for _, other := range w.others {
+			w.tell("foreign again=" + other)
 		}
-		return do("crash", pod, func() { s.w.Crash(pod) })
-	case n < 95:
-		return do("restart", pod, func() { s.w.Restart(pod) })
-	case n < 96:
-		return do("reboot", pod, func() { s.w.Reboot(pod) })
-	case n < 97:
-		return do("isolate", pod, func() { s.w.Net.Isolated[pod] = !s.w.Net.Isolated[pod] })
-	case n < 98:
-		return do("unreachable", pod, func() { s.w.Net.Unreachable[pod] = !s.w.Net.Unreachable[pod] })
-	case s.w.Cluster().Spec.Storage.HostPath != nil:
-		return s.emptyDisk(pod)
-	case claim == "":
+		w.tell(fmt.Sprintf("edit retire=true replicas=%d", max(1, *w.w.Cluster().Spec.Replicas)))
+		w.recover()
 		return ""
-	case n < 99 && r.IntN(2) == 0:
-		return s.emptyDisk(claim)
-	case n < 99:
-		return do("lose claim", claim, func() { s.w.LoseClaim(claim) })
-	}
-	return do("delete claim", claim, func() { _ = s.w.Delete(world.ClaimKind, claim) })
+	})
 }
 
-// emptyDisk is a disk that is replaced under a member, where that can show.
-func (s *story) emptyDisk(member string) string {
-	if s.mayBeginAgain(member) {
+// TestWanderThroughChanges are walks on which people change what members run, how many there are and who is fenced,
+// all the time, while answers are late: a call that decided before a change is applied after it.
+func TestWanderThroughChanges(t *testing.T) {
+	wanders(t, 1, func(w *walker) string {
+		w.happens("cluster replicas=3..5 tls=Disabled ready medium=" + of(w, "Persistent", "Persistent", "Memory"))
+		w.tell("tick 1m")
+		for range 20 + w.r.IntN(60) {
+			w.any(changes)
+		}
+		w.arrive(0)
+		w.tell("fence")
+		w.recover()
 		return ""
+	})
+}
+
+// TestWanderThroughRefusals are walks on which the API server refuses to make objects, of one kind or another, and
+// makes them again: first of a cluster that begins, and then of one that has served. What was refused must be there in
+// the end.
+func TestWanderThroughRefusals(t *testing.T) {
+	wanders(t, 0, func(w *walker) string {
+		w.happens("cluster replicas=1..4 leaf=100h ca=200h medium=" + of(w, "Persistent", "Memory"))
+		for range w.r.IntN(20) {
+			if w.oneIn(2) {
+				w.any(refusals)
+			} else {
+				w.happens("pass; sync")
+			}
+		}
+		w.happens("accept; stabilize")
+		for range 5 + w.r.IntN(60) {
+			w.any(of(w, refusals, mishaps, mishaps, mishaps, mishaps, mishaps, mishaps, mishaps))
+		}
+		w.tell("accept")
+		w.recover()
+		if left := w.w.Cluster().Status.Internal.Awaited; len(left) > 0 {
+			return fmt.Sprintf("still awaited: %v\n", left)
+		}
+		return ""
+	})
+}
+
+// TestWanderThroughWindows are walks of clusters that people give maintenance windows, and edit while these are open or
+// closed. The oracle sees to it that nothing begins outside of one that could wait. At the end time goes on until the
+// next one opens, and the cluster must converge in it.
+func TestWanderThroughWindows(t *testing.T) {
+	wanders(t, 7, func(w *walker) string {
+		w.happens("cluster replicas=1..4 leaf=100h ca=200h windows=0_2_*_*_*|4h ready medium=" +
+			of(w, "Persistent", "Memory"))
+		for range 5 + w.r.IntN(60) {
+			if w.oneIn(6) {
+				w.any(inWindows)
+			}
+			w.any(mishaps)
+		}
+		w.recover()
+		for range 3 { // what heals, and certificates, may take a whole window
+			w.untilOpen()
+			w.tell("stabilize")
+		}
+		return ""
+	})
+}
+
+// TestWanderThroughEdits are walks of clusters whose version, TLS, auth, size and template are edited, rightly and
+// wrongly, while they are founded, restored and recovered, and while Quorate does not reach them. In the end the spec is
+// one that works.
+func TestWanderThroughEdits(t *testing.T) {
+	wanders(t, 3, func(w *walker) string {
+		w.happens("image bad=gcr.io/etcd-development/etcd:v3.6.99; image bad=gcr.io/etcd-development/etcd:v3.7.99")
+		w.happens("cluster replicas=1..4 leaf=100h ca=200h" + of(w, "", " tls=Disabled", inPlainText) + " version=" +
+			of(w, "3.5.35", "3.6.16", "3.6.99", "3.7.3") + " medium=" + of(w, "Persistent", "Persistent", "Memory",
+			"HostPath nodes=a,b,c,d,e,f"))
+		for range 5 + w.r.IntN(60) {
+			w.any(of(w, inSpecs, inSpecs, mishaps, mishaps, mishaps, mishaps))
+		}
+		w.happens("image good=gcr.io/etcd-development/etcd:v3.7.3")
+		w.tell("edit version=3.7.3 upgrade=Step priority-class= self-hosted=false size=3Gi")
+		w.recover()
+		w.deleteUnplaced()
+		return ""
+	})
+}
+
+// deleteUnplaced is what a person does where Quorate does not reach the members, and can't know what has run.
+func (w *walker) deleteUnplaced() {
+	for _, pod := range w.w.Pods() {
+		if pod.Spec.NodeName == "" && w.w.Cluster().Status.Rule == "Blind" {
+			w.happens("delete pod=" + pod.Name + "; stabilize")
+		}
 	}
-	s.w.WipeData(member)
-	return fmt.Sprintf("wipe %s\n", member)
+}
+
+// untilOpen lets hours pass until nothing waits for a window any more, a week at most.
+func (w *walker) untilOpen() {
+	for range 7 * 24 {
+		if w.w.Cluster().Status.Rule != "WaitForWindow" {
+			return
+		}
+		w.w.Now = w.w.Now.Truncate(time.Hour).Add(time.Hour)
+		w.next()
+		w.w.Pass()
+	}
 }
 
 // mayBeginAgain reports whether a member's directory could be emptied and nothing would show that it has begun
@@ -242,63 +523,6 @@ func (s *story) mayBeginAgain(member string) bool {
 	return s.w.Cluster().Spec.Storage.HostPath == nil || objects.MayBegin(pod)
 }
 
-// wanderInData writes, keys or so much that the space may go out, or asks for a defragmentation.
-func (s *story) wanderInData(r *rand.Rand) string {
-	switch r.IntN(4) {
-	case 0:
-		over := int64(r.IntN(700)) << 20
-		return fmt.Sprintln("write over", over, s.w.Fill(1<<10, over, 0))
-	case 1:
-		value := fmt.Sprint(r.IntN(3))
-		s.w.Defragment("defrag-" + value)
-		return fmt.Sprintln("defrag", value)
-	case 2:
-		s.w.Etcd.DefragmentPasses = r.IntN(4)
-		return fmt.Sprintln("defragmentation takes", s.w.Etcd.DefragmentPasses)
-	}
-	s.w.Write(1 + r.IntN(20))
-	return "write\n"
-}
-
-// wanderInEpochs takes a snapshot, restores one or earlier data, takes that back, or sets what happens when the
-// quorum is lost.
-func (s *story) wanderInEpochs(r *rand.Rand) string {
-	id, epoch := fmt.Sprint("r", r.IntN(1000)), s.w.Cluster().Status.Epoch
-	newest := fmt.Sprint("s", len(s.w.Artifacts))
-	if r.IntN(3) == 0 {
-		s.w.Stream([]string{"", "users have changed"}[r.IntN(2)])
-	}
-	switch n := r.IntN(10); {
-	case n < 3 || len(s.w.Artifacts) == 0:
-		name, flaw := fmt.Sprint("s", len(s.w.Artifacts)+1), ""
-		if r.IntN(4) == 0 {
-			flaw = "Damaged: the hash differs"
-		}
-		s.w.TakeSnapshot(name, "s3://bucket/"+name, flaw)
-		return fmt.Sprintln("snapshot", name, flaw)
-	case n < 6:
-		wish := v1alpha1.RestoreOperation{StopFirst: r.IntN(4) == 0,
-			Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest}}}
-		s.w.AskRestore(id, wish)
-		return fmt.Sprintln("restore", id, newest, wish.StopFirst)
-	case n < 7 && epoch > 1:
-		wish := v1alpha1.RestoreOperation{Epoch: new(1 + int64(r.IntN(int(epoch))))}
-		s.w.AskRestore(id, wish)
-		return fmt.Sprintln("restore", id, "epoch", *wish.Epoch)
-	case n < 8:
-		s.w.Withdraw(v1alpha1.OperationRestore)
-		return "restore nothing\n"
-	}
-	policy := []v1alpha1.QuorumLoss{v1alpha1.RecoverManual, v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot,
-		v1alpha1.RecoverRecreate}[r.IntN(4)]
-	if r.IntN(2) == 0 {
-		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Recovery.QuorumLoss = policy })
-		return fmt.Sprintln("recovery", policy)
-	}
-	s.w.AskRecover(policy, epoch)
-	return fmt.Sprintln("recover", policy, epoch)
-}
-
 func (s *story) names() (pods, claims []string) {
 	for _, p := range s.w.Pods() {
 		pods = append(pods, p.Name)
@@ -310,33 +534,31 @@ func (s *story) names() (pods, claims []string) {
 }
 
 // recover ends all faults that can end.
-func (s *story) recover() string {
-	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
-	clear(s.w.Crashing)
-	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
-	if s.w.Cluster().Status.Rule == "NoSpace" { // once in ten minutes
-		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
+func (w *walker) recover() {
+	w.w.Etcd.LoseReply = false
+	clear(w.w.Crashing)
+	w.happens("etcd up; network healed; cache thaw; stabilize")
+	if w.w.Cluster().Status.Rule == "NoSpace" { // once in ten minutes
+		w.happens("wait 10m; stabilize")
 	}
-	told += s.restartUprooted()
-	if s.w.Cluster().Status.Rule == "Learner" { // it is given up after a while
-		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
+	w.restartUprooted()
+	if w.w.Cluster().Status.Rule == "Learner" { // it is given up after a while
+		w.happens("wait 10m; stabilize")
 	}
-	return told
 }
 
 // restartUprooted is what a person does whose members trust none of the authorities that are left.
-func (s *story) restartUprooted() (told string) {
-	blind := s.w.Cluster().Status.Rule == "Blind"
-	for _, pod := range s.w.Pods() {
-		if blind || s.w.Uprooted(pod) {
-			s.w.Restart(pod.Name)
-			told += "restart " + pod.Name + "\n"
+func (w *walker) restartUprooted() {
+	blind, restarts := w.w.Cluster().Status.Rule == "Blind", false
+	for _, pod := range w.w.Pods() {
+		if blind || w.w.Uprooted(pod) {
+			w.tell("restart pod=" + pod.Name)
+			restarts = true
 		}
 	}
-	if told == "" {
-		return ""
+	if restarts {
+		w.tell("stabilize")
 	}
-	return told + s.stabilize(args{})
 }
 
 // mayEnd reports whether the cluster is as it is asked for, or waits for a person.

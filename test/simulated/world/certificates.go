@@ -234,7 +234,7 @@ func asksNone(pod *corev1.Pod) bool {
 
 // mayOpen checks that no etcd starts which asks clients for no certificate while auth is off (S20).
 func (w *World) mayOpen(pod *corev1.Pod, c Cluster) {
-	if asksNone(pod) && !c.Auth {
+	if asksNone(pod) && !c.Auth.Enabled {
 		w.violate("S20", "%s asks clients for no certificate, and auth is off", pod.Name)
 	}
 }

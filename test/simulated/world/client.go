@@ -125,7 +125,7 @@ func (c *client) status(e observation.Endpoint) observation.Health {
 		RaftIndex:   d.Index,
 		Certificate: h.Certificate, Trusts: h.Trusts, Anonymous: h.Anonymous}
 	if e.AsksAuth {
-		h.Auth = &cluster.Auth
+		h.Auth = new(cluster.Auth.Enabled)
 	}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader

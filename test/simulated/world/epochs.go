@@ -24,10 +24,14 @@ import (
 
 // Artifact is a snapshot in a store.
 type Artifact struct {
-	// Index is how many entries it holds, Revision that of its keys, SHA256 that of its database.
+	// Index is how many entries it holds, Revision that of its keys, SHA256 that of its database, Auth its users and
+	// roles.
 	Index    uint64
 	Revision int64
 	SHA256   string
+	Auth     Auth
+	// Minor is the minor version of etcd that has written it.
+	Minor uint8
 	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty
 	// when it can.
 	Flaw string
@@ -56,7 +60,8 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
 	taken.Flaw = flaw
 	if c, led := w.led(); led {
-		taken.Index, taken.Revision, of = c.Commit, c.Revision, c.ID
+		taken.Index, taken.Revision, taken.Auth, of = c.Commit, c.Revision, c.Auth.carried(), c.ID
+		taken.Minor = c.Agreed
 	}
 	taken.SHA256 = fmt.Sprintf("%064x", id("sha256", url, fmt.Sprint(of, taken.Index, taken.Revision)))
 	w.Artifacts[url] = taken
@@ -120,14 +125,21 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	if flaw != "" {
 		return flaw
 	}
+	if version := flag(seed, "etcd-version"); version != tagOf(seed.Image) || from.Minor > minorOf(version) {
+		return report(reports.Restore{Reason: "OtherVersion", Error: fmt.Sprintf("the data was written by etcd 3.%d.0, "+
+			"and the cluster would run %s: set spec.version to that version or a later one", from.Minor, version)})
+	}
 	initial, token := state.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "="), env["ETCD_INITIAL_CLUSTER_TOKEN"]
+	if why := unlisted(initial, pod.Name, flag(seed, "peer-url")); why != "" {
+		return report(reports.Restore{Reason: "Failed", Error: "etcdutl could not restore the database: " + why})
+	}
 	c, self := w.formed(initial, initial[pod.Name], token)
 	replayed := w.replay(seed, env, &from)
 	if from.Index > 0 {
 		c.Commit = from.Index
 	}
 	c.Begin, c.Chosen = beginning(seed, from.Revision)
-	c.Revision = c.Begin
+	c.Revision, c.Auth = c.Begin, from.Auth
 	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index),
 		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256,
 		UntilRevision: replayed.UntilRevision, Replayed: replayed.Replayed, UntilTime: replayed.UntilTime,
@@ -175,7 +187,8 @@ func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]s
 	if d.Member == 0 {
 		return failed("Damaged", "the survivor's directory holds no data")
 	}
-	return Artifact{Index: d.Index, Revision: w.revisionOf(d)}, ""
+	of := w.Etcd.Clusters[d.Cluster]
+	return Artifact{Index: d.Index, Revision: w.revisionOf(d), Auth: of.Auth.at(d.Index).carried(), Minor: of.Agreed}, ""
 }
 
 // Tail is what a stream has stored of an etcd.
@@ -332,16 +345,43 @@ func waitsAtGate(pod *corev1.Pod) bool {
 	return prepare != nil && flag(prepare, "await") != "" && pod.Annotations[objects.AnnotationBegins] == ""
 }
 
+// unlisted is why a member is not of the cluster that it is told to begin, as etcd and etcdutl say it; empty when it is
+// (advertiseMatchesCluster in etcd's server/config/config.go).
+func unlisted(initial map[string]string, name, peerURL string) string {
+	switch listed := initial[name]; listed {
+	case "":
+		return fmt.Sprintf("couldn't find local name %q in the initial cluster configuration", name)
+	case peerURL:
+		return ""
+	default:
+		return fmt.Sprintf("--initial-cluster has %s=%s but missing from --initial-advertise-peer-urls=%s", name, listed,
+			peerURL)
+	}
+}
+
+// unpulledSeed is the image of the container that fills the pod's data directory, when that can't be pulled; empty for
+// none. One that has filled it needs it no more.
+func (w *World) unpulledSeed(pod *corev1.Pod, place string) string {
+	seed := initOf(pod, objects.ContainerSeed)
+	if seed == nil || w.Markers[pod.UID] || w.dirOf(pod, place).Member != 0 || !w.unpulled(seed.Image) {
+		return ""
+	}
+	return seed.Image
+}
+
 // seedStatus is what the kubelet tells of the container that fills the data directory; nil for a pod without.
 func (w *World) seedStatus(pod *corev1.Pod, s standing) *corev1.ContainerStatus {
 	if initOf(pod, objects.ContainerSeed) == nil || s.Stage == kubelet.Unmounted {
 		return nil
 	}
 	c := corev1.ContainerStatus{Name: objects.ContainerSeed}
-	if s.Stage == kubelet.Unseeded {
+	switch s.Stage {
+	case kubelet.SeedUnpulled:
+		c.State = kubelet.Waits(kubelet.NoImage, s.why)
+	case kubelet.Unseeded:
 		c.State = kubelet.Waits(kubelet.BacksOff, "")
 		c.LastTerminationState = kubelet.Ended(1, s.why)
-	} else {
+	default:
 		c.State = kubelet.Ended(0, cmp.Or(w.dirOf(pod, w.placeOf(pod)).Seed, "{}"))
 	}
 	return &c

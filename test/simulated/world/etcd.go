@@ -60,8 +60,8 @@ type Cluster struct {
 	// Live is how many bytes the keys take, Old their history.
 	Live, Old int64
 	Alarms    []observation.Alarm
-	// Auth: every client is asked who it is.
-	Auth bool
+	// Auth are users and roles, and whether every client is asked who it is.
+	Auth Auth
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
 	// Epoch that it is, and Of which cluster, by its token.
@@ -233,14 +233,6 @@ func (w *World) Lead(name string) {
 				w.store(c)
 			}
 		}
-	}
-}
-
-// DisableAuth is what a person does who turns auth off.
-func (w *World) DisableAuth() {
-	for _, c := range w.clusters() {
-		c.Auth = false
-		w.store(c)
 	}
 }
 

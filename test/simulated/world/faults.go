@@ -59,16 +59,6 @@ func (w *World) LabelSecret(name, cluster string) {
 	w.put(SecretKind, &s)
 }
 
-// Annotate is what kubectl annotate does to the cluster; an empty value takes the annotation away.
-func (w *World) Annotate(key, value string) {
-	w.editCluster(func(c *v1alpha1.EtcdCluster) {
-		c.Annotations = clone(c.Annotations)
-		if c.Annotations[key] = value; value == "" {
-			delete(c.Annotations, key)
-		}
-	})
-}
-
 // DeleteCluster is what kubectl delete does, with --cascade=orphan when asked.
 func (w *World) DeleteCluster(orphan bool) {
 	if orphan {

@@ -113,6 +113,9 @@ func (w *World) run(pod *corev1.Pod) standing {
 	if over := w.overIn(pod); over != "" && !w.Prepared[pod.UID] {
 		return standing{kubelet.Unmounted, "the ConfigMap " + over}
 	}
+	if image := w.unpulledSeed(pod, place); image != "" {
+		return standing{kubelet.SeedUnpulled, unresolved(image)}
+	}
 	if why := w.seed(pod, place); why != "" {
 		return standing{kubelet.Unseeded, why}
 	}
@@ -122,8 +125,8 @@ func (w *World) run(pod *corev1.Pod) standing {
 	if !w.prepare(pod, place) {
 		return standing{Stage: kubelet.Refused}
 	}
-	if w.BadImages[image] || w.BadImages[image[:strings.LastIndex(image, ":")]] {
-		return standing{kubelet.Unpulled, fmt.Sprintf("failed to resolve image: %s: not found", image)}
+	if w.unpulled(image) {
+		return standing{kubelet.Unpulled, unresolved(image)}
 	}
 	if w.diskFull(pod) {
 		return standing{kubelet.Crashing, objects.DiskFullWords}
@@ -135,6 +138,15 @@ func (w *World) run(pod *corev1.Pod) standing {
 		return standing{kubelet.Crashing, complaint}
 	}
 	return standing{Stage: kubelet.Running}
+}
+
+// unpulled reports whether an image can't be pulled: it, or anything of its repository.
+func (w *World) unpulled(image string) bool {
+	return w.BadImages[image] || w.BadImages[image[:strings.LastIndex(image, ":")]]
+}
+
+func unresolved(image string) string {
+	return fmt.Sprintf("failed to resolve image: %s: not found", image)
 }
 
 // prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10).
@@ -183,6 +195,9 @@ func (w *World) setStatus(name string, s standing) {
 		}
 		if s.Stage == kubelet.Running {
 			etcd.State.Running.StartedAt = metav1.NewTime(w.Procs[p.UID].Since)
+		}
+		if ended := prepare.State.Terminated; ended != nil && w.dirOf(p, w.placeOf(p)).Member == 0 {
+			ended.Message = objects.NothingFound
 		}
 		p.Status.Phase = kubelet.Phase(etcd)
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepare}

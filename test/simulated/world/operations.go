@@ -101,3 +101,12 @@ func (w *World) tellOperations() {
 		}
 	}
 }
+
+// AllOperations are those that there are, the oldest first.
+func (w *World) AllOperations() []*v1alpha1.EtcdOperation {
+	all := list[*v1alpha1.EtcdOperation](w, OperationKind)
+	slices.SortStableFunc(all, func(a, b *v1alpha1.EtcdOperation) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return all
+}

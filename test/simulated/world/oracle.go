@@ -71,11 +71,12 @@ func (w *World) violate(rule, format string, args ...any) {
 	w.Oracle.Broken = append(w.Oracle.Broken, rule+": "+fmt.Sprintf(format, args...))
 }
 
-// fingerprint is all of what the hook is shown, when a test wants it watched; the hook must leave it as it is.
-func (w *World) fingerprint(o observation.Observation) string {
-	if !w.Watch {
-		return ""
-	}
+// watchEvery is of how many calls one is watched. To write down what the hook is shown takes as long as to decide, and
+// each rule decides in hundreds of calls.
+const watchEvery = 8
+
+// fingerprint is all of what the hook is shown; it must leave that as it is.
+func fingerprint(o observation.Observation) string {
 	raw, err := json.Marshal([]any{o.Cluster, o.Children})
 	if err != nil {
 		return err.Error()
@@ -88,6 +89,7 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 	if w.Decide != nil {
 		return
 	}
+	w.tellsAuth(c, seen[len(seen)-1])
 	for i, s := range seen {
 		o.Etcd, o.Health = s.etcd, s.health
 		if i > 0 {

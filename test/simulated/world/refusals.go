@@ -14,18 +14,6 @@ import (
 // errForbidden is the API server's for an object that it does not take.
 var errForbidden = errors.New("forbidden")
 
-// Refuse has the API server make no objects of this kind any more: all of them, or with a name only that one.
-func (w *World) Refuse(kind Kind, name string) { w.Refused[Key{kind, name}] = true }
-
-// Accept takes that back.
-func (w *World) Accept(kind Kind, name string) { delete(w.Refused, Key{kind, name}) }
-
-// RefuseClass has the API server make no pods of this priority class, as of one that does not exist.
-func (w *World) RefuseClass(name string) { w.NoPriority[name] = true }
-
-// AcceptClass makes the priority class exist.
-func (w *World) AcceptClass(name string) { delete(w.NoPriority, name) }
-
 func (w *World) refuses(kind Kind, o metav1.Object) bool {
 	pod, is := o.(*corev1.Pod)
 	return w.Refused[Key{kind, ""}] || w.Refused[Key{kind, o.GetName()}] ||

@@ -251,7 +251,7 @@ func (c *client) maintain(cluster Cluster, step decision.Step) (Cluster, error) 
 		return cluster, c.w.defragment(pod)
 	case decision.Authorize:
 		c.w.mayAuthorize(cluster, s)
-		cluster.Auth = s.Want.Enabled
+		cluster = cluster.authorized(s.Want)
 	case decision.Disarm:
 		cluster = cluster.disarmed(s.ID, s.Kind)
 	}

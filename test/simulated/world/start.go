@@ -72,6 +72,9 @@ func (w *World) begin(pod *corev1.Pod) (Dir, error) {
 		return Dir{}, fmt.Errorf("couldn't find local name %q in the initial cluster configuration", pod.Name)
 	}
 	if env["ETCD_INITIAL_CLUSTER_STATE"] == "new" {
+		if why := unlisted(initial, pod.Name, flag(&pod.Spec.Containers[0], "initial-advertise-peer-urls")); why != "" {
+			return Dir{}, errors.New(why)
+		}
 		return w.bootstrap(pod, initial, env["ETCD_INITIAL_CLUSTER_TOKEN"])
 	}
 	return w.join(pod, initial)
@@ -172,8 +175,10 @@ func minorOf(version string) uint8 {
 }
 
 // version of the etcd in a pod.
-func version(pod *corev1.Pod) string {
-	_, tag, _ := strings.Cut(pod.Spec.Containers[0].Image, ":v")
+func version(pod *corev1.Pod) string { return tagOf(pod.Spec.Containers[0].Image) }
+
+func tagOf(image string) string {
+	_, tag, _ := strings.Cut(image, ":v")
 	return tag
 }
 

@@ -107,8 +107,10 @@ type World struct {
 	// Decide takes the place of cluster.Decide, to show that what is wrong is found; its decisions are not verified.
 	// Nil: the shipped one.
 	Decide func(observation.Observation) decision.Decision
-	// Watch makes every call prove that it left its input alone, and that who is said to be ready is; it costs time.
-	Watch bool
+	// Watch makes calls prove that they leave their input alone (one in watchEvery), and every call that who is said to
+	// be ready is; it costs time.
+	Watch    bool
+	answered int
 	// Lacked is what the cluster lacked when the status that is stored was decided: see Lacks.
 	Lacked string
 }

@@ -221,7 +221,7 @@ func TestReasonsAreTrue(t *testing.T) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		if story, is := strings.CutSuffix(d.Name(), ".txt"); is && strings.Contains(path, "testdata/told/") {
+		if story, is := strings.CutSuffix(d.Name(), ".txt"); is && strings.Contains(path, "testdata/clusters/") {
 			known["the story "+story] = true
 		}
 		if !strings.HasSuffix(path, "_test.go") {

@@ -1,0 +1,215 @@
+package scenario
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// clusterFields are the words of a cluster's spec that are a field of it.
+var clusterFields = map[string]string{
+	"after":          "MemberReplacement.After",
+	"auth":           "Auth.Enabled",
+	"ca":             "TLS.Auto.CADuration",
+	"class":          "Storage.StorageClassName",
+	"client-auth":    "TLS.ClientAuth",
+	"compaction":     "Options.AutoCompaction.Mode",
+	"deletion":       "DeletionPolicy",
+	"image":          "Image.Repository",
+	"keep":           "MemberReplacement.KeepClaimFor",
+	"keep-volumes":   "Recovery.KeepVolumesFor",
+	"leaf":           "TLS.Auto.LeafDuration",
+	"medium":         "Storage.Medium",
+	"members":        "MemberService.Type",
+	"migration":      "Storage.Migration",
+	"percent":        "Maintenance.Defragmentation.FragmentationPercent",
+	"plaintext":      "TLS.AllowPlaintextClients",
+	"priority-class": "PriorityClassName",
+	"protected":      "DeletionProtection",
+	"quota":          "Options.QuotaBackendBytes",
+	"reclaim":        "Maintenance.Defragmentation.MinReclaim",
+	"recovery":       "Recovery.QuorumLoss",
+	"replacement":    "MemberReplacement.Policy",
+	"replicas":       "Replicas",
+	"retire":         "Bootstrap.Existing.RetireForeign",
+	"sans":           "TLS.ExtraSANs",
+	"schedule":       "Maintenance.Defragmentation.Schedule",
+	"self-hosted":    "SelfHosted",
+	"size":           "Storage.Size",
+	"txn-ops":        "Options.MaxTxnOps",
+	"suspend":        "Suspend",
+	"tls":            "TLS.Mode",
+	"upgrade":        "UpgradePolicy",
+	"version":        "Version",
+	"wait":           "Recovery.After",
+	"wal":            "Storage.WAL.Size",
+}
+
+// put writes the fields of a spec that words name. The value none leaves out what may be left out on the way to one.
+func put(spec any, fields map[string]string, a args) {
+	for word, path := range fields {
+		if a.has(word) {
+			putField(reflect.ValueOf(spec).Elem(), path, a[word])
+		}
+	}
+}
+
+func putField(field reflect.Value, path, value string) {
+	for name := range strings.SplitSeq(path, ".") {
+		field = field.FieldByName(name)
+		if field.Kind() != reflect.Pointer {
+			continue
+		}
+		if value == "none" {
+			field.SetZero()
+			return
+		}
+		if field.IsNil() {
+			field.Set(reflect.New(field.Type().Elem()))
+		}
+		field = field.Elem()
+	}
+	switch of := field.Addr().Interface().(type) {
+	case *metav1.Duration:
+		of.Duration = duration(value)
+	case *resource.Quantity:
+		*of = resource.MustParse(value)
+	case *[]string:
+		*of = strings.Split(value, ",")
+	case *bool:
+		*of = value == "true"
+	default:
+		if field.CanInt() {
+			field.SetInt(whole(value))
+		} else {
+			field.SetString(value)
+		}
+	}
+}
+
+// whole is a number: as such, as seconds, or as bytes.
+func whole(text string) int64 {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return int64(d.Seconds())
+	}
+	return bytes(text)
+}
+
+// change is what kubectl edit does with a cluster.
+func change(spec *v1alpha1.EtcdClusterSpec, a args) {
+	if a.has("schedule") {
+		spec.Maintenance.Defragmentation = nil
+	}
+	put(spec, clusterFields, a)
+	if spec.MemberService != nil {
+		spec.MemberService.Domain = cmp.Or(a["domain"], spec.MemberService.Domain, "etcd.example.com")
+	}
+	if spec.TLS.Mode == v1alpha1.TLSSecrets {
+		spec.TLS.Secrets = &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "their-server"},
+			PeerSecretRef:     v1alpha1.SecretRef{Name: "their-peer"},
+			OperatorSecretRef: v1alpha1.SecretRef{Name: "their-operator"}}
+	}
+	if spec.TLS.Mode == v1alpha1.TLSCertManager {
+		spec.TLS.CertManager = &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "theirs"}}
+	}
+	if a.has("recovery") {
+		spec.Recovery.BumpRevision = bump(a)
+	}
+	if a.has("windows") {
+		spec.Maintenance.Windows = windows(a["windows"])
+	}
+	if a.has("nodes") {
+		changeNodes(spec, a.has("addresses"), strings.Split(a["nodes"], ","))
+	}
+	if a.has("users") {
+		changeUsers(spec, strings.Split(a["users"], ","))
+	}
+	changeBootstrap(spec, a)
+}
+
+// changeUsers declares users without roles, whose passwords are generated.
+func changeUsers(spec *v1alpha1.EtcdClusterSpec, names []string) {
+	spec.Auth.Users = nil
+	for _, name := range names {
+		spec.Auth.Users = append(spec.Auth.Users, v1alpha1.UserSpec{Name: name})
+	}
+}
+
+// changeNodes says on which nodes members may be; with addresses they are on the hosts' network: node a has the address
+// 10.1.0.97, by its letter.
+func changeNodes(spec *v1alpha1.EtcdClusterSpec, addresses bool, nodes []string) {
+	if spec.Storage.Medium == v1alpha1.HostPath {
+		spec.Storage.HostPath = &v1alpha1.HostPathSpec{Path: "/data", Nodes: nodes}
+	}
+	if !addresses && spec.HostNetwork == nil {
+		return
+	}
+	spec.HostNetwork = &v1alpha1.HostNetworkSpec{}
+	for _, node := range nodes {
+		spec.HostNetwork.Nodes = append(spec.HostNetwork.Nodes,
+			v1alpha1.NodeAddress{Name: node, Address: fmt.Sprintf("10.1.0.%d", node[0])})
+	}
+	if spec.Storage.HostPath != nil {
+		spec.Storage.HostPath.Nodes = nil
+	}
+}
+
+// changeBootstrap says what a new cluster begins with.
+func changeBootstrap(spec *v1alpha1.EtcdClusterSpec, a args) {
+	switch {
+	case a["existing"] == "none":
+		spec.Bootstrap = nil
+	case a.has("existing"):
+		existing := &v1alpha1.ExistingCluster{RetireForeign: a["retire"] == "true"}
+		for name := range strings.SplitSeq(a["existing"], ",") {
+			existing.Endpoints = append(existing.Endpoints, "http://"+name+":2379")
+		}
+		spec.Bootstrap = &v1alpha1.Bootstrap{Existing: existing}
+	case a.has("bootstrap"), a.has("url") && !a.has("restore"):
+		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: source(a, "bootstrap")}
+	case a.has("claims"):
+		spec.Bootstrap = &v1alpha1.Bootstrap{Claims: &v1alpha1.FormerClaims{Names: strings.Split(a["claims"], ","),
+			WithoutQuorum: a["without-quorum"] == "true", BumpRevision: bump(a)}}
+	}
+}
+
+// windows are schedule|length|zone, and a semicolon between two of them.
+func windows(text string) (all []v1alpha1.MaintenanceWindow) {
+	if text == "none" {
+		return nil
+	}
+	for window := range strings.SplitSeq(text, ";") {
+		fields := append(strings.Split(window, "|"), "")
+		length := metav1.Duration{Duration: duration(fields[1])}
+		all = append(all, v1alpha1.MaintenanceWindow{Schedule: fields[0], Duration: length, TimeZone: fields[2]})
+	}
+	return all
+}
+
+// source of a snapshot: an EtcdSnapshot's name, or a URL.
+func source(a args, name string) *v1alpha1.SnapshotSource {
+	from := &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: a[name]},
+		Artifact: strings.TrimPrefix(a["url"], "s3://bucket/"), BumpRevision: bump(a)}
+	if from.Artifact != "" {
+		from.Store = &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
+	}
+	return from
+}
+
+func bump(a args) *int64 {
+	if !a.has("bump") {
+		return nil
+	}
+	return new(whole(a["bump"]))
+}
