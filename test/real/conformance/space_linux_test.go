@@ -82,8 +82,8 @@ func fills(t *testing.T, version string, f filling) {
 	if f.kind == "tmpfs" {
 		asked.Storage.Medium = v1alpha1.Memory
 	}
-	c := etcdproc.StartSeeded(t, version, "demo", 1, func(m *etcdproc.Member, _, _ string) { mountVolume(t, f, m.DataDir()) },
-		flagsOf(t, version, asked)...)
+	mounts := func(m *etcdproc.Member, _, _ string) { mountVolume(t, f, m.DataDir()) }
+	c := etcdproc.StartSeeded(t, version, "demo", 1, mounts, flagsOf(t, version, asked)...)
 	m := c.Members[0]
 	c.WaitServing(m)
 	runBeside(t, m)

@@ -18,6 +18,7 @@ import (
 // stays so.
 var takenAway = []string{ // what is in status.internal now: without it Quorate only waits longer, or tries again sooner
 	"EtcdCluster.spec: there is no field restore any more", // an EtcdOperation asks for it
+	"EtcdCluster.spec.options: there is no field snapshotCount any more", // it follows from the volume
 	"EtcdCluster.status: there is no field awaited any more",
 	"EtcdCluster.status: there is no field replacement any more",
 	"EtcdCluster.status: there is no field restoring any more",
