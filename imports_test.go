@@ -51,11 +51,11 @@ var layers = []struct{ packages, uses, because string }{
 	{"etcdops/command etcdops/datadir", "", "commands use it, and it uses none of ours"},
 	{"etcdops/prepare", "etcdops/command etcdops/datadir hooks/", "it runs before etcd, and talks to none"},
 	{"etcdops/trim", "etcdops/command hooks/", "it runs beside etcd, and talks to none"},
-	{"etcdops/token etcdops/pki etcdops", "own hooks/", "imports run one way: server -> etcdops -> hooks"},
-	{"etcdops/lone etcdops/archive etcdops/stream etcdops/mirror etcdops/seed", "own etcdops/token hooks/",
+	{"etcdops/reach etcdops/token etcdops/pki etcdops", "own hooks/", "imports run one way: server -> etcdops -> hooks"},
+	{"etcdops/lone etcdops/archive etcdops/stream etcdops/mirror etcdops/seed", "own etcdops/reach etcdops/token hooks/",
 		"imports run one way: seed, mirror -> stream -> archive -> lone; flags are for etcdops/snapshot"},
 	{"etcdops/rescue etcdops/snapshot etcdops/quorate-snapshot", "own etcdops/archive etcdops/command etcdops/datadir " +
-		"etcdops/lone etcdops/mirror etcdops/seed etcdops/stream etcdops/token hooks/",
+		"etcdops/lone etcdops/mirror etcdops/reach etcdops/seed etcdops/stream etcdops/token hooks/",
 		"the program quorate-snapshot knows no server and installs nothing"},
 
 	{"manifests", "", "manifests are files"},
@@ -95,7 +95,7 @@ var modules = []struct{ modules, by, because string }{
 	{"github.com/robfig/cron/v3", "hooks/spec hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
-	{"github.com/go-json-experiment/json", "server/wire", "wire is the format of calls"},
+	{"github.com/go-json-experiment/json", "hooks/objects server/wire", "calls are read by wire, and single objects by objects.Read"},
 	{"go.etcd.io/etcd/api go.etcd.io/etcd/client go.uber.org/zap google.golang.org/grpc google.golang.org/protobuf",
 		"etcdops etcdops/token " + clouds, "etcdops alone talks to etcd"},
 	{"gocloud.dev cloud.google.com github.com/aws github.com/Azure google.golang.org/api golang.org/x/oauth2 " +

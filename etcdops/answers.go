@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"syscall"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -17,6 +16,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/quorate-dev/quorate/etcdops/reach"
 )
 
 // All that comes from an etcd passes through this file: what a connection may bring before it takes one of a few seats
@@ -43,8 +44,7 @@ var seats = make(chan struct{}, largeTalks)
 
 // connect is the only place that connects to an etcd. Check looks at the address before anything is sent; nil takes
 // any.
-func (e *Etcd) connect(ctx context.Context, address string,
-	check func(context.Context, string, string, syscall.RawConn) error) (net.Conn, error) {
+func (e *Etcd) connect(ctx context.Context, address string, check reach.Control) (net.Conn, error) {
 	dial := e.Dial
 	if dial == nil {
 		dialer := net.Dialer{ControlContext: check}

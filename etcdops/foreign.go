@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"strings"
-	"syscall"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/etcdops/reach"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -21,24 +19,14 @@ import (
 // installation allows and at no other, and what is told of them is one of a few clauses of ours: nothing that answers
 // there can have its words shown.
 
-// errForbidden is what a dialer says instead of dialing.
-var errForbidden = errors.New("this installation of Quorate does not allow its address")
-
-// dialForeign connects to an endpoint of another etcd. The address is looked at when it is known and before anything
-// is sent there, so that it makes no difference what a name leads to the next time that it is looked up.
+// dialForeign connects to an endpoint of another etcd, where that is allowed.
 func (e *Etcd) dialForeign(ctx context.Context, endpoint observation.Endpoint) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address(endpoint))
-	if err != nil || endpoint.Allowed.Refuses(endpoint.ClientURL, endpoint.Namespace) != "" {
-		return nil, errForbidden
+	within := reach.Within{Allowed: endpoint.Allowed, Namespace: endpoint.Namespace}
+	target, control, err := within.To(address(endpoint))
+	if err != nil {
+		return nil, err
 	}
-	check := func(_ context.Context, _, found string, _ syscall.RawConn) error {
-		at, err := netip.ParseAddrPort(found)
-		if err != nil || !endpoint.Allowed.Takes(host, at.Addr()) {
-			return errForbidden
-		}
-		return nil
-	}
-	return e.connect(ctx, net.JoinHostPort(endpoints.Absolute(host), port), check)
+	return e.connect(ctx, target, control)
 }
 
 // inOurWords puts what an endpoint of another etcd answers into words of ours, before anything else of the client's
@@ -60,7 +48,7 @@ func inOurWords(ctx context.Context, method string, req, reply any, conn *grpc.C
 // Clauses for what an endpoint may be found to be. Each is the end of the text in which Go's packages say so.
 var (
 	unreachable = []string{
-		errForbidden.Error(), "connection refused", "no such host", "network is unreachable", "no route to host",
+		reach.ErrForbidden.Error(), "connection refused", "no such host", "network is unreachable", "no route to host",
 		"connection reset by peer", "i/o timeout", "server misbehaving", "EOF",
 	}
 	// untrusted are beginnings: what follows them may be out of the certificate that was shown.

@@ -53,3 +53,8 @@ func Sync(ctx context.Context, o observation.Observation, etcd Etcd) (decision.D
 func Verify(o observation.Observation, d decision.Decision) error {
 	return errors.Join(cluster.VerifyOutlook(d), safety.Verify(o, d))
 }
+
+// VerifyFinalize is Verify of the answer while the cluster is being deleted.
+func VerifyFinalize(o observation.Observation, remaining decision.Desired, finalized bool) error {
+	return safety.Finalize(o, remaining, finalized)
+}

@@ -207,6 +207,7 @@ func sentToken(r *http.Request) (string, bool) {
 func (s *Server) authenticate(c *gin.Context) {
 	err := s.options.Callers.check(c.Request)
 	if err == nil {
+		welcome(c.Request.Context())
 		return
 	}
 	c.Header("Connection", "close")

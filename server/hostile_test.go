@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -299,4 +300,66 @@ func TestNoCompressionIsLinked(t *testing.T) {
 	for _, name := range []string{"gzip", "snappy", "zstd", "deflate"} {
 		require.Nil(t, encoding.GetCompressor(name), name)
 	}
+}
+
+// TestQuantitiesOfLongExponents: twelve calls that hold one are refused at once, wherever it stands.
+func TestQuantitiesOfLongExponents(t *testing.T) {
+	t.Parallel()
+	const long = "1e-2000000000"
+	limits := map[string]any{"limits": map[string]any{"cpu": long}}
+	s, _ := testServer(Options{})
+	began := time.Now()
+	var all sync.WaitGroup
+	for field, change := range map[string]edit{
+		"parent.spec.resources.limits.cpu": func(r map[string]any) { at(r, "parent", "spec")["resources"] = limits },
+		"parent.spec.storage.size": func(r map[string]any) {
+			at(r, "parent", "spec")["storage"] = map[string]any{"size": long}
+		},
+		`children["PersistentVolumeClaim.v1"]["orders-0"].spec.resources.requests.storage`: func(r map[string]any) {
+			at(r, "children", groupClaims, "orders-0", "spec")["resources"] =
+				map[string]any{"requests": map[string]any{"storage": long}}
+		},
+		`children["Pod.v1"]["orders-0"].spec.containers.0.resources.limits.cpu`: func(r map[string]any) {
+			containers := at(r, "children", groupPods, "orders-0", "spec")["containers"].([]any)
+			containers[0].(map[string]any)["resources"] = limits
+		},
+	} {
+		for range 3 {
+			body := edited(t, change)
+			all.Go(func() {
+				w := post(s.Handler(), "/sync", body)
+				if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "two digits behind its e") {
+					t.Errorf("%s: %d %s", field, w.Code, w.Body)
+				}
+			})
+		}
+	}
+	all.Wait()
+	require.Less(t, time.Since(began), 8*time.Second, "each computed for minutes")
+}
+
+// TestObjectsAreReadInOneWay: by objects.Read or with objects.Quantities, which refuse such quantities.
+func TestObjectsAreReadInOneWay(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{".", "wire", "kubectl", "kubectl/check"} {
+		files, err := filepath.Glob(folder + "/*.go")
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for line := range strings.Lines(string(text)) {
+				_, call, reads := strings.Cut(line, "json.Unmarshal(")
+				if reads && !strings.Contains(call, "asObjects") && !readsOtherwise[file] &&
+					!strings.HasSuffix(file, "_test.go") {
+					t.Errorf("%s reads in another way: %s", file, line)
+				}
+			}
+		}
+	}
+}
+
+// readsOtherwise are files that read JSON without a quantity in its type.
+var readsOtherwise = map[string]bool{
+	"kubectl/redact.go":        true, // any JSON
+	"kubectl/check/shipped.go": true, // what is in the binary
 }

@@ -67,6 +67,7 @@ func (s *Server) intake(c *gin.Context) {
 	}
 	if who.UID == "" { // not at the beginning, where Metacontroller sends it
 		who = wire.Identify(buffer.Bytes())
+		t.of(who.Namespace)
 	}
 	c.Request = c.Request.WithContext(ctx)
 	c.Request.Body = s.body(buffer, t, who, size)

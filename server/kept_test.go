@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -55,6 +56,10 @@ func round(t *testing.T, h http.Handler, request map[string]any) (writes []strin
 	after := with(at(answer, "status"), "observedGeneration", at(request, "parent", "metadata")["generation"])
 	status = !reflect.DeepEqual(at(request, "parent")["status"], any(after))
 	at(request, "parent")["status"] = after
+	if status { // the API server notes when
+		at(request, "parent", "metadata")["managedFields"].([]any)[1].(map[string]any)["time"] =
+			time.Now().UTC().Format(time.RFC3339)
+	}
 	return apply(t, request, answer), status
 }
 

@@ -351,6 +351,17 @@ func TestRelated(t *testing.T) {
 	secrets := by("v1", "secrets", ofCluster)
 	secrets.LabelSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "controller-uid",
 		Operator: metav1.LabelSelectorOpDoesNotExist}}
+	remains := func(resource string, byUID bool) relatedRule {
+		rule := by("v1", resource, ofCluster)
+		rule.LabelSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "controller-uid",
+			Operator: metav1.LabelSelectorOpExists}}
+		if byUID {
+			rule.LabelSelector.MatchExpressions = append(rule.LabelSelector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: "controller-uid", Operator: metav1.LabelSelectorOpNotIn,
+					Values: []string{"12c500ed-0b78-7910-5fb4-6af0f246be87"}})
+		}
+		return rule
+	}
 	operations, all := in("etcdoperations", ""), in("etcdclusters", "")
 	pods := by("v1", "pods", map[string]string{"etcd.quorate.dev/snapshot": "nightly"})
 	named := set(map[string]any{"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "monday"}}},
@@ -364,11 +375,15 @@ func TestRelated(t *testing.T) {
 		byUID        []relatedRule
 	}{
 		{"a cluster's Secrets, operations and snapshots", "/", edited(t),
-			[]relatedRule{secrets, operations, in("etcdsnapshots", "")},
-			[]relatedRule{secrets, operations, by(ours, "etcdsnapshots", ofCluster)}},
+			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", false), remains("configmaps", false),
+				in("etcdsnapshots", "")},
+			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", true), remains("configmaps", true),
+				by(ours, "etcdsnapshots", ofCluster)}},
 		{"one that it names: without the namespace Metacontroller goes through those of all", "/", edited(t, named),
-			[]relatedRule{secrets, operations, in("etcdsnapshots", "")},
-			[]relatedRule{secrets, operations, by(ours, "etcdsnapshots", ofCluster),
+			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", false), remains("configmaps", false),
+				in("etcdsnapshots", "")},
+			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", true), remains("configmaps", true),
+				by(ours, "etcdsnapshots", ofCluster),
 				in("etcdsnapshots", "shop", "monday")}},
 		{"a snapshot's pods and its cluster", "/snapshots/", aSnapshotCall(t),
 			[]relatedRule{pods, all}, []relatedRule{pods, in("etcdclusters", "shop", "orders")}},

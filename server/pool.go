@@ -45,12 +45,7 @@ type ticket struct {
 func (p *pool) take(ctx context.Context, of string, n int64) (*ticket, error) {
 	t := &ticket{pool: p, tenant: of, n: n, served: make(chan struct{})}
 	p.mu.Lock()
-	if p.tenants == nil {
-		p.tenants = map[string]*tenant{}
-	}
-	if p.tenants[of] == nil {
-		p.tenants[of] = &tenant{}
-	}
+	p.tenantOf(of)
 	p.tenants[of].calls++
 	p.waiting = append(p.waiting, t)
 	p.serve()
@@ -160,6 +155,33 @@ func (p *pool) restAfter(t *ticket) {
 			p.serve()
 		}
 	})
+}
+
+// of makes it the part of another tenant, which may then have more than half: its next calls wait for that.
+func (t *ticket) of(tenant string) {
+	p := t.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if tenant == t.tenant {
+		return
+	}
+	p.tenants[t.tenant].held -= t.n
+	p.leave(t)
+	p.tenantOf(tenant)
+	t.tenant = tenant
+	p.tenants[tenant].held += t.n
+	p.tenants[tenant].calls++
+	p.serve()
+}
+
+// tenantOf sees to it that the tenant is known. The lock is held.
+func (p *pool) tenantOf(name string) {
+	if p.tenants == nil {
+		p.tenants = map[string]*tenant{}
+	}
+	if p.tenants[name] == nil {
+		p.tenants[name] = &tenant{}
+	}
 }
 
 // end gives all of it back.

@@ -114,3 +114,23 @@ func TestWhoHasHadMuchRests(t *testing.T) {
 	again.end()
 	require.Empty(t, p.tenants)
 }
+
+// TestAPartOfSomeoneUnknown is charged to its tenant once that is known.
+func TestAPartOfSomeoneUnknown(t *testing.T) {
+	p := &pool{size: 10}
+	first, err := p.take(t.Context(), "", 5)
+	require.NoError(t, err)
+	first.of("shop")
+	require.Equal(t, int64(5), p.tenants["shop"].held)
+	require.NotContains(t, p.tenants, "")
+	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	_, err = p.take(short, "shop", 1)
+	require.Error(t, err, "it has its half")
+	other, err := p.take(t.Context(), "bank", 5)
+	require.NoError(t, err)
+	other.end()
+	first.end()
+	require.Empty(t, p.tenants)
+	require.Zero(t, p.held)
+}

@@ -154,8 +154,14 @@ func routes(methods string) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
-	e.NoRoute(func(c *gin.Context) { c.JSON(http.StatusNotFound, gin.H{"error": "no such page"}) })
-	e.NoMethod(func(c *gin.Context) { c.JSON(http.StatusMethodNotAllowed, gin.H{"error": methods}) })
+	refuse := func(code int, why string) gin.HandlerFunc {
+		return func(c *gin.Context) {
+			c.Header("Connection", "close")
+			c.JSON(code, gin.H{"error": why})
+		}
+	}
+	e.NoRoute(refuse(http.StatusNotFound, "no such page"))
+	e.NoMethod(refuse(http.StatusMethodNotAllowed, methods))
 	return e
 }
 
@@ -167,6 +173,7 @@ func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	calls, scrapes := s.httpServer(s.Handler()), s.httpServer(s.pages())
 	defer calls.Close()
 	defer scrapes.Close()
+	hooks, pages = &door{Listener: hooks}, &door{Listener: pages}
 	failed := make(chan error, 2)
 	go func() { failed <- scrapes.Serve(pages) }()
 	if c := s.options.Callers; c != nil && c.pair != nil {
@@ -210,6 +217,7 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		WriteTimeout:      s.options.ReadTimeout + s.options.CallTimeout + 5*time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
+		ConnContext:       withGuest,
 		ErrorLog:          log.New(&strangers{log: s.log, now: s.now}, "", 0),
 		Protocols:         new(http.Protocols),
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/prototext"
 
+	"github.com/quorate-dev/quorate/etcdops/reach"
 	"github.com/quorate-dev/quorate/etcdops/token"
 )
 
@@ -47,6 +48,8 @@ type Cluster struct {
 	// OnlyEndpoints asks members at no other URL, though they advertise some: the endpoints of an etcd that Quorate does
 	// not run are what an administrator allowed.
 	OnlyEndpoints bool
+	// Within is where it may be, whatever its endpoints' names lead to and its members advertise; nil for anywhere.
+	Within *reach.Within
 	// TLS holds what we show to members, and the authorities that must have signed their certificates; nil for plain
 	// text.
 	TLS *tls.Config
@@ -69,6 +72,9 @@ func (c Cluster) config(endpoints []string) clientv3.Config {
 	if c.TLS != nil && c.TLS.ServerName != "" {
 		options = append(options, grpc.WithTransportCredentials(
 			expecting{credentials.NewTLS(c.TLS), c.TLS.ServerName}))
+	}
+	if c.Within != nil {
+		options = append(options, grpc.WithContextDialer(c.Within.Dial))
 	}
 	options = append(options, c.DialOptions...)
 	return clientv3.Config{
@@ -272,21 +278,30 @@ func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, 
 			"the cluster at %s did not list its members: it can't be reached, has no quorum, or rejects our "+
 				"certificate; without the list there is no snapshot", at)
 	}
-	users, err := client.AuthStatus(ctx)
+	users, err := c.Users(ctx, client)
 	if err != nil {
 		return nil, bound{}, failure(Unreachable, byEtcd(err),
 			"the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a "+
 				"user with the role root", at)
 	}
-	c.Visitor.Knows(users.AuthRevision)
 	keys, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, bound{}, failure(Unreachable, byEtcd(err),
 			"the cluster at %s did not answer a linearizable read; without it there is no snapshot", at)
 	}
-	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(),
-		authRevision: int64(users.AuthRevision)}
+	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(), authRevision: users}
 	return list, asked, nil
+}
+
+// Users is the revision of users and roles. The question goes through the log: it is answered after all that came
+// before, and not without a quorum.
+func (c Cluster) Users(ctx context.Context, client *clientv3.Client) (int64, error) {
+	answer, err := client.AuthStatus(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.Visitor.Knows(answer.AuthRevision)
+	return int64(answer.AuthRevision), nil
 }
 
 // state reads a member's status. The error says why it can't be used.

@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -101,6 +104,13 @@ func (f *Folder) Put(ctx context.Context, name string, content []byte, form Form
 	return size, err
 }
 
+// Replace stores an object as it is, in the place of one that is there, and without a lock.
+func (f *Folder) Replace(ctx context.Context, name string, content []byte) error {
+	f.store.lock = nil
+	_, err := f.put(ctx, name, content, Form{}, false)
+	return err
+}
+
 // put stores an object; with fresh, one that is there by then stays, and the error is errReplaced.
 func (f *Folder) put(ctx context.Context, name string, content []byte, form Form, fresh bool) (int64, error) {
 	object := &counted{hash: sha256.New()}
@@ -121,28 +131,28 @@ func (f *Folder) put(ctx context.Context, name string, content []byte, form Form
 	return object.n, err
 }
 
-// Get reads an object of at most so many bytes: decrypted, and decompressed.
-func (f *Folder) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
+// Get reads an object of at most so many bytes: decrypted, and decompressed. It tells whether the object is encrypted.
+func (f *Folder) Get(ctx context.Context, name string, limit int64) (content []byte, encrypted bool, err error) {
 	reader, err := f.store.bucket.NewReader(ctx, name, nil)
 	if err != nil {
-		return nil, f.store.storeFailure(err, f.store.about("reading", name))
+		return nil, false, f.store.storeFailure(err, f.store.about("reading", name))
 	}
 	defer reader.Close()
-	source := &watched{r: reader}
-	plain, end, err := open(source, f.identities, &reports.Artifact{})
+	source, found := &watched{r: reader}, &reports.Artifact{}
+	plain, end, err := open(source, f.identities, found)
 	if err != nil {
-		return nil, f.store.fetchFailure(name, source, err)
+		return nil, false, f.store.fetchFailure(name, source, err)
 	}
 	defer end()
-	var content bytes.Buffer
-	n, err := content.ReadFrom(io.LimitReader(plain, limit+1))
+	var whole bytes.Buffer
+	n, err := whole.ReadFrom(io.LimitReader(plain, limit+1))
 	switch {
 	case err != nil:
-		return nil, f.store.fetchFailure(name, source, err)
+		return nil, false, f.store.fetchFailure(name, source, err)
 	case n > limit:
-		return nil, failure(Damaged, nil, "%s is larger than anything that is stored there", f.store.named(name))
+		return nil, false, failure(Damaged, nil, "%s is larger than anything that is stored there", f.store.named(name))
 	}
-	return content.Bytes(), nil
+	return whole.Bytes(), found.Encrypted, nil
 }
 
 // List lists the objects whose names begin so, in the order of their names.
@@ -164,26 +174,51 @@ func (f *Folder) Folders(ctx context.Context, prefix string) (all []string, err 
 	return all, err
 }
 
+// Base is what is known of a snapshot, and its name in the folder. Where it is says the folder: what its record says of
+// that is whatever was written there.
+type Base struct {
+	*reports.Artifact
+	Key string
+}
+
+// In is the artifact with a name in a folder.
+func In(place Place, key string) (Source, error) {
+	folder, err := stores.ParseURL(place.URL)
+	if err != nil {
+		return Source{}, failure(Failed, nil, "the URL of the store is not one that can be used: %s", err)
+	}
+	return Source{URL: folder.Join(key).String(), StoreURL: place.URL, StoreDir: place.Dir, CAFile: place.CAFile}, nil
+}
+
 // Snapshots are what is known of the snapshots directly in a folder. One that can't be read is an error.
-func (f *Folder) Snapshots(ctx context.Context, prefix string) (all []*reports.Artifact, err error) {
+func (f *Folder) Snapshots(ctx context.Context, prefix string) (all []Base, err error) {
 	var keys []string
+	listed := map[string]bool{}
 	err = f.each(ctx, prefix, "/", func(o *blob.ListObject) {
+		listed[o.Key] = true
 		if key, is := strings.CutSuffix(o.Key, recordSuffix); is && !o.IsDir {
 			keys = append(keys, key)
 		}
 	})
 	for _, key := range keys {
 		record, err := f.store.record(ctx, key)
+		foreign := !listed[key] && !strings.Contains(key, ".db")
+		if foreign && ReasonOf(err) == Damaged {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, record)
+		all = append(all, Base{record, key})
 	}
 	return all, err
 }
 
 // each tells what a store lists, down to a delimiter.
 func (f *Folder) each(ctx context.Context, prefix, delimiter string, tell func(*blob.ListObject)) error {
+	if err := f.store.listable(prefix, delimiter == ""); err != nil {
+		return err
+	}
 	objects := f.store.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: delimiter})
 	for {
 		o, err := objects.Next(ctx)
@@ -195,6 +230,31 @@ func (f *Folder) each(ctx context.Context, prefix, delimiter string, tell func(*
 		}
 		tell(o)
 	}
+}
+
+// listable is an error where a folder of this machine can't be listed whole: gocloud.dev's fileblob passes over what it
+// can't read, and over links (ListPaged in its blob/fileblob).
+func (s *store) listable(prefix string, deep bool) error {
+	if s.dir == "" {
+		return nil
+	}
+	root := filepath.Join(s.dir, filepath.FromSlash(path.Dir(prefix+"x")))
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		inside := name != root
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+			return nil
+		case err != nil:
+			return err
+		case entry.Type()&fs.ModeSymlink != 0 && (deep || !inside):
+			return failure(Failed, nil, "listing %s: %s is a link, and links are not followed: put there what it leads to",
+				s.named(""), entry.Name())
+		case entry.IsDir() && inside && !deep:
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return s.storeFailure(err, s.about("listing", ""))
 }
 
 // Delete removes an object. One that is not there is removed.

@@ -112,6 +112,9 @@ func (s *shelf) take(deleted bool, record []byte) error {
 	if err := proto.Unmarshal(record, &kv); err != nil {
 		return archive.OwnWords("a record of it can't be read")
 	}
+	if len(kv.Key) == 0 { // etcdutl has raised the revision by it, as no key of a client is empty
+		return nil
+	}
 	name, mirrored := s.scope.to(string(kv.Key), s.holes)
 	if !mirrored {
 		return nil

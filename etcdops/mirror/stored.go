@@ -68,20 +68,23 @@ func (s *stored) close() {
 }
 
 // bases are the snapshots of the cluster, the newest last.
-func (s *stored) bases(ctx context.Context) (clusterID string, all []*reports.Artifact, err error) {
+func (s *stored) bases(ctx context.Context) (clusterID string, all []archive.Base, err error) {
 	all, err = s.kept.Bases(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	all = slices.DeleteFunc(all, func(a *reports.Artifact) bool {
+	all = slices.DeleteFunc(all, func(a archive.Base) bool {
 		return a.ClusterID == "" || s.ClusterID != "" && a.ClusterID != s.ClusterID
 	})
 	if len(all) == 0 {
 		return "", nil, failure(archive.NotFound, nil, "no snapshot of the source is stored beside its stream of changes")
 	}
-	slices.SortFunc(all, func(a, b *reports.Artifact) int { return a.Completed.Compare(b.Completed) })
+	slices.SortFunc(all, func(a, b archive.Base) int { return a.Completed.Compare(b.Completed) })
 	clusterID = all[len(all)-1].ClusterID
-	return clusterID, slices.DeleteFunc(all, func(a *reports.Artifact) bool { return a.ClusterID != clusterID }), nil
+	all = slices.DeleteFunc(all, func(a archive.Base) bool { return a.ClusterID != clusterID })
+	// Within one etcd its revisions say which is newer, and no clock of a Job.
+	slices.SortStableFunc(all, func(a, b archive.Base) int { return cmp.Compare(a.Revision, b.Revision) })
+	return clusterID, all, nil
 }
 
 func (s *stored) standing(ctx context.Context, at place) (is archive.Standing, err error) {
@@ -115,8 +118,7 @@ func (s *stored) keys(ctx context.Context, at archive.Standing, scope Scope) (ke
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(bases, func(a, b *reports.Artifact) int { return cmp.Compare(a.Revision, b.Revision) })
-	bases = slices.DeleteFunc(bases, func(a *reports.Artifact) bool {
+	bases = slices.DeleteFunc(bases, func(a archive.Base) bool {
 		return id != idOf(at) || a.Revision > at.Revision || tail.Reach(a.Revision) < at.Revision
 	})
 	if len(bases) == 0 {
@@ -129,8 +131,12 @@ func (s *stored) keys(ctx context.Context, at archive.Standing, scope Scope) (ke
 	file := filepath.Join(s.dir, "base.db")
 	defer func() { _ = os.Remove(file) }()
 	s.log.Info("fetching the snapshot", "revision", base.Revision)
-	if _, err := archive.Fetch(ctx, archive.Source{URL: base.URI, StoreURL: s.Place.URL, StoreDir: s.Place.Dir,
-		CAFile: s.Place.CAFile, IdentityFile: s.IdentityFile, SHA256: base.SHA256}, file); err != nil {
+	from, err := archive.In(s.Place, base.Key)
+	if err != nil {
+		return nil, err
+	}
+	from.IdentityFile, from.SHA256 = s.IdentityFile, base.SHA256
+	if _, err := archive.Fetch(ctx, from, file); err != nil {
 		return nil, err
 	}
 	holds, err := archive.Examine(ctx, file)
@@ -146,6 +152,7 @@ func (s *stored) keys(ctx context.Context, at archive.Standing, scope Scope) (ke
 	if err := s.shelf.takeBase(ctx, file); err != nil {
 		return nil, err
 	}
+	tail.OnlyEncrypted = base.Encrypted
 	for reach := base.Revision; reach < at.Revision; {
 		segment, err := tail.Next(ctx, reach)
 		if err != nil {
@@ -186,22 +193,27 @@ type storedWatch struct {
 	// newest is the revision of the newest snapshot, as it was seen at a time.
 	newest int64
 	seen   time.Time
+	// sealed: that snapshot is encrypted.
+	sealed bool
+	// whole is the time up to which all that was written is here.
+	whole time.Time
 }
 
 // look tells what is new.
 func (w *storedWatch) look(ctx context.Context) error {
 	began := time.Now()
+	if err := w.lookForBases(ctx); err != nil {
+		return err
+	}
 	tail, err := w.kept.Tail(ctx, w.id)
 	if err != nil {
 		return err
 	}
+	tail.OnlyEncrypted = w.sealed
 	wrong := w.follow(ctx, tail)
 	reason := archive.ReasonOf(wrong)
 	if wrong != nil && reason != archive.Damaged && reason != archive.NotFound {
 		return wrong
-	}
-	if err := w.lookForBases(ctx); err != nil {
-		return err
 	}
 	patience := doubt
 	if wrong != nil || tail.Missing(w.reach) != "" {
@@ -210,13 +222,31 @@ func (w *storedWatch) look(ctx context.Context) error {
 	switch {
 	case patience == doubt && w.newest <= w.reach:
 		w.missing = time.Time{}
-		return w.tell(ctx, stream.Nothing(w.reach, began))
+		return w.tellWhole(ctx, tail)
 	case w.missing.IsZero():
 		w.missing = began
 	case began.Sub(w.missing) >= patience:
 		return failure(reports.StreamCompacted, wrong, "what is stored does not follow on revision %d", w.reach)
 	}
 	return nil
+}
+
+// tellWhole tells up to when all is here: what the stream has left of that in the store, and not when that was read. A
+// stream that has ended says nothing more.
+func (w *storedWatch) tellWhole(ctx context.Context, tail *stream.Tail) error {
+	at, err := tail.Whole(ctx, w.reach)
+	if err != nil || at.IsZero() {
+		return err
+	}
+	w.whole = later(w.whole, at)
+	return w.tell(ctx, stream.Nothing(w.reach, w.whole))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // lookForBases notices a snapshot of another cluster, or of a revision that no segment leads to.
@@ -232,7 +262,8 @@ func (w *storedWatch) lookForBases(ctx context.Context) error {
 		return failure(reports.StreamOtherCluster, nil, "the newest snapshot is of cluster %s, and %s was mirrored", id,
 			w.id)
 	}
-	w.newest, w.seen = bases[len(bases)-1].Revision, time.Now()
+	newest := bases[len(bases)-1]
+	w.newest, w.sealed, w.seen = newest.Revision, newest.Encrypted, time.Now()
 	return nil
 }
 
@@ -254,6 +285,7 @@ func (w *storedWatch) follow(ctx context.Context, tail *stream.Tail) error {
 		if err := w.tell(ctx, batch); err != nil {
 			return err
 		}
+		w.whole = later(w.whole, batch.Arrived())
 		w.reach, w.sum = batch.Last(), batch.Sum()
 	}
 }

@@ -392,6 +392,9 @@ func (w *world) judge(b *base, r *replay, records []string, err error) {
 		}
 		if slices.Equal(want, records) {
 			w.leased(b, r, h)
+			if len(w.past) == 0 && r.doubt() == "" && r.until > b.revision && h[r.until-1].auth > b.auth {
+				w.violates("a restore from %s up to %d has users that have changed before", b.name, r.until)
+			}
 			return
 		}
 	}
@@ -719,6 +722,9 @@ func TestStreamMutants(t *testing.T) {
 		"prune forgets the cluster of a base":          "at revision",
 		"an error of a write is taken for success":     "the stream does not catch up",
 		"nothing is told of a gap":                     "has not told that it needs a base",
+
+		"a list of leases is of the revision of its answer": "and not that lease",
+		"users are those of before":                         "has users that have changed before",
 	} {
 		t.Run(wrong, func(t *testing.T) {
 			for seed := range uint64(3000) {

@@ -168,7 +168,7 @@ func (c *committed) header() *pb.ResponseHeader {
 }
 
 // answer is what a member answers.
-func (c *committed) answer(method string, request any) (proto.Message, error) {
+func (c *committed) answer(method string, request any, meanwhile func()) (proto.Message, error) {
 	_, method, _ = strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	switch method {
 	case "MemberList":
@@ -182,10 +182,12 @@ func (c *committed) answer(method string, request any) (proto.Message, error) {
 		}
 		return &pb.RangeResponse{Header: c.header()}, nil
 	case "LeaseLeases":
-		all := &pb.LeaseLeasesResponse{Header: c.header()}
+		all := &pb.LeaseLeasesResponse{}
 		for _, id := range slices.Sorted(maps.Keys(c.leases)) {
 			all.Leases = append(all.Leases, &pb.LeaseStatus{ID: id})
 		}
+		meanwhile() // the header is filled once the list is copied
+		all.Header = c.header()
 		return all, nil
 	case "LeaseTimeToLive":
 		id := request.(*pb.LeaseTimeToLiveRequest).GetID()
@@ -220,7 +222,10 @@ func (w *world) cluster(who *process) archive.Cluster {
 		_ ...grpc.CallOption) error {
 		var answer proto.Message
 		err := w.ask(ctx, call{who: who, what: method, do: func() (err error) {
-			answer, err = w.etcd.answer(method, request)
+			answer, err = w.etcd.answer(method, request, w.meanwhile)
+			if users, is := answer.(*pb.AuthStatusResponse); is && w.wrong == "users are those of before" {
+				users.AuthRevision = 1
+			}
 			return err
 		}})
 		if err == nil {
@@ -379,8 +384,22 @@ func (b *base) replayed(ctx context.Context, place archive.Place, until int64, w
 		case wrong == "the sum of the segment before is not checked" && s.First > r.reach,
 			wrong == "another content of what overlaps is taken" && s.First <= r.reach:
 			s.Before, r.last = "", stream.Sum{}
+		case wrong == "a list of leases is of the revision of its answer" && s.Leases != nil:
+			s.Leases.Since = s.Leases.Revision
 		}
 		return r.apply(s, put)
 	})
 	return r, records, err
+}
+
+// meanwhile is what clients do while a member makes its answer.
+func (w *world) meanwhile() {
+	for range w.dice.IntN(3) * w.dice.IntN(3) {
+		if w.dice.IntN(3) == 0 {
+			w.etcd.granted++
+			w.etcd.leases[w.etcd.granted] = 10 * w.etcd.granted
+			w.etcd.note()
+		}
+		w.transaction()
+	}
 }

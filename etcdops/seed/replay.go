@@ -33,9 +33,14 @@ type replay struct {
 	// further, as reports.Restore has it.
 	arrived time.Time
 	ended   string
+	// usersAt is the last revision up to which users are known to be those of the snapshot.
+	usersAt int64
 	// hashes are those that members told of revisions that are in the database.
 	hashes []stream.Hash
 }
+
+// usersChanged is why a stream is not followed further.
+const usersChanged = "users or roles have changed, which a stream does not have"
 
 // unknownTTL is that of a lease that was gone when it was asked for, in seconds: its keys were gone soon after.
 const unknownTTL = 60
@@ -67,6 +72,7 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 		return nil, failure(failed, nil, "the snapshot is of cluster %s, and the stream of cluster %s", told.ClusterID,
 			o.Tail.ClusterID())
 	}
+	o.Tail.OnlyEncrypted = told.Encrypted
 	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum}
 	switch {
 	case r.until > 0:
@@ -74,9 +80,15 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 		if r.until, err = o.untilTime(ctx, base.Revision, told.Completed); err != nil {
 			return nil, err
 		}
+	case o.Tail.Empty() && !o.AsFarAsPossible:
+		return nil, failure(notFound, nil, "no stream of cluster %s has stored anything there, and the restore is to end "+
+			"with it: restore the snapshot alone, or name another cluster", o.Tail.ClusterID())
 	default:
 		r.until = o.Tail.Reach(base.Revision)
 		r.ended = cmp.Or(o.TailFlaw, o.Tail.Missing(r.until))
+		if r.ended == "" && base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision {
+			r.ended = usersChanged
+		}
 	}
 	if r.until < base.Revision {
 		return nil, failure(notFound, nil, "the snapshot ends at revision %d, and the restore is to end at %d: use an "+
@@ -171,13 +183,23 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 		case r.base.AuthRevision > 0 && s.AuthRevision > r.base.AuthRevision: // a lower one was looked at before
 			return &ending{failure(failed, nil, "users or roles have changed between the snapshot and revision %d, "+
 				"which a stream does not have: use a later snapshot, or end at revision %d", s.Last, s.First-1), r.reach,
-				"users or roles have changed, which a stream does not have"}
+				usersChanged}
 		}
 		if err := take(s); err != nil {
 			return err
 		}
+		r.usersAt = max(r.usersAt, s.UsersAt)
 	}
 	return nil
+}
+
+// doubt is what is not known of what was replayed; empty for nothing.
+func (r *replay) doubt() string {
+	if r.base.AuthRevision == 0 || r.reach <= max(r.base.Revision, r.usersAt) {
+		return ""
+	}
+	return fmt.Sprintf("whether users or roles have changed behind revision %d was not seen, as etcd did not answer any "+
+		"more", max(r.base.Revision, r.usersAt))
 }
 
 // begin reads what the snapshot has of what is changed: its leases, and the records of its last revision.
@@ -229,7 +251,7 @@ func (r *replay) apply(s *stream.Segment, put func(name, value []byte) error) er
 	}
 	r.reach = min(s.Last, r.until)
 	r.arrived = s.When(r.reach)
-	r.leases.learn(s.Leases, r.until)
+	r.leases.learn(s.Leases, r.base.Revision, r.until)
 	if s.Hash != nil && s.Hash.Revision <= r.until && s.Hash.Revision >= r.base.Revision {
 		r.hashes = append(r.hashes, *s.Hash)
 	}
@@ -308,7 +330,8 @@ func (r *replay) agrees(holds *archive.Contents) error {
 type leases struct {
 	// ttl of those in the snapshot, and of those that members told of at any revision, in seconds.
 	base, ttl map[int64]int64
-	// list is the last that a member told of a revision that is in the database; nil for none.
+	// list is the last that a member told between the snapshot and the last revision that is in the database; nil for
+	// none.
 	list *stream.Leases
 	// referred is the last revision that attaches a key to a lease.
 	referred map[int64]int64
@@ -340,9 +363,10 @@ func (l *leases) refer(c stream.Change) {
 	}
 }
 
-// learn takes a list of leases. What is missing in it was gone when the member was at its revision, so that its keys
-// were deleted up to that.
-func (l *leases) learn(list *stream.Leases, until int64) {
+// learn takes a list of leases. One that was attached up to its Since, and is missing in it, was gone when the member was
+// at its Revision, so that its keys were deleted up to that. Of a list that is older than the snapshot nothing follows:
+// it lacks what was granted and attached before that was taken.
+func (l *leases) learn(list *stream.Leases, from, until int64) {
 	if list == nil {
 		return
 	}
@@ -351,7 +375,8 @@ func (l *leases) learn(list *stream.Leases, until int64) {
 			l.ttl[id] = ttl
 		}
 	}
-	if list.Revision <= until && (l.list == nil || list.Revision >= l.list.Revision) {
+	newer := l.list == nil || list.Since >= l.list.Since
+	if newer && list.Since >= from && list.Revision <= until {
 		l.list = list
 	}
 }
@@ -361,7 +386,7 @@ func (l *leases) all() map[int64]int64 {
 	all := map[int64]int64{}
 	since, listed := int64(0), l.base
 	if l.list != nil {
-		since, listed = l.list.Revision, l.list.TTL
+		since, listed = l.list.Since, l.list.TTL
 	}
 	for id := range listed {
 		all[id] = cmp.Or(l.ttl[id], unknownTTL)

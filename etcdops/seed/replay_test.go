@@ -117,10 +117,10 @@ func TestReplay(t *testing.T) {
 	dir := t.TempDir()
 	// Two writers: they overlap, and the second begins in the middle of the first.
 	segment(t, dir, stream.Header{First: 3, Last: 6,
-		Leases: &stream.Leases{Revision: 6, TTL: map[int64]int64{1: 100, 3: 300}}},
+		Leases: &stream.Leases{Since: 6, Revision: 6, TTL: map[int64]int64{1: 100, 3: 300}}},
 		putting(3, 1), putting(4, 1), putting(5, 3), deleting("a", 6), deleting("b", 6))
 	segment(t, dir, stream.Header{First: 6, Last: 8}, deleting("a", 6), deleting("b", 6), putting(7, 4), putting(8, 4))
-	segment(t, dir, stream.Header{First: 9, Last: 9, Leases: &stream.Leases{Revision: 9, TTL: map[int64]int64{4: 400}}},
+	segment(t, dir, stream.Header{First: 9, Last: 9, Leases: &stream.Leases{Since: 8, Revision: 9, TTL: map[int64]int64{4: 400}}},
 		deleting("a", 9))
 	for until, want := range map[int64]struct {
 		records []string
@@ -185,6 +185,53 @@ func TestReplayRefuses(t *testing.T) {
 		}
 		assert.Equal(t, test.reason, archive.ReasonOf(err), name)
 		assert.ErrorContains(t, err, test.words, name)
+	}
+}
+
+// TestReplayOnlyEncrypted: who may write to a store, and has no key, adds nothing behind a snapshot that is encrypted.
+func TestReplayOnlyEncrypted(t *testing.T) {
+	for _, asFar := range []bool{true, false} {
+		dir, path := t.TempDir(), snapshotAt4(t)
+		segment(t, dir, stream.Header{First: 5, Last: 5}, putting(5, 0))
+		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		require.NoError(t, err)
+		o := Options{Tail: tail, AsFarAsPossible: asFar}
+		_, err = o.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1", Encrypted: true})
+		assert.ErrorContains(t, err, "the segment 5-5 of the stream is not encrypted")
+		var end *ending
+		require.ErrorAs(t, err, &end)
+		assert.Equal(t, int64(4), end.at, "that is where a recovery ends")
+		_, err = o.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1"})
+		assert.NoError(t, err)
+		require.NoError(t, tail.Close())
+	}
+}
+
+// TestReplayTellsOfTheHead: a stream's sign of life tells of users that have changed since, and of what is missing at
+// the end. Without anything of a stream a restore to its end is refused.
+func TestReplayTellsOfTheHead(t *testing.T) {
+	dir := t.TempDir()
+	_, err := replayed(t, dir, snapshotAt4(t), 0)
+	assert.ErrorContains(t, err, "no stream of cluster c1 has stored anything there")
+	for _, test := range []struct {
+		head stream.Head
+		ends string
+	}{
+		{stream.Head{ClusterID: "c1", Revision: 4, AuthRevision: 3}, ""},
+		{stream.Head{ClusterID: "c1", Revision: 4, AuthRevision: 4}, usersChanged},
+		{stream.Head{ClusterID: "c1", Revision: 6, AuthRevision: 3}, "5 to 6 are missing"},
+		{stream.Head{ClusterID: "c2", Revision: 6, AuthRevision: 4}, ""},
+	} {
+		text, err := json.Marshal(test.head)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", "head.json"), text, 0o600))
+		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		require.NoError(t, err)
+		r, err := Options{Tail: tail, AsFarAsPossible: true}.replay(t.Context(), snapshotAt4(t),
+			&reports.Artifact{ClusterID: "c1"})
+		require.NoError(t, err)
+		assert.Equal(t, test.ends, r.ended)
+		require.NoError(t, tail.Close())
 	}
 }
 

@@ -93,7 +93,7 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	}
 	if changed != nil {
 		made.UntilRevision, made.Replayed = changed.until, changed.until-changed.base.Revision
-		made.UntilTime, made.Ended = changed.arrived, changed.ended
+		made.UntilTime, made.Ended, made.Doubt = changed.arrived, changed.ended, changed.doubt()
 	}
 	if err := note(o.DataDir, made); err != nil {
 		return report, written(err, o.DataDir+notedSuffix)
@@ -230,7 +230,10 @@ func note(dataDir string, report reports.Restore) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(dataDir+notedSuffix, text, 0o600)
+	if err := os.WriteFile(dataDir+notedSuffix, text, 0o600); err != nil {
+		return err
+	}
+	return syncFile(dataDir + notedSuffix)
 }
 
 // Restored is the report of an earlier Restore of the data directory; empty when there was none.

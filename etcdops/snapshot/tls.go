@@ -8,7 +8,9 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/reach"
 	"github.com/quorate-dev/quorate/etcdops/token"
+	"github.com/quorate-dev/quorate/hooks/endpoints"
 )
 
 // tlsFiles are the files of PEM by which members are talked to, and the name that their certificates are for; empty
@@ -20,6 +22,8 @@ type reaching struct {
 	cluster                  archive.Cluster
 	files                    tlsFiles
 	tokenKey, user, password string
+	within                   *string
+	namespace                string
 }
 
 // flags are "endpoint" and others, with a prefix; of says which cluster it is.
@@ -36,6 +40,13 @@ func (r *reaching) flags(flags *flag.FlagSet, prefix, of string) {
 		"`file` with the name of the user to come as, where auth is on")
 	flags.StringVar(&r.password, prefix+"password-file", "", "`file` with that user's password")
 	flags.StringVar(&r.tokenKey, prefix+"token-key", "", tokenKeyUsage)
+	flags.Func(prefix+"within", "`list` of networks, names and ends of names where "+of+" may be, with commas "+
+		"between; anywhere unless given", func(list string) error {
+		r.within = &list
+		return nil
+	})
+	flags.StringVar(&r.namespace, prefix+"namespace", "", "`namespace` whose Services may lead there; with --"+prefix+
+		"within")
 }
 
 // read makes the cluster of what the flags say.
@@ -43,6 +54,13 @@ func (r *reaching) read() (c archive.Cluster, err error) {
 	prefix := "--" + r.files.prefix
 	if (r.user == "") != (r.password == "") {
 		return c, command.Errorf("%[1]susername-file and %[1]spassword-file belong together", prefix)
+	}
+	if r.within != nil {
+		allowed, err := endpoints.ParseAllowedEndpoints(*r.within)
+		if err != nil {
+			return c, command.Errorf("%swithin: %s", prefix, err)
+		}
+		r.cluster.Within = &reach.Within{Allowed: allowed, Namespace: r.namespace}
 	}
 	if r.cluster.Visitor, err = visitor(prefix+"token-key", r.tokenKey); err != nil {
 		return c, err

@@ -134,6 +134,36 @@ func TestAStreamThatCanNotBeListed(t *testing.T) {
 	}
 }
 
+// TestAStreamThatIsNotThere: on a claim a folder is there once something is in it, and a recovery asks for a stream
+// whether or not there is one. The volume itself has to be there.
+func TestAStreamThatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "backups/shop/demo/a.db")
+	for _, asFar := range []bool{true, false} {
+		r := &restoring{tailURL: "file:///backups/shop/demo/tail/c1"}
+		r.AsFarAsPossible, r.source.StoreDir = asFar, dir
+		require.NoError(t, r.openTail(t.Context()))
+		assert.Equal(t, int64(7), r.Tail.Reach(7), "nothing follows")
+		require.NoError(t, r.Tail.Close())
+		left, err := os.ReadDir(filepath.Join(dir, "backups/shop/demo"))
+		require.NoError(t, err)
+		assert.Len(t, left, 1, "nothing is made")
+		r.source.StoreDir = filepath.Join(dir, "not mounted")
+		assert.Equal(t, "NotFound", archive.ReasonOf(r.openTail(t.Context())))
+	}
+}
+
+// TestAStreamBehindALink: what a claim can't list is not nothing. As far as possible goes no further than that it knows.
+func TestAStreamBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "backups/a.db", "elsewhere/5-9.seg")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "backups/tail"), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "backups/tail/c1")))
+	r := &restoring{tailURL: "file:///backups/tail/c1"}
+	r.AsFarAsPossible, r.source.StoreDir = true, dir
+	assert.ErrorContains(t, r.openTail(t.Context()), "c1 is a link")
+}
+
 // write makes empty files.
 func write(t *testing.T, dir string, names ...string) {
 	t.Helper()

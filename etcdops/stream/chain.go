@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Span is a segment by its name.
@@ -51,7 +52,7 @@ func spans(ctx context.Context, folder *archive.Folder, prefix string) ([]Span, 
 	}
 	var all []Span
 	for _, o := range objects {
-		if s, ok := spanOf(strings.TrimPrefix(o.Name, prefix)); ok {
+		if s, ok := spanOf(strings.TrimPrefix(o.Name, prefix)); ok && o.Size > 0 { // else a store had no room for it
 			s.Object = o
 			all = append(all, s)
 		}
@@ -89,29 +90,34 @@ type Tail struct {
 	prefix    string
 	clusterID string
 	spans     []Span
+	// Head is the stream's sign of life; empty for none.
+	Head Head
+	// OnlyEncrypted refuses segments that are not: they may be of anyone who can write to the store.
+	OnlyEncrypted bool
 }
 
-// OpenTail lists the segments in a folder tail/<cluster ID in hexadecimal>.
+// OpenTail lists the segments in a folder <tail>/<cluster ID in hexadecimal>, which is there once a segment is. Where
+// there is none, nothing follows, in a bucket as on a claim. The folder above both must be there.
 func OpenTail(ctx context.Context, place archive.Place, identityFile string) (*Tail, error) {
-	id := strings.TrimSuffix(place.URL, "/")
-	if at := strings.IndexByte(id, '?'); at >= 0 {
-		id = strings.TrimSuffix(id[:at], "/")
+	url, err := stores.ParseURL(place.URL)
+	tails, id := url.Split()
+	above, tail := tails.Split()
+	if err != nil || tail == "" || !clusterIDs.MatchString(id) {
+		return nil, failure(failed, nil, "the URL of a stream of changes must end with a folder and the ID of its "+
+			"cluster, in hexadecimal")
 	}
-	id = id[strings.LastIndexByte(id, '/')+1:]
-	if !clusterIDs.MatchString(id) {
-		return nil, failure(failed, nil, "the URL of a stream of changes must end with the ID of its cluster, in "+
-			"hexadecimal")
-	}
-	folder, err := archive.OpenFolder(ctx, place, identityFile, false)
+	place.URL = above.String()
+	kept, err := OpenKept(ctx, place, identityFile, tail)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tail{folder: folder, clusterID: id}
-	t.spans, err = spans(ctx, folder, "")
-	return t, errors.Join(err)
+	return kept.Tail(ctx, id)
 }
 
 var clusterIDs = regexp.MustCompile(`^[0-9a-f]{1,16}$`)
+
+// Empty reports whether no stream has left anything.
+func (t *Tail) Empty() bool { return len(t.spans) == 0 && t.Head == Head{} }
 
 // Close ends the use of the tail.
 func (t *Tail) Close() error { return t.folder.Close() }
@@ -126,12 +132,15 @@ func (t *Tail) Reach(from int64) int64 {
 }
 
 // Missing says what is missing behind a revision that the chain ends at, for people; empty when nothing behind it is
-// stored.
+// or was stored.
 func (t *Tail) Missing(reach int64) string {
 	for _, s := range t.spans {
 		if s.First > reach {
 			return fmt.Sprintf("%d to %d are missing", reach+1, s.First-1)
 		}
+	}
+	if t.Head.Revision > reach {
+		return fmt.Sprintf("%d to %d are missing", reach+1, t.Head.Revision)
 	}
 	return ""
 }
@@ -185,9 +194,13 @@ func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 }
 
 func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
-	whole, err := t.folder.Get(ctx, span.Name, largest)
+	whole, encrypted, err := t.folder.Get(ctx, span.Name, largest)
 	if err != nil {
 		return nil, err
+	}
+	if t.OnlyEncrypted && !encrypted {
+		return nil, failure(damaged, nil, "the segment %d-%d of the stream is not encrypted, and what it follows is: "+
+			"someone without a key may have put it there", span.First, span.Last)
 	}
 	s, err := decode(whole)
 	if err == nil {

@@ -143,7 +143,7 @@ func TestTailOfAnotherCluster(t *testing.T) {
 	_, err := read(openTail(t, dir), 4, 9)
 	assert.Equal(t, damaged, archive.ReasonOf(err))
 	_, err = OpenTail(t.Context(), archive.Place{URL: "file:///s/tail", Dir: dir}, "")
-	assert.ErrorContains(t, err, "must end with the ID")
+	assert.ErrorContains(t, err, "must end with a folder and the ID")
 	assert.Equal(t, "nothing behind it is stored", openTail(t, dir).Gap(9))
 }
 
@@ -251,5 +251,6 @@ func TestPrune(t *testing.T) {
 	snapshot("c", "not JSON")
 	pruned(5, 10, 15)
 	require.NoError(t, os.Remove(filepath.Join(dir, "s", "c.db.json")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "s", "notes.json"), []byte("of another program"), 0o600))
 	pruned(15)
 }

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // Kept is what a store has of streams, and of the snapshots beside them.
@@ -31,7 +30,7 @@ func OpenKept(ctx context.Context, place archive.Place, identityFile, tail strin
 func (k *Kept) Close() error { return k.folder.Close() }
 
 // Bases are the snapshots beside the streams.
-func (k *Kept) Bases(ctx context.Context) ([]*reports.Artifact, error) {
+func (k *Kept) Bases(ctx context.Context) ([]archive.Base, error) {
 	beside := path.Dir(strings.Trim(k.tail, "/")) + "/"
 	if beside == "./" {
 		beside = ""
@@ -42,6 +41,7 @@ func (k *Kept) Bases(ctx context.Context) ([]*reports.Artifact, error) {
 // Tail lists what is stored of a cluster's stream now. It must not be closed.
 func (k *Kept) Tail(ctx context.Context, clusterID string) (*Tail, error) {
 	t := &Tail{folder: k.folder, clusterID: clusterID, prefix: folderOf(k.tail, clusterID)}
+	t.Head = k.head(ctx, clusterID) // before the segments, so that these are there
 	var err error
 	t.spans, err = spans(ctx, k.folder, t.prefix)
 	return t, err

@@ -4,7 +4,7 @@ import "time"
 
 // A Lag knows since when what is written at an etcd may be missing where it is copied to. Its user locks it.
 type Lag struct {
-	// known are revisions that a member had told to be its last, at these times, and that are not copied yet.
+	// known are revisions that were the last of the cluster, at these times, and that are not copied yet.
 	known []Mark
 	// until is the time up to which all is copied, zero for none; began is when copying began.
 	until, began time.Time
@@ -16,7 +16,7 @@ const knownLimit = 64
 // NewLag is that of what begins now.
 func NewLag() Lag { return Lag{began: time.Now()} }
 
-// Saw tells that a member had this revision as its last one, at a time.
+// Saw tells that the cluster had no revision behind this one, at a time.
 func (l *Lag) Saw(revision int64, at time.Time) {
 	if len(l.known) < knownLimit {
 		l.known = append(l.known, Mark{Revision: revision, At: at})

@@ -46,9 +46,9 @@ func (s session) oldestBase(ctx context.Context) (oldest int64, err error) {
 	return oldest, err
 }
 
-func (s session) bases(ctx context.Context) ([]*reports.Artifact, error) {
+func (s session) bases(ctx context.Context) ([]archive.Base, error) {
 	all, err := (&Kept{s.folder, s.Tail}).Bases(ctx)
-	return slices.DeleteFunc(all, func(base *reports.Artifact) bool { return base.ClusterID != s.clusterID }), err
+	return slices.DeleteFunc(all, func(base archive.Base) bool { return base.ClusterID != s.clusterID }), err
 }
 
 // uncovered is an error when no snapshot that is stored has the users of now and is followed without a gap up to the
@@ -61,7 +61,7 @@ func (s session) uncovered(ctx context.Context, standing archive.Standing, from 
 		if err != nil || wrong != nil || len(bases) == 0 {
 			continue // it can't be told
 		}
-		bases = slices.DeleteFunc(bases, func(base *reports.Artifact) bool {
+		bases = slices.DeleteFunc(bases, func(base archive.Base) bool {
 			_, reach := chain(all, base.Revision)
 			return reach < from
 		})
@@ -69,7 +69,7 @@ func (s session) uncovered(ctx context.Context, standing archive.Standing, from 
 			return failure(reports.StreamCompacted, nil, "no snapshot that is stored is followed without a gap by what "+
 				"comes behind revision %d: take a new snapshot", from)
 		}
-		if !slices.ContainsFunc(bases, func(base *reports.Artifact) bool {
+		if !slices.ContainsFunc(bases, func(base archive.Base) bool {
 			return base.AuthRevision == 0 || base.AuthRevision >= standing.AuthRevision
 		}) {
 			return errUsersChanged

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -27,7 +28,7 @@ import (
 // window is how much gRPC takes from a member before it is read, in bytes.
 const window = 1 << 20
 
-// batch are some whole revisions in a row; none in one that tells that a member had no others.
+// batch are some whole revisions in a row; none in one that tells that the cluster had no others at its time.
 type batch struct {
 	first, last int64
 	events      int64
@@ -60,6 +61,10 @@ type receiver struct {
 	head   int64
 	// waits is since when the member is waited for, in Unix nanoseconds; 0 for not.
 	waits atomic.Int64
+	// latest is what a quorum said was the last revision, and when that was asked: the member that is watched may lag, and
+	// tells its own. Reached is last, for who asks.
+	latest  atomic.Pointer[Mark]
+	reached atomic.Int64
 }
 
 // watch receives until the context ends or the watch breaks off. The next watch begins where it ended: with the last
@@ -84,7 +89,8 @@ func (r *receiver) watch(ctx context.Context) error {
 	if err != nil {
 		return unreachable(err)
 	}
-	go r.ask(ctx, stop, watch)
+	r.reached.Store(r.last)
+	go r.ask(ctx, stop, client, watch)
 	for {
 		r.waits.Store(time.Now().UnixNano())
 		answer, err := watch.Recv()
@@ -98,11 +104,20 @@ func (r *receiver) watch(ctx context.Context) error {
 	}
 }
 
-// ask asks for progress, and ends a watch that has been silent for too long.
-func (r *receiver) ask(ctx context.Context, stop func(), watch pb.Watch_WatchClient) {
+// ask asks how far the cluster is, and the member for progress. It ends a watch that has been silent for too long, or
+// behind what the cluster had before that.
+func (r *receiver) ask(ctx context.Context, stop func(), client *clientv3.Client, watch pb.Watch_WatchClient) {
 	tick := time.NewTicker(r.askEvery)
 	defer tick.Stop()
+	var first *Mark // of those that the member has not reached
 	for {
+		if first != nil && r.reached.Load() >= first.Revision {
+			first = nil
+		}
+		if first != nil && time.Since(first.At) > r.silence {
+			stop()
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -112,9 +127,26 @@ func (r *receiver) ask(ctx context.Context, stop func(), watch pb.Watch_WatchCli
 			stop()
 			return
 		}
+		if mark := r.standing(ctx, client); mark != nil {
+			r.latest.Store(mark)
+			first = cmp.Or(first, mark)
+		}
 		_ = watch.Send(&pb.WatchRequest{ // Recv tells why
 			RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 	}
+}
+
+// standing is the last revision of the cluster, and a time before it was asked; nil where a quorum does not answer.
+func (r *receiver) standing(ctx context.Context, client *clientv3.Client) *Mark {
+	mark := &Mark{At: time.Now().UTC()}
+	ctx, stop := context.WithTimeout(ctx, max(r.askEvery, leasesTime))
+	defer stop()
+	answer, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
+	if err != nil {
+		return nil
+	}
+	mark.Revision = answer.Header.GetRevision()
+	return mark
 }
 
 func unreachable(err error) error {
@@ -135,6 +167,7 @@ func (r *receiver) take(ctx context.Context, answer *pb.WatchResponse) error {
 		return nil
 	}
 	r.head = answer.GetHeader().GetRevision()
+	defer func() { r.reached.Store(r.last) }()
 	for _, e := range answer.Events {
 		if err := r.event(ctx, e); err != nil {
 			return err
@@ -154,7 +187,11 @@ func (r *receiver) take(ctx context.Context, answer *pb.WatchResponse) error {
 		return failure(failed, nil, "the member says that it has sent all up to revision %d, and %d was the last",
 			revision, r.last)
 	}
-	return r.send(ctx, batch{first: r.last + 1, last: r.last})
+	latest := r.latest.Load()
+	if latest == nil || latest.Revision > r.last {
+		return nil
+	}
+	return r.send(ctx, batch{first: r.last + 1, last: r.last, at: latest.At})
 }
 
 // canceled is a watch that etcd has ended; isWatchPermitted in its v3rpc/watch.go has the reasons.
@@ -305,7 +342,9 @@ func (r *receiver) passBut(ctx context.Context, rest []byte) error {
 }
 
 func (r *receiver) send(ctx context.Context, b batch) error {
-	b.at = time.Now().UTC()
+	if b.at.IsZero() {
+		b.at = time.Now().UTC()
+	}
 	select {
 	case r.to <- b:
 		return nil

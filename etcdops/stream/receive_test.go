@@ -29,8 +29,26 @@ func answer(revision int64, fragment bool, events ...*mvccpb.Event) *pb.WatchRes
 // receiving is a receiver that has come to a revision, and what it passes on.
 func receiving(last int64) (*receiver, chan batch) {
 	to := make(chan batch, 1000)
-	return &receiver{clusterID: 0xc1, last: last, to: to,
-		intact: func(context.Context, int64) (bool, error) { return true, nil }}, to
+	r := &receiver{clusterID: 0xc1, last: last, to: to,
+		intact: func(context.Context, int64) (bool, error) { return true, nil }}
+	r.latest.Store(&Mark{Revision: last, At: time.Now().UTC()})
+	return r, to
+}
+
+// TestAMemberThatLags: what it calls its last revision is no sign that all is there. The time of such a sign is that
+// before the cluster was asked.
+func TestAMemberThatLags(t *testing.T) {
+	r, to := receiving(4)
+	asked := time.Now().UTC().Add(-time.Minute)
+	r.latest.Store(&Mark{Revision: 6, At: asked})
+	require.NoError(t, r.take(t.Context(), answer(4, false)))
+	assert.Empty(t, to, "a quorum has revision 6")
+	require.NoError(t, r.take(t.Context(), answer(6, false, put("a", 5), put("a", 6))))
+	<-to
+	require.NoError(t, r.take(t.Context(), answer(6, false)))
+	b := <-to
+	assert.True(t, b.Empty())
+	assert.Equal(t, asked, b.Arrived())
 }
 
 // TestFragments: however a member cuts its answers, whole revisions are passed on, each once and in order, with the sum

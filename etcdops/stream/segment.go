@@ -40,8 +40,10 @@ type Header struct {
 	Events int64 `json:"events"`
 	// Times say when revisions had arrived, by the clock of the stream; the last one is of Last.
 	Times []Mark `json:"times"`
-	// AuthRevision of users and roles, when it was looked last.
+	// AuthRevision of users and roles, read once all up to UsersAt had arrived. That is Last, or less where etcd did not
+	// answer then, as without a quorum: whether users have changed in between is not known.
 	AuthRevision int64 `json:"authRevision,omitempty"`
+	UsersAt      int64 `json:"usersAt,omitempty"`
 	// Before is the SHA-256 of the records of revision First - 1 in hexadecimal; empty when they were not seen.
 	Before string `json:"before,omitempty"`
 	// Leases that there were, and a Hash of the keys; of some revision near by, and not in each segment.
@@ -55,8 +57,14 @@ type Mark struct {
 	At       time.Time `json:"at"`
 }
 
-// Leases are those of a member that was at a revision.
+// Leases are those of a member, listed at some moment: etcd copies the list before it reads the revision that it answers
+// with (LeaseLeases in its server/etcdserver/v3_server.go), so that leases which were granted and attached in between
+// are not in it.
 type Leases struct {
+	// Since is the revision of the member before it was asked: a lease that is not listed may have been attached behind
+	// it, and be there. Revision is that of the answer: one that was attached up to Since and is not listed was gone by
+	// then, with its keys.
+	Since    int64 `json:"since"`
 	Revision int64 `json:"revision"`
 	// TTL that was granted, in seconds, by ID; 0 when it is not known.
 	TTL map[int64]int64 `json:"ttl"`

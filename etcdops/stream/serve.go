@@ -21,6 +21,8 @@ type Monitor struct {
 	mu     sync.Mutex
 	report reports.Stream
 	lag    Lag
+	// users is the revision of users and roles when it was looked last.
+	users int64
 }
 
 // NewMonitor is one of a stream with this Options.FlushAfter.
@@ -34,7 +36,7 @@ func (m *Monitor) begin(clusterID string, reach int64) {
 	m.report.ClusterID, m.report.StoredRevision, m.report.SeenRevision = clusterID, reach, reach
 }
 
-// saw tells that revisions up to this one have arrived; latest, that the member has no others.
+// saw tells that revisions up to this one have arrived; latest, that the cluster had no others at this time.
 func (m *Monitor) saw(revision int64, at time.Time, latest bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,6 +54,21 @@ func (m *Monitor) stored(revision, size int64) {
 	m.report.Segments++
 	m.report.Bytes += size
 	m.lag.Copied(m.report.StoredRevision)
+}
+
+// looked tells the revision of users and roles.
+func (m *Monitor) looked(users int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.users = users
+}
+
+// head is what is stored now.
+func (m *Monitor) head() Head {
+	report := m.Report()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Head{ClusterID: report.ClusterID, Revision: report.StoredRevision, At: report.StoredTime, AuthRevision: m.users}
 }
 
 // Report is how the stream is now.

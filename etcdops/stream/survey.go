@@ -20,8 +20,10 @@ const (
 	leasesEvery = time.Minute
 	// hashEvery is how often a member reads its whole database for a hash, for which it has hashTime.
 	hashEvery, hashTime = time.Hour, 5 * time.Minute
-	// leasesTime is for the list of leases and for the TTL of newLeases of them.
+	// leasesTime is for the list of leases and for the TTL of newLeases of them. usersTime is for the revision of users:
+	// what can't be known is not waited for, as that it is stored is worth more.
 	leasesTime, newLeases = 3 * time.Second, 5000
+	usersTime             = 3 * time.Second
 )
 
 var errUsersChanged = failure(reports.StreamUsersChanged, nil, "users or roles have changed, which a stream does not "+
@@ -36,8 +38,12 @@ type surveyor struct {
 	to      chan<- *Hash
 }
 
-// line is a client that is kept while it works.
-type line struct{ client *clientv3.Client }
+// line is a client of one endpoint, kept while it works: what it answers is of one member, whatever the order. After
+// that the next endpoint has its turn.
+type line struct {
+	client *clientv3.Client
+	turn   int
+}
 
 // run asks until the context ends, or the cluster is not what it was.
 func (s *surveyor) run(ctx context.Context) error {
@@ -83,6 +89,9 @@ func (s *surveyor) run(ctx context.Context) error {
 func (s *surveyor) stands(ctx context.Context) error {
 	seen := s.monitor.Report().SeenRevision
 	is, err := s.Cluster.Standing(ctx)
+	if err == nil && is.ClusterID == s.was.ClusterID {
+		s.monitor.looked(is.AuthRevision)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -119,6 +128,7 @@ func (l *line) dial(c archive.Cluster) (*clientv3.Client, error) {
 	if l.client != nil {
 		return l.client, nil
 	}
+	c.Endpoints = c.Endpoints[l.turn%len(c.Endpoints):][:1]
 	client, err := c.Dial()
 	if err == nil {
 		l.client = client
@@ -130,7 +140,7 @@ func (l *line) hangUp() {
 	if l.client != nil {
 		_ = l.client.Close()
 	}
-	l.client = nil
+	l.client, l.turn = nil, l.turn+1
 }
 
 // leaser knows the leases that there are.
@@ -140,6 +150,26 @@ type leaser struct {
 	// Told are those of the last list that went into a segment, then.
 	ttl, told             map[int64]int64
 	asked, failed, toldAt time.Time
+}
+
+// users is the revision of users and roles now, as a quorum tells; 0 where there is no answer.
+func (l *leaser) users(ctx context.Context, o Options) int64 {
+	if time.Since(l.failed) < o.FlushAfter {
+		return 0
+	}
+	ctx, stop := context.WithTimeout(ctx, usersTime)
+	defer stop()
+	client, err := l.dial(o.Cluster)
+	if err != nil {
+		return 0
+	}
+	revision, err := o.Cluster.Users(ctx, client)
+	if err != nil {
+		l.failed = time.Now()
+		l.hangUp()
+		return 0
+	}
+	return revision
 }
 
 // leases are those that there are, for a segment that refers to some; nil when there is nothing new to tell.
@@ -158,7 +188,16 @@ func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struc
 	if err != nil {
 		return nil
 	}
+	before, err := client.Get(ctx, "\x00", clientv3.WithCountOnly(), clientv3.WithSerializable())
+	if err != nil {
+		l.failed = time.Now()
+		l.hangUp()
+		return nil
+	}
 	answer, err := client.Leases(ctx)
+	if err == nil && answer.ResponseHeader.GetMemberId() != before.Header.GetMemberId() {
+		return nil // a Service has led elsewhere meanwhile
+	}
 	if err != nil {
 		l.failed = time.Now() // a later segment asks again
 		l.hangUp()
@@ -181,5 +220,5 @@ func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struc
 		return nil
 	}
 	l.told, l.toldAt = is, l.asked
-	return &Leases{Revision: answer.ResponseHeader.GetRevision(), TTL: is}
+	return &Leases{Since: before.Header.GetRevision(), Revision: answer.ResponseHeader.GetRevision(), TTL: is}
 }

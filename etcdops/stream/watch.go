@@ -34,7 +34,7 @@ func Watch(ctx context.Context, w Watching, to chan<- Batch) error {
 // Last is the last revision, of all before when the batch has none.
 func (b *batch) Last() int64 { return b.last }
 
-// Empty reports whether it only tells that the member has sent all that there is.
+// Empty reports whether it only tells that the cluster had no others when it had arrived.
 func (b *batch) Empty() bool { return b.events == 0 }
 
 // Arrived is when it had arrived.

@@ -3,6 +3,7 @@ package stream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -77,6 +78,17 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 	pruning, stop := context.WithCancel(ctx)
 	defer stop()
 	go s.prune(pruning)
+	monitor.looked(standing.AuthRevision)
+	beating, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		s.beat(beating)
+		close(ended)
+	}()
+	defer func() {
+		end()
+		<-ended
+	}()
 	return s.run(ctx, standing)
 }
 
@@ -157,7 +169,6 @@ func (s session) follow(ctx context.Context, standing archive.Standing, from int
 // writer makes segments of what arrives. It is one goroutine; it alone has these fields.
 type writer struct {
 	session
-	authRevision int64
 	// gap is what to end with once a segment is stored; nil for not.
 	gap error
 
@@ -168,9 +179,11 @@ type writer struct {
 	queue []*Segment
 	busy  bool
 	held  int
-	// hash goes with the next segment; leaser is for the one that is being stored.
-	hash   *Hash
-	leaser leaser
+	// hash goes with the next segment. What follows is for the one that is being stored: authRevision is what it was
+	// when all up to usersAt had arrived.
+	hash                  *Hash
+	leaser                leaser
+	authRevision, usersAt int64
 }
 
 func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64) error {
@@ -204,11 +217,11 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 				return w.finish(ctx, stored, w.gap)
 			}
 		case err := <-stored:
-			if w.busy = false; err != nil {
+			if w.busy = false; err != nil && !errors.Is(err, errUsersChanged) {
 				return err
 			}
 			w.taken()
-			if w.gap != nil {
+			if w.gap = cmp.Or(w.gap, err); w.gap != nil {
 				stop()
 				return w.finish(ctx, stored, w.gap)
 			}
@@ -257,7 +270,7 @@ func (w *writer) cut(now bool) {
 	if len(w.open.records) < w.MaxSize && !due && !now {
 		return
 	}
-	w.open.AuthRevision, w.open.Hash = w.authRevision, w.hash
+	w.open.Hash = w.hash
 	w.queue = append(w.queue, w.open)
 	w.open, w.hash = nil, nil
 }
@@ -268,8 +281,13 @@ func (w *writer) taken() {
 	w.queue = w.queue[1:]
 }
 
-// store stores a segment, and tries again for a while.
+// store stores a segment, and tries again for a while. Once it is stored, the error is errUsersChanged where users have.
 func (w *writer) store(ctx context.Context, s *Segment) error {
+	was := w.authRevision
+	if revision := w.leaser.users(ctx, w.Options); revision != 0 {
+		w.authRevision, w.usersAt = revision, s.Last
+	}
+	s.AuthRevision, s.UsersAt = w.authRevision, w.usersAt
 	s.Leases = w.leaser.leases(ctx, w.Options, s.referred)
 	whole, err := s.encode()
 	if err != nil {
@@ -285,6 +303,9 @@ func (w *writer) store(ctx context.Context, s *Segment) error {
 			w.monitor.stored(s.Last, size)
 			w.Log.Debug("stored", "first", s.First, "last", s.Last, "events", s.Events, "size", size, "took",
 				time.Since(began).Round(time.Millisecond))
+			if was != 0 && was != w.authRevision {
+				return errUsersChanged
+			}
 			return nil
 		}
 		if ctx.Err() != nil || time.Now().After(until) || archive.ReasonOf(err) == archive.Denied {
@@ -299,12 +320,19 @@ func (w *writer) store(ctx context.Context, s *Segment) error {
 func (w *writer) finish(ctx context.Context, stored <-chan error, why error) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer stop()
-	if w.busy && <-stored == nil { // it was told to end, and may have ended before
-		w.taken()
+	if w.busy { // it was told to end, and may have ended before
+		if err := <-stored; err == nil || errors.Is(err, errUsersChanged) {
+			w.taken()
+			why = cmp.Or(why, err)
+		}
 	}
 	w.cut(true)
 	for ; len(w.queue) > 0; w.taken() {
-		if err := w.store(ctx, w.queue[0]); err != nil {
+		err := w.store(ctx, w.queue[0])
+		if errors.Is(err, errUsersChanged) {
+			why, err = cmp.Or(why, err), nil
+		}
+		if err != nil {
 			w.Log.Warn("the last changes are not stored", "reason", archive.Words(err))
 			if why == nil {
 				return err

@@ -64,7 +64,7 @@ func Authority(v *state.View) decision.Recipe {
 	made := decision.Authority{CommonName: fmt.Sprintf("%s/%s %s", v.Cluster.Namespace, v.Cluster.Name,
 		v.Now.UTC().Format("20060102T150405Z")), NotBefore: begins, NotAfter: ends}
 	switch {
-	case !state.UsableAuthority(old), v.Now.After(old.Certificate.NotAfter):
+	case !state.UsableAuthority(old), !old.Certificate.ValidAt(v.Now):
 		made.Inherit = inheritance(v)
 		return made
 	case old.Previous != nil && v.Now.After(old.Previous.NotAfter),
@@ -93,10 +93,10 @@ func inheritance(v *state.View) string {
 	return ""
 }
 
-// life is from when to when a new certificate is valid. It begins a little in the past, for clocks that are behind.
+// life is from when to when a new certificate is valid. It begins in the past, for clocks that are behind.
 func life(v *state.View, duration time.Duration) (begins, ends time.Time) {
 	now := v.Now.UTC().Truncate(time.Second)
-	return now.Add(-min(5*time.Minute, duration/20)), now.Add(duration)
+	return now.Add(-min(time.Hour, duration/20)), now.Add(duration)
 }
 
 // Leaf is the Secret of a certificate, with what should be done with it; nil while it can't be made.
@@ -135,8 +135,10 @@ func Leaf(v *state.View, l spec.Leaf) *decision.DesiredSecret {
 // outlived reports whether the certificate must be made, for the first time or again.
 func outlived(v *state.View, l spec.Leaf, signer *observation.Certificate) bool {
 	old := v.Children.Secrets[l.Secret]
-	return old == nil || old.Certificate == nil || old.Flaw != "" ||
-		old.Annotations[objects.AnnotationMadeFor] != l.Fingerprint() ||
+	if old == nil || old.Certificate == nil || old.Flaw != "" {
+		return true
+	}
+	return old.Annotations[objects.AnnotationMadeFor] != l.Fingerprint() || v.Now.Before(old.Certificate.NotBefore) ||
 		!v.Now.Before(old.Certificate.Due()) && old.Certificate.NotAfter.Before(signer.NotAfter) ||
 		old.Certificate.Issuer != signer.Key
 }
@@ -154,7 +156,7 @@ func peersLag(v *state.View, ca *observation.Secret) bool {
 // and goes on with what it has signed. Where the one before can't sign any more, it also replaces what no one accepts
 // any longer.
 func signer(v *state.View, ca, old *observation.Secret) (signer *observation.Certificate, previous bool) {
-	if !state.UsableAuthority(ca) || v.Now.After(ca.Certificate.NotAfter) {
+	if !state.UsableAuthority(ca) || !ca.Certificate.ValidAt(v.Now) {
 		return nil, false
 	}
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore) / 12)
@@ -162,7 +164,7 @@ func signer(v *state.View, ca, old *observation.Secret) (signer *observation.Cer
 	case !supersedes(v, ca), signedBy(old, ca.Certificate), everyoneTrusts(v, *ca.Certificate) &&
 		(ca.Previous == nil || !v.Now.Before(settled)):
 		return ca.Certificate, false
-	case ca.Previous != nil && !v.Now.After(ca.Previous.NotAfter):
+	case ca.Previous != nil && ca.Previous.ValidAt(v.Now):
 		return ca.Previous, true
 	case spent(v, old):
 		return ca.Certificate, false
@@ -176,7 +178,7 @@ func signedBy(s *observation.Secret, authority *observation.Certificate) bool {
 
 // spent reports whether no one accepts the certificate any longer.
 func spent(v *state.View, s *observation.Secret) bool {
-	return s == nil || s.Certificate == nil || s.Flaw != "" || v.Now.After(s.Certificate.NotAfter)
+	return s == nil || s.Certificate == nil || s.Flaw != "" || !s.Certificate.ValidAt(v.Now)
 }
 
 // supersedes reports whether the authority takes the place of another that certificates in use are signed by.
@@ -335,6 +337,19 @@ func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelController,
 			Operator: metav1.LabelSelectorOpDoesNotExist}},
 	}
+}
+
+// RemainsSelector selects what Metacontroller has made for a cluster of this name: where the answer may depend on more
+// than the name, for another one than this alone.
+func RemainsSelector(c *v1alpha1.EtcdCluster, byUID bool) metav1.LabelSelector {
+	others := metav1.LabelSelectorRequirement{Key: labelController, Operator: metav1.LabelSelectorOpExists}
+	s := metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{others}}
+	if byUID {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: labelController,
+			Operator: metav1.LabelSelectorOpNotIn, Values: []string{string(c.UID)}})
+	}
+	return s
 }
 
 // labelController is what Metacontroller puts on children.

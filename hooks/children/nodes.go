@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
 )
@@ -22,7 +21,7 @@ func inDirectory(v *state.View, pod *corev1.Pod) {
 	}
 	prepare := &pod.Spec.InitContainers[0]
 	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: volumes.EnvBegins, ValueFrom: objects.FromInitialCluster()})
-	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation, prepare.Resources)}, pod.Spec.InitContainers...)
+	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v, pod.Name, prepare.Resources)}, pod.Spec.InitContainers...)
 }
 
 // Pinned is an affinity that also asks for this node. Of the terms one must hold, so each of them gets it; an empty
@@ -58,10 +57,11 @@ func Pinned(a *corev1.Affinity, node string) *corev1.Affinity {
 }
 
 // ownContainer gives the directory, which the kubelet makes as root's, to etcd's user.
-func ownContainer(o observation.Observation, resources corev1.ResourceRequirements) corev1.Container {
-	own := prepareContainer(o, resources)
-	own.Name, own.Args = objects.ContainerOwn,
-		[]string{"own", "--dir=" + volumes.DataMount, fmt.Sprintf("--user=%d", objects.UserID)}
+func ownContainer(v *state.View, member string, resources corev1.ResourceRequirements) corev1.Container {
+	own := prepareContainer(v.Observation, resources)
+	own.Name = objects.ContainerOwn
+	own.Args = []string{"own", "--dir=" + volumes.DataMount, fmt.Sprintf("--user=%d", objects.UserID),
+		"--named=" + state.DirectoryName(v.Cluster, member)}
 	own.VolumeMounts = []corev1.VolumeMount{{Name: state.VolumeData, MountPath: volumes.DataMount}}
 	own.SecurityContext.RunAsNonRoot, own.SecurityContext.RunAsUser, own.SecurityContext.RunAsGroup = new(false),
 		new(int64(0)), new(int64(0))

@@ -54,7 +54,7 @@ func BlindPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	list := KeptPods(v, wording.Filter(v.Names, func(name string) bool { return name != roll }))
 	for _, name := range v.Names {
 		switch {
-		case !epochs.MayFill(v, name):
+		case !epochs.MayFill(v, name), epochs.ChangesVersion(v):
 		case name == roll || v.Memory() || v.Children.Pods[name] != nil || !volumes.StorageUsable(v, name) ||
 			v.Fenced(name):
 		case !v.Epoch.HadQuorum() && state.MayBegin(v, name) && !volumes.MayNotBegin(v):
@@ -279,7 +279,8 @@ func Waits(pod *corev1.Pod) bool {
 // Superseded reports whether a pod whose etcd has never run can't go on, and would be made otherwise now, in a way that
 // it can't be given: by its template, its flags, or the image that fills its data directory.
 func Superseded(v *state.View, pod *corev1.Pod) bool {
-	return Waits(pod) && (TemplateOutdated(v, pod) || otherImage(v, pod) && (!v.Epoch.Began() || !fitsFlags(v, pod)))
+	takes := v.Epoch.Began() && fitsFlags(v, pod)
+	return Waits(pod) && (TemplateOutdated(v, pod) || otherImage(v, pod) && !takes)
 }
 
 // noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member

@@ -27,7 +27,7 @@ func authorize(v *state.View) *decision.Verdict {
 	case !want.Enabled && len(state.Anonymous(v)) > 0:
 		return nil // the members ask for certificates first; the condition says it
 	case applied == want.Hash() && (!want.Enabled || !state.AuthOff(v)) &&
-		(v.Now.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
+		(v.Clock.Unix()+auth.Offset(v))%auth.AuthLook >= auth.AuthGate:
 		return nil
 	}
 	return versions.Change(v, decision.Authorize{Want: want}, "applying users and roles")

@@ -99,6 +99,9 @@ func listedClaims(v *state.View, verdict *decision.Verdict) []*corev1.Persistent
 	list := wording.Filter(all, func(c *corev1.PersistentVolumeClaim) bool {
 		member, _ := state.MemberOfClaim(v.Cluster.Name, c.Name)
 		old := v.Children.Claims[c.Name]
+		if taken := v.All.Claims[c.Name]; old == nil && taken != nil && epochs.MadeFor(taken) != v.Epoch.N {
+			return false // it was made for the next epoch, and goes with that
+		}
 		return old == nil || v.Find(member) != nil || !state.OrdinalReserved(v, member) || !v.Ours(old) ||
 			claimKept(v, old)
 	})

@@ -13,10 +13,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/status"
 )
 
-// Decide is the whole of Quorate's judgement: a pure function of what was observed. It is total (any observation of a
-// cluster with a name gets an answer), deterministic, and leaves its input untouched. With o.Taken set it asks for no
-// further step.
-func Decide(o observation.Observation) decision.Decision {
+// decide is Decide, at a time.
+func decide(o observation.Observation) decision.Decision {
 	v := newView(o)
 	in := modeOf(v)
 	at, verdict := in.rules.First(v)

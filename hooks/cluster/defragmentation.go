@@ -51,6 +51,9 @@ func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message st
 	if v.DefragRun != nil {
 		run.Request, run.NextScheduleTime = v.DefragRun.Request, v.DefragRun.NextScheduleTime
 	}
+	if v.UnderWay() && v.DefragRun.Trigger == v1alpha1.TriggerRequest {
+		run.Request = "" // what was asked for is cut short, and begins again after this one
+	}
 	if trigger == v1alpha1.TriggerRequest {
 		run.Request = v.Asked.Defragment
 	}

@@ -75,7 +75,8 @@ func TestAPodOnItsNode(t *testing.T) {
 	}
 	assert.Equal(t, "/data/"+o.Cluster.Namespace+"-demo-"+string(o.Cluster.UID)+"/demo-1", state.DirectoryIn(pod))
 	own, prepare := pod.Spec.InitContainers[0], pod.Spec.InitContainers[1]
-	assert.Equal(t, []string{"own", "--dir=/var/lib/etcd", "--user=10001"}, own.Args)
+	assert.Equal(t, []string{"own", "--dir=/var/lib/etcd", "--user=10001",
+		"--named=" + o.Cluster.Namespace + "-demo-" + string(o.Cluster.UID) + "/demo-1"}, own.Args)
 	assert.Equal(t, []corev1.Capability{"CHOWN"}, own.SecurityContext.Capabilities.Add)
 	assert.Empty(t, prepare.SecurityContext.Capabilities.Add, "no other container gets more")
 	assert.Contains(t, prepare.Env,

@@ -484,6 +484,15 @@ func inRun(o observation.Observation, run *decision.DefragmentationRun,
 	return o
 }
 
+// TestNoSpaceCutsARequestShort: what a person asked for begins again when there is space, and is not taken for done.
+func TestNoSpaceCutsARequestShort(t *testing.T) {
+	requested := func(s *decision.DefragmentationRun) { s.Trigger, s.Request = v1alpha1.TriggerRequest, "uid-run" }
+	d := Decide(recovering(spaceOut(760, 100), requested))
+	assert.Equal(t, "NoSpace", d.Reason.Rule)
+	assert.Equal(t, v1alpha1.TriggerNoSpace, d.Status.Defragmentation.Trigger)
+	assert.Empty(t, d.Status.Defragmentation.Request)
+}
+
 func TestNoSpace(t *testing.T) {
 	untouched := func(*decision.DefragmentationRun) {}
 	compacted := func(s *decision.DefragmentationRun) {

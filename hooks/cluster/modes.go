@@ -261,7 +261,7 @@ var modes = []mode{
 				"etcd's users and roles are made as the spec declares them, grants before revokes; their names are "+
 					"recorded first (S20).", authorize),
 			// Waits: a person decides about a member, has fenced it, or must take a change back that does not work
-			rule.New("WaitForMembers", "All members are there, but not all of them serve.",
+			rule.New("WaitForMembers", "All members are there, but not all of them serve, or a pod of theirs stops.",
 				waitForMembers, rule.Works, rule.Waits),
 			// Waits: an image holds another version than its tag says
 			rule.New("RollingUpdate",

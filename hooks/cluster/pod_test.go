@@ -332,6 +332,20 @@ func TestContainersOfAMesh(t *testing.T) {
 	assert.False(t, state.Running(nil))
 }
 
+// TestPrepareThatSucceeded: what it did not find once, as on a volume that came late, is there when it has ended well.
+func TestPrepareThatSucceeded(t *testing.T) {
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+	}
+	pod := func(now, before corev1.ContainerState) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
+			Name: objects.ContainerPrepare, State: now, LastTerminationState: before}}}}
+	}
+	assert.True(t, state.PrepareRefused(pod(ended(objects.ExitDataLost), ended(0))))
+	assert.True(t, state.PrepareRefused(pod(meshLoops, ended(objects.ExitDataLost))))
+	assert.False(t, state.PrepareRefused(pod(ended(0), ended(objects.ExitDataLost))))
+}
+
 // TestWhatHoldsEtcdUp: a container of others that keeps etcd from starting is said, by its name.
 func TestWhatHoldsEtcdUp(t *testing.T) {
 	waiting := func(why string) corev1.ContainerState {

@@ -74,6 +74,9 @@ func record(v *state.View) *decision.Verdict {
 	}
 	from, waits := epochs.Beginning(v)
 	if waits != "" {
+		if _, outlook := epochs.EarlierLife(v); outlook != "" {
+			return &decision.Verdict{Message: waits, Outlook: outlook, Resync: rule.ResyncLater}
+		}
 		return &decision.Verdict{Message: "waiting for the data to begin with: " + waits, Outlook: cmp.Or(
 			epochs.ClaimsOutlook(v), arrives(v, epochs.BeginsWith(v))), Resync: rule.ResyncLater}
 	}
@@ -168,10 +171,10 @@ func reschedule(v *state.View) *decision.Verdict {
 	return nil
 }
 
-// planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that no
-// etcd of it has run.
+// planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that
+// no etcd of it has run.
 func planAgain(v *state.View) *decision.Verdict {
-	if v.Next != nil || len(v.Epoch.StartsOn) == 0 || len(epochs.Unproven(v)) > 0 {
+	if v.Next != nil || len(epochs.Unproven(v)) > 0 {
 		return nil
 	}
 	for _, name := range v.Epoch.InitialNames() {
@@ -209,8 +212,6 @@ func quorumLost(v *state.View) *decision.Verdict {
 	}
 	if way := epochs.Suggested(v); v.Epoch.HadQuorum() && way != "" && (v.Next == nil || epochs.ByRestore(v)) {
 		message += "; " + way
-	} else {
-		message += ways(v)
 	}
 	return &decision.Verdict{Message: message + "; see QuorumLost in docs/troubleshooting.md", Outlook: nextComes(v),
 		Resync: rule.ResyncLater}
@@ -224,7 +225,7 @@ func blind(v *state.View) *decision.Verdict {
 	message := fmt.Sprintf("no quorum answers (silent: %s); Quorate only keeps or recreates pods",
 		strings.Join(silent, ", ")) + pods.WhyPodsNotServing(v, silent)
 	if v.Next != nil {
-		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v)) + ways(v)
+		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v))
 	}
 	if distrusting := wording.Filter(v.Names,
 		func(n string) bool { return certificates.DistrustsPeers(v, v.Health[n]) }); len(distrusting) > 0 {

@@ -242,18 +242,29 @@ func shrink(v *state.View) *decision.Verdict {
 	if len(voters) <= v.Replicas {
 		return nil
 	}
-	return removeVoter(v, shrinkCandidate(v), fmt.Sprintf("shrinking from %d to %s", len(voters),
-		wording.Count(v.Replicas, "voter")))
+	m, why := shrinkCandidate(v), fmt.Sprintf("shrinking from %d to %s", len(voters), wording.Count(v.Replicas, "voter"))
+	if held := stoppedByFence(v); held != nil && (held == m || m.Serving()) {
+		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped for a "+
+			"person to look at; delete it", why, held.PodName), Outlook: rule.Waits, Resync: rule.ResyncLater}
+	}
+	return removeVoter(v, m, why)
+}
+
+// stoppedByFence is a voter that a person keeps stopped; nil for none.
+func stoppedByFence(v *state.View) *state.Member {
+	return wording.First(v.Voters, func(m *state.Member) bool { return v.Fenced(m.PodName) && !m.Serving() })
 }
 
 // shrinkCandidate is the voter of ours that a shrink takes next: not serving before serving, followers before the
 // leader, one that can be removed at once before one that was added just now, the one that was chosen before already
-// first, and then the highest number.
+// first, and then the highest number. One that a person has fenced is looked at, and taken after all others.
 func shrinkCandidate(v *state.View) *state.Member {
 	rank := func(m *state.Member) int {
 		switch {
 		case m.PodName == "":
-			return 3 // a stranger is never ours to remove
+			return 4 // a stranger is never ours to remove
+		case v.Fenced(m.PodName):
+			return 3
 		case m.ID == v.Etcd.Leader:
 			return 2 // also when it does not answer us: it leads
 		case m.Serving():
@@ -329,6 +340,27 @@ func handOver(v *state.View, from *state.Member) decision.Step {
 	return decision.MoveLeader{To: to.ID, Name: to.DisplayName()}
 }
 
+// afterDowngrade: no member can join during a downgrade. The members that there are come to its end first, where they
+// can be restarted for it; then etcd ends it by itself.
+func afterDowngrade(v *state.View, to, why string) *decision.Verdict {
+	why = fmt.Sprintf("%s; waiting: no member can join during the downgrade to %s", why, to)
+	inTheWay := slices.ContainsFunc(v.ReplicaVoters(), func(m *state.Member) bool {
+		if m.Pod == nil || m.Restarting() || !m.Serving() {
+			return true
+		}
+		_, differs := rollout.ImageDiffers(v, m)
+		return differs
+	})
+	switch {
+	case !v.CanLoseOne():
+		return &decision.Verdict{Message: why + "; set spec.version back to cancel it", Outlook: rule.Waits,
+			Resync: rule.ResyncLater}
+	case inTheWay || len(versions.Hops(v)) > 0:
+		return nil
+	}
+	return &decision.Verdict{Message: why, Resync: rule.ResyncSoon}
+}
+
 func grow(v *state.View) *decision.Verdict {
 	voters := v.ReplicaVoters()
 	if len(voters) >= rollout.Wanted(v) {
@@ -340,10 +372,7 @@ func grow(v *state.View) *decision.Verdict {
 		why += fmt.Sprintf(", because %s must be replaced: %s", replaced.PodName, reason)
 	}
 	if to, open := versions.Downgrading(v); open {
-		return &decision.Verdict{
-			Message: fmt.Sprintf("%s; waiting: no member can join during the downgrade to %s; set spec.version back "+
-				"to cancel it", why, to), Outlook: rule.Waits,
-			Resync: rule.ResyncLater}
+		return afterDowngrade(v, to, why)
 	}
 	if silent := wording.Filter(v.Voters, func(m *state.Member) bool { return !m.Serving() }); len(silent) > 0 {
 		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,

@@ -19,7 +19,7 @@ import (
 func waitForMembers(v *state.View) *decision.Verdict {
 	silent := wording.Filter(v.Members, func(m *state.Member) bool { return !m.Serving() })
 	if len(silent) == 0 {
-		return nil
+		return waitForPods(v)
 	}
 	if fenced := wording.Filter(state.Names(silent), v.Fenced); len(fenced) == len(silent) {
 		return &decision.Verdict{
@@ -30,6 +30,19 @@ func waitForMembers(v *state.View) *decision.Verdict {
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(state.Names(silent), ", "))
 	return &decision.Verdict{Message: message + health.ExplainAll(v, silent), Outlook: byPerson(v, silent),
 		Resync: rule.ResyncLater}
+}
+
+// waitForPods waits for pods that stop, or have, while their members still answer, and none of ours is restarted for it:
+// a person has deleted them, or their nodes are drained.
+func waitForPods(v *state.View) *decision.Verdict {
+	stopping := wording.Filter(v.Voters, func(m *state.Member) bool {
+		return m.PodName != "" && (m.Pod == nil || m.Pod.DeletionTimestamp != nil)
+	})
+	if len(stopping) == 0 || len(due(v)) > 0 {
+		return nil
+	}
+	return &decision.Verdict{Message: fmt.Sprintf("waiting for the pod of %s to stop",
+		strings.Join(state.Names(stopping), ", ")), Resync: rule.ResyncSoon}
 }
 
 func updatePeerURLs(v *state.View) *decision.Verdict {

@@ -48,13 +48,16 @@ func Stalled(v *state.View) string {
 }
 
 // Unproven are the initial members of which it is not proven that their etcd has never run: that Quorate has heard of
-// none proves nothing. Proven it is by a pod whose container of etcd has never been started, when what it would start on
-// holds nothing either: prepare has found nothing there, or it could not be filled, or no volume has been made. On Memory
-// the pod holds the data itself, and the record says which pod that is. One that has lost what it was to start on, pod
-// and volume, never starts again.
+// none proves nothing. Proven it is by a pod whose container of etcd has never been started, when what it would start
+// on holds nothing either: prepare has found nothing there, or it could not be filled, or no volume has been made. On
+// Memory the pod holds the data itself, and the record says which pod that is. One that has lost what it was to start
+// on, pod and volume, never starts again.
 func Unproven(v *state.View) []string {
-	if !v.Epoch.Provisioned() {
+	switch {
+	case !v.Epoch.Provisioned():
 		return nil // no pod of a member runs yet
+	case len(v.Epoch.StartsOn) == 0:
+		return v.Epoch.InitialNames() // the record was made again
 	}
 	return wording.Filter(v.Epoch.InitialNames(), func(name string) bool {
 		pod := v.Children.Pods[name]
@@ -72,8 +75,8 @@ func Unproven(v *state.View) []string {
 	})
 }
 
-// dataGone reports whether nothing is left of what was recorded for a member without a pod to start on: on claims none of
-// its pods runs any more then, since Kubernetes keeps a claim for as long as one does.
+// dataGone reports whether nothing is left of what was recorded for a member without a pod to start on: on claims none
+// of its pods runs any more then, since Kubernetes keeps a claim for as long as one does.
 func dataGone(v *state.View, name string) bool {
 	return v.Memory() || v.OnClaims() && slices.ContainsFunc(v.MemberClaims(name),
 		func(c *corev1.PersistentVolumeClaim) bool { return c == nil || v.Epoch.Recorded(c.Name) != c.UID })
@@ -100,10 +103,17 @@ func versionBeforeQuorum(v *state.View) string {
 	return cmp.Or(state.OtherMinor(is, state.RanVersions(v)), is)
 }
 
+// ChangesVersion reports whether the record gets another version in this very answer: no member begins as the one before
+// then.
+func ChangesVersion(v *state.View) bool {
+	return !v.Epoch.HadQuorum() && !versions.SameMinor(versionBeforeQuorum(v), v.Epoch.Version)
+}
+
 // VersionWaits says that the spec's version waits, because members may have run as another one; empty when it does not.
 func VersionWaits(v *state.View) string {
 	unproven := Unproven(v)
-	if v.Epoch.HadQuorum() || len(v.Epoch.StartsOn) == 0 || versions.SameMinor(v.Epoch.Version, v.Cluster.Spec.Version) || len(unproven) == 0 {
+	follows := len(unproven) == 0 || versions.SameMinor(v.Epoch.Version, v.Cluster.Spec.Version)
+	if follows || v.Epoch.HadQuorum() || len(v.Epoch.StartsOn) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("; etcd %s waits for the first quorum, because %s may have run etcd %s already: set spec.version "+

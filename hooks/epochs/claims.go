@@ -219,7 +219,7 @@ func ClaimsOutlook(v *state.View) rule.Outlook {
 // claimsRecord is the first record of a cluster that begins with a claim. Its one member has a number above those that
 // the claims may be named by: they may be of a cluster of the same name.
 func claimsRecord(v *state.View) *corev1.ConfigMap {
-	first := 0
+	first := aboveRemains(v)
 	c := formerClaims(v)
 	for _, name := range c.Names {
 		member, _ := state.MemberOfClaim(v.Cluster.Name, name)

@@ -39,7 +39,11 @@ func firstRecord(v *state.View) *corev1.ConfigMap {
 	if waits != "" {
 		return nil
 	}
-	record := state.NewRecord(v, 1, 0, v.Replicas)
+	first := aboveRemains(v)
+	record := state.NewRecord(v, 1, first, v.Replicas)
+	if first > 0 {
+		record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
+	}
 	switch from.Source {
 	case objects.SourceExisting:
 		record = foreign.JoiningRecord(v.Cluster)
@@ -89,6 +93,9 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 			ann[key] = value
 		}
 	}
+	if spec.Experimental(v.Epoch.Version) && !spec.Experimental(ann[objects.AnnotationVersion]) && verdict.Version == "" { // one of 3.5 may have begun the log all the same
+		ann[objects.AnnotationOldLog] = state.OldLog{There: true}.String()
+	}
 	record := state.Kept(v.Cluster, old)
 	record.Annotations = ann
 	return record
@@ -108,10 +115,33 @@ func Copies(v *state.View) map[string]string {
 	if v.Epoch != nil {
 		n = max(n, v.Epoch.N)
 	}
+	if version := otherVersion(v); version != "" {
+		all[objects.AnnotationVersion] = version
+	}
 	if n > 1 {
 		all[objects.AnnotationEpoch] = strconv.Itoa(n)
 	}
 	return all
+}
+
+// otherVersion is the version that members are to run where the spec asks for another one, from which the record can't
+// be made again; empty where it asks for that one.
+func otherVersion(v *state.View) string {
+	if v.Epoch == nil {
+		return notedVersion(v)
+	}
+	if v.Epoch.Version == v.Cluster.Spec.Version {
+		return ""
+	}
+	return v.Epoch.Version
+}
+
+// notedVersion is what the peer Service has of that; empty for nothing.
+func notedVersion(v *state.View) string {
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		return peers.Annotations[objects.AnnotationVersion]
+	}
+	return ""
 }
 
 // notedEpoch is the number of the epoch that runs, as the peer Service has it; 0 for the first.
@@ -129,7 +159,7 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 	record.Annotations[objects.AnnotationStartsOn] = state.StartsOnNothing
 	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.NextOrdinal())
 	record.Annotations[objects.AnnotationVersion] = cmp.Or(state.LowestVersion(state.RunVersions(v)),
-		v.Cluster.Status.Version, v.Cluster.Spec.Version)
+		notedVersion(v), v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	dialledAsBefore(v, record)
 	record.Annotations[objects.AnnotationOldLog] = state.OldLog{There: true}.String() // for all that is known now
 	if s := &v.Cluster.Status; s.ClusterID != "" &&

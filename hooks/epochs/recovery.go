@@ -25,12 +25,12 @@ import (
 func Beginning(v *state.View) (state.Origin, string) {
 	from := state.Origin{Source: objects.SourceEmpty}
 	snapshot := BeginsWith(v)
+	if why, _ := EarlierLife(v); why != "" {
+		return from, why
+	}
 	if spec.Joins(v.Cluster) {
 		from.Source = objects.SourceExisting
 		return from, ""
-	}
-	if r := v.Asked.Restore; r != nil && r.Snapshot != nil {
-		from.Restore = r.ID
 	}
 	if snapshot == nil {
 		return beginningWithClaims(v, from)
@@ -45,9 +45,6 @@ func Beginning(v *state.View) (state.Origin, string) {
 
 // BeginsWith is the snapshot that a new cluster begins with; nil for none.
 func BeginsWith(v *state.View) *v1alpha1.SnapshotSource {
-	if r := v.Asked.Restore; r != nil && r.Snapshot != nil {
-		return r.Snapshot
-	}
 	if b := v.Cluster.Spec.Bootstrap; b != nil {
 		return b.Snapshot
 	}
@@ -208,7 +205,18 @@ func Staged(v *state.View) (reason, message string) {
 	if v.Etcd != nil {
 		beside = fmt.Sprintf(", and epoch %d runs on", v.Epoch.N)
 	}
-	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", v.Next.Epoch.N, beside, waits)
+	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", v.Next.Epoch.N, beside, waits) + unfollowed(v)
+}
+
+// unfollowed says how a restore is taken back whose operation is gone, and can't be deleted any more; empty for none.
+func unfollowed(v *state.View) string {
+	id := v.Next.Epoch.Restore
+	gone := !slices.ContainsFunc(v.Asked.Open, func(op *v1alpha1.EtcdOperation) bool { return string(op.UID) == id })
+	if !ByRestore(v) || !gone {
+		return ""
+	}
+	return "; the EtcdOperation that asked for it is gone: another one of type Restore takes its place, and that one can " +
+		"be deleted"
 }
 
 // Answers is whether the epoch that runs has the data of the restore that it began for, as its record says.

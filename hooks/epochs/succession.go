@@ -4,7 +4,6 @@ package epochs
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -64,13 +63,27 @@ func ByRestore(v *state.View) bool {
 	return e.Restore != "" && e.Restore != v.Epoch.Restore
 }
 
-// LeavesNothing reports whether no pod and no claim of the epoch's members is seen.
+// LeavesNothing reports whether no pod of the epoch's members is seen, and no claim that was made for it. One of theirs
+// may be that of a member that has joined the epoch before under the same number: it says of no later epoch that it is
+// of it.
 func LeavesNothing(v *state.View) bool {
-	seen := slices.Concat(slices.Collect(maps.Keys(v.Children.Pods)), slices.Collect(maps.Keys(v.Children.Claims)))
-	return !slices.ContainsFunc(seen, func(name string) bool {
+	for name := range v.Children.Pods {
+		if state.InEpoch(v, name) {
+			return false
+		}
+	}
+	for name, claim := range v.Children.Claims {
 		member, ours := state.MemberOfClaim(v.Cluster.Name, name)
-		return ours && state.InEpoch(v, member)
-	})
+		if ours && state.InEpoch(v, member) && MadeFor(claim) == v.Epoch.N {
+			return false
+		}
+	}
+	return true
+}
+
+// MadeFor is the number of the epoch that a claim was made for.
+func MadeFor(claim *corev1.PersistentVolumeClaim) int {
+	return max(1, objects.ReadMark(claim.Annotations[objects.AnnotationEpoch]))
 }
 
 // RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted, or has ended

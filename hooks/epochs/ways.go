@@ -135,9 +135,17 @@ func newestSnapshot(v *state.View, clusterID, other string) *v1alpha1.EtcdSnapsh
 		if clusterID != "" && s.Status.ClusterID != clusterID {
 			continue
 		}
-		if newest == nil || newest.Status.CompletionTime.Before(&s.Status.CompletionTime) {
+		if newest == nil || newer(s, newest, clusterID != "") {
 			newest = s
 		}
 	}
 	return newest
+}
+
+// newer reports whether a snapshot is newer than another one. Of one etcd its revisions say that, and no clock of a Job.
+func newer(s, than *v1alpha1.EtcdSnapshot, ofOne bool) bool {
+	if ofOne && s.Status.Revision != than.Status.Revision {
+		return s.Status.Revision > than.Status.Revision
+	}
+	return than.Status.CompletionTime.Before(&s.Status.CompletionTime)
 }

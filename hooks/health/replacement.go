@@ -209,6 +209,11 @@ func Replacements(v *state.View, givenUp string) v1alpha1.ReplacementStatus {
 	if old := v.Cluster.Status.Internal.Replacement; old != nil {
 		r = *old
 	}
+	for _, next := range []*metav1.Time{&r.NextLearnerTime, &r.NextGivenUpTime} {
+		if next.After(v.Now.Add(longestPause)) { // the clock was ahead
+			*next = metav1.NewTime(v.NowInSeconds().Add(longestPause))
+		}
+	}
 	if v.Etcd == nil || v.Epoch == nil {
 		return r
 	}

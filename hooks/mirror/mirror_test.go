@@ -366,7 +366,7 @@ func TestAMirrorFromElsewhere(t *testing.T) {
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
 	made := pod(t, o, copier)
-	for _, flag := range []string{"--endpoint=https://10.1.2.3:2379", "--server-name=old.example",
+	for _, flag := range []string{"--within=10.1.2.0/24", "--namespace=shop", "--endpoint=https://10.1.2.3:2379", "--server-name=old.example",
 		"--ca=/etc/etcd/pki/external/authority/ca.crt", "--username-file=/etc/etcd/pki/external/user/username"} {
 		assert.Contains(t, made.Spec.Containers[0].Args, flag)
 	}

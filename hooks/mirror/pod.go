@@ -208,7 +208,7 @@ func (v *view) source() (snapshot.Way, stores.Access) {
 	source := &v.Mirror.Spec.Source
 	switch {
 	case source.External != nil:
-		return snapshot.WayOutside(outside(source.External)), stores.Access{}
+		return snapshot.WayOutside(outside(source.External), v.AllowedEndpoints, v.Mirror.Namespace), stores.Access{}
 	case source.Stored == nil:
 		return snapshot.WayTo(v.Clusters[source.ClusterRef.Name]), stores.Access{}
 	}

@@ -35,8 +35,21 @@ const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
 // Etcd is the image of etcd in this version: the cluster's own repository goes before that of the installation, and its
 // own tag before that of etcd's project.
 func (s Images) Etcd(spec *v1alpha1.EtcdClusterSpec, version string) string {
-	tag := cmp.Or(string(spec.Image.Tags[version]), "v"+version)
+	tag := cmp.Or(string(spec.Image.Tags[version]), "v"+tagged(version))
 	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":" + tag
+}
+
+// tagged is as much of a version as a tag can have. A version may be that of a record, which others can write: behind a
+// tag a digest would count, and not the tag.
+func tagged(version string) string {
+	end := strings.IndexFunc(version, func(r rune) bool {
+		digit, letter := r >= '0' && r <= '9', r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		return !digit && !letter && !strings.ContainsRune("._-", r)
+	})
+	if end >= 0 {
+		version = version[:end]
+	}
+	return version[:min(len(version), 64)]
 }
 
 // repositories are how those of images look.

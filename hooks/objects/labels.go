@@ -15,6 +15,12 @@ const (
 	// to voters.
 	LabelRole = Domain + "role"
 
+	// LabelRestored is what Velero puts on every object that it makes from a backup.
+	LabelRestored = "velero.io/restore-name"
+
+	// AnnotationByKubectl is what kubectl apply puts on what it makes. Nothing of ours is made by it.
+	AnnotationByKubectl = "kubectl.kubernetes.io/last-applied-configuration"
+
 	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
 	AnnotationStart = Domain + "start"
 	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see
@@ -137,7 +143,8 @@ const (
 	AnnotationForeign = Domain + "foreign"
 	// AnnotationForeignSince is since when these are the foreign members.
 	AnnotationForeignSince = Domain + "foreign-since"
-	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
+	// AnnotationVersion is the etcd version that pods are made with, on an epoch record. The peer Service carries a copy
+	// while the spec asks for another one.
 	AnnotationVersion = Domain + "version"
 )
 

@@ -2,12 +2,14 @@
 package observation
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -42,8 +44,11 @@ type Observation struct {
 	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be
 	// shown as it was before. No decision depends on it.
 	Recent []v1alpha1.HistoryEntry
-	// Now is the time of the call.
-	Now time.Time
+	// Now is the time of the call, by our clock. Decide puts in its place what is known of the time, Clock is then our
+	// clock, for what may as well be done at any other time, and Ahead by how much that is known to be ahead: see
+	// state.ReadClock.
+	Now, Clock time.Time
+	Ahead      time.Duration
 	// Resync is how often Metacontroller calls while nothing happens (spec.resyncPeriodSeconds of the
 	// CompositeController); 0 for never.
 	Resync time.Duration
@@ -109,6 +114,26 @@ type Related struct {
 	Snapshots map[string]*v1alpha1.EtcdSnapshot
 	// Operations are those of the namespace on this cluster.
 	Operations map[string]*v1alpha1.EtcdOperation
+	// Remains are claims and ConfigMaps that were made for another EtcdCluster of this name: one before this one.
+	Remains []Remain
+}
+
+// Remain is an object that was made for an earlier EtcdCluster of the same name.
+type Remain struct {
+	// Kind is as the API server has it, such as ConfigMap.
+	Kind, Name string
+	// Going: it is being deleted, or will be: Kubernetes deletes what belongs to an object that is gone.
+	Going bool
+	// Restored: Velero or kubectl has made it, from a backup.
+	Restored bool
+}
+
+// RemainOf is what an object is that was made for another EtcdCluster of this name; false for one of this very one.
+func RemainOf(kind string, o metav1.Object, parent types.UID) (Remain, bool) {
+	owners := o.GetOwnerReferences()
+	ours := slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return r.UID == parent })
+	return Remain{Kind: kind, Name: o.GetName(), Going: o.GetDeletionTimestamp() != nil || len(owners) > 0,
+		Restored: o.GetLabels()[objects.LabelRestored] != "" || o.GetAnnotations()[objects.AnnotationByKubectl] != ""}, !ours
 }
 
 // Membership is etcd's member list, read linearizably.

@@ -52,6 +52,11 @@ type Certificate struct {
 	Server, Client bool
 }
 
+// ValidAt reports whether the certificate is valid at that time. At any other no one accepts it.
+func (c *Certificate) ValidAt(t time.Time) bool {
+	return !t.Before(c.NotBefore) && !t.After(c.NotAfter)
+}
+
 // Due is when a certificate should be renewed: after two thirds of its life.
 func (c *Certificate) Due() time.Time { return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2) }
 

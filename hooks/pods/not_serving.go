@@ -107,7 +107,7 @@ func WhyNotServing(v *state.View, m *state.Member) string {
 	for _, shows := range []func(*state.Member) string{func(m *state.Member) string { return lostNode(v, m) },
 		func(m *state.Member) string { return Unscheduled(v, m) }, state.Unpulled,
 		func(m *state.Member) string { return fullDisk(v, m) }, func(m *state.Member) string { return Crashes(v, m) },
-		state.CrashesBefore} {
+		state.CrashesBefore, newImage} {
 		if what := shows(m); what != "" {
 			return what
 		}
@@ -116,6 +116,15 @@ func WhyNotServing(v *state.View, m *state.Member) string {
 		return "it does not trust the authority of the others"
 	}
 	return ""
+}
+
+// newImage says which image a container has not started with since it was put into the pod: it may be on its way, or not
+// be there.
+func newImage(m *state.Member) string {
+	if m.Pod.DeletionTimestamp != nil || !m.Restarting() {
+		return ""
+	}
+	return "it has not started with its new image " + m.Pod.Annotations[objects.AnnotationImage] + " yet"
 }
 
 func lostNode(v *state.View, m *state.Member) string {

@@ -89,6 +89,8 @@ type Restore struct {
 	// Ended is why a stream was not followed further, although more is stored or may be; empty at its end, and where
 	// the restore was to end.
 	Ended string `json:"ended,omitempty"`
+	// Doubt is what is not known of what was restored from a stream; empty for nothing.
+	Doubt string `json:"doubt,omitempty"`
 	// Reason is one word for Error, for a condition: WrongKey, Damaged, NoSpace, OtherVersion, NotFound, Denied,
 	// Unreachable, Failed.
 	Reason string `json:"reason,omitempty"`
@@ -266,6 +268,9 @@ func (r *Restore) Stream() string {
 	}
 	if r.Ended != "" {
 		words += "; no more, because " + r.Ended
+	}
+	if r.Doubt != "" {
+		words += "; " + r.Doubt
 	}
 	return words
 }

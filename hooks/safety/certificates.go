@@ -92,15 +92,26 @@ func secrets(j *judgement) {
 	for _, l := range j.v.Leaves {
 		old, now := j.o.Children.Secrets[l.Secret], desired[l.Secret]
 		j.require(old == nil || now != nil, "S19", "the Secret %s is gone from the answer", l.Secret)
-		if now == nil || old == nil || old.Certificate == nil {
+		if now == nil {
 			continue
 		}
-		if made, isNew := now.Make.(decision.Leaf); isNew {
+		made, isNew := now.Make.(decision.Leaf)
+		if !isNew {
+			continue
+		}
+		j.require(j.passed(made.NotBefore), "S19", "the certificate in the Secret %s begins in the future", l.Secret)
+		if old != nil && old.Certificate != nil {
 			signed(j, old, made)
 		}
 	}
 	ca := spec.CASecret(j.o.Cluster.Name)
 	peersFirst(j, ca, desired)
+	if authority := desired[ca]; authority != nil {
+		made, isNew := authority.Make.(decision.Authority)
+		j.require(!isNew || j.passed(made.NotBefore), "S19", "the authority begins in the future")
+		trim, trims := authority.Make.(decision.Trim)
+		j.require(!trims || j.passed(trim.At), "S19", "an authority is let go that may not have expired")
+	}
 	j.require(j.o.Children.Secrets[ca] == nil || desired[ca] != nil, "S19", "the authority is gone from the answer")
 }
 
@@ -111,8 +122,9 @@ func signed(j *judgement, old *observation.Secret, made decision.Leaf) {
 		j.require(false, "S19", "%s would be signed by an authority that was not observed", old.Name)
 		return
 	}
-	j.require(!j.o.Now.After(signer.NotAfter), "S19", "%s would be signed by an authority that has expired", old.Name)
-	spent := old.Flaw != "" || j.o.Now.After(old.Certificate.NotAfter) // no one accepts it
+	j.require(signer.ValidAt(j.o.Now), "S19",
+		"%s would be signed by an authority that has expired, or is not valid yet", old.Name)
+	spent := old.Flaw != "" || !old.Certificate.ValidAt(j.o.Now) // no one accepts it
 	j.require(spent || signer.Key == old.Certificate.Issuer || trustedByAll(j, signer), "S19",
 		"%s would be signed by an authority that not every member trusts", old.Name)
 }

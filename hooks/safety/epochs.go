@@ -113,10 +113,11 @@ func newEpoch(j *judgement, cm *corev1.ConfigMap) {
 	if e.Restore != j.v.Epoch.Restore {
 		return
 	}
-	j.require(j.v.Etcd == nil || j.v.Ending(), "S8", "epoch %d is recorded although a quorum answers and no one has asked", e.N)
+	j.require(j.v.Etcd == nil || j.v.Ending(), "S8",
+		"epoch %d is recorded although a quorum answers and no one has asked", e.N)
 	_, byOperation := epochs.RecoverBy(j.v)
-	begun := len(epochs.Unproven(j.v)) > 0 || len(j.v.Epoch.StartsOn) == 0
-	j.require(byOperation || j.v.Ending() || !epochs.MayHaveQuorum(j.v) || !begun, "S14",
+	ran := len(epochs.Unproven(j.v)) > 0
+	j.require(byOperation || j.v.Ending() || !epochs.MayHaveQuorum(j.v) || !ran, "S14",
 		"epoch %d is recorded although %v may have a quorum", e.N, epochs.MayVote(j.v))
 }
 

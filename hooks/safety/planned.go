@@ -92,6 +92,11 @@ func madeAsRecorded(j *judgement, v *state.View, pod *corev1.Pod) {
 	j.require(EtcdImage(pod) == image, "S18", "a new pod %s has the image %s instead of %s", pod.Name, EtcdImage(pod),
 		image)
 	begins := state.PodStart(pod) == objects.StartBootstrap
+	if now := records(j, v.Epoch.Record.Name); now != nil && begins {
+		is := now.Annotations[objects.AnnotationVersion]
+		j.require(versions.SameMinor(is, version), "S18", "a new pod %s is of etcd %s, and the record is to say %s", pod.Name,
+			version, is)
+	}
 	j.require(pod.Labels[objects.LabelRole] != pods.RoleVoter || begins && v.Epoch.Initial[pod.Name] != "", "S5",
 		"a new pod %s is led clients to, and does not begin the epoch", pod.Name)
 	url := flagOf(pod.Spec.Containers[0].Command, "--initial-advertise-peer-urls=")

@@ -21,6 +21,7 @@ import (
 // It judges one observation and one decision. What spans calls (S14 lagging caches, S15 two calls at once) is for the
 // model.
 func Verify(o observation.Observation, d decision.Decision) error {
+	o.Now = earliest(o)
 	v := certificates.Examine(state.New(o))
 	j := judgement{v: v, o: o, d: d}
 	newContainers(&j)
@@ -29,6 +30,8 @@ func Verify(o observation.Observation, d decision.Decision) error {
 		nothingChanges(&j)
 		return errors.Join(j.broken...)
 	}
+	founded(&j)
+	complete(&j)
 	succession(&j)
 	nextIsClosed(&j)
 	j.o.Children, j.d.Children = v.Children, inEpoch(&j, v)
@@ -47,7 +50,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 
 type judgement struct {
 	v      *state.View
-	o      observation.Observation
+	o      observation.Observation // its Now is the earliest that it may be
 	d      decision.Decision
 	broken []error
 }
@@ -69,10 +72,7 @@ func newContainers(j *judgement) {
 
 func nothingChanges(j *judgement) {
 	j.require(j.d.Step == nil, "S1", "a step although everything is held back")
-	for name := range j.o.Children.Claims {
-		j.require(hasClaim(j, name), "S12", "held back, but the claim %s is gone from the answer", name)
-	}
-	for name := range j.o.Children.Pods {
-		j.require(podIn(j, name) != nil, "S12", "held back, but the pod %s is gone from the answer", name)
+	for _, name := range missing(&j.o, &j.d.Children) {
+		j.require(false, "S12", "held back, but %s is gone from the answer", name)
 	}
 }

@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -94,6 +96,7 @@ func promote(j *judgement, s decision.Promote) {
 		return
 	}
 	lead := leads(j)
+	j.require(lead.Serving(), "S5", "%s while the leader is silent", s)
 	j.require(m.Learner && m.Serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.Health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.Pod != nil && (!j.v.OnClaims() || m.Claim != nil && !claimBeingDeleted(j, m.PodName)), "S5",
@@ -145,6 +148,7 @@ func remove(j *judgement, s decision.Remove) {
 	j.require(addedLongAgo(j, m, s.Name), "S9", "%s: a call from before its addition may add it again", s)
 	chosenForRemoval(j, m)
 	if m.Learner {
+		j.require(spare(j, m), "S6", "%s, a learner that is wanted and that nothing is wrong with", s)
 		return
 	}
 	voters := j.v.Voters
@@ -156,6 +160,7 @@ func remove(j *judgement, s decision.Remove) {
 	}
 	j.require(besideForeign(j) || lost || wrong || len(voters) > j.v.Replicas || dead(j, m), "S6",
 		"%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
+	j.require(lost || wrong || !j.v.Fenced(m.PodName), "S6", "%s, which a person has fenced to look at it", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
 	stay := othersStay(j, m)
@@ -164,6 +169,24 @@ func remove(j *judgement, s decision.Remove) {
 	j.require(wrong || !m.Serving() || stay == len(others), "S2",
 		"%s, which serves, while another voter does not, or may be restarted", s)
 	besideNone(j, s, lost && !m.Serving())
+}
+
+// spare reports whether a learner may go: its data is lost, or may be wrong; there are enough voters without it, not
+// counting one whose data is lost; its pod can't be replaced; or it was counted as one that has come to nothing.
+func spare(j *judgement, m *state.Member) bool {
+	counted := wording.Filter(j.v.Voters, func(o *state.Member) bool {
+		_, lost := j.v.DataLost(o)
+		return (o.PodName != "" || !besideForeign(j)) && (!lost || o.Serving())
+	})
+	_, lost := j.v.DataLost(m)
+	if lost || raised(j, observation.AlarmCorrupt) || len(counted) >= j.v.Replicas || m.PodName == "" {
+		return true
+	}
+	joined, listed := joined(j, m)
+	noted := j.o.Cluster.Status.Internal.Replacement
+	late := listed && j.o.Now.Sub(joined) >= spec.ReplaceAfter(&j.o.Cluster.Spec)
+	return late && noted != nil && noted.Learner == m.PodName ||
+		j.v.Memory() && m.Pod != nil && children.TemplateOutdated(j.v, m.Pod)
 }
 
 // besideNone: no other change is under way; but a lost voter goes although a learner has not started.

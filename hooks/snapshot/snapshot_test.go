@@ -423,12 +423,12 @@ func TestTakingJobOfAnotherEtcd(t *testing.T) {
 	main := pod.Containers[0]
 	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.5.9", main.Image)
 	assert.Equal(t, []string{
-		"--only-endpoints", "--endpoint=https://10.1.2.3:2379", "--endpoint=https://10.1.2.4:2379",
+		"--only-endpoints", "--within=10.1.2.0/24", "--namespace=shop", "--endpoint=https://10.1.2.3:2379", "--endpoint=https://10.1.2.4:2379",
 		"--server-name=old.example",
 		"--ca=/etc/etcd/pki/external/authority/ca.crt",
 		"--cert=/etc/etcd/pki/external/client/tls.crt", "--cert-key=/etc/etcd/pki/external/client/tls.key",
 		"--username-file=/etc/etcd/pki/external/user/username", "--password-file=/etc/etcd/pki/external/user/password",
-	}, main.Command[2:11])
+	}, main.Command[2:13])
 	assert.Contains(t, main.Command, "--key=shop/old/nightly-12c500ed.db.zst")
 	mounted := map[string]bool{}
 	for _, mount := range main.VolumeMounts {

@@ -71,13 +71,15 @@ func WayTo(c *v1alpha1.EtcdCluster) (w Way) {
 const externalDir = objects.CertificateDir + "/external/"
 
 func (v *view) sourceOutside(external *v1alpha1.ExternalEtcd) source {
-	way := WayOutside(external)
+	way := WayOutside(external, v.AllowedEndpoints, v.Snapshot.Namespace)
 	return source{image: v.Images.Etcd(&v1alpha1.EtcdClusterSpec{}, external.Version),
 		args: append([]string{"--only-endpoints"}, way.Args...), mounts: way.Mounts, volumes: way.Volumes}
 }
 
-// WayOutside is the way to an etcd that Quorate does not run.
-func WayOutside(external *v1alpha1.ExternalEtcd) (w Way) {
+// WayOutside is the way to an etcd that Quorate does not run. The program looks at each address that it connects to, as
+// what the endpoints' names lead to may change.
+func WayOutside(external *v1alpha1.ExternalEtcd, allowed *endpoints.AllowedEndpoints, namespace string) (w Way) {
+	w.Args = []string{"--within=" + allowed.String(), "--namespace=" + namespace}
 	for _, endpoint := range external.Endpoints {
 		w.Args = append(w.Args, "--endpoint="+endpoint)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -121,8 +122,28 @@ func refusal(o observation.Observation, op *v1alpha1.EtcdOperation) string {
 			return err.Error()
 		}
 	}
+	if s.Restore != nil || s.Recover != nil {
+		if why := ofAnotherLife(o, op); why != "" {
+			return why
+		}
+	}
 	if o.Cluster.Spec.Storage.Medium == v1alpha1.Memory && s.Fence != nil {
 		return "a member of the medium Memory would lose its data if it was stopped"
+	}
+	return ""
+}
+
+// ofAnotherLife is why an operation that moves the cluster to other data is not one on the life that it has now; empty
+// when it may be. One that comes back from a backup has no status, and would be done again.
+func ofAnotherLife(o observation.Observation, op *v1alpha1.EtcdOperation) string {
+	begun := len(EpochRecords(o)) > 0 || o.Cluster.Status.ClusterID != ""
+	runs := len(o.Children.Claims)+len(o.Children.Pods) > 0
+	switch {
+	case op.Labels[objects.LabelRestored] != "":
+		return "Velero has made it from a backup, and it may have been done before: create another EtcdOperation if it " +
+			"should be done now"
+	case !begun && !runs:
+		return "the cluster has not begun: what it begins with is in spec.bootstrap"
 	}
 	return ""
 }

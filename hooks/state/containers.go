@@ -45,11 +45,15 @@ func ContainerOf(pod *corev1.Pod) string {
 	return objects.StatusOf(pod, objects.ContainerEtcd).ContainerID
 }
 
-// PrepareRefused reports whether the pod's init container found the data directory empty that must not be.
+// PrepareRefused reports whether the pod's init container found the data directory empty that must not be, when it ended
+// last: where it has succeeded since, the data is there.
 func PrepareRefused(pod *corev1.Pod) bool {
 	prepare := objects.StatusOf(pod, objects.ContainerPrepare)
-	refused := func(t *corev1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == objects.ExitDataLost }
-	return refused(prepare.State.Terminated) || refused(prepare.LastTerminationState.Terminated)
+	ended := prepare.State.Terminated
+	if ended == nil {
+		ended = prepare.LastTerminationState.Terminated
+	}
+	return ended != nil && ended.ExitCode == objects.ExitDataLost
 }
 
 // FoundNothing reports whether the pod's init container has found no data where etcd will have its own.

@@ -104,10 +104,11 @@ func NextRun(v *View, named metav1.Time) metav1.Time {
 	if s == nil || err != nil {
 		return metav1.Time{}
 	}
-	if !named.IsZero() && s.Next(named.UTC().Add(-time.Second)).Equal(named.Time) {
+	next := s.Next(v.Now.UTC())
+	if !named.IsZero() && !named.After(next) && s.Next(named.UTC().Add(-time.Second)).Equal(named.Time) {
 		return named
 	}
-	return metav1.NewTime(s.Next(v.Now.UTC()))
+	return metav1.NewTime(next)
 }
 
 // FreeBytes is how much of the member's database nothing is in.

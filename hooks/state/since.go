@@ -45,10 +45,11 @@ const (
 	lookMissed  = 2 * lookWritten
 )
 
-// WatchedSince is since when Quorate has looked without a gap; now after one.
+// WatchedSince is since when Quorate has looked without a gap; now after one, and after a look by a clock that was ahead.
 func WatchedSince(v *View) time.Time {
 	w := v.Cluster.Status.Internal.Watched
-	if w == nil || w.StartTime.IsZero() || v.Now.Sub(w.LastProbeTime.Time) > lookMissed*ResyncPeriod(v) {
+	if w == nil || w.StartTime.IsZero() || aheadOf(v.Now, &w.LastProbeTime) ||
+		v.Now.Sub(w.LastProbeTime.Time) > lookMissed*ResyncPeriod(v) {
 		return v.NowInSeconds().Time
 	}
 	return w.StartTime.Time

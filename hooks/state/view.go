@@ -123,12 +123,17 @@ func viewOf(o observation.Observation, e *Epoch, below int) *View {
 		return cmp.Or(wording.ByOrdinal(a.Alias, b.Alias), strings.Compare(wording.Hex(a.ID), wording.Hex(b.ID)))
 	})
 	v.Voters = wording.Filter(v.Members, func(m *Member) bool { return !m.Learner })
-	if v.Epoch != nil && v.Etcd != nil && !v.Epoch.HadQuorum() {
-		v.Epoch.Version = cmp.Or(OtherMinor(v.Epoch.Version, runs(v)), v.Epoch.Version)
-	}
+	believeMembers(v)
 	v.Windows = spec.WindowsNow(&o)
 	v.DefragRun = defragmentationRun(v)
 	return v
+}
+
+// believeMembers takes the version of an epoch from its members when they are first heard of.
+func believeMembers(v *View) {
+	if v.Epoch != nil && v.Etcd != nil && !v.Epoch.HadQuorum() {
+		v.Epoch.Version = cmp.Or(OtherMinor(v.Epoch.Version, runs(v)), v.Epoch.Version)
+	}
 }
 
 // runs are the versions of the members of ours that serve.

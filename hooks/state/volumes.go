@@ -30,7 +30,12 @@ func Directory(c *v1alpha1.EtcdCluster, member string) string {
 	if c.Spec.Storage.HostPath == nil {
 		return ""
 	}
-	return path.Join(c.Spec.Storage.HostPath.Path, fmt.Sprintf("%s-%s-%s", c.Namespace, c.Name, c.UID), member)
+	return path.Join(c.Spec.Storage.HostPath.Path, DirectoryName(c, member))
+}
+
+// DirectoryName is how that ends: no other cluster has a directory of this name.
+func DirectoryName(c *v1alpha1.EtcdCluster, member string) string {
+	return path.Join(fmt.Sprintf("%s-%s-%s", c.Namespace, c.Name, c.UID), member)
 }
 
 // onRecord are the members that the record or the copy of it names, beside those that show as pods.

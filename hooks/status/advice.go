@@ -45,6 +45,17 @@ func offNodes(v *state.View) string {
 	return words
 }
 
+// wrongClock says that Quorate's clock is not that of the API server. It does not say by how much: that changes, and the
+// log says it.
+func wrongClock(v *state.View) string {
+	how := "ahead of"
+	if v.Ahead < 0 {
+		how = "behind"
+	}
+	return fmt.Sprintf("Quorate's clock is %s the API server's, so Quorate goes by the API server's and asks for it every "+
+		"few minutes; set the clock of Quorate's node", how)
+}
+
 // Advice is what we would tell a user who runs this spec although it works; empty for nothing.
 func Advice(v *state.View) string {
 	var all []string
@@ -54,6 +65,9 @@ func Advice(v *state.View) string {
 	}
 	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
 		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
+	}
+	if v.Ahead != 0 {
+		all = append(all, wrongClock(v))
 	}
 	if why := spec.SharesIssuer(v.Observation); why != "" {
 		all = append(all, why)

@@ -68,12 +68,13 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.Replicas)
 	s.TLS = tlsStatus(v)
+	s.Internal.EarlierLife = epochs.SeenOfEarlierLife(v)
 	s.Auth, s.Internal.AppliedAuth = auth.AuthStatus(v)
 	s.Defragmentation, s.Internal.Defragmentation = v.DefragRun.Told()
 	if r := health.Replacements(v, v.FailedVoter); r != (v1alpha1.ReplacementStatus{}) {
 		s.Internal.Replacement = &r
 	}
-	s.Internal.Watched, s.Connection = state.Watched(v), connection(v)
+	s.Internal.Watched, s.Internal.ClockTime, s.Connection = state.Watched(v), old.Internal.ClockTime, connection(v)
 	s.Running, s.Internal.Awaited = versions.RunningVersion(v, s.Members), v.Awaited
 	s.Operations = Operations(v, because)
 	s.History = health.History(v, because, &s)

@@ -29,6 +29,10 @@ const (
 	googleVariable = "GOOGLE_APPLICATION_CREDENTIALS"
 )
 
+// GivenGoogleKey is the file in a container with what a Secret of the namespace has as credentials of Google's: a tenant
+// wrote it, where any other file is the choice of the installation.
+const GivenGoogleKey = keyDir + "/" + googleKey
+
 // Volumes of pods with a store.
 const (
 	volumeStore      = "store"
@@ -77,7 +81,7 @@ func AccessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) Access
 			a.Labels = map[string]string{"azure.workload.identity/use": "true"}
 		}
 	case url.Scheme == Google:
-		a.Env = append(a.Env, corev1.EnvVar{Name: googleVariable, Value: keyDir + "/" + googleKey})
+		a.Env = append(a.Env, corev1.EnvVar{Name: googleVariable, Value: GivenGoogleKey})
 		a.mount(volumeStoreKey, keyDir, true, oneKey(secret, googleKey))
 	default:
 		for _, c := range credentials(url) {

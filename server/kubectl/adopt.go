@@ -3,7 +3,6 @@ package kubectl
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // adopting is what the command adopt is told besides names.
@@ -110,7 +110,7 @@ func itemsOf[T any](ctx context.Context, a *ask, call []string) ([]T, error) {
 		return nil, err
 	}
 	var list struct{ Items []T }
-	if err := json.Unmarshal(out, &list); err != nil {
+	if err := objects.Read(out, &list); err != nil {
 		return nil, fmt.Errorf("what kubectl has answered can't be read: %w", err)
 	}
 	return list.Items, nil

@@ -118,7 +118,7 @@ func (g groups) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 			metav1.TypeMeta
 			Metadata metav1.ObjectMeta `json:"metadata"`
 		}
-		if err := json.Unmarshal(raw, &head); err != nil {
+		if err := objects.Read(raw, &head); err != nil {
 			return fmt.Errorf("an object that kubectl printed can't be read: %w", err)
 		}
 		if !belongs(&head.Metadata) {
@@ -168,7 +168,7 @@ func rules(list []byte) (bool, []string) {
 				ChildResources []resource
 			}
 		}
-		if err := json.Unmarshal(raw, &controller); err != nil ||
+		if err := objects.Read(raw, &controller); err != nil ||
 			controller.Spec.ParentResource != (resource{v1alpha1.GroupVersion.String(), "etcdclusters"}) {
 			continue
 		}
@@ -191,7 +191,7 @@ func (b *call) objects() map[string]map[string]any {
 	for _, group := range b.Children {
 		for _, raw := range group {
 			var o map[string]any
-			if json.Unmarshal(raw, &o) == nil {
+			if objects.Read(raw, &o) == nil {
 				all[titleOf(o)] = o
 			}
 		}
@@ -228,7 +228,7 @@ func (b *call) pods() []corev1.Pod {
 	var all []corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(b.Children["Pod.v1"])) {
 		var pod corev1.Pod
-		if json.Unmarshal(b.Children["Pod.v1"][name], &pod) == nil {
+		if objects.Read(b.Children["Pod.v1"][name], &pod) == nil {
 			all = append(all, pod)
 		}
 	}

@@ -1,12 +1,13 @@
 package kubectl
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // change is what Metacontroller would do to one object.
@@ -43,7 +44,7 @@ const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
 // named, and never what is in them: that may be secret.
 func changes(observed map[string]map[string]any, answer []byte, uid string) ([]change, int, error) {
 	var a struct{ Children []map[string]any }
-	if err := json.Unmarshal(answer, &a); err != nil {
+	if err := objects.Read(answer, &a); err != nil {
 		return nil, 0, fmt.Errorf("the hooks' answer can't be read: %w", err)
 	}
 	var list []change
@@ -96,7 +97,7 @@ func changed(is, want map[string]any, uid string) []string {
 	want["metadata"] = withLabel(within(want, "metadata"), uid)
 	last := map[string]any{}
 	if text, ok := within(is, "metadata", "annotations")[lastApplied].(string); ok {
-		_ = json.Unmarshal([]byte(text), &last) // what can't be read was not set
+		_ = objects.Read([]byte(text), &last) // what can't be read was not set
 	}
 	return differing("", is, last, want)
 }

@@ -88,7 +88,7 @@ func (a *ask) where(ctx context.Context) string {
 
 func understood(raw json.RawMessage) (*found, error) {
 	c := &v1alpha1.EtcdCluster{}
-	if err := json.Unmarshal(raw, c); err != nil {
+	if err := objects.Read(raw, c); err != nil {
 		return nil, fmt.Errorf("the EtcdCluster can't be read; is this plugin older than the CRD? %w", err)
 	}
 	return &found{c, raw}, nil
@@ -97,7 +97,7 @@ func understood(raw json.RawMessage) (*found, error) {
 // items are the objects of a List as kubectl prints it.
 func items(list []byte) ([]json.RawMessage, error) {
 	var l struct{ Items []json.RawMessage }
-	if err := json.Unmarshal(list, &l); err != nil {
+	if err := objects.Read(list, &l); err != nil {
 		return nil, fmt.Errorf("kubectl did not print a list in JSON: %w", err)
 	}
 	return l.Items, nil
@@ -110,7 +110,7 @@ func (a *ask) podsOf(ctx context.Context, c *v1alpha1.EtcdCluster) (map[string]*
 		return nil, err
 	}
 	var list corev1.PodList
-	if err := json.Unmarshal(out, &list); err != nil {
+	if err := objects.Read(out, &list); err != nil {
 		return nil, fmt.Errorf("the pods of EtcdCluster %s/%s can't be read: %w", c.Namespace, c.Name, err)
 	}
 	pods := map[string]*corev1.Pod{}

@@ -3,13 +3,14 @@ package kubectl
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Place says where an installation is.
@@ -51,7 +52,7 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 	var there struct {
 		Items []struct{ Metadata metav1.ObjectMeta }
 	}
-	if err := json.Unmarshal(out, &there); err != nil {
+	if err := objects.Read(out, &there); err != nil {
 		return nil, fmt.Errorf("what kubectl printed of the deployments in namespace %s can't be read: %w", i.Namespace,
 			err)
 	}

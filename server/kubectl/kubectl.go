@@ -70,7 +70,7 @@ type dialer = func(ctx context.Context, address string) (net.Conn, error)
 // New is the plugin of this version.
 func New(version string, out, err io.Writer) *Program {
 	return &Program{
-		Version: version, Out: out, Err: err, read: unread, now: time.Now, pause: pause,
+		Version: version, Out: &plain{to: out}, Err: &plain{to: err}, read: unread, now: time.Now, pause: pause,
 		kubectl: func(passed []string) access { return &executable{name: "kubectl", passed: passed} },
 		etcd: func(own etcdops.Own, dial dialer) hooks.Etcd {
 			return (&etcdops.Etcd{Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}).With(own)

@@ -2,7 +2,6 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -104,7 +103,7 @@ func (a *ask) secret(ctx context.Context, c *v1alpha1.EtcdCluster, name string) 
 			err)
 	}
 	var secret corev1.Secret
-	if err := json.Unmarshal(out, &secret); err != nil {
+	if err := objects.Read(out, &secret); err != nil {
 		// the error might quote what is in it
 		return nil, fmt.Errorf("the Secret %s/%s can't be read", c.Namespace, name)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The commands that create an EtcdOperation. The hooks do the rest.
@@ -126,7 +127,7 @@ func (a *ask) await(ctx context.Context, op *v1alpha1.EtcdOperation) error {
 			return fmt.Errorf("EtcdOperation %s/%s can't be read: %w", op.Namespace, op.Name, err)
 		}
 		var now v1alpha1.EtcdOperation
-		if err := json.Unmarshal(out, &now); err != nil {
+		if err := objects.Read(out, &now); err != nil {
 			return fmt.Errorf("EtcdOperation %s/%s can't be read: %w", op.Namespace, op.Name, err)
 		}
 		words := strings.TrimSuffix(string(now.Status.Phase)+": "+now.Status.Message, ": ")

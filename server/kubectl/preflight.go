@@ -2,13 +2,13 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
@@ -54,7 +54,7 @@ func metadataIn(out []byte) []metav1.ObjectMeta {
 		Metadata metav1.ObjectMeta
 		Items    []struct{ Metadata metav1.ObjectMeta }
 	}
-	if json.Unmarshal(out, &o) != nil {
+	if objects.Read(out, &o) != nil {
 		return nil
 	}
 	if o.Items == nil && o.Metadata.Name != "" {

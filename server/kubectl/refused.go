@@ -2,7 +2,6 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // syncFailure is what Metacontroller has told last of an EtcdCluster that it could not bring to what Quorate answered:
@@ -37,7 +37,7 @@ func (a *ask) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFai
 		return &syncFailure{trouble: err.Error()}
 	}
 	var list corev1.EventList
-	if err := json.Unmarshal(out, &list); err != nil {
+	if err := objects.Read(out, &list); err != nil {
 		return &syncFailure{trouble: err.Error()}
 	}
 	var newest *syncFailure

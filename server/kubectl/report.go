@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -31,7 +30,7 @@ func (a *ask) report(ctx context.Context) error {
 	file := cmp.Or(a.file, fmt.Sprintf("quorate-report-%s-%s-%s.tar.gz", c.Namespace, c.Name,
 		a.now().UTC().Format("20060102T150405Z")))
 	b := a.bundle(ctx, c)
-	out, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("the report about EtcdCluster %s/%s can't be written: %w; choose another file with -o",
 			c.Namespace, c.Name, err)
@@ -107,7 +106,7 @@ func (a *ask) secrets(ctx context.Context, namespaces ...string) (all []corev1.S
 			continue
 		}
 		var list corev1.SecretList
-		if json.Unmarshal(out, &list) != nil {
+		if objects.Read(out, &list) != nil {
 			troubles = append(troubles, fmt.Errorf("the Secrets of namespace %s can't be read", namespace))
 			continue
 		}
@@ -201,7 +200,7 @@ func (a *ask) logs(ctx context.Context, b *bundle, namespace, selector, folder s
 	out, err := a.kube.run(ctx, args...)
 	var pods corev1.PodList
 	if err == nil {
-		err = json.Unmarshal(out, &pods)
+		err = objects.Read(out, &pods)
 	}
 	if err != nil {
 		b.trouble("%s: %s", folder, err)

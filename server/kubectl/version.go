@@ -2,10 +2,11 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // versions prints that of this plugin, and the image of the Quorate that runs: its tag is the version, if it is a
@@ -33,7 +34,7 @@ func (a *ask) server(ctx context.Context) (*corev1.Container, error) {
 	var deployment struct {
 		Spec struct{ Template struct{ Spec corev1.PodSpec } }
 	}
-	if err := json.Unmarshal(out, &deployment); err != nil {
+	if err := objects.Read(out, &deployment); err != nil {
 		return nil, fmt.Errorf("the Deployment %s/quorate can't be read: %w", a.quorate, err)
 	}
 	if len(deployment.Spec.Template.Spec.Containers) == 0 {

@@ -31,6 +31,7 @@ type ClusterCall struct {
 	secrets, related map[string]map[string][]byte
 	snapshots        []*v1alpha1.EtcdSnapshot  // related, of whatever namespace
 	operations       []*v1alpha1.EtcdOperation // likewise, that have not ended
+	remains          []metav1.Object           // likewise, claims and ConfigMaps
 }
 
 // ReadCluster reads a call about an EtcdCluster. The error is a *Refusal, unless reading the body failed, or ctx has
@@ -57,6 +58,8 @@ func (r *ClusterCall) form(secrets *secretReader) *form {
 			maybe(group{name: groupSecrets, read: secrets.others}),
 			maybe(group{name: groupSnapshots, read: r.readSnapshots}),
 			maybe(group{name: groupOperations, read: r.readOperations}),
+			maybe(group{name: "PersistentVolumeClaim.v1", read: readRemains[corev1.PersistentVolumeClaim](r, kindClaim)}),
+			maybe(group{name: "ConfigMap.v1", read: readRemains[corev1.ConfigMap](r, kindConfigMap)}),
 		},
 	}
 	for i := range observation.Kinds {
@@ -119,9 +122,42 @@ func (r *ClusterCall) readOperations(in *source, where string) error {
 	})
 }
 
+const (
+	kindClaim     = "PersistentVolumeClaim"
+	kindConfigMap = "ConfigMap"
+)
+
+// readRemains reads what may have been made for an earlier cluster.
+func readRemains[T any, O objectOf[T]](r *ClusterCall, kind string) func(in *source, where string) error {
+	return func(in *source, where string) error {
+		return members(in, where, func(key string) error {
+			o, err := one[T, O](in, member(where, key), "v1", kind)
+			if err == nil {
+				r.remains = append(r.remains, O(o))
+			}
+			return err
+		})
+	}
+}
+
+// pickRemains leaves what was made for another EtcdCluster of this name and namespace.
+func (r *ClusterCall) pickRemains() {
+	for _, o := range r.remains {
+		kind := kindConfigMap
+		if _, is := o.(*corev1.PersistentVolumeClaim); is {
+			kind = kindClaim
+		}
+		remain, is := observation.RemainOf(kind, o, r.Cluster.UID)
+		if is && o.GetNamespace() == r.Cluster.Namespace && o.GetLabels()[objects.LabelCluster] == r.Cluster.Name {
+			r.Related.Remains = append(r.Related.Remains, remain)
+		}
+	}
+}
+
 // pick leaves of the related objects those of the parent's namespace alone, whatever was sent, and of the snapshots
 // and operations those that matter.
 func (r *ClusterCall) pick() {
+	r.pickRemains()
 	ns := r.Cluster.Namespace
 	for name, s := range r.Related.Secrets {
 		if s.Namespace != ns {

@@ -51,6 +51,10 @@ func TestChildrenAreReadByName(t *testing.T) {
 	require.Contains(t, r.Children.Pods, "orders-0")
 	require.Len(t, r.Children.Pods, 3)
 	require.Nil(t, r.Children.Pods["orders-0"].ManagedFields, "read over")
+	written := r.Cluster.ManagedFields
+	require.NotEmpty(t, written)
+	require.NotZero(t, written[len(written)-1].Time, "when the API server wrote it")
+	require.Nil(t, written[0].FieldsV1, "read over")
 	require.Equal(t, "10.244.0.7", r.Children.Pods["orders-0"].Status.PodIP)
 }
 

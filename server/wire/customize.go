@@ -88,22 +88,27 @@ func clustersNamed(byUID bool, namespace string, names ...string) relatedRule {
 	return rule
 }
 
-// relatedToCluster: Secrets, EtcdSnapshots and EtcdOperations of the cluster. Where the answer may depend on the name
+// relatedToCluster: Secrets, EtcdSnapshots and EtcdOperations of the cluster, and what was made for an earlier one of its
+// name. Where the answer may depend on the name
 // alone, all EtcdSnapshots of the namespace are asked for, and those that matter are picked.
 func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(certificates.RelatedSelector(c))}
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
 	operations := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdoperations"}
+	remains := new(certificates.RemainsSelector(c, byUID))
+	all := []relatedRule{secrets, operations,
+		{APIVersion: "v1", Resource: "persistentvolumeclaims", LabelSelector: remains},
+		{APIVersion: "v1", Resource: "configmaps", LabelSelector: remains}}
 	if !byUID {
-		return []relatedRule{secrets, operations, snapshots}
+		return append(all, snapshots)
 	}
 	labelled, named := snapshots, snapshots
 	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
 	if named.Names = epochs.SnapshotsNamed(c); len(named.Names) == 0 {
-		return []relatedRule{secrets, operations, labelled}
+		return append(all, labelled)
 	}
 	named.Namespace = c.Namespace
-	return []relatedRule{secrets, operations, labelled, named}
+	return append(all, labelled, named)
 }
 
 // relatedToSnapshot: its pods and its EtcdCluster (see snapshot.Pods). Where all EtcdClusters are asked for, each of

@@ -35,11 +35,11 @@ func keptSpec(annotation string, decided any) any {
 	var last struct {
 		Spec jsontext.Value `json:"spec"`
 	}
-	if err := json.Unmarshal([]byte(annotation), &last); err != nil || len(last.Spec) == 0 {
+	if err := json.Unmarshal([]byte(annotation), &last, asObjects); err != nil || len(last.Spec) == 0 {
 		return decided
 	}
 	told := reflect.New(reflect.TypeOf(decided))
-	if err := json.Unmarshal(last.Spec, told.Interface()); err != nil || told.Elem().IsNil() {
+	if err := json.Unmarshal(last.Spec, told.Interface(), asObjects); err != nil || told.Elem().IsNil() {
 		return decided
 	}
 	adopt(told.Elem().Elem(), reflect.ValueOf(decided).Elem())

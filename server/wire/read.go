@@ -11,11 +11,41 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// withoutManagedFields leaves metadata.managedFields out, which are a third of an object's size and of no use here.
-var withoutManagedFields = json.WithUnmarshalers(json.UnmarshalFromFunc(
-	func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() }))
+// asObjects reads quantities as a tenant may write them, and leaves metadata.managedFields out, which are a third of an
+// object's size; asObjectsWithTimes reads of them when the API server wrote the object.
+var (
+	asObjects = json.WithUnmarshalers(json.JoinUnmarshalers(objects.Quantities, json.UnmarshalFromFunc(
+		func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() })))
+	asObjectsWithTimes = json.WithUnmarshalers(json.JoinUnmarshalers(objects.Quantities, json.UnmarshalFromFunc(
+		func(in *jsontext.Decoder, all *[]metav1.ManagedFieldsEntry) error {
+			var times []struct {
+				Time *metav1.Time `json:"time"`
+			}
+			if err := json.UnmarshalDecode(in, &times); err != nil {
+				return err
+			}
+			for _, one := range times {
+				*all = append(*all, metav1.ManagedFieldsEntry{Time: one.Time})
+			}
+			return nil
+		})))
+)
+
+// theParent is the field of a call that has the object which it is about.
+const theParent = "parent"
+
+// asObjectsOf is how the objects in a field of a call are read: the times are of use in the parent alone
+// (state.ReadClock).
+func asObjectsOf(field string) json.Options {
+	if field == theParent {
+		return asObjectsWithTimes
+	}
+	return asObjects
+}
 
 // members reads a JSON object and calls member for each of its keys; member reads the value.
 func members(in *source, field string, member func(key string) error) error {
@@ -80,7 +110,7 @@ func value(in *source, field string, v any) error {
 	if err := in.charge(field, text); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, v, withoutManagedFields); err != nil {
+	if err := json.Unmarshal(text, v, asObjectsOf(field)); err != nil {
 		return unreadable(field, err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func notesData(annotation string) bool {
 	var last struct {
 		Data jsontext.Value `json:"data"`
 	}
-	return json.Unmarshal([]byte(annotation), &last) != nil || len(last.Data) > 0
+	return json.Unmarshal([]byte(annotation), &last, asObjects) != nil || len(last.Data) > 0
 }
 
 func inText(data map[string][]byte) bool {

@@ -17,6 +17,11 @@ for file in "${files[@]}"; do
 done
 
 bin/controller-gen crd:allowDangerousTypes=true paths=./hooks/api/... output:crd:dir="$fresh/manifests/crds"
+# The API server parses a quantity in its rules, and computes for minutes with an exponent of ten digits. Its pattern is checked
+# beside the rules, its length before them; hooks/objects/read.go says the same.
+sed --in-place --regexp-extended \
+  's/^( *)(pattern: .*\(\[KMGTPE\]i\)\|\[numkMGTPE\]\|\(\[eE\]\(\\\+\|-\)\?).*$/\1maxLength: 32\n\1\2[0-9]{1,2}))?$/' \
+  "$fresh"/manifests/crds/*.yaml
 bin/crd-ref-docs --log-level=ERROR --renderer=markdown --source-path=hooks/api \
   --config=test/tools/api-docs/config.yaml --templates-dir=test/tools/api-docs --output-path="$fresh/docs/reference/api.md"
 

@@ -50,8 +50,8 @@ type EtcdClusterList struct {
 // EtcdClusterSpec is what an etcd cluster should be.
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
-// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) * 2.0 + 16777216.0 + (self.storage.medium == 'Memory' ? 0.0 : 83886080.0 + quantity(self.storage.size).asApproximateFloat() / 32.0) + (has(self.storage.wal) ? 0.0 : 268435456.0 + (quantity(self.storage.size).asApproximateFloat() / 8.0 > double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0 ? quantity(self.storage.size).asApproximateFloat() / 8.0 : double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0)) <= quantity(self.storage.size).asApproximateFloat()",message="options.quotaBackendBytes is more than storage.size has room for: the volume would be full before etcd raises its alarm. It may be half of what etcd's log and the file system leave, as a defragmentation writes a copy; lower the quota or give more storage"
-// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.maxRequestBytes) || double(self.options.maxRequestBytes) * 54.0 + (has(self.storage.wal) ? 352321536.0 : 402653184.0) <= quantity(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).asApproximateFloat() / 32.0 * 31.0",message="options.maxRequestBytes needs more storage: etcd's log takes up to 54 times that and 256Mi, and the volume needs a fifth more; lower it, or raise storage.size (with storage.wal, its size)"
+// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || string(self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.quotaBackendBytes) * 2.0 + 16777216.0 + (self.storage.medium == 'Memory' ? 0.0 : 83886080.0 + quantity(self.storage.size).asApproximateFloat() / 32.0) + (has(self.storage.wal) ? 0.0 : 268435456.0 + (quantity(self.storage.size).asApproximateFloat() / 8.0 > double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0 ? quantity(self.storage.size).asApproximateFloat() / 8.0 : double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0)) <= quantity(self.storage.size).asApproximateFloat()",message="options.quotaBackendBytes is more than storage.size has room for: the volume would be full before etcd raises its alarm. It may be half of what etcd's log and the file system leave, as a defragmentation writes a copy; lower the quota or give more storage"
+// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.maxRequestBytes) || string(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.maxRequestBytes) * 54.0 + (has(self.storage.wal) ? 352321536.0 : 402653184.0) <= quantity(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).asApproximateFloat() / 32.0 * 31.0",message="options.maxRequestBytes needs more storage: etcd's log takes up to 54 times that and 256Mi, and the volume needs a fifth more; lower it, or raise storage.size (with storage.wal, its size)"
 // +kubebuilder:validation:XValidation:rule="!self.version.startsWith('3.5.') || !has(self.options) || !has(self.options.extraArgs) || !('log-format' in self.options.extraArgs) && !('warning-unary-request-duration' in self.options.extraArgs)",message="options.extraArgs has log-format or warning-unary-request-duration, which etcd 3.5 does not know; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients allows passwords in plain text; remove that first"
 // +kubebuilder:validation:XValidation:rule="!has(self.tls.clientAuth) || self.tls.clientAuth != 'None' || has(self.auth) && self.auth.enabled && (!has(self.auth.token) || self.auth.token == 'JWT')",message="tls.clientAuth None needs auth.enabled true and auth.token JWT: without auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; enable auth, or set tls.clientAuth to Required"
@@ -107,7 +107,7 @@ type EtcdClusterSpec struct {
 	// Resources of the etcd container. Unset requests are 100m of CPU and 256Mi of memory, or the limit where that is
 	// lower. On the medium Memory the size of the tmpfs is added to the memory request and limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd needs that much to start and to serve; raise it, or remove the limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || string(self.limits['memory']).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd needs that much to start and to serve; raise it, or remove the limit"
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
 	// Affinity of the pods. Unset, members prefer to be on different nodes.
@@ -315,10 +315,10 @@ const (
 // StorageSpec says where the members keep their data.
 //
 // +kubebuilder:validation:XValidation:rule="self.medium == oldSelf.medium",message="storage.medium can't be changed: the members' data would be lost; create a new EtcdCluster and move the data with etcdctl make-mirror or a snapshot"
-// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones on smaller volumes"
+// +kubebuilder:validation:XValidation:rule="string(self.size).matches('[eE][-+]?[0-9.]{3}') || string(oldSelf.size).matches('[eE][-+]?[0-9.]{3}') || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones on smaller volumes"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName can't be used with the medium Memory; remove it"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.wal)",message="storage.wal can't be used with the medium Memory; remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones"
+// +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || string(self.wal.size).matches('[eE][-+]?[0-9.]{3}') || string(oldSelf.wal.size).matches('[eE][-+]?[0-9.]{3}') || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones"
 // +kubebuilder:validation:XValidation:rule="(self.medium == 'HostPath') == has(self.hostPath)",message="storage.hostPath and the medium HostPath need each other: set the path and the nodes"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'HostPath' || (!has(self.storageClassName) && !has(self.wal) && !has(self.migration))",message="storage.storageClassName, storage.wal and storage.migration can't be used with the medium HostPath; remove them"
 type StorageSpec struct {
@@ -332,7 +332,7 @@ type StorageSpec struct {
 	// members run, where their class allows it. A smaller size needs migration Replace.
 	// +optional
 	// +default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
 	Size resource.Quantity `json:"size,omitzero"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep
@@ -440,7 +440,7 @@ type WALSpec struct {
 	// Size of the volume, at least 512Mi.
 	// +optional
 	// +default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
 	Size resource.Quantity `json:"size,omitzero"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster.

@@ -6,7 +6,7 @@ import (
 )
 
 // InternalStatus is what Quorate remembers from one call to the next. It is no part of the API, and changes without
-// notice. Without it Quorate only waits longer, or tries again sooner.
+// notice. Without it Quorate only waits longer, tries again sooner, or forgets what it has asked people.
 type InternalStatus struct {
 	// Restoring are the URLs of artifacts that the members of an epoch restore; none once they have had a quorum. It
 	// keeps the EtcdSnapshots of these artifacts from being deleted.
@@ -29,9 +29,19 @@ type InternalStatus struct {
 	// +optional
 	Watched *WatchedStatus `json:"watched,omitempty"`
 
+	// ClockTime is what Quorate's clock said when it last asked the API server for the time, by writing this.
+	// +optional
+	ClockTime metav1.Time `json:"clockTime,omitzero"`
+
 	// Defragmentation is about the run in status.defragmentation.
 	// +optional
 	Defragmentation DefragmentationMemory `json:"defragmentation,omitzero"`
+
+	// EarlierLife are the claims of an earlier EtcdCluster of this name that were seen before there was a record: until
+	// spec.bootstrap says which data is meant, the cluster does not begin, also when they are gone.
+	// +optional
+	// +listType=set
+	EarlierLife []string `json:"earlierLife,omitempty"`
 
 	// AppliedAuth is a hash of the users and roles that etcd was last made to match.
 	// +optional

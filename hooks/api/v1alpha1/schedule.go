@@ -118,7 +118,7 @@ type Stream struct {
 	// MaxSize is how much is stored at once at most, between 1Mi and 16Mi.
 	// +optional
 	// +default="8Mi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Mi')) <= 0",message="stream.maxSize must be between 1Mi and 16Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || (quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Mi')) <= 0)",message="stream.maxSize must be between 1Mi and 16Mi"
 	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 }
 

@@ -2,7 +2,6 @@ package check
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // release is a version of Kubernetes, Metacontroller or Quorate.
@@ -227,7 +228,7 @@ func oneMetacontroller(s *Seen) Finding {
 // every CompositeController: they run, are not in this namespace, and have no --target-label-selector.
 func Unrestricted(list []byte, but string) []string {
 	var all struct{ Items []workload }
-	if json.Unmarshal(list, &all) != nil {
+	if objects.Read(list, &all) != nil {
 		return nil
 	}
 	var titles []string

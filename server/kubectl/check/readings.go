@@ -1,12 +1,13 @@
 package check
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Names of the readings.
@@ -83,7 +84,7 @@ func (o Options) Own() Reading {
 func (o Options) Found(own Answer) Options {
 	o.Metacontroller = "metacontroller"
 	var list struct{ Items []workload }
-	if own.Err == "" && json.Unmarshal(own.Out, &list) == nil && len(list.Items) > 0 {
+	if own.Err == "" && objects.Read(own.Out, &list) == nil && len(list.Items) > 0 {
 		o.Metacontroller = o.Namespace
 	}
 	return o

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Answer is what kubectl said to a reading.
@@ -82,7 +83,7 @@ func See(o Options, answers map[string]Answer) *Seen {
 	}
 	var v struct{ ServerVersion struct{ GitVersion string } }
 	if a := answers[version]; a.Err == "" {
-		s.not(version, json.Unmarshal(a.Out, &v))
+		s.not(version, objects.Read(a.Out, &v))
 	}
 	s.server = v.ServerVersion.GitVersion
 	s.log = strings.Split(string(answers[log].Out), "\n")
@@ -127,14 +128,14 @@ func (s *Seen) understand(name string, take func(kind string, raw json.RawMessag
 		return
 	}
 	var list struct{ Items []json.RawMessage }
-	err := json.Unmarshal(a.Out, &list)
+	err := objects.Read(a.Out, &list)
 	if err == nil && list.Items == nil {
 		list.Items = []json.RawMessage{a.Out}
 	}
 	for _, raw := range list.Items {
 		var head metav1.TypeMeta
 		if err == nil {
-			err = json.Unmarshal(raw, &head)
+			err = objects.Read(raw, &head)
 		}
 		if err == nil && head.Kind != "" && head.Kind != "List" {
 			err = take(head.Kind, raw)
@@ -159,7 +160,7 @@ func each[T any](with func(T)) func(string, json.RawMessage) error {
 
 func take[T any](raw json.RawMessage, with func(T)) error {
 	var o T
-	if err := json.Unmarshal(raw, &o); err != nil {
+	if err := objects.Read(raw, &o); err != nil {
 		return err
 	}
 	with(o)

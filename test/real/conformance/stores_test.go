@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,7 +35,10 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
+	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
+	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -396,4 +401,85 @@ func lockStory(t *testing.T, o archive.Order, client *s3.Client, versions bool) 
 	kept, err := client.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: &bucket, Prefix: &key})
 	require.NoError(t, err)
 	assert.NotEmpty(t, kept.Versions, "the lock keeps it")
+}
+
+// TestRecoveriesFromStores: from every kind of store, with what a stream has stored and without any stream, a snapshot
+// comes back by every way that a cluster asks for it. Each way begins with the second pod of a recovery, too: one that
+// is told where the first has ended.
+func TestRecoveriesFromStores(t *testing.T) {
+	version := etcdproc.Versions[len(etcdproc.Versions)-1]
+	a := newAuthority(t)
+	kinds := maps.Clone(stores)
+	kinds["file"] = func(t *testing.T, _ authority) (archive.Place, *way) {
+		return archive.Place{URL: "file:///backups/etcd", Dir: t.TempDir()}, nil
+	}
+	for name, start := range kinds {
+		t.Run(name, func(t *testing.T) {
+			m := etcdproc.Start(t, version, "demo", 1).Members[0]
+			place, _ := start(t, a)
+			base := put(t, m.Client(), "before", 5)
+			o := order(t, version, "", m.ClientURL)
+			o.Place, o.Verify = place, false
+			taken, err := archive.Take(t.Context(), o)
+			require.NoError(t, err)
+			r := recovering{version: version, place: place, url: taken.URI, id: taken.ClusterID}
+			r.ends(t, base, "--as-far-as-possible")
+			r.ends(t, base, "--as-far-as-possible", fmt.Sprint("--until-revision=", base))
+			r.ends(t, base, fmt.Sprint("--until-revision=", base))
+			end := r.stream(t, m, base)
+			r.ends(t, end, "--as-far-as-possible")
+			r.ends(t, end, "--as-far-as-possible", fmt.Sprint("--until-revision=", end))
+			r.ends(t, end)
+			r.ends(t, base+1, fmt.Sprint("--until-revision=", base+1))
+		})
+	}
+}
+
+// recovering is a snapshot with its stream, as the program restores it.
+type recovering struct {
+	version string
+	place   archive.Place
+	url, id string
+}
+
+// stream stores what is written behind a revision, and returns the last.
+func (r recovering) stream(t *testing.T, m *etcdproc.Member, from int64) int64 {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	o := stream.Options{Cluster: archive.Cluster{Endpoints: []string{m.ClientURL}}, Tail: "tail", Place: r.place,
+		FromRevision: from, FlushAfter: 200 * time.Millisecond, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+	monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan error, 1)
+	go func() {
+		_, err := stream.Run(ctx, o, monitor)
+		ended <- err
+	}()
+	end := put(t, m.Client(), "behind", 5)
+	etcdproc.Eventually(t, "all is stored", func(context.Context) error {
+		at := monitor.Report().StoredRevision
+		return while(at != end, "%d is stored of %d", at, end)
+	})
+	stop()
+	require.NoError(t, <-ended)
+	return end
+}
+
+// ends restores, and looks where that ends.
+func (r recovering) ends(t *testing.T, revision int64, more ...string) {
+	t.Helper()
+	folder, query, _ := strings.Cut(r.place.URL, "?")
+	args := append([]string{"--data-dir=" + filepath.Join(t.TempDir(), "data"), "--marker=" + t.TempDir() + "/none",
+		"--name=a", "--peer-url=http://127.0.0.1:1", "--etcd-version=" + r.version, "--url=" + r.url,
+		"--tail-url=" + strings.TrimSuffix(folder+"/tail/"+r.id+"?"+query, "?"), "--store-url=" + r.place.URL,
+		"--store-dir=" + r.place.Dir, "--store-ca=" + r.place.CAFile,
+		"--etcd=" + etcdproc.Program(t, r.version, "etcd"), "--etcdutl=" + etcdproc.Program(t, r.version, "etcdutl")},
+		more...)
+	env := map[string]string{"ETCD_INITIAL_CLUSTER": "a=http://127.0.0.1:1", "ETCD_INITIAL_CLUSTER_TOKEN": "t"}
+	var out bytes.Buffer
+	code := commands.Restore(t.Context(), args, func(name string) string { return env[name] }, &out, io.Discard)
+	require.Zero(t, code, "%v: %s", more, out.String())
+	report, err := reports.Read[reports.Restore](strings.TrimSpace(out.String()))
+	require.NoError(t, err)
+	assert.Equal(t, revision, report.UntilRevision, "%v: %s", more, out.String())
+	assert.Equal(t, revision, report.Revision)
+	assert.Empty(t, report.Ended)
 }

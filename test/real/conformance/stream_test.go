@@ -583,3 +583,96 @@ func TestStreamHistory(t *testing.T) {
 		}
 	})
 }
+
+// TestStreamedLeases: no key comes back with a lease that is not there, however busily clients grant and attach: etcd
+// copies its list of leases before it reads the revision of the answer.
+func TestStreamedLeases(t *testing.T) {
+	version := etcdproc.Versions[len(etcdproc.Versions)-1]
+	m := etcdproc.Start(t, version, "source", 1).Members[0]
+	file := snapshotOf(t, version, m)
+	base, err := archive.Examine(t.Context(), file)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	startStream(t, dir, m, base.Revision)
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			client := m.Client()
+			for i := range 250 {
+				granted, err := client.Grant(t.Context(), 3600)
+				if err == nil {
+					_, err = client.Put(t.Context(), fmt.Sprint("key-", n, "-", i), "v", clientv3.WithLease(granted.ID))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	end := put(t, m.Client(), "last", 1)
+	var tail reports.Tail
+	etcdproc.Eventually(t, "all is stored", func(context.Context) error {
+		tail = lookAtTail(t, dir, "", base.Revision)
+		return while(tail.StoredRevision != end, "%+v, and not %d", tail, end)
+	})
+	r := restoring{version: version, dir: dir, file: file, id: tail.ClusterID}
+	fresh := etcdproc.StartSeeded(t, version, "fresh", 1, func(m *etcdproc.Member, initial, token string) {
+		r.to(t, seed.Options{DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial,
+			Token: token})
+	})
+	fresh.WaitServing(fresh.Members...)
+	client := fresh.Members[0].Client()
+	is, err := client.Leases(t.Context())
+	require.NoError(t, err)
+	there := map[clientv3.LeaseID]bool{0: true}
+	for _, lease := range is.Leases {
+		there[lease.ID] = true
+	}
+	keys, err := client.Get(t.Context(), "key-", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.EqualValues(t, 2000, keys.Count)
+	for _, kv := range keys.Kvs {
+		require.True(t, there[clientv3.LeaseID(kv.Lease)], "%s has lease %x, which is not there", kv.Key, kv.Lease)
+	}
+}
+
+// TestStreamedUsers: a change of users ends the stream with the next segment, and a restore before it: no deleted user
+// comes back beside what was written after the deletion.
+func TestStreamedUsers(t *testing.T) {
+	version := etcdproc.Versions[len(etcdproc.Versions)-1]
+	m := etcdproc.Start(t, version, "source", 1).Members[0]
+	client := m.Client()
+	_, err := client.UserAdd(t.Context(), "former", "a password")
+	require.NoError(t, err)
+	file := snapshotOf(t, version, m)
+	base, err := archive.Examine(t.Context(), file)
+	require.NoError(t, err)
+	dir, began := t.TempDir(), time.Now()
+	o := stream.Options{Cluster: archive.Cluster{Endpoints: []string{m.ClientURL}}, Tail: "tail",
+		Place: archive.Place{URL: "file:///backups", Dir: dir}, FromRevision: base.Revision,
+		FlushAfter: 200 * time.Millisecond, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+	monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan reports.Stream, 1)
+	go func() {
+		report, _ := stream.Run(t.Context(), o, monitor) // the report has the error
+		ended <- report
+	}()
+	good := put(t, client, "before", 3)
+	etcdproc.Eventually(t, "all is stored", func(context.Context) error {
+		at := monitor.Report().StoredRevision
+		return while(at != good, "%d is stored of %d", at, good)
+	})
+	_, err = client.UserDelete(t.Context(), "former")
+	require.NoError(t, err)
+	put(t, client, "after", 3)
+	report := <-ended
+	require.Equal(t, reports.StreamUsersChanged, report.Reason)
+	t.Logf("the stream ended after %s", time.Since(began))
+
+	r := restoring{version: version, dir: dir, file: file, id: report.ClusterID}
+	is := r.to(t, seed.Options{DataDir: filepath.Join(t.TempDir(), "data"), Name: "a", PeerURL: "http://127.0.0.1:1",
+		InitialCluster: "a=http://127.0.0.1:1", Token: "t", AsFarAsPossible: true})
+	require.Equal(t, good, is.UntilRevision)
+	require.Contains(t, is.Ended, "users or roles have changed")
+}

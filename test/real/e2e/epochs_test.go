@@ -262,15 +262,28 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	c.operates("again", "type: Recover, recover: {epoch: 1, policy: Recreate}")
 	c.decides("Start", "preparing epoch 2: filling the volumes of demo-1 (its image can't be pulled: ")
 
-	// Whichever of the two comes first is the one that is kept: it is one of them, and not both.
+	// Whichever of the two comes first is the one that is kept: it is one of them, and not both. The second is made again
+	// with the corrected image, under another number.
 	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)
 	c.converges(1)
 	o := c.object()
 	require.False(t, meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Degraded))
 	require.Len(t, c.pods(), 1)
-	require.Equal(t, fmt.Sprintf("demo-%d", o.Status.Epoch-1), c.pods()[0].Name)
+	require.Equal(t, o.Status.Epoch == 1, c.pods()[0].Name == "demo-0")
 	c.hasOperation("again", map[bool]v1alpha1.OperationPhase{true: v1alpha1.OperationSucceeded,
 		false: v1alpha1.OperationFailed}[o.Status.Epoch == 2])
+}
+
+// TestAVersionIsCorrectedBeforeTheClusterBegins: to one with other flags, since prepare has said that nothing has run.
+func TestAVersionIsCorrectedBeforeTheClusterBegins(t *testing.T) {
+	beside(t)
+	c := newCluster(t, "  replicas: 3\n  version: 3.5.99\n")
+	c.decides("Start", "its image can't be pulled: ")
+	c.edit(`{"version":"3.7.3"}`)
+	c.converges(3)
+	for _, version := range c.versions() {
+		assert.Equal(t, "3.7.3", version)
+	}
 }
 
 // beginsACluster deletes the cluster, and makes another one of a snapshot.

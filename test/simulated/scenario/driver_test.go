@@ -62,6 +62,9 @@ var verbs = map[string]func(*story, args) string{
 	// secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for
 	// tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
 	"secret": does((*story).secret),
+	// velero [owners=stripped] [without=claims] [by=kubectl]: the namespace is gone, and is made again from a backup of
+	// before, with its claims on the same volumes
+	"velero": does((*story).velero),
 	"status": does(func(s *story, _ args) { s.w.WipeStatus() }), // status wipe
 	"fence":  does((*story).fence),                              // fence member=demo-1,demo-2 | fence: kubectl annotate
 	// snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an
@@ -141,6 +144,8 @@ var verbs = map[string]func(*story, args) string{
 	"cache": does((*story).cache),
 	// tick 30s: time passes, and no call is made
 	"tick": does((*story).tick),
+	// clock ahead=1500h | ahead=-200h | ahead=0s: that of Quorate alone is wrong, or right again
+	"clock": does(func(s *story, a args) { s.w.Ahead = duration(a["ahead"]) }),
 	// Kubernetes and etcd move one step
 	"pass": does(func(s *story, _ args) { s.w.Pass() }),
 	// the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
@@ -267,6 +272,14 @@ func (s *story) recoverBy(a args) {
 	policy, epoch, _ := strings.Cut(a["by"], ":")
 	n, _ := strconv.ParseInt(epoch, 10, 64)
 	s.w.AskRecover(v1alpha1.QuorumLoss(policy), n)
+}
+
+func (s *story) velero(a args) {
+	labels := map[string]string{objects.LabelRestored: "friday"}
+	if a["by"] == "kubectl" {
+		labels = nil
+	}
+	s.w.RestoreNamespace(labels, a["owners"] == "stripped", a["without"] != "claims")
 }
 
 // ask creates an operation, and leaves those that there are.
@@ -653,22 +666,18 @@ func step(o *decision.Outcome) string {
 
 // writes are the children that were made, deleted and changed; in one line where the same becomes of several.
 func (s *story) writes() string {
-	var lines []string
-	last := ""
-	for _, line := range s.w.TakeLog() {
-		what, name, rest := parts(line)
-		if n := len(lines) - 1; n >= 0 && name != "" && what+rest == last {
-			lines[n] = strings.TrimSuffix(lines[n], rest) + ", " + name + rest
-			continue
-		}
-		lines, last = append(lines, "  "+line), what+rest
+	var all strings.Builder
+	for _, line := range together(s.w.TakeLog(), ofChild) {
+		all.WriteString("  " + line + "\n")
 	}
-	return strings.Join(append(lines, ""), "\n")
+	return all.String()
 }
 
-// parts of a line of the log: sign and kind, name, and what more there is.
-func parts(line string) (what, name, rest string) {
-	words := regexp.MustCompile(`^((?:! )?[-+~] \w+) ([^ :]+)(.*)$`).FindStringSubmatch(line)
+var child = regexp.MustCompile(`^((?:! )?[-+~] \w+) ([^ :]+)(.*)$`)
+
+// ofChild parts a line of the log: sign and kind, name, and what more there is.
+func ofChild(line string) (what, name, rest string) {
+	words := child.FindStringSubmatch(line)
 	if words == nil {
 		return line, "", ""
 	}

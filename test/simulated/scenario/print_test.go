@@ -176,23 +176,30 @@ func (s *story) certificates(args) string {
 		}
 		lines = append(lines, line)
 	}
-	return strings.Join(together(lines, ":"), "\n") + "\n"
+	return strings.Join(together(lines, ofName), "\n") + "\n"
 }
 
-// together tells in one line what is said of several names: what follows the sign must be the same.
-func together(lines []string, sign string) []string {
+// together tells in one line what is said of several names. Parts of a line are what stands before the name, the name,
+// and what is said of it; without a name the line stands alone.
+func together(lines []string, parts func(line string) (before, name, said string)) []string {
 	var told []string
 	last := ""
 	for _, line := range lines {
-		name, rest, _ := strings.Cut(line, sign)
-		if n := len(told) - 1; n >= 0 && rest == last {
-			before, _, _ := strings.Cut(told[n], sign)
-			told[n] = before + ", " + name + sign + rest
+		before, name, said := parts(line)
+		if n := len(told) - 1; n >= 0 && name != "" && before+said == last {
+			told[n] = strings.TrimSuffix(told[n], said) + ", " + name + said
 			continue
 		}
-		told, last = append(told, line), rest
+		told = append(told, line)
+		last = before + said
 	}
 	return told
+}
+
+// ofName parts a line that begins with a name.
+func ofName(line string) (before, name, said string) {
+	i := strings.Index(line, ":")
+	return "", line[:i], line[i:]
 }
 
 func (s *story) members(id uint64) []string {

@@ -154,17 +154,21 @@ func tellVerb[S teller](t *testing.T, at, cmd string, words []datadriven.CmdArg,
 	if !known {
 		t.Fatalf("%s: no such verb: %s", at, cmd)
 	}
-	a := args{}
-	for _, word := range words {
-		a[word.Key] = strings.ReplaceAll(strings.Join(word.Vals, ","), "_", " ")
-	}
-	said = verb(s, a)
+	said = verb(s, wordsOf(words))
 	record(t, at+" "+cmd, s.statuses()...)
 	for _, breach := range s.breaches() {
 		said += "VIOLATION " + breach + "\n"
 		breaches += at + ": " + cmd + ": " + breach + "\n"
 	}
 	return said, breaches
+}
+
+func wordsOf(all []datadriven.CmdArg) args {
+	a := args{}
+	for _, word := range all {
+		a[word.Key] = strings.ReplaceAll(strings.Join(word.Vals, ","), "_", " ")
+	}
+	return a
 }
 
 // TestTheExampleInContributing: a story that is written as CONTRIBUTING.md says gets what it shows.

@@ -1,11 +1,13 @@
 package scenario
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -62,12 +64,6 @@ func TestSnapshotsWander(t *testing.T) {
 
 // happens carries out one line of a walk.
 func (s *snapshotStory) happens(r *rand.Rand, line string) string {
-	word, rest, _ := strings.Cut(line, " ")
-	a := args{}
-	for field := range strings.FieldsSeq(rest) {
-		key, value, _ := strings.Cut(field, "=")
-		a[key] = value
-	}
 	switch line {
 	case "lose job":
 		if names := sortedKeys(s.jobs); len(names) > 0 {
@@ -90,7 +86,11 @@ func (s *snapshotStory) happens(r *rand.Rand, line string) string {
 			return ""
 		}
 	}
-	return snapshotVerbs[word](s, a)
+	verb, words, err := datadriven.ParseLine(line)
+	if err != nil {
+		panic(err)
+	}
+	return snapshotVerbs[verb](s, wordsOf(words))
 }
 
 // takesUnseen reports whether a Job takes a snapshot that is being deleted, and is not in view. The Job that deletes
@@ -103,12 +103,7 @@ func (s *snapshotStory) takesUnseen(job string) bool {
 }
 
 func sortedKeys[V any](all map[string]V) []string {
-	var names []string
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(all))
 }
 
 // goesWell lets everything go well from now on.

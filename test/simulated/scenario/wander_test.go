@@ -135,7 +135,7 @@ var (
 2 edit priority-class=high | edit priority-class= | node unplaced=high
 1 image bad=gcr.io/etcd-development/etcd:v3.7.3 | image good=gcr.io/etcd-development/etcd:v3.7.3
 1 edit self-hosted=true | edit self-hosted=false
-1 delete configmap=demo-epoch-1 | status wipe
+1 status wipe | edit self-hosted=false; cache thaw; delete configmap=demo-epoch-1; sync
 3 EPOCHS`)
 
 	// changes are what people do all the time while answers are late: call begins one that is.
@@ -273,8 +273,8 @@ func (w *walker) tell(line string) {
 	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
 		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory,
 		line == "apply" && len(w.ends) == 0,
-		// before the first quorum a person decides
-		strings.HasPrefix(line, "delete configmap") && w.w.Cluster().Status.ClusterID == "":
+		// before the first quorum a person decides; and with record, status and pods gone, nothing says how members dial
+		strings.HasPrefix(line, "delete configmap") && (w.w.Cluster().Status.ClusterID == "" || len(w.w.Procs) == 0):
 		return
 	case verb == "tick":
 		w.ticks(duration(what))
@@ -475,11 +475,24 @@ func TestWanderThroughEdits(t *testing.T) {
 			w.any(of(w, inSpecs, inSpecs, mishaps, mishaps, mishaps, mishaps))
 		}
 		w.happens("image good=gcr.io/etcd-development/etcd:v3.7.3")
+		if w.haveServed() { // with whatever image there was
+			w.happens("image good=gcr.io/etcd-development/etcd:v3.6.99; image good=gcr.io/etcd-development/etcd:v3.7.99")
+		}
 		w.tell("edit version=3.7.3 upgrade=Step priority-class= self-hosted=false size=3Gi")
 		w.recover()
 		w.deleteUnplaced()
 		return ""
 	})
+}
+
+// haveServed reports whether some etcd of the cluster has had a leader.
+func (w *walker) haveServed() bool {
+	for _, c := range w.w.Etcd.Clusters {
+		if c.Leader != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // deleteUnplaced is what a person does where Quorate does not reach the members, and can't know what has run.
@@ -605,13 +618,13 @@ func (s *story) alive() bool {
 		len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
 }
 
-// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: on Memory
-// a reboot takes the mark of prepare too, so they are taken for lost, and a person begins again
+// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: a reboot on
+// Memory, or an empty disk, takes the mark of prepare too, so they are taken for lost, and a person begins again
 // (docs/decisions/0001-founding.md).
 func (s *story) forgotten() bool {
 	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind,
 		Name: objects.EpochName(s.w.Cluster().Name, 1)}].(*corev1.ConfigMap)
-	if !there || s.w.Cluster().Spec.Storage.Medium != v1alpha1.Memory {
+	if !there {
 		return false
 	}
 	initial, able := strings.Count(record.Data[objects.EpochKeyInitialCluster], "="), 0

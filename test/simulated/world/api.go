@@ -68,6 +68,9 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	}
 	if claim, is := o.(*corev1.PersistentVolumeClaim); is {
 		claim.Status.Phase = corev1.ClaimPending
+		if w.BindsAtOnce {
+			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
+		}
 	}
 	w.put(kind, o)
 	return nil
@@ -171,6 +174,9 @@ func (w *World) inUse(claim string) bool {
 func (w *World) put(kind Kind, o metav1.Object) {
 	if s, is := o.(*corev1.Service); is {
 		w.allocateNodePort(s)
+	}
+	if kind == ClusterKind { // the hook reads this of the parent alone
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(w.Now.Truncate(time.Second)))}})
 	}
 	w.Version++
 	w.Changes++

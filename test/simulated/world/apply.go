@@ -115,6 +115,9 @@ func (w *World) writeStatus(c *Call) {
 	if live == nil || live.UID != c.parent.UID {
 		return
 	}
+	if w.asksTime(live.Status, status) {
+		return
+	}
 	w.Lacked = c.lacks
 	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.Ready) && c.lacks != "" {
 		w.violate("Ready", "Ready is True (%s), and %s", c.Decision.Reason.Rule, c.lacks)
@@ -128,6 +131,19 @@ func (w *World) writeStatus(c *Call) {
 		w.Changes, w.Writes = changes, w.Writes-1
 	}
 	w.tellOperations()
+}
+
+// asksTime writes a status that only asks for the time, which is no change; false when it says more than that.
+func (w *World) asksTime(old, status v1alpha1.EtcdClusterStatus) bool {
+	asked := old
+	asked.Internal.ClockTime = status.Internal.ClockTime
+	if !reflect.DeepEqual(asked, status) || reflect.DeepEqual(old, status) {
+		return false
+	}
+	changes := w.Changes
+	w.editCluster(func(e *v1alpha1.EtcdCluster) { e.Status = status })
+	w.Changes = changes
+	return true
 }
 
 // looks reports whether a status only tells of another look, which is no change. That is written seldom (S16).

@@ -3,6 +3,7 @@ package world
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -64,28 +65,43 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 	if err != nil {
 		panic(err) // the selector is ours
 	}
-	r := observation.Related{Secrets: map[string]*observation.Secret{}}
-	for name, o := range w.Cached(SecretKind) {
-		if chosen.Matches(selected.Set(o.GetLabels())) {
-			r.Secrets[name] = o.(*observation.Secret)
+	secrets := such(w.Cached(SecretKind), func(s *observation.Secret) bool {
+		return chosen.Matches(selected.Set(s.Labels))
+	})
+	return observation.Related{
+		Secrets:    state.Of(spec.AskedKeys(c), secrets), // what the edge leaves out, no decision may miss
+		Remains:    w.remainsOf(c),
+		Snapshots:  such(w.Cached(snapshotKind), func(*v1alpha1.EtcdSnapshot) bool { return true }),
+		Operations: such(w.Cached(OperationKind), func(op *v1alpha1.EtcdOperation) bool { return !op.Status.Phase.Ended() }),
+	}
+}
+
+// such are the objects of one type of which that is so, by name.
+func such[T metav1.Object](all map[string]metav1.Object, is func(T) bool) map[string]T {
+	found := map[string]T{}
+	for name, o := range all {
+		if t := o.(T); is(t) {
+			found[name] = t
 		}
 	}
-	r.Secrets = state.Of(spec.AskedKeys(c), r.Secrets) // what the edge leaves out, no decision may miss
-	for name, o := range w.Cached(snapshotKind) {
-		if r.Snapshots == nil {
-			r.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
-		}
-		r.Snapshots[name] = o.(*v1alpha1.EtcdSnapshot)
+	return found
+}
+
+// remainsOf are the claims and ConfigMaps that were made for another cluster of this name.
+func (w *World) remainsOf(c *v1alpha1.EtcdCluster) (all []observation.Remain) {
+	chosen, err := metav1.LabelSelectorAsSelector(new(certificates.RemainsSelector(c, true)))
+	if err != nil {
+		panic(err) // the selector is ours
 	}
-	for name, o := range w.Cached(OperationKind) {
-		if op := o.(*v1alpha1.EtcdOperation); !op.Status.Phase.Ended() {
-			if r.Operations == nil {
-				r.Operations = map[string]*v1alpha1.EtcdOperation{}
+	for kind, words := range map[Kind]string{ClaimKind: "PersistentVolumeClaim", ConfigMapKind: "ConfigMap"} {
+		for _, o := range w.Cached(kind) {
+			if remain, is := observation.RemainOf(words, o, c.UID); is && chosen.Matches(selected.Set(o.GetLabels())) {
+				all = append(all, remain)
 			}
-			r.Operations[name] = op
 		}
 	}
-	return r
+	slices.SortFunc(all, func(a, b observation.Remain) int { return strings.Compare(a.Kind+a.Name, b.Kind+b.Name) })
+	return all
 }
 
 // grouped are children by kind. Certificates are there only where the installation has a rule for them.

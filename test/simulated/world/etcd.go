@@ -200,18 +200,16 @@ func (w *World) elect(id uint64) {
 	able := slices.DeleteFunc(w.component(c), func(m observation.Member) bool {
 		led := c
 		led.Leader = m.ID
-		return !w.leads(led) || w.blank(c, m)
+		return !w.leads(led) || w.held(c, m.ID).Blank
 	})
 	if len(able) == 0 {
 		return
 	}
 	best := slices.MaxFunc(able, func(a, b observation.Member) int {
-		if x, y := w.index(c, a), w.index(c, b); x != y {
-			return int(x) - int(y)
-		}
-		return strings.Compare(b.PeerURLs[0], a.PeerURLs[0])
+		return cmp.Or(cmp.Compare(w.held(c, a.ID).Index, w.held(c, b.ID).Index),
+			strings.Compare(b.PeerURLs[0], a.PeerURLs[0]))
 	})
-	if held := w.index(c, best); held < c.Commit {
+	if held := w.held(c, best.ID).Index; held < c.Commit {
 		w.violate("S10", "acknowledged writes are lost: the new leader %s holds %d of %d entries", nameAt(best), held,
 			c.Commit)
 	}
@@ -258,15 +256,10 @@ func (w *World) holds(c Cluster, member uint64) (Dir, bool) {
 	return w.Dirs[w.Procs[pod].Dir], runs
 }
 
-// blank reports whether the member's log is an empty one.
-func (w *World) blank(c Cluster, m observation.Member) bool {
-	d, _ := w.holds(c, m.ID)
-	return d.Blank
-}
-
-func (w *World) index(c Cluster, m observation.Member) uint64 {
-	d, _ := w.holds(c, m.ID)
-	return d.Index
+// held is the same, empty when it does not run.
+func (w *World) held(c Cluster, member uint64) Dir {
+	d, _ := w.holds(c, member)
+	return d
 }
 
 // replicate brings every member that hears the leader up to what is agreed; learners at their pace.
@@ -285,7 +278,8 @@ func (w *World) replicate(id uint64, pace bool) {
 		case m.Learner && d.Behind > 0:
 		default:
 			if d.Index == 0 {
-				d.Snapshot, d.Rot = w.behindSnapshot(c, d), w.rotOf(c)
+				d.Snapshot = w.behindSnapshot(c, d)
+				d.Rot = w.held(c, c.Leader).Rot // it copies what is wrong too; the initial members have none to copy
 			}
 			d.Index, d.Blank = c.Commit, false
 			d = d.holding(c.Live + c.Old)
@@ -295,12 +289,6 @@ func (w *World) replicate(id uint64, pace bool) {
 		}
 		w.storeDir(place, d)
 	}
-}
-
-// rotOf is what is wrong with the leader's data: a member that joins copies it. The initial members have none to copy.
-func (w *World) rotOf(c Cluster) uint32 {
-	d, _ := w.holds(c, c.Leader)
-	return d.Rot
 }
 
 // publish lets members that follow a leader say their names and client URLs, once after each start that has others.

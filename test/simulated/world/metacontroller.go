@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,9 +61,16 @@ type Call struct {
 	Outcome *decision.Outcome
 }
 
-// Sync is one whole sync of Metacontroller. Nil when its cache holds no cluster.
+// Sync is one whole sync of Metacontroller. Nil when its cache holds no cluster. One that does no more than ask the API
+// server for the time is followed by another at once, because the status has changed.
 func (w *World) Sync(crash Crash) *Call {
 	c := w.Begin(crash)
+	if c != nil && c.Outcome == nil && !c.Finalizing && !c.Decision.Status.Internal.ClockTime.Equal(
+		&c.parent.Status.Internal.ClockTime) {
+		c.crash, c.Lost = Crash{}, false
+		w.Apply(c)
+		c = w.Begin(crash)
+	}
 	w.Apply(c)
 	return c
 }
@@ -117,8 +125,8 @@ func (w *World) begin2(etcd *client) *Call {
 
 // observation is what the hook is shown.
 func (w *World) observation(q *Question) observation.Observation {
-	o := observation.Observation{Cluster: q.Parent, Children: w.grouped(q.Children), Related: q.Related, Now: w.Now,
-		Resync: w.Resync, Settings: w.Settings, Zones: zones(q.Parent)}
+	o := observation.Observation{Cluster: q.Parent, Children: w.grouped(q.Children), Related: q.Related,
+		Now: w.Now.Add(w.Ahead), Resync: w.Resync, Settings: w.Settings, Zones: zones(q.Parent)}
 	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
 	return o
 }
@@ -142,6 +150,9 @@ func (w *World) answer(q *Question, etcd *client) *Call {
 	c.lookedAfter = spec.Protected(q.Parent) || state.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
 		c.Decision.Children, c.Finalized = cluster.Finalize(o)
+		if err := hooks.VerifyFinalize(o, c.Decision.Children, c.Finalized); err != nil {
+			w.Oracle.Broken = append(w.Oracle.Broken, strings.Split(err.Error(), "\n")...)
+		}
 		c.Lost = !etcd.crash.Answered()
 		w.makeSecrets(c, sources(o))
 		return c

@@ -150,7 +150,7 @@ func (o *Oracle) seeMembers(w *World, c Cluster) {
 func (w *World) seededAlike(c Cluster) {
 	seeds := map[reports.Restore]string{}
 	for _, m := range c.Members {
-		if d, _ := w.holds(c, m.ID); d.Seed != "" {
+		if d := w.held(c, m.ID); d.Seed != "" {
 			told, err := reports.Read[reports.Restore](d.Seed)
 			if err != nil {
 				panic(err)

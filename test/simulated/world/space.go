@@ -184,7 +184,7 @@ func (w *World) differs(pod *corev1.Pod, d Dir) string {
 	}
 	c := w.Etcd.Clusters[d.Cluster]
 	for _, m := range c.Members {
-		if theirs, _ := w.holds(c, m.ID); theirs.Index > 0 && theirs.Rot != d.Rot {
+		if theirs := w.held(c, m.ID); theirs.Index > 0 && theirs.Rot != d.Rot {
 			return "found data inconsistency with peers"
 		}
 	}
@@ -202,7 +202,7 @@ func (c *client) tellHashes(list *observation.Membership, health map[string]obse
 		if h.Err != "" || h.Leader == 0 || h.Learner {
 			continue
 		}
-		d, _ := c.w.holds(cluster, h.MemberID)
+		d := c.w.held(cluster, h.MemberID)
 		h.Hash = &observation.Hash{Revision: cluster.Revision, CompactRevision: cluster.Compacted,
 			Value: 0xaaaa0000 + d.Rot}
 		health[name] = h

@@ -236,7 +236,7 @@ func (w *World) agree(id uint64) {
 // behindSnapshot is up to where the member gets what it has not applied as a snapshot: its own, or for a new one the
 // leader's, who keeps the last entries before it as a log.
 func (w *World) behindSnapshot(c Cluster, d Dir) uint64 {
-	if leader, _ := w.holds(c, c.Leader); d.Index == 0 && leader.Snapshot > catchUp {
+	if leader := w.held(c, c.Leader); d.Index == 0 && leader.Snapshot > catchUp {
 		return leader.Snapshot - catchUp
 	}
 	return d.Snapshot

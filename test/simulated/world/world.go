@@ -28,7 +28,9 @@ import (
 
 // World is the whole state. Every value in it is replaced and never changed in place, so that a clone may share it.
 type World struct {
-	Now time.Time
+	// Now is the time, by the API server's clock and the nodes'. Ahead is by how much Quorate's clock is.
+	Now   time.Time
+	Ahead time.Duration
 	// Resync is how often Metacontroller calls while nothing happens.
 	Resync   time.Duration
 	Settings observation.Settings
@@ -51,6 +53,8 @@ type World struct {
 	Lost map[string]bool
 	// Full are the members for whose pods no node has room.
 	Full map[string]bool
+	// BindsAtOnce: claims get their volumes when they are made, and not with the first pod.
+	BindsAtOnce bool
 	// Unplaced are the priority classes of which no node takes a pod.
 	Unplaced map[string]bool
 	// Refused are the objects that the API server does not make, all of a kind where no name is given; NoPriority and

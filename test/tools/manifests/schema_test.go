@@ -153,6 +153,48 @@ func integers(v any) any {
 	return v
 }
 
+// TestQuantitiesAreShort: those of every kind, of types that are not ours among them, and each rule looks before it
+// parses one: the API server judges by its rules also what a pattern has refused.
+func TestQuantitiesAreShort(t *testing.T) {
+	seen := 0
+	for _, name := range kinds {
+		var crd any
+		must(t, yaml.Unmarshal(fileOf(t, "../../../manifests/crds/etcd.quorate.dev_"+strings.ToLower(name)+"s.yaml"), &crd))
+		eachObject(crd, func(o map[string]any) {
+			pattern, _ := o["pattern"].(string)
+			if strings.Contains(pattern, "[numkMGTPE]") {
+				seen++
+				if o["maxLength"] != 32.0 || !strings.HasSuffix(pattern, `[0-9]{1,2}))?$`) {
+					t.Errorf("%s: a quantity of any length: %v", name, o)
+				}
+			}
+			rule, _ := o["rule"].(string)
+			if before, _, parses := strings.Cut(rule, "quantity("); parses &&
+				!strings.Contains(before, "matches('[eE][-+]?[0-9.]{3}') || ") {
+				t.Errorf("%s: it parses without a look: %s", name, rule)
+			}
+		})
+	}
+	if seen < 20 {
+		t.Errorf("%d quantities", seen)
+	}
+}
+
+// eachObject calls for each object in what was read from YAML.
+func eachObject(v any, do func(map[string]any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		do(v)
+		for _, value := range v {
+			eachObject(value, do)
+		}
+	case []any:
+		for _, value := range v {
+			eachObject(value, do)
+		}
+	}
+}
+
 // TestServerSideApplyRefusesTheFieldThatSaysSo: the code by which an API server applies refuses every kind of child
 // that carries the field setApplyStrategyToDynamicApply, and names the field
 // (docs/decisions/0029-server-side-apply.md). The children are those of a call's fixture.

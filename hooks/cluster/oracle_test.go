@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/safety"
+	"github.com/quorate-dev/quorate/hooks/spec"
+)
+
+// growing is a cluster of three voters that should have five, with a learner that has caught up.
+func growing() observation.Observation {
+	o := with(serve(3), replicas(5))
+	addMember(&o, 3, true)
+	o.Children.Pods["demo-3"].Annotations[objects.AnnotationStart] = objects.StartJoin
+	list(&o, "demo-3", time.Hour)
+	return with(o, noted(objects.AnnotationNextMember, "4"))
+}
+
+// TestVerifySeesWrongDecisions: each is made by hand, in place of what the rules say, and the oracle names what it
+// breaks.
+func TestVerifySeesWrongDecisions(t *testing.T) {
+	promotion := decision.Promote{ID: 4, Name: "demo-3"}
+	for name, c := range map[string]struct {
+		o      observation.Observation
+		wrong  func(d *decision.Decision)
+		breaks string
+	}{
+		"a promotion while the leader is silent": {with(growing(), silenced("demo-0")),
+			func(d *decision.Decision) { d.Step = promotion }, "while the leader is silent"},
+		"the removal of a healthy learner that is wanted": {
+			with(growing(), noted(objects.AnnotationChosen, "demo-3 removal")),
+			func(d *decision.Decision) { d.Step = decision.Remove{ID: 4, Name: "demo-3"} },
+			"a learner that is wanted and that nothing is wrong with"},
+		"no Secret with the keys of tokens": {serve(3), func(d *decision.Decision) {
+			d.Children.Secrets = without(d.Children.Secrets, spec.TokenSecret("demo"))
+		}, "the Secret demo-token is not in the answer"},
+		"no NetworkPolicy": {serve(3), func(d *decision.Decision) { d.Children.Policies = nil },
+			"the NetworkPolicy demo is not in the answer"},
+		"no budget": {serve(3), func(d *decision.Decision) { d.Children.Budgets = nil },
+			"the PodDisruptionBudget demo is not in the answer"},
+		"a Service that is gone while all is held back": {with(serve(3), suspending), func(d *decision.Decision) {
+			d.Children.Services = d.Children.Services[:1]
+		}, "is gone from the answer"},
+		"the removal of a member that a person looks at": {with(serve(5), replicas(4), fencing("demo-4"),
+			noted(objects.AnnotationChosen, "demo-4 removal")), func(d *decision.Decision) {
+			d.Step = decision.Remove{ID: 5, Name: "demo-4"}
+		}, "which a person has fenced"},
+		"a certificate that begins tomorrow": {serve(3), func(d *decision.Decision) {
+			signLeaf(d, now.Add(24*time.Hour))
+		}, "begins in the future"},
+		"a certificate by an authority that begins tomorrow": {with(serve(3), func(o *observation.Observation) {
+			ca := *o.Children.Secrets[spec.CASecret("demo")]
+			certificate := *ca.Certificate
+			certificate.NotBefore = now.Add(24 * time.Hour)
+			ca.Certificate = &certificate
+			o.Children.Secrets[ca.Name] = &ca
+		}), func(d *decision.Decision) { signLeaf(d, now) }, "is not valid yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(c.o)
+			require.NoError(t, verify(c.o, d), "what the rules say")
+			c.wrong(&d)
+			assert.ErrorContains(t, verify(c.o, d), c.breaks)
+		})
+	}
+}
+
+func without(list []*decision.DesiredSecret, name string) (left []*decision.DesiredSecret) {
+	for _, s := range list {
+		if s.Name != name {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+// signLeaf has the servers' certificate made again.
+func signLeaf(d *decision.Decision, begins time.Time) {
+	for _, s := range d.Children.Secrets {
+		if s.Name == "demo-server-tls" {
+			s.Make = decision.Leaf{Signer: spec.CASecret("demo"), NotBefore: begins, NotAfter: begins.Add(time.Hour)}
+		}
+	}
+}
+
+// fencing has an operation fence the member.
+func fencing(name string) fact {
+	return func(o *observation.Observation) {
+		fence := &v1alpha1.EtcdOperation{}
+		fence.Name, fence.UID, fence.Namespace = "fence", "uid-fence", o.Cluster.Namespace
+		fence.Finalizers = []string{"kept"}
+		fence.Spec.ClusterRef.Name, fence.Spec.Type = o.Cluster.Name, v1alpha1.OperationFence
+		fence.Spec.Fence = &v1alpha1.FenceOperation{Members: []string{name}}
+		o.Related.Operations = map[string]*v1alpha1.EtcdOperation{fence.Name: fence}
+	}
+}
+
+// TestVerifySeesWrongFinalizations: a cluster that is being deleted takes nothing along before its time, and waits for
+// nothing.
+func TestVerifySeesWrongFinalizations(t *testing.T) {
+	o := serve(3)
+	o.Cluster.DeletionTimestamp = &metav1.Time{Time: now}
+	remaining, finalized := Finalize(o)
+	require.NoError(t, safety.Finalize(o, remaining, finalized))
+
+	assert.ErrorContains(t, safety.Finalize(o, remaining, false), "the deletion is held up")
+	fewer := remaining
+	fewer.Claims = fewer.Claims[1:]
+	assert.ErrorContains(t, safety.Finalize(o, fewer, true), "PersistentVolumeClaim demo-0 goes before its owner")
+	more := remaining
+	more.Pods = append(more.Pods, o.Children.Pods["demo-0"].DeepCopy())
+	more.Pods[len(more.Pods)-1].Name = "demo-9"
+	assert.ErrorContains(t, safety.Finalize(o, more, true), "Pod demo-9 is made")
+
+	o.Cluster.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+	remaining, finalized = Finalize(o)
+	require.NoError(t, safety.Finalize(o, remaining, finalized))
+	assert.ErrorContains(t, safety.Finalize(o, remaining, true), "takes claims along")
+}
