@@ -17,7 +17,6 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/prepare"
-	"github.com/quorate-dev/quorate/etcdops/trim"
 	"github.com/quorate-dev/quorate/manifests/install"
 	"github.com/quorate-dev/quorate/server/kubectl"
 	"github.com/quorate-dev/quorate/server/wire"
@@ -32,7 +31,6 @@ Usage:
   quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
-  quorate trim [flags]      keep a member's write-ahead log short (a container beside etcd)
   quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/reference/cli.md)
   quorate version           print the version, the commit, and what it was built with
@@ -85,8 +83,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
 		return prepare.Run(ctx, args, stderr)
-	case "trim":
-		return trim.Run(ctx, args, stderr)
 	case "own":
 		return prepare.Own(args, stderr)
 	case "kubectl":

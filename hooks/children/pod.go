@@ -136,7 +136,8 @@ func prepareContainer(o observation.Observation, resources corev1.ResourceRequir
 // trimContainer keeps etcd's log as short as the account of a volume says (spec.Room).
 func trimContainer(o observation.Observation, beside corev1.ResourceRequirements) corev1.Container {
 	trim := prepareContainer(o, objects.Beside(beside))
-	trim.Name, trim.Args = objects.ContainerTrim, []string{"trim", "--data-dir=" + objects.DataDir}
+	trim.Name, trim.Command = objects.ContainerTrim, []string{objects.TrimProgram}
+	trim.Args = []string{"--data-dir=" + objects.DataDir}
 	trim.VolumeMounts = trim.VolumeMounts[:1]
 	return trim
 }

@@ -366,7 +366,7 @@ func TestMemory(t *testing.T) {
 // isWrittenOver writes more than the volumes hold over one key, and has all but the last compacted.
 func (c *cluster) isWrittenOver() {
 	started, client := c.lives(), c.client()
-	for range 30 {
+	for range 40 {
 		require.NoError(c.t, overwrite(c.t, client, 40))
 		last, err := answered(c.t, func(ctx context.Context) (*clientv3.GetResponse, error) {
 			return client.Get(ctx, "large", clientv3.WithCountOnly())
