@@ -153,7 +153,7 @@ func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1
 	t.Helper()
 	spec.Version, spec.Replicas = version, new(int32(1))
 	if spec.Storage.Size.IsZero() {
-		spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")}
+		spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("100Gi")}
 	}
 	o := observation.Observation{
 		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},

@@ -95,7 +95,7 @@ func fills(t *testing.T, version string, f filling) {
 	w := &filler{filling: f, text: strings.Repeat("x", f.value), until: 2 * size.Value()}
 	alarms, database := 0, int64(0)
 	for {
-		err := w.write(t, m)
+		err := w.write(t.Context(), m)
 		require.True(t, m.Running(), "etcd lives")
 		status, err2 := m.Client().Status(t.Context(), m.ClientURL)
 		require.NoError(t, err2)
@@ -146,16 +146,17 @@ func TestStartsFromATrimmedLog(t *testing.T) {
 			runBeside(t, m)
 			w := &filler{filling: filling{value: largest, over: true}, text: strings.Repeat("x", largest), until: 1 << 62}
 			for i := range kills {
-				ended, end := make(chan struct{}), m.Kill
+				end := m.Kill
 				if i%2 == 1 {
 					end = m.Stop
 				}
+				ctx, ended := context.WithCancel(t.Context())
 				time.AfterFunc(2*time.Second+time.Duration(i)*61*time.Millisecond, func() {
 					end()
-					close(ended)
+					ended()
 				})
-				_ = w.write(t, m) // ends with its member
-				<-ended
+				_ = w.write(ctx, m)
+				<-ctx.Done()
 				m.Restart()
 				c.WaitServing(m)
 				status, err := m.Client().Status(t.Context(), m.ClientURL)
@@ -249,12 +250,12 @@ type filler struct {
 }
 
 // write writes by a few clients at once, and returns the first error.
-func (w *filler) write(t *testing.T, m *etcdproc.Member) error {
+func (w *filler) write(ctx context.Context, m *etcdproc.Member) error {
 	clients := 4
 	if w.value < 1<<10 {
 		clients = 100
 	}
-	ctx, stop := context.WithCancelCause(t.Context())
+	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if w.over || w.value < 1<<10 {
 		enough := time.AfterFunc(time.Minute, func() { stop(errDone) })
