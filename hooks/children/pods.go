@@ -172,13 +172,7 @@ func JoinCluster(v *state.View, joining *state.Member) string {
 
 // Pod of the member: the one that runs, brought up to date as far as a running pod can be, or a new one.
 func Pod(v *state.View, name, start string, env []corev1.EnvVar) *corev1.Pod {
-	volume := spec.StorageSize(&v.Cluster.Spec)
-	if claim := v.Children.Claims[name]; claim != nil {
-		if size := volumes.VolumeSize(claim); !size.IsZero() {
-			volume = size
-		}
-	}
-	pod := NewPod(v.Observation, name, v.Address(name), versions.VersionNow(v), start, volume,
+	pod := NewPod(v.Observation, name, v.Address(name), versions.VersionNow(v), start, volumes.RoomOf(v, name),
 		spec.Speech{PeersTLS: state.PeersDial(v, name), Anonymous: state.AsksNone(v)}, env)
 	if outside, known := v.OutsideURL(name); known {
 		state.Advertise(pod, outside)

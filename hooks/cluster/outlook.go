@@ -22,6 +22,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -136,8 +137,9 @@ func unauthorized(v *state.View) decision.Prospect {
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
 func byPerson(v *state.View, silent []*state.Member) rule.Outlook {
 	if slices.ContainsFunc(silent, func(m *state.Member) bool {
-		return m.DisplayName() == "" || pods.Mismatched(v, m) || v.Fenced(m.PodName) || health.Overdue(v, m) &&
-			health.WhyNotReplaced(v, m) != ""
+		full := pods.DiskFull(v, m) && !volumes.MoreRoom(v, m.PodName)
+		return m.DisplayName() == "" || pods.Mismatched(v, m) || v.Fenced(m.PodName) || full ||
+			health.Overdue(v, m) && health.WhyNotReplaced(v, m) != ""
 	}) {
 		return rule.Waits
 	}

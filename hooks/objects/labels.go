@@ -177,8 +177,12 @@ const (
 const (
 	// ContainerEtcd is the container that runs etcd.
 	ContainerEtcd = "etcd"
+	// DiskFullWords are in the last words of an etcd that dies of a full disk.
+	DiskFullWords = "no space left on device"
 	// ContainerPrepare is the init container that guards the data directory.
 	ContainerPrepare = "prepare"
+	// ContainerTrim is the container beside etcd that keeps its log short.
+	ContainerTrim = "trim"
 	// ContainerOwn is the init container that makes a directory on the node the member's.
 	ContainerOwn = "own"
 	// containerTools is the init container that puts quorate-snapshot where one of another image can run it, in

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -252,7 +253,18 @@ func dead(j *judgement, m *state.Member) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
 	return watchedFor(j, long) && policy.Policy != v1alpha1.ReplaceManual && !j.v.Fenced(m.PodName) && !m.Serving() &&
-		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m)
+		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m) && !fullDisk(j, m)
+}
+
+// fullDisk reports whether the member's etcd has ended of a full disk, and a successor would have no more room.
+func fullDisk(j *judgement, m *state.Member) bool {
+	end := objects.LastEnd(m.Pod, objects.ContainerEtcd)
+	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || volumes.Roomier(j.v, m.PodName) {
+		return false
+	}
+	was := j.v.LastStatus(m)
+	return was == nil || end.FinishedAt.IsZero() ||
+		!end.FinishedAt.Add(time.Minute).Before(was.LastTransitionTime.Time)
 }
 
 // watchedFor reports whether Quorate has looked without a gap since a time that is long ago.

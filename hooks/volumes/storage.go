@@ -61,15 +61,7 @@ func claimSpec(v *state.View, claim string) (resource.Quantity, *string, bool) {
 	if s.WAL == nil {
 		return resource.Quantity{}, nil, false
 	}
-	return objects.Canonical(WALSize(s.WAL)), s.WAL.StorageClassName, true
-}
-
-// WALSize is the size of the volumes for write-ahead logs.
-func WALSize(s *v1alpha1.WALSpec) resource.Quantity {
-	if s.Size.IsZero() {
-		return resource.MustParse("1Gi")
-	}
-	return s.Size
+	return objects.Canonical(spec.WALSize(s.WAL)), s.WAL.StorageClassName, true
 }
 
 // VolumeOf is the claim of this name, of which the spec asks something; nil when there is none, and where members stand
@@ -334,7 +326,7 @@ func tooSmall(v *state.View, d *Volume) string {
 	if !d.larger() {
 		return ""
 	}
-	quota := spec.QuotaBytes(v.Cluster.Spec.Options, d.size)
+	quota := spec.QuotaOn(v.Cluster.Spec.Options, spec.RoomFor(&v.Cluster.Spec))
 	for _, m := range v.Members {
 		switch {
 		case m.Health.DBSizeInUse > quota:
@@ -350,26 +342,6 @@ func tooSmall(v *state.View, d *Volume) string {
 
 // Mebibytes writes a number of bytes, rounded up.
 func Mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
-
-// QuotaDiffers reports whether etcd runs with another quota than its volume gives.
-func QuotaDiffers(v *state.View, m *state.Member) (string, bool) {
-	has, known := spec.QuotaOf(m.Pod)
-	size := spec.StorageSize(&v.Cluster.Spec)
-	switch {
-	case !known, v.Memory(), m.Claim == nil && !v.HostPath():
-		return "", false
-	case !v.HostPath():
-		size = VolumeSize(m.Claim)
-	}
-	wanted := spec.QuotaBytes(v.Cluster.Spec.Options, size)
-	switch {
-	case has == wanted:
-		return "", false
-	case v.Cluster.Spec.Options.QuotaBackendBytes != nil:
-		return fmt.Sprintf("it runs with a quota of %s instead of %s", Mebibytes(has), Mebibytes(wanted)), true
-	}
-	return fmt.Sprintf("its volume allows a quota of %s instead of %s", Mebibytes(wanted), Mebibytes(has)), true
-}
 
 // FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start again. It is
 // restarted for that once.

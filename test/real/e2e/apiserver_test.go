@@ -45,7 +45,7 @@ const (
 func TestAPIServer(t *testing.T) {
 	beside(t)
 	bucket := store(t)
-	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 256Mi}\n")
+	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 1Gi}\n")
 	bucket.credentials(c)
 	c.converges(3)
 	h := c.hosts()

@@ -87,7 +87,7 @@ func (c *cluster) shares(member string, w *writer) int {
 func TestEpochs(t *testing.T) {
 	beside(t)
 	s := store(t)
-	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	c := newCluster(t, three+"  storage: {size: 1Gi}\n")
 	s.credentials(c)
 	c.tell("Snapshot", (*cluster).isStoredOnAClaim)
 	c.tell("ANewClusterBeginsWithASnapshot", s.beginsACluster)
@@ -293,7 +293,7 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	c.kube("delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
 
-	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
+	c.apply(three + fmt.Sprintf("  storage: {size: 1Gi}\n  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
 		taken.Status.Artifact, bucket.yaml(c.ns)))
 	took := c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
@@ -368,7 +368,7 @@ func TestAGibibyte(t *testing.T) {
 // with one alone, and with a quorum's it has all that was acknowledged. The old claims stay as they are.
 func TestClaims(t *testing.T) {
 	beside(t)
-	spec := three + "  storage: {size: 128Mi}\n  deletionPolicy: Retain\n"
+	spec := three + "  storage: {size: 1Gi}\n  deletionPolicy: Retain\n"
 	c := newCluster(t, spec)
 	c.converges(3)
 	former := c.object().Status.ClusterID

@@ -51,7 +51,7 @@ func (c *cluster) put(value string) {
 func TestSchedule(t *testing.T) {
 	beside(t)
 	store := store(t)
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}")
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 1Gi}")
 	store.credentials(c)
 	c.converges(1)
 	c.put("first")
@@ -226,7 +226,7 @@ func (c *cluster) streams(object, before string) *v1alpha1.StreamStatus {
 func TestStream(t *testing.T) {
 	beside(t)
 	bucket := store(t)
-	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	c := newCluster(t, three+"  storage: {size: 1Gi}\n")
 	bucket.credentials(c)
 	c.converges(3)
 	c.schedules("yearly", yearly, "store: "+bucket.yaml(c.ns))

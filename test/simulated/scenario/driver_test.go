@@ -96,6 +96,8 @@ var verbs = map[string]func(*story, args) string{
 	"empty": fault((*world.World).EmptyData),
 	// crash pod=demo-1: its etcd dies, and whenever it is started again
 	"crash": fault((*world.World).Crash),
+	// full pod=demo-1: its volume is full, of which its etcd dies, until the volume has grown
+	"full": fault((*world.World).FillDisk),
 	// mend pod=demo-1: it no longer does
 	"mend": fault((*world.World).Mend),
 	// add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add

@@ -45,7 +45,7 @@ var clusterFields = map[string]string{
 	"schedule":       "Maintenance.Defragmentation.Schedule",
 	"self-hosted":    "SelfHosted",
 	"size":           "Storage.Size",
-	"snapshot-count": "Options.SnapshotCount",
+	"txn-ops":        "Options.MaxTxnOps",
 	"suspend":        "Suspend",
 	"tls":            "TLS.Mode",
 	"upgrade":        "UpgradePolicy",

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -173,9 +174,40 @@ func (w *World) Crash(name string) {
 	}
 }
 
+// FillDisk fills the volume of a member beside its database. Its etcd dies of that, and again whenever it is started,
+// until the volume is larger, or another one. Mend makes room in another way.
+func (w *World) FillDisk(name string) {
+	if w.NoRoom == nil {
+		w.NoRoom = map[string]int64{}
+	}
+	w.NoRoom[name] = w.diskOf(w.Pod(name))
+	w.Changes++
+	w.stop(w.Pod(name).UID)
+}
+
+// diskFull reports whether there is no room on the pod's volume.
+func (w *World) diskFull(pod *corev1.Pod) bool {
+	was, full := w.NoRoom[pod.Name]
+	return full && w.diskOf(pod) <= was
+}
+
+// diskOf is how large the pod's volume is: of a claim what it has grown to.
+func (w *World) diskOf(pod *corev1.Pod) int64 {
+	if claims := claimsOf(pod); len(claims) > 0 {
+		return w.Claim(claims[0]).Status.Capacity.Storage().Value()
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == state.VolumeData && v.EmptyDir != nil {
+			return v.EmptyDir.SizeLimit.Value()
+		}
+	}
+	return 0
+}
+
 // Mend lets a member's etcd start again.
 func (w *World) Mend(name string) {
 	delete(w.Crashing, name)
+	delete(w.NoRoom, name)
 	w.Changes++
 }
 

@@ -82,6 +82,8 @@ type World struct {
 	SlowFiles map[string]bool
 	// Forged counts certificates and keys, Authorities those of the clusters.
 	Forged, Authorities int
+	// NoRoom are the members whose volumes are full, and how large those were then.
+	NoRoom map[string]int64
 	// Crashing are the members whose etcd ends as soon as it starts.
 	Crashing map[string]bool
 	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those.

@@ -17,7 +17,8 @@ import (
 // takenAway are fields that are gone on purpose. Nothing is published yet; with the first release this is empty, and
 // stays so.
 var takenAway = []string{ // what is in status.internal now: without it Quorate only waits longer, or tries again sooner
-	"EtcdCluster.spec: there is no field restore any more", // an EtcdOperation asks for it
+	"EtcdCluster.spec: there is no field restore any more",               // an EtcdOperation asks for it
+	"EtcdCluster.spec.options: there is no field snapshotCount any more", // it follows from the volume
 	"EtcdCluster.status: there is no field awaited any more",
 	"EtcdCluster.status: there is no field replacement any more",
 	"EtcdCluster.status: there is no field restoring any more",
