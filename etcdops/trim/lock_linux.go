@@ -42,7 +42,7 @@ func remove(path string) error {
 		return f.Close() // etcd is at it
 	}
 	time.AfterFunc(held, func() { _ = f.Close() })
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return f.Truncate(0)
