@@ -69,6 +69,14 @@ func TestVerifySeesWrongDecisions(t *testing.T) {
 			noted(objects.AnnotationChosen, "demo-1 uid-demo-1")), func(d *decision.Decision) {
 			d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
 		}, "the pod demo-1 goes, which serves"},
+		"clients in data that is open to all": {with(asking(), func(o *observation.Observation) {
+			o.Children.ConfigMaps["demo-epoch-1"].Data[objects.EpochKeySource] = objects.SourceClaims
+			delete(o.Children.Pods["demo-1"].Labels, objects.LabelRole)
+		}), func(d *decision.Decision) {
+			for _, pod := range d.Children.Pods {
+				pod.Labels[objects.LabelRole] = "voter"
+			}
+		}, "clients are led to demo-1 before users and roles are applied to the data of epoch 1"},
 		"a certificate that begins tomorrow": {serve(3), func(d *decision.Decision) {
 			signLeaf(d, now.Add(24*time.Hour))
 		}, "begins in the future"},

@@ -277,8 +277,8 @@ func distrusting(v *state.View) []string {
 	return wording.Filter(v.Names, func(name string) bool { return certificates.DistrustsPeers(v, v.Health[name]) })
 }
 
-// dataGone are the voters, as last known, of which nothing is left, whose data is gone, or that have found nothing where
-// it was.
+// dataGone are the voters, as last known, of which nothing is left, whose data is gone, or that have found nothing
+// where it was.
 func dataGone(v *state.View) []string {
 	return wording.Filter(state.KnownVoters(v), func(name string) bool {
 		pod := v.Children.Pods[name]

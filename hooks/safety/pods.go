@@ -50,6 +50,7 @@ func checkPods(j *judgement) {
 	broughtBack(j)
 	led(j)
 	ledAway(j)
+	guarded(j)
 }
 
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate

@@ -276,8 +276,8 @@ func GraceOver(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
 }
 
-// MostBehind is by how many entries a member may be behind another one and serve. etcd's leader keeps so many before its
-// last snapshot, and sends that to those that are further behind: until it has arrived they acknowledge nothing
+// MostBehind is by how many entries a member may be behind another one and serve. etcd's leader keeps so many before
+// its last snapshot, and sends that to those that are further behind: until it has arrived they acknowledge nothing
 // (DefaultSnapshotCatchUpEntries in etcdserver/server.go). And a member takes no requests while it has so many entries
 // left to apply (maxGapBetweenApplyAndCommitIndex in etcdserver/v3_server.go). So a member that keeps pace is nearer,
 // however busy it is; the answers that are compared are of one moment.

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -62,7 +63,6 @@ var (
   3 restart pod=POD
   6 reboot node=POD
   6 network isolated=POD | network joined=POD
-  3 etcd lagging=POD | etcd caught-up=POD
   6 network unreachable=POD | network reachable=POD
  12 wipe pod=POD
   3 wipe claim=CLAIM
@@ -116,6 +116,13 @@ var (
 1 edit windows=0_2_*_*_*|4h
 1 edit windows=0_2_*_*_6|4h;0_0_30_2_*|1h
 1 edit windows=0_*_*_*_*|10m`)
+
+	// inLags are voters that need a snapshot, until it has arrived.
+	inLags = chances(`
+2 etcd lagging=POD
+1 etcd caught-up=POD
+1 edit priority-class=high | edit priority-class=
+1 edit version=3.6.17 | edit version=3.6.16`)
 
 	refusals = chances(`
 2 refuse kind=pod
@@ -422,6 +429,19 @@ func TestWanderThroughChanges(t *testing.T) {
 	})
 }
 
+// TestWanderBesideLaggards are walks of clusters some of whose voters are far behind, while people change what members
+// run and how many there are.
+func TestWanderBesideLaggards(t *testing.T) {
+	wanders(t, 9, func(w *walker) string {
+		w.happens("cluster replicas=3..5 tls=Disabled ready medium=" + of(w, "Persistent", "Persistent", "Memory"))
+		for range 10 + w.r.IntN(60) {
+			w.any(of(w, inLags, mishaps, mishaps, mishaps))
+		}
+		w.recover()
+		return ""
+	})
+}
+
 // TestWanderThroughRefusals are walks on which the API server refuses to make objects, of one kind or another, and
 // makes them again: first of a cluster that begins, and then of one that has served. What was refused must be there in
 // the end.
@@ -578,9 +598,26 @@ func (w *walker) tellsWhoIsWaitedFor() {
 		return
 	}
 	w.happens("wait 2h; stabilize")
-	if w.reconciling() == was {
+	if w.reconciling() == was && w.knowsVoters() {
 		w.unsaid = was
 	}
+}
+
+// knowsVoters reports whether the status lists all voters of an etcd that has run: one that was wiped while no quorum
+// answered, or before a promotion was told, can't say whom to wait for.
+func (w *walker) knowsVoters() bool {
+	listed := map[string]bool{}
+	for _, m := range w.w.Cluster().Status.Members {
+		listed[m.ID] = m.Role == v1alpha1.Voter
+	}
+	for _, c := range w.w.Etcd.Clusters {
+		for _, m := range c.Members {
+			if c.Leader != 0 && c.Epoch == int(w.w.Cluster().Status.Epoch) && !m.Learner && !listed[wording.Hex(m.ID)] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // reconciling is what the status says that is under way; empty for nothing.
