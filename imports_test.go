@@ -77,6 +77,7 @@ var byTests = []struct{ tests, use string }{
 	{".", "test/static/docs"},
 	{"server/", "test/static/docs"},
 	{"hooks/cluster", "hooks/safety"},
+	{"hooks/cluster", "hooks/safety/containers"},
 	{"server/kubectl", "server/wire"},
 }
 

@@ -27,7 +27,7 @@ import (
 // UIDs. Until then they have not run, so making one twice does no harm; afterwards none is made again.
 func InitialPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
 	list := KeptPods(v, v.Names)
-	if !v.Memory() || v.Etcd != nil {
+	if !v.Memory() || v.Etcd != nil || epochs.ChangesVersion(v) {
 		return list
 	}
 	for _, name := range v.Epoch.InitialNames() {
