@@ -217,11 +217,10 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 				return w.finish(ctx, stored, w.gap)
 			}
 		case err := <-stored:
-			if w.busy = false; err != nil && !errors.Is(err, errUsersChanged) {
+			if err := w.answered(err); err != nil {
 				return err
 			}
-			w.taken()
-			if w.gap = cmp.Or(w.gap, err); w.gap != nil {
+			if w.gap != nil {
 				stop()
 				return w.finish(ctx, stored, w.gap)
 			}
@@ -273,6 +272,17 @@ func (w *writer) cut(now bool) {
 	w.open.Hash = w.hash
 	w.queue = append(w.queue, w.open)
 	w.open, w.hash = nil, nil
+}
+
+// answered says what became of the segment that was being stored. It is an error where that one is not.
+func (w *writer) answered(err error) error {
+	w.busy = false
+	if err != nil && !errors.Is(err, errUsersChanged) {
+		return err
+	}
+	w.taken()
+	w.gap = cmp.Or(w.gap, err)
+	return nil
 }
 
 // taken lets go of the segment that is stored.

@@ -157,6 +157,8 @@ func TestAllowedRepositories(t *testing.T) {
 		o := with(serve(3), withoutPod("demo-1"))
 		o.Settings.AllowedRepositories = strings.Fields(c.allowed)
 		o.Cluster.Spec.Image.Repository = c.repository
+		o.Cluster.Spec.Image.Tags = map[string]v1alpha1.ImageTag{ // a tag of one's own, and its digest, are of no other
+			o.Cluster.Spec.Version: v1alpha1.ImageTag(o.Cluster.Spec.Version + "-r2@sha256:" + strings.Repeat("0", 64))}
 		d := Decide(o)
 		assert.NoError(t, verify(o, d))
 		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v: %s", c, d.Reason)

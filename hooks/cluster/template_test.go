@@ -20,6 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/safety/containers"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
@@ -252,6 +253,9 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			was, is := newView(o), newView(after)
 			before, now := children.Pod(was, "demo-1", objects.StartResume, nil).Spec,
 				children.Pod(is, "demo-1", objects.StartResume, nil).Spec
+			objects.Literal(&before)
+			objects.Literal(&now)
+			assert.Empty(t, containers.Check(after.Settings.Images, what, &now), "the oracle lets it be made")
 			made, renewed := !assert.ObjectsAreEqual(before, now), rollout.UpdateOf(is, is.Find("demo-1"))
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is "+
 				"renewed", what)

@@ -68,6 +68,9 @@ const (
 	// AnnotationHTTPSPeers names, on the record of an epoch that began in plain text, the members that etcd lists with
 	// an https URL.
 	AnnotationHTTPSPeers = Domain + "https-peers"
+	// AnnotationPeers is "http" on the peer Service while the members' epoch is one that began in plain text; there
+	// AnnotationHTTPSPeers is a copy, too.
+	AnnotationPeers = Domain + "peers"
 	// AnnotationMismatched names, on an epoch record, the members at whose addresses another etcd has answered since
 	// they last did.
 	AnnotationMismatched = Domain + "mismatched"

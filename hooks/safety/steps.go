@@ -150,6 +150,11 @@ func remove(j *judgement, s decision.Remove) {
 		j.require(spare(j, m), "S6", "%s, a learner that is wanted and that nothing is wrong with", s)
 		return
 	}
+	removeVoter(j, s, m)
+}
+
+// removeVoter: a voter that is lost, wrong, dead or above the wanted number, whose quorum does without it.
+func removeVoter(j *judgement, s decision.Remove, m *state.Member) {
 	voters := j.v.Voters
 	others := wording.Filter(voters, func(o *state.Member) bool { return o.ID != m.ID })
 	_, lost := j.v.DataLost(m)

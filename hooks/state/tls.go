@@ -92,11 +92,11 @@ func PeersDial(v *View, name string) bool {
 	if v.Epoch == nil || !objects.Encrypted(v.Cluster) {
 		return objects.Encrypted(v.Cluster)
 	}
-	return !v.Epoch.plain() || slices.Contains(v.Epoch.httpsPeers, name)
+	return !v.Epoch.Plain() || slices.Contains(v.Epoch.httpsPeers, name)
 }
 
-// plain reports whether the epoch began in plain text.
-func (e *Epoch) plain() bool {
+// Plain reports whether the epoch began in plain text.
+func (e *Epoch) Plain() bool {
 	if e.Existing() {
 		return e.Record.Data[objects.EpochKeyPeers] == "http"
 	}
@@ -111,7 +111,7 @@ func (e *Epoch) plain() bool {
 // HttpsPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
 // doesn't answer.
 func HttpsPeers(v *View) []string {
-	if !v.Epoch.plain() {
+	if !v.Epoch.Plain() {
 		return nil
 	}
 	if v.Etcd == nil {

@@ -274,8 +274,8 @@ func (w *walker) tell(line string) {
 	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
 		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory,
 		line == "apply" && len(w.ends) == 0,
-		// before the first quorum a person decides; and with record, status and pods gone, nothing says how members dial
-		strings.HasPrefix(line, "delete configmap") && (w.w.Cluster().Status.ClusterID == "" || len(w.w.Procs) == 0):
+		// before the first quorum a person decides
+		strings.HasPrefix(line, "delete configmap") && w.w.Cluster().Status.ClusterID == "":
 		return
 	case verb == "tick":
 		w.ticks(duration(what))
