@@ -59,7 +59,7 @@ var verbs = map[string]func(*story, args) string{
 	"delete": (*story).delete,
 	// claim grow=demo-1 size=3Gi: kubectl edit; claim failed=demo-1 | count=demo-1: kubectl annotate
 	"claim": does((*story).claim),
-	// record forge=2 | keep | again | set=next-member to=0: who may write ConfigMaps makes the record of an epoch with
+	// record forge=2 | gone=2 | keep | again | set=next-member to=0: who may write ConfigMaps makes the record of an epoch with
 	// all that one has, keeps the records that there are, puts them back, or edits that of the epoch that runs
 	"record": does((*story).record),
 	// key lost | next | turn | spent: installed with another key for records; with the next one as well, which seals

@@ -220,6 +220,8 @@ func (s *story) record(a args) {
 	switch {
 	case a.has("forge"):
 		s.w.ForgeRecord(a.number("forge", 0))
+	case a.has("gone"):
+		s.delete(args{"configmap": "demo-epoch-" + a["gone"]})
 	case a.has("keep"):
 		s.w.KeepRecords()
 	case a.has("again"):

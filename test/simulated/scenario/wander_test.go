@@ -84,7 +84,7 @@ var (
 2 edit restore=r0..999 from=NEWEST stop-first=true
 2 edit restore=r0..999 epoch=1..EPOCH
 2 edit restore=none
-2 record forge=60; sync; delete configmap=demo-epoch-60
+2 record forge=60; sync; record gone=60
 2 edit recovery=Manual | edit recovery=FromSurvivor | edit recovery=FromSnapshot | edit recovery=Recreate
 2 recover by=Manual:EPOCH | recover by=FromSurvivor:EPOCH | recover by=FromSnapshot:EPOCH | recover by=Recreate:EPOCH`)
 
