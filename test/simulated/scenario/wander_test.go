@@ -604,7 +604,7 @@ func (w *walker) tellsWhoIsWaitedFor() {
 }
 
 // knowsVoters reports whether the status lists all voters of an etcd that has run: one that was wiped while no quorum
-// answered, or before a promotion was told, can't say whom to wait for.
+// answered, or before a promotion was told, can't say who is waited for.
 func (w *walker) knowsVoters() bool {
 	listed := map[string]bool{}
 	for _, m := range w.w.Cluster().Status.Members {
