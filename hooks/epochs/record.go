@@ -62,7 +62,7 @@ func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	old := v.Epoch.Record
 	ann := map[string]string{}
 	for _, key := range []string{objects.AnnotationStartsOn, objects.AnnotationClusterID, objects.AnnotationNextMember,
-		objects.AnnotationVersion, objects.AnnotationPhase, objects.AnnotationSurvivor} {
+		objects.AnnotationVersion, objects.AnnotationPhase, objects.AnnotationSurvivor, objects.AnnotationSeal} {
 		if value := old.Annotations[key]; value != "" {
 			ann[key] = value
 		}
