@@ -274,7 +274,7 @@ func (h *hosted) noticesARestore(c *cluster, bucket *s3, w *load) {
 	})
 
 	c.operates("undo", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
-	c.inEpoch(epoch + 1)
+	c.afterEpoch(epoch)
 	w.forgives(taken.Status.Revision, taken.Status.Revision+500_000_000)
 	took := eventually(c.t, "the API server's cache has no object that the restore took away", func() string {
 		all := h.cached(secrets)

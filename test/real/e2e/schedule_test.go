@@ -243,7 +243,7 @@ func TestStream(t *testing.T) {
 	c.decides("QuorumLost", "FromSnapshot is possible")
 	begin := time.Now()
 	c.operates("recover", "type: Recover, recover: {epoch: 1, policy: FromSnapshot}")
-	c.inEpoch(2)
+	c.afterEpoch(1)
 	c.converges(3)
 	took := time.Since(begin)
 	record, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 2))
