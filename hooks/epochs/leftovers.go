@@ -23,7 +23,11 @@ import (
 // Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more,
 // or one that is not believed.
 func Leftover(v *state.View, cm *corev1.ConfigMap) bool {
-	return slices.Contains(v.Unsealed, cm.Name) || v.Epoch != nil && slices.Contains(slices.Collect(maps.Values(state.EpochRecords(v.Observation))), cm)
+	if slices.Contains(v.Unsealed, cm.Name) {
+		return true
+	}
+	believed := slices.Collect(maps.Values(state.EpochRecords(v.Observation)))
+	return v.Epoch != nil && slices.Contains(believed, cm)
 }
 
 // Lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its

@@ -326,7 +326,8 @@ func (w *World) publish(id uint64) {
 		c := w.Etcd.Clusters[id]
 		pod, _ := w.running(id, m.ID)
 		urls := w.advertised(w.Procs[pod].Pod)
-		if !w.commits(c) || !w.follows(c, m) || m.Started() && (w.Pod(w.Procs[pod].Pod) == nil || slices.Equal(m.ClientURLs, urls)) {
+		known := m.Started() && (w.Pod(w.Procs[pod].Pod) == nil || slices.Equal(m.ClientURLs, urls))
+		if !w.commits(c) || !w.follows(c, m) || known {
 			continue
 		}
 		m.Name, m.ClientURLs = w.Procs[pod].Pod, urls
