@@ -1,4 +1,4 @@
-# The image of Quorate: two static binaries and nothing else. `make image` makes the same without Docker, and `make release` the one
+# The image of Quorate: three static binaries and nothing else. `make image` makes the same without Docker, and `make release` the one
 # that is published. With the version and the commit of a release as arguments the binaries are those of the release, byte for byte.
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 WORKDIR /src
@@ -14,7 +14,7 @@ ARG COMMIT=unknown
 ARG TARGETOS
 ARG TARGETARCH
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -buildvcs=false -trimpath -tags disable_grpc_modules,grpcnotrace,nomsgpack \
-    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/ . ./etcdops/quorate-snapshot
+    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/ . ./etcdops/quorate-snapshot ./etcdops/quorate-trim
 
 FROM scratch
 ARG VERSION=v0.1.0
@@ -25,7 +25,7 @@ LABEL org.opencontainers.image.title="Quorate" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$COMMIT"
-COPY --from=build /out/quorate /out/quorate-snapshot /
+COPY --from=build /out/quorate /out/quorate-snapshot /out/quorate-trim /
 USER 65532:65532
 ENTRYPOINT ["/quorate"]
 CMD ["serve"]

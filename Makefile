@@ -49,13 +49,14 @@ demo-kind: ## the same on a cluster of kind's, for those who have Docker and kin
 ##@ Build
 
 .PHONY: build
-build: ## bin/quorate and bin/quorate-snapshot, static
+build: ## bin/quorate, bin/quorate-snapshot and bin/quorate-trim, static
 	$(COMPILE) -ldflags '$(LDFLAGS)' -o bin/ $(foreach program,$(PROGRAMS),$(MAIN_$(program)))
 
 # What an image has. quorate-snapshot, with the clouds' SDKs, takes a minute to compile: `make demo` leaves it out.
-PROGRAMS ?= quorate quorate-snapshot
+PROGRAMS ?= quorate quorate-snapshot quorate-trim
 MAIN_quorate := .
 MAIN_quorate-snapshot := ./etcdops/quorate-snapshot
+MAIN_quorate-trim := ./etcdops/quorate-trim
 
 .PHONY: image
 image: build bin/lab # bin/quorate.tar, an OCI image, without Docker

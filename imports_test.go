@@ -50,6 +50,8 @@ var layers = []struct{ packages, uses, because string }{
 
 	{"etcdops/command etcdops/datadir", "", "commands use it, and it uses none of ours"},
 	{"etcdops/prepare", "etcdops/command etcdops/datadir hooks/", "it runs before etcd, and talks to none"},
+	{"etcdops/trim", "etcdops/command", "it runs beside etcd, and talks to none"},
+	{"etcdops/quorate-trim", "etcdops/trim", "Go's own library is all that it needs"},
 	{"etcdops/reach etcdops/token etcdops/pki etcdops", "own hooks/", "imports run one way: server -> etcdops -> hooks"},
 	{"etcdops/lone etcdops/archive etcdops/stream etcdops/mirror etcdops/seed", "own etcdops/reach etcdops/token hooks/",
 		"imports run one way: seed, mirror -> stream -> archive -> lone; flags are for etcdops/snapshot"},
@@ -75,6 +77,7 @@ var byTests = []struct{ tests, use string }{
 	{".", "test/static/docs"},
 	{"server/", "test/static/docs"},
 	{"hooks/cluster", "hooks/safety"},
+	{"hooks/cluster", "hooks/safety/containers"},
 	{"server/kubectl", "server/wire"},
 }
 

@@ -280,7 +280,7 @@ func (c *contact) health(all []*contact) observation.Health {
 		Learner:      s.GetIsLearner(),
 		Version:      s.GetVersion(),
 		RaftTerm:     s.GetRaftTerm(),
-		RaftIndex:    s.GetRaftIndex(),
+		RaftIndex:    s.GetRaftAppliedIndex(),
 		DBSize:       s.GetDbSize(),
 		DBSizeInUse:  s.GetDbSizeInUse(),
 		Alarms:       c.alarms(all),

@@ -62,7 +62,7 @@ func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, erro
 		return nil, failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, "+
 			"and %s was expected", store.named(key), record.SHA256, from.SHA256)
 	}
-	found, err := store.fetchFile(ctx, key, identities, to)
+	found, err := store.fetchFile(ctx, key, identities, record.Size, to)
 	if err == nil {
 		err = agree(store.named(key), record, found, from.SHA256)
 	}
@@ -177,14 +177,15 @@ func (s *store) readAll(ctx context.Context, key string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, recordLimit))
 }
 
-// fetchFile reads an artifact into a file.
-func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*reports.Artifact,
-	error) {
+// fetchFile reads an artifact into a file, which gets as many bytes as the artifact's record says at most. Without one,
+// size is 0 and the artifact has been written as it is, so that there are no more than are stored.
+func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, size int64, to string) (
+	*reports.Artifact, error) {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, localFailure(err, to)
 	}
-	found, err := s.fetch(ctx, key, identities, f)
+	found, err := s.fetch(ctx, key, identities, size, f)
 	if closed := f.Close(); err == nil && closed != nil {
 		err = localFailure(closed, to)
 	}
@@ -201,8 +202,8 @@ func localFailure(err error, path string) error {
 }
 
 // fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
-func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*reports.Artifact,
-	error) {
+func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, size int64, to *os.File) (
+	*reports.Artifact, error) {
 	reader, err := s.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return nil, s.storeFailure(err, s.about("reading", key))
@@ -226,9 +227,15 @@ func (s *store) fetch(ctx context.Context, key string, identities []age.Identity
 	defer end()
 	database := newSeal()
 	file := &watchedWriter{w: to}
-	_, err = io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(file, database)}, struct{ io.Reader }{plain},
-		make([]byte, 256<<10))
+	if size == 0 {
+		size = reader.Size()
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(file, database)},
+		struct{ io.Reader }{io.LimitReader(plain, size+1)}, make([]byte, 256<<10))
 	switch {
+	case err == nil && n > size:
+		return nil, failure(Damaged, nil, "%s holds more than the %d bytes that it is to have: it is not what was stored",
+			s.named(key), size)
 	case file.err != nil:
 		return nil, localFailure(file.err, to.Name())
 	case err != nil:

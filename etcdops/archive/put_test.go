@@ -119,7 +119,7 @@ func TestPutAndBack(t *testing.T) {
 			if back != nil {
 				identities = append(identities, back)
 			}
-			found, err := s.fetchFile(ctx, key, identities, to)
+			found, err := s.fetchFile(ctx, key, identities, 1<<30, to)
 			require.NoError(t, err)
 			require.NoError(t, agree("", stored, found, ""))
 			fetched, err := os.ReadFile(to)

@@ -39,7 +39,7 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 	if back != nil {
 		identities = append(identities, back)
 	}
-	found, err := store.fetchFile(ctx, o.Key, identities, file)
+	found, err := store.fetchFile(ctx, o.Key, identities, report.Size, file)
 	if err == nil {
 		err = agree(store.named(o.Key), &report.Artifact, found, "")
 	}

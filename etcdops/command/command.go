@@ -1,5 +1,5 @@
-// Package command holds what the commands of both programs, quorate and quorate-snapshot, have in common: flags, exit
-// codes, what is left for Kubernetes to read, and the version.
+// Package command holds what the commands of the programs quorate, quorate-snapshot and quorate-trim have in common:
+// flags, exit codes, what is left for Kubernetes to read, and the version.
 package command
 
 import (

@@ -126,30 +126,7 @@ func (s *stored) keys(ctx context.Context, at archive.Standing, scope Scope) (ke
 			"%d: take a new snapshot", at.Revision)
 	}
 	base := bases[len(bases)-1]
-	s.shelf.close()
-	s.shelf = nil
-	file := filepath.Join(s.dir, "base.db")
-	defer func() { _ = os.Remove(file) }()
-	s.log.Info("fetching the snapshot", "revision", base.Revision)
-	from, err := archive.In(s.Place, base.Key)
-	if err != nil {
-		return nil, err
-	}
-	from.IdentityFile, from.SHA256 = s.IdentityFile, base.SHA256
-	if _, err := archive.Fetch(ctx, from, file); err != nil {
-		return nil, err
-	}
-	holds, err := archive.Examine(ctx, file)
-	if err != nil {
-		return nil, err
-	}
-	if holds.CompactRevision > at.Revision { // it may have more than its record says
-		return nil, failure(archive.NotFound, nil, "the snapshot has compacted revision %d: take a new one", at.Revision)
-	}
-	if s.shelf, err = newShelf(filepath.Join(s.dir, "keys.db"), scope, at.Revision); err != nil {
-		return nil, err
-	}
-	if err := s.shelf.takeBase(ctx, file); err != nil {
+	if err := s.begin(ctx, base, at, scope); err != nil {
 		return nil, err
 	}
 	tail.OnlyEncrypted = base.Encrypted
@@ -167,6 +144,37 @@ func (s *stored) keys(ctx context.Context, at archive.Standing, scope Scope) (ke
 		reach = segment.Last
 	}
 	return s.shelf.all()
+}
+
+// begin fills the shelf with what a snapshot holds.
+func (s *stored) begin(ctx context.Context, base archive.Base, at archive.Standing, scope Scope) error {
+	s.shelf.close()
+	s.shelf = nil
+	file := filepath.Join(s.dir, "base.db")
+	defer func() { _ = os.Remove(file) }()
+
+	s.log.Info("fetching the snapshot", "revision", base.Revision)
+	from, err := archive.In(s.Place, base.Key)
+	if err != nil {
+		return err
+	}
+	from.IdentityFile = s.IdentityFile
+	from.SHA256 = base.SHA256
+	if _, err := archive.Fetch(ctx, from, file); err != nil {
+		return err
+	}
+
+	holds, err := archive.Examine(ctx, file)
+	if err != nil {
+		return err
+	}
+	if holds.CompactRevision > at.Revision { // it may have more than its record says
+		return failure(archive.NotFound, nil, "the snapshot has compacted revision %d: take a new one", at.Revision)
+	}
+	if s.shelf, err = newShelf(filepath.Join(s.dir, "keys.db"), scope, at.Revision); err != nil {
+		return err
+	}
+	return s.shelf.takeBase(ctx, file)
 }
 
 func (s *stored) watch(ctx context.Context, clusterID uint64, behind place, to chan<- stream.Batch) error {

@@ -86,6 +86,7 @@ func list(args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("no member of an EtcdCluster has its directory in %s: give the one that "+
 			"spec.storage.hostPath.path names, on a node that spec.hostNetwork.nodes names", *path)
 	}
+	slices.SortStableFunc(found, func(a, b member) int { return strings.Compare(a.clusterID, b.clusterID) })
 	return show(found, stdout)
 }
 
@@ -153,6 +154,11 @@ func show(found []member, stdout io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if ids := clusters(found); len(ids) > 1 {
+		fmt.Fprintf(stdout, "They are of %d etcd clusters (%s). TERM and INDEX say which directory is ahead within one "+
+			"CLUSTER; between two they say nothing: the higher ones may be of one that was replaced long ago.\n", len(ids),
+			strings.Join(ids, ", "))
+	}
 	for _, m := range found {
 		switch _, listed := m.own(); {
 		case m.err != nil:
@@ -165,6 +171,18 @@ func show(found []member, stdout io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// clusters are the IDs of the etcds that the directories are of, sorted.
+func clusters(found []member) []string {
+	var ids []string
+	for _, m := range found {
+		if m.err == nil {
+			ids = append(ids, m.clusterID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 func names(all []seed.Listed) []string {

@@ -168,3 +168,16 @@ func TestNoLinkLeadsOut(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "x", string(content))
 }
+
+// TestDirectoriesOfTwoClusters: which is ahead can't be said between them.
+func TestDirectoriesOfTwoClusters(t *testing.T) {
+	of := func(name, id string, index uint64) member {
+		return member{name: name, clusterID: id, id: "1", index: index, all: []seed.Listed{{ID: 1, Name: name}}}
+	}
+	var out bytes.Buffer
+	require.NoError(t, show([]member{of("demo-0", "a", 900), of("demo-3", "b", 7)}, &out))
+	assert.Contains(t, out.String(), "They are of 2 etcd clusters (a, b).")
+	out.Reset()
+	require.NoError(t, show([]member{of("demo-0", "a", 900), of("demo-1", "a", 7)}, &out))
+	assert.NotContains(t, out.String(), "They are of")
+}

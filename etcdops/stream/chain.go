@@ -81,8 +81,9 @@ func chain(all []Span, from int64) (links []Span, reach int64) {
 	}
 }
 
-// largest is more than a segment takes that can be restored, in bytes.
-const largest = 1 << 30
+// largest is what a segment has at most, before compression: with what reads it, half of what a restore may take. A few
+// KB in a store may say that they are much more.
+const largest = 128 << 20
 
 // Tail are the stored segments of one cluster.
 type Tail struct {

@@ -135,6 +135,14 @@ var (
 	errRecords  = archive.OwnWords("its records are not those of the revisions that its first line tells")
 )
 
+// A first line has a mark for each second at most, and the leases that there are. What is read of it takes ten times
+// its size.
+const longestLine, mostObjects, mostLeases = 8 << 20, 64 << 10, 200_000
+
+func small(line []byte) bool {
+	return len(line) <= longestLine && bytes.Count(line, []byte{'{'}) <= mostObjects
+}
+
 // decode reads a segment. Its records are checked by Each.
 func decode(whole []byte) (*Segment, error) {
 	size := len(whole) - sha256.Size
@@ -146,7 +154,7 @@ func decode(whole []byte) (*Segment, error) {
 	}
 	line, records, found := bytes.Cut(whole[:size], []byte{'\n'})
 	s := &Segment{}
-	if !found || json.Unmarshal(line, &s.Header) != nil {
+	if !found || !small(line) || json.Unmarshal(line, &s.Header) != nil {
 		return nil, errHeader
 	}
 	if s.Format != format {

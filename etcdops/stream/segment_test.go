@@ -5,9 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -136,7 +140,14 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		sum := sha256.Sum256(content)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		s, err := decode(append(bytes.Clone(content), sum[:]...))
+		if err == nil {
+			_ = s.Each(func(Change) error { return nil })
+		}
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20+64*len(content)))
 		if err != nil {
 			return
 		}
@@ -176,4 +187,39 @@ func TestNames(t *testing.T) {
 		assert.False(t, ok, name)
 	}
 	assert.Equal(t, hex.EncodeToString(sha256.New().Sum(nil)), sumOf(nil))
+}
+
+// TestASegmentThatGrows: a few KB say that they are much more. They take little memory before they are refused, be it
+// that they are large or that little becomes much of their first line.
+func TestASegmentThatGrows(t *testing.T) {
+	line := func(text string, times int) []byte {
+		whole := []byte(`{"format":1,"clusterID":"c1","first":1,"last":1,"times":[` + strings.Repeat(text+",", times) + text + "]}\n\x00")
+		sum := sha256.Sum256(whole)
+		return append(whole, sum[:]...)
+	}
+	encoder, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{
+		"large":           make([]byte, 300<<20),
+		"many marks":      line("{}", 30<<20),
+		"a few too many":  line("{}", mostObjects+1),
+		"a long line":     line(`{"at":"`+strings.Repeat(" ", longestLine)+`"}`, 1),
+		"of many numbers": line("1", 30<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			keep(t, dir)
+			stored := encoder.EncodeAll(content, nil)
+			require.NoError(t, os.WriteFile(file(dir, 1, 1)+".zst", stored, 0o600))
+			tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///s/tail/c1", Dir: dir}, "")
+			require.NoError(t, err)
+			defer tail.Close()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err = tail.Next(t.Context(), 0)
+			runtime.ReadMemStats(&after)
+			require.Equal(t, archive.Damaged, archive.ReasonOf(err), "%v", err)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(5*largest), "of %d bytes", len(stored))
+		})
+	}
 }

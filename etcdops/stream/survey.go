@@ -174,12 +174,7 @@ func (l *leaser) users(ctx context.Context, o Options) int64 {
 
 // leases are those that there are, for a segment that refers to some; nil when there is nothing new to tell.
 func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struct{}) *Leases {
-	news := time.Since(l.asked) >= o.FlushAfter
-	for id := range referred {
-		_, known := l.ttl[id]
-		news = news || !known
-	}
-	if !news || time.Since(l.failed) < o.FlushAfter {
+	if !l.news(o, referred) || time.Since(l.failed) < o.FlushAfter {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(ctx, leasesTime)
@@ -203,8 +198,33 @@ func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struc
 		l.hangUp()
 		return nil
 	}
-	is, asked := make(map[int64]int64, len(answer.Leases)), 0
-	for _, one := range answer.Leases {
+	is := l.withTTL(ctx, client, answer.Leases)
+	l.ttl, l.asked = is, time.Now()
+	if l.told != nil && maps.Equal(is, l.told) && time.Since(l.toldAt) < leasesEvery {
+		return nil
+	}
+	l.told, l.toldAt = is, l.asked
+	return &Leases{Since: before.Header.GetRevision(), Revision: answer.ResponseHeader.GetRevision(), TTL: is}
+}
+
+// news reports whether it is time to ask for leases: it was long ago, or one is referred to that is not known.
+func (l *leaser) news(o Options, referred map[int64]struct{}) bool {
+	if time.Since(l.asked) >= o.FlushAfter {
+		return true
+	}
+	for id := range referred {
+		if _, known := l.ttl[id]; !known {
+			return true
+		}
+	}
+	return false
+}
+
+// withTTL is what these leases have been granted, by ID: 0 where it is not known yet.
+func (l *leaser) withTTL(ctx context.Context, client *clientv3.Client, leases []clientv3.LeaseStatus) map[int64]int64 {
+	all := make(map[int64]int64, len(leases))
+	asked := 0
+	for _, one := range leases {
 		id := int64(one.ID)
 		ttl := l.ttl[id]
 		if ttl == 0 && asked < newLeases {
@@ -213,12 +233,7 @@ func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struc
 				ttl = max(granted.GrantedTTL, 0)
 			}
 		}
-		is[id] = ttl
+		all[id] = ttl
 	}
-	l.ttl, l.asked = is, time.Now()
-	if l.told != nil && maps.Equal(is, l.told) && time.Since(l.toldAt) < leasesEvery {
-		return nil
-	}
-	l.told, l.toldAt = is, l.asked
-	return &Leases{Since: before.Header.GetRevision(), Revision: answer.ResponseHeader.GetRevision(), TTL: is}
+	return all
 }

@@ -217,11 +217,10 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 				return w.finish(ctx, stored, w.gap)
 			}
 		case err := <-stored:
-			if w.busy = false; err != nil && !errors.Is(err, errUsersChanged) {
+			if err := w.answered(err); err != nil {
 				return err
 			}
-			w.taken()
-			if w.gap = cmp.Or(w.gap, err); w.gap != nil {
+			if w.gap != nil {
 				stop()
 				return w.finish(ctx, stored, w.gap)
 			}
@@ -275,6 +274,17 @@ func (w *writer) cut(now bool) {
 	w.open, w.hash = nil, nil
 }
 
+// answered says what became of the segment that was being stored. It is an error where that one is not.
+func (w *writer) answered(err error) error {
+	w.busy = false
+	if err != nil && !errors.Is(err, errUsersChanged) {
+		return err
+	}
+	w.taken()
+	w.gap = cmp.Or(w.gap, err)
+	return nil
+}
+
 // taken lets go of the segment that is stored.
 func (w *writer) taken() {
 	w.held -= len(w.queue[0].records)
@@ -283,12 +293,18 @@ func (w *writer) taken() {
 
 // store stores a segment, and tries again for a while. Once it is stored, the error is errUsersChanged where users have.
 func (w *writer) store(ctx context.Context, s *Segment) error {
+	if len(s.records) > largest-2*longestLine {
+		return failure(reports.StreamBehind, nil, "revisions %d to %d have %d MB of changes, more than a segment may: "+
+			"take a new snapshot", s.First, s.Last, len(s.records)/1_000_000)
+	}
 	was := w.authRevision
 	if revision := w.leaser.users(ctx, w.Options); revision != 0 {
 		w.authRevision, w.usersAt = revision, s.Last
 	}
 	s.AuthRevision, s.UsersAt = w.authRevision, w.usersAt
-	s.Leases = w.leaser.leases(ctx, w.Options, s.referred)
+	if s.Leases = w.leaser.leases(ctx, w.Options, s.referred); s.Leases != nil && len(s.Leases.TTL) > mostLeases {
+		s.Leases = nil // a restore then keeps those of the snapshot, and of keys
+	}
 	whole, err := s.encode()
 	if err != nil {
 		return failure(failed, err, "a segment can't be encoded")

@@ -46,6 +46,18 @@ func Tried(v *state.View) bool {
 
 func authorized(v *state.View) bool { return Tried(v) && v.Taken.Err == "" }
 
+// Unguarded reports whether the data that an epoch began with may be open to all: users and whether auth is on are in
+// it, as they were then, and what the spec says is not applied yet. Clients are led to no member before. Where the API
+// server has its data here, it could not call Quorate then.
+func Unguarded(v *state.View) bool {
+	s := v.Cluster.Spec.Auth
+	if s == nil || !s.Enabled || v.Cluster.Spec.SelfHosted || v.Epoch == nil {
+		return false
+	}
+	_, applied := AuthStatus(v)
+	return v.Epoch.Filled() && v.Epoch.Source != record.SourceEmpty && applied == ""
+}
+
 // etcdNow is the cluster ID of the etcd that runs; empty while that is not known.
 func etcdNow(v *state.View) string {
 	switch {

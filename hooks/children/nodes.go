@@ -21,7 +21,8 @@ func inDirectory(v *state.View, pod *corev1.Pod) {
 	}
 	prepare := &pod.Spec.InitContainers[0]
 	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: volumes.EnvBegins, ValueFrom: objects.FromInitialCluster()})
-	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v, pod.Name, prepare.Resources)}, pod.Spec.InitContainers...)
+	own := ownContainer(v, pod.Name, prepare.Resources)
+	pod.Spec.InitContainers = append([]corev1.Container{own}, pod.Spec.InitContainers...)
 }
 
 // Pinned is an affinity that also asks for this node. Of the terms one must hold, so each of them gets it; an empty

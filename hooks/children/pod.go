@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -21,9 +20,9 @@ const (
 	volumeCertificates = "certificates"
 )
 
-// NewPod is the pod of a member that has none, at this address on the hosts' network, on a volume of this size.
+// NewPod is the pod of a member that has none, at this address on the hosts' network, with so much room.
 // speaks says how it is dialled, env how etcd begins without data.
-func NewPod(o observation.Observation, name, address, version, start string, volume resource.Quantity,
+func NewPod(o observation.Observation, name, address, version, start string, room spec.Room,
 	speaks spec.Speech, env []corev1.EnvVar) *corev1.Pod {
 	c := o.Cluster
 	pod := &corev1.Pod{
@@ -34,7 +33,7 @@ func NewPod(o observation.Observation, name, address, version, start string, vol
 				objects.AnnotationStart: start,
 			}),
 		},
-		Spec: podSpec(o, TemplateOf(c, version), name, address, version, volume, speaks),
+		Spec: podSpec(o, TemplateOf(c, version), name, address, version, room, speaks),
 	}
 	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
 	etcd.Env = append(etcd.Env, env...)
@@ -43,7 +42,7 @@ func NewPod(o observation.Observation, name, address, version, start string, vol
 }
 
 // podSpec is how the pod of every member looks that is made from this template.
-func podSpec(o observation.Observation, t *spec.Template, name, address, version string, volume resource.Quantity,
+func podSpec(o observation.Observation, t *spec.Template, name, address, version string, room spec.Room,
 	speaks spec.Speech) corev1.PodSpec {
 	constraints := t.Spread
 	if constraints == nil {
@@ -67,7 +66,7 @@ func podSpec(o observation.Observation, t *spec.Template, name, address, version
 		ServiceAccountName:            t.ServiceAccount,
 		InitContainers:                []corev1.Container{prepareContainer(o, objects.Before(t.Resources))},
 		Containers: []corev1.Container{
-			etcdContainer(o, t, name, address, version, volume, speaks)},
+			etcdContainer(o, t, name, address, version, room, speaks), trimContainer(o, t.Resources)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(t, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
@@ -134,8 +133,17 @@ func prepareContainer(o observation.Observation, resources corev1.ResourceRequir
 	}
 }
 
+// trimContainer keeps etcd's log as short as the account of a volume says (spec.Room).
+func trimContainer(o observation.Observation, beside corev1.ResourceRequirements) corev1.Container {
+	trim := prepareContainer(o, objects.Beside(beside))
+	trim.Name, trim.Command = objects.ContainerTrim, []string{objects.TrimProgram}
+	trim.Args = []string{"--data-dir=" + objects.DataDir}
+	trim.VolumeMounts = trim.VolumeMounts[:1]
+	return trim
+}
+
 func etcdContainer(o observation.Observation, t *spec.Template, name, address, version string,
-	volume resource.Quantity, speaks spec.Speech) corev1.Container {
+	room spec.Room, speaks spec.Speech) corev1.Container {
 	c := o.Cluster
 	_, _, metricsPort := objects.Ports(c)
 	return corev1.Container{
@@ -143,7 +151,7 @@ func etcdContainer(o observation.Observation, t *spec.Template, name, address, v
 		Image:           o.Settings.Etcd(&c.Spec, version),
 		ImagePullPolicy: t.PullPolicy,
 		Command: append([]string{"/usr/local/bin/etcd"},
-			spec.Flags(c, t, name, address, version, volume, speaks)...),
+			spec.Flags(c, t, name, address, version, room, speaks)...),
 		Env: state.Environment(c),
 		Ports: []corev1.ContainerPort{
 			{Name: "client", ContainerPort: objects.ClientPort},
@@ -153,6 +161,8 @@ func etcdContainer(o observation.Observation, t *spec.Template, name, address, v
 		Resources:       t.Resources,
 		SecurityContext: objects.Restricted(),
 		VolumeMounts:    etcdMounts(t),
+		// The end of its log is in its pod's status when it dies: pods.DiskFull reads there why.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
 		// clients to the wrong place nor empties the Service.
 		ReadinessProbe: &corev1.Probe{

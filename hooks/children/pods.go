@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/auth"
 	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
@@ -26,7 +27,7 @@ import (
 // UIDs. Until then they have not run, so making one twice does no harm; afterwards none is made again.
 func InitialPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
 	list := KeptPods(v, v.Names)
-	if !v.Memory() || v.Etcd != nil {
+	if !v.Memory() || v.Etcd != nil || epochs.ChangesVersion(v) {
 		return list
 	}
 	for _, name := range v.Epoch.InitialNames() {
@@ -39,7 +40,9 @@ func InitialPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
 
 func bootstrapPod(v *state.View, name string) *corev1.Pod {
 	pod := Pod(v, name, objects.StartBootstrap, state.BootstrapEnv(v.Epoch.Record.Name))
-	pod.Labels[objects.LabelRole] = pods.RoleVoter
+	if !auth.Unguarded(v) {
+		pod.Labels[objects.LabelRole] = pods.RoleVoter
+	}
 	pod.Annotations[objects.AnnotationInitialCluster] = objects.FormatPairs(v.Epoch.Initial, "=")
 	epochs.Fill(v, pod)
 	epochs.Await(v, pod)
@@ -65,9 +68,7 @@ func BlindPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 		}
 	}
 	for _, pod := range list {
-		if role := pods.RoleWhileBlind(v, pod); role != "" {
-			pod.Labels[objects.LabelRole] = role
-		}
+		lead(v, pod, pods.RoleWhileBlind(v, pod))
 	}
 	return sortPods(list)
 }
@@ -91,6 +92,15 @@ func ListedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	return sortPods(list)
 }
 
+// lead gives a pod the role that leads clients to it, or not; none while that would lead the first ones to data that is
+// open to all.
+func lead(v *state.View, pod *corev1.Pod, role string) {
+	if role == "" || role == pods.RoleVoter && pod.Labels[objects.LabelRole] == "" && auth.Unguarded(v) {
+		return
+	}
+	pod.Labels[objects.LabelRole] = role
+}
+
 // JoinsOnAnotherClaim reports whether a learner that has not started yet was recorded to start on another claim than
 // this one.
 func JoinsOnAnotherClaim(v *state.View, m *state.Member) bool {
@@ -103,9 +113,7 @@ func keptListed(v *state.View, m *state.Member, verdict *decision.Verdict) []*co
 		if m.Started() {
 			noteBegun(pod)
 		}
-		if role := pods.RoleOf(v, m, slices.Contains(verdict.Leaving, m.PodName)); role != "" {
-			pod.Labels[objects.LabelRole] = role
-		}
+		lead(v, pod, pods.RoleOf(v, m, slices.Contains(verdict.Leaving, m.PodName)))
 		if m.PodName == verdict.Withdraw && pod.Annotations[objects.AnnotationWithdrawn] == "" {
 			pod.Annotations[objects.AnnotationWithdrawn] = v.Now.UTC().Format(time.RFC3339)
 		}
@@ -172,13 +180,7 @@ func JoinCluster(v *state.View, joining *state.Member) string {
 
 // Pod of the member: the one that runs, brought up to date as far as a running pod can be, or a new one.
 func Pod(v *state.View, name, start string, env []corev1.EnvVar) *corev1.Pod {
-	volume := spec.StorageSize(&v.Cluster.Spec)
-	if claim := v.Children.Claims[name]; claim != nil {
-		if size := volumes.VolumeSize(claim); !size.IsZero() {
-			volume = size
-		}
-	}
-	pod := NewPod(v.Observation, name, v.Address(name), versions.VersionNow(v), start, volume,
+	pod := NewPod(v.Observation, name, v.Address(name), versions.VersionNow(v), start, volumes.RoomOf(v, name),
 		spec.Speech{PeersTLS: state.PeersDial(v, name), Anonymous: state.AsksNone(v)}, env)
 	if outside, known := v.OutsideURL(name); known {
 		state.Advertise(pod, outside)

@@ -681,16 +681,16 @@ func TestARecoveryFollowsTheStream(t *testing.T) {
 		goOn(t, &o)
 	}
 	require.Len(t, o.Children.Pods, 4)
-	assert.Subset(t, seedOf(o.Children.Pods["demo-3"]).Args,
+	assert.Subset(t, seedOf(o.Children.Pods["demo-4"]).Args,
 		[]string{"--tail-url=s3://bucket/default/demo/tail/c1", "--as-far-as-possible"})
 	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of own", UntilRevision: 4711,
 		Replayed: 37}
 	first := report
 	first.UntilTime, first.Ended = now.Add(-time.Minute), "users or roles have changed"
-	seedWith(&o, "demo-3", first)
+	seedWith(&o, "demo-4", first)
 	goOn(t, &o)
 	goOn(t, &o)
-	for _, name := range []string{"demo-4", "demo-5"} {
+	for _, name := range []string{"demo-5", "demo-6"} {
 		assert.Equal(t, "4711", o.Children.Pods[name].Annotations[objects.AnnotationUntil], name)
 		seedWith(&o, name, report) // they end there because they are told to
 	}

@@ -123,26 +123,25 @@ func gates(value string) error {
 // that of the fields, such as a minimum; what it says about several fields at once (its CEL rules) does not hold in
 // every Kubernetes.
 func FuzzFlags(f *testing.F) {
-	f.Add("3.5.35", int64(1<<30), int64(0), int64(0), int64(0), int64(0), int32(0), int32(0), byte(0), "", byte(0))
-	f.Add("3.6.16", int64(1<<30), int64(1<<28), int64(5000), int64(4096), int64(7), int32(50), int32(500), byte(1),
+	f.Add("3.5.35", int64(1<<30), int64(0), int64(0), int64(0), int32(0), int32(0), byte(0), "", byte(0))
+	f.Add("3.6.16", int64(1<<30), int64(1<<28), int64(4096), int64(7), int32(50), int32(500), byte(1),
 		"30m", byte(1))
-	f.Add("3.7.3", int64(1<<40), int64(1<<33), int64(100), int64(100<<20), int64(1), int32(10000), int32(50000),
+	f.Add("3.7.3", int64(1<<40), int64(1<<33), int64(100<<20), int64(1), int32(10000), int32(50000),
 		byte(2), "42", byte(2))
-	f.Add("3.7.0", int64(64<<20), int64(0), int64(0), int64(0), int64(0), int32(10), int32(50), byte(3),
+	f.Add("3.7.0", int64(64<<20), int64(0), int64(0), int64(0), int32(10), int32(50), byte(3),
 		"ignored when off", byte(3))
-	f.Add("3.6.0", int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), int32(-1), int32(-1), byte(1), "99999999999h",
+	f.Add("3.6.0", int64(-1), int64(-1), int64(-1), int64(-1), int32(-1), int32(-1), byte(1), "99999999999h",
 		byte(4))
-	f.Add("3.7.3", int64(1), int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(2),
+	f.Add("3.7.3", int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(2),
 		"99999999999999999999", byte(4))
-	f.Add("3.7.3", int64(1<<30), int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(0), "-1h", byte(4))
-	f.Fuzz(func(t *testing.T, version string, size, quota, snapshots, requests, ops int64, heartbeat, election int32,
+	f.Add("3.7.3", int64(1<<30), int64(1), int64(1), int64(1), int32(1), int32(1), byte(0), "-1h", byte(4))
+	f.Fuzz(func(t *testing.T, version string, size, quota, requests, ops int64, heartbeat, election int32,
 		mode byte, retention string, level byte) {
 		c := fresh(3).Cluster
 		c.Spec.Version = version
 		c.Spec.Storage.Size = *resource.NewQuantity(size, resource.BinarySI)
 		c.Spec.Options = v1alpha1.Options{
-			QuotaBackendBytes: optional(quota, 16<<20), SnapshotCount: optional(snapshots, 100),
-			MaxRequestBytes: optional(min(requests, 100<<20), 1024), MaxTxnOps: optional(ops, 1),
+			QuotaBackendBytes: optional(quota, 16<<20), MaxRequestBytes: optional(min(requests, 100<<20), 1024), MaxTxnOps: optional(ops, 1),
 			HeartbeatInterval: millis(among(heartbeat, 10, 10000)),
 			ElectionTimeout:   millis(among(election, 50, 50000)),
 			AutoCompaction: v1alpha1.AutoCompaction{
@@ -155,16 +154,16 @@ func FuzzFlags(f *testing.F) {
 		if spec.Validate(&c.Spec, observation.Settings{}) != nil {
 			return
 		}
-		volume := spec.StorageSize(&c.Spec)
-		list := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, spec.Speech{PeersTLS: true})
-		again := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, volume, spec.Speech{PeersTLS: true})
+		room := spec.RoomFor(&c.Spec)
+		list := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, room, spec.Speech{PeersTLS: true})
+		again := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, room, spec.Speech{PeersTLS: true})
 		if !slices.Equal(list, again) {
 			t.Errorf("rendered %v, and the second time %v", list, again)
 		}
 		readableByEtcd(t, list)
 		fitVersion(t, version, list)
-		if quota := spec.QuotaBytes(c.Spec.Options, volume); volume.Value() >= 64<<20 && quota <= 0 {
-			t.Errorf("quota %d of a volume of %d", quota, volume.Value())
+		if quota := spec.QuotaOn(c.Spec.Options, room); quota < spec.LeastQuota || 2*quota > size || room.SnapshotCount < 50 {
+			t.Errorf("quota %d of a volume of %d, %+v", quota, size, room)
 		}
 	})
 }
@@ -254,9 +253,9 @@ func TestExtraArgs(t *testing.T) {
 		"3.7.3": len(spec.ExtraArgs)} {
 		c := fresh(3).Cluster
 		c.Spec.Version = version
-		own := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), spec.Speech{PeersTLS: true})
+		own := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, room("1Gi"), spec.Speech{PeersTLS: true})
 		c.Spec.Options = all
-		both := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, *quantity("1Gi"), spec.Speech{PeersTLS: true})
+		both := spec.Flags(c, children.TemplateOf(c, version), "demo-0", "", version, room("1Gi"), spec.Speech{PeersTLS: true})
 		assert.Len(t, both, len(own)+count)
 		seen := map[string]bool{}
 		for _, flag := range both {
@@ -320,5 +319,29 @@ func TestTheCRDHasTheSameExtraArgs(t *testing.T) {
 	assert.Contains(t, whole, "name in ['"+strings.Join(names, "', '")+"']")
 	for name, arg := range spec.ExtraArgs {
 		assert.Equal(t, arg.KnownTo("3.5.35"), !strings.Contains(whole, "'"+name+"' in self"), name)
+	}
+}
+
+// TestTooSmallIsRefused: with what would be enough.
+func TestTooSmallIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		medium  v1alpha1.Medium
+		size    string
+		request int64
+		says    string
+	}{
+		{v1alpha1.Memory, "256Mi", 3 << 19, "spec.storage.size 256Mi is too small: it must be at least 512Mi"},
+		{v1alpha1.Persistent, "511Mi", 3 << 19, "spec.storage.size 511Mi is too small: it must be at least 512Mi"},
+		{v1alpha1.Persistent, "1Gi", 100 << 20, "spec.storage.size 1Gi is too small: it must be at least 5971Mi"},
+		{v1alpha1.Persistent, "5971Mi", 100 << 20, ""},
+		{v1alpha1.Memory, "512Mi", 3 << 19, ""},
+	} {
+		s := &v1alpha1.EtcdClusterSpec{Options: v1alpha1.Options{MaxRequestBytes: new(c.request)},
+			Storage: v1alpha1.StorageSpec{Medium: c.medium, Size: resource.MustParse(c.size)}}
+		if c.says == "" {
+			require.NoError(t, spec.ValidateRoom(s))
+			continue
+		}
+		require.ErrorContains(t, spec.ValidateRoom(s), c.says)
 	}
 }

@@ -415,7 +415,7 @@ func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
 	o.Cluster.Spec.HostNetwork.Nodes[0].Address = "fd00::1"
 	require.NoError(t, spec.Validate(&o.Cluster.Spec, o.Settings))
 	assert.Equal(t, "https://demo-0.default@[fd00::1]:4380", objects.PeerURL(o.Cluster, "demo-0", "fd00::1"))
-	v6 := children.NewPod(o, "demo-0", "fd00::1", "3.6.16", objects.StartBootstrap, *quantity("1Gi"), spec.Speech{PeersTLS: true}, nil)
+	v6 := children.NewPod(o, "demo-0", "fd00::1", "3.6.16", objects.StartBootstrap, room("1Gi"), spec.Speech{PeersTLS: true}, nil)
 	assert.Equal(t, "https://[::]:4380", flagOf(v6, "listen-peer-urls"))
 	assert.Equal(t, "https://[fd00::1]:4379", flagOf(v6, "advertise-client-urls"))
 	name, ours := objects.MemberAt(o.Cluster, []string{"https://demo-0.default@[fd00::1]:4380"})

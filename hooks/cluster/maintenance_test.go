@@ -274,7 +274,7 @@ func TestSchedulesThatBeginNothing(t *testing.T) {
 
 // inARequest is a cluster whose run by the annotation is under way.
 func inARequest(change func(*decision.DefragmentationRun)) observation.Observation {
-	o := spaceOut(500, 100)
+	o := spaceOut(200, 100)
 	o.Etcd.Alarms = nil
 	askDefragment(&o, "a")
 	return recovering(o, func(s *decision.DefragmentationRun) {
@@ -284,7 +284,7 @@ func inARequest(change func(*decision.DefragmentationRun)) observation.Observati
 }
 
 func TestWhatADefragmentationCountsFor(t *testing.T) {
-	step := decision.Defragment{ID: 2, Name: "demo-1", DBSize: 500 << 20}
+	step := decision.Defragment{ID: 2, Name: "demo-1", DBSize: 200 << 20}
 	shrunk := func(o *observation.Observation, to int64) {
 		h := o.Health["demo-1"]
 		h.DBSize = to << 20
@@ -297,9 +297,9 @@ func TestWhatADefragmentationCountsFor(t *testing.T) {
 		done      bool
 		reclaimed string
 	}{
-		{"done", "", func(o *observation.Observation) { shrunk(o, 100) }, true, "400Mi"},
+		{"done", "", func(o *observation.Observation) { shrunk(o, 100) }, true, "100Mi"},
 		{"the answer was lost", "no answer in time", func(o *observation.Observation) { shrunk(o, 100) }, true,
-			"400Mi"},
+			"100Mi"},
 		{"it is still at it", "no answer in time", func(o *observation.Observation) { silence(o, "demo-1") }, true, ""},
 		{"it was refused", "refused", func(*observation.Observation) {}, false, ""},
 	}
@@ -462,7 +462,7 @@ func TestTheHeirOfACorruptLeaderIsNotCorrupt(t *testing.T) {
 	assert.Equal(t, "demo-2", handOver(v, v.Find("demo-0")).(decision.MoveLeader).Name)
 }
 
-// spaceOut is a cluster of three with a quota of 768 MiB, the alarm NOSPACE, and databases of these sizes in MiB.
+// spaceOut is a cluster of three with a quota of 256 MiB, the alarm NOSPACE, and databases of these sizes in MiB.
 func spaceOut(size, inUse int64) observation.Observation {
 	o := serve(3)
 	everyDatabase(&o, size<<20, inUse<<20)
@@ -516,19 +516,19 @@ func TestNoSpace(t *testing.T) {
 		rule  string
 		step  decision.Step
 	}{
-		{"below 90 %: disarm at once", spaceOut(600, 500), "NoSpace",
+		{"below 90 %: disarm at once", spaceOut(200, 160), "NoSpace",
 			decision.Disarm{ID: 2, Name: "demo-1", Kind: observation.AlarmNoSpace}},
-		{"it begins by being written down", spaceOut(770, 760), "NoSpace", nil},
-		{"history first", recovering(spaceOut(770, 760), untouched), "NoSpace", decision.Compact{Revision: 100}},
-		{"a compaction may take a while", recovering(spaceOut(770, 760), compacted), "NoSpace", nil},
-		{"after one, a full member may have room that it does not tell", recovering(spaceOut(765, 690), compacted),
-			"NoSpace", decision.Defragment{ID: 2, Name: "demo-1", DBSize: 765 << 20}},
-		{"no compaction when free space is what fills it", recovering(spaceOut(770, 300), untouched), "NoSpace",
-			decision.Defragment{ID: 2, Name: "demo-1", DBSize: 770 << 20}},
-		{"too soon after the last time", recovering(spaceOut(770, 300), finished), "NoSpace", nil},
-		{"the keys fill it, and nothing was written since", recovering(spaceOut(770, 760), stale), "OutOfSpace", nil},
-		{"compaction is off", off(spaceOut(770, 760)), "OutOfSpace", nil},
-		{"compaction is off, and there is free space", off(spaceOut(770, 300)), "NoSpace", nil},
+		{"it begins by being written down", spaceOut(257, 254), "NoSpace", nil},
+		{"history first", recovering(spaceOut(257, 254), untouched), "NoSpace", decision.Compact{Revision: 100}},
+		{"a compaction may take a while", recovering(spaceOut(257, 254), compacted), "NoSpace", nil},
+		{"after one, a full member may have room that it does not tell", recovering(spaceOut(255, 229), compacted),
+			"NoSpace", decision.Defragment{ID: 2, Name: "demo-1", DBSize: 255 << 20}},
+		{"no compaction when free space is what fills it", recovering(spaceOut(257, 100), untouched), "NoSpace",
+			decision.Defragment{ID: 2, Name: "demo-1", DBSize: 257 << 20}},
+		{"too soon after the last time", recovering(spaceOut(257, 100), finished), "NoSpace", nil},
+		{"the keys fill it, and nothing was written since", recovering(spaceOut(257, 254), stale), "OutOfSpace", nil},
+		{"compaction is off", off(spaceOut(257, 254)), "OutOfSpace", nil},
+		{"compaction is off, and there is free space", off(spaceOut(257, 100)), "NoSpace", nil},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -541,7 +541,7 @@ func TestNoSpace(t *testing.T) {
 }
 
 func TestVerifyKnowsMaintenance(t *testing.T) {
-	o := spaceOut(770, 300)
+	o := spaceOut(257, 100)
 	d := Decide(o)
 	broken := func(o observation.Observation, step decision.Step) string {
 		d.Step = step
@@ -556,7 +556,7 @@ func TestVerifyKnowsMaintenance(t *testing.T) {
 	assert.Contains(t, broken(o, decision.Compact{Revision: 101}), "to which the leader has not come")
 	assert.Contains(t, broken(serve(3), decision.Compact{Revision: 0}), "although there is space")
 
-	down := spaceOut(770, 300)
+	down := spaceOut(257, 100)
 	silence(&down, "demo-2")
 	assert.Contains(t, broken(down, decision.Defragment{ID: 2, Name: "demo-1"}), "while demo-2 does not serve")
 	learner := learnerAt(500)

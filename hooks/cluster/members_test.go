@@ -47,14 +47,19 @@ func learnerAt(index uint64) observation.Observation {
 	return o
 }
 
+// room is what there is room for on a volume of this size.
+func room(size string) spec.Room {
+	return spec.RoomOn(spec.Volume{Size: quantity(size).Value()}, 3<<19)
+}
+
 func TestPodsAreMadeForProduction(t *testing.T) {
 	o := serve(1)
 	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"),
 		corev1.ResourceMemory: *quantity("1Gi")}
-	pod := children.NewPod(o, "demo-0", "", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), spec.Speech{PeersTLS: true},
+	pod := children.NewPod(o, "demo-0", "", "3.5.35", objects.StartBootstrap, room("10Gi"), spec.Speech{PeersTLS: true},
 		state.BootstrapEnv("demo-epoch-1"))
 	etcd := pod.Spec.Containers[0]
-	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")
+	assert.Contains(t, etcd.Command, "--quota-backend-bytes=4345298944", "half of what the log and the file system leave")
 	assert.Contains(t, etcd.Command, "--experimental-initial-corrupt-check=true", "3.5 knows no feature gates")
 	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMAXPROCS", ValueFrom: objects.LimitOf(corev1.ResourceCPU, "1")})
 	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "$(MEMORY_LIMIT_MIB)000000"})
@@ -65,7 +70,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
 	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
-	pod = children.NewPod(o, "demo-0", "", "3.7.3", objects.StartBootstrap, *quantity("512Mi"), spec.Speech{PeersTLS: true}, nil)
+	pod = children.NewPod(o, "demo-0", "", "3.7.3", objects.StartBootstrap, room("512Mi"), spec.Speech{PeersTLS: true}, nil)
 	etcd = pod.Spec.Containers[0]
 	assert.Equal(t, "1536Mi", etcd.Resources.Limits.Memory().String(), "the tmpfs counts against the limit")
 	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"}, "but not for the Go heap")
@@ -165,6 +170,11 @@ func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 			func(h *observation.Health) { *h = observation.Health{Err: "x", ClusterID: 1, MemberID: 2} })),
 		"S6: for people": given(marked,
 			func(o *observation.Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual }),
+		"S6: its disk is full": given(marked, func(o *observation.Observation) {
+			etcd := &o.Children.Pods["demo-1"].Status.ContainerStatuses[0]
+			etcd.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1,
+				Message: objects.DiskFullWords}
+		}),
 		"S7: its claim goes": given(marked,
 			func(o *observation.Observation) { o.Etcd.Members = append(o.Etcd.Members[:1:1], o.Etcd.Members[2:]...) }),
 	} {
@@ -546,4 +556,15 @@ func chosenAs(t *testing.T, is *decision.Verdict, message, renew string) {
 	require.NotNil(t, is)
 	assert.Contains(t, is.Message, message)
 	assert.Equal(t, renew, is.Choose)
+}
+
+// TestCallsAreOverThoughClocksDiffer: a learner that is lost stays while a call from before it was added may go on,
+// which is for half of CallsEnd, also by a clock that is ahead by nearly as much.
+func TestCallsAreOverThoughClocksDiffer(t *testing.T) {
+	for since, gone := range map[time.Duration]bool{state.CallsEnd/2 + 9*time.Second: false, state.CallsEnd: true} {
+		o := with(growing(), noted(objects.AnnotationChosen, "demo-3 removal"), replicas(3))
+		o.Cluster.Status.Members = nil
+		list(&o, "demo-3", since)
+		assert.Equal(t, gone, Decide(o).Step != nil, "%s: %s", since, Decide(o).Reason.Message)
+	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,6 +59,24 @@ func TestVerifySeesWrongDecisions(t *testing.T) {
 			noted(objects.AnnotationChosen, "demo-4 removal")), func(d *decision.Decision) {
 			d.Step = decision.Remove{ID: 5, Name: "demo-4"}
 		}, "which a person has fenced"},
+		"the promotion of a learner that is far behind": {with(growing(), lagging("demo-3")),
+			func(d *decision.Decision) { d.Step = promotion }, "which is far behind the leader"},
+		"the removal of a member beside one that lags": {with(serve(4), replicas(3), lagging("demo-2"),
+			noted(objects.AnnotationChosen, "demo-3 removal")), func(d *decision.Decision) {
+			d.Step = decision.Remove{ID: 4, Name: "demo-3"}
+		}, "which serves, while another voter does not"},
+		"the restart of a member beside one that lags": {with(serve(3), lagging("demo-2"),
+			noted(objects.AnnotationChosen, "demo-1 uid-demo-1")), func(d *decision.Decision) {
+			d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
+		}, "the pod demo-1 goes, which serves"},
+		"clients in data that is open to all": {with(asking(), func(o *observation.Observation) {
+			o.Children.ConfigMaps["demo-epoch-1"].Data[objects.EpochKeySource] = objects.SourceClaims
+			delete(o.Children.Pods["demo-1"].Labels, objects.LabelRole)
+		}), func(d *decision.Decision) {
+			for _, pod := range d.Children.Pods {
+				pod.Labels[objects.LabelRole] = "voter"
+			}
+		}, "clients are led to demo-1 before users and roles are applied to the data of epoch 1"},
 		"a certificate that begins tomorrow": {serve(3), func(d *decision.Decision) {
 			signLeaf(d, now.Add(24*time.Hour))
 		}, "begins in the future"},
@@ -94,6 +113,29 @@ func signLeaf(d *decision.Decision, begins time.Time) {
 			s.Make = decision.Leaf{Signer: spec.CASecret("demo"), NotBefore: begins, NotAfter: begins.Add(time.Hour)}
 		}
 	}
+}
+
+// lagging lets a snapshot be on its way to the member.
+func lagging(name string) fact {
+	return func(o *observation.Observation) {
+		for member, h := range o.Health {
+			if h.RaftIndex = 1_000_000; member == name {
+				h.RaftIndex -= 5001
+			}
+			o.Health[member] = h
+		}
+	}
+}
+
+// TestWhoKeepsPaceIsPromotedAndCounts: a member that is as far behind as one under load may be serves.
+func TestWhoKeepsPaceIsPromotedAndCounts(t *testing.T) {
+	o := with(learnerAt(0), lagging("demo-3"))
+	assert.Nil(t, Decide(o).Step)
+	assert.Contains(t, Decide(o).Reason.Message, "waiting for the learner demo-3 to catch up")
+	h := o.Health["demo-3"]
+	h.RaftIndex++
+	o.Health["demo-3"] = h
+	assert.Equal(t, decision.Promote{ID: 4, Name: "demo-3"}, Decide(o).Step)
 }
 
 // fencing has an operation fence the member.

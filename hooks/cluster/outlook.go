@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -20,6 +22,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
+	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -42,7 +45,7 @@ func prospectOf(v *state.View, in *mode, at int, verdict *decision.Verdict) deci
 		return p
 	}
 	if p.Outlook == rule.Rests && v.Etcd != nil && !v.BesideForeign() {
-		p = cmp.Or(unauthorized(v), cmp.Or(unreachable(v), p))
+		p = cmp.Or(unauthorized(v), unreachable(v), unready(v), p)
 	}
 	return health.WithUnmade(v, p)
 }
@@ -62,6 +65,36 @@ func unreachable(v *state.View) decision.Prospect {
 		}
 	}
 	return decision.Prospect{}
+}
+
+// probed is for how long the kubelets of voters that serve may say that no pod is ready: they ask every few seconds.
+const probed = time.Minute
+
+// unready says that the Service leads clients to no pod, because no kubelet finds its own ready; empty when it leads to
+// one. A pod is made without a word of that, and a mesh or a policy may keep the kubelets from asking.
+func unready(v *state.View) decision.Prospect {
+	var since time.Time
+	for _, m := range v.ReplicaVoters() {
+		if m.Pod == nil || objects.Ready(m.Pod) {
+			return decision.Prospect{}
+		}
+		told := wording.Find(m.Pod.Status.Conditions, func(c *corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		if told == nil {
+			return decision.Prospect{}
+		}
+		since = state.Later(since, told.LastTransitionTime.Time)
+	}
+	if since.IsZero() {
+		return decision.Prospect{}
+	}
+	p := decision.Prospect{Outlook: rule.Works, Reason: "NoPodReady",
+		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready"}
+	if v.Now.After(since.Add(probed)) {
+		p.Outlook = rule.Waits
+		p.Message += fmt.Sprintf("; `kubectl describe pod -n %s -l %s=%s` shows why", v.Cluster.Namespace,
+			objects.LabelCluster, v.Cluster.Name)
+	}
+	return p
 }
 
 // resumed is the cluster as if spec.suspend were false.
@@ -104,8 +137,9 @@ func unauthorized(v *state.View) decision.Prospect {
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
 func byPerson(v *state.View, silent []*state.Member) rule.Outlook {
 	if slices.ContainsFunc(silent, func(m *state.Member) bool {
-		return m.DisplayName() == "" || pods.Mismatched(v, m) || v.Fenced(m.PodName) || health.Overdue(v, m) &&
-			health.WhyNotReplaced(v, m) != ""
+		full := pods.DiskFull(v, m) && !volumes.MoreRoom(v, m.PodName)
+		return m.DisplayName() == "" || pods.Mismatched(v, m) || v.Fenced(m.PodName) || full ||
+			health.Overdue(v, m) && health.WhyNotReplaced(v, m) != ""
 	}) {
 		return rule.Waits
 	}
@@ -127,19 +161,22 @@ func uncertified(v *state.View) rule.Outlook {
 	return rule.Works
 }
 
-// outlookWhileBlind is whether those who need not be restarted could be a quorum.
+// outlookWhileBlind is whether those who may come back by themselves could be a quorum.
 func outlookWhileBlind(v *state.View) rule.Outlook {
-	if v.Next != nil {
+	switch {
+	case v.Next != nil:
 		return nextComes(v)
+	case quorumWithout(v, distrusting(v), leftBehind(v), dataGone(v)):
+		return rule.Works
 	}
+	return rule.Waits
+}
+
+// quorumWithout reports whether the voters, as last known, are a quorum without all of these.
+func quorumWithout(v *state.View, lists ...[]string) bool {
 	known := state.KnownVoters(v)
-	if able := wording.Filter(known, func(name string) bool {
-		return !certificates.DistrustsPeers(v,
-			v.Health[name])
-	}); len(able) < state.Quorum(len(known)) {
-		return rule.Waits
-	}
-	return rule.Works
+	able := wording.Filter(known, func(name string) bool { return !slices.Contains(slices.Concat(lists...), name) })
+	return len(able) >= state.Quorum(len(known))
 }
 
 // filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried

@@ -98,6 +98,11 @@ func TestWhatToolsAreTold(t *testing.T) {
 			"spec.auth.users[2]"},
 		"clients have no Service": {with(serve(3), noService), "Reconciling ServiceNotFound",
 			"clients have no Service: demo"},
+		"no pod is ready yet": {with(serve(3), unreadyPods(10*time.Second, 3)), "Reconciling NoPodReady",
+			"clients are led to none"},
+		"no pod becomes ready": {with(serve(3), unreadyPods(2*time.Minute, 3)), "Stalled NoPodReady",
+			"`kubectl describe pod -n default -l etcd.quorate.dev/cluster=demo` shows why"},
+		"one pod is ready": {with(serve(3), unreadyPods(2*time.Minute, 2)), "Ready Converged", "serving"},
 		"a first start that waits for a volume": {unborn(10*time.Minute, waiting("ContainerCreating")),
 			"Reconciling Start", "its containers have not started"},
 		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start",
@@ -338,4 +343,15 @@ func TestAnInitContainerThatEnds(t *testing.T) {
 		{Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: killed}}}}}
 	assert.Equal(t, "exit 137, OOMKilled of its init container prepare", pods.EndOf(pod, killed))
 	assert.Equal(t, "exit 1", pods.EndOf(pod, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}))
+}
+
+// unreadyPods lets the kubelets have said for so long of the first n pods that they are not ready.
+func unreadyPods(since time.Duration, n int) fact {
+	return func(o *observation.Observation) {
+		for i := range n {
+			pod := o.Children.Pods[fmt.Sprint("demo-", i)]
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+				LastTransitionTime: metav1.NewTime(now.Add(-since))}}
+		}
+	}
 }

@@ -59,7 +59,7 @@ func TestDefaultsAreForProduction(t *testing.T) {
 		podSpec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
 	assert.Equal(t, corev1.ScheduleAnyway, podSpec.TopologySpreadConstraints[0].WhenUnsatisfiable)
 	for _, flag := range []string{
-		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=805306368",
+		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=268435456",
 		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100",
 		"--election-timeout=1000",
 		"--advertise-client-urls=https://demo-0.demo-peers.default.svc:2379",
@@ -97,7 +97,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]v1alpha1.LabelValue{"team": "db",
 			"app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
 		s.Options = v1alpha1.Options{
-			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)),
+			QuotaBackendBytes: new(int64(1 << 27)), MaxRequestBytes: new(int64(4096)),
 			MaxTxnOps:         new(int64(7)),
 			HeartbeatInterval: millis(50), ElectionTimeout: millis(500), LogLevel: "warn",
 			AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
@@ -120,7 +120,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	assert.Equal(t, "demo", pod.Labels["app.kubernetes.io/instance"], "our own labels win")
 	assert.Equal(t, "x", pod.Annotations["note"])
 	for _, flag := range []string{
-		"--quota-backend-bytes=268435456", "--snapshot-count=5000", "--max-request-bytes=4096", "--max-txn-ops=7",
+		"--quota-backend-bytes=134217728", "--snapshot-count=10000", "--max-request-bytes=4096", "--max-txn-ops=7",
 		"--heartbeat-interval=50",
 		"--election-timeout=500", "--log-level=warn", "--auto-compaction-mode=revision",
 		"--auto-compaction-retention=42",
@@ -158,6 +158,8 @@ func TestAllowedRepositories(t *testing.T) {
 		o := with(serve(3), withoutPod("demo-1"))
 		o.Settings.AllowedRepositories = strings.Fields(c.allowed)
 		o.Cluster.Spec.Image.Repository = c.repository
+		o.Cluster.Spec.Image.Tags = map[string]v1alpha1.ImageTag{ // a tag of one's own, and its digest, are of no other
+			o.Cluster.Spec.Version: v1alpha1.ImageTag(o.Cluster.Spec.Version + "-r2@sha256:" + strings.Repeat("0", 64))}
 		d := Decide(o)
 		assert.NoError(t, verify(o, d))
 		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v: %s", c, d.Reason)

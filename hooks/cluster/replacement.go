@@ -100,7 +100,7 @@ func quarantine(v *state.View, claims []*corev1.PersistentVolumeClaim, verdict *
 			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedSilent {
 				claim.Annotations[objects.AnnotationFailedMember] = verdict.Failure
 			}
-		case m != nil && m.Serving():
+		case m != nil && m.Answers():
 			delete(claim.Annotations, objects.AnnotationFailedMember)
 		case m == nil && state.OfFailedMember(claim) && !state.Quarantined(claim):
 			claim.Annotations[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)

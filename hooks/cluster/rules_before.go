@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks/certificates"
@@ -246,14 +247,17 @@ func blind(v *state.View) *decision.Verdict {
 	if v.Next != nil {
 		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, epochs.Staging(v))
 	}
-	if distrusting := wording.Filter(v.Names,
-		func(n string) bool { return certificates.DistrustsPeers(v, v.Health[n]) }); len(distrusting) > 0 {
+	if restart := distrusting(v); len(restart) > 0 {
 		message += fmt.Sprintf("; %s started before the present authority and must restart to trust it: see "+
-			"TrustOutdated in docs/troubleshooting.md", strings.Join(distrusting, ", "))
+			"TrustOutdated in docs/troubleshooting.md", strings.Join(restart, ", "))
 	}
 	if left := leftBehind(v); len(left) > 0 {
 		message += fmt.Sprintf("; these pods never ran and have an earlier spec: %s; delete them to get pods with "+
 			"this spec", strings.Join(left, ", "))
+	}
+	if gone := dataGone(v); v.Next == nil && !v.BesideForeign() && !quorumWithout(v, gone) {
+		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see QuorumLost "+
+			"in docs/troubleshooting.md", strings.Join(gone, ", "), wording.Colon(epochs.Suggested(v)))
 	}
 	return &decision.Verdict{Message: message, Outlook: outlookWhileBlind(v), Resync: rule.ResyncLater}
 }
@@ -266,6 +270,20 @@ func leftBehind(v *state.View) []string {
 		pod := v.Children.Pods[name]
 		return v.Epoch.HadQuorum() && pod != nil && children.TemplateOutdated(v, pod) && state.NeverRan(pod) &&
 			!state.PrepareRefused(pod)
+	})
+}
+
+// distrusting are the members that must be restarted to take the present authority.
+func distrusting(v *state.View) []string {
+	return wording.Filter(v.Names, func(name string) bool { return certificates.DistrustsPeers(v, v.Health[name]) })
+}
+
+// dataGone are the voters, as last known, of which nothing is left, whose data is gone, or that have found nothing
+// where it was.
+func dataGone(v *state.View) []string {
+	return wording.Filter(state.KnownVoters(v), func(name string) bool {
+		pod := v.Children.Pods[name]
+		return !slices.Contains(v.Names, name) || !state.HasData(v, name) || pod != nil && state.PrepareRefused(pod)
 	})
 }
 

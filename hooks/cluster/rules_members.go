@@ -123,13 +123,13 @@ func promote(v *state.View) *decision.Verdict {
 }
 
 // caughtUp reports whether the learner itself answered in this call as a learner, with a volume and not about to stop,
-// at 90 % of the leader's index or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks
-// only the leader: server.go, isLearnerReady.)
+// so near to the others that it serves as a voter, and at 90 % of the leader's index or more. (etcd refuses a promotion
+// below 90 % of the leader's match index, but asks only the leader: server.go, isLearnerReady.)
 func caughtUp(v *state.View, l *state.Member) bool {
 	lead := v.Leader()
 	hasVolume := v.Memory() || volumes.StorageUsable(v, l.PodName)
 	return lead != nil && lead.Serving() && l.Serving() && l.Health.Learner && !l.Restarting() && hasVolume &&
-		l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
+		!l.Lags && l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
 }
 
 // replaceFirst does not wait for the learner: an etcd that joins compares its initial cluster with the list of the

@@ -51,7 +51,11 @@ func volumePending(v *state.View) *decision.Verdict {
 	}
 	choice := "set spec.storage.migration to Replace to replace such members one by one, or undo the change of " +
 		"spec.storage"
-	if volumes.Migrates(v) {
+	switch denied := volumes.Denied(v); {
+	case len(denied) > 0:
+		choice = fmt.Sprintf("%s: an admission webhook has changed that, or a person, so no member is replaced for its "+
+			"volume; correct it and delete such claims, or undo the change of spec.storage", denied)
+	case volumes.Migrates(v):
 		choice = "raise spec.storage.size again, or free some space"
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("serving, but not with the volumes of the spec: %s; %s", all,

@@ -59,7 +59,7 @@ func TestChangedStorage(t *testing.T) {
 		return func(o *observation.Observation) { asked(o, size, ago) }
 	}
 	unbound := func(o *observation.Observation) { o.Children.Claims["demo-1"].Status.Phase = corev1.ClaimPending }
-	full := answering("demo-2", func(h *observation.Health) { h.DBSize = 400 << 20 })
+	full := answering("demo-2", func(h *observation.Health) { h.DBSize = 200 << 20 })
 	cases := []struct {
 		name, reason string
 		facts        []fact
@@ -140,7 +140,7 @@ func TestAPodOnAVolumeThatStillGrowsGetsTheQuotaOfWhatIsThere(t *testing.T) {
 	delete(o.Children.Pods, "demo-1")
 	delete(o.Health, "demo-1")
 	for _, pod := range Decide(o).Children.Pods {
-		assert.Contains(t, pod.Spec.Containers[0].Command, "--quota-backend-bytes=805306368", pod.Name)
+		assert.Contains(t, pod.Spec.Containers[0].Command, "--quota-backend-bytes=268435456", pod.Name)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestVerifyWatchesTheLogs(t *testing.T) {
 // bare is a pod of a member without the volume for its log.
 func bare(o observation.Observation, name string) *corev1.Pod {
 	v := newView(o)
-	pod := children.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, *quantity("1Gi"), spec.Speech{PeersTLS: true}, state.ResumeEnv())
+	pod := children.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, room("1Gi"), spec.Speech{PeersTLS: true}, state.ResumeEnv())
 	return pod
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/rollout"
+	"github.com/quorate-dev/quorate/hooks/safety/containers"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
@@ -252,6 +253,9 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			was, is := newView(o), newView(after)
 			before, now := children.Pod(was, "demo-1", objects.StartResume, nil).Spec,
 				children.Pod(is, "demo-1", objects.StartResume, nil).Spec
+			objects.Literal(&before)
+			objects.Literal(&now)
+			assert.Empty(t, containers.Check(after.Settings.Images, what, &now), "the oracle lets it be made")
 			made, renewed := !assert.ObjectsAreEqual(before, now), rollout.UpdateOf(is, is.Find("demo-1"))
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is "+
 				"renewed", what)
@@ -280,30 +284,6 @@ func otherThan(t *testing.T, f field) string {
 	require.True(t, kind.Kind() == reflect.Struct && strings.HasSuffix(kind.PkgPath(), "/v1alpha1"),
 		"%s: say another value in others", f.path)
 	return ""
-}
-
-// TestEachReleaseHasItsOwnDefaults: etcd 3.5 has another default for snapshotCount than later releases.
-func TestEachReleaseHasItsOwnDefaults(t *testing.T) {
-	for version, meant := range map[string]int64{"3.5.35": 100_000, "3.6.16": 10_000, "3.7.3": 10_000} {
-		unsaid := fresh(3).Cluster
-		for _, count := range []int64{10_000, 100_000} {
-			said := unsaid.DeepCopy()
-			said.Spec.Options.SnapshotCount = &count
-			same := children.TemplateOf(said, version).Hash() == children.TemplateOf(unsaid, version).Hash()
-			assert.Equal(t, count == meant, same, "%s: %d", version, count)
-		}
-	}
-	o := serve(3)
-	for _, pod := range o.Children.Pods { // made for 3.5, by a spec that says nothing
-		pod.Annotations[objects.AnnotationImage] = "gcr.io/etcd-development/etcd:v3.5.35"
-		pod.Annotations[objects.AnnotationTemplate] = children.TemplateOf(o.Cluster, "3.5.35").Hash()
-	}
-	v := newView(o)
-	assert.False(t, rollout.HasOutdatedTemplate(v, v.Members[0]),
-		"its template is judged by the version that it was made for")
-	o.Cluster.Spec.Options.SnapshotCount = new(int64(10_000))
-	v = newView(o)
-	assert.True(t, rollout.HasOutdatedTemplate(v, v.Members[0]))
 }
 
 // TestQuantitiesAreWrittenInOneWay: whatever means the same amount is the same template.
@@ -369,8 +349,6 @@ var defaultsSaid = map[string][]string{
 	"topologySpreadConstraints": {
 		`[{"maxSkew":1,"minDomains":1,"nodeAffinityPolicy":"Honor","nodeTaintsPolicy":"Ignore","topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`,
 	},
-	"options.quotaBackendBytes":        {`805306368`},
-	"options.snapshotCount":            {`10000`},
 	"options.maxRequestBytes":          {`1572864`},
 	"options.maxTxnOps":                {`128`},
 	"options.autoCompaction.retention": {`"1h"`, `"60m"`, `"3600s"`, `"0h60m"`},
@@ -451,7 +429,9 @@ var others = map[string]another{
 	"nodeSelector":                                    restarts(`{"disk":"fast"}`),
 	"tolerations":                                     restarts(`[{"operator":"Exists"}]`),
 	"topologySpreadConstraints":                       restarts(`[{"maxSkew":2,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`),
-	"options.quotaBackendBytes":                       restarts("268435456"),
+	"options.quotaBackendBytes":                       restarts("134217728"),
+	"storage.size":                                    leaves(`"3Gi"`),
+	"storage.wal.size":                                leaves(`"3Gi"`),
 	"options.heartbeatInterval":                       restarts(`"50ms"`),
 	"options.electionTimeout":                         restarts(`"5s"`),
 	"options.logLevel":                                restarts(`"warn"`),
@@ -478,7 +458,6 @@ var others = map[string]another{
 	"securityContext.runAsUser":                       restarts(`777777`),
 	"securityContext.runAsGroup":                      restarts(`777777`),
 	"securityContext.fsGroup":                         restarts(`777777`),
-	"options.snapshotCount":                           restarts(`777777`),
 	"options.maxRequestBytes":                         restarts(`777777`),
 	"options.maxTxnOps":                               restarts(`777777`),
 	"tls.allowPlaintextClients":                       restarts(`true`),

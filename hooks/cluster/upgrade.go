@@ -33,7 +33,7 @@ func forceSnapshots(v *state.View, next spec.Release) *decision.Verdict {
 		return &decision.Verdict{
 			Message: fmt.Sprintf("the upgrade to etcd %s waits: the log still has entries of 3.5, which a new member "+
 				"of 3.7 can't read, and fewer than 3 voters can only be upgraded by new members; set spec.replicas "+
-				"to 3 for the upgrade, or wait for %d more entries", next, versions.Turnover(v)),
+				"to 3 for the upgrade, or wait for %d more entries", next, versions.Turnover),
 			Outlook: rule.Waits}
 	case !open:
 		return versions.Change(v, decision.EnableDowngrade{Version: spec.Release{3, 5, 0}.Base()},

@@ -96,12 +96,24 @@ func unmade(v *state.View, name string) bool {
 func versionBeforeQuorum(v *state.View) string {
 	is, wanted := v.Epoch.Version, v.Cluster.Spec.Version
 	switch {
-	case v.Etcd != nil || !v.Epoch.Began():
+	case v.Etcd != nil || !v.Epoch.Began() || gatedFor(v, is, wanted):
 		return is
 	case versions.SameMinor(is, wanted) || len(Unproven(v)) == 0:
 		return wanted
 	}
 	return cmp.Or(state.OtherMinor(is, state.RanVersions(v)), is)
+}
+
+// gatedFor reports whether a pod on Memory waits to begin as this version, and can't be given the image of the wanted
+// one: its flags are others, and it is not made again. It begins as it was made.
+func gatedFor(v *state.View, is, wanted string) bool {
+	if versions.SameMinor(is, wanted) {
+		return false
+	}
+	return slices.ContainsFunc(v.Epoch.InitialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && state.Gated(pod) && !spec.SameFlags(versions.MadeForVersion(pod), wanted)
+	})
 }
 
 // ChangesVersion reports whether the record gets another version in this very answer: no member begins as the one before

@@ -23,8 +23,11 @@ import (
 // Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more,
 // or one that is not believed.
 func Leftover(v *state.View, cm *corev1.ConfigMap) bool {
-	ours := slices.ContainsFunc(slices.Collect(maps.Values(v.Recorded)), func(e *state.Epoch) bool { return e.Record == cm })
-	return slices.Contains(v.Unsealed, cm.Name) || v.Epoch != nil && ours
+	if slices.Contains(v.Unsealed, cm.Name) {
+		return true
+	}
+	believed := slices.Collect(maps.Values(v.Recorded))
+	return v.Epoch != nil && slices.ContainsFunc(believed, func(e *state.Epoch) bool { return e.Record == cm })
 }
 
 // Lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its
@@ -95,7 +98,7 @@ func FormerClaims(v *state.View) []*corev1.PersistentVolumeClaim {
 func LeaveBehind(v *state.View, claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := state.MemberOfClaim(v.Cluster.Name, claim.Name)
 	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch,
-		objects.AnnotationFailedMember)
+		objects.AnnotationFailedMember, objects.AnnotationAskedFor)
 	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
 	if own[objects.AnnotationQuarantined] == "" {
 		own[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)

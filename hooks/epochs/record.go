@@ -105,6 +105,7 @@ func Copies(v *state.View) map[string]string {
 	if version := otherVersion(v); version != "" {
 		all[objects.AnnotationVersion] = version
 	}
+	maps.Copy(all, dialled(v))
 	if n > 1 {
 		all[objects.AnnotationEpoch] = strconv.Itoa(n)
 	}
@@ -173,17 +174,55 @@ func RecreatedRecord(v *state.View) *corev1.ConfigMap {
 	return record.New(v.Cluster, n, r)
 }
 
-// dialledAsBefore writes on a record that is made again how the members are dialled that there are, whatever the spec
-// says now: as etcd lists them, or as their pods were made.
+// dialled is how the members are dialled, by annotation of the peer Service: nothing where all speak TLS. Where they
+// did not always, it names those that do.
+func dialled(v *state.View) map[string]string {
+	known := v.Epoch != nil && v.Epoch.Record != nil
+	switch {
+	case !known && state.RanBefore(v):
+		return notedDialled(v)
+	case !known && objects.Encrypted(v.Cluster), known && !v.Epoch.Plain():
+		return nil
+	}
+	all := map[string]string{objects.AnnotationPeers: "http"}
+	if !known {
+		return all
+	}
+	if byTLS := state.HTTPSPeers(v); len(byTLS) > 0 {
+		all[objects.AnnotationHTTPSPeers] = strings.Join(byTLS, ",")
+	}
+	return all
+}
+
+// notedDialled is what the peer Service has of that.
+func notedDialled(v *state.View) map[string]string {
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		return objects.Only(peers.Annotations, objects.AnnotationPeers, objects.AnnotationHTTPSPeers)
+	}
+	return nil
+}
+
+// dialledAsBefore writes on a record that is made again how the members are dialled, whatever the spec says now: as
+// etcd lists them, or as their pods were made, or as the peer Service has it.
 func dialledAsBefore(v *state.View, r *record.Record) {
+	noted := notedDialled(v)
+	notedTLS := strings.Split(noted[objects.AnnotationHTTPSPeers], ",")
 	plain := false
 	var byTLS []string
 	for _, name := range v.Names {
 		m, pod := v.Find(name), v.Children.Pods[name]
+		tls := slices.Contains(notedTLS, name)
 		switch {
-		case m != nil && state.ByTLS(m.PeerURLs...), m == nil && pod != nil && state.TLSFlagsOf(pod).Peers:
+		case m != nil:
+			tls = state.ByTLS(m.PeerURLs...)
+		case pod != nil:
+			tls = state.TLSFlagsOf(pod).Peers
+		case noted[objects.AnnotationPeers] == "":
+			continue
+		}
+		if tls {
 			byTLS = append(byTLS, name)
-		case m != nil || pod != nil:
+		} else {
 			plain = true
 		}
 	}
@@ -281,7 +320,7 @@ func RecordNextEpoch(v *state.View, from record.Origin, message string) *decisio
 		size = 1 // a volume can be copied by one pod
 	}
 	first := v.NextOrdinal()
-	if v.OnNamedNodes() {
+	if v.OnNamedNodes() || untold(v) {
 		// a call from before may be about to give the next number away, with another address, and what is left in a
 		// directory stays there (S9)
 		first++
@@ -301,6 +340,10 @@ func RecordNextEpoch(v *state.View, from record.Origin, message string) *decisio
 	}
 	return &decision.Verdict{Message: message, NextRecord: record.New(v.Cluster, n, r), Resync: rule.ResyncSoon}
 }
+
+// untold reports whether a member may have been added of which nothing tells: the call was cut off before it noted the
+// number, and there is no quorum any more that lists it. One more can't be: each is noted before the next is added.
+func untold(v *state.View) bool { return v.Etcd == nil && v.Next == nil && v.Epoch.HadQuorum() }
 
 // recordPast writes on the record of the next epoch, the nth, what must be known of those before.
 func recordPast(v *state.View, r *record.Record, n int) {

@@ -93,7 +93,7 @@ func unfitBeside(v *state.View, m *state.Member) string {
 		return fmt.Sprintf("its member %s runs etcd %s, which loses members when membership changes: upgrade it to "+
 			"%s or later, or %s or later", m.Alias, has, spec.Least35, spec.Least36)
 	}
-	quota := spec.QuotaBytes(v.Cluster.Spec.Options, spec.StorageSize(&v.Cluster.Spec))
+	quota := spec.QuotaOn(v.Cluster.Spec.Options, spec.RoomFor(&v.Cluster.Spec))
 	if m.Health.DBSize >= quota/10*9 {
 		return fmt.Sprintf("the database of its member %s has %s, and our quota is %s: raise spec.storage.size or "+
 			"spec.options.quotaBackendBytes, or defragment it", m.Alias,

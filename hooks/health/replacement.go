@@ -96,7 +96,7 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 
 // Overdue reports whether a voter of ours has been silent for longer than the policy allows.
 func Overdue(v *state.View, m *state.Member) bool {
-	return m.PodName != "" && !m.Learner && !m.Serving() && !v.Fenced(m.PodName) && !state.Busy(v, m) &&
+	return m.PodName != "" && !m.Learner && !m.Answers() && !v.Fenced(m.PodName) && !state.Busy(v, m) &&
 		SilentFor(v, m) >= spec.ReplaceAfter(&v.Cluster.Spec)
 }
 
@@ -124,6 +124,8 @@ func WhyNotReplaced(v *state.View, m *state.Member) string {
 	switch {
 	case pods.Mismatched(v, m):
 		return "you decide"
+	case pods.DiskFull(v, m) && !volumes.Roomier(v, m.PodName):
+		return "it stays a member, because a successor would have no more room"
 	case changeAtFault(v, m):
 		return "it restarted with the last change of the spec, which the serving members don't have yet: that change " +
 			"is probably wrong; undo it, or " + volumes.ToHaveReplaced(v) +

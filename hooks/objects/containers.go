@@ -9,7 +9,7 @@ import (
 
 // ownContainers are the names of all that Quorate puts into pods.
 var ownContainers = []string{
-	ContainerEtcd, ContainerPrepare, ContainerOwn, ContainerSeed, containerTools,
+	ContainerEtcd, ContainerPrepare, ContainerTrim, ContainerOwn, ContainerSeed, containerTools,
 	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerStream,
 	ContainerMirror, ContainerPromote,
 }

@@ -30,6 +30,9 @@ const (
 	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see
 	// children/template.go.
 	AnnotationTemplate = Domain + "pod-template-hash"
+	// AnnotationAskedFor is the size and, after a space, the class that a claim was asked for with; admission may have put
+	// others into its spec.
+	AnnotationAskedFor = Domain + "asked-for"
 	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
 	AnnotationImage = Domain + "image"
 	// AnnotationInitialCluster is the membership that a pod's etcd joins, or begins, when its data directory is empty.
@@ -56,6 +59,10 @@ const (
 	AnnotationNodes = Domain + "nodes"
 	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
 	AnnotationMadeFor = Domain + "made-for"
+	// AnnotationPeers is "http" on the peer Service while the members' epoch is one that began in plain text;
+	// AnnotationHTTPSPeers names there the members that etcd lists with an https URL all the same.
+	AnnotationPeers      = Domain + "peers"
+	AnnotationHTTPSPeers = Domain + "https-peers"
 	// AnnotationHighestRevision is, on the peer Service, a copy of what is above every revision that was seen: see
 	// epochs/revisions.go.
 	AnnotationHighestRevision = Domain + "highest-revision"
@@ -131,8 +138,12 @@ const (
 const (
 	// ContainerEtcd is the container that runs etcd.
 	ContainerEtcd = "etcd"
+	// DiskFullWords are in the last words of an etcd that dies of a full disk.
+	DiskFullWords = "no space left on device"
 	// ContainerPrepare is the init container that guards the data directory.
 	ContainerPrepare = "prepare"
+	// ContainerTrim is the container beside etcd that keeps its log short.
+	ContainerTrim = "trim"
 	// ContainerOwn is the init container that makes a directory on the node the member's.
 	ContainerOwn = "own"
 	// containerTools is the init container that puts quorate-snapshot where one of another image can run it, in

@@ -140,6 +140,24 @@ func Before(main corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: main.Requests, Limits: main.Limits}
 }
 
+// Beside are the resources of a container that runs beside this one and needs little: with a limit of all that this one
+// has a limit of, and requests equal to them, for the same reasons.
+func Beside(main corev1.ResourceRequirements) corev1.ResourceRequirements {
+	r := Little(nil)
+	for name, enough := range map[corev1.ResourceName]string{corev1.ResourceCPU: "50m", corev1.ResourceMemory: "32Mi",
+		corev1.ResourceEphemeralStorage: "16Mi"} {
+		if _, limited := main.Limits[name]; !limited {
+			continue
+		}
+		if r.Limits == nil {
+			r.Limits = corev1.ResourceList{}
+		}
+		r.Limits[name] = resource.MustParse(enough)
+		r.Requests[name] = r.Limits[name]
+	}
+	return r
+}
+
 // Little is what a container asks for that needs nearly nothing, within these limits.
 func Little(limits corev1.ResourceList) corev1.ResourceRequirements {
 	requests := corev1.ResourceList{

@@ -16,6 +16,9 @@ const (
 // is the other one.
 const SnapshotProgram = "/quorate-snapshot"
 
+// TrimProgram is the one that runs beside etcd.
+const TrimProgram = "/quorate-trim"
+
 // ToolsContainer puts that program where the containers of other images can run it: [ToolsVolume] and [ToolsMount] are
 // its volumes. It is an init container before one with these resources.
 func ToolsContainer(s Images, main corev1.ResourceRequirements) corev1.Container {

@@ -188,7 +188,7 @@ type Health struct {
 	// Learner is the member's own view of its role.
 	Learner bool
 	Version string
-	// RaftTerm and RaftIndex (of the last committed entry that the member knows).
+	// RaftTerm and RaftIndex (of the last entry that the member has applied).
 	RaftTerm, RaftIndex uint64
 	// DBSize and DBSizeInUse in bytes.
 	DBSize, DBSizeInUse int64

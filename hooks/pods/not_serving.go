@@ -101,12 +101,17 @@ func WhyNotServing(v *state.View, m *state.Member) string {
 	if m.Pod == nil || m.Serving() {
 		return ""
 	}
+	if m.Answers() {
+		return fmt.Sprintf("it is more than %d entries behind another one, and may be waiting for a snapshot",
+			state.MostBehind)
+	}
 	if state.PrepareRefused(m.Pod) {
 		return "its data directory was empty"
 	}
 	for _, shows := range []func(*state.Member) string{func(m *state.Member) string { return lostNode(v, m) },
 		func(m *state.Member) string { return Unscheduled(v, m) }, state.Unpulled,
-		func(m *state.Member) string { return Crashes(v, m) }, state.CrashesBefore, newImage} {
+		func(m *state.Member) string { return fullDisk(v, m) }, func(m *state.Member) string { return Crashes(v, m) },
+		state.CrashesBefore, newImage} {
 		if what := shows(m); what != "" {
 			return what
 		}
@@ -153,16 +158,45 @@ func Unscheduled(v *state.View, m *state.Member) string {
 // Crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
 // again.
 func Crashes(v *state.View, m *state.Member) string {
+	if t := crashed(v, m); t != nil {
+		return "it crashes: " + EndOf(m.Pod, t)
+	}
+	return ""
+}
+
+// crashed is how a container of Quorate's ended since the member went silent; nil for none.
+func crashed(v *state.View, m *state.Member) *corev1.ContainerStateTerminated {
 	if m.Pod == nil {
-		return ""
+		return nil
 	}
 	for _, t := range state.Failures(m.Pod) {
 		if r := v.LastStatus(m); r == nil || t.FinishedAt.IsZero() ||
 			!t.FinishedAt.Add(time.Minute).Before(r.LastTransitionTime.Time) {
-			return "it crashes: " + EndOf(m.Pod, t)
+			return t
 		}
 	}
-	return ""
+	return nil
+}
+
+// DiskFull reports whether the silent member's etcd has died of a full disk: the end of its log says so (ENOSPC).
+func DiskFull(v *state.View, m *state.Member) bool {
+	t := crashed(v, m)
+	return !m.Serving() && t != nil && strings.Contains(t.Message, objects.DiskFullWords)
+}
+
+// fullDisk says so, and what to do.
+func fullDisk(v *state.View, m *state.Member) string {
+	switch {
+	case !DiskFull(v, m):
+		return ""
+	case v.HostPath():
+		return "the disk of its node is full: make room there"
+	case v.Memory():
+		return "its memory for data is full: raise spec.storage.size"
+	case v.HasWAL(m.PodName):
+		return "one of its volumes is full: raise spec.storage.size and spec.storage.wal.size"
+	}
+	return "its volume is full: raise spec.storage.size"
 }
 
 // Mismatched reports whether the member answers as another one, or did and has not answered as itself since.

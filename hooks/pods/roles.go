@@ -67,7 +67,7 @@ func Mismatches(v *state.View) []string {
 	}
 	var list []string
 	for _, m := range v.Members {
-		if m.PodName != "" && (Mismatched(v, m) || slices.Contains(v.Epoch.Mismatched, m.PodName) && !m.Serving()) {
+		if m.PodName != "" && (Mismatched(v, m) || slices.Contains(v.Epoch.Mismatched, m.PodName) && !m.Answers()) {
 			list = append(list, m.PodName)
 		}
 	}

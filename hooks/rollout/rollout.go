@@ -57,7 +57,7 @@ func findUpdate(v *state.View, m *state.Member) *state.Update {
 	if peersInPlain(v, m) {
 		return &state.Update{Reason: "its peer URL is plain text"}
 	}
-	if reason, differs := volumes.VolumeDiffers(v, m); differs {
+	if reason, differs := volumes.VolumeDiffers(v, m); differs && (succeeding(v) || len(volumes.Denied(v)) == 0) {
 		return &state.Update{Reason: reason, NewVolume: true}
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
 // claims checks what becomes of the data.
@@ -84,7 +83,7 @@ func sameClaim(j *judgement, old, now *corev1.PersistentVolumeClaim) {
 		old.Name)
 	wanted := spec.StorageSize(&j.o.Cluster.Spec)
 	if wal := j.o.Cluster.Spec.Storage.WAL; wal != nil && strings.HasSuffix(old.Name, "-wal") {
-		wanted = volumes.WALSize(wal)
+		wanted = spec.WALSize(wal)
 	}
 	grows := is.Cmp(*was) > 0 && is.Cmp(wanted) == 0 && old.Status.Phase == corev1.ClaimBound && j.v.Ours(old)
 	j.require(is.Cmp(*was) == 0 || grows, "S12", "the claim %s is to go from %s to %s", old.Name, was, is)

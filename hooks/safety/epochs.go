@@ -118,11 +118,7 @@ func newEpoch(j *judgement, e *state.Epoch) {
 	j.require(j.v.Next == nil || j.v.Ending() && e.N > j.v.Next.Epoch.N &&
 		records(j, j.v.Next.Epoch.Record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.N, e.N-1)
 	remembers(j, e)
-	for name := range e.Initial {
-		i, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		j.require(ours && i >= e.First && i >= j.v.NextOrdinal(), "S9", "%s of epoch %d has a number that was used",
-			name, e.N)
-	}
+	newNumbers(j, e)
 	asked(j, e)
 	plannedVersion(j, e)
 	if e.Restore != j.v.Epoch.Restore {
@@ -134,6 +130,19 @@ func newEpoch(j *judgement, e *state.Epoch) {
 	ran := len(epochs.Unproven(j.v)) > 0
 	j.require(byOperation || j.v.Ending() || !epochs.MayHaveQuorum(j.v) || !ran, "S14",
 		"epoch %d is recorded although %v may have a quorum", e.N, epochs.MayVote(j.v))
+}
+
+// newNumbers: the members of an epoch have numbers that no member has had, and none can have been given (S9).
+func newNumbers(j *judgement, e *state.Epoch) {
+	least := j.v.NextOrdinal()
+	if j.v.Etcd == nil && j.v.Next == nil && j.v.Epoch.HadQuorum() {
+		least++ // no quorum tells whether the next number was given to a member, and a call may not have noted it
+	}
+	for name := range e.Initial {
+		i, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		j.require(ours && i >= e.First && i >= least, "S9", "%s of epoch %d has a number that was used, or may have been",
+			name, e.N)
+	}
 }
 
 // remembers: the next epoch begins above all revisions (S21), and answers what no one before it has.

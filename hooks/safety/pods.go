@@ -51,6 +51,7 @@ func checkPods(j *judgement) {
 	broughtBack(j)
 	led(j)
 	ledAway(j)
+	guarded(j)
 }
 
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate
@@ -210,23 +211,20 @@ func unlike(j *judgement, m *state.Member) bool {
 // volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
 func volumeUnlike(j *judgement, m *state.Member) bool {
 	quota, known := spec.QuotaOf(m.Pod)
-	if spec.OnNodes(&j.o.Cluster.Spec) {
-		return known && quota != spec.QuotaBytes(j.o.Cluster.Spec.Options, spec.StorageSize(&j.o.Cluster.Spec))
-	}
-	if m.Claim == nil || j.v.Memory() {
-		return false
+	stale := known && quota != volumes.RoomOf(j.v, m.PodName).Quota
+	if m.Claim == nil || !j.v.OnClaims() {
+		return stale && !j.v.OnClaims()
 	}
 	s := j.o.Cluster.Spec.Storage
 	wal := j.o.Children.Claims[m.PodName+"-wal"]
 	other := unlikeClaim(m.Claim, spec.StorageSize(&j.o.Cluster.Spec), s.StorageClassName) ||
 		(wal == nil) != (s.WAL == nil)
 	if wal != nil && s.WAL != nil {
-		other = other || unlikeClaim(wal, volumes.WALSize(s.WAL), s.WAL.StorageClassName)
+		other = other || unlikeClaim(wal, spec.WALSize(s.WAL), s.WAL.StorageClassName)
 	}
 	growing := func(c *corev1.PersistentVolumeClaim) bool {
 		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
 	}
-	stale := known && quota != spec.QuotaBytes(j.o.Cluster.Spec.Options, *m.Claim.Spec.Resources.Requests.Storage())
 	return s.Migration == v1alpha1.MigrateReplace && other || growing(m.Claim) || growing(wal) || stale
 }
 

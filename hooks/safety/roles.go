@@ -6,9 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // led: while blind, clients are led to no pod where another etcd answers or has, and to none that has come back
@@ -68,7 +71,7 @@ func onRecord(j *judgement, pod *corev1.Pod) {
 func mismatched(j *judgement, old, now *state.Epoch) {
 	for _, name := range old.Mismatched {
 		m := j.v.Find(name)
-		over := j.v.Etcd != nil && (m == nil || m.Serving() && !masked(j, name))
+		over := j.v.Etcd != nil && (m == nil || m.Answers() && !masked(j, name))
 		j.require(over || slices.Contains(now.Mismatched, name), "S8",
 			"the record forgets that another member has answered as %s", name)
 	}
@@ -90,4 +93,36 @@ func ledAway(j *judgement) {
 			return has(other) && has(old) && isReady(old)
 		}), "S2", "clients are led away from %s, and to no one else", pod.Name)
 	}
+}
+
+// guarded: in an epoch that began with data, clients are led to no pod for the first time before users and roles of the
+// spec are applied, if it asks for auth: they may not be in the data (S20).
+func guarded(j *judgement) {
+	s := &j.o.Cluster.Spec
+	if s.Auth == nil || !s.Auth.Enabled || s.SelfHosted || j.v.Epoch == nil {
+		return
+	}
+	for _, v := range []*state.View{j.v, j.v.Next} {
+		if v == nil || v.Epoch.Source == record.SourceEmpty || v.Epoch.Source == record.SourceExisting || authApplied(v) {
+			continue
+		}
+		for _, pod := range j.d.Children.Pods {
+			old := j.o.Children.Pods[pod.Name]
+			first := old == nil || old.Labels[objects.LabelRole] == ""
+			j.require(!state.InEpoch(v, pod.Name) || !first || pod.Labels[objects.LabelRole] != "voter", "S20",
+				"clients are led to %s before users and roles are applied to the data of epoch %d", pod.Name, v.Epoch.N)
+		}
+	}
+}
+
+// authApplied: the status says of this epoch's etcd what was applied, or this call has done it.
+func authApplied(v *state.View) bool {
+	if v.Taken != nil && v.Taken.Err == "" {
+		if _, did := v.Taken.Step.(decision.Authorize); did {
+			return true
+		}
+	}
+	has := v.Cluster.Status.Auth
+	return has != nil && v.Epoch.HadQuorum() && has.ClusterID == wording.Hex(v.Epoch.ClusterID) &&
+		v.Cluster.Status.Internal.AppliedAuth != ""
 }

@@ -3,6 +3,7 @@ package safety
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -97,6 +99,7 @@ func promote(j *judgement, s decision.Promote) {
 	j.require(lead.Serving(), "S5", "%s while the leader is silent", s)
 	j.require(m.Learner && m.Serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.Health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
+	j.require(m.Health.RaftIndex+state.MostBehind >= lead.RaftIndex, "S5", "%s, which is far behind the leader", s)
 	j.require(m.Pod != nil && (!j.v.OnClaims() || m.Claim != nil && !claimBeingDeleted(j, m.PodName)), "S5",
 		"%s, which has no volume", s)
 	j.require(m.Pod == nil || !objects.MayBegin(m.Pod), "S10",
@@ -149,6 +152,11 @@ func remove(j *judgement, s decision.Remove) {
 		j.require(spare(j, m), "S6", "%s, a learner that is wanted and that nothing is wrong with", s)
 		return
 	}
+	removeVoter(j, s, m)
+}
+
+// removeVoter: a voter that is lost, wrong, dead or above the wanted number, whose quorum does without it.
+func removeVoter(j *judgement, s decision.Remove, m *state.Member) {
 	voters := j.v.Voters
 	others := wording.Filter(voters, func(o *state.Member) bool { return o.ID != m.ID })
 	_, lost := j.v.DataLost(m)
@@ -242,7 +250,18 @@ func dead(j *judgement, m *state.Member) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
 	return watchedFor(j, long) && policy.Policy != v1alpha1.ReplaceManual && !j.v.Fenced(m.PodName) && !m.Serving() &&
-		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m)
+		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m) && !fullDisk(j, m)
+}
+
+// fullDisk reports whether the member's etcd has ended of a full disk, and a successor would have no more room.
+func fullDisk(j *judgement, m *state.Member) bool {
+	end := objects.LastEnd(m.Pod, objects.ContainerEtcd)
+	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || volumes.Roomier(j.v, m.PodName) {
+		return false
+	}
+	was := j.v.LastStatus(m)
+	return was == nil || end.FinishedAt.IsZero() ||
+		!end.FinishedAt.Add(time.Minute).Before(was.LastTransitionTime.Time)
 }
 
 // watchedFor reports whether Quorate has looked without a gap since a time that is long ago.

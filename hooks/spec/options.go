@@ -13,9 +13,7 @@ import (
 
 // Options are those of the spec as etcd's flags have them: with times in milliseconds.
 type Options struct {
-	QuotaBackendBytes *int64                  `json:"quotaBackendBytes,omitempty"`
 	AutoCompaction    v1alpha1.AutoCompaction `json:"autoCompaction,omitzero"`
-	SnapshotCount     *int64                  `json:"snapshotCount,omitempty"`
 	HeartbeatInterval int64                   `json:"heartbeatInterval,omitempty"`
 	ElectionTimeout   int64                   `json:"electionTimeout,omitempty"`
 	MaxRequestBytes   *int64                  `json:"maxRequestBytes,omitempty"`
@@ -24,22 +22,15 @@ type Options struct {
 	ExtraArgs         map[string]string       `json:"extraArgs,omitempty"`
 }
 
-// numbers are the options that are a number which etcd has a default for: their flags, and these defaults
-// (DefaultSnapshotCount in its etcdserver/server.go, the others in its embed/config.go). One that differs between
-// versions does so only where no pod goes from one to the other with its flags: see SameFlags.
+// numbers are the options that are a number which etcd has a default for, the same in all releases: their flags, and
+// these defaults (in its embed/config.go).
 var numbers = []struct {
 	flag string
 	of   func(*Options) **int64
-	own  func(version string) int64
+	own  int64
 }{
-	{"snapshot-count", func(o *Options) **int64 { return &o.SnapshotCount }, func(version string) int64 {
-		if Experimental(version) {
-			return 100_000
-		}
-		return 10_000
-	}},
-	{"max-request-bytes", func(o *Options) **int64 { return &o.MaxRequestBytes }, func(string) int64 { return 3 << 19 }},
-	{"max-txn-ops", func(o *Options) **int64 { return &o.MaxTxnOps }, func(string) int64 { return 128 }},
+	{"max-request-bytes", func(o *Options) **int64 { return &o.MaxRequestBytes }, ownRequest},
+	{"max-txn-ops", func(o *Options) **int64 { return &o.MaxTxnOps }, 128},
 }
 
 // OptionsFor are those of etcd that only a restart changes, for this version, with their defaults said; those of etcd's
@@ -47,16 +38,13 @@ var numbers = []struct {
 func OptionsFor(s *v1alpha1.EtcdClusterSpec, version string) Options {
 	asked := s.Options
 	o := Options{
-		AutoCompaction: autoCompaction(asked.AutoCompaction), SnapshotCount: asked.SnapshotCount,
+		AutoCompaction:    autoCompaction(asked.AutoCompaction),
 		HeartbeatInterval: Heartbeat(asked).Milliseconds(), ElectionTimeout: Election(asked).Milliseconds(),
 		MaxRequestBytes: asked.MaxRequestBytes, MaxTxnOps: asked.MaxTxnOps, LogLevel: cmp.Or(asked.LogLevel, "info"),
 		ExtraArgs: ExtraArgsFor(asked, version),
 	}
-	if s.Storage.Medium == v1alpha1.Memory { // on a volume it follows that: see QuotaDiffers
-		o.QuotaBackendBytes = new(QuotaBytes(asked, StorageSize(s)))
-	}
 	for _, n := range numbers {
-		if value := n.of(&o); *value != nil && **value == n.own(version) {
+		if value := n.of(&o); *value != nil && **value == n.own {
 			*value = nil
 		}
 	}

@@ -157,17 +157,6 @@ func StorageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
 	return s.Storage.Size
 }
 
-const maxDefaultQuota = 8 << 30 // etcd's own advice for the largest database
-
-// QuotaBytes is etcd's database quota: what is asked for, else three quarters of the volume (the rest is for the
-// write-ahead log and a snapshot being received), at most 8 GiB.
-func QuotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
-	if o.QuotaBackendBytes != nil {
-		return *o.QuotaBackendBytes
-	}
-	return min(volume.Value()/4*3, maxDefaultQuota)
-}
-
 // Speech is how a member speaks, beyond what is in its template.
 type Speech struct {
 	// PeersTLS: its peers dial it by TLS.
@@ -176,14 +165,10 @@ type Speech struct {
 	Anonymous bool
 }
 
-// Flags are etcd's flags for one member: those of its template, and those for its own address, version and volume, and
-// for how it is dialled.
-func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string, volume resource.Quantity,
+// Flags are etcd's flags for one member: those of its template, and those for its own address and version, for what it
+// has room for, and for how it is dialled.
+func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string, room Room,
 	speaks Speech) []string {
-	quota := QuotaBytes(c.Spec.Options, volume)
-	if t.Options.QuotaBackendBytes != nil {
-		quota = *t.Options.QuotaBackendBytes
-	}
 	clientPort, peerPort, metricsPort := objects.Ports(c)
 	peers, everywhere := "http", objects.AnyAddress(address)
 	clients := URLOn(objects.Scheme(c), everywhere, clientPort)
@@ -201,7 +186,8 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 		"--listen-peer-urls=" + URLOn(peers, everywhere, peerPort),
 		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, address, speaks.PeersTLS),
 		"--listen-metrics-urls=" + URLOn("http", everywhere, metricsPort),
-		fmt.Sprintf("--quota-backend-bytes=%d", quota),
+		fmt.Sprintf("--quota-backend-bytes=%d", room.Quota),
+		fmt.Sprintf("--snapshot-count=%d", room.SnapshotCount),
 	}
 	list = append(append(list, optionFlags(t)...), extraFlags(t.Options.ExtraArgs, version)...)
 	list = append(list, corruptionFlags(version)...)

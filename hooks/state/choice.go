@@ -114,7 +114,7 @@ func ChosenFirst(v *View, list []*Member) []*Member {
 func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision.Verdict {
 	chosen, wanted := v.Chosen(), restartChoice(m.Pod, inPlace)
 	// one without a role has not served since
-	wanted.Down = !m.Serving() && (!ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
+	wanted.Down = !m.Answers() && (!ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
 	switch {
 	case chosen != nil && (chosen != m || v.Epoch.Choice.Removes ||
 		m.Pod.Annotations[objects.AnnotationWithdrawn] != ""):

@@ -38,6 +38,14 @@ func notAllowed(o observation.Observation) error {
 // Existing reports whether the members of the epoch joined a running etcd.
 func (e *Epoch) Existing() bool { return e != nil && e.Source == record.SourceExisting }
 
+// noRoom says that volumes are too small to begin with. Members that run on such ones are looked after: see Advice.
+func noRoom(o observation.Observation) error {
+	if e, _ := epochs(Recorded(o)); e != nil || o.Cluster.Status.ClusterID != "" {
+		return nil
+	}
+	return spec.ValidateRoom(&o.Cluster.Spec)
+}
+
 // targetReplicas is the number of voters to have: none of ours while they leave.
 func targetReplicas(o observation.Observation) int {
 	if Leaving(o) {
@@ -63,5 +71,5 @@ func Leaving(o observation.Observation) bool {
 // Unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation
 // does not let a cluster begin with.
 func Unsupported(o observation.Observation) error {
-	return cmp.Or(spec.Validate(&o.Cluster.Spec, o.Settings), notAllowed(o), spec.RefuseIssuer(o))
+	return cmp.Or(spec.Validate(&o.Cluster.Spec, o.Settings), noRoom(o), notAllowed(o), spec.RefuseIssuer(o))
 }

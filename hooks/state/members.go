@@ -119,7 +119,9 @@ func HasData(v *View, name string) bool {
 	return !slices.Contains(v.MemberClaims(name), nil)
 }
 
-// CallsEnd is longer than any call may take to reach etcd: no server may let one take as long (S9).
+// CallsEnd is longer than any call may take to reach etcd: no server may let one take more than half of it (S9). The
+// other half is for clocks: that of the server which judges may be ahead by as much of that of the one which noted the
+// time.
 const CallsEnd = 20 * time.Second
 
 // CallsLeft is how long a call from before that time may still go on; 0 or less when none may.

@@ -88,7 +88,7 @@ func ClockRuns(v *View) bool {
 		return v.Epoch.Provisioned()
 	}
 	return slices.ContainsFunc(v.Voters,
-		func(m *Member) bool { return m.PodName != "" && !m.Serving() && !OnHold(v, m.PodName) })
+		func(m *Member) bool { return m.PodName != "" && !m.Answers() && !OnHold(v, m.PodName) })
 }
 
 // Later is the later of two times.

@@ -92,11 +92,11 @@ func PeersDial(v *View, name string) bool {
 	if v.Epoch == nil || !objects.Encrypted(v.Cluster) {
 		return objects.Encrypted(v.Cluster)
 	}
-	return !v.Epoch.plain() || slices.Contains(v.Epoch.HTTPSPeers, name)
+	return !v.Epoch.Plain() || slices.Contains(v.Epoch.HTTPSPeers, name)
 }
 
-// plain reports whether the epoch began in plain text.
-func (e *Epoch) plain() bool {
+// Plain reports whether the epoch began in plain text.
+func (e *Epoch) Plain() bool {
 	if e.Existing() {
 		return e.Peers == "http"
 	}
@@ -111,7 +111,7 @@ func (e *Epoch) plain() bool {
 // HTTPSPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
 // doesn't answer.
 func HTTPSPeers(v *View) []string {
-	if !v.Epoch.plain() {
+	if !v.Epoch.Plain() {
 		return nil
 	}
 	if v.Etcd == nil {

@@ -67,6 +67,7 @@ type Member struct {
 	Claim   *corev1.PersistentVolumeClaim
 	Health  observation.Health
 	Asked   bool // it has an address and was asked
+	Lags    bool // it has applied far less than another one: see MostBehind
 	TLS     TLSFlags
 	// Update is remembered once it is known; see rollout/rollout.go.
 	Update **Update
@@ -125,6 +126,10 @@ func viewOf(o observation.Observation, recorded map[int]*Epoch, e *Epoch, below 
 		}
 		return cmp.Or(wording.ByOrdinal(a.Alias, b.Alias), strings.Compare(wording.Hex(a.ID), wording.Hex(b.ID)))
 	})
+	for _, m := range v.Members {
+		m.Lags = slices.ContainsFunc(v.Members,
+			func(o *Member) bool { return o.Health.RaftIndex > m.Health.RaftIndex+MostBehind })
+	}
 	v.Voters = wording.Filter(v.Members, func(m *Member) bool { return !m.Learner })
 	believeMembers(v)
 	v.Windows = spec.WindowsNow(&o)
@@ -274,8 +279,20 @@ func GraceOver(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
 }
 
-// Serving reports whether the member was asked and serves.
-func (m *Member) Serving() bool { return m.Asked && m.Health.Serving() }
+// MostBehind is by how many entries a member may be behind another one and serve. etcd's leader keeps so many before
+// its last snapshot, and sends that to those that are further behind: until it has arrived they acknowledge nothing
+// (DefaultSnapshotCatchUpEntries in etcdserver/server.go). And a member takes no requests while it has so many entries
+// left to apply (maxGapBetweenApplyAndCommitIndex in etcdserver/v3_server.go). So a member that keeps pace is nearer,
+// however busy it is; the answers that are compared are of one moment.
+const MostBehind = 5000
+
+// Serving reports whether the member can be counted on: it answers and, if it votes, does not lag. To learners that is
+// all the same until they are promoted.
+func (m *Member) Serving() bool { return m.Answers() && (m.Learner || !m.Lags) }
+
+// Answers reports whether the member was asked, and follows a leader: its data is there, and it is not dead, be it far
+// behind.
+func (m *Member) Answers() bool { return m.Asked && m.Health.Serving() }
 
 // DataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is
 // gone, or prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A
@@ -284,11 +301,11 @@ func (v *View) DataLost(m *Member) (string, bool) {
 	if m.PodName == "" {
 		return "", false
 	}
-	if PrepareRefused(m.Pod) && !m.Serving() {
+	if PrepareRefused(m.Pod) && !m.Answers() {
 		return "its data directory was empty", !Misstarted(v, m)
 	}
 	if v.Memory() {
-		return "its memory pod is gone", !v.MayBeMade(m) && !m.Serving() && v.PodGone(m.Pod)
+		return "its memory pod is gone", !v.MayBeMade(m) && !m.Answers() && v.PodGone(m.Pod)
 	}
 	if v.HostPath() {
 		return "", false // what became of a directory, only prepare sees
@@ -296,7 +313,7 @@ func (v *View) DataLost(m *Member) (string, bool) {
 	if ClaimBeingDeleted(v, m.PodName) {
 		return "its claim is being deleted", true
 	}
-	return "its claim is gone", !v.MayBeMade(m) && !m.Serving() && !Running(m.Pod) && v.ClaimGone(m)
+	return "its claim is gone", !v.MayBeMade(m) && !m.Answers() && !Running(m.Pod) && v.ClaimGone(m)
 }
 
 // PodGone reports whether a memory pod is gone for good, and its data with it.

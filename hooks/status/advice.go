@@ -75,6 +75,12 @@ func Advice(v *state.View) string {
 	if why := offNodes(v); why != "" {
 		all = append(all, why)
 	}
+	if err := spec.ValidateRoom(&v.Cluster.Spec); err != nil {
+		all = append(all, err.Error())
+	}
+	if why := volumes.KeptQuotas(v); why != "" {
+		all = append(all, why)
+	}
 	if why := otherFamily(v); why != "" {
 		all = append(all, why)
 	}

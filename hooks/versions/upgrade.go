@@ -108,14 +108,9 @@ func Release(v *state.View) spec.Release {
 	return r
 }
 
-// Turnover is after how many entries a member has surely written a snapshot, and keeps none from before it for others.
-func Turnover(v *state.View) int64 {
-	const snapshotCount, catchUp = 10_000, 5_000 // of etcd 3.6
-	if n := v.Cluster.Spec.Options.SnapshotCount; n != nil {
-		return max(*n, snapshotCount) + catchUp
-	}
-	return snapshotCount + catchUp
-}
+// Turnover is after how many entries a member has surely written a snapshot, and keeps none from before it for others:
+// etcd 3.6 after 10,000 by its own defaults, sooner by its flags (spec.Room), and it keeps 5,000 for others.
+const Turnover = 15_000
 
 // NextOldLog is what the record should say of it now.
 func NextOldLog(v *state.View, verdict *decision.Verdict) record.OldLog {
@@ -140,7 +135,7 @@ func NextOldLog(v *state.View, verdict *decision.Verdict) record.OldLog {
 	switch {
 	case l.UpTo == 0:
 		l.UpTo = most
-	case least > l.UpTo+Turnover(v):
+	case least > l.UpTo+Turnover:
 		return record.OldLog{}
 	}
 	return l

@@ -24,7 +24,7 @@ func Claims(v *state.View, names []string, create func(string) bool) []*corev1.P
 			claim := *old
 			claim.Labels = objects.Labels(v.Cluster, map[string]string{objects.LabelMember: member})
 			claim.Annotations = objects.Annotations(v.Cluster, objects.Only(old.Annotations,
-				objects.AnnotationFailedMember, objects.AnnotationQuarantined, objects.AnnotationEpoch))
+				objects.AnnotationFailedMember, objects.AnnotationQuarantined, objects.AnnotationEpoch, objects.AnnotationAskedFor))
 			if state.Quarantined(old) {
 				claim.Labels[objects.LabelQuarantined] = "true"
 			}
@@ -41,7 +41,7 @@ func Claims(v *state.View, names []string, create func(string) bool) []*corev1.P
 func NewClaim(v *state.View, name string) *corev1.PersistentVolumeClaim {
 	member, _ := state.MemberOfClaim(v.Cluster.Name, name)
 	size, class, _ := claimSpec(v, name)
-	own := map[string]string{}
+	own := map[string]string{objects.AnnotationAskedFor: askedFor(size, class)}
 	if v.Epoch != nil && v.Epoch.N > 1 {
 		own[objects.AnnotationEpoch] = strconv.Itoa(v.Epoch.N)
 	}

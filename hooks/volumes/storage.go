@@ -61,15 +61,7 @@ func claimSpec(v *state.View, claim string) (resource.Quantity, *string, bool) {
 	if s.WAL == nil {
 		return resource.Quantity{}, nil, false
 	}
-	return objects.Canonical(WALSize(s.WAL)), s.WAL.StorageClassName, true
-}
-
-// WALSize is the size of the volumes for write-ahead logs.
-func WALSize(s *v1alpha1.WALSpec) resource.Quantity {
-	if s.Size.IsZero() {
-		return resource.MustParse("1Gi")
-	}
-	return s.Size
+	return objects.Canonical(spec.WALSize(s.WAL)), s.WAL.StorageClassName, true
 }
 
 // VolumeOf is the claim of this name, of which the spec asks something; nil when there is none, and where members stand
@@ -173,6 +165,9 @@ func sized(v *state.View, claim *corev1.PersistentVolumeClaim) {
 		return
 	}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.size}
+	if _, class, known := strings.Cut(claim.Annotations[objects.AnnotationAskedFor], " "); known {
+		claim.Annotations[objects.AnnotationAskedFor] = askedFor(d.size, &class)
+	}
 }
 
 // VolumeSize is what etcd may count on: what the claim asks for, or less while the volume is still growing.
@@ -238,6 +233,42 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 // Migrates reports whether members may move to other volumes.
 func Migrates(v *state.View) bool { return v.Cluster.Spec.Storage.Migration == v1alpha1.MigrateReplace }
 
+// askedFor is what is written on a claim of what it is asked for with.
+func askedFor(size resource.Quantity, class *string) string {
+	if class == nil {
+		return size.String() + " "
+	}
+	return size.String() + " " + *class
+}
+
+// denied says what the claim has although the spec's was asked for, as where an admission webhook changes claims that
+// are made: another one would be the same. Empty for nothing.
+func denied(d *Volume) string {
+	size, class, known := strings.Cut(d.Claim.Annotations[objects.AnnotationAskedFor], " ")
+	switch {
+	case !known:
+		return ""
+	case d.otherClass() && class == *d.class:
+		return fmt.Sprintf("it was asked for with class %s, and has %s", class, classOf(d.Claim))
+	case size == d.size.String() && (d.Smaller() || d.larger()):
+		has := d.requested()
+		return fmt.Sprintf("it was asked for with %s, and has %s", size, has.String())
+	}
+	return ""
+}
+
+// Denied are the claims of voters that did not become what they were asked for, and what they have.
+func Denied(v *state.View) (all wording.GroupedReasons) {
+	for _, m := range v.Voters {
+		for _, d := range Volumes(v, m.PodName) {
+			if what := denied(d); what != "" {
+				all.Add(d.Claim.Name, what)
+			}
+		}
+	}
+	return all
+}
+
 // Stuck reports whether the claim will never be what the spec asks for, by itself.
 func Stuck(v *state.View, d *Volume) bool { return d.otherClass() || d.larger() || refused(v, d) }
 
@@ -295,7 +326,7 @@ func tooSmall(v *state.View, d *Volume) string {
 	if !d.larger() {
 		return ""
 	}
-	quota := spec.QuotaBytes(v.Cluster.Spec.Options, d.size)
+	quota := spec.QuotaOn(v.Cluster.Spec.Options, spec.RoomFor(&v.Cluster.Spec))
 	for _, m := range v.Members {
 		switch {
 		case m.Health.DBSizeInUse > quota:
@@ -311,26 +342,6 @@ func tooSmall(v *state.View, d *Volume) string {
 
 // Mebibytes writes a number of bytes, rounded up.
 func Mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
-
-// QuotaDiffers reports whether etcd runs with another quota than its volume gives.
-func QuotaDiffers(v *state.View, m *state.Member) (string, bool) {
-	has, known := spec.QuotaOf(m.Pod)
-	size := spec.StorageSize(&v.Cluster.Spec)
-	switch {
-	case !known, v.Memory(), m.Claim == nil && !v.HostPath():
-		return "", false
-	case !v.HostPath():
-		size = VolumeSize(m.Claim)
-	}
-	wanted := spec.QuotaBytes(v.Cluster.Spec.Options, size)
-	switch {
-	case has == wanted:
-		return "", false
-	case v.Cluster.Spec.Options.QuotaBackendBytes != nil:
-		return fmt.Sprintf("it runs with a quota of %s instead of %s", Mebibytes(has), Mebibytes(wanted)), true
-	}
-	return fmt.Sprintf("its volume allows a quota of %s instead of %s", Mebibytes(wanted), Mebibytes(has)), true
-}
 
 // FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start again. It is
 // restarted for that once.

@@ -68,9 +68,11 @@ func claimNames(v *state.View, members []string, create func(string) bool) []str
 func WithWAL(pod *corev1.Pod) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(VolumeWAL, state.WALClaim(pod.Name)))
 	mount := corev1.VolumeMount{Name: VolumeWAL, MountPath: WALMount}
-	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
-	etcd.VolumeMounts = append(etcd.VolumeMounts, mount)
-	prepare.VolumeMounts = append(prepare.VolumeMounts, mount)
+	etcd, trim, prepare := &pod.Spec.Containers[0], &pod.Spec.Containers[1], &pod.Spec.InitContainers[0]
+	for _, c := range []*corev1.Container{etcd, trim, prepare} {
+		c.VolumeMounts = append(c.VolumeMounts, mount)
+	}
 	etcd.Command = append(etcd.Command, "--wal-dir="+WALDir)
+	trim.Args = append(trim.Args, "--wal-dir="+WALDir)
 	prepare.Args = append(prepare.Args, "--wal-dir="+WALDir)
 }

@@ -156,12 +156,13 @@ recorded() {
 
 # table: the parts as a page of Markdown, with their last runs.
 table() {
-  printf '%s\n' '# All stories' '' 'Written by `make all-stories`: the last run of each part on one machine.' '' \
+  printf '%s\n' '# All stories' '' 'Written by `make all-stories`: the last run of each part on one machine.' '' '<!-- generated: begin stories -->' \
     '| Part | What is in it | Commit | When | Result | Seconds |' '| --- | --- | --- | --- | --- | --- |'
   for part in "${parts[@]}"; do
     IFS=$'\t' read -r of when result seconds <<< "$(last "$part")" || true
     printf '| %s | %s | %s | %s | %s | %s |\n' "$part" "$(what "$part")" "${of:-never}" "${when%T*}" "$result" "$seconds"
   done
+  echo '<!-- generated: end -->'
 }
 
 case ${1:-} in

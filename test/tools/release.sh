@@ -2,6 +2,7 @@
 # Makes all files of a release in a folder, which is emptied first: `make release` calls it. No Docker and no registry is needed.
 #   quorate-OS-ARCH                  the binary; on darwin and windows only the plugin in it is needed
 #   quorate-snapshot-OS-ARCH         the program of snapshot Jobs and init containers, for linux alone
+#   quorate-trim-OS-ARCH             the one beside etcd, for linux alone
 #   quorate-*OS-ARCH.cdx.json        their SBOMs, CycloneDX 1.6
 #   kubectl-quorate-OS-ARCH.tar.gz   the plugin with the licences
 #   quorate-image.tar                the image for linux/amd64 and linux/arm64, an OCI layout; quorate-image.digest is its digest in every registry
@@ -32,7 +33,10 @@ for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 w
   if [[ $os == windows ]]; then suffix=.exe; fi
   echo "building for $platform" >&2
   compile . "quorate-$os-$arch$suffix"
-  if [[ $os == linux ]]; then compile ./etcdops/quorate-snapshot "quorate-snapshot-$os-$arch"; fi
+  if [[ $os == linux ]]; then
+    compile ./etcdops/quorate-snapshot "quorate-snapshot-$os-$arch"
+    compile ./etcdops/quorate-trim "quorate-trim-$os-$arch"
+  fi
 done
 
 tools=$(mktemp -d)
@@ -50,7 +54,7 @@ done
 
 eval "of_image=($OF_IMAGE)" # words as the Makefile quotes them
 go run -C test/real/lab . image -o "$out/quorate-image.tar" -ref "ghcr.io/quorate-dev/quorate:$VERSION" -gzip -arch amd64 -arch arm64 "${of_image[@]}" \
-  "$out/quorate-linux-ARCH=/quorate" "$out/quorate-snapshot-linux-ARCH=/quorate-snapshot" \
+  "$out/quorate-linux-ARCH=/quorate" "$out/quorate-snapshot-linux-ARCH=/quorate-snapshot" "$out/quorate-trim-linux-ARCH=/quorate-trim" \
   "$PWD/LICENSE=/licenses/LICENSE" "$out/THIRD-PARTY-LICENSES.txt=/licenses/THIRD-PARTY-LICENSES.txt" > "$out/quorate-image.digest"
 (cd "$out" && sha256sum -- * > SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
 cat "$out/SHA256SUMS"

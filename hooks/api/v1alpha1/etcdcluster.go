@@ -50,7 +50,8 @@ type EtcdClusterList struct {
 // EtcdClusterSpec is what an etcd cluster should be.
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
-// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || string(self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
+// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || string(self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.quotaBackendBytes) * 2.0 + 16777216.0 + (self.storage.medium == 'Memory' ? 0.0 : 83886080.0 + quantity(self.storage.size).asApproximateFloat() / 32.0) + (has(self.storage.wal) ? 0.0 : 268435456.0 + (quantity(self.storage.size).asApproximateFloat() / 8.0 > double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0 ? quantity(self.storage.size).asApproximateFloat() / 8.0 : double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0)) <= quantity(self.storage.size).asApproximateFloat()",message="options.quotaBackendBytes is more than storage.size has room for: the volume would be full before etcd raises its alarm. It may be half of what etcd's log and the file system leave, as a defragmentation writes a copy; lower the quota or give more storage"
+// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.maxRequestBytes) || string(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.maxRequestBytes) * 54.0 + (has(self.storage.wal) ? 352321536.0 : 402653184.0) <= quantity(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).asApproximateFloat() / 32.0 * 31.0",message="options.maxRequestBytes needs more storage: etcd's log takes up to 54 times that and 256Mi, and the volume needs a fifth more; lower it, or raise storage.size (with storage.wal, its size)"
 // +kubebuilder:validation:XValidation:rule="!self.version.startsWith('3.5.') || !has(self.options) || !has(self.options.extraArgs) || !('log-format' in self.options.extraArgs) && !('warning-unary-request-duration' in self.options.extraArgs)",message="options.extraArgs has log-format or warning-unary-request-duration, which etcd 3.5 does not know; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients allows passwords in plain text; remove that first"
 // +kubebuilder:validation:XValidation:rule="!has(self.tls.clientAuth) || self.tls.clientAuth != 'None' || has(self.auth) && self.auth.enabled && (!has(self.auth.token) || self.auth.token == 'JWT')",message="tls.clientAuth None needs auth.enabled true and auth.token JWT: without auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; enable auth, or set tls.clientAuth to Required"
@@ -326,11 +327,12 @@ type StorageSpec struct {
 	// +default="Persistent"
 	Medium Medium `json:"medium,omitempty"`
 
-	// Size of each member's volume or tmpfs; on HostPath only etcd's quota follows from it. Volumes grow while the
+	// Size of each member's volume or tmpfs, at least 512Mi; on HostPath only etcd's quota follows from it. The database
+	// may have half of what etcd's log and the file system leave: 256 MiB of 1Gi, 4 GiB of 10Gi. Volumes grow while the
 	// members run, where their class allows it. A smaller size needs migration Replace.
 	// +optional
 	// +default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="storage.size must be at least 128Mi: etcd makes two files of 64 MB for its write-ahead log before it writes the first key"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
 	Size resource.Quantity `json:"size,omitzero"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep
@@ -438,7 +440,7 @@ type WALSpec struct {
 	// Size of the volume, at least 512Mi.
 	// +optional
 	// +default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd keeps up to six files of 64Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
 	Size resource.Quantity `json:"size,omitzero"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster.
@@ -486,7 +488,8 @@ type LabelValue string
 // +kubebuilder:validation:XValidation:rule="duration(self.electionTimeout) >= duration(self.heartbeatInterval) + duration(self.heartbeatInterval) + duration(self.heartbeatInterval) + duration(self.heartbeatInterval) + duration(self.heartbeatInterval)",message="options.electionTimeout must be at least 5 times options.heartbeatInterval, or members call elections on every hiccup; raise it"
 type Options struct {
 	// QuotaBackendBytes is the size of the database at which etcd stops taking writes (alarm NOSPACE), in bytes.
-	// Unset, three quarters of the volume, at most 8 GiB. It can't be more than 95 % of the volume.
+	// Unset, all that the volume has room for, at most 8 GiB: half of what etcd's log and the file system leave, as a
+	// defragmentation writes a copy. It can't be more than there is room for.
 	// +optional
 	// +kubebuilder:validation:Minimum=16777216
 	QuotaBackendBytes *int64 `json:"quotaBackendBytes,omitempty"`
@@ -494,12 +497,6 @@ type Options struct {
 	// AutoCompaction drops old revisions by itself. Unset, etcd keeps those of the last hour.
 	// +optional
 	AutoCompaction AutoCompaction `json:"autoCompaction,omitzero"`
-
-	// SnapshotCount is the number of applied entries after which etcd writes a raft snapshot. Unset, etcd's own
-	// default: 10000, or 100000 in etcd 3.5.
-	// +optional
-	// +kubebuilder:validation:Minimum=100
-	SnapshotCount *int64 `json:"snapshotCount,omitempty"`
 
 	// HeartbeatInterval is how often the leader tells the others that it is there, between 10ms and 10s: about the
 	// round trip between members. etcd counts whole milliseconds.
@@ -580,8 +577,9 @@ const (
 // The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
 // EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
 const (
-	// Ready is True while what runs is what the spec asks for, except what waits for a window of maintenance.windows.
-	// Its message says what is done, or waited for, when it is False.
+	// Ready is True while what runs is what the spec asks for, except what waits for a window of maintenance.windows, and,
+	// of an EtcdCluster, a pod is ready, so that clients are led to one. Its message says what is done, or waited for,
+	// when it is False.
 	Ready = "Ready"
 	// Reconciling is True while Quorate changes something, or waits for a change to finish or for others to come back.
 	Reconciling = "Reconciling"
@@ -786,7 +784,7 @@ type MemberStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Ready is true when the member answered and knows a leader.
+	// Ready is true when the member answered, knows a leader and is not far behind.
 	// +optional
 	Ready bool `json:"ready"`
 

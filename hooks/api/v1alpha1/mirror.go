@@ -146,7 +146,8 @@ type StoredSource struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// ExternalSource is how the pod comes to an etcd elsewhere.
+// ExternalSource is how the pod comes to an etcd elsewhere. Secrets that are named here need the label
+// etcd.quorate.dev/external, with any value.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://') == has(self.authoritySecretRef))",message="external.authoritySecretRef is for endpoints that begin with https://, and these need it; use one of the two for all of them"
 // +kubebuilder:validation:XValidation:rule="has(self.authoritySecretRef) || !has(self.clientSecretRef) && !has(self.userSecretRef)",message="external.clientSecretRef and external.userSecretRef need external.authoritySecretRef: nothing secret goes over plain text"

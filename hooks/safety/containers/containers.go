@@ -25,7 +25,9 @@ func Check(allowed objects.Images, of string, pod *corev1.PodSpec) (broken []err
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		words := slices.Concat(c.Command, c.Args)
 		for _, e := range c.Env {
-			words = append(words, e.Value)
+			if !isMemory(e, c.Env) {
+				words = append(words, e.Value)
+			}
 		}
 		for _, word := range words {
 			require(!strings.Contains(strings.ReplaceAll(word, "$$", ""), "$"), "secrets",
@@ -39,9 +41,18 @@ func Check(allowed objects.Images, of string, pod *corev1.PodSpec) (broken []err
 	return broken
 }
 
+// isMemory reports whether a variable is the limit of Go's heap, made of the container's own limit of memory.
+func isMemory(e corev1.EnvVar, all []corev1.EnvVar) bool {
+	return e.Name == "GOMEMLIMIT" && e.Value == "$(MEMORY_LIMIT_MIB)000000" &&
+		slices.ContainsFunc(all, func(of corev1.EnvVar) bool {
+			return of.Name == "MEMORY_LIMIT_MIB" && of.ValueFrom != nil && of.ValueFrom.ResourceFieldRef != nil
+		})
+}
+
 // mayRun reports whether an image is Quorate's own, or of a repository that etcd may come from.
 func mayRun(from objects.Images, image string) bool {
-	repository, _, _ := strings.Cut(image, ":v")
+	tagged, _, _ := strings.Cut(image, "@")
+	repository := tagged[:max(strings.LastIndexByte(tagged, ':'), 0)]
 	return len(from.AllowedRepositories) == 0 || image == from.Image ||
 		repository == cmp.Or(from.EtcdRepository, objects.DefaultEtcdRepository) ||
 		slices.ContainsFunc(from.AllowedRepositories, func(allowed string) bool {

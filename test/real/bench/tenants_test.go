@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,7 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 )
 
 var (
@@ -43,10 +47,18 @@ func TestTenants(t *testing.T) {
 	// No process listens there: members refuse at once, and a call costs what reading and deciding cost.
 	var request map[string]any
 	require.NoError(t, json.Unmarshal(requestOf(t, "orders", "127.0.0"), &request))
-	fmt.Printf("| the hostile tenant | its calls answered, by code | Quorate | memory at most, of %d MiB | "+
-		"the other tenant's calls, p50, p99, and failed |\n| --- | --- | --- | --- | --- |\n", *tenantLimit)
+	var quiet [][]byte
+	for i := range 50 {
+		quiet = append(quiet, requestOf(t, fmt.Sprintf("orders-%02d", i), "127.0.0"))
+	}
+	fmt.Printf("| the hostile tenant | in namespaces | its calls answered, by code | Quorate | memory at most, of %d MiB "+
+		"| calls of 50 others' clusters, p50, p99, and failed |\n| --- | --- | --- | --- | --- | --- |\n", *tenantLimit)
 	for _, tenant := range tenants(t, request) {
-		t.Run(tenant.name, func(t *testing.T) { tenant.measure(t, mustJSON(t, request)) })
+		for _, namespaces := range []int{1, 12} {
+			if tenant.body != nil || namespaces == 1 {
+				t.Run(fmt.Sprint(tenant.name, " ", namespaces), func(t *testing.T) { tenant.measure(t, quiet, namespaces) })
+			}
+		}
 	}
 }
 
@@ -70,11 +82,52 @@ func tenants(t *testing.T, request map[string]any) []tenant {
 		"spec":     map[string]any{"ingress": json.RawMessage("[" + strings.Repeat("{},", 2_500_000) + "{}]")},
 	}
 	rules := mustJSON(t, r)
+	require.NoError(t, json.Unmarshal(hostile(t, request, 0, nil), &r))
+	at(r, "parent", "spec")["resources"] = map[string]any{"limits": map[string]any{"cpu": "1e-2000000000"}}
+	exponent := mustJSON(t, r)
+	listens(t, "127.66.0")
+	lists := bytes.ReplaceAll(hostile(t, request, 0, nil), []byte("127.0.0."), []byte("127.66.0."))
 	return []tenant{
 		{"none", nil},
 		{"eleven Secrets with 60,000 empty keys", func(int) []byte { return eleven }},
 		{"such Secrets, other ones with each of 20 calls", func(n int) []byte { return twenty[n%len(twenty)] }},
 		{"a NetworkPolicy with 2,500,000 empty rules", func(int) []byte { return rules }},
+		{"a quantity with an exponent of ten digits", func(int) []byte { return exponent }},
+		{"members that list 2,000,000 members", func(int) []byte { return lists }},
+	}
+}
+
+// listing is a member that answers as a leader, and lists members of two bytes each.
+type listing struct {
+	pb.UnimplementedClusterServer
+	pb.UnimplementedMaintenanceServer
+}
+
+func (listing) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: 1, MemberId: 1}, Leader: 1, Version: "3.6.16"}, nil
+}
+
+func (listing) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	all := make([]*pb.Member, 2_000_000)
+	for i := range all {
+		all[i] = none
+	}
+	return &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: 1, MemberId: 1}, Members: all}, nil
+}
+
+var none = &pb.Member{}
+
+// listens has such members at the addresses of a network.
+func listens(t *testing.T, network string) {
+	t.Helper()
+	for _, last := range []string{".7", ".8", ".9"} {
+		at, err := net.Listen("tcp", network+last+":2379")
+		require.NoError(t, err)
+		server := grpc.NewServer()
+		pb.RegisterClusterServer(server, listing{})
+		pb.RegisterMaintenanceServer(server, listing{})
+		go func() { _ = server.Serve(at) }()
+		t.Cleanup(server.Stop)
 	}
 }
 
@@ -120,17 +173,17 @@ func mustJSON(t *testing.T, v any) []byte {
 }
 
 // measure is one server from its start to its end.
-func (one tenant) measure(t *testing.T, quiet []byte) {
+func (one tenant) measure(t *testing.T, quiet [][]byte, namespaces int) {
 	g := newGroup(t)
 	s := startsServer(t, g)
 	ctx, cancel := context.WithTimeout(t.Context(), *tenantFor)
 	defer cancel()
-	told := one.harasses(ctx, s)
+	told := one.harasses(ctx, s, namespaces)
 	var took []time.Duration
 	failed := 0
 	for ctx.Err() == nil {
 		began := time.Now()
-		if s.call(quiet) != http.StatusOK {
+		if s.call(quiet[len(took)%len(quiet)]) != http.StatusOK {
 			failed++
 		}
 		took = append(took, time.Since(began))
@@ -143,13 +196,15 @@ func (one tenant) measure(t *testing.T, quiet []byte) {
 	default:
 	}
 	slices.Sort(took)
-	fmt.Printf("| %s | %s | %s | %d MiB | %.1f ms, %.0f ms, %d of %d |\n", one.name, codes, state, g.most()>>20,
-		took[(len(took)-1)/2].Seconds()*1000, took[(len(took)-1)*99/100].Seconds()*1000, failed, len(took))
+	fmt.Printf("| %s | %d | %s | %s | %d MiB | %.1f ms, %.0f ms, %d of %d |\n", one.name, namespaces, codes, state,
+		g.most()>>20, took[(len(took)-1)/2].Seconds()*1000, took[(len(took)-1)*99/100].Seconds()*1000, failed, len(took))
+	assert.Equal(t, "runs", state)
+	assert.Zero(t, failed, "calls of others")
 }
 
 // harasses makes the hostile tenant's calls until ctx ends, with all workers but one. What it returns says then how
 // they were answered.
-func (one tenant) harasses(ctx context.Context, s *tenantServer) (told func() string) {
+func (one tenant) harasses(ctx context.Context, s *tenantServer, namespaces int) (told func() string) {
 	if one.body == nil {
 		return func() string { return "" }
 	}
@@ -168,7 +223,9 @@ func (one tenant) harasses(ctx context.Context, s *tenantServer) (told func() st
 		calls.Go(func() {
 			for i := next(-1); ctx.Err() == nil; {
 				uid := fmt.Appendf(nil, "%08x-", i%100)
-				code := s.call(bytes.Replace(one.body(i), []byte(`12c500ed-`), uid, 1))
+				body := bytes.Replace(one.body(i), []byte(`12c500ed-`), uid, 1)
+				in := fmt.Appendf(nil, `"hostile-%d"`, i%namespaces)
+				code := s.call(bytes.ReplaceAll(body, []byte(`"hostile"`), in))
 				if i = next(code); code != http.StatusOK {
 					time.Sleep(time.Second) // Retry-After
 				}

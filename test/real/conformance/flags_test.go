@@ -66,10 +66,10 @@ func TestFlags(t *testing.T) {
 			"no compaction": compact(v1alpha1.CompactOff, ""),
 			"by time":       compact(v1alpha1.CompactPeriodic, "1h30m10s"),
 			"by revisions":  compact(v1alpha1.CompactRevision, "9223372036854775807"),
-			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)), SnapshotCount: new(int64(100)),
+			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)),
 				MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: millis(10),
 				ElectionTimeout: millis(50), LogLevel: "error"},
-			"largest values": {QuotaBackendBytes: new(int64(8 << 30)), SnapshotCount: new(int64(1 << 40)),
+			"largest values": {QuotaBackendBytes: new(int64(8 << 30)),
 				MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: millis(500),
 				ElectionTimeout: millis(2500), LogLevel: "debug"},
 			"every extra flag": extraArgs(version),
@@ -152,7 +152,9 @@ func mount(t *testing.T, pod *corev1.Pod, secrets map[string]map[string][]byte) 
 func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1.Pod, map[string]map[string][]byte) {
 	t.Helper()
 	spec.Version, spec.Replicas = version, new(int32(1))
-	spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")}
+	if spec.Storage.Size.IsZero() {
+		spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("100Gi")}
+	}
 	o := observation.Observation{
 		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},
 			Spec: spec},

@@ -50,7 +50,7 @@ start_lab() {
   make --no-print-directory bin/lab
   bin/lab download &
   trap "kill $! 2>/dev/null || :" EXIT
-  local programs=quorate
+  local programs="quorate quorate-trim"
   if [[ -x bin/quorate-snapshot ]]; then
     programs+=" quorate-snapshot"
   else

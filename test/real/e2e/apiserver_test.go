@@ -45,7 +45,7 @@ const (
 func TestAPIServer(t *testing.T) {
 	beside(t)
 	bucket := store(t)
-	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 256Mi}\n")
+	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n  storage: {size: 1Gi}\n")
 	bucket.credentials(c)
 	c.converges(3)
 	h := c.hosts()
@@ -274,7 +274,7 @@ func (h *hosted) noticesARestore(c *cluster, bucket *s3, w *load) {
 	})
 
 	c.operates("undo", "type: Restore, restore: {snapshot: {snapshotRef: {name: tuesday}}}")
-	c.inEpoch(epoch + 1)
+	c.afterEpoch(epoch)
 	w.forgives(taken.Status.Revision, taken.Status.Revision+500_000_000)
 	took := eventually(c.t, "the API server's cache has no object that the restore took away", func() string {
 		all := h.cached(secrets)

@@ -20,7 +20,7 @@ import (
 // that are bound to the volumes.
 func TestANamespaceComesBackFromABackup(t *testing.T) {
 	beside(t)
-	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	c := newCluster(t, three+"  storage: {size: 512Mi}\n")
 	c.converges(3)
 	w := c.writes()
 	w.wrote(30)
@@ -48,7 +48,7 @@ func TestANamespaceComesBackFromABackup(t *testing.T) {
 	for claim, pv := range volumes {
 		c.frees(pv, claim)
 		c.adds(fmt.Sprintf("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s, namespace: %s}, spec: "+
-			"{accessModes: [ReadWriteOnce], volumeName: %s, storageClassName: %q, resources: {requests: {storage: 128Mi}}}}",
+			"{accessModes: [ReadWriteOnce], volumeName: %s, storageClassName: %q, resources: {requests: {storage: 512Mi}}}}",
 			claim, c.ns, pv, classOf(t, pv)))
 		names = append(names, claim)
 	}

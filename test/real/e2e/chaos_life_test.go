@@ -26,17 +26,17 @@ type life struct {
 	dice     *rand.Rand
 	memory   bool
 	replicas int
-	// snapshots and version are what the spec says of them.
-	snapshots int
-	version   string
+	// ops and version are what the spec says of them.
+	ops     int
+	version string
 }
 
 // spec of the cluster as it should be now.
 func (l *life) spec() string {
-	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {snapshotCount: %d}\n", l.replicas, l.version,
-		l.snapshots)
+	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {maxTxnOps: %d}\n", l.replicas, l.version,
+		l.ops)
 	if l.memory {
-		spec += "  storage: {medium: Memory, size: 256Mi}\n"
+		spec += "  storage: {medium: Memory, size: 512Mi}\n"
 	}
 	return spec
 }
@@ -47,7 +47,7 @@ func (s *storm) life(round int, deadline time.Time) {
 	t := s.t
 	c := namespaced(t, fmt.Sprintf("e2e-chaos-%d", round))
 	l := &life{storm: s, cluster: c, dice: chaos.Dice(s.seed, "life", uint64(round)), memory: round%2 == 1, replicas: 3,
-		snapshots: 500, version: "3.6.16"}
+		ops: 500, version: "3.6.16"}
 	s.space.Store(&c.ns)
 	s.schedule.Start()
 	defer s.schedule.Stop()
@@ -141,7 +141,7 @@ func (l *life) unhealthy() string {
 			return pod.Name + " is not ready, or is ending"
 		}
 		etcd := pod.Spec.Containers[0]
-		if !slices.Contains(etcd.Command, fmt.Sprintf("--snapshot-count=%d", l.snapshots)) ||
+		if !slices.Contains(etcd.Command, fmt.Sprintf("--max-txn-ops=%d", l.ops)) ||
 			!strings.HasSuffix(etcd.Image, ":v"+l.version) {
 			return pod.Name + " is not as the spec wants it"
 		}
@@ -226,8 +226,8 @@ func (l *life) loseData() string {
 
 // roll edits the template.
 func (l *life) roll() string {
-	l.snapshots += 100
-	l.edit(fmt.Sprintf(`{"options":{"snapshotCount":%d}}`, l.snapshots))
+	l.ops += 100
+	l.edit(fmt.Sprintf(`{"options":{"maxTxnOps":%d}}`, l.ops))
 	return "roll"
 }
 
@@ -305,7 +305,7 @@ func (s *storm) withoutFaults(l *life) string {
 	if s.reference[spec] == "" {
 		ns := fmt.Sprintf("e2e-chaos-calm-%d", len(s.reference))
 		calm := &life{storm: s, cluster: namespaced(s.t, ns), memory: l.memory, replicas: l.replicas,
-			snapshots: l.snapshots, version: l.version}
+			ops: l.ops, version: l.version}
 		calm.apply(spec)
 		eventually(s.t, "the run without faults converged", func() string { return calm.wrong() })
 		s.reference[spec] = calm.endState()

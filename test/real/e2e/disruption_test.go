@@ -23,7 +23,7 @@ import (
 
 // TestDisruptions tells what disturbs the whole lab: by itself, before the parallel ones.
 func TestDisruptions(t *testing.T) {
-	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n")
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 512Mi}\n")
 	c.tell("DrainNodesOneAfterTheOther", (*cluster).isDrained)
 	c.tell("NoMemberIsEvictedWhileNoQuorumIsReady", (*cluster).keepsThoseThatAreNotReady)
 	c.tell("QuorateAndMetacontrollerRestartInTheMiddleOfAChange", (*cluster).changesWithoutQuorate)
@@ -236,7 +236,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	require.GreaterOrEqual(t, len(all.Items), labNodes, "make story NODES=5 RUN=TestNodesComeAndGo")
 	t.Cleanup(func() { kube(t, "uncordon", "node1") })
 	kube(t, "cordon", "node1") // it stays, as it has the control plane, and members would gather on it
-	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n")
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 512Mi}\n")
 	c.converges(3)
 	w, clusterID := c.writes(), c.object().Status.ClusterID
 	gone := 0

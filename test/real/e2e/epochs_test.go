@@ -87,7 +87,7 @@ func (c *cluster) shares(member string, w *writer) int {
 func TestEpochs(t *testing.T) {
 	beside(t)
 	s := store(t)
-	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	c := newCluster(t, three+"  storage: {size: 1Gi}\n")
 	s.credentials(c)
 	c.tell("Snapshot", (*cluster).isStoredOnAClaim)
 	c.tell("ANewClusterBeginsWithASnapshot", s.beginsACluster)
@@ -139,7 +139,7 @@ func (c *cluster) losesItsQuorum(takes func(members ...string)) (w *writer, surv
 func (c *cluster) survived(epoch int64, w *writer, sure int) {
 	c.t.Helper()
 	begin := time.Now()
-	c.inEpoch(epoch + 1)
+	c.afterEpoch(epoch)
 	c.converges(3)
 	there := c.present(w.word)
 	assert.Empty(c.t, missing(w.acked[:sure], there), "acknowledged and on the survivor")
@@ -179,7 +179,7 @@ func (c *cluster) isRecreated() {
 	c.put("of the former cluster")
 	_, others := c.follower()
 	c.kills(others...)
-	c.inEpoch(epoch + 1)
+	c.afterEpoch(epoch)
 	c.converges(3)
 	assert.Empty(c.t, c.present("key"))
 }
@@ -202,7 +202,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 		return while(len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch, "not yet")
 	})
 	c.kube("delete", "etcdsnapshot", "tuesday", "--wait=false")
-	c.inEpoch(epoch + 1)
+	restored := c.afterEpoch(epoch)
 	c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present("before")), "the snapshot has all of it")
 	assert.Empty(c.t, c.present("later"), "written after the snapshot")
@@ -218,7 +218,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 
 	require.Contains(c.t, c.hasOperation("one", v1alpha1.OperationSucceeded), "began with the restored data")
 	c.operates("back", fmt.Sprintf("type: Restore, restore: {epoch: %d}", epoch))
-	c.inEpoch(epoch + 2)
+	c.afterEpoch(restored)
 	c.converges(3)
 	assert.Empty(c.t, missing(later.acked, c.present("later")), "what was there before the restore is there again")
 	eventually(c.t, "the snapshot that was deleted while it was restored is gone, and what was stored", func() string {
@@ -229,13 +229,14 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	})
 }
 
-// inEpoch waits until the cluster is in this epoch and serves.
-func (c *cluster) inEpoch(n int64) {
+// afterEpoch waits until the cluster serves in a later epoch than this, and returns its number: one that was given up
+// keeps its own.
+func (c *cluster) afterEpoch(n int64) int64 {
 	c.t.Helper()
-	eventually(c.t, fmt.Sprintf("epoch %d serves", n), func() string {
+	eventually(c.t, fmt.Sprintf("an epoch after %d serves", n), func() string {
 		o := c.object()
 		available := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Available)
-		if o.Status.Epoch == n && available && o.Status.ClusterID != "" {
+		if o.Status.Epoch > n && available && o.Status.ClusterID != "" {
 			return ""
 		}
 		restored := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Restored)
@@ -244,6 +245,7 @@ func (c *cluster) inEpoch(n int64) {
 		}
 		return fmt.Sprintf("epoch %d, %s, %s: %s", o.Status.Epoch, o.Status.Rule, restored.Reason, restored.Message)
 	})
+	return c.object().Status.Epoch
 }
 
 // The cause here is an image that is not there. What is said of an etcd that never elects is in test/real/conformance
@@ -293,7 +295,7 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	c.kube("delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
 
-	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
+	c.apply(three + fmt.Sprintf("  storage: {size: 1Gi}\n  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
 		taken.Status.Artifact, bucket.yaml(c.ns)))
 	took := c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
@@ -320,7 +322,7 @@ func (bucket *s3) bringsALostClusterBack(c *cluster) {
 	one, others := c.follower()
 	c.loses(append(others, one)...)
 	begin := time.Now()
-	c.inEpoch(epoch + 1)
+	c.afterEpoch(epoch)
 	c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)), "the snapshot has all of it")
 	assert.Empty(c.t, c.present("newest"), "written after the newest snapshot")
@@ -368,7 +370,7 @@ func TestAGibibyte(t *testing.T) {
 // with one alone, and with a quorum's it has all that was acknowledged. The old claims stay as they are.
 func TestClaims(t *testing.T) {
 	beside(t)
-	spec := three + "  storage: {size: 128Mi}\n  deletionPolicy: Retain\n"
+	spec := three + "  storage: {size: 1Gi}\n  deletionPolicy: Retain\n"
 	c := newCluster(t, spec)
 	c.converges(3)
 	former := c.object().Status.ClusterID

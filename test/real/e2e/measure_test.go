@@ -270,7 +270,7 @@ func spanOf(d []time.Duration) string {
 }
 
 // TestFleet makes as many clusters of one member as QUORATE_FLEET says, in memory (two files of 64 MB that etcd makes
-// for its log before it writes, so 192Mi), every other one in plain text, ten to a namespace, and lets them rest:
+// for its log before it writes, so 512Mi), every other one in plain text, ten to a namespace, and lets them rest:
 // what they cost then, and that nothing is written. It runs on demand: `make bench-fleet CLUSTERS=100`.
 func TestFleet(t *testing.T) {
 	clusters, err := strconv.Atoi(os.Getenv("QUORATE_FLEET"))
@@ -331,7 +331,7 @@ func fleetManifest(namespaces []string, clusters int) string {
 		}
 		fmt.Fprintf(&b, "---\napiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: fleet-%d, "+
 			"namespace: %s}\nspec:\n"+
-			"  replicas: 1\n  version: 3.6.16\n  storage: {medium: Memory, size: 192Mi}\n  resources: {requests: "+
+			"  replicas: 1\n  version: 3.6.16\n  storage: {medium: Memory, size: 512Mi}\n  resources: {requests: "+
 			"{cpu: 1m, memory: 32Mi}}\n%s", i, namespaces[i/10], tls)
 	}
 	return b.String()

@@ -238,7 +238,7 @@ func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
 		assert.Empty(t, c.object().Status.Internal.Awaited)
 		assert.Equal(t, "3.6.16", c.object().Status.Running)
 	})
-	t.Run("AQuotaOnLimitsLetsEveryContainerIn", func(t *testing.T) {
+	t.Run("AQuotaOnLimitsLetsThemIn", func(t *testing.T) {
 		t.Parallel()
 		c := inNamespace(t)
 		kube(t, "create", "quota", "limits", "--hard=limits.cpu=2,limits.memory=1Gi", "-n", c.ns)

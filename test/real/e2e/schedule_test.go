@@ -51,7 +51,7 @@ func (c *cluster) put(value string) {
 func TestSchedule(t *testing.T) {
 	beside(t)
 	store := store(t)
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}")
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 1Gi}")
 	store.credentials(c)
 	c.converges(1)
 	c.put("first")
@@ -226,7 +226,7 @@ func (c *cluster) streams(object, before string) *v1alpha1.StreamStatus {
 func TestStream(t *testing.T) {
 	beside(t)
 	bucket := store(t)
-	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	c := newCluster(t, three+"  storage: {size: 1Gi}\n")
 	bucket.credentials(c)
 	c.converges(3)
 	c.schedules("yearly", yearly, "store: "+bucket.yaml(c.ns))
@@ -243,7 +243,7 @@ func TestStream(t *testing.T) {
 	c.decides("QuorumLost", "FromSnapshot is possible")
 	begin := time.Now()
 	c.operates("recover", "type: Recover, recover: {epoch: 1, policy: FromSnapshot}")
-	c.inEpoch(2)
+	c.afterEpoch(1)
 	c.converges(3)
 	took := time.Since(begin)
 	record, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 2))

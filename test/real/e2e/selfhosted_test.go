@@ -59,7 +59,7 @@ func TestSelfHosted(t *testing.T) {
 		{"ADiskIsLost", (*cluster).losesADisk},
 		{"FiveMembersAndBack", beneath(change{`{"replicas":5}`, 5, "three members became five"},
 			change{`{"replicas":3}`, 3, "five members became three"})},
-		{"ARollingChange", beneath(change{`{"options":{"snapshotCount":20000}}`, 3,
+		{"ARollingChange", beneath(change{`{"options":{"maxTxnOps":200}}`, 3,
 			"all members were restarted for a changed option"})},
 		{"AnUpgrade", beneath(change{`{"version":"3.7.3"}`, 3, "all members were upgraded from 3.6 to 3.7"})},
 		{"ADatabaseFillsUp", (*cluster).fillsUp},
@@ -93,7 +93,7 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 	kube(c.t, "create", "namespace", c.ns)
 	theirs := apiServersAuthority(c.t)
 	c.putsTheirs(theirs, theirs)
-	c.apply("  replicas: 3\n  version: 3.5.35\n  storage: {medium: Memory, size: 512Mi}\n  deletionProtection: true\n" +
+	c.apply("  replicas: 3\n  version: 3.5.35\n  storage: {medium: Memory, size: 1Gi}\n  deletionProtection: true\n" +
 		"  priorityClassName: system-node-critical\n" + hostNetwork(5379, labNodes) +
 		"  tls: {mode: Secrets, secrets: " +
 		"{serverSecretRef: {name: server}, peerSecretRef: {name: peer}, operatorSecretRef: {name: operator}}}\n  bootstrap: {existing: {endpoints: ['https://" + objects.HostPort(addressOf(1), 2379) +

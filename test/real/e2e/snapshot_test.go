@@ -154,7 +154,7 @@ func (c *cluster) isStoredOnAClaim() {
 func TestSnapshots(t *testing.T) {
 	beside(t)
 	bucket := store(t)
-	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n  storage: {size: 500Mi}")
+	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n  storage: {size: 1Gi}")
 	bucket.credentials(c)
 	c.tell("SnapshotS3", bucket.storesSealed)
 	c.tell("SnapshotKilled", bucket.staysWhole)

@@ -19,7 +19,7 @@ import (
 // TestVolumes: what becomes of members when their volumes change, told on one cluster.
 func TestVolumes(t *testing.T) {
 	beside(t)
-	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
+	c := newCluster(t, three+"  storage: {size: 512Mi, wal: {size: 512Mi}}\n")
 	c.tell("TheLogOnAVolumeOfItsOwn", (*cluster).keepsItsLogElsewhere)
 	c.tell("VolumesThatCantGrow", (*cluster).movesToLargerVolumes)
 	c.tell("MembersMoveToAnotherClassAndGrow", (*cluster).movesToAnotherClass)
@@ -47,7 +47,7 @@ func (c *cluster) keepsItsLogElsewhere() {
 // where the data is.
 func (c *cluster) movesToLargerVolumes() {
 	before := c.ids()
-	c.edit(`{"storage":{"size":"512Mi"}}`)
+	c.edit(`{"storage":{"size":"1Gi"}}`)
 	eventually(c.t, "the message names the choice", func() string {
 		s := c.object().Status
 		return while(s.Rule != "VolumePending", s.Rule)
@@ -55,8 +55,8 @@ func (c *cluster) movesToLargerVolumes() {
 	m := c.object().Status.Members[0]
 	if assert.NotNil(c.t, m.Volume) {
 		assert.Contains(c.t, m.Volume.Message, "allowVolumeExpansion")
-		assert.Equal(c.t, "512Mi", m.Volume.Wanted.String())
-		assert.Equal(c.t, "256Mi", m.Volume.Capacity.String())
+		assert.Equal(c.t, "1Gi", m.Volume.Wanted.String())
+		assert.Equal(c.t, "512Mi", m.Volume.Capacity.String())
 	}
 	assert.Equal(c.t, before, c.ids())
 	c.edit(`{"additionalMetadata":{"labels":{"team":"a"}}}`)
@@ -73,8 +73,8 @@ func (c *cluster) movesToLargerVolumes() {
 	c.edit(`{"storage":{"wal":null,"migration":"Replace"}}`)
 	c.converges(3)
 	w.losesNothing()
-	c.onVolumes("512Mi", "local-path", 3)
-	c.withQuota(384 << 20)
+	c.onVolumes("1Gi", "local-path", 3)
+	c.withQuota(256 << 20)
 	for name := range c.ids() {
 		assert.NotContains(c.t, before, name, "a successor has a name of its own")
 	}
@@ -84,22 +84,22 @@ func (c *cluster) movesToLargerVolumes() {
 // one don't.
 func (c *cluster) movesToAnotherClass() {
 	clusterID, w := c.object().Status.ClusterID, c.writes()
-	c.edit(`{"storage":{"size":"256Mi","storageClassName":"expandable","wal":null,"migration":"Replace"}}`)
+	c.edit(`{"storage":{"size":"512Mi","storageClassName":"expandable","wal":null,"migration":"Replace"}}`)
 	c.converges(3)
 	w.losesNothing()
-	c.onVolumes("256Mi", "expandable", 3)
-	c.withQuota(192 << 20)
+	c.onVolumes("512Mi", "expandable", 3)
+	c.withQuota(33030144)
 	assert.Equal(c.t, clusterID, c.object().Status.ClusterID)
 	c.grows()
 }
 
 func (c *cluster) grows() {
 	before, w := c.ids(), c.writes()
-	c.edit(`{"storage":{"size":"512Mi","migration":null}}`)
+	c.edit(`{"storage":{"size":"1Gi","migration":null}}`)
 	c.converges(3)
 	w.losesNothing()
-	c.onVolumes("512Mi", "expandable", 3)
-	c.withQuota(384 << 20)
+	c.onVolumes("1Gi", "expandable", 3)
+	c.withQuota(256 << 20)
 	assert.Equal(c.t, before, c.ids(), "the same members, on larger volumes")
 }
 
@@ -133,7 +133,7 @@ func TestMembersOnNodes(t *testing.T) {
 			_ = os.RemoveAll(root)
 		}
 	})
-	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, "+
+	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 512Mi, hostPath: {path: %s, nodes: [node3, "+
 		"node1, node2]}}\n", root))
 	c.converges(3)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
@@ -171,7 +171,7 @@ func TestOnTheHostsNetwork(t *testing.T) {
 	beside(t)
 	c := inNamespace(t)
 	require.ErrorContains(t, c.tries(c.manifest(three+hostNetwork(24790, 3))), "hostNetwork is for the media HostPath")
-	c.apply(three + hostNetwork(24790, 3) + "  storage: {medium: Memory, size: 256Mi}\n")
+	c.apply(three + hostNetwork(24790, 3) + "  storage: {medium: Memory, size: 512Mi}\n")
 	c.converges(3)
 	require.ErrorContains(t, c.edits(`{"hostNetwork":null}`), "hostNetwork can't be added or removed later")
 	var urls []string

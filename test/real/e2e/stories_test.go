@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,10 +78,10 @@ func (c *cluster) refusesBadSpecs() {
 		"  version: 3.4.30":                                                "3.5, 3.6 and 3.7",
 		"  version: 3.5.25":                                                "3.5.26 or later",
 		"  replicas: 10\n  version: 3.6.16":                                "less than or equal to 9",
-		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 128Mi",
+		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 512Mi",
 		"  replicas: 0\n  version: 3.6.16\n  storage: {medium: Memory}":    "can't be paused",
 		"  version: 3.6.16\n  options: {electionTimeout: 400ms}":           "at least 5 times",
-		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "95 %",
+		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "has room for",
 		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "duration",
 	} {
 		assert.ErrorContains(c.t, c.tries(c.manifest(spec)), says, spec)
@@ -261,7 +263,7 @@ func (c *cluster) rolls() {
 	w := c.writes()
 	before, ids := c.uids(), c.ids()
 
-	c.edit(`{"resources":{"requests":{"cpu":"55m"}},"options":{"snapshotCount":20000}}`)
+	c.edit(`{"resources":{"requests":{"cpu":"55m"}},"options":{"maxTxnOps":200}}`)
 	took := c.converges(3)
 	w.losesNothing()
 	assert.Equal(c.t, ids, c.ids(), "restarted, not replaced")
@@ -353,11 +355,27 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 // TestOnTheHostsNetwork, and that there are no claims in TestSamples/memory.
 func TestMemory(t *testing.T) {
 	beside(t)
-	c := newCluster(t, three+"  storage: {medium: Memory, size: 256Mi}\n")
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 512Mi}\n")
+	c.tell("WritingOverKeysFillsNoMemory", (*cluster).isWrittenOver)
 	c.tell("AnImageIsExchangedInPlace", (*cluster).exchangesImagesInPlace)
 	c.tell("AnEmptiedMemoryUnderLoad", (*cluster).forgetsNothing)
 	c.tell("ALostMemoryQuorumComesBackFromASurvivor", (*cluster).comesBackFromALastMember)
 	c.tell("ALostMemoryClusterIsRecreated", (*cluster).isRecreated)
+}
+
+// isWrittenOver writes more than the volumes hold over one key, and has all but the last compacted.
+func (c *cluster) isWrittenOver() {
+	started, client := c.lives(), c.client()
+	for range 40 {
+		require.NoError(c.t, overwrite(c.t, client, 40))
+		last, err := answered(c.t, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return client.Get(ctx, "large", clientv3.WithCountOnly())
+		})
+		require.NoError(c.t, err)
+		compacts(c.t, client, last.Header.Revision)
+	}
+	c.converges(3)
+	assert.Equal(c.t, started, c.lives(), "no member has died of a full disk")
 }
 
 func (c *cluster) exchangesImagesInPlace() {

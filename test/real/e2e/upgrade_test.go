@@ -31,12 +31,12 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	running := map[string]*cluster{}
 	for kind, spec := range map[string]string{
 		"persistent": three,
-		"memory":     three + "  storage: {medium: Memory, size: 128Mi}\n",
+		"memory":     three + "  storage: {medium: Memory, size: 512Mi}\n",
 		"auth": "  replicas: 1\n  version: 3.6.16\n  auth: {enabled: true, roles: [{name: all, permissions: " +
 			"[{access: ReadWrite, prefix: \"\"}]}], " +
 			"users: [{name: client, roles: [all]}]}\n",
 		"plain":     "  replicas: 1\n  version: 3.6.16\n  tls: {mode: Disabled}\n",
-		"scheduled": "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}\n",
+		"scheduled": "  replicas: 1\n  version: 3.6.16\n  storage: {size: 1Gi}\n",
 		"paused":    "  replicas: 1\n  version: 3.6.16\n",
 	} {
 		running[kind] = namespaced(t, "e2e-upgrade-"+kind)

@@ -77,7 +77,7 @@ func becomes(t *testing.T, want string, args ...string) {
 func inMemory(namespace, name string, labels ...string) string {
 	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
 		"%s, labels: {%s}}\n"+
-		"spec: {replicas: 1, version: 3.6.16, storage: {medium: Memory, size: 128Mi}}\n", name, namespace,
+		"spec: {replicas: 1, version: 3.6.16, storage: {medium: Memory, size: 512Mi}}\n", name, namespace,
 		strings.Join(labels, ", "))
 }
 

@@ -250,7 +250,7 @@ func TestDockerfileAgrees(t *testing.T) {
 	if len(compilers) != 1 {
 		t.Errorf("binaries are the same only with the same release of Go: %v", compilers)
 	}
-	programs := []string{"/quorate", "/quorate-snapshot"}
+	programs := []string{"/quorate", "/quorate-snapshot", "/quorate-trim"}
 	for i, source := range made.content {
 		_, made.content[i], _ = strings.Cut(source, "=")
 	}

@@ -245,7 +245,7 @@ metadata:
 spec:
   version: 3.7.3
   tls: {mode: Disabled}
-  storage: {medium: Memory, size: 64Mi}
+  storage: {medium: Memory, size: 512Mi}
 `, "\t", "")), 0o600))
 	s, temporary := open(t, "--no-tour")
 	s.until("try> ")

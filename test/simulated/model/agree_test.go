@@ -86,6 +86,7 @@ type double struct {
 
 func newDouble(m *model) *double {
 	w := world.New()
+	w.RecordKeys = nil // the model has no seals, and they are written again with the UID
 	w.Etcd.LearnerPace = never
 	w.CreateCluster(clusterName, v1alpha1.EtcdClusterSpec{
 		Replicas: new(int32(m.Replicas)), Version: releases[m.From], UpgradePolicy: v1alpha1.UpgradeStep,

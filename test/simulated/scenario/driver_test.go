@@ -59,7 +59,7 @@ var verbs = map[string]func(*story, args) string{
 	"delete": (*story).delete,
 	// claim grow=demo-1 size=3Gi: kubectl edit; claim failed=demo-1 | count=demo-1: kubectl annotate
 	"claim": does((*story).claim),
-	// record forge=2 | keep | again | set=next-member to=0: who may write ConfigMaps makes the record of an epoch with
+	// record forge=2 | gone=2 | keep | again | set=next-member to=0: who may write ConfigMaps makes the record of an epoch with
 	// all that one has, keeps the records that there are, puts them back, or edits that of the epoch that runs
 	"record": does((*story).record),
 	// key lost | next | turn | spent: installed with another key for records; with the next one as well, which seals
@@ -96,6 +96,8 @@ var verbs = map[string]func(*story, args) string{
 	"empty": fault((*world.World).EmptyData),
 	// crash pod=demo-1: its etcd dies, and whenever it is started again
 	"crash": fault((*world.World).Crash),
+	// full pod=demo-1: its volume is full, of which its etcd dies, until the volume has grown
+	"full": fault((*world.World).FillDisk),
 	// mend pod=demo-1: it no longer does
 	"mend": fault((*world.World).Mend),
 	// add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
@@ -128,6 +130,8 @@ var verbs = map[string]func(*story, args) string{
 	// volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline | no-class=fast | class=fast:
 	// which storage class does not exist
 	"volumes": (*story).mark,
+	// admission class=slow | size=1Gi | admission: a webhook puts that into claims that are made, or nothing any more
+	"admission": does(func(s *story, a args) { s.w.Admitted.Class, s.w.Admitted.Size = a["class"], a["size"] }),
 	// node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
 	"node": (*story).mark,
 	// refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
@@ -137,6 +141,7 @@ var verbs = map[string]func(*story, args) string{
 	// foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
 	"foreign": does((*story).foreign),
 	// etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 |
+	// lagging=demo-1 (a voter: clients write so much that it needs a snapshot, which is long on its way) |
 	// defragmentation=3 (passes) | db=900 used=100 (MiB) | auth=off: etcdctl auth disable
 	"etcd": does((*story).etcd),
 	// corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
@@ -154,8 +159,8 @@ var verbs = map[string]func(*story, args) string{
 	"pass": does(func(s *story, _ args) { s.w.Pass() }),
 	// the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
 	"kubelet": (*story).kubelet,
-	// every kubelet asks its etcd whether it is ready
-	"probe": does(func(s *story, _ args) { s.w.Probe() }),
+	// probe [fails]: every kubelet asks its etcd whether it is ready, or is kept from asking
+	"probe": does((*story).probe),
 	// the garbage collector alone does
 	"collect": does(func(s *story, _ args) { s.w.Collect() }),
 
@@ -493,6 +498,14 @@ func (s *story) kubelet(a args) string {
 	return ""
 }
 
+func (s *story) probe(a args) {
+	if a.has("fails") {
+		s.w.ProbesFail()
+	} else {
+		s.w.Probe()
+	}
+}
+
 func (s *story) image(a args) {
 	for _, repository := range slices.Sorted(maps.Values(a)) {
 		s.w.BadImages[repository] = a.has("bad")
@@ -526,6 +539,8 @@ func (s *story) etcd(a args) {
 		s.w.TickEtcd()
 	case a.has("caught-up"):
 		s.w.CatchUp(a["caught-up"])
+	case a.has("lagging"):
+		s.w.Lag(a["lagging"])
 	case a.has("leader"):
 		s.w.Lead(a["leader"])
 	case a.has("defragmentation"):

@@ -45,7 +45,7 @@ var clusterFields = map[string]string{
 	"schedule":       "Maintenance.Defragmentation.Schedule",
 	"self-hosted":    "SelfHosted",
 	"size":           "Storage.Size",
-	"snapshot-count": "Options.SnapshotCount",
+	"txn-ops":        "Options.MaxTxnOps",
 	"suspend":        "Suspend",
 	"tls":            "TLS.Mode",
 	"upgrade":        "UpgradePolicy",
@@ -220,6 +220,8 @@ func (s *story) record(a args) {
 	switch {
 	case a.has("forge"):
 		s.w.ForgeRecord(a.number("forge", 0))
+	case a.has("gone"):
+		s.delete(args{"configmap": "demo-epoch-" + a["gone"]})
 	case a.has("keep"):
 		s.w.KeepRecords()
 	case a.has("again"):

@@ -13,10 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/wording"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -82,7 +84,7 @@ var (
 2 edit restore=r0..999 from=NEWEST stop-first=true
 2 edit restore=r0..999 epoch=1..EPOCH
 2 edit restore=none
-2 record forge=60; sync; delete configmap=demo-epoch-60
+2 record forge=60; sync; record gone=60
 2 edit recovery=Manual | edit recovery=FromSurvivor | edit recovery=FromSnapshot | edit recovery=Recreate
 2 recover by=Manual:EPOCH | recover by=FromSurvivor:EPOCH | recover by=FromSnapshot:EPOCH | recover by=Recreate:EPOCH`)
 
@@ -114,6 +116,13 @@ var (
 1 edit windows=0_2_*_*_*|4h
 1 edit windows=0_2_*_*_6|4h;0_0_30_2_*|1h
 1 edit windows=0_*_*_*_*|10m`)
+
+	// inLags are voters that need a snapshot, until it has arrived.
+	inLags = chances(`
+2 etcd lagging=POD
+1 etcd caught-up=POD
+1 edit priority-class=high | edit priority-class=
+1 edit version=3.6.17 | edit version=3.6.16`)
 
 	refusals = chances(`
 2 refuse kind=pod
@@ -176,6 +185,8 @@ type walker struct {
 	r      *rand.Rand
 	lines  strings.Builder
 	others []string
+	// unsaid is what waits for a person and is not told as that.
+	unsaid string
 	// ends are when the calls in flight end at the latest, the oldest first.
 	ends []time.Time
 }
@@ -274,8 +285,8 @@ func (w *walker) tell(line string) {
 	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
 		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory,
 		line == "apply" && len(w.ends) == 0,
-		// before the first quorum a person decides; and with record, status and pods gone, nothing says how members dial
-		strings.HasPrefix(line, "delete configmap") && (w.w.Cluster().Status.ClusterID == "" || len(w.w.Procs) == 0):
+		// before the first quorum a person decides; that of epoch 60 is forged
+		strings.HasPrefix(line, "delete configmap") && name != "demo-epoch-60" && w.w.Cluster().Status.ClusterID == "":
 		return
 	case verb == "tick":
 		w.ticks(duration(what))
@@ -314,6 +325,9 @@ func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
 			wrong := walk(w)
 			for _, breach := range w.breaches() {
 				wrong += "VIOLATION " + breach + "\n"
+			}
+			if w.unsaid != "" {
+				wrong += "waits for a person, and is not Stalled: " + w.unsaid + "\n"
 			}
 			if !w.mayEnd() && w.alive() {
 				wrong += "not converged\n"
@@ -410,6 +424,19 @@ func TestWanderThroughChanges(t *testing.T) {
 		}
 		w.arrive(0)
 		w.tell("fence")
+		w.recover()
+		return ""
+	})
+}
+
+// TestWanderBesideLaggards are walks of clusters some of whose voters are far behind, while people change what members
+// run and how many there are.
+func TestWanderBesideLaggards(t *testing.T) {
+	wanders(t, 9, func(w *walker) string {
+		w.happens("cluster replicas=3..5 tls=Disabled ready medium=" + of(w, "Persistent", "Persistent", "Memory"))
+		for range 10 + w.r.IntN(60) {
+			w.any(of(w, inLags, mishaps, mishaps, mishaps))
+		}
 		w.recover()
 		return ""
 	})
@@ -551,14 +578,55 @@ func (s *story) names() (pods, claims []string) {
 func (w *walker) recover() {
 	w.w.Etcd.LoseReply = false
 	clear(w.w.Crashing)
+	clear(w.w.Etcd.Lagging)
 	w.happens("etcd up; network healed; cache thaw; stabilize")
 	if w.w.Cluster().Status.Rule == "NoSpace" { // once in ten minutes
 		w.happens("wait 10m; stabilize")
 	}
+	w.tellsWhoIsWaitedFor()
 	w.restartUprooted()
 	if w.w.Cluster().Status.Rule == "Learner" { // it is given up after a while
 		w.happens("wait 10m; stabilize")
 	}
+}
+
+// tellsWhoIsWaitedFor insists that the status says so (Stalled) where only a person ends what it waits for: what nothing
+// is wrong with any more, and what hours do not change, nothing else will.
+func (w *walker) tellsWhoIsWaitedFor() {
+	was := w.reconciling()
+	if was == "" {
+		return
+	}
+	w.happens("wait 2h; stabilize")
+	if w.reconciling() == was && w.knowsVoters() {
+		w.unsaid = was
+	}
+}
+
+// knowsVoters reports whether the status lists all voters of an etcd that has run: one that was wiped while no quorum
+// answered, or before a promotion was told, can't say who is waited for.
+func (w *walker) knowsVoters() bool {
+	listed := map[string]bool{}
+	for _, m := range w.w.Cluster().Status.Members {
+		listed[m.ID] = m.Role == v1alpha1.Voter
+	}
+	for _, c := range w.w.Etcd.Clusters {
+		for _, m := range c.Members {
+			if c.Leader != 0 && c.Epoch == int(w.w.Cluster().Status.Epoch) && !m.Learner && !listed[wording.Hex(m.ID)] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reconciling is what the status says that is under way; empty for nothing.
+func (w *walker) reconciling() string {
+	c := meta.FindStatusCondition(w.w.Cluster().Status.Conditions, v1alpha1.Reconciling)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return c.Reason + ": " + c.Message
 }
 
 // restartUprooted is what a person does whose members trust none of the authorities that are left.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -67,6 +68,7 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 		w.inject(pod)
 	}
 	if claim, is := o.(*corev1.PersistentVolumeClaim); is {
+		w.mutate(claim)
 		claim.Status.Phase = corev1.ClaimPending
 		if w.BindsAtOnce {
 			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
@@ -74,6 +76,16 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	}
 	w.put(kind, o)
 	return nil
+}
+
+// mutate is what an admission webhook does to a claim that is made.
+func (w *World) mutate(claim *corev1.PersistentVolumeClaim) {
+	if class := w.Admitted.Class; class != "" {
+		claim.Spec.StorageClassName = &class
+	}
+	if size := w.Admitted.Size; size != "" {
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	}
 }
 
 // update replaces an object that was read at the resource version that it still carries.

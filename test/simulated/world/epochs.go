@@ -231,7 +231,7 @@ func (w *World) replay(seed *corev1.Container, env map[string]string, from *Arti
 		told.Replayed, told.UntilTime = end.Revision-from.Revision, end.At
 		from.Index, from.Revision = end.Index, end.Revision
 	}
-	told.UntilRevision = from.Revision
+	told.UntilRevision = max(1, from.Revision) // that of an etcd that nothing was written to
 	return told
 }
 
@@ -281,7 +281,7 @@ func (w *World) survivor(pod *corev1.Pod) Dir {
 // runningAt is the directory of the member that runs behind this client URL.
 func (w *World) runningAt(url string) Dir {
 	for _, p := range w.Procs {
-		if slices.Contains(w.advertised(p.Pod), url) {
+		if slices.Contains(w.advertised(p.Pod), url) || strings.HasPrefix(hostOf(url), p.Pod+".") {
 			return w.Dirs[p.Dir]
 		}
 	}

@@ -36,6 +36,9 @@ type Etcd struct {
 	CountsLate bool
 	// HashChecks: the leader compares the members' hashes at every pass.
 	HashChecks bool
+	// Lagging are the voters, by name, that hear the leader and are sent a snapshot that does not arrive: they acknowledge
+	// nothing that is written.
+	Lagging map[string]bool
 	// LoseReply lets the next step be carried out, and its answer be lost.
 	LoseReply bool
 }
@@ -234,15 +237,41 @@ func (w *World) Lead(name string) {
 	}
 }
 
-// CatchUp lets the learner of this name get all that it lacks.
+// Lag lets clients write so much that the voter of this name needs a snapshot, which does not arrive. It does not happen
+// where the others would not be enough to take it.
+func (w *World) Lag(name string) {
+	c, led := w.led()
+	i := slices.IndexFunc(c.Members, func(m observation.Member) bool { return nameAt(m) == name && !m.Learner })
+	if !led || i < 0 || c.Members[i].ID == c.Leader || !w.connected(c, c.Members[i]) || w.Etcd.Lagging[name] {
+		return
+	}
+	w.Etcd.Lagging[name] = true
+	w.Changes++
+	if !w.Write(catchUp + 1) {
+		delete(w.Etcd.Lagging, name)
+	}
+}
+
+// late are the voters that are sent a snapshot.
+func (w *World) late(c Cluster) (late membership.Set) {
+	for n, m := range c.Members {
+		if w.Etcd.Lagging[nameAt(m)] && !m.Learner {
+			late = late.With(n)
+		}
+	}
+	return late
+}
+
+// CatchUp lets the member of this name get all that it lacks.
 func (w *World) CatchUp(name string) {
+	delete(w.Etcd.Lagging, name)
 	pod := w.Pod(name)
 	if pod == nil {
 		return
 	}
-	place := w.placeOf(pod)
-	d, begun := w.Dirs[place]
-	if !begun {
+	place := w.Procs[pod.UID].Dir
+	d, runs := w.Dirs[place]
+	if !runs {
 		return
 	}
 	d.Behind = 0
@@ -275,7 +304,7 @@ func (w *World) replicate(id uint64, pace bool) {
 		switch {
 		case m.Learner && d.Behind > 0 && pace:
 			d.Behind--
-		case m.Learner && d.Behind > 0:
+		case m.Learner && d.Behind > 0, w.late(c).Has(c.number(m.ID)):
 		default:
 			if d.Index == 0 {
 				d.Snapshot = w.behindSnapshot(c, d)
@@ -297,7 +326,8 @@ func (w *World) publish(id uint64) {
 		c := w.Etcd.Clusters[id]
 		pod, _ := w.running(id, m.ID)
 		urls := w.advertised(w.Procs[pod].Pod)
-		if !w.follows(c, m) || m.Started() && (w.Pod(w.Procs[pod].Pod) == nil || slices.Equal(m.ClientURLs, urls)) {
+		known := m.Started() && (w.Pod(w.Procs[pod].Pod) == nil || slices.Equal(m.ClientURLs, urls))
+		if !w.commits(c) || !w.follows(c, m) || known {
 			continue
 		}
 		m.Name, m.ClientURLs = w.Procs[pod].Pod, urls
@@ -321,7 +351,7 @@ func (w *World) advertised(name string) []string {
 // Write lets clients write n keys; false when there is no leader to take them, or an alarm.
 func (w *World) Write(n int) bool {
 	c, led := w.led()
-	if !led || len(c.Alarms) > 0 {
+	if !led || !w.commits(c) || len(c.Alarms) > 0 {
 		return false
 	}
 	c.Commit += uint64(n)

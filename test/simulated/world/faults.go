@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -42,9 +43,18 @@ func (w *World) Probe() {
 		c := w.Etcd.Clusters[d.Cluster]
 		m, _ := c.member(d.Member)
 		_, runs := w.Procs[pod.UID]
-		ready := runs && m.ID != 0 && !m.Learner && w.follows(c, m)
+		ready := runs && m.ID != 0 && !m.Learner && w.follows(c, m) && !w.late(c).Has(c.number(m.ID))
 		w.editPod(pod.Name, func(p *corev1.Pod) {
 			p.Status.Conditions = kubelet.Ready(p.Status.Conditions, ready, metav1.Time{})
+		})
+	}
+}
+
+// ProbesFail lets every kubelet say that its pod is not ready, as where a policy keeps it from asking.
+func (w *World) ProbesFail() {
+	for _, pod := range w.Pods() {
+		w.editPod(pod.Name, func(p *corev1.Pod) {
+			p.Status.Conditions = kubelet.Ready(p.Status.Conditions, false, metav1.NewTime(w.Now))
 		})
 	}
 }
@@ -164,9 +174,40 @@ func (w *World) Crash(name string) {
 	}
 }
 
+// FillDisk fills the volume of a member beside its database. Its etcd dies of that, and again whenever it is started,
+// until the volume is larger, or another one. Mend makes room in another way.
+func (w *World) FillDisk(name string) {
+	if w.NoRoom == nil {
+		w.NoRoom = map[string]int64{}
+	}
+	w.NoRoom[name] = w.diskOf(w.Pod(name))
+	w.Changes++
+	w.stop(w.Pod(name).UID)
+}
+
+// diskFull reports whether there is no room on the pod's volume.
+func (w *World) diskFull(pod *corev1.Pod) bool {
+	was, full := w.NoRoom[pod.Name]
+	return full && w.diskOf(pod) <= was
+}
+
+// diskOf is how large the pod's volume is: of a claim what it has grown to.
+func (w *World) diskOf(pod *corev1.Pod) int64 {
+	if claims := claimsOf(pod); len(claims) > 0 {
+		return w.Claim(claims[0]).Status.Capacity.Storage().Value()
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == state.VolumeData && v.EmptyDir != nil {
+			return v.EmptyDir.SizeLimit.Value()
+		}
+	}
+	return 0
+}
+
 // Mend lets a member's etcd start again.
 func (w *World) Mend(name string) {
 	delete(w.Crashing, name)
+	delete(w.NoRoom, name)
 	w.Changes++
 }
 
@@ -194,7 +235,7 @@ func (w *World) PromoteByHand(name string) error { return w.byHand(name, (*World
 func (w *World) byHand(name string, change func(*World, Cluster, uint64) (Cluster, error)) error {
 	for _, c := range w.clusters() {
 		i := slices.IndexFunc(c.Members, func(m observation.Member) bool { return nameAt(m) == name })
-		if i < 0 || !w.leads(c) {
+		if i < 0 || !w.commits(c) {
 			continue
 		}
 		changed, err := change(w, c, c.Members[i].ID)

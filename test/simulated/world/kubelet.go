@@ -128,6 +128,9 @@ func (w *World) run(pod *corev1.Pod) standing {
 	if w.unpulled(image) {
 		return standing{kubelet.Unpulled, unresolved(image)}
 	}
+	if w.diskFull(pod) {
+		return standing{kubelet.Crashing, objects.DiskFullWords}
+	}
 	if w.Crashing[pod.Name] {
 		return standing{kubelet.Crashing, "its data can't be read"}
 	}
@@ -187,6 +190,9 @@ func (w *World) setStatus(name string, s standing) {
 		was := kubelet.Container(p.Status.ContainerStatuses, objects.ContainerEtcd)
 		was.ContainerID = w.container(p, s.Stage, was)
 		prepare, etcd := s.Report(s.why, was)
+		if t := etcd.LastTerminationState.Terminated; t != nil && s.Stage == kubelet.Crashing && tellsLog(p) {
+			t.Message = s.why
+		}
 		if s.Stage == kubelet.Running {
 			etcd.State.Running.StartedAt = metav1.NewTime(w.Procs[p.UID].Since)
 		}
@@ -200,6 +206,14 @@ func (w *World) setStatus(name string, s standing) {
 		}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{etcd}
 		w.meshTells(p)
+	})
+}
+
+// tellsLog reports whether the end of etcd's log is told when it ends with an error.
+func tellsLog(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == objects.ContainerEtcd &&
+			c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
@@ -12,6 +13,9 @@ import (
 
 // carryOut is etcd's own answer to the change, with the guards of strict-reconfig-check.
 func (c *client) carryOut(cluster Cluster, step decision.Step) error {
+	if _, local := step.(decision.Defragment); !local && !c.w.commits(cluster) {
+		return etcdops.ErrNoAnswer
+	}
 	var err error
 	switch s := step.(type) {
 	case decision.AddLearner:
@@ -199,14 +203,15 @@ func (w *World) around(c Cluster, centre uint64) membership.Cluster {
 	return r
 }
 
-// component is the voters that hear the leader, if they are a majority, else the most that hear one of them.
+// component is the voters that hear the leader and take what it writes, if they are a majority, else the most that hear
+// one of them.
 func (w *World) component(c Cluster) (members []observation.Member) {
-	led := w.around(c, c.Leader)
-	most := led.Component()
+	led, late := w.around(c, c.Leader), w.late(c)
+	most := led.Component() &^ late
 	if !led.Leads() {
 		most = 0
 		for n, m := range c.Members {
-			if hear := w.around(c, m.ID).Component(); hear.Has(n) && hear.Size() > most.Size() {
+			if hear := w.around(c, m.ID).Component() &^ late; hear.Has(n) && hear.Size() > most.Size() {
 				most = hear
 			}
 		}
@@ -222,13 +227,16 @@ func (w *World) hears(c Cluster, a, b observation.Member) bool {
 	return w.connected(c, a) && w.connected(c, b) && w.paired(c, a.ID, b.ID)
 }
 
-// quorate reports whether a majority of voters hear each other.
+// quorate reports whether a majority of voters hear each other, and would take what is written.
 func (w *World) quorate(c Cluster) bool {
 	return len(w.component(c)) >= membership.Quorum(len(c.voters()))
 }
 
 // leads reports whether the cluster has a leader that is heard by a majority now.
 func (w *World) leads(c Cluster) bool { return w.around(c, c.Leader).Leads() }
+
+// commits reports whether something can be written.
+func (w *World) commits(c Cluster) bool { return w.leads(c) && w.quorate(c) }
 
 // follows reports whether the member follows a leader now.
 func (w *World) follows(c Cluster, m observation.Member) bool {

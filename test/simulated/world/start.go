@@ -207,7 +207,7 @@ func (w *World) unfitVersion(pod *corev1.Pod, d Dir) string {
 // agree lets the cluster's leader set what the cluster has agreed on.
 func (w *World) agree(id uint64) {
 	c := w.Etcd.Clusters[id]
-	if !w.leads(c) {
+	if !w.commits(c) {
 		return
 	}
 	var minors []uint8

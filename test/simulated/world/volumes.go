@@ -77,12 +77,12 @@ func (w *World) GrowVolumes() {
 	}
 }
 
-// mountedSince reports whether the volume is in use, in a way that lets its file system grow.
+// mountedSince reports whether the volume is in use, in a way that lets its file system grow: mounted for a pod, whether
+// its etcd runs or ends again and again.
 func (w *World) mountedSince(c *corev1.PersistentVolumeClaim) bool {
 	return slices.ContainsFunc(w.Pods(), func(p *corev1.Pod) bool {
-		_, runs := w.Procs[p.UID]
 		late := p.CreationTimestamp.After(c.Status.Conditions[0].LastTransitionTime.Time)
-		return runs && slices.Contains(claimsOf(p), c.Name) && (late || !w.OfflineVolumes)
+		return w.Prepared[p.UID] && slices.Contains(claimsOf(p), c.Name) && (late || !w.OfflineVolumes)
 	})
 }
 

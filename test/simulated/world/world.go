@@ -60,6 +60,8 @@ type World struct {
 	Full map[string]bool
 	// BindsAtOnce: claims get their volumes when they are made, and not with the first pod.
 	BindsAtOnce bool
+	// Admitted is what a webhook puts into claims that are made: a storage class, a size; empty for what was asked.
+	Admitted struct{ Class, Size string }
 	// Unplaced are the priority classes of which no node takes a pod.
 	Unplaced map[string]bool
 	// Refused are the objects that the API server does not make, all of a kind where no name is given; NoPriority and
@@ -80,6 +82,8 @@ type World struct {
 	SlowFiles map[string]bool
 	// Forged counts certificates and keys, Authorities those of the clusters.
 	Forged, Authorities int
+	// NoRoom are the members whose volumes are full, and how large those were then.
+	NoRoom map[string]int64
 	// Crashing are the members whose etcd ends as soon as it starts.
 	Crashing map[string]bool
 	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those.

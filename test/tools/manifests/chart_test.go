@@ -454,7 +454,7 @@ func TestChartOfACluster(t *testing.T) {
 		{"shop", twice, "sessions.", "shop-sessions", nil},
 	} {
 		objects, refused := clusters(t, c.release, c.chart, append(c.args, "--set-json", c.prefix+hourly,
-			"--set", c.prefix+"spec.options.quotaBackendBytes=536870912")...)
+			"--set", c.prefix+"spec.options.quotaBackendBytes=134217728")...)
 		if refused != "" {
 			t.Fatal(refused)
 		}

@@ -46,7 +46,7 @@ func release(source, version string, created time.Time, binaries []string) error
 	}
 	var archives []archive
 	for _, file := range binaries {
-		if strings.HasPrefix(filepath.Base(file), "quorate-snapshot-") {
+		if strings.Count(filepath.Base(file), "-") > 2 { // not the program quorate, which is the plugin too
 			continue
 		}
 		a, err := pluginOf(file, created, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})

@@ -25,7 +25,7 @@ func TestRelease(t *testing.T) {
 		dir := t.TempDir()
 		var binaries []string
 		for _, name := range []string{"quorate-linux-amd64", "quorate-snapshot-linux-amd64",
-			"quorate-windows-amd64.exe", licencesFile} {
+			"quorate-trim-linux-amd64", "quorate-windows-amd64.exe", licencesFile} {
 			file := filepath.Join(dir, name)
 			if err := os.WriteFile(file, []byte("This is "+name), 0o700); err != nil {
 				t.Fatal(err)
@@ -53,8 +53,8 @@ func TestRelease(t *testing.T) {
 		if !bytes.Equal(text, again[name]) {
 			t.Errorf("%s is another one the second time", name)
 		}
-		if strings.Contains(name, "kubectl-quorate-snapshot") {
-			t.Errorf("%s: the plugin is the other program", name)
+		if strings.Contains(name, "kubectl-quorate-snapshot") || strings.Contains(name, "kubectl-quorate-trim") {
+			t.Errorf("%s: the plugin is another program", name)
 		}
 	}
 	for archive, holds := range map[string][]string{
