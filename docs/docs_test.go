@@ -32,7 +32,7 @@ var (
 // TestGeneratedTables: the tables of modes, rules and checks are those of the code, in their order.
 func TestGeneratedTables(t *testing.T) {
 	modes := "| Mode | When | Rules, in order |\n| --- | --- | --- |\n"
-	for _, m := range cluster.Modes() {
+	for _, m := range cluster.Modes {
 		var names []string
 		for _, r := range m.Rules {
 			names = append(names, r.Name)

@@ -19,12 +19,44 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// desired are everything that should exist now. What becomes of the record, the claims and the pods is the mode's to
-// say.
-func desired(v *state.View, in *mode, verdict *decision.Verdict) decision.Desired {
-	if in.pods == nil {
+// making is what becomes of the record, and of the claims and pods of an epoch's members.
+type making struct {
+	record func(*state.View, *decision.Verdict) *corev1.ConfigMap
+	claims func(*state.View, *decision.Verdict) []*corev1.PersistentVolumeClaim
+	pods   func(*state.View, *decision.Verdict) []*corev1.Pod
+}
+
+// makings are those of the modes. In HeldBack every child stays as it is.
+var makings = map[string]making{
+	state.ModeStopping:     {record: noRecord, claims: epochs.EndedClaims, pods: noPods},
+	state.ModeUnrecorded:   {record: epochs.NewRecord, claims: allClaims, pods: allPods},
+	state.ModePaused:       {record: epochs.Advance, claims: allClaims, pods: lastPods},
+	state.ModeProvisioning: {record: epochs.Advance, claims: initialClaims, pods: children.InitialPods},
+	state.ModeStarting:     {record: epochs.Advance, claims: allClaims, pods: children.BlindPods},
+	state.ModeBlind:        {record: epochs.Advance, claims: allClaims, pods: children.BlindPods},
+	state.ModeQuorate:      {record: epochs.Advance, claims: listedClaims, pods: listedPods},
+}
+
+func noRecord(*state.View, *decision.Verdict) *corev1.ConfigMap { return nil }
+
+func noPods(*state.View, *decision.Verdict) []*corev1.Pod { return nil }
+
+func allClaims(v *state.View, _ *decision.Verdict) []*corev1.PersistentVolumeClaim {
+	return volumes.KeptClaims(v, v.Names)
+}
+
+func allPods(v *state.View, _ *decision.Verdict) []*corev1.Pod { return children.KeptPods(v, v.Names) }
+
+func lastPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
+	return children.KeptPods(v, protectingPods(v))
+}
+
+// desired are everything that should exist now.
+func desired(v *state.View, verdict *decision.Verdict) decision.Desired {
+	if v.Mode() == state.ModeHeldBack {
 		return AsObserved(epochs.OfAllEpochs(v))
 	}
+	in := makings[v.ModeOfEpoch()]
 	d := decision.Desired{Services: children.Services(v), Budgets: []*policyv1.PodDisruptionBudget{children.Budget(v)},
 		Policies: children.Policies(v),
 		Secrets:  children.Secrets(v), Certificates: certificates.Certificates(v), ConfigMaps: records(v, in, verdict)}
@@ -51,7 +83,7 @@ func stagedChildren(v *state.View) ([]*corev1.PersistentVolumeClaim, []*corev1.P
 	if v.Epoch.Source == record.SourceSurvivor && v.Epoch.Survivor == "" {
 		return volumes.KeptClaims(v, v.Names), children.KeptPods(v, v.Names)
 	}
-	in := modeOfNext(v)
+	in := makings[v.ModeOfEpoch()]
 	claims, pods := in.claims(v, &decision.Verdict{}), in.pods(v, &decision.Verdict{})
 	for _, pod := range pods {
 		if v.PredecessorGone && epochs.Awaits(pod) {
@@ -111,7 +143,7 @@ func listedClaims(v *state.View, verdict *decision.Verdict) []*corev1.Persistent
 }
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
-func records(v *state.View, in *mode, verdict *decision.Verdict) []*corev1.ConfigMap {
+func records(v *state.View, in making, verdict *decision.Verdict) []*corev1.ConfigMap {
 	current := in.record(v, verdict)
 	next := epochs.NextRecord(v, verdict)
 	var list []*corev1.ConfigMap

@@ -17,26 +17,26 @@ import (
 func decide(o observation.Observation) decision.Decision {
 	v := newView(o)
 	in := modeOf(v)
-	at, verdict := in.rules.First(v)
+	at, verdict := in.Rules.First(v)
 	v.DefragRun = cmp.Or(verdict.DefragRun, v.DefragRun)
 	if verdict.Failure == objects.FailedSilent {
 		v.FailedVoter = verdict.Failed
 	}
 	verdict.Leaving = leaving(v, verdict)
-	answer := desired(v, in, verdict)
+	answer := desired(v, verdict)
 	health.Expect(v, answer)
 	verdict.Message = health.AndUnmade(v, verdict.Message)
-	because := rule.Reason{Rule: in.rules[at].Name, Message: verdict.Message}
+	because := rule.Reason{Rule: in.Rules[at].Name, Message: verdict.Message}
 	newStatus := status.Of(v, because, prospectOf(v, in, at, verdict))
 	return decision.Decision{
 		Step:        verdict.Step,
 		Children:    answer,
 		Status:      newStatus,
 		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, verdict, &newStatus)),
-		Mode:        in.name,
-		Quiet:       in.rules[at].IsQuiet,
+		Mode:        in.Name,
+		Quiet:       in.Rules[at].IsQuiet,
 		Reason:      because,
-		Outlook:     cmp.Or(verdict.Outlook, in.rules[at].Outlooks[0]),
+		Outlook:     cmp.Or(verdict.Outlook, in.Rules[at].Outlooks[0]),
 	}
 }
 

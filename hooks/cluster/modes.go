@@ -4,31 +4,22 @@ package cluster
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
-// mode is how much is known of a cluster, worked out once in a call. It owns what may be done while it lasts: the
-// rules that are asked, in their order, and what becomes of the record, and of the claims and pods of the epoch's
-// members. A rule says only what differs from that.
-type mode struct {
-	name string
-	// why is the sentence that documents the mode.
-	why string
-	// is reports whether the cluster is in this mode, if it is in none before.
-	is func(*state.View) bool
-	// rules are asked until one applies. The last one always does.
-	rules rule.List[*state.View, *decision.Verdict]
-	// record, claims and pods are nil where every child stays as it is.
-	record func(*state.View, *decision.Verdict) *corev1.ConfigMap
-	claims func(*state.View, *decision.Verdict) []*corev1.PersistentVolumeClaim
-	pods   func(*state.View, *decision.Verdict) []*corev1.Pod
+// Rule is one of a cluster's.
+type Rule = rule.Rule[*state.View, *decision.Verdict]
+
+// Mode is what may be done while a cluster is in it: the rules that are asked. What becomes of the record, the claims
+// and the pods meanwhile is in children.go, and a rule says only what differs from that.
+type Mode struct {
+	Name string
+	// Why is the sentence that documents the mode.
+	Why string
+	// Rules are asked in this order until one applies. The last one always does.
+	Rules rule.List[*state.View, *decision.Verdict]
 }
 
 // Rules that are asked in several modes.
@@ -68,15 +59,13 @@ var (
 		quorumLost, rule.Waits, rule.Works).Holding()
 )
 
-// modes are all of them in order: the first that is true holds. The order is the safety argument: what stops us comes
-// first, then what is needed before there is a cluster, then blindness, and only with a quorum's answer in hand the
-// changes: finish the one that is under way, heal, shrink, grow.
-var modes = []mode{
+// Modes are all of them, in the order of state.Mode. Only with a quorum's answer in hand there are changes of members:
+// finish the one that is under way, heal, shrink, grow.
+var Modes = []Mode{
 	{
-		name: "HeldBack",
-		why:  "A person holds every change back, or an answer could not be followed: every child stays as it is.",
-		is:   func(v *state.View) bool { return state.HeldBack(v.Observation) },
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Name: state.ModeHeldBack,
+		Why:  "A person holds every change back, or an answer could not be followed: every child stays as it is.",
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			// Aside: held back is what the rules after it would do: if they would do something, it waits for a person
 			rule.New("Suspended", "spec.suspend holds every change back; members run on as they are.",
 				suspended, rule.Aside).Holding(),
@@ -94,21 +83,18 @@ var modes = []mode{
 		},
 	},
 	{
-		name: "Stopping",
-		why:  "The next epoch takes over: none of the pods of this one comes back, and its volumes are kept.",
-		is:   (*state.View).Ending,
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Name: state.ModeStopping,
+		Why:  "The next epoch takes over: none of the pods of this one comes back, and its volumes are kept.",
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			pauseRule,
 			certificatesRule,
 			epochRule,
 		},
-		record: noRecord, claims: epochs.EndedClaims, pods: noPods,
 	},
 	{
-		name: "Unrecorded",
-		why:  "No record says who the members are: what is there stays.",
-		is:   unrecorded,
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Name: state.ModeUnrecorded,
+		Why:  "No record says who the members are: what is there stays.",
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			// replicas 0 asks for nothing
 			rule.New("Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty, rule.Rests),
 			// Works: a snapshot to begin with may still be on its way
@@ -116,22 +102,18 @@ var modes = []mode{
 				"The epoch record is written first: its creation decides once who the initial members are (S8).",
 				recordEpoch, rule.Works, rule.Waits),
 		},
-		record: epochs.NewRecord, claims: allClaims, pods: allPods,
 	},
 	{
-		name: "Paused",
-		why:  "replicas is 0: every claim stays, and no pod.",
-		is:   paused,
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Name: state.ModePaused,
+		Why:  "replicas is 0: every claim stays, and no pod.",
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			pauseRule,
 		},
-		record: epochs.Advance, claims: allClaims, pods: lastPods,
 	},
 	{
-		name: "Provisioning",
-		why:  "The record names the initial members, and not yet what they start on.",
-		is:   unprovisioned,
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Name: state.ModeProvisioning,
+		Why:  "The record names the initial members, and not yet what they start on.",
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			certificatesRule,
 			epochRule,
 			// Waits: too few nodes are named
@@ -140,13 +122,11 @@ var modes = []mode{
 					"UID, and on HostPath their nodes are; after that it is never made again (S10).",
 				provision, rule.Works, rule.Waits),
 		},
-		record: epochs.Advance, claims: initialClaims, pods: children.InitialPods,
 	},
 	{
-		name: "Starting",
-		why:  "The initial members may start, and have never had a quorum.",
-		is:   unstarted,
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Name: state.ModeStarting,
+		Why:  "The initial members may start, and have never had a quorum.",
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			certificatesRule,
 			epochRule,
 			wrongClusterRule,
@@ -162,14 +142,12 @@ var modes = []mode{
 				"The initial members start together; nothing else happens before they first have quorum.",
 				start, rule.Works, rule.Waits),
 		},
-		record: epochs.Advance, claims: allClaims, pods: children.BlindPods,
 	},
 	{
-		name: "Blind",
-		why: "A cluster that has run does not answer: its pods are kept or brought back, and nothing else is " +
+		Name: state.ModeBlind,
+		Why: "A cluster that has run does not answer: its pods are kept or brought back, and nothing else is " +
 			"changed (S11).",
-		is: membersSilent,
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			certificatesRule,
 			epochRule,
 			wrongClusterRule,
@@ -181,13 +159,11 @@ var modes = []mode{
 				"Without an answer from a quorum nothing is changed; pods are only brought back (S11).",
 				blind, rule.Works, rule.Waits).Holding(),
 		},
-		record: epochs.Advance, claims: allClaims, pods: children.BlindPods,
 	},
 	{
-		name: "Quorate",
-		why:  "A quorum has answered in this call: by its list of members there are pods and claims.",
-		is:   quorateNow,
-		rules: rule.List[*state.View, *decision.Verdict]{
+		Name: state.ModeQuorate,
+		Why:  "A quorum has answered in this call: by its list of members there are pods and claims.",
+		Rules: rule.List[*state.View, *decision.Verdict]{
 			certificatesRule,
 			epochRule,
 			joinRule,
@@ -306,75 +282,20 @@ var modes = []mode{
 					"spec.maintenance.windows opens.", waitForWindow, rule.Rests, rule.Waits),
 			rule.New("Converged", "The cluster is as the spec wants it.", converged, rule.Rests).Quiet(),
 		},
-		record: epochs.Advance, claims: listedClaims, pods: listedPods,
 	},
 }
 
-// modeOf is the first of the modes that a cluster is in.
-func modeOf(v *state.View) *mode { return firstMode(v, modes) }
-
-// modeOfNext is that of an epoch that is to take over. It is not held back: nothing is asked of it then.
-func modeOfNext(v *state.View) *mode { return firstMode(v, modes[1:]) }
-
-func firstMode(v *state.View, among []mode) *mode {
-	return &among[slices.IndexFunc(among, func(m mode) bool { return m.is(v) })]
-}
-
-func unrecorded(v *state.View) bool { return v.Epoch == nil || v.Epoch.Record == nil }
-
-func unprovisioned(v *state.View) bool { return !v.Epoch.Provisioned() }
-
-func unstarted(v *state.View) bool { return v.Etcd == nil && !v.Epoch.HadQuorum() }
-
-func membersSilent(v *state.View) bool { return v.Etcd == nil }
-
-func quorateNow(v *state.View) bool { return v.Etcd != nil }
-
-// paused reports whether members should be stopped and kept. Beside foreign members they would be missed, so they
-// leave.
-func paused(v *state.View) bool { return v.Replicas == 0 && !v.BesideForeign() }
-
-func noRecord(*state.View, *decision.Verdict) *corev1.ConfigMap { return nil }
-
-func noPods(*state.View, *decision.Verdict) []*corev1.Pod { return nil }
-
-func allClaims(v *state.View, _ *decision.Verdict) []*corev1.PersistentVolumeClaim {
-	return volumes.KeptClaims(v, v.Names)
-}
-
-func allPods(v *state.View, _ *decision.Verdict) []*corev1.Pod { return children.KeptPods(v, v.Names) }
-
-func lastPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
-	return children.KeptPods(v, protectingPods(v))
-}
-
-// Rule is one of a cluster's.
-type Rule = rule.Rule[*state.View, *decision.Verdict]
-
-// Mode documents a mode.
-type Mode struct {
-	// Name is that of Decision.Mode.
-	Name string
-	// Why is a sentence.
-	Why string
-	// Rules are asked in this order.
-	Rules []Rule
-}
-
-// Modes are all modes in order.
-func Modes() []Mode {
-	var all []Mode
-	for _, m := range modes {
-		all = append(all, Mode{m.name, m.why, m.rules})
-	}
-	return all
+// modeOf is the one that a cluster is in.
+func modeOf(v *state.View) *Mode {
+	is := v.Mode()
+	return &Modes[slices.IndexFunc(Modes, func(m Mode) bool { return m.Name == is })]
 }
 
 // Rules are all rules, in the order of the modes; one that is asked in several is at its first place.
 func Rules() []Rule {
 	var all []Rule
-	for _, m := range modes {
-		for _, r := range m.rules {
+	for _, m := range Modes {
+		for _, r := range m.Rules {
 			if !slices.ContainsFunc(all, func(o Rule) bool { return o.Name == r.Name }) {
 				all = append(all, r)
 			}

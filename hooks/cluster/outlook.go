@@ -27,9 +27,9 @@ import (
 )
 
 // prospectOf is that of the rule at this place of the mode, and its verdict.
-func prospectOf(v *state.View, in *mode, at int, verdict *decision.Verdict) decision.Prospect {
-	name := in.rules[at].Name
-	p := decision.Prospect{Outlook: cmp.Or(verdict.Outlook, in.rules[at].Outlooks[0]), Reason: name, Message: verdict.Message}
+func prospectOf(v *state.View, in *Mode, at int, verdict *decision.Verdict) decision.Prospect {
+	name := in.Rules[at].Name
+	p := decision.Prospect{Outlook: cmp.Or(verdict.Outlook, in.Rules[at].Outlooks[0]), Reason: name, Message: verdict.Message}
 	switch {
 	case p.Outlook == rule.Aside && state.Suspended(v.Observation):
 		w := resumed(v)
@@ -107,12 +107,12 @@ func resumed(v *state.View) *state.View {
 
 // prospectFrom is that of the rule that would decide if those before this place did not, and its name. Users and roles
 // that are only looked at are no change.
-func prospectFrom(v *state.View, in *mode, at int) (string, decision.Prospect) {
+func prospectFrom(v *state.View, in *Mode, at int) (string, decision.Prospect) {
 	for {
-		next, verdict := in.rules[at:].First(v)
+		next, verdict := in.Rules[at:].First(v)
 		at += next
 		if _, looks := verdict.Step.(decision.Authorize); !looks || unauthorized(v) != (decision.Prospect{}) {
-			return in.rules[at].Name, prospectOf(v, in, at, verdict)
+			return in.Rules[at].Name, prospectOf(v, in, at, verdict)
 		}
 		at++
 	}

@@ -112,7 +112,7 @@ func recordEpoch(v *state.View) *decision.Verdict {
 }
 
 func pause(v *state.View) *decision.Verdict {
-	if !paused(v) {
+	if !v.Paused() {
 		return nil
 	}
 	left := len(v.Children.Pods)

@@ -194,7 +194,7 @@ func (e *explanation) printCaveats(p page) {
 
 // printRules lists the rules of the mode up to the one that applies.
 func (e *explanation) printRules(p page) {
-	modes := cluster.Modes()
+	modes := cluster.Modes
 	mode := modes[slices.IndexFunc(modes, func(m cluster.Mode) bool { return m.Name == e.d.Mode })]
 	p.section("MODE")
 	p.say(mode.Name + ". " + mode.Why)

@@ -48,7 +48,7 @@ func (x *index) settle(t *testing.T) {
 			b.WriteString(x.line(fired{kind, mode, rule}))
 		}
 	}
-	for _, mode := range cluster.Modes() {
+	for _, mode := range cluster.Modes {
 		var rules []string
 		for _, rule := range mode.Rules {
 			rules = append(rules, rule.Name)
@@ -70,7 +70,7 @@ func (x *index) settle(t *testing.T) {
 		assert.Equal(t, !slices.Contains(untold, rule.Name), x.shows(func(f fired) bool { return f.rule == rule.Name }),
 			"a story shows the rule %s", rule.Name)
 	}
-	for _, mode := range cluster.Modes() {
+	for _, mode := range cluster.Modes {
 		assert.True(t, x.shows(func(f fired) bool { return f.mode == mode.Name }), "no story shows the mode %s", mode.Name)
 	}
 }
