@@ -25,7 +25,7 @@ import (
 
 // InitialPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their
 // UIDs. Until then they have not run, so making one twice does no harm; afterwards none is made again.
-func InitialPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
+func InitialPods(v *state.View, _ *decision.Plan) []*corev1.Pod {
 	list := KeptPods(v, v.Names)
 	if !v.Memory() || v.Etcd != nil || epochs.ChangesVersion(v) {
 		return list
@@ -52,13 +52,13 @@ func bootstrapPod(v *state.View, name string) *corev1.Pod {
 // BlindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded
 // (S11). Whether the member has ever run is not known now, so a new pod insists on finding data, except where the
 // record still allows the member to begin.
-func BlindPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
-	roll := verdict.DeletePod
-	list := KeptPods(v, wording.Filter(v.Names, func(name string) bool { return name != roll }))
+func BlindPods(v *state.View, plan *decision.Plan) []*corev1.Pod {
+	goes := func(name string) bool { return plan.Pod.Is(decision.Deleted, name) }
+	list := KeptPods(v, wording.Filter(v.Names, func(name string) bool { return !goes(name) }))
 	for _, name := range v.Names {
 		switch {
 		case !epochs.MayFill(v, name), epochs.ChangesVersion(v):
-		case name == roll || v.Memory() || v.Children.Pods[name] != nil || !volumes.StorageUsable(v, name) ||
+		case goes(name) || v.Memory() || v.Children.Pods[name] != nil || !volumes.StorageUsable(v, name) ||
 			v.Fenced(name):
 		case !v.Epoch.HadQuorum() && state.MayBegin(v, name) && !volumes.MayNotBegin(v):
 			list = append(list, bootstrapPod(v, name))
@@ -75,14 +75,14 @@ func BlindPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 
 // ListedPods are the pods of the listed members, except the one that is being rolled. A pod is made only on what is
 // observed as ours.
-func ListedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
+func ListedPods(v *state.View, plan *decision.Plan) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, m := range v.Members {
 		switch {
-		case m.PodName == "" || m.PodName == verdict.DeletePod:
+		case m.PodName == "" || plan.Pod.Is(decision.Deleted, m.PodName):
 		case m.Pod == nil && v.Fenced(m.PodName) && !m.Learner:
 		case m.Pod != nil:
-			list = append(list, keptListed(v, m, verdict)...)
+			list = append(list, keptListed(v, m, plan)...)
 		case v.Memory() && v.MayBeMade(m) && v.MayBeginOnMemory(m.PodName):
 			list = append(list, withGate(podOf(v, m)))
 		case !v.Memory() && volumes.StorageUsable(v, m.PodName) && !v.MayBeMade(m) && !JoinsOnAnotherClaim(v, m):
@@ -107,17 +107,17 @@ func JoinsOnAnotherClaim(v *state.View, m *state.Member) bool {
 	return v.OnClaims() && state.StartOf(v, m) == objects.StartJoin && v.ClaimGone(m)
 }
 
-func keptListed(v *state.View, m *state.Member, verdict *decision.Verdict) []*corev1.Pod {
+func keptListed(v *state.View, m *state.Member, plan *decision.Plan) []*corev1.Pod {
 	list := KeptPods(v, []string{m.PodName})
 	for _, pod := range list {
 		if m.Started() {
 			noteBegun(pod)
 		}
-		lead(v, pod, pods.RoleOf(v, m, slices.Contains(verdict.Leaving, m.PodName)))
-		if m.PodName == verdict.Withdraw && pod.Annotations[objects.AnnotationWithdrawn] == "" {
+		lead(v, pod, pods.RoleOf(v, m, slices.Contains(plan.Leaving, m.PodName)))
+		if plan.Pod.Is(decision.Unchosen, m.PodName) && pod.Annotations[objects.AnnotationWithdrawn] == "" {
 			pod.Annotations[objects.AnnotationWithdrawn] = v.Now.UTC().Format(time.RFC3339)
 		}
-		if m.PodName == verdict.PatchImage {
+		if plan.Pod.Is(decision.Reimaged, m.PodName) {
 			exchange(v, pod)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 // is ready.
 
 // disarm ends the first of the alarms: one change at a time.
-func disarm(v *state.View, a observation.Alarm, why string) *decision.Verdict {
+func disarm(v *state.View, a observation.Alarm, why string) *decision.Plan {
 	return versions.Change(v, decision.Disarm{ID: a.MemberID, Name: v.NameOf(a.MemberID), Kind: a.Kind}, why)
 }
 
@@ -63,7 +63,7 @@ func compareHashes(v *state.View) hashEvidence {
 }
 
 // corrupt lets nothing else happen while there is the alarm: a member that joins might copy what is wrong.
-func corrupt(v *state.View) *decision.Verdict {
+func corrupt(v *state.View) *decision.Plan {
 	alarms := pods.Alarms(v, observation.AlarmCorrupt)
 	if len(alarms) == 0 {
 		return nil
@@ -71,16 +71,19 @@ func corrupt(v *state.View) *decision.Verdict {
 	e := compareHashes(v)
 	lost, _ := rollout.LostVoter(v)
 	if v.BesideForeign() {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while foreign "+
 				"members are in the cluster; you decide: see Corrupt in docs/troubleshooting.md",
-				health.Named(v, alarms), hashes(v)), Outlook: rule.Waits, Resync: rule.ResyncLater}
+				health.Named(v, alarms), hashes(v)),
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
 	switch {
 	case len(e.right) > 0 && lost != nil:
 		return alone(v, replace)
 	case len(e.wrong) > 0:
-		return alone(v, func(v *state.View) *decision.Verdict { return removeCorrupt(v, e) })
+		return alone(v, func(v *state.View) *decision.Plan { return removeCorrupt(v, e) })
 	case len(e.right) > 0 && replaceDead(v) != nil: // as one that etcd does not let start, for its data differs
 		return alone(v, replaceDead)
 	}
@@ -91,14 +94,19 @@ func corrupt(v *state.View) *decision.Verdict {
 		}
 	}
 	if len(e.right) > 1 {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): waiting for the hash of the keys of every "+
-				"voter: %s", health.Named(v, alarms), hashes(v)), Resync: rule.ResyncLater}
+				"voter: %s", health.Named(v, alarms), hashes(v)),
+			Resync: rule.ResyncLater,
+		}
 	}
-	return &decision.Verdict{
+	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s), and nothing proves which member is right: %s; "+
 			"Quorate changes nothing; you decide: see Corrupt in docs/troubleshooting.md",
-			health.Named(v, alarms), hashes(v)), Outlook: rule.Waits, Resync: rule.ResyncLater}
+			health.Named(v, alarms), hashes(v)),
+		Outlook: rule.Waits,
+		Resync:  rule.ResyncLater,
+	}
 }
 
 // disproved says why an alarm no longer holds; empty when it may.
@@ -116,7 +124,7 @@ func disproved(v *state.View, a observation.Alarm, e hashEvidence) string {
 
 // alone takes a voter away while no member joins or leaves. A learner is not waited for: it may have copied what is
 // wrong.
-func alone(v *state.View, take func(*state.View) *decision.Verdict) *decision.Verdict {
+func alone(v *state.View, take func(*state.View) *decision.Plan) *decision.Plan {
 	switch l := v.Learner(); {
 	case l != nil && l.PodName != "":
 		return removeMember(v, l, fmt.Sprintf("removing the learner %s: it may have copied corrupt data", l.PodName))
@@ -131,7 +139,7 @@ func alone(v *state.View, take func(*state.View) *decision.Verdict) *decision.Ve
 
 // removeCorrupt removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule
 // Replace: as long as the wrong one runs, etcd lets no member start whose keys differ from it.
-func removeCorrupt(v *state.View, e hashEvidence) *decision.Verdict {
+func removeCorrupt(v *state.View, e hashEvidence) *decision.Plan {
 	slices.SortStableFunc(e.wrong, func(a, b *state.Member) int { return rollout.Leads(v, a) - rollout.Leads(v, b) })
 	m := e.wrong[0]
 	others := wording.Filter(v.Voters, func(o *state.Member) bool { return o.ID != m.ID })
@@ -141,8 +149,11 @@ func removeCorrupt(v *state.View, e hashEvidence) *decision.Verdict {
 	case len(stay) < state.Quorum(len(others)) && health.WaitForRestarts(v, others, why) != nil:
 		return health.WaitForRestarts(v, others, why)
 	case len(stay) < state.Quorum(len(others)):
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: without it only %d of %d voters serve", why,
-			len(stay), len(others)), Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; waiting: without it only %d of %d voters serve", why,
+				len(stay), len(others)),
+			Resync: rule.ResyncLater,
+		}
 	case rollout.Leads(v, m) == 1:
 		return versions.Change(v, handOver(v, m), why+"; it leads and hands over first")
 	}
@@ -173,7 +184,7 @@ const (
 
 // noSpace makes room in databases that have reached their quota, and lets etcd take writes again. What it does is a
 // run of defragmentation that begins with a compaction: see defragmentation.go.
-func noSpace(v *state.View) *decision.Verdict {
+func noSpace(v *state.View) *decision.Plan {
 	alarms := pods.Alarms(v, observation.AlarmNoSpace)
 	recovering := v.UnderWay() && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace
 	switch {
@@ -188,10 +199,12 @@ func noSpace(v *state.View) *decision.Verdict {
 	case !roomToMake(v):
 		return nil
 	case ranLately(v, v1alpha1.TriggerNoSpace):
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: "etcd rejects new keys (alarm NOSPACE); Quorate frees space again 10 minutes after the last " +
-				"time: see NOSPACE in docs/troubleshooting.md", Resync: rule.ResyncLater,
-			Due: v.DefragRun.StartTime.Add(spaceEvery).Sub(v.Now)}
+				"time: see NOSPACE in docs/troubleshooting.md",
+			Resync: rule.ResyncLater,
+			Due:    v.DefragRun.StartTime.Add(spaceEvery).Sub(v.Now),
+		}
 	}
 	return beginRun(v, v1alpha1.TriggerNoSpace, fmt.Sprintf(
 		"etcd rejects new keys (alarm NOSPACE): freeing space in %s",
@@ -200,7 +213,7 @@ func noSpace(v *state.View) *decision.Verdict {
 
 // makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would
 // not last.
-func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
+func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Plan {
 	crowded := wording.Filter(fullMembers(v), func(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
 	history := slices.ContainsFunc(fullMembers(v),
 		func(m *state.Member) bool { return m.Health.DBSizeInUse >= spec.Quota(m.Pod)/2 })
@@ -212,8 +225,11 @@ func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
 				lead.Health.Revision))
 	case !v.DefragRun.LastMemberTime.IsZero() && len(v.DefragRun.Done) == 0 &&
 		v.Now.Before(v.DefragRun.LastMemberTime.Add(compacting(crowded))):
-		return &decision.Verdict{Message: "freeing space (alarm NOSPACE): waiting for etcd to compact old revisions",
-			Resync: rule.ResyncLater, Due: v.DefragRun.LastMemberTime.Add(compacting(crowded)).Sub(v.Now)}
+		return &decision.Plan{
+			Message: "freeing space (alarm NOSPACE): waiting for etcd to compact old revisions",
+			Resync:  rule.ResyncLater,
+			Due:     v.DefragRun.LastMemberTime.Add(compacting(crowded)).Sub(v.Now),
+		}
 	case len(crowded) > 0 && !doubtful(v, crowded):
 		return finishRun(v, "no more space can be freed")
 	}
@@ -221,8 +237,8 @@ func makeRoom(v *state.View, alarms []observation.Alarm) *decision.Verdict {
 	if v.DefragRun.Compacted > 0 { // they may have more room than they tell, as doubtful says
 		need = func(m *state.Member) bool { return state.Fragmented(m) || nearQuota(m) }
 	}
-	if verdict := defragmentNext(v, need, "freeing space (alarm NOSPACE)"); verdict != nil {
-		return verdict
+	if plan := defragmentNext(v, need, "freeing space (alarm NOSPACE)"); plan != nil {
+		return plan
 	}
 	if len(fullMembers(v)) > 0 {
 		return finishRun(v, "no more space can be freed")
@@ -286,7 +302,7 @@ func nearQuota(m *state.Member) bool { return !m.BelowQuota(m.Health.DBSize) }
 func fullMembers(v *state.View) []*state.Member { return wording.Filter(v.Members, nearQuota) }
 
 // outOfSpace says that nothing is left to try.
-func outOfSpace(v *state.View) *decision.Verdict {
+func outOfSpace(v *state.View) *decision.Plan {
 	if len(pods.Alarms(v, observation.AlarmNoSpace)) == 0 {
 		return nil
 	}
@@ -294,7 +310,7 @@ func outOfSpace(v *state.View) *decision.Verdict {
 	if !mayCompact(v) {
 		why = "the data in use, including the history that spec.options.autoCompaction.mode Off keeps,"
 	}
-	return &decision.Verdict{
+	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects new keys (alarm NOSPACE): %s fills 90 %% or more of the quota of %s; "+
 			"delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in "+
 			"docs/troubleshooting.md",

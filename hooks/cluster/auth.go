@@ -10,7 +10,7 @@ import (
 )
 
 // authorize applies the declared users and roles. Their names are recorded as ours before they are made.
-func authorize(v *state.View) *decision.Verdict {
+func authorize(v *state.View) *decision.Plan {
 	if v.Cluster.Spec.Auth == nil {
 		return nil
 	}
@@ -22,8 +22,10 @@ func authorize(v *state.View) *decision.Verdict {
 	case auth.Tried(v):
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !users.Recorded(old, want):
-		return &decision.Verdict{Message: "recording the names of users and roles before they are created in etcd",
-			Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: "recording the names of users and roles before they are created in etcd",
+			Resync:  rule.ResyncSoon,
+		}
 	case !want.Enabled && len(state.Anonymous(v)) > 0:
 		return nil // the members ask for certificates first; the condition says it
 	case applied == want.Hash() && (!want.Enabled || !state.AuthOff(v)) &&

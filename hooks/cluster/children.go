@@ -21,9 +21,9 @@ import (
 
 // making is what becomes of the record, and of the claims and pods of an epoch's members.
 type making struct {
-	record func(*state.View, *decision.Verdict) *corev1.ConfigMap
-	claims func(*state.View, *decision.Verdict) []*corev1.PersistentVolumeClaim
-	pods   func(*state.View, *decision.Verdict) []*corev1.Pod
+	record func(*state.View, *decision.Plan) *corev1.ConfigMap
+	claims func(*state.View, *decision.Plan) []*corev1.PersistentVolumeClaim
+	pods   func(*state.View, *decision.Plan) []*corev1.Pod
 }
 
 // makings are those of the modes. In HeldBack every child stays as it is.
@@ -37,36 +37,36 @@ var makings = map[string]making{
 	state.ModeQuorate:      {record: epochs.Advance, claims: listedClaims, pods: listedPods},
 }
 
-func noRecord(*state.View, *decision.Verdict) *corev1.ConfigMap { return nil }
+func noRecord(*state.View, *decision.Plan) *corev1.ConfigMap { return nil }
 
-func noPods(*state.View, *decision.Verdict) []*corev1.Pod { return nil }
+func noPods(*state.View, *decision.Plan) []*corev1.Pod { return nil }
 
-func allClaims(v *state.View, _ *decision.Verdict) []*corev1.PersistentVolumeClaim {
+func allClaims(v *state.View, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
 	return volumes.KeptClaims(v, v.Names)
 }
 
-func allPods(v *state.View, _ *decision.Verdict) []*corev1.Pod { return children.KeptPods(v, v.Names) }
+func allPods(v *state.View, _ *decision.Plan) []*corev1.Pod { return children.KeptPods(v, v.Names) }
 
-func lastPods(v *state.View, _ *decision.Verdict) []*corev1.Pod {
+func lastPods(v *state.View, _ *decision.Plan) []*corev1.Pod {
 	return children.KeptPods(v, protectingPods(v))
 }
 
 // desired are everything that should exist now.
-func desired(v *state.View, verdict *decision.Verdict) decision.Desired {
+func desired(v *state.View, plan *decision.Plan) decision.Desired {
 	if v.Mode() == state.ModeHeldBack {
 		return AsObserved(epochs.OfAllEpochs(v))
 	}
 	in := makings[v.ModeOfEpoch()]
 	d := decision.Desired{Services: children.Services(v), Budgets: []*policyv1.PodDisruptionBudget{children.Budget(v)},
 		Policies: children.Policies(v),
-		Secrets:  children.Secrets(v), Certificates: certificates.Certificates(v), ConfigMaps: records(v, in, verdict)}
-	d.Claims = append(epochs.FormerClaims(v), in.claims(v, verdict)...)
-	d.Pods = in.pods(v, verdict)
+		Secrets:  children.Secrets(v), Certificates: certificates.Certificates(v), ConfigMaps: records(v, in, plan)}
+	d.Claims = append(epochs.FormerClaims(v), in.claims(v, plan)...)
+	d.Pods = in.pods(v, plan)
 	if v.Next != nil && !epochs.Cancelled(v) {
 		claims, pods := stagedChildren(v.Next)
 		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
 	}
-	d.Pods = append(d.Pods, epochs.SurveyPods(v, verdict)...)
+	d.Pods = append(d.Pods, epochs.SurveyPods(v, plan)...)
 	d.Pods = wording.Filter(d.Pods, func(pod *corev1.Pod) bool { return certificates.MayExist(v, pod) })
 	for _, pod := range d.Pods {
 		if pod.UID == "" {
@@ -84,7 +84,7 @@ func stagedChildren(v *state.View) ([]*corev1.PersistentVolumeClaim, []*corev1.P
 		return volumes.KeptClaims(v, v.Names), children.KeptPods(v, v.Names)
 	}
 	in := makings[v.ModeOfEpoch()]
-	claims, pods := in.claims(v, &decision.Verdict{}), in.pods(v, &decision.Verdict{})
+	claims, pods := in.claims(v, &decision.Plan{}), in.pods(v, &decision.Plan{})
 	for _, pod := range pods {
 		if v.PredecessorGone && epochs.Awaits(pod) {
 			pod.Annotations[objects.AnnotationPredecessorGone] = "yes"
@@ -94,8 +94,8 @@ func stagedChildren(v *state.View) ([]*corev1.PersistentVolumeClaim, []*corev1.P
 }
 
 // listedPods are the pods of the listed members. A learner's is for the place of the member that it succeeds.
-func listedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
-	list := children.ListedPods(v, verdict)
+func listedPods(v *state.View, plan *decision.Plan) []*corev1.Pod {
+	list := children.ListedPods(v, plan)
 	leaves, _ := rollout.LostVoter(v)
 	if leaves == nil {
 		leaves, _ = rollout.VoterToSucceed(v)
@@ -114,7 +114,7 @@ func listedPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 
 // initialClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the
 // record that we see is an old one.
-func initialClaims(v *state.View, _ *decision.Verdict) []*corev1.PersistentVolumeClaim {
+func initialClaims(v *state.View, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
 	if !v.OnClaims() || v.Etcd != nil {
 		return volumes.KeptClaims(v, v.Names)
 	}
@@ -124,7 +124,7 @@ func initialClaims(v *state.View, _ *decision.Verdict) []*corev1.PersistentVolum
 
 // listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are
 // not yet recorded as used (S7, S9), or that are kept in quarantine.
-func listedClaims(v *state.View, verdict *decision.Verdict) []*corev1.PersistentVolumeClaim {
+func listedClaims(v *state.View, plan *decision.Plan) []*corev1.PersistentVolumeClaim {
 	all := volumes.Claims(v, v.Names, func(name string) bool {
 		m := v.Find(name)
 		return v.OnClaims() && m != nil && v.MayBeMade(m)
@@ -138,14 +138,14 @@ func listedClaims(v *state.View, verdict *decision.Verdict) []*corev1.Persistent
 		return old == nil || v.Find(member) != nil || !state.OrdinalReserved(v, member) || !v.Ours(old) ||
 			claimKept(v, old)
 	})
-	quarantine(v, list, verdict)
+	quarantine(v, list, plan)
 	return list
 }
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
-func records(v *state.View, in making, verdict *decision.Verdict) []*corev1.ConfigMap {
-	current := in.record(v, verdict)
-	next := epochs.NextRecord(v, verdict)
+func records(v *state.View, in making, plan *decision.Plan) []*corev1.ConfigMap {
+	current := in.record(v, plan)
+	next := epochs.NextRecord(v, plan)
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
 		cm := v.Children.ConfigMaps[name]
@@ -153,7 +153,7 @@ func records(v *state.View, in making, verdict *decision.Verdict) []*corev1.Conf
 			list = append(list, state.Kept(v.Cluster, cm))
 		}
 	}
-	for _, record := range []*corev1.ConfigMap{current, next, verdict.NextRecord} {
+	for _, record := range []*corev1.ConfigMap{current, next, plan.NextEpoch} {
 		if record != nil {
 			record.Labels = objects.Labels(v.Cluster, nil)
 			record.Annotations = objects.Annotations(v.Cluster, record.Annotations)

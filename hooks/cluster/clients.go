@@ -14,12 +14,12 @@ import (
 // the one whose turn is next. A client whose connection a member closes would come back to it as long as nodes lead
 // there, find no one, and wait for a second (gRPC's first backoff); and kube-proxy may let a second pass between two
 // changes. Another voter that clients are led to stays.
-func leaving(v *state.View, verdict *decision.Verdict) (names []string) {
+func leaving(v *state.View, plan *decision.Plan) (names []string) {
 	if v.Etcd == nil || v.Epoch == nil {
 		return nil
 	}
 	for _, m := range v.Voters {
-		if othersHaveClients(v, m, names) && state.Leaves(v, m, verdict) {
+		if othersHaveClients(v, m, names) && state.Leaves(v, m, plan) {
 			names = append(names, m.PodName)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // What people decide: which members' etcd should be stopped for a while, and what becomes of a cluster that is
 // deleted.
 
-func fence(v *state.View) *decision.Verdict {
+func fence(v *state.View) *decision.Plan {
 	for _, m := range state.ChosenFirst(v, v.Voters) {
 		if m.PodName == "" || !v.Fenced(m.PodName) || m.Pod == nil || m.Pod.DeletionTimestamp != nil ||
 			!state.MayStop(v, m) {
@@ -30,16 +30,20 @@ func fence(v *state.View) *decision.Verdict {
 		if rollout.Leads(v, m) == 1 {
 			return versions.Change(v, handOver(v, m), why+"; it leads and hands over first")
 		}
-		if verdict := state.ChooseForRestart(v, m, false, why); verdict != nil {
-			return verdict
+		if plan := state.ChooseForRestart(v, m, false, why); plan != nil {
+			return plan
 		}
-		return &decision.Verdict{Message: why, DeletePod: m.PodName, Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: why,
+			Pod:     decision.PodChange{Name: m.PodName, Fate: decision.Deleted},
+			Resync:  rule.ResyncSoon,
+		}
 	}
 	return nil
 }
 
 // moveLeader hands the leadership to the voter that should have it, once that serves.
-func moveLeader(v *state.View) *decision.Verdict {
+func moveLeader(v *state.View) *decision.Plan {
 	if v.Asked.MoveLeader == nil {
 		return nil
 	}

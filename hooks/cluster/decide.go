@@ -17,26 +17,26 @@ import (
 func decide(o observation.Observation) decision.Decision {
 	v := newView(o)
 	in := modeOf(v)
-	at, verdict := in.Rules.First(v)
-	v.DefragRun = cmp.Or(verdict.DefragRun, v.DefragRun)
-	if verdict.Failure == objects.FailedSilent {
-		v.FailedVoter = verdict.Failed
+	at, plan := in.Rules.First(v)
+	v.DefragRun = cmp.Or(plan.Defragmentation, v.DefragRun)
+	if plan.GivenUp.Mark == objects.FailedSilent {
+		v.FailedVoter = plan.GivenUp.Member
 	}
-	verdict.Leaving = leaving(v, verdict)
-	answer := desired(v, verdict)
+	plan.Leaving = leaving(v, plan)
+	answer := desired(v, plan)
 	health.Expect(v, answer)
-	verdict.Message = health.AndUnmade(v, verdict.Message)
-	because := rule.Reason{Rule: in.Rules[at].Name, Message: verdict.Message}
-	newStatus := status.Of(v, because, prospectOf(v, in, at, verdict))
+	plan.Message = health.AndUnmade(v, plan.Message)
+	because := rule.Reason{Rule: in.Rules[at].Name, Message: plan.Message}
+	newStatus := status.Of(v, because, prospectOf(v, in, at, plan))
 	return decision.Decision{
-		Step:        verdict.Step,
+		Step:        plan.Step,
 		Children:    answer,
 		Status:      newStatus,
-		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, verdict, &newStatus)),
+		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, plan, &newStatus)),
 		Mode:        in.Name,
 		Quiet:       in.Rules[at].IsQuiet,
 		Reason:      because,
-		Outlook:     cmp.Or(verdict.Outlook, in.Rules[at].Outlooks[0]),
+		Outlook:     cmp.Or(plan.Outlook, in.Rules[at].Outlooks[0]),
 	}
 }
 

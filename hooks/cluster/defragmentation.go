@@ -45,7 +45,7 @@ func dueRun(v *state.View) v1alpha1.DefragmentationTrigger {
 }
 
 // beginRun writes down that a run begins; the next call takes its first member.
-func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Verdict {
+func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Plan {
 	run := &decision.DefragmentationRun{}
 	run.Trigger, run.StartTime = trigger, v.NowInSeconds()
 	if v.DefragRun != nil {
@@ -60,22 +60,26 @@ func beginRun(v *state.View, trigger v1alpha1.DefragmentationTrigger, message st
 	if trigger == v1alpha1.TriggerSchedule {
 		run.NextScheduleTime = state.NextRun(v, metav1.Time{})
 	}
-	return &decision.Verdict{Message: message, DefragRun: run, Resync: rule.ResyncSoon}
+	return &decision.Plan{Message: message, Defragmentation: run, Resync: rule.ResyncSoon}
 }
 
 // finishRun writes down that the run is over.
-func finishRun(v *state.View, what string) *decision.Verdict {
+func finishRun(v *state.View, what string) *decision.Plan {
 	run := *v.DefragRun
 	run.CompletionTime = v.NowInSeconds()
 	reclaimed := "nothing"
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what,
-		wording.Count(len(run.Done), "member"), reclaimed), DefragRun: &run, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what,
+			wording.Count(len(run.Done), "member"), reclaimed),
+		Defragmentation: &run,
+		Resync:          rule.ResyncSoon,
+	}
 }
 
-func defragment(v *state.View) *decision.Verdict {
+func defragment(v *state.View) *decision.Plan {
 	if len(v.Etcd.Alarms) > 0 || len(versions.Hops(v)) > 0 && !versions.Refuses(v, versions.Hops(v)) &&
 		!rollout.HopWaits(v) {
 		return nil // what these ask for comes first
@@ -91,14 +95,14 @@ func defragment(v *state.View) *decision.Verdict {
 		need = fillsUp
 	case v1alpha1.TriggerSchedule, v1alpha1.TriggerNoSpace: // the latter's alarm is gone
 	}
-	if verdict := defragmentNext(v, need, "defragmenting"); verdict != nil {
-		return verdict
+	if plan := defragmentNext(v, need, "defragmenting"); plan != nil {
+		return plan
 	}
 	return finishRun(v, "defragmentation is complete")
 }
 
 // beginDue begins the run that is due; nil for none.
-func beginDue(v *state.View) *decision.Verdict {
+func beginDue(v *state.View) *decision.Plan {
 	due := dueRun(v)
 	words := map[v1alpha1.DefragmentationTrigger]string{
 		v1alpha1.TriggerRequest:   "defragmenting every member on request",
@@ -113,7 +117,7 @@ func beginDue(v *state.View) *decision.Verdict {
 
 // defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve,
 // and none joins or is restarted: the rules before this one see to that.
-func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *decision.Verdict {
+func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *decision.Plan {
 	left := wording.Filter(v.Voters, func(m *state.Member) bool {
 		return m.PodName != "" && !slices.Contains(v.DefragRun.Done, m.PodName) &&
 			need(m)
@@ -127,8 +131,11 @@ func defragmentNext(v *state.View, need func(*state.Member) bool, why string) *d
 		pause = pauseSchedule
 	}
 	if wait := v.DefragRun.LastMemberTime.Add(pause).Sub(v.Now); len(v.DefragRun.Done) > 0 && wait > 0 {
-		return &decision.Verdict{Message: fmt.Sprintf("%s: %s is next, after a pause", why, m.PodName),
-			Resync: rule.ResyncLater, Due: wait}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s: %s is next, after a pause", why, m.PodName),
+			Resync:  rule.ResyncLater,
+			Due:     wait,
+		}
 	}
 	return versions.Change(v, decision.Defragment{ID: m.ID, Name: m.PodName, DBSize: m.Health.DBSize},
 		fmt.Sprintf("%s: %s now", why, m.PodName))

@@ -15,37 +15,50 @@ import (
 
 // join waits for a quorum of the existing etcd, and writes down which cluster it is: only that one is joined, even if
 // another answers later.
-func join(v *state.View) *decision.Verdict {
+func join(v *state.View) *decision.Plan {
 	if !v.Epoch.Existing() || v.Epoch.HadQuorum() {
 		return nil
 	}
 	existing := spec.Existing(v.Cluster)
 	switch {
 	case existing == nil:
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: "spec.bootstrap.existing was removed before the members joined that etcd: put it back, or " +
-				"delete this EtcdCluster", Outlook: rule.Waits}
+				"delete this EtcdCluster",
+			Outlook: rule.Waits,
+		}
 	case v.Etcd == nil:
-		return &decision.Verdict{Message: fmt.Sprintf("waiting for a quorum of the existing etcd at %s%s",
-			strings.Join(existing.Endpoints, ", "), foreign.Unanswered(v)), Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("waiting for a quorum of the existing etcd at %s%s",
+				strings.Join(existing.Endpoints, ", "), foreign.Unanswered(v)),
+			Resync: rule.ResyncLater,
+		}
 	case foreign.Unfit(v) != "":
-		return &decision.Verdict{Message: "the members can't join the existing etcd: " + foreign.Unfit(v),
-			Outlook: rule.Waits, Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: "the members can't join the existing etcd: " + foreign.Unfit(v),
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("recording the etcd cluster to join: %s, with the members %s",
-		wording.Hex(v.Etcd.ClusterID), strings.Join(state.Names(v.Members), ", ")), Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("recording the etcd cluster to join: %s, with the members %s",
+			wording.Hex(v.Etcd.ClusterID), strings.Join(state.Names(v.Members), ", ")),
+		Resync: rule.ResyncSoon,
+	}
 }
 
-func retireForeign(v *state.View) *decision.Verdict {
+func retireForeign(v *state.View) *decision.Plan {
 	if !v.BesideForeign() || !foreign.Retiring(v) {
 		return nil
 	}
 	if silent := wording.Filter(v.ReplicaVoters(), func(m *state.Member) bool { return !m.Serving() }); len(
 		silent) > 0 {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("foreign members are removed when all of ours serve; waiting for %s",
 				strings.Join(state.Names(silent), ", ")),
-			Outlook: byPerson(v, silent), Resync: rule.ResyncLater}
+			Outlook: byPerson(v, silent),
+			Resync:  rule.ResyncLater,
+		}
 	}
 	rank := func(m *state.Member) int {
 		switch {
@@ -63,14 +76,16 @@ func retireForeign(v *state.View) *decision.Verdict {
 	slices.SortStableFunc(list, func(a, b *state.Member) int { return rank(a) - rank(b) })
 	why := fmt.Sprintf("removing the foreign members, %d left", len(list))
 	if v.Now.Before(v.Epoch.ForeignSince.Add(foreign.RetirePause)) {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].Alias),
-			Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].Alias),
+			Resync:  rule.ResyncLater,
+		}
 	}
 	return removeVoter(v, list[0], why)
 }
 
 // foreignMembers is at rest, or waits for members to serve again.
-func foreignMembers(v *state.View) *decision.Verdict {
+func foreignMembers(v *state.View) *decision.Plan {
 	if !v.BesideForeign() {
 		return nil
 	}
@@ -78,5 +93,5 @@ func foreignMembers(v *state.View) *decision.Verdict {
 		return silent
 	}
 	_, message := foreign.ForeignStage(v)
-	return &decision.Verdict{Message: message, Outlook: followed(v)}
+	return &decision.Plan{Message: message, Outlook: followed(v)}
 }

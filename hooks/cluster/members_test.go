@@ -547,7 +547,7 @@ func choosingAfter(said string, withdrawn time.Duration) observation.Observation
 }
 
 // chosenAs compares a choice with its words, and with what the record is to say; none where there are no words.
-func chosenAs(t *testing.T, is *decision.Verdict, message, renew string) {
+func chosenAs(t *testing.T, is *decision.Plan, message, renew string) {
 	t.Helper()
 	if message == "" {
 		assert.Nil(t, is)

@@ -10,7 +10,7 @@ import (
 )
 
 // Rule is one of a cluster's.
-type Rule = rule.Rule[*state.View, *decision.Verdict]
+type Rule = rule.Rule[*state.View, *decision.Plan]
 
 // Mode is what may be done while a cluster is in it: the rules that are asked. What becomes of the record, the claims
 // and the pods meanwhile is in children.go, and a rule says only what differs from that.
@@ -19,7 +19,7 @@ type Mode struct {
 	// Why is the sentence that documents the mode.
 	Why string
 	// Rules are asked in this order until one applies. The last one always does.
-	Rules rule.List[*state.View, *decision.Verdict]
+	Rules rule.List[*state.View, *decision.Plan]
 }
 
 // Rules that are asked in several modes.
@@ -65,7 +65,7 @@ var Modes = []Mode{
 	{
 		Name: state.ModeHeldBack,
 		Why:  "A person holds every change back, or an answer could not be followed: every child stays as it is.",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			// Aside: held back is what the rules after it would do: if they would do something, it waits for a person
 			rule.New("Suspended", "spec.suspend holds every change back; members run on as they are.",
 				suspended, rule.Aside).Holding(),
@@ -85,7 +85,7 @@ var Modes = []Mode{
 	{
 		Name: state.ModeStopping,
 		Why:  "The next epoch takes over: none of the pods of this one comes back, and its volumes are kept.",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			pauseRule,
 			certificatesRule,
 			epochRule,
@@ -94,7 +94,7 @@ var Modes = []Mode{
 	{
 		Name: state.ModeUnrecorded,
 		Why:  "No record says who the members are: what is there stays.",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			// replicas 0 asks for nothing
 			rule.New("Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty, rule.Rests),
 			// Works: a snapshot to begin with may still be on its way
@@ -106,14 +106,14 @@ var Modes = []Mode{
 	{
 		Name: state.ModePaused,
 		Why:  "replicas is 0: every claim stays, and no pod.",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			pauseRule,
 		},
 	},
 	{
 		Name: state.ModeProvisioning,
 		Why:  "The record names the initial members, and not yet what they start on.",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			certificatesRule,
 			epochRule,
 			// Waits: too few nodes are named
@@ -126,7 +126,7 @@ var Modes = []Mode{
 	{
 		Name: state.ModeStarting,
 		Why:  "The initial members may start, and have never had a quorum.",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			certificatesRule,
 			epochRule,
 			wrongClusterRule,
@@ -147,7 +147,7 @@ var Modes = []Mode{
 		Name: state.ModeBlind,
 		Why: "A cluster that has run does not answer: its pods are kept or brought back, and nothing else is " +
 			"changed (S11).",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			certificatesRule,
 			epochRule,
 			wrongClusterRule,
@@ -163,7 +163,7 @@ var Modes = []Mode{
 	{
 		Name: state.ModeQuorate,
 		Why:  "A quorum has answered in this call: by its list of members there are pods and claims.",
-		Rules: rule.List[*state.View, *decision.Verdict]{
+		Rules: rule.List[*state.View, *decision.Plan]{
 			certificatesRule,
 			epochRule,
 			joinRule,

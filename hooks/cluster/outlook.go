@@ -26,10 +26,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// prospectOf is that of the rule at this place of the mode, and its verdict.
-func prospectOf(v *state.View, in *Mode, at int, verdict *decision.Verdict) decision.Prospect {
+// prospectOf is that of the rule at this place of the mode, and its plan.
+func prospectOf(v *state.View, in *Mode, at int, plan *decision.Plan) decision.Prospect {
 	name := in.Rules[at].Name
-	p := decision.Prospect{Outlook: cmp.Or(verdict.Outlook, in.Rules[at].Outlooks[0]), Reason: name, Message: verdict.Message}
+	p := decision.Prospect{Outlook: cmp.Or(plan.Outlook, in.Rules[at].Outlooks[0]), Reason: name, Message: plan.Message}
 	switch {
 	case p.Outlook == rule.Aside && state.Suspended(v.Observation):
 		w := resumed(v)
@@ -59,9 +59,12 @@ func unreachable(v *state.View) decision.Prospect {
 	}
 	for _, name := range names {
 		if v.Children.Services[name] == nil {
-			return decision.Prospect{Outlook: rule.Works, Reason: "ServiceNotFound",
+			return decision.Prospect{
+				Outlook: rule.Works,
+				Reason:  "ServiceNotFound",
 				Message: fmt.Sprintf("clients have no Service: %s does not exist, or has another owner; if it has, "+
-					"delete it or rename it", name)}
+					"delete it or rename it", name),
+			}
 		}
 	}
 	return decision.Prospect{}
@@ -87,8 +90,11 @@ func unready(v *state.View) decision.Prospect {
 	if since.IsZero() {
 		return decision.Prospect{}
 	}
-	p := decision.Prospect{Outlook: rule.Works, Reason: "NoPodReady",
-		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready"}
+	p := decision.Prospect{
+		Outlook: rule.Works,
+		Reason:  "NoPodReady",
+		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready",
+	}
 	if v.Now.After(since.Add(probed)) {
 		p.Outlook = rule.Waits
 		p.Message += fmt.Sprintf("; `kubectl describe pod -n %s -l %s=%s` shows why", v.Cluster.Namespace,
@@ -109,10 +115,10 @@ func resumed(v *state.View) *state.View {
 // that are only looked at are no change.
 func prospectFrom(v *state.View, in *Mode, at int) (string, decision.Prospect) {
 	for {
-		next, verdict := in.Rules[at:].First(v)
+		next, plan := in.Rules[at:].First(v)
 		at += next
-		if _, looks := verdict.Step.(decision.Authorize); !looks || unauthorized(v) != (decision.Prospect{}) {
-			return in.Rules[at].Name, prospectOf(v, in, at, verdict)
+		if _, looks := plan.Step.(decision.Authorize); !looks || unauthorized(v) != (decision.Prospect{}) {
+			return in.Rules[at].Name, prospectOf(v, in, at, plan)
 		}
 		at++
 	}

@@ -31,7 +31,7 @@ func TestEveryRuleHasAnOutlook(t *testing.T) {
 	for _, r := range Rules() {
 		for _, o := range r.Outlooks {
 			assert.Contains(t, []rule.Outlook{rule.Works, rule.Waits, rule.Rests, rule.Aside}, o, r.Name)
-			assert.False(t, o == rule.Aside && len(r.Outlooks) > 1, "%s: what other rules tell, a verdict can't", r.Name)
+			assert.False(t, o == rule.Aside && len(r.Outlooks) > 1, "%s: what other rules tell, a plan can't", r.Name)
 		}
 	}
 	for _, m := range modes {
@@ -228,15 +228,15 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	}
 	const words = "Kubernetes has not created PodDisruptionBudget demo: `kubectl quorate status -n default demo` " +
 		"shows why"
-	verdict := after(health.MissedAfter)
-	assert.Contains(t, verdict.Reason.Message, words)
-	assert.Equal(t, first.Status.Internal.Awaited, verdict.Status.Internal.Awaited)
-	assert.True(t, meta.IsStatusConditionTrue(verdict.Status.Conditions, v1alpha1.Reconciling), "it may still come")
-	assert.True(t, meta.IsStatusConditionFalse(verdict.Status.Conditions, v1alpha1.Degraded))
-	assert.Equal(t, health.MissedForLong-health.MissedAfter, verdict.ResyncAfter)
+	plan := after(health.MissedAfter)
+	assert.Contains(t, plan.Reason.Message, words)
+	assert.Equal(t, first.Status.Internal.Awaited, plan.Status.Internal.Awaited)
+	assert.True(t, meta.IsStatusConditionTrue(plan.Status.Conditions, v1alpha1.Reconciling), "it may still come")
+	assert.True(t, meta.IsStatusConditionFalse(plan.Status.Conditions, v1alpha1.Degraded))
+	assert.Equal(t, health.MissedForLong-health.MissedAfter, plan.ResyncAfter)
 
 	long := after(health.MissedForLong)
-	assert.Equal(t, verdict.Reason, long.Reason)
+	assert.Equal(t, plan.Reason, long.Reason)
 	assert.True(t, meta.IsStatusConditionTrue(long.Status.Conditions, v1alpha1.Stalled))
 	degraded := meta.FindStatusCondition(long.Status.Conditions, v1alpha1.Degraded)
 	assert.Equal(t, []string{"FailedCreate", words}, []string{degraded.Reason, degraded.Message})

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
-func restore(v *state.View) *decision.Verdict {
+func restore(v *state.View) *decision.Plan {
 	r := v.Asked.Restore
 	if r == nil || v.Next != nil || epochs.Answered(v)[r.ID] != 0 {
 		return nil
@@ -25,7 +25,7 @@ func restore(v *state.View) *decision.Verdict {
 			r.Name, epochs.NextEpochNumber(v), epochs.WordsFor(v, from), v.Epoch.N))
 }
 
-func recoverQuorum(v *state.View) *decision.Verdict {
+func recoverQuorum(v *state.View) *decision.Plan {
 	if v.Next != nil || v.Cluster.Spec.SelfHosted { // while the API server answers there is a quorum, whatever we see
 		return nil
 	}
@@ -45,9 +45,12 @@ func recoverQuorum(v *state.View) *decision.Verdict {
 	}
 	from, why := epochs.WayBack(v, policy, asked)
 	if why != "" {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; Quorate keeps what is left", policy,
-				why) + epochs.Ways(v), Outlook: rule.Waits, Resync: rule.ResyncLater}
+				why) + epochs.Ways(v),
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
 	return epochs.RecordNextEpoch(v, from,
 		fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins "+

@@ -39,7 +39,7 @@ func keepClaimFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
 	return defaultKeepClaimFor
 }
 
-func replaceDead(v *state.View) *decision.Verdict {
+func replaceDead(v *state.View) *decision.Plan {
 	for _, m := range v.Voters {
 		if health.Overdue(v, m) && health.WhyNotReplaced(v, m) == "" {
 			why := fmt.Sprintf("replacing %s: it has not served for %s%s", m.PodName,
@@ -51,7 +51,7 @@ func replaceDead(v *state.View) *decision.Verdict {
 }
 
 // replaceDeadVoter removes a voter and keeps its claim.
-func replaceDeadVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
+func replaceDeadVoter(v *state.View, m *state.Member, why string) *decision.Plan {
 	return keepingClaim(v, m, why, objects.FailedSilent, removeVoter(v, m, why))
 }
 
@@ -59,23 +59,29 @@ func replaceDeadVoter(v *state.View, m *state.Member, why string) *decision.Verd
 // sees it without its member knows that it must be kept. The mark stays while the member is about to be removed, even
 // if it serves. One that is only silent is not marked while its removal has to wait: it may have more than the others
 // when these are lost.
-func keepingClaim(v *state.View, m *state.Member, why, failure string, verdict *decision.Verdict) *decision.Verdict {
+func keepingClaim(v *state.View, m *state.Member, why, failure string, plan *decision.Plan) *decision.Plan {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.Ours(c) && !state.OfFailedMember(c) }
-	_, removes := verdict.Step.(decision.Remove)
-	removes = removes || recordsRemoval(verdict)
+	_, removes := plan.Step.(decision.Remove)
+	removes = removes || recordsRemoval(plan)
 	if !removes && failure == objects.FailedSilent {
-		return verdict
+		return plan
 	}
 	switch {
 	case removes && slices.ContainsFunc(v.MemberClaims(m.PodName), unmarked):
-		verdict = &decision.Verdict{Message: why + "; first its claim is marked to be kept",
-			Choose: verdict.Choose, Resync: rule.ResyncSoon}
+		plan = &decision.Plan{
+			Message: why + "; first its claim is marked to be kept",
+			Record:  decision.RecordChange{Choice: plan.Record.Choice},
+			Resync:  rule.ResyncSoon,
+		}
 	case removes && failure == objects.FailedSilent && health.Replacements(v, "").Voter != m.PodName:
-		verdict = &decision.Verdict{Message: why + "; first that is recorded", Choose: verdict.Choose,
-			Resync: rule.ResyncSoon}
+		plan = &decision.Plan{
+			Message: why + "; first that is recorded",
+			Record:  decision.RecordChange{Choice: plan.Record.Choice},
+			Resync:  rule.ResyncSoon,
+		}
 	}
-	verdict.Failed, verdict.Failure = m.PodName, failure
-	return verdict
+	plan.GivenUp = decision.GivenUp{Member: m.PodName, Mark: failure}
+	return plan
 }
 
 // claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place
@@ -91,14 +97,14 @@ func claimKept(v *state.View, claim *corev1.PersistentVolumeClaim) bool {
 
 // quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept
 // without theirs. A member that serves again, and is not given up for something else, is no longer marked.
-func quarantine(v *state.View, claims []*corev1.PersistentVolumeClaim, verdict *decision.Verdict) {
+func quarantine(v *state.View, claims []*corev1.PersistentVolumeClaim, plan *decision.Plan) {
 	for _, claim := range claims {
 		member, _ := state.MemberOfClaim(v.Cluster.Name, claim.Name)
 		m := v.Find(member)
 		switch {
-		case member == verdict.Failed && v.Ours(claim):
+		case member == plan.GivenUp.Member && v.Ours(claim):
 			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedSilent {
-				claim.Annotations[objects.AnnotationFailedMember] = verdict.Failure
+				claim.Annotations[objects.AnnotationFailedMember] = plan.GivenUp.Mark
 			}
 		case m != nil && m.Answers():
 			delete(claim.Annotations, objects.AnnotationFailedMember)
@@ -109,42 +115,46 @@ func quarantine(v *state.View, claims []*corev1.PersistentVolumeClaim, verdict *
 	}
 }
 
-func learnerLate(v *state.View) *decision.Verdict {
+func learnerLate(v *state.View) *decision.Plan {
 	l := health.Late(v)
 	if l == nil {
 		return nil
 	}
 	if noted := v.Cluster.Status.Internal.Replacement; noted == nil || noted.Learner != l.PodName {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("recording that the learner %s did not catch up within %s, before it is removed%s",
 				l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))),
-			Resync: rule.ResyncLater}
+			Resync: rule.ResyncLater,
+		}
 	}
 	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which did not catch up within %s; the next one "+
 		"gets a new name%s", l.PodName, wording.Brief(health.TimeFor(v)), wording.Colon(pods.WhyNotServing(v, l))))
 }
 
 // pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.
-func pausedReplacement(v *state.View, m *state.Member, why string) *decision.Verdict {
+func pausedReplacement(v *state.View, m *state.Member, why string) *decision.Plan {
 	r := health.Replacements(v, "")
 	if r.Voter == m.PodName || !v.Now.Before(r.NextGivenUpTime.Time) {
 		return nil
 	}
-	return &decision.Verdict{
+	return &decision.Plan{
 		Message: fmt.Sprintf("%s; after %s replaced in a row it stays a member until %s, or until the spec changes",
 			why,
 			wording.Count(int(r.GivenUp), "voter"), r.NextGivenUpTime.UTC().Format(time.RFC3339)),
-		Due: r.NextGivenUpTime.Sub(v.Now)}
+		Due: r.NextGivenUpTime.Sub(v.Now),
+	}
 }
 
 // pausedGrowth says why no learner is added now; nil when one may be.
-func pausedGrowth(v *state.View, why string) *decision.Verdict {
+func pausedGrowth(v *state.View, why string) *decision.Plan {
 	a := health.Replacements(v, "")
 	if !v.Now.Before(a.NextLearnerTime.Time) {
 		return nil
 	}
-	return &decision.Verdict{
+	return &decision.Plan{
 		Message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec "+
 			"changes", why, wording.Count(int(a.Failures), "learner"),
-			a.NextLearnerTime.UTC().Format(time.RFC3339)), Due: a.NextLearnerTime.Sub(v.Now)}
+			a.NextLearnerTime.UTC().Format(time.RFC3339)),
+		Due: a.NextLearnerTime.Sub(v.Now),
+	}
 }

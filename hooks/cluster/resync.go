@@ -32,8 +32,8 @@ const quietShare = 10
 
 // resyncAfter is how soon to be asked again: as the rule says, more rarely while nothing changes, and when a time is
 // over that is counted, the schedule begins a run or a maintenance window opens.
-func resyncAfter(v *state.View, verdict *decision.Verdict, s *v1alpha1.EtcdClusterStatus) time.Duration {
-	until := []time.Duration{grown(v, verdict.Resync, s), verdict.Due, nextTimeOver(v)}
+func resyncAfter(v *state.View, plan *decision.Plan, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	until := []time.Duration{grown(v, plan.Resync, s), plan.Due, nextTimeOver(v)}
 	if v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() {
 		until = append(until, v.DefragRun.NextScheduleTime.Sub(v.Now))
 	}

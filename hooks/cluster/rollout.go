@@ -23,9 +23,9 @@ func due(v *state.View) []*state.Member {
 	return list
 }
 
-func rollingUpdate(v *state.View) *decision.Verdict {
-	if verdict := unsettled(v); verdict != nil {
-		return verdict
+func rollingUpdate(v *state.View) *decision.Plan {
+	if plan := unsettled(v); plan != nil {
+		return plan
 	}
 	due := state.ChosenFirst(v, due(v))
 	if len(due) == 0 {
@@ -38,36 +38,48 @@ func rollingUpdate(v *state.View) *decision.Verdict {
 		return versions.Change(v, handOver(v, m), fmt.Sprintf("restarting %s: %s; it leads and hands over first",
 			m.PodName, r.Reason))
 	}
-	if verdict := state.ChooseForRestart(v, m, inPlace, r.Reason); verdict != nil {
-		return verdict
+	if plan := state.ChooseForRestart(v, m, inPlace, r.Reason); plan != nil {
+		return plan
 	}
 	if inPlace {
-		return &decision.Verdict{Message: fmt.Sprintf("changing the image of %s: %s", m.PodName, r.Reason),
-			PatchImage: m.PodName, Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: fmt.Sprintf("changing the image of %s: %s", m.PodName, r.Reason),
+			Pod:     decision.PodChange{Name: m.PodName, Fate: decision.Reimaged},
+			Resync:  rule.ResyncSoon,
+		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("restarting %s: %s", m.PodName, r.Reason), DeletePod: m.PodName,
-		Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("restarting %s: %s", m.PodName, r.Reason),
+		Pod:     decision.PodChange{Name: m.PodName, Fate: decision.Deleted},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just
 // been exchanged, serves on for a moment.
-func unsettled(v *state.View) *decision.Verdict {
+func unsettled(v *state.View) *decision.Plan {
 	for _, m := range v.Voters {
 		switch {
 		case m.PodName == "":
 		case m.Pod == nil || m.Pod.DeletionTimestamp != nil:
-			return &decision.Verdict{
+			return &decision.Plan{
 				Message: fmt.Sprintf("waiting for the pod of %s to stop before the next member restarts",
-					m.PodName), Resync: rule.ResyncSoon}
+					m.PodName),
+				Resync: rule.ResyncSoon,
+			}
 		case m.Restarting():
-			return &decision.Verdict{Message: fmt.Sprintf("waiting for %s to start with its new image", m.PodName),
-				Resync: rule.ResyncSoon}
+			return &decision.Plan{
+				Message: fmt.Sprintf("waiting for %s to start with its new image", m.PodName),
+				Resync:  rule.ResyncSoon,
+			}
 		case runsOtherVersion(v, m):
-			return &decision.Verdict{
+			return &decision.Plan{
 				Message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what is in the "+
 					"image; no other member restarts until then", m.PodName, m.Health.Version,
-					m.Pod.Annotations[objects.AnnotationImage], v.Epoch.Version), Outlook: rule.Waits,
-				Resync: rule.ResyncSoon}
+					m.Pod.Annotations[objects.AnnotationImage], v.Epoch.Version),
+				Outlook: rule.Waits,
+				Resync:  rule.ResyncSoon,
+			}
 		}
 	}
 	return nil

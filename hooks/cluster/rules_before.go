@@ -22,35 +22,37 @@ import (
 
 // The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
 
-func suspended(v *state.View) *decision.Verdict {
+func suspended(v *state.View) *decision.Plan {
 	if !state.Suspended(v.Observation) {
 		return nil
 	}
-	return &decision.Verdict{
+	return &decision.Plan{
 		Message: "spec.suspend is true: Quorate changes and recreates nothing until you set it to false"}
 }
 
-func unsupported(v *state.View) *decision.Verdict {
+func unsupported(v *state.View) *decision.Plan {
 	if err := state.Unsupported(v.Observation); err != nil {
-		return &decision.Verdict{Message: err.Error() + "; Quorate changes nothing until you correct the spec"}
+		return &decision.Plan{Message: err.Error() + "; Quorate changes nothing until you correct the spec"}
 	}
 	return nil
 }
 
-func recordRefused(v *state.View) *decision.Verdict {
+func recordRefused(v *state.View) *decision.Plan {
 	refused := state.Refused(v.Observation)
 	if len(refused) == 0 {
 		return nil
 	}
-	return &decision.Verdict{Resync: rule.ResyncLater,
+	return &decision.Plan{
+		Resync: rule.ResyncLater,
 		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (its seal is missing or wrong), so "+
 			"Quorate changes and recreates nothing: it was made or edited by others, came from a backup, or the key "+
 			"of --record-keys is another one; kubectl delete configmap -n %s %s, and Quorate goes on by what it knows "+
 			"without it; see RecordRefused in docs/troubleshooting.md", strings.Join(refused, ", "),
-			v.Cluster.Namespace, strings.Join(refused, " "))}
+			v.Cluster.Namespace, strings.Join(refused, " ")),
+	}
 }
 
-func applyStrategy(v *state.View) *decision.Verdict {
+func applyStrategy(v *state.View) *decision.Plan {
 	if len(v.WithoutLastApplied) == 0 {
 		return nil
 	}
@@ -62,43 +64,58 @@ func applyStrategy(v *state.View) *decision.Verdict {
 	if v.Cluster.Status.Rule == "ApplyStrategy" {
 		outlook = rule.Waits
 	}
-	return &decision.Verdict{Outlook: outlook, Resync: rule.ResyncLater,
+	return &decision.Plan{
+		Outlook: outlook,
+		Resync:  rule.ResyncLater,
 		Message: fmt.Sprintf("%s%s: the annotation %s is missing, so Quorate changes and recreates nothing; "+
 			"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then "+
 			"set dynamic-apply",
-			strings.Join(shown, ", "), more, objects.AnnotationLastApplied)}
+			strings.Join(shown, ", "), more, objects.AnnotationLastApplied),
+	}
 }
 
-func empty(v *state.View) *decision.Verdict {
+func empty(v *state.View) *decision.Plan {
 	if v.Epoch == nil && v.Replicas == 0 && !state.RanBefore(v) {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: "spec.replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
 	}
 	return nil
 }
 
-func recordEpoch(v *state.View) *decision.Verdict {
+func recordEpoch(v *state.View) *decision.Plan {
 	if len(v.Unsealed) > 0 {
-		return &decision.Verdict{Message: fmt.Sprintf("the ConfigMap %s has no seal of this installation's, and is of "+
-			"the etcd that answers: it goes, and is written again, without the right to bootstrap",
-			strings.Join(v.Unsealed, ", ")), Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: fmt.Sprintf("the ConfigMap %s has no seal of this installation's, and is of "+
+				"the etcd that answers: it goes, and is written again, without the right to bootstrap",
+				strings.Join(v.Unsealed, ", ")),
+			Resync: rule.ResyncSoon,
+		}
 	}
 	if v.Epoch != nil || state.RanBefore(v) {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: "the epoch record is missing although the cluster has run; writing it again, without the right " +
-				"to bootstrap", Resync: rule.ResyncLater}
+				"to bootstrap",
+			Resync: rule.ResyncLater,
+		}
 	}
 	if spec.Joins(v.Cluster) {
-		return &decision.Verdict{Message: "recording that the members join the etcd at " +
-			strings.Join(spec.Existing(v.Cluster).Endpoints, ", "), Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: "recording that the members join the etcd at " +
+				strings.Join(spec.Existing(v.Cluster).Endpoints, ", "),
+			Resync: rule.ResyncLater,
+		}
 	}
 	from, waits := epochs.Beginning(v)
 	if waits != "" {
 		if _, outlook := epochs.EarlierLife(v); outlook != "" {
-			return &decision.Verdict{Message: waits, Outlook: outlook, Resync: rule.ResyncLater}
+			return &decision.Plan{Message: waits, Outlook: outlook, Resync: rule.ResyncLater}
 		}
-		return &decision.Verdict{Message: "waiting for the data to begin with: " + waits, Outlook: cmp.Or(
-			epochs.ClaimsOutlook(v), arrives(v, epochs.BeginsWith(v))), Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: "waiting for the data to begin with: " + waits,
+			Outlook: cmp.Or(
+				epochs.ClaimsOutlook(v), arrives(v, epochs.BeginsWith(v))),
+			Resync: rule.ResyncLater,
+		}
 	}
 	size := v.Replicas
 	if from.Source == record.SourceClaims {
@@ -108,27 +125,33 @@ func recordEpoch(v *state.View) *decision.Verdict {
 	if from.Source != record.SourceEmpty {
 		message += ", which begins with " + epochs.WordsFor(v, from)
 	}
-	return &decision.Verdict{Message: message, Resync: rule.ResyncLater}
+	return &decision.Plan{Message: message, Resync: rule.ResyncLater}
 }
 
-func pause(v *state.View) *decision.Verdict {
+func pause(v *state.View) *decision.Plan {
 	if !v.Paused() {
 		return nil
 	}
 	left := len(v.Children.Pods)
 	if left == 0 {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: "paused: spec.replicas is 0 and all data is kept; set it to 1 or more to resume",
-			Outlook: rule.Rests}
+			Outlook: rule.Rests,
+		}
 	}
 	if protecting := protectingPods(v); len(protecting) > 0 {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("pausing, except %s: its claim is being deleted, and without the pod its data would "+
 				"be gone; delete the pod, or set spec.replicas to 1 or more to have the member replaced",
-				strings.Join(protecting, ", ")), Outlook: rule.Waits, Resync: rule.ResyncLater}
+				strings.Join(protecting, ", ")),
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("pausing: waiting for %s to stop", wording.Count(left, "pod")),
-		Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: fmt.Sprintf("pausing: waiting for %s to stop", wording.Count(left, "pod")),
+		Resync:  rule.ResyncLater,
+	}
 }
 
 // protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
@@ -140,52 +163,65 @@ func protectingPods(v *state.View) []string {
 	})
 }
 
-func waitForCertificates(v *state.View) *decision.Verdict {
+func waitForCertificates(v *state.View) *decision.Plan {
 	switch {
 	case v.Untrusted != "":
-		return &decision.Verdict{Message: v.Untrusted, Outlook: rule.Waits, Resync: rule.ResyncLater}
+		return &decision.Plan{Message: v.Untrusted, Outlook: rule.Waits, Resync: rule.ResyncLater}
 	case len(v.CertificateProblems) == 0:
 		return nil
 	}
-	return &decision.Verdict{Message: "waiting for certificates" + certificates.WhileCertificatesWait(v) + ": " +
-		strings.Join(v.CertificateProblems, "; "), Outlook: uncertified(v), Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: "waiting for certificates" + certificates.WhileCertificatesWait(v) + ": " +
+			strings.Join(v.CertificateProblems, "; "),
+		Outlook: uncertified(v),
+		Resync:  rule.ResyncLater,
+	}
 }
 
-func provision(v *state.View) *decision.Verdict {
+func provision(v *state.View) *decision.Plan {
 	if v.HostPath() {
 		return volumes.ProvisionOnNodes(v)
 	}
-	return &decision.Verdict{Message: "creating what the initial members need: " + strings.Join(v.Epoch.InitialNames(),
-		", "), Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: "creating what the initial members need: " + strings.Join(v.Epoch.InitialNames(),
+			", "),
+		Resync: rule.ResyncLater,
+	}
 }
 
-func wrongCluster(v *state.View) *decision.Verdict {
+func wrongCluster(v *state.View) *decision.Plan {
 	if v.Foreign == 0 {
 		return nil
 	}
 	if !v.Epoch.HadQuorum() {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("etcd cluster %s answers and does not list %s, which ran in another cluster that is "+
 				"no longer recorded; Quorate changes nothing: bring that cluster back, or delete their pods and "+
 				"claims if you don't need their data",
-				wording.Hex(v.Foreign), strings.Join(state.Remains(v), ", ")), Resync: rule.ResyncLater}
+				wording.Hex(v.Foreign), strings.Join(state.Remains(v), ", ")),
+			Resync: rule.ResyncLater,
+		}
 	}
-	return &decision.Verdict{
+	return &decision.Plan{
 		Message: fmt.Sprintf("an etcd answered whose cluster ID is not the recorded %s; Quorate changes nothing "+
-			"until you find out why", wording.Hex(v.Epoch.ClusterID)), Resync: rule.ResyncLater}
+			"until you find out why", wording.Hex(v.Epoch.ClusterID)),
+		Resync: rule.ResyncLater,
+	}
 }
 
-func reschedule(v *state.View) *decision.Verdict {
+func reschedule(v *state.View) *decision.Plan {
 	if v.Memory() {
 		return planAgain(v)
 	}
 	for _, name := range v.Names {
 		pod := v.Children.Pods[name]
 		if pod != nil && pod.DeletionTimestamp == nil && children.Superseded(v, pod) {
-			return &decision.Verdict{
+			return &decision.Plan{
 				Message: fmt.Sprintf("replacing the pod %s, which can't go on as it was made%s: the spec has changed",
 					name, epochs.WhyNotStarted(v, pod)),
-				DeletePod: name, Resync: rule.ResyncSoon}
+				Pod:    decision.PodChange{Name: name, Fate: decision.Deleted},
+				Resync: rule.ResyncSoon,
+			}
 		}
 	}
 	return nil
@@ -193,7 +229,7 @@ func reschedule(v *state.View) *decision.Verdict {
 
 // planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that
 // no etcd of it has run.
-func planAgain(v *state.View) *decision.Verdict {
+func planAgain(v *state.View) *decision.Plan {
 	if v.Next != nil || len(epochs.Unproven(v)) > 0 {
 		return nil
 	}
@@ -207,16 +243,19 @@ func planAgain(v *state.View) *decision.Verdict {
 	return nil
 }
 
-func start(v *state.View) *decision.Verdict {
+func start(v *state.View) *decision.Plan {
 	if why := epochs.Stalled(v); why != "" {
-		return &decision.Verdict{Message: why + epochs.VersionWaits(v), Outlook: starts(v), Resync: rule.ResyncLater}
+		return &decision.Plan{Message: why + epochs.VersionWaits(v), Outlook: starts(v), Resync: rule.ResyncLater}
 	}
 	initial := v.Epoch.InitialNames()
-	return &decision.Verdict{Message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) +
-		pods.WhyPodsNotServing(v, initial) + epochs.VersionWaits(v), Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) +
+			pods.WhyPodsNotServing(v, initial) + epochs.VersionWaits(v),
+		Resync: rule.ResyncSoon,
+	}
 }
 
-func quorumLost(v *state.View) *decision.Verdict {
+func quorumLost(v *state.View) *decision.Plan {
 	lost := epochs.QuorumIsLost(v)
 	if len(lost) == 0 || v.BesideForeign() { // foreign members' data is not ours to count
 		return nil
@@ -233,11 +272,14 @@ func quorumLost(v *state.View) *decision.Verdict {
 	if way := epochs.Suggested(v); v.Epoch.HadQuorum() && way != "" && (v.Next == nil || epochs.ByRestore(v)) {
 		message += "; " + way
 	}
-	return &decision.Verdict{Message: message + "; see QuorumLost in docs/troubleshooting.md", Outlook: nextComes(v),
-		Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: message + "; see QuorumLost in docs/troubleshooting.md",
+		Outlook: nextComes(v),
+		Resync:  rule.ResyncLater,
+	}
 }
 
-func blind(v *state.View) *decision.Verdict {
+func blind(v *state.View) *decision.Plan {
 	silent := wording.Filter(state.KnownVoters(v), func(n string) bool {
 		return !v.Health[n].Serving() ||
 			!wasAsked(v, n)
@@ -259,7 +301,7 @@ func blind(v *state.View) *decision.Verdict {
 		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see QuorumLost "+
 			"in docs/troubleshooting.md", strings.Join(gone, ", "), wording.Colon(epochs.Suggested(v)))
 	}
-	return &decision.Verdict{Message: message, Outlook: outlookWhileBlind(v), Resync: rule.ResyncLater}
+	return &decision.Plan{Message: message, Outlook: outlookWhileBlind(v), Resync: rule.ResyncLater}
 }
 
 // leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for

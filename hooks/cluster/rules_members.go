@@ -23,20 +23,20 @@ import (
 )
 
 // recordsRemoval reports whether what is said has the record name a member that is removed next.
-func recordsRemoval(v *decision.Verdict) bool {
-	return v.Choose.Removes && v.Choose.Withdrawn.IsZero()
+func recordsRemoval(p *decision.Plan) bool {
+	return p.Record.Choice.Removes && p.Record.Choice.Withdrawn.IsZero()
 }
 
 // The rules that change the members, with a quorum's answer in hand.
 
-func elect(v *state.View) *decision.Verdict {
+func elect(v *state.View) *decision.Plan {
 	if v.Etcd.Leader != 0 {
 		return nil
 	}
-	return &decision.Verdict{Message: "waiting for the members to elect a leader", Resync: rule.ResyncSoon}
+	return &decision.Plan{Message: "waiting for the members to elect a leader", Resync: rule.ResyncSoon}
 }
 
-func learnerLost(v *state.View) *decision.Verdict {
+func learnerLost(v *state.View) *decision.Plan {
 	l := v.Learner()
 	if l == nil || l.PodName == "" {
 		return nil
@@ -48,7 +48,7 @@ func learnerLost(v *state.View) *decision.Verdict {
 	return removeMember(v, l, fmt.Sprintf("removing the learner %s: %s", l.PodName, reason))
 }
 
-func learnerSurplus(v *state.View) *decision.Verdict {
+func learnerSurplus(v *state.View) *decision.Plan {
 	l, voters := v.Learner(), len(v.ReplicaVoters())
 	if lost, _ := rollout.LostVoter(v); lost != nil {
 		voters-- // it is replaced, and the learner is its successor
@@ -68,14 +68,17 @@ func learnerSurplus(v *state.View) *decision.Verdict {
 // removeMember removes a member. A call that looked before it was added may still be about to add it, and would find
 // the member list as it was once the member is gone: its name would be used again (S9). Such calls are over when the
 // status has listed the member for long enough. No call ever adds an initial member.
-func removeMember(v *state.View, m *state.Member, why string) *decision.Verdict {
+func removeMember(v *state.View, m *state.Member, why string) *decision.Plan {
 	if joined, listed := joinTime(v, m); mayBeAddedAgain(v, m) {
-		verdict := &decision.Verdict{Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, "+
-			"%.0f seconds after that", why, state.CallsEnd.Seconds()), Resync: rule.ResyncLater}
-		if listed {
-			verdict.Due = state.CallsLeft(v, joined)
+		plan := &decision.Plan{
+			Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, "+
+				"%.0f seconds after that", why, state.CallsEnd.Seconds()),
+			Resync: rule.ResyncLater,
 		}
-		return verdict
+		if listed {
+			plan.Due = state.CallsLeft(v, joined)
+		}
+		return plan
 	}
 	return cmp.Or(state.ChooseForRemoval(v, m, why), versions.Change(v, decision.Remove{ID: m.ID,
 		Name: m.DisplayName()}, why))
@@ -96,7 +99,7 @@ func joinTime(v *state.View, m *state.Member) (since time.Time, listed bool) {
 	return s.JoinTime.Time, true
 }
 
-func promote(v *state.View) *decision.Verdict {
+func promote(v *state.View) *decision.Plan {
 	l := v.Learner()
 	if l == nil || l.PodName == "" || !caughtUp(v, l) || rollout.HasOutdatedTemplate(v, l) {
 		return nil // its pod is replaced before it votes
@@ -117,7 +120,7 @@ func promote(v *state.View) *decision.Verdict {
 		return health.WaitForRestarts(v, v.Voters, why)
 	}
 	if lags := children.BudgetLags(v); lags != "" {
-		return &decision.Verdict{Message: why + "; " + lags, Resync: rule.ResyncSoon}
+		return &decision.Plan{Message: why + "; " + lags, Resync: rule.ResyncSoon}
 	}
 	return versions.Change(v, decision.Promote{ID: l.ID, Name: l.PodName}, why)
 }
@@ -135,7 +138,7 @@ func caughtUp(v *state.View, l *state.Member) bool {
 // replaceFirst does not wait for the learner: an etcd that joins compares its initial cluster with the list of the
 // others, and looks up the name of every member for that; the name of a member without a pod has gone
 // (etcdserver/api/membership, ValidateClusterAndAssignIDs). Its pod is made again with the shorter list.
-func replaceFirst(v *state.View) *decision.Verdict {
+func replaceFirst(v *state.View) *decision.Plan {
 	l := v.Learner()
 	lost, reason := rollout.LostVoter(v)
 	if l == nil || l.PodName == "" || lost == nil || l.Serving() || len(v.RemovedPods()) > 0 {
@@ -144,11 +147,15 @@ func replaceFirst(v *state.View) *decision.Verdict {
 	return removeVoter(v, lost, fmt.Sprintf("replacing %s: %s", lost.PodName, reason))
 }
 
-func recreatePod(v *state.View) *decision.Verdict {
+func recreatePod(v *state.View) *decision.Plan {
 	for _, m := range state.ChosenFirst(v, v.Members) {
 		if reason, stale := rollout.Outdated(v, m); stale && disposable(v, m) {
-			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("replacing the pod %s: %s",
-				m.PodName, reason), DeletePod: m.PodName, Resync: rule.ResyncLater}, reason)
+			return chooseAndRecreate(v, m, &decision.Plan{
+				Message: fmt.Sprintf("replacing the pod %s: %s",
+					m.PodName, reason),
+				Pod:    decision.PodChange{Name: m.PodName, Fate: decision.Deleted},
+				Resync: rule.ResyncLater,
+			}, reason)
 		}
 	}
 	for _, m := range state.ChosenFirst(v, v.Members) {
@@ -156,12 +163,18 @@ func recreatePod(v *state.View) *decision.Verdict {
 		switch {
 		case !wants || m.Serving() || pods.Mismatched(v, m):
 		case state.ChosenForDeletion(v, m) && disposable(v, m):
-			return chooseAndRecreate(v, m, &decision.Verdict{Message: fmt.Sprintf("replacing the pod %s: %s",
-				m.PodName, reason), DeletePod: m.PodName, Resync: rule.ResyncLater}, reason)
+			return chooseAndRecreate(v, m, &decision.Plan{
+				Message: fmt.Sprintf("replacing the pod %s: %s",
+					m.PodName, reason),
+				Pod:    decision.PodChange{Name: m.PodName, Fate: decision.Deleted},
+				Resync: rule.ResyncLater,
+			}, reason)
 		case m.Learner && !state.NeverRan(m.Pod) || !m.Learner && rollout.Leads(v, m) == 0 && state.QuorumWithout(v, m):
-			return chooseAndRecreate(v, m, &decision.Verdict{
-				Message:    fmt.Sprintf("changing the image of %s, which does not serve: %s", m.PodName, reason),
-				PatchImage: m.PodName, Resync: rule.ResyncLater}, reason)
+			return chooseAndRecreate(v, m, &decision.Plan{
+				Message: fmt.Sprintf("changing the image of %s, which does not serve: %s", m.PodName, reason),
+				Pod:     decision.PodChange{Name: m.PodName, Fate: decision.Reimaged},
+				Resync:  rule.ResyncLater,
+			}, reason)
 		}
 	}
 	return nil
@@ -169,11 +182,12 @@ func recreatePod(v *state.View) *decision.Verdict {
 
 // chooseAndRecreate is what is said of a pod that is down, or a learner's. It may serve, and vote, before it is done,
 // so it is chosen first. But another image for an etcd that never ran stops nothing.
-func chooseAndRecreate(v *state.View, m *state.Member, verdict *decision.Verdict, reason string) *decision.Verdict {
-	if verdict.PatchImage != "" && state.NeverRan(m.Pod) {
-		return verdict
+func chooseAndRecreate(v *state.View, m *state.Member, plan *decision.Plan, reason string) *decision.Plan {
+	inPlace := plan.Pod.Fate == decision.Reimaged
+	if inPlace && state.NeverRan(m.Pod) {
+		return plan
 	}
-	return cmp.Or(state.ChooseForRestart(v, m, verdict.PatchImage != "", reason), verdict)
+	return cmp.Or(state.ChooseForRestart(v, m, inPlace, reason), plan)
 }
 
 // disposable reports whether the member's pod may be deleted without harm: a learner's nearly always, a voter's when
@@ -190,42 +204,56 @@ func disposable(v *state.View, m *state.Member) bool {
 	return m.Learner || !m.Serving() && rollout.Leads(v, m) == 0 && state.QuorumWithout(v, m)
 }
 
-func learner(v *state.View) *decision.Verdict {
+func learner(v *state.View) *decision.Plan {
 	l := v.Learner()
 	switch {
 	case l == nil:
 		return nil
 	case l.PodName == "":
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("waiting: Quorate did not add the learner %s; promote or remove it with etcdctl",
-				wording.Hex(l.ID)), Outlook: rule.Waits, Resync: rule.ResyncLater}
+				wording.Hex(l.ID)),
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	case !l.Serving():
-		return &decision.Verdict{Message: fmt.Sprintf("waiting for the learner %s to start%s", l.PodName,
-			wording.Colon(health.Explain(v, l))), Outlook: byPerson(v, []*state.Member{l}), Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: fmt.Sprintf("waiting for the learner %s to start%s", l.PodName,
+				wording.Colon(health.Explain(v, l))),
+			Outlook: byPerson(v, []*state.Member{l}),
+			Resync:  rule.ResyncSoon,
+		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("waiting for the learner %s to catch up", l.PodName),
-		Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("waiting for the learner %s to catch up", l.PodName),
+		Resync:  rule.ResyncSoon,
+	}
 }
 
-func waitForRemoved(v *state.View) *decision.Verdict {
+func waitForRemoved(v *state.View) *decision.Plan {
 	if left := v.RemovedPods(); len(left) > 0 {
-		return &decision.Verdict{Message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left,
-			", ")), Resync: rule.ResyncLater}
-	}
-	return nil
-}
-
-func reserveName(v *state.View) *decision.Verdict {
-	for _, m := range v.Members {
-		if m.PodName != "" && !state.OrdinalReserved(v, m.PodName) {
-			return &decision.Verdict{Message: fmt.Sprintf("recording that the name %s is taken", m.PodName),
-				Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left,
+				", ")),
+			Resync: rule.ResyncLater,
 		}
 	}
 	return nil
 }
 
-func replace(v *state.View) *decision.Verdict {
+func reserveName(v *state.View) *decision.Plan {
+	for _, m := range v.Members {
+		if m.PodName != "" && !state.OrdinalReserved(v, m.PodName) {
+			return &decision.Plan{
+				Message: fmt.Sprintf("recording that the name %s is taken", m.PodName),
+				Resync:  rule.ResyncSoon,
+			}
+		}
+	}
+	return nil
+}
+
+func replace(v *state.View) *decision.Plan {
 	lost, reason := rollout.LostVoter(v)
 	if lost == nil && len(v.ReplicaVoters()) > v.Replicas {
 		lost, reason = rollout.VoterToSucceed(v)
@@ -236,15 +264,19 @@ func replace(v *state.View) *decision.Verdict {
 	return removeVoter(v, lost, fmt.Sprintf("replacing %s: %s", lost.PodName, reason))
 }
 
-func shrink(v *state.View) *decision.Verdict {
+func shrink(v *state.View) *decision.Plan {
 	voters := v.ReplicaVoters()
 	if len(voters) <= v.Replicas {
 		return nil
 	}
 	m, why := shrinkCandidate(v), fmt.Sprintf("shrinking from %d to %s", len(voters), wording.Count(v.Replicas, "voter"))
 	if held := stoppedByFence(v); held != nil && (held == m || m.Serving()) {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped for a "+
-			"person to look at; delete it", why, held.PodName), Outlook: rule.Waits, Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped for a "+
+				"person to look at; delete it", why, held.PodName),
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
 	return removeVoter(v, m, why)
 }
@@ -287,7 +319,7 @@ func shrinkCandidate(v *state.View) *state.Member {
 }
 
 // removeVoter removes a voter, if the others keep quorum without it (S1), after handing the leadership on.
-func removeVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
+func removeVoter(v *state.View, m *state.Member, why string) *decision.Plan {
 	others := wording.Filter(v.Voters, func(o *state.Member) bool { return o.ID != m.ID })
 	silent := wording.Filter(others, func(o *state.Member) bool { return !o.Serving() })
 	stay := wording.Filter(others, func(m *state.Member) bool { return state.Stays(v, m) })
@@ -295,22 +327,27 @@ func removeVoter(v *state.View, m *state.Member, why string) *decision.Verdict {
 	enough := len(stay) == len(others) || !m.Serving() && len(stay) >= state.Quorum(len(others))
 	switch {
 	case m.DisplayName() == "":
-		return &decision.Verdict{Message: why +
-			"; waiting: Quorate does not remove members that it did not add; use etcdctl member remove",
-			Outlook: rule.Waits, Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: why +
+				"; waiting: Quorate does not remove members that it did not add; use etcdctl member remove",
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	case state.Serving(others) < state.Quorum(len(others)):
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters serve%s", why, m.DisplayName(),
 				state.Serving(others), len(others), health.ExplainAll(v, silent)),
-			Outlook: byPerson(v, silent), Resync: rule.ResyncLater,
+			Outlook: byPerson(v, silent),
+			Resync:  rule.ResyncLater,
 		}
 	case !enough && health.WaitForRestarts(v, others, why) != nil:
 		return health.WaitForRestarts(v, others, why)
 	case !enough:
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: %s serves and another voter does not%s", why, m.DisplayName(),
 				health.ExplainAll(v, silent)),
-			Outlook: byPerson(v, silent), Resync: rule.ResyncLater,
+			Outlook: byPerson(v, silent),
+			Resync:  rule.ResyncLater,
 		}
 	case m.ID == v.Etcd.Leader:
 		return versions.Change(v, handOver(v, m), fmt.Sprintf("%s; %s leads and hands over first", why,
@@ -341,7 +378,7 @@ func handOver(v *state.View, from *state.Member) decision.Step {
 
 // afterDowngrade: no member can join during a downgrade. The members that there are come to its end first, where they
 // can be restarted for it; then etcd ends it by itself.
-func afterDowngrade(v *state.View, to, why string) *decision.Verdict {
+func afterDowngrade(v *state.View, to, why string) *decision.Plan {
 	why = fmt.Sprintf("%s; waiting: no member can join during the downgrade to %s", why, to)
 	inTheWay := slices.ContainsFunc(v.ReplicaVoters(), func(m *state.Member) bool {
 		if m.Pod == nil || m.Restarting() || !m.Serving() {
@@ -352,15 +389,18 @@ func afterDowngrade(v *state.View, to, why string) *decision.Verdict {
 	})
 	switch {
 	case !v.CanLoseOne():
-		return &decision.Verdict{Message: why + "; set spec.version back to cancel it", Outlook: rule.Waits,
-			Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: why + "; set spec.version back to cancel it",
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	case inTheWay || len(versions.Hops(v)) > 0:
 		return nil
 	}
-	return &decision.Verdict{Message: why, Resync: rule.ResyncSoon}
+	return &decision.Plan{Message: why, Resync: rule.ResyncSoon}
 }
 
-func grow(v *state.View) *decision.Verdict {
+func grow(v *state.View) *decision.Plan {
 	voters := v.ReplicaVoters()
 	if len(voters) >= rollout.Wanted(v) {
 		return nil
@@ -374,32 +414,49 @@ func grow(v *state.View) *decision.Verdict {
 		return afterDowngrade(v, to, why)
 	}
 	if silent := wording.Filter(v.Voters, func(m *state.Member) bool { return !m.Serving() }); len(silent) > 0 {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
-			strings.Join(state.Names(silent), ", "),
-			health.ExplainAll(v, silent)+foreign.ForeignSilent(v)), Outlook: byPerson(v, silent),
-			Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
+				strings.Join(state.Names(silent), ", "),
+				health.ExplainAll(v, silent)+foreign.ForeignSilent(v)),
+			Outlook: byPerson(v, silent),
+			Resync:  rule.ResyncSoon,
+		}
 	}
 	if unfit := foreign.Unfit(v); unfit != "" {
-		return &decision.Verdict{Message: why + "; waiting: " + unfit, Outlook: rule.Waits,
-			Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: why + "; waiting: " + unfit,
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
-	if verdict := pausedGrowth(v, why); verdict != nil {
-		return verdict
+	if plan := pausedGrowth(v, why); plan != nil {
+		return plan
 	}
 	if v.Next != nil {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: epoch %d is being prepared", why,
-			v.Next.Epoch.N), Outlook: nextComes(v), Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; waiting: epoch %d is being prepared", why,
+				v.Next.Epoch.N),
+			Outlook: nextComes(v),
+			Resync:  rule.ResyncLater,
+		}
 	}
 	if volumes.Crowded(v) {
-		return &decision.Verdict{Message: why + "; waiting: every node of " + spec.NodesField(&v.Cluster.Spec) +
-			" has a member; add one", Outlook: rule.Waits, Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: why + "; waiting: every node of " + spec.NodesField(&v.Cluster.Spec) +
+				" has a member; add one",
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
 	address := volumes.FreeAddress(v, v.NextOrdinal())
 	if v.HostNetwork() && address == "" {
-		return &decision.Verdict{Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are "+
-			"not valid for the address of any free node", why, spec.ServerSecret(v.Cluster),
-			spec.PeerSecret(v.Cluster)),
-			Outlook: rule.Waits, Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are "+
+				"not valid for the address of any free node", why, spec.ServerSecret(v.Cluster),
+				spec.PeerSecret(v.Cluster)),
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncSoon,
+		}
 	}
 	return versions.Change(v, decision.AddLearner{Name: name, PeerURL: state.PeerURL(v, name, address)},
 		fmt.Sprintf("%s: adding %s", why, name))

@@ -16,36 +16,43 @@ import (
 
 // The rules for when there is nothing to change.
 
-func waitForMembers(v *state.View) *decision.Verdict {
+func waitForMembers(v *state.View) *decision.Plan {
 	silent := wording.Filter(v.Members, func(m *state.Member) bool { return !m.Serving() })
 	if len(silent) == 0 {
 		return waitForPods(v)
 	}
 	if fenced := wording.Filter(state.Names(silent), v.Fenced); len(fenced) == len(silent) {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("%s stopped by an EtcdOperation of type Fence; delete it to start the member; no "+
 				"other member restarts until then", strings.Join(fenced, ", ")),
-			Outlook: rule.Waits}
+			Outlook: rule.Waits,
+		}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(state.Names(silent), ", "))
-	return &decision.Verdict{Message: message + health.ExplainAll(v, silent), Outlook: byPerson(v, silent),
-		Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: message + health.ExplainAll(v, silent),
+		Outlook: byPerson(v, silent),
+		Resync:  rule.ResyncLater,
+	}
 }
 
 // waitForPods waits for pods that stop, or have, while their members still answer, and none of ours is restarted for it:
 // a person has deleted them, or their nodes are drained.
-func waitForPods(v *state.View) *decision.Verdict {
+func waitForPods(v *state.View) *decision.Plan {
 	stopping := wording.Filter(v.Voters, func(m *state.Member) bool {
 		return m.PodName != "" && (m.Pod == nil || m.Pod.DeletionTimestamp != nil)
 	})
 	if len(stopping) == 0 || len(due(v)) > 0 {
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("waiting for the pod of %s to stop",
-		strings.Join(state.Names(stopping), ", ")), Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("waiting for the pod of %s to stop",
+			strings.Join(state.Names(stopping), ", ")),
+		Resync: rule.ResyncSoon,
+	}
 }
 
-func updatePeerURLs(v *state.View) *decision.Verdict {
+func updatePeerURLs(v *state.View) *decision.Plan {
 	m := nextReaddressed(v)
 	if m == nil || v.Windows.Closed() {
 		return nil
@@ -71,7 +78,7 @@ func nextReaddressed(v *state.View) *state.Member {
 	return nil
 }
 
-func converged(v *state.View) *decision.Verdict {
-	return &decision.Verdict{Message: fmt.Sprintf("serving as the spec says, with %s", wording.Count(len(v.Voters),
+func converged(v *state.View) *decision.Plan {
+	return &decision.Plan{Message: fmt.Sprintf("serving as the spec says, with %s", wording.Count(len(v.Voters),
 		"voter"))}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // resize tells how volumes grow. That goes on beside everything else, so there is nothing to decide any more.
-func resize(v *state.View) *decision.Verdict {
+func resize(v *state.View) *decision.Plan {
 	var all wording.GroupedReasons
 	for _, m := range v.Members {
 		for _, d := range volumes.Volumes(v, m.PodName) {
@@ -24,10 +24,10 @@ func resize(v *state.View) *decision.Verdict {
 	if len(all) == 0 {
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("serving; volumes grow: %s", all), Resync: rule.ResyncLater}
+	return &decision.Plan{Message: fmt.Sprintf("serving; volumes grow: %s", all), Resync: rule.ResyncLater}
 }
 
-func volumePending(v *state.View) *decision.Verdict {
+func volumePending(v *state.View) *decision.Plan {
 	var all wording.GroupedReasons
 	for _, m := range v.Members {
 		if small := volumes.Cramped(v, m); small != "" && volumes.Migrates(v) {
@@ -58,6 +58,6 @@ func volumePending(v *state.View) *decision.Verdict {
 	case volumes.Migrates(v):
 		choice = "raise spec.storage.size again, or free some space"
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("serving, but not with the volumes of the spec: %s; %s", all,
+	return &decision.Plan{Message: fmt.Sprintf("serving, but not with the volumes of the spec: %s; %s", all,
 		choice)}
 }

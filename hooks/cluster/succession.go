@@ -19,23 +19,26 @@ import (
 	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
-func switchEpoch(v *state.View) *decision.Verdict {
+func switchEpoch(v *state.View) *decision.Plan {
 	if v.Next == nil {
 		return nil
 	}
-	if verdict := otherwise(v); verdict != nil {
-		return verdict
+	if plan := otherwise(v); plan != nil {
+		return plan
 	}
 	if v.Ending() {
 		if left := epochs.Lingering(v); left != "" {
-			return &decision.Verdict{
+			return &decision.Plan{
 				Message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when all of its pods are gone",
-					v.Epoch.N, left, v.Next.Epoch.N), Outlook: stops(v), Resync: rule.ResyncLater}
+					v.Epoch.N, left, v.Next.Epoch.N),
+				Outlook: stops(v),
+				Resync:  rule.ResyncLater,
+			}
 		}
 	}
 	if v.Choosing() {
-		if verdict := epochs.ChooseSurvivor(v); v.Ending() || verdict.Survivor != "" {
-			return verdict
+		if plan := epochs.ChooseSurvivor(v); v.Ending() || plan.Record.Evidence != "" {
+			return plan
 		}
 		return nil // the epoch that runs is looked after meanwhile
 	}
@@ -47,8 +50,12 @@ func switchEpoch(v *state.View) *decision.Verdict {
 		case !v.Ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
-		return &decision.Verdict{Message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.Epoch.N, v.Next.Epoch.N,
-			waits) + ways(v), Outlook: nextComes(v), Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.Epoch.N, v.Next.Epoch.N,
+				waits) + ways(v),
+			Outlook: nextComes(v),
+			Resync:  rule.ResyncLater,
+		}
 	}
 	if !v.Ending() {
 		if late := epochs.LongEnding(v); len(late) > 0 {
@@ -57,11 +64,17 @@ func switchEpoch(v *state.View) *decision.Verdict {
 		return stop(v, fmt.Sprintf("epoch %d is ready", v.Next.Epoch.N), "")
 	}
 	if !epochs.SeesAll(v.Next) {
-		return &decision.Verdict{Message: fmt.Sprintf("epoch %d is over; checking that nothing of it is left",
-			v.Epoch.N), Resync: rule.ResyncSoon}
+		return &decision.Plan{
+			Message: fmt.Sprintf("epoch %d is over; checking that nothing of it is left",
+				v.Epoch.N),
+			Resync: rule.ResyncSoon,
+		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("epoch %d begins: %s", v.Next.Epoch.N, v.Next.Epoch.Describe()),
-		Phase: record.PhaseBegan, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("epoch %d begins: %s", v.Next.Epoch.N, v.Next.Epoch.Describe()),
+		Record:  decision.RecordChange{Phase: record.PhaseBegan},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // ways is how people go on from an epoch that can't be made ready; empty while it may be.
@@ -81,16 +94,20 @@ func stops(v *state.View) rule.Outlook {
 }
 
 // stop writes down that the epoch that runs is stopped.
-func stop(v *state.View, why, when string) *decision.Verdict {
+func stop(v *state.View, why, when string) *decision.Plan {
 	message := fmt.Sprintf("%s: stopping epoch %d%s", why, v.Epoch.N, when)
 	if v.OnClaims() {
 		message += "; its volumes are kept"
 	}
-	return &decision.Verdict{Message: message, Phase: record.PhaseStopping, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: message,
+		Record:  decision.RecordChange{Phase: record.PhaseStopping},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // otherwise is what is said when the next epoch can't be the one that was recorded, or must not.
-func otherwise(v *state.View) *decision.Verdict {
+func otherwise(v *state.View) *decision.Plan {
 	if v.Ending() {
 		return instead(v)
 	}
@@ -148,7 +165,7 @@ func replanned(v *state.View) string {
 
 // instead records another epoch in place of one that can't begin, or that is no longer wanted, when the one before is
 // stopped already.
-func instead(v *state.View) *decision.Verdict {
+func instead(v *state.View) *decision.Plan {
 	if old := v.Next.Epoch; epochs.Passed(v) {
 		return epochs.RecordNextEpoch(v, old.Origin, fmt.Sprintf(
 			"epoch %d is near the first revision of epoch %d: recording epoch %d, which begins with %s", v.Epoch.N,
@@ -185,18 +202,24 @@ func instead(v *state.View) *decision.Verdict {
 }
 
 // cancel writes down that the next epoch is not to come, and then takes down what was made for it.
-func cancel(v *state.View, why string) *decision.Verdict {
+func cancel(v *state.View, why string) *decision.Plan {
 	if epochs.Cancelled(v) {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("deleting what was prepared for epoch %d, which will not begin",
-				v.Next.Epoch.N), Resync: rule.ResyncSoon}
+				v.Next.Epoch.N),
+			Resync: rule.ResyncSoon,
+		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("%s: deleting what was prepared for epoch %d", why,
-		v.Next.Epoch.N), Phase: record.PhaseCancelled, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("%s: deleting what was prepared for epoch %d", why,
+			v.Next.Epoch.N),
+		Record: decision.RecordChange{Phase: record.PhaseCancelled},
+		Resync: rule.ResyncSoon,
+	}
 }
 
 // prepareRestore says that the cluster does not have yet what a restore asks for, when there is nothing else to say.
-func prepareRestore(v *state.View) *decision.Verdict {
+func prepareRestore(v *state.View) *decision.Plan {
 	reason, message, is, shown := health.Restored(v)
 	if !shown || is {
 		return nil
@@ -212,5 +235,5 @@ func prepareRestore(v *state.View) *decision.Verdict {
 			outlook = arrives(v, v.Asked.Restore.Snapshot)
 		}
 	}
-	return &decision.Verdict{Message: message, Outlook: outlook, Resync: rule.ResyncLater}
+	return &decision.Plan{Message: message, Outlook: outlook, Resync: rule.ResyncLater}
 }

@@ -23,18 +23,19 @@ func forcing(v *state.View) bool {
 }
 
 // forceSnapshots has every member write a snapshot; nil when that is not needed.
-func forceSnapshots(v *state.View, next spec.Release) *decision.Verdict {
+func forceSnapshots(v *state.View, next spec.Release) *decision.Plan {
 	const why = "before members can run etcd 3.7, they need a snapshot after the last log entry of 3.5"
 	to, open := versions.Downgrading(v)
 	switch {
 	case next.Minor() != 7 || !v.Epoch.OldLog.There:
 		return nil
 	case !v.CanLoseOne():
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("the upgrade to etcd %s waits: the log still has entries of 3.5, which a new member "+
 				"of 3.7 can't read, and fewer than 3 voters can only be upgraded by new members; set spec.replicas "+
 				"to 3 for the upgrade, or wait for %d more entries", next, versions.Turnover),
-			Outlook: rule.Waits}
+			Outlook: rule.Waits,
+		}
 	case !open:
 		return versions.Change(v, decision.EnableDowngrade{Version: spec.Release{3, 5, 0}.Base()},
 			why+": lowering the cluster's version for a moment, which makes them write one")
@@ -43,15 +44,21 @@ func forceSnapshots(v *state.View, next spec.Release) *decision.Verdict {
 	}
 	for _, m := range v.Members {
 		if m.Health.StorageVersion != to {
-			return &decision.Verdict{Message: fmt.Sprintf("%s: waiting for %s to write it", why, m.PodName),
-				Resync: rule.ResyncSoon}
+			return &decision.Plan{
+				Message: fmt.Sprintf("%s: waiting for %s to write it", why, m.PodName),
+				Resync:  rule.ResyncSoon,
+			}
 		}
 	}
-	return &decision.Verdict{Message: why + ": they have it", Snapshotted: true, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: why + ": they have it",
+		Record:  decision.RecordChange{Snapshotted: true},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // cancelDowngrade: a downgrade that is no longer wanted would keep members of the wanted version from starting.
-func cancelDowngrade(v *state.View) *decision.Verdict {
+func cancelDowngrade(v *state.View) *decision.Plan {
 	to, open := versions.Downgrading(v)
 	wanted, err := spec.ParseRelease(v.Cluster.Spec.Version)
 	if v.BesideForeign() || !open || err != nil || wanted.Base() == to ||
@@ -64,15 +71,17 @@ func cancelDowngrade(v *state.View) *decision.Verdict {
 
 // setVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster
 // has not agreed on it, which it does not while a voter runs the other.
-func setVersion(v *state.View) *decision.Verdict {
+func setVersion(v *state.View) *decision.Plan {
 	if v.BesideForeign() {
 		return foreign.SetVersionBesideForeign(v)
 	}
 	if to, agreed := rollout.Overtaken(v); agreed {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("the cluster had already agreed on etcd %s when spec.version was set back to %s: "+
-				"going down by etcd's own protocol", to, v.Epoch.Version), Version: to.String(),
-			Resync: rule.ResyncSoon}
+				"going down by etcd's own protocol", to, v.Epoch.Version),
+			Record: decision.RecordChange{Version: to.String()},
+			Resync: rule.ResyncSoon,
+		}
 	}
 	hops := versions.Hops(v)
 	if len(hops) == 0 {
@@ -82,11 +91,14 @@ func setVersion(v *state.View) *decision.Verdict {
 	if refused || to.Minor() != versions.Release(v).Minor() && !rollout.Halfway(v, to) {
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("the members will run etcd %s instead of %s", to, v.Epoch.Version),
-		Version: to.String(), Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("the members will run etcd %s instead of %s", to, v.Epoch.Version),
+		Record:  decision.RecordChange{Version: to.String()},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
-func upgrade(v *state.View) *decision.Verdict {
+func upgrade(v *state.View) *decision.Plan {
 	hops := versions.Hops(v)
 	if len(hops) == 0 {
 		return nil
@@ -94,32 +106,40 @@ func upgrade(v *state.View) *decision.Verdict {
 	next := hops[0]
 	switch {
 	case versions.Refuses(v, hops):
-		return &decision.Verdict{Message: versions.Refusal(v, hops), Outlook: rule.Waits}
+		return &decision.Plan{Message: versions.Refusal(v, hops), Outlook: rule.Waits}
 	case rollout.HopWaits(v):
 		return nil
 	case versions.Behind(v) != "":
-		return &decision.Verdict{Message: fmt.Sprintf("on the way to etcd %s: %s", next, versions.Behind(v)),
-			Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("on the way to etcd %s: %s", next, versions.Behind(v)),
+			Resync:  rule.ResyncLater,
+		}
 	case next.Less(versions.Release(v)):
 		return stepDown(v, next)
 	}
 	if first := forceSnapshots(v, next); first != nil {
 		return first
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("the members will run etcd %s instead of %s", next,
-		v.Epoch.Version),
-		Version: next.String(), Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("the members will run etcd %s instead of %s", next,
+			v.Epoch.Version),
+		Record: decision.RecordChange{Version: next.String()},
+		Resync: rule.ResyncSoon,
+	}
 }
 
 // stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.
-func stepDown(v *state.View, next spec.Release) *decision.Verdict {
+func stepDown(v *state.View, next spec.Release) *decision.Plan {
 	why := fmt.Sprintf("going down from etcd %s to %s", v.Epoch.Version, next)
 	// etcd lets no member join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
 	if !v.CanLoseOne() || v.Memory() && !spec.SameFlags(v.Epoch.Version, next.String()) {
-		return &decision.Verdict{Message: why +
-			" can't be done: it would need new members, and none can join during a downgrade; it needs 3 voters or " +
-			"more, and on Memory versions with the same flags; set spec.replicas to 3 for the downgrade, or set " +
-			"spec.version back", Outlook: rule.Waits}
+		return &decision.Plan{
+			Message: why +
+				" can't be done: it would need new members, and none can join during a downgrade; it needs 3 voters or " +
+				"more, and on Memory versions with the same flags; set spec.replicas to 3 for the downgrade, or set " +
+				"spec.version back",
+			Outlook: rule.Waits,
+		}
 	}
 	if to, open := versions.Downgrading(v); !open || to != next.Base() {
 		return versions.Change(v, decision.EnableDowngrade{Version: next.Base()},
@@ -127,10 +147,16 @@ func stepDown(v *state.View, next spec.Release) *decision.Verdict {
 	}
 	for _, m := range v.Members {
 		if m.Health.StorageVersion != next.Base() {
-			return &decision.Verdict{Message: fmt.Sprintf("%s: waiting for %s to convert its data to the format of %s",
-				why, m.PodName, next.Base()), Resync: rule.ResyncSoon}
+			return &decision.Plan{
+				Message: fmt.Sprintf("%s: waiting for %s to convert its data to the format of %s",
+					why, m.PodName, next.Base()),
+				Resync: rule.ResyncSoon,
+			}
 		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("%s: the members will run it", why), Version: next.String(),
-		Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("%s: the members will run it", why),
+		Record:  decision.RecordChange{Version: next.String()},
+		Resync:  rule.ResyncSoon,
+	}
 }

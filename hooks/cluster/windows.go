@@ -45,7 +45,7 @@ func allWaiting(v *state.View) []string {
 	return all
 }
 
-func waitForWindow(v *state.View) *decision.Verdict {
+func waitForWindow(v *state.View) *decision.Plan {
 	if !v.Windows.Closed() {
 		return nil
 	}
@@ -54,10 +54,13 @@ func waitForWindow(v *state.View) *decision.Verdict {
 	case what == "":
 		return nil
 	case v.Windows.Opens.IsZero():
-		return &decision.Verdict{Message: fmt.Sprintf("serving; no maintenance window ever opens %s; correct "+
-			"spec.maintenance.windows (%s)",
-			what, strings.Join(v.Windows.Flaws, "; ")), Outlook: rule.Waits}
+		return &decision.Plan{
+			Message: fmt.Sprintf("serving; no maintenance window ever opens %s; correct "+
+				"spec.maintenance.windows (%s)",
+				what, strings.Join(v.Windows.Flaws, "; ")),
+			Outlook: rule.Waits,
+		}
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("serving; waiting for the maintenance window that opens at %s %s",
+	return &decision.Plan{Message: fmt.Sprintf("serving; waiting for the maintenance window that opens at %s %s",
 		v.Windows.Opens.Format(time.RFC3339), what)}
 }

@@ -72,36 +72,64 @@ func (r *DefragmentationRun) Told() (*v1alpha1.DefragmentationStatus, v1alpha1.D
 	return &r.DefragmentationStatus, r.DefragmentationMemory
 }
 
-// Verdict is what a rule says.
-type Verdict struct {
+// Plan is what a rule says: what becomes of etcd, of the records, of a pod and of a claim, the words for that, and when
+// to look again. What it does not name stays as the mode has it.
+type Plan struct {
 	Message string
-	Step    Step
-	// DeletePod names the pod that should be deleted now so that it is made again; empty for none.
-	DeletePod string
-	// PatchImage names the pod whose image should be exchanged now; empty for none.
-	PatchImage string
-	// Choose is the restart or removal that the record is to name; without a name it is left.
-	Choose record.Choice
-	// Withdraw names the chosen voter for which others wait, and whose restart is withdrawn; empty for none.
-	Withdraw string
-	// Leaving names the voters that clients are led away from.
-	Leaving []string
-	// Failed names the member that is given up, whose claim gets this failure as its mark; empty for none.
-	Failed, Failure string
-	// Version that the record is to say from now on; empty leaves it.
-	Version string
-	// Snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
-	Snapshotted bool
-	// DefragRun is what the status is to say of a run of defragmentation; nil leaves it.
-	DefragRun *DefragmentationRun
-	// NextRecord is the record of the next epoch, to be made; phase and survivor are what the record that there is is
-	// to say from now on. See epochs/succession.go.
-	NextRecord      *corev1.ConfigMap
-	Phase, Survivor string
 	// Outlook is what to expect of it, where the rule may have several: see cluster/outlook.go.
 	Outlook rule.Outlook
+	// Step is the one change in etcd.
+	Step Step
+	// Record is what the records are to say from now on, NextEpoch the record of another epoch, to be made; nil for none.
+	Record    RecordChange
+	NextEpoch *corev1.ConfigMap
+	// Pod is what becomes of a pod.
+	Pod PodChange
+	// Leaving are the voters that clients are led away from.
+	Leaving []string
+	// GivenUp is the member that is given up, whose claim is marked.
+	GivenUp GivenUp
+	// Defragmentation is what the status is to say of a run; nil leaves it.
+	Defragmentation *DefragmentationRun
 	// Resync is how soon to ask again at first; 0 leaves it to the controller's resync period. Due is in how long a
 	// time is over that the rule waits for; 0 or less for none. See cluster/resync.go.
 	Resync rule.Pause
 	Due    time.Duration
 }
+
+// RecordChange is what records are to say from now on. What is empty stays.
+type RecordChange struct {
+	// Choice is the member that is restarted or removed next.
+	Choice record.Choice
+	// Version of etcd that pods are made with.
+	Version string
+	// Snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
+	Snapshotted bool
+	// Phase and Evidence are of the epoch that is to take over: how far that has come, and which survivor's volume seeds
+	// it. See epochs/succession.go.
+	Phase, Evidence string
+}
+
+// PodFate is what becomes of a pod.
+type PodFate string
+
+const (
+	// Deleted: the pod is deleted, so that it is made again.
+	Deleted PodFate = "Deleted"
+	// Reimaged: its image is exchanged.
+	Reimaged PodFate = "Reimaged"
+	// Unchosen: others wait for it, and that it was to be restarted is withdrawn.
+	Unchosen PodFate = "Unchosen"
+)
+
+// PodChange is what becomes of one pod now; of none in the zero value.
+type PodChange struct {
+	Name string
+	Fate PodFate
+}
+
+// Is reports whether this becomes of the pod of this name.
+func (p PodChange) Is(fate PodFate, name string) bool { return p.Fate == fate && p.Name == name }
+
+// GivenUp is a member that is given up; none in the zero value. Its claim gets the mark.
+type GivenUp struct{ Member, Mark string }

@@ -113,7 +113,7 @@ func LeaveBehind(v *state.View, claim *corev1.PersistentVolumeClaim, epoch int) 
 
 // EndedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and
 // none is left. If the records are deleted then, the claims tell that this epoch is over.
-func EndedClaims(v *state.View, _ *decision.Verdict) []*corev1.PersistentVolumeClaim {
+func EndedClaims(v *state.View, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
 	list := volumes.KeptClaims(v, v.Names)
 	for _, claim := range list {
 		if state.Over(v) && len(unended(v)) == 0 && (v.Choosing() || SeesAll(v.Next)) {

@@ -23,7 +23,7 @@ import (
 )
 
 // NewRecord is the record where there is none.
-func NewRecord(v *state.View, _ *decision.Verdict) *corev1.ConfigMap {
+func NewRecord(v *state.View, _ *decision.Plan) *corev1.ConfigMap {
 	switch {
 	case len(v.Unsealed) > 0:
 		return nil // it goes first
@@ -53,14 +53,14 @@ func firstRecord(v *state.View) *corev1.ConfigMap {
 }
 
 // Advance is the observed record with what has become known since.
-func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
+func Advance(v *state.View, plan *decision.Plan) *corev1.ConfigMap {
 	cm := state.Kept(v.Cluster, v.Epoch.Record)
-	advanced(v, verdict).WriteTo(cm)
+	advanced(v, plan).WriteTo(cm)
 	return cm
 }
 
 // advanced is how far the epoch has come now.
-func advanced(v *state.View, verdict *decision.Verdict) record.State {
+func advanced(v *state.View, plan *decision.Plan) record.State {
 	s := v.Epoch.State
 	s.NextOrdinal = v.NextOrdinal()
 	if uids := startsOn(v); uids != nil {
@@ -70,8 +70,8 @@ func advanced(v *state.View, verdict *decision.Verdict) record.State {
 		s.ClusterID = v.Etcd.ClusterID
 	}
 	s.Foreign, s.ForeignSince = foreign.NoteForeign(v)
-	s.Version = cmp.Or(verdict.Version, s.Version)
-	if !v.Epoch.HadQuorum() && verdict.Version == "" {
+	s.Version = cmp.Or(plan.Record.Version, s.Version)
+	if !v.Epoch.HadQuorum() && plan.Record.Version == "" {
 		s.Version = versionBeforeQuorum(v)
 	}
 	s.Highest = noteRevision(v)
@@ -79,10 +79,10 @@ func advanced(v *state.View, verdict *decision.Verdict) record.State {
 	s.Until, s.StreamEnd = firstEnd(v)
 	s.HTTPSPeers = state.HTTPSPeers(v)
 	s.Mismatched = pods.Mismatches(v)
-	s.Choice = state.NextChoice(v, verdict)
-	s.OldLog = versions.NextOldLog(v, verdict)
+	s.Choice = state.NextChoice(v, plan)
+	s.OldLog = versions.NextOldLog(v, plan)
 	leavesOld := spec.Experimental(v.Epoch.Version) && !spec.Experimental(s.Version)
-	if leavesOld && verdict.Version == "" { // one of 3.5 may have begun the log all the same
+	if leavesOld && plan.Record.Version == "" { // one of 3.5 may have begun the log all the same
 		s.OldLog = record.OldLog{There: true}
 	}
 	return s
@@ -314,7 +314,7 @@ func startsOn(v *state.View) map[string]types.UID {
 }
 
 // RecordNextEpoch asks for the record of the next epoch.
-func RecordNextEpoch(v *state.View, from record.Origin, message string) *decision.Verdict {
+func RecordNextEpoch(v *state.View, from record.Origin, message string) *decision.Plan {
 	size := v.Replicas
 	if from.Source == record.SourceSurvivor && from.Member == "" {
 		size = 1 // a volume can be copied by one pod
@@ -338,7 +338,7 @@ func RecordNextEpoch(v *state.View, from record.Origin, message string) *decisio
 	if from.SurvivorsOf == v.Epoch.N && from.Member == "" || v.Ending() {
 		r.Phase = record.PhaseStopping // what will be copied must not change
 	}
-	return &decision.Verdict{Message: message, NextRecord: record.New(v.Cluster, n, r), Resync: rule.ResyncSoon}
+	return &decision.Plan{Message: message, NextEpoch: record.New(v.Cluster, n, r), Resync: rule.ResyncSoon}
 }
 
 // untold reports whether a member may have been added of which nothing tells: the call was cut off before it noted the
@@ -447,14 +447,14 @@ func NextEpochNumber(v *state.View) int {
 
 // NextRecord is the record of the epoch that is to take over, with what has become known. One that is cancelled stays
 // until nothing is seen that was made for it.
-func NextRecord(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
+func NextRecord(v *state.View, plan *decision.Plan) *corev1.ConfigMap {
 	if v.Next == nil || Cancelled(v) && LeavesNothing(v.Next) {
 		return nil
 	}
-	s := advanced(v.Next, &decision.Verdict{})
-	s.Phase = cmp.Or(verdict.Phase, s.Phase)
-	if verdict.Survivor != "" {
-		s.Chosen(verdict.Survivor)
+	s := advanced(v.Next, &decision.Plan{})
+	s.Phase = cmp.Or(plan.Record.Phase, s.Phase)
+	if plan.Record.Evidence != "" {
+		s.Chosen(plan.Record.Evidence)
 	}
 	cm := state.Kept(v.Cluster, v.Next.Epoch.Record)
 	s.WriteTo(cm)

@@ -112,14 +112,16 @@ func RecoveryDue(v *state.View) bool { return len(QuorumIsLost(v)) > 0 || !v.Now
 
 // MayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for
 // that, and maybe did so long ago, for another trouble.
-func MayComeBack(v *state.View, policy v1alpha1.QuorumLoss, lost []string) *decision.Verdict {
+func MayComeBack(v *state.View, policy v1alpha1.QuorumLoss, lost []string) *decision.Plan {
 	at := LostUntil(v).UTC().Format("15:04:05 UTC")
 	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
 	if len(lost) == 0 {
 		why = "no quorum answers, although its data exists; as an EtcdOperation of type Recover asks"
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at),
-		Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at),
+		Resync:  rule.ResyncLater,
+	}
 }
 
 // RecoverBy is the policy for a lost quorum, and whether an operation asks for it now, for this very epoch.

@@ -32,12 +32,16 @@ type SurvivorChoice struct {
 }
 
 // ChooseSurvivor notes on the record whose log is ahead, once that is known.
-func ChooseSurvivor(v *state.View) *decision.Verdict {
+func ChooseSurvivor(v *state.View) *decision.Plan {
 	c := BestSurvivor(v)
 	if c.evidence == "" {
-		return &decision.Verdict{Message: c.message, Outlook: c.Outlook, Resync: rule.ResyncLater}
+		return &decision.Plan{Message: c.message, Outlook: c.Outlook, Resync: rule.ResyncLater}
 	}
-	return &decision.Verdict{Message: c.message, Survivor: c.evidence, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: c.message,
+		Record:  decision.RecordChange{Evidence: c.evidence},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // BestSurvivor has a look at the volumes of all survivors, and takes the one whose log is ahead.
@@ -244,12 +248,12 @@ func reportedNothing(v *state.View, pod *corev1.Pod) bool {
 }
 
 // SurveyPods look at the survivors' volumes, while none is chosen.
-func SurveyPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
+func SurveyPods(v *state.View, plan *decision.Plan) []*corev1.Pod {
 	if v.Epoch == nil {
 		return claimSurveys(v)
 	}
 	if v.Next == nil || Cancelled(v) || v.Next.Epoch.Source != record.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
-		verdict.Survivor != "" {
+		plan.Record.Evidence != "" {
 		return nil
 	}
 	if v.Ending() && Lingering(v) != "" {

@@ -117,15 +117,18 @@ func ForeignSilent(v *state.View) string {
 // SetVersionBesideForeign lets new members run what the spec asks for. Beside foreign members there are no upgrades;
 // but before the first of ours has joined, and within a minor version, there is nothing that an upgrade would have to
 // go through.
-func SetVersionBesideForeign(v *state.View) *decision.Verdict {
+func SetVersionBesideForeign(v *state.View) *decision.Plan {
 	has, err := spec.ParseRelease(v.Epoch.Version)
 	wanted, err2 := spec.ParseRelease(v.Cluster.Spec.Version)
 	none := !slices.ContainsFunc(v.Members, func(m *state.Member) bool { return m.PodName != "" })
 	if err != nil || err2 != nil || has == wanted || !none && has.Minor() != wanted.Minor() {
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("the members will run etcd %s instead of %s", wanted, has),
-		Version: wanted.String(), Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("the members will run etcd %s instead of %s", wanted, has),
+		Record:  decision.RecordChange{Version: wanted.String()},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // Retiring reports whether the spec says that the foreign members are to go.

@@ -59,14 +59,14 @@ func AlarmsOfOthers(v *state.View) []string {
 // WaitForRestarts says what must end before something is done that needs all of these voters, or more of them than
 // stay: another one's restart. The voter that is only chosen for one is let go. Nil when nothing of ours is in the
 // way.
-func WaitForRestarts(v *state.View, voters []*state.Member, why string) *decision.Verdict {
+func WaitForRestarts(v *state.View, voters []*state.Member, why string) *decision.Plan {
 	chosen := v.Chosen()
 	var restarting []*state.Member
 	for _, m := range voters {
 		if m == chosen {
-			verdict := state.Withdraw(v)
-			verdict.Message = why + "; " + verdict.Message
-			return verdict
+			plan := state.Withdraw(v)
+			plan.Message = why + "; " + plan.Message
+			return plan
 		}
 		if m.Restarting() {
 			restarting = append(restarting, m)
@@ -75,8 +75,11 @@ func WaitForRestarts(v *state.View, voters []*state.Member, why string) *decisio
 	if len(restarting) == 0 {
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("%s; waiting for %s to restart%s", why,
-		strings.Join(state.Names(restarting), ", "), ExplainAll(v, restarting)), Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: fmt.Sprintf("%s; waiting for %s to restart%s", why,
+			strings.Join(state.Names(restarting), ", "), ExplainAll(v, restarting)),
+		Resync: rule.ResyncLater,
+	}
 }
 
 // ExplainAll is what a message says of members that do not serve, after it has named them; empty for nothing.

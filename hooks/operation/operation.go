@@ -37,15 +37,15 @@ type Decision struct {
 	Finalized bool
 }
 
-// verdict is what a rule says.
-type verdict struct {
+// plan is what a rule says.
+type plan struct {
 	phase   v1alpha1.OperationPhase
 	message string
 	// finalized lets it go when it is being deleted.
 	finalized bool
 }
 
-var rules = rule.List[*Observation, *verdict]{
+var rules = rule.List[*Observation, *plan]{
 	rule.New("Ended", "An operation that has ended stays as it is.", ended),
 	rule.New("ClusterNotFound", "Its EtcdCluster is not there, or is being deleted.", clusterNotFound),
 	rule.New("Told", "The status of its EtcdCluster says how far it has come.", told),
@@ -67,40 +67,40 @@ func Decide(o Observation) Decision {
 		Finalized: v.finalized}
 }
 
-func ended(o *Observation) *verdict {
+func ended(o *Observation) *plan {
 	s := &o.Operation.Status
 	if !s.Phase.Ended() {
 		return nil
 	}
-	return &verdict{s.Phase, s.Message, true}
+	return &plan{s.Phase, s.Message, true}
 }
 
-func clusterNotFound(o *Observation) *verdict {
+func clusterNotFound(o *Observation) *plan {
 	name := o.Operation.Spec.ClusterRef.Name
 	switch c := o.Clusters[name]; {
 	case c == nil:
-		return &verdict{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s does not exist in namespace %s", name,
+		return &plan{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s does not exist in namespace %s", name,
 			o.Operation.Namespace), true}
 	case c.DeletionTimestamp != nil:
-		return &verdict{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s is being deleted", name), true}
+		return &plan{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s is being deleted", name), true}
 	}
 	return nil
 }
 
-func told(o *Observation) *verdict {
+func told(o *Observation) *plan {
 	all := o.Clusters[o.Operation.Spec.ClusterRef.Name].Status.Operations
 	p := wording.Find(all, func(p *v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
 	if p == nil {
 		return nil
 	}
-	return &verdict{p.Phase, p.Message, p.Phase.Ended()}
+	return &plan{p.Phase, p.Message, p.Phase.Ended()}
 }
 
-func notSeen(o *Observation) *verdict {
+func notSeen(o *Observation) *plan {
 	if s := o.Operation.Status; s.Phase != "" { // the cluster's status is shown as it was before
-		return &verdict{s.Phase, s.Message, false}
+		return &plan{s.Phase, s.Message, false}
 	}
-	return &verdict{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s has not been told of it yet",
+	return &plan{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s has not been told of it yet",
 		o.Operation.Spec.ClusterRef.Name), false}
 }
 
@@ -113,7 +113,7 @@ func waitsForPerson(o Observation) bool {
 	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
 }
 
-func status(o Observation, v *verdict) v1alpha1.EtcdOperationStatus {
+func status(o Observation, v *plan) v1alpha1.EtcdOperationStatus {
 	s := *v1alpha1.Copy(&o.Operation.Status)
 	now := metav1.NewTime(o.Now.Truncate(time.Second))
 	s.ObservedGeneration, s.Phase, s.Message = o.Operation.Generation, v.phase, v.message

@@ -15,25 +15,25 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-func retained(v *view) *verdict {
+func retained(v *view) *plan {
 	switch {
 	case v.Snapshot.Annotations[objects.AnnotationAbandon] == "true":
-		return &verdict{message: "the stored artifact stays: the annotation " + objects.AnnotationAbandon +
+		return &plan{message: "the stored artifact stays: the annotation " + objects.AnnotationAbandon +
 			" asks for that", jobs: v.all(), finalized: true, stays: true}
 	case v.Snapshot.Spec.DeletionPolicy != v1alpha1.DeletionDelete:
-		return &verdict{message: "the stored artifact stays", jobs: v.all(), finalized: true, stays: true}
+		return &plan{message: "the stored artifact stays", jobs: v.all(), finalized: true, stays: true}
 	}
 	return nil
 }
 
-func nothing(v *view) *verdict {
+func nothing(v *view) *plan {
 	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validate(&v.Snapshot.Spec) == nil {
 		return nil
 	}
-	return &verdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
+	return &plan{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
 }
 
-func inUse(v *view) *verdict {
+func inUse(v *view) *plan {
 	users := v.users()
 	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded ||
 		v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
@@ -43,12 +43,12 @@ func inUse(v *view) *verdict {
 	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: the stored artifact is deleted after that; "+
 		"the annotation %s=true keeps it", strings.Join(users, ", "),
 		objects.AnnotationAbandon)
-	return &verdict{message: message, jobs: v.all(), stays: true, tells: true}
+	return &plan{message: message, jobs: v.all(), stays: true, tells: true}
 }
 
 // The Job that deletes begins when none takes the snapshot any more. One that began before, on a view that did not show
 // which takes it, goes too, and another one follows.
-func stopping(v *view) *verdict {
+func stopping(v *view) *plan {
 	for _, job := range v.taking {
 		if !over(job) {
 			return v.deleting("stopping the Job that takes the snapshot first", nil, resyncLater)
@@ -68,7 +68,7 @@ func stopping(v *view) *verdict {
 	return nil
 }
 
-func discarded(v *view) *verdict {
+func discarded(v *view) *plan {
 	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func discarded(v *view) *verdict {
 	return decision
 }
 
-func letGo(v *view) *verdict {
+func letGo(v *view) *plan {
 	job, message := lastJob(v.discarding), ""
 	switch {
 	case job == nil:
@@ -101,7 +101,7 @@ func letGo(v *view) *verdict {
 	return decision
 }
 
-func locked(v *view) *verdict {
+func locked(v *view) *plan {
 	job := lastJob(v.discarding)
 	if job == nil {
 		return nil
@@ -122,7 +122,7 @@ func locked(v *view) *verdict {
 	return decision
 }
 
-func undiscarded(v *view) *verdict {
+func undiscarded(v *view) *plan {
 	job := lastJob(v.discarding)
 	if job == nil {
 		return nil
@@ -144,7 +144,7 @@ func undiscarded(v *view) *verdict {
 	return v.discards(v.discardJob(n + 1))
 }
 
-func discarding(v *view) *verdict {
+func discarding(v *view) *plan {
 	job := lastJob(v.discarding)
 	if job == nil {
 		return nil
@@ -155,16 +155,16 @@ func discarding(v *view) *verdict {
 	return decision
 }
 
-func discard(v *view) *verdict { return v.discards(v.discardJob(1)) }
+func discard(v *view) *plan { return v.discards(v.discardJob(1)) }
 
 // discards makes a Job that deletes.
-func (v *view) discards(job *batchv1.Job) *verdict {
+func (v *view) discards(job *batchv1.Job) *plan {
 	decision := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, resyncLater)
 	decision.progress = isMade(job)
 	return decision
 }
 
-// deleting is a verdict on the way to the end.
-func (v *view) deleting(message string, jobs []*batchv1.Job, resync time.Duration) *verdict {
-	return &verdict{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
+// deleting is a plan on the way to the end.
+func (v *view) deleting(message string, jobs []*batchv1.Job, resync time.Duration) *plan {
+	return &plan{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
 }

@@ -63,11 +63,11 @@ type Decision struct {
 	Finalized bool
 }
 
-// verdict is what a rule says.
-type verdict struct {
+// plan is what a rule says.
+type plan struct {
 	phase   v1alpha1.SnapshotPhase
 	message string
-	// progress and failure are remembered in the status, and forgotten by a verdict that has none.
+	// progress and failure are remembered in the status, and forgotten by a plan that has none.
 	progress, failure string
 	// jobs that should exist from now on.
 	jobs []*batchv1.Job
@@ -80,7 +80,7 @@ type verdict struct {
 }
 
 // takingRules are the rules for a snapshot that is not being deleted, in order.
-var takingRules = rule.List[*view, *verdict]{
+var takingRules = rule.List[*view, *plan]{
 	rule.New("Finished",
 		"A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays, so "+
 			"that its log can be read.", finished),
@@ -107,7 +107,7 @@ var takingRules = rule.List[*view, *verdict]{
 }
 
 // endingRules are the rules for one that is being deleted, in order.
-var endingRules = rule.List[*view, *verdict]{
+var endingRules = rule.List[*view, *plan]{
 	rule.New("Retained",
 		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, the stored artifact "+
 			"stays, and nothing is waited for.", retained),
@@ -167,8 +167,8 @@ func Decide(o Observation) Decision {
 	return d
 }
 
-func finished(v *view) *verdict {
-	decision := &verdict{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
+func finished(v *view) *plan {
+	decision := &plan{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
 	switch v.Snapshot.Status.Phase {
 	default:
 		return nil
@@ -193,25 +193,25 @@ func finished(v *view) *verdict {
 	return decision
 }
 
-func succeeded(v *view) *verdict {
+func succeeded(v *view) *plan {
 	report := v.report(func(r *reports.Snapshot) bool {
 		return r.URI != "" && r.Error == "" && (!r.VerifiedAt.IsZero() || !verifies(v.Snapshot))
 	})
 	if report == nil {
 		return nil
 	}
-	return &verdict{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(),
+	return &plan{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(),
 		resync: resyncLater}
 }
 
-func skipped(v *view) *verdict {
+func skipped(v *view) *plan {
 	report := v.report(func(r *reports.Snapshot) bool { return r.Skipped })
 	if report == nil {
 		return nil
 	}
 	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, users and roles revision %d",
 		report.Revision, report.AuthRevision)
-	return &verdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
+	return &plan{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
 		resync: resyncLater}
 }
 
@@ -243,13 +243,13 @@ const notVerified = "it is stored, but not verified"
 // gone.
 func (v *view) why(now string) string { return cmp.Or(v.Snapshot.Status.Failure, now) }
 
-func look(v *view) *verdict {
+func look(v *view) *plan {
 	why, told := v.givenUp()
 	if why == "" || told {
 		return nil
 	}
 	why = v.why(why)
-	decision := &verdict{
+	decision := &plan{
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
 		report: v.told(), jobs: v.all(), resync: resyncLater,
 	}
@@ -277,7 +277,7 @@ func look(v *view) *verdict {
 	return decision
 }
 
-func stored(v *view) *verdict {
+func stored(v *view) *plan {
 	why, _ := v.givenUp()
 	if why == "" {
 		return nil
@@ -295,10 +295,10 @@ func stored(v *view) *verdict {
 	}
 	message := fmt.Sprintf("not verified: %s; the stored artifact stays: revision %d or later, %s stored as %s", why,
 		s.Revision, s.Size, s.StoredSize)
-	return &verdict{phase: v1alpha1.SnapshotStored, message: message, report: report, jobs: v.all()}
+	return &plan{phase: v1alpha1.SnapshotStored, message: message, report: report, jobs: v.all()}
 }
 
-func failed(v *view) *verdict {
+func failed(v *view) *plan {
 	why, _ := v.givenUp()
 	if why == "" {
 		return nil
@@ -311,10 +311,10 @@ func failed(v *view) *verdict {
 		}
 		message += "; the check whether anything was stored failed: " + lost
 	}
-	return &verdict{phase: v1alpha1.SnapshotFailed, message: message, report: v.told(), jobs: v.all()}
+	return &plan{phase: v1alpha1.SnapshotFailed, message: message, report: v.told(), jobs: v.all()}
 }
 
-func readAgain(v *view) *verdict {
+func readAgain(v *view) *plan {
 	job := lastJob(v.taking)
 	if job == nil {
 		return nil
@@ -324,31 +324,31 @@ func readAgain(v *view) *verdict {
 	case how == nil:
 		return nil
 	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
-		return &verdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; waiting for its report",
+		return &plan{phase: v1alpha1.SnapshotRunning, message: "the Job is done; waiting for its report",
 			jobs: v.all(), resync: resyncLater}
 	case jobNumber(job) >= mostReads, v.blocked() != "", validate(&v.Snapshot.Spec) != nil:
 		return nil
 	}
 	next := v.takingJob(jobNumber(job) + 1)
-	return &verdict{
+	return &plan{
 		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: reading the " +
 			"stored artifact again",
 		progress: isMade(next), jobs: append(v.discarding, next), resync: resyncLater,
 	}
 }
 
-func taking(v *view) *verdict {
+func taking(v *view) *plan {
 	job := lastJob(v.taking)
 	if job == nil || over(job) {
 		return nil
 	}
 	phase, message, resync := v.progress(job)
-	return &verdict{phase: phase, message: message, progress: message, report: v.told(), jobs: v.all(), resync: resync}
+	return &plan{phase: phase, message: message, progress: message, report: v.told(), jobs: v.all(), resync: resync}
 }
 
-func unsupported(v *view) *verdict {
+func unsupported(v *view) *plan {
 	if err := validate(&v.Snapshot.Spec); err != nil {
-		return &verdict{phase: v1alpha1.SnapshotFailed, message: err.Error(), jobs: v.all()}
+		return &plan{phase: v1alpha1.SnapshotFailed, message: err.Error(), jobs: v.all()}
 	}
 	return nil
 }
@@ -361,16 +361,16 @@ func (v *view) deadline() time.Duration {
 	return cmp.Or(v.Snapshot.Spec.Job.Deadline.Duration, time.Hour)
 }
 
-func pending(v *view) *verdict {
+func pending(v *view) *plan {
 	why := v.blocked()
 	if why == "" {
 		return nil
 	}
-	return &verdict{phase: v1alpha1.SnapshotPending, message: why, jobs: v.all(), resync: v.leftToBegin()}
+	return &plan{phase: v1alpha1.SnapshotPending, message: why, jobs: v.all(), resync: v.leftToBegin()}
 }
 
-func take(v *view) *verdict {
+func take(v *view) *plan {
 	job := v.takingJob(1)
-	return &verdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
+	return &plan{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
 		jobs: append(v.discarding, job), resync: resyncLater}
 }

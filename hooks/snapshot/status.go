@@ -24,7 +24,7 @@ import (
 const slowPod = 20 * time.Second
 
 // status is what people see of a snapshot.
-func (v *view) status(decision *verdict) v1alpha1.EtcdSnapshotStatus {
+func (v *view) status(decision *plan) v1alpha1.EtcdSnapshotStatus {
 	s := *v1alpha1.Copy(&v.Snapshot.Status)
 	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
 	if decision.tells {

@@ -111,7 +111,7 @@ func ChosenFirst(v *View, list []*Member) []*Member {
 
 // ChooseForRestart says what must happen before the voter is restarted in this way; nil when nothing must, for it was
 // chosen for it.
-func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision.Verdict {
+func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision.Plan {
 	chosen, wanted := v.Chosen(), restartChoice(m.Pod, inPlace)
 	// one without a role has not served since
 	wanted.Down = !m.Answers() && (!ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
@@ -120,58 +120,72 @@ func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision
 		m.Pod.Annotations[objects.AnnotationWithdrawn] != ""):
 		return Withdraw(v)
 	case m.Pod.Annotations[objects.AnnotationWithdrawn] != "":
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("waiting until the withdrawn restart of %s is forgotten: %s",
-				m.PodName, reason), Resync: rule.ResyncSoon}
+				m.PodName, reason),
+			Resync: rule.ResyncSoon,
+		}
 	case same(v.Epoch.Choice, wanted):
 		return nil
 	}
-	return &decision.Verdict{Message: fmt.Sprintf("recording that %s is restarted next: %s", m.PodName, reason),
-		Choose: wanted, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: fmt.Sprintf("recording that %s is restarted next: %s", m.PodName, reason),
+		Record:  decision.RecordChange{Choice: wanted},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // ChooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
 // it. One that was chosen to be restarted needs no wait: it is out of the count all the same.
-func ChooseForRemoval(v *View, m *Member, why string) *decision.Verdict {
+func ChooseForRemoval(v *View, m *Member, why string) *decision.Plan {
 	chosen, recorded := v.Chosen(), v.Epoch.Choice
 	switch {
 	case chosen == m && recorded.Removes && recorded.Withdrawn.IsZero():
 		return nil
 	case chosen != nil && (chosen != m || recorded.Removes):
-		verdict := Withdraw(v)
-		verdict.Message = why + "; " + verdict.Message
-		return verdict
+		plan := Withdraw(v)
+		plan.Message = why + "; " + plan.Message
+		return plan
 	}
-	return &decision.Verdict{Message: why + "; recording that first",
-		Choose: record.Choice{Name: m.DisplayName(), Removes: true}, Resync: rule.ResyncSoon}
+	return &decision.Plan{
+		Message: why + "; recording that first",
+		Record:  decision.RecordChange{Choice: record.Choice{Name: m.DisplayName(), Removes: true}},
+		Resync:  rule.ResyncSoon,
+	}
 }
 
 // Withdraw lets go of the member that was chosen; nil when none is.
-func Withdraw(v *View) *decision.Verdict {
+func Withdraw(v *View) *decision.Plan {
 	chosen, recorded := v.Chosen(), v.Epoch.Choice
 	switch {
 	case chosen == nil:
 		return nil
 	case !recorded.Removes:
 		since, _ := time.Parse(time.RFC3339, chosen.Pod.Annotations[objects.AnnotationWithdrawn])
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("waiting for earlier calls that may still restart %s, %.0f seconds after that was "+
-				"withdrawn", chosen.PodName, CallsEnd.Seconds()), Withdraw: chosen.PodName,
-			Resync: rule.ResyncLater, Due: CallsLeft(v, since)}
+				"withdrawn", chosen.PodName, CallsEnd.Seconds()),
+			Pod:    decision.PodChange{Name: chosen.PodName, Fate: decision.Unchosen},
+			Resync: rule.ResyncLater,
+			Due:    CallsLeft(v, since),
+		}
 	case recorded.Withdrawn.IsZero():
 		recorded.Withdrawn = v.Now
 	}
-	return &decision.Verdict{
+	return &decision.Plan{
 		Message: fmt.Sprintf("waiting for earlier calls that may still remove %s, %.0f seconds after that was "+
-			"withdrawn", chosen.DisplayName(), CallsEnd.Seconds()), Choose: recorded,
-		Resync: rule.ResyncLater, Due: CallsLeft(v, recorded.Withdrawn)}
+			"withdrawn", chosen.DisplayName(), CallsEnd.Seconds()),
+		Record: decision.RecordChange{Choice: recorded},
+		Resync: rule.ResyncLater,
+		Due:    CallsLeft(v, recorded.Withdrawn),
+	}
 }
 
 // NextChoice is what the record names from now on.
-func NextChoice(v *View, verdict *decision.Verdict) record.Choice {
+func NextChoice(v *View, plan *decision.Plan) record.Choice {
 	switch {
-	case verdict.Choose.Name != "":
-		return verdict.Choose
+	case plan.Record.Choice.Name != "":
+		return plan.Record.Choice
 	case v.Etcd == nil || v.Chosen() != nil:
 		return v.Epoch.Choice
 	}
@@ -213,12 +227,12 @@ func disrupted(v *View, m *Member) bool {
 }
 
 // Leaves reports whether the member is restarted or removed in a moment: it has been, or is chosen for it now.
-func Leaves(v *View, m *Member, verdict *decision.Verdict) bool {
-	if chosen := verdict.Choose; chosen.Name != "" {
+func Leaves(v *View, m *Member, plan *decision.Plan) bool {
+	if chosen := plan.Record.Choice; chosen.Name != "" {
 		return chosen.Name == m.DisplayName() && chosen.Withdrawn.IsZero()
 	}
-	withdrawn := m.Pod.Annotations[objects.AnnotationWithdrawn] != "" || verdict.Withdraw == m.PodName ||
-		!v.Epoch.Choice.Withdrawn.IsZero()
+	withdrawn := m.Pod.Annotations[objects.AnnotationWithdrawn] != "" ||
+		plan.Pod.Is(decision.Unchosen, m.PodName) || !v.Epoch.Choice.Withdrawn.IsZero()
 	return m.Restarting() || m == v.Chosen() && !withdrawn
 }
 

@@ -55,7 +55,7 @@ type View struct {
 	Awaited     []v1alpha1.AwaitedStatus     // objects of the answer that are not there, once there is one
 	Asked       Asked                        // what EtcdOperations ask for
 	Windows     *spec.Windows                // of spec.maintenance.windows; nil for none
-	FailedVoter string                       // the voter that the verdict gives up for its silence; empty for none
+	FailedVoter string                       // the voter that the plan gives up for its silence; empty for none
 }
 
 // Member is one entry of etcd's list with what belongs to it.

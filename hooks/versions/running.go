@@ -63,15 +63,17 @@ func given(v *state.View, version string) bool {
 }
 
 // Change asks for a step, or reports what became of the one that this call has taken: there is never a second (S3).
-func Change(v *state.View, s decision.Step, message string) *decision.Verdict {
+func Change(v *state.View, s decision.Step, message string) *decision.Plan {
 	switch {
 	case v.Taken == nil:
-		return &decision.Verdict{Step: s, Message: message, Resync: rule.ResyncSoon}
+		return &decision.Plan{Step: s, Message: message, Resync: rule.ResyncSoon}
 	case v.Taken.Err != "":
-		return &decision.Verdict{Message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err),
-			Resync: rule.ResyncLater}
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err),
+			Resync:  rule.ResyncLater,
+		}
 	}
-	return &decision.Verdict{Message: message, Resync: rule.ResyncSoon}
+	return &decision.Plan{Message: message, Resync: rule.ResyncSoon}
 }
 
 // RunningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none

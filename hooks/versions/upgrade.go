@@ -113,13 +113,13 @@ func Release(v *state.View) spec.Release {
 const Turnover = 15_000
 
 // NextOldLog is what the record should say of it now.
-func NextOldLog(v *state.View, verdict *decision.Verdict) record.OldLog {
+func NextOldLog(v *state.View, plan *decision.Plan) record.OldLog {
 	l := v.Epoch.OldLog
 	switch {
-	case verdict.Snapshotted:
+	case plan.Record.Snapshotted:
 		return record.OldLog{}
 	case Release(v).Minor() == 5:
-		return record.OldLog{There: verdict.Version != "" || l.There}
+		return record.OldLog{There: plan.Record.Version != "" || l.There}
 	case !l.There || v.Etcd == nil || len(wording.Filter(v.Members, (*state.Member).Serving)) < len(v.Members):
 		return l
 	}

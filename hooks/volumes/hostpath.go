@@ -126,17 +126,21 @@ func MayNotBegin(v *state.View) bool {
 }
 
 // ProvisionOnNodes says what becomes of an epoch whose members have no nodes yet.
-func ProvisionOnNodes(v *state.View) *decision.Verdict {
+func ProvisionOnNodes(v *state.View) *decision.Plan {
 	initial := v.Epoch.InitialNames()
 	if AssignNodes(v, initial) == nil {
-		return &decision.Verdict{
+		return &decision.Plan{
 			Message: fmt.Sprintf("waiting: %s has %s for the %s of the first epoch; add nodes",
 				spec.NodesField(&v.Cluster.Spec), wording.Count(len(v.Nodes()), "node"),
 				wording.Count(len(initial), "member")),
-			Outlook: rule.Waits, Resync: rule.ResyncLater}
+			Outlook: rule.Waits,
+			Resync:  rule.ResyncLater,
+		}
 	}
-	return &decision.Verdict{Message: "recording the nodes of the initial members: " + strings.Join(initial, ", "),
-		Resync: rule.ResyncLater}
+	return &decision.Plan{
+		Message: "recording the nodes of the initial members: " + strings.Join(initial, ", "),
+		Resync:  rule.ResyncLater,
+	}
 }
 
 // NeedsNode says that a member waits for a node; empty when it does not.
