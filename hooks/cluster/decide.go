@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"cmp"
-
 	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/health"
@@ -13,30 +11,64 @@ import (
 	"github.com/quorate-dev/quorate/hooks/status"
 )
 
-// decide is Decide, at a time.
+// decide is Decide, at a time: the facts, what the rules plan, and the answer.
 func decide(o observation.Observation) decision.Decision {
 	v := newView(o)
+	return answer(v, planned(v))
+}
+
+// plan is what the first rule that applies has said.
+type plan struct {
+	decision.Plan
+	mode string
+	rule *Rule
+	// next is what tools are told; aside: it is what the rules after this one say.
+	next  decision.Prospect
+	aside bool
+}
+
+// planned asks the rules.
+func planned(v *state.View) plan {
 	in := modeOf(v)
-	at, plan := in.Rules.First(v)
-	v.DefragRun = cmp.Or(plan.Defragmentation, v.DefragRun)
-	if plan.GivenUp.Mark == objects.FailedSilent {
-		v.FailedVoter = plan.GivenUp.Member
+	at, said := in.Rules.First(v)
+	p := plan{Plan: *said, mode: in.Name, rule: &in.Rules[at]}
+	if p.Outlook == "" {
+		p.Outlook = p.rule.Outlooks[0]
 	}
-	plan.Leaving = leaving(v, plan)
-	answer := desired(v, plan)
-	health.Expect(v, answer)
-	plan.Message = health.AndUnmade(v, plan.Message)
-	because := rule.Reason{Rule: in.Rules[at].Name, Message: plan.Message}
-	newStatus := status.Of(v, because, prospectOf(v, in, at, plan))
+	p.aside = p.Outlook == rule.Aside
+	then := v.WithRun(p.Defragmentation)
+	p.next = prospectOf(then, in, at, said)
+	p.Leaving = leaving(then, &p.Plan)
+	return p
+}
+
+// answer is what becomes of a plan.
+func answer(v *state.View, p plan) decision.Decision {
+	v = v.WithRun(p.Defragmentation)
+	children := desired(v, &p.Plan)
+	awaited := health.Await(v, children)
+	told := status.Decided{
+		Because: rule.Reason{Rule: p.rule.Name, Message: awaited.AddTo(p.Message)},
+		Next:    awaited.Prospect(p.next),
+		Awaited: awaited,
+	}
+	if p.aside {
+		told.Next.Reason = p.next.Reason
+		told.Next.Message = awaited.AddTo(p.next.Message)
+	}
+	if p.GivenUp.Mark == objects.FailedSilent {
+		told.GivenUp = p.GivenUp.Member
+	}
+	newStatus := status.Of(v, told)
 	return decision.Decision{
-		Step:        plan.Step,
-		Children:    answer,
+		Step:        p.Step,
+		Children:    children,
 		Status:      newStatus,
-		ResyncAfter: health.ResyncForUnmade(v, resyncAfter(v, plan, &newStatus)),
-		Mode:        in.Name,
-		Quiet:       in.Rules[at].IsQuiet,
-		Reason:      because,
-		Outlook:     cmp.Or(plan.Outlook, in.Rules[at].Outlooks[0]),
+		ResyncAfter: awaited.Resync(resyncAfter(v, &p.Plan, &newStatus)),
+		Mode:        p.mode,
+		Quiet:       p.rule.IsQuiet,
+		Reason:      told.Because,
+		Outlook:     p.Outlook,
 	}
 }
 

@@ -47,7 +47,7 @@ func prospectOf(v *state.View, in *Mode, at int, plan *decision.Plan) decision.P
 	if p.Outlook == rule.Rests && v.Etcd != nil && !v.BesideForeign() {
 		p = cmp.Or(unauthorized(v), unreachable(v), unready(v), p)
 	}
-	return health.WithUnmade(v, p)
+	return p
 }
 
 // unreachable says that clients have no Service, or none to one of the members; empty when they have. An object of the

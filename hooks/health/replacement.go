@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
 	"github.com/quorate-dev/quorate/hooks/rollout"
@@ -258,25 +257,4 @@ func promoted(v *state.View) bool {
 	}
 	_, is := v.Taken.Step.(decision.Promote)
 	return is
-}
-
-// TroubleWord is the reason of the condition Degraded.
-func TroubleWord(v *state.View) string {
-	switch {
-	case v.Etcd == nil && LongUnmade(v) && (v.Epoch == nil || !epochs.NeverBegins(v)):
-		return failedCreate
-	case v.Etcd == nil && !v.Epoch.HadQuorum():
-		return "BootstrapStalled"
-	case v.Etcd == nil:
-	case pods.MismatchedPods(v) > 0:
-		return "MemberMismatch"
-	case slices.ContainsFunc(v.Voters, func(m *state.Member) bool {
-		return Overdue(v, m) &&
-			WhyNotReplaced(v, m) != ""
-	}):
-		return "PersonDecides"
-	case LongUnmade(v):
-		return failedCreate
-	}
-	return "MembersInTrouble"
 }

@@ -87,6 +87,16 @@ func noteReclaimed(v *View, s *decision.DefragmentationRun) {
 	s.Before = nil
 }
 
+// WithRun is the view once this has become of the run of defragmentation; nil for nothing.
+func (v *View) WithRun(run *decision.DefragmentationRun) *View {
+	if run == nil {
+		return v
+	}
+	w := *v
+	w.DefragRun = run
+	return &w
+}
+
 // NowInSeconds is now, as a status can hold it.
 func (v *View) NowInSeconds() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
 

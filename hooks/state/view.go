@@ -49,13 +49,11 @@ type View struct {
 	Leaves              []spec.Leaf
 	CertificateProblems []string // which certificates are not in order, and why: see allCertificateProblems
 	// Untrusted says which certificate from others running members don't take, and what to do; empty for none
-	Untrusted   string
-	Serves      string                       // identifies the certificates that members are to show
-	DefragRun   *decision.DefragmentationRun // what defragmentation has come to; nil for nothing ever
-	Awaited     []v1alpha1.AwaitedStatus     // objects of the answer that are not there, once there is one
-	Asked       Asked                        // what EtcdOperations ask for
-	Windows     *spec.Windows                // of spec.maintenance.windows; nil for none
-	FailedVoter string                       // the voter that the plan gives up for its silence; empty for none
+	Untrusted string
+	Serves    string                       // identifies the certificates that members are to show
+	DefragRun *decision.DefragmentationRun // what defragmentation has come to; nil for nothing ever
+	Asked     Asked                        // what EtcdOperations ask for
+	Windows   *spec.Windows                // of spec.maintenance.windows; nil for none
 }
 
 // Member is one entry of etcd's list with what belongs to it.

@@ -32,9 +32,18 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
+// Decided is what a status tells of this call.
+type Decided struct {
+	Because rule.Reason
+	Next    decision.Prospect
+	// GivenUp is the voter that is given up for its silence; empty for none.
+	GivenUp string
+	Awaited health.Awaited
+}
+
 // Of is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes
 // are.
-func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.EtcdClusterStatus {
+func Of(v *state.View, d Decided) v1alpha1.EtcdClusterStatus {
 	old := &v.Cluster.Status
 	s := v1alpha1.EtcdClusterStatus{
 		ObservedGeneration: v.Cluster.Generation,
@@ -42,7 +51,7 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 		Epoch:              old.Epoch,
 		Version:            old.Version,
 		Selector:           objects.LabelCluster + "=" + v.Cluster.Name,
-		Rule:               because.Rule,
+		Rule:               d.Because.Rule,
 		Members:            members(v),
 	}
 	if v.Epoch != nil {
@@ -72,14 +81,15 @@ func Of(v *state.View, because rule.Reason, next decision.Prospect) v1alpha1.Etc
 	s.Internal.EarlierLife = epochs.SeenOfEarlierLife(v)
 	s.Auth, s.Internal.AppliedAuth = auth.AuthStatus(v)
 	s.Defragmentation, s.Internal.Defragmentation = v.DefragRun.Told()
-	if r := health.Replacements(v, v.FailedVoter); r != (v1alpha1.ReplacementStatus{}) {
+	if r := health.Replacements(v, d.GivenUp); r != (v1alpha1.ReplacementStatus{}) {
 		s.Internal.Replacement = &r
 	}
 	s.Internal.Watched, s.Internal.ClockTime, s.Connection = state.Watched(v), old.Internal.ClockTime, connection(v)
-	s.Running, s.Internal.Awaited = versions.RunningVersion(v, s.Members), v.Awaited
-	s.Operations = Operations(v, because)
-	s.History = health.History(v, because, &s)
-	s.Conditions = conditions(v, because, next, &s)
+	s.Running = versions.RunningVersion(v, s.Members)
+	s.Internal.Awaited = d.Awaited.List
+	s.Operations = Operations(v, d.Because)
+	s.History = health.History(v, d.Because, &s)
+	s.Conditions = conditions(v, d, &s)
 	return s
 }
 
@@ -166,8 +176,7 @@ func suspension(v *state.View) (reason, message string) {
 	return "NotSuspended", "spec.suspend is false"
 }
 
-func conditions(v *state.View, because rule.Reason, next decision.Prospect,
-	now *v1alpha1.EtcdClusterStatus) []metav1.Condition {
+func conditions(v *state.View, d Decided, now *v1alpha1.EtcdClusterStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	to := rule.Conditions{List: &list, Generation: v.Cluster.Generation, Now: v.Now}
 	set := to.Set
@@ -176,15 +185,15 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve",
 			state.Serving(voters), len(voters)))
 	} else {
-		set(v1alpha1.Available, false, because.Rule, because.Message)
+		set(v1alpha1.Available, false, d.Because.Rule, d.Because.Message)
 	}
-	to.Expect(next.Outlook, next.Reason, next.Message)
-	if trouble := troubles(v, because); len(trouble) > 0 {
-		set(v1alpha1.Degraded, true, health.TroubleWord(v), strings.Join(trouble, "; "))
+	to.Expect(d.Next.Outlook, d.Next.Reason, d.Next.Message)
+	if trouble := troubles(v, d); len(trouble) > 0 {
+		set(v1alpha1.Degraded, true, troubleWord(v, d.Awaited), strings.Join(trouble, "; "))
 	} else {
 		set(v1alpha1.Degraded, false, "AllWell", "no member has a problem")
 	}
-	if reason, message, there := foreign.ForeignCondition(v, because); reason != "" {
+	if reason, message, there := foreign.ForeignCondition(v, d.Because); reason != "" {
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
 	reason, message := suspension(v)
@@ -347,11 +356,12 @@ func clientAuth(v *state.View) (reason, message string, secured bool) {
 }
 
 // troubles are what is wrong with the members, in words that stay the same while nothing changes.
-func troubles(v *state.View, because rule.Reason) []string {
+func troubles(v *state.View, d Decided) []string {
 	var list []string
 	if v.Etcd == nil {
-		if v.Replicas > 0 && v.Epoch != nil && (v.Epoch.HadQuorum() || epochs.NeverBegins(v)) || health.LongUnmade(v) {
-			list = append(list, because.Message)
+		down := v.Replicas > 0 && v.Epoch != nil && (v.Epoch.HadQuorum() || epochs.NeverBegins(v))
+		if down || d.Awaited.Long() {
+			list = append(list, d.Because.Message)
 		}
 		return list
 	}
@@ -364,8 +374,8 @@ func troubles(v *state.View, because rule.Reason) []string {
 			list = append(list, fmt.Sprintf("%s has the alarm %s", who, strings.Join(m.Health.Alarms, " and ")))
 		}
 	}
-	if health.LongUnmade(v) {
-		list = append(list, health.Unmade(v))
+	if d.Awaited.Long() {
+		list = append(list, d.Awaited.Unmade())
 	}
 	return append(list, health.AlarmsOfOthers(v)...)
 }
@@ -412,4 +422,27 @@ func Restoring(v *state.View) []string {
 		list = append(list, url)
 	}
 	return spec.Distinct(list)
+}
+
+// troubleWord is the reason of the condition Degraded.
+func troubleWord(v *state.View, awaited health.Awaited) string {
+	switch {
+	case v.Etcd == nil && awaited.Long() && (v.Epoch == nil || !epochs.NeverBegins(v)):
+		return health.FailedCreate
+	case v.Etcd == nil && !v.Epoch.HadQuorum():
+		return "BootstrapStalled"
+	case v.Etcd == nil:
+	case pods.MismatchedPods(v) > 0:
+		return "MemberMismatch"
+	case slices.ContainsFunc(v.Voters, func(m *state.Member) bool { return waitsForPerson(v, m) }):
+		return "PersonDecides"
+	case awaited.Long():
+		return health.FailedCreate
+	}
+	return "MembersInTrouble"
+}
+
+// waitsForPerson reports whether a voter is overdue, and a person decides whether it is replaced.
+func waitsForPerson(v *state.View, m *state.Member) bool {
+	return health.Overdue(v, m) && health.WhyNotReplaced(v, m) != ""
 }
