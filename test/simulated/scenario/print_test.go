@@ -58,7 +58,11 @@ func (s *story) check(args) string {
 	line("claims", claims)
 	for _, record := range s.records() {
 		says := recordtest.Says(record)
-		line("record", []string{fmt.Sprintf("next %d", says.NextOrdinal), "cluster " + wording.Hex(says.ClusterID)})
+		cluster := "cluster "
+		if says.ClusterID != 0 {
+			cluster += wording.Hex(says.ClusterID)
+		}
+		line("record", []string{fmt.Sprintf("next %d", says.NextOrdinal), cluster})
 	}
 	if b.Len() == 0 {
 		return "nothing is left\n"
