@@ -34,9 +34,9 @@ func TestEveryRuleHasAnOutlook(t *testing.T) {
 			assert.False(t, o == rule.Aside && len(r.Outlooks) > 1, "%s: what other rules tell, a plan can't", r.Name)
 		}
 	}
-	for _, m := range modes {
-		last := m.rules[len(m.rules)-1]
-		assert.False(t, slices.Contains(last.Outlooks, rule.Aside), "mode %s: nothing comes after rule %s", m.name,
+	for _, m := range Modes {
+		last := m.Rules[len(m.Rules)-1]
+		assert.False(t, slices.Contains(last.Outlooks, rule.Aside), "mode %s: nothing comes after rule %s", m.Name,
 			last.Name)
 	}
 }
@@ -328,9 +328,10 @@ func TestRulesAreFunctionsOfTheirNames(t *testing.T) {
 		named++
 		want, err := strconv.Unquote(status.Value)
 		require.NoError(t, err)
-		if want != "Recover" { // recover is Go's own
-			assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)
+		if want == "Recover" || want == "Record" { // recover is Go's own, and record a package
+			return true
 		}
+		assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)
 		return true
 	})
 	assert.Len(t, Rules(), named)

@@ -33,7 +33,7 @@ func made(t *testing.T, version string, change func(*v1alpha1.EtcdClusterSpec)) 
 	change(&o.Cluster.Spec)
 	observeRecord(&o, 1)
 	addClaim(&o, 0)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	neverQuorate(&o)
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	require.Len(t, d.Children.Pods, 1)
@@ -394,10 +394,10 @@ func TestTheIssuesOwnURL(t *testing.T) {
 // fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
 // says of it.
 func fillFrom(from record.Resolved, o observation.Observation) []*corev1.Pod {
-	record := state.NewRecord(newView(o), 1, 0, 3)
-	epochs.Originate(record, record.Origin{Source: record.SourceSnapshot, Snapshot: &from})
-	record.Annotations[objects.AnnotationStartsOn] = "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2"
-	o.Children.ConfigMaps[record.Name] = record
+	r := state.NewRecord(newView(o), 0, 3)
+	r.Origin = record.Origin{Source: record.SourceSnapshot, Snapshot: &from}
+	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, r)
+	startsOn("uid-claim-0", "uid-claim-1", "uid-claim-2")(&o)
 	for i := range 3 {
 		addClaim(&o, i)
 	}

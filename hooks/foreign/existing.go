@@ -222,7 +222,7 @@ func NoteForeign(v *state.View) (map[string][]string, time.Time) {
 	switch {
 	case len(now) == 0:
 		return nil, time.Time{}
-	case maps.EqualFunc(now, e.Foreign, slices.Equal):
+	case maps.EqualFunc(now, e.Foreign, slices.Equal) && !e.ForeignSince.IsZero():
 		return e.Foreign, e.ForeignSince
 	}
 	return now, v.Now.UTC().Truncate(time.Second)

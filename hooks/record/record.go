@@ -35,18 +35,18 @@ type Plan struct {
 	// Initial are the peer URLs of the initial members, by name.
 	Initial map[string]string `json:"initial,omitempty"`
 	// First is the lowest number of its members: those below it were members of earlier epochs.
-	First int `json:"firstMember,omitempty"`
+	First int `json:"firstMember,omitzero"`
 	// Peers is how the members spoke with each other when they joined an existing etcd: http or https.
-	Peers string `json:"peers,omitempty"`
+	Peers string `json:"peers,omitzero"`
 	// Recreated: it took the place of a record that was deleted. Its initial members are a guess.
-	Recreated bool `json:"recreated,omitempty"`
+	Recreated bool `json:"recreated,omitzero"`
 	Origin
 	// After is the number of the epoch that it takes over from, FormerFirst the lowest number of that one's members; 0
 	// for the first epoch.
-	After       int `json:"after,omitempty"`
-	FormerFirst int `json:"formerFirstMember,omitempty"`
+	After       int `json:"after,omitzero"`
+	FormerFirst int `json:"formerFirstMember,omitzero"`
 	// Floor is what the revisions of all epochs before lie below: see epochs/revisions.go.
-	Floor int64 `json:"revisionFloor,omitempty"`
+	Floor int64 `json:"revisionFloor,omitzero"`
 	// Past are the epochs before, by number.
 	Past map[int]Past `json:"past,omitempty"`
 	// Answered are the UIDs of the restores that it or one before has answered, with the number of that.
@@ -64,7 +64,7 @@ type State struct {
 	// NextOrdinal is the lowest number that no member has had.
 	NextOrdinal int `json:"nextMember,omitzero"`
 	// Version of etcd that pods are made with.
-	Version string `json:"version,omitempty"`
+	Version string `json:"version,omitzero"`
 	// Choice is the restart or removal that was chosen last.
 	Choice Choice `json:"chosen,omitzero"`
 	// OldLog is how far into the log entries of 3.5 may be.
@@ -78,16 +78,16 @@ type State struct {
 	Highest int64 `json:"highestRevision,omitzero"`
 	// Sum is the SHA-256, in hexadecimal, that the first initial member has found where none was known before; empty
 	// for not yet, or none: see epochs/seed.go.
-	Sum string `json:"sha256,omitempty"`
+	Sum string `json:"sha256,omitzero"`
 	// Until is the revision at which the first initial member has found the stream of changes to end; 0 for not yet, or
 	// none. StreamEnd says in words how far it followed that, and why not further.
 	Until     int64  `json:"until,omitzero"`
-	StreamEnd string `json:"streamEnd,omitempty"`
+	StreamEnd string `json:"streamEnd,omitzero"`
 	// Phase is how far it has come in taking over from the epoch before: PhaseStaging and its like.
-	Phase string `json:"phase,omitempty"`
+	Phase string `json:"phase,omitzero"`
 	// Survivor is the member, or the claim, whose volume was chosen to seed it; empty for none yet. Evidence says why.
-	Survivor string `json:"survivor,omitempty"`
-	Evidence string `json:"evidence,omitempty"`
+	Survivor string `json:"survivor,omitzero"`
+	Evidence string `json:"evidence,omitzero"`
 	// Foreign are, in an epoch that joined an existing etcd, the members there that are none of ours: their client URLs,
 	// by ID in hexadecimal. ForeignSince is since when it is these.
 	Foreign      map[string][]string `json:"foreign,omitempty"`
@@ -99,48 +99,48 @@ type Origin struct {
 	// Source is SourceEmpty or its like.
 	Source string `json:"source"`
 	// Restore is the UID of the restore (an EtcdOperation) that the epoch answers; empty for none.
-	Restore string `json:"restore,omitempty"`
+	Restore string `json:"restore,omitzero"`
 	// Snapshot that the initial members restore; nil for none.
-	Snapshot *Resolved `json:"snapshot,omitempty"`
+	Snapshot *Resolved `json:"snapshot,omitzero"`
 	// Bump is by how much the spec says that the revision is raised; nil when it is to begin above all that were
 	// given out.
-	Bump *int64 `json:"bumpRevision,omitempty"`
+	Bump *int64 `json:"bumpRevision,omitzero"`
 	// Claim is the volume that seeds this one, of another etcd; nil for none.
-	Claim *FormerClaim `json:"claim,omitempty"`
+	Claim *FormerClaim `json:"claim,omitzero"`
 	// SurvivorsOf is the epoch one of whose members' volumes seeds this one; 0 for none.
-	SurvivorsOf int `json:"survivorsOf,omitempty"`
+	SurvivorsOf int `json:"survivorsOf,omitzero"`
 	// Member of that epoch that runs, and from which the data is fetched where no volume could be copied; empty for
 	// none.
-	Member string `json:"member,omitempty"`
+	Member string `json:"member,omitzero"`
 }
 
 // Resolved is a snapshot with all that is needed to restore it.
 type Resolved struct {
 	// Name of its EtcdSnapshot, and ClusterID of the etcd that it was taken of, in hexadecimal; empty when they are
 	// not known.
-	Name      string `json:"name,omitempty"`
-	ClusterID string `json:"clusterID,omitempty"`
+	Name      string `json:"name,omitzero"`
+	ClusterID string `json:"clusterID,omitzero"`
 	// URL of the artifact, SHA256 of its database in hexadecimal; empty when that is not known.
 	URL    string `json:"url"`
-	SHA256 string `json:"sha256,omitempty"`
+	SHA256 string `json:"sha256,omitzero"`
 	// Tail is the URL of the folder with the changes after it; empty for the snapshot alone. They are restored up to the
 	// revision Until, or else to what had arrived at UntilTime, or else all. AsFar has what can't be followed end them,
 	// instead of an error; there may be none.
-	Tail      string    `json:"tail,omitempty"`
-	Until     int64     `json:"until,omitempty"`
+	Tail      string    `json:"tail,omitzero"`
+	Until     int64     `json:"until,omitzero"`
 	UntilTime time.Time `json:"untilTime,omitzero"`
-	AsFar     bool      `json:"asFar,omitempty"`
+	AsFar     bool      `json:"asFar,omitzero"`
 	// Store says how it is reached.
 	Store              v1alpha1.Store        `json:"store"`
 	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
-	ServiceAccountName string                `json:"serviceAccountName,omitempty"`
+	ServiceAccountName string                `json:"serviceAccountName,omitzero"`
 }
 
 // FormerClaim is the volume of a member of an etcd that runs no more.
 type FormerClaim struct {
 	// Name of the claim, WAL that of the claim with the write-ahead log; empty where the log is with the data.
 	Name string `json:"name"`
-	WAL  string `json:"wal,omitempty"`
+	WAL  string `json:"wal,omitzero"`
 	// Path of the data directory in the volume.
 	Path string `json:"path"`
 }
@@ -155,22 +155,22 @@ type Past struct {
 // Choice is the member that is restarted, or removed: see state/choice.go.
 type Choice struct {
 	Name string `json:"name"`
-	Pod  string `json:"pod,omitempty"` // its UID; none for a removal
+	Pod  string `json:"pod,omitzero"` // its UID; none for a removal
 	// Container is the one that ends when the image is exchanged; empty when the pod goes.
-	Container string `json:"container,omitempty"`
+	Container string `json:"container,omitzero"`
 	// Down: it did not serve when it was chosen, and not because of a restart before: no change is at fault that it
 	// is restarted for.
-	Down bool `json:"down,omitempty"`
+	Down bool `json:"down,omitzero"`
 	// Removes: the member is removed instead.
-	Removes bool `json:"removes,omitempty"`
+	Removes bool `json:"removes,omitzero"`
 	// Withdrawn is when a removal was taken back; zero when it was not.
 	Withdrawn time.Time `json:"withdrawn,omitzero"`
 }
 
 // OldLog is how far into the log entries of 3.5 may be: unbounded while members of 3.5 may run. See versions/upgrade.go.
 type OldLog struct {
-	There bool  `json:"there,omitempty"`
-	UpTo  int64 `json:"upTo,omitempty"` // an index of the log; 0: not known yet
+	There bool  `json:"there,omitzero"`
+	UpTo  int64 `json:"upTo,omitzero"` // an index of the log; 0: not known yet
 }
 
 // The phases of a succession. An epoch begins, for good, when the one before can't acknowledge anything any more.
@@ -194,6 +194,8 @@ const (
 	// SourceExisting has no initial members: they join a running etcd.
 	SourceExisting = "Existing"
 )
+
+var sources = []string{SourceEmpty, SourceSnapshot, SourceSurvivor, SourceClaims, SourceExisting}
 
 // Keys of a record's data.
 const (
@@ -271,28 +273,55 @@ func Read(cm *corev1.ConfigMap) (Record, error) {
 	return r, r.flaw()
 }
 
-var errBounds = errors.New("it has a number that no cluster comes to")
+var (
+	errOrigin  = errors.New("it does not say where its data comes from")
+	errMembers = errors.New("it has a member without a name, or without what belongs to it")
+	errNumbers = errors.New("it has a number that no cluster comes to")
+)
 
-// flaw is what is wrong with the numbers of a record.
+// flaw is what no record says that Quorate wrote.
 func (r *Record) flaw() error {
+	switch {
+	case !slices.Contains(sources, r.Source),
+		r.Source == SourceSnapshot && r.Snapshot == nil,
+		r.Source == SourceClaims && r.Claim == nil:
+		return errOrigin
+	case incomplete(r.Initial), incomplete(r.StartsOn):
+		return errMembers
+	}
 	for _, n := range []int{r.First, r.FormerFirst, r.After, r.SurvivorsOf, r.NextOrdinal} {
 		if n < 0 || n > objects.MostMembers {
-			return errBounds
+			return errNumbers
 		}
 	}
-	revisions := []int64{r.Floor, r.Highest, r.Until, r.OldLog.UpTo}
-	if r.Bump != nil {
-		revisions = append(revisions, *r.Bump)
-	}
-	if r.Snapshot != nil {
-		revisions = append(revisions, r.Snapshot.Until)
-	}
-	for _, n := range revisions {
+	for _, n := range r.revisions() {
 		if n < 0 || n > MostRevisions {
-			return errBounds
+			return errNumbers
 		}
 	}
 	return nil
+}
+
+// incomplete reports whether a name, or what belongs to it, is empty.
+func incomplete[V ~string](members map[string]V) bool {
+	for name, has := range members {
+		if name == "" || has == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// revisions are all numbers of revisions, and of entries of a log.
+func (r *Record) revisions() []int64 {
+	all := []int64{r.Floor, r.Highest, r.Until, r.OldLog.UpTo}
+	if r.Bump != nil {
+		all = append(all, *r.Bump)
+	}
+	if r.Snapshot != nil {
+		all = append(all, r.Snapshot.Until)
+	}
+	return all
 }
 
 // IDs are written as etcd prints them.

@@ -14,8 +14,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// annotationSeal is what proves that Quorate wrote a record.
-const annotationSeal = objects.Domain + "seal"
+// AnnotationSeal is what proves that Quorate wrote a record.
+const AnnotationSeal = objects.Domain + "seal"
 
 // Who may write ConfigMaps could else write a record, and an epoch that never was would take over. So the edge seals
 // each record that it answers with a key of the installation, and says which of those observed have no such seal.
@@ -31,7 +31,7 @@ func Seal(key []byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) string {
 	}
 	say("record", c.Namespace, c.Name, string(c.UID), cm.Name, string(cm.UID))
 	for _, all := range []map[string]string{cm.Data, objects.OwnKeys(cm.Annotations, nil)} {
-		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(k string) bool { return k == annotationSeal })
+		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(k string) bool { return k == AnnotationSeal })
 		say(strconv.Itoa(len(keys)))
 		for _, k := range keys {
 			say(k, all[k])
@@ -75,7 +75,7 @@ func Recorded(c *v1alpha1.EtcdCluster, peers *corev1.Service) (n int) {
 }
 
 func sealed(keys [][]byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) bool {
-	seal := []byte(cm.Annotations[annotationSeal])
+	seal := []byte(cm.Annotations[AnnotationSeal])
 	return slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(seal, []byte(Seal(key, c, cm))) })
 }
 
@@ -85,6 +85,6 @@ func Sealed(keys [][]byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap, unseal
 		return cm
 	}
 	with := *cm
-	with.Annotations = objects.With(cm.Annotations, annotationSeal, Seal(keys[0], c, cm))
+	with.Annotations = objects.With(cm.Annotations, AnnotationSeal, Seal(keys[0], c, cm))
 	return &with
 }

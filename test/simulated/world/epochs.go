@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
@@ -403,21 +404,9 @@ func (w *World) onlyOneServes() {
 // stops reports whether the epoch that runs is being stopped for the next one.
 func (w *World) stops() bool {
 	for _, o := range w.Objects {
-		if cm, is := o.(*corev1.ConfigMap); is && SaysOf(cm).Phase == record.PhaseStopping {
+		if cm, is := o.(*corev1.ConfigMap); is && recordtest.Says(cm).Phase == record.PhaseStopping {
 			return true
 		}
 	}
 	return false
-}
-
-// SaysOf is what a record says; nothing where it can't be read.
-func SaysOf(cm *corev1.ConfigMap) record.Record {
-	if cm == nil {
-		return record.Record{}
-	}
-	r, err := record.Read(cm)
-	if err != nil {
-		return record.Record{}
-	}
-	return r
 }

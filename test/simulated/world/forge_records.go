@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 )
 
 // What who may write ConfigMaps, and nothing else, does to records.
@@ -21,26 +22,22 @@ func (w *World) ForgeRecord(n int) {
 	forged := copyOf(before).(*corev1.ConfigMap)
 	forged.ObjectMeta = metav1.ObjectMeta{Name: objects.EpochName(w.Cluster().Name, n), Labels: before.Labels,
 		Annotations: maps.Clone(before.Annotations), OwnerReferences: before.OwnerReferences}
-	r, _ := record.Read(before)
-	member := objects.MemberName(w.Cluster().Name, r.NextOrdinal)
-	r.ClusterID = 0
-	r.First = r.NextOrdinal
-	r.NextOrdinal++
-	r.Phase = record.PhaseBegan
-	r.After = n - 1
-	r.Initial = map[string]string{member: objects.PeerURL(w.Cluster(), member, "")}
-	made := record.New(w.Cluster(), n, r)
-	forged.Data = made.Data
-	maps.Copy(forged.Annotations, made.Annotations)
+	recordtest.Edit(forged, func(r *record.Record) {
+		member := objects.MemberName(w.Cluster().Name, r.NextOrdinal)
+		r.ClusterID = 0
+		r.First = r.NextOrdinal
+		r.NextOrdinal++
+		r.Phase = record.PhaseBegan
+		r.After = n - 1
+		r.Initial = map[string]string{member: objects.PeerURL(w.Cluster(), member, "")}
+	})
 	_ = w.create(ConfigMapKind, forged)
 }
 
-// EditRecord says in that of the epoch that runs, which version its members run.
-func (w *World) EditRecord(version string) {
+// EditRecord changes what that of the epoch that runs says.
+func (w *World) EditRecord(change func(*record.Record)) {
 	edited := copyOf(w.record()).(*corev1.ConfigMap)
-	r, _ := record.Read(edited)
-	r.Version = version
-	r.State.WriteTo(edited)
+	recordtest.Edit(edited, change)
 	_ = w.update(ConfigMapKind, edited)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 )
 
 // Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what is said
@@ -54,7 +55,7 @@ func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	}
 	cm, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
 	for _, op := range w.Operations(v1alpha1.OperationRestore) {
-		if op.DeletionTimestamp == nil && SaysOf(cm).Restore != string(op.UID) {
+		if op.DeletionTimestamp == nil && recordtest.Says(cm).Restore != string(op.UID) {
 			return "it does not have the data of the restore " + op.Name
 		}
 	}

@@ -173,6 +173,7 @@ func mergeMap(noun string, old map[string]string, last []string, want map[string
 		what := short(k)
 		if what == "state" {
 			changed = append(changed, recordChanges(old[k], want[k])...)
+			slices.Sort(changed)
 			continue
 		}
 		if noun != "" || what == "next-member" {
@@ -184,27 +185,24 @@ func mergeMap(noun string, old map[string]string, last []string, want map[string
 }
 
 // recordChanges are the fields of a record's state that change, as words with dashes.
-func recordChanges(old, want string) []string {
+func recordChanges(old, want string) (changed []string) {
 	was, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	_, _ = json.Unmarshal([]byte(old), &was), json.Unmarshal([]byte(want), &is)
-	var gone, changed []string
-	for field := range was {
-		if _, stays := is[field]; !stays {
-			gone = append(gone, "-"+dashed(field))
-		}
-	}
 	for field, value := range is {
-		what := dashed(field)
-		if what == "next-member" {
-			what += "=" + string(value)
-		}
-		if !bytes.Equal(was[field], value) {
-			changed = append(changed, what)
+		switch {
+		case field == "evidence" || bytes.Equal(was[field], value): // a survivor comes with it
+		case field == "nextMember":
+			changed = append(changed, dashed(field)+"="+string(value))
+		default:
+			changed = append(changed, dashed(field))
 		}
 	}
-	slices.Sort(gone)
-	slices.Sort(changed)
-	return slices.DeleteFunc(append(gone, changed...), func(what string) bool { return strings.HasSuffix(what, "evidence") })
+	for field := range was {
+		if _, stays := is[field]; !stays && field != "evidence" {
+			changed = append(changed, "-"+dashed(field))
+		}
+	}
+	return changed
 }
 
 // dashed is a field's name as words with dashes.
