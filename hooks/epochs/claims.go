@@ -52,25 +52,34 @@ func volumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
 	return list
 }
 
-// claimSurvey is the pod that looks at the claim of this place. Its name is that of a survey of a member, of which
-// there is none yet.
-func claimSurvey(v *state.View, place int, of record.FormerClaim) *corev1.Pod {
-	return surveyPod(v, objects.MemberName(v.Cluster.Name, place)+SurveySuffix, of)
+// claimSurvey is the name of the pod that looks at the claim of this place: that of a survey of a member, of which there
+// is none yet.
+func claimSurvey(v *state.View, place int) string {
+	return objects.MemberName(v.Cluster.Name, place) + SurveySuffix
 }
 
-// lookedAt is the observed pod that looks at this claim; nil for none. One of an earlier spec looks at another.
-func lookedAt(v *state.View, wanted *corev1.Pod) *corev1.Pod {
-	old := v.All.Pods[wanted.Name]
-	if old == nil || !slices.Equal(state.ClaimsIn(old), state.ClaimsIn(wanted)) {
+// lookedAt is the observed pod that looks at the claim of this place; nil for none. One of an earlier spec looks at
+// another.
+func lookedAt(v *state.View, place int, of record.FormerClaim) *corev1.Pod {
+	old := v.All.Pods[claimSurvey(v, place)]
+	if old == nil || !slices.Equal(state.ClaimsIn(old), claimsOf(of)) {
 		return nil
 	}
-	for i := range old.Spec.Containers {
-		if c := &old.Spec.Containers[i]; c.Name == objects.ContainerSurvey &&
-			slices.Equal(c.Args, wanted.Spec.Containers[0].Args) {
-			return old
-		}
+	looks := slices.ContainsFunc(old.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == objects.ContainerSurvey && slices.Equal(c.Args, surveyArgs(of))
+	})
+	if !looks {
+		return nil
 	}
-	return nil
+	return old
+}
+
+// claimsOf are the claims of a volume that is looked at.
+func claimsOf(of record.FormerClaim) []string {
+	if of.WAL == "" {
+		return []string{of.Name}
+	}
+	return []string{of.Name, of.WAL}
 }
 
 // claimSurveys look at the claims that a new cluster should begin with, until one is chosen.
@@ -81,10 +90,10 @@ func claimSurveys(v *state.View) []*corev1.Pod {
 	}
 	var pods []*corev1.Pod
 	for place, of := range volumesOf(c) {
-		wanted := claimSurvey(v, place, of)
-		switch old := lookedAt(v, wanted); {
-		case old == nil && v.All.Pods[wanted.Name] == nil:
-			pods = append(pods, wanted)
+		name := claimSurvey(v, place)
+		switch old := lookedAt(v, place, of); {
+		case old == nil && v.All.Pods[name] == nil:
+			pods = append(pods, surveyPod(v, name, of))
 		case old != nil && (!saysNothing(old) || v.Now.Sub(old.CreationTimestamp.Time) < SurveyAgain):
 			pods = append(pods, state.Kept(v.Cluster, old))
 		}
@@ -143,7 +152,7 @@ func chooseClaim(v *state.View, c *v1alpha1.FormerClaims) claimChoice {
 func claimsAsTold(v *state.View, c *v1alpha1.FormerClaims) claimsKnown {
 	var k claimsKnown
 	for place, of := range volumesOf(c) {
-		pod := lookedAt(v, claimSurvey(v, place, of))
+		pod := lookedAt(v, place, of)
 		report := (*reports.Survey)(nil)
 		if pod != nil {
 			report = surveyReport(pod)

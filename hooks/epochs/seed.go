@@ -174,9 +174,9 @@ func survivorVolume(v *state.View, member string) record.FormerClaim {
 
 // fromVolume has the pod copy what the volume of a member holds that runs no more.
 func fromVolume(v *state.View, pod *corev1.Pod, of record.FormerClaim) {
-	data, wal, list, mounts := mountsOf(of)
-	args := []string{"--from-data=" + data}
-	if wal != "" {
+	list, mounts := mountsOf(of)
+	args := []string{"--from-data=" + dataIn(of)}
+	if wal := walIn(of); wal != "" {
 		args = append(args, "--from-wal="+wal)
 	}
 	seed := seedContainer(v, pod, args)
@@ -184,18 +184,27 @@ func fromVolume(v *state.View, pod *corev1.Pod, of record.FormerClaim) {
 	seedBy(v, pod, seed, list)
 }
 
-// mountsOf are a container's directories of a volume, for reading alone, and what mounts them: the data directory, and
-// that of the log; empty where it is in the data directory.
-func mountsOf(of record.FormerClaim) (data, wal string, list []corev1.Volume, mounts []corev1.VolumeMount) {
+// dataIn is the data directory of a volume where a container reads it.
+func dataIn(of record.FormerClaim) string { return path.Join(survivorMount, of.Path) }
+
+// walIn is that of its log; empty where it is in the data directory.
+func walIn(of record.FormerClaim) string {
+	if of.WAL == "" {
+		return ""
+	}
+	return survivorWALMount + "/wal"
+}
+
+// mountsOf are what mounts a volume, for reading alone.
+func mountsOf(of record.FormerClaim) (list []corev1.Volume, mounts []corev1.VolumeMount) {
 	list = []corev1.Volume{objects.ClaimVolume(volumeSurvivor, of.Name)}
 	mounts = []corev1.VolumeMount{{Name: volumeSurvivor, MountPath: survivorMount, ReadOnly: true}}
 	if of.WAL != "" {
-		wal = survivorWALMount + "/wal"
 		list = append(list, objects.ClaimVolume(volumeSurvivorWAL, of.WAL))
 		mounts = append(mounts, corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount,
 			ReadOnly: true})
 	}
-	return path.Join(survivorMount, of.Path), wal, list, mounts
+	return list, mounts
 }
 
 // fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing

@@ -271,20 +271,26 @@ func SurveyPods(v *state.View, plan *decision.Plan) []*corev1.Pod {
 	return pods
 }
 
+// surveyArgs have a survey look at this volume.
+func surveyArgs(of record.FormerClaim) []string {
+	args := []string{"survey", "--data-dir=" + dataIn(of)}
+	if wal := walIn(of); wal != "" {
+		args = append(args, "--wal-dir="+wal)
+	}
+	return args
+}
+
 func surveyPod(v *state.View, name string, of record.FormerClaim) *corev1.Pod {
 	s := &v.Cluster.Spec
-	data, wal, volumes, mounts := mountsOf(of)
+	volumes, mounts := mountsOf(of)
 	survey := corev1.Container{
 		Name: objects.ContainerSurvey, Image: v.Settings.Image, ImagePullPolicy: v.Settings.ImagePullPolicy,
 		Command:                  []string{objects.SnapshotProgram},
-		Args:                     []string{"survey", "--data-dir=" + data},
+		Args:                     surveyArgs(of),
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                objects.Little(s.Resources.Limits),
 		VolumeMounts:             mounts,
-	}
-	if wal != "" {
-		survey.Args = append(survey.Args, "--wal-dir="+wal)
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: surveyLabels(v.Cluster),
