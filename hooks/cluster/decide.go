@@ -20,24 +20,24 @@ func decide(o observation.Observation) decision.Decision {
 // plan is what the first rule that applies has said.
 type plan struct {
 	decision.Plan
-	mode string
-	rule *Rule
-	// next is what tools are told; aside: it is what the rules after this one say.
-	next  decision.Prospect
-	aside bool
+	Mode string
+	Rule *Rule
+	// Next is what tools are told; Aside: it is what the rules after this one say.
+	Next  decision.Prospect
+	Aside bool
 }
 
 // planned asks the rules.
 func planned(v *state.View) plan {
 	in := modeOf(v)
 	at, said := in.Rules.First(v)
-	p := plan{Plan: *said, mode: in.Name, rule: &in.Rules[at]}
+	p := plan{Plan: *said, Mode: in.Name, Rule: &in.Rules[at]}
 	if p.Outlook == "" {
-		p.Outlook = p.rule.Outlooks[0]
+		p.Outlook = p.Rule.Outlooks[0]
 	}
-	p.aside = p.Outlook == rule.Aside
+	p.Aside = p.Outlook == rule.Aside
 	then := v.WithRun(p.Defragmentation)
-	p.next = prospectOf(then, in, at, said)
+	p.Next = prospectOf(then, in, at, said)
 	p.Leaving = leaving(then, &p.Plan)
 	return p
 }
@@ -48,13 +48,13 @@ func answer(v *state.View, p plan) decision.Decision {
 	children := desired(v, &p.Plan)
 	awaited := health.Await(v, children)
 	told := status.Decided{
-		Because: rule.Reason{Rule: p.rule.Name, Message: awaited.AddTo(p.Message)},
-		Next:    awaited.Prospect(p.next),
+		Because: rule.Reason{Rule: p.Rule.Name, Message: awaited.AddTo(p.Message)},
+		Next:    awaited.Prospect(p.Next),
 		Awaited: awaited,
 	}
-	if p.aside {
-		told.Next.Reason = p.next.Reason
-		told.Next.Message = awaited.AddTo(p.next.Message)
+	if p.Aside {
+		told.Next.Reason = p.Next.Reason
+		told.Next.Message = awaited.AddTo(p.Next.Message)
 	}
 	if p.GivenUp.Mark == objects.FailedSilent {
 		told.GivenUp = p.GivenUp.Member
@@ -65,8 +65,8 @@ func answer(v *state.View, p plan) decision.Decision {
 		Children:    children,
 		Status:      newStatus,
 		ResyncAfter: awaited.Resync(resyncAfter(v, &p.Plan, &newStatus)),
-		Mode:        p.mode,
-		Quiet:       p.rule.IsQuiet,
+		Mode:        p.Mode,
+		Quiet:       p.Rule.IsQuiet,
 		Reason:      told.Because,
 		Outlook:     p.Outlook,
 	}

@@ -85,7 +85,7 @@ func claimsOf(of record.FormerClaim) []string {
 // claimSurveys look at the claims that a new cluster should begin with, until one is chosen.
 func claimSurveys(v *state.View) []*corev1.Pod {
 	c := formerClaims(v)
-	if c == nil || v.Replicas == 0 || state.RanBefore(v) || chooseClaim(v, c).chosen != nil {
+	if c == nil || v.Replicas == 0 || state.RanBefore(v) || chooseClaim(v, c).Chosen != nil {
 		return nil
 	}
 	var pods []*corev1.Pod
@@ -106,10 +106,10 @@ func saysNothing(pod *corev1.Pod) bool { return state.Finished(pod) && surveyRep
 
 // claimChoice is what is said of the claims that a new cluster should begin with.
 type claimChoice struct {
-	// chosen is nil while none is; evidence names it first.
-	chosen            *record.FormerClaim
-	evidence, message string
-	outlook           rule.Outlook
+	// Chosen is nil while none is; Evidence names it first.
+	Chosen            *record.FormerClaim
+	Evidence, Message string
+	Outlook           rule.Outlook
 }
 
 // claimsKnown is what the pods have told of the claims.
@@ -128,25 +128,25 @@ func chooseClaim(v *state.View, c *v1alpha1.FormerClaims) claimChoice {
 	evidence := strings.Join(k.evidence, "; ")
 	switch lacks := k.lacks(); {
 	case len(k.waits) > 0:
-		choice := claimChoice{message: "inspecting the claims " + strings.Join(k.waits, ", ")}
+		choice := claimChoice{Message: "inspecting the claims " + strings.Join(k.waits, ", ")}
 		if k.stuck {
-			choice.outlook = rule.Waits
+			choice.Outlook = rule.Waits
 		}
 		return choice
 	case k.best == nil:
-		return claimChoice{message: "no claim can be used: " + evidence + "; is spec.bootstrap.claims.path right?",
-			outlook: rule.Waits}
+		return claimChoice{Message: "no claim can be used: " + evidence + "; is spec.bootstrap.claims.path right?",
+			Outlook: rule.Waits}
 	case len(k.clusters) > 1:
-		return claimChoice{message: "the claims are of different etcd clusters: " + evidence +
-			"; name those of one of them in spec.bootstrap.claims.names", outlook: rule.Waits}
+		return claimChoice{Message: "the claims are of different etcd clusters: " + evidence +
+			"; name those of one of them in spec.bootstrap.claims.names", Outlook: rule.Waits}
 	case lacks != "" && !c.WithoutQuorum:
-		return claimChoice{message: lacks + "; name their claims in spec.bootstrap.claims.names too, or set " +
+		return claimChoice{Message: lacks + "; name their claims in spec.bootstrap.claims.names too, or set " +
 			"spec.bootstrap.claims.withoutQuorum to true: then what only they have is lost; " + evidence,
-			outlook: rule.Waits}
+			Outlook: rule.Waits}
 	}
 	i := slices.IndexFunc(k.evidence, func(e string) bool { return strings.HasPrefix(e, k.best.Name+":") })
 	k.evidence[0], k.evidence[i] = k.evidence[i], k.evidence[0]
-	return claimChoice{chosen: k.best, evidence: strings.Join(k.evidence, "; ")}
+	return claimChoice{Chosen: k.best, Evidence: strings.Join(k.evidence, "; ")}
 }
 
 func claimsAsTold(v *state.View, c *v1alpha1.FormerClaims) claimsKnown {
@@ -209,10 +209,10 @@ func beginningWithClaims(v *state.View, from record.Origin) (record.Origin, stri
 		return from, ""
 	}
 	choice := chooseClaim(v, c)
-	if choice.chosen != nil {
-		from.Source, from.Claim, from.Bump = record.SourceClaims, choice.chosen, c.BumpRevision
+	if choice.Chosen != nil {
+		from.Source, from.Claim, from.Bump = record.SourceClaims, choice.Chosen, c.BumpRevision
 	}
-	return from, choice.message
+	return from, choice.Message
 }
 
 // ClaimsOutlook is whether the claims that a new cluster should begin with can be used without a person; empty when
@@ -222,7 +222,7 @@ func ClaimsOutlook(v *state.View) rule.Outlook {
 	if c == nil {
 		return ""
 	}
-	return cmp.Or(chooseClaim(v, c).outlook, rule.Works)
+	return cmp.Or(chooseClaim(v, c).Outlook, rule.Works)
 }
 
 // claimsRecord is the first record of a cluster that begins with a claim. Its one member has a number above those that
@@ -237,6 +237,6 @@ func claimsRecord(v *state.View) record.Record {
 		}
 	}
 	r := state.NewRecord(v, first, 1)
-	r.Chosen(chooseClaim(v, c).evidence)
+	r.Chosen(chooseClaim(v, c).Evidence)
 	return r
 }

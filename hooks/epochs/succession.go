@@ -124,7 +124,7 @@ func withoutNode(v *state.View) []string {
 // Staging is what the next epoch waits for before this one is stopped; empty for nothing.
 func Staging(v *state.View) string {
 	if v.Choosing() {
-		return BestSurvivor(v).message
+		return BestSurvivor(v).Message
 	}
 	if waits := Unstaged(v.Next); waits != "" {
 		return waits

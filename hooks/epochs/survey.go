@@ -27,19 +27,19 @@ const SurveySuffix = "-survey"
 // SurvivorChoice is what is said of the volumes of all survivors. With evidence one is chosen: that, which names it
 // first, is for the record.
 type SurvivorChoice struct {
-	message, evidence string
+	Message, Evidence string
 	Outlook           rule.Outlook
 }
 
 // ChooseSurvivor notes on the record whose log is ahead, once that is known.
 func ChooseSurvivor(v *state.View) *decision.Plan {
 	c := BestSurvivor(v)
-	if c.evidence == "" {
-		return &decision.Plan{Message: c.message, Outlook: c.Outlook, Resync: rule.ResyncLater}
+	if c.Evidence == "" {
+		return &decision.Plan{Message: c.Message, Outlook: c.Outlook, Resync: rule.ResyncLater}
 	}
 	return &decision.Plan{
-		Message: c.message,
-		Record:  decision.RecordChange{Evidence: c.evidence},
+		Message: c.Message,
+		Record:  decision.RecordChange{Evidence: c.Evidence},
 		Resync:  rule.ResyncSoon,
 	}
 }
@@ -52,23 +52,23 @@ func ChooseSurvivor(v *state.View) *decision.Plan {
 func BestSurvivor(v *state.View) SurvivorChoice {
 	of := Survivors(v, v.Next.Epoch.SurvivorsOf)
 	if len(of) == 0 {
-		return SurvivorChoice{message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
+		return SurvivorChoice{Message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
 			v.Next.Epoch.SurvivorsOf, v.Next.Epoch.N, WithoutGivenUp(v, v.Next.Epoch.SurvivorsOf)) + Ways(v),
 			Outlook: rule.Waits}
 	}
 	s := surveyOf(v, of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
-		return SurvivorChoice{message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
+		return SurvivorChoice{Message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
 	case s.best == "":
-		return SurvivorChoice{message: "no volume can be used: " + evidence + Ways(v), Outlook: rule.Waits}
+		return SurvivorChoice{Message: "no volume can be used: " + evidence + Ways(v), Outlook: rule.Waits}
 	case s.mixed:
 		return SurvivorChoice{
-			message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
+			Message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
 				"was: %s; %s", v.Next.Epoch.SurvivorsOf, evidence,
 				discount(v, "those to leave out", "<name>")), Outlook: rule.Waits}
 	case len(s.unreached) > 0 && !goesOnWithout(v, &s):
-		return SurvivorChoice{message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
+		return SurvivorChoice{Message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
 			"bring its node or volume back; %s; %s",
 			strings.Join(s.unreached, ", "), wording.Brief(SurveyFor(v)), discount(v, "it",
 				strings.Join(s.unreached, " pvc/")),
@@ -77,7 +77,7 @@ func BestSurvivor(v *state.View) SurvivorChoice {
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
-	return SurvivorChoice{message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), evidence: evidence}
+	return SurvivorChoice{Message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), Evidence: evidence}
 }
 
 // survey is what is known of the volumes of survivors.

@@ -45,7 +45,7 @@ const (
 // Volume is one claim of a member, and what the spec asks of it.
 type Volume struct {
 	Claim *corev1.PersistentVolumeClaim
-	size  resource.Quantity
+	Size  resource.Quantity
 	class *string
 	// old is what the status says of it; zero for nothing.
 	old v1alpha1.VolumeStatus
@@ -72,7 +72,7 @@ func VolumeOf(v *state.View, name string) *Volume {
 	if claim == nil || !v.OnClaims() || !asks {
 		return nil
 	}
-	d := &Volume{Claim: claim, size: size, class: class}
+	d := &Volume{Claim: claim, Size: size, class: class}
 	for i := range v.Cluster.Status.Members {
 		m := &v.Cluster.Status.Members[i]
 		switch {
@@ -104,9 +104,9 @@ func (d *Volume) requested() resource.Quantity { return *d.Claim.Spec.Resources.
 func (d *Volume) capacity() resource.Quantity { return *d.Claim.Status.Capacity.Storage() }
 
 // Smaller and larger compare what the claim asks for with what it should.
-func (d *Volume) Smaller() bool { has := d.requested(); return has.Cmp(d.size) < 0 }
+func (d *Volume) Smaller() bool { has := d.requested(); return has.Cmp(d.Size) < 0 }
 
-func (d *Volume) larger() bool { has := d.requested(); return has.Cmp(d.size) > 0 }
+func (d *Volume) larger() bool { has := d.requested(); return has.Cmp(d.Size) > 0 }
 
 // Growing reports whether the claim asks for more than the volume has so far.
 func (d *Volume) Growing() bool {
@@ -120,7 +120,7 @@ func (d *Volume) otherClass() bool {
 
 // asked is since when the API server has been asked for the wanted size; zero when it has not.
 func (d *Volume) asked() time.Time {
-	if d.old.Wanted == nil || d.old.Wanted.Cmp(d.size) != 0 {
+	if d.old.Wanted == nil || d.old.Wanted.Cmp(d.Size) != 0 {
 		return time.Time{}
 	}
 	return d.old.RequestTime.Time
@@ -164,9 +164,9 @@ func sized(v *state.View, claim *corev1.PersistentVolumeClaim) {
 		v.Find(member) == nil {
 		return
 	}
-	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.size}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.Size}
 	if _, class, known := strings.Cut(claim.Annotations[objects.AnnotationAskedFor], " "); known {
-		claim.Annotations[objects.AnnotationAskedFor] = askedFor(d.size, &class)
+		claim.Annotations[objects.AnnotationAskedFor] = askedFor(d.Size, &class)
 	}
 }
 
@@ -185,7 +185,7 @@ func VolumeStatus(v *state.View, claim string) *v1alpha1.VolumeStatus {
 	if d == nil || state.Suspended(v.Observation) || !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
 		return nil
 	}
-	s := &v1alpha1.VolumeStatus{Wanted: &d.size, Message: Pending(v, d)}
+	s := &v1alpha1.VolumeStatus{Wanted: &d.Size, Message: Pending(v, d)}
 	if has := d.capacity(); !has.IsZero() {
 		s.Capacity = &has
 	}
@@ -204,7 +204,7 @@ func Pending(v *state.View, d *Volume) string {
 	case d.otherClass():
 		return fmt.Sprintf("its class is %s and should be %s", classOf(d.Claim), *d.class)
 	case d.larger():
-		return fmt.Sprintf("it is larger than %s, and a volume can't shrink", d.size.String())
+		return fmt.Sprintf("it is larger than %s, and a volume can't shrink", d.Size.String())
 	case refused(v, d):
 		return "the API server does not let it grow: its class does not say allowVolumeExpansion: true, or a quota " +
 			"of the namespace is used up"
@@ -250,7 +250,7 @@ func denied(d *Volume) string {
 		return ""
 	case d.otherClass() && class == *d.class:
 		return fmt.Sprintf("it was asked for with class %s, and has %s", class, classOf(d.Claim))
-	case size == d.size.String() && (d.Smaller() || d.larger()):
+	case size == d.Size.String() && (d.Smaller() || d.larger()):
 		has := d.requested()
 		return fmt.Sprintf("it was asked for with %s, and has %s", size, has.String())
 	}
@@ -287,7 +287,7 @@ func VolumeDiffers(v *state.View, m *state.Member) (string, bool) {
 		case d.otherClass():
 			return fmt.Sprintf("%s should be of the class %s instead of %s", d.noun(), *d.class, classOf(d.Claim)), true
 		default:
-			return fmt.Sprintf("%s should have %s instead of %s", d.noun(), d.size.String(), has.String()), true
+			return fmt.Sprintf("%s should have %s instead of %s", d.noun(), d.Size.String(), has.String()), true
 		}
 	}
 	return "", false
