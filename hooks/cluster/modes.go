@@ -75,7 +75,7 @@ var modes = []mode{
 	{
 		name: "HeldBack",
 		why:  "A person holds every change back, or an answer could not be followed: every child stays as it is.",
-		is:   func(v *state.View) bool { return state.HeldBack(v.Observation) },
+		is:   (*state.View).HeldBack,
 		rules: rule.List[*state.View, *decision.Verdict]{
 			// Aside: held back is what the rules after it would do: if they would do something, it waits for a person
 			rule.New("Suspended", "spec.suspend holds every change back; members run on as they are.",

@@ -23,7 +23,7 @@ import (
 // The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
 
 func suspended(v *state.View) *decision.Verdict {
-	if !state.Suspended(v.Observation) {
+	if !v.Suspended() {
 		return nil
 	}
 	return &decision.Verdict{
@@ -31,14 +31,14 @@ func suspended(v *state.View) *decision.Verdict {
 }
 
 func unsupported(v *state.View) *decision.Verdict {
-	if err := state.Unsupported(v.Observation); err != nil {
+	if err := v.Unsupported(); err != nil {
 		return &decision.Verdict{Message: err.Error() + "; Quorate changes nothing until you correct the spec"}
 	}
 	return nil
 }
 
 func recordRefused(v *state.View) *decision.Verdict {
-	refused := state.Refused(v.Observation)
+	refused := v.Refused()
 	if len(refused) == 0 {
 		return nil
 	}

@@ -226,7 +226,7 @@ func New(c *v1alpha1.EtcdCluster, n int, r Record) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(c.Name, n)},
 		Data: map[string]string{
-			keyPlan:           encode(r.Plan, jsontext.WithIndent("  ")),
+			keyPlan:           encode(r.Plan),
 			KeyToken:          fmt.Sprintf("%s-%d", c.UID, n),
 			KeyInitialCluster: objects.FormatPairs(r.Initial, "="),
 		},
@@ -339,8 +339,8 @@ var (
 	})
 )
 
-func encode(v any, options ...json.Options) string {
-	text, err := json.Marshal(v, append(options, json.WithMarshalers(writeIDs), json.Deterministic(true))...)
+func encode(v any) string {
+	text, err := json.Marshal(v, json.WithMarshalers(writeIDs), json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil { // plain data always encodes
 		panic(err)
 	}
