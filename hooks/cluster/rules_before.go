@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,12 +43,13 @@ func recordRefused(v *state.View) *decision.Verdict {
 	if len(refused) == 0 {
 		return nil
 	}
+	names := slices.Sorted(maps.Keys(refused))
+	why := slices.Compact(slices.Sorted(maps.Values(refused)))
 	return &decision.Verdict{Resync: rule.ResyncLater,
-		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (its seal is missing or wrong), so "+
-			"Quorate changes and recreates nothing: it was made or edited by others, came from a backup, or the key "+
+		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (%s), so Quorate changes and recreates nothing: it was made or edited by others, came from a backup, or the key "+
 			"of --record-keys is another one; kubectl delete configmap -n %s %s, and Quorate goes on by what it knows "+
-			"without it; see RecordRefused in docs/troubleshooting.md", strings.Join(refused, ", "),
-			v.Cluster.Namespace, strings.Join(refused, " "))}
+			"without it; see RecordRefused in docs/troubleshooting.md", strings.Join(names, ", "),
+			strings.Join(why, "; "), v.Cluster.Namespace, strings.Join(names, " "))}
 }
 
 func applyStrategy(v *state.View) *decision.Verdict {

@@ -47,24 +47,26 @@ func epochs(recorded map[int]*Epoch) (current, next *Epoch) {
 	return current, next
 }
 
-// readRecords are all epochs whose records are believed, by number: also those that are over or were given up. The
-// names of the other records are apart: those that are not believed, or can't be read.
-func readRecords(o observation.Observation) (recorded map[int]*Epoch, doubted []string) {
+// readRecords are all epochs whose records are believed, by number: also those that are over or were given up. Why the
+// other records are not believed, or can't be read, is apart, by name.
+func readRecords(o observation.Observation) (recorded map[int]*Epoch, doubted map[string]string) {
 	recorded = map[int]*Epoch{}
-	doubted = slices.Clone(o.Unsealed)
+	doubted = map[string]string{}
+	for _, name := range o.Unsealed {
+		doubted[name] = "its seal is missing or wrong"
+	}
 	for name, cm := range o.Children.ConfigMaps {
 		n, is := record.Is(o.Cluster.Name, cm)
-		if !is || slices.Contains(o.Unsealed, name) {
+		if !is || doubted[name] != "" {
 			continue
 		}
 		e, err := ParseEpoch(n, cm)
 		if err != nil {
-			doubted = append(doubted, name)
+			doubted[name] = err.Error()
 			continue
 		}
 		recorded[n] = e
 	}
-	slices.Sort(doubted)
 	return recorded, doubted
 }
 
@@ -75,15 +77,15 @@ func currentEpoch(o observation.Observation) *Epoch {
 	return current
 }
 
-// Refused are the records that are not believed, or can't be read, and hold every change back, by name. One that is of
+// Refused says why records are not believed, or can't be read, that hold every change back, by name. One that is of
 // the very etcd that answers, by the status too, does not: all of it that matters is known without it, so it goes and
 // is written again. So it is with each where the key is another one.
-func (v *View) Refused() []string {
+func (v *View) Refused() map[string]string {
 	if len(v.doubted) != 1 || len(v.Unsealed) != 1 || v.Etcd == nil || len(v.Recorded) > 0 {
 		return v.doubted
 	}
 	n := max(1, int(v.Cluster.Status.Epoch))
-	e, err := ParseEpoch(n, v.Children.ConfigMaps[v.doubted[0]])
+	e, err := ParseEpoch(n, v.Children.ConfigMaps[v.Unsealed[0]])
 	if err != nil || e.Record.Name != objects.EpochName(v.Cluster.Name, n) {
 		return v.doubted
 	}

@@ -26,7 +26,8 @@ type View struct {
 	Epoch                   *Epoch
 	// Recorded are all epochs whose records are believed, by number.
 	Recorded map[int]*Epoch
-	doubted  []string // the records that are not believed, or can't be read, by name
+	// doubted says why other records are not believed, or can't be read, by name.
+	doubted map[string]string
 	// Next is the epoch that is to take over, seen alike; nil for none.
 	Next *View
 	// below is the number that its members' numbers are below.
