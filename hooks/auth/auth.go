@@ -179,7 +179,7 @@ func AuthStatus(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
 
 func done(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
 	old, applied := Applied(v)
-	if v.Cluster.Spec.Auth == nil || state.Suspended(v.Observation) {
+	if v.Cluster.Spec.Auth == nil || v.Suspended() {
 		return old, applied
 	}
 	want, err := AuthWanted(v)

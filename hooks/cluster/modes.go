@@ -73,8 +73,8 @@ var Modes = []Mode{
 				"A spec that can't be run changes nothing; the message says what to correct.",
 				unsupported, rule.Waits).Holding(),
 			rule.New("RecordRefused",
-				"Nothing is changed by a record that no key of the installation has sealed as it is (S8); one of the "+
-					"etcd that answers, by the status too, is written again.", recordRefused, rule.Waits).Holding(),
+				"Nothing is changed by a record that no key of the installation has sealed as it is, or that can't be "+
+					"read (S8); one of the etcd that answers, by the status too, is written again.", recordRefused, rule.Waits).Holding(),
 			// Works: by dynamic-apply it ends with the next call
 			rule.New("ApplyStrategy",
 				"Nothing is changed while a child lacks the annotation of what Metacontroller applied last: "+

@@ -31,7 +31,7 @@ func prospectOf(v *state.View, in *Mode, at int, plan *decision.Plan) decision.P
 	name := in.Rules[at].Name
 	p := decision.Prospect{Outlook: cmp.Or(plan.Outlook, in.Rules[at].Outlooks[0]), Reason: name, Message: plan.Message}
 	switch {
-	case p.Outlook == rule.Aside && state.Suspended(v.Observation):
+	case p.Outlook == rule.Aside && v.Suspended():
 		w := resumed(v)
 		next, then := prospectFrom(w, modeOf(w), 0)
 		if p.Outlook = then.Outlook; p.Outlook == rule.Works {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ import (
 // The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
 
 func suspended(v *state.View) *decision.Plan {
-	if !state.Suspended(v.Observation) {
+	if !v.Suspended() {
 		return nil
 	}
 	return &decision.Plan{
@@ -31,24 +32,26 @@ func suspended(v *state.View) *decision.Plan {
 }
 
 func unsupported(v *state.View) *decision.Plan {
-	if err := state.Unsupported(v.Observation); err != nil {
+	if err := v.Unsupported(); err != nil {
 		return &decision.Plan{Message: err.Error() + "; Quorate changes nothing until you correct the spec"}
 	}
 	return nil
 }
 
 func recordRefused(v *state.View) *decision.Plan {
-	refused := state.Refused(v.Observation)
+	refused := v.Refused()
 	if len(refused) == 0 {
 		return nil
 	}
+	names := slices.Sorted(maps.Keys(refused))
+	why := slices.Compact(slices.Sorted(maps.Values(refused)))
 	return &decision.Plan{
+		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (%s), so Quorate changes and recreates "+
+			"nothing: it was made or edited by others, came from a backup, or the key of --record-keys is another one; "+
+			"kubectl delete configmap -n %s %s, and Quorate goes on by what it knows without it; see RecordRefused in "+
+			"docs/troubleshooting.md", strings.Join(names, ", "), strings.Join(why, "; "), v.Cluster.Namespace,
+			strings.Join(names, " ")),
 		Resync: rule.ResyncLater,
-		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (its seal is missing or wrong), so "+
-			"Quorate changes and recreates nothing: it was made or edited by others, came from a backup, or the key "+
-			"of --record-keys is another one; kubectl delete configmap -n %s %s, and Quorate goes on by what it knows "+
-			"without it; see RecordRefused in docs/troubleshooting.md", strings.Join(refused, ", "),
-			v.Cluster.Namespace, strings.Join(refused, " ")),
 	}
 }
 

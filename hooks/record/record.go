@@ -6,6 +6,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -222,11 +223,12 @@ func Is(cluster string, cm *corev1.ConfigMap) (epoch int, is bool) {
 
 // New is the ConfigMap of a record, of the nth epoch.
 func New(c *v1alpha1.EtcdCluster, n int, r Record) *corev1.ConfigMap {
-	r.Past = newest(r.Past, func(_ Past, n int) int { return n })
+	r.Past = newest(r.Past, func(n int, _ Past) int { return n })
+	r.Answered = newest(r.Answered, func(_ string, n int) int { return n })
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(c.Name, n)},
 		Data: map[string]string{
-			keyPlan:           encode(r.Plan, jsontext.WithIndent("  ")),
+			keyPlan:           encode(r.Plan),
 			KeyToken:          fmt.Sprintf("%s-%d", c.UID, n),
 			KeyInitialCluster: objects.FormatPairs(r.Initial, "="),
 		},
@@ -247,33 +249,40 @@ func (s *State) Chosen(evidence string) {
 	s.Evidence = evidence
 }
 
-// newest are those of a map that came last, by a number.
-func newest[K comparable, V any](all map[K]V, number func(V, K) int) map[K]V {
+// newest are as many as are remembered of a map: those with the highest numbers.
+func newest[K cmp.Ordered, V any](all map[K]V, number func(K, V) int) map[K]V {
 	if len(all) <= Remembered {
 		return all
 	}
-	keys := slices.SortedFunc(maps.Keys(all), func(a, b K) int { return number(all[a], a) - number(all[b], b) })
+	keys := slices.SortedFunc(maps.Keys(all), func(a, b K) int {
+		return cmp.Or(number(a, all[a])-number(b, all[b]), cmp.Compare(a, b))
+	})
 	return objects.Only(all, keys[len(keys)-Remembered:]...)
 }
 
-// Read reads the ConfigMap of a record.
+// Read reads the ConfigMap of a record. Its errors quote nothing of it.
 func Read(cm *corev1.ConfigMap) (Record, error) {
 	var r Record
 	if err := decode(cm.Data[keyPlan], &r.Plan); err != nil {
-		return Record{}, fmt.Errorf("its %s can't be read", keyPlan) // the error may quote from it
+		return Record{}, fmt.Errorf("its %s can't be read", keyPlan)
 	}
-	if text := cm.Annotations[annotationState]; text != "" {
-		if err := decode(text, &r.State); err != nil {
-			return Record{}, fmt.Errorf("its annotation %s can't be read", annotationState)
-		}
+	if err := decode(cm.Annotations[annotationState], &r.State); err != nil {
+		return Record{}, fmt.Errorf("its annotation %s can't be read", annotationState)
+	}
+	if cm.Data[KeyInitialCluster] != objects.FormatPairs(r.Initial, "=") {
+		return Record{}, errCopy
 	}
 	if r.StartsOn == nil && r.ClusterID != 0 {
 		r.StartsOn = map[string]types.UID{}
 	}
-	return r, r.flaw()
+	if err := r.flaw(); err != nil {
+		return Record{}, err
+	}
+	return r, nil
 }
 
 var (
+	errCopy    = errors.New("its " + KeyInitialCluster + " is not that of its " + keyPlan)
 	errOrigin  = errors.New("it does not say where its data comes from")
 	errMembers = errors.New("it has a member without a name, or without what belongs to it")
 	errNumbers = errors.New("it has a number that no cluster comes to")
@@ -339,8 +348,8 @@ var (
 	})
 )
 
-func encode(v any, options ...json.Options) string {
-	text, err := json.Marshal(v, append(options, json.WithMarshalers(writeIDs), json.Deterministic(true))...)
+func encode(v any) string {
+	text, err := json.Marshal(v, json.WithMarshalers(writeIDs), json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil { // plain data always encodes
 		panic(err)
 	}

@@ -147,7 +147,7 @@ func exchanged(j *judgement) []string {
 func chosen(j *judgement, m *state.Member, what record.Choice) {
 	named := j.v.Epoch.Choice
 	what.Down = named.Down
-	j.require(named == what, "S2", "%s is restarted, and the record names %v instead of %v", m.PodName, named, what)
+	j.require(named == what, "S2", "%s is restarted, and the record names %+v instead of %+v", m.PodName, named, what)
 	j.require(m.Pod.Annotations[objects.AnnotationWithdrawn] == "", "S2",
 		"%s is restarted, although that was withdrawn", m.PodName)
 }

@@ -215,7 +215,7 @@ func addedLongAgo(j *judgement, m *state.Member, name string) bool {
 func chosenForRemoval(j *judgement, m *state.Member) {
 	named := j.v.Epoch.Choice
 	j.require(named.Name == m.DisplayName() && named.Removes && named.Withdrawn.IsZero(), "S3",
-		"%s is removed, and the record names %v", m.DisplayName(), named)
+		"%s is removed, and the record names %+v", m.DisplayName(), named)
 }
 
 // removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that

@@ -47,45 +47,52 @@ func epochs(recorded map[int]*Epoch) (current, next *Epoch) {
 	return current, next
 }
 
-// Recorded are all epochs whose records are believed, by number: also those that are over or were given up.
-func Recorded(o observation.Observation) map[int]*Epoch {
-	all := map[int]*Epoch{}
+// readRecords are all epochs whose records are believed, by number: also those that are over or were given up. Why the
+// other records are not believed, or can't be read, is apart, by name.
+func readRecords(o observation.Observation) (recorded map[int]*Epoch, doubted map[string]string) {
+	recorded = map[int]*Epoch{}
+	doubted = map[string]string{}
+	for _, name := range o.Unsealed {
+		doubted[name] = "its seal is missing or wrong"
+	}
 	for name, cm := range o.Children.ConfigMaps {
 		n, is := record.Is(o.Cluster.Name, cm)
-		if !is || slices.Contains(o.Unsealed, name) {
+		if !is || doubted[name] != "" {
 			continue
 		}
-		if e, err := ParseEpoch(n, cm); err == nil {
-			all[n] = e
+		e, err := ParseEpoch(n, cm)
+		if err != nil {
+			doubted[name] = err.Error()
+			continue
 		}
+		recorded[n] = e
 	}
-	return all
+	return recorded, doubted
 }
 
-// Refused are the records that are not believed, or can't be read, and hold every change back, by name. One that is of
+// currentEpoch is the one whose members run; nil for none.
+func currentEpoch(o observation.Observation) *Epoch {
+	recorded, _ := readRecords(o)
+	current, _ := epochs(recorded)
+	return current
+}
+
+// Refused says why records are not believed, or can't be read, that hold every change back, by name. One that is of
 // the very etcd that answers, by the status too, does not: all of it that matters is known without it, so it goes and
 // is written again. So it is with each where the key is another one.
-func Refused(o observation.Observation) []string {
-	refused := slices.Clone(o.Unsealed)
-	for name, cm := range o.Children.ConfigMaps {
-		n, is := record.Is(o.Cluster.Name, cm)
-		if _, err := ParseEpoch(n, cm); is && err != nil && !slices.Contains(refused, name) {
-			refused = append(refused, name)
-		}
+func (v *View) Refused() map[string]string {
+	if len(v.doubted) != 1 || len(v.Unsealed) != 1 || v.Etcd == nil || len(v.Recorded) > 0 {
+		return v.doubted
 	}
-	slices.Sort(refused)
-	if len(refused) != 1 || len(o.Unsealed) != 1 || o.Etcd == nil || len(Recorded(o)) > 0 {
-		return refused
+	n := max(1, int(v.Cluster.Status.Epoch))
+	e, err := ParseEpoch(n, v.Children.ConfigMaps[v.Unsealed[0]])
+	if err != nil || e.Record.Name != objects.EpochName(v.Cluster.Name, n) {
+		return v.doubted
 	}
-	n := max(1, int(o.Cluster.Status.Epoch))
-	e, err := ParseEpoch(n, o.Children.ConfigMaps[refused[0]])
-	if err != nil || e.Record.Name != objects.EpochName(o.Cluster.Name, n) {
-		return refused
-	}
-	if e.ClusterID == o.Etcd.ClusterID && o.Cluster.Status.ClusterID == wording.Hex(e.ClusterID) {
+	if e.ClusterID == v.Etcd.ClusterID && v.Cluster.Status.ClusterID == wording.Hex(e.ClusterID) {
 		return nil
 	}
-	return refused
+	return v.doubted
 }
 
 func newer(a, b *Epoch) *Epoch {

@@ -93,7 +93,7 @@ func LastStatusHealth(v *View, m v1alpha1.MemberStatus) observation.Health {
 // advertised. They are asked as long as there are any, or none were found yet.
 func ForeignEndpoints(o observation.Observation) []observation.Endpoint {
 	existing := spec.Existing(o.Cluster)
-	e, _ := epochs(Recorded(o))
+	e := currentEpoch(o)
 	if !e.Existing() || e.HadQuorum() && len(e.Foreign) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ const (
 
 // Mode is the one that the cluster is in.
 func (v *View) Mode() string {
-	if HeldBack(v.Observation) {
+	if v.HeldBack() {
 		return ModeHeldBack
 	}
 	return v.ModeOfEpoch()

@@ -45,7 +45,7 @@ func progress(v *state.View, op *v1alpha1.EtcdOperation, because rule.Reason) (v
 		return v1alpha1.OperationPending, fmt.Sprintf("waiting for EtcdOperation %s, which is older",
 			v.Asked.Behind[op.UID])
 	}
-	if state.HeldBack(v.Observation) {
+	if v.HeldBack() {
 		return v1alpha1.OperationPending, because.Message
 	}
 	switch op.Spec.Type {

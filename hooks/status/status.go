@@ -167,7 +167,7 @@ func rounded(n int64) *resource.Quantity {
 // suspension is why changes are held back, or are not.
 func suspension(v *state.View) (reason, message string) {
 	switch {
-	case state.Suspended(v.Observation):
+	case v.Suspended():
 		return "SpecSuspend", "SUSPENDED: Quorate changes and recreates nothing until spec.suspend is false"
 	case v.Cluster.Spec.Suspend:
 		return "ChangeUnderWay", "spec.suspend waits for the change in progress: the API server has its data here " +
@@ -197,7 +197,7 @@ func conditions(v *state.View, d Decided, now *v1alpha1.EtcdClusterStatus) []met
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
 	reason, message := suspension(v)
-	set(v1alpha1.Suspended, state.Suspended(v.Observation), reason, message)
+	set(v1alpha1.Suspended, v.Suspended(), reason, message)
 	reason, message, secured := Security(v)
 	set(v1alpha1.Secured, secured, reason, message)
 	reason, message, authorized := auth.Authorization(v, now.Auth, now.Internal.AppliedAuth)
