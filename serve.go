@@ -17,8 +17,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/manifests/install"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/metrics"
@@ -127,9 +127,9 @@ func (v *serving) check() error {
 	if o.MaxBody <= 0 || o.CallTimeout <= 0 {
 		return errors.New("--max-body and --call-timeout must be more than 0")
 	}
-	if o.CallTimeout > state.CallsEnd/2 {
+	if o.CallTimeout > facts.CallsEnd/2 {
 		return fmt.Errorf("--call-timeout may be %s at most: members are removed %s after they were added, when no "+
-			"call from before can be left", state.CallsEnd/2, state.CallsEnd)
+			"call from before can be left", facts.CallsEnd/2, facts.CallsEnd)
 	}
 	return nil
 }

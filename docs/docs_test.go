@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/rules"
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
@@ -32,22 +32,22 @@ var (
 // TestGeneratedTables: the tables of modes, rules and checks are those of the code, in their order.
 func TestGeneratedTables(t *testing.T) {
 	modes := "| Mode | When | Rules, in order |\n| --- | --- | --- |\n"
-	for _, m := range cluster.Modes {
+	for _, m := range rules.Modes {
 		var names []string
 		for _, r := range m.Rules {
 			names = append(names, r.Name)
 		}
 		modes += "| " + m.Name + " | " + m.Why + " | " + strings.Join(names, ", ") + " |\n"
 	}
-	rules := "| Name | Why |\n| --- | --- |\n"
-	for _, r := range cluster.Rules() {
-		rules += "| " + r.Name + " | " + r.Why + " |\n"
+	names := "| Name | Why |\n| --- | --- |\n"
+	for _, r := range rules.All() {
+		names += "| " + r.Name + " | " + r.Why + " |\n"
 	}
 	checks := "| Name | What it says when it is well |\n| --- | --- |\n"
 	for _, c := range check.Checks {
 		checks += "| `" + c.Name + "` | " + c.Looks + " |\n"
 	}
-	for name, want := range map[string]string{"modes": modes, "rules": rules, "checks": checks} {
+	for name, want := range map[string]string{"modes": modes, "rules": names, "checks": checks} {
 		keep(t, "docs/reference/lists.md", "generated: begin "+name, "generated: end", want)
 	}
 }
@@ -67,7 +67,7 @@ func TestEveryStatusIsExplained(t *testing.T) {
 			explained[m[1]] = true
 		}
 	}
-	for _, r := range cluster.Rules() {
+	for _, r := range rules.All() {
 		if !explained[r.Name] {
 			t.Errorf("docs/reference/status.md, \"STATUS\": there is nothing about %s", r.Name)
 		}

@@ -26,14 +26,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // elsewhere is an endpoint of another etcd, where 10.1.0.0/16 is allowed.
 func elsewhere(url string) observation.Endpoint {
 	return observation.Endpoint{Name: url, ClientURL: url, Foreign: true, Namespace: "shop",
-		Allowed: &endpoints.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
+		Allowed: &objects.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
 }
 
 // TestWhatIsNotAllowedIsNotDialed: not by its address, not by a name that is allowed and leads there, and not without
@@ -55,10 +55,10 @@ func TestWhatIsNotAllowedIsNotDialed(t *testing.T) {
 	}()
 	_, open, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	everything := &endpoints.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
+	everything := &objects.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
 		netip.MustParsePrefix("::/0")}, Hosts: []string{"localhost"}}
 	var urls []observation.Endpoint
-	for _, allowed := range []*endpoints.AllowedEndpoints{nil, {}, everything} {
+	for _, allowed := range []*objects.AllowedEndpoints{nil, {}, everything} {
 		for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1",
 			"localhost.shop.svc"} {
 			for _, port := range []string{open, "1"} {

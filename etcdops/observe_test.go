@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 func TestObserveTellsMembershipAndHealth(t *testing.T) {
@@ -391,7 +391,7 @@ func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
 	step := decision.Remove{ID: 3, Name: "demo-2"}
 	require.ErrorIs(t, etcd.Do(t.Context(), step, membership, endpoints), ErrNoExecutor,
 		"it is not known who would be asked")
-	require.NoError(t, etcd.Do(t.Context(), step, membership, state.Located(endpoints, membership, health)))
+	require.NoError(t, etcd.Do(t.Context(), step, membership, facts.Located(endpoints, membership, health)))
 	assert.Contains(t, all[0].calls(), "MemberRemove 3")
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/token"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
@@ -36,14 +36,14 @@ func OwnOf(c *v1alpha1.EtcdCluster, secret func(name string) map[string][]byte) 
 		},
 		// Most members need neither.
 		Peer: sync.OnceValue(func() *tls.Config {
-			config, err := pki.Client(secret(spec.PeerSecret(c)))
+			config, err := pki.Client(secret(defaults.PeerSecret(c)))
 			if err != nil {
 				return nil
 			}
 			return config
 		}),
 		Token: sync.OnceValue(func() *token.Key {
-			data := secret(spec.TokenSecret(c.Name))
+			data := secret(defaults.TokenSecret(c.Name))
 			key, err := token.Read(data[objects.KeyTokenPrivate], data[objects.KeyTokenPublic])
 			if err != nil {
 				return nil

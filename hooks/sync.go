@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/rules"
 	"github.com/quorate-dev/quorate/hooks/safety"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
@@ -31,27 +31,27 @@ type Etcd interface {
 // steps off. The membership that the answered children follow was read in this very call, after the step.
 // o.Etcd, o.Health and o.Taken are filled in here.
 func Sync(ctx context.Context, o observation.Observation, etcd Etcd) (decision.Decision, *decision.Outcome) {
-	endpoints := state.Endpoints(o)
+	endpoints := facts.Endpoints(o)
 	o.Etcd, o.Health = etcd.Observe(ctx, endpoints)
-	d := cluster.Decide(o)
+	d := Decide(o)
 	if d.Step == nil {
 		return d, nil
 	}
 	o.Taken = &decision.Outcome{Step: d.Step, Rule: d.Reason.Rule}
-	if err := etcd.Do(ctx, d.Step, o.Etcd, state.Located(endpoints, o.Etcd, o.Health)); err != nil {
+	if err := etcd.Do(ctx, d.Step, o.Etcd, facts.Located(endpoints, o.Etcd, o.Health)); err != nil {
 		o.Taken.Err = err.Error()
 		if unfinished := (*users.Unfinished)(nil); errors.As(err, &unfinished) {
 			o.Taken.Passwords = unfinished.Passwords
 		}
 	}
 	o.Etcd, o.Health = etcd.Observe(ctx, endpoints)
-	return cluster.Decide(o), o.Taken
+	return Decide(o), o.Taken
 }
 
 // Verify is the oracle: the rules of safety, said a second time, and what tools that wait are told. The error names
 // every rule that is broken; nil is the only acceptable answer.
 func Verify(o observation.Observation, d decision.Decision) error {
-	return errors.Join(cluster.VerifyOutlook(d), safety.Verify(o, d))
+	return errors.Join(rules.VerifyOutlook(d), safety.Verify(o, d))
 }
 
 // VerifyFinalize is Verify of the answer while the cluster is being deleted.

@@ -8,13 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/rule"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -31,7 +30,7 @@ func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) 
 		turn:     func(ctx context.Context) (func(), error) { return s.turn(ctx, r.Cluster.UID) },
 		decide: func(ctx context.Context, began time.Time) (*decided, error) {
 			o := r.Observation(s.now(), s.options.Settings)
-			if r.Finalizing && !spec.Protected(r.Cluster) && !state.Leaving(o) {
+			if r.Finalizing && !defaults.Protected(r.Cluster) && !facts.Leaving(o) {
 				return s.finalizeCluster(r, o, began), nil
 			}
 			return s.syncCluster(ctx, r, o, began) // one that is being deleted and protected is looked after as before
@@ -96,7 +95,7 @@ func (s *Server) syncCluster(
 // finalizeCluster decides about a cluster that is being deleted. It does not talk to etcd (S17).
 func (s *Server) finalizeCluster(r *wire.ClusterCall, o observation.Observation, began time.Time) *decided {
 	children, finalized := s.finalizeFn(o)
-	because := rule.Reason{Rule: "Finalize", Message: "the cluster is being deleted"}
+	because := decision.Reason{Rule: "Finalize", Message: "the cluster is being deleted"}
 	if finalized {
 		because.Message = "the cluster is deleted"
 	}
@@ -116,8 +115,8 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o observation.Observation,
 
 // letClusterGo answers everything as it is.
 func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
-	children := cluster.AsObserved(r.Observation(began, s.options.Settings))
-	because := rule.Reason{
+	children := answer.AsObserved(r.Observation(began, s.options.Settings))
+	because := decision.Reason{
 		Rule: "LetGo", Message: "its labels are not selected by this Quorate: everything stays as it is",
 	}
 	return &decided{

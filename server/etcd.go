@@ -8,8 +8,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -47,7 +47,7 @@ func foreignOf(r *wire.ClusterCall) *etcdops.Foreign {
 	foreign := &etcdops.Foreign{TLS: config}
 	if a := b.Existing.Auth; a != nil {
 		data := r.Secret(a.SecretRef.Name)
-		foreign.User, foreign.Password = string(data[spec.KeyUsername]), string(data[spec.KeyPassword])
+		foreign.User, foreign.Password = string(data[defaults.KeyUsername]), string(data[defaults.KeyPassword])
 	}
 	return foreign
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -161,7 +161,7 @@ func TestWhoReadsACallAnswersAsTheHook(t *testing.T) {
 	o := asked.Observation(now, observation.Settings{Images: objects.Images{
 		Image: "ghcr.io/quorate-dev/quorate:v0.1.0"}})
 	o.Etcd, o.Health = healthy{}.Observe(context.Background(), nil)
-	answer, err := asked.Answer(cluster.Decide(o), nil)
+	answer, err := asked.Answer(hooks.Decide(o), nil)
 	require.NoError(t, err)
 	require.JSONEq(t, post(s.Handler(), "/sync", steady(t)).Body.String(), string(answer))
 }

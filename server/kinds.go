@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/mirror"
 	"github.com/quorate-dev/quorate/hooks/operation"
-	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/server/metrics"
@@ -52,7 +52,7 @@ type kind[O, D any] struct {
 // verdict is what is told of a decision.
 type verdict[D any] struct {
 	decision D
-	because  rule.Reason
+	because  decision.Reason
 	quiet    bool         // nothing has happened
 	goes     bool         // one that is being deleted may go
 	verify   func() error // nil for what has no rules of safety
@@ -147,7 +147,7 @@ var schedules = kind[schedule.Observation, schedule.Decision]{
 		v := &verdict[schedule.Decision]{}
 		if finalizing {
 			v.decision.Status = o.Schedule.Status
-			v.decision.Reason = rule.Reason{Rule: "Finalize", Message: "the schedule is being deleted"}
+			v.decision.Reason = decision.Reason{Rule: "Finalize", Message: "the schedule is being deleted"}
 			v.decision.Snapshots, v.goes, v.decision.ResyncAfter = schedule.Finalize(*o)
 		} else {
 			v.decision = schedule.Decide(*o)

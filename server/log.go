@@ -14,7 +14,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 const (
@@ -142,7 +141,7 @@ func (s *strangers) Write(p []byte) (int, error) {
 type answered struct {
 	hook, kind string // kind is what the log calls the parent
 	parent     metav1.Object
-	because    rule.Reason
+	because    decision.Reason
 	outcome    *decision.Outcome // nil for no step
 	children   *decision.Desired // nil where they are not counted
 	quiet      bool              // nothing has happened: at level debug, else info

@@ -20,8 +20,8 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/metrics"
@@ -108,7 +108,7 @@ func New(o Options) *Server {
 	return &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
 		memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
-		syncFn: hooks.Sync, finalizeFn: cluster.Finalize, decideFn: cluster.Decide, verifyFn: hooks.Verify,
+		syncFn: hooks.Sync, finalizeFn: answer.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
 }
 

@@ -20,13 +20,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // keepAll is a decision that keeps every child as it was observed.
 func keepAll(_ context.Context, o observation.Observation, _ hooks.Etcd) (decision.Decision, *decision.Outcome) {
-	d := decision.Decision{Reason: rule.Reason{Rule: "Converged"}, Quiet: true}
+	d := decision.Decision{Reason: decision.Reason{Rule: "Converged"}, Quiet: true}
 	d.Children.Pods = slices.Collect(maps.Values(o.Children.Pods))
 	d.Children.Claims = slices.Collect(maps.Values(o.Children.Claims))
 	d.Children.ConfigMaps = slices.Collect(maps.Values(o.Children.ConfigMaps))
@@ -99,7 +98,7 @@ func stepped(err string) func(context.Context, observation.Observation, hooks.Et
 	return func(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision,
 		*decision.Outcome) {
 		d, _ := keepAll(ctx, o, etcd)
-		d.Reason = rule.Reason{Rule: "Grow", Message: "one more member"}
+		d.Reason = decision.Reason{Rule: "Grow", Message: "one more member"}
 		return d, &decision.Outcome{Step: decision.Promote{ID: 1, Name: "orders-0"}, Rule: "Promote", Err: err}
 	}
 }

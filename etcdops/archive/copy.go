@@ -6,13 +6,13 @@ import (
 	"io"
 	"os"
 
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Copy writes what the member at the first endpoint has applied to a file, as etcdctl snapshot save
 // does: the database, and its hash behind it, which is checked. The file exists afterwards only if
 // everything was whole. It asks no other member, and needs no quorum.
-func (c Cluster) Copy(ctx context.Context, to string) (*reports.Artifact, error) {
+func (c Cluster) Copy(ctx context.Context, to string) (*stores.Artifact, error) {
 	found, err := c.copy(ctx, to)
 	if err != nil {
 		return nil, errors.Join(err, discardFile(to))
@@ -20,7 +20,7 @@ func (c Cluster) Copy(ctx context.Context, to string) (*reports.Artifact, error)
 	return found, nil
 }
 
-func (c Cluster) copy(ctx context.Context, to string) (*reports.Artifact, error) {
+func (c Cluster) copy(ctx context.Context, to string) (*stores.Artifact, error) {
 	client, err := c.client(c.Endpoints[0])
 	if err != nil {
 		return nil, failure(Unreachable, byEtcd(err), "no client for the member at %s", c.Endpoints[0])
@@ -50,5 +50,5 @@ func (c Cluster) copy(ctx context.Context, to string) (*reports.Artifact, error)
 		return nil, failure(Unreachable, nil, "the snapshot of the member at %s did not arrive as it was sent: its "+
 			"hash is another one; it will be tried again", c.Endpoints[0])
 	}
-	return &reports.Artifact{Size: database.size, SHA256: database.sum()}, nil
+	return &stores.Artifact{Size: database.size, SHA256: database.sum()}, nil
 }

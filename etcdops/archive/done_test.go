@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // A Job that runs again, when its pod or its report was lost, reports what is stored: etcd is not asked.
@@ -40,7 +40,7 @@ func TestDoneIsNotTakenAgain(t *testing.T) {
 	assert.False(t, asked(), "with one that is not verified, when no verification is asked for")
 
 	order.Verify = true
-	written := reports.Snapshot{Artifact: *stored, VerifiedAt: time.Now().UTC().Truncate(time.Second)}
+	written := stores.Snapshot{Artifact: *stored, VerifiedAt: time.Now().UTC().Truncate(time.Second)}
 	require.NoError(t, store.finish(ctx, order.Key, &written))
 	report, err := Take(ctx, order)
 	require.NoError(t, err)

@@ -17,7 +17,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -41,7 +40,7 @@ type Source struct {
 // it.
 //
 // Errors have a reason: see ReasonOf.
-func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, error) {
+func Fetch(ctx context.Context, from Source, to string) (*stores.Artifact, error) {
 	var err error
 	var identities []age.Identity
 	if from.IdentityFile != "" {
@@ -146,18 +145,18 @@ func readIdentities(path string) ([]age.Identity, error) {
 }
 
 // record reads what is known of an artifact: nothing, of one by etcdctl.
-func (s *store) record(ctx context.Context, key string) (*reports.Artifact, error) {
+func (s *store) record(ctx context.Context, key string) (*stores.Artifact, error) {
 	text, err := s.readAll(ctx, key+recordSuffix)
 	switch {
 	case err != nil && s.reason(err) == NotFound && strings.HasSuffix(key, ".db"):
-		return &reports.Artifact{}, nil
+		return &stores.Artifact{}, nil
 	case err != nil && s.reason(err) == NotFound:
 		return nil, failure(NotFound, err, "%s has no record %s beside it, so it is not there or was never finished",
 			s.named(key), recordSuffix)
 	case err != nil:
 		return nil, s.storeFailure(err, s.about("reading", key+recordSuffix))
 	}
-	record := &reports.Artifact{}
+	record := &stores.Artifact{}
 	if err := json.Unmarshal(text, record); err != nil || record.SHA256 == "" {
 		return nil, failure(Damaged, nil, "%s does not say what that holds; take another snapshot",
 			s.named(key+recordSuffix))
@@ -180,7 +179,7 @@ func (s *store) readAll(ctx context.Context, key string) ([]byte, error) {
 // fetchFile reads an artifact into a file, which gets as many bytes as the artifact's record says at most. Without one,
 // size is 0 and the artifact has been written as it is, so that there are no more than are stored.
 func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, size int64, to string) (
-	*reports.Artifact, error) {
+	*stores.Artifact, error) {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, localFailure(err, to)
@@ -203,13 +202,13 @@ func localFailure(err error, path string) error {
 
 // fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
 func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, size int64, to *os.File) (
-	*reports.Artifact, error) {
+	*stores.Artifact, error) {
 	reader, err := s.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return nil, s.storeFailure(err, s.about("reading", key))
 	}
 	defer reader.Close()
-	found := &reports.Artifact{URI: s.uri(key), Compression: string(v1alpha1.CompressNone)}
+	found := &stores.Artifact{URI: s.uri(key), Compression: string(v1alpha1.CompressNone)}
 	stored := sha256.New()
 	source := &watched{r: reader}
 	artifact, begins, err := peek(source, len(ageMagic))
@@ -278,7 +277,7 @@ var (
 const windowLimit = 32 << 20
 
 // open takes off encryption and compression, which show by what there is, and tells so. To be called when done: end.
-func open(stored io.Reader, identities []age.Identity, found *reports.Artifact) (plain io.Reader, end func(),
+func open(stored io.Reader, identities []age.Identity, found *stores.Artifact) (plain io.Reader, end func(),
 	err error) {
 	end = func() {}
 	plain, begins, err := peek(stored, len(ageMagic))
@@ -323,7 +322,7 @@ func peek(r io.Reader, n int) (io.Reader, []byte, error) {
 
 // agree compares what was found with what the record says, and with the hash that was asked for. A record of nothing
 // agrees with all.
-func agree(name string, record, found *reports.Artifact, wanted string) error {
+func agree(name string, record, found *stores.Artifact, wanted string) error {
 	switch {
 	case record.StoredSHA256 != "" && record.StoredSHA256 != found.StoredSHA256:
 		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; "+

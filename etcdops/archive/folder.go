@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -138,7 +137,7 @@ func (f *Folder) Get(ctx context.Context, name string, limit int64) (content []b
 		return nil, false, f.store.storeFailure(err, f.store.about("reading", name))
 	}
 	defer reader.Close()
-	source, found := &watched{r: reader}, &reports.Artifact{}
+	source, found := &watched{r: reader}, &stores.Artifact{}
 	plain, end, err := open(source, f.identities, found)
 	if err != nil {
 		return nil, false, f.store.fetchFailure(name, source, err)
@@ -177,7 +176,7 @@ func (f *Folder) Folders(ctx context.Context, prefix string) (all []string, err 
 // Base is what is known of a snapshot, and its name in the folder. Where it is says the folder: what its record says of
 // that is whatever was written there.
 type Base struct {
-	*reports.Artifact
+	*stores.Artifact
 	Key string
 }
 

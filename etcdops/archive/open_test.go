@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/reach"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestWhatATenantGivesAsCredentialsOfGooglesReadsNoFile: Google's packages take types that read any file, and send it
@@ -81,7 +81,7 @@ func TestAnotherEtcdIsDialedWhereItMayBe(t *testing.T) {
 		_, err := listener.Accept()
 		accepted <- err == nil
 	}()
-	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
+	allowed, err := objects.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	for _, within := range []*reach.Within{{Allowed: allowed, Namespace: "shop"}, {}} {
 		c := Cluster{Endpoints: []string{"http://" + listener.Addr().String()}, Within: within}

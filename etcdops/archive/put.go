@@ -20,7 +20,6 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -74,7 +73,7 @@ var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
 // it is replaced, at once: every store has an object whole or not at all. The identity reads the artifact back, in
 // this process: see witness.
 func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Form,
-	keep bool) (stored *reports.Artifact, back age.Identity, err error) {
+	keep bool) (stored *stores.Artifact, back age.Identity, err error) {
 	s.tag = ""
 	if !keep {
 		if err := s.clear(ctx, key); err != nil {
@@ -106,7 +105,7 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 	if err != nil {
 		return nil, nil, err
 	}
-	stored = &reports.Artifact{
+	stored = &stores.Artifact{
 		URI: s.uri(key), Compression: string(form.Compression), Encrypted: len(form.Recipients) > 0,
 		Size: database.size, StoredSize: object.n,
 		SHA256: database.sum(), StoredSHA256: hex.EncodeToString(object.hash.Sum(nil)),

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 const key = "shop/demo-1.db"
@@ -150,7 +150,7 @@ func TestStoppedAnywhere(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(context.Background())
 			stop()
-			assert.Error(t, s.finish(ctx, key, &reports.Artifact{}))
+			assert.Error(t, s.finish(ctx, key, &stores.Artifact{}))
 			assert.Empty(t, files(t, dir))
 		})
 	}
@@ -213,7 +213,7 @@ func TestKilled(t *testing.T) {
 }
 
 // store stores an artifact for good, encrypted and compressed.
-func storeOne(t *testing.T, s *store, i *age.X25519Identity, sent []byte) *reports.Artifact {
+func storeOne(t *testing.T, s *store, i *age.X25519Identity, sent []byte) *stores.Artifact {
 	t.Helper()
 	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent),
 		Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
@@ -316,7 +316,7 @@ func put(t *testing.T, path string, data []byte) {
 
 func otherRecord(t *testing.T, text []byte) []byte {
 	t.Helper()
-	var record reports.Artifact
+	var record stores.Artifact
 	require.NoError(t, json.Unmarshal(text, &record))
 	record.StoredSHA256 = strings.Repeat("0", 64)
 	changed, err := json.Marshal(record)

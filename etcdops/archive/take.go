@@ -11,7 +11,7 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Order is what `quorate-snapshot snapshot` is asked for.
@@ -30,7 +30,7 @@ type Order struct {
 	Unless *Unless
 	// Tell is told before etcd is started on trial what must be reported if this process does not live to do so: a
 	// kernel that has no memory for etcd kills both. It is told nil when etcd has ended. May be nil.
-	Tell func(*reports.Snapshot)
+	Tell func(*stores.Snapshot)
 	Log  *slog.Logger
 }
 
@@ -56,8 +56,8 @@ const (
 //
 // What is stored has its record before it is verified, so that a run that is stopped then leaves it whole, and the
 // next run verifies it. It is removed only when it is disproved, and replaced only by another one that is whole.
-func Take(ctx context.Context, o Order) (reports.Snapshot, error) {
-	report := reports.Snapshot{}
+func Take(ctx context.Context, o Order) (stores.Snapshot, error) {
+	report := stores.Snapshot{}
 	err := o.take(ctx, &report)
 	if report.Absent = report.Absent && err != nil; err != nil {
 		report.Error = Words(err)
@@ -66,29 +66,29 @@ func Take(ctx context.Context, o Order) (reports.Snapshot, error) {
 }
 
 // Look reports what is stored under a name, whole; Absent when nothing is.
-func Look(ctx context.Context, place Place, key string) (reports.Snapshot, error) {
+func Look(ctx context.Context, place Place, key string) (stores.Snapshot, error) {
 	if err := checkKey(key); err != nil {
-		return reports.Snapshot{}, err
+		return stores.Snapshot{}, err
 	}
 	store, err := openStore(ctx, place, false)
 	if err != nil && ReasonOf(err) == NotFound {
-		return reports.Snapshot{Absent: true}, nil // a folder that was never made
+		return stores.Snapshot{Absent: true}, nil // a folder that was never made
 	}
 	if err != nil {
-		return reports.Snapshot{}, err
+		return stores.Snapshot{}, err
 	}
 	defer store.Close()
 	switch report, _, err := store.kept(ctx, key); {
 	case err != nil:
-		return reports.Snapshot{}, err
+		return stores.Snapshot{}, err
 	case report == nil:
-		return reports.Snapshot{Absent: true}, nil
+		return stores.Snapshot{Absent: true}, nil
 	default:
 		return *report, nil
 	}
 }
 
-func (o Order) take(ctx context.Context, report *reports.Snapshot) error {
+func (o Order) take(ctx context.Context, report *stores.Snapshot) error {
 	if err := checkKey(o.Key); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (o Order) take(ctx context.Context, report *reports.Snapshot) error {
 
 // kept is what an earlier run has left whole under a name, as its record tells, which is written last, and its tag;
 // nil for nothing. A Job runs again when its pod or its report is lost.
-func (s *store) kept(ctx context.Context, key string) (*reports.Snapshot, string, error) {
+func (s *store) kept(ctx context.Context, key string) (*stores.Snapshot, string, error) {
 	text, err := s.readAll(ctx, key+recordSuffix)
 	if err != nil {
 		if s.reason(err) == NotFound {
@@ -134,7 +134,7 @@ func (s *store) kept(ctx context.Context, key string) (*reports.Snapshot, string
 		}
 		return nil, "", s.storeFailure(err, s.about("reading", key+recordSuffix))
 	}
-	report := &reports.Snapshot{}
+	report := &stores.Snapshot{}
 	if err := json.Unmarshal(text, report); err != nil || report.SHA256 == "" {
 		return nil, "", nil //nolint:nilerr // what can't be read is no record
 	}
@@ -150,7 +150,7 @@ func (s *store) kept(ctx context.Context, key string) (*reports.Snapshot, string
 
 // fresh takes a snapshot from the first member whose snapshot holds. The report may have what an earlier run has
 // left: it stays until there is another.
-func (o Order) fresh(ctx context.Context, store *store, report *reports.Snapshot) error {
+func (o Order) fresh(ctx context.Context, store *store, report *stores.Snapshot) error {
 	from, all, asked, err := o.Cluster.choose(ctx)
 	if err != nil {
 		return doubtful(report, err)
@@ -192,7 +192,7 @@ func another(err error) bool {
 
 // from takes the snapshot of one member.
 func (o Order) from(ctx context.Context, store *store, m member, all []member, asked bound,
-	report *reports.Snapshot) error {
+	report *stores.Snapshot) error {
 	if report.Absent { // it was looked some time ago
 		switch now, _, err := store.kept(ctx, o.Key); {
 		case err != nil:
@@ -218,14 +218,14 @@ func (o Order) from(ctx context.Context, store *store, m member, all []member, a
 	stored.ClusterID = fmt.Sprintf("%x", asked.cluster)
 	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took",
 		time.Since(started).Round(time.Millisecond))
-	*report = reports.Snapshot{Artifact: *stored}
+	*report = stores.Snapshot{Artifact: *stored}
 	// Without its record what is stored is not whole: that is written also when the Job is told to end.
 	finishing, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
 	defer stop()
 	if err := store.finish(finishing, o.Key, report); errors.Is(err, errReplaced) {
 		return o.givesWay(finishing, store, report)
 	} else if err != nil {
-		*report = reports.Snapshot{Absent: true}
+		*report = stores.Snapshot{Absent: true}
 		return err
 	}
 	if !o.Verify {
@@ -237,7 +237,7 @@ func (o Order) from(ctx context.Context, store *store, m member, all []member, a
 // conclude verifies what is stored, and writes its record once more. What is disproved is removed. What could not be
 // verified for another reason is kept: it may be all that there is.
 func (o Order) conclude(ctx context.Context, store *store, all []member, back age.Identity,
-	report *reports.Snapshot) error {
+	report *stores.Snapshot) error {
 	verified := *report
 	err := o.verify(ctx, store, all, back, &verified)
 	if ReasonOf(err) == Damaged && ctx.Err() == nil {
@@ -267,7 +267,7 @@ func (o Order) conclude(ctx context.Context, store *store, all []member, back ag
 }
 
 // stillThere fails when what is stored is not what was looked at: errReplaced when another run has stored it.
-func (o Order) stillThere(ctx context.Context, store *store, report *reports.Snapshot) error {
+func (o Order) stillThere(ctx context.Context, store *store, report *stores.Snapshot) error {
 	now, _, err := store.kept(ctx, o.Key)
 	var replaced bool
 	if err == nil {
@@ -283,28 +283,28 @@ func (o Order) stillThere(ctx context.Context, store *store, report *reports.Sna
 }
 
 // givesWay reports what another run has stored meanwhile, or nothing while that has no record yet.
-func (o Order) givesWay(ctx context.Context, store *store, report *reports.Snapshot) error {
+func (o Order) givesWay(ctx context.Context, store *store, report *stores.Snapshot) error {
 	now, _, err := store.kept(ctx, o.Key)
-	if *report = (reports.Snapshot{}); err == nil && now != nil {
+	if *report = (stores.Snapshot{}); err == nil && now != nil {
 		*report = *now
 	}
 	return doubtful(report, errReplaced)
 }
 
 // disproved removes what is stored, unless it is not what was looked at: then another run has stored it.
-func (o Order) disproved(ctx context.Context, store *store, report *reports.Snapshot, why error) error {
+func (o Order) disproved(ctx context.Context, store *store, report *stores.Snapshot, why error) error {
 	switch err := o.stillThere(ctx, store, report); {
 	case errors.Is(err, errReplaced):
 		return o.givesWay(ctx, store, report)
 	case err != nil:
 		return doubtful(report, err)
 	}
-	*report = reports.Snapshot{Absent: true}
+	*report = stores.Snapshot{Absent: true}
 	return store.cleared(ctx, o.Key, why)
 }
 
 // doubtful is an error after which the report still tells what is stored, if anything is.
-func doubtful(report *reports.Snapshot, err error) error {
+func doubtful(report *stores.Snapshot, err error) error {
 	if report.URI == "" {
 		return err
 	}
@@ -312,7 +312,7 @@ func doubtful(report *reports.Snapshot, err error) error {
 }
 
 // store streams the snapshot of one member, and of no other, into the store.
-func (o Order) store(ctx context.Context, store *store, from member, keep bool) (*reports.Artifact, age.Identity,
+func (o Order) store(ctx context.Context, store *store, from member, keep bool) (*stores.Artifact, age.Identity,
 	error) {
 	client, err := o.Cluster.client(from.urls...)
 	if err != nil {

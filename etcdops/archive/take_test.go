@@ -21,11 +21,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // recorded is the record of the order's artifact; nil for none. Without an artifact there is none.
-func recorded(t *testing.T, o Order) *reports.Snapshot {
+func recorded(t *testing.T, o Order) *stores.Snapshot {
 	t.Helper()
 	object := filepath.Join(o.Place.Dir, "folder", o.Key)
 	text, err := os.ReadFile(object + ".json")
@@ -34,7 +34,7 @@ func recorded(t *testing.T, o Order) *reports.Snapshot {
 		return nil
 	}
 	require.FileExists(t, object)
-	var report reports.Snapshot
+	var report stores.Snapshot
 	require.NoError(t, json.Unmarshal(text, &report))
 	return &report
 }
@@ -371,7 +371,7 @@ func TestLook(t *testing.T) {
 	o := c.order(t, "etcd can't start")
 	none, err := Look(soon(t), o.Place, o.Key)
 	require.NoError(t, err)
-	assert.Equal(t, reports.Snapshot{Absent: true}, none)
+	assert.Equal(t, stores.Snapshot{Absent: true}, none)
 	_, err = Take(soon(t), o)
 	require.Error(t, err)
 	found, err := Look(soon(t), o.Place, o.Key)
@@ -380,7 +380,7 @@ func TestLook(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(o.Place.Dir, "folder", o.Key), 7))
 	none, err = Look(soon(t), o.Place, o.Key)
 	require.NoError(t, err)
-	assert.Equal(t, reports.Snapshot{Absent: true}, none, "what is not whole is nothing")
+	assert.Equal(t, stores.Snapshot{Absent: true}, none, "what is not whole is nothing")
 	_, err = Look(soon(t), o.Place, "../elsewhere")
 	assert.Error(t, err)
 }
@@ -428,8 +428,8 @@ func TestKilledWhileOnTrial(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			o := fakes(t, 3, 20).order(t, "etcd is killed")
 			t.Setenv("GOMEMLIMIT", limit)
-			var told []*reports.Snapshot
-			o.Tell = func(r *reports.Snapshot) { told = append(told, r) }
+			var told []*stores.Snapshot
+			o.Tell = func(r *stores.Snapshot) { told = append(told, r) }
 			report, err := Take(soon(t), o)
 			require.Error(t, err)
 			words := "because it was out of memory: there are 20 keys in 20 records; set " +

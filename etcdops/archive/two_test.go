@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Two runs write under one name when the node of a Job's pod is cut off: the pod is given up, and writes on.
 
 // otherRun stores another database under the name at once, as a run does that is done, and returns its report.
-func otherRun(t *testing.T, dir, name string, size int) *reports.Snapshot {
+func otherRun(t *testing.T, dir, name string, size int) *stores.Snapshot {
 	t.Helper()
 	s, err := openStore(context.Background(), Place{URL: "file:///folder", Dir: dir}, true)
 	require.NoError(t, err)
@@ -32,15 +32,15 @@ func otherRun(t *testing.T, dir, name string, size int) *reports.Snapshot {
 	stored, _, err := s.put(context.Background(), name, bytes.NewReader(database(size)),
 		Form{Compression: v1alpha1.CompressNone}, true)
 	require.NoError(t, err)
-	report := &reports.Snapshot{Artifact: *stored}
+	report := &stores.Snapshot{Artifact: *stored}
 	require.NoError(t, s.finish(context.Background(), name, report))
 	return report
 }
 
 // whole fails unless what another run has stored is there as it was.
-func whole(t *testing.T, dir, name string, theirs *reports.Snapshot) {
+func whole(t *testing.T, dir, name string, theirs *stores.Snapshot) {
 	t.Helper()
-	var record reports.Snapshot
+	var record stores.Snapshot
 	text, err := os.ReadFile(filepath.Join(dir, "folder", name+".json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &record))
@@ -66,7 +66,7 @@ func TestTwoRuns(t *testing.T) {
 	for name, then := range map[string]io.Reader{"and it goes well": bytes.NewReader(nil), "and it fails": breaking{}} {
 		t.Run("another is done while one uploads, "+name, func(t *testing.T) {
 			s, dir := newFolder(t)
-			var theirs *reports.Snapshot
+			var theirs *stores.Snapshot
 			other := &during{do: func() { theirs = otherRun(t, dir, key, 5<<20) }}
 			_, _, err := s.put(context.Background(), key, io.MultiReader(bytes.NewReader(database(3<<20)), other, then),
 				form, false)
@@ -79,7 +79,7 @@ func TestTwoRuns(t *testing.T) {
 		stored, _, err := s.put(context.Background(), key, bytes.NewReader(database(3<<20)), form, false)
 		require.NoError(t, err)
 		theirs := otherRun(t, dir, key, 5<<20)
-		require.ErrorIs(t, s.finish(context.Background(), key, &reports.Snapshot{Artifact: *stored}), errReplaced)
+		require.ErrorIs(t, s.finish(context.Background(), key, &stores.Snapshot{Artifact: *stored}), errReplaced)
 		whole(t, dir, key, theirs)
 	})
 	t.Run("another has removed it before one writes its record", func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestTwoRuns(t *testing.T) {
 		stored, _, err := s.put(context.Background(), key, bytes.NewReader(database(3<<20)), form, false)
 		require.NoError(t, err)
 		require.NoError(t, s.clear(context.Background(), key))
-		require.ErrorIs(t, s.finish(context.Background(), key, &reports.Snapshot{Artifact: *stored}), errReplaced)
+		require.ErrorIs(t, s.finish(context.Background(), key, &stores.Snapshot{Artifact: *stored}), errReplaced)
 		assert.Empty(t, files(t, dir))
 	})
 	t.Run("the record of another lies beside what one has stored since", func(t *testing.T) {
@@ -95,14 +95,14 @@ func TestTwoRuns(t *testing.T) {
 		otherRun(t, dir, key, 5<<20)
 		stored, _, err := s.put(context.Background(), key, bytes.NewReader(database(3<<20)), form, true)
 		require.NoError(t, err)
-		ours := &reports.Snapshot{Artifact: *stored}
+		ours := &stores.Snapshot{Artifact: *stored}
 		require.NoError(t, s.finish(context.Background(), key, ours))
 		whole(t, dir, key, ours)
 	})
 	t.Run("another is done before one removes what it has disproved", func(t *testing.T) {
 		cluster := fakes(t, 3, 20)
 		o := cluster.order(t, "the check fails")
-		var theirs *reports.Snapshot
+		var theirs *stores.Snapshot
 		o.Log = slog.New(slog.NewTextHandler(writes(func(line string) {
 			if strings.Contains(line, "msg=examined") && theirs == nil {
 				theirs = otherRun(t, o.Place.Dir, o.Key, len(cluster.members[0].database)-sha256.Size)
@@ -126,7 +126,7 @@ func TestTwoRuns(t *testing.T) {
 			cluster := fakes(t, 3, 20)
 			o := cluster.order(t, "well")
 			o.Verify = c.verify
-			var theirs *reports.Snapshot
+			var theirs *stores.Snapshot
 			do := func() { theirs = otherRun(t, o.Place.Dir, o.Key, len(cluster.members[0].database)-sha256.Size) }
 			cluster.asked = func(_ *fake, question string) {
 				if question == c.question && theirs == nil {

@@ -15,7 +15,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/quorate-dev/quorate/etcdops/lone"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // verify fetches what is stored, restores it on trial, starts etcd on that, and compares: the bytes with those that
@@ -24,7 +24,7 @@ import (
 // disproved, Stale that it is older than was asked for; any other, that this is not known. Only what is in the store
 // can be disproved: no fault of a disk of this machine is taken for one of the artifact.
 func (o Order) verify(ctx context.Context, store *store, all []member, back age.Identity,
-	report *reports.Snapshot) error {
+	report *stores.Snapshot) error {
 	scratch, err := os.MkdirTemp(o.Scratch, "verify-")
 	if err != nil {
 		return localFailure(err, o.Scratch)
@@ -67,7 +67,7 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 
 // tried restores a snapshot on trial and starts etcd on it, and says what it holds. The report is that of what is
 // stored.
-func (o Order) tried(ctx context.Context, file, scratch string, report *reports.Snapshot) (*Contents, error) {
+func (o Order) tried(ctx context.Context, file, scratch string, report *stores.Snapshot) (*Contents, error) {
 	done := o.stopwatch()
 	fetched, err := Examine(ctx, file)
 	if err != nil {

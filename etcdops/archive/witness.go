@@ -9,7 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // testimony is what a member says of the revision of a snapshot.
@@ -30,7 +30,7 @@ func (t testimony) silent() bool { return !t.hash && !t.keys && t.differs == "" 
 // One that has other data may itself be the one that is wrong. Then all are asked. The snapshot is disproved when a
 // majority of all voters has other data than it; when most of those that can say have the same, the report has a
 // warning.
-func (o Order) compare(ctx context.Context, all []member, with *Contents, report *reports.Snapshot) error {
+func (o Order) compare(ctx context.Context, all []member, with *Contents, report *stores.Snapshot) error {
 	ctx, stop := context.WithTimeout(ctx, hashTime)
 	defer stop()
 	all = slices.DeleteFunc(slices.Clone(all), func(m member) bool {
@@ -71,7 +71,7 @@ func (o Order) compare(ctx context.Context, all []member, with *Contents, report
 }
 
 // judge counts what all members have said of a snapshot that one of them contradicts.
-func judge(said map[string]testimony, voters int, report *reports.Snapshot) error {
+func judge(said map[string]testimony, voters int, report *stores.Snapshot) error {
 	var same, other []string
 	for name, t := range said {
 		switch {

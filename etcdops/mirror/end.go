@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Promotion says at which revision of the source a mirror is ended.
@@ -23,7 +23,7 @@ type Promotion struct {
 
 // Promote waits until the destination has reached a revision, and ends the mirror there: no process goes on with it,
 // and the destination may be written to. The report has the revision.
-func Promote(ctx context.Context, p Promotion) (report reports.Mirror, err error) {
+func Promote(ctx context.Context, p Promotion) (report stores.Mirror, err error) {
 	to, err := reach(p.Destination, p.Name, p.MostOps, p.Log)
 	if err != nil {
 		return report, err
@@ -87,9 +87,9 @@ func (p Promotion) target(ctx context.Context, at place) (revision int64, source
 	return standing.Revision, idOf(standing), err
 }
 
-func (d *destination) report() reports.Mirror {
+func (d *destination) report() stores.Mirror {
 	is := d.is
-	return reports.Mirror{SourceClusterID: is.ClusterID, Doing: is.Doing, Revision: is.Revision, Ended: is.Ended}
+	return stores.Mirror{SourceClusterID: is.ClusterID, Doing: is.Doing, Revision: is.Revision, Ended: is.Ended}
 }
 
 // end ends the mirror, if it is where it must be. Mirrors are kept from writing first: else one that is busy would
@@ -101,14 +101,14 @@ func (p Promotion) end(ctx context.Context, to *destination, target int64, sourc
 	case to.at == 0:
 		return false, failure(archive.NotFound, nil, "the destination has no key %s: no such mirror has begun", to.key)
 	case source != "" && source != is.ClusterID:
-		return false, failure(reports.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored", source,
+		return false, failure(stores.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored", source,
 			is.ClusterID)
 	case is.Ended && is.Revision < target:
-		return false, failure(reports.MirrorEnded, nil, "the mirror was ended at revision %d before", is.Revision)
+		return false, failure(stores.MirrorEnded, nil, "the mirror was ended at revision %d before", is.Revision)
 	case is.Ended:
 		return true, to.stop(ctx, false)
 	case !p.AsIs && is.Doing == ending:
-		return false, failure(reports.MirrorEnded, nil, "a promotion to revision %d was interrupted: promote with "+
+		return false, failure(stores.MirrorEnded, nil, "a promotion to revision %d was interrupted: promote with "+
 			"--as-is", is.Revision)
 	case there != to.ends:
 		return false, to.stop(ctx, there)
@@ -137,7 +137,7 @@ func (d *destination) takeBack(ctx context.Context) error {
 	want := &walk{client: d.client, log: d.log, spans: d.is.toSpans(), revision: d.is.WholeAt,
 		refusal: func(err error) error {
 			if errors.Is(err, rpctypes.ErrCompacted) {
-				return failure(reports.StreamCompacted, archive.ByEtcd(err), "the destination was between two "+
+				return failure(stores.StreamCompacted, archive.ByEtcd(err), "the destination was between two "+
 					"revisions of the source, and has compacted what it was before: let a mirror go on, or delete the "+
 					"key %s and use what is there", d.key)
 			}
@@ -156,7 +156,7 @@ var errDiffers = errors.New("they differ")
 
 // Compare compares the keys of both sides at the revision of the source that the destination has. The report has the
 // number of keys, and the first one that differs.
-func Compare(ctx context.Context, o Options) (report reports.Mirror, err error) {
+func Compare(ctx context.Context, o Options) (report stores.Mirror, err error) {
 	to, err := reach(o.Destination, o.Name, o.MostOps, o.Log)
 	if err != nil {
 		return report, err
@@ -188,10 +188,10 @@ func Compare(ctx context.Context, o Options) (report reports.Mirror, err error) 
 		return report, failure(failed, nil, "the destination is between two revisions of the source (%s): compare "+
 			"later", is.Doing)
 	case is.Ended:
-		return report, failure(reports.MirrorEnded, nil, "the mirror was ended at revision %d, and the destination is "+
+		return report, failure(stores.MirrorEnded, nil, "the mirror was ended at revision %d, and the destination is "+
 			"written to by others", is.Revision)
 	case is.ClusterID != idOf(standing):
-		return report, failure(reports.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored",
+		return report, failure(stores.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored",
 			idOf(standing), is.ClusterID)
 	}
 	scope := to.is.Scope
@@ -209,7 +209,7 @@ func Compare(ctx context.Context, o Options) (report reports.Mirror, err error) 
 	})
 	report.Keys = want.n
 	if errors.Is(err, errDiffers) {
-		err = failure(reports.MirrorDiffers, nil, "the key %s of the destination is not what the source had at "+
+		err = failure(stores.MirrorDiffers, nil, "the key %s of the destination is not what the source had at "+
 			"revision %d: something else writes there. Stop that, and run the mirror once with --reconcile", report.Difference,
 			report.Revision)
 	}

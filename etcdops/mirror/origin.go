@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // origin is what is mirrored: an etcd, or what a stream has stored of one.
@@ -46,7 +46,7 @@ func (l *live) close() { _ = l.client.Close() }
 func (l *live) standing(ctx context.Context, at place) (archive.Standing, error) {
 	now, err := l.cluster.Standing(ctx)
 	if err == nil && at.ClusterID == idOf(now) && now.Revision < at.Revision {
-		err = failure(reports.StreamOtherCluster, nil, "the source is at revision %d, and %d was mirrored", now.Revision,
+		err = failure(stores.StreamOtherCluster, nil, "the source is at revision %d, and %d was mirrored", now.Revision,
 			at.Revision)
 	}
 	return now, err

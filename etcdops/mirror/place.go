@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Reasons for which a mirror ends, besides those of package reports and of clusters.
@@ -339,7 +339,7 @@ func (d *destination) found(ctx context.Context, first place) error {
 			return failure(failed, err, "the key %s of the destination can't be read", kv.Key)
 		}
 		if !other.Ended && other.touches(first.Scope) {
-			return failure(reports.MirrorOccupied, nil, "%s writes there already: mirrors must have prefixes of their "+
+			return failure(stores.MirrorOccupied, nil, "%s writes there already: mirrors must have prefixes of their "+
 				"own at the destination", kv.Key)
 		}
 	}
@@ -353,7 +353,7 @@ func (d *destination) found(ctx context.Context, first place) error {
 			return d.refusal(err, 0)
 		}
 		if len(some.Kvs) > 0 {
-			return failure(reports.MirrorOccupied, nil, "the destination has keys that this mirror did not write: "+
+			return failure(stores.MirrorOccupied, nil, "the destination has keys that this mirror did not write: "+
 				"delete what is below the prefix there, or mirror to another one")
 		}
 		unless = append(unless, clientv3.Compare(clientv3.CreateRevision(s.from), "=", 0).WithRange(s.end))

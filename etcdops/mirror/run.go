@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Options say what is mirrored, and where to.
@@ -46,7 +46,7 @@ type mirror struct {
 
 // Run mirrors until the context ends, or until it can't go on: then the error has a reason. The report is the last that
 // the monitor has told.
-func Run(ctx context.Context, o Options, monitor *Monitor) (reports.Mirror, error) {
+func Run(ctx context.Context, o Options, monitor *Monitor) (stores.Mirror, error) {
 	err := o.run(ctx, monitor)
 	return monitor.Report(), err
 }
@@ -75,11 +75,11 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 			m.Log.Info("another process mirrors to this place, too: going on behind what it has written")
 		case errors.Is(err, errEnding):
 			m.Log.Info("a promotion is under way: waiting for its end")
-		case reason == reports.StreamCompacted:
+		case reason == stores.StreamCompacted:
 			m.Log.Warn("the source has compacted revisions that are missing here: all keys are compared and copied. "+
 				"If that repeats, keep more of them at the source", "revision", m.to.is.Revision)
 			m.gap = m.to.is.Revision
-		case reason == reports.StreamOtherCluster:
+		case reason == stores.StreamOtherCluster:
 			m.Log.Error("the source is not what was mirrored", "reason", archive.Words(err))
 			return failure(reason, nil, "the source is not what was mirrored: it is another cluster, or has another "+
 				"history, as after a restore. Promote the destination, or set reconcile once, which makes the "+
@@ -122,7 +122,7 @@ func (m *mirror) turn(ctx context.Context) error {
 	}
 	is := &m.to.is
 	if !m.Reconcile && is.ClusterID != idOf(standing) {
-		return failure(reports.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored", idOf(standing),
+		return failure(stores.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored", idOf(standing),
 			is.ClusterID)
 	}
 	behind := standing.Revision-is.Revision > farBehind
@@ -152,12 +152,12 @@ func (m *mirror) begin(ctx context.Context) error {
 		return nil
 	case is.Ended:
 		m.monitor.ended(is.ClusterID, is.Revision)
-		return failure(reports.MirrorEnded, nil, "this mirror was ended at revision %d, and others write to the "+
+		return failure(stores.MirrorEnded, nil, "this mirror was ended at revision %d, and others write to the "+
 			"destination: remove what runs it, or begin another one with another name and prefix", is.Revision)
 	case is.Doing == ending:
 		return errEnding
 	case !is.same(m.Scope):
-		return failure(reports.MirrorOtherScope, nil, "this mirror was begun with another --prefix, --to-prefix or "+
+		return failure(stores.MirrorOtherScope, nil, "this mirror was begun with another --prefix, --to-prefix or "+
 			"--exclude: use the same ones, or another --name")
 	}
 	if stopped, err := m.to.stopped(ctx); err != nil || stopped {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // late is how long what was written may be missing at the destination before the mirror is not healthy.
@@ -20,7 +20,7 @@ const late = 30 * time.Second
 //	GET /metrics  the same for Prometheus
 type Monitor struct {
 	mu     sync.Mutex
-	report reports.Mirror
+	report stores.Mirror
 	lag    stream.Lag
 }
 
@@ -67,7 +67,7 @@ func (m *Monitor) wrote(revision int64, operations int, transaction bool) {
 }
 
 // Report is how the mirror is now.
-func (m *Monitor) Report() reports.Mirror {
+func (m *Monitor) Report() stores.Mirror {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	report := m.report

@@ -16,7 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // TestShelfIsBounded: values of a MiB are written down long before there are as many as small ones, and all are there.
@@ -74,7 +74,7 @@ func TestAStreamThatIsDead(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o750))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
-	file("s/base.db.json", reports.Artifact{SHA256: "x", ClusterID: "c1", Revision: 4})
+	file("s/base.db.json", stores.Artifact{SHA256: "x", ClusterID: "c1", Revision: 4})
 	place := archive.Place{URL: "file:///s", Dir: dir}
 	kept, err := stream.OpenKept(t.Context(), place, "", "tail")
 	require.NoError(t, err)

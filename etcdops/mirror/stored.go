@@ -12,7 +12,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Stored is where the changes of an etcd, and the snapshots before them, are stored: for where no connection leads to
@@ -234,7 +234,7 @@ func (w *storedWatch) look(ctx context.Context) error {
 	case w.missing.IsZero():
 		w.missing = began
 	case began.Sub(w.missing) >= patience:
-		return failure(reports.StreamCompacted, wrong, "what is stored does not follow on revision %d", w.reach)
+		return failure(stores.StreamCompacted, wrong, "what is stored does not follow on revision %d", w.reach)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (w *storedWatch) lookForBases(ctx context.Context) error {
 		return err
 	}
 	if id != w.id {
-		return failure(reports.StreamOtherCluster, nil, "the newest snapshot is of cluster %s, and %s was mirrored", id,
+		return failure(stores.StreamOtherCluster, nil, "the newest snapshot is of cluster %s, and %s was mirrored", id,
 			w.id)
 	}
 	newest := bases[len(bases)-1]
@@ -287,7 +287,7 @@ func (w *storedWatch) follow(ctx context.Context, tail *stream.Tail) error {
 			return err
 		}
 		if w.sum != "" && batch.Before() != "" && w.sum != batch.Before() {
-			return failure(reports.StreamOtherCluster, nil, "the source has had another history behind revision %d",
+			return failure(stores.StreamOtherCluster, nil, "the source has had another history behind revision %d",
 				w.reach)
 		}
 		if err := w.tell(ctx, batch); err != nil {

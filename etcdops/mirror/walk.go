@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // keys are some keys in their order.
@@ -123,7 +123,7 @@ func (w *walk) turn(ctx context.Context) error {
 		return w.refusal(err)
 	}
 	if id := answer.Header.GetClusterId(); w.clusterID != 0 && id != w.clusterID {
-		return failure(reports.StreamOtherCluster, nil, "cluster %x answers, and %x was read", id, w.clusterID)
+		return failure(stores.StreamOtherCluster, nil, "cluster %x answers, and %x was read", id, w.clusterID)
 	}
 	if !answer.More || len(answer.Kvs) == 0 {
 		w.spans = w.spans[1:]
@@ -149,9 +149,9 @@ func unread(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, rpctypes.ErrCompacted):
-		return failure(reports.StreamCompacted, cause, "etcd has compacted the revision that is read")
+		return failure(stores.StreamCompacted, cause, "etcd has compacted the revision that is read")
 	case errors.Is(err, rpctypes.ErrFutureRev):
-		return failure(reports.StreamOtherCluster, cause, "the source is behind a revision that it had")
+		return failure(stores.StreamOtherCluster, cause, "the source is behind a revision that it had")
 	case lasting(err):
 		return failure(archive.Denied, cause, "the source refuses us: all keys are read, by a user with the role root")
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/datadir"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
 // Run is the command quorate prepare; the result is its exit code.
@@ -74,7 +74,7 @@ func (c *Command) found() string {
 // startOf is how the member starts. Where the variable [volumes.EnvBegins] names no cluster, it has
 // begun before, whatever --start says.
 func (c *Command) startOf() string {
-	begins, set := os.LookupEnv(volumes.EnvBegins)
+	begins, set := os.LookupEnv(facts.EnvBegins)
 	if set && (begins == "" || begins == objects.InitialClusterBegun) {
 		return objects.StartResume
 	}

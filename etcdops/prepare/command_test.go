@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/volumes"
 )
 
 // TestPrepareIsToldThatTheMemberHasBegun: the node was set up again, so that the data and the marker are gone, and the
@@ -18,7 +18,7 @@ import (
 func TestPrepareIsToldThatTheMemberHasBegun(t *testing.T) {
 	at := func(begins string) int {
 		dir := t.TempDir()
-		t.Setenv(volumes.EnvBegins, begins)
+		t.Setenv(facts.EnvBegins, begins)
 		return Run(t.Context(), []string{"--data-dir=" + filepath.Join(dir, "data"),
 			"--marker=" + filepath.Join(dir, "started"), "--start=bootstrap"}, io.Discard)
 	}

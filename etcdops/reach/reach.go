@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // ErrForbidden is what is said instead of dialing.
@@ -18,7 +18,7 @@ var ErrForbidden = errors.New("this installation of Quorate does not allow its a
 
 // Within is where may be connected to for a spec of this namespace.
 type Within struct {
-	Allowed   *endpoints.AllowedEndpoints
+	Allowed   *objects.AllowedEndpoints
 	Namespace string
 }
 
@@ -38,7 +38,7 @@ func (w Within) To(address string) (target string, control Control, err error) {
 		}
 		return nil
 	}
-	return net.JoinHostPort(endpoints.Absolute(host), port), control, nil
+	return net.JoinHostPort(objects.Absolute(host), port), control, nil
 }
 
 // Dial connects to a host and port.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestWhatANameLeadsToIsLookedAt: a name that is allowed and leads to an address that never is, one of a Service of
@@ -19,7 +19,7 @@ func TestWhatANameLeadsToIsLookedAt(t *testing.T) {
 	t.Cleanup(func() { _ = listener.Close() })
 	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
 	at := func(host string) string { return netip.AddrPortFrom(netip.MustParseAddr(host), port).String() }
-	w := Within{Namespace: "shop", Allowed: &endpoints.AllowedEndpoints{
+	w := Within{Namespace: "shop", Allowed: &objects.AllowedEndpoints{
 		Networks: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24")}, Hosts: []string{"rebound.example"}}}
 	for _, address := range []string{at("127.0.0.1"), at("10.1.3.1"), at("169.254.169.254"), "etcd.bank.svc:2379",
 		"other.example:2379", "nonsense"} {

@@ -20,7 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // beginning is a new etcd of one member, made of what is left of one that has lost its quorum for good.
@@ -71,7 +71,7 @@ func begin(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // make fills the directory and writes the static pod. What an error leaves, the caller removes.
-func (b *beginning) make(ctx context.Context) (report reports.Restore, file string, err error) {
+func (b *beginning) make(ctx context.Context) (report stores.Restore, file string, err error) {
 	if report, err = b.restore(ctx); err != nil {
 		return report, "", err
 	}
@@ -114,17 +114,17 @@ func (b *beginning) place() place {
 var versionLine = regexp.MustCompile(`etcd Version: ([0-9.]+)`)
 
 // restore fills the data directory, or does nothing.
-func (b *beginning) restore(ctx context.Context) (reports.Restore, error) {
+func (b *beginning) restore(ctx context.Context) (stores.Restore, error) {
 	programs := seed.Programs{Etcd: filepath.Join(b.programs, "etcd"), Etcdutl: filepath.Join(b.programs, "etcdutl")}
 	said, err := exec.CommandContext(ctx, programs.Etcd, "--version").Output()
 	version := versionLine.FindSubmatch(said)
 	if err != nil || version == nil {
-		return reports.Restore{}, archive.OwnWords("%s does not run: name the directory of etcd and etcdutl with "+
+		return stores.Restore{}, archive.OwnWords("%s does not run: name the directory of etcd and etcdutl with "+
 			"--programs",
 			programs.Etcd)
 	}
 	if !strings.HasSuffix(b.image, ":v"+string(version[1])) {
-		return reports.Restore{}, archive.OwnWords("%s is etcd %s, and --image does not end in :v%s: both must be the "+
+		return stores.Restore{}, archive.OwnWords("%s is etcd %s, and --image does not end in :v%s: both must be the "+
 			"same release", programs.Etcd, version[1], version[1])
 	}
 	peerURL := b.place().peerURL
@@ -134,7 +134,7 @@ func (b *beginning) restore(ctx context.Context) (reports.Restore, error) {
 	if b.dir != "" {
 		m := read(filepath.Clean(b.dir))
 		if _, listed := m.own(); m.err == nil && !listed {
-			return reports.Restore{}, archive.OwnWords("%s was removed from its cluster and does not have what was "+
+			return stores.Restore{}, archive.OwnWords("%s was removed from its cluster and does not have what was "+
 				"written after that: use another directory", m.name)
 		}
 		o.FromData = dataDir(m.dir)
@@ -143,9 +143,9 @@ func (b *beginning) restore(ctx context.Context) (reports.Restore, error) {
 	from := archive.Source{URL: "file:///" + filepath.Base(b.snapshot), StoreDir: filepath.Dir(b.snapshot),
 		IdentityFile: b.identity}
 	if o.Size, err = archive.SizeOf(ctx, from); err != nil {
-		return reports.Restore{}, err
+		return stores.Restore{}, err
 	}
-	o.Fetch = func(ctx context.Context, to string) (*reports.Artifact, error) { return archive.Fetch(ctx, from, to) }
+	o.Fetch = func(ctx context.Context, to string) (*stores.Artifact, error) { return archive.Fetch(ctx, from, to) }
 	return seed.Restore(ctx, o)
 }
 

@@ -2,12 +2,12 @@ package seed
 
 import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // agrees checks that a snapshot holds what its record tells. A record without a hash was written before the snapshot
 // was examined, and tells the revision of a moment before.
-func agrees(told *reports.Artifact, c *archive.Contents) error {
+func agrees(told *stores.Artifact, c *archive.Contents) error {
 	other := c.Revision < told.Revision
 	if told.Hash != "" {
 		hash := c.Hash != "" && told.CompactRevision == c.CompactRevision && told.Hash != c.Hash

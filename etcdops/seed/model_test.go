@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // A model of a stream: an etcd and a store in memory, and the shipped processes that stream, prune and restore between
@@ -53,7 +53,7 @@ type process struct {
 	// ended is set when it has. Report is a stream's, check judges what a restore got.
 	ended  bool
 	cuts   bool // something that it stored was cut off
-	report reports.Stream
+	report stores.Stream
 	check  func()
 }
 
@@ -271,7 +271,7 @@ func (w *world) reap() {
 		if p.ended && !p.dead {
 			w.note("%s has ended: %s %s", p.name, p.report.Reason, p.report.Error)
 			w.harmed(p)
-			needs := p.report.NeedsSnapshot() || p.report.Reason == reports.StreamOtherCluster
+			needs := p.report.NeedsSnapshot() || p.report.Reason == stores.StreamOtherCluster
 			if needs && w.wrong != "nothing is told of a gap" {
 				w.why = "a stream has told so"
 			}
@@ -345,7 +345,7 @@ func (w *world) snapshot() {
 	b := w.taking
 	w.taking = nil
 	w.bases = append(w.bases, b)
-	record, _ := json.Marshal(reports.Artifact{SHA256: "x", ClusterID: clusterIDText, Revision: b.revision,
+	record, _ := json.Marshal(stores.Artifact{SHA256: "x", ClusterID: clusterIDText, Revision: b.revision,
 		AuthRevision: b.auth}) // plain data
 	w.put(b.name+".db", []byte("a database"))
 	w.put(b.name+".db.json", record)

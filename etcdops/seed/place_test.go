@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // TestNoRoom: nothing is fetched when it will not fit, and what is there stays.
@@ -17,7 +17,7 @@ func TestNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{
 		DataDir: filepath.Join(dir, "data"), WALDir: filepath.Join(dir, "log", "wal"), Size: 1 << 60,
-		Fetch: func(context.Context, string) (*reports.Artifact, error) { t.Fatal("fetched"); return nil, nil },
+		Fetch: func(context.Context, string) (*stores.Artifact, error) { t.Fatal("fetched"); return nil, nil },
 	}
 	_, err := Restore(t.Context(), o)
 	require.Equal(t, noSpace, archive.ReasonOf(err), "%v", err)

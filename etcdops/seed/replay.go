@@ -15,7 +15,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // replay writes the changes of a stream into a database that was fetched, as etcd would have: no etcd runs meanwhile.
@@ -60,7 +60,7 @@ func (e *ending) Words() string { return archive.Words(e.error) }
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // replay brings the database of a snapshot to the revision that is asked for.
-func (o Options) replay(ctx context.Context, path string, told *reports.Artifact) (*replay, error) {
+func (o Options) replay(ctx context.Context, path string, told *stores.Artifact) (*replay, error) {
 	base, err := archive.Examine(ctx, path)
 	if err == nil {
 		err = agrees(told, base)
@@ -309,8 +309,8 @@ func (r *replay) differs(has string, told stream.Hash, good int64) error {
 }
 
 // told is what the database must hold.
-func (r *replay) told(of *reports.Artifact) *reports.Artifact {
-	return &reports.Artifact{SHA256: of.SHA256, Revision: r.until}
+func (r *replay) told(of *stores.Artifact) *stores.Artifact {
+	return &stores.Artifact{SHA256: of.SHA256, Revision: r.until}
 }
 
 // agrees checks that a database holds the snapshot and the changes, and nothing else; nil agrees with all.

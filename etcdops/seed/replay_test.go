@@ -22,7 +22,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 func putting(revision, lease int64) *mvccpb.Event {
@@ -90,7 +90,7 @@ func replayed(t *testing.T, dir, path string, until int64) (*replay, error) {
 	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
 	require.NoError(t, err)
 	defer tail.Close()
-	return Options{Tail: tail, UntilRevision: until}.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1"})
+	return Options{Tail: tail, UntilRevision: until}.replay(t.Context(), path, &stores.Artifact{ClusterID: "c1"})
 }
 
 // contents are the names of records behind revision 4, and the leases with their time.
@@ -145,7 +145,7 @@ func TestReplay(t *testing.T) {
 		if until == 0 {
 			end = 9
 		}
-		assert.Equal(t, end, r.told(&reports.Artifact{}).Revision)
+		assert.Equal(t, end, r.told(&stores.Artifact{}).Revision)
 		holds.Sum++
 		assert.Equal(t, damaged, archive.ReasonOf(r.agrees(holds)))
 	}
@@ -196,12 +196,12 @@ func TestReplayOnlyEncrypted(t *testing.T) {
 		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
 		require.NoError(t, err)
 		o := Options{Tail: tail, AsFarAsPossible: asFar}
-		_, err = o.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1", Encrypted: true})
+		_, err = o.replay(t.Context(), path, &stores.Artifact{ClusterID: "c1", Encrypted: true})
 		assert.ErrorContains(t, err, "the segment 5-5 of the stream is not encrypted")
 		var end *ending
 		require.ErrorAs(t, err, &end)
 		assert.Equal(t, int64(4), end.at, "that is where a recovery ends")
-		_, err = o.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1"})
+		_, err = o.replay(t.Context(), path, &stores.Artifact{ClusterID: "c1"})
 		assert.NoError(t, err)
 		require.NoError(t, tail.Close())
 	}
@@ -228,7 +228,7 @@ func TestReplayTellsOfTheHead(t *testing.T) {
 		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
 		require.NoError(t, err)
 		r, err := Options{Tail: tail, AsFarAsPossible: true}.replay(t.Context(), snapshotAt4(t),
-			&reports.Artifact{ClusterID: "c1"})
+			&stores.Artifact{ClusterID: "c1"})
 		require.NoError(t, err)
 		assert.Equal(t, test.ends, r.ended)
 		require.NoError(t, tail.Close())
@@ -236,12 +236,12 @@ func TestReplayTellsOfTheHead(t *testing.T) {
 }
 
 // fetching gets the snapshot at revision 4, and counts.
-func fetching(t *testing.T, count *int) func(context.Context, string) (*reports.Artifact, error) {
-	return func(_ context.Context, to string) (*reports.Artifact, error) {
+func fetching(t *testing.T, count *int) func(context.Context, string) (*stores.Artifact, error) {
+	return func(_ context.Context, to string) (*stores.Artifact, error) {
 		*count++
 		content, err := os.ReadFile(snapshotAt4(t))
 		require.NoError(t, err)
-		return &reports.Artifact{ClusterID: "c1", SHA256: "sum"}, os.WriteFile(to, content, 0o600)
+		return &stores.Artifact{ClusterID: "c1", SHA256: "sum"}, os.WriteFile(to, content, 0o600)
 	}
 }
 
@@ -359,7 +359,7 @@ func TestReplayUntilATime(t *testing.T) {
 		"of nothing, and before":     {nil, began, -5, 0, "use an earlier snapshot"},
 		"of nothing, and who knows?": {nil, time.Time{}, 5, 0, "no change behind the snapshot is stored"},
 	} {
-		fetch := func(ctx context.Context, to string) (*reports.Artifact, error) {
+		fetch := func(ctx context.Context, to string) (*stores.Artifact, error) {
 			told, err := fetching(t, new(int))(ctx, to)
 			told.Completed = test.complete
 			return told, err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Options say what becomes of what.
@@ -34,7 +34,7 @@ type Options struct {
 	Empty bool
 	// Fetch makes a file of a snapshot as `etcdctl snapshot save` does, known to be whole, and tells what it must
 	// hold, as far as is known. Nil where the source is another one.
-	Fetch func(ctx context.Context, to string) (*reports.Artifact, error)
+	Fetch func(ctx context.Context, to string) (*stores.Artifact, error)
 	// Size of that file.
 	Size int64
 	// Tail are changes behind the snapshot that Fetch gets, which are replayed up to UntilRevision, or else up to the
@@ -54,7 +54,7 @@ type Options struct {
 
 // Restore fills a data directory, or does nothing. The report says what the member begins with. Errors of this
 // package have a reason: see ReasonOf.
-func Restore(ctx context.Context, o Options) (report reports.Restore, err error) {
+func Restore(ctx context.Context, o Options) (report stores.Restore, err error) {
 	o.AsFarAsPossible = o.AsFarAsPossible && o.UntilRevision == 0
 	to := place{dataDir: o.DataDir, walDir: o.WALDir}
 	if err := to.clear(); err != nil {
@@ -87,7 +87,7 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	if err != nil {
 		return report, err
 	}
-	made := reports.Restore{Revision: holds.Revision, Keys: max(holds.Keys, 0), Hash: holds.Hash, SHA256: told.SHA256}
+	made := stores.Restore{Revision: holds.Revision, Keys: max(holds.Keys, 0), Hash: holds.Hash, SHA256: told.SHA256}
 	if bump > 0 {
 		made.Revision = holds.Last + bump
 	}
@@ -105,7 +105,7 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 }
 
 // fill makes the database, and says what it must hold: after a replay, that.
-func (o Options) fill(ctx context.Context, to place) (told *reports.Artifact, changed *replay, err error) {
+func (o Options) fill(ctx context.Context, to place) (told *stores.Artifact, changed *replay, err error) {
 	source := o.fromSurvivor
 	switch {
 	case o.Fetch != nil:
@@ -130,7 +130,7 @@ func (o Options) fill(ctx context.Context, to place) (told *reports.Artifact, ch
 
 // fillUntil makes the database once more, up to the last revision that is good: the first pass wrote later ones, too.
 // Each pass ends at a lower revision than the one before.
-func (o Options) fillUntil(ctx context.Context, to place, end *ending) (*reports.Artifact, *replay, error) {
+func (o Options) fillUntil(ctx context.Context, to place, end *ending) (*stores.Artifact, *replay, error) {
 	if err := os.Remove(to.staged().database()); err != nil {
 		return nil, nil, written(err, o.DataDir)
 	}
@@ -225,7 +225,7 @@ func (o Options) bump(path string) (int64, error) {
 const notedSuffix = ".restored"
 
 // note keeps a report for a second reader, such as a pod that was started again before its first report was read.
-func note(dataDir string, report reports.Restore) error {
+func note(dataDir string, report stores.Restore) error {
 	text, err := json.Marshal(report)
 	if err != nil {
 		return err
@@ -237,11 +237,11 @@ func note(dataDir string, report reports.Restore) error {
 }
 
 // Restored is the report of an earlier Restore of the data directory; empty when there was none.
-func Restored(dataDir string) reports.Restore {
-	var report reports.Restore
+func Restored(dataDir string) stores.Restore {
+	var report stores.Restore
 	text, err := os.ReadFile(dataDir + notedSuffix)
 	if err != nil || json.Unmarshal(text, &report) != nil {
-		return reports.Restore{}
+		return stores.Restore{}
 	}
 	return report
 }
@@ -257,7 +257,7 @@ func (o Options) compatible(d *database) error {
 }
 
 // fromArtifact fetches a snapshot, and says what it must hold.
-func (o Options) fromArtifact(ctx context.Context, to place) (*reports.Artifact, error) {
+func (o Options) fromArtifact(ctx context.Context, to place) (*stores.Artifact, error) {
 	if err := checkRoom(to.needs(o.Size, 0)...); err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func cutHash(file string) error {
 }
 
 // fromSurvivor brings a survivor's database and log together. What that must hold is not known.
-func (o Options) fromSurvivor(ctx context.Context, to place) (*reports.Artifact, error) {
+func (o Options) fromSurvivor(ctx context.Context, to place) (*stores.Artifact, error) {
 	s, err := survive(o.FromData, o.FromWAL)
 	if err == nil {
 		err = o.compatible(s.db)
@@ -303,13 +303,13 @@ func (o Options) fromSurvivor(ctx context.Context, to place) (*reports.Artifact,
 	if err := checkRoom(to.needs(s.db.size+tail, tail)...); err != nil {
 		return nil, err
 	}
-	return &reports.Artifact{}, s.together(ctx, o.Programs, to.staged())
+	return &stores.Artifact{}, s.together(ctx, o.Programs, to.staged())
 }
 
 // fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first
 // start, except for what etcdutl writes in every database that it restores.
-func (o Options) fromNothing(_ context.Context, to place) (*reports.Artifact, error) {
-	return &reports.Artifact{}, makeEmpty(to.staged().database())
+func (o Options) fromNothing(_ context.Context, to place) (*stores.Artifact, error) {
+	return &stores.Artifact{}, makeEmpty(to.staged().database())
 }
 
 // needs of the new data directory, with so much in the database, and in the log beside what that has anyhow.

@@ -10,17 +10,17 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Survey says how much the data directory of a member that does not run holds. WALDir is empty where the log is in
 // the data directory. Nothing is changed; both may be mounted read-only.
-func Survey(dataDir, walDir string) (reports.Survey, error) {
+func Survey(dataDir, walDir string) (stores.Survey, error) {
 	s, err := survive(dataDir, walDir)
 	if err != nil {
-		return reports.Survey{}, err
+		return stores.Survey{}, err
 	}
-	report := reports.Survey{
+	report := stores.Survey{
 		LastTerm: s.log.lastTerm, LastIndex: s.log.lastIndex, Commit: s.log.commit,
 		ClusterID: strconv.FormatUint(s.log.clusterID, 16), MemberID: strconv.FormatUint(s.log.memberID, 16),
 		DBSize: s.db.size,

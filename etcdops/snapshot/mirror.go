@@ -13,7 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/mirror"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // mirrorNames is what names of mirrors look like.
@@ -37,14 +37,14 @@ func Mirror(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	m, err := readMirroring(act, args, stderr)
 	if err != nil {
 		if !explained(err) {
-			tell(reports.Mirror{Error: told(err)}, stdout)
+			tell(stores.Mirror{Error: told(err)}, stdout)
 		}
 		return exitCode(err, stderr)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
-	var report reports.Mirror
+	var report stores.Mirror
 	switch act {
 	case "promote":
 		report, err = mirror.Promote(ctx, m.Promotion)
@@ -60,11 +60,11 @@ func Mirror(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(err, stderr)
 }
 
-func (m *mirroring) run(ctx context.Context) (reports.Mirror, error) {
+func (m *mirroring) run(ctx context.Context) (stores.Mirror, error) {
 	monitor := mirror.NewMonitor()
 	end, err := serve(m.listen, monitor, m.Log)
 	if err != nil {
-		return reports.Mirror{}, err
+		return stores.Mirror{}, err
 	}
 	defer end()
 	return mirror.Run(ctx, m.Options, monitor)

@@ -13,9 +13,9 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // restoring is what the command restore is told.
@@ -75,10 +75,10 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	if r.member.TLS, err = r.files.config(); err != nil {
 		return nil, err
 	}
-	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(epochs.EnvSHA256))
-	if text := getenv(epochs.EnvUntil); text != "" && r.UntilRevision == 0 {
+	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(facts.EnvSHA256))
+	if text := getenv(facts.EnvUntil); text != "" && r.UntilRevision == 0 {
 		if r.UntilRevision, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, command.Errorf("the variable %s is no revision", epochs.EnvUntil)
+			return nil, command.Errorf("the variable %s is no revision", facts.EnvUntil)
 		}
 	}
 	r.InitialCluster, r.Token = getenv("ETCD_INITIAL_CLUSTER"), getenv("ETCD_INITIAL_CLUSTER_TOKEN")
@@ -140,11 +140,11 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
 	flags.StringVar(&r.source.SHA256, "sha256", "",
 		"`SHA-256` that the database of the artifact must have, in hexadecimal; else that of the variable "+
-			epochs.EnvSHA256)
+			facts.EnvSHA256)
 	flags.StringVar(&r.tailURL, "tail-url", "",
 		"`URL` of the folder <tail>/<cluster ID> of a stream, whose changes are replayed behind the artifact")
 	flags.Int64Var(&r.UntilRevision, "until-revision", 0,
-		"`revision` that is the last to be replayed; else that of the variable "+epochs.EnvUntil+", else that of "+
+		"`revision` that is the last to be replayed; else that of the variable "+facts.EnvUntil+", else that of "+
 			"--until-time, else the last that is stored without a gap")
 	flags.Func("until-time", "`time` as in 2026-01-31T12:00:00Z: replay what had arrived by then",
 		func(text string) (err error) {
@@ -173,15 +173,15 @@ func (r *restoring) memberFlags(flags *flag.FlagSet) {
 
 // run fills the data directory, unless there is something to lose: when the member has data, or this pod has started
 // before, it is for prepare to say what follows (S10).
-func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
+func (r *restoring) run(ctx context.Context) (stores.Restore, error) {
 	data, err := datadir.HasData(r.DataDir, r.WALDir)
 	if err != nil {
-		return reports.Restore{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir,
+		return stores.Restore{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir,
 			archive.Words(err))
 	}
 	started, err := datadir.Exists(r.marker)
 	if err != nil {
-		return reports.Restore{}, command.Errorf("the marker %s can't be read: %s", r.marker, archive.Words(err))
+		return stores.Restore{}, command.Errorf("the marker %s can't be read: %s", r.marker, archive.Words(err))
 	}
 	if data {
 		return seed.Restored(r.DataDir), seed.Finish(r.DataDir)
@@ -194,15 +194,15 @@ func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
 	}
 	if r.source.URL != "" {
 		if r.Size, err = archive.SizeOf(ctx, r.source); err != nil {
-			return reports.Restore{}, err
+			return stores.Restore{}, err
 		}
-		r.Fetch = func(ctx context.Context, to string) (*reports.Artifact, error) {
+		r.Fetch = func(ctx context.Context, to string) (*stores.Artifact, error) {
 			return archive.Fetch(ctx, r.source, to)
 		}
 	}
 	if r.tailURL != "" {
 		if err := r.openTail(ctx); err != nil {
-			return reports.Restore{}, err
+			return stores.Restore{}, err
 		}
 		defer r.Tail.Close()
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // reportLimit is what Kubernetes keeps of a termination message, in bytes.
@@ -27,7 +27,7 @@ func Take(ctx context.Context, args []string, stderr io.Writer) int {
 	order, err := snapshotOrder(args, stderr)
 	if err != nil {
 		if !explained(err) {
-			command.TerminationMessage(reportOf(reports.Snapshot{Error: told(err)}))
+			command.TerminationMessage(reportOf(stores.Snapshot{Error: told(err)}))
 		}
 		return exitCode(err, stderr)
 	}
@@ -35,7 +35,7 @@ func Take(ctx context.Context, args []string, stderr io.Writer) int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
-	order.Tell = func(report *reports.Snapshot) {
+	order.Tell = func(report *stores.Snapshot) {
 		if report == nil {
 			command.TerminationMessage("")
 			return
@@ -180,7 +180,7 @@ func compressionOf(word string) (v1alpha1.Compression, error) {
 }
 
 // reportOf is a report as a termination message. Of an error that is too long for it, the end is left out.
-func reportOf(report reports.Snapshot) string {
+func reportOf(report stores.Snapshot) string {
 	for {
 		text, err := json.Marshal(report)
 		if err != nil {
@@ -214,7 +214,7 @@ func Look(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		tail.Place = place
 		return lookAtTail(ctx, tail, stdout, stderr)
 	}
-	var report reports.Snapshot
+	var report stores.Snapshot
 	if err == nil {
 		report, err = archive.Look(ctx, place, key)
 	}
@@ -242,7 +242,7 @@ func Discard(ctx context.Context, args []string, stderr io.Writer) int {
 		err = archive.Discard(ctx, place, key)
 	}
 	if err != nil && !explained(err) {
-		command.TerminationMessage(reportOf(reports.Snapshot{Error: told(err),
+		command.TerminationMessage(reportOf(stores.Snapshot{Error: told(err),
 			Locked: archive.ReasonOf(err) == archive.Locked}))
 	}
 	return exitCode(err, stderr)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 func TestSnapshotOrder(t *testing.T) {
@@ -33,17 +33,17 @@ func TestSnapshotOrder(t *testing.T) {
 
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
-	look := func() (report reports.Snapshot) {
+	look := func() (report stores.Snapshot) {
 		var out bytes.Buffer
 		require.Zero(t, Look(t.Context(),
 			[]string{"--store-url=file:///backups", "--store-dir=" + dir, "--key=demo/a.db"}, &out, io.Discard))
 		require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 		return report
 	}
-	assert.Equal(t, reports.Snapshot{Absent: true}, look(), "nothing")
+	assert.Equal(t, stores.Snapshot{Absent: true}, look(), "nothing")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "backups", "demo"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "backups", "demo", "a.db"), []byte("whole"), 0o600))
-	assert.Equal(t, reports.Snapshot{Absent: true}, look(), "without a record it is not whole")
+	assert.Equal(t, stores.Snapshot{Absent: true}, look(), "without a record it is not whole")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "backups", "demo", "a.db.json"),
 		[]byte(`{"uri":"u","storedSize":5,"sha256":"00"}`), 0o600))
 	assert.Equal(t, "u", look().URI)

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // tailGrammar is what names under which streams are stored look like, and clusterIDs what those of clusters do.
@@ -44,7 +44,7 @@ func Stream(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := readStreaming(args, stderr)
 	if err != nil {
 		if !explained(err) {
-			tell(reports.Stream{Error: told(err)}, stdout)
+			tell(stores.Stream{Error: told(err)}, stdout)
 		}
 		return exitCode(err, stderr)
 	}
@@ -138,7 +138,7 @@ func lookFlags(flags *flag.FlagSet, asked *stream.Asked) {
 // lookAtTail is what look does with --tail.
 func lookAtTail(ctx context.Context, asked stream.Asked, stdout, stderr io.Writer) int {
 	var err error
-	var report reports.Tail
+	var report stores.Tail
 	if !tailGrammar.MatchString(asked.Prefix) || !clusterIDs.MatchString(asked.ClusterID) {
 		err = command.Errorf("--tail or --cluster-id can't be one")
 	} else {

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/reach"
 	"github.com/quorate-dev/quorate/etcdops/token"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // tlsFiles are the files of PEM by which members are talked to, and the name that their certificates are for; empty
@@ -56,7 +56,7 @@ func (r *reaching) read() (c archive.Cluster, err error) {
 		return c, command.Errorf("%[1]susername-file and %[1]spassword-file belong together", prefix)
 	}
 	if r.within != nil {
-		allowed, err := endpoints.ParseAllowedEndpoints(*r.within)
+		allowed, err := objects.ParseAllowedEndpoints(*r.within)
 		if err != nil {
 			return c, command.Errorf("%swithin: %s", prefix, err)
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 func TestTool(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTool(t *testing.T) {
 func TestSurveyReports(t *testing.T) {
 	var out bytes.Buffer
 	require.Equal(t, command.Failed, Survey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
-	var report reports.Survey
+	var report stores.Survey
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	assert.Contains(t, report.Error, "no etcd has run there")
 	assert.Equal(t, "NotFound", report.Reason)
@@ -80,7 +80,7 @@ func TestRestoreIsForAMemberWithoutData(t *testing.T) {
 			}
 			var out bytes.Buffer
 			require.Equal(t, c.code, Restore(t.Context(), args, env, &out, io.Discard))
-			var report reports.Restore
+			var report stores.Restore
 			require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 			assert.Equal(t, c.reason, report.Reason, report.Error)
 			assert.Equal(t, c.code != 0, report.Error != "")

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -230,22 +229,22 @@ type Asked struct {
 
 // Look says what is stored of a stream, without a gap. The time of a segment that can't be read without an identity
 // is that by the clock of the store.
-func Look(ctx context.Context, asked Asked) (reports.Tail, error) {
+func Look(ctx context.Context, asked Asked) (stores.Tail, error) {
 	folder, err := archive.OpenFolder(ctx, asked.Place, asked.IdentityFile, false)
 	if err != nil {
 		if archive.ReasonOf(err) == archive.NotFound {
-			return reports.Tail{}, nil
+			return stores.Tail{}, nil
 		}
-		return reports.Tail{}, err
+		return stores.Tail{}, err
 	}
 	defer folder.Close()
 	id, err := asked.cluster(ctx, folder)
 	if err != nil || id == "" {
-		return reports.Tail{}, err
+		return stores.Tail{}, err
 	}
 	t := &Tail{folder: folder, clusterID: id, prefix: folderOf(asked.Prefix, id)}
 	if t.spans, err = spans(ctx, folder, t.prefix); err != nil {
-		return reports.Tail{}, err
+		return stores.Tail{}, err
 	}
 	return t.look(ctx, asked)
 }
@@ -274,8 +273,8 @@ func (asked Asked) cluster(ctx context.Context, folder *archive.Folder) (string,
 		strings.Join(ids, ", "))
 }
 
-func (t *Tail) look(ctx context.Context, asked Asked) (reports.Tail, error) {
-	report := reports.Tail{ClusterID: t.clusterID}
+func (t *Tail) look(ctx context.Context, asked Asked) (stores.Tail, error) {
+	report := stores.Tail{ClusterID: t.clusterID}
 	from := asked.FromRevision
 	if from == 0 && len(t.spans) > 0 {
 		from = t.spans[0].First - 1

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 func spansOf(borders ...int64) (all []Span) {
@@ -152,7 +152,7 @@ func TestLook(t *testing.T) {
 	place := archive.Place{URL: "file:///s", Dir: dir}
 	report, err := Look(t.Context(), Asked{Place: place, Prefix: "tail"})
 	require.NoError(t, err)
-	assert.Equal(t, reports.Tail{}, report, "no folder")
+	assert.Equal(t, stores.Tail{}, report, "no folder")
 	keep(t, dir, made(t, 5, 9), made(t, 10, 14), made(t, 15, 15), made(t, 20, 22))
 	for _, test := range []struct {
 		from, until, first, last, revision int64
@@ -203,8 +203,8 @@ func TestUncovered(t *testing.T) {
 		snapshot("other", "c2", 20, 2)
 		snapshot("a", "c1", 4, 1)
 		assert.Empty(t, reason(1, 9))
-		assert.Equal(t, reports.StreamUsersChanged, reason(2, 9))
-		assert.Equal(t, reports.StreamCompacted, reason(1, 20))
+		assert.Equal(t, stores.StreamUsersChanged, reason(2, 9))
+		assert.Equal(t, stores.StreamCompacted, reason(1, 20))
 		snapshot("b", "c1", 14, 2)
 		assert.Empty(t, reason(2, 20))
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // pruneEvery is how often segments are removed that no restore needs.
@@ -66,7 +66,7 @@ func (s session) uncovered(ctx context.Context, standing archive.Standing, from 
 			return reach < from
 		})
 		if len(bases) == 0 {
-			return failure(reports.StreamCompacted, nil, "no snapshot that is stored is followed without a gap by what "+
+			return failure(stores.StreamCompacted, nil, "no snapshot that is stored is followed without a gap by what "+
 				"comes behind revision %d: take a new snapshot", from)
 		}
 		if !slices.ContainsFunc(bases, func(base archive.Base) bool {

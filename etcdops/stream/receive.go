@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // The watch is etcd's own call and not that of clientv3, which keeps what was not read yet in memory without a limit
@@ -159,7 +159,7 @@ func (r *receiver) take(ctx context.Context, answer *pb.WatchResponse) error {
 	case answer.GetHeader().GetClusterId() != r.clusterID:
 		return otherCluster("cluster %x answers, and %x was watched", answer.GetHeader().GetClusterId(), r.clusterID)
 	case answer.CompactRevision > 0:
-		return failure(reports.StreamCompacted, nil, "revision %d is wanted, and etcd has compacted all before %d: "+
+		return failure(stores.StreamCompacted, nil, "revision %d is wanted, and etcd has compacted all before %d: "+
 			"what was between is lost to the stream; take a new snapshot", r.last, answer.CompactRevision)
 	case answer.Canceled:
 		return canceled(answer.CancelReason)
@@ -205,7 +205,7 @@ func canceled(why string) error {
 }
 
 func otherCluster(format string, args ...any) error {
-	return failure(reports.StreamOtherCluster, nil, format, args...)
+	return failure(stores.StreamOtherCluster, nil, format, args...)
 }
 
 // event takes the next event of a watch, which is of the last revision again, of the open one, or of the next.

@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // answer is one of a member of cluster c1 that is at a revision.
@@ -117,16 +117,16 @@ func TestAnswers(t *testing.T) {
 		"a step back":             {answers{answer(7, false, put("a", 5), put("a", 6), put("a", 5))}, failed},
 		"an older one":            {answers{answer(7, false, put("a", 3))}, failed},
 		"a later one is there":    {answers{answer(5, false)}, failed},
-		"another cluster":         {answers{other}, reports.StreamOtherCluster},
-		"compacted":               {answers{canceled(8, "")}, reports.StreamCompacted},
+		"another cluster":         {answers{other}, stores.StreamOtherCluster},
+		"compacted":               {answers{canceled(8, "")}, stores.StreamCompacted},
 		"no permission":           {answers{canceled(0, "etcdserver: permission denied")}, archive.Denied},
 		"no leader":               {answers{canceled(0, "etcdserver: no leader")}, archive.Unreachable},
 		"the last one again":      {answers{answer(4, false, put("was", 4)), answer(5, false, put("a", 5))}, ""},
-		"the last one is another": {answers{answer(4, false, put("is", 4))}, reports.StreamOtherCluster},
+		"the last one is another": {answers{answer(4, false, put("is", 4))}, stores.StreamOtherCluster},
 		"the last one has one more": {answers{answer(5, true, put("was", 4), put("x", 4), put("a", 5))},
-			reports.StreamOtherCluster},
+			stores.StreamOtherCluster},
 		"the last one is another, cut": {answers{answer(5, true, put("is", 4)), answer(5, false, put("a", 5))},
-			reports.StreamOtherCluster},
+			stores.StreamOtherCluster},
 	} {
 		r, to := receiving(4)
 		r.sum = sumOf(appendRecord(nil, put("was", 4)))
@@ -256,7 +256,7 @@ func TestMonitor(t *testing.T) {
 	assert.Contains(t, said, "\nquorate_stream_stored_revision 9\n")
 	assert.Contains(t, said, "# TYPE quorate_stream_bytes_total counter\nquorate_stream_bytes_total 200\n")
 	_, said = ask("/status")
-	report, err := reports.Read[reports.Stream](said)
+	report, err := stores.Read[stores.Stream](said)
 	require.NoError(t, err)
 	assert.Equal(t, "c1", report.ClusterID)
 	assert.EqualValues(t, 2, report.Segments)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Monitor knows how a stream is, and tells it over HTTP:
@@ -19,7 +19,7 @@ type Monitor struct {
 	late time.Duration
 
 	mu     sync.Mutex
-	report reports.Stream
+	report stores.Stream
 	lag    Lag
 	// users is the revision of users and roles when it was looked last.
 	users int64
@@ -72,7 +72,7 @@ func (m *Monitor) head() Head {
 }
 
 // Report is how the stream is now.
-func (m *Monitor) Report() reports.Stream {
+func (m *Monitor) Report() stores.Stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	report := m.report

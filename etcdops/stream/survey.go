@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 	usersTime             = 3 * time.Second
 )
 
-var errUsersChanged = failure(reports.StreamUsersChanged, nil, "users or roles have changed, which a stream does not "+
+var errUsersChanged = failure(stores.StreamUsersChanged, nil, "users or roles have changed, which a stream does not "+
 	"have: take a new snapshot")
 
 // surveyor looks at the cluster besides the watch: whether it is what it was, and which hash its keys have.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Options say what is watched, and where its changes go.
@@ -51,7 +51,7 @@ const (
 
 // Run streams until the context ends, or until it can't go on: then the error has a reason. The report is the last that
 // the monitor has told.
-func Run(ctx context.Context, o Options, monitor *Monitor) (reports.Stream, error) {
+func Run(ctx context.Context, o Options, monitor *Monitor) (stores.Stream, error) {
 	err := o.run(ctx, monitor)
 	report := monitor.Report()
 	if err != nil {
@@ -142,7 +142,7 @@ func (s session) run(ctx context.Context, standing archive.Standing) error {
 // missed reports whether a stream has missed revisions for good.
 func missed(err error) bool {
 	reason := archive.ReasonOf(err)
-	return err != nil && (reason == reports.StreamCompacted || reason == reports.StreamBehind)
+	return err != nil && (reason == stores.StreamCompacted || reason == stores.StreamBehind)
 }
 
 // lastOf is the last revision that is stored; 0 for none.
@@ -156,7 +156,7 @@ func lastOf(all []Span) (last int64) {
 // follow streams behind a revision. With a gap before that, it ends once something is stored, and returns the gap.
 func (s session) follow(ctx context.Context, standing archive.Standing, from int64, gap error) error {
 	if behind := standing.Revision - from; behind > farBehind {
-		return failure(reports.StreamBehind, nil, "%d revisions are missing, and etcd's writers would wait while it "+
+		return failure(stores.StreamBehind, nil, "%d revisions are missing, and etcd's writers would wait while it "+
 			"reads them: take a new snapshot", behind)
 	}
 	s.Log.Info("streaming", "clusterID", s.clusterID, "from", s.FromRevision, "stored", from, "revision",
@@ -294,7 +294,7 @@ func (w *writer) taken() {
 // store stores a segment, and tries again for a while. Once it is stored, the error is errUsersChanged where users have.
 func (w *writer) store(ctx context.Context, s *Segment) error {
 	if len(s.records) > largest-2*longestLine {
-		return failure(reports.StreamBehind, nil, "revisions %d to %d have %d MB of changes, more than a segment may: "+
+		return failure(stores.StreamBehind, nil, "revisions %d to %d have %d MB of changes, more than a segment may: "+
 			"take a new snapshot", s.First, s.Last, len(s.records)/1_000_000)
 	}
 	was := w.authRevision

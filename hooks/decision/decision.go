@@ -12,7 +12,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // Decision is the answer to an observation: at most one step, and everything that should exist.
@@ -30,11 +29,11 @@ type Decision struct {
 	// Mode is the name of the mode that the cluster is in: one of Modes.
 	Mode string
 	// Reason is the rule that fired.
-	Reason rule.Reason
+	Reason Reason
 	// Quiet: there is nothing to tell.
 	Quiet bool
 	// Outlook is what the rule says of what comes next, before the rules after it are asked (Aside).
-	Outlook rule.Outlook
+	Outlook Outlook
 }
 
 // Desired are the children that should exist, each kind sorted by name.
@@ -51,7 +50,7 @@ type Desired struct {
 
 // Prospect is what people and tools are told of a decision: an outlook, with a reason and words.
 type Prospect struct {
-	rule.Outlook
+	Outlook
 	Reason, Message string
 }
 
@@ -77,7 +76,7 @@ func (r *DefragmentationRun) Told() (*v1alpha1.DefragmentationStatus, v1alpha1.D
 type Plan struct {
 	Message string
 	// Outlook is what to expect of it, where the rule may have several: see cluster/outlook.go.
-	Outlook rule.Outlook
+	Outlook Outlook
 	// Step is the one change in etcd.
 	Step Step
 	// Record is what the records are to say from now on, NextEpoch the record of another epoch, to be made; nil for none.
@@ -93,7 +92,7 @@ type Plan struct {
 	Defragmentation *DefragmentationRun
 	// Resync is how soon to ask again at first; 0 leaves it to the controller's resync period. Due is in how long a
 	// time is over that the rule waits for; 0 or less for none. See cluster/resync.go.
-	Resync rule.Pause
+	Resync Pause
 	Due    time.Duration
 }
 

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/users"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Authorize makes etcd's users and roles what is wanted, by what [users.Plan] says. It may be carried out twice, or
@@ -95,7 +95,7 @@ func (s Compact) String() string { return fmt.Sprintf("compact to revision %d", 
 func (s Defragment) String() string { return "defragment " + s.Name }
 
 func (s Disarm) String() string {
-	return "disarm " + s.Kind + " of " + cmp.Or(s.Name, wording.Hex(s.ID))
+	return "disarm " + s.Kind + " of " + cmp.Or(s.Name, objects.Hex(s.ID))
 }
 
 // Verb implements Step.

@@ -16,11 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Observation is all that a decision about an EtcdMirror may depend on.
@@ -34,7 +33,7 @@ type Observation struct {
 	// Images are where the installation has them from, AllowedEndpoints where an etcd may be that Quorate does not run;
 	// nil allows none.
 	Images           objects.Images
-	AllowedEndpoints *endpoints.AllowedEndpoints
+	AllowedEndpoints *objects.AllowedEndpoints
 	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
 	Labelled map[string]bool
 	// Now is the time of the call.
@@ -50,7 +49,7 @@ type Decision struct {
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
 	// Reason is the rule that fired.
-	Reason rule.Reason
+	Reason decision.Reason
 }
 
 const (
@@ -64,17 +63,17 @@ const (
 )
 
 // rules are all rules about mirrors in order; the first that applies decides. Each says what it is about.
-var rules = rule.List[*view, string]{
-	rule.New(rulePromoted, "A mirror that has ended stays so: others write to the destination.", promoted),
-	rule.New(ruleUnsupported, "A spec that the API server would refuse makes no pod.", unsupported),
-	rule.New(rulePromoting, "With spec.promote a second pod waits for the revision, and ends the mirror.", promoting),
-	rule.New(ruleSuspended, "While spec.suspend is true no pod runs.", suspended),
-	rule.New(ruleMirroring, "The pod is ready: what was written 30 seconds ago is at the destination.", mirroring),
-	rule.New(ruleStopped, "The pod has ended, and says why; it begins again after a pause that grows.", stopped),
-	rule.New("Waiting", "Source or destination can't be reached yet; a pod that runs stays.", waiting),
-	rule.New(ruleStarting, "The pod is made, or waits for what it needs.", starting),
-	rule.New("Copying", "The pod copies all keys for the first time.", copying),
-	rule.New("Lagging", "What was written 30 seconds ago is not at the destination.", lagging),
+var rules = decision.Rules[*view, string]{
+	decision.NewRule(rulePromoted, "A mirror that has ended stays so: others write to the destination.", promoted),
+	decision.NewRule(ruleUnsupported, "A spec that the API server would refuse makes no pod.", unsupported),
+	decision.NewRule(rulePromoting, "With spec.promote a second pod waits for the revision, and ends the mirror.", promoting),
+	decision.NewRule(ruleSuspended, "While spec.suspend is true no pod runs.", suspended),
+	decision.NewRule(ruleMirroring, "The pod is ready: what was written 30 seconds ago is at the destination.", mirroring),
+	decision.NewRule(ruleStopped, "The pod has ended, and says why; it begins again after a pause that grows.", stopped),
+	decision.NewRule("Waiting", "Source or destination can't be reached yet; a pod that runs stays.", waiting),
+	decision.NewRule(ruleStarting, "The pod is made, or waits for what it needs.", starting),
+	decision.NewRule("Copying", "The pod copies all keys for the first time.", copying),
+	decision.NewRule("Lagging", "What was written 30 seconds ago is not at the destination.", lagging),
 }
 
 const (
@@ -92,14 +91,14 @@ type view struct {
 	// copier and promoter are the pods that go on; nil for none.
 	copier, promoter *corev1.Pod
 	// end is how a pod says that the mirror was ended; nil while none does.
-	end *reports.Mirror
+	end *stores.Mirror
 }
 
 // Decide is a pure function of what was observed, and does not change that.
 func Decide(o Observation) Decision {
 	v := newView(o)
 	at, message := rules.First(v)
-	d := Decision{Pods: v.pods(), Reason: rule.Reason{Rule: rules[at].Name, Message: message}}
+	d := Decision{Pods: v.pods(), Reason: decision.Reason{Rule: rules[at].Name, Message: message}}
 	d.Status = v.status(d.Reason)
 	d.ResyncAfter = v.wake(d.Reason.Rule)
 	return d
@@ -124,8 +123,8 @@ func newView(o Observation) *view {
 }
 
 // told is what a pod reported when its container last ended; nil while it has not, or reported nothing.
-func told(pod *corev1.Pod) *reports.Mirror {
-	return reports.Last[reports.Mirror](pod, objects.Purpose(&pod.Spec))
+func told(pod *corev1.Pod) *stores.Mirror {
+	return stores.Last[stores.Mirror](pod, objects.Purpose(&pod.Spec))
 }
 
 // over reports whether the mirror has ended.
@@ -217,8 +216,8 @@ func (v *view) goesOn() bool {
 // lasting reports whether the pod has ended for a reason that only a person can change.
 func (v *view) lasting() bool {
 	report := told(v.copier)
-	return report != nil && slices.Contains([]string{reports.MirrorOccupied, reports.MirrorOtherScope,
-		reports.StreamOtherCluster}, report.Reason)
+	return report != nil && slices.Contains([]string{stores.MirrorOccupied, stores.MirrorOtherScope,
+		stores.StreamOtherCluster}, report.Reason)
 }
 
 func waiting(v *view) string {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
@@ -362,7 +361,7 @@ func TestAMirrorFromElsewhere(t *testing.T) {
 		Endpoints: []string{"https://10.1.2.3:2379"}, AuthoritySecretRef: v1alpha1.SecretRef{Name: "old"},
 		ClientSecretRef: v1alpha1.SecretRef{Name: "old"}, UserSecretRef: v1alpha1.SecretRef{Name: "old-root"},
 		ServerName: "old.example"}}
-	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
+	allowed, err := objects.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
 	o.Labelled = map[string]bool{"old": true}

@@ -7,15 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/rule"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // status is what people see of a mirror.
-func (v *view) status(because rule.Reason) v1alpha1.EtcdMirrorStatus {
+func (v *view) status(because decision.Reason) v1alpha1.EtcdMirrorStatus {
 	s := *v1alpha1.Copy(&v.Mirror.Status)
-	s.ObservedGeneration, s.Message, s.Pod = v.Mirror.Generation, wording.Clipped(because.Message), ""
+	s.ObservedGeneration, s.Message, s.Pod = v.Mirror.Generation, objects.Clipped(because.Message), ""
 	switch {
 	case v.over():
 		s.PromotedRevision = v.revision()
@@ -35,13 +34,13 @@ func (v *view) copies() bool {
 }
 
 func (v *view) setConditions(s *v1alpha1.EtcdMirrorStatus, because string) {
-	to := rule.Conditions{List: &s.Conditions, Generation: v.Mirror.Generation, Now: v.Now}
-	outlook := rule.Works
+	to := decision.Conditions{List: &s.Conditions, Generation: v.Mirror.Generation, Now: v.Now}
+	outlook := decision.Works
 	switch {
 	case slices.Contains([]string{ruleMirroring, rulePromoted, ruleSuspended}, because):
-		outlook = rule.Rests
+		outlook = decision.Rests
 	case because == ruleUnsupported || because == ruleStopped && v.lasting():
-		outlook = rule.Waits
+		outlook = decision.Waits
 	}
 	to.Expect(outlook, because, s.Message)
 	if v.copies() { // also while it is being promoted

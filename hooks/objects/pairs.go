@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // ParsePairs reads "a=1,b=2"; what is not a pair is left out.
@@ -22,7 +20,7 @@ func ParsePairs(s, sep string) map[string]string {
 // FormatPairs writes "a=1,b=2", sorted by member.
 func FormatPairs[V ~string](pairs map[string]V, sep string) string {
 	var fields []string
-	for _, k := range slices.SortedFunc(maps.Keys(pairs), wording.ByOrdinal) {
+	for _, k := range slices.SortedFunc(maps.Keys(pairs), ByOrdinal) {
 		fields = append(fields, k+sep+string(pairs[k]))
 	}
 	return strings.Join(fields, ",")

@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -72,7 +71,7 @@ type Settings struct {
 	// has it, only names in certificates.
 	ClusterDomain string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
-	AllowedEndpoints *endpoints.AllowedEndpoints
+	AllowedEndpoints *objects.AllowedEndpoints
 	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.
 	SharedIssuers bool
 	// Since is when this server began to answer: others may answer beside it that are about to go, and have other
@@ -246,7 +245,7 @@ type Endpoint struct {
 	// tells: its Name is the URL, and PeerURL is empty until then.
 	Foreign bool
 	// Allowed says where a foreign one may be asked; nil is nowhere. Namespace is that of the cluster.
-	Allowed   *endpoints.AllowedEndpoints
+	Allowed   *objects.AllowedEndpoints
 	Namespace string
 	// PeerAddress is where the member tells whose certificates it takes from peers, such as 10.244.1.7:2380; empty
 	// where it tells that to clients.

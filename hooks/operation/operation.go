@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/rule"
-	"github.com/quorate-dev/quorate/hooks/wording"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Observation is everything that an answer about an EtcdOperation may depend on.
@@ -32,7 +32,7 @@ type Decision struct {
 	// Status replaces the parent's status whole.
 	Status v1alpha1.EtcdOperationStatus
 	// Reason is the rule that fired.
-	Reason rule.Reason
+	Reason decision.Reason
 	// Finalized lets an operation that is being deleted go.
 	Finalized bool
 }
@@ -45,11 +45,11 @@ type plan struct {
 	finalized bool
 }
 
-var rules = rule.List[*Observation, *plan]{
-	rule.New("Ended", "An operation that has ended stays as it is.", ended),
-	rule.New("ClusterNotFound", "Its EtcdCluster is not there, or is being deleted.", clusterNotFound),
-	rule.New("Told", "The status of its EtcdCluster says how far it has come.", told),
-	rule.New("NotSeen", "Its EtcdCluster has not been told of it yet.", notSeen),
+var rules = decision.Rules[*Observation, *plan]{
+	decision.NewRule("Ended", "An operation that has ended stays as it is.", ended),
+	decision.NewRule("ClusterNotFound", "Its EtcdCluster is not there, or is being deleted.", clusterNotFound),
+	decision.NewRule("Told", "The status of its EtcdCluster says how far it has come.", told),
+	decision.NewRule("NotSeen", "Its EtcdCluster has not been told of it yet.", notSeen),
 }
 
 // Rules are all rules in their order, by name and with a sentence.
@@ -63,7 +63,7 @@ func Rules() (all [][2]string) {
 // Decide is a pure function of what was observed.
 func Decide(o Observation) Decision {
 	at, v := rules.First(&o)
-	return Decision{Status: status(o, v), Reason: rule.Reason{Rule: rules[at].Name, Message: v.message},
+	return Decision{Status: status(o, v), Reason: decision.Reason{Rule: rules[at].Name, Message: v.message},
 		Finalized: v.finalized}
 }
 
@@ -89,7 +89,7 @@ func clusterNotFound(o *Observation) *plan {
 
 func told(o *Observation) *plan {
 	all := o.Clusters[o.Operation.Spec.ClusterRef.Name].Status.Operations
-	p := wording.Find(all, func(p *v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
+	p := objects.Find(all, func(p *v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
 	if p == nil {
 		return nil
 	}
@@ -123,16 +123,16 @@ func status(o Observation, v *plan) v1alpha1.EtcdOperationStatus {
 	if s.CompletionTime.IsZero() && v.phase.Ended() {
 		s.CompletionTime = now
 	}
-	to := rule.Conditions{List: &s.Conditions, Generation: o.Operation.Generation, Now: o.Now}
-	outlook := rule.Works
+	to := decision.Conditions{List: &s.Conditions, Generation: o.Operation.Generation, Now: o.Now}
+	outlook := decision.Works
 	switch v.phase {
 	case v1alpha1.OperationSucceeded:
-		outlook = rule.Rests
+		outlook = decision.Rests
 	case v1alpha1.OperationFailed:
-		outlook = rule.Waits
+		outlook = decision.Waits
 	case v1alpha1.OperationPending, v1alpha1.OperationRunning:
 		if waitsForPerson(o) {
-			outlook = rule.Waits
+			outlook = decision.Waits
 		}
 	}
 	to.Expect(outlook, string(v.phase), v.message)

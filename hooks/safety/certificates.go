@@ -5,38 +5,37 @@ import (
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
-func outTrusted(j *judgement, m *state.Member) bool {
-	s := certificates.ToldBy(j.v, m.Health)
+func outTrusted(j *judgement, m *facts.Member) bool {
+	s := facts.ToldBy(j.v, m.Health)
 	if !objects.Encrypted(j.o.Cluster) || s == nil || len(m.Health.Trusts) == 0 {
 		return false
 	}
-	begun, known := certificates.BegunWith(m.Pod)
-	return !slices.Equal(certificates.Subjects(s.Trust), m.Health.Trusts) || certificates.Provided(j.o.Cluster) &&
-		known && !maps.Equal(begun, certificates.Trusted(j.v))
+	begun, known := facts.BegunWith(m.Pod)
+	return !slices.Equal(facts.Subjects(s.Trust), m.Health.Trusts) || facts.Provided(j.o.Cluster) &&
+		known && !maps.Equal(begun, facts.Trusted(j.v))
 }
 
 // tlsFlagsWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak,
 // or can't dial by TLS.
-func tlsFlagsWrong(j *judgement, m *state.Member) bool {
-	s := state.TLSFlagsOf(m.Pod)
+func tlsFlagsWrong(j *judgement, m *facts.Member) bool {
+	s := facts.TLSFlagsOf(m.Pod)
 	return objects.Encrypted(j.o.Cluster) && m.Pod != nil && (!s.Certificates || !s.Peers ||
-		!state.ByTLS(m.PeerURLs...) || s.Plain != spec.AllowsPlaintext(j.o.Cluster) || opensWrongly(j, m))
+		!facts.ByTLS(m.PeerURLs...) || s.Plain != defaults.AllowsPlaintext(j.o.Cluster) || opensWrongly(j, m))
 }
 
 // opensWrongly reports whether the member asks clients for a certificate and need not, or the other way round, or does
 // not take the tokens by which Quorate comes to one that asks for none.
-func opensWrongly(j *judgement, m *state.Member) bool {
-	wanted := spec.AsksNone(j.o.Cluster)
-	if state.TLSFlagsOf(m.Pod).Anonymous {
+func opensWrongly(j *judgement, m *facts.Member) bool {
+	wanted := defaults.AsksNone(j.o.Cluster)
+	if facts.TLSFlagsOf(m.Pod).Anonymous {
 		return !wanted || authTold(j, false) || m.Health.TokenRefused
 	}
 	return wanted && (authTold(j, true) && !authTold(j, false) || m.Health.TokenRefused)
@@ -44,7 +43,7 @@ func opensWrongly(j *judgement, m *state.Member) bool {
 
 // authTold reports whether a member that serves has told in this call that auth is on, or off.
 func authTold(j *judgement, on bool) bool {
-	return slices.ContainsFunc(j.v.Members, func(m *state.Member) bool {
+	return slices.ContainsFunc(j.v.Members, func(m *facts.Member) bool {
 		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
 	})
 }
@@ -54,7 +53,7 @@ func authTold(j *judgement, on bool) bool {
 func nextIsClosed(j *judgement) {
 	for _, pod := range j.d.Children.Pods {
 		number, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
-		j.require(!ours || j.v.Next == nil || number < j.v.Next.Epoch.First || !state.TLSFlagsOf(pod).Anonymous, "S20",
+		j.require(!ours || j.v.Next == nil || number < j.v.Next.Epoch.First || !facts.TLSFlagsOf(pod).Anonymous, "S20",
 			"%s, of the next epoch, is to ask clients for no certificate", pod.Name)
 	}
 }
@@ -63,14 +62,14 @@ func nextIsClosed(j *judgement) {
 // auth is not turned off while one asks for none (S20).
 func openMembers(j *judgement) {
 	for _, pod := range j.d.Children.Pods {
-		if pod.UID == "" && state.TLSFlagsOf(pod).Anonymous {
+		if pod.UID == "" && facts.TLSFlagsOf(pod).Anonymous {
 			j.require(j.o.Etcd != nil && authTold(j, true) && !authTold(j, false), "S20",
 				"%s is to ask clients for no certificate, and etcd's auth is not known to be on", pod.Name)
 		}
 	}
 	if a, authorizes := j.d.Step.(decision.Authorize); authorizes && !a.Want.Enabled {
 		for name, pod := range j.o.Children.Pods {
-			j.require(!state.TLSFlagsOf(pod).Anonymous && !j.o.Health[name].Anonymous, "S20",
+			j.require(!facts.TLSFlagsOf(pod).Anonymous && !j.o.Health[name].Anonymous, "S20",
 				"auth would be turned off while %s asks clients for no certificate", name)
 		}
 	}
@@ -78,7 +77,7 @@ func openMembers(j *judgement) {
 
 // secrets checks that no certificate is lost, and none put to use that not everyone would accept (S19).
 func secrets(j *judgement) {
-	if certificates.Provided(j.o.Cluster) {
+	if facts.Provided(j.o.Cluster) {
 		provided(j)
 		return
 	}
@@ -104,7 +103,7 @@ func secrets(j *judgement) {
 			signed(j, old, made)
 		}
 	}
-	ca := spec.CASecret(j.o.Cluster.Name)
+	ca := defaults.CASecret(j.o.Cluster.Name)
 	peersFirst(j, ca, desired)
 	if authority := desired[ca]; authority != nil {
 		made, isNew := authority.Make.(decision.Authority)
@@ -132,10 +131,10 @@ func signed(j *judgement, old *observation.Secret, made decision.Leaf) {
 // peersFirst checks that a new ca.crt of the servers, which is all that members tell us of, never comes before that
 // of the peers.
 func peersFirst(j *judgement, ca string, desired map[string]*decision.DesiredSecret) {
-	server, peer, authority := desired[spec.ServerSecret(j.o.Cluster)],
-		j.o.Children.Secrets[spec.PeerSecret(j.o.Cluster)], j.o.Children.Secrets[ca]
+	server, peer, authority := desired[defaults.ServerSecret(j.o.Cluster)],
+		j.o.Children.Secrets[defaults.PeerSecret(j.o.Cluster)], j.o.Children.Secrets[ca]
 	ahead := server != nil && server.Make != nil && peer != nil && authority != nil &&
-		!certificates.SameTrust(peer.Trust, authority.Trust)
+		!facts.SameTrust(peer.Trust, authority.Trust)
 	j.require(!ahead, "S19", "the servers are to trust an authority before the peers do")
 }
 
@@ -145,10 +144,10 @@ func provided(j *judgement) {
 	for name := range j.o.Children.Certificates {
 		kept := slices.ContainsFunc(j.d.Children.Certificates,
 			func(c *decision.CertManagerCertificate) bool { return c.Name == name })
-		leaf := slices.ContainsFunc(j.v.Leaves, func(l spec.Leaf) bool { return l.Secret == name })
+		leaf := slices.ContainsFunc(j.v.Leaves, func(l defaults.Leaf) bool { return l.Secret == name })
 		j.require(kept || !leaf, "S19", "the Certificate %s is gone from the answer", name)
 	}
-	server := certificates.Secret(j.v, spec.ServerSecret(j.o.Cluster))
+	server := facts.Secret(j.v, defaults.ServerSecret(j.o.Cluster))
 	if server == nil || len(server.Anchors) == 0 {
 		return
 	}
@@ -159,7 +158,7 @@ func provided(j *judgement) {
 			continue
 		}
 		for _, o := range j.v.Members {
-			shown := certificates.ToldBy(j.v, o.Health)
+			shown := facts.ToldBy(j.v, o.Health)
 			j.require(shown == nil || len(shown.Anchors) == 0 || o.Knows(shown.Anchors) || o == m && goes, "S19",
 				"a member is to show others the certificate in Secret %s, which %s does not take", shown.Name,
 				o.PodName)
@@ -168,8 +167,8 @@ func provided(j *judgement) {
 }
 
 // stops reports whether the answer stops a member that serves.
-func stops(j *judgement, m *state.Member) bool {
-	return m.Serving() && m.Pod != nil && m.Pod.DeletionTimestamp == nil && !state.Finished(m.Pod) &&
+func stops(j *judgement, m *facts.Member) bool {
+	return m.Serving() && m.Pod != nil && m.Pod.DeletionTimestamp == nil && !facts.Finished(m.Pod) &&
 		podIn(j, m.PodName) == nil && (j.v.Replicas > 0 || besideForeign(j))
 }
 

@@ -9,15 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // claims checks what becomes of the data.
 func claims(j *judgement) {
 	for name, claim := range j.o.Children.Claims {
-		if member, ours := state.MemberOfClaim(j.o.Cluster.Name, name); ours && !hasClaim(j, name) &&
+		if member, ours := facts.MemberOfClaim(j.o.Cluster.Name, name); ours && !hasClaim(j, name) &&
 			claim.DeletionTimestamp == nil {
 			claimGoes(j, member, claim)
 		}
@@ -26,7 +26,7 @@ func claims(j *judgement) {
 		if old := j.o.Children.Claims[claim.Name]; old != nil {
 			sameClaim(j, old, claim)
 		} else {
-			member, _ := state.MemberOfClaim(j.o.Cluster.Name, claim.Name)
+			member, _ := facts.MemberOfClaim(j.o.Cluster.Name, claim.Name)
 			newClaim(j, member)
 		}
 	}
@@ -36,7 +36,7 @@ func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
 	j.require(j.v.Etcd != nil && j.v.Find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it",
 		name)
 	j.require(j.v.Ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
-	j.require(state.OrdinalReserved(j.v, name), "S9", "the claim %s goes before its number is recorded", name)
+	j.require(facts.OrdinalReserved(j.v, name), "S9", "the claim %s goes before its number is recorded", name)
 	keep := 24 * time.Hour
 	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
 		keep = d.Duration
@@ -81,9 +81,9 @@ func sameClaim(j *judgement, old, now *corev1.PersistentVolumeClaim) {
 	}
 	j.require(reflect.DeepEqual(bare(old), bare(now)), "S12", "the claim %s is to change in what can't change",
 		old.Name)
-	wanted := spec.StorageSize(&j.o.Cluster.Spec)
+	wanted := defaults.StorageSize(&j.o.Cluster.Spec)
 	if wal := j.o.Cluster.Spec.Storage.WAL; wal != nil && strings.HasSuffix(old.Name, "-wal") {
-		wanted = spec.WALSize(wal)
+		wanted = defaults.WALSize(wal)
 	}
 	grows := is.Cmp(*was) > 0 && is.Cmp(wanted) == 0 && old.Status.Phase == corev1.ClaimBound && j.v.Ours(old)
 	j.require(is.Cmp(*was) == 0 || grows, "S12", "the claim %s is to go from %s to %s", old.Name, was, is)

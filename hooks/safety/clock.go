@@ -3,8 +3,8 @@ package safety
 import (
 	"time"
 
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // What can't be taken back waits until its time has passed for sure: a claim that is kept, a member that may come back,
@@ -13,7 +13,7 @@ import (
 
 // earliest is the earliest time that it may be.
 func earliest(o observation.Observation) time.Time {
-	clock := state.ReadClock(o)
+	clock := facts.ReadClock(o)
 	if !clock.Sure && o.Now.Before(clock.Now) {
 		return o.Now
 	}

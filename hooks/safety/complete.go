@@ -9,9 +9,9 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // What must be in every answer: Metacontroller deletes what is not.
@@ -38,7 +38,7 @@ func complete(j *judgement) {
 	must("Service", objects.PeerService(c.Name))
 	must("PodDisruptionBudget", c.Name)
 	if objects.Encrypted(c) {
-		must("Secret", spec.TokenSecret(c.Name))
+		must("Secret", defaults.TokenSecret(c.Name))
 	}
 	if c.Spec.NetworkPolicy.Mode != v1alpha1.NetworkPolicyDisabled && c.Spec.HostNetwork == nil {
 		must("NetworkPolicy", c.Name)

@@ -9,18 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
-	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/wording"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // InEpoch are those children of the answer that are of the view's epoch, or of none.
-func inEpoch(j *judgement, v *state.View) decision.Desired {
+func inEpoch(j *judgement, v *facts.Facts) decision.Desired {
 	d := j.d.Children
 	first, below := 0, objects.MostMembers
 	if v.Epoch != nil {
@@ -36,17 +33,17 @@ func inEpoch(j *judgement, v *state.View) decision.Desired {
 		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
 		return !numbered || n >= first && n < below
 	}
-	d.Pods = wording.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !children.IsSurveyPod(v, p.Name) })
-	d.Claims = wording.Filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
-		member, _ := state.MemberOfClaim(j.o.Cluster.Name, c.Name)
+	d.Pods = objects.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !facts.IsSurveyPod(v, p.Name) })
+	d.Claims = objects.Filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
+		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, c.Name)
 		return own(member)
 	})
 	return d
 }
 
 // begun are the epochs of the answer that take over from another, and were not observed so.
-func begun(j *judgement) []*state.Epoch {
-	var list []*state.Epoch
+func begun(j *judgement) []*facts.Epoch {
+	var list []*facts.Epoch
 	for _, cm := range j.d.Children.ConfigMaps {
 		e := answered(j, cm)
 		old := j.o.Children.ConfigMaps[cm.Name]
@@ -58,12 +55,12 @@ func begun(j *judgement) []*state.Epoch {
 }
 
 // answered is the epoch of a record in the answer; nil for what is none.
-func answered(j *judgement, cm *corev1.ConfigMap) *state.Epoch {
+func answered(j *judgement, cm *corev1.ConfigMap) *facts.Epoch {
 	n, is := record.Is(j.o.Cluster.Name, cm)
 	if !is {
 		return nil
 	}
-	e, err := state.ParseEpoch(n, cm)
+	e, err := facts.ParseEpoch(n, cm)
 	j.require(err == nil, "S8", "the record %s in the answer can't be read", cm.Name)
 	return e
 }
@@ -90,7 +87,7 @@ func succession(j *judgement) {
 	gates(j, next)
 	gates(j, j.v)
 	marks(j, next)
-	if !epochs.Cancelled(j.v) {
+	if !facts.Cancelled(j.v) {
 		for name := range next.Children.Claims {
 			j.require(hasClaim(j, name), "S8", "the claim %s goes, of an epoch that is to come", name)
 		}
@@ -109,7 +106,7 @@ func succession(j *judgement) {
 }
 
 // newEpoch: an epoch takes over from the one that runs, and its members have numbers that no member has had.
-func newEpoch(j *judgement, e *state.Epoch) {
+func newEpoch(j *judgement, e *facts.Epoch) {
 	j.require(j.v.Epoch != nil && e.N > j.v.Epoch.N && e.After == j.v.Epoch.N, "S8",
 		"epoch %d takes over from %d, which does not run", e.N, e.After)
 	j.require(!e.Began(), "S8", "epoch %d begins at once", e.N)
@@ -126,14 +123,14 @@ func newEpoch(j *judgement, e *state.Epoch) {
 	}
 	j.require(j.v.Etcd == nil || j.v.Ending(), "S8",
 		"epoch %d is recorded although a quorum answers and no one has asked", e.N)
-	_, byOperation := epochs.RecoverBy(j.v)
-	ran := len(epochs.Unproven(j.v)) > 0
-	j.require(byOperation || j.v.Ending() || !epochs.MayHaveQuorum(j.v) || !ran, "S14",
-		"epoch %d is recorded although %v may have a quorum", e.N, epochs.MayVote(j.v))
+	_, byOperation := facts.RecoverBy(j.v)
+	ran := len(facts.Unproven(j.v)) > 0
+	j.require(byOperation || j.v.Ending() || !facts.MayHaveQuorum(j.v) || !ran, "S14",
+		"epoch %d is recorded although %v may have a quorum", e.N, facts.MayVote(j.v))
 }
 
 // newNumbers: the members of an epoch have numbers that no member has had, and none can have been given (S9).
-func newNumbers(j *judgement, e *state.Epoch) {
+func newNumbers(j *judgement, e *facts.Epoch) {
 	least := j.v.NextOrdinal()
 	if j.v.Etcd == nil && j.v.Next == nil && j.v.Epoch.HadQuorum() {
 		least++ // no quorum tells whether the next number was given to a member, and a call may not have noted it
@@ -146,10 +143,10 @@ func newNumbers(j *judgement, e *state.Epoch) {
 }
 
 // remembers: the next epoch begins above all revisions (S21), and answers what no one before it has.
-func remembers(j *judgement, e *state.Epoch) {
+func remembers(j *judgement, e *facts.Epoch) {
 	j.require(e.Bump != nil || e.Floor >= seenRevision(j), "S21",
 		"epoch %d begins above revision %d, and epoch %d has come to %d", e.N, e.Floor, e.After, seenRevision(j))
-	j.require(e.Restore == j.v.Epoch.Restore || epochs.Answered(j.v)[e.Restore] == 0, "S8",
+	j.require(e.Restore == j.v.Epoch.Restore || facts.Answered(j.v)[e.Restore] == 0, "S8",
 		"epoch %d answers the restore %q, which was answered before", e.N, e.Restore)
 }
 
@@ -160,7 +157,7 @@ func seenRevision(j *judgement) int64 {
 		highest = old.Highest
 	}
 	if peers := j.o.Children.Services[objects.PeerService(j.o.Cluster.Name)]; peers != nil {
-		highest = max(highest, state.RevisionIn(peers.Annotations[objects.AnnotationHighestRevision]))
+		highest = max(highest, facts.RevisionIn(peers.Annotations[objects.AnnotationHighestRevision]))
 	}
 	for _, h := range j.o.Health {
 		if j.v.Etcd != nil && h.Err == "" && h.ClusterID == j.v.Etcd.ClusterID && j.v.Epoch.ClusterID == h.ClusterID {
@@ -172,13 +169,13 @@ func seenRevision(j *judgement) int64 {
 
 // filledAlike: the members of an epoch that begins have the same data, above all revisions that were given out, and
 // what they were filled with is noted (S21).
-func filledAlike(j *judgement, next *state.View, now *state.Epoch) {
+func filledAlike(j *judgement, next *facts.Facts, now *facts.Epoch) {
 	if !now.Filled() {
 		return
 	}
-	var first *reports.Restore
+	var first *stores.Restore
 	for _, name := range now.InitialNames() {
-		report := epochs.SeedReport(next.Children.Pods[name])
+		report := facts.SeedReport(next.Children.Pods[name])
 		j.require(report != nil, "S21", "epoch %d begins, and %s does not say what it was filled with", now.N, name)
 		if report == nil {
 			continue
@@ -204,17 +201,17 @@ func filledAlike(j *judgement, next *state.View, now *state.Epoch) {
 
 // seeds checks what initial members are filled with: none of several fetches what could be something else than the
 // others have, and all begin at one revision (S21).
-func seeds(j *judgement, v *state.View) {
+func seeds(j *judgement, v *facts.Facts) {
 	if v.Epoch == nil || v.Epoch.Record == nil || !v.Epoch.Filled() || v.Epoch.HadQuorum() {
 		return
 	}
 	for _, pod := range j.d.Children.Pods {
-		if v.Epoch.Initial[pod.Name] == "" || state.PodStart(pod) != objects.StartBootstrap {
+		if v.Epoch.Initial[pod.Name] == "" || facts.PodStart(pod) != objects.StartBootstrap {
 			continue
 		}
 		old := v.Children.Pods[pod.Name]
-		j.require(pod.Name == epochs.FirstToFill(v) || !v.Epoch.FirstAlone() || state.Gated(pod) ||
-			old != nil && !state.Gated(old), "S21",
+		j.require(pod.Name == facts.FirstToFill(v) || !v.Epoch.FirstAlone() || facts.Gated(pod) ||
+			old != nil && !facts.Gated(old), "S21",
 			"%s is filled before it is known with what", pod.Name)
 		args := ""
 		for i := range pod.Spec.InitContainers {
@@ -228,8 +225,8 @@ func seeds(j *judgement, v *state.View) {
 }
 
 // records is what the record of this name in the answer says; nil for none.
-func records(j *judgement, name string) *state.Epoch {
-	cm := wording.First(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
+func records(j *judgement, name string) *facts.Epoch {
+	cm := objects.First(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
 	if cm == nil {
 		return nil
 	}
@@ -238,10 +235,10 @@ func records(j *judgement, name string) *state.Epoch {
 
 // phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of
 // the one before.
-func phases(j *judgement, next *state.View) {
+func phases(j *judgement, next *facts.Facts) {
 	now := records(j, next.Epoch.Record.Name)
 	if now == nil {
-		j.require(next.Epoch.Phase == record.PhaseCancelled && epochs.LeavesNothing(next), "S8",
+		j.require(next.Epoch.Phase == record.PhaseCancelled && facts.LeavesNothing(next), "S8",
 			"the record of epoch %d goes, and there is more of it", next.Epoch.N)
 		return
 	}
@@ -256,16 +253,16 @@ func phases(j *judgement, next *state.View) {
 		j.require(next.Epoch.Phase == record.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
 			j.v.Epoch.N, now.N, next.Epoch.Phase)
 		r := j.v.Asked.Restore
-		j.require(epochs.Unstaged(next) == "" || r != nil && r.StopFirst, "S8",
+		j.require(facts.Unstaged(next) == "" || r != nil && r.StopFirst, "S8",
 			"epoch %d is stopped before epoch %d is ready", j.v.Epoch.N, next.Epoch.N)
-		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+epochs.RevisionGap, "S21",
+		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
 			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.Epoch.N, seenRevision(j), now.N,
-			now.Floor+epochs.RevisionGap)
+			now.Floor+facts.RevisionGap)
 		j.require(j.v.Epoch.Record == nil || records(j, j.v.Epoch.Record.Name) != nil, "S8",
 			"the record of epoch %d goes before it is written down that it is stopped", j.v.Epoch.N)
 	case record.PhaseBegan:
-		j.require(now.Bump != nil || now.Member != "" || seenRevision(j) <= now.Floor+epochs.RevisionGap, "S21",
-			"epoch %d begins at revision %d, and epoch %d has come to %d", now.N, now.Floor+epochs.RevisionGap,
+		j.require(now.Bump != nil || now.Member != "" || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
+			"epoch %d begins at revision %d, and epoch %d has come to %d", now.N, now.Floor+facts.RevisionGap,
 			j.v.Epoch.N,
 			seenRevision(j))
 		begins(j, next)
@@ -276,7 +273,7 @@ func phases(j *judgement, next *state.View) {
 }
 
 // begins: no pod of the epoch before is left, nor can one start, and the view of pods is no older than that.
-func begins(j *judgement, next *state.View) {
+func begins(j *judgement, next *facts.Facts) {
 	before := j.v.Epoch.N
 	j.require(next.Epoch.Phase == record.PhaseStopping, "S8", "epoch %d begins before the one before was stopped",
 		next.Epoch.N)
@@ -284,12 +281,12 @@ func begins(j *judgement, next *state.View) {
 		before)
 	for name, pod := range j.v.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		j.require(!ours || state.Finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", next.Epoch.N,
+		j.require(!ours || facts.Finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", next.Epoch.N,
 			name,
 			before)
 	}
 	for name, claim := range j.v.Children.Claims {
-		j.require(!j.v.Ours(claim) || claim.DeletionTimestamp != nil || state.Quarantined(claim), "S8",
+		j.require(!j.v.Ours(claim) || claim.DeletionTimestamp != nil || facts.Quarantined(claim), "S8",
 			"epoch %d begins while a pod may be made on %s", next.Epoch.N, name)
 	}
 	sees := false
@@ -300,7 +297,7 @@ func begins(j *judgement, next *state.View) {
 }
 
 // marks: that the record of the epoch before is gone is noted when it is, and not before.
-func marks(j *judgement, next *state.View) {
+func marks(j *judgement, next *facts.Facts) {
 	for _, pod := range j.d.Children.Pods {
 		old := j.o.Children.Pods[pod.Name]
 		if pod.Annotations[objects.AnnotationPredecessorGone] != "" &&
@@ -312,19 +309,19 @@ func marks(j *judgement, next *state.View) {
 }
 
 // gates: no member of an epoch that has not begun gets to its etcd, and none of another epoch.
-func gates(j *judgement, v *state.View) {
+func gates(j *judgement, v *facts.Facts) {
 	for _, pod := range j.d.Children.Pods {
-		if v.Epoch == nil || !state.InEpoch(v, pod.Name) {
+		if v.Epoch == nil || !facts.InEpoch(v, pod.Name) {
 			continue
 		}
 		opens := pod.Annotations[objects.AnnotationBegins] != ""
 		if v.Epoch.Began() {
-			j.require(!opens || epochs.NamesRecord(pod) == objects.EpochName(j.o.Cluster.Name, v.Epoch.N), "S8",
+			j.require(!opens || facts.NamesRecord(pod) == objects.EpochName(j.o.Cluster.Name, v.Epoch.N), "S8",
 				"the pod %s may begin, and was not made for epoch %d", pod.Name, v.Epoch.N)
 			continue
 		}
-		j.require(epochs.Awaits(pod) && strings.Contains(strings.Join(epochs.PrepareOf(pod).Args, " "), "--await=") ||
-			state.Gated(pod), "S8", "the pod %s does not wait for its epoch to begin", pod.Name)
+		j.require(facts.Awaits(pod) && strings.Contains(strings.Join(facts.PrepareOf(pod).Args, " "), "--await=") ||
+			facts.Gated(pod), "S8", "the pod %s does not wait for its epoch to begin", pod.Name)
 		j.require(!opens, "S8", "the pod %s may begin before its epoch", pod.Name)
 	}
 }
@@ -337,13 +334,13 @@ func former(j *judgement) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.o.Children.Claims)) {
 		claim := j.o.Children.Claims[name]
-		member, _ := state.MemberOfClaim(j.o.Cluster.Name, name)
+		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
 		n, ours := objects.Ordinal(j.o.Cluster.Name, member)
 		if !ours || n >= j.v.Epoch.First || hasClaim(j, name) || claim.DeletionTimestamp != nil {
 			continue
 		}
 		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
-		kept := err == nil && j.o.Now.Sub(since) >= epochs.KeepVolumesFor(&j.o.Cluster.Spec)
+		kept := err == nil && j.o.Now.Sub(since) >= facts.KeepVolumesFor(&j.o.Cluster.Spec)
 		j.require(j.v.Etcd != nil && kept && j.v.Ours(claim), "S7", "the claim %s of an earlier epoch goes too early",
 			name)
 	}
@@ -378,7 +375,7 @@ func recorded(j *judgement) {
 			if e == nil {
 				continue
 			}
-			j.require(e.Provisioned() || e.After != 0 || old == nil && !state.RanBefore(j.v), "S8",
+			j.require(e.Provisioned() || e.After != 0 || old == nil && !facts.RanBefore(j.v), "S8",
 				"a second bootstrap: %s", cm.Name)
 			if e.Source == record.SourceClaims {
 				beginsWithClaims(j, e)
@@ -400,16 +397,16 @@ func evictions(j *judgement) {
 
 // beginsWithClaims: of the claims that a cluster begins with all are of one etcd cluster, none is ahead of the one that
 // is copied, and they are of a majority of all whose votes may count, unless the spec says that it need not be (S21).
-func beginsWithClaims(j *judgement, e *state.Epoch) {
+func beginsWithClaims(j *judgement, e *facts.Epoch) {
 	c := j.o.Cluster.Spec.Bootstrap.Claims
-	told := map[string]*reports.Survey{}
+	told := map[string]*stores.Survey{}
 	for _, pod := range j.o.Children.Pods {
-		if !children.IsSurveyPod(j.v, pod.Name) || epochs.SurveyEnd(pod) == nil {
+		if !facts.IsSurveyPod(j.v, pod.Name) || facts.SurveyEnd(pod) == nil {
 			continue
 		}
-		report, err := reports.Read[reports.Survey](epochs.SurveyEnd(pod).Message)
+		report, err := stores.Read[stores.Survey](facts.SurveyEnd(pod).Message)
 		if err == nil {
-			told[state.ClaimsIn(pod)[0]] = report
+			told[facts.ClaimsIn(pod)[0]] = report
 		}
 	}
 	most := told[e.Claim.Name]
@@ -430,7 +427,7 @@ func beginsWithClaims(j *judgement, e *state.Epoch) {
 			"the claim %s is ahead of %s", claim, e.Claim.Name)
 	}
 	for _, electorate := range most.Electorates {
-		there := wording.Filter(electorate, func(id string) bool { return slices.Contains(members, id) })
+		there := objects.Filter(electorate, func(id string) bool { return slices.Contains(members, id) })
 		j.require(c.WithoutQuorum || 2*len(there) > len(electorate), "S21", "the claims are of %d of %d members",
 			len(there), len(electorate))
 	}

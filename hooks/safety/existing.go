@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // What Verify says of clusters that have joined an existing etcd.
@@ -34,7 +33,7 @@ func besideForeign(j *judgement) bool {
 }
 
 // joins: a record is never written for an etcd that lists none of ours, while one of ours has left a pod or a claim.
-func joins(j *judgement, old, now *state.Epoch) {
+func joins(j *judgement, old, now *facts.Epoch) {
 	if old.HadQuorum() || !now.HadQuorum() {
 		return
 	}
@@ -74,8 +73,8 @@ func suits(j *judgement, s decision.AddLearner) {
 		if m.PodName != "" {
 			continue
 		}
-		has, err := spec.ParseRelease(m.Health.Version)
-		wanted, err2 := spec.ParseRelease(j.v.Epoch.Version)
+		has, err := defaults.ParseRelease(m.Health.Version)
+		wanted, err2 := defaults.ParseRelease(j.v.Epoch.Version)
 		j.require(m.Serving() && err == nil && err2 == nil && has.Minor() == wanted.Minor(), "S18",
 			"%s beside %s, which runs %q", s, m.Alias, m.Health.Version)
 		j.require(strings.HasPrefix(m.PeerURLs[0], "https:") == strings.HasPrefix(s.PeerURL, "https:"), "S4",
@@ -85,8 +84,8 @@ func suits(j *judgement, s decision.AddLearner) {
 
 // removeBeside: a foreign voter goes only when the spec says so and all that are wanted of ours vote and serve; one
 // of ours as always, but that ours alone are held against the wanted number.
-func removeBeside(j *judgement, s decision.Remove, m *state.Member, lost bool) {
-	ours := wording.Filter(j.v.Voters, func(o *state.Member) bool { return o.PodName != "" })
+func removeBeside(j *judgement, s decision.Remove, m *facts.Member, lost bool) {
+	ours := objects.Filter(j.v.Voters, func(o *facts.Member) bool { return o.PodName != "" })
 	if m.PodName != "" {
 		j.require(lost || len(ours) > j.v.Replicas, "S6", "%s, which is neither lost, nor above the wanted number, "+
 			"nor dead for long enough", s)
@@ -95,12 +94,12 @@ func removeBeside(j *judgement, s decision.Remove, m *state.Member, lost bool) {
 	b := j.o.Cluster.Spec.Bootstrap
 	j.require(b != nil && b.Existing != nil && b.Existing.RetireForeign, "S6",
 		"%s, which is not ours, and its removal was not asked for", s)
-	j.require(len(ours) >= j.v.Replicas && len(ours) > 0 && state.Serving(ours) == len(ours), "S6",
+	j.require(len(ours) >= j.v.Replicas && len(ours) > 0 && facts.Serving(ours) == len(ours), "S6",
 		"%s, which is not ours, before all of ours vote and serve", s)
 }
 
 // checkForeign: the record forgets that there are foreign members only when a list in hand has none.
-func checkForeign(j *judgement, old, now *state.Epoch) {
+func checkForeign(j *judgement, old, now *facts.Epoch) {
 	had, has := len(old.Foreign) > 0, len(now.Foreign) > 0
 	j.require(!had || has || j.v.Etcd != nil && !besideForeign(j), "S8",
 		"the record forgets foreign members that may be there")

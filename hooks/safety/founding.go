@@ -3,15 +3,15 @@ package safety
 import (
 	"slices"
 
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // founded: a cluster that has not run is recorded beside nothing of an earlier one of its name, unless the spec says
 // which data is meant, and not with a claim that Kubernetes is about to delete; none of its members has the number of a
 // claim that is there (S8, S9).
 func founded(j *judgement) {
-	if j.v.Epoch != nil || state.RanBefore(j.v) || len(j.d.Children.ConfigMaps) == 0 {
+	if j.v.Epoch != nil || facts.RanBefore(j.v) || len(j.d.Children.ConfigMaps) == 0 {
 		return
 	}
 	e := answered(j, j.d.Children.ConfigMaps[0])
@@ -20,7 +20,7 @@ func founded(j *judgement) {
 	}
 	b := j.o.Cluster.Spec.Bootstrap
 	for _, r := range j.o.Related.Remains {
-		member, _ := state.MemberOfClaim(j.o.Cluster.Name, r.Name)
+		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, r.Name)
 		_, taken := e.Initial[member]
 		j.require(r.Kind != "ConfigMap", "S8", "the cluster is founded beside the record %s of an earlier one", r.Name)
 		j.require(b != nil, "S8", "the cluster is founded beside %s of an earlier one, and the spec says of no data",

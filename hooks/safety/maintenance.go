@@ -6,9 +6,9 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // What Verify says about alarms and about the members' databases.
@@ -39,7 +39,7 @@ func whileCorrupt(j *judgement) {
 }
 
 // provenWrong reports whether a voter's keys differ from those that a quorum of all voters has.
-func provenWrong(j *judgement, m *state.Member) bool {
+func provenWrong(j *judgement, m *facts.Member) bool {
 	if m.Learner || m.Health.Hash == nil || !m.Serving() || !raised(j, observation.AlarmCorrupt) {
 		return false
 	}
@@ -101,7 +101,7 @@ func disarm(j *judgement, s decision.Disarm) {
 	j.require(raised(j, s.Kind), maintenance, "%s, which no member has raised", s)
 	if s.Kind == observation.AlarmNoSpace {
 		for _, m := range j.v.Members {
-			limit := spec.Quota(m.Pod)
+			limit := defaults.Quota(m.Pod)
 			j.require(m.Serving() && limit > 0 && m.Health.DBSize <= limit-limit/10, maintenance,
 				"%s while %s is not below 90 %% of its quota", s, m.PodName)
 		}

@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // services reports whether the answer has the cluster's two Services, and with spec.memberService that of each listed
@@ -45,7 +45,7 @@ func containAll(list, wanted []string) bool {
 
 // outsideUnlike reports whether the member's etcd says another URL outside Kubernetes than the spec wants. Which port
 // each node has for it is known once it has a Service.
-func outsideUnlike(j *judgement, m *state.Member) bool {
+func outsideUnlike(j *judgement, m *facts.Member) bool {
 	flags := strings.Join(m.Pod.Spec.Containers[0].Command, "\n") + "\n"
 	_, urls, _ := strings.Cut(flags, "--advertise-client-urls=")
 	urls, _, _ = strings.Cut(urls, "\n")

@@ -9,13 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/children"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/volumes"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // checkPods checks what runs.
@@ -62,7 +59,7 @@ func broughtBack(j *judgement) {
 	}
 	for _, name := range j.v.Names {
 		had := j.o.Children.Pods[name] != nil
-		j.require(had || podIn(j, name) != nil || !volumes.StorageUsable(j.v, name) || j.v.Fenced(name), "S11",
+		j.require(had || podIn(j, name) != nil || !facts.StorageUsable(j.v, name) || j.v.Fenced(name), "S11",
 			"blind, and the pod %s does not come back", name)
 	}
 }
@@ -71,7 +68,7 @@ func broughtBack(j *judgement) {
 func protectingPods(j *judgement) {
 	for name, pod := range j.o.Children.Pods {
 		if !claimBeingDeleted(j, name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" ||
-			state.Finished(pod) || j.v.Epoch == nil {
+			facts.Finished(pod) || j.v.Epoch == nil {
 			continue
 		}
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
@@ -82,16 +79,16 @@ func protectingPods(j *judgement) {
 
 // needsPod reports whether the member must have a pod in the answer: all must, except strangers, members whose pod has
 // ended, and those that have none and can't be given one yet, because the record or what they would run on is missing.
-func needsPod(j *judgement, m *state.Member) bool {
-	if m.PodName == "" || state.Finished(m.Pod) {
+func needsPod(j *judgement, m *facts.Member) bool {
+	if m.PodName == "" || facts.Finished(m.Pod) {
 		return false
 	}
 	if m.Pod == nil && j.v.Fenced(m.PodName) {
 		return false
 	}
 	return m.Pod != nil || (len(j.v.CertificateProblems) == 0 || m.Started()) && j.v.Epoch.Provisioned() &&
-		!j.v.MayBeMade(m) && !j.v.Memory() && volumes.StorageUsable(j.v, m.PodName) &&
-		!children.JoinsOnAnotherClaim(j.v, m)
+		!j.v.MayBeMade(m) && !j.v.Memory() && facts.StorageUsable(j.v, m.PodName) &&
+		!facts.JoinsOnAnotherClaim(j.v, m)
 }
 
 // podsThatGo are the members' pods that the answer takes away, and that were not going anyway.
@@ -99,10 +96,10 @@ func podsThatGo(j *judgement) []string {
 	var rolled []string
 	for name, pod := range j.o.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		if podIn(j, name) != nil || pod.DeletionTimestamp != nil || state.Finished(pod) || !ours {
+		if podIn(j, name) != nil || pod.DeletionTimestamp != nil || facts.Finished(pod) || !ours {
 			continue
 		}
-		idle := !j.v.Memory() && j.v.Epoch != nil && !j.v.Epoch.HadQuorum() && children.Waits(pod)
+		idle := !j.v.Memory() && j.v.Epoch != nil && !j.v.Epoch.HadQuorum() && facts.WaitsForSeed(pod)
 		j.require(j.v.Etcd != nil || idle, "S11", "the pod %s goes while blind", name)
 		m := j.v.Find(name)
 		if m != nil {
@@ -116,11 +113,11 @@ func podsThatGo(j *judgement) []string {
 }
 
 // podGoes checks that a member's pod may go: a late call may find the learner of now voting.
-func podGoes(j *judgement, m *state.Member) {
+func podGoes(j *judgement, m *facts.Member) {
 	chosen(j, m, record.Choice{Name: m.PodName, Pod: string(m.Pod.UID)})
 	if !m.Learner {
 		j.require(!m.Serving() || mayRestart(j, m), "S1", "the pod %s goes, which serves", m.PodName)
-		j.require(othersStay(j, m) >= state.Quorum(len(j.v.Voters)), "S1",
+		j.require(othersStay(j, m) >= facts.Quorum(len(j.v.Voters)), "S1",
 			"the pod %s goes, and too few other voters serve and stay", m.PodName)
 	}
 }
@@ -130,12 +127,12 @@ func exchanged(j *judgement) []string {
 	var list []string
 	for _, m := range j.v.Voters {
 		now := podIn(j, m.PodName)
-		if m.Pod == nil || now == nil || state.NeverRan(m.Pod) || EtcdImage(now) == EtcdImage(m.Pod) {
+		if m.Pod == nil || now == nil || facts.NeverRan(m.Pod) || etcdImage(now) == etcdImage(m.Pod) {
 			continue
 		}
 		j.require(!m.Serving() || mayRestart(j, m), "S1", "the image of %s is exchanged, which serves", m.PodName)
-		chosen(j, m, record.Choice{Name: m.PodName, Pod: string(m.Pod.UID), Container: cmp.Or(state.ContainerOf(m.Pod), "-")})
-		j.require(othersStay(j, m) >= state.Quorum(len(j.v.Voters)), "S1",
+		chosen(j, m, record.Choice{Name: m.PodName, Pod: string(m.Pod.UID), Container: cmp.Or(facts.ContainerOf(m.Pod), "-")})
+		j.require(othersStay(j, m) >= facts.Quorum(len(j.v.Voters)), "S1",
 			"the image of %s is exchanged, and too few other voters serve and stay", m.PodName)
 		list = append(list, m.PodName)
 	}
@@ -144,7 +141,7 @@ func exchanged(j *judgement) []string {
 
 // chosen requires that the record names the voter, with the pod or container that is to end, and that that was not
 // withdrawn since.
-func chosen(j *judgement, m *state.Member, what record.Choice) {
+func chosen(j *judgement, m *facts.Member, what record.Choice) {
 	named := j.v.Epoch.Choice
 	what.Down = named.Down
 	j.require(named == what, "S2", "%s is restarted, and the record names %+v instead of %+v", m.PodName, named, what)
@@ -153,7 +150,7 @@ func chosen(j *judgement, m *state.Member, what record.Choice) {
 }
 
 // EtcdImage is the image of the pod's etcd.
-func EtcdImage(pod *corev1.Pod) string {
+func etcdImage(pod *corev1.Pod) string {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == objects.ContainerEtcd {
 			return pod.Spec.Containers[i].Image
@@ -163,13 +160,13 @@ func EtcdImage(pod *corev1.Pod) string {
 }
 
 // othersStay counts the other voters that serve and will go on serving.
-func othersStay(j *judgement, m *state.Member) int {
-	return len(wording.Filter(j.v.Voters, func(o *state.Member) bool { return o.ID != m.ID && stays(j, o) }))
+func othersStay(j *judgement, m *facts.Member) int {
+	return len(objects.Filter(j.v.Voters, func(o *facts.Member) bool { return o.ID != m.ID && stays(j, o) }))
 }
 
 // stays reports whether a voter serves, and will go on: no late call can remove it, its pod was not deleted, or given
 // another image from which it has yet to start, and no late call can do that.
-func stays(j *judgement, m *state.Member) bool {
+func stays(j *judgement, m *facts.Member) bool {
 	switch {
 	case !m.Serving() || removalPending(j, m):
 		return false
@@ -177,50 +174,50 @@ func stays(j *judgement, m *state.Member) bool {
 		return m.PodName == "" && besideForeign(j)
 	}
 	ends := m.Pod.Annotations[objects.AnnotationExchanged]
-	return m.Pod.DeletionTimestamp == nil && (ends == "" || ends != state.ContainerOf(m.Pod)) && !restartPending(j, m)
+	return m.Pod.DeletionTimestamp == nil && (ends == "" || ends != facts.ContainerOf(m.Pod)) && !restartPending(j, m)
 }
 
 // restartPending reports whether a late call may restart the voter: the record names its pod or container, and that
 // was not withdrawn for as long as calls live.
-func restartPending(j *judgement, m *state.Member) bool {
+func restartPending(j *judgement, m *facts.Member) bool {
 	since, err := time.Parse(time.RFC3339, m.Pod.Annotations[objects.AnnotationWithdrawn])
 	named := j.v.Epoch.Choice
 	chosen := named.Name == m.PodName && named.Pod == string(m.Pod.UID) &&
-		(named.Container == "" || named.Container == cmp.Or(state.ContainerOf(m.Pod), "-"))
-	return chosen && (err != nil || j.o.Now.Sub(since) < state.CallsEnd)
+		(named.Container == "" || named.Container == cmp.Or(facts.ContainerOf(m.Pod), "-"))
+	return chosen && (err != nil || j.o.Now.Sub(since) < facts.CallsEnd)
 }
 
 // mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, not
 // while it leads, and with all voters serving and none joining.
-func mayRestart(j *judgement, m *state.Member) bool {
+func mayRestart(j *judgement, m *facts.Member) bool {
 	stays := !j.v.Memory() || podIn(j, m.PodName) != nil
 	asked := unlike(j, m) && stays || j.v.Fenced(m.PodName)
-	return asked && m.ID != j.v.Etcd.Leader && state.Serving(j.v.Voters) == len(j.v.Voters) && j.v.Learner() == nil
+	return asked && m.ID != j.v.Etcd.Leader && facts.Serving(j.v.Voters) == len(j.v.Voters) && j.v.Learner() == nil
 }
 
 // unlike reports whether the member is not as the spec and the record want it.
-func unlike(j *judgement, m *state.Member) bool {
+func unlike(j *judgement, m *facts.Member) bool {
 	if m.Pod == nil {
 		return false
 	}
-	return outTrusted(j, m) || tlsFlagsWrong(j, m) || state.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j) ||
-		volumeUnlike(j, m) || outsideUnlike(j, m) || children.TemplateOutdated(j.v, m.Pod) ||
+	return outTrusted(j, m) || tlsFlagsWrong(j, m) || facts.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j) ||
+		volumeUnlike(j, m) || outsideUnlike(j, m) || facts.TemplateOutdated(j.v, m.Pod) ||
 		m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.v.Epoch.Version)
 }
 
 // volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
-func volumeUnlike(j *judgement, m *state.Member) bool {
-	quota, known := spec.QuotaOf(m.Pod)
-	stale := known && quota != volumes.RoomOf(j.v, m.PodName).Quota
+func volumeUnlike(j *judgement, m *facts.Member) bool {
+	quota, known := defaults.QuotaOf(m.Pod)
+	stale := known && quota != facts.RoomOf(j.v, m.PodName).Quota
 	if m.Claim == nil || !j.v.OnClaims() {
 		return stale && !j.v.OnClaims()
 	}
 	s := j.o.Cluster.Spec.Storage
 	wal := j.o.Children.Claims[m.PodName+"-wal"]
-	other := unlikeClaim(m.Claim, spec.StorageSize(&j.o.Cluster.Spec), s.StorageClassName) ||
+	other := unlikeClaim(m.Claim, defaults.StorageSize(&j.o.Cluster.Spec), s.StorageClassName) ||
 		(wal == nil) != (s.WAL == nil)
 	if wal != nil && s.WAL != nil {
-		other = other || unlikeClaim(wal, spec.WALSize(s.WAL), s.WAL.StorageClassName)
+		other = other || unlikeClaim(wal, defaults.WALSize(s.WAL), s.WAL.StorageClassName)
 	}
 	growing := func(c *corev1.PersistentVolumeClaim) bool {
 		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
@@ -231,7 +228,7 @@ func volumeUnlike(j *judgement, m *state.Member) bool {
 // claimsInOrder reports whether all claims that a new pod names are there and ours, and whether the record names all
 // of them: the pod's own, and one for the log when the record has one.
 func claimsInOrder(j *judgement, pod *corev1.Pod) (usable, recorded bool) {
-	wal, named := pod.Name+"-wal", state.OwnClaims(j.o.Cluster.Name, pod)
+	wal, named := pod.Name+"-wal", facts.OwnClaims(j.o.Cluster.Name, pod)
 	usable = slices.Contains(named, pod.Name)
 	recorded = usable
 	for _, name := range named {
@@ -247,16 +244,16 @@ func claimsInOrder(j *judgement, pod *corev1.Pod) (usable, recorded bool) {
 }
 
 func newPod(j *judgement, pod *corev1.Pod) {
-	j.require(state.PodStart(pod) != objects.StartBootstrap || pod.Annotations[objects.AnnotationInitialCluster] ==
+	j.require(facts.PodStart(pod) != objects.StartBootstrap || pod.Annotations[objects.AnnotationInitialCluster] ==
 		objects.FormatPairs(j.v.Epoch.Initial, "="), "S10", "a new pod %s begins another cluster than the "+
 		"record's", pod.Name)
-	if spec.OnNodes(&j.o.Cluster.Spec) {
+	if defaults.OnNodes(&j.o.Cluster.Spec) {
 		newPodOnNode(j, pod)
 		return
 	}
-	start, m := state.PodStart(pod), j.v.Find(pod.Name)
+	start, m := facts.PodStart(pod), j.v.Find(pod.Name)
 	usable, recorded := claimsInOrder(j, pod)
-	gate := j.v.Memory() && state.Gated(pod) && j.v.Epoch.Recorded(pod.Name) == ""
+	gate := j.v.Memory() && facts.Gated(pod) && j.v.Epoch.Recorded(pod.Name) == ""
 	j.require(gate || j.v.Memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {
 	case objects.StartBootstrap:
@@ -276,12 +273,12 @@ func newPod(j *judgement, pod *corev1.Pod) {
 // member's data: on the node, and in a directory that no other member has.
 func newPodOnNode(j *judgement, pod *corev1.Pod) {
 	m, recorded := j.v.Find(pod.Name), string(j.v.Epoch.Recorded(pod.Name))
-	node := state.PinnedTo(pod)
+	node := facts.PinnedTo(pod)
 	j.require(node != "" && (recorded == "" || node == recorded), "S10",
 		"a new pod %s is for node %q, and the member's data on %q", pod.Name, node, recorded)
-	own := strings.HasSuffix(state.DirectoryIn(pod), "-"+string(j.o.Cluster.UID)+"/"+pod.Name)
-	j.require(own && len(state.ClaimsIn(pod)) == 0, "S10", "a new pod %s is not in a directory of its own", pod.Name)
-	switch state.PodStart(pod) {
+	own := strings.HasSuffix(facts.DirectoryIn(pod), "-"+string(j.o.Cluster.UID)+"/"+pod.Name)
+	j.require(own && len(facts.ClaimsIn(pod)) == 0, "S10", "a new pod %s is not in a directory of its own", pod.Name)
+	switch facts.PodStart(pod) {
 	case objects.StartBootstrap:
 		has := j.o.Cluster.Status
 		// the status tells of an epoch before
@@ -293,7 +290,7 @@ func newPodOnNode(j *judgement, pod *corev1.Pod) {
 		j.require(recorded != "" && m != nil && m.Learner && !m.Started(), "S10",
 			"a new pod %s joins, but is no new learner whose node is recorded", pod.Name)
 	default:
-		j.require(state.PodStart(pod) == objects.StartResume, "S10", "a new pod %s does not say how it starts",
+		j.require(facts.PodStart(pod) == objects.StartResume, "S10", "a new pod %s does not say how it starts",
 			pod.Name)
 		j.require(!objects.MayBegin(pod), "S10",
 			"a new pod %s resumes, and says that it may begin", pod.Name)
@@ -301,5 +298,5 @@ func newPodOnNode(j *judgement, pod *corev1.Pod) {
 }
 
 func podIn(j *judgement, name string) *corev1.Pod {
-	return wording.First(j.d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name })
+	return objects.First(j.d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name })
 }

@@ -7,11 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // led: while blind, clients are led to no pod where another etcd answers or has, and to none that has come back
@@ -49,10 +48,10 @@ func onRecord(j *judgement, pod *corev1.Pod) {
 	switch {
 	case j.v.Memory():
 		stands[pod.Name] = pod.UID
-	case spec.OnNodes(&j.o.Cluster.Spec):
-		stands[pod.Name] = types.UID(state.PinnedTo(pod))
+	case defaults.OnNodes(&j.o.Cluster.Spec):
+		stands[pod.Name] = types.UID(facts.PinnedTo(pod))
 	default:
-		for _, name := range state.OwnClaims(j.o.Cluster.Name, pod) {
+		for _, name := range facts.OwnClaims(j.o.Cluster.Name, pod) {
 			stands[name] = ""
 			if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp == nil {
 				stands[name] = claim.UID
@@ -68,7 +67,7 @@ func onRecord(j *judgement, pod *corev1.Pod) {
 
 // mismatched: the record goes on naming the members at whose addresses another etcd answers or has, until they
 // answer themselves.
-func mismatched(j *judgement, old, now *state.Epoch) {
+func mismatched(j *judgement, old, now *facts.Epoch) {
 	for _, name := range old.Mismatched {
 		m := j.v.Find(name)
 		over := j.v.Etcd != nil && (m == nil || m.Answers() && !masked(j, name))
@@ -102,27 +101,27 @@ func guarded(j *judgement) {
 	if s.Auth == nil || !s.Auth.Enabled || s.SelfHosted || j.v.Epoch == nil {
 		return
 	}
-	for _, v := range []*state.View{j.v, j.v.Next} {
+	for _, v := range []*facts.Facts{j.v, j.v.Next} {
 		if v == nil || v.Epoch.Source == record.SourceEmpty || v.Epoch.Source == record.SourceExisting || authApplied(v) {
 			continue
 		}
 		for _, pod := range j.d.Children.Pods {
 			old := j.o.Children.Pods[pod.Name]
 			first := old == nil || old.Labels[objects.LabelRole] == ""
-			j.require(!state.InEpoch(v, pod.Name) || !first || pod.Labels[objects.LabelRole] != "voter", "S20",
+			j.require(!facts.InEpoch(v, pod.Name) || !first || pod.Labels[objects.LabelRole] != "voter", "S20",
 				"clients are led to %s before users and roles are applied to the data of epoch %d", pod.Name, v.Epoch.N)
 		}
 	}
 }
 
 // authApplied: the status says of this epoch's etcd what was applied, or this call has done it.
-func authApplied(v *state.View) bool {
+func authApplied(v *facts.Facts) bool {
 	if v.Taken != nil && v.Taken.Err == "" {
 		if _, did := v.Taken.Step.(decision.Authorize); did {
 			return true
 		}
 	}
 	has := v.Cluster.Status.Auth
-	return has != nil && v.Epoch.HadQuorum() && has.ClusterID == wording.Hex(v.Epoch.ClusterID) &&
+	return has != nil && v.Epoch.HadQuorum() && has.ClusterID == objects.Hex(v.Epoch.ClusterID) &&
 		v.Cluster.Status.Internal.AppliedAuth != ""
 }

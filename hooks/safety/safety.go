@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/safety/containers"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Verify checks a decision against the rules of safety, said a second time and independently of the rules that made
@@ -24,7 +22,7 @@ import (
 // model.
 func Verify(o observation.Observation, d decision.Decision) error {
 	o.Now = earliest(o)
-	v := certificates.Examine(state.New(o))
+	v := facts.Examine(facts.New(o))
 	j := judgement{v: v, o: o, d: d}
 	newContainers(&j)
 	selfHosted(&j)
@@ -52,7 +50,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 }
 
 type judgement struct {
-	v      *state.View
+	v      *facts.Facts
 	o      observation.Observation // its Now is the earliest that it may be
 	d      decision.Decision
 	broken []error
@@ -68,7 +66,7 @@ func (j *judgement) require(ok bool, rule, format string, args ...any) {
 func newContainers(j *judgement) {
 	for _, pod := range j.d.Children.Pods {
 		if j.o.Children.Pods[pod.Name] == nil {
-			j.broken = append(j.broken, containers.Check(j.o.Settings.Images, "pod "+pod.Name, &pod.Spec)...)
+			j.broken = append(j.broken, objects.Check(j.o.Settings.Images, "pod "+pod.Name, &pod.Spec)...)
 		}
 	}
 }
@@ -85,14 +83,14 @@ func nothingChanges(j *judgement) {
 func unsealed(j *judgement) {
 	for _, name := range j.o.Unsealed {
 		j.require(j.d.Step == nil, "S8", "%s, and the record %s has no seal", j.d.Step, name)
-		answered := j.o.Etcd != nil && wording.Hex(j.o.Etcd.ClusterID) == j.o.Cluster.Status.ClusterID
+		answered := j.o.Etcd != nil && objects.Hex(j.o.Etcd.ClusterID) == j.o.Cluster.Status.ClusterID
 		for _, left := range missing(&j.o, &j.d.Children) {
 			j.require(answered && left == "ConfigMap "+name, "S8", "%s goes, and the record %s has no seal", left, name)
 		}
 		old := j.o.Children.ConfigMaps[name]
 		for _, cm := range j.d.Children.ConfigMaps {
 			same := cm.Name != name || maps.Equal(cm.Data, old.Data) &&
-				maps.Equal(cm.Annotations, state.Kept(j.o.Cluster, old).Annotations)
+				maps.Equal(cm.Annotations, facts.Kept(j.o.Cluster, old).Annotations)
 			j.require(same, "S8", "the record %s is changed, which has no seal", name)
 		}
 		for _, pod := range j.d.Children.Pods {

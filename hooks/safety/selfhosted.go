@@ -1,8 +1,8 @@
 package safety
 
 import (
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // selfHosted: where the API server has its data here, no answer stops this etcd as a whole, whatever the spec asks for:
@@ -14,7 +14,7 @@ func selfHosted(j *judgement) {
 	running, stay := 0, 0
 	for name, pod := range j.o.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		if !ours || pod.DeletionTimestamp != nil || !state.Running(pod) {
+		if !ours || pod.DeletionTimestamp != nil || !facts.Running(pod) {
 			continue
 		}
 		running++
@@ -25,7 +25,7 @@ func selfHosted(j *judgement) {
 	if j.v.Ending() { // it was stopped before the spec said so
 		return
 	}
-	j.require(running == 0 || stay >= state.Quorum(running), "S1",
+	j.require(running == 0 || stay >= facts.Quorum(running), "S1",
 		"%d of %d members stay, and the API server has its data here", stay, running)
 	j.require(len(begun(j)) == 0, "S8",
 		"an epoch is recorded that takes over from the one that has the API server's data")

@@ -10,14 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/volumes"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // step checks the one change of etcd's membership.
@@ -66,10 +63,10 @@ func addLearner(j *judgement, s decision.AddLearner) {
 	j.require(!slices.Contains(j.v.Names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
-	going := slices.ContainsFunc(j.v.Voters, func(m *state.Member) bool {
+	going := slices.ContainsFunc(j.v.Voters, func(m *facts.Member) bool {
 		return claimBeingDeleted(j, m.PodName) || unlike(j, m)
 	})
-	counted := wording.Filter(j.v.Voters, func(m *state.Member) bool { return m.PodName != "" || !besideForeign(j) })
+	counted := objects.Filter(j.v.Voters, func(m *facts.Member) bool { return m.PodName != "" || !besideForeign(j) })
 	j.require(len(counted) < j.v.Replicas || going && len(counted) == j.v.Replicas, "S6",
 		"%s although there are enough voters", s)
 	suits(j, s)
@@ -99,7 +96,7 @@ func promote(j *judgement, s decision.Promote) {
 	j.require(lead.Serving(), "S5", "%s while the leader is silent", s)
 	j.require(m.Learner && m.Serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.Health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
-	j.require(m.Health.RaftIndex+state.MostBehind >= lead.RaftIndex, "S5", "%s, which is far behind the leader", s)
+	j.require(m.Health.RaftIndex+facts.MostBehind >= lead.RaftIndex, "S5", "%s, which is far behind the leader", s)
 	j.require(m.Pod != nil && (!j.v.OnClaims() || m.Claim != nil && !claimBeingDeleted(j, m.PodName)), "S5",
 		"%s, which has no volume", s)
 	j.require(m.Pod == nil || !objects.MayBegin(m.Pod), "S10",
@@ -107,13 +104,13 @@ func promote(j *judgement, s decision.Promote) {
 	j.require(!removalPending(j, m), "S3", "%s, which may be removed", s)
 	j.require(m.Pod == nil || !restartPending(j, m), "S2", "%s, which may be restarted", s)
 	stay, voters := othersStay(j, m), len(j.v.Voters)+1
-	j.require(state.Serving(j.v.Voters)+1 >= state.Quorum(voters), "S1", "%s would leave too few of %d serving", s,
+	j.require(facts.Serving(j.v.Voters)+1 >= facts.Quorum(voters), "S1", "%s would leave too few of %d serving", s,
 		voters)
-	j.require(stay+1 >= state.Quorum(voters) || stay < state.Quorum(voters-1), "S1",
+	j.require(stay+1 >= facts.Quorum(voters) || stay < facts.Quorum(voters-1), "S1",
 		"%s would leave %d of %d serving and staying", s, stay+1, voters)
 	for _, b := range j.o.Children.Budgets {
-		theirs := len(wording.Filter(j.v.Voters, func(m *state.Member) bool { return m.PodName == "" }))
-		j.require(b.Spec.MinAvailable == nil || b.Spec.MinAvailable.IntValue()+theirs >= state.Quorum(voters), "S1",
+		theirs := len(objects.Filter(j.v.Voters, func(m *facts.Member) bool { return m.PodName == "" }))
+		j.require(b.Spec.MinAvailable == nil || b.Spec.MinAvailable.IntValue()+theirs >= facts.Quorum(voters), "S1",
 			"%s while the PodDisruptionBudget %s lets all but %s of %d voters go", s, b.Name, b.Spec.MinAvailable,
 			voters)
 	}
@@ -125,14 +122,14 @@ func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
 	m := j.v.Find(s.Name)
 	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
 	own := objects.PeerURL(j.o.Cluster, s.Name, j.v.Address(s.Name))
-	j.require(s.PeerURL == own && state.ByTLS(s.PeerURL), "S9",
+	j.require(s.PeerURL == own && facts.ByTLS(s.PeerURL), "S9",
 		"%s with a URL that is not its own", s)
 	j.require(j.v.Learner() == nil && len(j.v.RemovedPods()) == 0, "S3", "%s while members come or go", s)
 	for _, o := range j.v.Voters {
 		j.require(stays(j, o), "S1", "%s while %s does not serve, or may be restarted", s, o.PodName)
-		j.require(o.PodName == "" || state.TLSFlagsOf(o.Pod).Certificates, "S1", "%s, which %s can't dial then", s,
+		j.require(o.PodName == "" || facts.TLSFlagsOf(o.Pod).Certificates, "S1", "%s, which %s can't dial then", s,
 			o.PodName)
-		j.require(o.PodName == "" || state.TLSFlagsOf(o.Pod).Peers == state.ByTLS(o.PeerURLs...), "S1",
+		j.require(o.PodName == "" || facts.TLSFlagsOf(o.Pod).Peers == facts.ByTLS(o.PeerURLs...), "S1",
 			"%s before %s listens as it is listed", s, o.PodName)
 	}
 }
@@ -156,9 +153,9 @@ func remove(j *judgement, s decision.Remove) {
 }
 
 // removeVoter: a voter that is lost, wrong, dead or above the wanted number, whose quorum does without it.
-func removeVoter(j *judgement, s decision.Remove, m *state.Member) {
+func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
 	voters := j.v.Voters
-	others := wording.Filter(voters, func(o *state.Member) bool { return o.ID != m.ID })
+	others := objects.Filter(voters, func(o *facts.Member) bool { return o.ID != m.ID })
 	_, lost := j.v.DataLost(m)
 	wrong := provenWrong(j, m)
 	if besideForeign(j) {
@@ -170,7 +167,7 @@ func removeVoter(j *judgement, s decision.Remove, m *state.Member) {
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
 	stay := othersStay(j, m)
-	j.require(stay >= state.Quorum(len(others)), "S1", "%s would leave %d of %d serving and staying", s, stay,
+	j.require(stay >= facts.Quorum(len(others)), "S1", "%s would leave %d of %d serving and staying", s, stay,
 		len(others))
 	j.require(wrong || !m.Serving() || stay == len(others), "S2",
 		"%s, which serves, while another voter does not, or may be restarted", s)
@@ -179,8 +176,8 @@ func removeVoter(j *judgement, s decision.Remove, m *state.Member) {
 
 // spare reports whether a learner may go: its data is lost, or may be wrong; there are enough voters without it, not
 // counting one whose data is lost; its pod can't be replaced; or it was counted as one that has come to nothing.
-func spare(j *judgement, m *state.Member) bool {
-	counted := wording.Filter(j.v.Voters, func(o *state.Member) bool {
+func spare(j *judgement, m *facts.Member) bool {
+	counted := objects.Filter(j.v.Voters, func(o *facts.Member) bool {
 		_, lost := j.v.DataLost(o)
 		return (o.PodName != "" || !besideForeign(j)) && (!lost || o.Serving())
 	})
@@ -190,9 +187,9 @@ func spare(j *judgement, m *state.Member) bool {
 	}
 	joined, listed := joined(j, m)
 	noted := j.o.Cluster.Status.Internal.Replacement
-	late := listed && j.o.Now.Sub(joined) >= spec.ReplaceAfter(&j.o.Cluster.Spec)
+	late := listed && j.o.Now.Sub(joined) >= defaults.ReplaceAfter(&j.o.Cluster.Spec)
 	return late && noted != nil && noted.Learner == m.PodName ||
-		j.v.Memory() && m.Pod != nil && children.TemplateOutdated(j.v, m.Pod)
+		j.v.Memory() && m.Pod != nil && facts.TemplateOutdated(j.v, m.Pod)
 }
 
 // besideNone: no other change is under way; but a lost voter goes although a learner has not started.
@@ -203,16 +200,16 @@ func besideNone(j *judgement, s decision.Remove, lost bool) {
 }
 
 // addedLongAgo: no call adds a member that the epoch began with, and those that add another one are over.
-func addedLongAgo(j *judgement, m *state.Member, name string) bool {
+func addedLongAgo(j *judgement, m *facts.Member, name string) bool {
 	_, initial := j.v.Epoch.Initial[name]
 	joined, listed := joined(j, m)
 	return initial && !j.v.Epoch.Recreated ||
-		listed && j.o.Now.Sub(joined) >= state.CallsEnd
+		listed && j.o.Now.Sub(joined) >= facts.CallsEnd
 }
 
 // chosenForRemoval requires that the record names a member that is removed, and says of no time that this was
 // withdrawn.
-func chosenForRemoval(j *judgement, m *state.Member) {
+func chosenForRemoval(j *judgement, m *facts.Member) {
 	named := j.v.Epoch.Choice
 	j.require(named.Name == m.DisplayName() && named.Removes && named.Withdrawn.IsZero(), "S3",
 		"%s is removed, and the record names %+v", m.DisplayName(), named)
@@ -220,16 +217,16 @@ func chosenForRemoval(j *judgement, m *state.Member) {
 
 // removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that
 // for as long as calls live.
-func removalPending(j *judgement, m *state.Member) bool {
+func removalPending(j *judgement, m *facts.Member) bool {
 	named := j.v.Epoch.Choice
-	acts := named.Withdrawn.IsZero() || j.o.Now.Sub(named.Withdrawn) < state.CallsEnd
+	acts := named.Withdrawn.IsZero() || j.o.Now.Sub(named.Withdrawn) < facts.CallsEnd
 	return named.Name == m.DisplayName() && named.Removes && acts
 }
 
 // joined is when the status first listed the member; false when it does not.
-func joined(j *judgement, m *state.Member) (time.Time, bool) {
+func joined(j *judgement, m *facts.Member) (time.Time, bool) {
 	for _, s := range j.o.Cluster.Status.Members {
-		if s.ID == wording.Hex(m.ID) {
+		if s.ID == objects.Hex(m.ID) {
 			return s.JoinTime.Time, !s.JoinTime.IsZero()
 		}
 	}
@@ -239,12 +236,12 @@ func joined(j *judgement, m *state.Member) (time.Time, bool) {
 // dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy
 // asks for, that the cluster has had quorum all that time, and that Quorate has looked; no other etcd answers in its
 // place; and its claim, if it has one, carries the mark.
-func dead(j *judgement, m *state.Member) bool {
+func dead(j *judgement, m *facts.Member) bool {
 	policy := j.o.Cluster.Spec.MemberReplacement
-	limit := spec.ReplaceAfter(&j.o.Cluster.Spec)
+	limit := defaults.ReplaceAfter(&j.o.Cluster.Spec)
 	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
 	silent := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == wording.Hex(m.ID) && !s.Ready && long(s.LastTransitionTime.Time)
+		return s.ID == objects.Hex(m.ID) && !s.Ready && long(s.LastTransitionTime.Time)
 	})
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
@@ -254,9 +251,9 @@ func dead(j *judgement, m *state.Member) bool {
 }
 
 // fullDisk reports whether the member's etcd has ended of a full disk, and a successor would have no more room.
-func fullDisk(j *judgement, m *state.Member) bool {
+func fullDisk(j *judgement, m *facts.Member) bool {
 	end := objects.LastEnd(m.Pod, objects.ContainerEtcd)
-	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || volumes.Roomier(j.v, m.PodName) {
+	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || facts.Roomier(j.v, m.PodName) {
 		return false
 	}
 	was := j.v.LastStatus(m)
@@ -272,9 +269,9 @@ func watchedFor(j *judgement, long func(since time.Time) bool) bool {
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.
-func toBeKept(j *judgement, m *state.Member) bool {
+func toBeKept(j *judgement, m *facts.Member) bool {
 	for _, claim := range []*corev1.PersistentVolumeClaim{m.Claim, j.o.Children.Claims[m.PodName+"-wal"]} {
-		if claim != nil && j.v.Ours(claim) && !state.OfFailedMember(claim) {
+		if claim != nil && j.v.Ours(claim) && !facts.OfFailedMember(claim) {
 			return false
 		}
 	}

@@ -3,18 +3,17 @@ package safety
 import (
 	"slices"
 
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/versions"
-	"github.com/quorate-dev/quorate/hooks/wording"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // version checks that the members go to another version in steps that etcd can take, up or down (S18).
-func version(j *judgement, old, now *state.Epoch) {
-	from, err := spec.ParseRelease(old.Version)
-	to, err2 := spec.ParseRelease(now.Version)
+func version(j *judgement, old, now *facts.Epoch) {
+	from, err := defaults.ParseRelease(old.Version)
+	to, err2 := defaults.ParseRelease(now.Version)
 	if old.Version == now.Version || besideForeign(j) &&
-		!slices.ContainsFunc(j.v.Members, func(m *state.Member) bool { return m.PodName != "" }) || err != nil {
+		!slices.ContainsFunc(j.v.Members, func(m *facts.Member) bool { return m.PodName != "" }) || err != nil {
 		return
 	}
 	if !old.HadQuorum() && j.v.Etcd == nil {
@@ -26,18 +25,18 @@ func version(j *judgement, old, now *state.Epoch) {
 	if from.Minor() == to.Minor() || stillRuns(j, to) { // a patch release, or taken back on the way
 		return
 	}
-	all := func(is func(*state.Member) bool) bool {
-		return len(wording.Filter(j.v.Members, is)) == len(j.v.Members)
+	all := func(is func(*facts.Member) bool) bool {
+		return len(objects.Filter(j.v.Members, is)) == len(j.v.Members)
 	}
 	switch to.Minor() {
 	case from.Minor() + 1:
-		arrived := func(m *state.Member) bool { return m.Serving() && m.Health.Version == old.Version }
+		arrived := func(m *facts.Member) bool { return m.Serving() && m.Health.Version == old.Version }
 		j.require(all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
-		j.require(versions.Supported(from) &&
-			!from.Less(versions.VersionGates[from.Minor()-versions.Newest[0].Minor()].Below), "S18",
+		j.require(facts.Supported(from) &&
+			!from.Less(facts.VersionGates[from.Minor()-facts.Newest[0].Minor()].Below), "S18",
 			"from %s to %s over a release that is not safe", from, to)
 	case from.Minor() - 1:
-		lowered := func(m *state.Member) bool { return m.Serving() && m.Health.StorageVersion == to.Base() }
+		lowered := func(m *facts.Member) bool { return m.Serving() && m.Health.StorageVersion == to.Base() }
 		j.require(all(lowered), "S18", "down to %s before etcd has lowered the format of every member's data", to)
 	default:
 		j.require(false, "S18", "from %s to %s in one step", from, to)
@@ -45,22 +44,22 @@ func version(j *judgement, old, now *state.Epoch) {
 }
 
 // stillRuns reports whether a voter that serves runs this minor version, and no downgrade is under way.
-func stillRuns(j *judgement, r spec.Release) bool {
-	return slices.ContainsFunc(j.v.Voters, func(m *state.Member) bool {
-		has, err := spec.ParseRelease(m.Health.Version)
+func stillRuns(j *judgement, r defaults.Release) bool {
+	return slices.ContainsFunc(j.v.Voters, func(m *facts.Member) bool {
+		has, err := defaults.ParseRelease(m.Health.Version)
 		return m.Serving() && err == nil && has.Minor() == r.Minor() && m.Health.Downgrade == ""
 	})
 }
 
 // StartsOn checks that what a member may start on is never exchanged, and forgotten only with the member.
-func startsOn(j *judgement, old, now *state.Epoch) {
+func startsOn(j *judgement, old, now *facts.Epoch) {
 	for name, uid := range old.StartsOn {
-		member, _ := state.MemberOfClaim(j.o.Cluster.Name, name)
+		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
 		gone := j.v.Etcd != nil && j.v.Find(member) == nil
 		j.require(now.StartsOn[name] == uid || gone, "S10", "what %s may start on changes", name)
 	}
 	for name := range now.StartsOn {
-		member, _ := state.MemberOfClaim(j.o.Cluster.Name, name)
+		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
 		m := j.v.Find(member)
 		j.require(old.StartsOn[name] != "" || !old.Provisioned() || m != nil && m.Learner && !m.Started() &&
 			old.StartsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)

@@ -6,9 +6,9 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
@@ -44,7 +44,7 @@ func windows(j *judgement) {
 		j.require(downgrades(j), maintenance, "%s outside of a maintenance window", s)
 	case decision.AddLearner:
 		needed := len(j.v.Voters) < j.v.Replicas || slices.ContainsFunc(j.v.Voters,
-			func(m *state.Member) bool { return cannotWait(j, m) })
+			func(m *facts.Member) bool { return cannotWait(j, m) })
 		j.require(needed, maintenance, "%s outside of a maintenance window, and no member is missing", s)
 	}
 	chosenInWindow(j)
@@ -67,8 +67,8 @@ func chosenInWindow(j *judgement) {
 		j.require(m == nil || m.Learner || cannotWait(j, m), maintenance,
 			"%s, which serves, would be restarted outside of a maintenance window", has.Name)
 	}
-	from, err := spec.ParseRelease(j.v.Epoch.Version)
-	to, err2 := spec.ParseRelease(now.Version)
+	from, err := defaults.ParseRelease(j.v.Epoch.Version)
+	to, err2 := defaults.ParseRelease(now.Version)
 	if err == nil && err2 == nil && from.Minor() != to.Minor() {
 		j.require(stillRuns(j, to) || downgrades(j), maintenance,
 			"etcd goes on from %s to %s outside of a maintenance window", from, to)
@@ -77,7 +77,7 @@ func chosenInWindow(j *judgement) {
 
 // cannotWait reports whether the voter is disturbed whatever the time: it is down or about to be, a person asks for
 // it, it is known to be wrong, its certificates may expire, or writes or healing wait for it.
-func cannotWait(j *judgement, m *state.Member) bool {
+func cannotWait(j *judgement, m *facts.Member) bool {
 	_, lost := j.v.DataLost(m)
 	return !m.Serving() || lost || j.v.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) ||
 		m.Pod != nil && (outTrusted(j, m) || speaksWrongly(j, m)) || downgrades(j) ||
@@ -85,12 +85,12 @@ func cannotWait(j *judgement, m *state.Member) bool {
 }
 
 // speaksWrongly reports whether the others can't hear the member, or it is open to everyone.
-func speaksWrongly(j *judgement, m *state.Member) bool {
-	flags := state.TLSFlagsOf(m.Pod)
-	return flags.Certificates && flags.Peers != state.ByTLS(m.PeerURLs...) || flags.Anonymous && authTold(j, false)
+func speaksWrongly(j *judgement, m *facts.Member) bool {
+	flags := facts.TLSFlagsOf(m.Pod)
+	return flags.Certificates && flags.Peers != facts.ByTLS(m.PeerURLs...) || flags.Anonymous && authTold(j, false)
 }
 
 // downgrades reports whether a member tells of a downgrade that is under way.
 func downgrades(j *judgement) bool {
-	return slices.ContainsFunc(j.v.Members, func(m *state.Member) bool { return m.Health.Downgrade != "" })
+	return slices.ContainsFunc(j.v.Members, func(m *facts.Member) bool { return m.Health.Downgrade != "" })
 }

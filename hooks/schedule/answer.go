@@ -10,9 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/rule"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // decide says which snapshots stay, and which is new.
@@ -129,11 +128,11 @@ func (a *agenda) withCurrent(s *taken) *v1alpha1.SnapshotReference {
 	return r
 }
 
-func (a *agenda) conditions(because rule.Reason) []metav1.Condition {
+func (a *agenda) conditions(because decision.Reason) []metav1.Condition {
 	list := slices.Clone(a.Schedule.Status.Conditions)
-	to := rule.Conditions{List: &list, Generation: a.Schedule.Generation, Now: a.Now}
+	to := decision.Conditions{List: &list, Generation: a.Schedule.Generation, Now: a.Now}
 	if c := a.streaming(); c != nil {
-		to.Set(v1alpha1.Streaming, c.Status == metav1.ConditionTrue, c.Reason, wording.Clipped(c.Message))
+		to.Set(v1alpha1.Streaming, c.Status == metav1.ConditionTrue, c.Reason, objects.Clipped(c.Message))
 	} else {
 		meta.RemoveStatusCondition(&list, v1alpha1.Streaming)
 	}

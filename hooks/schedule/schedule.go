@@ -17,10 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/rule"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Observation is all that a decision about an EtcdSnapshotSchedule may depend on.
@@ -35,7 +33,7 @@ type Observation struct {
 	// Images are where the installation has them from, AllowedEndpoints where an etcd may be that Quorate does not run;
 	// nil allows none. They are for the stream.
 	Images           objects.Images
-	AllowedEndpoints *endpoints.AllowedEndpoints
+	AllowedEndpoints *objects.AllowedEndpoints
 	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
 	Labelled map[string]bool
 	// Zone that spec.timeZone names; nil for a name that no zone has. To look it up is to read files, and not for a
@@ -59,7 +57,7 @@ type Decision struct {
 	// one run may fail. Zero while no snapshots are taken.
 	Due time.Time
 	// Reason is the rule that fired.
-	Reason rule.Reason
+	Reason decision.Reason
 }
 
 const (
@@ -85,29 +83,29 @@ const (
 )
 
 // allRules are all rules about schedules in order; the first that applies decides.
-var allRules = rule.List[*agenda, string]{
-	rule.New(ruleHeld, "While spec.suspend is true no snapshot is taken and none is let go.", (*agenda).heldBack),
-	rule.New(ruleUnreadable,
+var allRules = decision.Rules[*agenda, string]{
+	decision.NewRule(ruleHeld, "While spec.suspend is true no snapshot is taken and none is let go.", (*agenda).heldBack),
+	decision.NewRule(ruleUnreadable,
 		"A schedule or a time zone that can't be read changes nothing; the message says what to correct.",
 		(*agenda).unreadable),
-	rule.New(ruleBase, "With spec.stream a snapshot is taken at once where the stream has no base, or needs another one.",
+	decision.NewRule(ruleBase, "With spec.stream a snapshot is taken at once where the stream has no base, or needs another one.",
 		(*agenda).takeBase),
-	rule.New("Missed", "A run that could not begin within spec.startingDeadlineSeconds is left out.", (*agenda).missed),
-	rule.New("Wait", "With concurrencyPolicy Forbid a run waits until the snapshot before is finished.",
+	decision.NewRule("Missed", "A run that could not begin within spec.startingDeadlineSeconds is left out.", (*agenda).missed),
+	decision.NewRule("Wait", "With concurrencyPolicy Forbid a run waits until the snapshot before is finished.",
 		(*agenda).wait),
-	rule.New(ruleTake, "The run that is due is taken; of several that were missed, the latest alone.", (*agenda).take),
-	rule.New("Running", "A snapshot is being taken.", (*agenda).running),
-	rule.New("Failing",
+	decision.NewRule(ruleTake, "The run that is due is taken; of several that were missed, the latest alone.", (*agenda).take),
+	decision.NewRule("Running", "A snapshot is being taken.", (*agenda).running),
+	decision.NewRule("Failing",
 		"The newest run failed, or is stored and could not be verified; the next one is by the schedule.",
 		(*agenda).failing),
-	rule.New("Waiting", "Nothing is due.", (*agenda).waiting),
+	decision.NewRule("Waiting", "Nothing is due.", (*agenda).waiting),
 }
 
 // Decide says which snapshots of a schedule should exist. It is pure, and does not change what it is given.
 func Decide(o Observation) Decision {
 	a := newAgenda(o)
 	at, message := allRules.First(a)
-	d := Decision{Reason: rule.Reason{Rule: allRules[at].Name, Message: message}}
+	d := Decision{Reason: decision.Reason{Rule: allRules[at].Name, Message: message}}
 	a.decide(&d)
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
 	d.Pods = a.pods()
@@ -174,7 +172,7 @@ func (a *agenda) failing() string {
 	if f.stored() {
 		became = "is Stored"
 	}
-	return fmt.Sprintf("%s %s%s; %s", f.Name, became, wording.Colon(f.Status.Message), best)
+	return fmt.Sprintf("%s %s%s; %s", f.Name, became, objects.Colon(f.Status.Message), best)
 }
 
 func (a *agenda) waiting() string {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // A schedule with spec.stream has one pod that stores what changes after a base: the newest verified snapshot of the
@@ -111,7 +111,7 @@ func (a *agenda) needs() string {
 		return ""
 	}
 	end := snapshot.StreamEnd(a.pod)
-	if end == nil || !end.NeedsSnapshot() && end.Reason != reports.StreamOtherCluster {
+	if end == nil || !end.NeedsSnapshot() && end.Reason != stores.StreamOtherCluster {
 		return ""
 	}
 	return end.Reason

@@ -72,9 +72,9 @@ func discarded(v *view) *plan {
 	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
 		return nil
 	}
-	decision := v.deleting("the stored artifact is deleted", v.discarding, 0)
-	decision.finalized = true
-	return decision
+	p := v.deleting("the stored artifact is deleted", v.discarding, 0)
+	p.finalized = true
+	return p
 }
 
 func letGo(v *view) *plan {
@@ -96,9 +96,9 @@ func letGo(v *view) *plan {
 	default:
 		return nil
 	}
-	decision := v.deleting(message, v.discarding, 0)
-	decision.finalized = true
-	return decision
+	p := v.deleting(message, v.discarding, 0)
+	p.finalized = true
+	return p
 }
 
 func locked(v *view) *plan {
@@ -117,9 +117,9 @@ func locked(v *view) *plan {
 	message := fmt.Sprintf("the stored artifact stays: %s; this EtcdSnapshot goes without it after %s; later remove it "+
 		"yourself, or by a lifecycle rule of the bucket", v.whyFailed(job, how), duration(lockedShown))
 	left := how.LastTransitionTime.Add(lockedShown).Sub(v.Now)
-	decision := v.deleting(message, v.discarding, left)
-	decision.finalized = left <= 0
-	return decision
+	p := v.deleting(message, v.discarding, left)
+	p.finalized = left <= 0
+	return p
 }
 
 func undiscarded(v *view) *plan {
@@ -137,9 +137,9 @@ func undiscarded(v *view) *plan {
 		message := fmt.Sprintf("the stored artifact could not be deleted: %s; Quorate tries again at %s; the "+
 			"annotation %s=true keeps it",
 			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), objects.AnnotationAbandon)
-		decision := v.deleting(message, v.discarding, left)
-		decision.progress = v.Snapshot.Status.Progress
-		return decision
+		p := v.deleting(message, v.discarding, left)
+		p.progress = v.Snapshot.Status.Progress
+		return p
 	}
 	return v.discards(v.discardJob(n + 1))
 }
@@ -150,18 +150,18 @@ func discarding(v *view) *plan {
 		return nil
 	}
 	_, progress, resync := v.progress(job)
-	decision := v.deleting("deleting the stored artifact: "+progress, v.discarding, resync)
-	decision.progress = progress
-	return decision
+	p := v.deleting("deleting the stored artifact: "+progress, v.discarding, resync)
+	p.progress = progress
+	return p
 }
 
 func discard(v *view) *plan { return v.discards(v.discardJob(1)) }
 
 // discards makes a Job that deletes.
 func (v *view) discards(job *batchv1.Job) *plan {
-	decision := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, resyncLater)
-	decision.progress = isMade(job)
-	return decision
+	p := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, resyncLater)
+	p.progress = isMade(job)
+	return p
 }
 
 // deleting is a plan on the way to the end.

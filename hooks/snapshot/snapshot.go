@@ -22,11 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/rule"
-	"github.com/quorate-dev/quorate/hooks/wording"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Observation is everything that a decision about an EtcdSnapshot may depend on.
@@ -44,7 +42,7 @@ type Observation struct {
 	// Images are where the installation has them from.
 	Images objects.Images
 	// AllowedEndpoints are where an etcd may be that Quorate does not run. Nil allows none.
-	AllowedEndpoints *endpoints.AllowedEndpoints
+	AllowedEndpoints *objects.AllowedEndpoints
 	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
 	Labelled map[string]bool
 }
@@ -58,7 +56,7 @@ type Decision struct {
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
 	// Reason is the rule that fired.
-	Reason rule.Reason
+	Reason decision.Reason
 	// Finalized lets a snapshot that is being deleted go.
 	Finalized bool
 }
@@ -72,7 +70,7 @@ type plan struct {
 	// jobs that should exist from now on.
 	jobs []*batchv1.Job
 	// report of the Job, when it has told what it did.
-	report *reports.Snapshot
+	report *stores.Snapshot
 	// stays: the status is as it was; tells: except the message.
 	stays, tells bool
 	finalized    bool
@@ -80,59 +78,59 @@ type plan struct {
 }
 
 // takingRules are the rules for a snapshot that is not being deleted, in order.
-var takingRules = rule.List[*view, *plan]{
-	rule.New("Finished",
+var takingRules = decision.Rules[*view, *plan]{
+	decision.NewRule("Finished",
 		"A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays, so "+
 			"that its log can be read.", finished),
-	rule.New("Succeeded",
+	decision.NewRule("Succeeded",
 		"What the Job reports to have stored, and verified if that was asked for, is written down.", succeeded),
-	rule.New("Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", skipped),
-	rule.New("Read",
+	decision.NewRule("Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", skipped),
+	decision.NewRule("Read",
 		"A Job that is done, and whose report is gone with its pod, is run again: it reads what is stored.", readAgain),
-	rule.New("Taking", "The Job runs, or waits for what its pod needs.", taking),
-	rule.New("Unsupported", "A spec that the API server would refuse makes no Job.", unsupported),
-	rule.New("Look",
+	decision.NewRule("Taking", "The Job runs, or waits for what its pod needs.", taking),
+	decision.NewRule("Unsupported", "A spec that the API server would refuse makes no Job.", unsupported),
+	decision.NewRule("Look",
 		"Before a snapshot is given up, whose Job may have stored something without a word, one more Job looks, and "+
 			"takes nothing.", look),
-	rule.New("Stored",
+	decision.NewRule("Stored",
 		"A snapshot that is given up and stored whole is kept, and not verified; the message says why.", stored),
-	rule.New("Failed",
+	decision.NewRule("Failed",
 		"The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is "+
 			"stored.", failed),
-	rule.New("Pending",
+	decision.NewRule("Pending",
 		"A snapshot waits for its cluster to be there and to have a quorum; one of another etcd, for the installation "+
 			"to allow its endpoints.", pending),
-	rule.New("Take",
+	decision.NewRule("Take",
 		"One Job takes the snapshot, with the etcd image of the cluster, or of the version in spec.external.", take),
 }
 
 // endingRules are the rules for one that is being deleted, in order.
-var endingRules = rule.List[*view, *plan]{
-	rule.New("Retained",
+var endingRules = decision.Rules[*view, *plan]{
+	decision.NewRule("Retained",
 		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, the stored artifact "+
 			"stays, and nothing is waited for.", retained),
-	rule.New("Nothing",
+	decision.NewRule("Nothing",
 		"A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", nothing),
-	rule.New("InUse",
+	decision.NewRule("InUse",
 		"What an EtcdCluster restores, or is about to, is not deleted before that is done, or given up.", inUse),
-	rule.New("Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", stopping),
-	rule.New("Discarded", "What was stored is deleted.", discarded),
-	rule.New("LetGo",
+	decision.NewRule("Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", stopping),
+	decision.NewRule("Discarded", "What was stored is deleted.", discarded),
+	decision.NewRule("LetGo",
 		"A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for "+
 			"a Job that can't be made.", letGo),
-	rule.New("Locked",
+	decision.NewRule("Locked",
 		"A store that keeps the artifact by a retention of its own is not waited for: the status says until when, and "+
 			"five minutes later the snapshot goes without it.", locked),
-	rule.New("Undiscarded",
+	decision.NewRule("Undiscarded",
 		"A deletion that failed is tried again, after a pause that grows to half an hour.", undiscarded),
-	rule.New("Discarding", "The Job that deletes what is stored runs.", discarding),
-	rule.New("Discard", "One Job deletes what is stored.", discard),
+	decision.NewRule("Discarding", "The Job that deletes what is stored runs.", discarding),
+	decision.NewRule("Discard", "One Job deletes what is stored.", discard),
 }
 
 // Times of snapshots.
 const (
 	// resyncLater is how soon to ask again while something must happen that we can't see. A deadline ends all of that.
-	resyncLater = time.Duration(rule.ResyncLater)
+	resyncLater = time.Duration(decision.ResyncLater)
 	// jobKept is how long a Job that went well is kept: for its log, and so that no cache that lags shows neither it
 	// nor what it did.
 	jobKept = time.Hour
@@ -158,28 +156,28 @@ func Decide(o Observation) Decision {
 	if o.Snapshot.DeletionTimestamp != nil {
 		rules = endingRules
 	}
-	at, decision := rules.First(v)
+	at, p := rules.First(v)
 	d := Decision{
-		Jobs: decision.jobs, ResyncAfter: max(0, decision.resync), Finalized: decision.finalized,
-		Reason: rule.Reason{Rule: rules[at].Name, Message: decision.message},
+		Jobs: p.jobs, ResyncAfter: max(0, p.resync), Finalized: p.finalized,
+		Reason: decision.Reason{Rule: rules[at].Name, Message: p.message},
 	}
-	d.Status = v.status(decision)
+	d.Status = v.status(p)
 	return d
 }
 
 func finished(v *view) *plan {
-	decision := &plan{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
+	p := &plan{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
 	switch v.Snapshot.Status.Phase {
 	default:
 		return nil
 	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored:
-		return decision
+		return p
 	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped:
 	}
-	decision.jobs = nil
+	p.jobs = nil
 	for _, job := range v.all() {
 		if job.Status.CompletionTime == nil && !over(job) {
-			decision.jobs = append(decision.jobs, job) // a moment more
+			p.jobs = append(p.jobs, job) // a moment more
 			continue
 		}
 		left := jobKept
@@ -187,14 +185,14 @@ func finished(v *view) *plan {
 			left = at.Add(jobKept).Sub(v.Now)
 		}
 		if left > 0 {
-			decision.jobs, decision.resync = append(decision.jobs, job), left
+			p.jobs, p.resync = append(p.jobs, job), left
 		}
 	}
-	return decision
+	return p
 }
 
 func succeeded(v *view) *plan {
-	report := v.report(func(r *reports.Snapshot) bool {
+	report := v.report(func(r *stores.Snapshot) bool {
 		return r.URI != "" && r.Error == "" && (!r.VerifiedAt.IsZero() || !verifies(v.Snapshot))
 	})
 	if report == nil {
@@ -205,7 +203,7 @@ func succeeded(v *view) *plan {
 }
 
 func skipped(v *view) *plan {
-	report := v.report(func(r *reports.Snapshot) bool { return r.Skipped })
+	report := v.report(func(r *stores.Snapshot) bool { return r.Skipped })
 	if report == nil {
 		return nil
 	}
@@ -225,7 +223,7 @@ func (v *view) givenUp() (why string, told bool) {
 		}
 		if jobNumber(job) >= mostReads {
 			return fmt.Sprintf("Job %s is done, but its report can't be read, %s in a row; its log may show more",
-				job.Name, wording.Count(mostReads, "time")), false
+				job.Name, objects.Count(mostReads, "time")), false
 		}
 	}
 	if blocked := v.blocked(); blocked != "" && v.leftToBegin() <= 0 {
@@ -249,15 +247,15 @@ func look(v *view) *plan {
 		return nil
 	}
 	why = v.why(why)
-	decision := &plan{
+	p := &plan{
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
 		report: v.told(), jobs: v.all(), resync: resyncLater,
 	}
 	look := v.look()
 	if look != nil && !over(look) {
-		_, decision.progress, decision.resync = v.progress(look)
-		decision.message += decision.progress
-		return decision
+		_, p.progress, p.resync = v.progress(look)
+		p.message += p.progress
+		return p
 	}
 	if look != nil {
 		done := ended(look, batchv1.JobComplete)
@@ -265,16 +263,16 @@ func look(v *view) *plan {
 		case done == nil || v.hasLooked(look):
 			return nil
 		case v.Now.Sub(done.LastTransitionTime.Time) < reportLag:
-			decision.message += "waiting for its report"
-			return decision
+			p.message += "waiting for its report"
+			return p
 		case jobNumber(look) >= mostReads:
 			return nil
 		}
 	}
 	next := v.lookJob()
-	decision.progress, decision.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
-	decision.message += decision.progress
-	return decision
+	p.progress, p.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	p.message += p.progress
+	return p
 }
 
 func stored(v *view) *plan {

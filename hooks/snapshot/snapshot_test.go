@@ -16,10 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
-	"github.com/quorate-dev/quorate/hooks/wording"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -188,7 +186,7 @@ func TestWordsForPeople(t *testing.T) {
 		1 << 30: "1Gi", 20<<30 + 1: "21Gi"} {
 		assert.Equal(t, want, legible(n).String())
 	}
-	assert.LessOrEqual(t, len(wording.Clipped(strings.Repeat("ä", 2000))), 1004)
+	assert.LessOrEqual(t, len(objects.Clipped(strings.Repeat("ä", 2000))), 1004)
 }
 
 // TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the
@@ -410,7 +408,7 @@ func ofAnother(t *testing.T) Observation {
 		Endpoints:          []string{"https://10.1.2.3:2379", "https://10.1.2.4:2379"},
 		AuthoritySecretRef: v1alpha1.SecretRef{Name: "old-ca"}, ClientSecretRef: v1alpha1.SecretRef{Name: "old-client"},
 		UserSecretRef: v1alpha1.SecretRef{Name: "old-root"}, ServerName: "old.example"}
-	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
+	allowed, err := objects.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
 	o.Labelled = map[string]bool{"old-ca": true, "old-client": true, "old-root": true}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -78,7 +77,7 @@ func (v *view) sourceOutside(external *v1alpha1.ExternalEtcd) source {
 
 // WayOutside is the way to an etcd that Quorate does not run. The program looks at each address that it connects to, as
 // what the endpoints' names lead to may change.
-func WayOutside(external *v1alpha1.ExternalEtcd, allowed *endpoints.AllowedEndpoints, namespace string) (w Way) {
+func WayOutside(external *v1alpha1.ExternalEtcd, allowed *objects.AllowedEndpoints, namespace string) (w Way) {
 	w.Args = []string{"--within=" + allowed.String(), "--namespace=" + namespace}
 	for _, endpoint := range external.Endpoints {
 		w.Args = append(w.Args, "--endpoint="+endpoint)
@@ -120,7 +119,7 @@ func Unagreed(labelled map[string]bool, field string, external *v1alpha1.Externa
 }
 
 // Disallowed says which of these endpoints no pod of the namespace may be sent to; empty for none.
-func Disallowed(allowed *endpoints.AllowedEndpoints, field string, urls []string, namespace string) string {
+func Disallowed(allowed *objects.AllowedEndpoints, field string, urls []string, namespace string) string {
 	for i, url := range urls {
 		if why := allowed.Refuses(url, namespace); why != "" {
 			return fmt.Sprintf("%s.endpoints[%d] can't be used: %s (quorate install --existing-endpoints)", field, i,

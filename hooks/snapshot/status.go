@@ -13,40 +13,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/stores"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // slowPod is how long a pod may take to be created before its message says what it could be waiting for.
 const slowPod = 20 * time.Second
 
 // status is what people see of a snapshot.
-func (v *view) status(decision *plan) v1alpha1.EtcdSnapshotStatus {
+func (v *view) status(p *plan) v1alpha1.EtcdSnapshotStatus {
 	s := *v1alpha1.Copy(&v.Snapshot.Status)
 	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
-	if decision.tells {
-		s.Message = wording.Clipped(decision.message)
+	if p.tells {
+		s.Message = objects.Clipped(p.message)
 	}
-	if decision.stays {
+	if p.stays {
 		for i := range s.Conditions { // kubectl wait compares each condition's own
 			s.Conditions[i].ObservedGeneration = s.ObservedGeneration
 		}
 		return s
 	}
-	s.Phase, s.Message = decision.phase, wording.Clipped(decision.message)
-	s.Progress, s.Failure = wording.Clipped(decision.progress), wording.Clipped(decision.failure)
-	if decision.report != nil {
-		fill(&s, &v.Snapshot.Spec.Store, decision.report)
+	s.Phase, s.Message = p.phase, objects.Clipped(p.message)
+	s.Progress, s.Failure = objects.Clipped(p.progress), objects.Clipped(p.failure)
+	if p.report != nil {
+		fill(&s, &v.Snapshot.Spec.Store, p.report)
 	}
-	v.setConditions(&s, decision.report)
+	v.setConditions(&s, p.report)
 	return s
 }
 
 // fill writes down what is stored, or no longer is; of one that was skipped, what is still so.
-func fill(s *v1alpha1.EtcdSnapshotStatus, store *v1alpha1.Store, r *reports.Snapshot) {
+func fill(s *v1alpha1.EtcdSnapshotStatus, store *v1alpha1.Store, r *stores.Snapshot) {
 	whole := func(t time.Time) metav1.Time {
 		if t.IsZero() {
 			return metav1.Time{}
@@ -77,28 +75,28 @@ func legible(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+unit-1)/unit*unit, resource.BinarySI)
 }
 
-func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
-	to := rule.Conditions{List: &s.Conditions, Generation: v.Snapshot.Generation, Now: v.Now}
+func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *stores.Snapshot) {
+	to := decision.Conditions{List: &s.Conditions, Generation: v.Snapshot.Generation, Now: v.Now}
 	set := to.Set
 	if s.Phase == v1alpha1.SnapshotDeleting {
 		set(v1alpha1.Discarded, false, "Deleting", s.Message)
 		return
 	}
 	is := func(phases ...v1alpha1.SnapshotPhase) bool { return slices.Contains(phases, s.Phase) }
-	outlook := rule.Works
+	outlook := decision.Works
 	switch {
 	case is(v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped):
-		outlook = rule.Rests
+		outlook = decision.Rests
 	case is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored):
-		outlook = rule.Waits
+		outlook = decision.Waits
 	}
 	to.Expect(outlook, string(s.Phase), s.Message)
 	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
 	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
 	switch {
 	case !s.VerificationTime.IsZero():
-		set(v1alpha1.Verified, true, "Restored", wording.Clipped(fmt.Sprintf(
-			"restored on trial: %s at revision %d%s", wording.Count(int(s.Keys), "key"), s.Revision, compared(r))))
+		set(v1alpha1.Verified, true, "Restored", objects.Clipped(fmt.Sprintf(
+			"restored on trial: %s at revision %d%s", objects.Count(int(s.Keys), "key"), s.Revision, compared(r))))
 	case is(v1alpha1.SnapshotStored):
 		set(v1alpha1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
@@ -109,7 +107,7 @@ func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot
 }
 
 // compared says with what a snapshot was compared.
-func compared(r *reports.Snapshot) string {
+func compared(r *stores.Snapshot) string {
 	words := ", not compared with another member: none could answer"
 	switch {
 	case r == nil:
@@ -146,10 +144,10 @@ func lastWords(pod *corev1.Pod) string {
 }
 
 func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1.Pod) string {
-	if report, err := reports.Read[reports.Snapshot](t.Message); err == nil && report.Error != "" {
+	if report, err := stores.Read[stores.Snapshot](t.Message); err == nil && report.Error != "" {
 		return report.Error
 	}
-	switch message := reports.LastLine(t.Message); {
+	switch message := stores.LastLine(t.Message); {
 	case t.Reason == "OOMKilled":
 		field := "spec.job.resources"
 		if name == objects.ContainerMirror || name == objects.ContainerPromote {
@@ -230,7 +228,7 @@ func (v *view) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, messa
 	for _, s := range objects.Statuses(pod) {
 		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
 			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name,
-				w.Reason+wording.Colon(wording.Kubelet(w.Message))), 0
+				w.Reason+objects.Colon(objects.Kubelet(w.Message))), 0
 		}
 		if s.Name == objects.Purpose(&pod.Spec) && s.State.Running != nil {
 			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is running", pod.Name), 0
@@ -266,12 +264,12 @@ func mounts(pod *corev1.Pod) string {
 }
 
 // whatIsStored says what a snapshot holds.
-func whatIsStored(r *reports.Snapshot) string {
+func whatIsStored(r *stores.Snapshot) string {
 	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
 	if r.VerifiedAt.IsZero() {
 		return fmt.Sprintf("revision %d or later, %s; not restored on trial (spec.verify is false)", r.Revision, stored)
 	}
-	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, wording.Count(int(r.Keys), "key"),
+	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, objects.Count(int(r.Keys), "key"),
 		stored)
 	if r.Warning != "" {
 		message += "; WARNING: " + r.Warning

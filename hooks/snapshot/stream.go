@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -116,8 +115,8 @@ func StreamPodNumber(s *v1alpha1.EtcdSnapshotSchedule, name string) int {
 }
 
 // StreamEnd is what the stream of a pod reported when it last ended; nil while it has not, or reported nothing.
-func StreamEnd(pod *corev1.Pod) *reports.Stream {
-	report := reports.Last[reports.Stream](pod, objects.ContainerStream)
+func StreamEnd(pod *corev1.Pod) *stores.Stream {
+	report := stores.Last[stores.Stream](pod, objects.ContainerStream)
 	if report == nil || report.Reason == "" {
 		return nil
 	}

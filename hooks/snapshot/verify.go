@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/safety/containers"
 )
 
 // Verify checks a decision against the safety rules, said a second time: what new Jobs are told. The error names every
@@ -15,7 +14,7 @@ func Verify(o Observation, d Decision) error {
 	var broken []error
 	for _, job := range d.Jobs {
 		if o.Jobs[job.Name] == nil {
-			broken = append(broken, containers.Check(o.Images, "Job "+job.Name, &job.Spec.Template.Spec)...)
+			broken = append(broken, objects.Check(o.Images, "Job "+job.Name, &job.Spec.Template.Spec)...)
 		}
 	}
 	return errors.Join(broken...)
@@ -26,7 +25,7 @@ func VerifyPods(images objects.Images, observed map[string]*corev1.Pod, decided 
 	var broken []error
 	for _, pod := range decided {
 		if observed[pod.Name] == nil {
-			broken = append(broken, containers.Check(images, "pod "+pod.Name, &pod.Spec)...)
+			broken = append(broken, objects.Check(images, "pod "+pod.Name, &pod.Spec)...)
 		}
 	}
 	return errors.Join(broken...)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Pods select the pods of a snapshot's Jobs. They depend on the name alone: Metacontroller 1.5.20 keeps the answer of
@@ -93,12 +93,12 @@ func (v *view) podsOf(job *batchv1.Job) []*corev1.Pod {
 }
 
 // reportOf is what a pod has reported of the snapshot; nil while it has not.
-func reportOf(pod *corev1.Pod) *reports.Snapshot {
+func reportOf(pod *corev1.Pod) *stores.Snapshot {
 	t := terminated(pod, objects.Purpose(&pod.Spec))
 	if t == nil {
 		return nil
 	}
-	report, err := reports.Read[reports.Snapshot](t.Message)
+	report, err := stores.Read[stores.Snapshot](t.Message)
 	if err != nil || report.Error == "" && t.ExitCode != 0 {
 		return nil
 	}
@@ -106,7 +106,7 @@ func reportOf(pod *corev1.Pod) *reports.Snapshot {
 }
 
 // report is the newest of those that pods have left and that will do; nil for none.
-func (v *view) report(does func(*reports.Snapshot) bool) *reports.Snapshot {
+func (v *view) report(does func(*stores.Snapshot) bool) *stores.Snapshot {
 	jobs := slices.Concat(v.taking, v.looking)
 	slices.SortStableFunc(jobs, func(a,
 		b *batchv1.Job) int {
@@ -123,8 +123,8 @@ func (v *view) report(does func(*reports.Snapshot) bool) *reports.Snapshot {
 }
 
 // told is the last report that says what is stored, verified or not, or that nothing is; nil while there is none.
-func (v *view) told() *reports.Snapshot {
-	return v.report(func(r *reports.Snapshot) bool { return r.URI != "" || r.Absent })
+func (v *view) told() *stores.Snapshot {
+	return v.report(func(r *stores.Snapshot) bool { return r.URI != "" || r.Absent })
 }
 
 // endedAt is when a Job that is over ended.

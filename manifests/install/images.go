@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/versions"
 	"github.com/quorate-dev/quorate/manifests"
 )
 
@@ -83,7 +83,7 @@ func ListImages(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	all := []string{i.ofQuorate(quorate)}
-	for _, version := range versions.NewestReleases() {
+	for _, version := range facts.NewestReleases() {
 		all = append(all, i.ofEtcd(objects.DefaultEtcdRepository)+":v"+version)
 	}
 	for _, image := range append(all, i.mirrored(metacontroller.image+":v"+metacontroller.version)) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -21,7 +20,7 @@ type Tenants struct {
 	// Repositories of etcd's image that it may name, and beginnings of some that end with a slash; nil is all.
 	Repositories []string
 	// Endpoints at which it may join an etcd; nil is none.
-	Endpoints *endpoints.AllowedEndpoints
+	Endpoints *objects.AllowedEndpoints
 	// SharedIssuers: it may have certificates of issuers that other namespaces can use too.
 	SharedIssuers bool
 
@@ -48,7 +47,7 @@ func (t *Tenants) Check() error {
 	if t.Repositories, err = repositoriesIn(t.repositories); err != nil {
 		return err
 	}
-	if t.Endpoints, err = endpoints.ParseAllowedEndpoints(t.endpoints); err != nil {
+	if t.Endpoints, err = objects.ParseAllowedEndpoints(t.endpoints); err != nil {
 		return fmt.Errorf("--existing-endpoints: %w", err)
 	}
 	return nil

@@ -12,8 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/certificates"
-	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -58,7 +57,7 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	if err := body.Children.add(out, func(m *metav1.ObjectMeta) bool { return childOf(m, c.EtcdCluster) }); err != nil {
 		return nil, nil, err
 	}
-	selector := certificates.RelatedSelector(c.EtcdCluster)
+	selector := facts.RelatedSelector(c.EtcdCluster)
 	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector),
 		"-o",
 		"json"); err != nil {
@@ -83,7 +82,7 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*metav1.ObjectMeta) bool) error {
 	body.Related[snapshotGroup] = map[string]json.RawMessage{}
 	which := [][]string{{"-l", objects.LabelCluster + "=" + c.Name}}
-	for _, name := range epochs.SnapshotsNamed(c.EtcdCluster) {
+	for _, name := range facts.SnapshotsNamed(c.EtcdCluster) {
 		which = append(which, []string{"--field-selector=metadata.name=" + name})
 	}
 	for _, chosen := range which {
@@ -146,7 +145,7 @@ func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]st
 		return usual, []string{"the CompositeController can't be read; its rules are assumed to be those of the " +
 			"manifests"}
 	}
-	named, ruled := rules(out)
+	named, ruled := childKinds(out)
 	if !named {
 		return usual, []string{"no CompositeController for EtcdClusters exists, so Metacontroller does not call " +
 			"Quorate: apply what `quorate install` prints"}
@@ -154,8 +153,8 @@ func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]st
 	return ruled, nil
 }
 
-// rules are the kinds of children that the CompositeController for EtcdClusters names; false when there is none.
-func rules(list []byte) (bool, []string) {
+// childKinds are the kinds of children that the CompositeController for EtcdClusters names; false when there is none.
+func childKinds(list []byte) (bool, []string) {
 	all, err := items(list)
 	if err != nil {
 		return false, nil

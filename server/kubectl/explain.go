@@ -16,13 +16,13 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
 // A Call is a call of Metacontroller's as Quorate reads it.
@@ -114,18 +114,18 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 
 // decide observes etcd and asks the hooks once; a cluster that is being deleted is not asked about.
 func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
-	if e.finalizing && spec.Protected(e.o.Cluster) {
+	if e.finalizing && defaults.Protected(e.o.Cluster) {
 		e.finalizing = false
 		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then Quorate "+
 			"runs it as before")
 	}
-	if e.finalizing && state.Leaving(e.o) {
+	if e.finalizing && facts.Leaving(e.o) {
 		e.finalizing = false
 		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they joined, or you "+
 			"remove spec.bootstrap")
 	}
 	if e.finalizing {
-		e.d.Children, e.finalized = cluster.Finalize(e.o)
+		e.d.Children, e.finalized = answer.Finalize(e.o)
 		e.d.Status = e.o.Cluster.Status
 		return nil
 	}
@@ -134,12 +134,12 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s",
 			objects.OperatorSecret(e.o.Cluster), err))
 	}
-	endpoints := state.Endpoints(e.o)
+	endpoints := facts.Endpoints(e.o)
 	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
 	defer ways.close()
 	e.live = ways.observe(ctx, a.etcd(own, ways.dial), endpoints)
 	e.o.Etcd, e.o.Health = e.live.etcd, e.live.health
-	e.d = cluster.Decide(e.o)
+	e.d = hooks.Decide(e.o)
 	e.broken = hooks.Verify(e.o, e.d)
 	return nil
 }
@@ -172,12 +172,12 @@ func (e *explanation) print(w io.Writer) {
 
 func (e *explanation) printCaveats(p page) {
 	list := e.notes
-	if e.live != nil && e.live.etcd == nil && len(state.Endpoints(e.o)) > 0 {
+	if e.live != nil && e.live.etcd == nil && len(facts.Endpoints(e.o)) > 0 {
 		list = append(list, "No quorum answered this machine, so this is a decision without etcd. Quorate decides "+
 			"otherwise if it reaches the members: compare with STATUS.")
 	}
 	if e.live != nil {
-		for _, endpoint := range state.Endpoints(e.o) {
+		for _, endpoint := range facts.Endpoints(e.o) {
 			if h := e.live.health[endpoint.Name]; h.Err != "" {
 				list = append(list, fmt.Sprintf("%s did not answer: %s", endpoint.Name, h.Err))
 			}
@@ -194,8 +194,8 @@ func (e *explanation) printCaveats(p page) {
 
 // printRules lists the rules of the mode up to the one that applies.
 func (e *explanation) printRules(p page) {
-	modes := cluster.Modes
-	mode := modes[slices.IndexFunc(modes, func(m cluster.Mode) bool { return m.Name == e.d.Mode })]
+	modes := rules.Modes
+	mode := modes[slices.IndexFunc(modes, func(m rules.Mode) bool { return m.Name == e.d.Mode })]
 	p.section("MODE")
 	p.say(mode.Name + ". " + mode.Why)
 	p.section("RULES, IN ORDER")
@@ -282,7 +282,7 @@ func otherVersion(version, image string) string {
 // domainOf is the domain of the Kubernetes cluster by the members' certificate: the server takes it from its own pod's
 // resolv.conf. Empty for none.
 func domainOf(o observation.Observation) string {
-	s := o.Children.Secrets[spec.ServerSecret(o.Cluster)]
+	s := o.Children.Secrets[defaults.ServerSecret(o.Cluster)]
 	if s == nil || s.Certificate == nil {
 		return ""
 	}
@@ -310,7 +310,7 @@ func settingsIn(c *corev1.Container, namespace string) observation.Settings {
 			}
 		case "QUORATE_EXISTING_ENDPOINTS":
 			// the server does not start with one that can't be read
-			s.AllowedEndpoints, _ = endpoints.ParseAllowedEndpoints(e.Value)
+			s.AllowedEndpoints, _ = objects.ParseAllowedEndpoints(e.Value)
 		case "QUORATE_CLUSTER_DOMAIN":
 			s.ClusterDomain = e.Value
 		case "QUORATE_SHARED_ISSUERS":

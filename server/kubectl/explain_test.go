@@ -12,8 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // explained is what explain prints, by section.
@@ -211,7 +211,7 @@ func TestTheDomainOfTheCluster(t *testing.T) {
 	assert.Empty(t, domainOf(o))
 	certificate := &observation.Certificate{Names: []string{"*.orders-peers.shop.svc",
 		"*.orders-peers.shop.svc.lab.internal", "localhost"}}
-	o.Children.Secrets = map[string]*observation.Secret{spec.ServerSecret(c): {Certificate: certificate}}
+	o.Children.Secrets = map[string]*observation.Secret{defaults.ServerSecret(c): {Certificate: certificate}}
 	assert.Equal(t, "lab.internal", domainOf(o))
 	certificate.Names = certificate.Names[:1]
 	assert.Empty(t, domainOf(o))

@@ -15,9 +15,9 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // live is what etcd answered just now.
@@ -49,7 +49,7 @@ func (a *ask) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
 	if err != nil {
 		return &live{trouble: err.Error()}
 	}
-	endpoints := state.Endpoints(observed(c, pods))
+	endpoints := facts.Endpoints(observed(c, pods))
 	own, err := a.own(ctx, c)
 	if err != nil {
 		return &live{trouble: err.Error()}

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
 func (a *ask) status(ctx context.Context) error {
@@ -136,7 +136,7 @@ func (s screen) obstacles() []string {
 			"since the spec was changed; "+
 			"`kubectl quorate explain` asks the hooks without it", s.c.Status.ObservedGeneration, s.c.Generation))
 	}
-	for _, r := range cluster.Rules() {
+	for _, r := range rules.All() {
 		if r.Name == s.c.Status.Rule && r.Holds {
 			list = append(list, r.Why)
 		}

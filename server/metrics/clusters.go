@@ -10,8 +10,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // clusterTold is what is told of a cluster, in some 25 series.
@@ -130,7 +130,7 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 	running, _, _ := strings.Cut(status.Running, " ") // without the version that is wanted
 	told := clusterTold{
 		version: running, medium: string(c.Spec.Storage.Medium), rule: rule,
-		wanted: spec.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
+		wanted: defaults.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
 	}
 	if told.medium == "" {
 		told.medium = string(v1alpha1.Persistent)

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer is what the hooks answer. Its bytes are equal for equal decisions.
-type answer struct {
+// response is what the hooks answer. Its bytes are equal for equal decisions.
+type response struct {
 	// Status replaces the parent's; Metacontroller adds observedGeneration.
 	Status any `json:"status"`
 	// Children that exist and are not among these are deleted.
@@ -59,7 +59,7 @@ func encode(
 	if children == nil {
 		children = []answerChild{} // none, and not null
 	}
-	a := answer{Status: status, Children: children, ResyncAfterSeconds: resync.Seconds(), Finalized: finalized}
+	a := response{Status: status, Children: children, ResyncAfterSeconds: resync.Seconds(), Finalized: finalized}
 	// The bytes are those of encoding/json: omitempty as it means it, maps in order.
 	return json.Marshal(a, jsonv1.DefaultOptionsV1())
 }

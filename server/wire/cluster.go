@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/record"
@@ -168,7 +168,7 @@ func (r *ClusterCall) pick() {
 			delete(r.related, name)
 		}
 	}
-	named := epochs.SnapshotsNamed(r.Cluster)
+	named := facts.SnapshotsNamed(r.Cluster)
 	for _, s := range r.snapshots {
 		if s.Namespace != ns || s.Labels[objects.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
 			continue
@@ -263,7 +263,7 @@ func (r *ClusterCall) content(o, observed metav1.Object) (answerChild, error) {
 	case *corev1.ConfigMap:
 		return answerChild{Metadata: owned, Data: o.Data, Immutable: o.Immutable}, nil
 	case *corev1.PersistentVolumeClaim:
-		owned.OwnerReferences = cluster.ToldOwners(o)
+		owned.OwnerReferences = answer.ToldOwners(o)
 		return answerChild{Metadata: owned, Spec: specTold(o, observed)}, nil
 	}
 	return answerChild{Spec: specTold(o, observed)}, nil

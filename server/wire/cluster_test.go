@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -147,10 +147,10 @@ func TestRecordsAreSealed(t *testing.T) {
 		return call
 	}
 	answered := func(r *ClusterCall) string {
-		body, err := r.Answer(decision.Decision{Children: cluster.AsObserved(r.Observation(time.Now(),
+		body, err := r.Answer(decision.Decision{Children: answer.AsObserved(r.Observation(time.Now(),
 			observation.Settings{})), Status: r.Cluster.Status}, nil)
 		require.NoError(t, err)
-		var a answer
+		var a response
 		require.NoError(t, json.Unmarshal(body, &a))
 		for _, child := range a.Children {
 			if child.Kind == "ConfigMap" {

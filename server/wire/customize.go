@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/certificates"
-	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
@@ -105,10 +104,10 @@ func withLabelled(byUID, external bool, all ...relatedRule) []relatedRule {
 // name. Where the answer may depend on the name
 // alone, all EtcdSnapshots of the namespace are asked for, and those that matter are picked.
 func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
-	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(certificates.RelatedSelector(c))}
+	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(facts.RelatedSelector(c))}
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
 	operations := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdoperations"}
-	remains := new(certificates.RemainsSelector(c, byUID))
+	remains := new(facts.RemainsSelector(c, byUID))
 	all := []relatedRule{secrets, operations,
 		{APIVersion: "v1", Resource: "persistentvolumeclaims", LabelSelector: remains},
 		{APIVersion: "v1", Resource: "configmaps", LabelSelector: remains}}
@@ -117,7 +116,7 @@ func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 	}
 	labelled, named := snapshots, snapshots
 	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
-	if named.Names = epochs.SnapshotsNamed(c); len(named.Names) == 0 {
+	if named.Names = facts.SnapshotsNamed(c); len(named.Names) == 0 {
 		return append(all, labelled)
 	}
 	named.Namespace = c.Namespace

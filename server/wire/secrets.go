@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // A secretReader reads the Secrets of a call: what is public about them into the call's children and related objects,
@@ -87,7 +87,7 @@ func (s *secretReader) asked() (observation.SecretKeys, error) {
 	if cluster == nil { // which is said when all is read
 		return observation.SecretKeys{}, nil
 	}
-	return spec.AskedKeys(cluster), nil
+	return defaults.AskedKeys(cluster), nil
 }
 
 // read reads one Secret.

@@ -22,12 +22,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -43,9 +43,9 @@ func TestListensInBothFamilies(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		for _, everywhere := range []string{objects.AnyAddress(""), objects.AnyAddress("fd00::1")} {
 			port := etcdproc.Port(t)
-			etcdproc.Start(t, version, "demo", 1, "--listen-metrics-urls="+spec.URLOn("http", everywhere, port))
+			etcdproc.Start(t, version, "demo", 1, "--listen-metrics-urls="+defaults.URLOn("http", everywhere, port))
 			for _, at := range []string{"127.0.0.1", "::1"} {
-				response, err := http.Get(spec.URLOn("http", at, port) + "/health")
+				response, err := http.Get(defaults.URLOn("http", at, port) + "/health")
 				require.NoError(t, err, "at %s, listening at %s", at, everywhere)
 				require.NoError(t, response.Body.Close())
 				require.Equal(t, http.StatusOK, response.StatusCode)
@@ -162,7 +162,7 @@ func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1
 	}
 	secrets := map[string]map[string][]byte{}
 	for range 5 {
-		d := cluster.Decide(o)
+		d := hooks.Decide(o)
 		if len(d.Children.Pods) > 0 {
 			return d.Children.Pods[0], secrets
 		}
@@ -220,7 +220,7 @@ func millis(n int) metav1.Duration {
 // extraArgs are all that a spec may say beside its fields, with a value each.
 func extraArgs(version string) v1alpha1.Options {
 	o := v1alpha1.Options{ExtraArgs: map[string]v1alpha1.ExtraArg{}}
-	for name, arg := range spec.ExtraArgs {
+	for name, arg := range defaults.ExtraArgs {
 		if arg.KnownTo(version) {
 			o.ExtraArgs[name] = v1alpha1.ExtraArg(arg.Example)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/mirror"
 	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -130,7 +130,7 @@ func breaking(t *testing.T, m *etcdproc.Member, random *rand.Rand) (url string) 
 }
 
 // told is what a command of mirror reports, and its exit code.
-func mirrorTells(ctx context.Context, t *testing.T, args ...string) (report reports.Mirror, code int) {
+func mirrorTells(ctx context.Context, t *testing.T, args ...string) (report stores.Mirror, code int) {
 	t.Helper()
 	var out, said bytes.Buffer
 	code = commands.Mirror(ctx, args, &out, &said)
@@ -223,7 +223,7 @@ func TestMirror(t *testing.T) {
 		_, err = s.client.Put(ctx, "/copy/key-99", "of another writer")
 		require.NoError(t, err)
 		report, _ = mirrorTells(ctx, t, append([]string{"check"}, direct...)...)
-		require.Equal(t, reports.MirrorDiffers, report.Reason)
+		require.Equal(t, stores.MirrorDiffers, report.Reason)
 		require.Equal(t, `"/copy/key-99"`, report.Difference)
 		mirrors[0].kill()
 		mirrors[0].args = append(mirrors[0].args, "--reconcile")
@@ -267,7 +267,7 @@ func TestMirror(t *testing.T) {
 		require.Equal(t, report.Revision, again.Revision)
 		refused, code := mirrorTells(ctx, t, append(append(direct, "--listen="), scope...)...)
 		require.Equal(t, 1, code)
-		require.Equal(t, reports.MirrorEnded, refused.Reason)
+		require.Equal(t, stores.MirrorEnded, refused.Reason)
 	})
 }
 
@@ -285,7 +285,7 @@ func TestMirrorRefuses(t *testing.T) {
 			_, err := client.Put(ctx, key, value)
 			require.NoError(t, err)
 		}
-		run := func(args ...string) (report reports.Mirror) {
+		run := func(args ...string) (report stores.Mirror) {
 			report, code := mirrorTells(ctx, t, append([]string{"--endpoint=" + source.ClientURL,
 				"--to-endpoint=" + to.ClientURL, "--listen="}, args...)...)
 			require.Equal(t, 1, code)
@@ -293,7 +293,7 @@ func TestMirrorRefuses(t *testing.T) {
 		}
 		put(s.source, "/a/1", "one")
 		put(s.client, "/b/1", "of another")
-		require.Equal(t, reports.MirrorOccupied, run("--name=a", "--prefix=/a/", "--to-prefix=/").Reason)
+		require.Equal(t, stores.MirrorOccupied, run("--name=a", "--prefix=/a/", "--to-prefix=/").Reason)
 		left, err := s.client.Get(ctx, mirror.Reserved, clientv3.WithPrefix())
 		require.NoError(t, err)
 		require.Empty(t, left.Kvs)
@@ -310,11 +310,11 @@ func TestMirrorRefuses(t *testing.T) {
 		s.reaches(answer.Header.Revision+1, func() {})
 		m.kill()
 
-		require.Equal(t, reports.MirrorOtherScope, run("--name=a", "--prefix=/a/", "--exclude=/a/x").Reason)
-		require.Equal(t, reports.MirrorOccupied, run("--name=b", "--prefix=/a/large-").Reason)
+		require.Equal(t, stores.MirrorOtherScope, run("--name=a", "--prefix=/a/", "--exclude=/a/x").Reason)
+		require.Equal(t, stores.MirrorOccupied, run("--name=b", "--prefix=/a/large-").Reason)
 		report, _ := mirrorTells(ctx, t, "--endpoint="+to.ClientURL, "--to-endpoint="+to.ClientURL, "--listen=",
 			"--name=a", "--prefix=/a/")
-		require.Equal(t, reports.StreamOtherCluster, report.Reason)
+		require.Equal(t, stores.StreamOtherCluster, report.Reason)
 
 		// What a mirror leaves that is killed within a revision.
 		kept, err := s.client.Get(ctx, mirror.Reserved+"a")
@@ -454,6 +454,6 @@ func TestMirrorOfStored(t *testing.T) {
 		require.True(t, report.Ended)
 		require.GreaterOrEqual(t, report.Revision, end)
 		report, _ = mirrorTells(ctx, t, append([]string{"check"}, flags...)...)
-		require.Equal(t, reports.MirrorEnded, report.Reason)
+		require.Equal(t, stores.MirrorEnded, report.Reason)
 	})
 }

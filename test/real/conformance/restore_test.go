@@ -24,7 +24,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/seed"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -39,13 +39,13 @@ func snapshotOf(t *testing.T, version string, m *etcdproc.Member) string {
 }
 
 // fetching hands over a copy of a snapshot.
-func fetching(file string) func(context.Context, string) (*reports.Artifact, error) {
-	return func(_ context.Context, to string) (*reports.Artifact, error) {
+func fetching(file string) func(context.Context, string) (*stores.Artifact, error) {
+	return func(_ context.Context, to string) (*stores.Artifact, error) {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		return &reports.Artifact{URI: file, SHA256: sumOf(raw)}, os.WriteFile(to, raw, 0o600)
+		return &stores.Artifact{URI: file, SHA256: sumOf(raw)}, os.WriteFile(to, raw, 0o600)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops/seed"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -30,7 +30,7 @@ func lived(t *testing.T, epoch *etcdproc.Cluster) seen {
 }
 
 // begin starts an epoch of one member.
-func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Cluster, reports.Restore) {
+func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Cluster, stores.Restore) {
 	t.Helper()
 	c, told := seeded(t, version, name, 1, from)
 	c.WaitServing(c.Members...)
@@ -112,7 +112,7 @@ func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 				from.FromData = dirs[of-1]
 			}
 			from.BeginAfter = &highest
-			var report reports.Restore
+			var report stores.Restore
 			epoch, report = begin(t, version, fmt.Sprintf("epoch-%d", i+2), from.Options)
 			require.Equal(t, highest+seed.BeginGap, report.Revision, from.what)
 			dirs = append(dirs, epoch.Members[0].DataDir())
@@ -134,7 +134,7 @@ func TestAllBeginEmpty(t *testing.T) {
 		floor := int64(5_000_000_000)
 		fresh, filled := seeded(t, version, "fresh", 3, seed.Options{Empty: true, BeginAfter: &floor})
 		fresh.WaitServing(fresh.Members...)
-		require.Equal(t, reports.Restore{Revision: floor + seed.BeginGap, Hash: filled[0].Hash}, filled[0])
+		require.Equal(t, stores.Restore{Revision: floor + seed.BeginGap, Hash: filled[0].Hash}, filled[0])
 		require.Equal(t, filled[0], filled[1])
 		require.Equal(t, filled[0], filled[2])
 		client := fresh.Members[1].Client()

@@ -25,7 +25,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/trim"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -112,7 +112,7 @@ func fills(t *testing.T, version string, f filling) {
 	}
 	require.True(t, m.Running(), "etcd lives")
 	assert.Positive(t, least.Load())
-	quota := spec.QuotaOn(asked.Options, spec.RoomFor(&asked))
+	quota := defaults.QuotaOn(asked.Options, defaults.RoomFor(&asked))
 	t.Logf("| %s | %s of %s | %s | %v | %d | %d | %d | %d | %d |", version, f.size, f.kind, f.words(), f.over,
 		quota>>20, w.written.Load()>>20, database>>20, alarms, least.Load()>>20)
 }

@@ -38,7 +38,7 @@ import (
 	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
 	"github.com/quorate-dev/quorate/etcdops/stream"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -152,9 +152,9 @@ func serveS3(t *testing.T, locked bool, options ...string) (address string, clie
 	return address, client
 }
 
-// stores are the servers that speak what stores in clouds speak: a name, and what makes one with an empty bucket
+// servers are those that speak what stores in clouds speak: a name, and what makes one with an empty bucket
 // called backups.
-var stores = map[string]func(t *testing.T, a authority) (place archive.Place, way *way){
+var servers = map[string]func(t *testing.T, a authority) (place archive.Place, way *way){
 	"s3": func(t *testing.T, a authority) (archive.Place, *way) {
 		address, _ := serveS3(t, false)
 		way := wayTo(t, "http://"+address, a.servers)
@@ -254,7 +254,7 @@ func TestStores(t *testing.T) {
 		require.NoError(t, err)
 	}
 	a := newAuthority(t) // one for all: a process trusts one file
-	for name, start := range stores {
+	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			place, way := start(t, a)
 			o := order(t, version, "", c.Members[0].ClientURL)
@@ -409,7 +409,7 @@ func lockStory(t *testing.T, o archive.Order, client *s3.Client, versions bool) 
 func TestRecoveriesFromStores(t *testing.T) {
 	version := etcdproc.Versions[len(etcdproc.Versions)-1]
 	a := newAuthority(t)
-	kinds := maps.Clone(stores)
+	kinds := maps.Clone(servers)
 	kinds["file"] = func(t *testing.T, _ authority) (archive.Place, *way) {
 		return archive.Place{URL: "file:///backups/etcd", Dir: t.TempDir()}, nil
 	}
@@ -477,7 +477,7 @@ func (r recovering) ends(t *testing.T, revision int64, more ...string) {
 	var out bytes.Buffer
 	code := commands.Restore(t.Context(), args, func(name string) string { return env[name] }, &out, io.Discard)
 	require.Zero(t, code, "%v: %s", more, out.String())
-	report, err := reports.Read[reports.Restore](strings.TrimSpace(out.String()))
+	report, err := stores.Read[stores.Restore](strings.TrimSpace(out.String()))
 	require.NoError(t, err)
 	assert.Equal(t, revision, report.UntilRevision, "%v: %s", more, out.String())
 	assert.Equal(t, revision, report.Revision)

@@ -27,7 +27,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
 	"github.com/quorate-dev/quorate/etcdops/stream"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/chaos"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -218,7 +218,7 @@ func (c *churn) ask(ctx context.Context) {
 }
 
 // look says what is stored behind a revision.
-func lookAtTail(t *testing.T, dir, identity string, from int64) reports.Tail {
+func lookAtTail(t *testing.T, dir, identity string, from int64) stores.Tail {
 	t.Helper()
 	report, err := stream.Look(context.Background(), stream.Asked{
 		Place:  archive.Place{URL: "file:///backups", Dir: dir},
@@ -231,7 +231,7 @@ func lookAtTail(t *testing.T, dir, identity string, from int64) reports.Tail {
 // restoring restores a snapshot in a file, and what is stored behind it.
 type restoring struct{ version, dir, identity, file, id string }
 
-func (r restoring) to(t *testing.T, o seed.Options) reports.Restore {
+func (r restoring) to(t *testing.T, o seed.Options) stores.Restore {
 	t.Helper()
 	tail, err := stream.OpenTail(context.Background(), archive.Place{URL: "file:///backups/tail/" + r.id, Dir: r.dir},
 		r.identity)
@@ -375,8 +375,8 @@ func TestStreamGap(t *testing.T) {
 		o := stream.Options{Cluster: archive.Cluster{Endpoints: []string{m.ClientURL}}, Tail: "tail",
 			Place: archive.Place{URL: "file:///backups", Dir: dir}, FromRevision: old.Revision,
 			FlushAfter: 200 * time.Millisecond, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
-		run := func(o stream.Options) (*stream.Monitor, chan reports.Stream) {
-			monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan reports.Stream, 1)
+		run := func(o stream.Options) (*stream.Monitor, chan stores.Stream) {
+			monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan stores.Stream, 1)
 			go func() {
 				report, _ := stream.Run(ctx, o, monitor) // the report has the error
 				ended <- report
@@ -384,11 +384,11 @@ func TestStreamGap(t *testing.T) {
 			return monitor, ended
 		}
 		_, ended := run(o)
-		for report := (reports.Stream{}); report.Reason == ""; {
+		for report := (stores.Stream{}); report.Reason == ""; {
 			put(t, client, "kept", 1)
 			select {
 			case report = <-ended:
-				require.Equal(t, reports.StreamCompacted, report.Reason, "%+v", report)
+				require.Equal(t, stores.StreamCompacted, report.Reason, "%+v", report)
 				require.Positive(t, report.Segments, "what is behind the gap is stored")
 			case <-time.After(50 * time.Millisecond):
 			}
@@ -417,13 +417,13 @@ func TestStreamGap(t *testing.T) {
 		other := o
 		other.ClusterID = "abc"
 		_, refused := run(other)
-		require.Equal(t, reports.StreamOtherCluster, (<-refused).Reason)
+		require.Equal(t, stores.StreamOtherCluster, (<-refused).Reason)
 		if testing.Short() {
 			return
 		}
 		_, err = client.RoleAdd(ctx, "reader")
 		require.NoError(t, err)
-		require.Equal(t, reports.StreamUsersChanged, (<-ended).Reason)
+		require.Equal(t, stores.StreamUsersChanged, (<-ended).Reason)
 	})
 }
 
@@ -612,7 +612,7 @@ func TestStreamedLeases(t *testing.T) {
 	}
 	wg.Wait()
 	end := put(t, m.Client(), "last", 1)
-	var tail reports.Tail
+	var tail stores.Tail
 	etcdproc.Eventually(t, "all is stored", func(context.Context) error {
 		tail = lookAtTail(t, dir, "", base.Revision)
 		return while(tail.StoredRevision != end, "%+v, and not %d", tail, end)
@@ -653,7 +653,7 @@ func TestStreamedUsers(t *testing.T) {
 	o := stream.Options{Cluster: archive.Cluster{Endpoints: []string{m.ClientURL}}, Tail: "tail",
 		Place: archive.Place{URL: "file:///backups", Dir: dir}, FromRevision: base.Revision,
 		FlushAfter: 200 * time.Millisecond, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
-	monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan reports.Stream, 1)
+	monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan stores.Stream, 1)
 	go func() {
 		report, _ := stream.Run(t.Context(), o, monitor) // the report has the error
 		ended <- report
@@ -667,7 +667,7 @@ func TestStreamedUsers(t *testing.T) {
 	require.NoError(t, err)
 	put(t, client, "after", 3)
 	report := <-ended
-	require.Equal(t, reports.StreamUsersChanged, report.Reason)
+	require.Equal(t, stores.StreamUsersChanged, report.Reason)
 	t.Logf("the stream ended after %s", time.Since(began))
 
 	r := restoring{version: version, dir: dir, file: file, id: report.ClusterID}

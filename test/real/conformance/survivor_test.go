@@ -25,7 +25,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/rescue"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
@@ -39,9 +39,9 @@ func programs(t *testing.T, version string) seed.Programs {
 }
 
 // seeded starts a cluster whose members are filled as these options say, each at its own place. It may not serve yet.
-func seeded(t *testing.T, version, name string, n int, o seed.Options) (*etcdproc.Cluster, []reports.Restore) {
+func seeded(t *testing.T, version, name string, n int, o seed.Options) (*etcdproc.Cluster, []stores.Restore) {
 	t.Helper()
-	var told []reports.Restore
+	var told []stores.Restore
 	c := etcdproc.StartSeeded(t, version, name, n, func(m *etcdproc.Member, initial, token string) {
 		report, err := seed.Restore(t.Context(), of(t, version, o, m, initial, token))
 		require.NoError(t, err)
@@ -66,19 +66,19 @@ func of(t *testing.T, version string, o seed.Options, m *etcdproc.Member, initia
 // survive starts a cluster of one from the directory of a member that is down, at a peer URL of its own unless one is
 // given.
 func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster,
-	reports.Restore) {
+	stores.Restore) {
 	t.Helper()
 	return surviveFrom(t, version, name, from.DataDir(), bump, at...)
 }
 
 // surviveFrom is survive with a directory.
 func surviveFrom(t *testing.T, version, name, from string, bump int64, at ...string) (*etcdproc.Cluster,
-	reports.Restore) {
+	stores.Restore) {
 	t.Helper()
 	place, err := filepath.EvalSymlinks(from)
 	require.NoError(t, err)
 	before := tree(t, place)
-	var report reports.Restore
+	var report stores.Restore
 	c := etcdproc.StartSeeded(t, version, name, 1, func(m *etcdproc.Member, initial, token string) {
 		if len(at) > 0 {
 			m.PeerURL, initial = at[0], m.Name+"="+at[0]
@@ -426,7 +426,7 @@ func TestClaimsInEveryLayout(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Dir(place), 0o700))
 				require.NoError(t, os.Symlink(m.DataDir(), place))
 			}
-			told := map[string]reports.Survey{}
+			told := map[string]stores.Survey{}
 			best := old.Members[0]
 			for _, m := range old.Members[:2] {
 				report, err := seed.Survey(at(m, path), "")

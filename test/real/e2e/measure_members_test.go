@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/facts"
 )
 
 // TestMembersBesideOthers alternates changes of members by Quorate with the same ones by a script: kubectl and etcdctl,
@@ -109,7 +109,7 @@ func (c *cluster) changesMembers(took times, by changer) {
 	timed(1, func() { by.scalesTo(5) })
 	timed(2, func() { by.scalesTo(3) })
 	by.scalesTo(5)
-	time.Sleep(state.CallsEnd + 5*time.Second)
+	time.Sleep(facts.CallsEnd + 5*time.Second)
 	timed(3, func() { by.scalesTo(3) })
 	timed(4, func() { by.losesMember(false) })
 	timed(5, func() { by.losesMember(true) })

@@ -25,9 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/versions"
 )
 
 // measurement skips what only `make bench` asks for.
@@ -125,7 +124,7 @@ func TestRollBesideByHand(t *testing.T) {
 func (c *cluster) settles() {
 	eventually(c.t, "every member has settled", func() string {
 		for _, pod := range c.pods() {
-			if since := time.Since(versions.RunningSince(&pod)); since < versions.Settling {
+			if since := time.Since(facts.RunningSince(&pod)); since < facts.Settling {
 				return fmt.Sprintf("%s has run for %s", pod.Name, since)
 			}
 		}
@@ -171,11 +170,11 @@ func (c *cluster) dialMember(ctx context.Context, address string) (net.Conn, err
 // upgradedByHand gives the pod the new image and waits until it runs that and is Ready.
 func (c *cluster) upgradedByHand(pod string) {
 	c.t.Helper()
-	before := state.ContainerOf(c.observed(pod))
+	before := facts.ContainerOf(c.observed(pod))
 	c.kube("set", "image", "pod/"+pod, "etcd=gcr.io/etcd-development/etcd:v3.7.3")
 	eventually(c.t, pod+" serves with its new image", func() string {
 		p := c.observed(pod)
-		return while(state.ContainerOf(p) == before || !ready(p), "not yet")
+		return while(facts.ContainerOf(p) == before || !ready(p), "not yet")
 	})
 }
 

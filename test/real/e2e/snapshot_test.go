@@ -32,8 +32,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // asksFor applies an EtcdSnapshot with this spec besides the cluster, in one line of YAML.
@@ -118,7 +118,7 @@ func (bucket *s3) whole(c *cluster, s *v1alpha1.EtcdSnapshot) []byte {
 	require.NoError(c.t, err)
 	raw, err := os.ReadFile(bucket.path(c, key+".json"))
 	require.NoError(c.t, err)
-	var record reports.Snapshot
+	var record stores.Snapshot
 	require.NoError(c.t, json.Unmarshal(raw, &record))
 	sum := sha256.Sum256(object)
 	require.Equal(c.t, record.StoredSHA256, hex.EncodeToString(sum[:]))

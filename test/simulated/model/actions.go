@@ -156,7 +156,7 @@ func (m *model) calls(s *worldState, list []action) []action {
 
 // cuts are the places at which the applying of an answer may be cut off, in either order of the objects. Before the
 // first object is as good as before the status, with nothing to write, or as after the step.
-func cuts(v *view, a *answer, stepped bool, list []action) []action {
+func cuts(v *view, a *reply, stepped bool, list []action) []action {
 	deletes, writes := a.deletes(v), a.writes()
 	for i, o := range slices.Concat(deletes, writes) {
 		if i > 0 {

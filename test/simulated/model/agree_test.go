@@ -16,7 +16,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	rec "github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
 	"github.com/quorate-dev/quorate/test/simulated/world"
@@ -189,8 +188,8 @@ func crash(c cut) world.Crash {
 
 // ---- what both of them know
 
-// facts are what the model and the world must agree on.
-type facts struct {
+// shared is what the model and the world must agree on.
+type shared struct {
 	pods    map[string]podFacts
 	claims  map[string]bool // whether they are being deleted
 	data    map[string]string
@@ -218,12 +217,12 @@ type recordFacts struct {
 	chosen string
 }
 
-func noFacts() facts {
-	return facts{pods: map[string]podFacts{}, claims: map[string]bool{}, data: map[string]string{}}
+func noFacts() shared {
+	return shared{pods: map[string]podFacts{}, claims: map[string]bool{}, data: map[string]string{}}
 }
 
-// facts of the model.
-func (s *worldState) facts() facts {
+// seen of the model.
+func (s *worldState) facts() shared {
 	f := noFacts()
 	for n := range maxMembers {
 		if p := &s.live.pods[n]; p.uid != 0 {
@@ -282,8 +281,8 @@ func removalWords(name string, withdrawn uint8) string {
 	return fmt.Sprint(name, " removal ", withdrawn)
 }
 
-// facts of the world.
-func (d *double) facts() facts {
+// seen of the world.
+func (d *double) facts() shared {
 	f := noFacts()
 	for n := range maxMembers {
 		var data world.Dir
@@ -311,7 +310,7 @@ func (d *double) facts() facts {
 	return f
 }
 
-func (f *facts) list(m observation.Member, leads bool) {
+func (f *shared) list(m observation.Member, leads bool) {
 	host, _, _ := strings.Cut(strings.TrimPrefix(m.PeerURLs[0], "http://"), ".")
 	n := int(number(host))
 	if m.Learner {
@@ -342,7 +341,7 @@ func (d *double) record() recordFacts {
 	if !found {
 		return recordFacts{}
 	}
-	e, err := state.ParseEpoch(1, r)
+	e, err := shared.ParseEpoch(1, r)
 	if err != nil {
 		panic(err)
 	}
@@ -370,7 +369,7 @@ func (d *double) since(said string) uint8 {
 	switch {
 	case err != nil:
 		return notWithdrawn
-	case d.w.Now.Before(since.Add(state.CallsEnd)):
+	case d.w.Now.Before(since.Add(facts.CallsEnd)):
 		return justWithdrawn
 	}
 	return longWithdrawn

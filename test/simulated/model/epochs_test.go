@@ -14,16 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
-	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -193,7 +192,7 @@ func (*takeover) tell(s *scene, b *strings.Builder, n numbers) {
 	fmt.Fprintln(b, s.troubles, w.Net.Down, s.restoreID(), c.Status.ObservedGeneration == c.Generation,
 		c.Status.Rule, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Internal.Restoring, c.Status.Operations)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(b, m.Name, m.Role, m.Ready, w.Now.Sub(m.JoinTime.Time) > state.CallsEnd)
+		fmt.Fprintln(b, m.Name, m.Role, m.Ready, w.Now.Sub(m.JoinTime.Time) > facts.CallsEnd)
 	}
 	for _, m := range c.Status.Conditions {
 		fmt.Fprintln(b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available &&
@@ -323,7 +322,7 @@ func beginsUnwaited(o observation.Observation) decision.Decision {
 		o.Children.Pods = maps.Clone(o.Children.Pods)
 		maps.DeleteFunc(o.Children.Pods, func(name string, _ *corev1.Pod) bool { return former(record, name) })
 	}
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // keepsRecord lets the record of the epoch before stay, and goes on.
@@ -331,18 +330,18 @@ func keepsRecord(o observation.Observation) decision.Decision {
 	first := o.Children.ConfigMaps[objects.EpochName(clusterName, 1)]
 	second := o.Children.ConfigMaps[objects.EpochName(clusterName, 2)]
 	if first == nil || recordtest.Says(second).Phase == rec.PhaseStaging {
-		return cluster.Decide(o)
+		return hooks.Decide(o)
 	}
 	o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
 	delete(o.Children.ConfigMaps, first.Name)
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	d.Children.ConfigMaps = append(slices.Clone(d.Children.ConfigMaps), first)
 	return d
 }
 
 // opensEarly lets members begin as soon as they are filled.
 func opensEarly(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	d.Children.Pods = asks(d.Children.Pods,
 		func(pod *corev1.Pod) { pod.Annotations[objects.AnnotationBegins] = "yes" })
 	return d
@@ -355,7 +354,7 @@ func choosesByName(o observation.Observation) decision.Decision {
 			return
 		}
 		ended := pod.Status.ContainerStatuses[0].State.Terminated
-		report, err := reports.Read[reports.Survey](ended.Message)
+		report, err := stores.Read[stores.Survey](ended.Message)
 		if err != nil {
 			panic(err)
 		}
@@ -367,7 +366,7 @@ func choosesByName(o observation.Observation) decision.Decision {
 		}
 		ended.Message = string(raw)
 	})
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // reseeded is the decision with other arguments for what fills the data directories.
@@ -386,7 +385,7 @@ func reseeded(d decision.Decision, other func(arg string) string) decision.Decis
 
 // raisesByTheSame raises every revision by a thousand million, wherever it begins.
 func raisesByTheSame(o observation.Observation) decision.Decision {
-	return reseeded(cluster.Decide(o), func(arg string) string {
+	return reseeded(hooks.Decide(o), func(arg string) string {
 		if strings.HasPrefix(arg, "--begin-after=") {
 			return "--bump-revision=1000000000"
 		}
@@ -403,11 +402,11 @@ func fetchesAnything(o observation.Observation) decision.Decision {
 			}
 		}
 	})
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	d.Children.Pods = asks(d.Children.Pods, func(pod *corev1.Pod) {
 		for i := range pod.Spec.InitContainers {
 			c := &pod.Spec.InitContainers[i]
-			c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == epochs.EnvSHA256 })
+			c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == facts.EnvSHA256 })
 		}
 	})
 	return d
@@ -415,7 +414,7 @@ func fetchesAnything(o observation.Observation) decision.Decision {
 
 // leavesNothing drops the claims in quarantine.
 func leavesNothing(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	if stopping(o) == nil {
 		d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims),
 			func(c *corev1.PersistentVolumeClaim) bool {
@@ -429,14 +428,14 @@ func leavesNothing(o observation.Observation) decision.Decision {
 func believesPods(o observation.Observation) decision.Decision {
 	record := stopping(o)
 	if record == nil {
-		return cluster.Decide(o)
+		return hooks.Decide(o)
 	}
 	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
 		if !former(record, pod.Name) {
 			pod.Annotations[objects.AnnotationPredecessorGone] = "yes"
 		}
 	})
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	d.Children.Pods = asks(d.Children.Pods,
 		func(pod *corev1.Pod) { delete(pod.Annotations, objects.AnnotationPredecessorGone) })
 	return d

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -417,7 +417,7 @@ func retiresEarly(o observation.Observation) decision.Decision {
 
 // knowsNoOthers never records who was there before.
 func knowsNoOthers(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	d.Children.ConfigMaps = asks(d.Children.ConfigMaps, func(cm *corev1.ConfigMap) {
 		recordtest.Edit(cm, func(r *rec.Record) {
 			r.Foreign = nil

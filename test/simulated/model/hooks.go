@@ -11,9 +11,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // sight is all that one decision depends on: what the caches show, and what etcd said.
@@ -44,7 +44,7 @@ type verdict struct {
 
 // plain is what there is to most verdicts.
 type plain struct {
-	answer answer
+	answer reply
 	step   step
 	rule   string
 	// settled: nothing is left to do.
@@ -199,7 +199,7 @@ func stepOf(s decision.Step) step {
 // ---- what the hooks answer
 
 // read takes a decision's children down.
-func (j *judge) read(s *sight, d *decision.Decision, a *answer) {
+func (j *judge) read(s *sight, d *decision.Decision, a *reply) {
 	for _, p := range d.Children.Pods {
 		n := number(p.Name)
 		if seen := &s.view.pods[n]; seen.uid == 0 {
@@ -297,7 +297,7 @@ func membersOf[V any](byName map[string]V) (all set) {
 
 // readRecord reads a record as the hooks do.
 func readRecord(o *corev1.ConfigMap) record {
-	e, err := state.ParseEpoch(1, o)
+	e, err := facts.ParseEpoch(1, o)
 	if err != nil {
 		panic(err)
 	}

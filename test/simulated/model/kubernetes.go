@@ -134,7 +134,7 @@ func (m *model) twoSyncs(s *worldState) []string {
 }
 
 // apply is what Metacontroller does with an answer to what it has shown.
-func (m *model) apply(s *worldState, v *view, a *answer, c cut) (broken []string) {
+func (m *model) apply(s *worldState, v *view, a *reply, c cut) (broken []string) {
 	before := s.steady()
 	c.Apply(
 		func() bool {
@@ -181,7 +181,7 @@ func (m *model) delete(s *worldState, v *view, o object) (broken []string) {
 }
 
 // deletes are the objects that the answer omits.
-func (a *answer) deletes(v *view) (list []object) {
+func (a *reply) deletes(v *view) (list []object) {
 	for n := range maxMembers {
 		if a.deletesPod(v, n) {
 			list = append(list, object{aPod, uint8(n)})
@@ -196,7 +196,7 @@ func (a *answer) deletes(v *view) (list []object) {
 }
 
 // writes are the objects that the answer creates or updates.
-func (a *answer) writes() (list []object) {
+func (a *reply) writes() (list []object) {
 	for n := range maxMembers {
 		if a.podDo[n] > keep {
 			list = append(list, object{aPod, uint8(n)})
@@ -213,11 +213,11 @@ func (a *answer) writes() (list []object) {
 	return list
 }
 
-func (a *answer) deletesPod(v *view, n int) bool {
+func (a *reply) deletesPod(v *view, n int) bool {
 	return v.pods[n].uid != 0 && v.pods[n].deleting == stays && a.podDo[n] == omit
 }
 
-func (a *answer) deletesClaim(v *view, n int) bool {
+func (a *reply) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
@@ -235,7 +235,7 @@ func (s *worldState) steady() set {
 }
 
 // write creates and updates; false when it was cut off.
-func (m *model) write(s *worldState, v *view, a *answer, c cut) (whole bool) {
+func (m *model) write(s *worldState, v *view, a *reply, c cut) (whole bool) {
 	whole = c.Write(a.writes(), func(o object) bool {
 		switch n := int(o.number); o.kind {
 		case aPod:
@@ -258,7 +258,7 @@ func (m *model) write(s *worldState, v *view, a *answer, c cut) (whole bool) {
 	return whole
 }
 
-func (m *model) writePod(s *worldState, v *view, a *answer, n int) {
+func (m *model) writePod(s *worldState, v *view, a *reply, n int) {
 	p := &s.live.pods[n]
 	switch {
 	case a.podDo[n] == create && p.uid == 0:

@@ -1,8 +1,8 @@
 package model
 
 import (
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
@@ -60,7 +60,7 @@ func (m *model) prepare() {
 	}
 	decide := m.Decide
 	if decide == nil {
-		decide = cluster.Decide
+		decide = hooks.Decide
 	}
 	m.judge = newJudge(m.Medium, decide, !m.Unverified)
 	m.judge.selfHosted, m.judge.evictions = m.SelfHosted, m.Evictions > 0
@@ -152,7 +152,7 @@ func (m *model) rest(s *worldState) (quiet bool, v *verdict) {
 }
 
 // changes reports whether the answer deletes or writes anything.
-func (a *answer) changes(v *view) bool {
+func (a *reply) changes(v *view) bool {
 	for n := range maxMembers {
 		if a.podDo[n] > keep || a.claims[n] == create || a.deletesPod(v, n) || a.deletesClaim(v, n) {
 			return true

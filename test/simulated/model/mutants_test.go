@@ -15,8 +15,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -157,7 +158,7 @@ func asks[T interface{ DeepCopy() T }](all []T, change func(T)) (others []T) {
 func ofAnother(o observation.Observation, change func(*v1alpha1.EtcdCluster)) decision.Decision {
 	o.Cluster = o.Cluster.DeepCopy()
 	change(o.Cluster)
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // knowsNoAPIServer decides as for any other etcd; what Verify is shown has the field.
@@ -167,7 +168,7 @@ func knowsNoAPIServer(o observation.Observation) decision.Decision {
 
 // letsTheUnreadyGo has a budget that protects members which are ready alone.
 func letsTheUnreadyGo(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	for _, b := range d.Children.Budgets {
 		b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
 	}
@@ -177,7 +178,7 @@ func letsTheUnreadyGo(o observation.Observation) decision.Decision {
 // seesNoBudget decides without a look at the budget that there is.
 func seesNoBudget(o observation.Observation) decision.Decision {
 	o.Children.Budgets = nil
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // suspendsAtOnce does not wait for the end of what is under way.
@@ -236,21 +237,21 @@ func promotesUnasked(o observation.Observation) decision.Decision {
 			}
 		}
 	}
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // freezesBlind leaves everything as it is while no quorum answers.
 func freezesBlind(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	if o.Etcd == nil && d.Reason.Rule == "Blind" {
-		d.Children, _ = cluster.Finalize(o)
+		d.Children, _ = answer.Finalize(o)
 	}
 	return d
 }
 
 // tidiesClaims deletes the claims that have no pod.
 func tidiesClaims(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims), func(c *corev1.PersistentVolumeClaim) bool {
 		return o.Etcd != nil && o.Children.Claims[c.Name] != nil && o.Children.Pods[c.Name] == nil
 	})
@@ -259,7 +260,7 @@ func tidiesClaims(o observation.Observation) decision.Decision {
 
 // reusesNames gives a new member the lowest number of which nothing is seen.
 func reusesNames(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	if _, adds := d.Step.(decision.AddLearner); !adds {
 		return d
 	}
@@ -290,7 +291,7 @@ func neverWaits(o observation.Observation) decision.Decision {
 				JoinTime: metav1.Unix(1, 0)})
 		}
 	}
-	d := cluster.Decide(observation.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health,
+	d := hooks.Decide(observation.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health,
 		Taken: o.Taken, Now: o.Now, Settings: o.Settings})
 	d.Status.Members = nil
 	return d
@@ -308,7 +309,7 @@ func trustsStatus(o observation.Observation) decision.Decision {
 			})
 		})
 	}
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // recordOf is the epoch record of an observation or a decision, to be changed.
@@ -318,7 +319,7 @@ func recordOf(all map[string]*corev1.ConfigMap) *corev1.ConfigMap {
 
 // rollsUnrecorded restarts the member that it has just chosen, as if that had been recorded before.
 func rollsUnrecorded(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	if d.Reason.Rule != "RollingUpdate" {
 		return d
 	}
@@ -326,7 +327,7 @@ func rollsUnrecorded(o observation.Observation) decision.Decision {
 	recordtest.Edit(record, func(r *rec.Record) { r.Choice = recordtest.Says(d.Children.ConfigMaps[0]).Choice })
 	chosen := o
 	chosen.Children.ConfigMaps = map[string]*corev1.ConfigMap{record.Name: record}
-	if d = cluster.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
+	if d = hooks.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
 		recordtest.Edit(d.Children.ConfigMaps[0], func(r *rec.Record) { r.Choice = rec.Choice{} })
 	}
 	return d
@@ -341,12 +342,12 @@ func seesNoExchange(o observation.Observation) decision.Decision {
 		h.Version = tagOf(o.Children.Pods[name].Annotations[objects.AnnotationImage])
 		o.Health[name] = h
 	}
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // hopsEarly records the wanted version while the members are still on their way to the one before it.
 func hopsEarly(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	record := recordOf(o.Children.ConfigMaps)
 	if d.Reason.Rule == "RollingUpdate" && recordtest.Says(record).Version == releases[usualVersion] {
 		recordtest.Edit(d.Children.ConfigMaps[0], func(r *rec.Record) { r.Version = o.Cluster.Spec.Version })
@@ -356,7 +357,7 @@ func hopsEarly(o observation.Observation) decision.Decision {
 
 // shrinksAnyway removes a follower that serves whenever there are too many voters.
 func shrinksAnyway(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	if o.Etcd == nil || o.Taken != nil || len(o.Etcd.Members) <= int(*o.Cluster.Spec.Replicas) {
 		return d
 	}

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -354,7 +354,7 @@ func lag(w *world.World, d world.Dir) uint64 { return w.Etcd.Clusters[d.Cluster]
 func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod, live bool) {
 	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationWithdrawn])
 	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP,
-		statusOfPod(p), err == nil, w.Now.Sub(since) >= state.CallsEnd, p.Labels[objects.LabelRole],
+		statusOfPod(p), err == nil, w.Now.Sub(since) >= facts.CallsEnd, p.Labels[objects.LabelRole],
 		n.of(p.Annotations[objects.AnnotationServes]))
 	for _, key := range []string{objects.AnnotationStart, objects.AnnotationRestarted, objects.AnnotationBegins,
 		objects.AnnotationPredecessorGone, objects.AnnotationInitialCluster} {
@@ -391,7 +391,7 @@ func (n numbers) record(b *strings.Builder, w *world.World, cm *corev1.ConfigMap
 // choice is what a record says of the member that is restarted or removed.
 func (n numbers) choice(w *world.World, c rec.Choice) string {
 	return fmt.Sprint(n.of(c.Name), n.of(c.Pod), n.of(c.Container), c.Down, c.Removes, c.Withdrawn.IsZero(),
-		w.Now.Sub(c.Withdrawn) >= state.CallsEnd)
+		w.Now.Sub(c.Withdrawn) >= facts.CallsEnd)
 }
 
 func (n numbers) secret(b *strings.Builder, w *world.World, s *observation.Secret) {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -353,5 +353,5 @@ func templateOf(medium v1alpha1.Medium, n uint8) string {
 		ConfigMaps: map[string]*corev1.ConfigMap{objects.EpochName(clusterName, 1): j.recordObject(c, &r)},
 		Claims:     map[string]*corev1.PersistentVolumeClaim{name(0): claimObject(0, &claim{uid: 1})},
 	}}
-	return cluster.Decide(o).Children.Pods[0].Annotations[objects.AnnotationTemplate]
+	return hooks.Decide(o).Children.Pods[0].Annotations[objects.AnnotationTemplate]
 }

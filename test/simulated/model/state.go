@@ -208,7 +208,7 @@ type flight struct {
 	view      view
 	step      step
 	list      memberList
-	answer    answer
+	answer    reply
 }
 
 // Phases of a call under way.
@@ -242,8 +242,8 @@ const (
 	addVoter // never Quorate's; a mutant's
 )
 
-// answer is what the hooks want.
-type answer struct {
+// reply is what the hooks want.
+type reply struct {
 	pods   [maxMembers]pod   // those to be created, and the versions of new images
 	podDo  [maxMembers]uint8 // what becomes of each pod
 	claims [maxMembers]uint8 // and of each claim

@@ -10,13 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -35,7 +35,7 @@ func dueAuthority(size, troubles int, decide decider) *scene {
 	for _, wait := range []time.Duration{0, 67 * time.Hour, 67 * time.Hour} {
 		w.Now = w.Now.Add(wait)
 		for range 15 {
-			if wait == 0 || w.Now.Before(w.Secret(spec.CASecret(clusterName)).Certificate.NotBefore.Add(
+			if wait == 0 || w.Now.Before(w.Secret(defaults.CASecret(clusterName)).Certificate.NotBefore.Add(
 				100*time.Hour)) {
 				w.Sync(world.Crash{})
 				w.Pass()
@@ -76,7 +76,7 @@ func (succession) mishaps(s *scene) []move {
 
 // later lets time pass until there may be something to do.
 func (succession) later(w *world.World) {
-	ca := w.Secret(spec.CASecret(clusterName))
+	ca := w.Secret(defaults.CASecret(clusterName))
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore)/12 + time.Minute)
 	switch {
 	case w.Cluster().Status.Rule != "Converged":
@@ -94,7 +94,7 @@ func (succession) later(w *world.World) {
 
 // done reports whether the succession is over: all trust the new authority alone, and show what it has signed.
 func (succession) done(s *scene) bool {
-	ca := s.w.Secret(spec.CASecret(clusterName))
+	ca := s.w.Secret(defaults.CASecret(clusterName))
 	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Rule != "Converged" ||
 		!s.quiet() {
 		return false
@@ -117,7 +117,7 @@ func (succession) tell(s *scene, b *strings.Builder, n numbers) {
 	w, c := s.w, s.w.Cluster()
 	fmt.Fprintln(b, s.troubles, c.Status.Rule, w.Net.Isolated)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(b, m.Name, m.Role, m.Ready, m.Leader, m.Message, w.Now.Sub(m.JoinTime.Time) > state.CallsEnd)
+		fmt.Fprintln(b, m.Name, m.Role, m.Ready, m.Leader, m.Message, w.Now.Sub(m.JoinTime.Time) > facts.CallsEnd)
 	}
 	for _, condition := range c.Status.Conditions {
 		fmt.Fprintln(b, condition.Type, condition.Status, condition.Message)
@@ -139,7 +139,7 @@ func served(w *world.World) string {
 	for _, secret := range w.Secrets() {
 		o.Children.Secrets[secret.Name] = secret
 	}
-	for _, pod := range cluster.Decide(o).Children.Pods {
+	for _, pod := range hooks.Decide(o).Children.Pods {
 		return pod.Annotations[objects.AnnotationServes]
 	}
 	return ""
@@ -189,12 +189,12 @@ func signsEarly(o observation.Observation) decision.Decision {
 		slices.Sort(h.Trusts)
 		o.Health[name] = h
 	}
-	return cluster.Decide(o)
+	return hooks.Decide(o)
 }
 
 // rollsAll deletes all pods when one should be restarted.
 func rollsAll(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	if d.Reason.Rule == "RollingUpdate" && d.Step == nil && len(d.Children.Pods) == 2 {
 		d.Children.Pods = nil
 	}
@@ -203,13 +203,13 @@ func rollsAll(o observation.Observation) decision.Decision {
 
 // serversFirst brings every ca.crt up to the authority's at once.
 func serversFirst(o observation.Observation) decision.Decision {
-	d := cluster.Decide(o)
+	d := hooks.Decide(o)
 	i := slices.IndexFunc(d.Children.Secrets,
 		func(s *decision.DesiredSecret) bool { return s.Name == clusterName+"-server-tls" })
 	lags := slices.ContainsFunc(d.Children.Secrets,
 		func(s *decision.DesiredSecret) bool { _, bundle := s.Make.(decision.Bundle); return bundle })
 	if i >= 0 && lags && d.Children.Secrets[i].Make == nil {
-		d.Children.Secrets[i].Make = decision.Bundle{Signer: spec.CASecret(clusterName)}
+		d.Children.Secrets[i].Make = decision.Bundle{Signer: defaults.CASecret(clusterName)}
 	}
 	return d
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/quorate-dev/quorate/hooks/cluster"
+	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
 // index is which stories show which rule, as testdata/index.txt has it.
@@ -48,7 +48,7 @@ func (x *index) settle(t *testing.T) {
 			b.WriteString(x.line(fired{kind, mode, rule}))
 		}
 	}
-	for _, mode := range cluster.Modes {
+	for _, mode := range rules.Modes {
 		var rules []string
 		for _, rule := range mode.Rules {
 			rules = append(rules, rule.Name)
@@ -66,11 +66,11 @@ func (x *index) settle(t *testing.T) {
 		chapter(kind, "", rules)
 	}
 	golden(t, "testdata/index.txt", b.String())
-	for _, rule := range cluster.Rules() {
+	for _, rule := range rules.All() {
 		assert.Equal(t, !slices.Contains(untold, rule.Name), x.shows(func(f fired) bool { return f.rule == rule.Name }),
 			"a story shows the rule %s", rule.Name)
 	}
-	for _, mode := range cluster.Modes {
+	for _, mode := range rules.Modes {
 		assert.True(t, x.shows(func(f fired) bool { return f.mode == mode.Name }), "no story shows the mode %s", mode.Name)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/decision"
 )
 
 // words are how a story says what was decided, and the rules that it has shown.
@@ -37,7 +37,7 @@ func byTheBook() words { return words{say: messages().short, shown: map[fired]bo
 func aloud(by, text string) string { return by + ": " + text }
 
 // decided is a decision in words.
-func (w *words) decided(kind, mode string, r rule.Reason) string {
+func (w *words) decided(kind, mode string, r decision.Reason) string {
 	w.shown[fired{kind, mode, r.Rule}] = true
 	w.last = aloud(r.Rule, r.Message)
 	return w.say(r.Rule, r.Message) + "\n"

@@ -16,7 +16,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/users"
-	"github.com/quorate-dev/quorate/hooks/wording"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -60,7 +59,7 @@ func (s *story) check(args) string {
 		says := recordtest.Says(record)
 		cluster := "cluster "
 		if says.ClusterID != 0 {
-			cluster += wording.Hex(says.ClusterID)
+			cluster += objects.Hex(says.ClusterID)
 		}
 		line("record", []string{fmt.Sprintf("next %d", says.NextOrdinal), cluster})
 	}

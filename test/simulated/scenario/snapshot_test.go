@@ -17,8 +17,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	rec "github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
@@ -115,7 +115,7 @@ type snapshotStory struct {
 	// seen is what Metacontroller's caches show while they are frozen.
 	seen map[string]any
 	// store holds what is whole, by key; taken counts how often etcd was asked.
-	store map[string]reports.Snapshot
+	store map[string]stores.Snapshot
 	taken int
 }
 
@@ -125,7 +125,7 @@ var neverWritten = v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1}
 func newSnapshotStory(w words) *snapshotStory {
 	s := &snapshotStory{aside: newAside(w),
 		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{},
-		store: map[string]reports.Snapshot{}}
+		store: map[string]stores.Snapshot{}}
 	s.isThere(args{})
 	return s
 }
@@ -350,16 +350,16 @@ func (s *snapshotStory) podDoes(a args) string {
 		}
 	case a.has("disproves"):
 		clear(s.store)
-		ends(corev1.PodFailed, 1, reports.Snapshot{Absent: true, Error: a["disproves"]})
+		ends(corev1.PodFailed, 1, stores.Snapshot{Absent: true, Error: a["disproves"]})
 	case a.has("skips"):
 		ends(corev1.PodSucceeded, 0,
-			reports.Snapshot{Skipped: true, Artifact: reports.Artifact{Revision: 42, AuthRevision: 2,
+			stores.Snapshot{Skipped: true, Artifact: stores.Artifact{Revision: 42, AuthRevision: 2,
 				ClusterID: "2c119c3b"}})
 	case a.has("discards"):
 		clear(s.store)
 		ends(corev1.PodSucceeded, 0, struct{}{})
 	case a.has("fails"):
-		ends(corev1.PodFailed, 1, reports.Snapshot{Error: a["fails"], Locked: a.has("locked")})
+		ends(corev1.PodFailed, 1, stores.Snapshot{Error: a["fails"], Locked: a.has("locked")})
 	case a.has("killed"):
 		state(corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
 			Reason: a["killed"]}})
@@ -386,17 +386,17 @@ func asked(pod *corev1.Pod) (key string, verify bool) {
 }
 
 // look is what quorate-snapshot look does.
-func (s *snapshotStory) look(pod *corev1.Pod) reports.Snapshot {
+func (s *snapshotStory) look(pod *corev1.Pod) stores.Snapshot {
 	key, _ := asked(pod)
 	if r, whole := s.store[key]; whole {
 		return r
 	}
-	return reports.Snapshot{Absent: true}
+	return stores.Snapshot{Absent: true}
 }
 
 // take is what quorate-snapshot snapshot does: what is whole is verified, if it comes to that, else a snapshot is
 // taken.
-func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) reports.Snapshot {
+func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) stores.Snapshot {
 	key, verify := asked(pod)
 	if r, whole := s.store[key]; whole {
 		if verify && verifies && r.VerifiedAt.IsZero() {
@@ -410,7 +410,7 @@ func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) rep
 	if s.taken > 1 && s.snapshot.DeletionTimestamp == nil {
 		s.breaks("a second snapshot was taken")
 	}
-	r := reports.Snapshot{Artifact: reports.Artifact{
+	r := stores.Snapshot{Artifact: stores.Artifact{
 		URI: "s3://backups/etcd/" + key, Size: 20 << 20, StoredSize: 3 << 20, Revision: revision, Keys: 5, Hash: "abc",
 		Member:  "demo-1",
 		Started: s.now, Completed: s.now.Add(3 * time.Second),

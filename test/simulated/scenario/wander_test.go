@@ -16,11 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
-	"github.com/quorate-dev/quorate/hooks/state"
-	"github.com/quorate-dev/quorate/hooks/wording"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -293,7 +292,7 @@ func (w *walker) tell(line string) {
 	case verb == "tick":
 		w.ticks(duration(what))
 	case verb == "call":
-		w.ends = append(w.ends, w.w.Now.Add(state.CallsEnd))
+		w.ends = append(w.ends, w.w.Now.Add(facts.CallsEnd))
 	case verb == "apply":
 		w.ends = w.ends[1:]
 	}
@@ -615,7 +614,7 @@ func (w *walker) knowsVoters() bool {
 	}
 	for _, c := range w.w.Etcd.Clusters {
 		for _, m := range c.Members {
-			if c.Leader != 0 && c.Epoch == int(w.w.Cluster().Status.Epoch) && !m.Learner && !listed[wording.Hex(m.ID)] {
+			if c.Leader != 0 && c.Epoch == int(w.w.Cluster().Status.Epoch) && !m.Learner && !listed[objects.Hex(m.ID)] {
 				return false
 			}
 		}

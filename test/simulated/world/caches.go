@@ -13,12 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // Cached is, by name, what Metacontroller's cache of a kind shows.
@@ -61,7 +60,7 @@ func (w *World) childrenOf(parent types.UID) map[Key]metav1.Object {
 
 // relatedTo are the Secrets that others keep for the cluster: see hooks.RelatedSelector.
 func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
-	chosen, err := metav1.LabelSelectorAsSelector(new(certificates.RelatedSelector(c)))
+	chosen, err := metav1.LabelSelectorAsSelector(new(facts.RelatedSelector(c)))
 	if err != nil {
 		panic(err) // the selector is ours
 	}
@@ -69,7 +68,7 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 		return chosen.Matches(selected.Set(s.Labels))
 	})
 	return observation.Related{
-		Secrets:    state.Of(spec.AskedKeys(c), secrets), // what the edge leaves out, no decision may miss
+		Secrets:    facts.Of(defaults.AskedKeys(c), secrets), // what the edge leaves out, no decision may miss
 		Remains:    w.remainsOf(c),
 		Snapshots:  such(w.Cached(snapshotKind), func(*v1alpha1.EtcdSnapshot) bool { return true }),
 		Operations: such(w.Cached(OperationKind), func(op *v1alpha1.EtcdOperation) bool { return !op.Status.Phase.Ended() }),
@@ -89,7 +88,7 @@ func such[T metav1.Object](all map[string]metav1.Object, is func(T) bool) map[st
 
 // remainsOf are the claims and ConfigMaps that were made for another cluster of this name.
 func (w *World) remainsOf(c *v1alpha1.EtcdCluster) (all []observation.Remain) {
-	chosen, err := metav1.LabelSelectorAsSelector(new(certificates.RemainsSelector(c, true)))
+	chosen, err := metav1.LabelSelectorAsSelector(new(facts.RemainsSelector(c, true)))
 	if err != nil {
 		panic(err) // the selector is ours
 	}

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
-	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -120,19 +120,19 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	}
 	env, _, err := w.Environment(pod, seed.Env)
 	if err != nil {
-		return report(reports.Restore{Reason: "Failed", Error: err.Error()})
+		return report(stores.Restore{Reason: "Failed", Error: err.Error()})
 	}
 	from, flaw := w.source(pod, seed, env)
 	if flaw != "" {
 		return flaw
 	}
 	if version := flag(seed, "etcd-version"); version != tagOf(seed.Image) || from.Minor > minorOf(version) {
-		return report(reports.Restore{Reason: "OtherVersion", Error: fmt.Sprintf("the data was written by etcd 3.%d.0, "+
+		return report(stores.Restore{Reason: "OtherVersion", Error: fmt.Sprintf("the data was written by etcd 3.%d.0, "+
 			"and the cluster would run %s: set spec.version to that version or a later one", from.Minor, version)})
 	}
 	initial, token := objects.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "="), env["ETCD_INITIAL_CLUSTER_TOKEN"]
 	if why := unlisted(initial, pod.Name, flag(seed, "peer-url")); why != "" {
-		return report(reports.Restore{Reason: "Failed", Error: "etcdutl could not restore the database: " + why})
+		return report(stores.Restore{Reason: "Failed", Error: "etcdutl could not restore the database: " + why})
 	}
 	c, self := w.formed(initial, initial[pod.Name], token)
 	replayed := w.replay(seed, env, &from)
@@ -141,7 +141,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	}
 	c.Begin, c.Chosen = beginning(seed, from.Revision)
 	c.Revision, c.Auth = c.Begin, from.Auth
-	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index),
+	made := stores.Restore{Revision: c.Begin, Keys: int64(from.Index),
 		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256,
 		UntilRevision: replayed.UntilRevision, Replayed: replayed.Replayed, UntilTime: replayed.UntilTime,
 		Ended: replayed.Ended}
@@ -151,7 +151,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	d := Dir{Cluster: c.ID, Member: self, Index: c.Commit, Seed: report(made)}
 	if _, ran := w.Oracle.identities[self]; ran { // who has not may be filled again
 		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
-			return report(reports.Restore{Reason: "Failed", Error: err.Error()})
+			return report(stores.Restore{Reason: "Failed", Error: err.Error()})
 		}
 	}
 	w.storeBegun(pod, place, d)
@@ -161,11 +161,11 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 // source is what a data directory is filled with, or the report of why it can't be.
 func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]string) (from Artifact, flaw string) {
 	failed := func(reason, words string) (Artifact, string) {
-		return Artifact{}, report(reports.Restore{Reason: reason, Error: words})
+		return Artifact{}, report(stores.Restore{Reason: reason, Error: words})
 	}
 	if url := flag(seed, "url"); url != "" {
 		artifact, there := w.Artifacts[url]
-		wanted := cmp.Or(flag(seed, "sha256"), env[epochs.EnvSHA256])
+		wanted := cmp.Or(flag(seed, "sha256"), env[facts.EnvSHA256])
 		switch {
 		case !there:
 			return failed("NotFound", "there is no artifact "+url)
@@ -213,12 +213,12 @@ func (w *World) Stream(flaw string) {
 }
 
 // replay adds to an artifact what a stream has stored after it, and reports that.
-func (w *World) replay(seed *corev1.Container, env map[string]string, from *Artifact) (told reports.Restore) {
+func (w *World) replay(seed *corev1.Container, env map[string]string, from *Artifact) (told stores.Restore) {
 	url := flag(seed, "tail-url")
 	if url == "" {
 		return told
 	}
-	until := number(cmp.Or(flag(seed, "until-revision"), env[epochs.EnvUntil], "0"))
+	until := number(cmp.Or(flag(seed, "until-revision"), env[facts.EnvUntil], "0"))
 	var end Tail
 	for _, t := range w.Tails[path.Base(url)] {
 		if until == 0 || t.Revision == until {
@@ -259,7 +259,7 @@ func (w *World) revisionOf(d Dir) int64 {
 	return max(c.Begin, c.Revision-int64(c.Commit-min(d.Index, c.Commit)))
 }
 
-func report(r reports.Restore) string {
+func report(r stores.Restore) string {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
@@ -298,13 +298,13 @@ func (w *World) survey(pod *corev1.Pod) bool {
 		panic(fmt.Sprintf("pod %s runs %q %q, which no program of the image understands", pod.Name, c.Command, c.Args))
 	}
 	d := w.survivor(pod)
-	told := reports.Survey{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16),
+	told := stores.Survey{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16),
 		MemberID: strconv.FormatUint(d.Member, 16)}
 	switch {
 	case d.Member == 0:
-		told = reports.Survey{Reason: "NotFound", Error: "there is no write-ahead log"}
+		told = stores.Survey{Reason: "NotFound", Error: "there is no write-ahead log"}
 	case w.occupied(d):
-		told = reports.Survey{Reason: "Failed", Error: "the database is in use"}
+		told = stores.Survey{Reason: "Failed", Error: "the database is in use"}
 	default:
 		told.Members, told.Electorates = w.electorates(d)
 	}

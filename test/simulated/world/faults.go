@@ -11,10 +11,10 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -89,7 +89,7 @@ func (w *World) WipeStatus() {
 func (w *World) Delete(kind Kind, name string) error {
 	err := w.remove(kind, name, "")
 	if c := w.Cluster(); c != nil && kind == SecretKind {
-		ca := spec.CASecret(c.Name)
+		ca := defaults.CASecret(c.Name)
 		w.Oracle.unrooted = w.Oracle.unrooted || name == ca
 		w.Oracle.uprooted = w.Oracle.uprooted || w.Oracle.unrooted &&
 			(name != ca || w.Secret(c.Name+"-peer-tls") == nil)
@@ -197,7 +197,7 @@ func (w *World) diskOf(pod *corev1.Pod) int64 {
 		return w.Claim(claims[0]).Status.Capacity.Storage().Value()
 	}
 	for _, v := range pod.Spec.Volumes {
-		if v.Name == state.VolumeData && v.EmptyDir != nil {
+		if v.Name == facts.VolumeData && v.EmptyDir != nil {
 			return v.EmptyDir.SizeLimit.Value()
 		}
 	}

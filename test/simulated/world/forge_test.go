@@ -49,12 +49,12 @@ func TestForgedIsMade(t *testing.T) {
 		data[step.name], err = pki.Make(step.name, step.recipe, data)
 		require.NoError(t, err)
 		made[step.name] = pki.Read(&corev1.Secret{Data: data[step.name]})
-		assert.Equal(t, facts(made[step.name]), facts(forged[step.name]), "step %d: %s %T", i, step.name, step.recipe)
+		assert.Equal(t, known(made[step.name]), known(forged[step.name]), "step %d: %s %T", i, step.name, step.recipe)
 	}
 }
 
-// facts are what is known of a Secret, except numbers.
-func facts(s *observation.Secret) string {
+// known is what is known of a Secret, except numbers.
+func known(s *observation.Secret) string {
 	about := func(c *observation.Certificate) string {
 		if c == nil {
 			return "none"

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/volumes"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -160,7 +160,7 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 		log = wal
 	}
 	container := initOf(pod, objects.ContainerPrepare)
-	told := slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == volumes.EnvBegins })
+	told := slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == facts.EnvBegins })
 	begun := told && !objects.MayBegin(pod)
 	resumes := begun || flag(container, "start") == objects.StartResume
 	unbegun := w.Dirs[log].Member == 0 && w.Dirs[log].Unbegun == pod.UID

@@ -14,8 +14,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -128,18 +128,18 @@ func appliedOnServer(o metav1.Object) applied {
 }
 
 // merge is Metacontroller's three-way merge, and what it changed in words.
-func merge(old, answer metav1.Object) (metav1.Object, []string) {
+func merge(old, told metav1.Object) (metav1.Object, []string) {
 	o := copyOf(old)
-	labels := clone(answer.GetLabels())
+	labels := clone(told.GetLabels())
 	labels["controller-uid"] = old.GetLabels()["controller-uid"]
 	last := appliedOf(old)
 	newLabels, changed := mergeMap("label", old.GetLabels(), last.Labels, labels)
-	own := clone(answer.GetAnnotations())
+	own := clone(told.GetAnnotations())
 	delete(own, objects.AnnotationLastApplied)
 	newAnnotations, more := mergeMap("", old.GetAnnotations(), last.Annotations, own)
 	changed = append(changed, more...)
-	claim, isClaim := answer.(*corev1.PersistentVolumeClaim)
-	owners := isClaim && len(cluster.ToldOwners(claim)) > 0
+	claim, isClaim := told.(*corev1.PersistentVolumeClaim)
+	owners := isClaim && len(answer.ToldOwners(claim)) > 0
 	newAnnotations[objects.AnnotationLastApplied] = applied{sorted(labels), sorted(own), owners}.String()
 	if last.Owners && !owners {
 		o.SetOwnerReferences(nil)
@@ -152,7 +152,7 @@ func merge(old, answer metav1.Object) (metav1.Object, []string) {
 	}
 	o.SetLabels(newLabels)
 	o.SetAnnotations(newAnnotations)
-	return o, append(changed, mergeSpec(o, answer)...)
+	return o, append(changed, mergeSpec(o, told)...)
 }
 
 // mergeMap is the three-way merge of labels or annotations.

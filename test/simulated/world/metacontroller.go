@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
@@ -89,7 +89,7 @@ func (w *World) Look() *Held {
 	h := &Held{question: w.about(parent)}
 	o := w.observation(h.question)
 	etcd := &client{w: w, operator: operatorOf(parent, &o)}
-	etcd.Observe(context.Background(), state.Endpoints(o))
+	etcd.Observe(context.Background(), facts.Endpoints(o))
 	h.saw = etcd.seen[0]
 	return h
 }
@@ -161,9 +161,9 @@ func (w *World) answer(q *Question, etcd *client) *Call {
 	c := &Call{parent: q.Parent, observed: q.Children, crash: etcd.crash, Finalizing: q.Finalizing}
 	o := w.observation(q)
 	etcd.operator, etcd.spec = operatorOf(q.Parent, &o), &q.Parent.Spec
-	c.lookedAfter = spec.Protected(q.Parent) || state.Leaving(o)
+	c.lookedAfter = defaults.Protected(q.Parent) || facts.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
-		c.Decision.Children, c.Finalized = cluster.Finalize(o)
+		c.Decision.Children, c.Finalized = answer.Finalize(o)
 		if err := hooks.VerifyFinalize(o, c.Decision.Children, c.Finalized); err != nil {
 			w.Oracle.Broken = append(w.Oracle.Broken, strings.Split(err.Error(), "\n")...)
 		}
@@ -196,9 +196,9 @@ func (w *World) decide(o observation.Observation, etcd *client) (decision.Decisi
 	if w.Decide == nil {
 		return hooks.Sync(context.Background(), o, etcd)
 	}
-	endpoints := state.Endpoints(o)
+	endpoints := facts.Endpoints(o)
 	o.Etcd, o.Health = etcd.Observe(context.Background(), endpoints)
-	endpoints = state.Located(endpoints, o.Etcd, o.Health)
+	endpoints = facts.Located(endpoints, o.Etcd, o.Health)
 	d := w.Decide(o)
 	if d.Step == nil {
 		return d, nil

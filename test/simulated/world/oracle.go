@@ -16,11 +16,10 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/spec"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to
@@ -95,7 +94,7 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 		if i > 0 {
 			o.Taken = c.Outcome
 		}
-		d := cluster.Decide(o)
+		d := hooks.Decide(o)
 		if err := hooks.Verify(o, d); err != nil {
 			w.Oracle.Broken = append(w.Oracle.Broken, strings.Split(err.Error(), "\n")...)
 		}
@@ -148,10 +147,10 @@ func (o *Oracle) seeMembers(w *World, c Cluster) {
 
 // seededAlike looks at an epoch of which a member starts: all that were filled have the same data (S21).
 func (w *World) seededAlike(c Cluster) {
-	seeds := map[reports.Restore]string{}
+	seeds := map[stores.Restore]string{}
 	for _, m := range c.Members {
 		if d := w.held(c, m.ID); d.Seed != "" {
-			told, err := reports.Read[reports.Restore](d.Seed)
+			told, err := stores.Read[stores.Restore](d.Seed)
 			if err != nil {
 				panic(err)
 			}
@@ -250,7 +249,7 @@ func (o *Oracle) afterRemoval(w *World, want *v1alpha1.EtcdClusterSpec, before C
 		return
 	}
 	ours := slices.DeleteFunc(before.voters(), func(m observation.Member) bool { return !w.named(m) })
-	wanted := max(1, spec.Replicas(&v1alpha1.EtcdCluster{Spec: *want}))
+	wanted := max(1, defaults.Replicas(&v1alpha1.EtcdCluster{Spec: *want}))
 	switch {
 	case m.Learner, want.Bootstrap == nil, want.Bootstrap.Existing == nil, !want.Bootstrap.Existing.RetireForeign:
 		w.violate("S6", "%s is removed, which is not ours, and the spec does not say so", nameAt(m))

@@ -22,7 +22,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -131,7 +130,7 @@ func New() *World {
 	w := &World{
 		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Settings: observation.Settings{Images: objects.Images{Image: "quorate"},
-			AllowedEndpoints: &endpoints.AllowedEndpoints{Hosts: foreignHosts()}},
+			AllowedEndpoints: &objects.AllowedEndpoints{Hosts: foreignHosts()}},
 		Resync: 30 * time.Second, RecordKeys: [][]byte{[]byte("the key of this installation")},
 		Oracle: newOracle(),
 	}

@@ -28,8 +28,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // A fleet is many clusters that look like the one that was recorded. All have its name and namespace, because
@@ -182,7 +182,7 @@ func (f *fleet) cluster(i int, c call, status string) (*cluster, error) {
 // product.
 func issue(recorded map[string]corev1.Secret, cluster string) (map[string]map[string][]byte, error) {
 	made := map[string]map[string][]byte{}
-	authority := spec.CASecret(cluster)
+	authority := defaults.CASecret(cluster)
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(recorded)), func(name string) bool { return name == authority })
 	for _, name := range append([]string{authority}, others...) { // who signs comes first
 		recipe, err := recipeOf(recorded[name].Data, name == authority, authority)

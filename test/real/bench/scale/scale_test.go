@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -30,7 +30,7 @@ func TestFleet(t *testing.T) {
 		require.NoError(t, err)
 		o := asked.Observation(time.Now(), observation.Settings{})
 		require.Len(t, o.Children.Pods, 3)
-		for _, e := range state.Endpoints(o) {
+		for _, e := range facts.Endpoints(o) {
 			assert.False(t, seen[e.ClientURL], "two members are at %s", e.ClientURL)
 			seen[e.ClientURL] = true
 		}

@@ -1,0 +1,130 @@
+package answer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// ScheduleAdvice is what is wrong with a schedule; empty for nothing.
+func ScheduleAdvice(v *facts.Facts) string {
+	s, err := defaults.Schedule(v.Cluster)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("spec.maintenance.defragmentation.schedule can't be parsed and has no effect: %s", err)
+	case s != nil && s.Next(v.Now.UTC()).IsZero():
+		return "spec.maintenance.defragmentation.schedule never happens"
+	}
+	return ""
+}
+
+// offNodes says which members are on nodes that the spec does not name any more; empty for none.
+func offNodes(v *facts.Facts) string {
+	if !v.OnNamedNodes() {
+		return ""
+	}
+	var all []string
+	placed := facts.Placed(v)
+	for _, name := range v.Names {
+		if node := placed[name]; node != "" && !slices.Contains(v.Nodes(), node) {
+			all = append(all, fmt.Sprintf("%s stays on node %s", name, node))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	words := strings.Join(all, ", ") + ", which " + defaults.NodesField(&v.Cluster.Spec) + " no longer lists"
+	if v.Etcd != nil && v.CanLoseOne() { // else it would be the data of all
+		words += "; to replace a member, " + facts.ToHaveReplaced(v) + ", one after the other"
+	}
+	return words
+}
+
+// wrongClock says that Quorate's clock is not that of the API server. It does not say by how much: that changes, and the
+// log says it.
+func wrongClock(v *facts.Facts) string {
+	how := "ahead of"
+	if v.Ahead < 0 {
+		how = "behind"
+	}
+	return fmt.Sprintf("Quorate's clock is %s the API server's, so Quorate goes by the API server's and asks for it every "+
+		"few minutes; set the clock of Quorate's node", how)
+}
+
+// Advice is what we would tell a user who runs this spec although it works; empty for nothing.
+func Advice(v *facts.Facts) string {
+	var all []string
+	if v.Replicas > 0 && v.Replicas%2 == 0 {
+		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d and are slower; use an odd number",
+			v.Replicas, v.Replicas-1))
+	}
+	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
+		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
+	}
+	if v.Ahead != 0 {
+		all = append(all, wrongClock(v))
+	}
+	if why := defaults.SharesIssuer(v.Observation); why != "" {
+		all = append(all, why)
+	}
+	if why := offNodes(v); why != "" {
+		all = append(all, why)
+	}
+	if err := defaults.ValidateRoom(&v.Cluster.Spec); err != nil {
+		all = append(all, err.Error())
+	}
+	if why := facts.KeptQuotas(v); why != "" {
+		all = append(all, why)
+	}
+	if why := otherFamily(v); why != "" {
+		all = append(all, why)
+	}
+	if why := ScheduleAdvice(v); why != "" {
+		all = append(all, why)
+	}
+	if why := v.Windows.Advice(); why != "" {
+		all = append(all, why)
+	}
+	return strings.Join(all, "; ")
+}
+
+// fixes are the first releases of each minor that are free of a known hole.
+var fixes = []struct {
+	why   string
+	fixed [3]defaults.Release
+}{
+	{"does not authenticate every request: use 3.5.28, 3.6.9 or 3.7 or later",
+		[3]defaults.Release{{3, 5, 28}, {3, 6, 9}, {3, 7, 0}}},
+	{"shows a watch keys that its user may not read: use 3.5.33, 3.6.14 or 3.7.1 or later",
+		[3]defaults.Release{{3, 5, 33}, {3, 6, 14}, {3, 7, 1}}},
+}
+
+func vulnerable(version string) string {
+	r, err := defaults.ParseRelease(version)
+	if err != nil {
+		return ""
+	}
+	for _, f := range fixes {
+		for _, fixed := range f.fixed {
+			if r.Minor() == fixed.Minor() && r.Less(fixed) {
+				return f.why
+			}
+		}
+	}
+	return ""
+}
+
+// otherFamily says that the Service has another first IP family than the spec; empty for no.
+func otherFamily(v *facts.Facts) string {
+	asked, name := &v.Cluster.Spec.ClientService, objects.ClientService(v.Cluster.Name)
+	if s := v.Children.Services[name]; facts.OtherFamily(asked, s) {
+		return fmt.Sprintf("spec.clientService.ipFamilies begins with %s, and the Service %s with %s, which Kubernetes "+
+			"can't change: delete the Service, and Quorate makes it again", asked.IPFamilies[0], name,
+			s.Spec.IPFamilies[0])
+	}
+	return ""
+}

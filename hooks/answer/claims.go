@@ -1,0 +1,218 @@
+package answer
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded
+// under a new name. Its data may be all that is left of something one day, so its claim is kept for a while, in
+// quarantine. A learner that does not come to anything is tried again, ever more slowly. A member that answers as
+// another is fenced off, and left to a person.
+//
+// The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate
+// has looked (state/since.go). Losing it only delays.
+
+const (
+	defaultKeepClaimFor = 24 * time.Hour
+)
+
+// keepClaimFor is how long the claim of a voter that was given up is kept.
+func keepClaimFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	if d := s.MemberReplacement.KeepClaimFor; d != nil {
+		return max(0, d.Duration)
+	}
+	return defaultKeepClaimFor
+}
+
+// claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place
+// of the time keeps it for good.
+func claimKept(v *facts.Facts, claim *corev1.PersistentVolumeClaim) bool {
+	keep := keepClaimFor(&v.Cluster.Spec)
+	if keep == 0 || !facts.Quarantined(claim) {
+		return keep > 0 && facts.OfFailedMember(claim)
+	}
+	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
+	return err != nil || v.Now.Before(since.Add(keep))
+}
+
+// quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept
+// without theirs. A member that serves again, and is not given up for something else, is no longer marked.
+func quarantine(v *facts.Facts, claims []*corev1.PersistentVolumeClaim, plan *decision.Plan) {
+	for _, claim := range claims {
+		member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name)
+		m := v.Find(member)
+		switch {
+		case member == plan.GivenUp.Member && v.Ours(claim):
+			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedSilent {
+				claim.Annotations[objects.AnnotationFailedMember] = plan.GivenUp.Mark
+			}
+		case m != nil && m.Answers():
+			delete(claim.Annotations, objects.AnnotationFailedMember)
+		case m == nil && facts.OfFailedMember(claim) && !facts.Quarantined(claim):
+			claim.Annotations[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+			claim.Labels[objects.LabelQuarantined] = "true"
+		}
+	}
+}
+
+// FormerClaims are those of earlier epochs: kept in quarantine, as long as the spec says and until the epoch that
+// runs serves.
+func formerClaims(v *facts.Facts) []*corev1.PersistentVolumeClaim {
+	if v.Epoch == nil || v.Epoch.First == 0 {
+		return nil
+	}
+	var list []*corev1.PersistentVolumeClaim
+	for _, name := range slices.SortedFunc(maps.Keys(v.All.Claims), objects.ByOrdinal) {
+		member, ours := facts.MemberOfClaim(v.Cluster.Name, name)
+		if n, _ := objects.Ordinal(v.Cluster.Name, member); !ours || n >= v.Epoch.First ||
+			facts.Expired(v, v.All.Claims[name]) {
+			continue
+		}
+		claim := *v.All.Claims[name]
+		LeaveBehind(v, &claim, v.Epoch.After)
+		list = append(list, &claim)
+	}
+	return list
+}
+
+// LeaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on
+// that of a member which was given up before.
+func LeaveBehind(v *facts.Facts, claim *corev1.PersistentVolumeClaim, epoch int) {
+	member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name)
+	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch,
+		objects.AnnotationFailedMember, objects.AnnotationAskedFor)
+	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
+	if own[objects.AnnotationQuarantined] == "" {
+		own[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+		if own[objects.AnnotationFailedMember] == objects.FailedSilent {
+			delete(own, objects.AnnotationFailedMember) // it was not removed
+		}
+	}
+	claim.Labels = objects.Labels(v.Cluster, map[string]string{objects.LabelMember: member,
+		objects.LabelQuarantined: "true"})
+	claim.Annotations = objects.Annotations(v.Cluster, own)
+}
+
+// EndedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and
+// none is left. If the records are deleted then, the claims tell that this epoch is over.
+func endedClaims(v *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
+	list := keptClaims(v, v.Names)
+	for _, claim := range list {
+		if facts.Over(v) && len(facts.Unended(v)) == 0 && (v.Choosing() || facts.SeesAll(v.Next)) {
+			LeaveBehind(v, claim, v.Epoch.N)
+		}
+	}
+	return list
+}
+
+// KeptClaims are the observed claims of these members.
+func keptClaims(v *facts.Facts, names []string) []*corev1.PersistentVolumeClaim {
+	return claims(v, names, func(string) bool { return false })
+}
+
+// Claims are the observed claims of these members, and new ones where create says so.
+func claims(v *facts.Facts, names []string, create func(string) bool) []*corev1.PersistentVolumeClaim {
+	var list []*corev1.PersistentVolumeClaim
+	for _, name := range claimNames(v, names, create) {
+		member, _ := facts.MemberOfClaim(v.Cluster.Name, name)
+		if old := v.Children.Claims[name]; old != nil {
+			claim := *old
+			claim.Labels = objects.Labels(v.Cluster, map[string]string{objects.LabelMember: member})
+			claim.Annotations = objects.Annotations(v.Cluster, objects.Only(old.Annotations,
+				objects.AnnotationFailedMember, objects.AnnotationQuarantined, objects.AnnotationEpoch, objects.AnnotationAskedFor))
+			if facts.Quarantined(old) {
+				claim.Labels[objects.LabelQuarantined] = "true"
+			}
+			sized(v, &claim)
+			list = append(list, &claim)
+		} else if create(member) {
+			list = append(list, NewClaim(v, name))
+		}
+	}
+	return list
+}
+
+// NewClaim is a claim of this name, as the spec wants it now.
+func NewClaim(v *facts.Facts, name string) *corev1.PersistentVolumeClaim {
+	member, _ := facts.MemberOfClaim(v.Cluster.Name, name)
+	size, class, _ := facts.ClaimSpec(v, name)
+	own := map[string]string{objects.AnnotationAskedFor: facts.AskedFor(size, class)}
+	if v.Epoch != nil && v.Epoch.N > 1 {
+		own[objects.AnnotationEpoch] = strconv.Itoa(v.Epoch.N)
+	}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels:      objects.Labels(v.Cluster, map[string]string{objects.LabelMember: member}),
+			Annotations: objects.Annotations(v.Cluster, own)},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: class,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: size},
+			},
+		},
+	}
+}
+
+// sized gives the claim the size that it should be answered with: its own, or a larger one.
+func sized(v *facts.Facts, claim *corev1.PersistentVolumeClaim) {
+	d := facts.VolumeOf(v, claim.Name)
+	if member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name); !facts.Grows(v, d) || v.Etcd != nil &&
+		v.Find(member) == nil {
+		return
+	}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.Size}
+	if _, class, known := strings.Cut(claim.Annotations[objects.AnnotationAskedFor], " "); known {
+		claim.Annotations[objects.AnnotationAskedFor] = facts.AskedFor(d.Size, &class)
+	}
+}
+
+// StartUIDs are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on
+// HostPath its node. Nil while something is missing.
+func startUIDs(v *facts.Facts, member string) map[string]types.UID {
+	if v.HostPath() {
+		return facts.AssignNodes(v, []string{member})
+	}
+	if v.Memory() {
+		pod := v.Children.Pods[member]
+		if pod == nil || pod.DeletionTimestamp != nil || !facts.Gated(pod) {
+			return nil
+		}
+		return map[string]types.UID{member: pod.UID}
+	}
+	if !facts.StorageUsable(v, member) {
+		return nil
+	}
+	uids := map[string]types.UID{}
+	for _, c := range v.MemberClaims(member) {
+		uids[c.Name] = c.UID
+	}
+	return uids
+}
+
+// claimNames are the names of the members' claims: those for their data, and those for their logs, where they have
+// one or are to get one.
+func claimNames(v *facts.Facts, members []string, create func(string) bool) []string {
+	var list []string
+	for _, member := range members {
+		list = append(list, member)
+		if v.WALOf(member) != nil || create(member) && v.HasWAL(member) {
+			list = append(list, facts.WALClaim(member))
+		}
+	}
+	return list
+}

@@ -1,0 +1,179 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
+)
+
+// Operations are how far the EtcdOperations have come. The status of each follows what is said here, and once it says
+// that it has ended, it is not here any more.
+func operations(v *facts.Facts, because decision.Reason) []v1alpha1.OperationProgress {
+	var all []v1alpha1.OperationProgress
+	for _, op := range v.Asked.Open {
+		p := v1alpha1.OperationProgress{Name: op.Name, UID: op.UID}
+		if ended := facts.EndOf(v.Cluster, op); ended != nil {
+			p = *ended
+		} else {
+			p.Phase, p.Message = progress(v, op, because)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// progress is how far an operation has come that has not ended before this call.
+func progress(v *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reason) (v1alpha1.OperationPhase, string) {
+	switch {
+	case v.Asked.Over(op.UID) && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !facts.Cancelled(v):
+		return v1alpha1.OperationRunning, fmt.Sprintf("withdrawing it%s: epoch %d is not taken back yet",
+			objects.Colon(v.Asked.Refused[op.UID]), v.Next.Epoch.N)
+	case v.Asked.Withdrawn[op.UID]:
+		return v1alpha1.OperationFailed, "withdrawn: it was deleted before its end"
+	case v.Asked.Refused[op.UID] != "":
+		return v1alpha1.OperationFailed, v.Asked.Refused[op.UID]
+	case v.Asked.Behind[op.UID] != "":
+		return v1alpha1.OperationPending, fmt.Sprintf("waiting for EtcdOperation %s, which is older",
+			v.Asked.Behind[op.UID])
+	}
+	if v.HeldBack() {
+		return v1alpha1.OperationPending, because.Message
+	}
+	switch op.Spec.Type {
+	case v1alpha1.OperationRestore:
+		return restored(v, string(op.UID))
+	case v1alpha1.OperationRecover:
+		return recovered(v, op, because)
+	case v1alpha1.OperationFence:
+		return fenced(v, op)
+	case v1alpha1.OperationMoveLeader:
+		return ledBy(v, op.Spec.MoveLeader.To, because)
+	case v1alpha1.OperationDefragment:
+		return defragmented(v, string(op.UID), because)
+	}
+	return v1alpha1.OperationFailed, "this Quorate does not know the type " + string(op.Spec.Type)
+}
+
+func restored(v *facts.Facts, id string) (v1alpha1.OperationPhase, string) {
+	n := facts.Answered(v)[id]
+	switch {
+	case v.Next != nil && v.Next.Epoch.Restore == id && facts.ByRestore(v):
+		_, message := facts.Staged(v)
+		return v1alpha1.OperationRunning, message
+	case v.Epoch != nil && v.Epoch.Restore != id && n != 0:
+		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d began with the restored data, and is over", n)
+	}
+	_, message, is, _ := facts.Restored(v)
+	switch {
+	case v.Epoch != nil && v.Epoch.Restore == id && v.Epoch.Source == record.SourceEmpty:
+		return v1alpha1.OperationFailed, fmt.Sprintf("the record of epoch %d was lost, so whether this was done is not "+
+			"known: look at the data, and create another EtcdOperation if it was not", v.Epoch.N)
+	case is:
+		return v1alpha1.OperationSucceeded, message
+	case v.Epoch != nil && v.Epoch.Restore == id:
+		return v1alpha1.OperationRunning, message
+	}
+	return v1alpha1.OperationPending, message
+}
+
+func recovered(v *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reason) (v1alpha1.OperationPhase, string) {
+	r := op.Spec.Recover
+	if v.Epoch == nil {
+		return v1alpha1.OperationPending, because.Message
+	}
+	switch now, newest := int64(v.Epoch.N), v.Asked.Recovery(v.Epoch.N); {
+	case now == r.Epoch && newest.UID != op.UID:
+		return v1alpha1.OperationFailed, fmt.Sprintf("EtcdOperation %s, which is newer, takes its place", newest.Name)
+	case now < r.Epoch:
+		return v1alpha1.OperationFailed, fmt.Sprintf("the cluster is at epoch %d: there was no epoch %d", now, r.Epoch)
+	case now > r.Epoch && int64(v.Epoch.After) != r.Epoch:
+		return v1alpha1.OperationFailed, fmt.Sprintf("epoch %d is over: the cluster is at epoch %d", r.Epoch, now)
+	case now > r.Epoch && !v.Epoch.HadQuorum():
+		return v1alpha1.OperationRunning, fmt.Sprintf("epoch %d has begun, and has no quorum yet", now)
+	case now > r.Epoch:
+		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d serves; %s", now, v.Epoch.Describe())
+	case v.Next != nil && !facts.ByRestore(v):
+		_, message := facts.Staged(v)
+		return v1alpha1.OperationRunning, message
+	case v.Etcd != nil && v.Next == nil:
+		return v1alpha1.OperationFailed, fmt.Sprintf("a quorum of epoch %d answers, so there is nothing to recover", now)
+	}
+	return v1alpha1.OperationPending, because.Message
+}
+
+func fenced(v *facts.Facts, op *v1alpha1.EtcdOperation) (v1alpha1.OperationPhase, string) {
+	if facts.FenceOver(op, v.Now) {
+		return v1alpha1.OperationSucceeded, fmt.Sprintf("%s may start again: the duration is over",
+			strings.Join(op.Spec.Fence.Members, ", "))
+	}
+	var all []string
+	phase := v1alpha1.OperationRunning
+	for _, name := range op.Spec.Fence.Members {
+		words, stopped := fencing(v, name)
+		if all = append(all, name+" "+words); !stopped {
+			phase = v1alpha1.OperationPending
+		}
+	}
+	until := "until this EtcdOperation is deleted"
+	if ends := facts.FenceEnds(op); !ends.IsZero() {
+		until = "until " + ends.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
+	return phase, strings.Join(all, ", ") + "; " + until
+}
+
+// fencing says what becomes of a member that should be stopped, and whether it is.
+func fencing(v *facts.Facts, name string) (words string, stopped bool) {
+	m := v.Find(name)
+	switch {
+	case v.Etcd == nil && v.Children.Pods[name] == nil:
+		return "is stopped", true
+	case v.Etcd == nil:
+		return "is not stopped while no quorum answers", false
+	case m == nil:
+		return "is not a member", false
+	case m.Pod == nil:
+		return "is stopped", true
+	case !facts.MayStop(v, m):
+		return "is not stopped because the others need it now", false
+	}
+	return "is being stopped", false
+}
+
+func ledBy(v *facts.Facts, to string, because decision.Reason) (v1alpha1.OperationPhase, string) {
+	if v.Etcd == nil {
+		return v1alpha1.OperationPending, because.Message
+	}
+	switch m := v.Find(to); {
+	case m == nil || m.Learner:
+		return v1alpha1.OperationFailed, fmt.Sprintf("%s is not a voter of this cluster: the voters are %s", to,
+			strings.Join(facts.Names(v.Voters), ", "))
+	case m.ID == v.Etcd.Leader:
+		return v1alpha1.OperationSucceeded, to + " leads"
+	case !m.Serving():
+		return v1alpha1.OperationPending, fmt.Sprintf("waiting for %s to serve%s", to, objects.Colon(m.Health.Err))
+	}
+	return v1alpha1.OperationPending, because.Message
+}
+
+func defragmented(v *facts.Facts, id string, because decision.Reason) (v1alpha1.OperationPhase, string) {
+	run := v.DefragRun
+	if run == nil || run.Request != id {
+		return v1alpha1.OperationPending, because.Message
+	}
+	done := objects.Count(len(run.Done), "member") + " defragmented"
+	if run.CompletionTime.IsZero() {
+		return v1alpha1.OperationRunning, cmp.Or(strings.Join(slices.Sorted(slices.Values(run.Done)), ", "), "no member") +
+			" defragmented so far"
+	}
+	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
+		done += ", " + run.Reclaimed.String() + " reclaimed"
+	}
+	return v1alpha1.OperationSucceeded, done
+}

@@ -1,0 +1,299 @@
+package defaults
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/stores"
+)
+
+// Protected reports whether a cluster that is being deleted should run on: it is looked after as before, until the
+// protection is taken away.
+func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection || c.Spec.SelfHosted }
+
+// defaultPatience is how long what is silent may come back by itself where the spec says nothing else.
+const defaultPatience = 5 * time.Minute
+
+// RecoverAfter is how long a quorum is lost before spec.recovery acts.
+func RecoverAfter(s *v1alpha1.EtcdClusterSpec) time.Duration { return patience(s.Recovery.After) }
+
+// ReplaceAfter is how long a voter may be silent before it is given up.
+func ReplaceAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	return patience(s.MemberReplacement.After)
+}
+
+func patience(asked metav1.Duration) time.Duration {
+	if asked.Duration > 0 {
+		return asked.Duration
+	}
+	return defaultPatience
+}
+
+// Validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules);
+// this is for what slips through, as in a Kubernetes without them.
+func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error {
+	r, err := ParseRelease(s.Version)
+	switch {
+	case err != nil:
+		return err
+	case r.LosesMembers() || !r.Less(Release{3, 8, 0}):
+		return fmt.Errorf("spec.version %s is not supported: use %s or later of 3.5, %s or later of 3.6, or 3.7",
+			s.Version, Least35, Least36)
+	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
+		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
+	case Heartbeat(s.Options) <= 0 || Election(s.Options) < 5*Heartbeat(s.Options):
+		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times spec.options.heartbeatInterval")
+	case !readable(s.Options.AutoCompaction):
+		return fmt.Errorf("spec.options.autoCompaction.retention %q does not fit mode %s: use a number of revisions "+
+			"for Revision, a duration such as 1h for Periodic",
+			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
+	}
+	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExisting(s), validateSources(s),
+		validateTLS(&s.TLS), validateClientAuth(s), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
+		validateMemory(&s.Resources), validatePods(s),
+		validateClientService(&s.ClientService), validateMemberService(s))
+}
+
+func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
+	switch {
+	case s.Storage.Medium == v1alpha1.Memory && s.Replicas != nil && *s.Replicas == 0:
+		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
+	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
+		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
+	}
+	return cmp.Or(validateHostPath(s), validateHostNetwork(s))
+}
+
+func validateTLS(s *v1alpha1.TLSSpec) error {
+	switch s.Mode {
+	case "", v1alpha1.TLSAuto, v1alpha1.TLSDisabled:
+		return nil
+	case v1alpha1.TLSSecrets:
+		if s.Secrets == nil {
+			return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the " +
+				"certificates")
+		}
+		return nil
+	case v1alpha1.TLSCertManager:
+		if s.CertManager == nil || s.CertManager.IssuerRef.Name == "" {
+			return fmt.Errorf("spec.tls.mode CertManager needs spec.tls.certManager.issuerRef.name")
+		}
+		return nil
+	}
+	return fmt.Errorf("spec.tls.mode %q is not Auto, Secrets, CertManager or Disabled", s.Mode)
+}
+
+func validateClientAuth(s *v1alpha1.EtcdClusterSpec) error {
+	switch s.TLS.ClientAuth {
+	case "", v1alpha1.ClientAuthRequired:
+		return nil
+	case v1alpha1.ClientAuthNone:
+		if a := s.Auth; a != nil && a.Enabled && a.Token != v1alpha1.TokenSimple && s.TLS.Mode != v1alpha1.TLSDisabled {
+			return loginsByPassword(a)
+		}
+		return fmt.Errorf("spec.tls.clientAuth None needs TLS, spec.auth.enabled true and spec.auth.token JWT: without " +
+			"auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; " +
+			"enable auth, or set spec.tls.clientAuth to Required")
+	}
+	return fmt.Errorf("spec.tls.clientAuth %q is not Required or None", s.TLS.ClientAuth)
+}
+
+// loginsByPassword refuses a user who could not log in any more.
+func loginsByPassword(a *v1alpha1.AuthSpec) error {
+	for i, u := range a.Users {
+		if u.Credential == v1alpha1.CredentialCertificate {
+			return fmt.Errorf("spec.auth.users[%d]: with spec.tls.clientAuth None no one logs in with a certificate; "+
+				"set credential to Password", i)
+		}
+	}
+	return nil
+}
+
+// AsksNone reports whether clients should be asked for no certificate, once auth is on.
+func AsksNone(c *v1alpha1.EtcdCluster) bool {
+	return c.Spec.TLS.ClientAuth == v1alpha1.ClientAuthNone && validateClientAuth(&c.Spec) == nil
+}
+
+// readable reports whether etcd can read the retention: with one that it can't, it does not start.
+func readable(c v1alpha1.AutoCompaction) bool {
+	switch c.Mode {
+	case v1alpha1.CompactOff:
+		return true
+	case v1alpha1.CompactRevision:
+		n, err := strconv.ParseInt(cmp.Or(c.Retention, "0"), 10, 64)
+		return err == nil && n >= 0
+	default:
+		d, err := time.ParseDuration(cmp.Or(c.Retention, "0"))
+		return err == nil && d >= 0
+	}
+}
+
+// Heartbeat is etcd's heartbeat interval, in whole milliseconds as etcd has it.
+func Heartbeat(o v1alpha1.Options) time.Duration {
+	return cmp.Or(o.HeartbeatInterval.Duration, 100*time.Millisecond).Truncate(time.Millisecond)
+}
+
+// Election is etcd's election timeout, in whole milliseconds.
+func Election(o v1alpha1.Options) time.Duration {
+	return cmp.Or(o.ElectionTimeout.Duration, time.Second).Truncate(time.Millisecond)
+}
+
+// StorageSize of each member.
+func StorageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
+	if s.Storage.Size.IsZero() {
+		return defaultSize
+	}
+	return s.Storage.Size
+}
+
+// Speech is how a member speaks, beyond what is in its template.
+type Speech struct {
+	// PeersTLS: its peers dial it by TLS.
+	PeersTLS bool
+	// Anonymous: it asks clients for no certificate.
+	Anonymous bool
+}
+
+// Flags are etcd's flags for one member: those of its template, and those for its own address and version, for what it
+// has room for, and for how it is dialled.
+func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string, room Room,
+	speaks Speech) []string {
+	clientPort, peerPort, metricsPort := objects.Ports(c)
+	peers, everywhere := "http", objects.AnyAddress(address)
+	clients := URLOn(objects.Scheme(c), everywhere, clientPort)
+	if speaks.PeersTLS {
+		peers = "https"
+	}
+	if AllowsPlaintext(c) {
+		clients = URLOn("http", everywhere, clientPort) + "," + clients
+	}
+	list := []string{
+		"--name=" + member,
+		"--data-dir=" + objects.DataDir,
+		"--listen-client-urls=" + clients,
+		"--advertise-client-urls=" + objects.ClientURL(c, member, address),
+		"--listen-peer-urls=" + URLOn(peers, everywhere, peerPort),
+		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, address, speaks.PeersTLS),
+		"--listen-metrics-urls=" + URLOn("http", everywhere, metricsPort),
+		fmt.Sprintf("--quota-backend-bytes=%d", room.Quota),
+		fmt.Sprintf("--snapshot-count=%d", room.SnapshotCount),
+	}
+	list = append(append(list, optionFlags(t)...), extraFlags(t.Options.ExtraArgs, version)...)
+	list = append(list, corruptionFlags(version)...)
+	if t.Server != "" {
+		list = append(list, certificateFlags(c.Name, version, speaks.Anonymous)...)
+	}
+	return list
+}
+
+// optionFlags are those of the template.
+func optionFlags(t *Template) []string {
+	list := t.Options.flags()
+	if t.Server != "" {
+		list = append(list, "--tls-min-version="+t.MinTLS, "--auth-token="+token(t.SimpleToken))
+	}
+	if len(t.CipherSuites) > 0 {
+		list = append(list, "--cipher-suites="+strings.Join(t.CipherSuites, ","))
+	}
+	return list
+}
+
+// Experimental reports whether a version has the experimental flags that newer ones have as flags and feature gates.
+func Experimental(version string) bool {
+	r, err := ParseRelease(version)
+	return err == nil && r.Less(Release{3, 6, 0})
+}
+
+// SameFlags reports whether two versions are started with the same flags: then a new image is all that a pod needs.
+func SameFlags(a, b string) bool { return Experimental(a) == Experimental(b) }
+
+// corruptionFlags turn etcd's own corruption checks on: they were experimental flags in 3.5 and are feature gates
+// since 3.6 (3.7 knows no --experimental flag any more).
+func corruptionFlags(version string) []string {
+	if Experimental(version) {
+		return []string{"--experimental-initial-corrupt-check=true", "--experimental-compact-hash-check-enabled=true"}
+	}
+	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
+}
+
+// MinTLS is the oldest version of TLS that etcd speaks where the spec is silent.
+const MinTLS = "TLS1.2"
+
+// certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by
+// the address that they come from: etcd would look every name of theirs up, at every connection. The flag that
+// switches that off has lost its experimental in 3.6.
+func certificateFlags(cluster, version string, anonymous bool) []string {
+	skip := "--peer-skip-client-san-verification=true"
+	if Experimental(version) {
+		skip = "--experimental-peer-skip-client-san-verification=true"
+	}
+	list := []string{
+		"--cert-file=" + objects.CertificateDir + "/server/" + objects.KeyCertificate,
+		"--key-file=" + objects.CertificateDir + "/server/" + objects.KeyPrivate,
+	}
+	if !anonymous { // either flag alone makes etcd require a certificate (ServerConfig in its transport/listener.go)
+		list = append(list, "--trusted-ca-file="+objects.CertificateDir+"/server/"+objects.KeyTrust,
+			"--client-cert-auth=true")
+	}
+	return append(list,
+		"--peer-cert-file="+objects.CertificateDir+"/peer/"+objects.KeyCertificate,
+		"--peer-key-file="+objects.CertificateDir+"/peer/"+objects.KeyPrivate,
+		"--peer-trusted-ca-file="+objects.CertificateDir+"/peer/"+objects.KeyTrust,
+		"--peer-client-cert-auth=true",
+		"--peer-cert-allowed-cn="+peerName(cluster),
+		skip,
+	)
+}
+
+// token is what etcd gives to a client that logs in. It is set before there are users, so that these need no restart.
+func token(simple bool) string {
+	if simple {
+		return "simple"
+	}
+	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", objects.CertificateDir,
+		objects.KeyTokenPublic, objects.CertificateDir, objects.KeyTokenPrivate)
+}
+
+// validateSources says what is wrong with the snapshot that the spec of a cluster names.
+func validateSources(s *v1alpha1.EtcdClusterSpec) error {
+	b := s.Bootstrap
+	switch {
+	case b == nil:
+		return nil
+	case b.Claims != nil:
+		return validateClaims(s)
+	}
+	return stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot)
+}
+
+// validateClaims says what is wrong with spec.bootstrap.claims, where the CRD did not refuse it.
+func validateClaims(s *v1alpha1.EtcdClusterSpec) error {
+	c := s.Bootstrap.Claims
+	switch {
+	case s.Storage.Medium == v1alpha1.HostPath || s.Storage.Medium == v1alpha1.Memory:
+		return fmt.Errorf("spec.bootstrap.claims needs storage.medium Persistent")
+	case len(c.Names) == 0:
+		return fmt.Errorf("spec.bootstrap.claims.names is empty")
+	case c.Path != "" && c.Path != "." && !filepath.IsLocal(c.Path):
+		return fmt.Errorf("spec.bootstrap.claims.path is not a path within the volume, such as default.etcd")
+	}
+	return nil
+}
+
+// Replicas is how many voters the spec asks for.
+func Replicas(c *v1alpha1.EtcdCluster) int {
+	if c.Spec.Replicas == nil {
+		return 3
+	}
+	return int(*c.Spec.Replicas)
+}

@@ -1,0 +1,62 @@
+package hooks
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// TestOracleOfFoundings: what the rules decide where nothing is left of an earlier cluster is wrong where something is.
+func TestOracleOfFoundings(t *testing.T) {
+	unbegun := fresh(3)
+	founds := Decide(unbegun)
+	require.NotEmpty(t, founds.Children.ConfigMaps)
+	claim := observation.Remain{Kind: "PersistentVolumeClaim", Name: "demo-0"}
+	for name, c := range map[string]struct {
+		remain observation.Remain
+		spec   *v1alpha1.Bootstrap
+		seen   []string
+		says   string
+	}{
+		"a claim":              {claim, nil, nil, "the spec says of no data"},
+		"a record":             {observation.Remain{Kind: "ConfigMap", Name: "demo-epoch-1"}, nil, nil, "beside the record"},
+		"a number":             {claim, &v1alpha1.Bootstrap{}, nil, "S9: demo-0 has the number"},
+		"what was seen before": {observation.Remain{}, nil, []string{"demo-0"}, "after [demo-0] of a backup"},
+	} {
+		o := fresh(3)
+		o.Cluster.Spec.Bootstrap, o.Cluster.Status.Internal.EarlierLife = c.spec, c.seen
+		if c.remain.Name != "" {
+			o.Related.Remains = []observation.Remain{c.remain}
+		}
+		require.ErrorContains(t, verify(o, founds), c.says, name)
+		require.NoError(t, verify(o, Decide(o)), name)
+	}
+}
+
+// TestAClusterThatIsMadeAgainWaits: by itself for what Kubernetes deletes, for a person where it was made from a backup or
+// stays.
+func TestAClusterThatIsMadeAgainWaits(t *testing.T) {
+	for _, c := range []struct {
+		remain  observation.Remain
+		outlook decision.Outlook
+		says    string
+	}{
+		{observation.Remain{Going: true}, decision.Works, "waiting until Kubernetes has deleted"},
+		{observation.Remain{Going: true, Restored: true}, decision.Waits, "were made from a backup (demo-0)"},
+		{observation.Remain{}, decision.Waits, "name them in spec.bootstrap.claims.names"},
+	} {
+		o := fresh(3)
+		c.remain.Kind, c.remain.Name = "PersistentVolumeClaim", "demo-0"
+		o.Related.Remains = []observation.Remain{c.remain}
+		d := Decide(o)
+		assert.Equal(t, "Record", d.Reason.Rule)
+		assert.Equal(t, c.outlook, d.Outlook)
+		assert.Contains(t, d.Reason.Message, c.says)
+		assert.Empty(t, d.Children.ConfigMaps)
+	}
+}

@@ -1,0 +1,216 @@
+package facts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/users"
+)
+
+// When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest:
+// only when something else is wanted than was applied last, and every ten minutes to find what others have changed.
+const (
+	AuthLook = 10 * 60 // seconds
+	AuthGate = 35      // seconds: longer than the controller's resync period, so that one call falls into it
+)
+
+// Offset spreads the slow look of many clusters over time.
+func Offset(v *Facts) int64 {
+	n := int64(0)
+	for _, c := range string(v.Cluster.UID) {
+		n = (n*31 + int64(c)) % AuthLook
+	}
+	return n
+}
+
+// Tried reports whether this very call has tried to apply the users and roles, authorized whether it succeeded.
+func Tried(v *Facts) bool {
+	if v.Taken == nil {
+		return false
+	}
+	_, did := v.Taken.Step.(decision.Authorize)
+	return did
+}
+
+func authorized(v *Facts) bool { return Tried(v) && v.Taken.Err == "" }
+
+// Unguarded reports whether the data that an epoch began with may be open to all: users and whether auth is on are in
+// it, as they were then, and what the spec says is not applied yet. Clients are led to no member before. Where the API
+// server has its data here, it could not call Quorate then.
+func Unguarded(v *Facts) bool {
+	s := v.Cluster.Spec.Auth
+	if s == nil || !s.Enabled || v.Cluster.Spec.SelfHosted || v.Epoch == nil {
+		return false
+	}
+	_, applied := AuthStatus(v)
+	return v.Epoch.Filled() && v.Epoch.Source != record.SourceEmpty && applied == ""
+}
+
+// etcdNow is the cluster ID of the etcd that runs; empty while that is not known.
+func etcdNow(v *Facts) string {
+	switch {
+	case v.Etcd != nil:
+		return objects.Hex(v.Etcd.ClusterID)
+	case v.Epoch != nil && v.Epoch.HadQuorum():
+		return objects.Hex(v.Epoch.ClusterID)
+	}
+	return ""
+}
+
+// Applied is what was done about users and roles in the etcd that runs, and the hash of what it has; empty for nothing.
+// What was done in another one, as before a restore, says only which names are ours: users, passwords and whether auth
+// is on are in the data.
+func Applied(v *Facts) (status *v1alpha1.AuthStatus, hash string) {
+	s := v.Cluster.Status.Auth
+	if now := etcdNow(v); s == nil || now == "" || s.ClusterID != now {
+		return users.InAnother(s), ""
+	}
+	return s, v.Cluster.Status.Internal.AppliedAuth
+}
+
+// AuthWanted is what etcd's users and roles should be. The error names the field that stands in the way.
+func AuthWanted(v *Facts) (users.Want, error) {
+	s := v.Cluster.Spec.Auth
+	if !objects.Encrypted(v.Cluster) {
+		return users.Want{}, fmt.Errorf("spec.auth: passwords need TLS, and so does Quorate's own access; set " +
+			"spec.tls.mode to Auto, Secrets or CertManager")
+	}
+	if err := users.Validate(s); err != nil {
+		return users.Want{}, err
+	}
+	old, _ := Applied(v)
+	want := users.Wanted(v.Cluster.Name, s, old,
+		func(name string) string { return secretVersion(v, name) })
+	for _, u := range want.Users {
+		if u.Password == nil {
+			continue
+		}
+		err := MissingPassword(u.Password, v.AnySecret(u.Password.Secret))
+		if err != nil && u.Password.Secret == users.PasswordSecret(v.Cluster.Name, u.Name) {
+			err = errPasswordNotYet
+		}
+		if err != nil {
+			return users.Want{}, err
+		}
+	}
+	return want, nil
+}
+
+// errPasswordNotYet: a password is being generated, which takes one call.
+var errPasswordNotYet = errors.New("the generated password does not exist yet")
+
+// errNoSecret: a Secret that the spec names is not there, and may be on its way.
+var errNoSecret = errors.New("there is no Secret with the label " + objects.LabelCluster + " called")
+
+// MissingPassword says why there is no password that will do; nil when there is.
+func MissingPassword(p *users.PasswordFrom, s *observation.Secret) error {
+	switch {
+	case s == nil:
+		return fmt.Errorf("%s: %w %s; create it with that label and the password under the key %q, or label it",
+			p.Field, errNoSecret, p.Secret, p.Key)
+	case !s.Has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
+		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
+	case !s.Has(p.Key):
+		return fmt.Errorf("%s: Secret %[3]s has no key %[2]q; put the password there", p.Field, p.Key,
+			p.Secret)
+	case s.Unfit[p.Key] != "":
+		return fmt.Errorf("%s: the password under %q in Secret %s %s", p.Field, p.Key, p.Secret, s.Unfit[p.Key])
+	}
+	return nil
+}
+
+// secretVersion changes with every write to the Secret.
+func secretVersion(v *Facts, name string) string {
+	s := v.AnySecret(name)
+	if s == nil {
+		return ""
+	}
+	return string(s.UID) + "/" + s.ResourceVersion
+}
+
+// AuthStatus is what was last done about users and roles, and the hash of what etcd has; that is empty until etcd has
+// what is wanted. What is ours stays recorded while the spec says nothing about it.
+func AuthStatus(v *Facts) (status *v1alpha1.AuthStatus, applied string) {
+	status, applied = done(v)
+	if status != nil {
+		status = v1alpha1.Copy(status)
+		status.ClusterID = etcdNow(v)
+	}
+	return status, applied
+}
+
+func done(v *Facts) (status *v1alpha1.AuthStatus, applied string) {
+	old, applied := Applied(v)
+	if v.Cluster.Spec.Auth == nil || v.Suspended() {
+		return old, applied
+	}
+	want, err := AuthWanted(v)
+	switch {
+	case err != nil:
+		return old, applied
+	case authorized(v):
+		return users.Done(old, want), want.Hash()
+	case applied == want.Hash() && users.Recorded(old, want):
+		return old, applied
+	}
+	var passwords map[string]string
+	if v.Taken != nil {
+		passwords = v.Taken.Passwords
+	}
+	return users.Pending(old, want, passwords), ""
+}
+
+// unlessData says who may do what while nothing is declared: that is in the data, which may come from elsewhere.
+func unlessData(v *Facts) string {
+	const all = "every certificate of this cluster may read and write everything"
+	if v.Epoch == nil || v.Epoch.Source == record.SourceEmpty {
+		return all
+	}
+	return fmt.Sprintf("%s, unless etcd's auth is on in the data that epoch %d began with", all, v.Epoch.N)
+}
+
+// Authorization is whether etcd asks every client who it is, with a reason and words; now and applied are of
+// [AuthStatus].
+func Authorization(v *Facts, now *v1alpha1.AuthStatus, applied string) (reason, message string, is bool) {
+	enabled := now != nil && now.Enabled
+	if v.Cluster.Spec.Auth == nil {
+		if enabled {
+			return "LeftOn", "spec.auth was removed; etcd keeps its users and roles and still enforces them; to turn " +
+				"that off, set spec.auth.enabled to false", true
+		}
+		return "NotAsked", "spec.auth is not set: " + unlessData(v), false
+	}
+	want, err := AuthWanted(v)
+	switch {
+	case etcdNow(v) == "":
+		return "Applying", "no quorum has answered yet: users and roles are applied when one does", false
+	case errors.Is(err, errPasswordNotYet):
+		return "Applying", err.Error(), false
+	case errors.Is(err, errNoSecret):
+		return "SecretNotFound", err.Error(), false
+	case err != nil:
+		return "FieldWrong", err.Error(), false
+	case applied != want.Hash():
+		if Tried(v) && v.Taken.Err != "" {
+			return "NotApplied", v.Taken.Err, false
+		}
+		if open := Anonymous(v); !want.Enabled && len(open) > 0 {
+			return "Applying", fmt.Sprintf("auth is turned off once all members ask clients for certificates; %s "+
+				"will after a restart", strings.Join(open, ", ")), enabled
+		}
+		return "Applying", "users and roles are being applied", false
+	case !enabled:
+		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write " +
+			"everything", false
+	}
+	return "Enabled", fmt.Sprintf("etcd authenticates every client, with %s and %s of the spec",
+			objects.Count(len(v.Cluster.Spec.Auth.Users), "user"), objects.Count(len(v.Cluster.Spec.Auth.Roles),
+				"role")),
+		true
+}

@@ -1,0 +1,214 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
+)
+
+// Initial members that do not come to their first quorum. Whatever the reason, it is said, with what each pod shows
+// and what to do. The epoch is never begun again unasked: that Quorate has not seen a quorum does not prove that there
+// was none. One that it could not reach may have served clients, and their writes would go with its data (S8).
+//
+// One reason is etcd's own. An etcd that ends after it has made its log and before its first entries are in it, as by
+// a full disk, finds an empty log when it is started again. It takes that for a member that has been bootstrapped,
+// knows no voters, and so never stands for election. Beside others it does no harm: they elect one of
+// themselves, with its vote, and send it the entries.
+
+// Stalled says why the initial members won't come to a quorum by themselves, or did not in time; empty while they may.
+func Stalled(v *Facts) string {
+	if len(v.Epoch.StartsOn) == 0 {
+		return "the epoch record was deleted before the first quorum, and no member may bootstrap now: see " +
+			"RecordDeleted in docs/troubleshooting.md"
+	}
+	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
+		return why
+	}
+	shows := overdueMembers(v)
+	if shows == "" {
+		return ""
+	}
+	return fmt.Sprintf("the members have not reached a first quorum within %s (%s), and `kubectl logs -n %s %s "+
+		"--all-containers` may show why; %s; see Bootstrap that can't finish in docs/troubleshooting.md",
+		objects.Brief(defaults.RecoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.Epoch.InitialNames()[0],
+		HowToBeginAgain(v))
+}
+
+// Unproven are the initial members of which it is not proven that their etcd has never run: that Quorate has heard of
+// none proves nothing. Proven it is by a pod whose container of etcd has never been started, when what it would start
+// on holds nothing either: prepare has found nothing there, or it could not be filled, or no volume has been made. On
+// Memory the pod holds the data itself, and the record says which pod that is. One that has lost what it was to start
+// on, pod and volume, never starts again.
+func Unproven(v *Facts) []string {
+	switch {
+	case !v.Epoch.Provisioned():
+		return nil // no pod of a member runs yet
+	case len(v.Epoch.StartsOn) == 0:
+		return v.Epoch.InitialNames() // the record was made again
+	}
+	return objects.Filter(v.Epoch.InitialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		switch {
+		case pod == nil:
+			return !dataGone(v, name) && !unmade(v, name)
+		case !NeverRan(pod):
+			return true
+		case v.Memory():
+			return !v.Epoch.MayStartEmpty(name, pod.UID)
+		case foundNothing(pod) || SeedFailure(pod) != nil && !Seeded(pod):
+			return false
+		}
+		return pod.Spec.NodeName != "" || !unmade(v, name)
+	})
+}
+
+// dataGone reports whether nothing is left of what was recorded for a member without a pod to start on: on claims none
+// of its pods runs any more then, since Kubernetes keeps a claim for as long as one does.
+func dataGone(v *Facts, name string) bool {
+	return v.Memory() || v.OnClaims() && slices.ContainsFunc(v.MemberClaims(name),
+		func(c *corev1.PersistentVolumeClaim) bool { return c == nil || v.Epoch.Recorded(c.Name) != c.UID })
+}
+
+// unmade reports whether no volume has been made for the member's claims.
+func unmade(v *Facts, name string) bool {
+	return v.OnClaims() && !slices.ContainsFunc(v.MemberClaims(name), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || c.Spec.VolumeName != "" || c.Status.Phase == corev1.ClaimBound
+	})
+}
+
+// versionBeforeQuorum is the version that an epoch's members are to run that have never had a quorum. It follows the
+// spec to another patch release, and to another minor version while it is proven that nothing has run that could not
+// read the other's log (S18). Before the epoch begins it stays as it was planned.
+func VersionBeforeQuorum(v *Facts) string {
+	is, wanted := v.Epoch.Version, v.Cluster.Spec.Version
+	switch {
+	case v.Etcd != nil || !v.Epoch.Began() || gatedFor(v, is, wanted):
+		return is
+	case SameMinor(is, wanted) || len(Unproven(v)) == 0:
+		return wanted
+	}
+	return cmp.Or(OtherMinor(is, RanVersions(v)), is)
+}
+
+// gatedFor reports whether a pod on Memory waits to begin as this version, and can't be given the image of the wanted
+// one: its flags are others, and it is not made again. It begins as it was made.
+func gatedFor(v *Facts, is, wanted string) bool {
+	if SameMinor(is, wanted) {
+		return false
+	}
+	return slices.ContainsFunc(v.Epoch.InitialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && Gated(pod) && !defaults.SameFlags(MadeForVersion(pod), wanted)
+	})
+}
+
+// ChangesVersion reports whether the record gets another version in this very answer: no member begins as the one before
+// then.
+func ChangesVersion(v *Facts) bool {
+	return !v.Epoch.HadQuorum() && !SameMinor(VersionBeforeQuorum(v), v.Epoch.Version)
+}
+
+// VersionWaits says that the spec's version waits, because members may have run as another one; empty when it does not.
+func VersionWaits(v *Facts) string {
+	unproven := Unproven(v)
+	follows := len(unproven) == 0 || SameMinor(v.Epoch.Version, v.Cluster.Spec.Version)
+	if follows || v.Epoch.HadQuorum() || len(v.Epoch.StartsOn) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; etcd %s waits for the first quorum, because %s may have run etcd %s already: set spec.version "+
+		"back to that until then", v.Cluster.Spec.Version, strings.Join(unproven, ", "), v.Epoch.Version)
+}
+
+// NeverBegins reports whether the epoch has never had a quorum, and something stands in the way of that.
+func NeverBegins(v *Facts) bool {
+	return v.Epoch.Provisioned() && !v.Epoch.HadQuorum() && !v.Ending() &&
+		(len(QuorumIsLost(v)) > 0 || Stalled(v) != "")
+}
+
+// overdueMembers is what the initial members' pods show once all of them have had spec.recovery.after; empty before.
+func overdueMembers(v *Facts) string {
+	var shows, lost []string
+	gone := LostBeforeStart(v)
+	for _, name := range v.Epoch.InitialNames() {
+		pod := v.Children.Pods[name]
+		if pod == nil {
+			if slices.Contains(gone, name) {
+				lost = append(lost, name+": its data is gone")
+			}
+			continue
+		}
+		since, what := attempt(v, name, pod)
+		if since.IsZero() || v.Now.Before(since.Add(defaults.RecoverAfter(&v.Cluster.Spec))) {
+			return ""
+		}
+		shows = append(shows, name+": "+what)
+	}
+	if len(shows) == 0 {
+		return ""
+	}
+	return strings.Join(append(shows, lost...), "; ")
+}
+
+// attempt is since when the initial member of this pod tries to begin, and what the pod shows. The time is zero while
+// it is being made ready, as when a snapshot is fetched. It is that of the pod where the container's begins again
+// with every crash.
+func attempt(v *Facts, name string, pod *corev1.Pod) (since time.Time, what string) {
+	m := &Member{PodName: name, Pod: pod, Health: v.Health[name]}
+	made := pod.CreationTimestamp.Time
+	if ends := Failures(pod); len(ends) > 0 {
+		return made, fmt.Sprintf("it crashed: exit %d", ends[0].ExitCode)
+	}
+	if what = WhyNotServing(v, m); what != "" {
+		return made, what
+	}
+	if Running(pod) {
+		return RunningSince(pod), "its etcd runs" + follows(m.Health)
+	}
+	if Prepares(pod) {
+		return time.Time{}, ""
+	}
+	return made, "its containers have not started"
+}
+
+// follows says what an etcd that runs has answered; empty for nothing.
+func follows(h observation.Health) string {
+	switch {
+	case h.Err != "":
+		return ": " + h.Err
+	case h.Leader == 0:
+		return " and follows no leader"
+	}
+	return " and follows a leader"
+}
+
+// HowToBeginAgain says how the epoch is begun once more where that loses nothing.
+func HowToBeginAgain(v *Facts) string {
+	if v.Next != nil {
+		return fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, Staging(v))
+	}
+	for _, name := range v.Epoch.InitialNames() {
+		if pod := v.Children.Pods[name]; pod != nil && objects.Ready(pod) {
+			return name + "'s pod is ready, so clients may be served, but Quorate can't reach it"
+		}
+	}
+	const loses = "if no client was ever served, you lose nothing by beginning again: "
+	switch {
+	case v.Epoch.Source == record.SourceEmpty:
+		return loses + recoverCommand(v, v1alpha1.RecoverRecreate)
+	case v.Epoch.Restore != "":
+		return loses + "create another EtcdOperation of type Restore"
+	case v.Epoch.After == 0:
+		return loses + "delete the EtcdCluster and create it again"
+	}
+	return "what you can do depends on the data that it begins with"
+}

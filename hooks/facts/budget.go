@@ -1,0 +1,17 @@
+package facts
+
+import (
+	"fmt"
+)
+
+func MinAvailable(v *Facts) int { return minAvailable(v) + MismatchedPods(v) }
+
+// BudgetLags says that the observed budget protects fewer pods than it must once the learner votes; empty when it does
+// not. Without a budget nothing is protected, and one more voter makes that no worse.
+func BudgetLags(v *Facts) string {
+	old, least := v.Children.Budgets[v.Cluster.Name], MinAvailable(v)
+	if old == nil || old.Spec.MinAvailable == nil || old.Spec.MinAvailable.IntValue() >= least {
+		return ""
+	}
+	return fmt.Sprintf("waiting until the PodDisruptionBudget %s protects %d pods", old.Name, least)
+}

@@ -1,0 +1,173 @@
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// Secret is an observed Secret of the cluster: its own, or one that the spec names.
+func Secret(v *Facts, name string) *observation.Secret {
+	if objects.TLSMode(v.Cluster) == v1alpha1.TLSAuto || name == defaults.TokenSecret(v.Cluster.Name) {
+		return v.Children.Secrets[name]
+	}
+	return v.Related.Secrets[name]
+}
+
+// ToldBy is the Secret whose authorities a member has told: those that it takes from clients, else from peers.
+func ToldBy(v *Facts, h observation.Health) *observation.Secret {
+	if h.Anonymous {
+		return Secret(v, defaults.PeerSecret(v.Cluster))
+	}
+	return Secret(v, defaults.ServerSecret(v.Cluster))
+}
+
+// SameTrust reports whether both lists have the same certificates, in the same order.
+func SameTrust(a, b []observation.Certificate) bool {
+	return slices.EqualFunc(a, b, func(x, y observation.Certificate) bool { return x.ID == y.ID })
+}
+
+// mounted are the Secrets that a pod names.
+func mounted(v *Facts) []string {
+	if !objects.Encrypted(v.Cluster) {
+		return nil
+	}
+	return []string{defaults.ServerSecret(v.Cluster), defaults.PeerSecret(v.Cluster), defaults.TokenSecret(v.Cluster.Name)}
+}
+
+// Flaw says why a certificate can't be used; empty when it can.
+func Flaw(v *Facts, l defaults.Leaf) string {
+	s := Secret(v, l.Secret)
+	if s == nil {
+		if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets {
+			return fmt.Sprintf("it does not exist, or does not have the label %s: %s; create it with tls.crt, "+
+				"tls.key and ca.crt", objects.LabelCluster, v.Cluster.Name)
+		}
+		return "it is not there yet" + unissued(v, l.Secret)
+	}
+	c := s.Certificate
+	switch {
+	case s.Flaw != "":
+		return s.Flaw
+	case c == nil || len(s.Trust) == 0:
+		return "it does not have all of tls.crt, tls.key and ca.crt"
+	case v.Now.After(c.NotAfter):
+		return "tls.crt expired on " + Day(c.NotAfter)
+	case v.Now.Before(c.NotBefore):
+		return "tls.crt is not valid before " + Day(c.NotBefore)
+	case l.Server && !c.Server, l.Client && !c.Client:
+		return fmt.Sprintf("tls.crt does not allow %s (extended key usage)", l.Usages())
+	case l.What == "peer" && c.CommonName != l.CommonName:
+		return fmt.Sprintf("tls.crt has the common name %q; a peer's must be %q", c.CommonName, l.CommonName)
+	case l.Server && !covers(c.Names, l.Needs(v.Cluster)):
+		return fmt.Sprintf("tls.crt is not valid for %s", strings.Join(l.Needs(v.Cluster), " and "))
+	}
+	return ""
+}
+
+func covers(names, needed []string) bool {
+	return !slices.ContainsFunc(needed, func(n string) bool { return !slices.Contains(names, n) })
+}
+
+// Day is a time as messages have it: in UTC, to the minute.
+func Day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// served identifies the certificates that running members are to show; pods carry it as an annotation, because the
+// kubelet brings a pod's files up to date at once when the pod changes, and within minutes otherwise. Empty while
+// they are not all there.
+func served(v *Facts) string {
+	var ids []string
+	for _, name := range mounted(v) {
+		s := Secret(v, name)
+		if s == nil {
+			return ""
+		}
+		if s.Certificate != nil {
+			ids = append(ids, s.Certificate.ID)
+		}
+		for _, c := range s.Trust {
+			ids = append(ids, c.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return objects.Digest(ids...)
+}
+
+// Distrusts reports whether the member runs with other authorities than its files now hold, and why it should be
+// restarted.
+func distrusts(v *Facts, m *Member) (string, bool) {
+	const why = "it trusts the wrong certificate authorities"
+	if !objects.Encrypted(v.Cluster) || m.PodName == "" || len(m.Health.Trusts) == 0 || len(v.CertificateProblems) > 0 {
+		return "", false
+	}
+	if Provided(v.Cluster) {
+		return why, begunOtherwise(v, m)
+	}
+	server, peer := Secret(v, defaults.ServerSecret(v.Cluster)), Secret(v, defaults.PeerSecret(v.Cluster))
+	if !SameTrust(server.Trust, peer.Trust) {
+		return "", false // one of them is about to follow
+	}
+	wanted := Subjects(server.Trust)
+	return why, !slices.Equal(wanted, m.Health.Trusts)
+}
+
+// DistrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
+// that signs for them now, and will only when it starts again.
+func DistrustsPeers(v *Facts, h observation.Health) bool {
+	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
+		len(v.CertificateProblems) > 0 {
+		return false
+	}
+	peer := Secret(v, defaults.PeerSecret(v.Cluster))
+	return slices.ContainsFunc(peer.Trust, func(c observation.Certificate) bool {
+		return c.Key == peer.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
+	})
+}
+
+// Subjects of these certificates, sorted.
+func Subjects(trust []observation.Certificate) []string {
+	var list []string
+	for _, c := range trust {
+		list = append(list, c.Subject)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// RelatedSelector selects the Secrets that others keep for the cluster: those that carry its label. So no one can point
+// an EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because Metacontroller
+// 1.5.20 remembers the answer by that alone, for clusters of that name in all namespaces. 4.17.2 remembers by UID, and
+// looks in the parent's namespace only: a narrower answer would save nothing there.
+func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
+	return metav1.LabelSelector{
+		MatchLabels: map[string]string{objects.LabelCluster: c.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelController,
+			Operator: metav1.LabelSelectorOpDoesNotExist}},
+	}
+}
+
+// RemainsSelector selects what Metacontroller has made for a cluster of this name: where the answer may depend on more
+// than the name, for another one than this alone.
+func RemainsSelector(c *v1alpha1.EtcdCluster, byUID bool) metav1.LabelSelector {
+	others := metav1.LabelSelectorRequirement{Key: labelController, Operator: metav1.LabelSelectorOpExists}
+	s := metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{others}}
+	if byUID {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: labelController,
+			Operator: metav1.LabelSelectorOpNotIn, Values: []string{string(c.UID)}})
+	}
+	return s
+}
+
+// labelController is what Metacontroller puts on children.
+const labelController = "controller-uid"

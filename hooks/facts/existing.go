@@ -1,0 +1,182 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// Unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
+func Unanswered(v *Facts) string {
+	var list []string
+	for _, at := range defaults.Existing(v.Cluster).Endpoints {
+		if h, asked := v.Health[at]; asked && h.Err != "" {
+			list = append(list, fmt.Sprintf("%s: %s", at, h.Err))
+		} else if asked && h.Leader == 0 {
+			list = append(list, at+": it knows no leader")
+		}
+	}
+	return objects.Colon(strings.Join(list, "; "))
+}
+
+// Unfit says why no member of ours may join the etcd that answers, and what to do; empty when they may.
+func Unfit(v *Facts) string {
+	if !v.BesideForeign() || v.Etcd == nil {
+		return ""
+	}
+	if existing := defaults.Existing(v.Cluster); existing != nil && !v.Epoch.HadQuorum() {
+		for _, at := range existing.Endpoints {
+			if h := v.Health[at]; h.ClusterID != 0 && h.ClusterID != v.Etcd.ClusterID {
+				return fmt.Sprintf("spec.bootstrap.existing.endpoints has two clusters: cluster %[2]s answers at "+
+					"%[1]s, cluster %[3]s elsewhere", at, objects.Hex(h.ClusterID), objects.Hex(v.Etcd.ClusterID))
+			}
+		}
+	}
+	for _, m := range v.Members {
+		if m.Alias == "" {
+			continue
+		}
+		if why := unfitBeside(v, m); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// unfitBeside says why no member of ours may join beside this foreign one; empty when one may.
+func unfitBeside(v *Facts, m *Member) string {
+	has, err := defaults.ParseRelease(m.Health.Version)
+	wanted, err2 := defaults.ParseRelease(v.Cluster.Spec.Version)
+	plain := "tls.mode Disabled"
+	switch {
+	case ByTLS(m.PeerURLs...) != objects.Encrypted(v.Cluster):
+		theirs := "in plain text"
+		if ByTLS(m.PeerURLs...) {
+			theirs, plain = "by TLS", "a tls.mode other than Disabled"
+		}
+		return fmt.Sprintf("its member %s talks to peers %s, so ours must too: delete this EtcdCluster and create it "+
+			"with %s", m.Alias, theirs, plain)
+	case !m.Serving() || err != nil || err2 != nil:
+		return "" // who does not answer is waited for
+	case has.Major() != wanted.Major() || has.Minor() != wanted.Minor():
+		return fmt.Sprintf("its member %s runs etcd %s, and spec.version is %s: set it to a release of %d.%d", m.Alias,
+			has, wanted, has.Major(), has.Minor())
+	case has.LosesMembers():
+		return fmt.Sprintf("its member %s runs etcd %s, which loses members when membership changes: upgrade it to "+
+			"%s or later, or %s or later", m.Alias, has, defaults.Least35, defaults.Least36)
+	}
+	quota := defaults.QuotaOn(v.Cluster.Spec.Options, defaults.RoomFor(&v.Cluster.Spec))
+	if m.Health.DBSize >= quota/10*9 {
+		return fmt.Sprintf("the database of its member %s has %s, and our quota is %s: raise spec.storage.size or "+
+			"spec.options.quotaBackendBytes, or defragment it", m.Alias,
+			Mebibytes(m.Health.DBSize), Mebibytes(quota))
+	}
+	return ""
+}
+
+// ForeignSilent says what to do about foreign voters that do not serve; empty when all do.
+func ForeignSilent(v *Facts) string {
+	for _, m := range v.Voters {
+		if m.Alias != "" && !m.Serving() {
+			return fmt.Sprintf("; if Quorate can't reach %s at %s, add another client URL of it to "+
+				"spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
+				m.Alias, cmp.Or(strings.Join(defaults.UrlsOf(m.Member), ", "), "any URL"), objects.Hex(m.ID))
+		}
+	}
+	return ""
+}
+
+// Retiring reports whether the spec says that the foreign members are to go.
+func Retiring(v *Facts) bool {
+	existing := defaults.Existing(v.Cluster)
+	return existing != nil && existing.RetireForeign && v.Replicas > 0
+}
+
+// RetirePause is between the removals of two foreign members: long enough for clients to settle, and for a person to
+// stop it.
+const RetirePause = 15 * time.Second
+
+// ForeignStage is how far the members have come beside foreign ones, in a word and in words.
+func ForeignStage(v *Facts) (reason, message string) {
+	var foreign []string
+	for _, m := range v.Members {
+		if m.Alias != "" {
+			foreign = append(foreign, m.Alias)
+		}
+	}
+	own, theirs := len(v.ReplicaVoters()), strings.Join(foreign, ", ")
+	switch {
+	case v.Replicas == 0 && len(v.Names) == 0:
+		return "Left", fmt.Sprintf("no member of ours is left beside %s; delete this EtcdCluster, or set "+
+			"spec.replicas to join again", theirs)
+	case v.Replicas == 0:
+		return "Leaving", fmt.Sprintf("removing our members, %d left beside %s", own, theirs)
+	case own < v.Replicas:
+		return "Joining", fmt.Sprintf("%d of %s of ours beside %s", own, objects.Count(v.Replicas, "voter"), theirs)
+	case Retiring(v):
+		return "Retiring", fmt.Sprintf("%s of ours; still to remove: %s", objects.Count(own, "voter"), theirs)
+	}
+	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; Quorate restarts, upgrades and "+
+		"defragments no member and changes no user until they are gone: set spec.bootstrap.existing.retireForeign to "+
+		"true to remove them, or spec.replicas to 0 to remove ours",
+		objects.Count(own, "voter"), theirs)
+}
+
+// trustLeft says that the authority of the former members is still trusted; empty when it is not.
+func TrustLeft(v *Facts) string {
+	if defaults.Existing(v.Cluster) == nil {
+		return ""
+	}
+	return "; spec.bootstrap.existing is no longer used: remove it" +
+		map[bool]string{true: ", and the authority in Secret " + TrustSecret(v.Cluster) +
+			" is trusted no longer"}[TrustSecret(v.Cluster) != ""]
+}
+
+// MinAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
+// members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
+func minAvailable(v *Facts) int {
+	voters, own := len(v.Voters), len(v.ReplicaVoters())
+	if l := v.Learner(); l != nil && l.PodName != "" && l.Serving() {
+		voters, own = voters+1, own+1
+	}
+	if v.Etcd == nil || !v.BesideForeign() {
+		return Quorum(max(v.Replicas, voters))
+	}
+	return max(own-1, Quorum(voters)-(voters-own), 0)
+}
+
+// clientURLs are those of members, by ID in hexadecimal.
+func ClientURLs(of []*Member) map[string][]string {
+	all := map[string][]string{}
+	for _, m := range of {
+		all[objects.Hex(m.ID)] = defaults.UrlsOf(m.Member)
+	}
+	return all
+}
+
+// ForeignWithoutRecord is the same for a record that was deleted: by what etcd lists, or the status last listed.
+func ForeignWithoutRecord(v *Facts) map[string][]string {
+	all := ClientURLs(objects.Filter(v.Members, func(m *Member) bool { return WasForeign(v, m) }))
+	for _, s := range v.Cluster.Status.Members {
+		if s.Foreign && v.Etcd == nil {
+			all[s.ID] = nil
+		}
+	}
+	return all
+}
+
+// WasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an
+// etcd that is joined, or the status says so. Who is taken for a stranger instead would be counted, and outlive an
+// epoch that it serves (S8).
+func WasForeign(v *Facts, m *Member) bool {
+	said := slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.Foreign && s.ID == objects.Hex(m.ID)
+	})
+	return v.Epoch == nil && m.PodName == "" && (defaults.Existing(v.Cluster) != nil || said)
+}

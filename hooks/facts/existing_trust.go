@@ -1,0 +1,106 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// AllowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
+func allowsAnyPeer(v *Facts, m *Member) (string, bool) {
+	return "it still accepts every certificate of its authorities from peers, as the foreign members needed",
+		m.TLS.AnyPeer && !v.BesideForeign()
+}
+
+// AsksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
+func AsksInPlainText(v *Facts) string {
+	joined := defaults.Existing(v.Cluster)
+	if joined == nil || joined.TLS != nil || !v.BesideForeign() && (v.Epoch != nil || !defaults.Joins(v.Cluster)) {
+		return ""
+	}
+	return "Quorate talks to the etcd of spec.bootstrap.existing in plain text, so anything on the network can " +
+		"answer for it; use https:// endpoints and tls if it has them"
+}
+
+// trustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
+func TrustSecret(c *v1alpha1.EtcdCluster) string {
+	e := defaults.Existing(c)
+	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
+		return ""
+	}
+	return cmp.Or(e.TLS.TrustSecretRef.Name, e.TLS.SecretRef.Name)
+}
+
+// sameIDs reports whether two lists hold the same certificates, in whichever order and number.
+func SameIDs(a, b []observation.Certificate) bool {
+	ids := func(list []observation.Certificate) []string {
+		var all []string
+		for _, c := range list {
+			all = append(all, c.ID)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return slices.Equal(ids(a), ids(b))
+}
+
+// besideTLS reports whether there are foreign members that speak TLS.
+func besideTLS(v *Facts) bool {
+	e := defaults.Existing(v.Cluster)
+	return e != nil && e.TLS != nil && v.Epoch.Existing() && v.BesideForeign()
+}
+
+// ForeignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
+func foreignCertificateProblems(v *Facts) []string {
+	if !besideTLS(v) {
+		return nil
+	}
+	e := defaults.Existing(v.Cluster)
+	var list []string
+	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
+	absent := fmt.Sprintf("it does not exist, or does not have the label %s: %s", objects.LabelCluster, v.Cluster.Name)
+	for _, name := range defaults.Distinct([]string{e.TLS.SecretRef.Name, cmp.Or(e.TLS.TrustSecretRef.Name,
+		e.TLS.SecretRef.Name)}) {
+		switch s := v.AnySecret(name); {
+		case s == nil:
+			lacks(name, absent)
+		case len(s.Trust) == 0:
+			lacks(name, "it has no ca.crt with the authority of the foreign members, or that can't be parsed")
+		case name == e.TLS.SecretRef.Name && s.Has(objects.KeyCertificate) && s.Certificate == nil:
+			lacks(name, s.Flaw)
+		}
+	}
+	if e.Auth != nil {
+		if s := v.AnySecret(e.Auth.SecretRef.Name); s == nil {
+			lacks(e.Auth.SecretRef.Name, absent)
+		} else if !s.Has(defaults.KeyUsername, defaults.KeyPassword) {
+			lacks(e.Auth.SecretRef.Name, "it does not have username and password")
+		}
+	}
+	return list
+}
+
+// NotAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
+// theirs.
+func notAdopted(v *Facts) []string {
+	var list []string
+	name := TrustSecret(v.Cluster)
+	if name == "" || !besideTLS(v) {
+		return nil
+	}
+	for _, own := range []string{defaults.CASecret(v.Cluster.Name), defaults.PeerSecret(v.Cluster),
+		defaults.ServerSecret(v.Cluster)} {
+		s := v.Children.Secrets[own]
+		if s != nil && slices.ContainsFunc(v.AnySecret(name).Trust, func(c observation.Certificate) bool {
+			return !slices.ContainsFunc(s.Trust, func(o observation.Certificate) bool { return o.ID == c.ID })
+		}) {
+			list = append(list, fmt.Sprintf("Secret %s: it does not trust the authority in Secret %s yet", own, name))
+		}
+	}
+	return list
+}

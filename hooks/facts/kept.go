@@ -1,0 +1,120 @@
+package facts
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// HeldBack reports whether every child is to stay as it is.
+func (v *Facts) HeldBack() bool {
+	return v.Suspended() || len(v.WithoutLastApplied) > 0 || len(v.Refused()) > 0 || v.Unsupported() != nil
+}
+
+// Suspended reports whether spec.suspend holds every change back. Where the API server has its data here, what is half
+// done comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
+func (v *Facts) Suspended() bool {
+	c := v.Cluster
+	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !halfDone(v))
+}
+
+// halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off
+// has not written it.
+func halfDone(v *Facts) bool {
+	for _, e := range v.Recorded {
+		if e.Choice.Name != "" {
+			return true
+		}
+	}
+	if v.Etcd == nil {
+		return false
+	}
+	voters := 0
+	for _, m := range v.Etcd.Members {
+		name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+		if pod := v.Children.Pods[name]; m.Learner || ours && (pod == nil || pod.DeletionTimestamp != nil) {
+			return true
+		}
+		voters++
+	}
+	return voters < defaults.FewestSelfHosted
+}
+
+// Kept is an observed object as it is, with those of its labels and annotations that are ours.
+func Kept[T any, P interface {
+	*T
+	metav1.Object
+}](c *v1alpha1.EtcdCluster, old P) P {
+	object := *old
+	p := P(&object)
+	p.SetLabels(objects.OwnKeys(old.GetLabels(), objects.Labels(c, nil)))
+	p.SetAnnotations(objects.OwnKeys(old.GetAnnotations(), objects.Annotations(c, nil)))
+	return p
+}
+
+// KeptSecrets are all observed Secrets, as they are.
+func KeptSecrets(o observation.Observation) []*decision.DesiredSecret {
+	var list []*decision.DesiredSecret
+	for _, name := range slices.Sorted(maps.Keys(o.Children.Secrets)) {
+		list = append(list, KeptSecret(o.Cluster, o.Children.Secrets[name]))
+	}
+	return list
+}
+
+// KeptSecret is the observed Secret, as it is: without Make its data is left alone.
+func KeptSecret(c *v1alpha1.EtcdCluster, old *observation.Secret) *decision.DesiredSecret {
+	return &decision.DesiredSecret{ObjectMeta: Kept(c, old).ObjectMeta, Type: old.Type}
+}
+
+// KeptAll are all objects as they are, by name: see [Kept].
+func KeptAll[T any, P interface {
+	*T
+	metav1.Object
+}](c *v1alpha1.EtcdCluster, objects map[string]P) []P {
+	var list []P
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		list = append(list, Kept(c, objects[name]))
+	}
+	return list
+}
+
+// KeptServices are the Services as they are, with the annotations that the spec asks for on each.
+func KeptServices(o observation.Observation) []*corev1.Service {
+	list := KeptAll(o.Cluster, o.Children.Services)
+	for _, s := range list {
+		old := o.Children.Services[s.Name]
+		s.Annotations = objects.OwnKeys(old.Annotations, objects.ServiceAnnotations(o.Cluster, s.Name))
+	}
+	return list
+}
+
+// External are the addresses of the load balancer that leads to the members, sorted: IP addresses and names.
+func (v *Facts) External() []string {
+	s := v.Children.Services[objects.ClientService(v.Cluster.Name)]
+	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return nil
+	}
+	var all []string
+	for _, at := range s.Status.LoadBalancer.Ingress {
+		if address := cmp.Or(at.Hostname, at.IP); address != "" {
+			all = append(all, address)
+		}
+	}
+	return defaults.Distinct(all)
+}
+
+// OtherFamily reports whether the first IP family that is asked for is another than that of the Service, which may be
+// nil.
+func OtherFamily(asked *v1alpha1.ClientService, s *corev1.Service) bool {
+	return s != nil && len(asked.IPFamilies) > 0 && len(s.Spec.IPFamilies) > 0 &&
+		asked.IPFamilies[0] != s.Spec.IPFamilies[0]
+}

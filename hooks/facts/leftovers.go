@@ -1,0 +1,94 @@
+package facts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more,
+// or one that is not believed.
+func Leftover(v *Facts, cm *corev1.ConfigMap) bool {
+	if slices.Contains(v.Unsealed, cm.Name) {
+		return true
+	}
+	believed := slices.Collect(maps.Values(v.Recorded))
+	return v.Epoch != nil && slices.ContainsFunc(believed, func(e *Epoch) bool { return e.Record == cm })
+}
+
+// Lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its
+// members, and claims that are not in quarantine yet; empty for nothing.
+func Lingering(v *Facts) string {
+	var left []string
+	if v.Epoch.Record != nil {
+		left = append(left, "the record "+v.Epoch.Record.Name)
+	}
+	left = append(left, Unended(v)...)
+	switch late := LongEnding(v); {
+	case len(late) > 0:
+		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), wordsForLongEnding(v, late))
+	case len(left) > 0:
+		return "waiting for " + strings.Join(left, ", ")
+	}
+	for _, claim := range v.Children.Claims {
+		if _, ours := MemberOfClaim(v.Cluster.Name, claim.Name); ours && v.Ours(claim) &&
+			claim.DeletionTimestamp == nil && !Quarantined(claim) {
+			return "quarantining its volumes"
+		}
+	}
+	return ""
+}
+
+// unended are the pods of members that have not ended, LongEnding those that were to end long ago, and whose nodes do
+// not say that they have.
+func Unended(v *Facts) []string {
+	return objects.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), objects.ByOrdinal), func(name string) bool {
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
+		return ours && !Finished(v.Children.Pods[name])
+	})
+}
+
+// LongEnding are the pods of epochs that are over whose time to end has passed, by name.
+func LongEnding(v *Facts) []string {
+	return objects.Filter(Unended(v), func(name string) bool { return graceOver(v.Children.Pods[name], v.Now) })
+}
+
+func wordsForLongEnding(v *Facts, late []string) string {
+	return fmt.Sprintf("the node of %s has not confirmed that it ended: if that node is off for good, kubectl delete "+
+		"pod -n %s --force --grace-period=0 %s",
+		strings.Join(late, ", "), v.Cluster.Namespace, strings.Join(late, " "))
+}
+
+// OfAllEpochs is the observation with the pods and claims of every epoch.
+func OfAllEpochs(v *Facts) observation.Observation {
+	o := v.Observation
+	o.Children.Pods, o.Children.Claims = v.All.Pods, v.All.Claims
+	return o
+}
+
+// expired reports whether a claim of an earlier epoch has been kept long enough.
+func Expired(v *Facts, claim *corev1.PersistentVolumeClaim) bool {
+	if v.Etcd == nil || v.Next != nil || !v.Ours(claim) || !Quarantined(claim) {
+		return false
+	}
+	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
+	return err == nil && !v.Now.Before(since.Add(KeepVolumesFor(&v.Cluster.Spec)))
+}
+
+const defaultKeepVolumes = 7 * 24 * time.Hour
+
+// KeepVolumesFor is how long the volumes of an epoch that is over are kept.
+func KeepVolumesFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	if keep := s.Recovery.KeepVolumesFor; keep != nil {
+		return keep.Duration
+	}
+	return defaultKeepVolumes
+}

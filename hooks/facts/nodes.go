@@ -1,0 +1,173 @@
+package facts
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// Members stand on nodes that the spec names when their data is there (HostPath), or their address (spec.hostNetwork).
+// A member never moves from its node.
+
+// OnNamedNodes reports whether each member has a node of those that the spec names.
+func (v *Facts) OnNamedNodes() bool { return v.HostPath() || v.HostNetwork() }
+
+// HostNetwork reports whether members have the addresses of their nodes.
+func (v *Facts) HostNetwork() bool { return v.Cluster.Spec.HostNetwork != nil }
+
+// NodeOf is the node that holds the member's data, or whose address it has; empty when that is not known. All that
+// tells of it agrees, however old it is.
+func (v *Facts) NodeOf(member string) string {
+	if !v.OnNamedNodes() {
+		return ""
+	}
+	if node := v.placedOn(member); node != "" || !v.HostNetwork() {
+		return node
+	}
+	address := v.Address(member)
+	i := slices.IndexFunc(v.Cluster.Spec.HostNetwork.Nodes,
+		func(n v1alpha1.NodeAddress) bool { return n.Address == address })
+	if i < 0 {
+		return ""
+	}
+	return v.Cluster.Spec.HostNetwork.Nodes[i].Name
+}
+
+// HasPlace reports whether a pod can be made for the member: its node and its address are known, where it has some of
+// its own.
+func (v *Facts) HasPlace(member string) bool {
+	return !v.OnNamedNodes() || v.NodeOf(member) != "" && (!v.HostNetwork() || v.Address(member) != "")
+}
+
+// placedOn is the node by what is recorded, and by the pod.
+func (v *Facts) placedOn(member string) string {
+	pod := v.Children.Pods[member]
+	if !v.HostPath() {
+		if pod == nil {
+			return ""
+		}
+		return PinnedTo(pod)
+	}
+	if node := v.Epoch.Recorded(member); node != "" {
+		return string(node)
+	}
+	if pod != nil && DirectoryIn(pod) == Directory(v.Cluster, member) {
+		if node := PinnedTo(pod); node != "" {
+			return node
+		}
+	}
+	return notedNodes(v)[member]
+}
+
+// AddressOf is the address that the spec says of a node; empty for none.
+func addressOf(c *v1alpha1.EtcdCluster, node string) string {
+	if c.Spec.HostNetwork == nil {
+		return ""
+	}
+	for _, n := range c.Spec.HostNetwork.Nodes {
+		if n.Name == node {
+			return n.Address
+		}
+	}
+	return ""
+}
+
+// addressIn is the address on the hosts' network that the pod was made with; empty for none.
+func addressIn(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		for _, flag := range pod.Spec.Containers[i].Command {
+			if url, is := strings.CutPrefix(flag, "--initial-advertise-peer-urls="); is {
+				return objects.AddressIn(url)
+			}
+		}
+	}
+	return ""
+}
+
+// Address of the member: that of its node, as etcd lists it, else as its pod was made with it, else as its node has it,
+// else as the record begins with it. The spec may have forgotten the node. Empty while it is not known, and without
+// spec.hostNetwork.
+func (v *Facts) Address(member string) string {
+	if !v.HostNetwork() {
+		return ""
+	}
+	if m := v.Find(member); m != nil {
+		i := slices.IndexFunc(m.PeerURLs, func(u string) bool { return objects.AddressIn(u) != "" })
+		return objects.AddressIn(m.PeerURLs[max(0, i)])
+	}
+	if pod := v.Children.Pods[member]; pod != nil && addressIn(pod) != "" {
+		return addressIn(pod)
+	}
+	if address := addressOf(v.Cluster, v.placedOn(member)); address != "" {
+		return address
+	}
+	if v.Epoch == nil {
+		return ""
+	}
+	return objects.AddressIn(v.Epoch.Initial[member])
+}
+
+// initialAddresses are the initial members from number first on, with the address that each is known by, or gets: those
+// of the spec's nodes in turn, each once.
+func initialAddresses(v *Facts, first, size int) map[string]string {
+	members, nodes := map[string]string{}, v.Cluster.Spec.HostNetwork
+	for i := range size {
+		name := objects.MemberName(v.Cluster.Name, first+i)
+		members[name] = v.Address(name)
+		if nodes != nil && members[name] == "" && len(nodes.Nodes) > 0 {
+			members[name] = nodes.Nodes[(first+i)%len(nodes.Nodes)].Address
+		}
+	}
+	return members
+}
+
+// Nodes are the names of the nodes that members may be on; none where any will do.
+func (v *Facts) Nodes() []string { return defaults.Nodes(&v.Cluster.Spec) }
+
+// Addresses are those at which members are, or will begin, by all that tells of them, and those and all at which they
+// may be; sorted, and none without spec.hostNetwork.
+func (v *Facts) Addresses() (members, nodes []string) {
+	if !v.HostNetwork() {
+		return nil, nil
+	}
+	for _, w := range []*Facts{v, v.Next} {
+		if w == nil {
+			continue
+		}
+		for _, name := range slices.Concat(w.Names, w.Epoch.initial()) {
+			if address := w.Address(name); address != "" {
+				members = append(members, address)
+			}
+		}
+	}
+	members = defaults.Distinct(members)
+	for _, node := range v.Cluster.Spec.HostNetwork.Nodes {
+		nodes = append(nodes, node.Address)
+	}
+	return members, defaults.Distinct(members, nodes)
+}
+
+// initial are the names of the initial members, while those have not had a quorum.
+func (e *Epoch) initial() []string {
+	if e == nil || e.HadQuorum() {
+		return nil
+	}
+	return e.InitialNames()
+}
+
+// Certified reports whether the members' certificates are for this address: a member that begins there would not be
+// dialled otherwise.
+func (v *Facts) Certified(address string) bool {
+	if address == "" || !objects.Encrypted(v.Cluster) {
+		return true
+	}
+	return !slices.ContainsFunc([]string{defaults.ServerSecret(v.Cluster), defaults.PeerSecret(v.Cluster)}, func(name string) bool {
+		s := v.AnySecret(name)
+		return s == nil || s.Certificate == nil || !slices.Contains(s.Certificate.Names, address)
+	})
+}

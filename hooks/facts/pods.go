@@ -1,0 +1,89 @@
+package facts
+
+import (
+	"cmp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// JoinsOnAnotherClaim reports whether a learner that has not started yet was recorded to start on another claim than
+// this one.
+func JoinsOnAnotherClaim(v *Facts, m *Member) bool {
+	return v.OnClaims() && StartOf(v, m) == objects.StartJoin && v.ClaimGone(m)
+}
+
+// JoinCluster is the membership as a joining member must be told it: all of the list, itself by our name for it.
+func JoinCluster(v *Facts, joining *Member) string {
+	var fields []string
+	for _, m := range v.Members {
+		name := cmp.Or(m.Name, m.PodName)
+		if m.Alias != "" {
+			name = "foreign-" + objects.Hex(m.ID) // its own may be that of one of ours
+		}
+		if m.ID == joining.ID {
+			name = joining.PodName
+		}
+		for _, u := range m.PeerURLs {
+			fields = append(fields, name+"="+u)
+		}
+	}
+	return strings.Join(fields, ",")
+}
+
+// takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
+func TakesImage(v *Facts, pod *corev1.Pod) bool {
+	idle := NeverRan(pod) || v.Etcd == nil && !Running(pod)
+	return idle && v.Epoch.Began() && otherImage(v, pod) && fitsFlags(v, pod)
+}
+
+func otherImage(v *Facts, pod *corev1.Pod) bool {
+	return pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, VersionNow(v))
+}
+
+// fitsFlags reports whether the image that the pod should have knows all else that the pod was made with: its flags,
+// and what fills its data directory, which runs in etcd's image too.
+func fitsFlags(v *Facts, pod *corev1.Pod) bool {
+	return defaults.SameFlags(MadeForVersion(pod), VersionNow(v)) &&
+		(!isFilled(pod) || Seeded(pod))
+}
+
+// Waits reports whether the pod can't go on as it is.
+func WaitsForSeed(pod *corev1.Pod) bool {
+	return stuck(pod) || SeedFailure(pod) != nil && !Seeded(pod)
+}
+
+// Superseded reports whether a pod whose etcd has never run can't go on, and would be made otherwise now, in a way that
+// it can't be given: by its template, its flags, or the image that fills its data directory.
+func Superseded(v *Facts, pod *corev1.Pod) bool {
+	takes := v.Epoch.Began() && fitsFlags(v, pod)
+	return WaitsForSeed(pod) && (TemplateOutdated(v, pod) || otherImage(v, pod) && !takes)
+}
+
+// IsSurveyPod reports whether the pod of this name looks at a member's volumes.
+func IsSurveyPod(v *Facts, name string) bool {
+	of, is := strings.CutSuffix(name, SurveySuffix)
+	_, ours := objects.Ordinal(v.Cluster.Name, of)
+	return is && ours
+}
+
+// protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
+func ProtectingPods(v *Facts) []string {
+	return objects.Filter(v.Names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return claimBeingDeleted(v, name) && pod != nil && pod.DeletionTimestamp == nil &&
+			pod.Spec.NodeName != "" && !Finished(pod)
+	})
+}
+
+const (
+	// VolumeData is the volume of a member's pod with its data.
+	VolumeData = "data"
+	// VolumeState is a volume of its own for what prepare remembers of having started here.
+	VolumeState = "state"
+	// StateMount is where that is mounted.
+	StateMount = "/var/run/quorate"
+)

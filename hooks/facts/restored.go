@@ -1,0 +1,41 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Restored is the condition Restored: whether the cluster has the data that a restore asks for; not shown when none does.
+func Restored(v *Facts) (reason, message string, is, shown bool) {
+	r := v.Asked.Restore
+	switch {
+	case v.Next != nil:
+		reason, message = Staged(v)
+		return reason, message, false, true
+	case r == nil:
+		return "", "", false, false
+	case v.Epoch == nil:
+		_, why := Beginning(v)
+		return "Waiting", cmp.Or(why, "the cluster has not started"), false, true
+	case v.Epoch.Restore == r.ID:
+		reason, message, is = answers(v)
+		return reason, message, is, true
+	}
+	_, why := RestoreSource(v, r)
+	switch {
+	case Answered(v)[r.ID] != 0:
+		return v1alpha1.AnsweredBefore, "EtcdOperation " + r.Name + ": " + why, false, true
+	case why == "" && MembersMissing(v) && !MayStopFirst(v, r):
+		return "Waiting", fmt.Sprintf("EtcdOperation %s waits until epoch %d has all its members; with stopFirst it "+
+			"does not wait", r.Name, v.Epoch.N), false, true
+	}
+	return "Impossible", fmt.Sprintf("EtcdOperation %s: %s; the data is untouched", r.Name, cmp.Or(why, "about to begin")), false,
+		true
+}
+
+// MembersMissing reports whether the epoch that runs lacks a member.
+func MembersMissing(v *Facts) bool {
+	return v.Etcd != nil && (len(v.ReplicaVoters()) < Wanted(v) || v.Learner() != nil)
+}

@@ -1,0 +1,81 @@
+package facts
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// MadeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what
+// is noted of them.
+func MadeForVersion(pod *corev1.Pod) string {
+	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], objects.VersionOf(pod.Annotations[objects.AnnotationImage]))
+}
+
+// VersionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the
+// last version lacks to start may be all that keeps the quorum away; so another patch release that the spec asks for
+// is followed then, and so is a version that other members have been given.
+func VersionNow(v *Facts) string {
+	if v.Etcd != nil || !v.Epoch.HadQuorum() {
+		return v.Epoch.Version
+	}
+	wanted, err := defaults.ParseRelease(v.Cluster.Spec.Version)
+	if err == nil && (wanted.Minor() == Release(v).Minor() || given(v, v.Cluster.Spec.Version)) {
+		return v.Cluster.Spec.Version
+	}
+	return v.Epoch.Version
+}
+
+// Planned is the version of an epoch that takes over from this one: the spec's, unless that is one to which the members
+// that run don't go in one step either. Once it is recorded it stays, with the flags and images that follow from it,
+// until the epoch runs or is prepared again.
+func Planned(v *Facts) string {
+	if v.Epoch.HadQuorum() && Refuses(v, Hops(v)) {
+		return VersionNow(v)
+	}
+	return v.Cluster.Spec.Version
+}
+
+// SameMinor reports whether two versions are of one minor version: whatever the one has written, the other can read.
+func SameMinor(a, b string) bool {
+	first, err := defaults.ParseRelease(a)
+	second, err2 := defaults.ParseRelease(b)
+	return err == nil && err2 == nil && first.Base() == second.Base()
+}
+
+// given reports whether some member's pod has the image of this version.
+func given(v *Facts, version string) bool {
+	return slices.ContainsFunc(v.Names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && objects.VersionOf(pod.Annotations[objects.AnnotationImage]) == version
+	})
+}
+
+// RunningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none
+// answers it is what they ran, and before any has answered what they are started with.
+func RunningVersion(v *Facts, members []v1alpha1.MemberStatus) string {
+	wanted := v.Cluster.Spec.Version
+	var runs []defaults.Release
+	for _, m := range members {
+		if r, err := defaults.ParseRelease(m.Version); err == nil && !m.Foreign {
+			runs = append(runs, r)
+		}
+	}
+	before, _, _ := strings.Cut(v.Cluster.Status.Running, " -> ")
+	is := cmp.Or(before, wanted)
+	if others := objects.Filter(runs, func(r defaults.Release) bool { return r.String() != wanted }); len(others) > 0 {
+		is = slices.MinFunc(others, defaults.Release.Compare).String()
+	} else if len(runs) > 0 {
+		is = wanted
+	}
+	if is == wanted {
+		return wanted
+	}
+	return is + " -> " + wanted
+}

@@ -1,0 +1,412 @@
+package facts
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// newView is an observation put together, with what is worked out once for all rules.
+func NewExamined(o observation.Observation) *Facts { return Examine(New(o)) }
+
+// View is an observation put together: what the rules look at.
+type Facts struct {
+	observation.Observation // its pods and claims are those of the epoch alone, and whatever has no member's name
+	Replicas                int
+	Epoch                   *Epoch
+	// Recorded are all epochs whose records are believed, by number.
+	Recorded map[int]*Epoch
+	// doubted says why other records are not believed, or can't be read, by name.
+	doubted map[string]string
+	// Next is the epoch that is to take over, seen alike; nil for none.
+	Next *Facts
+	// below is the number that its members' numbers are below.
+	below int
+	// PredecessorGone is set for an epoch that is to take over, once the record of the one before is gone.
+	PredecessorGone bool
+	// All are the pods and claims of every epoch.
+	All observation.Children
+	// Members are etcd's list, ours by number, then strangers. Empty while blind.
+	Members []*Member
+	Voters  []*Member // those of members that vote
+	// Names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of
+	// nodes.
+	Names []string
+	// Foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members;
+	// Etcd is nil then. 0 for none.
+	Foreign uint64
+	// Templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see
+	// TemplateNow.
+	Templates           [2]string
+	Leaves              []defaults.Leaf
+	CertificateProblems []string // which certificates are not in order, and why: see allCertificateProblems
+	// Untrusted says which certificate from others running members don't take, and what to do; empty for none
+	Untrusted string
+	Serves    string                       // identifies the certificates that members are to show
+	DefragRun *decision.DefragmentationRun // what defragmentation has come to; nil for nothing ever
+	Asked     asked                        // what EtcdOperations ask for
+	Windows   *defaults.Windows            // of spec.maintenance.windows; nil for none
+}
+
+// Member is one entry of etcd's list with what belongs to it.
+type Member struct {
+	observation.Member
+	PodName string // our name for it; empty for a stranger
+	Alias   string // what a foreign member is called; empty for others
+	Pod     *corev1.Pod
+	Claim   *corev1.PersistentVolumeClaim
+	Health  observation.Health
+	Asked   bool // it has an address and was asked
+	Lags    bool // it has applied far less than another one: see MostBehind
+	TLS     tlsFlags
+	// Update is remembered once it is known; see rollout/rollout.go.
+	Update **update
+}
+
+// New puts an observation together: the epoch that runs, and the one that is to take over.
+func New(o observation.Observation) *Facts {
+	recorded, doubted := readRecords(o)
+	current, next := epochs(recorded)
+	made := Facts{Observation: o, Replicas: targetReplicas(o, current), Recorded: recorded, doubted: doubted,
+		All: o.Children, Asked: askedOf(o, recorded)}
+	below := objects.MostMembers
+	if next != nil {
+		below = next.First
+	}
+	v := viewOf(made, current, below)
+	if next != nil {
+		made.Etcd = nil // its members don't run yet
+		made.Health = nil
+		made.Taken = nil
+		v.Next = viewOf(made, next, objects.MostMembers)
+		v.Next.PredecessorGone = Over(v)
+	}
+	return v
+}
+
+// viewOf is what there is of one epoch, whose members' numbers are below the given one.
+func viewOf(made Facts, e *Epoch, below int) *Facts {
+	v := &made
+	v.Epoch = e
+	v.below = below
+	v.Children = within(v.Observation, e, below)
+	o := v.Observation
+	if v.Etcd != nil && v.Epoch != nil && unrelated(v) {
+		v.Foreign, v.Etcd = v.Etcd.ClusterID, nil
+	}
+	traces := map[string]bool{}
+	for _, name := range slices.Concat(Remains(v), onRecord(v)) {
+		traces[name] = true
+	}
+	if v.Etcd != nil {
+		for _, m := range v.Etcd.Members {
+			v.Members = append(v.Members, member(v, m))
+			if name, ours := objects.MemberAt(o.Cluster, m.PeerURLs); ours {
+				traces[name] = true
+			}
+		}
+	}
+	for name := range traces {
+		if _, ours := objects.Ordinal(o.Cluster.Name, name); ours {
+			v.Names = append(v.Names, name)
+		}
+	}
+	slices.SortFunc(v.Names, objects.ByOrdinal)
+	slices.SortFunc(v.Members, func(a, b *Member) int {
+		if (a.PodName == "") != (b.PodName == "") {
+			return len(b.PodName) - len(a.PodName)
+		}
+		if c := objects.ByOrdinal(a.PodName, b.PodName); c != 0 {
+			return c
+		}
+		return cmp.Or(objects.ByOrdinal(a.Alias, b.Alias), strings.Compare(objects.Hex(a.ID), objects.Hex(b.ID)))
+	})
+	for _, m := range v.Members {
+		m.Lags = slices.ContainsFunc(v.Members,
+			func(o *Member) bool { return o.Health.RaftIndex > m.Health.RaftIndex+MostBehind })
+	}
+	v.Voters = objects.Filter(v.Members, func(m *Member) bool { return !m.Learner })
+	believeMembers(v)
+	v.Windows = defaults.WindowsNow(&o)
+	v.DefragRun = defragmentationRun(v)
+	return v
+}
+
+// believeMembers takes the version of an epoch from its members when they are first heard of.
+func believeMembers(v *Facts) {
+	if v.Epoch != nil && v.Etcd != nil && !v.Epoch.HadQuorum() {
+		v.Epoch.Version = cmp.Or(OtherMinor(v.Epoch.Version, runs(v)), v.Epoch.Version)
+	}
+}
+
+// runs are the versions of the members of ours that serve.
+func runs(v *Facts) []string {
+	var all []string
+	for _, m := range v.Members {
+		if m.PodName != "" && m.Serving() {
+			all = append(all, m.Health.Version)
+		}
+	}
+	return all
+}
+
+// unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none
+// of ours although something is left of them: they have run, and the record that knew of it is lost. Before they have
+// joined an etcd there is nothing of them.
+func unrelated(v *Facts) bool {
+	if v.Epoch.HadQuorum() {
+		return v.Epoch.ClusterID != v.Etcd.ClusterID
+	}
+	return len(Remains(v)) > 0 && !slices.ContainsFunc(v.Etcd.Members, func(m observation.Member) bool {
+		_, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+		return ours
+	})
+}
+
+// Remains are the members that have a pod or a claim.
+func Remains(v *Facts) []string {
+	names := slices.Collect(maps.Keys(v.Children.Pods))
+	for claim := range v.Children.Claims {
+		member, _ := MemberOfClaim(v.Cluster.Name, claim)
+		names = append(names, member)
+	}
+	slices.SortFunc(names, objects.ByOrdinal)
+	return objects.Filter(slices.Compact(names), func(name string) bool {
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
+		return ours
+	})
+}
+
+func member(v *Facts, m observation.Member) *Member {
+	e := &Member{Member: m}
+	name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+	if !ours {
+		fillForeign(v, e)
+		return e
+	}
+	e.PodName, e.Pod, e.Claim = name, v.Children.Pods[name], v.Children.Claims[name]
+	e.TLS = TLSFlagsOf(e.Pod)
+	e.Health, e.Asked = v.Health[name]
+	if e.Health.Err == "" && e.Health.MemberID != m.ID {
+		e.Health = observation.Health{Err: "another member answered at its address", MemberID: e.Health.MemberID,
+			ClusterID: e.Health.ClusterID}
+	}
+	return e
+}
+
+// Memory reports whether members keep their data in memory.
+func (v *Facts) Memory() bool { return v.Cluster.Spec.Storage.Medium == v1alpha1.Memory }
+
+// Find is the listed member with our name; nil when the list omits it.
+func (v *Facts) Find(name string) *Member {
+	return objects.First(v.Members, func(m *Member) bool { return m.PodName == name })
+}
+
+// NextOrdinal is the number of the next new member: above the recorded mark and above every trace (S9).
+func (v *Facts) NextOrdinal() int {
+	n := v.Replicas // that many the first epoch begins with
+	if defaults.Joins(v.Cluster) {
+		n = 0
+	}
+	if v.Epoch != nil {
+		n = v.Epoch.NextOrdinal
+	}
+	// A copy of the mark, in case the record is deleted.
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		n = max(n, objects.ReadMark(peers.Annotations[objects.AnnotationNextMember]))
+	}
+	if v.Next != nil {
+		n = max(n, v.Next.NextOrdinal())
+	}
+	for _, e := range v.Recorded { // one that came to nothing has named its members
+		n = max(n, e.NextOrdinal)
+	}
+	for _, name := range v.Names {
+		if i, _ := objects.Ordinal(v.Cluster.Name, name); i >= n {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+// OrdinalReserved reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
+func OrdinalReserved(v *Facts, name string) bool {
+	n, _ := objects.Ordinal(v.Cluster.Name, name)
+	return v.Epoch != nil && n < v.Epoch.NextOrdinal
+}
+
+// Ours reports whether a claim belongs to this very cluster object, not to an earlier one of the same name.
+func (v *Facts) Ours(claim *corev1.PersistentVolumeClaim) bool {
+	return claim != nil && slices.ContainsFunc(claim.OwnerReferences,
+		func(r metav1.OwnerReference) bool { return r.UID == v.Cluster.UID })
+}
+
+// Usable reports whether a pod may be started on the claim: not on one that was made for another epoch.
+func (v *Facts) Usable(claim *corev1.PersistentVolumeClaim) bool {
+	return v.Ours(claim) && claim.DeletionTimestamp == nil && !Quarantined(claim) && !ofAnotherEpoch(v, claim)
+}
+
+// ofAnotherEpoch reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
+func ofAnotherEpoch(v *Facts, claim *corev1.PersistentVolumeClaim) bool {
+	of := claim.Annotations[objects.AnnotationEpoch]
+	return of != "" && v.Epoch != nil && objects.ReadMark(of) != v.Epoch.N
+}
+
+// Learner is the first learner that etcd lists; nil without one.
+func (v *Facts) Learner() *Member {
+	return objects.First(v.Members, func(m *Member) bool { return m.Learner })
+}
+
+// RemovedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has
+// passed without its node confirming is not waited for: etcd refuses a removed member in any case.
+func (v *Facts) RemovedPods() []string {
+	if v.Etcd == nil {
+		return nil
+	}
+	return objects.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), objects.ByOrdinal), func(name string) bool {
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
+		return ours && v.Find(name) == nil && !graceOver(v.Children.Pods[name], v.Now)
+	})
+}
+
+// GraceOver reports whether the pod should have ended ten seconds ago, and is still there.
+func graceOver(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
+}
+
+// MostBehind is by how many entries a member may be behind another one and serve. etcd's leader keeps so many before
+// its last snapshot, and sends that to those that are further behind: until it has arrived they acknowledge nothing
+// (DefaultSnapshotCatchUpEntries in etcdserver/server.go). And a member takes no requests while it has so many entries
+// left to apply (maxGapBetweenApplyAndCommitIndex in etcdserver/v3_server.go). So a member that keeps pace is nearer,
+// however busy it is; the answers that are compared are of one moment.
+const MostBehind = 5000
+
+// Serving reports whether the member can be counted on: it answers and, if it votes, does not lag. To learners that is
+// all the same until they are promoted.
+func (m *Member) Serving() bool { return m.Answers() && (m.Learner || !m.Lags) }
+
+// Answers reports whether the member was asked, and follows a leader: its data is there, and it is not dead, be it far
+// behind.
+func (m *Member) Answers() bool { return m.Asked && m.Health.Serving() }
+
+// DataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is
+// gone, or prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A
+// view without its claim is not believed while the member answers or its pod runs: that view is stale.
+func (v *Facts) DataLost(m *Member) (string, bool) {
+	if m.PodName == "" {
+		return "", false
+	}
+	if PrepareRefused(m.Pod) && !m.Answers() {
+		return "its data directory was empty", !misstarted(v, m)
+	}
+	if v.Memory() {
+		return "its memory pod is gone", !v.MayBeMade(m) && !m.Answers() && v.PodGone(m.Pod)
+	}
+	if v.HostPath() {
+		return "", false // what became of a directory, only prepare sees
+	}
+	if claimBeingDeleted(v, m.PodName) {
+		return "its claim is being deleted", true
+	}
+	return "its claim is gone", !v.MayBeMade(m) && !m.Answers() && !Running(m.Pod) && v.ClaimGone(m)
+}
+
+// PodGone reports whether a memory pod is gone for good, and its data with it.
+func (v *Facts) PodGone(pod *corev1.Pod) bool {
+	return pod == nil || Finished(pod) || gatedForGood(v, pod) || graceOver(pod, v.Now)
+}
+
+// ClaimGone reports whether the member lacks a claim, or has one that was made after it could have begun on it.
+func (v *Facts) ClaimGone(m *Member) bool {
+	return slices.ContainsFunc(v.MemberClaims(m.PodName), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || Quarantined(c) || !m.Started() && v.Epoch.Recorded(c.Name) != c.UID
+	})
+}
+
+// MayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
+func (v *Facts) MayBeMade(m *Member) bool {
+	return m.Learner && !m.Started() && v.Epoch.Recorded(m.PodName) == ""
+}
+
+// gatedForGood reports whether the memory pod is held back for good: another one was recorded in its place.
+func gatedForGood(v *Facts, pod *corev1.Pod) bool {
+	return Gated(pod) && v.Epoch.Provisioned() && !v.Epoch.MayStartEmpty(pod.Name, pod.UID)
+}
+
+// StartOf is how a new pod of a listed member is to start it.
+func StartOf(v *Facts, m *Member) string {
+	switch {
+	case m.Started():
+		return objects.StartResume
+	case m.Learner:
+		return objects.StartJoin
+	case MayBegin(v, m.PodName):
+		return objects.StartBootstrap
+	default:
+		return objects.StartResume
+	}
+}
+
+// Misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
+func misstarted(v *Facts, m *Member) bool {
+	return m.Pod != nil && PodStart(m.Pod) == objects.StartResume && StartOf(v, m) != objects.StartResume
+}
+
+// PodStart is the start that the pod was made for: see objects.AnnotationStart.
+func PodStart(pod *corev1.Pod) string { return pod.Annotations[objects.AnnotationStart] }
+
+// Finished reports whether the pod has ended for good, as an evicted one has. Kubernetes never takes that back.
+func Finished(pod *corev1.Pod) bool {
+	return pod != nil && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded)
+}
+
+// Gated reports whether a scheduling gate holds the pod.
+func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
+
+// Endpoints are the pods of an observation that can be asked, by name.
+func Endpoints(o observation.Observation) []observation.Endpoint {
+	var list []observation.Endpoint
+	var cluster uint64
+	recorded, _ := readRecords(o)
+	current, next := epochs(recorded)
+	if current != nil {
+		cluster = current.ClusterID
+	}
+	below := objects.MostMembers
+	if next != nil {
+		below = next.First
+	}
+	o.Children = within(o, current, below)
+	port, peerPort, _ := objects.Ports(o.Cluster)
+	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), objects.ByOrdinal) {
+		pod := o.Children.Pods[name]
+		_, ours := objects.Ordinal(o.Cluster.Name, name)
+		if !ours || pod.Status.PodIP == "" || Finished(pod) {
+			continue
+		}
+		e := observation.Endpoint{Name: name, ClientURL: defaults.URLOn("http", pod.Status.PodIP, port),
+			PeerURL: objects.PeerURL(o.Cluster, name, addressIn(pod)), ClusterID: cluster}
+		if s := TLSFlagsOf(pod); s.Clients || objects.Encrypted(o.Cluster) && !s.Plain {
+			e.ClientURL, e.ServerName = defaults.URLOn("https", pod.Status.PodIP, port), objects.Host(o.Cluster, name)
+			if e.AsksAuth = defaults.AsksNone(o.Cluster); s.Anonymous && s.Peers {
+				e.PeerAddress = objects.HostPort(pod.Status.PodIP, peerPort)
+			}
+		}
+		list = append(list, e)
+	}
+	return append(list, ForeignEndpoints(o)...)
+}
+
+// Quorum is the number of voters that must agree among n.
+func Quorum(n int) int { return n/2 + 1 }

@@ -1,0 +1,150 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
+)
+
+// WayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more
+// than is done unasked.
+func WayBack(v *Facts, policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
+	from := record.Origin{Restore: v.Epoch.Restore, Bump: v.Cluster.Spec.Recovery.BumpRevision}
+	if v.BesideForeign() {
+		return from, besideOthers
+	}
+	switch policy {
+	case v1alpha1.RecoverFromSurvivor:
+		if !v.OnClaims() {
+			return fromMember(v, from)
+		}
+		switch left := Survivors(v, v.Epoch.N); {
+		case len(left) == 0:
+			return from, "no member's volume has survived" + WithoutGivenUp(v, v.Epoch.N)
+		case !asked && !slices.ContainsFunc(left, func(name string) bool { return mayHaveVoted(v, name) }):
+			return from, fmt.Sprintf("only the volumes of members that have never voted are left (%s), which may be empty",
+				strings.Join(left, ", "))
+		}
+		from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
+		return from, ""
+	case v1alpha1.RecoverFromSnapshot:
+		return fromNewest(v, from, asked)
+	case v1alpha1.RecoverRecreate:
+		from.Source = record.SourceEmpty
+		return from, ""
+	case v1alpha1.RecoverManual:
+	}
+	return from, "spec.recovery.quorumLoss is " + string(policy)
+}
+
+// fromNewest is the way back by the newest snapshot that was restored on trial of the life that is lost and what a
+// stream has stored after it, or else what that life began with. Another one's data may have been rolled back on
+// purpose, or be that of a cluster of the same name which was deleted long ago: it is taken only where there is nothing
+// else, and a person asks. Whether there is a stream, its members' pods find out.
+func fromNewest(v *Facts, from record.Origin, asked bool) (record.Origin, string) {
+	newest, whosever := newestSnapshot(v, objects.Hex(clusterIDOf(v, v.Epoch.N)), ""), newestSnapshot(v, "", "")
+	if asked && newest == nil && v.Epoch.Snapshot == nil {
+		newest = whosever
+	}
+	from.Source = record.SourceSnapshot
+	switch {
+	case newest != nil:
+		var why string
+		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
+			IdentitySecretRef: identity(v)})
+		if why == "" && from.Snapshot.ClusterID != "" {
+			from.Snapshot.Tail = tailURL(from.Snapshot, snapshot.Tail(newest), from.Snapshot.ClusterID)
+			from.Snapshot.AsFar = true
+		}
+		return from, why
+	case v.Epoch.Snapshot != nil:
+		began := *v.Epoch.Snapshot
+		began.SHA256, began.Until = cmp.Or(began.SHA256, v.Epoch.Sum), cmp.Or(began.Until, v.Epoch.Until)
+		from.Snapshot = &began
+		return from, ""
+	case whosever != nil:
+		return from, fmt.Sprintf("it has no verified EtcdSnapshot (etcd cluster %s); the newest one, %s, is of an "+
+			"earlier etcd cluster, %s: if you want that one, %s",
+			objects.Hex(clusterIDOf(v, v.Epoch.N)), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
+			recoverCommand(v, v1alpha1.RecoverFromSnapshot))
+	}
+	return from, fmt.Sprintf("it has no verified EtcdSnapshot (with the label %s=%s)", objects.LabelCluster,
+		v.Cluster.Name)
+}
+
+// fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
+func fromMember(v *Facts, from record.Origin) (record.Origin, string) {
+	switch {
+	case !v.Memory():
+		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; use FromSnapshot or Recreate",
+			v.Cluster.Spec.Storage.Medium)
+	case Answering(v) == "":
+		return from, "no running member answers"
+	case MayHaveQuorum(v):
+		return from, "enough members run to have a quorum, although none answers"
+	}
+	from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
+	from.Member, _, _ = strings.Cut(Answering(v), ":")
+	return from, ""
+}
+
+// Answering are the members that answer although there is no quorum, the one that is ahead first, with the evidence;
+// empty for none.
+func Answering(v *Facts) string {
+	able := objects.Filter(v.Names, func(name string) bool {
+		h, asked := v.Health[name]
+		own := v.Epoch.ClusterID == 0 || h.ClusterID == v.Epoch.ClusterID
+		return asked && h.Err == "" && own && HasData(v, name)
+	})
+	slices.SortStableFunc(able, func(a, b string) int {
+		x, y := v.Health[a], v.Health[b]
+		return cmp.Or(cmp.Compare(y.RaftTerm, x.RaftTerm), cmp.Compare(y.RaftIndex, x.RaftIndex))
+	})
+	var evidence []string
+	for _, name := range able {
+		evidence = append(evidence, fmt.Sprintf("%s: term %d, index %d", name, v.Health[name].RaftTerm,
+			v.Health[name].RaftIndex))
+	}
+	return strings.Join(evidence, "; ")
+}
+
+// identity is the Secret by which encrypted snapshots of this cluster are read.
+func identity(v *Facts) v1alpha1.SecretKeyRef { return v.Cluster.Spec.Recovery.IdentitySecretRef }
+
+// newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID,
+// or of any if that is empty; other than the one of this name.
+func newestSnapshot(v *Facts, clusterID, other string) *v1alpha1.EtcdSnapshot {
+	var newest *v1alpha1.EtcdSnapshot
+	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
+		s := v.Related.Snapshots[name]
+		if name == other {
+			continue
+		}
+		if s.Spec.ClusterRef.Name != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
+			s.Status.VerificationTime.IsZero() || s.DeletionTimestamp != nil {
+			continue
+		}
+		if clusterID != "" && s.Status.ClusterID != clusterID {
+			continue
+		}
+		if newest == nil || newerSnapshot(s, newest, clusterID != "") {
+			newest = s
+		}
+	}
+	return newest
+}
+
+// newer reports whether a snapshot is newer than another one. Of one etcd its revisions say that, and no clock of a Job.
+func newerSnapshot(s, than *v1alpha1.EtcdSnapshot, ofOne bool) bool {
+	if ofOne && s.Status.Revision != than.Status.Revision {
+		return s.Status.Revision > than.Status.Revision
+	}
+	return than.Status.CompletionTime.Before(&s.Status.CompletionTime)
+}

@@ -1,0 +1,358 @@
+package hooks
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/answer"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/rules"
+)
+
+// TestEveryRuleHasAnOutlook: tools that wait know what to make of each.
+func TestEveryRuleHasAnOutlook(t *testing.T) {
+	for _, r := range rules.All() {
+		for _, o := range r.Outlooks {
+			assert.Contains(t, []decision.Outlook{decision.Works, decision.Waits, decision.Rests, decision.Aside}, o, r.Name)
+			assert.False(t, o == decision.Aside && len(r.Outlooks) > 1, "%s: what other rules tell, a plan can't", r.Name)
+		}
+	}
+	for _, m := range rules.Modes {
+		last := m.Rules[len(m.Rules)-1]
+		assert.False(t, slices.Contains(last.Outlooks, decision.Aside), "mode %s: nothing comes after rule %s", m.Name,
+			last.Name)
+	}
+}
+
+// told is which of the three conditions of an observation's decision is True, with its reason.
+func told(t *testing.T, o observation.Observation) (is, message string) {
+	t.Helper()
+	d := Decide(o)
+	require.NoError(t, verify(o, d))
+	for _, kind := range []string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled} {
+		c := meta.FindStatusCondition(d.Status.Conditions, kind)
+		require.NotNil(t, c, kind)
+		if c.Status == metav1.ConditionTrue {
+			is, message = strings.TrimSpace(is+" "+kind+" "+c.Reason), c.Message
+		}
+	}
+	return is, message
+}
+
+func TestWhatToolsAreTold(t *testing.T) {
+	askedUsers := func(changes ...fact) observation.Observation {
+		o := asking()
+		for range 4 {
+			called(t, &o)
+		}
+		return with(o, changes...)
+	}
+	gone := func(o *observation.Observation) { withoutPod("demo-1")(o); silence(o, "demo-1") }
+	defragment := func(o *observation.Observation) { askDefragment(o, "now") }
+	noSecret := func(o *observation.Observation) { o.Cluster.Spec.Auth.Users[2].PasswordSecretRef.Name = "nowhere" }
+	noService := func(o *observation.Observation) { delete(o.Children.Services, "demo") }
+	theirAlarm := func(o *observation.Observation) {
+		o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign, Kind: observation.AlarmNoSpace}}
+	}
+	phase := func(p v1alpha1.SnapshotPhase, uri string) fact {
+		return restoring(&v1alpha1.EtcdSnapshotStatus{Phase: p, URI: uri})
+	}
+	for name, c := range map[string]struct {
+		o          observation.Observation
+		want, says string
+	}{
+		"a new cluster":       {fresh(3), "Reconciling Record", "recording"},
+		"one without members": {fresh(0), "Ready Empty", "there is no data yet"},
+		"one that serves":     {serve(3), "Ready Converged", "serving as the spec says"},
+		"one that is to grow": {with(serve(3), replicas(5)), "Reconciling Grow", "growing"},
+		"one that can't be run": {with(serve(3), version("nonsense")), "Stalled Unsupported",
+			"until you correct the spec"},
+		"a pod that is gone":           {with(serve(3), gone), "Reconciling WaitForMembers", "demo-1"},
+		"suspended, as the spec wants": {with(serve(3), suspending), "Ready Suspended", "recreates nothing"},
+		"suspended, and to grow": {with(serve(3), suspending, replicas(5)), "Stalled Suspended",
+			"rule Grow waits for it"},
+		"suspended, a pod is gone": {with(serve(3), suspending, gone), "Stalled Suspended",
+			"rule WaitForMembers waits for it"},
+		"a defragmentation": {with(serve(3), defragment), "Ready Defragment", "on request"},
+		"a defragmentation before larger volumes": {with(serve(3), defragment, size("2Gi")), "Reconciling Defragment",
+			"on request"},
+		"users that are applied": {askedUsers(), "Ready Converged", "serving"},
+		"a user whose password is not in the Secret": {askedUsers(noSecret), "Reconciling SecretNotFound",
+			"spec.auth.users[2]"},
+		"clients have no Service": {with(serve(3), noService), "Reconciling ServiceNotFound",
+			"clients have no Service: demo"},
+		"no pod is ready yet": {with(serve(3), unreadyPods(10*time.Second, 3)), "Reconciling NoPodReady",
+			"clients are led to none"},
+		"no pod becomes ready": {with(serve(3), unreadyPods(2*time.Minute, 3)), "Stalled NoPodReady",
+			"`kubectl describe pod -n default -l etcd.quorate.dev/cluster=demo` shows why"},
+		"one pod is ready": {with(serve(3), unreadyPods(2*time.Minute, 2)), "Ready Converged", "serving"},
+		"a first start that waits for a volume": {unborn(10*time.Minute, waiting("ContainerCreating")),
+			"Reconciling Start", "its containers have not started"},
+		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start",
+			"its image can't be pulled"},
+		"a first start without a leader": {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
+		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)),
+			"Reconciling PrepareRestore",
+			"does not exist"},
+		"a restore from one that is being taken": {with(serve(3), phase(v1alpha1.SnapshotRunning, "")),
+			"Reconciling PrepareRestore", "is Running"},
+		"a restore from one that failed": {with(serve(3), phase(v1alpha1.SnapshotFailed, "")), "Stalled PrepareRestore",
+			"is Failed"},
+		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotStored, "s3://x")),
+			"Stalled PrepareRestore", "is Stored and not verified"},
+		"beside others": {besideThree(3), "Ready ForeignMembers", "beside"},
+		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ForeignMembers",
+			"beside"},
+		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ForeignMembers", "beside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is, message := told(t, c.o)
+			assert.Equal(t, c.want, is, message)
+			assert.Contains(t, message, c.says)
+		})
+	}
+}
+
+// restoring asks for the data of the snapshot s1, which has this status; nil: it is not there.
+func restoring(status *v1alpha1.EtcdSnapshotStatus) fact {
+	return func(o *observation.Observation) {
+		askSnapshot(o, "one", "s1")
+		if status != nil {
+			o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {Status: *status}}
+		}
+	}
+}
+
+// TestApplyStrategyOutlook: one call without the annotation is ordinary; two are Metacontroller's strategy.
+func TestApplyStrategyOutlook(t *testing.T) {
+	o := serve(3)
+	o.WithoutLastApplied = []string{"Pod demo-1"}
+	is, _ := told(t, o)
+	assert.Equal(t, "Reconciling ApplyStrategy", is)
+	o.Cluster.Status = Decide(o).Status
+	is, _ = told(t, o)
+	assert.Equal(t, "Stalled ApplyStrategy", is)
+}
+
+// TestSuspendedAtRest: neither time nor the slow look at users and roles changes what is said (S16).
+func TestSuspendedAtRest(t *testing.T) {
+	o := asking()
+	for range 4 {
+		called(t, &o)
+	}
+	o.Cluster.Spec.Suspend = true
+	o.Cluster.Status = Decide(o).Status
+	first := Decide(o)
+	for range 40 {
+		o.Now = o.Now.Add(17 * time.Second)
+		require.Equal(t, first.Status, Decide(o).Status)
+	}
+	is, _ := told(t, o)
+	assert.Equal(t, "Ready Suspended", is)
+}
+
+func TestConnection(t *testing.T) {
+	o := serve(3)
+	c := Decide(o).Status.Connection
+	require.NotNil(t, c)
+	url := fmt.Sprintf("https://demo.%s.svc:2379", o.Cluster.Namespace)
+	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url},
+		ClientSecretRef:    v1alpha1.SecretRef{Name: "demo-client-tls"},
+		AuthoritySecretRef: v1alpha1.SecretRef{Name: "demo-client-tls"}}, *c)
+
+	delete(o.Children.Secrets, "demo-client-tls")
+	assert.Empty(t, Decide(o).Status.Connection.ClientSecretRef, "it is not there yet")
+	assert.Nil(t, Decide(fresh(3)).Status.Connection, "no such Service: yet")
+
+	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}},
+		*Decide(o).Status.Connection)
+}
+
+func TestRunningVersion(t *testing.T) {
+	runs := func(v string) func(h *observation.Health) { return func(h *observation.Health) { h.Version = v } }
+	before := func(running, version string) fact {
+		return func(o *observation.Observation) {
+			o.Etcd, o.Health, o.Cluster.Status.Running, o.Cluster.Status.Version = nil, nil, running, version
+		}
+	}
+	for name, c := range map[string]struct {
+		o    observation.Observation
+		want string
+	}{
+		"all run what is wanted": {serve(3), "3.6.16"},
+		"another one is wanted":  {with(serve(3), version("3.6.99")), "3.6.16 -> 3.6.99"},
+		"one is behind":          {with(serve(3), answering("demo-1", runs("3.6.9"))), "3.6.9 -> 3.6.16"},
+		"one has come there": {with(serve(3), version("3.6.17"), answering("demo-1", runs("3.6.17"))),
+			"3.6.16 -> 3.6.17"},
+		"none answers, and they ran another one": {with(serve(3), before("3.6.9 -> 3.6.10", "")),
+			"3.6.9 -> 3.6.16"},
+		"what is no version is not shown": {with(serve(3), everyone(runs("a page of text"))),
+			"3.6.16"},
+	} {
+		assert.Equal(t, c.want, Decide(c.o).Status.Running, name)
+	}
+}
+
+// TestWhatIsNotThereIsSpokenOf: not at once, in the same words from then on, and louder after a minute.
+func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
+	o := serve(3)
+	delete(o.Children.Budgets, "demo")
+	first := Decide(o)
+	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+		RequestTime: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Internal.Awaited)
+	assert.NotContains(t, first.Reason.Message, "has not made")
+	assert.Equal(t, facts.MissedAfter, first.ResyncAfter.Round(time.Second))
+
+	o.Cluster.Status = first.Status
+	after := func(d time.Duration) decision.Decision {
+		o.Now = now.Truncate(time.Second).Add(d)
+		return Decide(o)
+	}
+	const words = "Kubernetes has not created PodDisruptionBudget demo: `kubectl quorate status -n default demo` " +
+		"shows why"
+	plan := after(facts.MissedAfter)
+	assert.Contains(t, plan.Reason.Message, words)
+	assert.Equal(t, first.Status.Internal.Awaited, plan.Status.Internal.Awaited)
+	assert.True(t, meta.IsStatusConditionTrue(plan.Status.Conditions, v1alpha1.Reconciling), "it may still come")
+	assert.True(t, meta.IsStatusConditionFalse(plan.Status.Conditions, v1alpha1.Degraded))
+	assert.Equal(t, facts.MissedForLong-facts.MissedAfter, plan.ResyncAfter)
+
+	long := after(facts.MissedForLong)
+	assert.Equal(t, plan.Reason, long.Reason)
+	assert.True(t, meta.IsStatusConditionTrue(long.Status.Conditions, v1alpha1.Stalled))
+	degraded := meta.FindStatusCondition(long.Status.Conditions, v1alpha1.Degraded)
+	assert.Equal(t, []string{"FailedCreate", words}, []string{degraded.Reason, degraded.Message})
+	o.Cluster.Status = long.Status
+	assert.Equal(t, long, after(time.Hour), "nothing more is written")
+
+	assert.Empty(t, Decide(serve(3)).Status.Internal.Awaited, "nor is anything at rest")
+}
+
+// TestATimeAheadIsNotBelieved: as of a status that another clock has written.
+func TestATimeAheadIsNotBelieved(t *testing.T) {
+	o := given(func(o *observation.Observation) {
+		delete(o.Children.Budgets, "demo")
+		o.Cluster.Status.Internal.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+			RequestTime: metav1.NewTime(now.Add(time.Hour))},
+			{Kind: "Pod", Name: "demo-1", RequestTime: metav1.NewTime(now.Add(-time.Hour))}}
+	})
+	d := Decide(o)
+	require.Len(t, d.Status.Internal.Awaited, 1, "the pod is there")
+	assert.Equal(t, now.Truncate(time.Second), d.Status.Internal.Awaited[0].RequestTime.Time)
+}
+
+func TestHistoryKeepsWhatChangedAndNothingElse(t *testing.T) {
+	o := serve(3)
+	for i := range 30 {
+		o.Now = now.Add(time.Duration(i) * time.Minute)
+		if o.Taken = nil; i%2 == 0 {
+			o.Taken = &decision.Outcome{Step: decision.MoveLeader{To: 2, Name: "demo-1"}, Rule: "Shrink"}
+		}
+		o.Cluster.Status = Decide(o).Status
+	}
+	h := o.Cluster.Status.History
+	require.Len(t, h, 20)
+	assert.Equal(t, []string{"Shrink", "Converged"}, []string{h[18].Rule, h[19].Rule})
+	assert.Equal(t, "move leader to demo-1", h[18].Step)
+
+	o.Taken = nil
+	o.Now = o.Now.Add(time.Hour)
+	assert.Equal(t, h, Decide(o).Status.History, "at rest nothing is added")
+}
+
+func TestHistoryOfAViewThatLagsIsNotLost(t *testing.T) {
+	o := serve(3)
+	o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Step: "add learner demo-2"}, {Rule: "Learner"}}
+	first := Decide(o).Status.History
+	require.Len(t, first, 3)
+	assert.Equal(t, "Converged", first[2].Rule)
+	o.Cluster.Status.History, o.Recent = first, first
+	assert.Equal(t, first, Decide(o).Status.History)
+}
+
+func TestRetainedClaimsAreTakenFromTheirOwner(t *testing.T) {
+	o := serve(3)
+	o.Cluster.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+	d, done := answer.Finalize(o)
+	assert.False(t, done)
+	require.Len(t, d.Claims, 3)
+	assert.Len(t, answer.ToldOwners(d.Claims[0]), 1, "told once, so that it can be taken back")
+	o.Children.Claims["demo-0"] = d.Claims[0]
+	o.WithoutLastApplied = []string{"PersistentVolumeClaim demo-0"}
+	d, done = answer.Finalize(o)
+	assert.False(t, done)
+	assert.Len(t, answer.ToldOwners(d.Claims[0]), 1, "Metacontroller has no note of it: told again")
+	o.WithoutLastApplied = nil
+	d, done = answer.Finalize(o)
+	assert.False(t, done)
+	assert.Empty(t, answer.ToldOwners(d.Claims[0]))
+	assert.Len(t, answer.ToldOwners(d.Claims[1]), 1)
+	o.Children.Claims = nil
+	_, done = answer.Finalize(o)
+	assert.True(t, done)
+}
+
+// TestRulesAreFunctionsOfTheirNames: who reads a STATUS finds the function that says it.
+func TestRulesAreFunctionsOfTheirNames(t *testing.T) {
+	file, err := parser.ParseFile(gotoken.NewFileSet(), "modes.go", nil, 0)
+	require.NoError(t, err)
+	named := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, is := n.(*ast.CallExpr)
+		if !is || len(call.Args) < 3 {
+			return true
+		}
+		status, isText := call.Args[0].(*ast.BasicLit)
+		function, isName := call.Args[2].(*ast.Ident)
+		if !isText || !isName {
+			return true
+		}
+		named++
+		want, err := strconv.Unquote(status.Value)
+		require.NoError(t, err)
+		if want == "Recover" || want == "Record" { // recover is Go's own, and record a package
+			return true
+		}
+		assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)
+		return true
+	})
+	assert.Len(t, rules.All(), named)
+}
+
+// TestAnInitContainerThatEnds: it is named, and so is what killed it.
+func TestAnInitContainerThatEnds(t *testing.T) {
+	killed := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
+	pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
+		{Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: killed}}}}}
+	assert.Equal(t, "exit 137, OOMKilled of its init container prepare", facts.WordsForEnd(pod, killed))
+	assert.Equal(t, "exit 1", facts.WordsForEnd(pod, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}))
+}
+
+// unreadyPods lets the kubelets have said for so long of the first n pods that they are not ready.
+func unreadyPods(since time.Duration, n int) fact {
+	return func(o *observation.Observation) {
+		for i := range n {
+			pod := o.Children.Pods[fmt.Sprint("demo-", i)]
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+				LastTransitionTime: metav1.NewTime(now.Add(-since))}}
+		}
+	}
+}

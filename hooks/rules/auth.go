@@ -1,0 +1,33 @@
+package rules
+
+import (
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/users"
+)
+
+// authorize applies the declared users and roles. Their names are recorded as ours before they are made.
+func authorize(v *facts.Facts) *decision.Plan {
+	if v.Cluster.Spec.Auth == nil {
+		return nil
+	}
+	want, err := facts.AuthWanted(v)
+	old, applied := facts.Applied(v)
+	switch {
+	case err != nil:
+		return nil // the condition Authorized says it; nothing else has to wait for that
+	case facts.Tried(v):
+		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
+	case !users.Recorded(old, want):
+		return &decision.Plan{
+			Message: "recording the names of users and roles before they are created in etcd",
+			Resync:  decision.ResyncSoon,
+		}
+	case !want.Enabled && len(facts.Anonymous(v)) > 0:
+		return nil // the members ask for certificates first; the condition says it
+	case applied == want.Hash() && (!want.Enabled || !facts.AuthOff(v)) &&
+		(v.Clock.Unix()+facts.Offset(v))%facts.AuthLook >= facts.AuthGate:
+		return nil
+	}
+	return change(v, decision.Authorize{Want: want}, "applying users and roles")
+}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+)
+
+// What people decide: which members' etcd should be stopped for a while, and what becomes of a cluster that is
+// deleted.
+
+func fence(v *facts.Facts) *decision.Plan {
+	for _, m := range facts.ChosenFirst(v, v.Voters) {
+		if m.PodName == "" || !v.Fenced(m.PodName) || m.Pod == nil || m.Pod.DeletionTimestamp != nil ||
+			!facts.MayStop(v, m) {
+			continue
+		}
+		why := fmt.Sprintf("stopping %s, as an EtcdOperation of type Fence asks", m.PodName)
+		if facts.Leads(v, m) == 1 {
+			return change(v, HandOver(v, m), why+"; it leads and hands over first")
+		}
+		if plan := ChooseForRestart(v, m, false, why); plan != nil {
+			return plan
+		}
+		return &decision.Plan{
+			Message: why,
+			Pod:     decision.PodChange{Name: m.PodName, Fate: decision.Deleted},
+			Resync:  decision.ResyncSoon,
+		}
+	}
+	return nil
+}
+
+// moveLeader hands the leadership to the voter that should have it, once that serves.
+func moveLeader(v *facts.Facts) *decision.Plan {
+	if v.Asked.MoveLeader == nil {
+		return nil
+	}
+	m := v.Find(v.Asked.MoveLeader.To)
+	if m == nil || m.Learner || !m.Serving() || m.ID == v.Etcd.Leader {
+		return nil
+	}
+	return change(v, decision.MoveLeader{To: m.ID, Name: m.PodName},
+		fmt.Sprintf("handing the leadership to %s, as an EtcdOperation asks", m.PodName))
+}

@@ -1,0 +1,31 @@
+package rules
+
+import (
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+)
+
+// plan is what the first rule that applies has said.
+type Decided struct {
+	decision.Plan
+	Mode string
+	Rule *rule
+	// Next is what tools are told; Aside: it is what the rules after this one say.
+	Next  decision.Prospect
+	Aside bool
+}
+
+// planned asks the rules.
+func Decide(v *facts.Facts) Decided {
+	in := modeOf(v)
+	at, said := in.Rules.First(v)
+	p := Decided{Plan: *said, Mode: in.Name, Rule: &in.Rules[at]}
+	if p.Outlook == "" {
+		p.Outlook = p.Rule.Outlooks[0]
+	}
+	p.Aside = p.Outlook == decision.Aside
+	then := v.WithRun(p.Defragmentation)
+	p.Next = prospectOf(then, in, at, said)
+	p.Leaving = leaving(then, &p.Plan)
+	return p
+}

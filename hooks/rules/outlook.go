@@ -1,0 +1,281 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// prospectOf is that of the rule at this place of the mode, and its plan.
+func prospectOf(v *facts.Facts, in *Mode, at int, plan *decision.Plan) decision.Prospect {
+	name := in.Rules[at].Name
+	p := decision.Prospect{Outlook: cmp.Or(plan.Outlook, in.Rules[at].Outlooks[0]), Reason: name, Message: plan.Message}
+	switch {
+	case p.Outlook == decision.Aside && v.Suspended():
+		w := resumed(v)
+		next, then := prospectFrom(w, modeOf(w), 0)
+		if p.Outlook = then.Outlook; p.Outlook == decision.Works {
+			p.Outlook = decision.Waits
+			p.Message += fmt.Sprintf("; rule %s waits for it", next)
+		}
+		return p
+	case p.Outlook == decision.Aside:
+		_, then := prospectFrom(v, in, at+1)
+		p.Outlook = then.Outlook
+		return p
+	}
+	if p.Outlook == decision.Rests && v.Etcd != nil && !v.BesideForeign() {
+		p = cmp.Or(unauthorized(v), unreachable(v), unready(v), p)
+	}
+	return p
+}
+
+// unreachable says that clients have no Service, or none to one of the members; empty when they have. An object of the
+// same name that is not ours stays as it is.
+func unreachable(v *facts.Facts) decision.Prospect {
+	names := []string{objects.ClientService(v.Cluster.Name)}
+	for _, member := range v.Outside() {
+		names = append(names, objects.MemberService(member))
+	}
+	for _, name := range names {
+		if v.Children.Services[name] == nil {
+			return decision.Prospect{
+				Outlook: decision.Works,
+				Reason:  "ServiceNotFound",
+				Message: fmt.Sprintf("clients have no Service: %s does not exist, or has another owner; if it has, "+
+					"delete it or rename it", name),
+			}
+		}
+	}
+	return decision.Prospect{}
+}
+
+// probed is for how long the kubelets of voters that serve may say that no pod is ready: they ask every few seconds.
+const probed = time.Minute
+
+// unready says that the Service leads clients to no pod, because no kubelet finds its own ready; empty when it leads to
+// one. A pod is made without a word of that, and a mesh or a policy may keep the kubelets from asking.
+func unready(v *facts.Facts) decision.Prospect {
+	var since time.Time
+	for _, m := range v.ReplicaVoters() {
+		if m.Pod == nil || objects.Ready(m.Pod) {
+			return decision.Prospect{}
+		}
+		told := objects.Find(m.Pod.Status.Conditions, func(c *corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		if told == nil {
+			return decision.Prospect{}
+		}
+		since = facts.Later(since, told.LastTransitionTime.Time)
+	}
+	if since.IsZero() {
+		return decision.Prospect{}
+	}
+	p := decision.Prospect{
+		Outlook: decision.Works,
+		Reason:  "NoPodReady",
+		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready",
+	}
+	if v.Now.After(since.Add(probed)) {
+		p.Outlook = decision.Waits
+		p.Message += fmt.Sprintf("; `kubectl describe pod -n %s -l %s=%s` shows why", v.Cluster.Namespace,
+			objects.LabelCluster, v.Cluster.Name)
+	}
+	return p
+}
+
+// resumed is the cluster as if spec.suspend were false.
+func resumed(v *facts.Facts) *facts.Facts {
+	w, c := *v, *v.Cluster
+	c.Spec.Suspend = false
+	w.Cluster = &c
+	return &w
+}
+
+// prospectFrom is that of the rule that would decide if those before this place did not, and its name. Users and roles
+// that are only looked at are no change.
+func prospectFrom(v *facts.Facts, in *Mode, at int) (string, decision.Prospect) {
+	for {
+		next, plan := in.Rules[at:].First(v)
+		at += next
+		if _, looks := plan.Step.(decision.Authorize); !looks || unauthorized(v) != (decision.Prospect{}) {
+			return in.Rules[at].Name, prospectOf(v, in, at, plan)
+		}
+		at++
+	}
+}
+
+// unauthorized says that etcd's users and roles are not those of the spec; empty when they are.
+func unauthorized(v *facts.Facts) decision.Prospect {
+	if v.Cluster.Spec.Auth == nil {
+		return decision.Prospect{}
+	}
+	now, applied := facts.AuthStatus(v)
+	reason, message, _ := facts.Authorization(v, now, applied)
+	switch reason {
+	case "FieldWrong":
+		return decision.Prospect{Outlook: decision.Waits, Reason: reason, Message: message}
+	case "Applying", "NotApplied", "SecretNotFound":
+		return decision.Prospect{Outlook: decision.Works, Reason: reason, Message: message}
+	}
+	return decision.Prospect{}
+}
+
+// byPerson reports whether one of these members that do not serve comes back only when a person does something.
+func byPerson(v *facts.Facts, silent []*facts.Member) decision.Outlook {
+	if slices.ContainsFunc(silent, func(m *facts.Member) bool {
+		full := facts.DiskFull(v, m) && !facts.MoreRoom(v, m.PodName)
+		return m.DisplayName() == "" || facts.Mismatched(v, m) || v.Fenced(m.PodName) || full ||
+			facts.Overdue(v, m) && facts.WhyNotReplaced(v, m) != ""
+	}) {
+		return decision.Waits
+	}
+	return decision.Works
+}
+
+// uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
+// others keep and that can't be used stay so.
+func uncertified(v *facts.Facts) decision.Outlook {
+	if facts.WithoutCertManager(v) != "" {
+		return decision.Waits
+	}
+	if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.Leaves, func(l defaults.Leaf) bool {
+		return (l.Server || l.What == "operator") && facts.Secret(v, l.Secret) != nil &&
+			facts.Flaw(v, l) != ""
+	}) {
+		return decision.Waits
+	}
+	return decision.Works
+}
+
+// outlookWhileBlind is whether those who may come back by themselves could be a quorum.
+func outlookWhileBlind(v *facts.Facts) decision.Outlook {
+	switch {
+	case v.Next != nil:
+		return nextComes(v)
+	case quorumWithout(v, distrusting(v), leftBehind(v), dataGone(v)):
+		return decision.Works
+	}
+	return decision.Waits
+}
+
+// quorumWithout reports whether the voters, as last known, are a quorum without all of these.
+func quorumWithout(v *facts.Facts, lists ...[]string) bool {
+	known := facts.KnownVoters(v)
+	able := objects.Filter(known, func(name string) bool { return !slices.Contains(slices.Concat(lists...), name) })
+	return len(able) >= facts.Quorum(len(known))
+}
+
+// filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried
+// again, and may be there then; what can't be read, or does not fit, stays so.
+func filling(v *facts.Facts) decision.Outlook {
+	if facts.Differing(v) != "" || facts.Unplaced(v) {
+		return decision.Waits
+	}
+	for _, name := range v.Epoch.InitialNames() {
+		report := facts.SeedFailure(v.Children.Pods[name])
+		if report == nil || facts.Seeded(v.Children.Pods[name]) {
+			continue
+		}
+		switch report.Reason {
+		case "WrongKey", "Damaged", "NoSpace", "OtherVersion", "NotFound", "Denied":
+			return decision.Waits
+		}
+	}
+	return decision.Works
+}
+
+// nextComes is whether the next epoch is made ready by itself.
+func nextComes(v *facts.Facts) decision.Outlook {
+	switch {
+	case v.Next == nil:
+		return decision.Waits
+	case v.Choosing():
+		return cmp.Or(facts.BestSurvivor(v).Outlook, decision.Works)
+	case facts.Unstaged(v.Next) == "":
+		return stops(v)
+	}
+	return filling(v.Next)
+}
+
+// starts is whether the initial members may still come to a quorum by themselves.
+func starts(v *facts.Facts) decision.Outlook {
+	if len(v.Epoch.StartsOn) > 0 && cmp.Or(facts.Unfilled(v), facts.Differing(v)) != "" {
+		return filling(v)
+	}
+	for _, name := range v.Epoch.InitialNames() {
+		if m := (&facts.Member{PodName: name, Pod: v.Children.Pods[name]}); m.Pod != nil &&
+			len(facts.Failures(m.Pod)) == 0 &&
+			facts.Unpulled(m) == "" && facts.CrashesBefore(m) == "" && !facts.HasStarted(m.Pod) {
+			return decision.Works // a node, an image or a volume is on its way
+		}
+	}
+	return decision.Waits
+}
+
+// arrives is whether the snapshot that a source names may still be taken.
+func arrives(v *facts.Facts, s *v1alpha1.SnapshotSource) decision.Outlook {
+	if s == nil || s.SnapshotRef.Name == "" {
+		return decision.Works
+	}
+	if snapshot := v.Related.Snapshots[s.SnapshotRef.Name]; snapshot != nil {
+		switch snapshot.Status.Phase {
+		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
+			v1alpha1.SnapshotDeleting:
+			return decision.Waits
+		case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
+		}
+	}
+	return decision.Works
+}
+
+// followed is whether everything of the spec is done although there are members that are not ours.
+func followed(v *facts.Facts) decision.Outlook {
+	differs := func(m *facts.Member) bool { return m.PodName != "" && facts.UpdateOf(v, m) != nil }
+	if slices.ContainsFunc(v.Members, differs) || len(facts.Hops(v)) > 0 ||
+		unauthorized(v) != (decision.Prospect{}) || restorePending(v) {
+		return decision.Waits
+	}
+	switch {
+	case len(v.Etcd.Alarms) > 0 || volumePending(v) != nil:
+		return decision.Waits
+	case resize(v) != nil:
+		return decision.Works
+	}
+	return decision.Rests
+}
+
+// restorePending reports whether the spec asks for data that the cluster does not have.
+func restorePending(v *facts.Facts) bool {
+	_, _, is, shown := facts.Restored(v)
+	return shown && !is
+}
+
+// VerifyOutlook reports whether tools are told one thing, and one that the rule may have.
+func VerifyOutlook(d decision.Decision) error {
+	var is []string
+	for _, c := range d.Status.Conditions {
+		if c.Status == metav1.ConditionTrue &&
+			slices.Contains([]string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled}, c.Type) {
+			is = append(is, c.Type)
+		}
+	}
+	if len(is) != 1 {
+		return fmt.Errorf("outlook: exactly one of Ready, Reconciling and Stalled must be True, and these are: %v", is)
+	}
+	for _, r := range All() {
+		if r.Name == d.Reason.Rule && slices.Contains(r.Outlooks, d.Outlook) {
+			return nil
+		}
+	}
+	return fmt.Errorf("outlook: rule %s has not the outlook %s", d.Reason.Rule, d.Outlook)
+}

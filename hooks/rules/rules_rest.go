@@ -1,0 +1,79 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// The rules for when there is nothing to change.
+
+func waitForMembers(v *facts.Facts) *decision.Plan {
+	silent := objects.Filter(v.Members, func(m *facts.Member) bool { return !m.Serving() })
+	if len(silent) == 0 {
+		return waitForPods(v)
+	}
+	if fenced := objects.Filter(facts.Names(silent), v.Fenced); len(fenced) == len(silent) {
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s stopped by an EtcdOperation of type Fence; delete it to start the member; no "+
+				"other member restarts until then", strings.Join(fenced, ", ")),
+			Outlook: decision.Waits,
+		}
+	}
+	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(facts.Names(silent), ", "))
+	return &decision.Plan{
+		Message: message + facts.ExplainAll(v, silent),
+		Outlook: byPerson(v, silent),
+		Resync:  decision.ResyncLater,
+	}
+}
+
+// waitForPods waits for pods that stop, or have, while their members still answer, and none of ours is restarted for it:
+// a person has deleted them, or their nodes are drained.
+func waitForPods(v *facts.Facts) *decision.Plan {
+	stopping := objects.Filter(v.Voters, func(m *facts.Member) bool {
+		return m.PodName != "" && (m.Pod == nil || m.Pod.DeletionTimestamp != nil)
+	})
+	if len(stopping) == 0 || len(due(v)) > 0 {
+		return nil
+	}
+	return &decision.Plan{
+		Message: fmt.Sprintf("waiting for the pod of %s to stop",
+			strings.Join(facts.Names(stopping), ", ")),
+		Resync: decision.ResyncSoon,
+	}
+}
+
+func updatePeerURLs(v *facts.Facts) *decision.Plan {
+	m := nextReaddressed(v)
+	if m == nil || v.Windows.Closed() {
+		return nil
+	}
+	return change(v, decision.UpdatePeerURL{ID: m.ID, Name: m.PodName,
+		PeerURL: objects.PeerURL(v.Cluster, m.PodName, v.Address(m.PodName))},
+		fmt.Sprintf("changing the peer URL of %s to https", m.PodName))
+}
+
+// nextReaddressed is the next voter that should be listed with its https URL, the leader last; nil for none.
+func nextReaddressed(v *facts.Facts) *facts.Member {
+	if !objects.Encrypted(v.Cluster) || !facts.Restartable(v) || !v.EveryoneDials() ||
+		len(v.CertificateProblems) > 0 {
+		return nil
+	}
+	for _, leads := range []bool{false, true} {
+		for _, m := range v.Voters {
+			if m.PodName != "" && !facts.ByTLS(m.PeerURLs...) && (m.ID == v.Etcd.Leader) == leads {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+func converged(v *facts.Facts) *decision.Plan {
+	return &decision.Plan{Message: fmt.Sprintf("serving as the spec says, with %s", objects.Count(len(v.Voters),
+		"voter"))}
+}

@@ -1,0 +1,60 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// resize tells how volumes grow. That goes on beside everything else, so there is nothing to decide any more.
+func resize(v *facts.Facts) *decision.Plan {
+	var all objects.GroupedReasons
+	for _, m := range v.Members {
+		for _, d := range facts.Volumes(v, m.PodName) {
+			if !facts.Stuck(v, d) && (d.Smaller() || d.Growing()) {
+				all.Add(d.Claim.Name, facts.Pending(v, d))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return &decision.Plan{Message: fmt.Sprintf("serving; volumes grow: %s", all), Resync: decision.ResyncLater}
+}
+
+func volumePending(v *facts.Facts) *decision.Plan {
+	var all objects.GroupedReasons
+	for _, m := range v.Members {
+		if small := facts.Cramped(v, m); small != "" && facts.Migrates(v) {
+			all.Add(m.PodName, "not replaced, because "+small)
+			continue
+		}
+		if facts.WaitsForWindow(v, m) {
+			continue
+		}
+		if reason := facts.WALDiffers(v, m); reason != "" {
+			all.Add(m.PodName, reason)
+		}
+		for _, d := range facts.Volumes(v, m.PodName) {
+			if facts.Stuck(v, d) {
+				all.Add(d.Claim.Name, facts.Pending(v, d))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	choice := "set spec.storage.migration to Replace to replace such members one by one, or undo the change of " +
+		"spec.storage"
+	switch denied := facts.Denied(v); {
+	case len(denied) > 0:
+		choice = fmt.Sprintf("%s: an admission webhook has changed that, or a person, so no member is replaced for its "+
+			"volume; correct it and delete such claims, or undo the change of spec.storage", denied)
+	case facts.Migrates(v):
+		choice = "raise spec.storage.size again, or free some space"
+	}
+	return &decision.Plan{Message: fmt.Sprintf("serving, but not with the volumes of the spec: %s; %s", all,
+		choice)}
+}

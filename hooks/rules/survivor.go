@@ -1,0 +1,19 @@
+package rules
+
+import (
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+)
+
+// ChooseSurvivor notes on the record whose log is ahead, once that is known.
+func chooseSurvivor(v *facts.Facts) *decision.Plan {
+	c := facts.BestSurvivor(v)
+	if c.Evidence == "" {
+		return &decision.Plan{Message: c.Message, Outlook: c.Outlook, Resync: decision.ResyncLater}
+	}
+	return &decision.Plan{
+		Message: c.Message,
+		Record:  decision.RecordChange{Evidence: c.Evidence},
+		Resync:  decision.ResyncSoon,
+	}
+}

@@ -1,0 +1,172 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// forcing reports whether a downgrade is open only for the snapshots that it makes members write.
+func forcing(v *facts.Facts) bool {
+	hops := facts.Hops(v)
+	calm := len(v.Voters) >= facts.Wanted(v) && len(objects.Filter(v.Members,
+		(*facts.Member).Serving)) == len(v.Members)
+	return calm && v.Epoch.OldLog.There && len(hops) > 0 && hops[0].Minor() == 7 && facts.Release(v).Minor() == 6 &&
+		!facts.Refuses(v, hops)
+}
+
+// forceSnapshots has every member write a snapshot; nil when that is not needed.
+func forceSnapshots(v *facts.Facts, next defaults.Release) *decision.Plan {
+	const why = "before members can run etcd 3.7, they need a snapshot after the last log entry of 3.5"
+	to, open := facts.Downgrading(v)
+	switch {
+	case next.Minor() != 7 || !v.Epoch.OldLog.There:
+		return nil
+	case !v.CanLoseOne():
+		return &decision.Plan{
+			Message: fmt.Sprintf("the upgrade to etcd %s waits: the log still has entries of 3.5, which a new member "+
+				"of 3.7 can't read, and fewer than 3 voters can only be upgraded by new members; set spec.replicas "+
+				"to 3 for the upgrade, or wait for %d more entries", next, facts.Turnover),
+			Outlook: decision.Waits,
+		}
+	case !open:
+		return change(v, decision.EnableDowngrade{Version: defaults.Release{3, 5, 0}.Base()},
+			why+": lowering the cluster's version for a moment, which makes them write one")
+	case to != defaults.Release{3, 5, 0}.Base():
+		return nil
+	}
+	for _, m := range v.Members {
+		if m.Health.StorageVersion != to {
+			return &decision.Plan{
+				Message: fmt.Sprintf("%s: waiting for %s to write it", why, m.PodName),
+				Resync:  decision.ResyncSoon,
+			}
+		}
+	}
+	return &decision.Plan{
+		Message: why + ": they have it",
+		Record:  decision.RecordChange{Snapshotted: true},
+		Resync:  decision.ResyncSoon,
+	}
+}
+
+// cancelDowngrade: a downgrade that is no longer wanted would keep members of the wanted version from starting.
+func cancelDowngrade(v *facts.Facts) *decision.Plan {
+	to, open := facts.Downgrading(v)
+	wanted, err := defaults.ParseRelease(v.Cluster.Spec.Version)
+	if v.BesideForeign() || !open || err != nil || wanted.Base() == to ||
+		wanted.Minor() < facts.Release(v).Minor() || forcing(v) {
+		return nil
+	}
+	return change(v, decision.CancelDowngrade{}, fmt.Sprintf(
+		"cancelling the downgrade to %s: spec.version has changed", to))
+}
+
+// setVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster
+// has not agreed on it, which it does not while a voter runs the other.
+func setVersion(v *facts.Facts) *decision.Plan {
+	if v.BesideForeign() {
+		return setVersionBesideForeign(v)
+	}
+	if to, agreed := facts.OvertakenVersion(v); agreed {
+		return &decision.Plan{
+			Message: fmt.Sprintf("the cluster had already agreed on etcd %s when spec.version was set back to %s: "+
+				"going down by etcd's own protocol", to, v.Epoch.Version),
+			Record: decision.RecordChange{Version: to.String()},
+			Resync: decision.ResyncSoon,
+		}
+	}
+	hops := facts.Hops(v)
+	if len(hops) == 0 {
+		return nil
+	}
+	to, refused := hops[0], facts.Refuses(v, hops)
+	if refused || to.Minor() != facts.Release(v).Minor() && !facts.Halfway(v, to) {
+		return nil
+	}
+	return &decision.Plan{
+		Message: fmt.Sprintf("the members will run etcd %s instead of %s", to, v.Epoch.Version),
+		Record:  decision.RecordChange{Version: to.String()},
+		Resync:  decision.ResyncSoon,
+	}
+}
+
+func upgrade(v *facts.Facts) *decision.Plan {
+	hops := facts.Hops(v)
+	if len(hops) == 0 {
+		return nil
+	}
+	next := hops[0]
+	switch {
+	case facts.Refuses(v, hops):
+		return &decision.Plan{Message: facts.Refusal(v, hops), Outlook: decision.Waits}
+	case facts.HopWaits(v):
+		return nil
+	case facts.Behind(v) != "":
+		return &decision.Plan{
+			Message: fmt.Sprintf("on the way to etcd %s: %s", next, facts.Behind(v)),
+			Resync:  decision.ResyncLater,
+		}
+	case next.Less(facts.Release(v)):
+		return stepDown(v, next)
+	}
+	if first := forceSnapshots(v, next); first != nil {
+		return first
+	}
+	return &decision.Plan{
+		Message: fmt.Sprintf("the members will run etcd %s instead of %s", next,
+			v.Epoch.Version),
+		Record: decision.RecordChange{Version: next.String()},
+		Resync: decision.ResyncSoon,
+	}
+}
+
+// stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.
+func stepDown(v *facts.Facts, next defaults.Release) *decision.Plan {
+	why := fmt.Sprintf("going down from etcd %s to %s", v.Epoch.Version, next)
+	// etcd lets no member join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
+	if !v.CanLoseOne() || v.Memory() && !defaults.SameFlags(v.Epoch.Version, next.String()) {
+		return &decision.Plan{
+			Message: why +
+				" can't be done: it would need new members, and none can join during a downgrade; it needs 3 voters or " +
+				"more, and on Memory versions with the same flags; set spec.replicas to 3 for the downgrade, or set " +
+				"spec.version back",
+			Outlook: decision.Waits,
+		}
+	}
+	if to, open := facts.Downgrading(v); !open || to != next.Base() {
+		return change(v, decision.EnableDowngrade{Version: next.Base()},
+			why+": asking etcd to lower the cluster's version")
+	}
+	for _, m := range v.Members {
+		if m.Health.StorageVersion != next.Base() {
+			return &decision.Plan{
+				Message: fmt.Sprintf("%s: waiting for %s to convert its data to the format of %s",
+					why, m.PodName, next.Base()),
+				Resync: decision.ResyncSoon,
+			}
+		}
+	}
+	return &decision.Plan{
+		Message: fmt.Sprintf("%s: the members will run it", why),
+		Record:  decision.RecordChange{Version: next.String()},
+		Resync:  decision.ResyncSoon,
+	}
+}
+
+// Change asks for a step, or reports what became of the one that this call has taken: there is never a second (S3).
+func change(v *facts.Facts, s decision.Step, message string) *decision.Plan {
+	switch {
+	case v.Taken == nil:
+		return &decision.Plan{Step: s, Message: message, Resync: decision.ResyncSoon}
+	case v.Taken.Err != "":
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err),
+			Resync:  decision.ResyncLater,
+		}
+	}
+	return &decision.Plan{Message: message, Resync: decision.ResyncSoon}
+}
