@@ -91,7 +91,7 @@ func shakeHands(o *observation.Observation, name string) {
 		return
 	}
 	h := o.Health[name]
-	server := facts.Secret(facts.NewExamined(*o), defaults.ServerSecret(o.Cluster))
+	server := facts.Secret(facts.New(*o), defaults.ServerSecret(o.Cluster))
 	h.Certificate, h.Trusts = server.Certificate.ID, facts.Subjects(server.Trust)
 	o.Health[name] = h
 }
@@ -201,7 +201,7 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 		require.NoError(t, verify(o, d))
 		assert.Contains(t, d.Reason.Message, says)
 		assert.Empty(t, d.Children.Pods, says)
-		reason, _, secured := answer.Security(facts.NewExamined(o))
+		reason, _, secured := answer.Security(facts.New(o))
 		assert.False(t, secured)
 		assert.Equal(t, "CertificatesLacking", reason)
 	}
@@ -210,7 +210,7 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 func TestALateRenewalIsAWarning(t *testing.T) {
 	o := serve(3)
 	o.Now = o.Children.Secrets["demo-server-tls"].Certificate.Late().Add(time.Second)
-	reason, message, secured := answer.Security(facts.NewExamined(o))
+	reason, message, secured := answer.Security(facts.New(o))
 	assert.False(t, secured)
 	assert.Equal(t, "CertificatesExpire", reason)
 	assert.Contains(t, message, "demo-server-tls")
@@ -229,7 +229,7 @@ func TestTheLeadershipGoesToAMemberThatStays(t *testing.T) {
 		}
 		o.Health[name] = h
 	}
-	v := facts.NewExamined(o)
+	v := facts.New(o)
 	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, rules.HandOver(v, v.Find("demo-0")))
 }
 
@@ -271,8 +271,8 @@ func provide(o *observation.Observation, from v1alpha1.TLSMode) {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
-		pod.Annotations[objects.AnnotationTemplate] = facts.TemplateNow(facts.NewExamined(*o), "3.6.16")
-		if facts.Secret(facts.NewExamined(*o), "demo-server-tls") != nil && o.Health[name].Err == "" {
+		pod.Annotations[objects.AnnotationTemplate] = facts.TemplateNow(facts.New(*o), "3.6.16")
+		if facts.Secret(facts.New(*o), "demo-server-tls") != nil && o.Health[name].Err == "" {
 			begin(o, name)
 		}
 	}
@@ -308,7 +308,7 @@ func issue(o *observation.Observation, signer observation.Certificate, trust ...
 		}
 		o.Related.Secrets[name] = &s
 	}
-	server := facts.Secret(facts.NewExamined(*o), "demo-server-tls")
+	server := facts.Secret(facts.New(*o), "demo-server-tls")
 	for name, h := range o.Health { // the kubelet has written it
 		if server != nil && h.Err == "" {
 			h.Certificate = server.Certificate.ID
@@ -319,7 +319,7 @@ func issue(o *observation.Observation, signer observation.Certificate, trust ...
 
 // begin lets the member's etcd start with what is in the Secrets now, in a new pod.
 func begin(o *observation.Observation, name string) {
-	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(facts.Trusted(facts.NewExamined(*o)),
+	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(facts.Trusted(facts.New(*o)),
 		":")
 	shakeHands(o, name)
 }
@@ -418,7 +418,7 @@ func TestAnotherAuthorityWithoutOverlapRestartsNoMember(t *testing.T) {
 			assert.Contains(t, d.Reason.Message, "Secret demo-server-tls: the authority that signed tls.crt is not "+
 				"trusted by demo-0")
 			assert.Len(t, d.Children.Pods, 3, "all stay, and who is gone is brought back")
-			reason, _, secured := answer.Security(facts.NewExamined(o))
+			reason, _, secured := answer.Security(facts.New(o))
 			assert.False(t, secured)
 			assert.Equal(t, "AuthorityChanged", reason)
 		}

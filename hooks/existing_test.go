@@ -245,7 +245,7 @@ func TestForeignEndpoints(t *testing.T) {
 func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 	o := besideThree(2)
 	o.Etcd.Members[1].Name = "demo-1"
-	v := facts.NewExamined(o)
+	v := facts.New(o)
 	assert.Equal(t, "65", v.ByID(firstForeign+1).DisplayName())
 	names := map[string]bool{}
 	for pair := range strings.SplitSeq(facts.JoinCluster(v, v.Find("demo-0")), ",") {

@@ -35,7 +35,7 @@ func serveOn(nodes ...string) observation.Observation {
 	clear(o.Children.Claims)
 	startsOn("a", "b", "c")(&o)
 	for name, old := range o.Children.Pods {
-		pod := answer.Pod(facts.NewExamined(o), name, objects.StartResume, nil)
+		pod := answer.Pod(facts.New(o), name, objects.StartResume, nil)
 		pod.UID, pod.Status = old.UID, old.Status
 		o.Children.Pods[name] = pod
 	}
@@ -89,7 +89,7 @@ func TestWhichNodeIsNext(t *testing.T) {
 	o := serveOn("a", "b", "c", "d", "e")
 	assert.Equal(t, string(o.Cluster.UID)+"/demo-0:a,demo-1:b,demo-2:c",
 		o.Children.Services["demo-peers"].Annotations[objects.AnnotationNodes], "the copy of the record")
-	v := facts.NewExamined(o)
+	v := facts.New(o)
 	assert.Equal(t, []string{"d", "e"}, facts.FreeNodes(v, 3))
 	assert.Equal(t, []string{"e", "d"}, facts.FreeNodes(v, 4),
 		"one that came to nothing is followed by one elsewhere")
@@ -100,7 +100,7 @@ func TestWhichNodeIsNext(t *testing.T) {
 	former := podIn(Decide(o), "demo-2").DeepCopy()
 	former.Name, former.Spec.Affinity = "demo-9", answer.Pinned(nil, "d")
 	o.Children.Pods["demo-9"] = former
-	assert.Equal(t, []string{"e", "d"}, facts.FreeNodes(facts.NewExamined(o), 3),
+	assert.Equal(t, []string{"e", "d"}, facts.FreeNodes(facts.New(o), 3),
 		"where a former member still is, is tried last")
 }
 
@@ -250,7 +250,7 @@ func TestHostNetworkOnMemoryBegins(t *testing.T) {
 
 func TestHostNetworkCertificates(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
-	for _, l := range facts.Examine(facts.NewExamined(o)).Leaves[:2] {
+	for _, l := range facts.New(o).Leaves[:2] {
 		assert.Subset(t, l.Names, []string{"10.1.0.1", "10.1.0.4"}, l.What)
 		assert.Contains(t, l.Needs(o.Cluster), "10.1.0.1", l.What)
 		assert.NotContains(t, l.Needs(o.Cluster), "10.1.0.4", "%s: no member is there", l.What)
@@ -361,9 +361,9 @@ func TestHostNetworkForgetsANode(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
 	o.Cluster.Spec.HostNetwork.Nodes = append(o.Cluster.Spec.HostNetwork.Nodes[:1:1],
 		o.Cluster.Spec.HostNetwork.Nodes[2:]...)
-	assert.Contains(t, answer.Advice(facts.NewExamined(o)), "demo-1 stays on node b, which spec.hostNetwork.nodes no longer lists")
+	assert.Contains(t, answer.Advice(facts.New(o)), "demo-1 stays on node b, which spec.hostNetwork.nodes no longer lists")
 	assert.Equal(t, "https://demo-1.default@10.1.0.2:4380", facts.Endpoints(o)[1].PeerURL)
-	for _, l := range facts.Examine(facts.NewExamined(o)).Leaves[:2] {
+	for _, l := range facts.New(o).Leaves[:2] {
 		assert.Contains(t, l.Names, "10.1.0.2", "%s: it is a member, and dialled there", l.What)
 	}
 	delete(o.Children.Pods, "demo-1")
@@ -378,7 +378,7 @@ func TestHostNetworkOfTheNextEpoch(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abc")
 	assert.Equal(t, map[string]string{"demo-4": "https://demo-4.default@10.1.0.2:4380",
 		"demo-5": "https://demo-5.default@10.1.0.3:4380", "demo-6": "https://demo-6.default@10.1.0.1:4380"},
-		facts.NewRecord(facts.NewExamined(o), 4, 3).Initial, "each its own node")
+		facts.NewRecord(facts.New(o), 4, 3).Initial, "each its own node")
 }
 
 func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
@@ -423,7 +423,7 @@ func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
 		_, ours = objects.MemberAt(o.Cluster, []string{stranger})
 		assert.False(t, ours, stranger)
 	}
-	assert.Nil(t, answer.Policies(facts.NewExamined(o)))
+	assert.Nil(t, answer.Policies(facts.New(o)))
 }
 
 // selfHosted is a cluster of three that the API server has its data in.
@@ -480,7 +480,7 @@ func TestSelfHostedBeginsNoNextEpoch(t *testing.T) {
 	require.NoError(t, verify(o, d))
 	assert.Len(t, d.Children.ConfigMaps, 1, "no epoch is recorded, also when it is asked for")
 
-	next := facts.NewRecord(facts.NewExamined(o), 4, 3)
+	next := facts.NewRecord(facts.New(o), 4, 3)
 	next.After = 1
 	d.Children.ConfigMaps = append(d.Children.ConfigMaps, record.New(o.Cluster, 2, next))
 	require.ErrorContains(t, verify(o, d), "takes over from the one that has the API server's data")

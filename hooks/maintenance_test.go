@@ -108,7 +108,7 @@ func TestWindowsThatNeverOpen(t *testing.T) {
 		d := Decide(o)
 		require.NoError(t, verify(o, d))
 		assert.Equal(t, "Converged", d.Reason.Rule, says)
-		assert.Contains(t, answer.Advice(facts.NewExamined(o)), says)
+		assert.Contains(t, answer.Advice(facts.New(o)), says)
 
 		o.Cluster.Spec.PriorityClassName = "high"
 		is, message := told(t, o)
@@ -266,9 +266,9 @@ func TestSchedulesThatBeginNothing(t *testing.T) {
 		assert.Equal(t, "Converged", d.Reason.Rule, line)
 		assert.Nil(t, d.Status.Defragmentation, line)
 		assert.Zero(t, d.ResyncAfter, line)
-		assert.Contains(t, answer.ScheduleAdvice(facts.NewExamined(o)), says, line)
+		assert.Contains(t, answer.ScheduleAdvice(facts.New(o)), says, line)
 	}
-	assert.Empty(t, answer.ScheduleAdvice(facts.NewExamined(scheduled("0 3 * * 0"))))
+	assert.Empty(t, answer.ScheduleAdvice(facts.New(scheduled("0 3 * * 0"))))
 }
 
 // inARequest is a cluster whose run by the annotation is under way.
@@ -453,7 +453,7 @@ func TestTheHeirOfACorruptLeaderIsNotCorrupt(t *testing.T) {
 	ahead := o.Health["demo-1"]
 	ahead.RaftIndex += 100
 	o.Health["demo-1"] = ahead
-	v := facts.NewExamined(o)
+	v := facts.New(o)
 	assert.Equal(t, "demo-2", rules.HandOver(v, v.Find("demo-0")).(decision.MoveLeader).Name)
 }
 
@@ -501,7 +501,7 @@ func TestNoSpace(t *testing.T) {
 	off := func(o observation.Observation) observation.Observation {
 		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
 		for _, p := range o.Children.Pods {
-			p.Annotations[objects.AnnotationTemplate] = facts.TemplateNow(facts.NewExamined(o), "3.6.16")
+			p.Annotations[objects.AnnotationTemplate] = facts.TemplateNow(facts.New(o), "3.6.16")
 		}
 		return o
 	}

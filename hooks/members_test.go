@@ -240,7 +240,7 @@ func TestALearnersTimeGrowsWithTheData(t *testing.T) {
 		h := o.Health["demo-0"]
 		h.DBSize = size
 		o.Health["demo-0"] = h
-		assert.Equal(t, want, facts.TimeFor(facts.NewExamined(o)))
+		assert.Equal(t, want, facts.TimeFor(facts.New(o)))
 	}
 }
 
@@ -328,7 +328,7 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 	} {
 		o := choosing(c.chosen)
 		c.change(o.Children.Pods["demo-1"])
-		assert.Equal(t, c.held, facts.NewExamined(o).Chosen() != nil, name)
+		assert.Equal(t, c.held, facts.New(o).Chosen() != nil, name)
 	}
 }
 
@@ -341,7 +341,7 @@ func withdrawnAgo(ago time.Duration) func(*corev1.Pod) {
 // cameBack is a cluster of three that serves without Quorate, and the pod of demo-1 has come back.
 func cameBack(o observation.Observation) observation.Observation {
 	o.Etcd, o.Health = nil, map[string]observation.Health{}
-	pod := answer.Pod(facts.NewExamined(o), "demo-1", objects.StartResume, answer.ResumeEnv())
+	pod := answer.Pod(facts.New(o), "demo-1", objects.StartResume, answer.ResumeEnv())
 	pod.UID, pod.Status = "uid-new", o.Children.Pods["demo-1"].Status
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	o.Children.Pods["demo-1"] = pod
@@ -533,7 +533,7 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 		{"withdrawn once", none, false, time.Hour, "waiting until the withdrawn restart of demo-1 is forgotten: why", none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := facts.NewExamined(choosingAfter(c.chosen, c.withdrawn))
+			v := facts.New(choosingAfter(c.chosen, c.withdrawn))
 			chosenAs(t, rules.ChooseForRestart(v, v.Find("demo-1"), c.inPlace, "why"), c.message, c.renew)
 		})
 	}

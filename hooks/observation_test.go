@@ -56,7 +56,7 @@ func fresh(replicas int) observation.Observation {
 // withCertificates makes the Secrets of the cluster, as the first two answers do.
 func withCertificates(o *observation.Observation) {
 	for range 2 {
-		forge(o, answer.Secrets(facts.NewExamined(*o)))
+		forge(o, answer.Secrets(facts.New(*o)))
 	}
 }
 
@@ -73,7 +73,7 @@ func serve(n int) observation.Observation {
 }
 
 func observeRecord(o *observation.Observation, n int) {
-	r := facts.NewRecord(facts.NewExamined(*o), 0, n)
+	r := facts.NewRecord(facts.New(*o), 0, n)
 	r.ClusterID = 0xc1
 	r.StartsOn = map[string]types.UID{}
 	for i := range n {
@@ -88,7 +88,7 @@ func observeRecord(o *observation.Observation, n int) {
 // addMember lists member i and lets it run on its claim.
 func addMember(o *observation.Observation, i int, learner bool) {
 	name := objects.MemberName("demo", i)
-	address := facts.NewExamined(*o).Address(name)
+	address := facts.New(*o).Address(name)
 	o.Etcd.Members = append(o.Etcd.Members, observation.Member{
 		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name, address)},
 		ClientURLs: []string{objects.ClientURL(o.Cluster, name, address)}, Learner: learner,
@@ -104,7 +104,7 @@ func addMember(o *observation.Observation, i int, learner bool) {
 }
 
 func addClaim(o *observation.Observation, i int) {
-	v := facts.NewExamined(*o)
+	v := facts.New(*o)
 	claim := answer.NewClaim(v, objects.MemberName("demo", i))
 	claim.UID = types.UID("uid-claim-" + strconv.Itoa(i))
 	claim.OwnerReferences = []metav1.OwnerReference{{UID: o.Cluster.UID}}
@@ -112,7 +112,7 @@ func addClaim(o *observation.Observation, i int) {
 }
 
 func addPod(o *observation.Observation, i int, start string) {
-	v := facts.NewExamined(*o)
+	v := facts.New(*o)
 	pod := answer.Pod(v, objects.MemberName("demo", i), start, nil)
 	pod.UID = types.UID(fmt.Sprintf("uid-pod-%d", i))
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1),

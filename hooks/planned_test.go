@@ -51,7 +51,7 @@ func unpulled(found string) observation.Observation {
 // TestNothingHasRunIsProven: a version two minor versions away is taken before the first quorum only on proof.
 func TestNothingHasRunIsProven(t *testing.T) {
 	proven := unpulled(objects.NothingFound)
-	require.Empty(t, facts.Unproven(facts.NewExamined(proven)))
+	require.Empty(t, facts.Unproven(facts.New(proven)))
 	recorded := func(o observation.Observation, asked string) string {
 		o = with(o, version(asked))
 		d := Decide(o)
@@ -71,14 +71,14 @@ func TestNothingHasRunIsProven(t *testing.T) {
 		if name == "a pod is not seen" {
 			o.Children.Claims["demo-1"].Status.Phase = corev1.ClaimBound
 		}
-		assert.NotEmpty(t, facts.Unproven(facts.NewExamined(o)), name)
+		assert.NotEmpty(t, facts.Unproven(facts.New(o)), name)
 		assert.Equal(t, "3.6.16", recorded(o, "3.7.3"), name)
 		assert.Equal(t, "3.6.17", recorded(o, "3.6.17"), "another patch release")
 	}
 	unbound := founding(version("3.7.3"))
-	assert.Empty(t, facts.Unproven(facts.NewExamined(unbound)), "no volume has been made")
+	assert.Empty(t, facts.Unproven(facts.New(unbound)), "no volume has been made")
 	unbound.Children.Claims["demo-1"].Status.Phase = corev1.ClaimBound
-	assert.Equal(t, []string{"demo-1"}, facts.Unproven(facts.NewExamined(unbound)))
+	assert.Equal(t, []string{"demo-1"}, facts.Unproven(facts.New(unbound)))
 }
 
 // TestTheFirstQuorumSaysItsVersion: whatever the record came to say meanwhile.
@@ -103,7 +103,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 		return func() (observation.Observation, decision.Decision) {
 			o := stagedEpoch(t)
 			for name := range o.Children.Pods {
-				if facts.NewExamined(o).Next.Epoch.Initial[name] != "" {
+				if facts.New(o).Next.Epoch.Initial[name] != "" {
 					delete(o.Children.Pods, name)
 				}
 			}
@@ -115,7 +115,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 	for words, decide := range map[string]wrong{
 		"S8: epoch 2 is recorded although a quorum answers": func() (observation.Observation, decision.Decision) {
 			o := serve(3)
-			v := facts.NewExamined(o)
+			v := facts.New(o)
 			from := record.Origin{Source: record.SourceSurvivor, SurvivorsOf: 1}
 			d := Decide(o)
 			d.Children.ConfigMaps = append(d.Children.ConfigMaps, rules.RecordNextEpoch(v, from, "").NextEpoch)

@@ -351,7 +351,7 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 	waiting := func(why string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
 	}
-	v, waits := facts.NewExamined(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd,
+	v, waits := facts.New(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd,
 		State: waiting("PodInitializing")}
 	for says, before := range map[string]corev1.ContainerStatus{
 		"the injected container mesh-init, which comes before etcd, crashes: exit 137": {
@@ -391,7 +391,7 @@ func TestTheIssuesOwnURL(t *testing.T) {
 // fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
 // says of it.
 func fillFrom(from record.Resolved, o observation.Observation) []*corev1.Pod {
-	r := facts.NewRecord(facts.NewExamined(o), 0, 3)
+	r := facts.NewRecord(facts.New(o), 0, 3)
 	r.Origin = record.Origin{Source: record.SourceSnapshot, Snapshot: &from}
 	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, r)
 	startsOn("uid-claim-0", "uid-claim-1", "uid-claim-2")(&o)

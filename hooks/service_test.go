@@ -88,11 +88,11 @@ func TestServicesKeepWhatKubernetesFillsIn(t *testing.T) {
 // TestTheAddressOfALoadBalancerIsInTheCertificate, and people are told the URL.
 func TestTheAddressOfALoadBalancerIsInTheCertificate(t *testing.T) {
 	o := outside(v1alpha1.ClientService{Type: corev1.ServiceTypeLoadBalancer})
-	v := facts.NewExamined(o)
+	v := facts.New(o)
 	require.NotContains(t, v.Leaves[0].Names, "192.0.2.9")
 	o.Children.Services["demo"].Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.9"},
 		{Hostname: "lb.example", IP: "192.0.2.10"}, {IP: "2001:db8::9"}}
-	v = facts.NewExamined(o)
+	v = facts.New(o)
 	assert.Subset(t, v.Leaves[0].Names, []string{"192.0.2.9", "2001:db8::9", "lb.example"})
 	assert.NotContains(t, v.Leaves[1].Names, "192.0.2.9", "peers are not reached there")
 	d := Decide(o)
@@ -103,7 +103,7 @@ func TestTheAddressOfALoadBalancerIsInTheCertificate(t *testing.T) {
 	}
 	assert.Nil(t, d.Step)
 	o.Children.Services["demo"].Spec.Type = corev1.ServiceTypeClusterIP // and the status is an old one
-	assert.NotContains(t, facts.NewExamined(o).Leaves[0].Names, "192.0.2.9")
+	assert.NotContains(t, facts.New(o).Leaves[0].Names, "192.0.2.9")
 }
 
 // TestAnotherFirstFamilyIsSaid, and the Service is left with its own: Kubernetes would refuse every change of it.
@@ -143,11 +143,11 @@ func TestServicesThatKubernetesWouldRefuse(t *testing.T) {
 func TestOnlyCertificatesHaveTheClusterDomain(t *testing.T) {
 	o := serve(3)
 	before := Decide(o)
-	require.Contains(t, facts.NewExamined(o).Leaves[0].Names, "demo.default.svc.cluster.local")
+	require.Contains(t, facts.New(o).Leaves[0].Names, "demo.default.svc.cluster.local")
 	o.Settings.ClusterDomain = "lab.internal"
-	assert.Subset(t, facts.NewExamined(o).Leaves[0].Names, []string{"demo.default.svc.lab.internal",
+	assert.Subset(t, facts.New(o).Leaves[0].Names, []string{"demo.default.svc.lab.internal",
 		"*.demo-peers.default.svc.lab.internal"})
-	assert.NotContains(t, facts.NewExamined(o).Leaves[0].Names, "demo.default.svc.cluster.local")
+	assert.NotContains(t, facts.New(o).Leaves[0].Names, "demo.default.svc.cluster.local")
 	assert.Equal(t, before.Children.Pods, Decide(o).Children.Pods)
 	assert.Equal(t, before.Status.Connection.Endpoints, Decide(o).Status.Connection.Endpoints)
 }
@@ -197,7 +197,7 @@ func TestEveryFieldReachesTheServicesOfMembers(t *testing.T) {
 // TestALoadBalancersURLIsKnownBeforeItsAddress, and is in etcd's list beside the one within Kubernetes.
 func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeLoadBalancer, Domain: "etcd.example.com"})
-	v := facts.NewExamined(o)
+	v := facts.New(o)
 	assert.Contains(t, v.Leaves[0].Names, "*.etcd.example.com")
 	assert.Contains(t, v.Leaves[0].Needs(o.Cluster), "*.etcd.example.com")
 	assert.NotContains(t, v.Leaves[1].Names, "*.etcd.example.com", "peers are not reached there")
@@ -206,13 +206,13 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:2379",
 		facts.UpdateOf(v, v.Find("demo-1")).Reason)
 	o.Children.Pods["demo-1"].Spec.Containers[0].Command = pod.Spec.Containers[0].Command
-	v = facts.NewExamined(o)
+	v = facts.New(o)
 	assert.Nil(t, facts.UpdateOf(v, v.Find("demo-1")))
 	assert.Equal(t, []string{"https://demo-0.etcd.example.com:2379", "https://demo-1.etcd.example.com:2379",
 		"https://demo-2.etcd.example.com:2379"}, Decide(o).Status.Connection.External)
 
 	o.Cluster.Spec.MemberService = nil
-	v = facts.NewExamined(o)
+	v = facts.New(o)
 	assert.Equal(t, "it should no longer be reached at https://demo-1.etcd.example.com:2379",
 		facts.UpdateOf(v, v.Find("demo-1")).Reason)
 	assert.Len(t, Decide(o).Children.Services, 2)
@@ -222,14 +222,14 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 // because its Service does.
 func TestAPortOfNodesIsWaitedFor(t *testing.T) {
 	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeNodePort, Domain: "etcd.example.com"})
-	v := facts.NewExamined(o)
+	v := facts.New(o)
 	assert.False(t, v.MayBeginOnMemory("demo-1"))
 	assert.Nil(t, facts.UpdateOf(v, v.Find("demo-1")), "no member is restarted for half an address")
 	assert.NotContains(t, flagOf(answer.Pod(v, "demo-1", objects.StartResume, nil), "advertise-client-urls"), "etcd.example.com")
 	assert.Empty(t, Decide(o).Status.Connection.External)
 
 	o.Children.Services["demo-1-external"].Spec.Ports[0].NodePort = 31234
-	v = facts.NewExamined(o)
+	v = facts.New(o)
 	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:31234",
 		facts.UpdateOf(v, v.Find("demo-1")).Reason)
 	assert.Zero(t, serviceIn(t, Decide(o), "demo-1-external").Spec.Ports[0].NodePort, "Kubernetes keeps its own choice")
@@ -240,7 +240,7 @@ func TestAPortOfNodesIsWaitedFor(t *testing.T) {
 	addMember(&m, 3, true)
 	m.Etcd.Members[3].Name, m.Etcd.Members[3].ClientURLs = "", nil
 	delete(m.Children.Pods, "demo-3")
-	require.True(t, facts.NewExamined(m).MayBeMade(facts.NewExamined(m).Find("demo-3")))
+	require.True(t, facts.New(m).MayBeMade(facts.New(m).Find("demo-3")))
 	without := func() bool {
 		for _, pod := range Decide(m).Children.Pods {
 			if pod.Name == "demo-3" {

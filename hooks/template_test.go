@@ -143,7 +143,7 @@ func inMemory() observation.Observation {
 func hasNoEffect(t *testing.T, before, after observation.Observation, what string) {
 	t.Helper()
 	was, is := Decide(before), Decide(after)
-	v := facts.NewExamined(after)
+	v := facts.New(after)
 	for _, m := range v.Members {
 		if r := facts.UpdateOf(v, m); r != nil {
 			t.Errorf("%s: %s is renewed: %s", what, m.PodName, r.Reason)
@@ -249,7 +249,7 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			after := saying(t, o, f.path, value)
 			require.NoError(t, defaults.Validate(&after.Cluster.Spec, after.Settings), "%s: say another value in others",
 				what)
-			was, is := facts.NewExamined(o), facts.NewExamined(after)
+			was, is := facts.New(o), facts.New(after)
 			before, now := answer.Pod(was, "demo-1", objects.StartResume, nil).Spec,
 				answer.Pod(is, "demo-1", objects.StartResume, nil).Spec
 			objects.Literal(&before)

@@ -108,8 +108,8 @@ func SeesMounted(v *Facts) bool {
 	return objects.TLSMode(v.Cluster) != v1alpha1.TLSDisabled
 }
 
-// Examine works out once what is wrong with the certificates of the epoch that runs, and of the next.
-func Examine(v *Facts) *Facts {
+// examine works out once what is wrong with the certificates of the epoch that runs, and of the next.
+func examine(v *Facts) *Facts {
 	for w := v; w != nil; w = w.Next {
 		members, nodes := w.Addresses()
 		w.Leaves = defaults.Leaves(w.Cluster, defaults.Places{Members: members, Nodes: nodes, External: w.External(),

@@ -17,10 +17,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// newView is an observation put together, with what is worked out once for all rules.
-func NewExamined(o observation.Observation) *Facts { return Examine(New(o)) }
-
-// View is an observation put together: what the rules look at.
+// Facts are an observation put together: what the rules look at. They are worked out once, in one order, and never
+// written to after that.
 type Facts struct {
 	observation.Observation // its pods and claims are those of the epoch alone, and whatever has no member's name
 	Replicas                int
@@ -92,7 +90,7 @@ func New(o observation.Observation) *Facts {
 		v.Next = viewOf(made, next, objects.MostMembers)
 		v.Next.PredecessorGone = Over(v)
 	}
-	return v
+	return examine(v)
 }
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.

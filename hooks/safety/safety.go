@@ -22,7 +22,7 @@ import (
 // model.
 func Verify(o observation.Observation, d decision.Decision) error {
 	o.Now = earliest(o)
-	v := facts.Examine(facts.New(o))
+	v := facts.New(o)
 	j := judgement{v: v, o: o, d: d}
 	newContainers(&j)
 	selfHosted(&j)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	rec "github.com/quorate-dev/quorate/hooks/record"
@@ -341,7 +342,7 @@ func (d *double) record() recordFacts {
 	if !found {
 		return recordFacts{}
 	}
-	e, err := shared.ParseEpoch(1, r)
+	e, err := facts.ParseEpoch(1, r)
 	if err != nil {
 		panic(err)
 	}
