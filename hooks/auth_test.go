@@ -249,7 +249,7 @@ func TestClientAuthNeedsAuth(t *testing.T) {
 		require.Error(t, err, name)
 		assert.Contains(t, err.Error(), "clientAuth", name)
 		tellAuth(&o, true)
-		assert.False(t, facts.AsksNone(facts.New(o)), name)
+		assert.False(t, facts.New(o).AsksNone(), name)
 	}
 }
 
@@ -316,16 +316,16 @@ func TestForeignMembersTellThatAuthIsOn(t *testing.T) {
 	for _, e := range facts.ForeignEndpoints(o) {
 		assert.True(t, e.AsksAuth)
 	}
-	assert.False(t, facts.AsksNone(facts.New(o)), "none has told")
+	assert.False(t, facts.New(o).AsksNone(), "none has told")
 	on, off := true, false
 	foreignly("old-1", func(h *observation.Health) { h.Auth = &on })(&o)
-	assert.True(t, facts.AsksNone(facts.New(o)))
+	assert.True(t, facts.New(o).AsksNone())
 	delete(o.Children.Pods, "demo-0")
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	require.Len(t, d.Children.Pods, 1)
 	assert.True(t, facts.TLSFlagsOf(d.Children.Pods[0]).Anonymous)
 	foreignly("old-2", func(h *observation.Health) { h.Auth = &off })(&o)
-	assert.False(t, facts.AsksNone(facts.New(o)))
+	assert.False(t, facts.New(o).AsksNone())
 	require.ErrorContains(t, verify(o, d), "S20: demo-0 is to ask clients for no certificate")
 }

@@ -91,7 +91,7 @@ func shakeHands(o *observation.Observation, name string) {
 		return
 	}
 	h := o.Health[name]
-	server := facts.Secret(facts.New(*o), defaults.ServerSecret(o.Cluster))
+	server := facts.New(*o).Secret(defaults.ServerSecret(o.Cluster))
 	h.Certificate, h.Trusts = server.Certificate.ID, facts.Subjects(server.Trust)
 	o.Health[name] = h
 }
@@ -271,8 +271,8 @@ func provide(o *observation.Observation, from v1alpha1.TLSMode) {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
-		pod.Annotations[objects.AnnotationTemplate] = facts.TemplateNow(facts.New(*o), "3.6.16")
-		if facts.Secret(facts.New(*o), "demo-server-tls") != nil && o.Health[name].Err == "" {
+		pod.Annotations[objects.AnnotationTemplate] = facts.New(*o).TemplateNow("3.6.16")
+		if facts.New(*o).Secret("demo-server-tls") != nil && o.Health[name].Err == "" {
 			begin(o, name)
 		}
 	}
@@ -308,7 +308,7 @@ func issue(o *observation.Observation, signer observation.Certificate, trust ...
 		}
 		o.Related.Secrets[name] = &s
 	}
-	server := facts.Secret(facts.New(*o), "demo-server-tls")
+	server := facts.New(*o).Secret("demo-server-tls")
 	for name, h := range o.Health { // the kubelet has written it
 		if server != nil && h.Err == "" {
 			h.Certificate = server.Certificate.ID
@@ -319,7 +319,7 @@ func issue(o *observation.Observation, signer observation.Certificate, trust ...
 
 // begin lets the member's etcd start with what is in the Secrets now, in a new pod.
 func begin(o *observation.Observation, name string) {
-	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(facts.Trusted(facts.New(*o)),
+	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(facts.New(*o).Trusted(),
 		":")
 	shakeHands(o, name)
 }

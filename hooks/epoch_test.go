@@ -129,7 +129,7 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 			v := facts.New(o)
 			v.Epoch.Snapshot = c.origin
 			for asked, want := range map[bool]string{false: c.byItself, true: c.asked} {
-				from, why := facts.WayBack(v, v1alpha1.RecoverFromSnapshot, asked)
+				from, why := v.WayBack(v1alpha1.RecoverFromSnapshot, asked)
 				if strings.HasPrefix(want, "s3://") {
 					assert.Empty(t, why, asked)
 					assert.Equal(t, want, from.Snapshot.URL, asked)
@@ -141,13 +141,13 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 	}
 	v := facts.New(serve(3))
 	v.Epoch.Snapshot, v.Epoch.Sum, v.Epoch.Until = origin, "found by the first member", 4711
-	from, _ := facts.WayBack(v, v1alpha1.RecoverFromSnapshot, false)
+	from, _ := v.WayBack(v1alpha1.RecoverFromSnapshot, false)
 	assert.Equal(t, "found by the first member", from.Snapshot.SHA256, "what is there now may be something else")
 	assert.Empty(t, origin.SHA256)
 	assert.Equal(t, int64(4711), from.Snapshot.Until, "as much of the stream as it began with")
 	o := serve(3)
 	verified(&o, "other", "", time.Minute)
-	from, _ = facts.WayBack(facts.New(o), v1alpha1.RecoverFromSnapshot, true)
+	from, _ = facts.New(o).WayBack(v1alpha1.RecoverFromSnapshot, true)
 	assert.Empty(t, from.Snapshot.Tail, "it is not known of which etcd a stream would be")
 }
 
@@ -258,7 +258,7 @@ func TestWhatWasNeverBoundIsNoSurvivor(t *testing.T) {
 		wal.Name = facts.WALClaim("demo-1")
 		o.Children.Claims[wal.Name] = wal
 		c.change(claim, wal)
-		assert.Equal(t, c.counts, slices.Contains(facts.Survivors(facts.New(o), 1), "demo-1"), what)
+		assert.Equal(t, c.counts, slices.Contains(facts.New(o).Survivors(1), "demo-1"), what)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestAnotherEtcdIsNoSource(t *testing.T) {
 	h := o.Health["demo-1"]
 	h.RaftTerm = 9
 	o.Health["demo-1"] = h
-	assert.Equal(t, "demo-0: term 5, index 0; demo-2: term 3, index 2", facts.Answering(facts.New(o)))
+	assert.Equal(t, "demo-0: term 5, index 0; demo-2: term 3, index 2", facts.New(o).Answering())
 }
 
 // TestRevisionsAreNotedInSteps: so nothing is written at rest, nor with each write.
@@ -300,10 +300,10 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 		assert.Equal(t, c.noted, recordtest.Says(o.Children.ConfigMaps["demo-epoch-1"]).Highest)
 	}
 	answering("demo-1", func(h *observation.Health) { h.ClusterID, h.Revision = 0xbad, 9*facts.RevisionStep })(&o)
-	assert.EqualValues(t, 5, facts.ObservedRevision(facts.New(o)), "what another etcd says is nothing")
+	assert.EqualValues(t, 5, facts.New(o).ObservedRevision(), "what another etcd says is nothing")
 	o.Etcd = nil
 	answering("demo-1", func(h *observation.Health) { h.ClusterID = 0xc1 })(&o)
-	assert.EqualValues(t, 9*facts.RevisionStep, facts.ObservedRevision(facts.New(o)),
+	assert.EqualValues(t, 9*facts.RevisionStep, facts.New(o).ObservedRevision(),
 		"without a quorum, what a member says is something")
 }
 
@@ -401,7 +401,7 @@ func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 			Origin: record.Origin{Member: "demo-0"}}},
 		"delete the EtcdCluster and create it again": {N: 1},
 	} {
-		assert.Equal(t, want, facts.OtherwiseFilled((&facts.Facts{Epoch: &e})))
+		assert.Equal(t, want, (&facts.Facts{Epoch: &e}).OtherwiseFilled())
 	}
 }
 
@@ -508,7 +508,7 @@ func TestWhatDiffers(t *testing.T) {
 			for i, member := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(&o, member, c.reports[i])
 			}
-			assert.Equal(t, c.differ, facts.Differing(facts.New(o).Next) != "")
+			assert.Equal(t, c.differ, facts.New(o).Next.Differing() != "")
 			pods, claims := len(o.Children.Pods), len(o.Children.Claims)
 			d := goOn(t, &o)
 			if name == "no report" {
@@ -722,16 +722,16 @@ func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
 	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
 	note(o.Children.Claims["demo-2"], objects.AnnotationQuarantined, ago(0))
 	o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
-	assert.Equal(t, []string{"demo-0"}, facts.Survivors(facts.New(o), 1))
+	assert.Equal(t, []string{"demo-0"}, facts.New(o).Survivors(1))
 	v := facts.New(o)
 	for name, claim := range o.Children.Claims { // as a later epoch has them, and what it leaves behind
 		claim = claim.DeepCopy()
 		answer.LeaveBehind(v, claim, 1)
 		o.Children.Claims[name] = claim
 	}
-	assert.Equal(t, []string{"demo-0"}, facts.Survivors(facts.New(o), 1))
+	assert.Equal(t, []string{"demo-0"}, facts.New(o).Survivors(1))
 	wal := o.Children.Claims["demo-1"].DeepCopy()
 	wal.Name = facts.WALClaim("demo-0")
 	o.Children.Claims[wal.Name] = wal
-	assert.Empty(t, facts.Survivors(facts.New(o), 1), "its log is on another volume, and that is marked")
+	assert.Empty(t, facts.New(o).Survivors(1), "its log is on another volume, and that is marked")
 }

@@ -248,7 +248,7 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 	v := facts.New(o)
 	assert.Equal(t, "65", v.ByID(firstForeign+1).DisplayName())
 	names := map[string]bool{}
-	for pair := range strings.SplitSeq(facts.JoinCluster(v, v.Find("demo-0")), ",") {
+	for pair := range strings.SplitSeq(v.JoinCluster(v.Find("demo-0")), ",") {
 		name, _, _ := strings.Cut(pair, "=")
 		assert.False(t, names[name], "%s is there twice", name)
 		names[name] = true

@@ -151,7 +151,7 @@ func FuzzFlags(f *testing.F) {
 			},
 			LogLevel: []string{"", "debug", "info", "warn", "error"}[level%5],
 		}
-		if defaults.Validate(&c.Spec, observation.Settings{}) != nil {
+		if defaults.Validate(&c.Spec, observation.Settings{}) != nil || defaults.ValidateRoom(&c.Spec) != nil {
 			return
 		}
 		room := defaults.RoomFor(&c.Spec)
@@ -311,7 +311,7 @@ func TestFlagsOfQuorateAreNoExtraArgs(t *testing.T) {
 
 // TestTheCRDHasTheSameExtraArgs: its rule refuses the same flags.
 func TestTheCRDHasTheSameExtraArgs(t *testing.T) {
-	crd, err := os.ReadFile("../../manifests/crds/etcd.quorate.dev_etcdclusters.yaml")
+	crd, err := os.ReadFile("../manifests/crds/etcd.quorate.dev_etcdclusters.yaml")
 	require.NoError(t, err)
 	whole := strings.ReplaceAll(strings.Join(strings.Fields(string(crd)), " "), "''", "'")
 	names := slices.Sorted(maps.Keys(defaults.ExtraArgs))

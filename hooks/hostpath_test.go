@@ -90,17 +90,17 @@ func TestWhichNodeIsNext(t *testing.T) {
 	assert.Equal(t, string(o.Cluster.UID)+"/demo-0:a,demo-1:b,demo-2:c",
 		o.Children.Services["demo-peers"].Annotations[objects.AnnotationNodes], "the copy of the record")
 	v := facts.New(o)
-	assert.Equal(t, []string{"d", "e"}, facts.FreeNodes(v, 3))
-	assert.Equal(t, []string{"e", "d"}, facts.FreeNodes(v, 4),
+	assert.Equal(t, []string{"d", "e"}, v.FreeNodes(3))
+	assert.Equal(t, []string{"e", "d"}, v.FreeNodes(4),
 		"one that came to nothing is followed by one elsewhere")
-	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, facts.AssignNodes(v, []string{"demo-1"}),
+	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, v.AssignNodes([]string{"demo-1"}),
 		"who has a node keeps it")
-	assert.Nil(t, facts.AssignNodes(v, []string{"demo-7", "demo-8", "demo-9"}))
+	assert.Nil(t, v.AssignNodes([]string{"demo-7", "demo-8", "demo-9"}))
 
 	former := podIn(Decide(o), "demo-2").DeepCopy()
 	former.Name, former.Spec.Affinity = "demo-9", answer.Pinned(nil, "d")
 	o.Children.Pods["demo-9"] = former
-	assert.Equal(t, []string{"e", "d"}, facts.FreeNodes(facts.New(o), 3),
+	assert.Equal(t, []string{"e", "d"}, facts.New(o).FreeNodes(3),
 		"where a former member still is, is tried last")
 }
 
@@ -378,7 +378,7 @@ func TestHostNetworkOfTheNextEpoch(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abc")
 	assert.Equal(t, map[string]string{"demo-4": "https://demo-4.default@10.1.0.2:4380",
 		"demo-5": "https://demo-5.default@10.1.0.3:4380", "demo-6": "https://demo-6.default@10.1.0.1:4380"},
-		facts.NewRecord(facts.New(o), 4, 3).Initial, "each its own node")
+		facts.New(o).NewRecord(4, 3).Initial, "each its own node")
 }
 
 func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
@@ -480,7 +480,7 @@ func TestSelfHostedBeginsNoNextEpoch(t *testing.T) {
 	require.NoError(t, verify(o, d))
 	assert.Len(t, d.Children.ConfigMaps, 1, "no epoch is recorded, also when it is asked for")
 
-	next := facts.NewRecord(facts.New(o), 4, 3)
+	next := facts.New(o).NewRecord(4, 3)
 	next.After = 1
 	d.Children.ConfigMaps = append(d.Children.ConfigMaps, record.New(o.Cluster, 2, next))
 	require.ErrorContains(t, verify(o, d), "takes over from the one that has the API server's data")

@@ -501,7 +501,7 @@ func TestNoSpace(t *testing.T) {
 	off := func(o observation.Observation) observation.Observation {
 		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
 		for _, p := range o.Children.Pods {
-			p.Annotations[objects.AnnotationTemplate] = facts.TemplateNow(facts.New(o), "3.6.16")
+			p.Annotations[objects.AnnotationTemplate] = facts.New(o).TemplateNow("3.6.16")
 		}
 		return o
 	}

@@ -240,7 +240,7 @@ func TestALearnersTimeGrowsWithTheData(t *testing.T) {
 		h := o.Health["demo-0"]
 		h.DBSize = size
 		o.Health["demo-0"] = h
-		assert.Equal(t, want, facts.TimeFor(facts.New(o)))
+		assert.Equal(t, want, facts.New(o).TimeFor())
 	}
 }
 

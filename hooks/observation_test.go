@@ -73,7 +73,7 @@ func serve(n int) observation.Observation {
 }
 
 func observeRecord(o *observation.Observation, n int) {
-	r := facts.NewRecord(facts.New(*o), 0, n)
+	r := facts.New(*o).NewRecord(0, n)
 	r.ClusterID = 0xc1
 	r.StartsOn = map[string]types.UID{}
 	for i := range n {

@@ -312,7 +312,7 @@ func TestRetainedClaimsAreTakenFromTheirOwner(t *testing.T) {
 
 // TestRulesAreFunctionsOfTheirNames: who reads a STATUS finds the function that says it.
 func TestRulesAreFunctionsOfTheirNames(t *testing.T) {
-	file, err := parser.ParseFile(gotoken.NewFileSet(), "modes.go", nil, 0)
+	file, err := parser.ParseFile(gotoken.NewFileSet(), "rules/modes.go", nil, 0)
 	require.NoError(t, err)
 	named := 0
 	ast.Inspect(file, func(n ast.Node) bool {

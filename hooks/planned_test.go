@@ -51,7 +51,7 @@ func unpulled(found string) observation.Observation {
 // TestNothingHasRunIsProven: a version two minor versions away is taken before the first quorum only on proof.
 func TestNothingHasRunIsProven(t *testing.T) {
 	proven := unpulled(objects.NothingFound)
-	require.Empty(t, facts.Unproven(facts.New(proven)))
+	require.Empty(t, facts.New(proven).Unproven())
 	recorded := func(o observation.Observation, asked string) string {
 		o = with(o, version(asked))
 		d := Decide(o)
@@ -71,14 +71,14 @@ func TestNothingHasRunIsProven(t *testing.T) {
 		if name == "a pod is not seen" {
 			o.Children.Claims["demo-1"].Status.Phase = corev1.ClaimBound
 		}
-		assert.NotEmpty(t, facts.Unproven(facts.New(o)), name)
+		assert.NotEmpty(t, facts.New(o).Unproven(), name)
 		assert.Equal(t, "3.6.16", recorded(o, "3.7.3"), name)
 		assert.Equal(t, "3.6.17", recorded(o, "3.6.17"), "another patch release")
 	}
 	unbound := founding(version("3.7.3"))
-	assert.Empty(t, facts.Unproven(facts.New(unbound)), "no volume has been made")
+	assert.Empty(t, facts.New(unbound).Unproven(), "no volume has been made")
 	unbound.Children.Claims["demo-1"].Status.Phase = corev1.ClaimBound
-	assert.Equal(t, []string{"demo-1"}, facts.Unproven(facts.New(unbound)))
+	assert.Equal(t, []string{"demo-1"}, facts.New(unbound).Unproven())
 }
 
 // TestTheFirstQuorumSaysItsVersion: whatever the record came to say meanwhile.

@@ -364,7 +364,7 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 			InitContainerStatuses: []corev1.ContainerStatus{before},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "mesh-sidecar", State: meshRuns}, waits},
 		}}
-		assert.Equal(t, says, facts.WhyNotServing(v, &facts.Member{Pod: pod}))
+		assert.Equal(t, says, v.WhyNotServing(&facts.Member{Pod: pod}))
 	}
 }
 
@@ -391,7 +391,7 @@ func TestTheIssuesOwnURL(t *testing.T) {
 // fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
 // says of it.
 func fillFrom(from record.Resolved, o observation.Observation) []*corev1.Pod {
-	r := facts.NewRecord(facts.New(o), 0, 3)
+	r := facts.New(o).NewRecord(0, 3)
 	r.Origin = record.Origin{Source: record.SourceSnapshot, Snapshot: &from}
 	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, r)
 	startsOn("uid-claim-0", "uid-claim-1", "uid-claim-2")(&o)

@@ -124,8 +124,8 @@ func TestWhatIsCountedOfASilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := given()
 			o.Now, o.Resync, o.Cluster.Status.Internal.Watched = second, c.resync, c.old
-			assert.Equal(t, c.seen, facts.Observed(facts.New(o), second.Add(-six)))
-			assert.Zero(t, facts.Observed(facts.New(o), time.Time{}))
+			assert.Equal(t, c.seen, facts.New(o).Observed(second.Add(-six)))
+			assert.Zero(t, facts.New(o).Observed(time.Time{}))
 			assert.Equal(t, c.says, Decide(o).Status.Internal.Watched)
 		})
 	}

@@ -204,17 +204,17 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 	pod := answer.Pod(v, "demo-1", objects.StartResume, nil)
 	assert.Equal(t, "https://demo-1.demo-peers.default.svc:2379,https://demo-1.etcd.example.com:2379", flagOf(pod, "advertise-client-urls"))
 	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:2379",
-		facts.UpdateOf(v, v.Find("demo-1")).Reason)
+		v.UpdateOf(v.Find("demo-1")).Reason)
 	o.Children.Pods["demo-1"].Spec.Containers[0].Command = pod.Spec.Containers[0].Command
 	v = facts.New(o)
-	assert.Nil(t, facts.UpdateOf(v, v.Find("demo-1")))
+	assert.Nil(t, v.UpdateOf(v.Find("demo-1")))
 	assert.Equal(t, []string{"https://demo-0.etcd.example.com:2379", "https://demo-1.etcd.example.com:2379",
 		"https://demo-2.etcd.example.com:2379"}, Decide(o).Status.Connection.External)
 
 	o.Cluster.Spec.MemberService = nil
 	v = facts.New(o)
 	assert.Equal(t, "it should no longer be reached at https://demo-1.etcd.example.com:2379",
-		facts.UpdateOf(v, v.Find("demo-1")).Reason)
+		v.UpdateOf(v.Find("demo-1")).Reason)
 	assert.Len(t, Decide(o).Children.Services, 2)
 }
 
@@ -224,14 +224,14 @@ func TestAPortOfNodesIsWaitedFor(t *testing.T) {
 	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeNodePort, Domain: "etcd.example.com"})
 	v := facts.New(o)
 	assert.False(t, v.MayBeginOnMemory("demo-1"))
-	assert.Nil(t, facts.UpdateOf(v, v.Find("demo-1")), "no member is restarted for half an address")
+	assert.Nil(t, v.UpdateOf(v.Find("demo-1")), "no member is restarted for half an address")
 	assert.NotContains(t, flagOf(answer.Pod(v, "demo-1", objects.StartResume, nil), "advertise-client-urls"), "etcd.example.com")
 	assert.Empty(t, Decide(o).Status.Connection.External)
 
 	o.Children.Services["demo-1-external"].Spec.Ports[0].NodePort = 31234
 	v = facts.New(o)
 	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:31234",
-		facts.UpdateOf(v, v.Find("demo-1")).Reason)
+		v.UpdateOf(v.Find("demo-1")).Reason)
 	assert.Zero(t, serviceIn(t, Decide(o), "demo-1-external").Spec.Ports[0].NodePort, "Kubernetes keeps its own choice")
 
 	m := inMemory()

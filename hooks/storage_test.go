@@ -163,10 +163,10 @@ func TestVerifyLetsClaimsOnlyGrow(t *testing.T) {
 
 func TestStorageFieldsLeaveTheTemplateAlone(t *testing.T) {
 	o := onVolumes()
-	before := facts.TemplateNow(facts.New(o), "3.6.16")
+	before := facts.New(o).TemplateNow("3.6.16")
 	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: *quantity("2Gi"),
 		StorageClassName: new("fast"), Migration: v1alpha1.MigrateReplace}
-	assert.Equal(t, before, facts.TemplateNow(facts.New(o), "3.6.16"))
+	assert.Equal(t, before, facts.New(o).TemplateNow("3.6.16"))
 }
 
 // withLogs is onVolumes with a volume for each member's write-ahead log.
@@ -199,7 +199,7 @@ func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
 
 	o = fresh(1)
 	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
-	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, facts.NewRecord(facts.New(o), 0, 1))
+	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, facts.New(o).NewRecord(0, 1))
 	wal := Decide(o).Children.Claims[1]
 	assert.Equal(t, "demo-0-wal", wal.Name)
 	assert.Equal(t, "2Gi", wal.Spec.Resources.Requests.Storage().String())

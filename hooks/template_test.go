@@ -33,7 +33,7 @@ type field struct {
 
 // optionalFields are all of EtcdClusterSpec, by its types; those within lists are not among them.
 func optionalFields(t *testing.T) []field {
-	raw, err := os.ReadFile("../../manifests/crds/etcd.quorate.dev_etcdclusters.yaml")
+	raw, err := os.ReadFile("../manifests/crds/etcd.quorate.dev_etcdclusters.yaml")
 	require.NoError(t, err)
 	var crd map[string]any
 	require.NoError(t, yaml.Unmarshal(raw, &crd))
@@ -145,7 +145,7 @@ func hasNoEffect(t *testing.T, before, after observation.Observation, what strin
 	was, is := Decide(before), Decide(after)
 	v := facts.New(after)
 	for _, m := range v.Members {
-		if r := facts.UpdateOf(v, m); r != nil {
+		if r := v.UpdateOf(m); r != nil {
 			t.Errorf("%s: %s is renewed: %s", what, m.PodName, r.Reason)
 		}
 	}
@@ -255,7 +255,7 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			objects.Literal(&before)
 			objects.Literal(&now)
 			assert.Empty(t, objects.Check(after.Settings.Images, what, &now), "the oracle lets it be made")
-			made, renewed := !assert.ObjectsAreEqual(before, now), facts.UpdateOf(is, is.Find("demo-1"))
+			made, renewed := !assert.ObjectsAreEqual(before, now), is.UpdateOf(is.Find("demo-1"))
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is "+
 				"renewed", what)
 			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first

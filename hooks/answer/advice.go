@@ -28,7 +28,7 @@ func offNodes(v *facts.Facts) string {
 		return ""
 	}
 	var all []string
-	placed := facts.Placed(v)
+	placed := v.Placed()
 	for _, name := range v.Names {
 		if node := placed[name]; node != "" && !slices.Contains(v.Nodes(), node) {
 			all = append(all, fmt.Sprintf("%s stays on node %s", name, node))
@@ -39,7 +39,7 @@ func offNodes(v *facts.Facts) string {
 	}
 	words := strings.Join(all, ", ") + ", which " + defaults.NodesField(&v.Cluster.Spec) + " no longer lists"
 	if v.Etcd != nil && v.CanLoseOne() { // else it would be the data of all
-		words += "; to replace a member, " + facts.ToHaveReplaced(v) + ", one after the other"
+		words += "; to replace a member, " + v.ToHaveReplaced() + ", one after the other"
 	}
 	return words
 }
@@ -77,7 +77,7 @@ func Advice(v *facts.Facts) string {
 	if err := defaults.ValidateRoom(&v.Cluster.Spec); err != nil {
 		all = append(all, err.Error())
 	}
-	if why := facts.KeptQuotas(v); why != "" {
+	if why := v.KeptQuotas(); why != "" {
 		all = append(all, why)
 	}
 	if why := otherFamily(v); why != "" {

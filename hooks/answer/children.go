@@ -43,13 +43,13 @@ func allClaims(v *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim
 func allPods(v *facts.Facts, _ *decision.Plan) []*corev1.Pod { return keptPods(v, v.Names) }
 
 func lastPods(v *facts.Facts, _ *decision.Plan) []*corev1.Pod {
-	return keptPods(v, facts.ProtectingPods(v))
+	return keptPods(v, v.ProtectingPods())
 }
 
 // desired are everything that should exist now.
 func desired(v *facts.Facts, plan *decision.Plan) decision.Desired {
 	if v.Mode() == facts.ModeHeldBack {
-		return AsObserved(facts.OfAllEpochs(v))
+		return AsObserved(v.OfAllEpochs())
 	}
 	in := makings[v.ModeOfEpoch()]
 	d := decision.Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)},
@@ -57,12 +57,12 @@ func desired(v *facts.Facts, plan *decision.Plan) decision.Desired {
 		Secrets:  Secrets(v), Certificates: certificates(v), ConfigMaps: records(v, in, plan)}
 	d.Claims = append(formerClaims(v), in.claims(v, plan)...)
 	d.Pods = in.pods(v, plan)
-	if v.Next != nil && !facts.Cancelled(v) {
+	if v.Next != nil && !v.Cancelled() {
 		claims, pods := stagedChildren(v.Next)
 		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
 	}
 	d.Pods = append(d.Pods, surveyPods(v, plan)...)
-	d.Pods = objects.Filter(d.Pods, func(pod *corev1.Pod) bool { return facts.MayExist(v, pod) })
+	d.Pods = objects.Filter(d.Pods, func(pod *corev1.Pod) bool { return v.MayExist(pod) })
 	for _, pod := range d.Pods {
 		if pod.UID == "" {
 			objects.Literal(&pod.Spec)
@@ -91,9 +91,9 @@ func stagedChildren(v *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev1.
 // listedPods are the pods of the listed members. A learner's is for the place of the member that it succeeds.
 func listedPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	list := memberPods(v, plan)
-	leaves, _ := facts.LostVoter(v)
+	leaves, _ := v.LostVoter()
 	if leaves == nil {
-		leaves, _ = facts.VoterToSucceed(v)
+		leaves, _ = v.VoterToSucceed()
 	}
 	l := v.Learner()
 	if leaves == nil || l == nil {
@@ -130,7 +130,7 @@ func listedClaims(v *facts.Facts, plan *decision.Plan) []*corev1.PersistentVolum
 		if taken := v.All.Claims[c.Name]; old == nil && taken != nil && facts.MadeFor(taken) != v.Epoch.N {
 			return false // it was made for the next epoch, and goes with that
 		}
-		return old == nil || v.Find(member) != nil || !facts.OrdinalReserved(v, member) || !v.Ours(old) ||
+		return old == nil || v.Find(member) != nil || !v.OrdinalReserved(member) || !v.Ours(old) ||
 			claimKept(v, old)
 	})
 	quarantine(v, list, plan)
@@ -144,7 +144,7 @@ func records(v *facts.Facts, in making, plan *decision.Plan) []*corev1.ConfigMap
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
 		cm := v.Children.ConfigMaps[name]
-		if (current == nil || current.Name != name) && (next == nil || next.Name != name) && !facts.Leftover(v, cm) {
+		if (current == nil || current.Name != name) && (next == nil || next.Name != name) && !v.Leftover(cm) {
 			list = append(list, facts.Kept(v.Cluster, cm))
 		}
 	}

@@ -79,7 +79,7 @@ func formerClaims(v *facts.Facts) []*corev1.PersistentVolumeClaim {
 	for _, name := range slices.SortedFunc(maps.Keys(v.All.Claims), objects.ByOrdinal) {
 		member, ours := facts.MemberOfClaim(v.Cluster.Name, name)
 		if n, _ := objects.Ordinal(v.Cluster.Name, member); !ours || n >= v.Epoch.First ||
-			facts.Expired(v, v.All.Claims[name]) {
+			v.Expired(v.All.Claims[name]) {
 			continue
 		}
 		claim := *v.All.Claims[name]
@@ -112,7 +112,7 @@ func LeaveBehind(v *facts.Facts, claim *corev1.PersistentVolumeClaim, epoch int)
 func endedClaims(v *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
 	list := keptClaims(v, v.Names)
 	for _, claim := range list {
-		if facts.Over(v) && len(facts.Unended(v)) == 0 && (v.Choosing() || facts.SeesAll(v.Next)) {
+		if v.Over() && len(v.Unended()) == 0 && (v.Choosing() || v.Next.SeesAll()) {
 			LeaveBehind(v, claim, v.Epoch.N)
 		}
 	}
@@ -149,7 +149,7 @@ func claims(v *facts.Facts, names []string, create func(string) bool) []*corev1.
 // NewClaim is a claim of this name, as the spec wants it now.
 func NewClaim(v *facts.Facts, name string) *corev1.PersistentVolumeClaim {
 	member, _ := facts.MemberOfClaim(v.Cluster.Name, name)
-	size, class, _ := facts.ClaimSpec(v, name)
+	size, class, _ := v.ClaimSpec(name)
 	own := map[string]string{objects.AnnotationAskedFor: facts.AskedFor(size, class)}
 	if v.Epoch != nil && v.Epoch.N > 1 {
 		own[objects.AnnotationEpoch] = strconv.Itoa(v.Epoch.N)
@@ -170,8 +170,8 @@ func NewClaim(v *facts.Facts, name string) *corev1.PersistentVolumeClaim {
 
 // sized gives the claim the size that it should be answered with: its own, or a larger one.
 func sized(v *facts.Facts, claim *corev1.PersistentVolumeClaim) {
-	d := facts.VolumeOf(v, claim.Name)
-	if member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name); !facts.Grows(v, d) || v.Etcd != nil &&
+	d := v.VolumeOf(claim.Name)
+	if member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name); !v.Grows(d) || v.Etcd != nil &&
 		v.Find(member) == nil {
 		return
 	}
@@ -185,7 +185,7 @@ func sized(v *facts.Facts, claim *corev1.PersistentVolumeClaim) {
 // HostPath its node. Nil while something is missing.
 func startUIDs(v *facts.Facts, member string) map[string]types.UID {
 	if v.HostPath() {
-		return facts.AssignNodes(v, []string{member})
+		return v.AssignNodes([]string{member})
 	}
 	if v.Memory() {
 		pod := v.Children.Pods[member]
@@ -194,7 +194,7 @@ func startUIDs(v *facts.Facts, member string) map[string]types.UID {
 		}
 		return map[string]types.UID{member: pod.UID}
 	}
-	if !facts.StorageUsable(v, member) {
+	if !v.StorageUsable(member) {
 		return nil
 	}
 	uids := map[string]types.UID{}

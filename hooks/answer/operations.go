@@ -32,7 +32,7 @@ func operations(v *facts.Facts, because decision.Reason) []v1alpha1.OperationPro
 // progress is how far an operation has come that has not ended before this call.
 func progress(v *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reason) (v1alpha1.OperationPhase, string) {
 	switch {
-	case v.Asked.Over(op.UID) && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !facts.Cancelled(v):
+	case v.Asked.Over(op.UID) && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !v.Cancelled():
 		return v1alpha1.OperationRunning, fmt.Sprintf("withdrawing it%s: epoch %d is not taken back yet",
 			objects.Colon(v.Asked.Refused[op.UID]), v.Next.Epoch.N)
 	case v.Asked.Withdrawn[op.UID]:
@@ -62,15 +62,15 @@ func progress(v *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reaso
 }
 
 func restored(v *facts.Facts, id string) (v1alpha1.OperationPhase, string) {
-	n := facts.Answered(v)[id]
+	n := v.Answered()[id]
 	switch {
-	case v.Next != nil && v.Next.Epoch.Restore == id && facts.ByRestore(v):
-		_, message := facts.Staged(v)
+	case v.Next != nil && v.Next.Epoch.Restore == id && v.ByRestore():
+		_, message := v.Staged()
 		return v1alpha1.OperationRunning, message
 	case v.Epoch != nil && v.Epoch.Restore != id && n != 0:
 		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d began with the restored data, and is over", n)
 	}
-	_, message, is, _ := facts.Restored(v)
+	_, message, is, _ := v.Restored()
 	switch {
 	case v.Epoch != nil && v.Epoch.Restore == id && v.Epoch.Source == record.SourceEmpty:
 		return v1alpha1.OperationFailed, fmt.Sprintf("the record of epoch %d was lost, so whether this was done is not "+
@@ -99,8 +99,8 @@ func recovered(v *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reas
 		return v1alpha1.OperationRunning, fmt.Sprintf("epoch %d has begun, and has no quorum yet", now)
 	case now > r.Epoch:
 		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d serves; %s", now, v.Epoch.Describe())
-	case v.Next != nil && !facts.ByRestore(v):
-		_, message := facts.Staged(v)
+	case v.Next != nil && !v.ByRestore():
+		_, message := v.Staged()
 		return v1alpha1.OperationRunning, message
 	case v.Etcd != nil && v.Next == nil:
 		return v1alpha1.OperationFailed, fmt.Sprintf("a quorum of epoch %d answers, so there is nothing to recover", now)
@@ -140,7 +140,7 @@ func fencing(v *facts.Facts, name string) (words string, stopped bool) {
 		return "is not a member", false
 	case m.Pod == nil:
 		return "is stopped", true
-	case !facts.MayStop(v, m):
+	case !v.MayStop(m):
 		return "is not stopped because the others need it now", false
 	}
 	return "is being stopped", false

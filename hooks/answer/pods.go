@@ -17,7 +17,7 @@ import (
 // UIDs. Until then they have not run, so making one twice does no harm; afterwards none is made again.
 func initialPods(v *facts.Facts, _ *decision.Plan) []*corev1.Pod {
 	list := keptPods(v, v.Names)
-	if !v.Memory() || v.Etcd != nil || facts.ChangesVersion(v) {
+	if !v.Memory() || v.Etcd != nil || v.ChangesVersion() {
 		return list
 	}
 	for _, name := range v.Epoch.InitialNames() {
@@ -30,7 +30,7 @@ func initialPods(v *facts.Facts, _ *decision.Plan) []*corev1.Pod {
 
 func bootstrapPod(v *facts.Facts, name string) *corev1.Pod {
 	pod := Pod(v, name, objects.StartBootstrap, BootstrapEnv(v.Epoch.Record.Name))
-	if !facts.Unguarded(v) {
+	if !v.Unguarded() {
 		pod.Labels[objects.LabelRole] = facts.RoleVoter
 	}
 	pod.Annotations[objects.AnnotationInitialCluster] = objects.FormatPairs(v.Epoch.Initial, "=")
@@ -47,10 +47,10 @@ func blindPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	list := keptPods(v, objects.Filter(v.Names, func(name string) bool { return !goes(name) }))
 	for _, name := range v.Names {
 		switch {
-		case !facts.MayFill(v, name), facts.ChangesVersion(v):
-		case goes(name) || v.Memory() || v.Children.Pods[name] != nil || !facts.StorageUsable(v, name) ||
+		case !v.MayFill(name), v.ChangesVersion():
+		case goes(name) || v.Memory() || v.Children.Pods[name] != nil || !v.StorageUsable(name) ||
 			v.Fenced(name):
-		case !v.Epoch.HadQuorum() && facts.MayBegin(v, name) && !facts.MayNotBegin(v):
+		case !v.Epoch.HadQuorum() && v.MayBegin(name) && !v.MayNotBegin():
 			list = append(list, bootstrapPod(v, name))
 		case !v.Epoch.Began(): // no member resumes in an epoch that has not begun
 		default:
@@ -58,7 +58,7 @@ func blindPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 		}
 	}
 	for _, pod := range list {
-		lead(v, pod, facts.RoleWhileBlind(v, pod))
+		lead(v, pod, v.RoleWhileBlind(pod))
 	}
 	return sortPods(list)
 }
@@ -75,7 +75,7 @@ func memberPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 			list = append(list, keptListed(v, m, plan)...)
 		case v.Memory() && v.MayBeMade(m) && v.MayBeginOnMemory(m.PodName):
 			list = append(list, withGate(podOf(v, m)))
-		case !v.Memory() && facts.StorageUsable(v, m.PodName) && !v.MayBeMade(m) && !facts.JoinsOnAnotherClaim(v, m):
+		case !v.Memory() && v.StorageUsable(m.PodName) && !v.MayBeMade(m) && !v.JoinsOnAnotherClaim(m):
 			list = append(list, podOf(v, m))
 		}
 	}
@@ -85,7 +85,7 @@ func memberPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 // lead gives a pod the role that leads clients to it, or not; none while that would lead the first ones to data that is
 // open to all.
 func lead(v *facts.Facts, pod *corev1.Pod, role string) {
-	if role == "" || role == facts.RoleVoter && pod.Labels[objects.LabelRole] == "" && facts.Unguarded(v) {
+	if role == "" || role == facts.RoleVoter && pod.Labels[objects.LabelRole] == "" && v.Unguarded() {
 		return
 	}
 	pod.Labels[objects.LabelRole] = role
@@ -97,7 +97,7 @@ func keptListed(v *facts.Facts, m *facts.Member, plan *decision.Plan) []*corev1.
 		if m.Started() {
 			noteBegun(pod)
 		}
-		lead(v, pod, facts.RoleOf(v, m, slices.Contains(plan.Leaving, m.PodName)))
+		lead(v, pod, v.RoleOf(m, slices.Contains(plan.Leaving, m.PodName)))
 		if plan.Pod.Is(decision.Unchosen, m.PodName) && pod.Annotations[objects.AnnotationWithdrawn] == "" {
 			pod.Annotations[objects.AnnotationWithdrawn] = v.Now.UTC().Format(time.RFC3339)
 		}
@@ -120,10 +120,10 @@ func noteBegun(pod *corev1.Pod) {
 // podOf is a new pod for a listed member.
 func podOf(v *facts.Facts, m *facts.Member) *corev1.Pod {
 	var pod *corev1.Pod
-	switch start := facts.StartOf(v, m); start {
+	switch start := v.StartOf(m); start {
 	case objects.StartJoin:
 		pod = Pod(v, m.PodName, start, joinEnv())
-		pod.Annotations[objects.AnnotationInitialCluster] = facts.JoinCluster(v, m)
+		pod.Annotations[objects.AnnotationInitialCluster] = v.JoinCluster(m)
 	case objects.StartBootstrap:
 		pod = bootstrapPod(v, m.PodName)
 	default:
@@ -132,7 +132,7 @@ func podOf(v *facts.Facts, m *facts.Member) *corev1.Pod {
 	if m.Learner {
 		pod.Labels[objects.LabelRole] = facts.RoleLearner
 	}
-	if facts.Mismatched(v, m) {
+	if v.Mismatched(m) {
 		pod.Labels[objects.LabelRole] = facts.RoleFenced
 	}
 	return pod
@@ -146,8 +146,8 @@ func withGate(pod *corev1.Pod) *corev1.Pod {
 
 // Pod of the member: the one that runs, brought up to date as far as a running pod can be, or a new one.
 func Pod(v *facts.Facts, name, start string, env []corev1.EnvVar) *corev1.Pod {
-	pod := NewPod(v.Observation, name, v.Address(name), facts.VersionNow(v), start, facts.RoomOf(v, name),
-		defaults.Speech{PeersTLS: facts.PeersDial(v, name), Anonymous: facts.AsksNone(v)}, env)
+	pod := NewPod(v.Observation, name, v.Address(name), v.VersionNow(), start, v.RoomOf(name),
+		defaults.Speech{PeersTLS: v.PeersDial(name), Anonymous: v.AsksNone()}, env)
 	if outside, known := v.OutsideURL(name); known {
 		advertise(pod, outside)
 	}
@@ -165,12 +165,12 @@ func Pod(v *facts.Facts, name, start string, env []corev1.EnvVar) *corev1.Pod {
 	if v.BesideForeign() {
 		AllowAnyPeer(pod)
 	}
-	noteTemplate(v, pod, facts.VersionNow(v))
-	pod.Annotations[objects.AnnotationImage] = v.Settings.Etcd(&v.Cluster.Spec, facts.VersionNow(v))
+	noteTemplate(v, pod, v.VersionNow())
+	pod.Annotations[objects.AnnotationImage] = v.Settings.Etcd(&v.Cluster.Spec, v.VersionNow())
 	noteServed(v, pod)
 	noteRestart(v, pod)
-	if facts.Provided(v.Cluster) && facts.SeesMounted(v) {
-		pod.Annotations[objects.AnnotationTrusts] = objects.FormatPairs(facts.Trusted(v), ":")
+	if facts.Provided(v.Cluster) && v.SeesMounted() {
+		pod.Annotations[objects.AnnotationTrusts] = objects.FormatPairs(v.Trusted(), ":")
 	}
 	return pod
 }
@@ -208,7 +208,7 @@ func keptPod(v *facts.Facts, old *corev1.Pod) *corev1.Pod {
 		objects.AnnotationFlagsFor, objects.AnnotationExchanged,
 		objects.AnnotationRestarted, objects.AnnotationSHA256, objects.AnnotationUntil))
 	noteServed(v, &pod)
-	if !facts.TemplateOutdated(v, old) {
+	if !v.TemplateOutdated(old) {
 		noteTemplate(v, &pod, facts.MadeForVersion(old))
 	}
 	if v.Epoch == nil {
@@ -219,10 +219,10 @@ func keptPod(v *facts.Facts, old *corev1.Pod) *corev1.Pod {
 		v.Epoch.Choice.Name == old.Name {
 		pod.Annotations[objects.AnnotationWithdrawn] = since
 	}
-	if facts.Gated(old) && v.Epoch.MayStartEmpty(old.Name, old.UID) && facts.MayFill(v, old.Name) {
+	if facts.Gated(old) && v.Epoch.MayStartEmpty(old.Name, old.UID) && v.MayFill(old.Name) {
 		pod.Spec.SchedulingGates = nil
 	}
-	if facts.TakesImage(v, old) {
+	if v.TakesImage(old) {
 		exchange(v, &pod)
 	}
 	return &pod
@@ -245,7 +245,7 @@ func noteSuccession(v *facts.Facts, pod, old *corev1.Pod) {
 func strangePods(v *facts.Facts) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
-		if _, ours := objects.Ordinal(v.Cluster.Name, name); !ours && !facts.IsSurveyPod(v, name) {
+		if _, ours := objects.Ordinal(v.Cluster.Name, name); !ours && !v.IsSurveyPod(name) {
 			list = append(list, facts.Kept(v.Cluster, v.Children.Pods[name]))
 		}
 	}

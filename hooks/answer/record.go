@@ -22,16 +22,16 @@ import (
 // claimsRecord is the first record of a cluster that begins with a claim. Its one member has a number above those that
 // the claims may be named by: they may be of a cluster of the same name.
 func claimsRecord(v *facts.Facts) record.Record {
-	first := facts.AboveRemains(v)
-	c := facts.FormerClaims(v)
+	first := v.AboveRemains()
+	c := v.FormerClaims()
 	for _, name := range c.Names {
 		member, _ := facts.MemberOfClaim(v.Cluster.Name, name)
 		if n, ours := objects.Ordinal(v.Cluster.Name, member); ours {
 			first = max(first, n+1)
 		}
 	}
-	r := facts.NewRecord(v, first, 1)
-	r.Chosen(facts.ChooseClaim(v, c).Evidence)
+	r := v.NewRecord(first, 1)
+	r.Chosen(v.ChooseClaim(c).Evidence)
 	return r
 }
 
@@ -40,7 +40,7 @@ func newRecord(v *facts.Facts, _ *decision.Plan) *corev1.ConfigMap {
 	switch {
 	case len(v.Unsealed) > 0:
 		return nil // it goes first
-	case v.Epoch != nil || facts.RanBefore(v):
+	case v.Epoch != nil || v.RanBefore():
 		return recreatedRecord(v)
 	case v.Replicas > 0:
 		return firstRecord(v)
@@ -50,11 +50,11 @@ func newRecord(v *facts.Facts, _ *decision.Plan) *corev1.ConfigMap {
 
 // firstRecord is that of a new cluster; nil while its data is not there.
 func firstRecord(v *facts.Facts) *corev1.ConfigMap {
-	from, waits := facts.Beginning(v)
+	from, waits := v.Beginning()
 	if waits != "" {
 		return nil
 	}
-	r := facts.NewRecord(v, facts.AboveRemains(v), v.Replicas)
+	r := v.NewRecord(v.AboveRemains(), v.Replicas)
 	switch from.Source {
 	case record.SourceExisting:
 		r = JoiningRecord(v.Cluster)
@@ -79,19 +79,19 @@ func advanced(v *facts.Facts, plan *decision.Plan) record.State {
 	if uids := startsOn(v); uids != nil {
 		s.StartsOn = uids
 	}
-	if v.Etcd != nil && facts.Unfit(v) == "" {
+	if v.Etcd != nil && v.Unfit() == "" {
 		s.ClusterID = v.Etcd.ClusterID
 	}
 	s.Foreign, s.ForeignSince = noteForeign(v)
 	s.Version = cmp.Or(plan.Record.Version, s.Version)
 	if !v.Epoch.HadQuorum() && plan.Record.Version == "" {
-		s.Version = facts.VersionBeforeQuorum(v)
+		s.Version = v.VersionBeforeQuorum()
 	}
 	s.Highest = noteRevision(v)
-	s.Sum = facts.FirstSum(v)
-	s.Until, s.StreamEnd = facts.FirstEnd(v)
-	s.HTTPSPeers = facts.HTTPSPeers(v)
-	s.Mismatched = facts.Mismatches(v)
+	s.Sum = v.FirstSum()
+	s.Until, s.StreamEnd = v.FirstEnd()
+	s.HTTPSPeers = v.HTTPSPeers()
+	s.Mismatched = v.Mismatches()
 	s.Choice = nextChoice(v, plan)
 	s.OldLog = nextOldLog(v, plan)
 	leavesOld := defaults.Experimental(v.Epoch.Version) && !defaults.Experimental(s.Version)
@@ -108,7 +108,7 @@ func copies(v *facts.Facts) map[string]string {
 	if highest := noteRevision(v); highest != 0 {
 		all[objects.AnnotationHighestRevision] = strconv.FormatInt(highest, 10)
 	}
-	if answered := facts.FormatAnswered(facts.Answered(v)); answered != "" {
+	if answered := facts.FormatAnswered(v.Answered()); answered != "" {
 		all[objects.AnnotationAnswered] = answered
 	}
 	n := notedEpoch(v)
@@ -122,7 +122,7 @@ func copies(v *facts.Facts) map[string]string {
 	if n > 1 {
 		all[objects.AnnotationEpoch] = strconv.Itoa(n)
 	}
-	if noted := facts.HighestRecorded(v); noted > max(1, n) {
+	if noted := v.HighestRecorded(); noted > max(1, n) {
 		all[objects.AnnotationRecorded] = strconv.Itoa(noted)
 	}
 	return all
@@ -162,7 +162,7 @@ func recreatedRecord(v *facts.Facts) *corev1.ConfigMap {
 	r.Recreated = true
 	r.StartsOn = map[string]types.UID{}
 	r.NextOrdinal = v.NextOrdinal()
-	r.Version = cmp.Or(facts.LowestVersion(facts.RunVersions(v)), notedVersion(v), v.Cluster.Status.Version,
+	r.Version = cmp.Or(facts.LowestVersion(v.RunVersions()), notedVersion(v), v.Cluster.Status.Version,
 		v.Cluster.Spec.Version)
 	dialledAsBefore(v, &r)
 	r.OldLog = record.OldLog{There: true} // for all that is known now
@@ -171,7 +171,7 @@ func recreatedRecord(v *facts.Facts) *corev1.ConfigMap {
 		r.ClusterID, _ = strconv.ParseUint(s.ClusterID, 16, 64)
 	}
 	r.Highest = noteRevision(v)
-	r.Foreign = facts.ForeignWithoutRecord(v)
+	r.Foreign = v.ForeignWithoutRecord()
 	return record.New(v.Cluster, n, r)
 }
 
@@ -180,7 +180,7 @@ func recreatedRecord(v *facts.Facts) *corev1.ConfigMap {
 func dialled(v *facts.Facts) map[string]string {
 	known := v.Epoch != nil && v.Epoch.Record != nil
 	switch {
-	case !known && facts.RanBefore(v):
+	case !known && v.RanBefore():
 		return notedDialled(v)
 	case !known && objects.Encrypted(v.Cluster), known && !v.Epoch.Plain():
 		return nil
@@ -189,7 +189,7 @@ func dialled(v *facts.Facts) map[string]string {
 	if !known {
 		return all
 	}
-	if byTLS := facts.HTTPSPeers(v); len(byTLS) > 0 {
+	if byTLS := v.HTTPSPeers(); len(byTLS) > 0 {
 		all[objects.AnnotationHTTPSPeers] = strings.Join(byTLS, ",")
 	}
 	return all
@@ -247,17 +247,17 @@ func lostRecord(v *facts.Facts) (int, record.Record) {
 	if v.Epoch != nil {
 		n, first, from.Restore = v.Epoch.N, v.Epoch.First, v.Epoch.Restore
 	}
-	if n == 1 && (defaults.Joins(v.Cluster) || len(facts.ForeignWithoutRecord(v)) > 0) {
+	if n == 1 && (defaults.Joins(v.Cluster) || len(v.ForeignWithoutRecord()) > 0) {
 		return 1, JoiningRecord(v.Cluster)
 	}
 	if r := v.Asked.Restore; v.Epoch == nil && r != nil {
-		if from.Restore = r.ID; facts.Answered(v)[r.ID] != 0 { // maybe it was put back
-			from.Restore = facts.LastAnswer(facts.Answered(v), n+1)
+		if from.Restore = r.ID; v.Answered()[r.ID] != 0 { // maybe it was put back
+			from.Restore = facts.LastAnswer(v.Answered(), n+1)
 		}
 	}
-	r := facts.NewRecord(v, first, v.Replicas)
+	r := v.NewRecord(first, v.Replicas)
 	r.Origin = from
-	r.Answered = facts.AnsweredWith(v, from, n)
+	r.Answered = v.AnsweredWith(from, n)
 	return n, r
 }
 
@@ -292,7 +292,7 @@ func startsOn(v *facts.Facts) map[string]types.UID {
 	uids := map[string]types.UID{}
 	switch {
 	case !v.Epoch.Provisioned() && v.HostPath():
-		return facts.AssignNodes(v, v.Epoch.InitialNames())
+		return v.AssignNodes(v.Epoch.InitialNames())
 	case !v.Epoch.Provisioned():
 		for _, name := range v.Epoch.InitialNames() {
 			own := startUIDs(v, name)
@@ -317,7 +317,7 @@ func startsOn(v *facts.Facts) map[string]types.UID {
 // NextRecord is the record of the epoch that is to take over, with what has become known. One that is cancelled stays
 // until nothing is seen that was made for it.
 func nextRecord(v *facts.Facts, plan *decision.Plan) *corev1.ConfigMap {
-	if v.Next == nil || facts.Cancelled(v) && facts.LeavesNothing(v.Next) {
+	if v.Next == nil || v.Cancelled() && v.Next.LeavesNothing() {
 		return nil
 	}
 	s := advanced(v.Next, &decision.Plan{})
@@ -332,7 +332,7 @@ func nextRecord(v *facts.Facts, plan *decision.Plan) *corev1.ConfigMap {
 
 // noteRevision is what should be noted of that; 0 while there is nothing that is not known anyway.
 func noteRevision(v *facts.Facts) int64 {
-	if highest := facts.HighestRevision(v); highest > facts.RevisionStep {
+	if highest := v.HighestRevision(); highest > facts.RevisionStep {
 		return highest
 	}
 	return 0
@@ -356,7 +356,7 @@ func noteForeign(v *facts.Facts) (map[string][]string, time.Time) {
 	if !e.Existing() {
 		return nil, time.Time{}
 	}
-	if v.Etcd == nil || facts.Unfit(v) != "" && !e.HadQuorum() {
+	if v.Etcd == nil || v.Unfit() != "" && !e.HadQuorum() {
 		return e.Foreign, e.ForeignSince
 	}
 	now := facts.ClientURLs(objects.Filter(v.Members, func(m *facts.Member) bool { return m.Alias != "" }))
@@ -390,7 +390,7 @@ func nextOldLog(v *facts.Facts, plan *decision.Plan) record.OldLog {
 	switch {
 	case plan.Record.Snapshotted:
 		return record.OldLog{}
-	case facts.Release(v).Minor() == 5:
+	case v.Release().Minor() == 5:
 		return record.OldLog{There: plan.Record.Version != "" || l.There}
 	case !l.There || v.Etcd == nil || len(objects.Filter(v.Members, (*facts.Member).Serving)) < len(v.Members):
 		return l

@@ -52,20 +52,20 @@ func grown(v *facts.Facts, first decision.Pause, s *v1alpha1.EtcdClusterStatus) 
 	}
 	pause := max(time.Duration(first), quiet(v, s)/quietShare)
 	switch {
-	case pause < facts.ResyncPeriod(v):
+	case pause < v.ResyncPeriod():
 		return pause.Round(time.Millisecond)
 	case v.Resync > 0:
 		return 0
 	}
-	return facts.ResyncPeriod(v)
+	return v.ResyncPeriod()
 }
 
 // quiet is for how long the status has told of nothing new. A silence is as long as we have looked at it: while we did
 // not, members may have come and gone.
 func quiet(v *facts.Facts, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	last := lastChange(s, v.Now.Add(clockSkew))
-	if facts.ClockRuns(v) {
-		return facts.Observed(v, last)
+	if v.ClockRuns() {
+		return v.Observed(last)
 	}
 	return v.Now.Sub(last)
 }
@@ -96,25 +96,25 @@ func lastChange(s *v1alpha1.EtcdClusterStatus, atMost time.Time) time.Time {
 
 // nextTimeOver is in how long the next of the times is over that are counted; 0 for none.
 func nextTimeOver(v *facts.Facts) time.Duration {
-	if !facts.ClockRuns(v) {
+	if !v.ClockRuns() {
 		return 0
 	}
 	var left []time.Duration
 	for _, m := range v.Voters {
-		if s := facts.SilentFor(v, m); s > 0 {
+		if s := v.SilentFor(m); s > 0 {
 			left = append(left, defaults.ReplaceAfter(&v.Cluster.Spec)-s)
 		}
 	}
 	if l := v.Learner(); l != nil {
 		if s := v.LastStatus(l); s != nil {
-			left = append(left, facts.TimeFor(v)-facts.WhileAvailable(v, s.JoinTime))
+			left = append(left, v.TimeFor()-v.WhileAvailable(s.JoinTime))
 		}
 	}
 	if v.Etcd == nil {
-		left = append(left, facts.LostUntil(v).Sub(v.Now))
+		left = append(left, v.LostUntil().Sub(v.Now))
 	}
 	if v.Next != nil && v.Choosing() {
-		left = append(left, facts.SurveyFor(v)-facts.Observed(v, facts.SurveyedSince(v)))
+		left = append(left, v.SurveyFor()-v.Observed(v.SurveyedSince()))
 	}
 	left = objects.Filter(left, func(d time.Duration) bool { return d > 0 })
 	if len(left) == 0 {

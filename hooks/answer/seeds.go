@@ -156,7 +156,7 @@ func fromRunning(v *facts.Facts, pod *corev1.Pod, member string) {
 
 // seedContainer fills the data directory of the pod's member.
 func seedContainer(v *facts.Facts, pod *corev1.Pod, from []string) corev1.Container {
-	version := facts.VersionNow(v)
+	version := v.VersionNow()
 	peerURL := v.Epoch.Initial[pod.Name] // etcdutl refuses another one than the list has
 	c := corev1.Container{
 		Name:            objects.ContainerSeed,

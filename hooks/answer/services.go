@@ -65,7 +65,7 @@ func services(v *facts.Facts) []*corev1.Service {
 	for key, copied := range copies(v) {
 		peers.Annotations[key] = copied
 	}
-	if nodes := facts.NoteNodes(v); nodes != "" {
+	if nodes := v.NoteNodes(); nodes != "" {
 		peers.Annotations[objects.AnnotationNodes] = nodes
 	}
 	list := []*corev1.Service{
@@ -158,7 +158,7 @@ func budget(v *facts.Facts) *policyv1.PodDisruptionBudget {
 			Annotations: objects.Annotations(v.Cluster, nil)},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:                   &metav1.LabelSelector{MatchLabels: objects.Selector(v.Cluster)},
-			MinAvailable:               new(intstr.FromInt(facts.MinAvailable(v))),
+			MinAvailable:               new(intstr.FromInt(v.MinAvailable())),
 			UnhealthyPodEvictionPolicy: new(policyv1.IfHealthyBudget),
 		},
 	}

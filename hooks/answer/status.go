@@ -27,16 +27,16 @@ func foreignCondition(v *facts.Facts, because decision.Reason) (reason, message 
 	switch {
 	case !v.Epoch.Existing():
 		return "", "", false
-	case !v.Epoch.HadQuorum() && facts.Unfit(v) != "":
-		return "Unfit", facts.Unfit(v), true
+	case !v.Epoch.HadQuorum() && v.Unfit() != "":
+		return "Unfit", v.Unfit(), true
 	case !v.Epoch.HadQuorum():
 		return "Asking", because.Message, true
 	case !v.BesideForeign():
-		return "Retired", "all members are ours" + facts.TrustLeft(v), false
+		return "Retired", "all members are ours" + v.TrustLeft(), false
 	case v.Etcd == nil:
 		return "", "", true // the condition stays as it was
 	}
-	reason, message = facts.ForeignStage(v)
+	reason, message = v.ForeignStage()
 	return reason, message, true
 }
 
@@ -86,14 +86,14 @@ func statusOf(v *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.Replicas)
 	s.TLS = tlsStatus(v)
-	s.Internal.EarlierLife = facts.SeenOfEarlierLife(v)
-	s.Auth, s.Internal.AppliedAuth = facts.AuthStatus(v)
+	s.Internal.EarlierLife = v.SeenOfEarlierLife()
+	s.Auth, s.Internal.AppliedAuth = v.AuthStatus()
 	s.Defragmentation, s.Internal.Defragmentation = v.DefragRun.Told()
-	if r := facts.Replacements(v, d.GivenUp); r != (v1alpha1.ReplacementStatus{}) {
+	if r := v.Replacements(d.GivenUp); r != (v1alpha1.ReplacementStatus{}) {
 		s.Internal.Replacement = &r
 	}
-	s.Internal.Watched, s.Internal.ClockTime, s.Connection = facts.Watched(v), old.Internal.ClockTime, connection(v)
-	s.Running = facts.RunningVersion(v, s.Members)
+	s.Internal.Watched, s.Internal.ClockTime, s.Connection = v.Watched(), old.Internal.ClockTime, connection(v)
+	s.Running = v.RunningVersion(s.Members)
 	s.Internal.Awaited = d.Awaited.List
 	s.Operations = operations(v, d.Because)
 	s.History = history(v, d.Because, &s)
@@ -107,14 +107,14 @@ func members(v *facts.Facts) []v1alpha1.MemberStatus {
 	if v.Etcd == nil {
 		for _, m := range v.Cluster.Status.Members {
 			list = append(list, memberStatus(v, v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role,
-				Foreign: m.Foreign}, facts.LastStatusHealth(v, m), false))
+				Foreign: m.Foreign}, v.LastStatusHealth(m), false))
 		}
 		return list
 	}
 	for _, m := range v.Members {
 		s := v1alpha1.MemberStatus{Name: cmp.Or(m.DisplayName(), cmp.Or(m.Name, objects.Hex(m.ID))),
 			Foreign: m.Alias != "" ||
-				facts.WasForeign(v, m), ID: objects.Hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+				v.WasForeign(m), ID: objects.Hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
@@ -141,8 +141,7 @@ func memberStatus(v *facts.Facts, s v1alpha1.MemberStatus, h observation.Health,
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	}
-	s.Ready, s.Volume, s.WALVolume = ready, facts.VolumeStatus(v, s.Name), facts.VolumeStatus(v,
-		facts.WALClaim(s.Name))
+	s.Ready, s.Volume, s.WALVolume = ready, v.VolumeStatus(s.Name), v.VolumeStatus(facts.WALClaim(s.Name))
 	s.JoinTime, s.LastTransitionTime = metav1.NewTime(v.Now.Truncate(1e9)), metav1.NewTime(v.Now.Truncate(1e9))
 	i := slices.IndexFunc(v.Cluster.Status.Members,
 		func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
@@ -156,7 +155,7 @@ func memberStatus(v *facts.Facts, s v1alpha1.MemberStatus, h observation.Health,
 	if old.Ready == ready && !old.LastTransitionTime.IsZero() {
 		s.LastTransitionTime = old.LastTransitionTime
 	}
-	if !ready && facts.OnHold(v, s.Name) {
+	if !ready && v.OnHold(s.Name) {
 		s.LastTransitionTime = metav1.Time{} // the clock begins when it may come back
 	}
 	return s
@@ -208,9 +207,9 @@ func conditions(v *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav
 	set(v1alpha1.Suspended, v.Suspended(), reason, message)
 	reason, message, secured := Security(v)
 	set(v1alpha1.Secured, secured, reason, message)
-	reason, message, authorized := facts.Authorization(v, now.Auth, now.Internal.AppliedAuth)
+	reason, message, authorized := v.Authorization(now.Auth, now.Internal.AppliedAuth)
 	set(v1alpha1.Authorized, authorized, reason, message)
-	if reason, message, is, shown := facts.Restored(v); shown {
+	if reason, message, is, shown := v.Restored(); shown {
 		set(v1alpha1.Restored, is, reason, message)
 	} else {
 		meta.RemoveStatusCondition(&list, v1alpha1.Restored)
@@ -259,12 +258,12 @@ func connection(v *facts.Facts) *v1alpha1.ConnectionStatus {
 // clientSecrets are what applications show, while a member asks for it, and what they trust.
 func clientSecrets(v *facts.Facts) (shown, trusted v1alpha1.SecretRef) {
 	name := defaults.ClientSecret(v.Cluster.Name)
-	s := facts.Secret(v, name)
+	s := v.Secret(name)
 	if !objects.Encrypted(v.Cluster) || s == nil || !s.Has(objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust) {
 		return shown, trusted
 	}
 	trusted.Name = name
-	if !defaults.AsksNone(v.Cluster) || len(facts.Anonymous(v)) < len(v.Children.Pods) {
+	if !defaults.AsksNone(v.Cluster) || len(v.Anonymous()) < len(v.Children.Pods) {
 		shown = trusted
 	}
 	return shown, trusted
@@ -287,7 +286,7 @@ func membersOutside(v *facts.Facts, list []string) []string {
 func tlsStatus(v *facts.Facts) v1alpha1.TLSStatus {
 	s := v1alpha1.TLSStatus{Mode: objects.TLSMode(v.Cluster)}
 	add := func(name, secret string) {
-		if observed := facts.Secret(v, secret); observed != nil && observed.Certificate != nil {
+		if observed := v.Secret(secret); observed != nil && observed.Certificate != nil {
 			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name,
 				SecretRef: v1alpha1.SecretRef{Name: secret},
 				NotAfter:  metav1.NewTime(observed.Certificate.NotAfter)})
@@ -296,7 +295,7 @@ func tlsStatus(v *facts.Facts) v1alpha1.TLSStatus {
 	if s.Mode == v1alpha1.TLSDisabled {
 		return s
 	}
-	if s.ClientAuth = v1alpha1.ClientAuthRequired; len(facts.Anonymous(v)) > 0 {
+	if s.ClientAuth = v1alpha1.ClientAuthRequired; len(v.Anonymous()) > 0 {
 		s.ClientAuth = v1alpha1.ClientAuthNone
 	}
 	if s.Mode == v1alpha1.TLSAuto {
@@ -313,7 +312,7 @@ func Security(v *facts.Facts) (reason, message string, secured bool) {
 	if !objects.Encrypted(v.Cluster) {
 		message = "spec.tls.mode is Disabled: everything that can reach the members may read and write all keys, in " +
 			"plain text"
-		if why := facts.AsksInPlainText(v); why != "" {
+		if why := v.AsksInPlainText(); why != "" {
 			message += "; " + why
 		}
 		return "Disabled", message, false
@@ -332,7 +331,7 @@ func Security(v *facts.Facts) (reason, message string, secured bool) {
 		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write all keys in " +
 			"plain text, without a certificate; remove it when all applications use TLS", false
 	}
-	if why := facts.AsksInPlainText(v); why != "" {
+	if why := v.AsksInPlainText(); why != "" {
 		return "ForeignPlaintext", why, false
 	}
 	if v.Untrusted != "" {
@@ -340,7 +339,7 @@ func Security(v *facts.Facts) (reason, message string, secured bool) {
 	}
 	var late []string
 	for _, c := range tlsStatus(v).Certificates {
-		if observed := facts.Secret(v, c.SecretRef.Name).Certificate; v.Now.After(observed.Late()) {
+		if observed := v.Secret(c.SecretRef.Name).Certificate; v.Now.After(observed.Late()) {
 			late = append(late, fmt.Sprintf("the certificate in Secret %s expires on %s and has not been renewed",
 				c.SecretRef.Name, facts.Day(observed.NotAfter)))
 		}
@@ -353,7 +352,7 @@ func Security(v *facts.Facts) (reason, message string, secured bool) {
 
 // clientAuth is how clients prove who they are, where all certificates are in order.
 func clientAuth(v *facts.Facts) (reason, message string, secured bool) {
-	if open := facts.Anonymous(v); len(open) > 0 && facts.AuthOff(v) {
+	if open := v.Anonymous(); len(open) > 0 && v.AuthOff() {
 		return "AuthOff", fmt.Sprintf("etcd's auth is off, and %s asks clients for no certificate: everything that can "+
 			"reach it may read and write all keys; see the condition Authorized", strings.Join(open, ", ")), false
 	} else if len(open) > 0 {
@@ -367,7 +366,7 @@ func clientAuth(v *facts.Facts) (reason, message string, secured bool) {
 func troubles(v *facts.Facts, d told) []string {
 	var list []string
 	if v.Etcd == nil {
-		down := v.Replicas > 0 && v.Epoch != nil && (v.Epoch.HadQuorum() || facts.NeverBegins(v))
+		down := v.Replicas > 0 && v.Epoch != nil && (v.Epoch.HadQuorum() || v.NeverBegins())
 		if down || d.Awaited.Long() {
 			list = append(list, d.Because.Message)
 		}
@@ -385,7 +384,7 @@ func troubles(v *facts.Facts, d told) []string {
 	if d.Awaited.Long() {
 		list = append(list, d.Awaited.Unmade())
 	}
-	return append(list, facts.AlarmsOfOthers(v)...)
+	return append(list, v.AlarmsOfOthers()...)
 }
 
 // troubleOf a member is why it does not serve, or soon won't; empty for none.
@@ -397,18 +396,18 @@ func troubleOf(v *facts.Facts, m *facts.Member, who string) string {
 	case m.Alias != "":
 		return who + " does not serve" + objects.Colon(m.Health.Err)
 	case m.PodName == "":
-		return facts.Strange(v, m)
+		return v.Strange(m)
 	case lost:
 		return fmt.Sprintf("%s: %s", who, reason)
-	case facts.Mismatched(v, m):
-		return fmt.Sprintf("%s: %s", who, facts.Mismatch(v, m))
-	case facts.DistrustsPeers(v, m.Health):
+	case v.Mismatched(m):
+		return fmt.Sprintf("%s: %s", who, v.Mismatch(m))
+	case v.DistrustsPeers(m.Health):
 		return who + " started before the present authority and must restart to trust it: see TrustOutdated in " +
 			"docs/troubleshooting.md"
 	case !m.Serving() && v.Fenced(m.PodName):
 		return who + " is stopped by an EtcdOperation of type Fence"
 	case !m.Serving() && (!m.Learner || m.Started()):
-		return who + " does not serve" + objects.Colon(facts.Explain(v, m))
+		return who + " does not serve" + objects.Colon(v.Explain(m))
 	}
 	return ""
 }
@@ -426,7 +425,7 @@ func Restoring(v *facts.Facts) []string {
 	if v.Next != nil {
 		add(v.Next.Epoch)
 	}
-	if url := facts.URLOfRestore(v); url != "" {
+	if url := v.URLOfRestore(); url != "" {
 		list = append(list, url)
 	}
 	return defaults.Distinct(list)
@@ -435,12 +434,12 @@ func Restoring(v *facts.Facts) []string {
 // troubleWord is the reason of the condition Degraded.
 func troubleWord(v *facts.Facts, awaited awaited) string {
 	switch {
-	case v.Etcd == nil && awaited.Long() && (v.Epoch == nil || !facts.NeverBegins(v)):
+	case v.Etcd == nil && awaited.Long() && (v.Epoch == nil || !v.NeverBegins()):
 		return failedCreate
 	case v.Etcd == nil && !v.Epoch.HadQuorum():
 		return "BootstrapStalled"
 	case v.Etcd == nil:
-	case facts.MismatchedPods(v) > 0:
+	case v.MismatchedPods() > 0:
 		return "MemberMismatch"
 	case slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return waitsForPerson(v, m) }):
 		return "PersonDecides"
@@ -452,5 +451,5 @@ func troubleWord(v *facts.Facts, awaited awaited) string {
 
 // waitsForPerson reports whether a voter is overdue, and a person decides whether it is replaced.
 func waitsForPerson(v *facts.Facts, m *facts.Member) bool {
-	return facts.Overdue(v, m) && facts.WhyNotReplaced(v, m) != ""
+	return v.Overdue(m) && v.WhyNotReplaced(m) != ""
 }

@@ -13,14 +13,14 @@ import (
 
 // claimSurveys look at the claims that a new cluster should begin with, until one is chosen.
 func claimSurveys(v *facts.Facts) []*corev1.Pod {
-	c := facts.FormerClaims(v)
-	if c == nil || v.Replicas == 0 || facts.RanBefore(v) || facts.ChooseClaim(v, c).Chosen != nil {
+	c := v.FormerClaims()
+	if c == nil || v.Replicas == 0 || v.RanBefore() || v.ChooseClaim(c).Chosen != nil {
 		return nil
 	}
 	var pods []*corev1.Pod
 	for place, of := range facts.VolumesOf(c) {
-		name := facts.ClaimSurvey(v, place)
-		switch old := facts.LookedAt(v, place, of); {
+		name := v.ClaimSurvey(place)
+		switch old := v.LookedAt(place, of); {
 		case old == nil && v.All.Pods[name] == nil:
 			pods = append(pods, surveyPod(v, name, of))
 		case old != nil && (!facts.SaysNothing(old) || v.Now.Sub(old.CreationTimestamp.Time) < facts.SurveyAgain):
@@ -35,19 +35,19 @@ func surveyPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	if v.Epoch == nil {
 		return claimSurveys(v)
 	}
-	if v.Next == nil || facts.Cancelled(v) || v.Next.Epoch.Source != record.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
+	if v.Next == nil || v.Cancelled() || v.Next.Epoch.Source != record.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
 		plan.Record.Evidence != "" {
 		return nil
 	}
-	if v.Ending() && facts.Lingering(v) != "" {
+	if v.Ending() && v.Lingering() != "" {
 		return nil
 	}
 	var pods []*corev1.Pod
-	for _, name := range facts.Survivors(v, v.Next.Epoch.SurvivorsOf) {
+	for _, name := range v.Survivors(v.Next.Epoch.SurvivorsOf) {
 		switch old := v.All.Pods[name+facts.SurveySuffix]; {
 		case old == nil:
 			pods = append(pods, surveyPod(v, name+facts.SurveySuffix, survivorVolume(v, name)))
-		case !facts.ReportedNothing(v, old):
+		case !v.ReportedNothing(old):
 			pods = append(pods, facts.Kept(v.Cluster, old))
 		}
 	}

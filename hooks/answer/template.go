@@ -11,7 +11,7 @@ import (
 
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
 func exchange(v *facts.Facts, pod *corev1.Pod) {
-	wanted := v.Settings.Etcd(&v.Cluster.Spec, facts.VersionNow(v))
+	wanted := v.Settings.Etcd(&v.Cluster.Spec, v.VersionNow())
 	if made := facts.MadeForVersion(pod); made != objects.VersionOf(wanted) {
 		pod.Annotations[objects.AnnotationFlagsFor] = made
 	}
@@ -30,5 +30,5 @@ func exchange(v *facts.Facts, pod *corev1.Pod) {
 
 // noteTemplate puts on a pod of what template it is.
 func noteTemplate(v *facts.Facts, pod *corev1.Pod, version string) {
-	pod.Annotations[objects.AnnotationTemplate] = facts.TemplateNow(v, version)
+	pod.Annotations[objects.AnnotationTemplate] = v.TemplateNow(version)
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // Offset spreads the slow look of many clusters over time.
-func Offset(v *Facts) int64 {
+func (v *Facts) Offset() int64 {
 	n := int64(0)
 	for _, c := range string(v.Cluster.UID) {
 		n = (n*31 + int64(c)) % AuthLook
@@ -30,7 +30,7 @@ func Offset(v *Facts) int64 {
 }
 
 // Tried reports whether this very call has tried to apply the users and roles, authorized whether it succeeded.
-func Tried(v *Facts) bool {
+func (v *Facts) Tried() bool {
 	if v.Taken == nil {
 		return false
 	}
@@ -38,22 +38,22 @@ func Tried(v *Facts) bool {
 	return did
 }
 
-func authorized(v *Facts) bool { return Tried(v) && v.Taken.Err == "" }
+func (v *Facts) authorized() bool { return v.Tried() && v.Taken.Err == "" }
 
 // Unguarded reports whether the data that an epoch began with may be open to all: users and whether auth is on are in
 // it, as they were then, and what the spec says is not applied yet. Clients are led to no member before. Where the API
 // server has its data here, it could not call Quorate then.
-func Unguarded(v *Facts) bool {
+func (v *Facts) Unguarded() bool {
 	s := v.Cluster.Spec.Auth
 	if s == nil || !s.Enabled || v.Cluster.Spec.SelfHosted || v.Epoch == nil {
 		return false
 	}
-	_, applied := AuthStatus(v)
+	_, applied := v.AuthStatus()
 	return v.Epoch.Filled() && v.Epoch.Source != record.SourceEmpty && applied == ""
 }
 
 // etcdNow is the cluster ID of the etcd that runs; empty while that is not known.
-func etcdNow(v *Facts) string {
+func (v *Facts) etcdNow() string {
 	switch {
 	case v.Etcd != nil:
 		return objects.Hex(v.Etcd.ClusterID)
@@ -66,16 +66,16 @@ func etcdNow(v *Facts) string {
 // Applied is what was done about users and roles in the etcd that runs, and the hash of what it has; empty for nothing.
 // What was done in another one, as before a restore, says only which names are ours: users, passwords and whether auth
 // is on are in the data.
-func Applied(v *Facts) (status *v1alpha1.AuthStatus, hash string) {
+func (v *Facts) Applied() (status *v1alpha1.AuthStatus, hash string) {
 	s := v.Cluster.Status.Auth
-	if now := etcdNow(v); s == nil || now == "" || s.ClusterID != now {
+	if now := v.etcdNow(); s == nil || now == "" || s.ClusterID != now {
 		return users.InAnother(s), ""
 	}
 	return s, v.Cluster.Status.Internal.AppliedAuth
 }
 
 // AuthWanted is what etcd's users and roles should be. The error names the field that stands in the way.
-func AuthWanted(v *Facts) (users.Want, error) {
+func (v *Facts) AuthWanted() (users.Want, error) {
 	s := v.Cluster.Spec.Auth
 	if !objects.Encrypted(v.Cluster) {
 		return users.Want{}, fmt.Errorf("spec.auth: passwords need TLS, and so does Quorate's own access; set " +
@@ -84,9 +84,9 @@ func AuthWanted(v *Facts) (users.Want, error) {
 	if err := users.Validate(s); err != nil {
 		return users.Want{}, err
 	}
-	old, _ := Applied(v)
+	old, _ := v.Applied()
 	want := users.Wanted(v.Cluster.Name, s, old,
-		func(name string) string { return secretVersion(v, name) })
+		func(name string) string { return v.secretVersion(name) })
 	for _, u := range want.Users {
 		if u.Password == nil {
 			continue
@@ -126,7 +126,7 @@ func MissingPassword(p *users.PasswordFrom, s *observation.Secret) error {
 }
 
 // secretVersion changes with every write to the Secret.
-func secretVersion(v *Facts, name string) string {
+func (v *Facts) secretVersion(name string) string {
 	s := v.AnySecret(name)
 	if s == nil {
 		return ""
@@ -136,25 +136,25 @@ func secretVersion(v *Facts, name string) string {
 
 // AuthStatus is what was last done about users and roles, and the hash of what etcd has; that is empty until etcd has
 // what is wanted. What is ours stays recorded while the spec says nothing about it.
-func AuthStatus(v *Facts) (status *v1alpha1.AuthStatus, applied string) {
-	status, applied = done(v)
+func (v *Facts) AuthStatus() (status *v1alpha1.AuthStatus, applied string) {
+	status, applied = v.done()
 	if status != nil {
 		status = v1alpha1.Copy(status)
-		status.ClusterID = etcdNow(v)
+		status.ClusterID = v.etcdNow()
 	}
 	return status, applied
 }
 
-func done(v *Facts) (status *v1alpha1.AuthStatus, applied string) {
-	old, applied := Applied(v)
+func (v *Facts) done() (status *v1alpha1.AuthStatus, applied string) {
+	old, applied := v.Applied()
 	if v.Cluster.Spec.Auth == nil || v.Suspended() {
 		return old, applied
 	}
-	want, err := AuthWanted(v)
+	want, err := v.AuthWanted()
 	switch {
 	case err != nil:
 		return old, applied
-	case authorized(v):
+	case v.authorized():
 		return users.Done(old, want), want.Hash()
 	case applied == want.Hash() && users.Recorded(old, want):
 		return old, applied
@@ -167,7 +167,7 @@ func done(v *Facts) (status *v1alpha1.AuthStatus, applied string) {
 }
 
 // unlessData says who may do what while nothing is declared: that is in the data, which may come from elsewhere.
-func unlessData(v *Facts) string {
+func (v *Facts) unlessData() string {
 	const all = "every certificate of this cluster may read and write everything"
 	if v.Epoch == nil || v.Epoch.Source == record.SourceEmpty {
 		return all
@@ -177,18 +177,18 @@ func unlessData(v *Facts) string {
 
 // Authorization is whether etcd asks every client who it is, with a reason and words; now and applied are of
 // [AuthStatus].
-func Authorization(v *Facts, now *v1alpha1.AuthStatus, applied string) (reason, message string, is bool) {
+func (v *Facts) Authorization(now *v1alpha1.AuthStatus, applied string) (reason, message string, is bool) {
 	enabled := now != nil && now.Enabled
 	if v.Cluster.Spec.Auth == nil {
 		if enabled {
 			return "LeftOn", "spec.auth was removed; etcd keeps its users and roles and still enforces them; to turn " +
 				"that off, set spec.auth.enabled to false", true
 		}
-		return "NotAsked", "spec.auth is not set: " + unlessData(v), false
+		return "NotAsked", "spec.auth is not set: " + v.unlessData(), false
 	}
-	want, err := AuthWanted(v)
+	want, err := v.AuthWanted()
 	switch {
-	case etcdNow(v) == "":
+	case v.etcdNow() == "":
 		return "Applying", "no quorum has answered yet: users and roles are applied when one does", false
 	case errors.Is(err, errPasswordNotYet):
 		return "Applying", err.Error(), false
@@ -197,10 +197,10 @@ func Authorization(v *Facts, now *v1alpha1.AuthStatus, applied string) (reason, 
 	case err != nil:
 		return "FieldWrong", err.Error(), false
 	case applied != want.Hash():
-		if Tried(v) && v.Taken.Err != "" {
+		if v.Tried() && v.Taken.Err != "" {
 			return "NotApplied", v.Taken.Err, false
 		}
-		if open := Anonymous(v); !want.Enabled && len(open) > 0 {
+		if open := v.Anonymous(); !want.Enabled && len(open) > 0 {
 			return "Applying", fmt.Sprintf("auth is turned off once all members ask clients for certificates; %s "+
 				"will after a restart", strings.Join(open, ", ")), enabled
 		}

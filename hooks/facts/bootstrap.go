@@ -26,22 +26,22 @@ import (
 // themselves, with its vote, and send it the entries.
 
 // Stalled says why the initial members won't come to a quorum by themselves, or did not in time; empty while they may.
-func Stalled(v *Facts) string {
+func (v *Facts) Stalled() string {
 	if len(v.Epoch.StartsOn) == 0 {
 		return "the epoch record was deleted before the first quorum, and no member may bootstrap now: see " +
 			"RecordDeleted in docs/troubleshooting.md"
 	}
-	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
+	if why := cmp.Or(v.Unfilled(), v.Differing()); why != "" {
 		return why
 	}
-	shows := overdueMembers(v)
+	shows := v.overdueMembers()
 	if shows == "" {
 		return ""
 	}
 	return fmt.Sprintf("the members have not reached a first quorum within %s (%s), and `kubectl logs -n %s %s "+
 		"--all-containers` may show why; %s; see Bootstrap that can't finish in docs/troubleshooting.md",
 		objects.Brief(defaults.RecoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.Epoch.InitialNames()[0],
-		HowToBeginAgain(v))
+		v.HowToBeginAgain())
 }
 
 // Unproven are the initial members of which it is not proven that their etcd has never run: that Quorate has heard of
@@ -49,7 +49,7 @@ func Stalled(v *Facts) string {
 // on holds nothing either: prepare has found nothing there, or it could not be filled, or no volume has been made. On
 // Memory the pod holds the data itself, and the record says which pod that is. One that has lost what it was to start
 // on, pod and volume, never starts again.
-func Unproven(v *Facts) []string {
+func (v *Facts) Unproven() []string {
 	switch {
 	case !v.Epoch.Provisioned():
 		return nil // no pod of a member runs yet
@@ -60,7 +60,7 @@ func Unproven(v *Facts) []string {
 		pod := v.Children.Pods[name]
 		switch {
 		case pod == nil:
-			return !dataGone(v, name) && !unmade(v, name)
+			return !v.dataGone(name) && !v.unmade(name)
 		case !NeverRan(pod):
 			return true
 		case v.Memory():
@@ -68,19 +68,19 @@ func Unproven(v *Facts) []string {
 		case foundNothing(pod) || SeedFailure(pod) != nil && !Seeded(pod):
 			return false
 		}
-		return pod.Spec.NodeName != "" || !unmade(v, name)
+		return pod.Spec.NodeName != "" || !v.unmade(name)
 	})
 }
 
 // dataGone reports whether nothing is left of what was recorded for a member without a pod to start on: on claims none
 // of its pods runs any more then, since Kubernetes keeps a claim for as long as one does.
-func dataGone(v *Facts, name string) bool {
+func (v *Facts) dataGone(name string) bool {
 	return v.Memory() || v.OnClaims() && slices.ContainsFunc(v.MemberClaims(name),
 		func(c *corev1.PersistentVolumeClaim) bool { return c == nil || v.Epoch.Recorded(c.Name) != c.UID })
 }
 
 // unmade reports whether no volume has been made for the member's claims.
-func unmade(v *Facts, name string) bool {
+func (v *Facts) unmade(name string) bool {
 	return v.OnClaims() && !slices.ContainsFunc(v.MemberClaims(name), func(c *corev1.PersistentVolumeClaim) bool {
 		return c == nil || c.Spec.VolumeName != "" || c.Status.Phase == corev1.ClaimBound
 	})
@@ -89,20 +89,20 @@ func unmade(v *Facts, name string) bool {
 // versionBeforeQuorum is the version that an epoch's members are to run that have never had a quorum. It follows the
 // spec to another patch release, and to another minor version while it is proven that nothing has run that could not
 // read the other's log (S18). Before the epoch begins it stays as it was planned.
-func VersionBeforeQuorum(v *Facts) string {
+func (v *Facts) VersionBeforeQuorum() string {
 	is, wanted := v.Epoch.Version, v.Cluster.Spec.Version
 	switch {
-	case v.Etcd != nil || !v.Epoch.Began() || gatedFor(v, is, wanted):
+	case v.Etcd != nil || !v.Epoch.Began() || v.gatedFor(is, wanted):
 		return is
-	case SameMinor(is, wanted) || len(Unproven(v)) == 0:
+	case SameMinor(is, wanted) || len(v.Unproven()) == 0:
 		return wanted
 	}
-	return cmp.Or(OtherMinor(is, RanVersions(v)), is)
+	return cmp.Or(OtherMinor(is, v.RanVersions()), is)
 }
 
 // gatedFor reports whether a pod on Memory waits to begin as this version, and can't be given the image of the wanted
 // one: its flags are others, and it is not made again. It begins as it was made.
-func gatedFor(v *Facts, is, wanted string) bool {
+func (v *Facts) gatedFor(is, wanted string) bool {
 	if SameMinor(is, wanted) {
 		return false
 	}
@@ -114,13 +114,13 @@ func gatedFor(v *Facts, is, wanted string) bool {
 
 // ChangesVersion reports whether the record gets another version in this very answer: no member begins as the one before
 // then.
-func ChangesVersion(v *Facts) bool {
-	return !v.Epoch.HadQuorum() && !SameMinor(VersionBeforeQuorum(v), v.Epoch.Version)
+func (v *Facts) ChangesVersion() bool {
+	return !v.Epoch.HadQuorum() && !SameMinor(v.VersionBeforeQuorum(), v.Epoch.Version)
 }
 
 // VersionWaits says that the spec's version waits, because members may have run as another one; empty when it does not.
-func VersionWaits(v *Facts) string {
-	unproven := Unproven(v)
+func (v *Facts) VersionWaits() string {
+	unproven := v.Unproven()
 	follows := len(unproven) == 0 || SameMinor(v.Epoch.Version, v.Cluster.Spec.Version)
 	if follows || v.Epoch.HadQuorum() || len(v.Epoch.StartsOn) == 0 {
 		return ""
@@ -130,15 +130,15 @@ func VersionWaits(v *Facts) string {
 }
 
 // NeverBegins reports whether the epoch has never had a quorum, and something stands in the way of that.
-func NeverBegins(v *Facts) bool {
+func (v *Facts) NeverBegins() bool {
 	return v.Epoch.Provisioned() && !v.Epoch.HadQuorum() && !v.Ending() &&
-		(len(QuorumIsLost(v)) > 0 || Stalled(v) != "")
+		(len(v.QuorumIsLost()) > 0 || v.Stalled() != "")
 }
 
 // overdueMembers is what the initial members' pods show once all of them have had spec.recovery.after; empty before.
-func overdueMembers(v *Facts) string {
+func (v *Facts) overdueMembers() string {
 	var shows, lost []string
-	gone := LostBeforeStart(v)
+	gone := v.LostBeforeStart()
 	for _, name := range v.Epoch.InitialNames() {
 		pod := v.Children.Pods[name]
 		if pod == nil {
@@ -147,7 +147,7 @@ func overdueMembers(v *Facts) string {
 			}
 			continue
 		}
-		since, what := attempt(v, name, pod)
+		since, what := v.attempt(name, pod)
 		if since.IsZero() || v.Now.Before(since.Add(defaults.RecoverAfter(&v.Cluster.Spec))) {
 			return ""
 		}
@@ -162,13 +162,13 @@ func overdueMembers(v *Facts) string {
 // attempt is since when the initial member of this pod tries to begin, and what the pod shows. The time is zero while
 // it is being made ready, as when a snapshot is fetched. It is that of the pod where the container's begins again
 // with every crash.
-func attempt(v *Facts, name string, pod *corev1.Pod) (since time.Time, what string) {
+func (v *Facts) attempt(name string, pod *corev1.Pod) (since time.Time, what string) {
 	m := &Member{PodName: name, Pod: pod, Health: v.Health[name]}
 	made := pod.CreationTimestamp.Time
 	if ends := Failures(pod); len(ends) > 0 {
 		return made, fmt.Sprintf("it crashed: exit %d", ends[0].ExitCode)
 	}
-	if what = WhyNotServing(v, m); what != "" {
+	if what = v.WhyNotServing(m); what != "" {
 		return made, what
 	}
 	if Running(pod) {
@@ -192,9 +192,9 @@ func follows(h observation.Health) string {
 }
 
 // HowToBeginAgain says how the epoch is begun once more where that loses nothing.
-func HowToBeginAgain(v *Facts) string {
+func (v *Facts) HowToBeginAgain() string {
 	if v.Next != nil {
-		return fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, Staging(v))
+		return fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, v.Staging())
 	}
 	for _, name := range v.Epoch.InitialNames() {
 		if pod := v.Children.Pods[name]; pod != nil && objects.Ready(pod) {
@@ -204,7 +204,7 @@ func HowToBeginAgain(v *Facts) string {
 	const loses = "if no client was ever served, you lose nothing by beginning again: "
 	switch {
 	case v.Epoch.Source == record.SourceEmpty:
-		return loses + recoverCommand(v, v1alpha1.RecoverRecreate)
+		return loses + v.recoverCommand(v1alpha1.RecoverRecreate)
 	case v.Epoch.Restore != "":
 		return loses + "create another EtcdOperation of type Restore"
 	case v.Epoch.After == 0:

@@ -4,12 +4,12 @@ import (
 	"fmt"
 )
 
-func MinAvailable(v *Facts) int { return minAvailable(v) + MismatchedPods(v) }
+func (v *Facts) MinAvailable() int { return v.minAvailable() + v.MismatchedPods() }
 
 // BudgetLags says that the observed budget protects fewer pods than it must once the learner votes; empty when it does
 // not. Without a budget nothing is protected, and one more voter makes that no worse.
-func BudgetLags(v *Facts) string {
-	old, least := v.Children.Budgets[v.Cluster.Name], MinAvailable(v)
+func (v *Facts) BudgetLags() string {
+	old, least := v.Children.Budgets[v.Cluster.Name], v.MinAvailable()
 	if old == nil || old.Spec.MinAvailable == nil || old.Spec.MinAvailable.IntValue() >= least {
 		return ""
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Secret is an observed Secret of the cluster: its own, or one that the spec names.
-func Secret(v *Facts, name string) *observation.Secret {
+func (v *Facts) Secret(name string) *observation.Secret {
 	if objects.TLSMode(v.Cluster) == v1alpha1.TLSAuto || name == defaults.TokenSecret(v.Cluster.Name) {
 		return v.Children.Secrets[name]
 	}
@@ -23,11 +23,11 @@ func Secret(v *Facts, name string) *observation.Secret {
 }
 
 // ToldBy is the Secret whose authorities a member has told: those that it takes from clients, else from peers.
-func ToldBy(v *Facts, h observation.Health) *observation.Secret {
+func (v *Facts) ToldBy(h observation.Health) *observation.Secret {
 	if h.Anonymous {
-		return Secret(v, defaults.PeerSecret(v.Cluster))
+		return v.Secret(defaults.PeerSecret(v.Cluster))
 	}
-	return Secret(v, defaults.ServerSecret(v.Cluster))
+	return v.Secret(defaults.ServerSecret(v.Cluster))
 }
 
 // SameTrust reports whether both lists have the same certificates, in the same order.
@@ -36,7 +36,7 @@ func SameTrust(a, b []observation.Certificate) bool {
 }
 
 // mounted are the Secrets that a pod names.
-func mounted(v *Facts) []string {
+func (v *Facts) mounted() []string {
 	if !objects.Encrypted(v.Cluster) {
 		return nil
 	}
@@ -44,14 +44,14 @@ func mounted(v *Facts) []string {
 }
 
 // Flaw says why a certificate can't be used; empty when it can.
-func Flaw(v *Facts, l defaults.Leaf) string {
-	s := Secret(v, l.Secret)
+func (v *Facts) Flaw(l defaults.Leaf) string {
+	s := v.Secret(l.Secret)
 	if s == nil {
 		if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets {
 			return fmt.Sprintf("it does not exist, or does not have the label %s: %s; create it with tls.crt, "+
 				"tls.key and ca.crt", objects.LabelCluster, v.Cluster.Name)
 		}
-		return "it is not there yet" + unissued(v, l.Secret)
+		return "it is not there yet" + v.unissued(l.Secret)
 	}
 	c := s.Certificate
 	switch {
@@ -83,10 +83,10 @@ func Day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 // served identifies the certificates that running members are to show; pods carry it as an annotation, because the
 // kubelet brings a pod's files up to date at once when the pod changes, and within minutes otherwise. Empty while
 // they are not all there.
-func served(v *Facts) string {
+func (v *Facts) served() string {
 	var ids []string
-	for _, name := range mounted(v) {
-		s := Secret(v, name)
+	for _, name := range v.mounted() {
+		s := v.Secret(name)
 		if s == nil {
 			return ""
 		}
@@ -105,15 +105,15 @@ func served(v *Facts) string {
 
 // Distrusts reports whether the member runs with other authorities than its files now hold, and why it should be
 // restarted.
-func distrusts(v *Facts, m *Member) (string, bool) {
+func (v *Facts) distrusts(m *Member) (string, bool) {
 	const why = "it trusts the wrong certificate authorities"
 	if !objects.Encrypted(v.Cluster) || m.PodName == "" || len(m.Health.Trusts) == 0 || len(v.CertificateProblems) > 0 {
 		return "", false
 	}
 	if Provided(v.Cluster) {
-		return why, begunOtherwise(v, m)
+		return why, v.begunOtherwise(m)
 	}
-	server, peer := Secret(v, defaults.ServerSecret(v.Cluster)), Secret(v, defaults.PeerSecret(v.Cluster))
+	server, peer := v.Secret(defaults.ServerSecret(v.Cluster)), v.Secret(defaults.PeerSecret(v.Cluster))
 	if !SameTrust(server.Trust, peer.Trust) {
 		return "", false // one of them is about to follow
 	}
@@ -123,12 +123,12 @@ func distrusts(v *Facts, m *Member) (string, bool) {
 
 // DistrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
 // that signs for them now, and will only when it starts again.
-func DistrustsPeers(v *Facts, h observation.Health) bool {
+func (v *Facts) DistrustsPeers(h observation.Health) bool {
 	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
 		len(v.CertificateProblems) > 0 {
 		return false
 	}
-	peer := Secret(v, defaults.PeerSecret(v.Cluster))
+	peer := v.Secret(defaults.PeerSecret(v.Cluster))
 	return slices.ContainsFunc(peer.Trust, func(c observation.Certificate) bool {
 		return c.Key == peer.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
 	})

@@ -21,7 +21,7 @@ func Provided(c *v1alpha1.EtcdCluster) bool {
 }
 
 // WithoutCertManager says why no Certificate can be asked for; empty when it can.
-func WithoutCertManager(v *Facts) string {
+func (v *Facts) WithoutCertManager() string {
 	if objects.TLSMode(v.Cluster) != v1alpha1.TLSCertManager || v.Children.Certificates != nil {
 		return ""
 	}
@@ -31,7 +31,7 @@ func WithoutCertManager(v *Facts) string {
 }
 
 // unissued is what cert-manager says about a Certificate whose Secret is not there; empty when it has said nothing yet.
-func unissued(v *Facts, secret string) string {
+func (v *Facts) unissued(secret string) string {
 	if c := v.Children.Certificates[secret]; c != nil {
 		for _, condition := range c.Status.Conditions {
 			if condition.Type == "Ready" && condition.Status != metav1.ConditionTrue {
@@ -43,10 +43,10 @@ func unissued(v *Facts, secret string) string {
 }
 
 // Trusted are the authorities in the Secrets that pods name, each with its key, both by their digests.
-func Trusted(v *Facts) map[string]string {
+func (v *Facts) Trusted() map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{defaults.ServerSecret(v.Cluster), defaults.PeerSecret(v.Cluster)} {
-		if s := Secret(v, name); s != nil {
+		if s := v.Secret(name); s != nil {
 			for _, a := range s.Trust {
 				all[objects.Digest(a.ID)] = objects.Digest(a.Key)
 			}
@@ -68,10 +68,10 @@ func BegunWith(pod *corev1.Pod) (map[string]string, bool) {
 // takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its
 // handshake are subjects, and those of one port; an authority that was replaced under its old subject is told by
 // its key.
-func takes(v *Facts, pod *corev1.Pod, what string, s *observation.Secret) bool {
+func (v *Facts) takes(pod *corev1.Pod, what string, s *observation.Secret) bool {
 	begun, known := BegunWith(pod)
 	h := v.Health[pod.Name]
-	inHandshake := (what == "peer") == h.Anonymous || !known && SameTrust(ToldBy(v, h).Trust, s.Trust)
+	inHandshake := (what == "peer") == h.Anonymous || !known && SameTrust(v.ToldBy(h).Trust, s.Trust)
 	return slices.ContainsFunc(s.Anchors, func(a observation.Certificate) bool {
 		return (!inHandshake || slices.Contains(h.Trusts, a.Subject)) &&
 			(!known || slices.Contains(slices.Collect(maps.Values(begun)), objects.Digest(a.Key)))
@@ -80,19 +80,19 @@ func takes(v *Facts, pod *corev1.Pod, what string, s *observation.Secret) bool {
 
 // findUntrusted says which of the Secrets holds a certificate that running members don't take, and what to do; empty
 // for none. A member that is restarted then would hear no other member, and none would hear it.
-func findUntrusted(v *Facts) string {
+func (v *Facts) findUntrusted() string {
 	if !Provided(v.Cluster) || len(v.CertificateProblems) > 0 {
 		return ""
 	}
 	for _, l := range v.Leaves {
-		s := Secret(v, l.Secret)
+		s := v.Secret(l.Secret)
 		if !l.Server && l.What != "operator" || s == nil || len(s.Anchors) == 0 {
 			continue
 		}
 		who := objects.Filter(v.Names, func(name string) bool {
 			pod := v.Children.Pods[name]
 			return pod != nil && pod.DeletionTimestamp == nil && len(v.Health[name].Trusts) > 0 &&
-				!takes(v, pod, l.What, s)
+				!v.takes(pod, l.What, s)
 		})
 		if len(who) > 0 {
 			return fmt.Sprintf("Secret %s: the authority that signed tls.crt is not trusted by %s, which started "+
@@ -108,8 +108,8 @@ func findUntrusted(v *Facts) string {
 
 // begunOtherwise reports whether the member runs with other authorities than its Secrets hold now, and may be
 // restarted to take these: every member takes what it will show then, and it takes what they all show.
-func begunOtherwise(v *Facts, m *Member) bool {
-	server := Secret(v, defaults.ServerSecret(v.Cluster))
+func (v *Facts) begunOtherwise(m *Member) bool {
+	server := v.Secret(defaults.ServerSecret(v.Cluster))
 	if v.Untrusted != "" || slices.ContainsFunc(v.Names, func(name string) bool {
 		shown := v.Health[name].Certificate
 		return shown != "" && shown != server.Certificate.ID // the kubelet has yet to write the newest one
@@ -117,6 +117,6 @@ func begunOtherwise(v *Facts, m *Member) bool {
 		return false
 	}
 	begun, known := BegunWith(m.Pod)
-	return !slices.Equal(Subjects(ToldBy(v, m.Health).Trust), m.Health.Trusts) ||
-		known && !maps.Equal(begun, Trusted(v))
+	return !slices.Equal(Subjects(v.ToldBy(m.Health).Trust), m.Health.Trusts) ||
+		known && !maps.Equal(begun, v.Trusted())
 }

@@ -54,10 +54,10 @@ func (v *Facts) Chosen() *Member {
 		return nil
 	}
 	if v.Epoch.Choice.Removes {
-		return chosenForRemoval(v)
+		return v.chosenForRemoval()
 	}
 	m := v.Find(v.Epoch.Choice.Name)
-	if m == nil || m.Pod == nil || m.Restarting() || Finished(m.Pod) || withdrawnLong(v, m.Pod) {
+	if m == nil || m.Pod == nil || m.Restarting() || Finished(m.Pod) || v.withdrawnLong(m.Pod) {
 		return nil
 	}
 	if !SameChoice(v.Epoch.Choice, RestartChoice(m.Pod, v.Epoch.Choice.Container != "")) {
@@ -66,28 +66,28 @@ func (v *Facts) Chosen() *Member {
 	return m
 }
 
-func chosenForRemoval(v *Facts) *Member {
+func (v *Facts) chosenForRemoval() *Member {
 	recorded := v.Epoch.Choice
-	if !recorded.Withdrawn.IsZero() && CallsLeft(v, recorded.Withdrawn) <= 0 {
+	if !recorded.Withdrawn.IsZero() && v.CallsLeft(recorded.Withdrawn) <= 0 {
 		return nil
 	}
 	return objects.First(v.Members, func(m *Member) bool { return m.DisplayName() == recorded.Name })
 }
 
 // withdrawnLong reports whether the calls are over that have not seen that the restart was withdrawn.
-func withdrawnLong(v *Facts, pod *corev1.Pod) bool {
+func (v *Facts) withdrawnLong(pod *corev1.Pod) bool {
 	since, err := time.Parse(time.RFC3339, pod.Annotations[objects.AnnotationWithdrawn])
-	return err == nil && CallsLeft(v, since) <= 0
+	return err == nil && v.CallsLeft(since) <= 0
 }
 
 // ChosenForDeletion reports whether the member was chosen to be restarted by the deletion of its pod. That can't be
 // taken back: another image would be another container in the same pod, which a late call still deletes.
-func ChosenForDeletion(v *Facts, m *Member) bool {
+func (v *Facts) ChosenForDeletion(m *Member) bool {
 	return m == v.Chosen() && !v.Epoch.Choice.Removes && v.Epoch.Choice.Container == ""
 }
 
 // ChosenFirst are the members, with the one first that was chosen already.
-func ChosenFirst(v *Facts, list []*Member) []*Member {
+func (v *Facts) ChosenFirst(list []*Member) []*Member {
 	chosen := v.Chosen()
 	if chosen == nil {
 		return list
@@ -116,12 +116,12 @@ func ServedBefore(pod *corev1.Pod) bool {
 // quorum larger, counts none of them among those that serve (S1, S2).
 
 // disrupted reports whether the voter may be down because of us, now or in a moment, although it may serve still.
-func disrupted(v *Facts, m *Member) bool {
-	return m.Restarting() || m == v.Chosen() || !m.Serving() && busy(v, m)
+func (v *Facts) disrupted(m *Member) bool {
+	return m.Restarting() || m == v.Chosen() || !m.Serving() && v.busy(m)
 }
 
 // Stays reports whether the voter serves, and will as far as it is for us to say.
-func Stays(v *Facts, m *Member) bool { return m.Serving() && !disrupted(v, m) }
+func (v *Facts) Stays(m *Member) bool { return m.Serving() && !v.disrupted(m) }
 
 // Update is why a member must be restarted, or succeeded by another.
 type update struct {

@@ -31,15 +31,15 @@ const (
 )
 
 // defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.
-func defragmentationRun(v *Facts) *decision.DefragmentationRun {
+func (v *Facts) defragmentationRun() *decision.DefragmentationRun {
 	s := &decision.DefragmentationRun{DefragmentationMemory: v.Cluster.Status.Internal.Defragmentation}
 	if old := v.Cluster.Status.Defragmentation; old != nil {
 		s.DefragmentationStatus = *v1alpha1.Copy(old)
 	}
-	noteReclaimed(v, s)
-	noteStep(v, s)
-	noteReclaimed(v, s)
-	s.NextScheduleTime = NextRun(v, s.NextScheduleTime)
+	v.noteReclaimed(s)
+	v.noteStep(s)
+	v.noteReclaimed(s)
+	s.NextScheduleTime = v.NextRun(s.NextScheduleTime)
 	if reflect.ValueOf(*s).IsZero() {
 		return nil
 	}
@@ -48,7 +48,7 @@ func defragmentationRun(v *Facts) *decision.DefragmentationRun {
 
 // noteStep notes what the step of this call has done. A member that was asked and does not answer now is at it: it
 // counts as done, and so does one that has nothing to reclaim any more. Only what was refused is tried again.
-func noteStep(v *Facts, s *decision.DefragmentationRun) {
+func (v *Facts) noteStep(s *decision.DefragmentationRun) {
 	if v.Taken == nil || !underWay(s) {
 		return
 	}
@@ -69,7 +69,7 @@ func noteStep(v *Facts, s *decision.DefragmentationRun) {
 }
 
 // noteReclaimed adds what the last member has given back, when it tells.
-func noteReclaimed(v *Facts, s *decision.DefragmentationRun) {
+func (v *Facts) noteReclaimed(s *decision.DefragmentationRun) {
 	if s.Before == nil || len(s.Done) == 0 || v.Etcd == nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (v *Facts) UnderWay() bool { return underWay(v.DefragRun) }
 
 // NextRun is when the schedule begins the next run: a time that it has once named stays until the run has begun, be
 // it late.
-func NextRun(v *Facts, named metav1.Time) metav1.Time {
+func (v *Facts) NextRun(named metav1.Time) metav1.Time {
 	s, err := defaults.Schedule(v.Cluster)
 	if s == nil || err != nil {
 		return metav1.Time{}

@@ -18,9 +18,9 @@ import (
 
 // EarlierLife is why a new cluster is not founded yet, and whether it will be by itself: something of an earlier one of
 // its name is there; empty for nothing.
-func EarlierLife(v *Facts) (why string, outlook decision.Outlook) {
-	claims, records := otherRemains(v, "PersistentVolumeClaim"), otherRemains(v, "ConfigMap")
-	named := namedClaims(v)
+func (v *Facts) EarlierLife() (why string, outlook decision.Outlook) {
+	claims, records := v.otherRemains("PersistentVolumeClaim"), v.otherRemains("ConfigMap")
+	named := v.namedClaims()
 	lost := namesOf(claims, func(r observation.Remain) bool { return r.Going && slices.Contains(named, r.Name) })
 	staying := namesOf(records, func(r observation.Remain) bool { return !r.Going })
 	switch {
@@ -32,7 +32,7 @@ func EarlierLife(v *Facts) (why string, outlook decision.Outlook) {
 		return fmt.Sprintf("there is the record of an earlier EtcdCluster of this name: kubectl delete configmap -n %s %s",
 			v.Cluster.Namespace, strings.Join(staying, " ")), decision.Waits
 	case v.Cluster.Spec.Bootstrap == nil:
-		if why = unanswered(v, claims); why != "" {
+		if why = v.unanswered(claims); why != "" {
 			return why, decision.Waits
 		}
 	}
@@ -46,8 +46,8 @@ func EarlierLife(v *Facts) (why string, outlook decision.Outlook) {
 }
 
 // unanswered is why the spec must say which data is meant; empty when nothing speaks of other data than none.
-func unanswered(v *Facts, claims []observation.Remain) string {
-	ns, seen := v.Cluster.Namespace, SeenOfEarlierLife(v)
+func (v *Facts) unanswered(claims []observation.Remain) string {
+	ns, seen := v.Cluster.Namespace, v.SeenOfEarlierLife()
 	staying := namesOf(claims, func(r observation.Remain) bool { return !r.Going })
 	switch {
 	case len(staying) > 0:
@@ -69,18 +69,18 @@ func unanswered(v *Facts, claims []observation.Remain) string {
 
 // SeenOfEarlierLife are the claims of an earlier cluster that were made from a backup and are deleted by Kubernetes, as
 // far as they were seen before this one began.
-func SeenOfEarlierLife(v *Facts) []string {
-	if v.Epoch != nil || RanBefore(v) || v.Cluster.Spec.Bootstrap != nil {
+func (v *Facts) SeenOfEarlierLife() []string {
+	if v.Epoch != nil || v.RanBefore() || v.Cluster.Spec.Bootstrap != nil {
 		return nil
 	}
-	seen := slices.Concat(v.Cluster.Status.Internal.EarlierLife, namesOf(otherRemains(v, "PersistentVolumeClaim"),
+	seen := slices.Concat(v.Cluster.Status.Internal.EarlierLife, namesOf(v.otherRemains("PersistentVolumeClaim"),
 		func(r observation.Remain) bool { return r.Going && r.Restored }))
 	slices.SortFunc(seen, objects.ByOrdinal)
 	return slices.Compact(seen)
 }
 
 // remains is what is left of one kind.
-func otherRemains(v *Facts, kind string) []observation.Remain {
+func (v *Facts) otherRemains(kind string) []observation.Remain {
 	return objects.Filter(v.Related.Remains, func(r observation.Remain) bool { return r.Kind == kind })
 }
 
@@ -97,9 +97,9 @@ func namesOf(all []observation.Remain, is func(observation.Remain) bool) []strin
 }
 
 // namedClaims are those that the spec says to begin with.
-func namedClaims(v *Facts) []string {
+func (v *Facts) namedClaims() []string {
 	var names []string
-	if c := FormerClaims(v); c != nil {
+	if c := v.FormerClaims(); c != nil {
 		for _, of := range VolumesOf(c) {
 			names = append(names, of.Name)
 			if of.WAL != "" {
@@ -111,9 +111,9 @@ func namedClaims(v *Facts) []string {
 }
 
 // aboveRemains is the lowest number that no claim of an earlier cluster is named by.
-func AboveRemains(v *Facts) int {
+func (v *Facts) AboveRemains() int {
 	first := 0
-	for _, r := range otherRemains(v, "PersistentVolumeClaim") {
+	for _, r := range v.otherRemains("PersistentVolumeClaim") {
 		member, _ := MemberOfClaim(v.Cluster.Name, r.Name)
 		if n, ours := objects.Ordinal(v.Cluster.Name, member); ours {
 			first = max(first, n+1)

@@ -16,7 +16,7 @@ import (
 // notAllowed says which of the spec's endpoints the installation does not allow, before anything is joined there; nil
 // for none. Beside those that were joined the members run on whatever becomes of the list: what is not allowed any
 // more is not asked.
-func notAllowed(v *Facts) error {
+func (v *Facts) notAllowed() error {
 	joined := defaults.Existing(v.Cluster)
 	if joined == nil {
 		return nil
@@ -39,7 +39,7 @@ func notAllowed(v *Facts) error {
 func (e *Epoch) Existing() bool { return e != nil && e.Source == record.SourceExisting }
 
 // noRoom says that volumes are too small to begin with. Members that run on such ones are looked after: see Advice.
-func noRoom(v *Facts) error {
+func (v *Facts) noRoom() error {
 	if v.Epoch != nil || v.Cluster.Status.ClusterID != "" {
 		return nil
 	}
@@ -72,5 +72,5 @@ func leaving(o observation.Observation, e *Epoch) bool {
 // Unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation
 // does not let a cluster begin with.
 func (v *Facts) Unsupported() error {
-	return cmp.Or(defaults.Validate(&v.Cluster.Spec, v.Settings), noRoom(v), notAllowed(v), defaults.RefuseIssuer(v.Observation))
+	return cmp.Or(defaults.Validate(&v.Cluster.Spec, v.Settings), v.noRoom(), v.notAllowed(), defaults.RefuseIssuer(v.Observation))
 }

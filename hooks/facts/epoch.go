@@ -18,7 +18,7 @@ import (
 
 // recorded is the highest number of an epoch whose record was seen. That of one that is only now made is not noted before
 // it is written again.
-func HighestRecorded(v *Facts) int {
+func (v *Facts) HighestRecorded() int {
 	n := record.Recorded(v.Cluster, v.Children.Services[objects.PeerService(v.Cluster.Name)])
 	for of, e := range v.Recorded {
 		if !slices.Contains(v.Fresh, e.Record.Name) {
@@ -29,8 +29,8 @@ func HighestRecorded(v *Facts) int {
 }
 
 // answeredWith are the UIDs of the restores that are answered when the nth epoch has begun, with this data.
-func AnsweredWith(v *Facts, from record.Origin, n int) map[string]int {
-	answered := Answered(v)
+func (v *Facts) AnsweredWith(from record.Origin, n int) map[string]int {
+	answered := v.Answered()
 	if from.Restore != "" && answered[from.Restore] == 0 {
 		answered[from.Restore] = n
 	}
@@ -39,7 +39,7 @@ func AnsweredWith(v *Facts, from record.Origin, n int) map[string]int {
 
 // Answered are the UIDs of the restores that the epoch that runs, or one before it, has answered, with the number of
 // that.
-func Answered(v *Facts) map[string]int {
+func (v *Facts) Answered() map[string]int {
 	all := map[string]int{}
 	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
 		all = ReadAnswered(peers.Annotations[objects.AnnotationAnswered])
@@ -60,10 +60,10 @@ func Answered(v *Facts) map[string]int {
 }
 
 // clusterIDOf is etcd's cluster ID of an epoch; 0 when it is not known.
-func clusterIDOf(v *Facts, epoch int) uint64 { return pastOf(v, epoch).ClusterID }
+func (v *Facts) clusterIDOf(epoch int) uint64 { return v.pastOf(epoch).ClusterID }
 
 // pastOf is what is known of an epoch.
-func pastOf(v *Facts, epoch int) record.Past {
+func (v *Facts) pastOf(epoch int) record.Past {
 	known := v.Epoch.Past[epoch]
 	if v.Next != nil {
 		if later, is := v.Next.Epoch.Past[epoch]; is {
@@ -78,8 +78,8 @@ func pastOf(v *Facts, epoch int) record.Past {
 
 // NextEpochNumber is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover,
 // or whose volumes are.
-func NextEpochNumber(v *Facts) int {
-	n := max(v.Epoch.N, HighestRecorded(v))
+func (v *Facts) NextEpochNumber() int {
+	n := max(v.Epoch.N, v.HighestRecorded())
 	for recorded := range v.Recorded {
 		n = max(n, recorded)
 	}
@@ -251,9 +251,9 @@ func (e *Epoch) Filled() bool {
 }
 
 // NewRecord is the record of an epoch whose initial members have the numbers from first on.
-func NewRecord(v *Facts, first, size int) record.Record {
+func (v *Facts) NewRecord(first, size int) record.Record {
 	r := record.Record{Plan: record.Plan{Initial: map[string]string{}, First: first}}
-	for name, address := range initialAddresses(v, first, size) {
+	for name, address := range v.initialAddresses(first, size) {
 		r.Initial[name] = objects.PeerURL(v.Cluster, name, address)
 	}
 	r.Source = record.SourceEmpty

@@ -13,7 +13,7 @@ import (
 )
 
 // Unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
-func Unanswered(v *Facts) string {
+func (v *Facts) Unanswered() string {
 	var list []string
 	for _, at := range defaults.Existing(v.Cluster).Endpoints {
 		if h, asked := v.Health[at]; asked && h.Err != "" {
@@ -26,7 +26,7 @@ func Unanswered(v *Facts) string {
 }
 
 // Unfit says why no member of ours may join the etcd that answers, and what to do; empty when they may.
-func Unfit(v *Facts) string {
+func (v *Facts) Unfit() string {
 	if !v.BesideForeign() || v.Etcd == nil {
 		return ""
 	}
@@ -42,7 +42,7 @@ func Unfit(v *Facts) string {
 		if m.Alias == "" {
 			continue
 		}
-		if why := unfitBeside(v, m); why != "" {
+		if why := v.unfitBeside(m); why != "" {
 			return why
 		}
 	}
@@ -50,7 +50,7 @@ func Unfit(v *Facts) string {
 }
 
 // unfitBeside says why no member of ours may join beside this foreign one; empty when one may.
-func unfitBeside(v *Facts, m *Member) string {
+func (v *Facts) unfitBeside(m *Member) string {
 	has, err := defaults.ParseRelease(m.Health.Version)
 	wanted, err2 := defaults.ParseRelease(v.Cluster.Spec.Version)
 	plain := "tls.mode Disabled"
@@ -81,7 +81,7 @@ func unfitBeside(v *Facts, m *Member) string {
 }
 
 // ForeignSilent says what to do about foreign voters that do not serve; empty when all do.
-func ForeignSilent(v *Facts) string {
+func (v *Facts) ForeignSilent() string {
 	for _, m := range v.Voters {
 		if m.Alias != "" && !m.Serving() {
 			return fmt.Sprintf("; if Quorate can't reach %s at %s, add another client URL of it to "+
@@ -93,7 +93,7 @@ func ForeignSilent(v *Facts) string {
 }
 
 // Retiring reports whether the spec says that the foreign members are to go.
-func Retiring(v *Facts) bool {
+func (v *Facts) Retiring() bool {
 	existing := defaults.Existing(v.Cluster)
 	return existing != nil && existing.RetireForeign && v.Replicas > 0
 }
@@ -103,7 +103,7 @@ func Retiring(v *Facts) bool {
 const RetirePause = 15 * time.Second
 
 // ForeignStage is how far the members have come beside foreign ones, in a word and in words.
-func ForeignStage(v *Facts) (reason, message string) {
+func (v *Facts) ForeignStage() (reason, message string) {
 	var foreign []string
 	for _, m := range v.Members {
 		if m.Alias != "" {
@@ -119,7 +119,7 @@ func ForeignStage(v *Facts) (reason, message string) {
 		return "Leaving", fmt.Sprintf("removing our members, %d left beside %s", own, theirs)
 	case own < v.Replicas:
 		return "Joining", fmt.Sprintf("%d of %s of ours beside %s", own, objects.Count(v.Replicas, "voter"), theirs)
-	case Retiring(v):
+	case v.Retiring():
 		return "Retiring", fmt.Sprintf("%s of ours; still to remove: %s", objects.Count(own, "voter"), theirs)
 	}
 	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; Quorate restarts, upgrades and "+
@@ -129,7 +129,7 @@ func ForeignStage(v *Facts) (reason, message string) {
 }
 
 // trustLeft says that the authority of the former members is still trusted; empty when it is not.
-func TrustLeft(v *Facts) string {
+func (v *Facts) TrustLeft() string {
 	if defaults.Existing(v.Cluster) == nil {
 		return ""
 	}
@@ -140,7 +140,7 @@ func TrustLeft(v *Facts) string {
 
 // MinAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
 // members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
-func minAvailable(v *Facts) int {
+func (v *Facts) minAvailable() int {
 	voters, own := len(v.Voters), len(v.ReplicaVoters())
 	if l := v.Learner(); l != nil && l.PodName != "" && l.Serving() {
 		voters, own = voters+1, own+1
@@ -161,8 +161,8 @@ func ClientURLs(of []*Member) map[string][]string {
 }
 
 // ForeignWithoutRecord is the same for a record that was deleted: by what etcd lists, or the status last listed.
-func ForeignWithoutRecord(v *Facts) map[string][]string {
-	all := ClientURLs(objects.Filter(v.Members, func(m *Member) bool { return WasForeign(v, m) }))
+func (v *Facts) ForeignWithoutRecord() map[string][]string {
+	all := ClientURLs(objects.Filter(v.Members, func(m *Member) bool { return v.WasForeign(m) }))
 	for _, s := range v.Cluster.Status.Members {
 		if s.Foreign && v.Etcd == nil {
 			all[s.ID] = nil
@@ -174,7 +174,7 @@ func ForeignWithoutRecord(v *Facts) map[string][]string {
 // WasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an
 // etcd that is joined, or the status says so. Who is taken for a stranger instead would be counted, and outlive an
 // epoch that it serves (S8).
-func WasForeign(v *Facts, m *Member) bool {
+func (v *Facts) WasForeign(m *Member) bool {
 	said := slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
 		return s.Foreign && s.ID == objects.Hex(m.ID)
 	})

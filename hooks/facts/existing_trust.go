@@ -12,13 +12,13 @@ import (
 )
 
 // AllowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
-func allowsAnyPeer(v *Facts, m *Member) (string, bool) {
+func (v *Facts) allowsAnyPeer(m *Member) (string, bool) {
 	return "it still accepts every certificate of its authorities from peers, as the foreign members needed",
 		m.TLS.AnyPeer && !v.BesideForeign()
 }
 
 // AsksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
-func AsksInPlainText(v *Facts) string {
+func (v *Facts) AsksInPlainText() string {
 	joined := defaults.Existing(v.Cluster)
 	if joined == nil || joined.TLS != nil || !v.BesideForeign() && (v.Epoch != nil || !defaults.Joins(v.Cluster)) {
 		return ""
@@ -50,14 +50,14 @@ func SameIDs(a, b []observation.Certificate) bool {
 }
 
 // besideTLS reports whether there are foreign members that speak TLS.
-func besideTLS(v *Facts) bool {
+func (v *Facts) besideTLS() bool {
 	e := defaults.Existing(v.Cluster)
 	return e != nil && e.TLS != nil && v.Epoch.Existing() && v.BesideForeign()
 }
 
 // ForeignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
-func foreignCertificateProblems(v *Facts) []string {
-	if !besideTLS(v) {
+func (v *Facts) foreignCertificateProblems() []string {
+	if !v.besideTLS() {
 		return nil
 	}
 	e := defaults.Existing(v.Cluster)
@@ -87,10 +87,10 @@ func foreignCertificateProblems(v *Facts) []string {
 
 // NotAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
 // theirs.
-func notAdopted(v *Facts) []string {
+func (v *Facts) notAdopted() []string {
 	var list []string
 	name := TrustSecret(v.Cluster)
-	if name == "" || !besideTLS(v) {
+	if name == "" || !v.besideTLS() {
 		return nil
 	}
 	for _, own := range []string{defaults.CASecret(v.Cluster.Name), defaults.PeerSecret(v.Cluster),

@@ -38,7 +38,7 @@ func (m *Member) DisplayName() string { return cmp.Or(m.PodName, m.Alias) }
 
 // fillForeign fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign
 // one.
-func fillForeign(v *Facts, m *Member) {
+func (v *Facts) fillForeign(m *Member) {
 	if !v.Epoch.Existing() || v.Epoch.HadQuorum() && len(v.Epoch.Foreign) == 0 {
 		return
 	}
@@ -49,12 +49,12 @@ func fillForeign(v *Facts, m *Member) {
 	if _, taken := objects.Ordinal(v.Cluster.Name, m.Alias); taken {
 		m.Alias = objects.Hex(m.ID) // its own name is one that a member of ours may have
 	}
-	m.Health, m.Asked = foreignHealth(v, objects.Hex(m.ID), defaults.UrlsOf(m.Member))
+	m.Health, m.Asked = v.foreignHealth(objects.Hex(m.ID), defaults.UrlsOf(m.Member))
 }
 
 // foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its
 // own. False when it was not asked.
-func foreignHealth(v *Facts, id string, urls []string) (observation.Health, bool) {
+func (v *Facts) foreignHealth(id string, urls []string) (observation.Health, bool) {
 	for _, at := range slices.Sorted(maps.Keys(v.Health)) {
 		if h := v.Health[at]; strings.Contains(at, "://") && h.Err == "" && objects.Hex(h.MemberID) == id {
 			return h, true
@@ -80,9 +80,9 @@ func (m *Member) StatusHealth(v *Facts) observation.Health {
 }
 
 // LastStatusHealth is what a member of the last known list answered while it is not known who is a member.
-func LastStatusHealth(v *Facts, m v1alpha1.MemberStatus) observation.Health {
+func (v *Facts) LastStatusHealth(m v1alpha1.MemberStatus) observation.Health {
 	if m.Foreign && v.Epoch != nil {
-		h, _ := foreignHealth(v, m.ID, nil)
+		h, _ := v.foreignHealth(m.ID, nil)
 		return h
 	}
 	return v.Health[m.Name]

@@ -24,12 +24,12 @@ func (v *Facts) HeldBack() bool {
 // done comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
 func (v *Facts) Suspended() bool {
 	c := v.Cluster
-	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !halfDone(v))
+	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !v.halfDone())
 }
 
 // halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off
 // has not written it.
-func halfDone(v *Facts) bool {
+func (v *Facts) halfDone() bool {
 	for _, e := range v.Recorded {
 		if e.Choice.Name != "" {
 			return true

@@ -16,7 +16,7 @@ import (
 
 // Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more,
 // or one that is not believed.
-func Leftover(v *Facts, cm *corev1.ConfigMap) bool {
+func (v *Facts) Leftover(cm *corev1.ConfigMap) bool {
 	if slices.Contains(v.Unsealed, cm.Name) {
 		return true
 	}
@@ -26,15 +26,15 @@ func Leftover(v *Facts, cm *corev1.ConfigMap) bool {
 
 // Lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its
 // members, and claims that are not in quarantine yet; empty for nothing.
-func Lingering(v *Facts) string {
+func (v *Facts) Lingering() string {
 	var left []string
 	if v.Epoch.Record != nil {
 		left = append(left, "the record "+v.Epoch.Record.Name)
 	}
-	left = append(left, Unended(v)...)
-	switch late := LongEnding(v); {
+	left = append(left, v.Unended()...)
+	switch late := v.LongEnding(); {
 	case len(late) > 0:
-		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), wordsForLongEnding(v, late))
+		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), v.wordsForLongEnding(late))
 	case len(left) > 0:
 		return "waiting for " + strings.Join(left, ", ")
 	}
@@ -49,7 +49,7 @@ func Lingering(v *Facts) string {
 
 // unended are the pods of members that have not ended, LongEnding those that were to end long ago, and whose nodes do
 // not say that they have.
-func Unended(v *Facts) []string {
+func (v *Facts) Unended() []string {
 	return objects.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), objects.ByOrdinal), func(name string) bool {
 		_, ours := objects.Ordinal(v.Cluster.Name, name)
 		return ours && !Finished(v.Children.Pods[name])
@@ -57,25 +57,25 @@ func Unended(v *Facts) []string {
 }
 
 // LongEnding are the pods of epochs that are over whose time to end has passed, by name.
-func LongEnding(v *Facts) []string {
-	return objects.Filter(Unended(v), func(name string) bool { return graceOver(v.Children.Pods[name], v.Now) })
+func (v *Facts) LongEnding() []string {
+	return objects.Filter(v.Unended(), func(name string) bool { return graceOver(v.Children.Pods[name], v.Now) })
 }
 
-func wordsForLongEnding(v *Facts, late []string) string {
+func (v *Facts) wordsForLongEnding(late []string) string {
 	return fmt.Sprintf("the node of %s has not confirmed that it ended: if that node is off for good, kubectl delete "+
 		"pod -n %s --force --grace-period=0 %s",
 		strings.Join(late, ", "), v.Cluster.Namespace, strings.Join(late, " "))
 }
 
 // OfAllEpochs is the observation with the pods and claims of every epoch.
-func OfAllEpochs(v *Facts) observation.Observation {
+func (v *Facts) OfAllEpochs() observation.Observation {
 	o := v.Observation
 	o.Children.Pods, o.Children.Claims = v.All.Pods, v.All.Claims
 	return o
 }
 
 // expired reports whether a claim of an earlier epoch has been kept long enough.
-func Expired(v *Facts, claim *corev1.PersistentVolumeClaim) bool {
+func (v *Facts) Expired(claim *corev1.PersistentVolumeClaim) bool {
 	if v.Etcd == nil || v.Next != nil || !v.Ours(claim) || !Quarantined(claim) {
 		return false
 	}

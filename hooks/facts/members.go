@@ -19,8 +19,8 @@ func (v *Facts) Fenced(name string) bool {
 
 // MayStop reports whether the others can do without the member (S1), and no other one is missing or joining when it
 // serves (S2).
-func MayStop(v *Facts, m *Member) bool {
-	return QuorumWithout(v, m) && (!m.Serving() || v.Learner() == nil && Serving(v.Voters) == len(v.Voters))
+func (v *Facts) MayStop(m *Member) bool {
+	return v.QuorumWithout(m) && (!m.Serving() || v.Learner() == nil && Serving(v.Voters) == len(v.Voters))
 }
 
 // busyFor is how long a member is left alone that gives free space back to its file system: a second for 100 MB or
@@ -28,7 +28,7 @@ func MayStop(v *Facts, m *Member) bool {
 const busyFor = 10 * time.Minute
 
 // Busy reports whether a member may still be at that.
-func busy(v *Facts, m *Member) bool {
+func (v *Facts) busy(m *Member) bool {
 	if !v.UnderWay() || len(v.DefragRun.Done) == 0 {
 		return false
 	}
@@ -37,7 +37,7 @@ func busy(v *Facts, m *Member) bool {
 }
 
 // OnHold reports whether a person keeps a member from being brought back: then its time does not count.
-func OnHold(v *Facts, name string) bool { return v.Suspended() || v.Fenced(name) }
+func (v *Facts) OnHold(name string) bool { return v.Suspended() || v.Fenced(name) }
 
 // LastStatus is what the status says of a member; nil for nothing.
 func (v *Facts) LastStatus(m *Member) *v1alpha1.MemberStatus {
@@ -88,12 +88,12 @@ func (v *Facts) ByID(id uint64) *Member {
 func (v *Facts) Leader() *Member { return v.ByID(v.Etcd.Leader) }
 
 // RanBefore reports whether the cluster has run before, by anything that we can see.
-func RanBefore(v *Facts) bool {
+func (v *Facts) RanBefore() bool {
 	return len(v.Names) > 0 || v.Etcd != nil || v.Cluster.Status.ClusterID != ""
 }
 
 // KnownVoters are the voters as last known, for words only: no decision follows from them.
-func KnownVoters(v *Facts) []string {
+func (v *Facts) KnownVoters() []string {
 	var known []string
 	for _, m := range v.Cluster.Status.Members {
 		if n, ours := objects.Ordinal(v.Cluster.Name, m.Name); ours && n >= v.Epoch.First && m.Role == v1alpha1.Voter {
@@ -107,13 +107,13 @@ func KnownVoters(v *Facts) []string {
 }
 
 // HasData reports whether there is a volume that may hold the member's data.
-func HasData(v *Facts, name string) bool {
+func (v *Facts) HasData(name string) bool {
 	if v.HostPath() {
 		return v.NodeOf(name) != ""
 	}
 	if v.Memory() {
 		pod := v.Children.Pods[name]
-		return pod != nil && !Finished(pod) && !gatedForGood(v, pod)
+		return pod != nil && !Finished(pod) && !v.gatedForGood(pod)
 	}
 	return !slices.Contains(v.MemberClaims(name), nil)
 }
@@ -124,14 +124,14 @@ func HasData(v *Facts, name string) bool {
 const CallsEnd = 20 * time.Second
 
 // CallsLeft is how long a call from before that time may still go on; 0 or less when none may.
-func CallsLeft(v *Facts, since time.Time) time.Duration { return since.Add(CallsEnd).Sub(v.Now) }
+func (v *Facts) CallsLeft(since time.Time) time.Duration { return since.Add(CallsEnd).Sub(v.Now) }
 
 // QuorumWithout reports whether the voters that stay are a quorum without this one. One of them that was only chosen
 // is let go before this one is.
-func QuorumWithout(v *Facts, m *Member) bool {
+func (v *Facts) QuorumWithout(m *Member) bool {
 	chosen := v.Chosen()
 	rest := objects.Filter(v.Voters, func(o *Member) bool {
-		return o.ID != m.ID && (Stays(v, o) || o == chosen &&
+		return o.ID != m.ID && (v.Stays(o) || o == chosen &&
 			o.Serving())
 	})
 	return len(rest) >= Quorum(len(v.Voters))

@@ -61,7 +61,7 @@ func (v *Facts) placedOn(member string) string {
 			return node
 		}
 	}
-	return notedNodes(v)[member]
+	return v.notedNodes()[member]
 }
 
 // AddressOf is the address that the spec says of a node; empty for none.
@@ -114,7 +114,7 @@ func (v *Facts) Address(member string) string {
 
 // initialAddresses are the initial members from number first on, with the address that each is known by, or gets: those
 // of the spec's nodes in turn, each once.
-func initialAddresses(v *Facts, first, size int) map[string]string {
+func (v *Facts) initialAddresses(first, size int) map[string]string {
 	members, nodes := map[string]string{}, v.Cluster.Spec.HostNetwork
 	for i := range size {
 		name := objects.MemberName(v.Cluster.Name, first+i)

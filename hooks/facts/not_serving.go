@@ -21,7 +21,7 @@ import (
 
 // Alarms are those of a kind that have been raised, in order. They may name members that are no longer listed, or no
 // member (ID 0).
-func Alarms(v *Facts, kind string) []observation.Alarm {
+func (v *Facts) Alarms(kind string) []observation.Alarm {
 	if v.Etcd == nil {
 		return nil
 	}
@@ -31,7 +31,7 @@ func Alarms(v *Facts, kind string) []observation.Alarm {
 }
 
 // WhyPodsNotServing is what a message says of the pods of these members while etcd's list is not known.
-func WhyPodsNotServing(v *Facts, names []string) string {
+func (v *Facts) WhyPodsNotServing(names []string) string {
 	var all objects.GroupedReasons
 	for _, name := range names {
 		m := &Member{PodName: name, Pod: v.Children.Pods[name], Health: v.Health[name]}
@@ -40,7 +40,7 @@ func WhyPodsNotServing(v *Facts, names []string) string {
 				m.ID = id
 			}
 		}
-		if what := WhyNotServing(v, m); what != "" && !DistrustsPeers(v, m.Health) {
+		if what := v.WhyNotServing(m); what != "" && !v.DistrustsPeers(m.Health) {
 			all.Add(name, what)
 		}
 	}
@@ -57,7 +57,7 @@ func following(all objects.GroupedReasons) string {
 
 // withoutVolume says that a pod waits for the volumes of its claims, when the scheduler does; empty when it waits for
 // something else.
-func withoutVolume(v *Facts, pod *corev1.Pod, scheduler string) string {
+func (v *Facts) withoutVolume(pod *corev1.Pod, scheduler string) string {
 	if !strings.Contains(strings.ToLower(strings.ReplaceAll(scheduler, " ", "")), "persistentvolume") {
 		return ""
 	}
@@ -94,7 +94,7 @@ func WordsForEnd(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 }
 
 // WhyNotServing says what the member's pod shows; empty when that is nothing in particular, or passes by itself.
-func WhyNotServing(v *Facts, m *Member) string {
+func (v *Facts) WhyNotServing(m *Member) string {
 	if m.Pod == nil || m.Serving() {
 		return ""
 	}
@@ -105,15 +105,15 @@ func WhyNotServing(v *Facts, m *Member) string {
 	if PrepareRefused(m.Pod) {
 		return "its data directory was empty"
 	}
-	for _, shows := range []func(*Member) string{func(m *Member) string { return lostNode(v, m) },
-		func(m *Member) string { return unscheduled(v, m) }, Unpulled,
-		func(m *Member) string { return fullDisk(v, m) }, func(m *Member) string { return crashes(v, m) },
+	for _, shows := range []func(*Member) string{func(m *Member) string { return v.lostNode(m) },
+		func(m *Member) string { return v.unscheduled(m) }, Unpulled,
+		func(m *Member) string { return v.fullDisk(m) }, func(m *Member) string { return v.crashes(m) },
 		CrashesBefore, newImage} {
 		if what := shows(m); what != "" {
 			return what
 		}
 	}
-	if DistrustsPeers(v, m.Health) {
+	if v.DistrustsPeers(m.Health) {
 		return "it does not trust the authority of the others"
 	}
 	return ""
@@ -128,7 +128,7 @@ func newImage(m *Member) string {
 	return "it has not started with its new image " + m.Pod.Annotations[objects.AnnotationImage] + " yet"
 }
 
-func lostNode(v *Facts, m *Member) string {
+func (v *Facts) lostNode(m *Member) string {
 	if nodeGone(m.Pod, v.Now) {
 		return "its node does not answer"
 	}
@@ -141,11 +141,11 @@ func nodeGone(pod *corev1.Pod, now time.Time) bool {
 }
 
 // Unscheduled says why no node takes the member's pod; empty when one does.
-func unscheduled(v *Facts, m *Member) string {
+func (v *Facts) unscheduled(m *Member) string {
 	for _, c := range m.Pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
 			c.Reason == corev1.PodReasonUnschedulable {
-			return "no node accepts its pod" + objects.Colon(objects.Scheduler(c.Message)) + withoutVolume(v, m.Pod,
+			return "no node accepts its pod" + objects.Colon(objects.Scheduler(c.Message)) + v.withoutVolume(m.Pod,
 				c.Message)
 		}
 	}
@@ -154,15 +154,15 @@ func unscheduled(v *Facts, m *Member) string {
 
 // Crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
 // again.
-func crashes(v *Facts, m *Member) string {
-	if t := crashed(v, m); t != nil {
+func (v *Facts) crashes(m *Member) string {
+	if t := v.crashed(m); t != nil {
 		return "it crashes: " + WordsForEnd(m.Pod, t)
 	}
 	return ""
 }
 
 // crashed is how a container of Quorate's ended since the member went silent; nil for none.
-func crashed(v *Facts, m *Member) *corev1.ContainerStateTerminated {
+func (v *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
 	if m.Pod == nil {
 		return nil
 	}
@@ -176,15 +176,15 @@ func crashed(v *Facts, m *Member) *corev1.ContainerStateTerminated {
 }
 
 // DiskFull reports whether the silent member's etcd has died of a full disk: the end of its log says so (ENOSPC).
-func DiskFull(v *Facts, m *Member) bool {
-	t := crashed(v, m)
+func (v *Facts) DiskFull(m *Member) bool {
+	t := v.crashed(m)
 	return !m.Serving() && t != nil && strings.Contains(t.Message, objects.DiskFullWords)
 }
 
 // fullDisk says so, and what to do.
-func fullDisk(v *Facts, m *Member) string {
+func (v *Facts) fullDisk(m *Member) string {
 	switch {
-	case !DiskFull(v, m):
+	case !v.DiskFull(m):
 		return ""
 	case v.HostPath():
 		return "the disk of its node is full: make room there"
@@ -197,12 +197,12 @@ func fullDisk(v *Facts, m *Member) string {
 }
 
 // Mismatched reports whether the member answers as another one, or did and has not answered as itself since.
-func Mismatched(v *Facts, m *Member) bool {
+func (v *Facts) Mismatched(m *Member) bool {
 	return m.Impostor() || m.Pod != nil && m.Pod.Labels[objects.LabelRole] == RoleFenced && !m.Serving()
 }
 
 // Mismatch says who answers at the address of a mismatched member.
-func Mismatch(v *Facts, m *Member) string {
+func (v *Facts) Mismatch(m *Member) string {
 	answers := "answered as another member and does not answer now"
 	if m.Impostor() {
 		answers = fmt.Sprintf("answers as member %s of cluster %s", objects.Hex(m.Health.MemberID),
@@ -214,7 +214,7 @@ func Mismatch(v *Facts, m *Member) string {
 }
 
 // Strange says what to do about a member that is not of Quorate's making. It may be on purpose: a cluster that moves.
-func Strange(v *Facts, m *Member) string {
+func (v *Facts) Strange(m *Member) string {
 	role := "votes"
 	if m.Learner {
 		role = "is a learner"
@@ -234,10 +234,10 @@ const (
 
 // RoleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member
 // has answered as itself: before that it is not known whose data it found. What it is while blind, roles.go says.
-func RoleOf(v *Facts, m *Member, leaves bool) string {
+func (v *Facts) RoleOf(m *Member, leaves bool) string {
 	was := m.Pod.Labels[objects.LabelRole]
 	switch {
-	case Mismatched(v, m):
+	case v.Mismatched(m):
 		return RoleFenced
 	case m.Learner:
 		return RoleLearner
@@ -257,6 +257,6 @@ func ClientSelector(c *v1alpha1.EtcdCluster) map[string]string {
 }
 
 // MismatchedPods are how many pods look healthy to Kubernetes and count for nothing in the cluster.
-func MismatchedPods(v *Facts) int {
-	return len(objects.Filter(v.Members, func(m *Member) bool { return Mismatched(v, m) }))
+func (v *Facts) MismatchedPods() int {
+	return len(objects.Filter(v.Members, func(m *Member) bool { return v.Mismatched(m) }))
 }

@@ -57,7 +57,7 @@ func Advertised(pod *corev1.Pod) (container, argument int) {
 }
 
 // OutsideURLDiffers reports whether the member must be restarted to advertise another URL outside Kubernetes, and why.
-func outsideURLDiffers(v *Facts, m *Member) (string, bool) {
+func (v *Facts) outsideURLDiffers(m *Member) (string, bool) {
 	wanted, known := v.OutsideURL(m.PodName)
 	i, j := Advertised(m.Pod)
 	if !known || i < 0 {

@@ -30,18 +30,18 @@ const (
 )
 
 // NoteNodes is that copy as it should be; empty for none.
-func NoteNodes(v *Facts) string {
+func (v *Facts) NoteNodes() string {
 	if !v.HostPath() {
 		return ""
 	}
-	if nodes := objects.FormatPairs(Placed(v), ":"); nodes != "" {
+	if nodes := objects.FormatPairs(v.Placed(), ":"); nodes != "" {
 		return string(v.Cluster.UID) + "/" + nodes
 	}
 	return ""
 }
 
 // Placed are the nodes of all members: of those that etcd lists, and while blind of all that left a trace.
-func Placed(v *Facts) map[string]string {
+func (v *Facts) Placed() map[string]string {
 	all := map[string]string{}
 	for _, name := range v.Names {
 		if node := v.NodeOf(name); node != "" && (v.Etcd == nil || v.Find(name) != nil) {
@@ -54,9 +54,9 @@ func Placed(v *Facts) map[string]string {
 // FreeNodes are the nodes of the spec that no member has, in the order in which they should be tried for the member of
 // this number: from it on, so that one that came to nothing is followed by one elsewhere; and last those where the pod
 // of a former member still is, which may not answer.
-func FreeNodes(v *Facts, number int) []string {
+func (v *Facts) FreeNodes(number int) []string {
 	nodes := v.Nodes()
-	taken := slices.Collect(maps.Values(Placed(v)))
+	taken := slices.Collect(maps.Values(v.Placed()))
 	var list []string
 	for i := range nodes {
 		if node := nodes[(number+i)%len(nodes)]; !slices.Contains(taken, node) {
@@ -77,8 +77,8 @@ func FreeNodes(v *Facts, number int) []string {
 
 // FreeAddress is the address of the first of those nodes that the members' certificates are for; empty for none, and
 // without spec.hostNetwork.
-func FreeAddress(v *Facts, number int) string {
-	for _, node := range FreeNodes(v, number) {
+func (v *Facts) FreeAddress(number int) string {
+	for _, node := range v.FreeNodes(number) {
 		if address := addressOf(v.Cluster, node); v.Certified(address) {
 			return address
 		}
@@ -87,11 +87,11 @@ func FreeAddress(v *Facts, number int) string {
 }
 
 // Crowded reports whether no node is free for another member.
-func Crowded(v *Facts) bool { return v.OnNamedNodes() && len(FreeNodes(v, 0)) == 0 }
+func (v *Facts) Crowded() bool { return v.OnNamedNodes() && len(v.FreeNodes(0)) == 0 }
 
 // AssignNodes gives each of these members a node of its own, the one that it has if it has one; nil when there are
 // too few.
-func AssignNodes(v *Facts, members []string) map[string]types.UID {
+func (v *Facts) AssignNodes(members []string) map[string]types.UID {
 	given := map[string]types.UID{}
 	for _, name := range members {
 		node, n := v.NodeOf(name), 0
@@ -100,12 +100,12 @@ func AssignNodes(v *Facts, members []string) map[string]types.UID {
 		}
 		if node == "" {
 			n, _ = objects.Ordinal(v.Cluster.Name, name)
-			i := slices.IndexFunc(FreeNodes(v, n),
+			i := slices.IndexFunc(v.FreeNodes(n),
 				func(free string) bool { return !slices.Contains(slices.Collect(maps.Values(given)), types.UID(free)) })
 			if i < 0 {
 				return nil
 			}
-			node = FreeNodes(v, n)[i]
+			node = v.FreeNodes(n)[i]
 		}
 		given[name] = types.UID(node)
 	}
@@ -114,14 +114,14 @@ func AssignNodes(v *Facts, members []string) map[string]types.UID {
 
 // MayNotBegin reports whether the cluster has run, by what the status says: then no member begins on an old view of the
 // record, on whose nodes former members had directories. It only ever forbids.
-func MayNotBegin(v *Facts) bool {
+func (v *Facts) MayNotBegin() bool {
 	s := &v.Cluster.Status
 	before := s.Epoch > 0 && s.Epoch < int64(v.Epoch.N) // it tells of an epoch before
 	return v.HostPath() && s.ClusterID != "" && !before
 }
 
 // NeedsNode says that a member waits for a node; empty when it does not.
-func needsNode(v *Facts, m *Member) string {
+func (v *Facts) needsNode(m *Member) string {
 	address := v.Address(m.PodName)
 	switch {
 	case m.PodName == "" || v.HasPlace(m.PodName):
@@ -135,7 +135,7 @@ func needsNode(v *Facts, m *Member) string {
 }
 
 // ToHaveReplaced is what a person does to have a member replaced.
-func ToHaveReplaced(v *Facts) string {
+func (v *Facts) ToHaveReplaced() string {
 	switch {
 	case v.Memory():
 		return "delete its pod"

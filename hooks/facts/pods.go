@@ -12,12 +12,12 @@ import (
 
 // JoinsOnAnotherClaim reports whether a learner that has not started yet was recorded to start on another claim than
 // this one.
-func JoinsOnAnotherClaim(v *Facts, m *Member) bool {
-	return v.OnClaims() && StartOf(v, m) == objects.StartJoin && v.ClaimGone(m)
+func (v *Facts) JoinsOnAnotherClaim(m *Member) bool {
+	return v.OnClaims() && v.StartOf(m) == objects.StartJoin && v.ClaimGone(m)
 }
 
 // JoinCluster is the membership as a joining member must be told it: all of the list, itself by our name for it.
-func JoinCluster(v *Facts, joining *Member) string {
+func (v *Facts) JoinCluster(joining *Member) string {
 	var fields []string
 	for _, m := range v.Members {
 		name := cmp.Or(m.Name, m.PodName)
@@ -35,19 +35,19 @@ func JoinCluster(v *Facts, joining *Member) string {
 }
 
 // takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
-func TakesImage(v *Facts, pod *corev1.Pod) bool {
+func (v *Facts) TakesImage(pod *corev1.Pod) bool {
 	idle := NeverRan(pod) || v.Etcd == nil && !Running(pod)
-	return idle && v.Epoch.Began() && otherImage(v, pod) && fitsFlags(v, pod)
+	return idle && v.Epoch.Began() && v.otherImage(pod) && v.fitsFlags(pod)
 }
 
-func otherImage(v *Facts, pod *corev1.Pod) bool {
-	return pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, VersionNow(v))
+func (v *Facts) otherImage(pod *corev1.Pod) bool {
+	return pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, v.VersionNow())
 }
 
 // fitsFlags reports whether the image that the pod should have knows all else that the pod was made with: its flags,
 // and what fills its data directory, which runs in etcd's image too.
-func fitsFlags(v *Facts, pod *corev1.Pod) bool {
-	return defaults.SameFlags(MadeForVersion(pod), VersionNow(v)) &&
+func (v *Facts) fitsFlags(pod *corev1.Pod) bool {
+	return defaults.SameFlags(MadeForVersion(pod), v.VersionNow()) &&
 		(!isFilled(pod) || Seeded(pod))
 }
 
@@ -58,23 +58,23 @@ func WaitsForSeed(pod *corev1.Pod) bool {
 
 // Superseded reports whether a pod whose etcd has never run can't go on, and would be made otherwise now, in a way that
 // it can't be given: by its template, its flags, or the image that fills its data directory.
-func Superseded(v *Facts, pod *corev1.Pod) bool {
-	takes := v.Epoch.Began() && fitsFlags(v, pod)
-	return WaitsForSeed(pod) && (TemplateOutdated(v, pod) || otherImage(v, pod) && !takes)
+func (v *Facts) Superseded(pod *corev1.Pod) bool {
+	takes := v.Epoch.Began() && v.fitsFlags(pod)
+	return WaitsForSeed(pod) && (v.TemplateOutdated(pod) || v.otherImage(pod) && !takes)
 }
 
 // IsSurveyPod reports whether the pod of this name looks at a member's volumes.
-func IsSurveyPod(v *Facts, name string) bool {
+func (v *Facts) IsSurveyPod(name string) bool {
 	of, is := strings.CutSuffix(name, SurveySuffix)
 	_, ours := objects.Ordinal(v.Cluster.Name, of)
 	return is && ours
 }
 
 // protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
-func ProtectingPods(v *Facts) []string {
+func (v *Facts) ProtectingPods() []string {
 	return objects.Filter(v.Names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return claimBeingDeleted(v, name) && pod != nil && pod.DeletionTimestamp == nil &&
+		return v.claimBeingDeleted(name) && pod != nil && pod.DeletionTimestamp == nil &&
 			pod.Spec.NodeName != "" && !Finished(pod)
 	})
 }

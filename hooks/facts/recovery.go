@@ -18,10 +18,10 @@ import (
 // When the next epoch begins, and with whose data.
 
 // Beginning is where a new cluster's data comes from, or what that waits for.
-func Beginning(v *Facts) (record.Origin, string) {
+func (v *Facts) Beginning() (record.Origin, string) {
 	from := record.Origin{Source: record.SourceEmpty}
-	snapshot := BeginsWith(v)
-	if why, _ := EarlierLife(v); why != "" {
+	snapshot := v.BeginsWith()
+	if why, _ := v.EarlierLife(); why != "" {
 		return from, why
 	}
 	if defaults.Joins(v.Cluster) {
@@ -29,9 +29,9 @@ func Beginning(v *Facts) (record.Origin, string) {
 		return from, ""
 	}
 	if snapshot == nil {
-		return beginningWithClaims(v, from)
+		return v.beginningWithClaims(from)
 	}
-	resolved, why := resolve(v, snapshot)
+	resolved, why := v.resolve(snapshot)
 	if why != "" {
 		return from, why
 	}
@@ -40,7 +40,7 @@ func Beginning(v *Facts) (record.Origin, string) {
 }
 
 // BeginsWith is the snapshot that a new cluster begins with; nil for none.
-func BeginsWith(v *Facts) *v1alpha1.SnapshotSource {
+func (v *Facts) BeginsWith() *v1alpha1.SnapshotSource {
 	if b := v.Cluster.Spec.Bootstrap; b != nil {
 		return b.Snapshot
 	}
@@ -48,9 +48,9 @@ func BeginsWith(v *Facts) *v1alpha1.SnapshotSource {
 }
 
 // RestoreSource is the data that a restore asks for, or what stands in its way.
-func RestoreSource(v *Facts, r *restore) (record.Origin, string) {
+func (v *Facts) RestoreSource(r *restore) (record.Origin, string) {
 	from := record.Origin{Restore: r.ID}
-	if n := Answered(v)[r.ID]; n != 0 {
+	if n := v.Answered()[r.ID]; n != 0 {
 		return from, fmt.Sprintf("epoch %d was begun for it already; create another EtcdOperation to restore again", n)
 	}
 	if v.BesideForeign() {
@@ -58,7 +58,7 @@ func RestoreSource(v *Facts, r *restore) (record.Origin, string) {
 			"their data"
 	}
 	if r.Snapshot != nil {
-		resolved, why := resolve(v, r.Snapshot)
+		resolved, why := v.resolve(r.Snapshot)
 		from.Source, from.Snapshot, from.Bump = record.SourceSnapshot, resolved, r.Snapshot.BumpRevision
 		return from, why
 	}
@@ -69,18 +69,18 @@ func RestoreSource(v *Facts, r *restore) (record.Origin, string) {
 	switch {
 	case from.SurvivorsOf == v.Epoch.N && !v.Ending():
 		return from, fmt.Sprintf("epoch %d is running now", v.Epoch.N)
-	case len(Survivors(v, from.SurvivorsOf)) == 0:
+	case len(v.Survivors(from.SurvivorsOf)) == 0:
 		return from, fmt.Sprintf("no volume of epoch %d is left%s", from.SurvivorsOf,
-			WithoutGivenUp(v, from.SurvivorsOf))
+			v.WithoutGivenUp(from.SurvivorsOf))
 	}
 	return from, ""
 }
 
 // WordsFor say where an epoch's data comes from.
-func WordsFor(v *Facts, from record.Origin) string {
+func (v *Facts) WordsFor(from record.Origin) string {
 	switch from.Source {
 	case record.SourceSnapshot:
-		return from.Snapshot.Words() + otherLife(v, from.Snapshot)
+		return from.Snapshot.Words() + v.otherLife(from.Snapshot)
 	case record.SourceSurvivor:
 		if from.Member != "" {
 			return "what " + from.Member + " has"
@@ -93,7 +93,7 @@ func WordsFor(v *Facts, from record.Origin) string {
 }
 
 // ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or when it is not known.
-func otherLife(v *Facts, s *record.Resolved) string {
+func (v *Facts) otherLife(s *record.Resolved) string {
 	if v.Epoch == nil || !v.Epoch.HadQuorum() || s.ClusterID == "" || s.ClusterID == objects.Hex(v.Epoch.ClusterID) {
 		return ""
 	}
@@ -103,10 +103,10 @@ func otherLife(v *Facts, s *record.Resolved) string {
 
 // RecoveryDue reports whether a recovery that a person asks for is due: at once when the quorum's data is lost, else
 // after the wait.
-func recoveryDue(v *Facts) bool { return len(QuorumIsLost(v)) > 0 || !v.Now.Before(LostUntil(v)) }
+func (v *Facts) recoveryDue() bool { return len(v.QuorumIsLost()) > 0 || !v.Now.Before(v.LostUntil()) }
 
 // RecoverBy is the policy for a lost quorum, and whether an operation asks for it now, for this very epoch.
-func RecoverBy(v *Facts) (policy v1alpha1.QuorumLoss, asked bool) {
+func (v *Facts) RecoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
 	if op := v.Asked.Recovery(v.Epoch.N); op != nil {
 		return op.Spec.Recover.Policy, true
 	}
@@ -114,24 +114,24 @@ func RecoverBy(v *Facts) (policy v1alpha1.QuorumLoss, asked bool) {
 }
 
 // recoverCommand is the command that starts the way back.
-func recoverCommand(v *Facts, policy v1alpha1.QuorumLoss) string {
+func (v *Facts) recoverCommand(policy v1alpha1.QuorumLoss) string {
 	return fmt.Sprintf("kubectl quorate recover -n %s %s %s", v.Cluster.Namespace, v.Cluster.Name, policy)
 }
 
 // LostUntil is when the quorum has been seen lost for long enough. Without the time in the status the wait begins
 // again.
-func LostUntil(v *Facts) time.Time {
+func (v *Facts) LostUntil() time.Time {
 	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return v.Now.Add(defaults.RecoverAfter(&v.Cluster.Spec))
 	}
-	return Later(c.LastTransitionTime.Time, watchedSince(v)).Add(defaults.RecoverAfter(&v.Cluster.Spec))
+	return Later(c.LastTransitionTime.Time, v.watchedSince()).Add(defaults.RecoverAfter(&v.Cluster.Spec))
 }
 
 // QuorumIsLost are the voters whose data is gone, when with it a quorum is; none while one can come back.
-func QuorumIsLost(v *Facts) []string {
-	known := KnownVoters(v)
-	lost := objects.Filter(known, func(name string) bool { return !HasData(v, name) })
+func (v *Facts) QuorumIsLost() []string {
+	known := v.KnownVoters()
+	lost := objects.Filter(known, func(name string) bool { return !v.HasData(name) })
 	if len(known) == 0 || len(known)-len(lost) >= Quorum(len(known)) {
 		return nil
 	}
@@ -141,32 +141,32 @@ func QuorumIsLost(v *Facts) []string {
 // MayHaveQuorum reports whether so many members have data that they could be a quorum. The status, which says who
 // voted last, may be one of long ago (S14): nothing is begun by itself, and no member's memory is given up, because
 // voters of then are gone.
-func MayHaveQuorum(v *Facts) bool {
-	data := MayVote(v)
+func (v *Facts) MayHaveQuorum() bool {
+	data := v.MayVote()
 	joining := objects.Filter(data, func(name string) bool {
-		return toldToJoin(v, name) &&
-			!slices.Contains(KnownVoters(v), name)
+		return v.toldToJoin(name) &&
+			!slices.Contains(v.KnownVoters(), name)
 	})
 	// Those who are joining vote together with all others or not yet: each that votes makes the quorum larger too.
-	voters := len(KnownVoters(v))
+	voters := len(v.KnownVoters())
 	return len(data)-len(joining) >= Quorum(voters) || len(data) >= Quorum(voters+len(joining))
 }
 
 // MayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have,
 // when that pod is still told which members to join, or has found no log (it was made, while no quorum answered, for
 // one that has not run yet). Nor those that etcd has let go, whose claims are kept: no pod is ever made on these.
-func MayVote(v *Facts) []string {
+func (v *Facts) MayVote() []string {
 	return objects.Filter(v.Names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		empty := pod != nil && NeverRan(pod) && (toldToJoin(v, name) || PrepareRefused(pod))
+		empty := pod != nil && NeverRan(pod) && (v.toldToJoin(name) || PrepareRefused(pod))
 		gone := pod == nil && Quarantined(v.Children.Claims[name])
-		return HasData(v, name) && !empty && !gone
+		return v.HasData(name) && !empty && !gone
 	})
 }
 
 // toldToJoin reports whether a member's pod is still told which members to join: then it is a learner, or was one until
 // a moment ago. None is promoted before that is taken from its pod ([promote]).
-func toldToJoin(v *Facts, name string) bool {
+func (v *Facts) toldToJoin(name string) bool {
 	pod := v.Children.Pods[name]
 	return pod != nil && PodStart(pod) == objects.StartJoin && objects.MayBegin(pod)
 }
@@ -176,12 +176,12 @@ const besideOthers = "the cluster still has foreign members, which would keep ru
 	"(spec.bootstrap.existing.retireForeign)"
 
 // Staged is how far the next epoch has come.
-func Staged(v *Facts) (reason, message string) {
+func (v *Facts) Staged() (reason, message string) {
 	if v.Ending() {
 		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", v.Epoch.N,
 			v.Next.Epoch.N)
 	}
-	waits := Staging(v)
+	waits := v.Staging()
 	if waits == "" {
 		return "Staging", fmt.Sprintf("epoch %d is ready", v.Next.Epoch.N)
 	}
@@ -189,14 +189,14 @@ func Staged(v *Facts) (reason, message string) {
 	if v.Etcd != nil {
 		beside = fmt.Sprintf(", and epoch %d runs on", v.Epoch.N)
 	}
-	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", v.Next.Epoch.N, beside, waits) + unfollowed(v)
+	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", v.Next.Epoch.N, beside, waits) + v.unfollowed()
 }
 
 // unfollowed says how a restore is taken back whose operation is gone, and can't be deleted any more; empty for none.
-func unfollowed(v *Facts) string {
+func (v *Facts) unfollowed() string {
 	id := v.Next.Epoch.Restore
 	gone := !slices.ContainsFunc(v.Asked.Open, func(op *v1alpha1.EtcdOperation) bool { return string(op.UID) == id })
-	if !ByRestore(v) || !gone {
+	if !v.ByRestore() || !gone {
 		return ""
 	}
 	return "; the EtcdOperation that asked for it is gone: another one of type Restore takes its place, and that one can " +
@@ -204,8 +204,8 @@ func unfollowed(v *Facts) string {
 }
 
 // Answers is whether the epoch that runs has the data of the restore that it began for, as its record says.
-func answers(v *Facts) (reason, message string, is bool) {
-	if why := Differing(v); why != "" {
+func (v *Facts) answers() (reason, message string, is bool) {
+	if why := v.Differing(); why != "" {
 		return "Differing", why, false
 	}
 	if v.Epoch.Filled() && !v.Epoch.HadQuorum() && v.Etcd == nil {

@@ -8,26 +8,26 @@ import (
 )
 
 // Restored is the condition Restored: whether the cluster has the data that a restore asks for; not shown when none does.
-func Restored(v *Facts) (reason, message string, is, shown bool) {
+func (v *Facts) Restored() (reason, message string, is, shown bool) {
 	r := v.Asked.Restore
 	switch {
 	case v.Next != nil:
-		reason, message = Staged(v)
+		reason, message = v.Staged()
 		return reason, message, false, true
 	case r == nil:
 		return "", "", false, false
 	case v.Epoch == nil:
-		_, why := Beginning(v)
+		_, why := v.Beginning()
 		return "Waiting", cmp.Or(why, "the cluster has not started"), false, true
 	case v.Epoch.Restore == r.ID:
-		reason, message, is = answers(v)
+		reason, message, is = v.answers()
 		return reason, message, is, true
 	}
-	_, why := RestoreSource(v, r)
+	_, why := v.RestoreSource(r)
 	switch {
-	case Answered(v)[r.ID] != 0:
+	case v.Answered()[r.ID] != 0:
 		return v1alpha1.AnsweredBefore, "EtcdOperation " + r.Name + ": " + why, false, true
-	case why == "" && MembersMissing(v) && !MayStopFirst(v, r):
+	case why == "" && v.MembersMissing() && !v.MayStopFirst(r):
 		return "Waiting", fmt.Sprintf("EtcdOperation %s waits until epoch %d has all its members; with stopFirst it "+
 			"does not wait", r.Name, v.Epoch.N), false, true
 	}
@@ -36,6 +36,6 @@ func Restored(v *Facts) (reason, message string, is, shown bool) {
 }
 
 // MembersMissing reports whether the epoch that runs lacks a member.
-func MembersMissing(v *Facts) bool {
-	return v.Etcd != nil && (len(v.ReplicaVoters()) < Wanted(v) || v.Learner() != nil)
+func (v *Facts) MembersMissing() bool {
+	return v.Etcd != nil && (len(v.ReplicaVoters()) < v.Wanted() || v.Learner() != nil)
 }

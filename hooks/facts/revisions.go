@@ -34,12 +34,12 @@ func Noted(revision int64) int64 {
 
 // highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has
 // given out since it was last seen is what RevisionGap is for.
-func HighestRevision(v *Facts) int64 {
-	highest := max(Noted(ObservedRevision(v)), notedRevision(v))
+func (v *Facts) HighestRevision() int64 {
+	highest := max(Noted(v.ObservedRevision()), v.notedRevision())
 	if v.Epoch == nil {
 		return highest
 	}
-	for _, report := range seeds(v) {
+	for _, report := range v.seeds() {
 		highest = max(highest, Noted(report.Revision))
 	}
 	// What is known although nothing is noted: each epoch begins so much above the one before.
@@ -47,10 +47,10 @@ func HighestRevision(v *Facts) int64 {
 }
 
 // ObservedRevision is the highest that members of the epoch have told in this call; 0 for none.
-func ObservedRevision(v *Facts) int64 {
+func (v *Facts) ObservedRevision() int64 {
 	var id uint64
 	switch {
-	case v.Epoch == nil || v.Etcd != nil && Unfit(v) != "":
+	case v.Epoch == nil || v.Etcd != nil && v.Unfit() != "":
 	case v.Etcd != nil:
 		id = v.Etcd.ClusterID
 	default:
@@ -66,7 +66,7 @@ func ObservedRevision(v *Facts) int64 {
 }
 
 // notedRevision is the copy on the peer Service; 0 for none.
-func notedRevision(v *Facts) int64 {
+func (v *Facts) notedRevision() int64 {
 	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
 		return RevisionIn(peers.Annotations[objects.AnnotationHighestRevision])
 	}
@@ -75,21 +75,21 @@ func notedRevision(v *Facts) int64 {
 
 // Outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must
 // begin higher.
-func Outgrown(v *Facts) bool {
+func (v *Facts) Outgrown() bool {
 	next := v.Next.Epoch
-	return next.Bump == nil && ObservedRevision(v) > next.Floor+RevisionGap/2
+	return next.Bump == nil && v.ObservedRevision() > next.Floor+RevisionGap/2
 }
 
 // Passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not
 // where the next one's data is fetched from a member.
-func Passed(v *Facts) bool {
+func (v *Facts) Passed() bool {
 	next := v.Next.Epoch
-	return next.Bump == nil && next.Member == "" && HighestRevision(v) > next.Floor+RevisionGap/2
+	return next.Bump == nil && next.Member == "" && v.HighestRevision() > next.Floor+RevisionGap/2
 }
 
 // seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods
 // show them.
-func seeds(v *Facts) map[string]*stores.Restore {
+func (v *Facts) seeds() map[string]*stores.Restore {
 	told := map[string]*stores.Restore{}
 	for _, name := range v.Epoch.InitialNames() {
 		if report := SeedReport(v.Children.Pods[name]); report != nil {

@@ -16,21 +16,21 @@ import (
 // votes, for /readyz fails on a learner (installReadyzEndpoints in etcd's etcdserver/api/etcdhttp/health.go).
 
 // RoleWhileBlind is the role that a pod is to show while no quorum answers; empty for none.
-func RoleWhileBlind(v *Facts, pod *corev1.Pod) string {
+func (v *Facts) RoleWhileBlind(pod *corev1.Pod) string {
 	was, other := pod.Labels[objects.LabelRole], slices.Contains(v.Epoch.Mismatched, pod.Name)
 	switch {
 	case !v.Epoch.HadQuorum():
 		return was
-	case otherAnswers(v, pod.Name), (was == RoleVoter || was == RoleLeaving) && other:
+	case v.otherAnswers(pod.Name), (was == RoleVoter || was == RoleLeaving) && other:
 		return RoleFenced
-	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && objects.Ready(pod) && !other && onRecordedStorage(v, pod):
+	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && objects.Ready(pod) && !other && v.onRecordedStorage(pod):
 		return RoleVoter
 	}
 	return was
 }
 
 // onRecordedStorage reports whether the pod is on all that the record names for its member, and on nothing else.
-func onRecordedStorage(v *Facts, pod *corev1.Pod) bool {
+func (v *Facts) onRecordedStorage(pod *corev1.Pod) bool {
 	switch {
 	case v.Memory():
 		return v.Epoch.MayStartEmpty(pod.Name, pod.UID)
@@ -40,30 +40,30 @@ func onRecordedStorage(v *Facts, pod *corev1.Pod) bool {
 			pod.Name)
 	}
 	unrecorded := func(claim string) bool { return v.Epoch.Recorded(claim) == "" }
-	return StorageUsable(v, pod.Name) && MayBegin(v, pod.Name) &&
+	return v.StorageUsable(pod.Name) && v.MayBegin(pod.Name) &&
 		!slices.ContainsFunc(OwnClaims(v.Cluster.Name, pod), unrecorded)
 }
 
 // otherAnswers reports whether a member of another cluster, or one that is not the member, answers at a member's
 // address.
-func otherAnswers(v *Facts, name string) bool {
+func (v *Facts) otherAnswers(name string) bool {
 	h, heard := v.Health[name]
 	return heard && h.MemberID != 0 && (h.Err != "" || h.ClusterID != v.Epoch.ClusterID)
 }
 
 // Mismatches are the members at whose addresses another etcd has answered since they last did: those that the
 // record names, with those where one has now. While blind none is taken off.
-func Mismatches(v *Facts) []string {
+func (v *Facts) Mismatches() []string {
 	if v.Etcd == nil {
 		others := objects.Filter(v.Names, func(name string) bool {
 			return v.Epoch.HadQuorum() &&
-				otherAnswers(v, name)
+				v.otherAnswers(name)
 		})
 		return objects.Union(v.Epoch.Mismatched, others)
 	}
 	var list []string
 	for _, m := range v.Members {
-		if m.PodName != "" && (Mismatched(v, m) || slices.Contains(v.Epoch.Mismatched, m.PodName) && !m.Answers()) {
+		if m.PodName != "" && (v.Mismatched(m) || slices.Contains(v.Epoch.Mismatched, m.PodName) && !m.Answers()) {
 			list = append(list, m.PodName)
 		}
 	}

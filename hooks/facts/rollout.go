@@ -20,49 +20,49 @@ import (
 // member, and taking it back mends that one first. Which voter is restarted is written to the epoch record before.
 
 // Differs reports whether the member's pod was made from another template or image than the spec's.
-func differs(v *Facts, m *Member) bool {
-	_, image := ImageDiffers(v, m)
-	return image || HasOutdatedTemplate(v, m)
+func (v *Facts) differs(m *Member) bool {
+	_, image := v.ImageDiffers(m)
+	return image || v.HasOutdatedTemplate(m)
 }
 
 // UpdateOf of a member; nil when it is as it should be.
-func UpdateOf(v *Facts, m *Member) *update {
+func (v *Facts) UpdateOf(m *Member) *update {
 	if m.Update == nil {
-		found := findUpdate(v, m)
+		found := v.findUpdate(m)
 		m.Update = &found
 	}
 	return *m.Update
 }
 
-func findUpdate(v *Facts, m *Member) *update {
+func (v *Facts) findUpdate(m *Member) *update {
 	if m.PodName == "" || m.Pod == nil {
 		return nil
 	}
-	for _, otherwise := range []func(*Facts, *Member) (string, bool){distrusts,
-		tlsFlagsDiffer, allowsAnyPeer, templateDiffers, outsideURLDiffers, quotaDiffers,
-		fileSystemWaits} {
+	for _, otherwise := range []func(*Facts, *Member) (string, bool){(*Facts).distrusts,
+		(*Facts).tlsFlagsDiffer, (*Facts).allowsAnyPeer, (*Facts).templateDiffers, (*Facts).outsideURLDiffers, (*Facts).quotaDiffers,
+		(*Facts).fileSystemWaits} {
 		if reason, differs := otherwise(v, m); differs {
 			return &update{Reason: reason}
 		}
 	}
-	if reason, differs := ImageDiffers(v, m); differs && !mayDiffer(v, m) {
+	if reason, differs := v.ImageDiffers(m); differs && !v.mayDiffer(m) {
 		return &update{Reason: reason, InPlace: defaults.SameFlags(MadeForVersion(m.Pod), v.Epoch.Version)}
 	}
-	if peersInPlain(v, m) {
+	if v.peersInPlain(m) {
 		return &update{Reason: "its peer URL is plain text"}
 	}
-	if reason, differs := volumeDiffers(v, m); differs && (succeeding(v) || len(Denied(v)) == 0) {
+	if reason, differs := v.volumeDiffers(m); differs && (v.succeeding() || len(v.Denied()) == 0) {
 		return &update{Reason: reason, NewVolume: true}
 	}
 	return nil
 }
 
-func templateDiffers(v *Facts, m *Member) (string, bool) {
-	return "the template of its pod has changed", HasOutdatedTemplate(v, m)
+func (v *Facts) templateDiffers(m *Member) (string, bool) {
+	return "the template of its pod has changed", v.HasOutdatedTemplate(m)
 }
 
 // ImageDiffers reports whether the member is to run another image, and which.
-func ImageDiffers(v *Facts, m *Member) (string, bool) {
+func (v *Facts) ImageDiffers(m *Member) (string, bool) {
 	wanted, has := v.Settings.Etcd(&v.Cluster.Spec, v.Epoch.Version), m.Pod.Annotations[objects.AnnotationImage]
 	switch {
 	case has == wanted:
@@ -82,7 +82,7 @@ const rolledWithin = 5 * time.Minute
 // mayDiffer reports whether the member's image may be from another repository for now: from one that the spec does
 // not name, and that a replica of Quorate which is about to go has in its settings still. The two would answer by
 // turns, and exchange the image back and forth.
-func mayDiffer(v *Facts, m *Member) bool {
+func (v *Facts) mayDiffer(m *Member) bool {
 	return v.Cluster.Spec.Image.Repository == "" && v.Now.Before(v.Settings.Since.Add(rolledWithin)) &&
 		m.Serving() && objects.VersionOf(m.Pod.Annotations[objects.AnnotationImage]) == v.Epoch.Version
 }
@@ -90,30 +90,30 @@ func mayDiffer(v *Facts, m *Member) bool {
 // WantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the
 // kubelet is about to start it from the last one, it may not: if the old image were put back, it would never be started
 // again, and the wait for that would not end.
-func WantsImage(v *Facts, m *Member) (string, bool) {
+func (v *Facts) WantsImage(m *Member) (string, bool) {
 	if m.PodName == "" || m.Pod == nil || m.Restarting() && Running(m.Pod) || m.Pod.DeletionTimestamp != nil ||
 		Finished(m.Pod) {
 		return "", false
 	}
-	reason, differs := ImageDiffers(v, m)
+	reason, differs := v.ImageDiffers(m)
 	return reason, differs && defaults.SameFlags(MadeForVersion(m.Pod), v.Epoch.Version)
 }
 
 // peersInPlain reports whether a member that can't be restarted to listen by TLS must be succeeded by one that does.
-func peersInPlain(v *Facts, m *Member) bool {
-	return !Restartable(v) && objects.Encrypted(v.Cluster) && v.EveryoneDials() && !ByTLS(m.PeerURLs...)
+func (v *Facts) peersInPlain(m *Member) bool {
+	return !v.Restartable() && objects.Encrypted(v.Cluster) && v.EveryoneDials() && !ByTLS(m.PeerURLs...)
 }
 
 // Restartable reports whether a voter's pod may be deleted without losing its data or the quorum.
-func Restartable(v *Facts) bool { return !v.Memory() && v.CanLoseOne() }
+func (v *Facts) Restartable() bool { return !v.Memory() && v.CanLoseOne() }
 
 // RestartSuffices reports whether the update may be done to the member itself; otherwise another one must succeed it.
-func RestartSuffices(v *Facts, r *update) bool {
-	return !r.NewVolume && (Restartable(v) || r.InPlace && v.CanLoseOne())
+func (v *Facts) RestartSuffices(r *update) bool {
+	return !r.NewVolume && (v.Restartable() || r.InPlace && v.CanLoseOne())
 }
 
 // Leads is 1 for the leader, else 0: a rollout sorts by it, the leader last.
-func Leads(v *Facts, m *Member) int {
+func (v *Facts) Leads(m *Member) int {
 	if m.ID == v.Etcd.Leader {
 		return 1
 	}
@@ -123,13 +123,13 @@ func Leads(v *Facts, m *Member) int {
 // Overtaken is the version that the members run, if the cluster has agreed on a higher one than the record says: the
 // last member had already been given the new image when the others were to turn back. None of the lower version could
 // start any more.
-func OvertakenVersion(v *Facts) (defaults.Release, bool) {
-	if _, open := Downgrading(v); open {
+func (v *Facts) OvertakenVersion() (defaults.Release, bool) {
+	if _, open := v.Downgrading(); open {
 		return defaults.Release{}, false
 	}
 	for _, m := range v.Members {
 		has, err := defaults.ParseRelease(m.Health.Version)
-		if err == nil && m.Serving() && has.Minor() > Release(v).Minor() && agreed(v, has) {
+		if err == nil && m.Serving() && has.Minor() > v.Release().Minor() && v.agreed(has) {
 			return has, true
 		}
 	}
@@ -138,9 +138,9 @@ func OvertakenVersion(v *Facts) (defaults.Release, bool) {
 
 // Halfway reports whether the members are on their way from this minor version and may turn back: some still run it,
 // and on the way up the cluster has not agreed on the other one yet.
-func Halfway(v *Facts, to defaults.Release) bool {
-	if _, open := Downgrading(v); open || to.Less(Release(v)) &&
-		agreed(v, Release(v)) {
+func (v *Facts) Halfway(to defaults.Release) bool {
+	if _, open := v.Downgrading(); open || to.Less(v.Release()) &&
+		v.agreed(v.Release()) {
 		return false
 	}
 	return slices.ContainsFunc(v.Voters, func(m *Member) bool {

@@ -12,14 +12,14 @@ import (
 )
 
 // RoomOf is what a member's etcd is told that there is room for.
-func RoomOf(v *Facts, member string) defaults.Room {
-	room := account(v, member)
-	room.Quota = max(room.Quota, keptQuota(v, member, room.Quota))
+func (v *Facts) RoomOf(member string) defaults.Room {
+	room := v.account(member)
+	room.Quota = max(room.Quota, v.keptQuota(member, room.Quota))
 	return room
 }
 
 // account is that of the volumes that the member has now.
-func account(v *Facts, member string) defaults.Room {
+func (v *Facts) account(member string) defaults.Room {
 	s := &v.Cluster.Spec
 	size := defaults.StorageSize(s)
 	if claim := v.Children.Claims[member]; claim != nil && v.OnClaims() {
@@ -39,7 +39,7 @@ func account(v *Facts, member string) defaults.Room {
 
 // keptQuota is the larger quota that the member runs with, or those on as much room where it has no pod, while the
 // database does not fit this one: writes would be refused at once (NOSPACE), or until keys are deleted. 0 for none.
-func keptQuota(v *Facts, member string, quota int64) int64 {
+func (v *Facts) keptQuota(member string, quota int64) int64 {
 	large := func(m *Member) bool {
 		return m.PodName != "" && (m.Health.DBSize >= quota || m.Health.DBSizeInUse >= quota/10*9)
 	}
@@ -51,7 +51,7 @@ func keptQuota(v *Facts, member string, quota int64) int64 {
 	}
 	var runs int64
 	for _, m := range v.Members {
-		if m.Pod != nil && account(v, m.PodName).Quota == quota {
+		if m.Pod != nil && v.account(m.PodName).Quota == quota {
 			runs = max(runs, defaults.Quota(m.Pod))
 		}
 	}
@@ -59,12 +59,12 @@ func keptQuota(v *Facts, member string, quota int64) int64 {
 }
 
 // QuotaDiffers reports whether etcd runs with another quota than its volume gives.
-func quotaDiffers(v *Facts, m *Member) (string, bool) {
+func (v *Facts) quotaDiffers(m *Member) (string, bool) {
 	has, known := defaults.QuotaOf(m.Pod)
 	if !known || m.Claim == nil && v.OnClaims() {
 		return "", false
 	}
-	wanted := RoomOf(v, m.PodName).Quota
+	wanted := v.RoomOf(m.PodName).Quota
 	switch {
 	case has == wanted:
 		return "", false
@@ -75,20 +75,20 @@ func quotaDiffers(v *Facts, m *Member) (string, bool) {
 }
 
 // KeptQuotas tells of members that keep a quota for which their volumes have no room; empty for none.
-func KeptQuotas(v *Facts) string {
+func (v *Facts) KeptQuotas() string {
 	var all objects.GroupedReasons
 	for _, m := range v.Members {
-		room := account(v, m.PodName).Quota
-		if runs := defaults.Quota(m.Pod); runs > room && RoomOf(v, m.PodName).Quota == runs {
+		room := v.account(m.PodName).Quota
+		if runs := defaults.Quota(m.Pod); runs > room && v.RoomOf(m.PodName).Quota == runs {
 			all.Add(m.PodName, fmt.Sprintf("its quota stays at %s, because its database does not fit one of %s: make the "+
-				"database smaller, or raise %s", Mebibytes(runs), Mebibytes(room), larger(v)))
+				"database smaller, or raise %s", Mebibytes(runs), Mebibytes(room), v.larger()))
 		}
 	}
 	return all.String()
 }
 
 // larger is what has to be for a larger quota.
-func larger(v *Facts) string {
+func (v *Facts) larger() string {
 	if v.Cluster.Spec.Options.QuotaBackendBytes != nil {
 		return "spec.options.quotaBackendBytes, for which spec.storage.size must have room"
 	}
@@ -96,19 +96,19 @@ func larger(v *Facts) string {
 }
 
 // MoreRoom reports whether the member will have more room by itself: its volumes grow, or a successor has larger ones.
-func MoreRoom(v *Facts, member string) bool {
-	return Roomier(v, member) || slices.ContainsFunc(Volumes(v, member),
-		func(d *volume) bool { return d.Growing() || d.Smaller() && !Stuck(v, d) })
+func (v *Facts) MoreRoom(member string) bool {
+	return v.Roomier(member) || slices.ContainsFunc(v.Volumes(member),
+		func(d *volume) bool { return d.Growing() || d.Smaller() && !v.Stuck(d) })
 }
 
 // Roomier reports whether a successor of the member would have a larger volume than it has now.
-func Roomier(v *Facts, member string) bool {
+func (v *Facts) Roomier(member string) bool {
 	wanted := defaults.StorageSize(&v.Cluster.Spec)
 	switch {
 	case v.Memory():
 		has := tmpfs(v.Children.Pods[member])
 		return has != nil && has.Cmp(wanted) < 0
-	case v.OnClaims() && Migrates(v):
+	case v.OnClaims() && v.Migrates():
 		claim := v.Children.Claims[member]
 		if claim == nil {
 			return false

@@ -123,11 +123,11 @@ func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 
 // firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it
 // was known before.
-func FirstSum(v *Facts) string {
+func (v *Facts) FirstSum() string {
 	if !v.Epoch.UnknownSum() || v.Epoch.Sum != "" {
 		return v.Epoch.Sum
 	}
-	if report := seeds(v)[FirstToFill(v)]; report != nil {
+	if report := v.seeds()[v.FirstToFill()]; report != nil {
 		return report.SHA256
 	}
 	return ""
@@ -135,11 +135,11 @@ func FirstSum(v *Facts) string {
 
 // firstEnd is the revision at which the first initial member has found the stream to end, and what it says of that;
 // 0 for not yet, and where it was known before.
-func FirstEnd(v *Facts) (revision int64, words string) {
+func (v *Facts) FirstEnd() (revision int64, words string) {
 	if !v.Epoch.UnknownEnd() || v.Epoch.Until != 0 {
 		return v.Epoch.Until, v.Epoch.StreamEnd
 	}
-	if report := seeds(v)[FirstToFill(v)]; report != nil && report.UntilRevision != 0 {
+	if report := v.seeds()[v.FirstToFill()]; report != nil && report.UntilRevision != 0 {
 		return report.UntilRevision, report.Stream()
 	}
 	return 0, ""
@@ -154,13 +154,13 @@ func RevisionText(revision int64) string {
 }
 
 // MayFill reports whether the initial member may fetch its data now.
-func MayFill(v *Facts, name string) bool {
-	return !v.Epoch.FirstAlone() || v.Epoch.HadQuorum() || name == FirstToFill(v)
+func (v *Facts) MayFill(name string) bool {
+	return !v.Epoch.FirstAlone() || v.Epoch.HadQuorum() || name == v.FirstToFill()
 }
 
 // FirstToFill is the initial member that is filled before the others: the first that has not lost what it starts on.
-func FirstToFill(v *Facts) string {
-	lost := LostBeforeStart(v)
+func (v *Facts) FirstToFill() string {
+	lost := v.LostBeforeStart()
 	left := objects.Filter(v.Epoch.InitialNames(), func(name string) bool { return !slices.Contains(lost, name) })
 	return append(left, v.Epoch.FirstInitial())[0]
 }
@@ -177,8 +177,8 @@ func Insists(pod *corev1.Pod, variable string) bool {
 
 // Differing says which of the initial members were filled with other data than the rest, as far as their pods show
 // it; empty for none.
-func Differing(v *Facts) string {
-	told := seeds(v)
+func (v *Facts) Differing() string {
+	told := v.seeds()
 	first := ""
 	for _, name := range v.Epoch.InitialNames() {
 		report := told[name]
@@ -192,7 +192,7 @@ func Differing(v *Facts) string {
 		if one.DiffersFrom(report, v.Epoch.Source == record.SourceSnapshot) {
 			return fmt.Sprintf("%s and %s were filled with different data, so the epoch does not begin: %s has %s, "+
 				"%s has %s; Quorate keeps them; %s",
-				first, name, first, one.Describe(), name, report.Describe(), OtherwiseFilled(v))
+				first, name, first, one.Describe(), name, report.Describe(), v.OtherwiseFilled())
 		}
 		if one.Hash == "" {
 			first = name
@@ -200,24 +200,24 @@ func Differing(v *Facts) string {
 		if sum := v.Epoch.Sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
 			return fmt.Sprintf("%s was filled with different data from the first member's, so the epoch does not "+
 				"begin: a database with the SHA-256 %s, not %s; Quorate keeps it; %s",
-				name, report.SHA256, sum, OtherwiseFilled(v))
+				name, report.SHA256, sum, v.OtherwiseFilled())
 		}
 		if end := v.Epoch.Until; end != 0 && report.UntilRevision != end {
 			return fmt.Sprintf("%s was filled until revision %d and not until %d, where the first member's data ends, so "+
-				"the epoch does not begin; Quorate keeps it; %s", name, report.UntilRevision, end, OtherwiseFilled(v))
+				"the epoch does not begin; Quorate keeps it; %s", name, report.UntilRevision, end, v.OtherwiseFilled())
 		}
 	}
 	return ""
 }
 
 // withoutSeedReport are the initial members whose pods do not say what they were filled with.
-func withoutSeedReport(v *Facts) []string {
-	told := seeds(v)
+func (v *Facts) withoutSeedReport() []string {
+	told := v.seeds()
 	return objects.Filter(v.Epoch.InitialNames(), func(name string) bool { return told[name] == nil })
 }
 
 // OtherwiseFilled is what a person does to have the members of an epoch filled once more.
-func OtherwiseFilled(v *Facts) string {
+func (v *Facts) OtherwiseFilled() string {
 	answers := v.Epoch.Answered[v.Epoch.Restore] == v.Epoch.N || v.Epoch.After == 0
 	switch {
 	case v.Epoch.Restore != "" && answers:
@@ -240,12 +240,12 @@ func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
 }
 
 // URLOfRestore is that of the artifact that a restore asks for and no epoch has begun with; empty for none.
-func URLOfRestore(v *Facts) string {
+func (v *Facts) URLOfRestore() string {
 	r := v.Asked.Restore
-	if r == nil || r.Snapshot == nil || Answered(v)[r.ID] != 0 {
+	if r == nil || r.Snapshot == nil || v.Answered()[r.ID] != 0 {
 		return ""
 	}
-	resolved, why := resolve(v, r.Snapshot)
+	resolved, why := v.resolve(r.Snapshot)
 	if why != "" {
 		return ""
 	}
@@ -253,7 +253,7 @@ func URLOfRestore(v *Facts) string {
 }
 
 // resolve is the snapshot that the source names, or what stands in its way.
-func resolve(v *Facts, s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
+func (v *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	r := &record.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()

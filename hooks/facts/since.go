@@ -34,7 +34,7 @@ import (
 const usualResync = 30 * time.Second
 
 // ResyncPeriod is within how long Quorate looks again when nothing happens.
-func ResyncPeriod(v *Facts) time.Duration { return cmp.Or(v.Resync, usualResync) }
+func (v *Facts) ResyncPeriod() time.Duration { return cmp.Or(v.Resync, usualResync) }
 
 // A look is written once the last one that was written is two resync periods old, so that it costs one write in
 // that time (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far
@@ -46,39 +46,39 @@ const (
 )
 
 // WatchedSince is since when Quorate has looked without a gap; now after one, and after a look by a clock that was ahead.
-func watchedSince(v *Facts) time.Time {
+func (v *Facts) watchedSince() time.Time {
 	w := v.Cluster.Status.Internal.Watched
 	if w == nil || w.StartTime.IsZero() || aheadOf(v.Now, &w.LastProbeTime) ||
-		v.Now.Sub(w.LastProbeTime.Time) > lookMissed*ResyncPeriod(v) {
+		v.Now.Sub(w.LastProbeTime.Time) > lookMissed*v.ResyncPeriod() {
 		return v.NowInSeconds().Time
 	}
 	return w.StartTime.Time
 }
 
 // Observed is for how long something has been so that is so since then, as far as Quorate has looked; 0 for no time.
-func Observed(v *Facts, since time.Time) time.Duration {
+func (v *Facts) Observed(since time.Time) time.Duration {
 	if since.IsZero() {
 		return 0
 	}
-	return max(0, v.Now.Sub(Later(since, watchedSince(v))))
+	return max(0, v.Now.Sub(Later(since, v.watchedSince())))
 }
 
 // Watched is what the status is to say of it; nil when nothing is counted.
-func Watched(v *Facts) *v1alpha1.WatchedStatus {
-	if !ClockRuns(v) {
+func (v *Facts) Watched() *v1alpha1.WatchedStatus {
+	if !v.ClockRuns() {
 		return nil
 	}
-	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(watchedSince(v)), LastProbeTime: v.NowInSeconds()}
+	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(v.watchedSince()), LastProbeTime: v.NowInSeconds()}
 	old := v.Cluster.Status.Internal.Watched
 	if old != nil && old.StartTime.Equal(&w.StartTime) &&
-		v.Now.Sub(old.LastProbeTime.Time) < lookWritten*ResyncPeriod(v) {
+		v.Now.Sub(old.LastProbeTime.Time) < lookWritten*v.ResyncPeriod() {
 		w.LastProbeTime = old.LastProbeTime
 	}
 	return &w
 }
 
 // ClockRuns reports whether time is counted by which something is given up.
-func ClockRuns(v *Facts) bool {
+func (v *Facts) ClockRuns() bool {
 	switch {
 	case v.Suspended() || v.Epoch == nil || v.Replicas == 0 && !v.BesideForeign():
 		return false
@@ -88,7 +88,7 @@ func ClockRuns(v *Facts) bool {
 		return v.Epoch.Provisioned()
 	}
 	return slices.ContainsFunc(v.Voters,
-		func(m *Member) bool { return m.PodName != "" && !m.Answers() && !OnHold(v, m.PodName) })
+		func(m *Member) bool { return m.PodName != "" && !m.Answers() && !v.OnHold(m.PodName) })
 }
 
 // Later is the later of two times.

@@ -76,7 +76,7 @@ func within(o observation.Observation, e *Epoch, below int) observation.Children
 }
 
 // InEpoch reports whether the member's number is one of the view's epoch.
-func InEpoch(v *Facts, member string) bool {
+func (v *Facts) InEpoch(member string) bool {
 	n, numbered := objects.Ordinal(v.Cluster.Name, member)
 	return numbered && n < v.below && (v.Epoch == nil || n >= v.Epoch.First)
 }
@@ -85,7 +85,7 @@ func InEpoch(v *Facts, member string) bool {
 func (v *Facts) Ending() bool { return v.Next != nil && v.Next.Epoch.Phase == record.PhaseStopping }
 
 // Over reports whether the epoch's record is gone, so that no pod of it starts any more.
-func Over(v *Facts) bool { return v.Ending() && v.Epoch.Record == nil }
+func (v *Facts) Over() bool { return v.Ending() && v.Epoch.Record == nil }
 
 // Choosing reports whether the next epoch begins with the volume of a member, and it is not known yet of which.
 func (v *Facts) Choosing() bool {

@@ -14,13 +14,13 @@ import (
 // Survivors are the members of an epoch whose volumes are all there. One that was given up does not count: it was
 // silent for long, or proven wrong. A person who knows better takes the annotation failed-member off its claim; or
 // puts it on one that is not to count.
-func Survivors(v *Facts, epoch int) []string {
-	return objects.Filter(membersWithVolumes(v, epoch), func(name string) bool { return !givenUp(v, name) })
+func (v *Facts) Survivors(epoch int) []string {
+	return objects.Filter(v.membersWithVolumes(epoch), func(name string) bool { return !v.givenUp(name) })
 }
 
 // givenUp reports whether a member was given up, or is proven wrong. One that was about to be removed for its silence
 // when the quorum was lost is neither: it may have the most.
-func givenUp(v *Facts, member string) bool {
+func (v *Facts) givenUp(member string) bool {
 	return slices.ContainsFunc([]string{member, WALClaim(member)}, func(name string) bool {
 		claim := v.All.Claims[name]
 		return OfFailedMember(claim) &&
@@ -29,10 +29,9 @@ func givenUp(v *Facts, member string) bool {
 }
 
 // WithoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
-func WithoutGivenUp(v *Facts, epoch int) string {
-	if all := objects.Filter(membersWithVolumes(v, epoch), func(member string) bool {
-		return givenUp(v,
-			member)
+func (v *Facts) WithoutGivenUp(epoch int) string {
+	if all := objects.Filter(v.membersWithVolumes(epoch), func(member string) bool {
+		return v.givenUp(member)
 	}); len(all) > 0 {
 		return fmt.Sprintf(" (%s was replaced before: its volume counts only if you remove the annotation %s)",
 			strings.Join(all, ", "), objects.AnnotationFailedMember)
@@ -42,7 +41,7 @@ func WithoutGivenUp(v *Facts, epoch int) string {
 
 // membersWithVolumes are the members of an epoch whose volumes are all there. One whose volume was never bound has
 // none.
-func membersWithVolumes(v *Facts, epoch int) []string {
+func (v *Facts) membersWithVolumes(epoch int) []string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.All.Claims), objects.ByOrdinal) {
 		n, member := objects.Ordinal(v.Cluster.Name, name)

@@ -16,36 +16,36 @@ import (
 )
 
 // Cancelled reports whether the next epoch is written down as one that is not to come.
-func Cancelled(v *Facts) bool {
+func (v *Facts) Cancelled() bool {
 	return v.Next != nil && v.Next.Epoch.Phase == record.PhaseCancelled
 }
 
 // RestoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was
 // stopped already: without another wish the data that was there before.
-func RestoreInstead(v *Facts) (record.Origin, string) {
-	if r := v.Asked.Restore; r != nil && Answered(v)[r.ID] == 0 {
-		return RestoreSource(v, r)
+func (v *Facts) RestoreInstead() (record.Origin, string) {
+	if r := v.Asked.Restore; r != nil && v.Answered()[r.ID] == 0 {
+		return v.RestoreSource(r)
 	}
-	from, why := WayBack(v, v1alpha1.RecoverFromSurvivor, true)
+	from, why := v.WayBack(v1alpha1.RecoverFromSurvivor, true)
 	from.Bump = nil // nothing is lost
 	return from, why
 }
 
 // StopsFirst reports whether there is no room for two epochs beside each other.
-func StopsFirst(v *Facts) bool {
+func (v *Facts) StopsFirst() bool {
 	r := v.Asked.Restore
-	return MayStopFirst(v, r) && r.ID == v.Next.Epoch.Restore
+	return v.MayStopFirst(r) && r.ID == v.Next.Epoch.Restore
 }
 
 // MayStopFirst reports whether the restore may stop the epoch that runs before the next one is ready. On Memory that
 // would take its data.
-func MayStopFirst(v *Facts, r *restore) bool {
+func (v *Facts) MayStopFirst(r *restore) bool {
 	return r != nil && r.StopFirst && !v.Memory()
 }
 
 // Collides reports whether a member joined the epoch that runs under a number of the next one, in a call that did not
 // see that yet (S9).
-func Collides(v *Facts) bool {
+func (v *Facts) Collides() bool {
 	return slices.ContainsFunc(v.Members, func(m *Member) bool {
 		n, ours := objects.Ordinal(v.Cluster.Name, m.PodName)
 		return ours && n >= v.Next.Epoch.First
@@ -53,7 +53,7 @@ func Collides(v *Facts) bool {
 }
 
 // ByRestore reports whether the next epoch is the answer to a restore, and not to a lost quorum.
-func ByRestore(v *Facts) bool {
+func (v *Facts) ByRestore() bool {
 	e := v.Next.Epoch
 	return e.Restore != "" && e.Restore != v.Epoch.Restore
 }
@@ -61,15 +61,15 @@ func ByRestore(v *Facts) bool {
 // LeavesNothing reports whether no pod of the epoch's members is seen, and no claim that was made for it. One of theirs
 // may be that of a member that has joined the epoch before under the same number: it says of no later epoch that it is
 // of it.
-func LeavesNothing(v *Facts) bool {
+func (v *Facts) LeavesNothing() bool {
 	for name := range v.Children.Pods {
-		if InEpoch(v, name) {
+		if v.InEpoch(name) {
 			return false
 		}
 	}
 	for name, claim := range v.Children.Claims {
 		member, ours := MemberOfClaim(v.Cluster.Name, name)
-		if ours && InEpoch(v, member) && MadeFor(claim) == v.Epoch.N {
+		if ours && v.InEpoch(member) && MadeFor(claim) == v.Epoch.N {
 			return false
 		}
 	}
@@ -83,30 +83,30 @@ func MadeFor(claim *corev1.PersistentVolumeClaim) int {
 
 // RestoreWithdrawn reports whether the next epoch is no longer asked for: its operation is being deleted, or has ended
 // as failed, or will. One that is not seen may be there.
-func RestoreWithdrawn(v *Facts) bool {
-	return ByRestore(v) && v.Asked.Over(types.UID(v.Next.Epoch.Restore))
+func (v *Facts) RestoreWithdrawn() bool {
+	return v.ByRestore() && v.Asked.Over(types.UID(v.Next.Epoch.Restore))
 }
 
 // LostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to
 // start on.
-func LostBeforeStart(v *Facts) []string {
+func (v *Facts) LostBeforeStart() []string {
 	if !v.Epoch.Provisioned() {
 		return nil
 	}
 	if v.HostPath() {
-		return withoutNode(v)
+		return v.withoutNode()
 	}
 	return objects.Filter(v.Epoch.InitialNames(), func(name string) bool {
 		if v.Memory() {
 			pod := v.Children.Pods[name]
 			return v.PodGone(pod) || v.Epoch.Recorded(name) != pod.UID
 		}
-		return !StorageUsable(v, name) || !MayBegin(v, name)
+		return !v.StorageUsable(name) || !v.MayBegin(name)
 	})
 }
 
 // withoutNode are the members of an epoch that has not begun whose nodes the spec names no more.
-func withoutNode(v *Facts) []string {
+func (v *Facts) withoutNode() []string {
 	if v.Epoch.Began() {
 		return nil
 	}
@@ -116,22 +116,22 @@ func withoutNode(v *Facts) []string {
 }
 
 // Staging is what the next epoch waits for before this one is stopped; empty for nothing.
-func Staging(v *Facts) string {
+func (v *Facts) Staging() string {
 	if v.Choosing() {
-		return BestSurvivor(v).Message
+		return v.BestSurvivor().Message
 	}
-	if waits := Unstaged(v.Next); waits != "" {
+	if waits := v.Next.Unstaged(); waits != "" {
 		return waits
 	}
-	if late := LongEnding(v); len(late) > 0 {
-		return wordsForLongEnding(v, late)
+	if late := v.LongEnding(); len(late) > 0 {
+		return v.wordsForLongEnding(late)
 	}
 	return ""
 }
 
 // SeesAll reports whether the pods that are shown are as they were when the record of the epoch before was gone, or
 // later.
-func SeesAll(v *Facts) bool {
+func (v *Facts) SeesAll() bool {
 	return slices.ContainsFunc(v.Epoch.InitialNames(), func(name string) bool {
 		pod := v.Children.Pods[name]
 		return pod != nil && pod.Annotations[objects.AnnotationPredecessorGone] != ""
@@ -139,63 +139,63 @@ func SeesAll(v *Facts) bool {
 }
 
 // Unstaged is what an epoch that is to take over waits for; empty when its members could begin.
-func Unstaged(v *Facts) string {
+func (v *Facts) Unstaged() string {
 	if !v.Epoch.Provisioned() {
 		return "creating what its members need: " + strings.Join(v.Epoch.InitialNames(), ", ")
 	}
 	if !v.Epoch.Filled() {
 		return ""
 	}
-	if why := cmp.Or(Unfilled(v), Differing(v)); why != "" {
+	if why := cmp.Or(v.Unfilled(), v.Differing()); why != "" {
 		return why
 	}
-	if first := FirstToFill(v); v.Epoch.FirstAlone() {
+	if first := v.FirstToFill(); v.Epoch.FirstAlone() {
 		unknown := "the snapshot's SHA-256"
 		if v.Epoch.UnknownEnd() {
 			unknown = "the end of the stream"
 		}
 		return fmt.Sprintf("filling the volume of %s%s first, because the others must get the same and %s is not known",
-			first, WhyNotStarted(v, v.Children.Pods[first]), unknown)
+			first, v.WhyNotStarted(v.Children.Pods[first]), unknown)
 	}
 	var waits []string
 	for _, name := range v.Epoch.InitialNames() {
 		if pod := v.Children.Pods[name]; !Seeded(pod) {
-			waits = append(waits, name+WhyNotStarted(v, pod))
+			waits = append(waits, name+v.WhyNotStarted(pod))
 		}
 	}
 	if len(waits) > 0 {
-		return "filling the volumes of " + strings.Join(waits, ", ") + otherNodes(v)
+		return "filling the volumes of " + strings.Join(waits, ", ") + v.otherNodes()
 	}
-	if mute := withoutSeedReport(v); len(mute) > 0 {
+	if mute := v.withoutSeedReport(); len(mute) > 0 {
 		return "waiting for the report of what was written to the volumes of " + strings.Join(mute, ", ")
 	}
 	return ""
 }
 
 // Unplaced reports whether a member that is tied to a named node is taken by none.
-func Unplaced(v *Facts) bool {
+func (v *Facts) Unplaced() bool {
 	return v.HostPath() && slices.ContainsFunc(v.Epoch.InitialNames(), func(name string) bool {
 		pod := v.Children.Pods[name]
-		return pod != nil && unscheduled(v, &Member{Pod: pod}) != ""
+		return pod != nil && v.unscheduled(&Member{Pod: pod}) != ""
 	})
 }
 
 // otherNodes is what to do about a node that takes no member; empty where none is tied to it.
-func otherNodes(v *Facts) string {
-	if !Unplaced(v) {
+func (v *Facts) otherNodes() string {
+	if !v.Unplaced() {
 		return ""
 	}
 	return "; if a node is gone for good, take it out of " + defaults.NodesField(&v.Cluster.Spec)
 }
 
 // Unfilled is which of the initial members could not be filled at its last try, and why; empty for none.
-func Unfilled(v *Facts) string {
+func (v *Facts) Unfilled() string {
 	for _, name := range v.Epoch.InitialNames() {
 		if report := SeedFailure(v.Children.Pods[name]); report != nil && !Seeded(v.Children.Pods[name]) {
 			why := fmt.Sprintf("%s could not be filled (%s): %s", name, cmp.Or(report.Reason, "Failed"), report.Error)
 			if report.Reason == "Damaged" && v.Epoch.Sum != "" {
 				why += fmt.Sprintf("; %s found a database with the SHA-256 %s, which may have been overwritten "+
-					"since: then %s", v.Epoch.FirstInitial(), v.Epoch.Sum, OtherwiseFilled(v))
+					"since: then %s", v.Epoch.FirstInitial(), v.Epoch.Sum, v.OtherwiseFilled())
 			}
 			return why
 		}
@@ -204,11 +204,11 @@ func Unfilled(v *Facts) string {
 }
 
 // WhyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
-func WhyNotStarted(v *Facts, pod *corev1.Pod) string {
+func (v *Facts) WhyNotStarted(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
-	if why := cmp.Or(unscheduled(v, &Member{Pod: pod}), Unpulled(&Member{Pod: pod})); why != "" {
+	if why := cmp.Or(v.unscheduled(&Member{Pod: pod}), Unpulled(&Member{Pod: pod})); why != "" {
 		return " (" + why + ")"
 	}
 	return ""

@@ -52,7 +52,7 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *defaults.Template {
 
 // TemplateNow is the hash of the template for pods that are made for this version of etcd, remembered once it is
 // known.
-func TemplateNow(v *Facts, version string) string {
+func (v *Facts) TemplateNow(version string) string {
 	known := &v.Templates[0]
 	if !defaults.Experimental(version) {
 		known = &v.Templates[1]
@@ -64,8 +64,8 @@ func TemplateNow(v *Facts, version string) string {
 }
 
 // TemplateOutdated reports whether the pod was made from another template than the spec asks for now.
-func TemplateOutdated(v *Facts, pod *corev1.Pod) bool {
-	return pod.Annotations[objects.AnnotationTemplate] != TemplateNow(v, MadeForVersion(pod))
+func (v *Facts) TemplateOutdated(pod *corev1.Pod) bool {
+	return pod.Annotations[objects.AnnotationTemplate] != v.TemplateNow(MadeForVersion(pod))
 }
 
 func UnlessEmpty[T any](list []T) []T {

@@ -84,7 +84,7 @@ func ByTLS(urls ...string) bool {
 
 // PeersDial reports how the member's peers dial it, and a new pod of it must listen: by what etcd lists, else by what
 // is recorded.
-func PeersDial(v *Facts, name string) bool {
+func (v *Facts) PeersDial(name string) bool {
 	if m := v.Find(name); m != nil {
 		return ByTLS(m.PeerURLs...)
 	}
@@ -109,7 +109,7 @@ func (e *Epoch) Plain() bool {
 
 // HTTPSPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
 // doesn't answer.
-func HTTPSPeers(v *Facts) []string {
+func (v *Facts) HTTPSPeers() []string {
 	if !v.Epoch.Plain() {
 		return nil
 	}
@@ -132,12 +132,12 @@ func (v *Facts) EveryoneDials() bool {
 }
 
 // PeerURL is the URL of a new member: one of TLS once every member can dial that.
-func PeerURL(v *Facts, name, address string) string {
+func (v *Facts) PeerURL(name, address string) string {
 	return objects.PeerURLOf(v.Cluster, name, address, objects.Encrypted(v.Cluster) && v.EveryoneDials())
 }
 
 // TLSFlagsDiffer reports whether the member must be restarted to speak as it should, and why.
-func tlsFlagsDiffer(v *Facts, m *Member) (string, bool) {
+func (v *Facts) tlsFlagsDiffer(m *Member) (string, bool) {
 	if !objects.Encrypted(v.Cluster) || m.PodName == "" || m.Pod == nil || len(v.CertificateProblems) > 0 {
 		return "", false
 	}
@@ -148,7 +148,7 @@ func tlsFlagsDiffer(v *Facts, m *Member) (string, bool) {
 	case s.Peers != ByTLS(m.PeerURLs...):
 		return "its peer URL is https now", true
 	}
-	if reason, differs := clientAuthDiffers(v, m); differs {
+	if reason, differs := v.clientAuthDiffers(m); differs {
 		return reason, true
 	}
 	if v.EveryoneDials() && s.Plain != v.Cluster.Spec.TLS.AllowPlaintextClients {
@@ -161,13 +161,13 @@ func tlsFlagsDiffer(v *Facts, m *Member) (string, bool) {
 }
 
 // clientAuthDiffers reports whether the member must be restarted for what it asks of clients, and why.
-func clientAuthDiffers(v *Facts, m *Member) (string, bool) {
+func (v *Facts) clientAuthDiffers(m *Member) (string, bool) {
 	switch anonymous := m.TLS.Anonymous; {
 	case anonymous && !defaults.AsksNone(v.Cluster):
 		return "clients need a certificate again", true
-	case anonymous && AuthOff(v):
+	case anonymous && v.AuthOff():
 		return "etcd asks no client who it is, so that clients need a certificate again", true
-	case !anonymous && AsksNone(v):
+	case !anonymous && v.AsksNone():
 		return "clients need no certificate any more", true
 	case m.Health.TokenRefused && m.Serving() && defaults.AsksNone(v.Cluster):
 		return "it started with another key for tokens than the Secret holds", true
@@ -195,14 +195,14 @@ func Of(k observation.SecretKeys, related map[string]*observation.Secret) map[st
 // Beside foreign members, one of those may have told it: auth is the same for all members of an etcd.
 
 // AsksNone reports whether a member that starts now asks clients for no certificate.
-func AsksNone(v *Facts) bool {
-	return defaults.AsksNone(v.Cluster) && v.Etcd != nil && authTold(v, true) && !AuthOff(v)
+func (v *Facts) AsksNone() bool {
+	return defaults.AsksNone(v.Cluster) && v.Etcd != nil && v.authTold(true) && !v.AuthOff()
 }
 
 // AuthOff reports whether a member that serves has told in this call that etcd's auth is off.
-func AuthOff(v *Facts) bool { return authTold(v, false) }
+func (v *Facts) AuthOff() bool { return v.authTold(false) }
 
-func authTold(v *Facts, on bool) bool {
+func (v *Facts) authTold(on bool) bool {
 	return slices.ContainsFunc(v.Members, func(m *Member) bool {
 		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
 	})
@@ -210,7 +210,7 @@ func authTold(v *Facts, on bool) bool {
 
 // Anonymous are the pods of ours that ask clients for no certificate, by what they were made with or by what their
 // members told.
-func Anonymous(v *Facts) []string {
+func (v *Facts) Anonymous() []string {
 	return objects.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), objects.ByOrdinal), func(name string) bool {
 		return TLSFlagsOf(v.Children.Pods[name]).Anonymous || v.Health[name].Anonymous
 	})

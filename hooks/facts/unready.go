@@ -27,17 +27,17 @@ const (
 
 // refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is
 // no fault of the member's.
-func refusesPod(v *Facts, m *Member) bool {
+func (v *Facts) refusesPod(m *Member) bool {
 	return m.Pod == nil && slices.ContainsFunc(v.Cluster.Status.Internal.Awaited, func(a v1alpha1.AwaitedStatus) bool {
 		return a.Kind == "Pod" && a.Name == m.PodName && !v.Now.Before(a.RequestTime.Add(MissedAfter))
 	})
 }
 
 // Named are the members that the alarms are about, in words.
-func Named(v *Facts, alarms []observation.Alarm) string {
+func (v *Facts) Named(alarms []observation.Alarm) string {
 	var list []string
 	for _, a := range alarms {
-		switch listed := Listed(v, a.MemberID); {
+		switch listed := v.Listed(a.MemberID); {
 		case a.MemberID == 0:
 			list = append(list, "no single member")
 		case listed:
@@ -50,26 +50,26 @@ func Named(v *Facts, alarms []observation.Alarm) string {
 }
 
 // Listed reports whether etcd lists a member with this ID.
-func Listed(v *Facts, id uint64) bool {
+func (v *Facts) Listed(id uint64) bool {
 	return slices.ContainsFunc(v.Members, func(m *Member) bool { return m.ID == id })
 }
 
 // AlarmsOfOthers are those that no listed member has raised, in words.
-func AlarmsOfOthers(v *Facts) []string {
+func (v *Facts) AlarmsOfOthers() []string {
 	var list []string
-	for _, a := range append(Alarms(v, observation.AlarmNoSpace), Alarms(v, observation.AlarmCorrupt)...) {
-		if !Listed(v, a.MemberID) {
-			list = append(list, fmt.Sprintf("%s has the alarm %s", Named(v, []observation.Alarm{a}), a.Kind))
+	for _, a := range append(v.Alarms(observation.AlarmNoSpace), v.Alarms(observation.AlarmCorrupt)...) {
+		if !v.Listed(a.MemberID) {
+			list = append(list, fmt.Sprintf("%s has the alarm %s", v.Named([]observation.Alarm{a}), a.Kind))
 		}
 	}
 	return list
 }
 
 // ExplainAll is what a message says of members that do not serve, after it has named them; empty for nothing.
-func ExplainAll(v *Facts, silent []*Member) string {
+func (v *Facts) ExplainAll(silent []*Member) string {
 	var all objects.GroupedReasons
 	for _, m := range silent {
-		if what := Explain(v, m); what != "" {
+		if what := v.Explain(m); what != "" {
 			all.Add(m.DisplayName(), what)
 		}
 	}
@@ -81,48 +81,48 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 }
 
 // Overdue reports whether a voter of ours has been silent for longer than the policy allows.
-func Overdue(v *Facts, m *Member) bool {
-	return m.PodName != "" && !m.Learner && !m.Answers() && !v.Fenced(m.PodName) && !busy(v, m) &&
-		SilentFor(v, m) >= defaults.ReplaceAfter(&v.Cluster.Spec)
+func (v *Facts) Overdue(m *Member) bool {
+	return m.PodName != "" && !m.Learner && !m.Answers() && !v.Fenced(m.PodName) && !v.busy(m) &&
+		v.SilentFor(m) >= defaults.ReplaceAfter(&v.Cluster.Spec)
 }
 
 // SilentFor is how long a member has not served while the others had quorum, as far as the status tells.
-func SilentFor(v *Facts, m *Member) time.Duration {
+func (v *Facts) SilentFor(m *Member) time.Duration {
 	s := v.LastStatus(m)
 	if s == nil || s.Ready || s.LastTransitionTime.IsZero() {
 		return 0
 	}
-	return WhileAvailable(v, s.LastTransitionTime)
+	return v.WhileAvailable(s.LastTransitionTime)
 }
 
 // WhileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, it
 // is not known who serves.
-func WhileAvailable(v *Facts, since metav1.Time) time.Duration {
+func (v *Facts) WhileAvailable(since metav1.Time) time.Duration {
 	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return 0
 	}
-	return Observed(v, Later(since.Time, c.LastTransitionTime.Time))
+	return v.Observed(Later(since.Time, c.LastTransitionTime.Time))
 }
 
 // WhyNotReplaced is why an overdue voter is not given up all the same, and what a person can do; empty when it is.
-func WhyNotReplaced(v *Facts, m *Member) string {
+func (v *Facts) WhyNotReplaced(m *Member) string {
 	switch {
-	case Mismatched(v, m):
+	case v.Mismatched(m):
 		return "you decide"
-	case DiskFull(v, m) && !Roomier(v, m.PodName):
+	case v.DiskFull(m) && !v.Roomier(m.PodName):
 		return "it stays a member, because a successor would have no more room"
-	case changeAtFault(v, m):
+	case v.changeAtFault(m):
 		return "it restarted with the last change of the spec, which the serving members don't have yet: that change " +
-			"is probably wrong; undo it, or " + ToHaveReplaced(v) +
+			"is probably wrong; undo it, or " + v.ToHaveReplaced() +
 			" to have it replaced"
-	case refusesPod(v, m):
+	case v.refusesPod(m):
 		return "it stays a member, because Kubernetes would not create the pod of its successor either; or " +
-			ToHaveReplaced(v) + " to have it replaced"
+			v.ToHaveReplaced() + " to have it replaced"
 	case manual(&v.Cluster.Spec):
 		return fmt.Sprintf("you decide, because spec.memberReplacement.policy is Manual: set it to Automatic, or %s "+
-			"to have it replaced", ToHaveReplaced(v))
-	case Crowded(v) && crashes(v, m) == "":
+			"to have it replaced", v.ToHaveReplaced())
+	case v.Crowded() && v.crashes(m) == "":
 		return "it stays a member, because no node is free for a successor: add one to " +
 			defaults.NodesField(&v.Cluster.Spec) + ", or bring its own back"
 	}
@@ -132,42 +132,42 @@ func WhyNotReplaced(v *Facts, m *Member) string {
 // changeAtFault reports whether a silent member served until it was restarted into what the spec wants now, and no
 // other voter serves with that: then a roll has just begun, and going on with it, or with new members, would only
 // spread what does not work. A node that is gone is no change's fault.
-func changeAtFault(v *Facts, m *Member) bool {
+func (v *Facts) changeAtFault(m *Member) bool {
 	ours := objects.Filter(v.Voters, func(o *Member) bool {
 		return o.PodName != "" && o.Serving() &&
 			!o.Restarting()
 	})
 	return v.Epoch != nil && m.Pod != nil && !nodeGone(m.Pod, v.Now) && ServedBefore(m.Pod) &&
-		!differs(v, m) &&
-		len(ours) > 0 && !slices.ContainsFunc(ours, func(o *Member) bool { return !differs(v, o) })
+		!v.differs(m) &&
+		len(ours) > 0 && !slices.ContainsFunc(ours, func(o *Member) bool { return !v.differs(o) })
 }
 
 // Explain is all that can be said of a member that does not serve; empty when that is nothing in particular.
-func Explain(v *Facts, m *Member) string {
-	words := []string{WhyNotServing(v, m), needsNode(v, m)}
-	if Mismatched(v, m) {
-		words = []string{Mismatch(v, m)}
-	} else if Overdue(v, m) {
-		words = append(words, WhyNotReplaced(v, m))
+func (v *Facts) Explain(m *Member) string {
+	words := []string{v.WhyNotServing(m), v.needsNode(m)}
+	if v.Mismatched(m) {
+		words = []string{v.Mismatch(m)}
+	} else if v.Overdue(m) {
+		words = append(words, v.WhyNotReplaced(m))
 	}
 	return strings.Join(objects.Filter(words, func(s string) bool { return s != "" }), "; ")
 }
 
 // Late is the learner that has not caught up in time; nil when there is none.
-func Late(v *Facts) *Member {
+func (v *Facts) Late() *Member {
 	l := v.Learner()
-	if l == nil || l.PodName == "" || Mismatched(v, l) {
+	if l == nil || l.PodName == "" || v.Mismatched(l) {
 		return nil
 	}
 	s := v.LastStatus(l)
-	if s == nil || s.JoinTime.IsZero() || WhileAvailable(v, s.JoinTime) < TimeFor(v) {
+	if s == nil || s.JoinTime.IsZero() || v.WhileAvailable(s.JoinTime) < v.TimeFor() {
 		return nil
 	}
 	return l
 }
 
 // TimeFor is how long a learner has to catch up: it must get all of the leader's data.
-func TimeFor(v *Facts) time.Duration {
+func (v *Facts) TimeFor() time.Duration {
 	given := defaults.ReplaceAfter(&v.Cluster.Spec)
 	if lead := v.Leader(); lead != nil {
 		given += time.Duration(lead.Health.DBSize>>20) * time.Minute / 1024
@@ -190,7 +190,7 @@ func PauseAfter(failures int32) time.Duration {
 // voter that is given up now; empty for none. Each is counted before it is removed: the call that removes it has seen
 // that, and so has every call that could add or remove the next one, however old the status is that it is shown. All
 // is forgotten when the spec changes: that may be what mends it.
-func Replacements(v *Facts, givenUp string) v1alpha1.ReplacementStatus {
+func (v *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
 	var r v1alpha1.ReplacementStatus
 	if old := v.Cluster.Status.Internal.Replacement; old != nil {
 		r = *old
@@ -206,17 +206,17 @@ func Replacements(v *Facts, givenUp string) v1alpha1.ReplacementStatus {
 	if v.Cluster.Generation != v.Cluster.Status.ObservedGeneration {
 		r = v1alpha1.ReplacementStatus{}
 	}
-	countLate(v, &r)
-	countGivenUp(v, &r, givenUp)
+	v.countLate(&r)
+	v.countGivenUp(&r, givenUp)
 	return r
 }
 
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
-func countLate(v *Facts, r *v1alpha1.ReplacementStatus) {
-	if promoted(v) || v.Learner() == nil && len(v.ReplicaVoters()) >= Wanted(v) {
+func (v *Facts) countLate(r *v1alpha1.ReplacementStatus) {
+	if v.promoted() || v.Learner() == nil && len(v.ReplicaVoters()) >= v.Wanted() {
 		r.Failures, r.Learner, r.NextLearnerTime = 0, "", metav1.Time{}
 	}
-	if late := Late(v); late != nil && late.PodName != r.Learner {
+	if late := v.Late(); late != nil && late.PodName != r.Learner {
 		r.Failures, r.Learner = r.Failures+1, late.PodName
 		r.NextLearnerTime = metav1.NewTime(v.NowInSeconds().Add(PauseAfter(r.Failures)))
 	}
@@ -224,7 +224,7 @@ func countLate(v *Facts, r *v1alpha1.ReplacementStatus) {
 
 // countGivenUp counts voters that are given up. Their successors may vote and be silent in turn, for the same reason,
 // and of each a claim is kept: so they are forgotten only an hour after the pause.
-func countGivenUp(v *Facts, r *v1alpha1.ReplacementStatus, name string) {
+func (v *Facts) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
 	if !r.NextGivenUpTime.IsZero() && !v.Now.Before(r.NextGivenUpTime.Add(longestPause)) {
 		r.GivenUp, r.Voter, r.NextGivenUpTime = 0, "", metav1.Time{}
 	}
@@ -235,7 +235,7 @@ func countGivenUp(v *Facts, r *v1alpha1.ReplacementStatus, name string) {
 }
 
 // promoted reports whether this call has made a learner a voter.
-func promoted(v *Facts) bool {
+func (v *Facts) promoted() bool {
 	if v.Taken == nil || v.Taken.Err != "" {
 		return false
 	}

@@ -83,7 +83,7 @@ func UpgradePath(from, to defaults.Release) []defaults.Release {
 
 // Hops are what lies between the version that the members are to run and the one that the spec asks for; empty when
 // they are the same, or one of them can't be read.
-func Hops(v *Facts) []defaults.Release {
+func (v *Facts) Hops() []defaults.Release {
 	from, err := defaults.ParseRelease(v.Epoch.Version)
 	to, err2 := defaults.ParseRelease(v.Cluster.Spec.Version)
 	if err != nil || err2 != nil || !Supported(from) || !Supported(to) {
@@ -98,7 +98,7 @@ func Supported(r defaults.Release) bool {
 }
 
 // Release of etcd that the record names.
-func Release(v *Facts) defaults.Release {
+func (v *Facts) Release() defaults.Release {
 	r, _ := defaults.ParseRelease(v.Epoch.Version)
 	return r
 }
@@ -108,7 +108,7 @@ func Release(v *Facts) defaults.Release {
 const Turnover = 15_000
 
 // Downgrading is the version that a downgrade under way goes to; false when no member tells of one.
-func Downgrading(v *Facts) (string, bool) {
+func (v *Facts) Downgrading() (string, bool) {
 	for _, m := range v.Members {
 		if m.Serving() && m.Health.Downgrade != "" {
 			return m.Health.Downgrade, true
@@ -119,7 +119,7 @@ func Downgrading(v *Facts) (string, bool) {
 
 // Agreed reports whether some member has its data in the format of this minor version: the cluster has agreed on it,
 // then.
-func agreed(v *Facts, on defaults.Release) bool {
+func (v *Facts) agreed(on defaults.Release) bool {
 	return slices.ContainsFunc(v.Members,
 		func(m *Member) bool { return m.Serving() && m.Health.StorageVersion == on.Base() })
 }
@@ -128,19 +128,19 @@ func agreed(v *Facts, on defaults.Release) bool {
 const Settling = 15 * time.Second
 
 // Refuses reports whether the wanted version is more than one step away, and a person wants to take each.
-func Refuses(v *Facts, hops []defaults.Release) bool {
+func (v *Facts) Refuses(hops []defaults.Release) bool {
 	return len(hops) > 1 && v.Cluster.Spec.UpgradePolicy != v1alpha1.UpgradeStep
 }
 
 // Refusal says why a version is not gone to at once, and the way.
-func Refusal(v *Facts, hops []defaults.Release) string {
+func (v *Facts) Refusal(hops []defaults.Release) string {
 	var all []string
 	for _, r := range hops {
 		all = append(all, r.String())
 	}
 	why := "minor versions can't be skipped"
 	for _, g := range VersionGates {
-		if here := Release(v); here.Minor() == g.Below.Minor() && here.Less(g.Below) {
+		if here := v.Release(); here.Minor() == g.Below.Minor() && here.Less(g.Below) {
 			why = fmt.Sprintf("leave %d.%d from %s or later: %s", here.Major(), here.Minor(), g.Below, g.why)
 		}
 	}
@@ -151,10 +151,10 @@ func Refusal(v *Facts, hops []defaults.Release) string {
 }
 
 // Behind says what keeps the members from going on to another minor version; empty for nothing.
-func Behind(v *Facts) string {
-	here := Release(v)
+func (v *Facts) Behind() string {
+	here := v.Release()
 	for _, m := range v.Members {
-		_, open := Downgrading(v)
+		_, open := v.Downgrading()
 		if told := m.Health.StorageVersion; here.Minor() >= 6 && told != here.Base() && !open {
 			return fmt.Sprintf("waiting for %s to convert its data to the format of %s", m.PodName, here.Base())
 		}

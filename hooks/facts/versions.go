@@ -41,8 +41,8 @@ func LowestVersion(of []string) string {
 
 // RunVersions are the versions that the members run, as those of ours tell that answer in this call; else those of the
 // images that their pods were given last.
-func RunVersions(v *Facts) []string {
-	if told := runs(v); len(told) > 0 {
+func (v *Facts) RunVersions() []string {
+	if told := v.runs(); len(told) > 0 {
 		return told
 	}
 	var all []string
@@ -55,7 +55,7 @@ func RunVersions(v *Facts) []string {
 }
 
 // RanVersions are those of the images of initial members' pods whose etcd has started.
-func RanVersions(v *Facts) []string {
+func (v *Facts) RanVersions() []string {
 	started := objects.Filter(v.Epoch.InitialNames(), func(name string) bool {
 		pod := v.Children.Pods[name]
 		return pod != nil && !NeverRan(pod)

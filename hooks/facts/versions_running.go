@@ -21,12 +21,12 @@ func MadeForVersion(pod *corev1.Pod) string {
 // VersionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the
 // last version lacks to start may be all that keeps the quorum away; so another patch release that the spec asks for
 // is followed then, and so is a version that other members have been given.
-func VersionNow(v *Facts) string {
+func (v *Facts) VersionNow() string {
 	if v.Etcd != nil || !v.Epoch.HadQuorum() {
 		return v.Epoch.Version
 	}
 	wanted, err := defaults.ParseRelease(v.Cluster.Spec.Version)
-	if err == nil && (wanted.Minor() == Release(v).Minor() || given(v, v.Cluster.Spec.Version)) {
+	if err == nil && (wanted.Minor() == v.Release().Minor() || v.given(v.Cluster.Spec.Version)) {
 		return v.Cluster.Spec.Version
 	}
 	return v.Epoch.Version
@@ -35,9 +35,9 @@ func VersionNow(v *Facts) string {
 // Planned is the version of an epoch that takes over from this one: the spec's, unless that is one to which the members
 // that run don't go in one step either. Once it is recorded it stays, with the flags and images that follow from it,
 // until the epoch runs or is prepared again.
-func Planned(v *Facts) string {
-	if v.Epoch.HadQuorum() && Refuses(v, Hops(v)) {
-		return VersionNow(v)
+func (v *Facts) Planned() string {
+	if v.Epoch.HadQuorum() && v.Refuses(v.Hops()) {
+		return v.VersionNow()
 	}
 	return v.Cluster.Spec.Version
 }
@@ -50,7 +50,7 @@ func SameMinor(a, b string) bool {
 }
 
 // given reports whether some member's pod has the image of this version.
-func given(v *Facts, version string) bool {
+func (v *Facts) given(version string) bool {
 	return slices.ContainsFunc(v.Names, func(name string) bool {
 		pod := v.Children.Pods[name]
 		return pod != nil && objects.VersionOf(pod.Annotations[objects.AnnotationImage]) == version
@@ -59,7 +59,7 @@ func given(v *Facts, version string) bool {
 
 // RunningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none
 // answers it is what they ran, and before any has answered what they are started with.
-func RunningVersion(v *Facts, members []v1alpha1.MemberStatus) string {
+func (v *Facts) RunningVersion(members []v1alpha1.MemberStatus) string {
 	wanted := v.Cluster.Spec.Version
 	var runs []defaults.Release
 	for _, m := range members {

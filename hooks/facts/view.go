@@ -88,9 +88,9 @@ func New(o observation.Observation) *Facts {
 		made.Health = nil
 		made.Taken = nil
 		v.Next = viewOf(made, next, objects.MostMembers)
-		v.Next.PredecessorGone = Over(v)
+		v.Next.PredecessorGone = v.Over()
 	}
-	return examine(v)
+	return v.examine()
 }
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
@@ -100,16 +100,16 @@ func viewOf(made Facts, e *Epoch, below int) *Facts {
 	v.below = below
 	v.Children = within(v.Observation, e, below)
 	o := v.Observation
-	if v.Etcd != nil && v.Epoch != nil && unrelated(v) {
+	if v.Etcd != nil && v.Epoch != nil && v.unrelated() {
 		v.Foreign, v.Etcd = v.Etcd.ClusterID, nil
 	}
 	traces := map[string]bool{}
-	for _, name := range slices.Concat(Remains(v), onRecord(v)) {
+	for _, name := range slices.Concat(v.Remains(), v.onRecord()) {
 		traces[name] = true
 	}
 	if v.Etcd != nil {
 		for _, m := range v.Etcd.Members {
-			v.Members = append(v.Members, member(v, m))
+			v.Members = append(v.Members, v.member(m))
 			if name, ours := objects.MemberAt(o.Cluster, m.PeerURLs); ours {
 				traces[name] = true
 			}
@@ -135,21 +135,21 @@ func viewOf(made Facts, e *Epoch, below int) *Facts {
 			func(o *Member) bool { return o.Health.RaftIndex > m.Health.RaftIndex+MostBehind })
 	}
 	v.Voters = objects.Filter(v.Members, func(m *Member) bool { return !m.Learner })
-	believeMembers(v)
+	v.believeMembers()
 	v.Windows = defaults.WindowsNow(&o)
-	v.DefragRun = defragmentationRun(v)
+	v.DefragRun = v.defragmentationRun()
 	return v
 }
 
 // believeMembers takes the version of an epoch from its members when they are first heard of.
-func believeMembers(v *Facts) {
+func (v *Facts) believeMembers() {
 	if v.Epoch != nil && v.Etcd != nil && !v.Epoch.HadQuorum() {
-		v.Epoch.Version = cmp.Or(OtherMinor(v.Epoch.Version, runs(v)), v.Epoch.Version)
+		v.Epoch.Version = cmp.Or(OtherMinor(v.Epoch.Version, v.runs()), v.Epoch.Version)
 	}
 }
 
 // runs are the versions of the members of ours that serve.
-func runs(v *Facts) []string {
+func (v *Facts) runs() []string {
 	var all []string
 	for _, m := range v.Members {
 		if m.PodName != "" && m.Serving() {
@@ -162,18 +162,18 @@ func runs(v *Facts) []string {
 // unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none
 // of ours although something is left of them: they have run, and the record that knew of it is lost. Before they have
 // joined an etcd there is nothing of them.
-func unrelated(v *Facts) bool {
+func (v *Facts) unrelated() bool {
 	if v.Epoch.HadQuorum() {
 		return v.Epoch.ClusterID != v.Etcd.ClusterID
 	}
-	return len(Remains(v)) > 0 && !slices.ContainsFunc(v.Etcd.Members, func(m observation.Member) bool {
+	return len(v.Remains()) > 0 && !slices.ContainsFunc(v.Etcd.Members, func(m observation.Member) bool {
 		_, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
 		return ours
 	})
 }
 
 // Remains are the members that have a pod or a claim.
-func Remains(v *Facts) []string {
+func (v *Facts) Remains() []string {
 	names := slices.Collect(maps.Keys(v.Children.Pods))
 	for claim := range v.Children.Claims {
 		member, _ := MemberOfClaim(v.Cluster.Name, claim)
@@ -186,11 +186,11 @@ func Remains(v *Facts) []string {
 	})
 }
 
-func member(v *Facts, m observation.Member) *Member {
+func (v *Facts) member(m observation.Member) *Member {
 	e := &Member{Member: m}
 	name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
 	if !ours {
-		fillForeign(v, e)
+		v.fillForeign(e)
 		return e
 	}
 	e.PodName, e.Pod, e.Claim = name, v.Children.Pods[name], v.Children.Claims[name]
@@ -239,7 +239,7 @@ func (v *Facts) NextOrdinal() int {
 }
 
 // OrdinalReserved reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
-func OrdinalReserved(v *Facts, name string) bool {
+func (v *Facts) OrdinalReserved(name string) bool {
 	n, _ := objects.Ordinal(v.Cluster.Name, name)
 	return v.Epoch != nil && n < v.Epoch.NextOrdinal
 }
@@ -252,11 +252,11 @@ func (v *Facts) Ours(claim *corev1.PersistentVolumeClaim) bool {
 
 // Usable reports whether a pod may be started on the claim: not on one that was made for another epoch.
 func (v *Facts) Usable(claim *corev1.PersistentVolumeClaim) bool {
-	return v.Ours(claim) && claim.DeletionTimestamp == nil && !Quarantined(claim) && !ofAnotherEpoch(v, claim)
+	return v.Ours(claim) && claim.DeletionTimestamp == nil && !Quarantined(claim) && !v.ofAnotherEpoch(claim)
 }
 
 // ofAnotherEpoch reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
-func ofAnotherEpoch(v *Facts, claim *corev1.PersistentVolumeClaim) bool {
+func (v *Facts) ofAnotherEpoch(claim *corev1.PersistentVolumeClaim) bool {
 	of := claim.Annotations[objects.AnnotationEpoch]
 	return of != "" && v.Epoch != nil && objects.ReadMark(of) != v.Epoch.N
 }
@@ -306,7 +306,7 @@ func (v *Facts) DataLost(m *Member) (string, bool) {
 		return "", false
 	}
 	if PrepareRefused(m.Pod) && !m.Answers() {
-		return "its data directory was empty", !misstarted(v, m)
+		return "its data directory was empty", !v.misstarted(m)
 	}
 	if v.Memory() {
 		return "its memory pod is gone", !v.MayBeMade(m) && !m.Answers() && v.PodGone(m.Pod)
@@ -314,7 +314,7 @@ func (v *Facts) DataLost(m *Member) (string, bool) {
 	if v.HostPath() {
 		return "", false // what became of a directory, only prepare sees
 	}
-	if claimBeingDeleted(v, m.PodName) {
+	if v.claimBeingDeleted(m.PodName) {
 		return "its claim is being deleted", true
 	}
 	return "its claim is gone", !v.MayBeMade(m) && !m.Answers() && !Running(m.Pod) && v.ClaimGone(m)
@@ -322,7 +322,7 @@ func (v *Facts) DataLost(m *Member) (string, bool) {
 
 // PodGone reports whether a memory pod is gone for good, and its data with it.
 func (v *Facts) PodGone(pod *corev1.Pod) bool {
-	return pod == nil || Finished(pod) || gatedForGood(v, pod) || graceOver(pod, v.Now)
+	return pod == nil || Finished(pod) || v.gatedForGood(pod) || graceOver(pod, v.Now)
 }
 
 // ClaimGone reports whether the member lacks a claim, or has one that was made after it could have begun on it.
@@ -338,18 +338,18 @@ func (v *Facts) MayBeMade(m *Member) bool {
 }
 
 // gatedForGood reports whether the memory pod is held back for good: another one was recorded in its place.
-func gatedForGood(v *Facts, pod *corev1.Pod) bool {
+func (v *Facts) gatedForGood(pod *corev1.Pod) bool {
 	return Gated(pod) && v.Epoch.Provisioned() && !v.Epoch.MayStartEmpty(pod.Name, pod.UID)
 }
 
 // StartOf is how a new pod of a listed member is to start it.
-func StartOf(v *Facts, m *Member) string {
+func (v *Facts) StartOf(m *Member) string {
 	switch {
 	case m.Started():
 		return objects.StartResume
 	case m.Learner:
 		return objects.StartJoin
-	case MayBegin(v, m.PodName):
+	case v.MayBegin(m.PodName):
 		return objects.StartBootstrap
 	default:
 		return objects.StartResume
@@ -357,8 +357,8 @@ func StartOf(v *Facts, m *Member) string {
 }
 
 // Misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
-func misstarted(v *Facts, m *Member) bool {
-	return m.Pod != nil && PodStart(m.Pod) == objects.StartResume && StartOf(v, m) != objects.StartResume
+func (v *Facts) misstarted(m *Member) bool {
+	return m.Pod != nil && PodStart(m.Pod) == objects.StartResume && v.StartOf(m) != objects.StartResume
 }
 
 // PodStart is the start that the pod was made for: see objects.AnnotationStart.

@@ -39,11 +39,11 @@ func DirectoryName(c *v1alpha1.EtcdCluster, member string) string {
 }
 
 // onRecord are the members that the record or the copy of it names, beside those that show as pods.
-func onRecord(v *Facts) []string {
+func (v *Facts) onRecord() []string {
 	if !v.HostPath() {
 		return nil
 	}
-	all := notedNodes(v)
+	all := v.notedNodes()
 	if v.Epoch != nil {
 		for name, node := range v.Epoch.StartsOn {
 			all[name] = string(node)
@@ -53,7 +53,7 @@ func onRecord(v *Facts) []string {
 }
 
 // notedNodes is the copy on the peer Service of this very EtcdCluster.
-func notedNodes(v *Facts) map[string]string {
+func (v *Facts) notedNodes() map[string]string {
 	peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]
 	if peers == nil || !v.HostPath() {
 		return map[string]string{}
@@ -63,7 +63,7 @@ func notedNodes(v *Facts) map[string]string {
 		return map[string]string{}
 	}
 	noted := objects.ParsePairs(nodes, ":")
-	maps.DeleteFunc(noted, func(name, _ string) bool { return !InEpoch(v, name) })
+	maps.DeleteFunc(noted, func(name, _ string) bool { return !v.InEpoch(name) })
 	return noted
 }
 
@@ -107,7 +107,7 @@ func MemberOfClaim(cluster, claim string) (member string, ours bool) {
 }
 
 // WantsWAL reports whether the spec asks for a volume of its own for the write-ahead log.
-func wantsWAL(v *Facts) bool { return v.Cluster.Spec.Storage.WAL != nil && v.OnClaims() }
+func (v *Facts) wantsWAL() bool { return v.Cluster.Spec.Storage.WAL != nil && v.OnClaims() }
 
 // HasWAL reports whether the member has, or will be made with, a claim for its write-ahead log.
 func (v *Facts) HasWAL(member string) bool {
@@ -121,7 +121,7 @@ func (v *Facts) HasWAL(member string) bool {
 	}
 	provisioning := v.Epoch != nil && !v.Epoch.Provisioned() && v.Epoch.Initial[member] != ""
 	if m := v.Find(member); provisioning || m != nil && v.MayBeMade(m) {
-		return wantsWAL(v)
+		return v.wantsWAL()
 	}
 	// The record was deleted, and made again without what it knew.
 	return v.Ours(v.WALOf(member)) || slices.Contains(ClaimsIn(v.Children.Pods[member]), WALClaim(member))
@@ -142,13 +142,13 @@ func (v *Facts) MemberClaims(member string) []*corev1.PersistentVolumeClaim {
 }
 
 // ClaimBeingDeleted reports whether something that the member stands on is being deleted.
-func claimBeingDeleted(v *Facts, member string) bool {
+func (v *Facts) claimBeingDeleted(member string) bool {
 	return slices.ContainsFunc(v.MemberClaims(member),
 		func(c *corev1.PersistentVolumeClaim) bool { return v.Ours(c) && c.DeletionTimestamp != nil })
 }
 
 // MayBegin reports whether the member may begin with nothing on the claims that there are.
-func MayBegin(v *Facts, member string) bool {
+func (v *Facts) MayBegin(member string) bool {
 	if v.HostPath() {
 		return v.Epoch.Recorded(member) != ""
 	}

@@ -16,7 +16,7 @@ const (
 )
 
 // StorageUsable reports whether the member's pod may be started on all that it stands on.
-func StorageUsable(v *Facts, member string) bool {
+func (v *Facts) StorageUsable(member string) bool {
 	if v.HostPath() {
 		return v.HasPlace(member)
 	}

@@ -8,34 +8,34 @@ import (
 )
 
 // Outdated reports whether the member's pod should be another one than it is, and why.
-func Outdated(v *Facts, m *Member) (string, bool) {
+func (v *Facts) Outdated(m *Member) (string, bool) {
 	switch {
 	case m.Pod == nil:
 		return "", false
-	case misstarted(v, m):
+	case v.misstarted(m):
 		return "it waits for data that the member never had", true
 	case PodStart(m.Pod) != objects.StartResume && m.Started() && Crashing(m.Pod):
 		return "it crashes, and would bootstrap the member a second time", true
 	case PodStart(m.Pod) == objects.StartJoin && !m.Started() &&
-		m.Pod.Annotations[objects.AnnotationInitialCluster] != JoinCluster(v, m):
+		m.Pod.Annotations[objects.AnnotationInitialCluster] != v.JoinCluster(m):
 		return "the membership changed before it started", true
-	case HasOutdatedTemplate(v, m):
+	case v.HasOutdatedTemplate(m):
 		return "it has an older template", true
 	case !defaults.SameFlags(MadeForVersion(m.Pod), v.Epoch.Version):
 		return "its flags are for etcd " + MadeForVersion(m.Pod), true
-	case DistrustsPeers(v, m.Health):
+	case v.DistrustsPeers(m.Health):
 		return "it does not trust the authority of the others until it restarts", true
 	}
 	return "", false
 }
 
 // HasOutdatedTemplate reports whether the member's pod was made from another template than the spec asks for now.
-func HasOutdatedTemplate(v *Facts, m *Member) bool {
-	return m.Pod != nil && TemplateOutdated(v, m.Pod)
+func (v *Facts) HasOutdatedTemplate(m *Member) bool {
+	return m.Pod != nil && v.TemplateOutdated(m.Pod)
 }
 
 // LostVoter is the first voter whose data is lost and that does not serve, and why; nil when there is none.
-func LostVoter(v *Facts) (*Member, string) {
+func (v *Facts) LostVoter() (*Member, string) {
 	for _, m := range v.Voters {
 		if reason, lost := v.DataLost(m); lost && !m.Serving() {
 			return m, reason
@@ -46,7 +46,7 @@ func LostVoter(v *Facts) (*Member, string) {
 
 // VoterToSucceed is the first voter that still serves although its data is going, or would go with the restart that
 // it needs, and why; nil when there is none.
-func VoterToSucceed(v *Facts) (*Member, string) {
+func (v *Facts) VoterToSucceed() (*Member, string) {
 	for _, m := range v.Voters {
 		if reason, lost := v.DataLost(m); lost && m.Serving() {
 			return m, reason
@@ -56,9 +56,9 @@ func VoterToSucceed(v *Facts) (*Member, string) {
 		return nil, "" // no member is restarted now, nor succeeded instead
 	}
 	followersFirst := slices.Clone(v.Voters)
-	slices.SortStableFunc(followersFirst, func(a, b *Member) int { return Leads(v, a) - Leads(v, b) })
+	slices.SortStableFunc(followersFirst, func(a, b *Member) int { return v.Leads(a) - v.Leads(b) })
 	for _, m := range followersFirst {
-		if r := UpdateOf(v, m); r != nil && m.Serving() && !RestartSuffices(v, r) && !WaitsForWindow(v, m) {
+		if r := v.UpdateOf(m); r != nil && m.Serving() && !v.RestartSuffices(r) && !v.WaitsForWindow(m) {
 			return m, r.Reason
 		}
 	}
@@ -68,9 +68,9 @@ func VoterToSucceed(v *Facts) (*Member, string) {
 // Wanted is the number of voters to have now: one more than asked for while the successor of a voter that still
 // serves joins. etcd advises to remove first, which holds for dead members. So there are never fewer than asked for,
 // and a single member can be moved at all.
-func Wanted(v *Facts) int {
-	lost, _ := LostVoter(v)
-	if replaced, _ := VoterToSucceed(v); replaced != nil && lost == nil && len(v.ReplicaVoters()) >= v.Replicas {
+func (v *Facts) Wanted() int {
+	lost, _ := v.LostVoter()
+	if replaced, _ := v.VoterToSucceed(); replaced != nil && lost == nil && len(v.ReplicaVoters()) >= v.Replicas {
 		return v.Replicas + 1
 	}
 	return v.Replicas

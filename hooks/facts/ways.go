@@ -15,7 +15,7 @@ import (
 
 // WayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more
 // than is done unasked.
-func WayBack(v *Facts, policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
+func (v *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
 	from := record.Origin{Restore: v.Epoch.Restore, Bump: v.Cluster.Spec.Recovery.BumpRevision}
 	if v.BesideForeign() {
 		return from, besideOthers
@@ -23,19 +23,19 @@ func WayBack(v *Facts, policy v1alpha1.QuorumLoss, asked bool) (record.Origin, s
 	switch policy {
 	case v1alpha1.RecoverFromSurvivor:
 		if !v.OnClaims() {
-			return fromMember(v, from)
+			return v.fromMember(from)
 		}
-		switch left := Survivors(v, v.Epoch.N); {
+		switch left := v.Survivors(v.Epoch.N); {
 		case len(left) == 0:
-			return from, "no member's volume has survived" + WithoutGivenUp(v, v.Epoch.N)
-		case !asked && !slices.ContainsFunc(left, func(name string) bool { return mayHaveVoted(v, name) }):
+			return from, "no member's volume has survived" + v.WithoutGivenUp(v.Epoch.N)
+		case !asked && !slices.ContainsFunc(left, func(name string) bool { return v.mayHaveVoted(name) }):
 			return from, fmt.Sprintf("only the volumes of members that have never voted are left (%s), which may be empty",
 				strings.Join(left, ", "))
 		}
 		from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
 		return from, ""
 	case v1alpha1.RecoverFromSnapshot:
-		return fromNewest(v, from, asked)
+		return v.fromNewest(from, asked)
 	case v1alpha1.RecoverRecreate:
 		from.Source = record.SourceEmpty
 		return from, ""
@@ -48,8 +48,8 @@ func WayBack(v *Facts, policy v1alpha1.QuorumLoss, asked bool) (record.Origin, s
 // stream has stored after it, or else what that life began with. Another one's data may have been rolled back on
 // purpose, or be that of a cluster of the same name which was deleted long ago: it is taken only where there is nothing
 // else, and a person asks. Whether there is a stream, its members' pods find out.
-func fromNewest(v *Facts, from record.Origin, asked bool) (record.Origin, string) {
-	newest, whosever := newestSnapshot(v, objects.Hex(clusterIDOf(v, v.Epoch.N)), ""), newestSnapshot(v, "", "")
+func (v *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, string) {
+	newest, whosever := v.newestSnapshot(objects.Hex(v.clusterIDOf(v.Epoch.N)), ""), v.newestSnapshot("", "")
 	if asked && newest == nil && v.Epoch.Snapshot == nil {
 		newest = whosever
 	}
@@ -57,8 +57,8 @@ func fromNewest(v *Facts, from record.Origin, asked bool) (record.Origin, string
 	switch {
 	case newest != nil:
 		var why string
-		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
-			IdentitySecretRef: identity(v)})
+		from.Snapshot, why = v.resolve(&v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
+			IdentitySecretRef: v.identity()})
 		if why == "" && from.Snapshot.ClusterID != "" {
 			from.Snapshot.Tail = tailURL(from.Snapshot, snapshot.Tail(newest), from.Snapshot.ClusterID)
 			from.Snapshot.AsFar = true
@@ -72,36 +72,36 @@ func fromNewest(v *Facts, from record.Origin, asked bool) (record.Origin, string
 	case whosever != nil:
 		return from, fmt.Sprintf("it has no verified EtcdSnapshot (etcd cluster %s); the newest one, %s, is of an "+
 			"earlier etcd cluster, %s: if you want that one, %s",
-			objects.Hex(clusterIDOf(v, v.Epoch.N)), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
-			recoverCommand(v, v1alpha1.RecoverFromSnapshot))
+			objects.Hex(v.clusterIDOf(v.Epoch.N)), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
+			v.recoverCommand(v1alpha1.RecoverFromSnapshot))
 	}
 	return from, fmt.Sprintf("it has no verified EtcdSnapshot (with the label %s=%s)", objects.LabelCluster,
 		v.Cluster.Name)
 }
 
 // fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
-func fromMember(v *Facts, from record.Origin) (record.Origin, string) {
+func (v *Facts) fromMember(from record.Origin) (record.Origin, string) {
 	switch {
 	case !v.Memory():
 		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; use FromSnapshot or Recreate",
 			v.Cluster.Spec.Storage.Medium)
-	case Answering(v) == "":
+	case v.Answering() == "":
 		return from, "no running member answers"
-	case MayHaveQuorum(v):
+	case v.MayHaveQuorum():
 		return from, "enough members run to have a quorum, although none answers"
 	}
 	from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
-	from.Member, _, _ = strings.Cut(Answering(v), ":")
+	from.Member, _, _ = strings.Cut(v.Answering(), ":")
 	return from, ""
 }
 
 // Answering are the members that answer although there is no quorum, the one that is ahead first, with the evidence;
 // empty for none.
-func Answering(v *Facts) string {
+func (v *Facts) Answering() string {
 	able := objects.Filter(v.Names, func(name string) bool {
 		h, asked := v.Health[name]
 		own := v.Epoch.ClusterID == 0 || h.ClusterID == v.Epoch.ClusterID
-		return asked && h.Err == "" && own && HasData(v, name)
+		return asked && h.Err == "" && own && v.HasData(name)
 	})
 	slices.SortStableFunc(able, func(a, b string) int {
 		x, y := v.Health[a], v.Health[b]
@@ -116,11 +116,11 @@ func Answering(v *Facts) string {
 }
 
 // identity is the Secret by which encrypted snapshots of this cluster are read.
-func identity(v *Facts) v1alpha1.SecretKeyRef { return v.Cluster.Spec.Recovery.IdentitySecretRef }
+func (v *Facts) identity() v1alpha1.SecretKeyRef { return v.Cluster.Spec.Recovery.IdentitySecretRef }
 
 // newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID,
 // or of any if that is empty; other than the one of this name.
-func newestSnapshot(v *Facts, clusterID, other string) *v1alpha1.EtcdSnapshot {
+func (v *Facts) newestSnapshot(clusterID, other string) *v1alpha1.EtcdSnapshot {
 	var newest *v1alpha1.EtcdSnapshot
 	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
 		s := v.Related.Snapshots[name]

@@ -6,36 +6,36 @@ import (
 )
 
 // Waits reports whether the member should be restarted, or succeeded, and that waits for a window.
-func WaitsForWindow(v *Facts, m *Member) bool {
+func (v *Facts) WaitsForWindow(m *Member) bool {
 	if !v.Windows.Closed() {
 		return false
 	}
-	r := UpdateOf(v, m)
-	return r != nil && m != v.Chosen() && (RestartSuffices(v, r) || !succeeding(v)) && !pressing(v, m)
+	r := v.UpdateOf(m)
+	return r != nil && m != v.Chosen() && (v.RestartSuffices(r) || !v.succeeding()) && !v.pressing(m)
 }
 
 // succeeding reports whether the successor of a voter has joined.
-func succeeding(v *Facts) bool {
+func (v *Facts) succeeding() bool {
 	l := v.Learner()
 	return l != nil && l.PodName != "" || len(v.ReplicaVoters()) > v.Replicas
 }
 
 // pressing reports whether the member's restart can't wait.
-func pressing(v *Facts, m *Member) bool {
-	_, distrusts := distrusts(v, m)
-	_, otherImage := ImageDiffers(v, m)
-	_, otherQuota := quotaDiffers(v, m)
-	_, grown := fileSystemWaits(v, m)
-	_, downgrade := Downgrading(v)
+func (v *Facts) pressing(m *Member) bool {
+	_, distrusts := v.distrusts(m)
+	_, otherImage := v.ImageDiffers(m)
+	_, otherQuota := v.quotaDiffers(m)
+	_, grown := v.fileSystemWaits(m)
+	_, downgrade := v.Downgrading()
 	unheard := objects.Encrypted(v.Cluster) && m.TLS.Peers != ByTLS(m.PeerURLs...) && m.TLS.Certificates
-	open := m.TLS.Anonymous && AuthOff(v)
-	return distrusts || unheard || open || downgrade && otherImage || len(Alarms(v, observation.AlarmNoSpace)) > 0 &&
+	open := m.TLS.Anonymous && v.AuthOff()
+	return distrusts || unheard || open || downgrade && otherImage || len(v.Alarms(observation.AlarmNoSpace)) > 0 &&
 		(otherQuota || grown)
 }
 
 // HopWaits reports whether the next version on the way to the wanted one waits for a window.
-func HopWaits(v *Facts) bool {
-	_, downgrade := Downgrading(v)
-	hops := Hops(v)
-	return v.Windows.Closed() && !downgrade && len(hops) > 0 && !Refuses(v, hops)
+func (v *Facts) HopWaits() bool {
+	_, downgrade := v.Downgrading()
+	hops := v.Hops()
+	return v.Windows.Closed() && !downgrade && len(hops) > 0 && !v.Refuses(hops)
 }

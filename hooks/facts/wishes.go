@@ -21,15 +21,15 @@ type wish struct {
 }
 
 // wished is the act that was asked for last, of those that are possible and due; nil for none.
-func wished(v *Facts) *wish {
-	if restore := wishedRestore(v); restore != nil {
+func (v *Facts) wished() *wish {
+	if restore := v.wishedRestore(); restore != nil {
 		return restore
 	}
 	op := v.Asked.Recovery(v.Epoch.N)
-	if op == nil || v.Etcd != nil || !recoveryDue(v) {
+	if op == nil || v.Etcd != nil || !v.recoveryDue() {
 		return nil
 	}
-	from, why := WayBack(v, op.Spec.Recover.Policy, true)
+	from, why := v.WayBack(op.Spec.Recover.Policy, true)
 	if why != "" {
 		return nil
 	}
@@ -37,7 +37,7 @@ func wished(v *Facts) *wish {
 }
 
 // wishedRestore is a restore that is possible, and was not asked for before a recovery of the epoch; nil for none.
-func wishedRestore(v *Facts) *wish {
+func (v *Facts) wishedRestore() *wish {
 	r := v.Asked.Restore
 	if r == nil {
 		return nil
@@ -45,7 +45,7 @@ func wishedRestore(v *Facts) *wish {
 	if op := v.Asked.Recovery(v.Epoch.N); op != nil && op.CreationTimestamp.After(r.At) {
 		return nil
 	}
-	from, why := RestoreSource(v, r)
+	from, why := v.RestoreSource(r)
 	if why != "" {
 		return nil
 	}
@@ -53,11 +53,11 @@ func wishedRestore(v *Facts) *wish {
 }
 
 // RestoreFirst reports whether a restore is asked for that comes before a recovery.
-func RestoreFirst(v *Facts) bool { return wishedRestore(v) != nil }
+func (v *Facts) RestoreFirst() bool { return v.wishedRestore() != nil }
 
 // Overtaken is the wish that the next epoch is not the answer to; nil for none.
-func OvertakenWish(v *Facts) *wish {
-	w, next := wished(v), v.Next.Epoch
+func (v *Facts) OvertakenWish() *wish {
+	w, next := v.wished(), v.Next.Epoch
 	switch {
 	case w == nil:
 		return nil
@@ -65,15 +65,15 @@ func OvertakenWish(v *Facts) *wish {
 		if w.Restore == next.Restore {
 			return nil
 		}
-	case ByRestore(v), w.Source != next.Source:
-	case sameData(w.Origin, next.Origin), !askedSince(v): // what is newest may be another snapshot every hour
+	case v.ByRestore(), w.Source != next.Source:
+	case sameData(w.Origin, next.Origin), !v.askedSince(): // what is newest may be another snapshot every hour
 		return nil
 	}
 	return w
 }
 
 // askedSince reports whether the recovery was asked for after the next epoch was recorded.
-func askedSince(v *Facts) bool {
+func (v *Facts) askedSince() bool {
 	return v.Asked.Recovery(v.Epoch.N).CreationTimestamp.After(v.Next.Epoch.Record.CreationTimestamp.Time)
 }
 
@@ -90,24 +90,24 @@ func sameData(a, b record.Origin) bool {
 
 // Suggested is the way back that loses least and that the next epoch does not take already, and the command for it; empty
 // when only one is left that loses all.
-func Suggested(v *Facts) string {
+func (v *Facts) Suggested() string {
 	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
 		asked := policy != v1alpha1.RecoverFromSurvivor // nothing is offered that may be empty
-		from, why := WayBack(v, policy, asked)
+		from, why := v.WayBack(policy, asked)
 		if why == "" && (v.Next == nil || !sameData(from, v.Next.Epoch.Origin)) {
-			return fmt.Sprintf("%s is possible, with %s: %s", policy, WordsFor(v, from), recoverCommand(v, policy))
+			return fmt.Sprintf("%s is possible, with %s: %s", policy, v.WordsFor(from), v.recoverCommand(policy))
 		}
 	}
-	return earlierSnapshot(v)
+	return v.earlierSnapshot()
 }
 
 // earlierSnapshot is how the newest snapshot is restored beside the one that the next epoch should begin with; empty for
 // none.
-func earlierSnapshot(v *Facts) string {
+func (v *Facts) earlierSnapshot() string {
 	if v.Next == nil || v.Next.Epoch.Snapshot == nil {
 		return ""
 	}
-	other := newestSnapshot(v, objects.Hex(clusterIDOf(v, v.Epoch.N)), v.Next.Epoch.Snapshot.Name)
+	other := v.newestSnapshot(objects.Hex(v.clusterIDOf(v.Epoch.N)), v.Next.Epoch.Snapshot.Name)
 	if other == nil {
 		return ""
 	}
@@ -117,25 +117,25 @@ func earlierSnapshot(v *Facts) string {
 
 // Ways is how people go on from what can't be done: the way back that loses least, or the one that is left; with a
 // semicolon before it.
-func Ways(v *Facts) string {
-	if way := Suggested(v); way != "" {
+func (v *Facts) Ways() string {
+	if way := v.Suggested(); way != "" {
 		return "; " + way
 	}
 	if v.BesideForeign() || v.Next != nil && v.Next.Epoch.Source == record.SourceEmpty {
 		return ""
 	}
 	return fmt.Sprintf("; no data is known that could be used: restore a snapshot by its URL with an EtcdOperation of "+
-		"type Restore, or begin without data: %s", recoverCommand(v, v1alpha1.RecoverRecreate))
+		"type Restore, or begin without data: %s", v.recoverCommand(v1alpha1.RecoverRecreate))
 }
 
 // mayHaveVoted reports whether a member of the epoch may have been a voter: what is known of the others is that they
 // were still learners. It decides what is offered, and no more.
-func mayHaveVoted(v *Facts, name string) bool {
+func (v *Facts) mayHaveVoted(name string) bool {
 	if v.Epoch.BeganWith(name) {
 		return true
 	}
 	n, _ := objects.Ordinal(v.Cluster.Name, name)
-	if voters := pastOf(v, v.Epoch.N).Voters; len(voters) > 0 {
+	if voters := v.pastOf(v.Epoch.N).Voters; len(voters) > 0 {
 		return slices.Contains(voters, n)
 	}
 	return !slices.ContainsFunc(v.Cluster.Status.Members, func(m v1alpha1.MemberStatus) bool {

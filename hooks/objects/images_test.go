@@ -9,7 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-func testImagesHaveTheirOwnTags(t *testing.T) {
+func TestImagesHaveTheirOwnTags(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0a", 32)
 	spec := &v1alpha1.EtcdClusterSpec{Image: v1alpha1.ImageSpec{Repository: "registry:5000/etcd",
 		Tags: map[string]v1alpha1.ImageTag{"3.6.16": v1alpha1.ImageTag("v3.6.16-r2" + digest), "3.7.3": "3.7.3"}}}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestQuantitiesThatComputeForMinutes: they are refused before they are parsed, wherever they stand.
-func testQuantitiesThatComputeForMinutes(t *testing.T) {
+func TestQuantitiesThatComputeForMinutes(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`"1e-2000000000"`, `"1E-2000000000"`, `1e2000000000`, `"1e+100"`, `" 1e-2000000000 "`,
 		`"100000000000000000000000000000000000000"`, `"0.1e-999"`} {
@@ -28,7 +28,7 @@ func testQuantitiesThatComputeForMinutes(t *testing.T) {
 }
 
 // TestAVersionIsATag: a record that others wrote chooses no digest by its version.
-func testAVersionIsATag(t *testing.T) {
+func TestAVersionIsATag(t *testing.T) {
 	t.Parallel()
 	for version, image := range map[string]string{
 		"3.6.16": DefaultEtcdRepository + ":v3.6.16", "3.6.16-rc.1": DefaultEtcdRepository + ":v3.6.16-rc.1",

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func testKubeletsWords(t *testing.T) {
+func TestKubeletsWords(t *testing.T) {
 	const cause = `failed to resolve reference "registry/etcd:v3.6.99": registry/etcd:v3.6.99: not found`
 	for message, want := range map[string]string{
 		"":    "",
@@ -28,7 +28,7 @@ func testKubeletsWords(t *testing.T) {
 		"half of a URL may be half of a secret")
 }
 
-func testSchedulersWords(t *testing.T) {
+func TestSchedulersWords(t *testing.T) {
 	for message, want := range map[string]string{
 		"": "",
 		"0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims " +

@@ -57,17 +57,17 @@ func compareHashes(v *facts.Facts) hashEvidence {
 
 // corrupt lets nothing else happen while there is the alarm: a member that joins might copy what is wrong.
 func corrupt(v *facts.Facts) *decision.Plan {
-	alarms := facts.Alarms(v, observation.AlarmCorrupt)
+	alarms := v.Alarms(observation.AlarmCorrupt)
 	if len(alarms) == 0 {
 		return nil
 	}
 	e := compareHashes(v)
-	lost, _ := facts.LostVoter(v)
+	lost, _ := v.LostVoter()
 	if v.BesideForeign() {
 		return &decision.Plan{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while foreign "+
 				"members are in the cluster; you decide: see Corrupt in docs/troubleshooting.md",
-				facts.Named(v, alarms), hashes(v)),
+				v.Named(alarms), hashes(v)),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
 		}
@@ -82,21 +82,21 @@ func corrupt(v *facts.Facts) *decision.Plan {
 	}
 	for _, a := range alarms {
 		if why := disproved(v, a, e); why != "" {
-			return disarm(v, a, fmt.Sprintf("disarming CORRUPT of %s: %s", facts.Named(v, []observation.Alarm{a}),
+			return disarm(v, a, fmt.Sprintf("disarming CORRUPT of %s: %s", v.Named([]observation.Alarm{a}),
 				why))
 		}
 	}
 	if len(e.right) > 1 {
 		return &decision.Plan{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): waiting for the hash of the keys of every "+
-				"voter: %s", facts.Named(v, alarms), hashes(v)),
+				"voter: %s", v.Named(alarms), hashes(v)),
 			Resync: decision.ResyncLater,
 		}
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s), and nothing proves which member is right: %s; "+
 			"Quorate changes nothing; you decide: see Corrupt in docs/troubleshooting.md",
-			facts.Named(v, alarms), hashes(v)),
+			v.Named(alarms), hashes(v)),
 		Outlook: decision.Waits,
 		Resync:  decision.ResyncLater,
 	}
@@ -107,7 +107,7 @@ func disproved(v *facts.Facts, a observation.Alarm, e hashEvidence) string {
 	switch {
 	case len(e.right) == 0:
 		return ""
-	case a.MemberID != 0 && !facts.Listed(v, a.MemberID):
+	case a.MemberID != 0 && !v.Listed(a.MemberID):
 		return "it is no longer a member, and the others have the same hash"
 	case len(e.right) == len(v.Voters) && len(v.Voters) > 1:
 		return "all voters have the same hash of their keys"
@@ -133,10 +133,10 @@ func alone(v *facts.Facts, take func(*facts.Facts) *decision.Plan) *decision.Pla
 // removeCorrupt removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule
 // Replace: as long as the wrong one runs, etcd lets no member start whose keys differ from it.
 func removeCorrupt(v *facts.Facts, e hashEvidence) *decision.Plan {
-	slices.SortStableFunc(e.wrong, func(a, b *facts.Member) int { return facts.Leads(v, a) - facts.Leads(v, b) })
+	slices.SortStableFunc(e.wrong, func(a, b *facts.Member) int { return v.Leads(a) - v.Leads(b) })
 	m := e.wrong[0]
 	others := objects.Filter(v.Voters, func(o *facts.Member) bool { return o.ID != m.ID })
-	stay := objects.Filter(others, func(m *facts.Member) bool { return facts.Stays(v, m) })
+	stay := objects.Filter(others, func(m *facts.Member) bool { return v.Stays(m) })
 	why := fmt.Sprintf("the data of %s is corrupt (alarm CORRUPT): %s", m.PodName, hashes(v))
 	switch {
 	case len(stay) < facts.Quorum(len(others)) && waitForRestarts(v, others, why) != nil:
@@ -147,7 +147,7 @@ func removeCorrupt(v *facts.Facts, e hashEvidence) *decision.Plan {
 				len(stay), len(others)),
 			Resync: decision.ResyncLater,
 		}
-	case facts.Leads(v, m) == 1:
+	case v.Leads(m) == 1:
 		return change(v, HandOver(v, m), why+"; it leads and hands over first")
 	}
 	return keepingClaim(v, m, why, objects.FailedCorrupt, removeMember(v, m, why+"; removing it"))
@@ -178,7 +178,7 @@ const (
 // noSpace makes room in databases that have reached their quota, and lets etcd take writes again. What it does is a
 // run of defragmentation that begins with a compaction: see defragmentation.go.
 func noSpace(v *facts.Facts) *decision.Plan {
-	alarms := facts.Alarms(v, observation.AlarmNoSpace)
+	alarms := v.Alarms(observation.AlarmNoSpace)
 	recovering := v.UnderWay() && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace
 	switch {
 	case len(alarms) == 0 && recovering:
@@ -296,7 +296,7 @@ func fullMembers(v *facts.Facts) []*facts.Member { return objects.Filter(v.Membe
 
 // outOfSpace says that nothing is left to try.
 func outOfSpace(v *facts.Facts) *decision.Plan {
-	if len(facts.Alarms(v, observation.AlarmNoSpace)) == 0 {
+	if len(v.Alarms(observation.AlarmNoSpace)) == 0 {
 		return nil
 	}
 	why := "the data in use"

@@ -11,22 +11,22 @@ func authorize(v *facts.Facts) *decision.Plan {
 	if v.Cluster.Spec.Auth == nil {
 		return nil
 	}
-	want, err := facts.AuthWanted(v)
-	old, applied := facts.Applied(v)
+	want, err := v.AuthWanted()
+	old, applied := v.Applied()
 	switch {
 	case err != nil:
 		return nil // the condition Authorized says it; nothing else has to wait for that
-	case facts.Tried(v):
+	case v.Tried():
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !users.Recorded(old, want):
 		return &decision.Plan{
 			Message: "recording the names of users and roles before they are created in etcd",
 			Resync:  decision.ResyncSoon,
 		}
-	case !want.Enabled && len(facts.Anonymous(v)) > 0:
+	case !want.Enabled && len(v.Anonymous()) > 0:
 		return nil // the members ask for certificates first; the condition says it
-	case applied == want.Hash() && (!want.Enabled || !facts.AuthOff(v)) &&
-		(v.Clock.Unix()+facts.Offset(v))%facts.AuthLook >= facts.AuthGate:
+	case applied == want.Hash() && (!want.Enabled || !v.AuthOff()) &&
+		(v.Clock.Unix()+v.Offset())%facts.AuthLook >= facts.AuthGate:
 		return nil
 	}
 	return change(v, decision.Authorize{Want: want}, "applying users and roles")

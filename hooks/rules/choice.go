@@ -68,7 +68,7 @@ func withdraw(v *facts.Facts) *decision.Plan {
 				"withdrawn", chosen.PodName, facts.CallsEnd.Seconds()),
 			Pod:    decision.PodChange{Name: chosen.PodName, Fate: decision.Unchosen},
 			Resync: decision.ResyncLater,
-			Due:    facts.CallsLeft(v, since),
+			Due:    v.CallsLeft(since),
 		}
 	case recorded.Withdrawn.IsZero():
 		recorded.Withdrawn = v.Now
@@ -78,6 +78,6 @@ func withdraw(v *facts.Facts) *decision.Plan {
 			"withdrawn", chosen.DisplayName(), facts.CallsEnd.Seconds()),
 		Record: decision.RecordChange{Choice: recorded},
 		Resync: decision.ResyncLater,
-		Due:    facts.CallsLeft(v, recorded.Withdrawn),
+		Due:    v.CallsLeft(recorded.Withdrawn),
 	}
 }

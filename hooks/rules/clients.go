@@ -21,8 +21,8 @@ func leaving(v *facts.Facts, plan *decision.Plan) (names []string) {
 			names = append(names, m.PodName)
 		}
 	}
-	rolling := slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return !facts.Stays(v, m) })
-	stuck := slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return facts.Overdue(v, m) })
+	rolling := slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return !v.Stays(m) })
+	stuck := slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return v.Overdue(m) })
 	if !rolling || stuck {
 		return names
 	}
@@ -43,7 +43,7 @@ func othersHaveClients(v *facts.Facts, m *facts.Member, leave []string) bool {
 
 // hasClients reports whether clients are led to the voter, and will be.
 func hasClients(v *facts.Facts, m *facts.Member) bool {
-	return facts.Stays(v, m) && m.Pod != nil && m.Pod.Labels[objects.LabelRole] == facts.RoleVoter && objects.Ready(m.Pod)
+	return v.Stays(m) && m.Pod != nil && m.Pod.Labels[objects.LabelRole] == facts.RoleVoter && objects.Ready(m.Pod)
 }
 
 // Leaves reports whether the member is restarted or removed in a moment: it has been, or is chosen for it now.

@@ -11,13 +11,13 @@ import (
 // deleted.
 
 func fence(v *facts.Facts) *decision.Plan {
-	for _, m := range facts.ChosenFirst(v, v.Voters) {
+	for _, m := range v.ChosenFirst(v.Voters) {
 		if m.PodName == "" || !v.Fenced(m.PodName) || m.Pod == nil || m.Pod.DeletionTimestamp != nil ||
-			!facts.MayStop(v, m) {
+			!v.MayStop(m) {
 			continue
 		}
 		why := fmt.Sprintf("stopping %s, as an EtcdOperation of type Fence asks", m.PodName)
-		if facts.Leads(v, m) == 1 {
+		if v.Leads(m) == 1 {
 			return change(v, HandOver(v, m), why+"; it leads and hands over first")
 		}
 		if plan := ChooseForRestart(v, m, false, why); plan != nil {

@@ -55,7 +55,7 @@ func beginRun(v *facts.Facts, trigger v1alpha1.DefragmentationTrigger, message s
 		run.Request = v.Asked.Defragment
 	}
 	if trigger == v1alpha1.TriggerSchedule {
-		run.NextScheduleTime = facts.NextRun(v, metav1.Time{})
+		run.NextScheduleTime = v.NextRun(metav1.Time{})
 	}
 	return &decision.Plan{Message: message, Defragmentation: run, Resync: decision.ResyncSoon}
 }
@@ -77,8 +77,8 @@ func finishRun(v *facts.Facts, what string) *decision.Plan {
 }
 
 func defragment(v *facts.Facts) *decision.Plan {
-	if len(v.Etcd.Alarms) > 0 || len(facts.Hops(v)) > 0 && !facts.Refuses(v, facts.Hops(v)) &&
-		!facts.HopWaits(v) {
+	if len(v.Etcd.Alarms) > 0 || len(v.Hops()) > 0 && !v.Refuses(v.Hops()) &&
+		!v.HopWaits() {
 		return nil // what these ask for comes first
 	}
 	if !v.UnderWay() {
@@ -122,7 +122,7 @@ func defragmentNext(v *facts.Facts, need func(*facts.Member) bool, why string) *
 	if len(left) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(left, func(a, b *facts.Member) int { return facts.Leads(v, a) - facts.Leads(v, b) })
+	slices.SortStableFunc(left, func(a, b *facts.Member) int { return v.Leads(a) - v.Leads(b) })
 	m, pause := left[0], pauseRequest
 	if v.DefragRun.Trigger == v1alpha1.TriggerSchedule {
 		pause = pauseSchedule

@@ -28,12 +28,12 @@ func join(v *facts.Facts) *decision.Plan {
 	case v.Etcd == nil:
 		return &decision.Plan{
 			Message: fmt.Sprintf("waiting for a quorum of the existing etcd at %s%s",
-				strings.Join(existing.Endpoints, ", "), facts.Unanswered(v)),
+				strings.Join(existing.Endpoints, ", "), v.Unanswered()),
 			Resync: decision.ResyncLater,
 		}
-	case facts.Unfit(v) != "":
+	case v.Unfit() != "":
 		return &decision.Plan{
-			Message: "the members can't join the existing etcd: " + facts.Unfit(v),
+			Message: "the members can't join the existing etcd: " + v.Unfit(),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
 		}
@@ -46,7 +46,7 @@ func join(v *facts.Facts) *decision.Plan {
 }
 
 func retireForeign(v *facts.Facts) *decision.Plan {
-	if !v.BesideForeign() || !facts.Retiring(v) {
+	if !v.BesideForeign() || !v.Retiring() {
 		return nil
 	}
 	if silent := objects.Filter(v.ReplicaVoters(), func(m *facts.Member) bool { return !m.Serving() }); len(
@@ -90,7 +90,7 @@ func foreignMembers(v *facts.Facts) *decision.Plan {
 	if silent := waitForMembers(v); silent != nil {
 		return silent
 	}
-	_, message := facts.ForeignStage(v)
+	_, message := v.ForeignStage()
 	return &decision.Plan{Message: message, Outlook: followed(v)}
 }
 

@@ -21,15 +21,15 @@ func RecordNextEpoch(v *facts.Facts, from record.Origin, message string) *decisi
 		// directory stays there (S9)
 		first++
 	}
-	n := facts.NextEpochNumber(v)
-	r := facts.NewRecord(v, first, size)
+	n := v.NextEpochNumber()
+	r := v.NewRecord(first, size)
 	r.Origin = from
-	r.Version = facts.Planned(v)
+	r.Version = v.Planned()
 	r.After = v.Epoch.N
 	r.FormerFirst = v.Epoch.First
 	recordPast(v, &r, n)
 	if from.Member != "" {
-		r.Chosen(facts.Answering(v))
+		r.Chosen(v.Answering())
 	}
 	if from.SurvivorsOf == v.Epoch.N && from.Member == "" || v.Ending() {
 		r.Phase = record.PhaseStopping // what will be copied must not change
@@ -44,7 +44,7 @@ func untold(v *facts.Facts) bool { return v.Etcd == nil && v.Next == nil && v.Ep
 // recordPast writes on the record of the next epoch, the nth, what must be known of those before.
 func recordPast(v *facts.Facts, r *record.Record, n int) {
 	before := v.Epoch.Past
-	r.Floor = facts.HighestRevision(v)
+	r.Floor = v.HighestRevision()
 	if v.Next != nil { // which takes this one's place
 		r.Floor = max(r.Floor, v.Next.Epoch.Floor)
 		before = v.Next.Epoch.Past
@@ -64,7 +64,7 @@ func recordPast(v *facts.Facts, r *record.Record, n int) {
 		}
 		r.Past[v.Epoch.N] = now
 	}
-	r.Answered = facts.AnsweredWith(v, r.Origin, n)
+	r.Answered = v.AnsweredWith(r.Origin, n)
 }
 
 // numbers are those of members; nil when one is not ours.

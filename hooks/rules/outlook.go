@@ -119,8 +119,8 @@ func unauthorized(v *facts.Facts) decision.Prospect {
 	if v.Cluster.Spec.Auth == nil {
 		return decision.Prospect{}
 	}
-	now, applied := facts.AuthStatus(v)
-	reason, message, _ := facts.Authorization(v, now, applied)
+	now, applied := v.AuthStatus()
+	reason, message, _ := v.Authorization(now, applied)
 	switch reason {
 	case "FieldWrong":
 		return decision.Prospect{Outlook: decision.Waits, Reason: reason, Message: message}
@@ -133,9 +133,9 @@ func unauthorized(v *facts.Facts) decision.Prospect {
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
 func byPerson(v *facts.Facts, silent []*facts.Member) decision.Outlook {
 	if slices.ContainsFunc(silent, func(m *facts.Member) bool {
-		full := facts.DiskFull(v, m) && !facts.MoreRoom(v, m.PodName)
-		return m.DisplayName() == "" || facts.Mismatched(v, m) || v.Fenced(m.PodName) || full ||
-			facts.Overdue(v, m) && facts.WhyNotReplaced(v, m) != ""
+		full := v.DiskFull(m) && !v.MoreRoom(m.PodName)
+		return m.DisplayName() == "" || v.Mismatched(m) || v.Fenced(m.PodName) || full ||
+			v.Overdue(m) && v.WhyNotReplaced(m) != ""
 	}) {
 		return decision.Waits
 	}
@@ -145,12 +145,12 @@ func byPerson(v *facts.Facts, silent []*facts.Member) decision.Outlook {
 // uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
 // others keep and that can't be used stay so.
 func uncertified(v *facts.Facts) decision.Outlook {
-	if facts.WithoutCertManager(v) != "" {
+	if v.WithoutCertManager() != "" {
 		return decision.Waits
 	}
 	if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.Leaves, func(l defaults.Leaf) bool {
-		return (l.Server || l.What == "operator") && facts.Secret(v, l.Secret) != nil &&
-			facts.Flaw(v, l) != ""
+		return (l.Server || l.What == "operator") && v.Secret(l.Secret) != nil &&
+			v.Flaw(l) != ""
 	}) {
 		return decision.Waits
 	}
@@ -170,7 +170,7 @@ func outlookWhileBlind(v *facts.Facts) decision.Outlook {
 
 // quorumWithout reports whether the voters, as last known, are a quorum without all of these.
 func quorumWithout(v *facts.Facts, lists ...[]string) bool {
-	known := facts.KnownVoters(v)
+	known := v.KnownVoters()
 	able := objects.Filter(known, func(name string) bool { return !slices.Contains(slices.Concat(lists...), name) })
 	return len(able) >= facts.Quorum(len(known))
 }
@@ -178,7 +178,7 @@ func quorumWithout(v *facts.Facts, lists ...[]string) bool {
 // filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried
 // again, and may be there then; what can't be read, or does not fit, stays so.
 func filling(v *facts.Facts) decision.Outlook {
-	if facts.Differing(v) != "" || facts.Unplaced(v) {
+	if v.Differing() != "" || v.Unplaced() {
 		return decision.Waits
 	}
 	for _, name := range v.Epoch.InitialNames() {
@@ -200,8 +200,8 @@ func nextComes(v *facts.Facts) decision.Outlook {
 	case v.Next == nil:
 		return decision.Waits
 	case v.Choosing():
-		return cmp.Or(facts.BestSurvivor(v).Outlook, decision.Works)
-	case facts.Unstaged(v.Next) == "":
+		return cmp.Or(v.BestSurvivor().Outlook, decision.Works)
+	case v.Next.Unstaged() == "":
 		return stops(v)
 	}
 	return filling(v.Next)
@@ -209,7 +209,7 @@ func nextComes(v *facts.Facts) decision.Outlook {
 
 // starts is whether the initial members may still come to a quorum by themselves.
 func starts(v *facts.Facts) decision.Outlook {
-	if len(v.Epoch.StartsOn) > 0 && cmp.Or(facts.Unfilled(v), facts.Differing(v)) != "" {
+	if len(v.Epoch.StartsOn) > 0 && cmp.Or(v.Unfilled(), v.Differing()) != "" {
 		return filling(v)
 	}
 	for _, name := range v.Epoch.InitialNames() {
@@ -240,8 +240,8 @@ func arrives(v *facts.Facts, s *v1alpha1.SnapshotSource) decision.Outlook {
 
 // followed is whether everything of the spec is done although there are members that are not ours.
 func followed(v *facts.Facts) decision.Outlook {
-	differs := func(m *facts.Member) bool { return m.PodName != "" && facts.UpdateOf(v, m) != nil }
-	if slices.ContainsFunc(v.Members, differs) || len(facts.Hops(v)) > 0 ||
+	differs := func(m *facts.Member) bool { return m.PodName != "" && v.UpdateOf(m) != nil }
+	if slices.ContainsFunc(v.Members, differs) || len(v.Hops()) > 0 ||
 		unauthorized(v) != (decision.Prospect{}) || restorePending(v) {
 		return decision.Waits
 	}
@@ -256,7 +256,7 @@ func followed(v *facts.Facts) decision.Outlook {
 
 // restorePending reports whether the spec asks for data that the cluster does not have.
 func restorePending(v *facts.Facts) bool {
-	_, _, is, shown := facts.Restored(v)
+	_, _, is, shown := v.Restored()
 	return shown && !is
 }
 

@@ -17,9 +17,9 @@ import (
 
 func replaceDead(v *facts.Facts) *decision.Plan {
 	for _, m := range v.Voters {
-		if facts.Overdue(v, m) && facts.WhyNotReplaced(v, m) == "" {
+		if v.Overdue(m) && v.WhyNotReplaced(m) == "" {
 			why := fmt.Sprintf("replacing %s: it has not served for %s%s", m.PodName,
-				objects.Brief(defaults.ReplaceAfter(&v.Cluster.Spec)), objects.Colon(facts.WhyNotServing(v, m)))
+				objects.Brief(defaults.ReplaceAfter(&v.Cluster.Spec)), objects.Colon(v.WhyNotServing(m)))
 			return cmp.Or(pausedReplacement(v, m, why), replaceDeadVoter(v, m, why))
 		}
 	}
@@ -49,7 +49,7 @@ func keepingClaim(v *facts.Facts, m *facts.Member, why, failure string, plan *de
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
 			Resync:  decision.ResyncSoon,
 		}
-	case removes && failure == objects.FailedSilent && facts.Replacements(v, "").Voter != m.PodName:
+	case removes && failure == objects.FailedSilent && v.Replacements("").Voter != m.PodName:
 		plan = &decision.Plan{
 			Message: why + "; first that is recorded",
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
@@ -61,24 +61,24 @@ func keepingClaim(v *facts.Facts, m *facts.Member, why, failure string, plan *de
 }
 
 func learnerLate(v *facts.Facts) *decision.Plan {
-	l := facts.Late(v)
+	l := v.Late()
 	if l == nil {
 		return nil
 	}
 	if noted := v.Cluster.Status.Internal.Replacement; noted == nil || noted.Learner != l.PodName {
 		return &decision.Plan{
 			Message: fmt.Sprintf("recording that the learner %s did not catch up within %s, before it is removed%s",
-				l.PodName, objects.Brief(facts.TimeFor(v)), objects.Colon(facts.WhyNotServing(v, l))),
+				l.PodName, objects.Brief(v.TimeFor()), objects.Colon(v.WhyNotServing(l))),
 			Resync: decision.ResyncLater,
 		}
 	}
 	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which did not catch up within %s; the next one "+
-		"gets a new name%s", l.PodName, objects.Brief(facts.TimeFor(v)), objects.Colon(facts.WhyNotServing(v, l))))
+		"gets a new name%s", l.PodName, objects.Brief(v.TimeFor()), objects.Colon(v.WhyNotServing(l))))
 }
 
 // pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.
 func pausedReplacement(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
-	r := facts.Replacements(v, "")
+	r := v.Replacements("")
 	if r.Voter == m.PodName || !v.Now.Before(r.NextGivenUpTime.Time) {
 		return nil
 	}
@@ -92,7 +92,7 @@ func pausedReplacement(v *facts.Facts, m *facts.Member, why string) *decision.Pl
 
 // pausedGrowth says why no learner is added now; nil when one may be.
 func pausedGrowth(v *facts.Facts, why string) *decision.Plan {
-	a := facts.Replacements(v, "")
+	a := v.Replacements("")
 	if !v.Now.Before(a.NextLearnerTime.Time) {
 		return nil
 	}
@@ -125,7 +125,7 @@ func waitForRestarts(v *facts.Facts, voters []*facts.Member, why string) *decisi
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("%s; waiting for %s to restart%s", why,
-			strings.Join(facts.Names(restarting), ", "), facts.ExplainAll(v, restarting)),
+			strings.Join(facts.Names(restarting), ", "), v.ExplainAll(restarting)),
 		Resync: decision.ResyncLater,
 	}
 }

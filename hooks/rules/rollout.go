@@ -12,10 +12,10 @@ import (
 // due are the voters that should be updated themselves, the leader last.
 func due(v *facts.Facts) []*facts.Member {
 	list := objects.Filter(v.Voters, func(m *facts.Member) bool {
-		r := facts.UpdateOf(v, m)
-		return r != nil && facts.RestartSuffices(v, r) && !facts.WaitsForWindow(v, m)
+		r := v.UpdateOf(m)
+		return r != nil && v.RestartSuffices(r) && !v.WaitsForWindow(m)
 	})
-	slices.SortStableFunc(list, func(a, b *facts.Member) int { return facts.Leads(v, a) - facts.Leads(v, b) })
+	slices.SortStableFunc(list, func(a, b *facts.Member) int { return v.Leads(a) - v.Leads(b) })
 	return list
 }
 
@@ -23,14 +23,14 @@ func rollingUpdate(v *facts.Facts) *decision.Plan {
 	if plan := unsettled(v); plan != nil {
 		return plan
 	}
-	due := facts.ChosenFirst(v, due(v))
+	due := v.ChosenFirst(due(v))
 	if len(due) == 0 {
 		return withdraw(v)
 	}
 	m := due[0]
-	r := facts.UpdateOf(v, m)
-	inPlace := r.InPlace && !facts.ChosenForDeletion(v, m)
-	if facts.Leads(v, m) == 1 {
+	r := v.UpdateOf(m)
+	inPlace := r.InPlace && !v.ChosenForDeletion(m)
+	if v.Leads(m) == 1 {
 		return change(v, HandOver(v, m), fmt.Sprintf("restarting %s: %s; it leads and hands over first",
 			m.PodName, r.Reason))
 	}
@@ -83,6 +83,6 @@ func unsettled(v *facts.Facts) *decision.Plan {
 
 // runsOtherVersion reports whether a member with the wanted image answers with another version than that of the image.
 func runsOtherVersion(v *facts.Facts, m *facts.Member) bool {
-	_, differs := facts.ImageDiffers(v, m)
+	_, differs := v.ImageDiffers(m)
 	return !differs && m.Serving() && m.Health.Version != v.Epoch.Version
 }

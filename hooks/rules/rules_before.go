@@ -71,7 +71,7 @@ func applyStrategy(v *facts.Facts) *decision.Plan {
 }
 
 func empty(v *facts.Facts) *decision.Plan {
-	if v.Epoch == nil && v.Replicas == 0 && !facts.RanBefore(v) {
+	if v.Epoch == nil && v.Replicas == 0 && !v.RanBefore() {
 		return &decision.Plan{
 			Message: "spec.replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
 	}
@@ -87,7 +87,7 @@ func recordEpoch(v *facts.Facts) *decision.Plan {
 			Resync: decision.ResyncSoon,
 		}
 	}
-	if v.Epoch != nil || facts.RanBefore(v) {
+	if v.Epoch != nil || v.RanBefore() {
 		return &decision.Plan{
 			Message: "the epoch record is missing although the cluster has run; writing it again, without the right " +
 				"to bootstrap",
@@ -101,15 +101,15 @@ func recordEpoch(v *facts.Facts) *decision.Plan {
 			Resync: decision.ResyncLater,
 		}
 	}
-	from, waits := facts.Beginning(v)
+	from, waits := v.Beginning()
 	if waits != "" {
-		if _, outlook := facts.EarlierLife(v); outlook != "" {
+		if _, outlook := v.EarlierLife(); outlook != "" {
 			return &decision.Plan{Message: waits, Outlook: outlook, Resync: decision.ResyncLater}
 		}
 		return &decision.Plan{
 			Message: "waiting for the data to begin with: " + waits,
 			Outlook: cmp.Or(
-				facts.ClaimsOutlook(v), arrives(v, facts.BeginsWith(v))),
+				v.ClaimsOutlook(), arrives(v, v.BeginsWith())),
 			Resync: decision.ResyncLater,
 		}
 	}
@@ -119,7 +119,7 @@ func recordEpoch(v *facts.Facts) *decision.Plan {
 	}
 	message := fmt.Sprintf("recording the first epoch with %s", objects.Count(size, "member"))
 	if from.Source != record.SourceEmpty {
-		message += ", which begins with " + facts.WordsFor(v, from)
+		message += ", which begins with " + v.WordsFor(from)
 	}
 	return &decision.Plan{Message: message, Resync: decision.ResyncLater}
 }
@@ -135,7 +135,7 @@ func pause(v *facts.Facts) *decision.Plan {
 			Outlook: decision.Rests,
 		}
 	}
-	if protecting := facts.ProtectingPods(v); len(protecting) > 0 {
+	if protecting := v.ProtectingPods(); len(protecting) > 0 {
 		return &decision.Plan{
 			Message: fmt.Sprintf("pausing, except %s: its claim is being deleted, and without the pod its data would "+
 				"be gone; delete the pod, or set spec.replicas to 1 or more to have the member replaced",
@@ -158,7 +158,7 @@ func waitForCertificates(v *facts.Facts) *decision.Plan {
 		return nil
 	}
 	return &decision.Plan{
-		Message: "waiting for certificates" + facts.WhileCertificatesWait(v) + ": " +
+		Message: "waiting for certificates" + v.WhileCertificatesWait() + ": " +
 			strings.Join(v.CertificateProblems, "; "),
 		Outlook: uncertified(v),
 		Resync:  decision.ResyncLater,
@@ -185,7 +185,7 @@ func wrongCluster(v *facts.Facts) *decision.Plan {
 			Message: fmt.Sprintf("etcd cluster %s answers and does not list %s, which ran in another cluster that is "+
 				"no longer recorded; Quorate changes nothing: bring that cluster back, or delete their pods and "+
 				"claims if you don't need their data",
-				objects.Hex(v.Foreign), strings.Join(facts.Remains(v), ", ")),
+				objects.Hex(v.Foreign), strings.Join(v.Remains(), ", ")),
 			Resync: decision.ResyncLater,
 		}
 	}
@@ -202,10 +202,10 @@ func reschedule(v *facts.Facts) *decision.Plan {
 	}
 	for _, name := range v.Names {
 		pod := v.Children.Pods[name]
-		if pod != nil && pod.DeletionTimestamp == nil && facts.Superseded(v, pod) {
+		if pod != nil && pod.DeletionTimestamp == nil && v.Superseded(pod) {
 			return &decision.Plan{
 				Message: fmt.Sprintf("replacing the pod %s, which can't go on as it was made%s: the spec has changed",
-					name, facts.WhyNotStarted(v, pod)),
+					name, v.WhyNotStarted(pod)),
 				Pod:    decision.PodChange{Name: name, Fate: decision.Deleted},
 				Resync: decision.ResyncSoon,
 			}
@@ -217,46 +217,46 @@ func reschedule(v *facts.Facts) *decision.Plan {
 // planAgain records another epoch in place of one on Memory, whose pods are never made twice, while it is proven that
 // no etcd of it has run.
 func planAgain(v *facts.Facts) *decision.Plan {
-	if v.Next != nil || len(facts.Unproven(v)) > 0 {
+	if v.Next != nil || len(v.Unproven()) > 0 {
 		return nil
 	}
 	for _, name := range v.Epoch.InitialNames() {
-		if pod := v.Children.Pods[name]; pod != nil && facts.Superseded(v, pod) {
+		if pod := v.Children.Pods[name]; pod != nil && v.Superseded(pod) {
 			return RecordNextEpoch(v, v.Epoch.Origin, fmt.Sprintf("%s can't go on as it was made%s, and the spec "+
-				"has changed: recording epoch %d, which begins with %s", name, facts.WhyNotStarted(v, pod),
-				facts.NextEpochNumber(v), facts.WordsFor(v, v.Epoch.Origin)))
+				"has changed: recording epoch %d, which begins with %s", name, v.WhyNotStarted(pod),
+				v.NextEpochNumber(), v.WordsFor(v.Epoch.Origin)))
 		}
 	}
 	return nil
 }
 
 func start(v *facts.Facts) *decision.Plan {
-	if why := facts.Stalled(v); why != "" {
-		return &decision.Plan{Message: why + facts.VersionWaits(v), Outlook: starts(v), Resync: decision.ResyncLater}
+	if why := v.Stalled(); why != "" {
+		return &decision.Plan{Message: why + v.VersionWaits(), Outlook: starts(v), Resync: decision.ResyncLater}
 	}
 	initial := v.Epoch.InitialNames()
 	return &decision.Plan{
 		Message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) +
-			facts.WhyPodsNotServing(v, initial) + facts.VersionWaits(v),
+			v.WhyPodsNotServing(initial) + v.VersionWaits(),
 		Resync: decision.ResyncSoon,
 	}
 }
 
 func quorumLost(v *facts.Facts) *decision.Plan {
-	lost := facts.QuorumIsLost(v)
+	lost := v.QuorumIsLost()
 	if len(lost) == 0 || v.BesideForeign() { // foreign members' data is not ours to count
 		return nil
 	}
 	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
 	if v.Next == nil {
-		message += "Quorate keeps what is left and replaces nothing" + facts.WithoutGivenUp(v, v.Epoch.N)
+		message += "Quorate keeps what is left and replaces nothing" + v.WithoutGivenUp(v.Epoch.N)
 	} else {
-		message += fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, facts.Staging(v))
+		message += fmt.Sprintf("preparing epoch %d: %s", v.Next.Epoch.N, v.Staging())
 	}
 	if !v.Epoch.HadQuorum() && v.Next == nil {
-		message += "; " + facts.HowToBeginAgain(v)
+		message += "; " + v.HowToBeginAgain()
 	}
-	if way := facts.Suggested(v); v.Epoch.HadQuorum() && way != "" && (v.Next == nil || facts.ByRestore(v)) {
+	if way := v.Suggested(); v.Epoch.HadQuorum() && way != "" && (v.Next == nil || v.ByRestore()) {
 		message += "; " + way
 	}
 	return &decision.Plan{
@@ -267,14 +267,14 @@ func quorumLost(v *facts.Facts) *decision.Plan {
 }
 
 func blind(v *facts.Facts) *decision.Plan {
-	silent := objects.Filter(facts.KnownVoters(v), func(n string) bool {
+	silent := objects.Filter(v.KnownVoters(), func(n string) bool {
 		return !v.Health[n].Serving() ||
 			!wasAsked(v, n)
 	})
 	message := fmt.Sprintf("no quorum answers (silent: %s); Quorate only keeps or recreates pods",
-		strings.Join(silent, ", ")) + facts.WhyPodsNotServing(v, silent)
+		strings.Join(silent, ", ")) + v.WhyPodsNotServing(silent)
 	if v.Next != nil {
-		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, facts.Staging(v))
+		message += fmt.Sprintf("; preparing epoch %d: %s", v.Next.Epoch.N, v.Staging())
 	}
 	if restart := distrusting(v); len(restart) > 0 {
 		message += fmt.Sprintf("; %s started before the present authority and must restart to trust it: see "+
@@ -286,7 +286,7 @@ func blind(v *facts.Facts) *decision.Plan {
 	}
 	if gone := dataGone(v); v.Next == nil && !v.BesideForeign() && !quorumWithout(v, gone) {
 		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see QuorumLost "+
-			"in docs/troubleshooting.md", strings.Join(gone, ", "), objects.Colon(facts.Suggested(v)))
+			"in docs/troubleshooting.md", strings.Join(gone, ", "), objects.Colon(v.Suggested()))
 	}
 	return &decision.Plan{Message: message, Outlook: outlookWhileBlind(v), Resync: decision.ResyncLater}
 }
@@ -297,22 +297,22 @@ func blind(v *facts.Facts) *decision.Plan {
 func leftBehind(v *facts.Facts) []string {
 	return objects.Filter(v.Names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return v.Epoch.HadQuorum() && pod != nil && facts.TemplateOutdated(v, pod) && facts.NeverRan(pod) &&
+		return v.Epoch.HadQuorum() && pod != nil && v.TemplateOutdated(pod) && facts.NeverRan(pod) &&
 			!facts.PrepareRefused(pod)
 	})
 }
 
 // distrusting are the members that must be restarted to take the present authority.
 func distrusting(v *facts.Facts) []string {
-	return objects.Filter(v.Names, func(name string) bool { return facts.DistrustsPeers(v, v.Health[name]) })
+	return objects.Filter(v.Names, func(name string) bool { return v.DistrustsPeers(v.Health[name]) })
 }
 
 // dataGone are the voters, as last known, of which nothing is left, whose data is gone, or that have found nothing
 // where it was.
 func dataGone(v *facts.Facts) []string {
-	return objects.Filter(facts.KnownVoters(v), func(name string) bool {
+	return objects.Filter(v.KnownVoters(), func(name string) bool {
 		pod := v.Children.Pods[name]
-		return !slices.Contains(v.Names, name) || !facts.HasData(v, name) || pod != nil && facts.PrepareRefused(pod)
+		return !slices.Contains(v.Names, name) || !v.HasData(name) || pod != nil && facts.PrepareRefused(pod)
 	})
 }
 
@@ -321,7 +321,7 @@ func wasAsked(v *facts.Facts, name string) bool { _, ok := v.Health[name]; retur
 // ProvisionOnNodes says what becomes of an epoch whose members have no nodes yet.
 func provisionOnNodes(v *facts.Facts) *decision.Plan {
 	initial := v.Epoch.InitialNames()
-	if facts.AssignNodes(v, initial) == nil {
+	if v.AssignNodes(initial) == nil {
 		return &decision.Plan{
 			Message: fmt.Sprintf("waiting: %s has %s for the %s of the first epoch; add nodes",
 				defaults.NodesField(&v.Cluster.Spec), objects.Count(len(v.Nodes()), "node"),

@@ -41,16 +41,16 @@ func learnerLost(v *facts.Facts) *decision.Plan {
 
 func learnerSurplus(v *facts.Facts) *decision.Plan {
 	l, voters := v.Learner(), len(v.ReplicaVoters())
-	if lost, _ := facts.LostVoter(v); lost != nil {
+	if lost, _ := v.LostVoter(); lost != nil {
 		voters-- // it is replaced, and the learner is its successor
 	}
 	switch {
 	case l == nil || l.PodName == "":
 		return nil
-	case v.Memory() && facts.HasOutdatedTemplate(v, l):
+	case v.Memory() && v.HasOutdatedTemplate(l):
 		return removeMember(v, l, fmt.Sprintf("removing the learner %s: its pod has an older template, and can't be "+
 			"replaced on Memory", l.PodName))
-	case voters < facts.Wanted(v):
+	case voters < v.Wanted():
 		return nil
 	}
 	return removeMember(v, l, fmt.Sprintf("removing the learner %s: it is no longer needed", l.PodName))
@@ -67,7 +67,7 @@ func removeMember(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
 			Resync: decision.ResyncLater,
 		}
 		if listed {
-			plan.Due = facts.CallsLeft(v, joined)
+			plan.Due = v.CallsLeft(joined)
 		}
 		return plan
 	}
@@ -78,7 +78,7 @@ func removeMember(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
 // mayBeAddedAgain reports whether a call from before the member was added may still be on its way to etcd.
 func mayBeAddedAgain(v *facts.Facts, m *facts.Member) bool {
 	joined, listed := joinTime(v, m)
-	return !v.Epoch.BeganWith(m.PodName) && (!listed || facts.CallsLeft(v, joined) > 0)
+	return !v.Epoch.BeganWith(m.PodName) && (!listed || v.CallsLeft(joined) > 0)
 }
 
 // joinTime is since when the status has listed the member. A status that is lost or old only delays.
@@ -92,7 +92,7 @@ func joinTime(v *facts.Facts, m *facts.Member) (since time.Time, listed bool) {
 
 func promote(v *facts.Facts) *decision.Plan {
 	l := v.Learner()
-	if l == nil || l.PodName == "" || !caughtUp(v, l) || facts.HasOutdatedTemplate(v, l) {
+	if l == nil || l.PodName == "" || !caughtUp(v, l) || v.HasOutdatedTemplate(l) {
 		return nil // its pod is replaced before it votes
 	}
 	// emptied now, it could join a second time: no voter may (S10)
@@ -100,7 +100,7 @@ func promote(v *facts.Facts) *decision.Plan {
 		return nil
 	}
 	why := fmt.Sprintf("promoting %s: it has caught up", l.PodName)
-	stay, all := len(objects.Filter(v.Voters, func(m *facts.Member) bool { return facts.Stays(v, m) })), len(v.Voters)
+	stay, all := len(objects.Filter(v.Voters, func(m *facts.Member) bool { return v.Stays(m) })), len(v.Voters)
 	switch {
 	case facts.Serving(v.Voters)+1 < facts.Quorum(all+1):
 		return nil // nor is its removal withdrawn, if it was chosen for that
@@ -110,7 +110,7 @@ func promote(v *facts.Facts) *decision.Plan {
 		// else the quorum goes in any case, unless the learner votes by then
 		return waitForRestarts(v, v.Voters, why)
 	}
-	if lags := facts.BudgetLags(v); lags != "" {
+	if lags := v.BudgetLags(); lags != "" {
 		return &decision.Plan{Message: why + "; " + lags, Resync: decision.ResyncSoon}
 	}
 	return change(v, decision.Promote{ID: l.ID, Name: l.PodName}, why)
@@ -121,7 +121,7 @@ func promote(v *facts.Facts) *decision.Plan {
 // below 90 % of the leader's match index, but asks only the leader: server.go, isLearnerReady.)
 func caughtUp(v *facts.Facts, l *facts.Member) bool {
 	lead := v.Leader()
-	hasVolume := v.Memory() || facts.StorageUsable(v, l.PodName)
+	hasVolume := v.Memory() || v.StorageUsable(l.PodName)
 	return lead != nil && lead.Serving() && l.Serving() && l.Health.Learner && !l.Restarting() && hasVolume &&
 		!l.Lags && l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
 }
@@ -131,7 +131,7 @@ func caughtUp(v *facts.Facts, l *facts.Member) bool {
 // (etcdserver/api/membership, ValidateClusterAndAssignIDs). Its pod is made again with the shorter list.
 func replaceFirst(v *facts.Facts) *decision.Plan {
 	l := v.Learner()
-	lost, reason := facts.LostVoter(v)
+	lost, reason := v.LostVoter()
 	if l == nil || l.PodName == "" || lost == nil || l.Serving() || len(v.RemovedPods()) > 0 {
 		return nil
 	}
@@ -139,8 +139,8 @@ func replaceFirst(v *facts.Facts) *decision.Plan {
 }
 
 func recreatePod(v *facts.Facts) *decision.Plan {
-	for _, m := range facts.ChosenFirst(v, v.Members) {
-		if reason, stale := facts.Outdated(v, m); stale && disposable(v, m) {
+	for _, m := range v.ChosenFirst(v.Members) {
+		if reason, stale := v.Outdated(m); stale && disposable(v, m) {
 			return chooseAndRecreate(v, m, &decision.Plan{
 				Message: fmt.Sprintf("replacing the pod %s: %s",
 					m.PodName, reason),
@@ -149,18 +149,18 @@ func recreatePod(v *facts.Facts) *decision.Plan {
 			}, reason)
 		}
 	}
-	for _, m := range facts.ChosenFirst(v, v.Members) {
-		reason, wants := facts.WantsImage(v, m)
+	for _, m := range v.ChosenFirst(v.Members) {
+		reason, wants := v.WantsImage(m)
 		switch {
-		case !wants || m.Serving() || facts.Mismatched(v, m):
-		case facts.ChosenForDeletion(v, m) && disposable(v, m):
+		case !wants || m.Serving() || v.Mismatched(m):
+		case v.ChosenForDeletion(m) && disposable(v, m):
 			return chooseAndRecreate(v, m, &decision.Plan{
 				Message: fmt.Sprintf("replacing the pod %s: %s",
 					m.PodName, reason),
 				Pod:    decision.PodChange{Name: m.PodName, Fate: decision.Deleted},
 				Resync: decision.ResyncLater,
 			}, reason)
-		case m.Learner && !facts.NeverRan(m.Pod) || !m.Learner && facts.Leads(v, m) == 0 && facts.QuorumWithout(v, m):
+		case m.Learner && !facts.NeverRan(m.Pod) || !m.Learner && v.Leads(m) == 0 && v.QuorumWithout(m):
 			return chooseAndRecreate(v, m, &decision.Plan{
 				Message: fmt.Sprintf("changing the image of %s, which does not serve: %s", m.PodName, reason),
 				Pod:     decision.PodChange{Name: m.PodName, Fate: decision.Reimaged},
@@ -185,14 +185,14 @@ func chooseAndRecreate(v *facts.Facts, m *facts.Member, plan *decision.Plan, rea
 // it is down and the others can do without it. On Memory the data would go too.
 func disposable(v *facts.Facts, m *facts.Member) bool {
 	switch {
-	case m.Pod.DeletionTimestamp != nil || facts.Finished(m.Pod) || facts.Mismatched(v, m):
+	case m.Pod.DeletionTimestamp != nil || facts.Finished(m.Pod) || v.Mismatched(m):
 		return false
 	case m.Learner && !m.Started():
 		return !m.Serving()
 	case v.Memory():
 		return false
 	}
-	return m.Learner || !m.Serving() && facts.Leads(v, m) == 0 && facts.QuorumWithout(v, m)
+	return m.Learner || !m.Serving() && v.Leads(m) == 0 && v.QuorumWithout(m)
 }
 
 func learner(v *facts.Facts) *decision.Plan {
@@ -210,7 +210,7 @@ func learner(v *facts.Facts) *decision.Plan {
 	case !l.Serving():
 		return &decision.Plan{
 			Message: fmt.Sprintf("waiting for the learner %s to start%s", l.PodName,
-				objects.Colon(facts.Explain(v, l))),
+				objects.Colon(v.Explain(l))),
 			Outlook: byPerson(v, []*facts.Member{l}),
 			Resync:  decision.ResyncSoon,
 		}
@@ -234,7 +234,7 @@ func waitForRemoved(v *facts.Facts) *decision.Plan {
 
 func reserveName(v *facts.Facts) *decision.Plan {
 	for _, m := range v.Members {
-		if m.PodName != "" && !facts.OrdinalReserved(v, m.PodName) {
+		if m.PodName != "" && !v.OrdinalReserved(m.PodName) {
 			return &decision.Plan{
 				Message: fmt.Sprintf("recording that the name %s is taken", m.PodName),
 				Resync:  decision.ResyncSoon,
@@ -245,9 +245,9 @@ func reserveName(v *facts.Facts) *decision.Plan {
 }
 
 func replace(v *facts.Facts) *decision.Plan {
-	lost, reason := facts.LostVoter(v)
+	lost, reason := v.LostVoter()
 	if lost == nil && len(v.ReplicaVoters()) > v.Replicas {
-		lost, reason = facts.VoterToSucceed(v)
+		lost, reason = v.VoterToSucceed()
 	}
 	if lost == nil {
 		return nil
@@ -296,7 +296,7 @@ func shrinkCandidate(v *facts.Facts) *facts.Member {
 	}
 	voters := slices.Clone(v.Voters)
 	slices.Reverse(voters)
-	voters = facts.ChosenFirst(v, voters)
+	voters = v.ChosenFirst(voters)
 	waits := func(m *facts.Member) int {
 		if mayBeAddedAgain(v, m) {
 			return 1
@@ -313,7 +313,7 @@ func shrinkCandidate(v *facts.Facts) *facts.Member {
 func removeVoter(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	others := objects.Filter(v.Voters, func(o *facts.Member) bool { return o.ID != m.ID })
 	silent := objects.Filter(others, func(o *facts.Member) bool { return !o.Serving() })
-	stay := objects.Filter(others, func(m *facts.Member) bool { return facts.Stays(v, m) })
+	stay := objects.Filter(others, func(m *facts.Member) bool { return v.Stays(m) })
 	// who does not serve may only not be reached
 	enough := len(stay) == len(others) || !m.Serving() && len(stay) >= facts.Quorum(len(others))
 	switch {
@@ -327,7 +327,7 @@ func removeVoter(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	case facts.Serving(others) < facts.Quorum(len(others)):
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters serve%s", why, m.DisplayName(),
-				facts.Serving(others), len(others), facts.ExplainAll(v, silent)),
+				facts.Serving(others), len(others), v.ExplainAll(silent)),
 			Outlook: byPerson(v, silent),
 			Resync:  decision.ResyncLater,
 		}
@@ -336,7 +336,7 @@ func removeVoter(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	case !enough:
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: %s serves and another voter does not%s", why, m.DisplayName(),
-				facts.ExplainAll(v, silent)),
+				v.ExplainAll(silent)),
 			Outlook: byPerson(v, silent),
 			Resync:  decision.ResyncLater,
 		}
@@ -354,8 +354,8 @@ func HandOver(v *facts.Facts, from *facts.Member) decision.Step {
 	wrong := compareHashes(v).wrong
 	for _, better := range []func(*facts.Member) bool{
 		func(o *facts.Member) bool { return !slices.Contains(wrong, o) },
-		func(m *facts.Member) bool { return facts.Stays(v, m) },
-		func(o *facts.Member) bool { return facts.UpdateOf(v, o) == nil },
+		func(m *facts.Member) bool { return v.Stays(m) },
+		func(o *facts.Member) bool { return v.UpdateOf(o) == nil },
 		func(o *facts.Member) bool { return from.Alias == "" || o.PodName != "" },
 	} {
 		if some := objects.Filter(candidates, better); len(some) > 0 {
@@ -375,7 +375,7 @@ func afterDowngrade(v *facts.Facts, to, why string) *decision.Plan {
 		if m.Pod == nil || m.Restarting() || !m.Serving() {
 			return true
 		}
-		_, differs := facts.ImageDiffers(v, m)
+		_, differs := v.ImageDiffers(m)
 		return differs
 	})
 	switch {
@@ -385,7 +385,7 @@ func afterDowngrade(v *facts.Facts, to, why string) *decision.Plan {
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
 		}
-	case inTheWay || len(facts.Hops(v)) > 0:
+	case inTheWay || len(v.Hops()) > 0:
 		return nil
 	}
 	return &decision.Plan{Message: why, Resync: decision.ResyncSoon}
@@ -393,27 +393,27 @@ func afterDowngrade(v *facts.Facts, to, why string) *decision.Plan {
 
 func grow(v *facts.Facts) *decision.Plan {
 	voters := v.ReplicaVoters()
-	if len(voters) >= facts.Wanted(v) {
+	if len(voters) >= v.Wanted() {
 		return nil
 	}
 	name := objects.MemberName(v.Cluster.Name, v.NextOrdinal())
-	why := fmt.Sprintf("growing from %d to %s", len(voters), objects.Count(facts.Wanted(v), "voter"))
-	if replaced, reason := facts.VoterToSucceed(v); replaced != nil && facts.Wanted(v) > v.Replicas {
+	why := fmt.Sprintf("growing from %d to %s", len(voters), objects.Count(v.Wanted(), "voter"))
+	if replaced, reason := v.VoterToSucceed(); replaced != nil && v.Wanted() > v.Replicas {
 		why += fmt.Sprintf(", because %s must be replaced: %s", replaced.PodName, reason)
 	}
-	if to, open := facts.Downgrading(v); open {
+	if to, open := v.Downgrading(); open {
 		return afterDowngrade(v, to, why)
 	}
 	if silent := objects.Filter(v.Voters, func(m *facts.Member) bool { return !m.Serving() }); len(silent) > 0 {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
 				strings.Join(facts.Names(silent), ", "),
-				facts.ExplainAll(v, silent)+facts.ForeignSilent(v)),
+				v.ExplainAll(silent)+v.ForeignSilent()),
 			Outlook: byPerson(v, silent),
 			Resync:  decision.ResyncSoon,
 		}
 	}
-	if unfit := facts.Unfit(v); unfit != "" {
+	if unfit := v.Unfit(); unfit != "" {
 		return &decision.Plan{
 			Message: why + "; waiting: " + unfit,
 			Outlook: decision.Waits,
@@ -431,7 +431,7 @@ func grow(v *facts.Facts) *decision.Plan {
 			Resync:  decision.ResyncLater,
 		}
 	}
-	if facts.Crowded(v) {
+	if v.Crowded() {
 		return &decision.Plan{
 			Message: why + "; waiting: every node of " + defaults.NodesField(&v.Cluster.Spec) +
 				" has a member; add one",
@@ -439,7 +439,7 @@ func grow(v *facts.Facts) *decision.Plan {
 			Resync:  decision.ResyncLater,
 		}
 	}
-	address := facts.FreeAddress(v, v.NextOrdinal())
+	address := v.FreeAddress(v.NextOrdinal())
 	if v.HostNetwork() && address == "" {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are "+
@@ -449,6 +449,6 @@ func grow(v *facts.Facts) *decision.Plan {
 			Resync:  decision.ResyncSoon,
 		}
 	}
-	return change(v, decision.AddLearner{Name: name, PeerURL: facts.PeerURL(v, name, address)},
+	return change(v, decision.AddLearner{Name: name, PeerURL: v.PeerURL(name, address)},
 		fmt.Sprintf("%s: adding %s", why, name))
 }

@@ -25,7 +25,7 @@ func waitForMembers(v *facts.Facts) *decision.Plan {
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(facts.Names(silent), ", "))
 	return &decision.Plan{
-		Message: message + facts.ExplainAll(v, silent),
+		Message: message + v.ExplainAll(silent),
 		Outlook: byPerson(v, silent),
 		Resync:  decision.ResyncLater,
 	}
@@ -59,7 +59,7 @@ func updatePeerURLs(v *facts.Facts) *decision.Plan {
 
 // nextReaddressed is the next voter that should be listed with its https URL, the leader last; nil for none.
 func nextReaddressed(v *facts.Facts) *facts.Member {
-	if !objects.Encrypted(v.Cluster) || !facts.Restartable(v) || !v.EveryoneDials() ||
+	if !objects.Encrypted(v.Cluster) || !v.Restartable() || !v.EveryoneDials() ||
 		len(v.CertificateProblems) > 0 {
 		return nil
 	}

@@ -12,9 +12,9 @@ import (
 func resize(v *facts.Facts) *decision.Plan {
 	var all objects.GroupedReasons
 	for _, m := range v.Members {
-		for _, d := range facts.Volumes(v, m.PodName) {
-			if !facts.Stuck(v, d) && (d.Smaller() || d.Growing()) {
-				all.Add(d.Claim.Name, facts.Pending(v, d))
+		for _, d := range v.Volumes(m.PodName) {
+			if !v.Stuck(d) && (d.Smaller() || d.Growing()) {
+				all.Add(d.Claim.Name, v.Pending(d))
 			}
 		}
 	}
@@ -27,19 +27,19 @@ func resize(v *facts.Facts) *decision.Plan {
 func volumePending(v *facts.Facts) *decision.Plan {
 	var all objects.GroupedReasons
 	for _, m := range v.Members {
-		if small := facts.Cramped(v, m); small != "" && facts.Migrates(v) {
+		if small := v.Cramped(m); small != "" && v.Migrates() {
 			all.Add(m.PodName, "not replaced, because "+small)
 			continue
 		}
-		if facts.WaitsForWindow(v, m) {
+		if v.WaitsForWindow(m) {
 			continue
 		}
-		if reason := facts.WALDiffers(v, m); reason != "" {
+		if reason := v.WALDiffers(m); reason != "" {
 			all.Add(m.PodName, reason)
 		}
-		for _, d := range facts.Volumes(v, m.PodName) {
-			if facts.Stuck(v, d) {
-				all.Add(d.Claim.Name, facts.Pending(v, d))
+		for _, d := range v.Volumes(m.PodName) {
+			if v.Stuck(d) {
+				all.Add(d.Claim.Name, v.Pending(d))
 			}
 		}
 	}
@@ -48,11 +48,11 @@ func volumePending(v *facts.Facts) *decision.Plan {
 	}
 	choice := "set spec.storage.migration to Replace to replace such members one by one, or undo the change of " +
 		"spec.storage"
-	switch denied := facts.Denied(v); {
+	switch denied := v.Denied(); {
 	case len(denied) > 0:
 		choice = fmt.Sprintf("%s: an admission webhook has changed that, or a person, so no member is replaced for its "+
 			"volume; correct it and delete such claims, or undo the change of spec.storage", denied)
-	case facts.Migrates(v):
+	case v.Migrates():
 		choice = "raise spec.storage.size again, or free some space"
 	}
 	return &decision.Plan{Message: fmt.Sprintf("serving, but not with the volumes of the spec: %s; %s", all,

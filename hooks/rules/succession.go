@@ -22,7 +22,7 @@ func switchEpoch(v *facts.Facts) *decision.Plan {
 		return plan
 	}
 	if v.Ending() {
-		if left := facts.Lingering(v); left != "" {
+		if left := v.Lingering(); left != "" {
 			return &decision.Plan{
 				Message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when all of its pods are gone",
 					v.Epoch.N, left, v.Next.Epoch.N),
@@ -37,9 +37,9 @@ func switchEpoch(v *facts.Facts) *decision.Plan {
 		}
 		return nil // the epoch that runs is looked after meanwhile
 	}
-	if waits := facts.Unstaged(v.Next); waits != "" {
+	if waits := v.Next.Unstaged(); waits != "" {
 		switch {
-		case !v.Ending() && facts.StopsFirst(v):
+		case !v.Ending() && v.StopsFirst():
 			return stop(v, "stopFirst is true", fmt.Sprintf(" before epoch %d is prepared",
 				v.Next.Epoch.N))
 		case !v.Ending():
@@ -53,12 +53,12 @@ func switchEpoch(v *facts.Facts) *decision.Plan {
 		}
 	}
 	if !v.Ending() {
-		if late := facts.LongEnding(v); len(late) > 0 {
+		if late := v.LongEnding(); len(late) > 0 {
 			return nil // it runs on: once it is stopped it would be waited for
 		}
 		return stop(v, fmt.Sprintf("epoch %d is ready", v.Next.Epoch.N), "")
 	}
-	if !facts.SeesAll(v.Next) {
+	if !v.Next.SeesAll() {
 		return &decision.Plan{
 			Message: fmt.Sprintf("epoch %d is over; checking that nothing of it is left",
 				v.Epoch.N),
@@ -74,15 +74,15 @@ func switchEpoch(v *facts.Facts) *decision.Plan {
 
 // ways is how people go on from an epoch that can't be made ready; empty while it may be.
 func ways(v *facts.Facts) string {
-	if v.Next == nil || v.Etcd != nil || nextComes(v) != decision.Waits || facts.Unplaced(v.Next) {
+	if v.Next == nil || v.Etcd != nil || nextComes(v) != decision.Waits || v.Next.Unplaced() {
 		return ""
 	}
-	return facts.Ways(v)
+	return v.Ways()
 }
 
 // stops is whether the pods of the epoch that runs end by themselves.
 func stops(v *facts.Facts) decision.Outlook {
-	if len(facts.LongEnding(v)) > 0 {
+	if len(v.LongEnding()) > 0 {
 		return decision.Waits
 	}
 	return decision.Works
@@ -106,8 +106,8 @@ func otherwise(v *facts.Facts) *decision.Plan {
 	if v.Ending() {
 		return instead(v)
 	}
-	switch lost, why := facts.LostBeforeStart(v.Next), needless(v); {
-	case facts.Cancelled(v) || facts.RestoreWithdrawn(v):
+	switch lost, why := v.Next.LostBeforeStart(), needless(v); {
+	case v.Cancelled() || v.RestoreWithdrawn():
 		refused := v.Asked.Refused[types.UID(v.Next.Epoch.Restore)]
 		return cancel(v, cmp.Or(refused, "the restore was withdrawn"))
 	case why != "":
@@ -120,22 +120,22 @@ func otherwise(v *facts.Facts) *decision.Plan {
 
 // needless is why the next epoch is not to come, or not yet, although nothing is wrong with it; empty for nothing.
 func needless(v *facts.Facts) string {
-	wish := facts.OvertakenWish(v)
+	wish := v.OvertakenWish()
 	switch {
 	case wish != nil:
-		return fmt.Sprintf("EtcdOperation %s asks for %s", wish.By, facts.WordsFor(v, wish.Origin))
-	case facts.Collides(v):
+		return fmt.Sprintf("EtcdOperation %s asks for %s", wish.By, v.WordsFor(wish.Origin))
+	case v.Collides():
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
-	case v.Etcd != nil && !facts.ByRestore(v):
+	case v.Etcd != nil && !v.ByRestore():
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
 	case v.Cluster.Spec.SelfHosted:
 		return "spec.selfHosted is true, and the API server has its data in epoch " + strconv.Itoa(v.Epoch.N)
 	case replanned(v) != "":
 		return replanned(v)
-	case facts.Outgrown(v):
+	case v.Outgrown():
 		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", v.Epoch.N,
 			v.Next.Epoch.N)
-	case facts.MembersMissing(v) && facts.Staging(v) != "" && !facts.StopsFirst(v):
+	case v.MembersMissing() && v.Staging() != "" && !v.StopsFirst():
 		return fmt.Sprintf("epoch %d needs another member first", v.Epoch.N)
 	}
 	return ""
@@ -144,15 +144,15 @@ func needless(v *facts.Facts) string {
 // replanned is why what was planned for the next epoch must be planned again: a pod of it can't go on, and would be made
 // otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for nothing.
 func replanned(v *facts.Facts) string {
-	if facts.Unstaged(v.Next) == "" {
+	if v.Next.Unstaged() == "" {
 		return ""
 	}
-	version := facts.Planned(v)
+	version := v.Planned()
 	for _, name := range v.Next.Epoch.InitialNames() {
 		pod := v.Next.Children.Pods[name]
-		if pod != nil && (facts.Superseded(v.Next, pod) || v.Next.Epoch.Version != version && facts.WaitsForSeed(pod)) {
+		if pod != nil && (v.Next.Superseded(pod) || v.Next.Epoch.Version != version && facts.WaitsForSeed(pod)) {
 			return fmt.Sprintf("%s can't go on as it was made%s, and the spec has changed", name,
-				facts.WhyNotStarted(v.Next, pod))
+				v.Next.WhyNotStarted(pod))
 		}
 	}
 	return ""
@@ -161,44 +161,44 @@ func replanned(v *facts.Facts) string {
 // instead records another epoch in place of one that can't begin, or that is no longer wanted, when the one before is
 // stopped already.
 func instead(v *facts.Facts) *decision.Plan {
-	if old := v.Next.Epoch; facts.Passed(v) {
+	if old := v.Next.Epoch; v.Passed() {
 		return RecordNextEpoch(v, old.Origin, fmt.Sprintf(
 			"epoch %d is near the first revision of epoch %d: recording epoch %d, which begins with %s", v.Epoch.N,
-			old.N, facts.NextEpochNumber(v),
-			facts.WordsFor(v, old.Origin)))
+			old.N, v.NextEpochNumber(),
+			v.WordsFor(old.Origin)))
 	}
-	if facts.Unstaged(v.Next) == "" {
+	if v.Next.Unstaged() == "" {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
-	wish := facts.OvertakenWish(v)
-	lost, old := facts.LostBeforeStart(v.Next), v.Next.Epoch
+	wish := v.OvertakenWish()
+	lost, old := v.Next.LostBeforeStart(), v.Next.Epoch
 	switch {
 	case wish != nil:
 		return RecordNextEpoch(v, wish.Origin,
 			fmt.Sprintf("EtcdOperation %s: recording epoch %d in the place of epoch %d, which begins with %s", wish.By,
-				facts.NextEpochNumber(v), old.N, facts.WordsFor(v, wish.Origin)))
+				v.NextEpochNumber(), old.N, v.WordsFor(wish.Origin)))
 	case replanned(v) != "":
 		return RecordNextEpoch(v, old.Origin, fmt.Sprintf("%s: recording epoch %d, which begins with %s",
-			replanned(v), facts.NextEpochNumber(v), facts.WordsFor(v, old.Origin)))
-	case facts.RestoreWithdrawn(v):
-		from, why := facts.RestoreInstead(v)
+			replanned(v), v.NextEpochNumber(), v.WordsFor(old.Origin)))
+	case v.RestoreWithdrawn():
+		from, why := v.RestoreInstead()
 		if why != "" {
 			return nil
 		}
 		return RecordNextEpoch(v, from,
 			fmt.Sprintf("the restore was withdrawn: recording epoch %d, which begins with %s",
-				facts.NextEpochNumber(v), facts.WordsFor(v, from)))
+				v.NextEpochNumber(), v.WordsFor(from)))
 	case len(lost) > 0:
 		return RecordNextEpoch(v, old.Origin, fmt.Sprintf(
 			"what was made for %s is lost: recording epoch %d, which "+
-				"begins with %s", strings.Join(lost, ", "), facts.NextEpochNumber(v), facts.WordsFor(v, old.Origin)))
+				"begins with %s", strings.Join(lost, ", "), v.NextEpochNumber(), v.WordsFor(old.Origin)))
 	}
 	return nil
 }
 
 // cancel writes down that the next epoch is not to come, and then takes down what was made for it.
 func cancel(v *facts.Facts, why string) *decision.Plan {
-	if facts.Cancelled(v) {
+	if v.Cancelled() {
 		return &decision.Plan{
 			Message: fmt.Sprintf("deleting what was prepared for epoch %d, which will not begin",
 				v.Next.Epoch.N),
@@ -215,7 +215,7 @@ func cancel(v *facts.Facts, why string) *decision.Plan {
 
 // prepareRestore says that the cluster does not have yet what a restore asks for, when there is nothing else to say.
 func prepareRestore(v *facts.Facts) *decision.Plan {
-	reason, message, is, shown := facts.Restored(v)
+	reason, message, is, shown := v.Restored()
 	if !shown || is {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 // ChooseSurvivor notes on the record whose log is ahead, once that is known.
 func chooseSurvivor(v *facts.Facts) *decision.Plan {
-	c := facts.BestSurvivor(v)
+	c := v.BestSurvivor()
 	if c.Evidence == "" {
 		return &decision.Plan{Message: c.Message, Outlook: c.Outlook, Resync: decision.ResyncLater}
 	}

@@ -11,17 +11,17 @@ import (
 
 // forcing reports whether a downgrade is open only for the snapshots that it makes members write.
 func forcing(v *facts.Facts) bool {
-	hops := facts.Hops(v)
-	calm := len(v.Voters) >= facts.Wanted(v) && len(objects.Filter(v.Members,
+	hops := v.Hops()
+	calm := len(v.Voters) >= v.Wanted() && len(objects.Filter(v.Members,
 		(*facts.Member).Serving)) == len(v.Members)
-	return calm && v.Epoch.OldLog.There && len(hops) > 0 && hops[0].Minor() == 7 && facts.Release(v).Minor() == 6 &&
-		!facts.Refuses(v, hops)
+	return calm && v.Epoch.OldLog.There && len(hops) > 0 && hops[0].Minor() == 7 && v.Release().Minor() == 6 &&
+		!v.Refuses(hops)
 }
 
 // forceSnapshots has every member write a snapshot; nil when that is not needed.
 func forceSnapshots(v *facts.Facts, next defaults.Release) *decision.Plan {
 	const why = "before members can run etcd 3.7, they need a snapshot after the last log entry of 3.5"
-	to, open := facts.Downgrading(v)
+	to, open := v.Downgrading()
 	switch {
 	case next.Minor() != 7 || !v.Epoch.OldLog.There:
 		return nil
@@ -55,10 +55,10 @@ func forceSnapshots(v *facts.Facts, next defaults.Release) *decision.Plan {
 
 // cancelDowngrade: a downgrade that is no longer wanted would keep members of the wanted version from starting.
 func cancelDowngrade(v *facts.Facts) *decision.Plan {
-	to, open := facts.Downgrading(v)
+	to, open := v.Downgrading()
 	wanted, err := defaults.ParseRelease(v.Cluster.Spec.Version)
 	if v.BesideForeign() || !open || err != nil || wanted.Base() == to ||
-		wanted.Minor() < facts.Release(v).Minor() || forcing(v) {
+		wanted.Minor() < v.Release().Minor() || forcing(v) {
 		return nil
 	}
 	return change(v, decision.CancelDowngrade{}, fmt.Sprintf(
@@ -71,7 +71,7 @@ func setVersion(v *facts.Facts) *decision.Plan {
 	if v.BesideForeign() {
 		return setVersionBesideForeign(v)
 	}
-	if to, agreed := facts.OvertakenVersion(v); agreed {
+	if to, agreed := v.OvertakenVersion(); agreed {
 		return &decision.Plan{
 			Message: fmt.Sprintf("the cluster had already agreed on etcd %s when spec.version was set back to %s: "+
 				"going down by etcd's own protocol", to, v.Epoch.Version),
@@ -79,12 +79,12 @@ func setVersion(v *facts.Facts) *decision.Plan {
 			Resync: decision.ResyncSoon,
 		}
 	}
-	hops := facts.Hops(v)
+	hops := v.Hops()
 	if len(hops) == 0 {
 		return nil
 	}
-	to, refused := hops[0], facts.Refuses(v, hops)
-	if refused || to.Minor() != facts.Release(v).Minor() && !facts.Halfway(v, to) {
+	to, refused := hops[0], v.Refuses(hops)
+	if refused || to.Minor() != v.Release().Minor() && !v.Halfway(to) {
 		return nil
 	}
 	return &decision.Plan{
@@ -95,22 +95,22 @@ func setVersion(v *facts.Facts) *decision.Plan {
 }
 
 func upgrade(v *facts.Facts) *decision.Plan {
-	hops := facts.Hops(v)
+	hops := v.Hops()
 	if len(hops) == 0 {
 		return nil
 	}
 	next := hops[0]
 	switch {
-	case facts.Refuses(v, hops):
-		return &decision.Plan{Message: facts.Refusal(v, hops), Outlook: decision.Waits}
-	case facts.HopWaits(v):
+	case v.Refuses(hops):
+		return &decision.Plan{Message: v.Refusal(hops), Outlook: decision.Waits}
+	case v.HopWaits():
 		return nil
-	case facts.Behind(v) != "":
+	case v.Behind() != "":
 		return &decision.Plan{
-			Message: fmt.Sprintf("on the way to etcd %s: %s", next, facts.Behind(v)),
+			Message: fmt.Sprintf("on the way to etcd %s: %s", next, v.Behind()),
 			Resync:  decision.ResyncLater,
 		}
-	case next.Less(facts.Release(v)):
+	case next.Less(v.Release()):
 		return stepDown(v, next)
 	}
 	if first := forceSnapshots(v, next); first != nil {
@@ -137,7 +137,7 @@ func stepDown(v *facts.Facts, next defaults.Release) *decision.Plan {
 			Outlook: decision.Waits,
 		}
 	}
-	if to, open := facts.Downgrading(v); !open || to != next.Base() {
+	if to, open := v.Downgrading(); !open || to != next.Base() {
 		return change(v, decision.EnableDowngrade{Version: next.Base()},
 			why+": asking etcd to lower the cluster's version")
 	}

@@ -17,11 +17,11 @@ func allWaiting(v *facts.Facts) []string {
 	var restarts, successions objects.GroupedReasons
 	for _, m := range v.Voters {
 		switch {
-		case !facts.WaitsForWindow(v, m):
-		case facts.RestartSuffices(v, facts.UpdateOf(v, m)):
-			restarts.Add(m.PodName, facts.UpdateOf(v, m).Reason)
+		case !v.WaitsForWindow(m):
+		case v.RestartSuffices(v.UpdateOf(m)):
+			restarts.Add(m.PodName, v.UpdateOf(m).Reason)
 		default:
-			successions.Add(m.PodName, facts.UpdateOf(v, m).Reason)
+			successions.Add(m.PodName, v.UpdateOf(m).Reason)
 		}
 	}
 	if len(restarts) > 0 {
@@ -30,8 +30,8 @@ func allWaiting(v *facts.Facts) []string {
 	if len(successions) > 0 {
 		all = append(all, "to replace "+successions.String())
 	}
-	if facts.HopWaits(v) {
-		all = append(all, fmt.Sprintf("to upgrade etcd from %s to %s", v.Epoch.Version, facts.Hops(v)[0]))
+	if v.HopWaits() {
+		all = append(all, fmt.Sprintf("to upgrade etcd from %s to %s", v.Epoch.Version, v.Hops()[0]))
 	}
 	if nextReaddressed(v) != nil {
 		all = append(all, "to change peer URLs to https")

@@ -14,13 +14,13 @@ import (
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
 func outTrusted(j *judgement, m *facts.Member) bool {
-	s := facts.ToldBy(j.v, m.Health)
+	s := j.v.ToldBy(m.Health)
 	if !objects.Encrypted(j.o.Cluster) || s == nil || len(m.Health.Trusts) == 0 {
 		return false
 	}
 	begun, known := facts.BegunWith(m.Pod)
 	return !slices.Equal(facts.Subjects(s.Trust), m.Health.Trusts) || facts.Provided(j.o.Cluster) &&
-		known && !maps.Equal(begun, facts.Trusted(j.v))
+		known && !maps.Equal(begun, j.v.Trusted())
 }
 
 // tlsFlagsWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak,
@@ -147,7 +147,7 @@ func provided(j *judgement) {
 		leaf := slices.ContainsFunc(j.v.Leaves, func(l defaults.Leaf) bool { return l.Secret == name })
 		j.require(kept || !leaf, "S19", "the Certificate %s is gone from the answer", name)
 	}
-	server := facts.Secret(j.v, defaults.ServerSecret(j.o.Cluster))
+	server := j.v.Secret(defaults.ServerSecret(j.o.Cluster))
 	if server == nil || len(server.Anchors) == 0 {
 		return
 	}
@@ -158,7 +158,7 @@ func provided(j *judgement) {
 			continue
 		}
 		for _, o := range j.v.Members {
-			shown := facts.ToldBy(j.v, o.Health)
+			shown := j.v.ToldBy(o.Health)
 			j.require(shown == nil || len(shown.Anchors) == 0 || o.Knows(shown.Anchors) || o == m && goes, "S19",
 				"a member is to show others the certificate in Secret %s, which %s does not take", shown.Name,
 				o.PodName)

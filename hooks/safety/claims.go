@@ -36,7 +36,7 @@ func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
 	j.require(j.v.Etcd != nil && j.v.Find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it",
 		name)
 	j.require(j.v.Ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
-	j.require(facts.OrdinalReserved(j.v, name), "S9", "the claim %s goes before its number is recorded", name)
+	j.require(j.v.OrdinalReserved(name), "S9", "the claim %s goes before its number is recorded", name)
 	keep := 24 * time.Hour
 	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
 		keep = d.Duration

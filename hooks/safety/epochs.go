@@ -33,7 +33,7 @@ func inEpoch(j *judgement, v *facts.Facts) decision.Desired {
 		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
 		return !numbered || n >= first && n < below
 	}
-	d.Pods = objects.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !facts.IsSurveyPod(v, p.Name) })
+	d.Pods = objects.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !v.IsSurveyPod(p.Name) })
 	d.Claims = objects.Filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, c.Name)
 		return own(member)
@@ -87,7 +87,7 @@ func succession(j *judgement) {
 	gates(j, next)
 	gates(j, j.v)
 	marks(j, next)
-	if !facts.Cancelled(j.v) {
+	if !j.v.Cancelled() {
 		for name := range next.Children.Claims {
 			j.require(hasClaim(j, name), "S8", "the claim %s goes, of an epoch that is to come", name)
 		}
@@ -123,10 +123,10 @@ func newEpoch(j *judgement, e *facts.Epoch) {
 	}
 	j.require(j.v.Etcd == nil || j.v.Ending(), "S8",
 		"epoch %d is recorded although a quorum answers and no one has asked", e.N)
-	_, byOperation := facts.RecoverBy(j.v)
-	ran := len(facts.Unproven(j.v)) > 0
-	j.require(byOperation || j.v.Ending() || !facts.MayHaveQuorum(j.v) || !ran, "S14",
-		"epoch %d is recorded although %v may have a quorum", e.N, facts.MayVote(j.v))
+	_, byOperation := j.v.RecoverBy()
+	ran := len(j.v.Unproven()) > 0
+	j.require(byOperation || j.v.Ending() || !j.v.MayHaveQuorum() || !ran, "S14",
+		"epoch %d is recorded although %v may have a quorum", e.N, j.v.MayVote())
 }
 
 // newNumbers: the members of an epoch have numbers that no member has had, and none can have been given (S9).
@@ -146,7 +146,7 @@ func newNumbers(j *judgement, e *facts.Epoch) {
 func remembers(j *judgement, e *facts.Epoch) {
 	j.require(e.Bump != nil || e.Floor >= seenRevision(j), "S21",
 		"epoch %d begins above revision %d, and epoch %d has come to %d", e.N, e.Floor, e.After, seenRevision(j))
-	j.require(e.Restore == j.v.Epoch.Restore || facts.Answered(j.v)[e.Restore] == 0, "S8",
+	j.require(e.Restore == j.v.Epoch.Restore || j.v.Answered()[e.Restore] == 0, "S8",
 		"epoch %d answers the restore %q, which was answered before", e.N, e.Restore)
 }
 
@@ -210,7 +210,7 @@ func seeds(j *judgement, v *facts.Facts) {
 			continue
 		}
 		old := v.Children.Pods[pod.Name]
-		j.require(pod.Name == facts.FirstToFill(v) || !v.Epoch.FirstAlone() || facts.Gated(pod) ||
+		j.require(pod.Name == v.FirstToFill() || !v.Epoch.FirstAlone() || facts.Gated(pod) ||
 			old != nil && !facts.Gated(old), "S21",
 			"%s is filled before it is known with what", pod.Name)
 		args := ""
@@ -238,7 +238,7 @@ func records(j *judgement, name string) *facts.Epoch {
 func phases(j *judgement, next *facts.Facts) {
 	now := records(j, next.Epoch.Record.Name)
 	if now == nil {
-		j.require(next.Epoch.Phase == record.PhaseCancelled && facts.LeavesNothing(next), "S8",
+		j.require(next.Epoch.Phase == record.PhaseCancelled && next.LeavesNothing(), "S8",
 			"the record of epoch %d goes, and there is more of it", next.Epoch.N)
 		return
 	}
@@ -253,7 +253,7 @@ func phases(j *judgement, next *facts.Facts) {
 		j.require(next.Epoch.Phase == record.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
 			j.v.Epoch.N, now.N, next.Epoch.Phase)
 		r := j.v.Asked.Restore
-		j.require(facts.Unstaged(next) == "" || r != nil && r.StopFirst, "S8",
+		j.require(next.Unstaged() == "" || r != nil && r.StopFirst, "S8",
 			"epoch %d is stopped before epoch %d is ready", j.v.Epoch.N, next.Epoch.N)
 		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
 			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.Epoch.N, seenRevision(j), now.N,
@@ -311,7 +311,7 @@ func marks(j *judgement, next *facts.Facts) {
 // gates: no member of an epoch that has not begun gets to its etcd, and none of another epoch.
 func gates(j *judgement, v *facts.Facts) {
 	for _, pod := range j.d.Children.Pods {
-		if v.Epoch == nil || !facts.InEpoch(v, pod.Name) {
+		if v.Epoch == nil || !v.InEpoch(pod.Name) {
 			continue
 		}
 		opens := pod.Annotations[objects.AnnotationBegins] != ""
@@ -375,7 +375,7 @@ func recorded(j *judgement) {
 			if e == nil {
 				continue
 			}
-			j.require(e.Provisioned() || e.After != 0 || old == nil && !facts.RanBefore(j.v), "S8",
+			j.require(e.Provisioned() || e.After != 0 || old == nil && !j.v.RanBefore(), "S8",
 				"a second bootstrap: %s", cm.Name)
 			if e.Source == record.SourceClaims {
 				beginsWithClaims(j, e)
@@ -401,7 +401,7 @@ func beginsWithClaims(j *judgement, e *facts.Epoch) {
 	c := j.o.Cluster.Spec.Bootstrap.Claims
 	told := map[string]*stores.Survey{}
 	for _, pod := range j.o.Children.Pods {
-		if !facts.IsSurveyPod(j.v, pod.Name) || facts.SurveyEnd(pod) == nil {
+		if !j.v.IsSurveyPod(pod.Name) || facts.SurveyEnd(pod) == nil {
 			continue
 		}
 		report, err := stores.Read[stores.Survey](facts.SurveyEnd(pod).Message)

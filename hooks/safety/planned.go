@@ -48,9 +48,9 @@ func plannedVersion(j *judgement, e *facts.Epoch) {
 // versionUnseen: before an epoch's first quorum its version goes to another minor one only when it is proven that none
 // of its etcds has run, or when all that have run are of that one (S18).
 func versionUnseen(j *judgement, old, now *facts.Epoch) {
-	ran := facts.OtherMinor(old.Version, facts.RanVersions(j.v))
-	j.require(facts.SameMinor(old.Version, now.Version) || len(facts.Unproven(j.v)) == 0 || now.Version == ran, "S18",
-		"the version goes from %s to %s, and %v may have run", old.Version, now.Version, facts.Unproven(j.v))
+	ran := facts.OtherMinor(old.Version, j.v.RanVersions())
+	j.require(facts.SameMinor(old.Version, now.Version) || len(j.v.Unproven()) == 0 || now.Version == ran, "S18",
+		"the version goes from %s to %s, and %v may have run", old.Version, now.Version, j.v.Unproven())
 }
 
 // members checks what the pods of an epoch's members are made with: all of it follows from the record.
@@ -60,7 +60,7 @@ func members(j *judgement, v *facts.Facts) {
 	}
 	for _, pod := range j.d.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
-		if !ours || !facts.InEpoch(v, pod.Name) {
+		if !ours || !v.InEpoch(pod.Name) {
 			continue
 		}
 		if old := v.Children.Pods[pod.Name]; old != nil {
@@ -78,14 +78,14 @@ func otherImage(j *judgement, v *facts.Facts, old, pod *corev1.Pod) {
 	if image == etcdImage(old) {
 		return
 	}
-	wanted := j.o.Settings.Etcd(&j.o.Cluster.Spec, facts.VersionNow(v))
+	wanted := j.o.Settings.Etcd(&j.o.Cluster.Spec, v.VersionNow())
 	flags := defaults.SameFlags(facts.MadeForVersion(old), objects.VersionOf(image))
 	j.require(v.Epoch.Began() && image == wanted && flags, "S18", "%s is given the image %s, made for %s", pod.Name, image,
 		facts.MadeForVersion(old))
 }
 
 func madeAsRecorded(j *judgement, v *facts.Facts, pod *corev1.Pod) {
-	version := facts.VersionNow(v)
+	version := v.VersionNow()
 	image := j.o.Settings.Etcd(&j.o.Cluster.Spec, version)
 	j.require(etcdImage(pod) == image, "S18", "a new pod %s has the image %s instead of %s", pod.Name, etcdImage(pod),
 		image)
@@ -127,7 +127,7 @@ func flagOf(args []string, name string) string {
 
 // enableDowngrade: etcd goes down by one minor version, from the one that members run (S18).
 func enableDowngrade(j *judgement, s decision.EnableDowngrade) {
-	lower := facts.Release(j.v)
+	lower := j.v.Release()
 	lower[1]--
 	j.require(s.Version == lower.Base(), "S18", "%s, and the members run %s", s, j.v.Epoch.Version)
 }

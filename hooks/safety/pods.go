@@ -59,7 +59,7 @@ func broughtBack(j *judgement) {
 	}
 	for _, name := range j.v.Names {
 		had := j.o.Children.Pods[name] != nil
-		j.require(had || podIn(j, name) != nil || !facts.StorageUsable(j.v, name) || j.v.Fenced(name), "S11",
+		j.require(had || podIn(j, name) != nil || !j.v.StorageUsable(name) || j.v.Fenced(name), "S11",
 			"blind, and the pod %s does not come back", name)
 	}
 }
@@ -87,8 +87,8 @@ func needsPod(j *judgement, m *facts.Member) bool {
 		return false
 	}
 	return m.Pod != nil || (len(j.v.CertificateProblems) == 0 || m.Started()) && j.v.Epoch.Provisioned() &&
-		!j.v.MayBeMade(m) && !j.v.Memory() && facts.StorageUsable(j.v, m.PodName) &&
-		!facts.JoinsOnAnotherClaim(j.v, m)
+		!j.v.MayBeMade(m) && !j.v.Memory() && j.v.StorageUsable(m.PodName) &&
+		!j.v.JoinsOnAnotherClaim(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away, and that were not going anyway.
@@ -201,14 +201,14 @@ func unlike(j *judgement, m *facts.Member) bool {
 		return false
 	}
 	return outTrusted(j, m) || tlsFlagsWrong(j, m) || facts.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j) ||
-		volumeUnlike(j, m) || outsideUnlike(j, m) || facts.TemplateOutdated(j.v, m.Pod) ||
+		volumeUnlike(j, m) || outsideUnlike(j, m) || j.v.TemplateOutdated(m.Pod) ||
 		m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.v.Epoch.Version)
 }
 
 // volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
 func volumeUnlike(j *judgement, m *facts.Member) bool {
 	quota, known := defaults.QuotaOf(m.Pod)
-	stale := known && quota != facts.RoomOf(j.v, m.PodName).Quota
+	stale := known && quota != j.v.RoomOf(m.PodName).Quota
 	if m.Claim == nil || !j.v.OnClaims() {
 		return stale && !j.v.OnClaims()
 	}

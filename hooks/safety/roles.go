@@ -108,7 +108,7 @@ func guarded(j *judgement) {
 		for _, pod := range j.d.Children.Pods {
 			old := j.o.Children.Pods[pod.Name]
 			first := old == nil || old.Labels[objects.LabelRole] == ""
-			j.require(!facts.InEpoch(v, pod.Name) || !first || pod.Labels[objects.LabelRole] != "voter", "S20",
+			j.require(!v.InEpoch(pod.Name) || !first || pod.Labels[objects.LabelRole] != "voter", "S20",
 				"clients are led to %s before users and roles are applied to the data of epoch %d", pod.Name, v.Epoch.N)
 		}
 	}

@@ -189,7 +189,7 @@ func spare(j *judgement, m *facts.Member) bool {
 	noted := j.o.Cluster.Status.Internal.Replacement
 	late := listed && j.o.Now.Sub(joined) >= defaults.ReplaceAfter(&j.o.Cluster.Spec)
 	return late && noted != nil && noted.Learner == m.PodName ||
-		j.v.Memory() && m.Pod != nil && facts.TemplateOutdated(j.v, m.Pod)
+		j.v.Memory() && m.Pod != nil && j.v.TemplateOutdated(m.Pod)
 }
 
 // besideNone: no other change is under way; but a lost voter goes although a learner has not started.
@@ -253,7 +253,7 @@ func dead(j *judgement, m *facts.Member) bool {
 // fullDisk reports whether the member's etcd has ended of a full disk, and a successor would have no more room.
 func fullDisk(j *judgement, m *facts.Member) bool {
 	end := objects.LastEnd(m.Pod, objects.ContainerEtcd)
-	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || facts.Roomier(j.v, m.PodName) {
+	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || j.v.Roomier(m.PodName) {
 		return false
 	}
 	was := j.v.LastStatus(m)
