@@ -229,8 +229,8 @@ func TestTheLeadershipGoesToAMemberThatStays(t *testing.T) {
 		}
 		o.Health[name] = h
 	}
-	v := facts.New(o)
-	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, rules.HandOver(v, v.Find("demo-0")))
+	f := facts.New(o)
+	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, rules.HandOver(f, f.Find("demo-0")))
 }
 
 var fromCertManager = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager,

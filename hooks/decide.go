@@ -110,6 +110,6 @@ func inCommon[T metav1.Object](was, a, b []T) []T {
 
 // decide is Decide, at a time: the facts, what the rules plan, and the answer.
 func decide(o observation.Observation) decision.Decision {
-	v := facts.New(o)
-	return answer.Of(v, rules.Decide(v))
+	f := facts.New(o)
+	return answer.Of(f, rules.Decide(f))
 }

@@ -126,10 +126,10 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 					s.Status.VerificationTime = metav1.Time{}
 				}
 			}
-			v := facts.New(o)
-			v.Epoch.Snapshot = c.origin
+			f := facts.New(o)
+			f.Epoch.Snapshot = c.origin
 			for asked, want := range map[bool]string{false: c.byItself, true: c.asked} {
-				from, why := v.WayBack(v1alpha1.RecoverFromSnapshot, asked)
+				from, why := f.WayBack(v1alpha1.RecoverFromSnapshot, asked)
 				if strings.HasPrefix(want, "s3://") {
 					assert.Empty(t, why, asked)
 					assert.Equal(t, want, from.Snapshot.URL, asked)
@@ -139,9 +139,9 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 			}
 		})
 	}
-	v := facts.New(serve(3))
-	v.Epoch.Snapshot, v.Epoch.Sum, v.Epoch.Until = origin, "found by the first member", 4711
-	from, _ := v.WayBack(v1alpha1.RecoverFromSnapshot, false)
+	f := facts.New(serve(3))
+	f.Epoch.Snapshot, f.Epoch.Sum, f.Epoch.Until = origin, "found by the first member", 4711
+	from, _ := f.WayBack(v1alpha1.RecoverFromSnapshot, false)
 	assert.Equal(t, "found by the first member", from.Snapshot.SHA256, "what is there now may be something else")
 	assert.Empty(t, origin.SHA256)
 	assert.Equal(t, int64(4711), from.Snapshot.Until, "as much of the stream as it began with")
@@ -573,16 +573,16 @@ func TestWhatIsRestoring(t *testing.T) {
 		origin := record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{URL: url}}
 		return &facts.Epoch{Plan: record.Plan{Origin: origin}}
 	}
-	v := facts.New(observation.Observation{Cluster: fresh(3).Cluster})
-	v.Epoch = from("s3://a")
-	assert.Equal(t, []string{"s3://a"}, answer.Restoring(v))
-	v.Epoch.ClusterID = 1
-	assert.Empty(t, answer.Restoring(v))
-	v.Next = facts.New(observation.Observation{Cluster: v.Cluster})
-	v.Next.Epoch = from("s3://b")
-	assert.Equal(t, []string{"s3://b"}, answer.Restoring(v))
-	v.Next.Epoch.Phase = record.PhaseCancelled
-	assert.Empty(t, answer.Restoring(v))
+	f := facts.New(observation.Observation{Cluster: fresh(3).Cluster})
+	f.Epoch = from("s3://a")
+	assert.Equal(t, []string{"s3://a"}, answer.Restoring(f))
+	f.Epoch.ClusterID = 1
+	assert.Empty(t, answer.Restoring(f))
+	f.Next = facts.New(observation.Observation{Cluster: f.Cluster})
+	f.Next.Epoch = from("s3://b")
+	assert.Equal(t, []string{"s3://b"}, answer.Restoring(f))
+	f.Next.Epoch.Phase = record.PhaseCancelled
+	assert.Empty(t, answer.Restoring(f))
 }
 
 // TestWhatTheAPIServerLetThrough: no pod is made of a spec that it should have refused,
@@ -723,10 +723,10 @@ func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
 	note(o.Children.Claims["demo-2"], objects.AnnotationQuarantined, ago(0))
 	o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
 	assert.Equal(t, []string{"demo-0"}, facts.New(o).Survivors(1))
-	v := facts.New(o)
+	f := facts.New(o)
 	for name, claim := range o.Children.Claims { // as a later epoch has them, and what it leaves behind
 		claim = claim.DeepCopy()
-		answer.LeaveBehind(v, claim, 1)
+		answer.LeaveBehind(f, claim, 1)
 		o.Children.Claims[name] = claim
 	}
 	assert.Equal(t, []string{"demo-0"}, facts.New(o).Survivors(1))

@@ -245,10 +245,10 @@ func TestForeignEndpoints(t *testing.T) {
 func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 	o := besideThree(2)
 	o.Etcd.Members[1].Name = "demo-1"
-	v := facts.New(o)
-	assert.Equal(t, "65", v.ByID(firstForeign+1).DisplayName())
+	f := facts.New(o)
+	assert.Equal(t, "65", f.ByID(firstForeign+1).DisplayName())
 	names := map[string]bool{}
-	for pair := range strings.SplitSeq(v.JoinCluster(v.Find("demo-0")), ",") {
+	for pair := range strings.SplitSeq(f.JoinCluster(f.Find("demo-0")), ",") {
 		name, _, _ := strings.Cut(pair, "=")
 		assert.False(t, names[name], "%s is there twice", name)
 		names[name] = true

@@ -89,13 +89,13 @@ func TestWhichNodeIsNext(t *testing.T) {
 	o := serveOn("a", "b", "c", "d", "e")
 	assert.Equal(t, string(o.Cluster.UID)+"/demo-0:a,demo-1:b,demo-2:c",
 		o.Children.Services["demo-peers"].Annotations[objects.AnnotationNodes], "the copy of the record")
-	v := facts.New(o)
-	assert.Equal(t, []string{"d", "e"}, v.FreeNodes(3))
-	assert.Equal(t, []string{"e", "d"}, v.FreeNodes(4),
+	f := facts.New(o)
+	assert.Equal(t, []string{"d", "e"}, f.FreeNodes(3))
+	assert.Equal(t, []string{"e", "d"}, f.FreeNodes(4),
 		"one that came to nothing is followed by one elsewhere")
-	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, v.AssignNodes([]string{"demo-1"}),
+	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, f.AssignNodes([]string{"demo-1"}),
 		"who has a node keeps it")
-	assert.Nil(t, v.AssignNodes([]string{"demo-7", "demo-8", "demo-9"}))
+	assert.Nil(t, f.AssignNodes([]string{"demo-7", "demo-8", "demo-9"}))
 
 	former := podIn(Decide(o), "demo-2").DeepCopy()
 	former.Name, former.Spec.Affinity = "demo-9", answer.Pinned(nil, "d")

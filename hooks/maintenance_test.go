@@ -453,8 +453,8 @@ func TestTheHeirOfACorruptLeaderIsNotCorrupt(t *testing.T) {
 	ahead := o.Health["demo-1"]
 	ahead.RaftIndex += 100
 	o.Health["demo-1"] = ahead
-	v := facts.New(o)
-	assert.Equal(t, "demo-2", rules.HandOver(v, v.Find("demo-0")).(decision.MoveLeader).Name)
+	f := facts.New(o)
+	assert.Equal(t, "demo-2", rules.HandOver(f, f.Find("demo-0")).(decision.MoveLeader).Name)
 }
 
 // spaceOut is a cluster of three with a quota of 256 MiB, the alarm NOSPACE, and databases of these sizes in MiB.

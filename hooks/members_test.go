@@ -533,8 +533,8 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 		{"withdrawn once", none, false, time.Hour, "waiting until the withdrawn restart of demo-1 is forgotten: why", none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := facts.New(choosingAfter(c.chosen, c.withdrawn))
-			chosenAs(t, rules.ChooseForRestart(v, v.Find("demo-1"), c.inPlace, "why"), c.message, c.renew)
+			f := facts.New(choosingAfter(c.chosen, c.withdrawn))
+			chosenAs(t, rules.ChooseForRestart(f, f.Find("demo-1"), c.inPlace, "why"), c.message, c.renew)
 		})
 	}
 }

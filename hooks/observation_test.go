@@ -104,16 +104,16 @@ func addMember(o *observation.Observation, i int, learner bool) {
 }
 
 func addClaim(o *observation.Observation, i int) {
-	v := facts.New(*o)
-	claim := answer.NewClaim(v, objects.MemberName("demo", i))
+	f := facts.New(*o)
+	claim := answer.NewClaim(f, objects.MemberName("demo", i))
 	claim.UID = types.UID("uid-claim-" + strconv.Itoa(i))
 	claim.OwnerReferences = []metav1.OwnerReference{{UID: o.Cluster.UID}}
 	o.Children.Claims[claim.Name] = claim
 }
 
 func addPod(o *observation.Observation, i int, start string) {
-	v := facts.New(*o)
-	pod := answer.Pod(v, objects.MemberName("demo", i), start, nil)
+	f := facts.New(*o)
+	pod := answer.Pod(f, objects.MemberName("demo", i), start, nil)
 	pod.UID = types.UID(fmt.Sprintf("uid-pod-%d", i))
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1),
 		ContainerStatuses: []corev1.ContainerStatus{

@@ -115,10 +115,10 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 	for words, decide := range map[string]wrong{
 		"S8: epoch 2 is recorded although a quorum answers": func() (observation.Observation, decision.Decision) {
 			o := serve(3)
-			v := facts.New(o)
+			f := facts.New(o)
 			from := record.Origin{Source: record.SourceSurvivor, SurvivorsOf: 1}
 			d := Decide(o)
-			d.Children.ConfigMaps = append(d.Children.ConfigMaps, rules.RecordNextEpoch(v, from, "").NextEpoch)
+			d.Children.ConfigMaps = append(d.Children.ConfigMaps, rules.RecordNextEpoch(f, from, "").NextEpoch)
 			return o, d
 		},
 		"S8: epoch 2 answers the restore \"one\", which no operation asks for": func() (observation.Observation,

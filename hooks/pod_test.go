@@ -351,7 +351,7 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 	waiting := func(why string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
 	}
-	v, waits := facts.New(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd,
+	f, waits := facts.New(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd,
 		State: waiting("PodInitializing")}
 	for says, before := range map[string]corev1.ContainerStatus{
 		"the injected container mesh-init, which comes before etcd, crashes: exit 137": {
@@ -364,7 +364,7 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 			InitContainerStatuses: []corev1.ContainerStatus{before},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "mesh-sidecar", State: meshRuns}, waits},
 		}}
-		assert.Equal(t, says, v.WhyNotServing(&facts.Member{Pod: pod}))
+		assert.Equal(t, says, f.WhyNotServing(&facts.Member{Pod: pod}))
 	}
 }
 

@@ -88,13 +88,13 @@ func TestServicesKeepWhatKubernetesFillsIn(t *testing.T) {
 // TestTheAddressOfALoadBalancerIsInTheCertificate, and people are told the URL.
 func TestTheAddressOfALoadBalancerIsInTheCertificate(t *testing.T) {
 	o := outside(v1alpha1.ClientService{Type: corev1.ServiceTypeLoadBalancer})
-	v := facts.New(o)
-	require.NotContains(t, v.Leaves[0].Names, "192.0.2.9")
+	f := facts.New(o)
+	require.NotContains(t, f.Leaves[0].Names, "192.0.2.9")
 	o.Children.Services["demo"].Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.9"},
 		{Hostname: "lb.example", IP: "192.0.2.10"}, {IP: "2001:db8::9"}}
-	v = facts.New(o)
-	assert.Subset(t, v.Leaves[0].Names, []string{"192.0.2.9", "2001:db8::9", "lb.example"})
-	assert.NotContains(t, v.Leaves[1].Names, "192.0.2.9", "peers are not reached there")
+	f = facts.New(o)
+	assert.Subset(t, f.Leaves[0].Names, []string{"192.0.2.9", "2001:db8::9", "lb.example"})
+	assert.NotContains(t, f.Leaves[1].Names, "192.0.2.9", "peers are not reached there")
 	d := Decide(o)
 	assert.Equal(t, []string{"https://192.0.2.9:2379", "https://[2001:db8::9]:2379", "https://lb.example:2379"},
 		d.Status.Connection.External)
@@ -197,24 +197,24 @@ func TestEveryFieldReachesTheServicesOfMembers(t *testing.T) {
 // TestALoadBalancersURLIsKnownBeforeItsAddress, and is in etcd's list beside the one within Kubernetes.
 func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeLoadBalancer, Domain: "etcd.example.com"})
-	v := facts.New(o)
-	assert.Contains(t, v.Leaves[0].Names, "*.etcd.example.com")
-	assert.Contains(t, v.Leaves[0].Needs(o.Cluster), "*.etcd.example.com")
-	assert.NotContains(t, v.Leaves[1].Names, "*.etcd.example.com", "peers are not reached there")
-	pod := answer.Pod(v, "demo-1", objects.StartResume, nil)
+	f := facts.New(o)
+	assert.Contains(t, f.Leaves[0].Names, "*.etcd.example.com")
+	assert.Contains(t, f.Leaves[0].Needs(o.Cluster), "*.etcd.example.com")
+	assert.NotContains(t, f.Leaves[1].Names, "*.etcd.example.com", "peers are not reached there")
+	pod := answer.Pod(f, "demo-1", objects.StartResume, nil)
 	assert.Equal(t, "https://demo-1.demo-peers.default.svc:2379,https://demo-1.etcd.example.com:2379", flagOf(pod, "advertise-client-urls"))
 	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:2379",
-		v.UpdateOf(v.Find("demo-1")).Reason)
+		f.UpdateOf(f.Find("demo-1")).Reason)
 	o.Children.Pods["demo-1"].Spec.Containers[0].Command = pod.Spec.Containers[0].Command
-	v = facts.New(o)
-	assert.Nil(t, v.UpdateOf(v.Find("demo-1")))
+	f = facts.New(o)
+	assert.Nil(t, f.UpdateOf(f.Find("demo-1")))
 	assert.Equal(t, []string{"https://demo-0.etcd.example.com:2379", "https://demo-1.etcd.example.com:2379",
 		"https://demo-2.etcd.example.com:2379"}, Decide(o).Status.Connection.External)
 
 	o.Cluster.Spec.MemberService = nil
-	v = facts.New(o)
+	f = facts.New(o)
 	assert.Equal(t, "it should no longer be reached at https://demo-1.etcd.example.com:2379",
-		v.UpdateOf(v.Find("demo-1")).Reason)
+		f.UpdateOf(f.Find("demo-1")).Reason)
 	assert.Len(t, Decide(o).Children.Services, 2)
 }
 
@@ -222,16 +222,16 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 // because its Service does.
 func TestAPortOfNodesIsWaitedFor(t *testing.T) {
 	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeNodePort, Domain: "etcd.example.com"})
-	v := facts.New(o)
-	assert.False(t, v.MayBeginOnMemory("demo-1"))
-	assert.Nil(t, v.UpdateOf(v.Find("demo-1")), "no member is restarted for half an address")
-	assert.NotContains(t, flagOf(answer.Pod(v, "demo-1", objects.StartResume, nil), "advertise-client-urls"), "etcd.example.com")
+	f := facts.New(o)
+	assert.False(t, f.MayBeginOnMemory("demo-1"))
+	assert.Nil(t, f.UpdateOf(f.Find("demo-1")), "no member is restarted for half an address")
+	assert.NotContains(t, flagOf(answer.Pod(f, "demo-1", objects.StartResume, nil), "advertise-client-urls"), "etcd.example.com")
 	assert.Empty(t, Decide(o).Status.Connection.External)
 
 	o.Children.Services["demo-1-external"].Spec.Ports[0].NodePort = 31234
-	v = facts.New(o)
+	f = facts.New(o)
 	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:31234",
-		v.UpdateOf(v.Find("demo-1")).Reason)
+		f.UpdateOf(f.Find("demo-1")).Reason)
 	assert.Zero(t, serviceIn(t, Decide(o), "demo-1-external").Spec.Ports[0].NodePort, "Kubernetes keeps its own choice")
 
 	m := inMemory()

@@ -231,8 +231,8 @@ func TestVerifyWatchesTheLogs(t *testing.T) {
 
 // bare is a pod of a member without the volume for its log.
 func bare(o observation.Observation, name string) *corev1.Pod {
-	v := facts.New(o)
-	pod := answer.NewPod(o, name, "", v.Epoch.Version, objects.StartResume, room("1Gi"), defaults.Speech{PeersTLS: true}, answer.ResumeEnv())
+	f := facts.New(o)
+	pod := answer.NewPod(o, name, "", f.Epoch.Version, objects.StartResume, room("1Gi"), defaults.Speech{PeersTLS: true}, answer.ResumeEnv())
 	return pod
 }
 

@@ -143,9 +143,9 @@ func inMemory() observation.Observation {
 func hasNoEffect(t *testing.T, before, after observation.Observation, what string) {
 	t.Helper()
 	was, is := Decide(before), Decide(after)
-	v := facts.New(after)
-	for _, m := range v.Members {
-		if r := v.UpdateOf(m); r != nil {
+	f := facts.New(after)
+	for _, m := range f.Members {
+		if r := f.UpdateOf(m); r != nil {
 			t.Errorf("%s: %s is renewed: %s", what, m.PodName, r.Reason)
 		}
 	}

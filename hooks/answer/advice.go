@@ -11,44 +11,44 @@ import (
 )
 
 // ScheduleAdvice is what is wrong with a schedule; empty for nothing.
-func ScheduleAdvice(v *facts.Facts) string {
-	s, err := defaults.Schedule(v.Cluster)
+func ScheduleAdvice(f *facts.Facts) string {
+	s, err := defaults.Schedule(f.Cluster)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("spec.maintenance.defragmentation.schedule can't be parsed and has no effect: %s", err)
-	case s != nil && s.Next(v.Now.UTC()).IsZero():
+	case s != nil && s.Next(f.Now.UTC()).IsZero():
 		return "spec.maintenance.defragmentation.schedule never happens"
 	}
 	return ""
 }
 
 // offNodes says which members are on nodes that the spec does not name any more; empty for none.
-func offNodes(v *facts.Facts) string {
-	if !v.OnNamedNodes() {
+func offNodes(f *facts.Facts) string {
+	if !f.OnNamedNodes() {
 		return ""
 	}
 	var all []string
-	placed := v.Placed()
-	for _, name := range v.Names {
-		if node := placed[name]; node != "" && !slices.Contains(v.Nodes(), node) {
+	placed := f.Placed()
+	for _, name := range f.Names {
+		if node := placed[name]; node != "" && !slices.Contains(f.Nodes(), node) {
 			all = append(all, fmt.Sprintf("%s stays on node %s", name, node))
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	words := strings.Join(all, ", ") + ", which " + defaults.NodesField(&v.Cluster.Spec) + " no longer lists"
-	if v.Etcd != nil && v.CanLoseOne() { // else it would be the data of all
-		words += "; to replace a member, " + v.ToHaveReplaced() + ", one after the other"
+	words := strings.Join(all, ", ") + ", which " + defaults.NodesField(&f.Cluster.Spec) + " no longer lists"
+	if f.Etcd != nil && f.CanLoseOne() { // else it would be the data of all
+		words += "; to replace a member, " + f.ToHaveReplaced() + ", one after the other"
 	}
 	return words
 }
 
 // wrongClock says that Quorate's clock is not that of the API server. It does not say by how much: that changes, and the
 // log says it.
-func wrongClock(v *facts.Facts) string {
+func wrongClock(f *facts.Facts) string {
 	how := "ahead of"
-	if v.Ahead < 0 {
+	if f.Ahead < 0 {
 		how = "behind"
 	}
 	return fmt.Sprintf("Quorate's clock is %s the API server's, so Quorate goes by the API server's and asks for it every "+
@@ -56,37 +56,37 @@ func wrongClock(v *facts.Facts) string {
 }
 
 // Advice is what we would tell a user who runs this spec although it works; empty for nothing.
-func Advice(v *facts.Facts) string {
+func Advice(f *facts.Facts) string {
 	var all []string
-	if v.Replicas > 0 && v.Replicas%2 == 0 {
+	if f.Replicas > 0 && f.Replicas%2 == 0 {
 		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d and are slower; use an odd number",
-			v.Replicas, v.Replicas-1))
+			f.Replicas, f.Replicas-1))
 	}
-	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
-		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
+	if why := vulnerable(f.Cluster.Spec.Version); why != "" {
+		all = append(all, fmt.Sprintf("etcd %s %s", f.Cluster.Spec.Version, why))
 	}
-	if v.Ahead != 0 {
-		all = append(all, wrongClock(v))
+	if f.Ahead != 0 {
+		all = append(all, wrongClock(f))
 	}
-	if why := defaults.SharesIssuer(v.Observation); why != "" {
+	if why := defaults.SharesIssuer(f.Observation); why != "" {
 		all = append(all, why)
 	}
-	if why := offNodes(v); why != "" {
+	if why := offNodes(f); why != "" {
 		all = append(all, why)
 	}
-	if err := defaults.ValidateRoom(&v.Cluster.Spec); err != nil {
+	if err := defaults.ValidateRoom(&f.Cluster.Spec); err != nil {
 		all = append(all, err.Error())
 	}
-	if why := v.KeptQuotas(); why != "" {
+	if why := f.KeptQuotas(); why != "" {
 		all = append(all, why)
 	}
-	if why := otherFamily(v); why != "" {
+	if why := otherFamily(f); why != "" {
 		all = append(all, why)
 	}
-	if why := ScheduleAdvice(v); why != "" {
+	if why := ScheduleAdvice(f); why != "" {
 		all = append(all, why)
 	}
-	if why := v.Windows.Advice(); why != "" {
+	if why := f.Windows.Advice(); why != "" {
 		all = append(all, why)
 	}
 	return strings.Join(all, "; ")
@@ -119,9 +119,9 @@ func vulnerable(version string) string {
 }
 
 // otherFamily says that the Service has another first IP family than the spec; empty for no.
-func otherFamily(v *facts.Facts) string {
-	asked, name := &v.Cluster.Spec.ClientService, objects.ClientService(v.Cluster.Name)
-	if s := v.Children.Services[name]; facts.OtherFamily(asked, s) {
+func otherFamily(f *facts.Facts) string {
+	asked, name := &f.Cluster.Spec.ClientService, objects.ClientService(f.Cluster.Name)
+	if s := f.Children.Services[name]; facts.OtherFamily(asked, s) {
 		return fmt.Sprintf("spec.clientService.ipFamilies begins with %s, and the Service %s with %s, which Kubernetes "+
 			"can't change: delete the Service, and Quorate makes it again", asked.IPFamilies[0], name,
 			s.Spec.IPFamilies[0])

@@ -8,10 +8,10 @@ import (
 )
 
 // answer is what becomes of a plan.
-func Of(v *facts.Facts, p rules.Decided) decision.Decision {
-	v = v.WithRun(p.Defragmentation)
-	children := desired(v, &p.Plan)
-	awaited := await(v, children)
+func Of(f *facts.Facts, p rules.Decided) decision.Decision {
+	f = f.WithRun(p.Defragmentation)
+	children := desired(f, &p.Plan)
+	awaited := await(f, children)
 	told := told{
 		Because: decision.Reason{Rule: p.Rule.Name, Message: awaited.AddTo(p.Message)},
 		Next:    awaited.Prospect(p.Next),
@@ -24,12 +24,12 @@ func Of(v *facts.Facts, p rules.Decided) decision.Decision {
 	if p.GivenUp.Mark == objects.FailedSilent {
 		told.GivenUp = p.GivenUp.Member
 	}
-	newStatus := statusOf(v, told)
+	newStatus := statusOf(f, told)
 	return decision.Decision{
 		Step:        p.Step,
 		Children:    children,
 		Status:      newStatus,
-		ResyncAfter: awaited.Resync(resyncAfter(v, &p.Plan, &newStatus)),
+		ResyncAfter: awaited.Resync(resyncAfter(f, &p.Plan, &newStatus)),
 		Mode:        p.Mode,
 		Quiet:       p.Rule.IsQuiet,
 		Reason:      told.Because,

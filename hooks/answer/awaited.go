@@ -31,11 +31,11 @@ type awaited struct {
 }
 
 // Await is what of an answer is not there.
-func await(v *facts.Facts, answer decision.Desired) awaited {
-	a := awaited{now: v.Now, cluster: v.Cluster}
-	was := v.Cluster.Status.Internal.Awaited
-	for _, one := range unseen(v, answer) {
-		one.RequestTime = metav1.NewTime(v.Now.Truncate(time.Second))
+func await(f *facts.Facts, answer decision.Desired) awaited {
+	a := awaited{now: f.Now, cluster: f.Cluster}
+	was := f.Cluster.Status.Internal.Awaited
+	for _, one := range unseen(f, answer) {
+		one.RequestTime = metav1.NewTime(f.Now.Truncate(time.Second))
 		same := func(a v1alpha1.AwaitedStatus) bool { return a.Kind == one.Kind && a.Name == one.Name }
 		if i := slices.IndexFunc(was, same); i >= 0 && was[i].RequestTime.Before(&one.RequestTime) {
 			one.RequestTime = was[i].RequestTime
@@ -46,14 +46,14 @@ func await(v *facts.Facts, answer decision.Desired) awaited {
 }
 
 // unseen are the objects of an answer that were not observed.
-func unseen(v *facts.Facts, d decision.Desired) []v1alpha1.AwaitedStatus {
+func unseen(f *facts.Facts, d decision.Desired) []v1alpha1.AwaitedStatus {
 	var list []v1alpha1.AwaitedStatus
 	for _, k := range observation.Kinds {
-		if !k.LookedAt(&v.All) {
+		if !k.LookedAt(&f.All) {
 			continue
 		}
 		for o := range k.Wanted(&d) {
-			if !k.Sees(&v.All, o.GetName()) {
+			if !k.Sees(&f.All, o.GetName()) {
 				list = append(list, v1alpha1.AwaitedStatus{Kind: k.Kind, Name: o.GetName()})
 			}
 		}

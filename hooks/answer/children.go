@@ -36,52 +36,52 @@ func noRecord(*facts.Facts, *decision.Plan) *corev1.ConfigMap { return nil }
 
 func noPods(*facts.Facts, *decision.Plan) []*corev1.Pod { return nil }
 
-func allClaims(v *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
-	return keptClaims(v, v.Names)
+func allClaims(f *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
+	return keptClaims(f, f.Names)
 }
 
-func allPods(v *facts.Facts, _ *decision.Plan) []*corev1.Pod { return keptPods(v, v.Names) }
+func allPods(f *facts.Facts, _ *decision.Plan) []*corev1.Pod { return keptPods(f, f.Names) }
 
-func lastPods(v *facts.Facts, _ *decision.Plan) []*corev1.Pod {
-	return keptPods(v, v.ProtectingPods())
+func lastPods(f *facts.Facts, _ *decision.Plan) []*corev1.Pod {
+	return keptPods(f, f.ProtectingPods())
 }
 
 // desired are everything that should exist now.
-func desired(v *facts.Facts, plan *decision.Plan) decision.Desired {
-	if v.Mode() == facts.ModeHeldBack {
-		return AsObserved(v.OfAllEpochs())
+func desired(f *facts.Facts, plan *decision.Plan) decision.Desired {
+	if f.Mode() == facts.ModeHeldBack {
+		return AsObserved(f.OfAllEpochs())
 	}
-	in := makings[v.ModeOfEpoch()]
-	d := decision.Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)},
-		Policies: Policies(v),
-		Secrets:  Secrets(v), Certificates: certificates(v), ConfigMaps: records(v, in, plan)}
-	d.Claims = append(formerClaims(v), in.claims(v, plan)...)
-	d.Pods = in.pods(v, plan)
-	if v.Next != nil && !v.Cancelled() {
-		claims, pods := stagedChildren(v.Next)
+	in := makings[f.ModeOfEpoch()]
+	d := decision.Desired{Services: services(f), Budgets: []*policyv1.PodDisruptionBudget{budget(f)},
+		Policies: Policies(f),
+		Secrets:  Secrets(f), Certificates: certificates(f), ConfigMaps: records(f, in, plan)}
+	d.Claims = append(formerClaims(f), in.claims(f, plan)...)
+	d.Pods = in.pods(f, plan)
+	if f.Next != nil && !f.Cancelled() {
+		claims, pods := stagedChildren(f.Next)
 		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
 	}
-	d.Pods = append(d.Pods, surveyPods(v, plan)...)
-	d.Pods = objects.Filter(d.Pods, func(pod *corev1.Pod) bool { return v.MayExist(pod) })
+	d.Pods = append(d.Pods, surveyPods(f, plan)...)
+	d.Pods = objects.Filter(d.Pods, func(pod *corev1.Pod) bool { return f.MayExist(pod) })
 	for _, pod := range d.Pods {
 		if pod.UID == "" {
 			objects.Literal(&pod.Spec)
 		}
 	}
-	d.Pods = append(d.Pods, strangePods(v)...)
+	d.Pods = append(d.Pods, strangePods(f)...)
 	return d
 }
 
 // stagedChildren are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is
 // known which.
-func stagedChildren(v *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
-	if v.Epoch.Source == record.SourceSurvivor && v.Epoch.Survivor == "" {
-		return keptClaims(v, v.Names), keptPods(v, v.Names)
+func stagedChildren(f *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
+	if f.Epoch.Source == record.SourceSurvivor && f.Epoch.Survivor == "" {
+		return keptClaims(f, f.Names), keptPods(f, f.Names)
 	}
-	in := makings[v.ModeOfEpoch()]
-	claims, pods := in.claims(v, &decision.Plan{}), in.pods(v, &decision.Plan{})
+	in := makings[f.ModeOfEpoch()]
+	claims, pods := in.claims(f, &decision.Plan{}), in.pods(f, &decision.Plan{})
 	for _, pod := range pods {
-		if v.PredecessorGone && facts.Awaits(pod) {
+		if f.PredecessorGone && facts.Awaits(pod) {
 			pod.Annotations[objects.AnnotationPredecessorGone] = "yes"
 		}
 	}
@@ -89,19 +89,19 @@ func stagedChildren(v *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev1.
 }
 
 // listedPods are the pods of the listed members. A learner's is for the place of the member that it succeeds.
-func listedPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
-	list := memberPods(v, plan)
-	leaves, _ := v.LostVoter()
+func listedPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
+	list := memberPods(f, plan)
+	leaves, _ := f.LostVoter()
 	if leaves == nil {
-		leaves, _ = v.VoterToSucceed()
+		leaves, _ = f.VoterToSucceed()
 	}
-	l := v.Learner()
+	l := f.Learner()
 	if leaves == nil || l == nil {
 		return list
 	}
 	for _, pod := range list {
 		if pod.Name == l.PodName && pod.UID == "" {
-			succeeds(v.Cluster, pod, leaves.PodName)
+			succeeds(f.Cluster, pod, leaves.PodName)
 		}
 	}
 	return list
@@ -109,49 +109,49 @@ func listedPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 
 // initialClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the
 // record that we see is an old one.
-func initialClaims(v *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
-	if !v.OnClaims() || v.Etcd != nil {
-		return keptClaims(v, v.Names)
+func initialClaims(f *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
+	if !f.OnClaims() || f.Etcd != nil {
+		return keptClaims(f, f.Names)
 	}
-	return claims(v, objects.Union(v.Names, v.Epoch.InitialNames()),
-		func(name string) bool { return v.Epoch.Initial[name] != "" })
+	return claims(f, objects.Union(f.Names, f.Epoch.InitialNames()),
+		func(name string) bool { return f.Epoch.Initial[name] != "" })
 }
 
 // listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are
 // not yet recorded as used (S7, S9), or that are kept in quarantine.
-func listedClaims(v *facts.Facts, plan *decision.Plan) []*corev1.PersistentVolumeClaim {
-	all := claims(v, v.Names, func(name string) bool {
-		m := v.Find(name)
-		return v.OnClaims() && m != nil && v.MayBeMade(m)
+func listedClaims(f *facts.Facts, plan *decision.Plan) []*corev1.PersistentVolumeClaim {
+	all := claims(f, f.Names, func(name string) bool {
+		m := f.Find(name)
+		return f.OnClaims() && m != nil && f.MayBeMade(m)
 	})
 	list := objects.Filter(all, func(c *corev1.PersistentVolumeClaim) bool {
-		member, _ := facts.MemberOfClaim(v.Cluster.Name, c.Name)
-		old := v.Children.Claims[c.Name]
-		if taken := v.All.Claims[c.Name]; old == nil && taken != nil && facts.MadeFor(taken) != v.Epoch.N {
+		member, _ := facts.MemberOfClaim(f.Cluster.Name, c.Name)
+		old := f.Children.Claims[c.Name]
+		if taken := f.All.Claims[c.Name]; old == nil && taken != nil && facts.MadeFor(taken) != f.Epoch.N {
 			return false // it was made for the next epoch, and goes with that
 		}
-		return old == nil || v.Find(member) != nil || !v.OrdinalReserved(member) || !v.Ours(old) ||
-			claimKept(v, old)
+		return old == nil || f.Find(member) != nil || !f.OrdinalReserved(member) || !f.Ours(old) ||
+			claimKept(f, old)
 	})
-	quarantine(v, list, plan)
+	quarantine(f, list, plan)
 	return list
 }
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
-func records(v *facts.Facts, in making, plan *decision.Plan) []*corev1.ConfigMap {
-	current := in.record(v, plan)
-	next := nextRecord(v, plan)
+func records(f *facts.Facts, in making, plan *decision.Plan) []*corev1.ConfigMap {
+	current := in.record(f, plan)
+	next := nextRecord(f, plan)
 	var list []*corev1.ConfigMap
-	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
-		cm := v.Children.ConfigMaps[name]
-		if (current == nil || current.Name != name) && (next == nil || next.Name != name) && !v.Leftover(cm) {
-			list = append(list, facts.Kept(v.Cluster, cm))
+	for _, name := range slices.Sorted(maps.Keys(f.Children.ConfigMaps)) {
+		cm := f.Children.ConfigMaps[name]
+		if (current == nil || current.Name != name) && (next == nil || next.Name != name) && !f.Leftover(cm) {
+			list = append(list, facts.Kept(f.Cluster, cm))
 		}
 	}
 	for _, record := range []*corev1.ConfigMap{current, next, plan.NextEpoch} {
 		if record != nil {
-			record.Labels = objects.Labels(v.Cluster, nil)
-			record.Annotations = objects.Annotations(v.Cluster, record.Annotations)
+			record.Labels = objects.Labels(f.Cluster, nil)
+			record.Annotations = objects.Annotations(f.Cluster, record.Annotations)
 			list = append(list, record)
 		}
 	}

@@ -40,30 +40,30 @@ func keepClaimFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
 
 // claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place
 // of the time keeps it for good.
-func claimKept(v *facts.Facts, claim *corev1.PersistentVolumeClaim) bool {
-	keep := keepClaimFor(&v.Cluster.Spec)
+func claimKept(f *facts.Facts, claim *corev1.PersistentVolumeClaim) bool {
+	keep := keepClaimFor(&f.Cluster.Spec)
 	if keep == 0 || !facts.Quarantined(claim) {
 		return keep > 0 && facts.OfFailedMember(claim)
 	}
 	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
-	return err != nil || v.Now.Before(since.Add(keep))
+	return err != nil || f.Now.Before(since.Add(keep))
 }
 
 // quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept
 // without theirs. A member that serves again, and is not given up for something else, is no longer marked.
-func quarantine(v *facts.Facts, claims []*corev1.PersistentVolumeClaim, plan *decision.Plan) {
+func quarantine(f *facts.Facts, claims []*corev1.PersistentVolumeClaim, plan *decision.Plan) {
 	for _, claim := range claims {
-		member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name)
-		m := v.Find(member)
+		member, _ := facts.MemberOfClaim(f.Cluster.Name, claim.Name)
+		m := f.Find(member)
 		switch {
-		case member == plan.GivenUp.Member && v.Ours(claim):
+		case member == plan.GivenUp.Member && f.Ours(claim):
 			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedSilent {
 				claim.Annotations[objects.AnnotationFailedMember] = plan.GivenUp.Mark
 			}
 		case m != nil && m.Answers():
 			delete(claim.Annotations, objects.AnnotationFailedMember)
 		case m == nil && facts.OfFailedMember(claim) && !facts.Quarantined(claim):
-			claim.Annotations[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+			claim.Annotations[objects.AnnotationQuarantined] = f.Now.UTC().Format(time.RFC3339)
 			claim.Labels[objects.LabelQuarantined] = "true"
 		}
 	}
@@ -71,19 +71,19 @@ func quarantine(v *facts.Facts, claims []*corev1.PersistentVolumeClaim, plan *de
 
 // FormerClaims are those of earlier epochs: kept in quarantine, as long as the spec says and until the epoch that
 // runs serves.
-func formerClaims(v *facts.Facts) []*corev1.PersistentVolumeClaim {
-	if v.Epoch == nil || v.Epoch.First == 0 {
+func formerClaims(f *facts.Facts) []*corev1.PersistentVolumeClaim {
+	if f.Epoch == nil || f.Epoch.First == 0 {
 		return nil
 	}
 	var list []*corev1.PersistentVolumeClaim
-	for _, name := range slices.SortedFunc(maps.Keys(v.All.Claims), objects.ByOrdinal) {
-		member, ours := facts.MemberOfClaim(v.Cluster.Name, name)
-		if n, _ := objects.Ordinal(v.Cluster.Name, member); !ours || n >= v.Epoch.First ||
-			v.Expired(v.All.Claims[name]) {
+	for _, name := range slices.SortedFunc(maps.Keys(f.All.Claims), objects.ByOrdinal) {
+		member, ours := facts.MemberOfClaim(f.Cluster.Name, name)
+		if n, _ := objects.Ordinal(f.Cluster.Name, member); !ours || n >= f.Epoch.First ||
+			f.Expired(f.All.Claims[name]) {
 			continue
 		}
-		claim := *v.All.Claims[name]
-		LeaveBehind(v, &claim, v.Epoch.After)
+		claim := *f.All.Claims[name]
+		LeaveBehind(f, &claim, f.Epoch.After)
 		list = append(list, &claim)
 	}
 	return list
@@ -91,73 +91,73 @@ func formerClaims(v *facts.Facts) []*corev1.PersistentVolumeClaim {
 
 // LeaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on
 // that of a member which was given up before.
-func LeaveBehind(v *facts.Facts, claim *corev1.PersistentVolumeClaim, epoch int) {
-	member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name)
+func LeaveBehind(f *facts.Facts, claim *corev1.PersistentVolumeClaim, epoch int) {
+	member, _ := facts.MemberOfClaim(f.Cluster.Name, claim.Name)
 	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch,
 		objects.AnnotationFailedMember, objects.AnnotationAskedFor)
 	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
 	if own[objects.AnnotationQuarantined] == "" {
-		own[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+		own[objects.AnnotationQuarantined] = f.Now.UTC().Format(time.RFC3339)
 		if own[objects.AnnotationFailedMember] == objects.FailedSilent {
 			delete(own, objects.AnnotationFailedMember) // it was not removed
 		}
 	}
-	claim.Labels = objects.Labels(v.Cluster, map[string]string{objects.LabelMember: member,
+	claim.Labels = objects.Labels(f.Cluster, map[string]string{objects.LabelMember: member,
 		objects.LabelQuarantined: "true"})
-	claim.Annotations = objects.Annotations(v.Cluster, own)
+	claim.Annotations = objects.Annotations(f.Cluster, own)
 }
 
 // EndedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and
 // none is left. If the records are deleted then, the claims tell that this epoch is over.
-func endedClaims(v *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
-	list := keptClaims(v, v.Names)
+func endedClaims(f *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
+	list := keptClaims(f, f.Names)
 	for _, claim := range list {
-		if v.Over() && len(v.Unended()) == 0 && (v.Choosing() || v.Next.SeesAll()) {
-			LeaveBehind(v, claim, v.Epoch.N)
+		if f.Over() && len(f.Unended()) == 0 && (f.Choosing() || f.Next.SeesAll()) {
+			LeaveBehind(f, claim, f.Epoch.N)
 		}
 	}
 	return list
 }
 
 // KeptClaims are the observed claims of these members.
-func keptClaims(v *facts.Facts, names []string) []*corev1.PersistentVolumeClaim {
-	return claims(v, names, func(string) bool { return false })
+func keptClaims(f *facts.Facts, names []string) []*corev1.PersistentVolumeClaim {
+	return claims(f, names, func(string) bool { return false })
 }
 
 // Claims are the observed claims of these members, and new ones where create says so.
-func claims(v *facts.Facts, names []string, create func(string) bool) []*corev1.PersistentVolumeClaim {
+func claims(f *facts.Facts, names []string, create func(string) bool) []*corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
-	for _, name := range claimNames(v, names, create) {
-		member, _ := facts.MemberOfClaim(v.Cluster.Name, name)
-		if old := v.Children.Claims[name]; old != nil {
+	for _, name := range claimNames(f, names, create) {
+		member, _ := facts.MemberOfClaim(f.Cluster.Name, name)
+		if old := f.Children.Claims[name]; old != nil {
 			claim := *old
-			claim.Labels = objects.Labels(v.Cluster, map[string]string{objects.LabelMember: member})
-			claim.Annotations = objects.Annotations(v.Cluster, objects.Only(old.Annotations,
+			claim.Labels = objects.Labels(f.Cluster, map[string]string{objects.LabelMember: member})
+			claim.Annotations = objects.Annotations(f.Cluster, objects.Only(old.Annotations,
 				objects.AnnotationFailedMember, objects.AnnotationQuarantined, objects.AnnotationEpoch, objects.AnnotationAskedFor))
 			if facts.Quarantined(old) {
 				claim.Labels[objects.LabelQuarantined] = "true"
 			}
-			sized(v, &claim)
+			sized(f, &claim)
 			list = append(list, &claim)
 		} else if create(member) {
-			list = append(list, NewClaim(v, name))
+			list = append(list, NewClaim(f, name))
 		}
 	}
 	return list
 }
 
 // NewClaim is a claim of this name, as the spec wants it now.
-func NewClaim(v *facts.Facts, name string) *corev1.PersistentVolumeClaim {
-	member, _ := facts.MemberOfClaim(v.Cluster.Name, name)
-	size, class, _ := v.ClaimSpec(name)
+func NewClaim(f *facts.Facts, name string) *corev1.PersistentVolumeClaim {
+	member, _ := facts.MemberOfClaim(f.Cluster.Name, name)
+	size, class, _ := f.ClaimSpec(name)
 	own := map[string]string{objects.AnnotationAskedFor: facts.AskedFor(size, class)}
-	if v.Epoch != nil && v.Epoch.N > 1 {
-		own[objects.AnnotationEpoch] = strconv.Itoa(v.Epoch.N)
+	if f.Epoch != nil && f.Epoch.N > 1 {
+		own[objects.AnnotationEpoch] = strconv.Itoa(f.Epoch.N)
 	}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name,
-			Labels:      objects.Labels(v.Cluster, map[string]string{objects.LabelMember: member}),
-			Annotations: objects.Annotations(v.Cluster, own)},
+			Labels:      objects.Labels(f.Cluster, map[string]string{objects.LabelMember: member}),
+			Annotations: objects.Annotations(f.Cluster, own)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: class,
@@ -169,10 +169,10 @@ func NewClaim(v *facts.Facts, name string) *corev1.PersistentVolumeClaim {
 }
 
 // sized gives the claim the size that it should be answered with: its own, or a larger one.
-func sized(v *facts.Facts, claim *corev1.PersistentVolumeClaim) {
-	d := v.VolumeOf(claim.Name)
-	if member, _ := facts.MemberOfClaim(v.Cluster.Name, claim.Name); !v.Grows(d) || v.Etcd != nil &&
-		v.Find(member) == nil {
+func sized(f *facts.Facts, claim *corev1.PersistentVolumeClaim) {
+	d := f.VolumeOf(claim.Name)
+	if member, _ := facts.MemberOfClaim(f.Cluster.Name, claim.Name); !f.Grows(d) || f.Etcd != nil &&
+		f.Find(member) == nil {
 		return
 	}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.Size}
@@ -183,22 +183,22 @@ func sized(v *facts.Facts, claim *corev1.PersistentVolumeClaim) {
 
 // StartUIDs are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on
 // HostPath its node. Nil while something is missing.
-func startUIDs(v *facts.Facts, member string) map[string]types.UID {
-	if v.HostPath() {
-		return v.AssignNodes([]string{member})
+func startUIDs(f *facts.Facts, member string) map[string]types.UID {
+	if f.HostPath() {
+		return f.AssignNodes([]string{member})
 	}
-	if v.Memory() {
-		pod := v.Children.Pods[member]
+	if f.Memory() {
+		pod := f.Children.Pods[member]
 		if pod == nil || pod.DeletionTimestamp != nil || !facts.Gated(pod) {
 			return nil
 		}
 		return map[string]types.UID{member: pod.UID}
 	}
-	if !v.StorageUsable(member) {
+	if !f.StorageUsable(member) {
 		return nil
 	}
 	uids := map[string]types.UID{}
-	for _, c := range v.MemberClaims(member) {
+	for _, c := range f.MemberClaims(member) {
 		uids[c.Name] = c.UID
 	}
 	return uids
@@ -206,11 +206,11 @@ func startUIDs(v *facts.Facts, member string) map[string]types.UID {
 
 // claimNames are the names of the members' claims: those for their data, and those for their logs, where they have
 // one or are to get one.
-func claimNames(v *facts.Facts, members []string, create func(string) bool) []string {
+func claimNames(f *facts.Facts, members []string, create func(string) bool) []string {
 	var list []string
 	for _, member := range members {
 		list = append(list, member)
-		if v.WALOf(member) != nil || create(member) && v.HasWAL(member) {
+		if f.WALOf(member) != nil || create(member) && f.HasWAL(member) {
 			list = append(list, facts.WALClaim(member))
 		}
 	}

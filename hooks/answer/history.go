@@ -18,15 +18,15 @@ const historyLength = 20
 
 // History is the observed one with what this call has decided, if that changed anything or differs from what was
 // decided last. The status is that of now, with its users and roles.
-func history(v *facts.Facts, because decision.Reason, status *v1alpha1.EtcdClusterStatus) []v1alpha1.HistoryEntry {
-	list := slices.Clone(v.Cluster.Status.History)
-	for _, e := range v.Recent {
+func history(f *facts.Facts, because decision.Reason, status *v1alpha1.EtcdClusterStatus) []v1alpha1.HistoryEntry {
+	list := slices.Clone(f.Cluster.Status.History)
+	for _, e := range f.Recent {
 		if !slices.Contains(list, e) {
 			list = append(list, e)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b v1alpha1.HistoryEntry) int { return a.Time.Compare(b.Time.Time) })
-	now := v.Now
+	now := f.Now
 	if n := len(list); n > 0 && now.Before(list[n-1].Time.Time) {
 		now = list[n-1].Time.Time // the clock that wrote it is ahead
 	}
@@ -42,10 +42,10 @@ func history(v *facts.Facts, because decision.Reason, status *v1alpha1.EtcdClust
 	}
 	looked := func(t *decision.Outcome) bool { // users and roles are looked at every so often
 		return t.Err == "" && t.Step.Verb() == decision.Authorize{}.Verb() &&
-			v.Cluster.Status.Internal.AppliedAuth == status.Internal.AppliedAuth &&
-			reflect.DeepEqual(v.Cluster.Status.Auth, status.Auth)
+			f.Cluster.Status.Internal.AppliedAuth == status.Internal.AppliedAuth &&
+			reflect.DeepEqual(f.Cluster.Status.Auth, status.Auth)
 	}
-	if t := v.Taken; t != nil && !looked(t) {
+	if t := f.Taken; t != nil && !looked(t) {
 		add(t.Rule, t.Step.String(), t.Err)
 	}
 	if len(list) == 0 || list[len(list)-1].Rule != because.Rule {

@@ -10,17 +10,17 @@ import (
 )
 
 // inDirectory puts a new pod in its member's directory on its node.
-func inDirectory(v *facts.Facts, pod *corev1.Pod) {
+func inDirectory(f *facts.Facts, pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == facts.VolumeData {
 			pod.Spec.Volumes[i].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
-				Path: facts.Directory(v.Cluster, pod.Name), Type: new(corev1.HostPathDirectoryOrCreate),
+				Path: facts.Directory(f.Cluster, pod.Name), Type: new(corev1.HostPathDirectoryOrCreate),
 			}}
 		}
 	}
 	prepare := &pod.Spec.InitContainers[0]
 	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: facts.EnvBegins, ValueFrom: objects.FromInitialCluster()})
-	own := ownContainer(v, pod.Name, prepare.Resources)
+	own := ownContainer(f, pod.Name, prepare.Resources)
 	pod.Spec.InitContainers = append([]corev1.Container{own}, pod.Spec.InitContainers...)
 }
 
@@ -57,11 +57,11 @@ func Pinned(a *corev1.Affinity, node string) *corev1.Affinity {
 }
 
 // ownContainer gives the directory, which the kubelet makes as root's, to etcd's user.
-func ownContainer(v *facts.Facts, member string, resources corev1.ResourceRequirements) corev1.Container {
-	own := prepareContainer(v.Observation, resources)
+func ownContainer(f *facts.Facts, member string, resources corev1.ResourceRequirements) corev1.Container {
+	own := prepareContainer(f.Observation, resources)
 	own.Name = objects.ContainerOwn
 	own.Args = []string{"own", "--dir=" + facts.DataMount, fmt.Sprintf("--user=%d", objects.UserID),
-		"--named=" + facts.DirectoryName(v.Cluster, member)}
+		"--named=" + facts.DirectoryName(f.Cluster, member)}
 	own.VolumeMounts = []corev1.VolumeMount{{Name: facts.VolumeData, MountPath: facts.DataMount}}
 	own.SecurityContext.RunAsNonRoot, own.SecurityContext.RunAsUser, own.SecurityContext.RunAsGroup = new(false),
 		new(int64(0)), new(int64(0))

@@ -15,14 +15,14 @@ import (
 
 // Operations are how far the EtcdOperations have come. The status of each follows what is said here, and once it says
 // that it has ended, it is not here any more.
-func operations(v *facts.Facts, because decision.Reason) []v1alpha1.OperationProgress {
+func operations(f *facts.Facts, because decision.Reason) []v1alpha1.OperationProgress {
 	var all []v1alpha1.OperationProgress
-	for _, op := range v.Asked.Open {
+	for _, op := range f.Asked.Open {
 		p := v1alpha1.OperationProgress{Name: op.Name, UID: op.UID}
-		if ended := facts.EndOf(v.Cluster, op); ended != nil {
+		if ended := facts.EndOf(f.Cluster, op); ended != nil {
 			p = *ended
 		} else {
-			p.Phase, p.Message = progress(v, op, because)
+			p.Phase, p.Message = progress(f, op, because)
 		}
 		all = append(all, p)
 	}
@@ -30,93 +30,93 @@ func operations(v *facts.Facts, because decision.Reason) []v1alpha1.OperationPro
 }
 
 // progress is how far an operation has come that has not ended before this call.
-func progress(v *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reason) (v1alpha1.OperationPhase, string) {
+func progress(f *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reason) (v1alpha1.OperationPhase, string) {
 	switch {
-	case v.Asked.Over(op.UID) && v.Next != nil && v.Next.Epoch.Restore == string(op.UID) && !v.Cancelled():
+	case f.Asked.Over(op.UID) && f.Next != nil && f.Next.Epoch.Restore == string(op.UID) && !f.Cancelled():
 		return v1alpha1.OperationRunning, fmt.Sprintf("withdrawing it%s: epoch %d is not taken back yet",
-			objects.Colon(v.Asked.Refused[op.UID]), v.Next.Epoch.N)
-	case v.Asked.Withdrawn[op.UID]:
+			objects.Colon(f.Asked.Refused[op.UID]), f.Next.Epoch.N)
+	case f.Asked.Withdrawn[op.UID]:
 		return v1alpha1.OperationFailed, "withdrawn: it was deleted before its end"
-	case v.Asked.Refused[op.UID] != "":
-		return v1alpha1.OperationFailed, v.Asked.Refused[op.UID]
-	case v.Asked.Behind[op.UID] != "":
+	case f.Asked.Refused[op.UID] != "":
+		return v1alpha1.OperationFailed, f.Asked.Refused[op.UID]
+	case f.Asked.Behind[op.UID] != "":
 		return v1alpha1.OperationPending, fmt.Sprintf("waiting for EtcdOperation %s, which is older",
-			v.Asked.Behind[op.UID])
+			f.Asked.Behind[op.UID])
 	}
-	if v.HeldBack() {
+	if f.HeldBack() {
 		return v1alpha1.OperationPending, because.Message
 	}
 	switch op.Spec.Type {
 	case v1alpha1.OperationRestore:
-		return restored(v, string(op.UID))
+		return restored(f, string(op.UID))
 	case v1alpha1.OperationRecover:
-		return recovered(v, op, because)
+		return recovered(f, op, because)
 	case v1alpha1.OperationFence:
-		return fenced(v, op)
+		return fenced(f, op)
 	case v1alpha1.OperationMoveLeader:
-		return ledBy(v, op.Spec.MoveLeader.To, because)
+		return ledBy(f, op.Spec.MoveLeader.To, because)
 	case v1alpha1.OperationDefragment:
-		return defragmented(v, string(op.UID), because)
+		return defragmented(f, string(op.UID), because)
 	}
 	return v1alpha1.OperationFailed, "this Quorate does not know the type " + string(op.Spec.Type)
 }
 
-func restored(v *facts.Facts, id string) (v1alpha1.OperationPhase, string) {
-	n := v.Answered()[id]
+func restored(f *facts.Facts, id string) (v1alpha1.OperationPhase, string) {
+	n := f.Answered()[id]
 	switch {
-	case v.Next != nil && v.Next.Epoch.Restore == id && v.ByRestore():
-		_, message := v.Staged()
+	case f.Next != nil && f.Next.Epoch.Restore == id && f.ByRestore():
+		_, message := f.Staged()
 		return v1alpha1.OperationRunning, message
-	case v.Epoch != nil && v.Epoch.Restore != id && n != 0:
+	case f.Epoch != nil && f.Epoch.Restore != id && n != 0:
 		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d began with the restored data, and is over", n)
 	}
-	_, message, is, _ := v.Restored()
+	_, message, is, _ := f.Restored()
 	switch {
-	case v.Epoch != nil && v.Epoch.Restore == id && v.Epoch.Source == record.SourceEmpty:
+	case f.Epoch != nil && f.Epoch.Restore == id && f.Epoch.Source == record.SourceEmpty:
 		return v1alpha1.OperationFailed, fmt.Sprintf("the record of epoch %d was lost, so whether this was done is not "+
-			"known: look at the data, and create another EtcdOperation if it was not", v.Epoch.N)
+			"known: look at the data, and create another EtcdOperation if it was not", f.Epoch.N)
 	case is:
 		return v1alpha1.OperationSucceeded, message
-	case v.Epoch != nil && v.Epoch.Restore == id:
+	case f.Epoch != nil && f.Epoch.Restore == id:
 		return v1alpha1.OperationRunning, message
 	}
 	return v1alpha1.OperationPending, message
 }
 
-func recovered(v *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reason) (v1alpha1.OperationPhase, string) {
+func recovered(f *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reason) (v1alpha1.OperationPhase, string) {
 	r := op.Spec.Recover
-	if v.Epoch == nil {
+	if f.Epoch == nil {
 		return v1alpha1.OperationPending, because.Message
 	}
-	switch now, newest := int64(v.Epoch.N), v.Asked.Recovery(v.Epoch.N); {
+	switch now, newest := int64(f.Epoch.N), f.Asked.Recovery(f.Epoch.N); {
 	case now == r.Epoch && newest.UID != op.UID:
 		return v1alpha1.OperationFailed, fmt.Sprintf("EtcdOperation %s, which is newer, takes its place", newest.Name)
 	case now < r.Epoch:
 		return v1alpha1.OperationFailed, fmt.Sprintf("the cluster is at epoch %d: there was no epoch %d", now, r.Epoch)
-	case now > r.Epoch && int64(v.Epoch.After) != r.Epoch:
+	case now > r.Epoch && int64(f.Epoch.After) != r.Epoch:
 		return v1alpha1.OperationFailed, fmt.Sprintf("epoch %d is over: the cluster is at epoch %d", r.Epoch, now)
-	case now > r.Epoch && !v.Epoch.HadQuorum():
+	case now > r.Epoch && !f.Epoch.HadQuorum():
 		return v1alpha1.OperationRunning, fmt.Sprintf("epoch %d has begun, and has no quorum yet", now)
 	case now > r.Epoch:
-		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d serves; %s", now, v.Epoch.Describe())
-	case v.Next != nil && !v.ByRestore():
-		_, message := v.Staged()
+		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d serves; %s", now, f.Epoch.Describe())
+	case f.Next != nil && !f.ByRestore():
+		_, message := f.Staged()
 		return v1alpha1.OperationRunning, message
-	case v.Etcd != nil && v.Next == nil:
+	case f.Etcd != nil && f.Next == nil:
 		return v1alpha1.OperationFailed, fmt.Sprintf("a quorum of epoch %d answers, so there is nothing to recover", now)
 	}
 	return v1alpha1.OperationPending, because.Message
 }
 
-func fenced(v *facts.Facts, op *v1alpha1.EtcdOperation) (v1alpha1.OperationPhase, string) {
-	if facts.FenceOver(op, v.Now) {
+func fenced(f *facts.Facts, op *v1alpha1.EtcdOperation) (v1alpha1.OperationPhase, string) {
+	if facts.FenceOver(op, f.Now) {
 		return v1alpha1.OperationSucceeded, fmt.Sprintf("%s may start again: the duration is over",
 			strings.Join(op.Spec.Fence.Members, ", "))
 	}
 	var all []string
 	phase := v1alpha1.OperationRunning
 	for _, name := range op.Spec.Fence.Members {
-		words, stopped := fencing(v, name)
+		words, stopped := fencing(f, name)
 		if all = append(all, name+" "+words); !stopped {
 			phase = v1alpha1.OperationPending
 		}
@@ -129,32 +129,32 @@ func fenced(v *facts.Facts, op *v1alpha1.EtcdOperation) (v1alpha1.OperationPhase
 }
 
 // fencing says what becomes of a member that should be stopped, and whether it is.
-func fencing(v *facts.Facts, name string) (words string, stopped bool) {
-	m := v.Find(name)
+func fencing(f *facts.Facts, name string) (words string, stopped bool) {
+	m := f.Find(name)
 	switch {
-	case v.Etcd == nil && v.Children.Pods[name] == nil:
+	case f.Etcd == nil && f.Children.Pods[name] == nil:
 		return "is stopped", true
-	case v.Etcd == nil:
+	case f.Etcd == nil:
 		return "is not stopped while no quorum answers", false
 	case m == nil:
 		return "is not a member", false
 	case m.Pod == nil:
 		return "is stopped", true
-	case !v.MayStop(m):
+	case !f.MayStop(m):
 		return "is not stopped because the others need it now", false
 	}
 	return "is being stopped", false
 }
 
-func ledBy(v *facts.Facts, to string, because decision.Reason) (v1alpha1.OperationPhase, string) {
-	if v.Etcd == nil {
+func ledBy(f *facts.Facts, to string, because decision.Reason) (v1alpha1.OperationPhase, string) {
+	if f.Etcd == nil {
 		return v1alpha1.OperationPending, because.Message
 	}
-	switch m := v.Find(to); {
+	switch m := f.Find(to); {
 	case m == nil || m.Learner:
 		return v1alpha1.OperationFailed, fmt.Sprintf("%s is not a voter of this cluster: the voters are %s", to,
-			strings.Join(facts.Names(v.Voters), ", "))
-	case m.ID == v.Etcd.Leader:
+			strings.Join(facts.Names(f.Voters), ", "))
+	case m.ID == f.Etcd.Leader:
 		return v1alpha1.OperationSucceeded, to + " leads"
 	case !m.Serving():
 		return v1alpha1.OperationPending, fmt.Sprintf("waiting for %s to serve%s", to, objects.Colon(m.Health.Err))
@@ -162,8 +162,8 @@ func ledBy(v *facts.Facts, to string, because decision.Reason) (v1alpha1.Operati
 	return v1alpha1.OperationPending, because.Message
 }
 
-func defragmented(v *facts.Facts, id string, because decision.Reason) (v1alpha1.OperationPhase, string) {
-	run := v.DefragRun
+func defragmented(f *facts.Facts, id string, because decision.Reason) (v1alpha1.OperationPhase, string) {
+	run := f.DefragRun
 	if run == nil || run.Request != id {
 		return v1alpha1.OperationPending, because.Message
 	}

@@ -15,68 +15,68 @@ import (
 
 // InitialPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their
 // UIDs. Until then they have not run, so making one twice does no harm; afterwards none is made again.
-func initialPods(v *facts.Facts, _ *decision.Plan) []*corev1.Pod {
-	list := keptPods(v, v.Names)
-	if !v.Memory() || v.Etcd != nil || v.ChangesVersion() {
+func initialPods(f *facts.Facts, _ *decision.Plan) []*corev1.Pod {
+	list := keptPods(f, f.Names)
+	if !f.Memory() || f.Etcd != nil || f.ChangesVersion() {
 		return list
 	}
-	for _, name := range v.Epoch.InitialNames() {
-		if v.Children.Pods[name] == nil && v.MayBeginOnMemory(name) {
-			list = append(list, withGate(bootstrapPod(v, name)))
+	for _, name := range f.Epoch.InitialNames() {
+		if f.Children.Pods[name] == nil && f.MayBeginOnMemory(name) {
+			list = append(list, withGate(bootstrapPod(f, name)))
 		}
 	}
 	return sortPods(list)
 }
 
-func bootstrapPod(v *facts.Facts, name string) *corev1.Pod {
-	pod := Pod(v, name, objects.StartBootstrap, BootstrapEnv(v.Epoch.Record.Name))
-	if !v.Unguarded() {
+func bootstrapPod(f *facts.Facts, name string) *corev1.Pod {
+	pod := Pod(f, name, objects.StartBootstrap, BootstrapEnv(f.Epoch.Record.Name))
+	if !f.Unguarded() {
 		pod.Labels[objects.LabelRole] = facts.RoleVoter
 	}
-	pod.Annotations[objects.AnnotationInitialCluster] = objects.FormatPairs(v.Epoch.Initial, "=")
-	fill(v, pod)
-	awaitPredecessor(v, pod)
+	pod.Annotations[objects.AnnotationInitialCluster] = objects.FormatPairs(f.Epoch.Initial, "=")
+	fill(f, pod)
+	awaitPredecessor(f, pod)
 	return pod
 }
 
 // BlindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded
 // (S11). Whether the member has ever run is not known now, so a new pod insists on finding data, except where the
 // record still allows the member to begin.
-func blindPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
+func blindPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	goes := func(name string) bool { return plan.Pod.Is(decision.Deleted, name) }
-	list := keptPods(v, objects.Filter(v.Names, func(name string) bool { return !goes(name) }))
-	for _, name := range v.Names {
+	list := keptPods(f, objects.Filter(f.Names, func(name string) bool { return !goes(name) }))
+	for _, name := range f.Names {
 		switch {
-		case !v.MayFill(name), v.ChangesVersion():
-		case goes(name) || v.Memory() || v.Children.Pods[name] != nil || !v.StorageUsable(name) ||
-			v.Fenced(name):
-		case !v.Epoch.HadQuorum() && v.MayBegin(name) && !v.MayNotBegin():
-			list = append(list, bootstrapPod(v, name))
-		case !v.Epoch.Began(): // no member resumes in an epoch that has not begun
+		case !f.MayFill(name), f.ChangesVersion():
+		case goes(name) || f.Memory() || f.Children.Pods[name] != nil || !f.StorageUsable(name) ||
+			f.Fenced(name):
+		case !f.Epoch.HadQuorum() && f.MayBegin(name) && !f.MayNotBegin():
+			list = append(list, bootstrapPod(f, name))
+		case !f.Epoch.Began(): // no member resumes in an epoch that has not begun
 		default:
-			list = append(list, Pod(v, name, objects.StartResume, ResumeEnv()))
+			list = append(list, Pod(f, name, objects.StartResume, ResumeEnv()))
 		}
 	}
 	for _, pod := range list {
-		lead(v, pod, v.RoleWhileBlind(pod))
+		lead(f, pod, f.RoleWhileBlind(pod))
 	}
 	return sortPods(list)
 }
 
 // ListedPods are the pods of the listed members, except the one that is being rolled. A pod is made only on what is
 // observed as ours.
-func memberPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
+func memberPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	var list []*corev1.Pod
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		switch {
 		case m.PodName == "" || plan.Pod.Is(decision.Deleted, m.PodName):
-		case m.Pod == nil && v.Fenced(m.PodName) && !m.Learner:
+		case m.Pod == nil && f.Fenced(m.PodName) && !m.Learner:
 		case m.Pod != nil:
-			list = append(list, keptListed(v, m, plan)...)
-		case v.Memory() && v.MayBeMade(m) && v.MayBeginOnMemory(m.PodName):
-			list = append(list, withGate(podOf(v, m)))
-		case !v.Memory() && v.StorageUsable(m.PodName) && !v.MayBeMade(m) && !v.JoinsOnAnotherClaim(m):
-			list = append(list, podOf(v, m))
+			list = append(list, keptListed(f, m, plan)...)
+		case f.Memory() && f.MayBeMade(m) && f.MayBeginOnMemory(m.PodName):
+			list = append(list, withGate(podOf(f, m)))
+		case !f.Memory() && f.StorageUsable(m.PodName) && !f.MayBeMade(m) && !f.JoinsOnAnotherClaim(m):
+			list = append(list, podOf(f, m))
 		}
 	}
 	return sortPods(list)
@@ -84,25 +84,25 @@ func memberPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 
 // lead gives a pod the role that leads clients to it, or not; none while that would lead the first ones to data that is
 // open to all.
-func lead(v *facts.Facts, pod *corev1.Pod, role string) {
-	if role == "" || role == facts.RoleVoter && pod.Labels[objects.LabelRole] == "" && v.Unguarded() {
+func lead(f *facts.Facts, pod *corev1.Pod, role string) {
+	if role == "" || role == facts.RoleVoter && pod.Labels[objects.LabelRole] == "" && f.Unguarded() {
 		return
 	}
 	pod.Labels[objects.LabelRole] = role
 }
 
-func keptListed(v *facts.Facts, m *facts.Member, plan *decision.Plan) []*corev1.Pod {
-	list := keptPods(v, []string{m.PodName})
+func keptListed(f *facts.Facts, m *facts.Member, plan *decision.Plan) []*corev1.Pod {
+	list := keptPods(f, []string{m.PodName})
 	for _, pod := range list {
 		if m.Started() {
 			noteBegun(pod)
 		}
-		lead(v, pod, v.RoleOf(m, slices.Contains(plan.Leaving, m.PodName)))
+		lead(f, pod, f.RoleOf(m, slices.Contains(plan.Leaving, m.PodName)))
 		if plan.Pod.Is(decision.Unchosen, m.PodName) && pod.Annotations[objects.AnnotationWithdrawn] == "" {
-			pod.Annotations[objects.AnnotationWithdrawn] = v.Now.UTC().Format(time.RFC3339)
+			pod.Annotations[objects.AnnotationWithdrawn] = f.Now.UTC().Format(time.RFC3339)
 		}
 		if plan.Pod.Is(decision.Reimaged, m.PodName) {
-			exchange(v, pod)
+			exchange(f, pod)
 		}
 	}
 	return list
@@ -118,21 +118,21 @@ func noteBegun(pod *corev1.Pod) {
 }
 
 // podOf is a new pod for a listed member.
-func podOf(v *facts.Facts, m *facts.Member) *corev1.Pod {
+func podOf(f *facts.Facts, m *facts.Member) *corev1.Pod {
 	var pod *corev1.Pod
-	switch start := v.StartOf(m); start {
+	switch start := f.StartOf(m); start {
 	case objects.StartJoin:
-		pod = Pod(v, m.PodName, start, joinEnv())
-		pod.Annotations[objects.AnnotationInitialCluster] = v.JoinCluster(m)
+		pod = Pod(f, m.PodName, start, joinEnv())
+		pod.Annotations[objects.AnnotationInitialCluster] = f.JoinCluster(m)
 	case objects.StartBootstrap:
-		pod = bootstrapPod(v, m.PodName)
+		pod = bootstrapPod(f, m.PodName)
 	default:
-		pod = Pod(v, m.PodName, objects.StartResume, ResumeEnv())
+		pod = Pod(f, m.PodName, objects.StartResume, ResumeEnv())
 	}
 	if m.Learner {
 		pod.Labels[objects.LabelRole] = facts.RoleLearner
 	}
-	if v.Mismatched(m) {
+	if f.Mismatched(m) {
 		pod.Labels[objects.LabelRole] = facts.RoleFenced
 	}
 	return pod
@@ -145,50 +145,50 @@ func withGate(pod *corev1.Pod) *corev1.Pod {
 }
 
 // Pod of the member: the one that runs, brought up to date as far as a running pod can be, or a new one.
-func Pod(v *facts.Facts, name, start string, env []corev1.EnvVar) *corev1.Pod {
-	pod := NewPod(v.Observation, name, v.Address(name), v.VersionNow(), start, v.RoomOf(name),
-		defaults.Speech{PeersTLS: v.PeersDial(name), Anonymous: v.AsksNone()}, env)
-	if outside, known := v.OutsideURL(name); known {
+func Pod(f *facts.Facts, name, start string, env []corev1.EnvVar) *corev1.Pod {
+	pod := NewPod(f.Observation, name, f.Address(name), f.VersionNow(), start, f.RoomOf(name),
+		defaults.Speech{PeersTLS: f.PeersDial(name), Anonymous: f.AsksNone()}, env)
+	if outside, known := f.OutsideURL(name); known {
 		advertise(pod, outside)
 	}
-	if v.HasWAL(name) {
+	if f.HasWAL(name) {
 		WithWAL(pod)
 	}
-	if v.HostPath() {
-		inDirectory(v, pod)
+	if f.HostPath() {
+		inDirectory(f, pod)
 	}
-	if v.OnNamedNodes() {
-		pod.Spec.Affinity = Pinned(pod.Spec.Affinity, v.NodeOf(pod.Name))
+	if f.OnNamedNodes() {
+		pod.Spec.Affinity = Pinned(pod.Spec.Affinity, f.NodeOf(pod.Name))
 	}
 	prepare := facts.PrepareOf(pod)
-	prepare.Env = append(prepare.Env, ofEpoch(objects.EpochName(v.Cluster.Name, v.Epoch.N)))
-	if v.BesideForeign() {
+	prepare.Env = append(prepare.Env, ofEpoch(objects.EpochName(f.Cluster.Name, f.Epoch.N)))
+	if f.BesideForeign() {
 		AllowAnyPeer(pod)
 	}
-	noteTemplate(v, pod, v.VersionNow())
-	pod.Annotations[objects.AnnotationImage] = v.Settings.Etcd(&v.Cluster.Spec, v.VersionNow())
-	noteServed(v, pod)
-	noteRestart(v, pod)
-	if facts.Provided(v.Cluster) && v.SeesMounted() {
-		pod.Annotations[objects.AnnotationTrusts] = objects.FormatPairs(v.Trusted(), ":")
+	noteTemplate(f, pod, f.VersionNow())
+	pod.Annotations[objects.AnnotationImage] = f.Settings.Etcd(&f.Cluster.Spec, f.VersionNow())
+	noteServed(f, pod)
+	noteRestart(f, pod)
+	if facts.Provided(f.Cluster) && f.SeesMounted() {
+		pod.Annotations[objects.AnnotationTrusts] = objects.FormatPairs(f.Trusted(), ":")
 	}
 	return pod
 }
 
 // noteServed puts on a pod which certificates its member is to show.
-func noteServed(v *facts.Facts, pod *corev1.Pod) {
-	if v.Serves != "" {
-		pod.Annotations[objects.AnnotationServes] = v.Serves
+func noteServed(f *facts.Facts, pod *corev1.Pod) {
+	if f.Serves != "" {
+		pod.Annotations[objects.AnnotationServes] = f.Serves
 	}
 }
 
 // KeptPods are the observed pods of these names, except those that have ended, which are made again (on Memory,
 // replaced).
-func keptPods(v *facts.Facts, names []string) []*corev1.Pod {
+func keptPods(f *facts.Facts, names []string) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, name := range names {
-		if pod := v.Children.Pods[name]; pod != nil && !facts.Finished(pod) {
-			list = append(list, keptPod(v, pod))
+		if pod := f.Children.Pods[name]; pod != nil && !facts.Finished(pod) {
+			list = append(list, keptPod(f, pod))
 		}
 	}
 	return list
@@ -196,44 +196,44 @@ func keptPods(v *facts.Facts, names []string) []*corev1.Pod {
 
 // keptPod is an observed pod with its observed spec. Only the labels, the image of an etcd that never ran, and the
 // gate of a recorded memory pod may differ.
-func keptPod(v *facts.Facts, old *corev1.Pod) *corev1.Pod {
+func keptPod(f *facts.Facts, old *corev1.Pod) *corev1.Pod {
 	pod := *old
 	own := map[string]string{objects.LabelMember: old.Name}
 	if r := old.Labels[objects.LabelRole]; r != "" {
 		own[objects.LabelRole] = r
 	}
-	pod.Labels = objects.Labels(v.Cluster, own)
-	pod.Annotations = objects.Annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationStart,
+	pod.Labels = objects.Labels(f.Cluster, own)
+	pod.Annotations = objects.Annotations(f.Cluster, objects.Only(old.Annotations, objects.AnnotationStart,
 		objects.AnnotationTemplate, objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts,
 		objects.AnnotationFlagsFor, objects.AnnotationExchanged,
 		objects.AnnotationRestarted, objects.AnnotationSHA256, objects.AnnotationUntil))
-	noteServed(v, &pod)
-	if !v.TemplateOutdated(old) {
-		noteTemplate(v, &pod, facts.MadeForVersion(old))
+	noteServed(f, &pod)
+	if !f.TemplateOutdated(old) {
+		noteTemplate(f, &pod, facts.MadeForVersion(old))
 	}
-	if v.Epoch == nil {
+	if f.Epoch == nil {
 		return &pod
 	}
-	noteSuccession(v, &pod, old)
-	if since := old.Annotations[objects.AnnotationWithdrawn]; since != "" && !v.Epoch.Choice.Removes &&
-		v.Epoch.Choice.Name == old.Name {
+	noteSuccession(f, &pod, old)
+	if since := old.Annotations[objects.AnnotationWithdrawn]; since != "" && !f.Epoch.Choice.Removes &&
+		f.Epoch.Choice.Name == old.Name {
 		pod.Annotations[objects.AnnotationWithdrawn] = since
 	}
-	if facts.Gated(old) && v.Epoch.MayStartEmpty(old.Name, old.UID) && v.MayFill(old.Name) {
+	if facts.Gated(old) && f.Epoch.MayStartEmpty(old.Name, old.UID) && f.MayFill(old.Name) {
 		pod.Spec.SchedulingGates = nil
 	}
-	if v.TakesImage(old) {
-		exchange(v, &pod)
+	if f.TakesImage(old) {
+		exchange(f, &pod)
 	}
 	return &pod
 }
 
 // noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member
 // may begin; and, on one that must be filled, which database it must find.
-func noteSuccession(v *facts.Facts, pod, old *corev1.Pod) {
-	noteFilling(v, pod)
-	if facts.Awaits(old) && v.Epoch.Began() && facts.NamesRecord(old) == objects.EpochName(v.Cluster.Name,
-		v.Epoch.N) {
+func noteSuccession(f *facts.Facts, pod, old *corev1.Pod) {
+	noteFilling(f, pod)
+	if facts.Awaits(old) && f.Epoch.Began() && facts.NamesRecord(old) == objects.EpochName(f.Cluster.Name,
+		f.Epoch.N) {
 		pod.Annotations[objects.AnnotationBegins] = "yes"
 	}
 	if old.Annotations[objects.AnnotationPredecessorGone] != "" {
@@ -242,11 +242,11 @@ func noteSuccession(v *facts.Facts, pod, old *corev1.Pod) {
 }
 
 // StrangePods carry our labels but no member's name: not ours to delete.
-func strangePods(v *facts.Facts) []*corev1.Pod {
+func strangePods(f *facts.Facts) []*corev1.Pod {
 	var list []*corev1.Pod
-	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
-		if _, ours := objects.Ordinal(v.Cluster.Name, name); !ours && !v.IsSurveyPod(name) {
-			list = append(list, facts.Kept(v.Cluster, v.Children.Pods[name]))
+	for _, name := range slices.Sorted(maps.Keys(f.Children.Pods)) {
+		if _, ours := objects.Ordinal(f.Cluster.Name, name); !ours && !f.IsSurveyPod(name) {
+			list = append(list, facts.Kept(f.Cluster, f.Children.Pods[name]))
 		}
 	}
 	return list
@@ -258,8 +258,8 @@ func sortPods(list []*corev1.Pod) []*corev1.Pod {
 }
 
 // NoteRestart puts on the pod of a voter, new or with another image, whether that served when it was chosen for it.
-func noteRestart(v *facts.Facts, pod *corev1.Pod) {
-	recorded := v.Epoch.Choice
+func noteRestart(f *facts.Facts, pod *corev1.Pod) {
+	recorded := f.Epoch.Choice
 	served := recorded.Name == pod.Name && !recorded.Down && !recorded.Removes
 	switch exchanged := pod.Annotations[objects.AnnotationExchanged] != ""; {
 	case exchanged && !served:

@@ -19,16 +19,16 @@ const ScrapeLabel = "quorate.dev/scrape"
 // Policies say who may open connections to the members, where Kubernetes enforces that: peers among themselves,
 // with Quorate where clients need no certificate, Quorate and the clients that the spec selects to the client port,
 // scrapers to the metrics port.
-func Policies(v *facts.Facts) []*networkingv1.NetworkPolicy {
-	c := v.Cluster
+func Policies(f *facts.Facts) []*networkingv1.NetworkPolicy {
+	c := f.Cluster
 	// No policy holds for pods on the hosts' network.
-	if c.Spec.NetworkPolicy.Mode == v1alpha1.NetworkPolicyDisabled || v.HostNetwork() {
+	if c.Spec.NetworkPolicy.Mode == v1alpha1.NetworkPolicyDisabled || f.HostNetwork() {
 		return nil
 	}
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
 	var clients []networkingv1.NetworkPolicyPeer // an empty list allows everyone
 	if chosen := c.Spec.NetworkPolicy.Clients; chosen != nil {
-		clients = []networkingv1.NetworkPolicyPeer{own, quoratePods(v), {NamespaceSelector: chosen}}
+		clients = []networkingv1.NetworkPolicyPeer{own, quoratePods(f), {NamespaceSelector: chosen}}
 	}
 	scrapers := &metav1.LabelSelector{MatchLabels: map[string]string{ScrapeLabel: "true"}}
 	metrics := []networkingv1.NetworkPolicyPeer{own, {NamespaceSelector: scrapers, PodSelector: scrapers}}
@@ -37,9 +37,9 @@ func Policies(v *facts.Facts) []*networkingv1.NetworkPolicy {
 	}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: objects.Selector(c)}}}
 	if objects.NeedsToken(c) { // Quorate asks there whose certificates a member takes that asks clients for none
-		peers = append(peers, quoratePods(v))
+		peers = append(peers, quoratePods(f))
 	}
-	if v.BesideForeign() || v.Epoch == nil && defaults.Joins(c) { // where foreign members are is not known
+	if f.BesideForeign() || f.Epoch == nil && defaults.Joins(c) { // where foreign members are is not known
 		peers = nil
 	}
 	return []*networkingv1.NetworkPolicy{{
@@ -55,13 +55,13 @@ func Policies(v *facts.Facts) []*networkingv1.NetworkPolicy {
 }
 
 // quoratePods are the pods of Quorate itself.
-func quoratePods(v *facts.Facts) networkingv1.NetworkPolicyPeer {
+func quoratePods(f *facts.Facts) networkingv1.NetworkPolicyPeer {
 	from := networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{},
 		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "quorate"}},
 	}
-	if v.Settings.Namespace != "" {
-		from.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: v.Settings.Namespace}
+	if f.Settings.Namespace != "" {
+		from.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: f.Settings.Namespace}
 	}
 	return from
 }

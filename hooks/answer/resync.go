@@ -29,13 +29,13 @@ const quietShare = 10
 
 // resyncAfter is how soon to be asked again: as the rule says, more rarely while nothing changes, and when a time is
 // over that is counted, the schedule begins a run or a maintenance window opens.
-func resyncAfter(v *facts.Facts, plan *decision.Plan, s *v1alpha1.EtcdClusterStatus) time.Duration {
-	until := []time.Duration{grown(v, plan.Resync, s), plan.Due, nextTimeOver(v)}
-	if v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() {
-		until = append(until, v.DefragRun.NextScheduleTime.Sub(v.Now))
+func resyncAfter(f *facts.Facts, plan *decision.Plan, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	until := []time.Duration{grown(f, plan.Resync, s), plan.Due, nextTimeOver(f)}
+	if f.DefragRun != nil && !f.DefragRun.NextScheduleTime.IsZero() {
+		until = append(until, f.DefragRun.NextScheduleTime.Sub(f.Now))
 	}
-	if v.Windows.Closed() && !v.Windows.Opens.IsZero() {
-		until = append(until, v.Windows.Opens.Sub(v.Now))
+	if f.Windows.Closed() && !f.Windows.Opens.IsZero() {
+		until = append(until, f.Windows.Opens.Sub(f.Now))
 	}
 	until = objects.Filter(until, func(d time.Duration) bool { return d > 0 })
 	if len(until) == 0 {
@@ -46,28 +46,28 @@ func resyncAfter(v *facts.Facts, plan *decision.Plan, s *v1alpha1.EtcdClusterSta
 
 // grown is the rule's pause, or a longer one when nothing has changed for a while. At its longest it is left to
 // Metacontroller's resync: two calls in one period would be one too many.
-func grown(v *facts.Facts, first decision.Pause, s *v1alpha1.EtcdClusterStatus) time.Duration {
+func grown(f *facts.Facts, first decision.Pause, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	if first == 0 {
 		return 0
 	}
-	pause := max(time.Duration(first), quiet(v, s)/quietShare)
+	pause := max(time.Duration(first), quiet(f, s)/quietShare)
 	switch {
-	case pause < v.ResyncPeriod():
+	case pause < f.ResyncPeriod():
 		return pause.Round(time.Millisecond)
-	case v.Resync > 0:
+	case f.Resync > 0:
 		return 0
 	}
-	return v.ResyncPeriod()
+	return f.ResyncPeriod()
 }
 
 // quiet is for how long the status has told of nothing new. A silence is as long as we have looked at it: while we did
 // not, members may have come and gone.
-func quiet(v *facts.Facts, s *v1alpha1.EtcdClusterStatus) time.Duration {
-	last := lastChange(s, v.Now.Add(clockSkew))
-	if v.ClockRuns() {
-		return v.Observed(last)
+func quiet(f *facts.Facts, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	last := lastChange(s, f.Now.Add(clockSkew))
+	if f.ClockRuns() {
+		return f.Observed(last)
 	}
-	return v.Now.Sub(last)
+	return f.Now.Sub(last)
 }
 
 // clockSkew is how far the clock that wrote a status may be ahead of ours.
@@ -95,26 +95,26 @@ func lastChange(s *v1alpha1.EtcdClusterStatus, atMost time.Time) time.Time {
 }
 
 // nextTimeOver is in how long the next of the times is over that are counted; 0 for none.
-func nextTimeOver(v *facts.Facts) time.Duration {
-	if !v.ClockRuns() {
+func nextTimeOver(f *facts.Facts) time.Duration {
+	if !f.ClockRuns() {
 		return 0
 	}
 	var left []time.Duration
-	for _, m := range v.Voters {
-		if s := v.SilentFor(m); s > 0 {
-			left = append(left, defaults.ReplaceAfter(&v.Cluster.Spec)-s)
+	for _, m := range f.Voters {
+		if s := f.SilentFor(m); s > 0 {
+			left = append(left, defaults.ReplaceAfter(&f.Cluster.Spec)-s)
 		}
 	}
-	if l := v.Learner(); l != nil {
-		if s := v.LastStatus(l); s != nil {
-			left = append(left, v.TimeFor()-v.WhileAvailable(s.JoinTime))
+	if l := f.Learner(); l != nil {
+		if s := f.LastStatus(l); s != nil {
+			left = append(left, f.TimeFor()-f.WhileAvailable(s.JoinTime))
 		}
 	}
-	if v.Etcd == nil {
-		left = append(left, v.LostUntil().Sub(v.Now))
+	if f.Etcd == nil {
+		left = append(left, f.LostUntil().Sub(f.Now))
 	}
-	if v.Next != nil && v.Choosing() {
-		left = append(left, v.SurveyFor()-v.Observed(v.SurveyedSince()))
+	if f.Next != nil && f.Choosing() {
+		left = append(left, f.SurveyFor()-f.Observed(f.SurveyedSince()))
 	}
 	left = objects.Filter(left, func(d time.Duration) bool { return d > 0 })
 	if len(left) == 0 {

@@ -15,36 +15,36 @@ import (
 )
 
 // Fill lets a pod that begins get its data, if its epoch has any.
-func fill(v *facts.Facts, pod *corev1.Pod) {
-	e := v.Epoch
+func fill(f *facts.Facts, pod *corev1.Pod) {
+	e := f.Epoch
 	if !e.Filled() {
 		return
 	}
 	switch e.Source {
 	case record.SourceSnapshot:
 		if e.Snapshot != nil {
-			fromSnapshot(v, pod, e.Snapshot)
+			fromSnapshot(f, pod, e.Snapshot)
 		}
 	case record.SourceEmpty:
-		seedBy(v, pod, seedContainer(v, pod, []string{"--empty"}), nil)
+		seedBy(f, pod, seedContainer(f, pod, []string{"--empty"}), nil)
 	case record.SourceClaims:
 		if e.Claim != nil {
-			fromVolume(v, pod, *e.Claim)
+			fromVolume(f, pod, *e.Claim)
 		}
 	case record.SourceSurvivor:
 		if e.Member != "" {
-			fromRunning(v, pod, e.Member)
+			fromRunning(f, pod, e.Member)
 		} else {
-			fromVolume(v, pod, survivorVolume(v, e.Survivor))
+			fromVolume(f, pod, survivorVolume(f, e.Survivor))
 		}
 	}
-	pod.Spec.Containers[0].Env = append(environment(v.Cluster),
+	pod.Spec.Containers[0].Env = append(environment(f.Cluster),
 		ResumeEnv()...) // it finds its data, or does not start
 }
 
 // Await holds a member back that is made ready before its epoch begins.
-func awaitPredecessor(v *facts.Facts, pod *corev1.Pod) {
-	if v.Epoch.Began() {
+func awaitPredecessor(f *facts.Facts, pod *corev1.Pod) {
+	if f.Epoch.Began() {
 		return
 	}
 	prepare := facts.PrepareOf(pod)
@@ -66,7 +66,7 @@ func ofEpoch(name string) corev1.EnvVar {
 	}}
 }
 
-func fromSnapshot(v *facts.Facts, pod *corev1.Pod, from *record.Resolved) {
+func fromSnapshot(f *facts.Facts, pod *corev1.Pod, from *record.Resolved) {
 	access := stores.AccessTo(from.Store, from.ServiceAccountName, true)
 	if from.Identity.Name != "" {
 		access.Identify(from.Identity)
@@ -86,41 +86,41 @@ func fromSnapshot(v *facts.Facts, pod *corev1.Pod, from *record.Resolved) {
 	case from.AsFar:
 		args = append(args, "--as-far-as-possible")
 	}
-	seed := seedContainer(v, pod, args)
+	seed := seedContainer(f, pod, args)
 	seed.Env = append(seed.Env, access.Env...)
 	if from.SHA256 == "" {
-		insist(pod, &seed, facts.EnvSHA256, objects.AnnotationSHA256, v.Epoch.Sum)
+		insist(pod, &seed, facts.EnvSHA256, objects.AnnotationSHA256, f.Epoch.Sum)
 	}
-	if v.Epoch.UnknownEnd() {
-		insist(pod, &seed, facts.EnvUntil, objects.AnnotationUntil, facts.RevisionText(v.Epoch.Until))
+	if f.Epoch.UnknownEnd() {
+		insist(pod, &seed, facts.EnvUntil, objects.AnnotationUntil, facts.RevisionText(f.Epoch.Until))
 	}
 	seed.VolumeMounts = append(seed.VolumeMounts, access.Mounts...)
 	pod.Spec.ServiceAccountName = cmp.Or(from.ServiceAccountName, pod.Spec.ServiceAccountName)
 	for k, label := range access.Labels {
 		pod.Labels[k] = label
 	}
-	seedBy(v, pod, seed, access.Volumes)
+	seedBy(f, pod, seed, access.Volumes)
 }
 
 // survivorVolume is that of a member of an earlier epoch.
-func survivorVolume(v *facts.Facts, member string) record.FormerClaim {
+func survivorVolume(f *facts.Facts, member string) record.FormerClaim {
 	of := record.FormerClaim{Name: member, Path: facts.DefaultDataPath}
-	if v.All.Claims[facts.WALClaim(member)] != nil {
+	if f.All.Claims[facts.WALClaim(member)] != nil {
 		of.WAL = facts.WALClaim(member)
 	}
 	return of
 }
 
 // fromVolume has the pod copy what the volume of a member holds that runs no more.
-func fromVolume(v *facts.Facts, pod *corev1.Pod, of record.FormerClaim) {
+func fromVolume(f *facts.Facts, pod *corev1.Pod, of record.FormerClaim) {
 	list, mounts := mountsOf(of)
 	args := []string{"--from-data=" + facts.DataIn(of)}
 	if wal := facts.WALIn(of); wal != "" {
 		args = append(args, "--from-wal="+wal)
 	}
-	seed := seedContainer(v, pod, args)
+	seed := seedContainer(f, pod, args)
 	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
-	seedBy(v, pod, seed, list)
+	seedBy(f, pod, seed, list)
 }
 
 // mountsOf are what mounts a volume, for reading alone.
@@ -137,44 +137,44 @@ func mountsOf(of record.FormerClaim) (list []corev1.Volume, mounts []corev1.Volu
 
 // fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing
 // comes after that.
-func fromRunning(v *facts.Facts, pod *corev1.Pod, member string) {
-	args := []string{"--from-member=" + objects.ClientURL(v.Cluster, member, v.Address(member))}
+func fromRunning(f *facts.Facts, pod *corev1.Pod, member string) {
+	args := []string{"--from-member=" + objects.ClientURL(f.Cluster, member, f.Address(member))}
 	var list []corev1.Volume
 	var mounts []corev1.VolumeMount
-	if secret := objects.OperatorSecret(v.Cluster); secret != "" {
+	if secret := objects.OperatorSecret(f.Cluster); secret != "" {
 		args = append(args, objects.OperatorFlags()...)
 		list, mounts = []corev1.Volume{objects.OperatorVolume(secret)}, []corev1.VolumeMount{objects.OperatorMount()}
 	}
-	if objects.NeedsToken(v.Cluster) {
+	if objects.NeedsToken(f.Cluster) {
 		args = append(args, objects.TokenFlags()...)
-		list, mounts = append(list, objects.TokenVolume(v.Cluster.Name)), append(mounts, objects.TokenMount())
+		list, mounts = append(list, objects.TokenVolume(f.Cluster.Name)), append(mounts, objects.TokenMount())
 	}
-	seed := seedContainer(v, pod, args)
+	seed := seedContainer(f, pod, args)
 	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
-	seedBy(v, pod, seed, list)
+	seedBy(f, pod, seed, list)
 }
 
 // seedContainer fills the data directory of the pod's member.
-func seedContainer(v *facts.Facts, pod *corev1.Pod, from []string) corev1.Container {
-	version := v.VersionNow()
-	peerURL := v.Epoch.Initial[pod.Name] // etcdutl refuses another one than the list has
+func seedContainer(f *facts.Facts, pod *corev1.Pod, from []string) corev1.Container {
+	version := f.VersionNow()
+	peerURL := f.Epoch.Initial[pod.Name] // etcdutl refuses another one than the list has
 	c := corev1.Container{
 		Name:            objects.ContainerSeed,
-		Image:           v.Settings.Etcd(&v.Cluster.Spec, version),
-		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
+		Image:           f.Settings.Etcd(&f.Cluster.Spec, version),
+		ImagePullPolicy: f.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{objects.ToolsBinary},
 		Args: slices.Concat([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
 			"--name=" + pod.Name, "--peer-url=" + peerURL, "--etcd-version=" + version},
-			from, v.Epoch.BeginArgs()),
+			from, f.Epoch.BeginArgs()),
 		Env: append([]corev1.EnvVar{objects.Temporary(facts.StateMount)},
-			recordEnv(v.Epoch.Record.Name)...),
+			recordEnv(f.Epoch.Record.Name)...),
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                objects.Before(pod.Spec.Containers[0].Resources),
 		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: facts.VolumeData, MountPath: facts.DataMount},
 			{Name: facts.VolumeState, MountPath: facts.StateMount}},
 	}
-	if v.HasWAL(pod.Name) {
+	if f.HasWAL(pod.Name) {
 		c.Args = append(c.Args, "--wal-dir="+facts.WALDir)
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: facts.VolumeWAL,
 			MountPath: facts.WALMount})
@@ -183,11 +183,11 @@ func seedContainer(v *facts.Facts, pod *corev1.Pod, from []string) corev1.Contai
 }
 
 // seedBy puts the container before prepare.
-func seedBy(v *facts.Facts, pod *corev1.Pod, seed corev1.Container, mounts []corev1.Volume) {
+func seedBy(f *facts.Facts, pod *corev1.Pod, seed corev1.Container, mounts []corev1.Volume) {
 	pod.Spec.Volumes = append(append(pod.Spec.Volumes, objects.ToolsVolume()), mounts...)
 	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
 	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images,
+	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(f.Settings.Images,
 		seed.Resources), seed, prepare)
 }
 
@@ -202,9 +202,9 @@ func insist(pod *corev1.Pod, seed *corev1.Container, variable, annotation, value
 }
 
 // NoteFilling puts on a pod what it must be filled with, once that is known, where it reads that.
-func noteFilling(v *facts.Facts, pod *corev1.Pod) {
-	for _, of := range [][3]string{{facts.EnvSHA256, objects.AnnotationSHA256, v.Epoch.Sum},
-		{facts.EnvUntil, objects.AnnotationUntil, facts.RevisionText(v.Epoch.Until)}} {
+func noteFilling(f *facts.Facts, pod *corev1.Pod) {
+	for _, of := range [][3]string{{facts.EnvSHA256, objects.AnnotationSHA256, f.Epoch.Sum},
+		{facts.EnvUntil, objects.AnnotationUntil, facts.RevisionText(f.Epoch.Until)}} {
 		if of[2] != "" && facts.Insists(pod, of[0]) {
 			pod.Annotations[of[1]] = of[2]
 		}

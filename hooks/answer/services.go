@@ -20,24 +20,24 @@ import (
 )
 
 // Secrets are the Secrets that should exist. One that is not known to be superfluous stays.
-func Secrets(v *facts.Facts) []*decision.DesiredSecret {
-	if !objects.Encrypted(v.Cluster) {
-		return facts.KeptSecrets(v.Observation)
+func Secrets(f *facts.Facts) []*decision.DesiredSecret {
+	if !objects.Encrypted(f.Cluster) {
+		return facts.KeptSecrets(f.Observation)
 	}
-	list := append(generated(v), tokenKeys(v))
-	if objects.TLSMode(v.Cluster) == v1alpha1.TLSAuto {
-		list = append(list, secretOf(v, defaults.CASecret(v.Cluster.Name), corev1.SecretTypeTLS,
-			authority(v)))
-		for _, l := range v.Leaves {
-			if s := leaf(v, l); s != nil {
+	list := append(generated(f), tokenKeys(f))
+	if objects.TLSMode(f.Cluster) == v1alpha1.TLSAuto {
+		list = append(list, secretOf(f, defaults.CASecret(f.Cluster.Name), corev1.SecretTypeTLS,
+			authority(f)))
+		for _, l := range f.Leaves {
+			if s := leaf(f, l); s != nil {
 				list = append(list, s)
 			}
 		}
 	}
-	if a := v.Cluster.Spec.Auth; a == nil || users.Validate(a) != nil { // whose Secrets are wanted is not known
-		for name, old := range v.Children.Secrets {
+	if a := f.Cluster.Spec.Auth; a == nil || users.Validate(a) != nil { // whose Secrets are wanted is not known
+		for name, old := range f.Children.Secrets {
 			if !slices.ContainsFunc(list, func(s *decision.DesiredSecret) bool { return s.Name == name }) {
-				list = append(list, facts.KeptSecret(v.Cluster, old))
+				list = append(list, facts.KeptSecret(f.Cluster, old))
 			}
 		}
 	}
@@ -47,29 +47,29 @@ func Secrets(v *facts.Facts) []*decision.DesiredSecret {
 
 // Services are the cluster's two, for clients and headless for its members, and with spec.memberService one for each
 // member.
-func services(v *facts.Facts) []*corev1.Service {
-	c := v.Cluster
+func services(f *facts.Facts) []*corev1.Service {
+	c := f.Cluster
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: objects.Labels(c, nil), Annotations: objects.Annotations(c, nil)}
 	}
 	client := servicePort("client", objects.ClientPort)
 	peer := servicePort("peer", objects.PeerPort)
-	if v.HostNetwork() { // whose pods declare no ports
+	if f.HostNetwork() { // whose pods declare no ports
 		clientPort, peerPort, _ := objects.Ports(c)
 		client.TargetPort, peer.TargetPort = intstr.FromInt(clientPort), intstr.FromInt(peerPort)
 	}
 	peers := meta(objects.PeerService(c.Name))
-	if n := v.NextOrdinal(); n > 0 {
+	if n := f.NextOrdinal(); n > 0 {
 		peers.Annotations[objects.AnnotationNextMember] = strconv.Itoa(n)
 	}
-	for key, copied := range copies(v) {
+	for key, copied := range copies(f) {
 		peers.Annotations[key] = copied
 	}
-	if nodes := v.NoteNodes(); nodes != "" {
+	if nodes := f.NoteNodes(); nodes != "" {
 		peers.Annotations[objects.AnnotationNodes] = nodes
 	}
 	list := []*corev1.Service{
-		clientService(v, client),
+		clientService(f, client),
 		{
 			ObjectMeta: peers,
 			// Members must find each other before they are ready: a quorum is what makes them ready.
@@ -79,39 +79,39 @@ func services(v *facts.Facts) []*corev1.Service {
 			},
 		},
 	}
-	for _, name := range v.Outside() {
-		list = append(list, memberService(v, name))
+	for _, name := range f.Outside() {
+		list = append(list, memberService(f, name))
 	}
 	for _, s := range list {
-		families(&c.Spec.ClientService, s, v.Children.Services[s.Name])
+		families(&c.Spec.ClientService, s, f.Children.Services[s.Name])
 	}
 	return list
 }
 
 // clientService leads clients to voters.
-func clientService(v *facts.Facts, port corev1.ServicePort) *corev1.Service {
-	return exposed(v, objects.ClientService(v.Cluster.Name), &v.Cluster.Spec.ClientService, port, nil,
-		facts.ClientSelector(v.Cluster))
+func clientService(f *facts.Facts, port corev1.ServicePort) *corev1.Service {
+	return exposed(f, objects.ClientService(f.Cluster.Name), &f.Cluster.Spec.ClientService, port, nil,
+		facts.ClientSelector(f.Cluster))
 }
 
 // memberService leads clients from outside Kubernetes to one member, while it is a voter.
-func memberService(v *facts.Facts, member string) *corev1.Service {
-	asked, of := v.Cluster.Spec.MemberService, map[string]string{objects.LabelMember: member}
-	selector := facts.ClientSelector(v.Cluster)
+func memberService(f *facts.Facts, member string) *corev1.Service {
+	asked, of := f.Cluster.Spec.MemberService, map[string]string{objects.LabelMember: member}
+	selector := facts.ClientSelector(f.Cluster)
 	selector[objects.LabelMember] = member
-	return exposed(v, objects.MemberService(member), &v1alpha1.ClientService{Type: asked.Type,
+	return exposed(f, objects.MemberService(member), &v1alpha1.ClientService{Type: asked.Type,
 		LoadBalancerClass: asked.LoadBalancerClass, LoadBalancerSourceRanges: asked.LoadBalancerSourceRanges,
 		ExternalTrafficPolicy: asked.ExternalTrafficPolicy}, servicePort("client", objects.ClientPort), of, selector)
 }
 
 // exposed is a Service that can be reached from outside Kubernetes. What the spec leaves open, Kubernetes fills in: it
 // is in no answer, and so stays as it is (TestServicesKeepWhatKubernetesFillsIn).
-func exposed(v *facts.Facts, name string, asked *v1alpha1.ClientService, port corev1.ServicePort,
+func exposed(f *facts.Facts, name string, asked *v1alpha1.ClientService, port corev1.ServicePort,
 	labels, selector map[string]string) *corev1.Service {
 	port.AppProtocol = unlessZero(asked.AppProtocol)
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: objects.Labels(v.Cluster, labels),
-			Annotations: objects.ServiceAnnotations(v.Cluster, name)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: objects.Labels(f.Cluster, labels),
+			Annotations: objects.ServiceAnnotations(f.Cluster, name)},
 		Spec: corev1.ServiceSpec{Type: cmp.Or(asked.Type, corev1.ServiceTypeClusterIP), Selector: selector},
 	}
 	if s.Spec.Type != corev1.ServiceTypeClusterIP {
@@ -152,17 +152,17 @@ func servicePort(name string, port int32) corev1.ServicePort {
 
 // Budget lets Kubernetes evict as many members as quorum can spare. One that is not ready goes only while a quorum is:
 // when the leader goes, the others may be not ready for some seconds, and in memory whatever is evicted then is lost.
-func budget(v *facts.Facts) *policyv1.PodDisruptionBudget {
+func budget(f *facts.Facts) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: objects.Labels(v.Cluster, nil),
-			Annotations: objects.Annotations(v.Cluster, nil)},
+		ObjectMeta: metav1.ObjectMeta{Name: f.Cluster.Name, Labels: objects.Labels(f.Cluster, nil),
+			Annotations: objects.Annotations(f.Cluster, nil)},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			Selector:                   &metav1.LabelSelector{MatchLabels: objects.Selector(v.Cluster)},
-			MinAvailable:               new(intstr.FromInt(v.MinAvailable())),
+			Selector:                   &metav1.LabelSelector{MatchLabels: objects.Selector(f.Cluster)},
+			MinAvailable:               new(intstr.FromInt(f.MinAvailable())),
 			UnhealthyPodEvictionPolicy: new(policyv1.IfHealthyBudget),
 		},
 	}
-	if old := v.Children.Budgets[v.Cluster.Name]; v.Etcd == nil && old != nil && old.Spec.MinAvailable != nil {
+	if old := f.Children.Budgets[f.Cluster.Name]; f.Etcd == nil && old != nil && old.Spec.MinAvailable != nil {
 		b.Spec.MinAvailable = old.Spec.MinAvailable // blind, the number of voters is not known
 	}
 	return b

@@ -23,20 +23,20 @@ import (
 
 // ForeignCondition is the condition of that name: whether there are any, with a reason and words. Without a reason
 // there is nothing to say.
-func foreignCondition(v *facts.Facts, because decision.Reason) (reason, message string, there bool) {
+func foreignCondition(f *facts.Facts, because decision.Reason) (reason, message string, there bool) {
 	switch {
-	case !v.Epoch.Existing():
+	case !f.Epoch.Existing():
 		return "", "", false
-	case !v.Epoch.HadQuorum() && v.Unfit() != "":
-		return "Unfit", v.Unfit(), true
-	case !v.Epoch.HadQuorum():
+	case !f.Epoch.HadQuorum() && f.Unfit() != "":
+		return "Unfit", f.Unfit(), true
+	case !f.Epoch.HadQuorum():
 		return "Asking", because.Message, true
-	case !v.BesideForeign():
-		return "Retired", "all members are ours" + v.TrustLeft(), false
-	case v.Etcd == nil:
+	case !f.BesideForeign():
+		return "Retired", "all members are ours" + f.TrustLeft(), false
+	case f.Etcd == nil:
 		return "", "", true // the condition stays as it was
 	}
-	reason, message = v.ForeignStage()
+	reason, message = f.ForeignStage()
 	return reason, message, true
 }
 
@@ -51,29 +51,29 @@ type told struct {
 
 // Of is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes
 // are.
-func statusOf(v *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
-	old := &v.Cluster.Status
+func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
+	old := &f.Cluster.Status
 	s := v1alpha1.EtcdClusterStatus{
-		ObservedGeneration: v.Cluster.Generation,
+		ObservedGeneration: f.Cluster.Generation,
 		ClusterID:          old.ClusterID,
 		Epoch:              old.Epoch,
 		Version:            old.Version,
-		Selector:           objects.LabelCluster + "=" + v.Cluster.Name,
+		Selector:           objects.LabelCluster + "=" + f.Cluster.Name,
 		Rule:               d.Because.Rule,
-		Members:            members(v),
+		Members:            members(f),
 	}
-	if v.Epoch != nil {
-		if old.Epoch != int64(v.Epoch.N) {
+	if f.Epoch != nil {
+		if old.Epoch != int64(f.Epoch.N) {
 			s.ClusterID = "" // that of an epoch before
 		}
-		s.Epoch, s.Version, s.Origin, s.Internal.Restoring = int64(v.Epoch.N), v.Epoch.Version, v.Epoch.OriginStatus(),
-			Restoring(v)
-		if v.Epoch.HadQuorum() {
-			s.ClusterID = objects.Hex(v.Epoch.ClusterID)
+		s.Epoch, s.Version, s.Origin, s.Internal.Restoring = int64(f.Epoch.N), f.Epoch.Version, f.Epoch.OriginStatus(),
+			Restoring(f)
+		if f.Epoch.HadQuorum() {
+			s.ClusterID = objects.Hex(f.Epoch.ClusterID)
 		}
 	}
-	if v.Etcd != nil {
-		s.ClusterID, s.Leader = objects.Hex(v.Etcd.ClusterID), v.NameOf(v.Etcd.Leader)
+	if f.Etcd != nil {
+		s.ClusterID, s.Leader = objects.Hex(f.Etcd.ClusterID), f.NameOf(f.Etcd.Leader)
 	}
 	for _, m := range s.Members {
 		if m.Foreign {
@@ -84,54 +84,54 @@ func statusOf(v *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 			s.ReadyReplicas++
 		}
 	}
-	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.Replicas)
-	s.TLS = tlsStatus(v)
-	s.Internal.EarlierLife = v.SeenOfEarlierLife()
-	s.Auth, s.Internal.AppliedAuth = v.AuthStatus()
-	s.Defragmentation, s.Internal.Defragmentation = v.DefragRun.Told()
-	if r := v.Replacements(d.GivenUp); r != (v1alpha1.ReplacementStatus{}) {
+	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, f.Replicas)
+	s.TLS = tlsStatus(f)
+	s.Internal.EarlierLife = f.SeenOfEarlierLife()
+	s.Auth, s.Internal.AppliedAuth = f.AuthStatus()
+	s.Defragmentation, s.Internal.Defragmentation = f.DefragRun.Told()
+	if r := f.Replacements(d.GivenUp); r != (v1alpha1.ReplacementStatus{}) {
 		s.Internal.Replacement = &r
 	}
-	s.Internal.Watched, s.Internal.ClockTime, s.Connection = v.Watched(), old.Internal.ClockTime, connection(v)
-	s.Running = v.RunningVersion(s.Members)
+	s.Internal.Watched, s.Internal.ClockTime, s.Connection = f.Watched(), old.Internal.ClockTime, connection(f)
+	s.Running = f.RunningVersion(s.Members)
 	s.Internal.Awaited = d.Awaited.List
-	s.Operations = operations(v, d.Because)
-	s.History = history(v, d.Because, &s)
-	s.Conditions = conditions(v, d, &s)
+	s.Operations = operations(f, d.Because)
+	s.History = history(f, d.Because, &s)
+	s.Conditions = conditions(f, d, &s)
 	return s
 }
 
 // members are etcd's list, or the last known one while blind.
-func members(v *facts.Facts) []v1alpha1.MemberStatus {
+func members(f *facts.Facts) []v1alpha1.MemberStatus {
 	var list []v1alpha1.MemberStatus
-	if v.Etcd == nil {
-		for _, m := range v.Cluster.Status.Members {
-			list = append(list, memberStatus(v, v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role,
-				Foreign: m.Foreign}, v.LastStatusHealth(m), false))
+	if f.Etcd == nil {
+		for _, m := range f.Cluster.Status.Members {
+			list = append(list, memberStatus(f, v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role,
+				Foreign: m.Foreign}, f.LastStatusHealth(m), false))
 		}
 		return list
 	}
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		s := v1alpha1.MemberStatus{Name: cmp.Or(m.DisplayName(), cmp.Or(m.Name, objects.Hex(m.ID))),
 			Foreign: m.Alias != "" ||
-				v.WasForeign(m), ID: objects.Hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+				f.WasForeign(m), ID: objects.Hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == f.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
-		list = append(list, memberStatus(v, s, m.StatusHealth(v), m.Serving()))
+		list = append(list, memberStatus(f, s, m.StatusHealth(f), m.Serving()))
 	}
 	return list
 }
 
-func memberStatus(v *facts.Facts, s v1alpha1.MemberStatus, h observation.Health, ready bool) v1alpha1.MemberStatus {
-	_, asked := v.Health[s.Name]
+func memberStatus(f *facts.Facts, s v1alpha1.MemberStatus, h observation.Health, ready bool) v1alpha1.MemberStatus {
+	_, asked := f.Health[s.Name]
 	switch {
 	case s.Foreign && h.MemberID == 0:
 		s.Message = cmp.Or(h.Err, "its URL is not known")
 	case s.Foreign:
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
-	case !asked && v.Fenced(s.Name):
+	case !asked && f.Fenced(s.Name):
 		s.Message = "stopped by an EtcdOperation of type Fence"
 	case !asked:
 		s.Message = "its pod has no address"
@@ -141,21 +141,21 @@ func memberStatus(v *facts.Facts, s v1alpha1.MemberStatus, h observation.Health,
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	}
-	s.Ready, s.Volume, s.WALVolume = ready, v.VolumeStatus(s.Name), v.VolumeStatus(facts.WALClaim(s.Name))
-	s.JoinTime, s.LastTransitionTime = metav1.NewTime(v.Now.Truncate(1e9)), metav1.NewTime(v.Now.Truncate(1e9))
-	i := slices.IndexFunc(v.Cluster.Status.Members,
+	s.Ready, s.Volume, s.WALVolume = ready, f.VolumeStatus(s.Name), f.VolumeStatus(facts.WALClaim(s.Name))
+	s.JoinTime, s.LastTransitionTime = metav1.NewTime(f.Now.Truncate(1e9)), metav1.NewTime(f.Now.Truncate(1e9))
+	i := slices.IndexFunc(f.Cluster.Status.Members,
 		func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
 	if i < 0 {
 		return s
 	}
-	old := &v.Cluster.Status.Members[i]
+	old := &f.Cluster.Status.Members[i]
 	if !old.JoinTime.IsZero() {
 		s.JoinTime = old.JoinTime
 	}
 	if old.Ready == ready && !old.LastTransitionTime.IsZero() {
 		s.LastTransitionTime = old.LastTransitionTime
 	}
-	if !ready && v.OnHold(s.Name) {
+	if !ready && f.OnHold(s.Name) {
 		s.LastTransitionTime = metav1.Time{} // the clock begins when it may come back
 	}
 	return s
@@ -172,49 +172,49 @@ func rounded(n int64) *resource.Quantity {
 }
 
 // suspension is why changes are held back, or are not.
-func suspension(v *facts.Facts) (reason, message string) {
+func suspension(f *facts.Facts) (reason, message string) {
 	switch {
-	case v.Suspended():
+	case f.Suspended():
 		return "SpecSuspend", "SUSPENDED: Quorate changes and recreates nothing until spec.suspend is false"
-	case v.Cluster.Spec.Suspend:
+	case f.Cluster.Spec.Suspend:
 		return "ChangeUnderWay", "spec.suspend waits for the change in progress: the API server has its data here " +
 			"(spec.selfHosted)"
 	}
 	return "NotSuspended", "spec.suspend is false"
 }
 
-func conditions(v *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav1.Condition {
-	list := slices.Clone(v.Cluster.Status.Conditions)
-	to := decision.Conditions{List: &list, Generation: v.Cluster.Generation, Now: v.Now}
+func conditions(f *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav1.Condition {
+	list := slices.Clone(f.Cluster.Status.Conditions)
+	to := decision.Conditions{List: &list, Generation: f.Cluster.Generation, Now: f.Now}
 	set := to.Set
-	voters := v.Voters
-	if v.Etcd != nil {
+	voters := f.Voters
+	if f.Etcd != nil {
 		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve",
 			facts.Serving(voters), len(voters)))
 	} else {
 		set(v1alpha1.Available, false, d.Because.Rule, d.Because.Message)
 	}
 	to.Expect(d.Next.Outlook, d.Next.Reason, d.Next.Message)
-	if trouble := troubles(v, d); len(trouble) > 0 {
-		set(v1alpha1.Degraded, true, troubleWord(v, d.Awaited), strings.Join(trouble, "; "))
+	if trouble := troubles(f, d); len(trouble) > 0 {
+		set(v1alpha1.Degraded, true, troubleWord(f, d.Awaited), strings.Join(trouble, "; "))
 	} else {
 		set(v1alpha1.Degraded, false, "AllWell", "no member has a problem")
 	}
-	if reason, message, there := foreignCondition(v, d.Because); reason != "" {
+	if reason, message, there := foreignCondition(f, d.Because); reason != "" {
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
-	reason, message := suspension(v)
-	set(v1alpha1.Suspended, v.Suspended(), reason, message)
-	reason, message, secured := Security(v)
+	reason, message := suspension(f)
+	set(v1alpha1.Suspended, f.Suspended(), reason, message)
+	reason, message, secured := Security(f)
 	set(v1alpha1.Secured, secured, reason, message)
-	reason, message, authorized := v.Authorization(now.Auth, now.Internal.AppliedAuth)
+	reason, message, authorized := f.Authorization(now.Auth, now.Internal.AppliedAuth)
 	set(v1alpha1.Authorized, authorized, reason, message)
-	if reason, message, is, shown := v.Restored(); shown {
+	if reason, message, is, shown := f.Restored(); shown {
 		set(v1alpha1.Restored, is, reason, message)
 	} else {
 		meta.RemoveStatusCondition(&list, v1alpha1.Restored)
 	}
-	if a := Advice(v); a != "" {
+	if a := Advice(f); a != "" {
 		set(v1alpha1.Advised, true, "SpecAdvice", a)
 	} else {
 		set(v1alpha1.Advised, false, "NoAdvice", "no advice")
@@ -224,58 +224,58 @@ func conditions(v *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav
 
 // connection is what an application needs; nil before there is a record of the cluster. It is no service binding, whose
 // Secret has entries that ours lack: they would have to be written into Secrets that cert-manager or people keep.
-func connection(v *facts.Facts) *v1alpha1.ConnectionStatus {
-	if v.Epoch == nil {
+func connection(f *facts.Facts) *v1alpha1.ConnectionStatus {
+	if f.Epoch == nil {
 		return nil
 	}
-	host := objects.ClientService(v.Cluster.Name) + "." + v.Cluster.Namespace + ".svc"
-	c := &v1alpha1.ConnectionStatus{Endpoints: []string{defaults.URLOn(objects.Scheme(v.Cluster), host,
+	host := objects.ClientService(f.Cluster.Name) + "." + f.Cluster.Namespace + ".svc"
+	c := &v1alpha1.ConnectionStatus{Endpoints: []string{defaults.URLOn(objects.Scheme(f.Cluster), host,
 		objects.ClientPort)}}
-	if v.HostNetwork() {
-		for _, m := range v.Voters {
+	if f.HostNetwork() {
+		for _, m := range f.Voters {
 			if m.PodName != "" {
-				c.Endpoints = append(c.Endpoints, objects.ClientURL(v.Cluster, m.PodName, v.Address(m.PodName)))
+				c.Endpoints = append(c.Endpoints, objects.ClientURL(f.Cluster, m.PodName, f.Address(m.PodName)))
 			}
 		}
-		if old := v.Cluster.Status.Connection; v.Etcd == nil && old != nil {
+		if old := f.Cluster.Status.Connection; f.Etcd == nil && old != nil {
 			c.Endpoints = old.Endpoints
 		}
 	}
-	for _, address := range v.External() {
-		c.External = append(c.External, defaults.URLOn(objects.Scheme(v.Cluster), address, objects.ClientPort))
+	for _, address := range f.External() {
+		c.External = append(c.External, defaults.URLOn(objects.Scheme(f.Cluster), address, objects.ClientPort))
 	}
-	if v.Cluster.Spec.MemberService != nil {
-		c.External = membersOutside(v, c.External)
+	if f.Cluster.Spec.MemberService != nil {
+		c.External = membersOutside(f, c.External)
 	}
-	if s := v.Children.Services[objects.ClientService(v.Cluster.Name)]; s != nil && len(s.Spec.Ports) > 0 &&
+	if s := f.Children.Services[objects.ClientService(f.Cluster.Name)]; s != nil && len(s.Spec.Ports) > 0 &&
 		s.Spec.Type == corev1.ServiceTypeNodePort {
 		c.NodePort = s.Spec.Ports[0].NodePort
 	}
-	c.ClientSecretRef, c.AuthoritySecretRef = clientSecrets(v)
+	c.ClientSecretRef, c.AuthoritySecretRef = clientSecrets(f)
 	return c
 }
 
 // clientSecrets are what applications show, while a member asks for it, and what they trust.
-func clientSecrets(v *facts.Facts) (shown, trusted v1alpha1.SecretRef) {
-	name := defaults.ClientSecret(v.Cluster.Name)
-	s := v.Secret(name)
-	if !objects.Encrypted(v.Cluster) || s == nil || !s.Has(objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust) {
+func clientSecrets(f *facts.Facts) (shown, trusted v1alpha1.SecretRef) {
+	name := defaults.ClientSecret(f.Cluster.Name)
+	s := f.Secret(name)
+	if !objects.Encrypted(f.Cluster) || s == nil || !s.Has(objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust) {
 		return shown, trusted
 	}
 	trusted.Name = name
-	if !defaults.AsksNone(v.Cluster) || len(v.Anonymous()) < len(v.Children.Pods) {
+	if !defaults.AsksNone(f.Cluster) || len(f.Anonymous()) < len(f.Children.Pods) {
 		shown = trusted
 	}
 	return shown, trusted
 }
 
 // membersOutside adds the voters' URLs outside Kubernetes; while etcd does not answer they are those of before.
-func membersOutside(v *facts.Facts, list []string) []string {
-	if old := v.Cluster.Status.Connection; v.Etcd == nil && old != nil {
+func membersOutside(f *facts.Facts, list []string) []string {
+	if old := f.Cluster.Status.Connection; f.Etcd == nil && old != nil {
 		return old.External
 	}
-	for _, m := range v.Voters {
-		if url, known := v.OutsideURL(m.PodName); known && m.PodName != "" {
+	for _, m := range f.Voters {
+		if url, known := f.OutsideURL(m.PodName); known && m.PodName != "" {
 			list = append(list, url)
 		}
 	}
@@ -283,10 +283,10 @@ func membersOutside(v *facts.Facts, list []string) []string {
 }
 
 // tlsStatus lists the certificates in use and when they expire.
-func tlsStatus(v *facts.Facts) v1alpha1.TLSStatus {
-	s := v1alpha1.TLSStatus{Mode: objects.TLSMode(v.Cluster)}
+func tlsStatus(f *facts.Facts) v1alpha1.TLSStatus {
+	s := v1alpha1.TLSStatus{Mode: objects.TLSMode(f.Cluster)}
 	add := func(name, secret string) {
-		if observed := v.Secret(secret); observed != nil && observed.Certificate != nil {
+		if observed := f.Secret(secret); observed != nil && observed.Certificate != nil {
 			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name,
 				SecretRef: v1alpha1.SecretRef{Name: secret},
 				NotAfter:  metav1.NewTime(observed.Certificate.NotAfter)})
@@ -295,51 +295,51 @@ func tlsStatus(v *facts.Facts) v1alpha1.TLSStatus {
 	if s.Mode == v1alpha1.TLSDisabled {
 		return s
 	}
-	if s.ClientAuth = v1alpha1.ClientAuthRequired; len(v.Anonymous()) > 0 {
+	if s.ClientAuth = v1alpha1.ClientAuthRequired; len(f.Anonymous()) > 0 {
 		s.ClientAuth = v1alpha1.ClientAuthNone
 	}
 	if s.Mode == v1alpha1.TLSAuto {
-		add("authority", defaults.CASecret(v.Cluster.Name))
+		add("authority", defaults.CASecret(f.Cluster.Name))
 	}
-	for _, l := range v.Leaves {
+	for _, l := range f.Leaves {
 		add(l.What, l.Secret)
 	}
 	return s
 }
 
 // Security is whether clients and members prove themselves by certificates that are in order, with a reason and words.
-func Security(v *facts.Facts) (reason, message string, secured bool) {
-	if !objects.Encrypted(v.Cluster) {
+func Security(f *facts.Facts) (reason, message string, secured bool) {
+	if !objects.Encrypted(f.Cluster) {
 		message = "spec.tls.mode is Disabled: everything that can reach the members may read and write all keys, in " +
 			"plain text"
-		if why := v.AsksInPlainText(); why != "" {
+		if why := f.AsksInPlainText(); why != "" {
 			message += "; " + why
 		}
 		return "Disabled", message, false
 	}
-	if len(v.CertificateProblems) > 0 {
-		return "CertificatesLacking", strings.Join(v.CertificateProblems, "; "), false
+	if len(f.CertificateProblems) > 0 {
+		return "CertificatesLacking", strings.Join(f.CertificateProblems, "; "), false
 	}
-	if slow := facts.Names(objects.Filter(v.Members, func(m *facts.Member) bool {
+	if slow := facts.Names(objects.Filter(f.Members, func(m *facts.Member) bool {
 		return m.Pod != nil &&
 			!m.TLS.Peers
 	})); len(slow) > 0 &&
-		v.Etcd != nil {
+		f.Etcd != nil {
 		return "Switching", fmt.Sprintf("%s does not use TLS with its peers yet", strings.Join(slow, ", ")), false
 	}
-	if defaults.AllowsPlaintext(v.Cluster) {
+	if defaults.AllowsPlaintext(f.Cluster) {
 		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write all keys in " +
 			"plain text, without a certificate; remove it when all applications use TLS", false
 	}
-	if why := v.AsksInPlainText(); why != "" {
+	if why := f.AsksInPlainText(); why != "" {
 		return "ForeignPlaintext", why, false
 	}
-	if v.Untrusted != "" {
-		return "AuthorityChanged", v.Untrusted, false
+	if f.Untrusted != "" {
+		return "AuthorityChanged", f.Untrusted, false
 	}
 	var late []string
-	for _, c := range tlsStatus(v).Certificates {
-		if observed := v.Secret(c.SecretRef.Name).Certificate; v.Now.After(observed.Late()) {
+	for _, c := range tlsStatus(f).Certificates {
+		if observed := f.Secret(c.SecretRef.Name).Certificate; f.Now.After(observed.Late()) {
 			late = append(late, fmt.Sprintf("the certificate in Secret %s expires on %s and has not been renewed",
 				c.SecretRef.Name, facts.Day(observed.NotAfter)))
 		}
@@ -347,12 +347,12 @@ func Security(v *facts.Facts) (reason, message string, secured bool) {
 	if len(late) > 0 {
 		return "CertificatesExpire", strings.Join(late, "; "), false
 	}
-	return clientAuth(v)
+	return clientAuth(f)
 }
 
 // clientAuth is how clients prove who they are, where all certificates are in order.
-func clientAuth(v *facts.Facts) (reason, message string, secured bool) {
-	if open := v.Anonymous(); len(open) > 0 && v.AuthOff() {
+func clientAuth(f *facts.Facts) (reason, message string, secured bool) {
+	if open := f.Anonymous(); len(open) > 0 && f.AuthOff() {
 		return "AuthOff", fmt.Sprintf("etcd's auth is off, and %s asks clients for no certificate: everything that can "+
 			"reach it may read and write all keys; see the condition Authorized", strings.Join(open, ", ")), false
 	} else if len(open) > 0 {
@@ -363,18 +363,18 @@ func clientAuth(v *facts.Facts) (reason, message string, secured bool) {
 }
 
 // troubles are what is wrong with the members, in words that stay the same while nothing changes.
-func troubles(v *facts.Facts, d told) []string {
+func troubles(f *facts.Facts, d told) []string {
 	var list []string
-	if v.Etcd == nil {
-		down := v.Replicas > 0 && v.Epoch != nil && (v.Epoch.HadQuorum() || v.NeverBegins())
+	if f.Etcd == nil {
+		down := f.Replicas > 0 && f.Epoch != nil && (f.Epoch.HadQuorum() || f.NeverBegins())
 		if down || d.Awaited.Long() {
 			list = append(list, d.Because.Message)
 		}
 		return list
 	}
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		who := cmp.Or(m.DisplayName(), "stranger "+objects.Hex(m.ID))
-		if what := troubleOf(v, m, who); what != "" {
+		if what := troubleOf(f, m, who); what != "" {
 			list = append(list, what)
 		}
 		if len(m.Health.Alarms) > 0 {
@@ -384,64 +384,64 @@ func troubles(v *facts.Facts, d told) []string {
 	if d.Awaited.Long() {
 		list = append(list, d.Awaited.Unmade())
 	}
-	return append(list, v.AlarmsOfOthers()...)
+	return append(list, f.AlarmsOfOthers()...)
 }
 
 // troubleOf a member is why it does not serve, or soon won't; empty for none.
-func troubleOf(v *facts.Facts, m *facts.Member, who string) string {
-	reason, lost := v.DataLost(m)
+func troubleOf(f *facts.Facts, m *facts.Member, who string) string {
+	reason, lost := f.DataLost(m)
 	switch {
-	case m.Alias != "" && (m.Serving() || !v.Epoch.HadQuorum() && !m.Asked):
+	case m.Alias != "" && (m.Serving() || !f.Epoch.HadQuorum() && !m.Asked):
 		return ""
 	case m.Alias != "":
 		return who + " does not serve" + objects.Colon(m.Health.Err)
 	case m.PodName == "":
-		return v.Strange(m)
+		return f.Strange(m)
 	case lost:
 		return fmt.Sprintf("%s: %s", who, reason)
-	case v.Mismatched(m):
-		return fmt.Sprintf("%s: %s", who, v.Mismatch(m))
-	case v.DistrustsPeers(m.Health):
+	case f.Mismatched(m):
+		return fmt.Sprintf("%s: %s", who, f.Mismatch(m))
+	case f.DistrustsPeers(m.Health):
 		return who + " started before the present authority and must restart to trust it: see TrustOutdated in " +
 			"docs/troubleshooting.md"
-	case !m.Serving() && v.Fenced(m.PodName):
+	case !m.Serving() && f.Fenced(m.PodName):
 		return who + " is stopped by an EtcdOperation of type Fence"
 	case !m.Serving() && (!m.Learner || m.Started()):
-		return who + " does not serve" + objects.Colon(v.Explain(m))
+		return who + " does not serve" + objects.Colon(f.Explain(m))
 	}
 	return ""
 }
 
 // Restoring are the URLs of artifacts that members of the epoch that runs, or of the one that is to take over, are
 // being filled with, and that of a restore that is asked for.
-func Restoring(v *facts.Facts) []string {
+func Restoring(f *facts.Facts) []string {
 	var list []string
 	add := func(e *facts.Epoch) {
 		if e.Snapshot != nil && !e.HadQuorum() && e.Phase != record.PhaseCancelled {
 			list = append(list, e.Snapshot.URL)
 		}
 	}
-	add(v.Epoch)
-	if v.Next != nil {
-		add(v.Next.Epoch)
+	add(f.Epoch)
+	if f.Next != nil {
+		add(f.Next.Epoch)
 	}
-	if url := v.URLOfRestore(); url != "" {
+	if url := f.URLOfRestore(); url != "" {
 		list = append(list, url)
 	}
 	return defaults.Distinct(list)
 }
 
 // troubleWord is the reason of the condition Degraded.
-func troubleWord(v *facts.Facts, awaited awaited) string {
+func troubleWord(f *facts.Facts, awaited awaited) string {
 	switch {
-	case v.Etcd == nil && awaited.Long() && (v.Epoch == nil || !v.NeverBegins()):
+	case f.Etcd == nil && awaited.Long() && (f.Epoch == nil || !f.NeverBegins()):
 		return failedCreate
-	case v.Etcd == nil && !v.Epoch.HadQuorum():
+	case f.Etcd == nil && !f.Epoch.HadQuorum():
 		return "BootstrapStalled"
-	case v.Etcd == nil:
-	case v.MismatchedPods() > 0:
+	case f.Etcd == nil:
+	case f.MismatchedPods() > 0:
 		return "MemberMismatch"
-	case slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return waitsForPerson(v, m) }):
+	case slices.ContainsFunc(f.Voters, func(m *facts.Member) bool { return waitsForPerson(f, m) }):
 		return "PersonDecides"
 	case awaited.Long():
 		return failedCreate
@@ -450,6 +450,6 @@ func troubleWord(v *facts.Facts, awaited awaited) string {
 }
 
 // waitsForPerson reports whether a voter is overdue, and a person decides whether it is replaced.
-func waitsForPerson(v *facts.Facts, m *facts.Member) bool {
-	return v.Overdue(m) && v.WhyNotReplaced(m) != ""
+func waitsForPerson(f *facts.Facts, m *facts.Member) bool {
+	return f.Overdue(m) && f.WhyNotReplaced(m) != ""
 }

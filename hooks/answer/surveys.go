@@ -12,53 +12,53 @@ import (
 )
 
 // claimSurveys look at the claims that a new cluster should begin with, until one is chosen.
-func claimSurveys(v *facts.Facts) []*corev1.Pod {
-	c := v.FormerClaims()
-	if c == nil || v.Replicas == 0 || v.RanBefore() || v.ChooseClaim(c).Chosen != nil {
+func claimSurveys(f *facts.Facts) []*corev1.Pod {
+	c := f.FormerClaims()
+	if c == nil || f.Replicas == 0 || f.RanBefore() || f.ChooseClaim(c).Chosen != nil {
 		return nil
 	}
 	var pods []*corev1.Pod
 	for place, of := range facts.VolumesOf(c) {
-		name := v.ClaimSurvey(place)
-		switch old := v.LookedAt(place, of); {
-		case old == nil && v.All.Pods[name] == nil:
-			pods = append(pods, surveyPod(v, name, of))
-		case old != nil && (!facts.SaysNothing(old) || v.Now.Sub(old.CreationTimestamp.Time) < facts.SurveyAgain):
-			pods = append(pods, facts.Kept(v.Cluster, old))
+		name := f.ClaimSurvey(place)
+		switch old := f.LookedAt(place, of); {
+		case old == nil && f.All.Pods[name] == nil:
+			pods = append(pods, surveyPod(f, name, of))
+		case old != nil && (!facts.SaysNothing(old) || f.Now.Sub(old.CreationTimestamp.Time) < facts.SurveyAgain):
+			pods = append(pods, facts.Kept(f.Cluster, old))
 		}
 	}
 	return pods
 }
 
 // SurveyPods look at the survivors' volumes, while none is chosen.
-func surveyPods(v *facts.Facts, plan *decision.Plan) []*corev1.Pod {
-	if v.Epoch == nil {
-		return claimSurveys(v)
+func surveyPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
+	if f.Epoch == nil {
+		return claimSurveys(f)
 	}
-	if v.Next == nil || v.Cancelled() || v.Next.Epoch.Source != record.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
+	if f.Next == nil || f.Cancelled() || f.Next.Epoch.Source != record.SourceSurvivor || f.Next.Epoch.Survivor != "" ||
 		plan.Record.Evidence != "" {
 		return nil
 	}
-	if v.Ending() && v.Lingering() != "" {
+	if f.Ending() && f.Lingering() != "" {
 		return nil
 	}
 	var pods []*corev1.Pod
-	for _, name := range v.Survivors(v.Next.Epoch.SurvivorsOf) {
-		switch old := v.All.Pods[name+facts.SurveySuffix]; {
+	for _, name := range f.Survivors(f.Next.Epoch.SurvivorsOf) {
+		switch old := f.All.Pods[name+facts.SurveySuffix]; {
 		case old == nil:
-			pods = append(pods, surveyPod(v, name+facts.SurveySuffix, survivorVolume(v, name)))
-		case !v.ReportedNothing(old):
-			pods = append(pods, facts.Kept(v.Cluster, old))
+			pods = append(pods, surveyPod(f, name+facts.SurveySuffix, survivorVolume(f, name)))
+		case !f.ReportedNothing(old):
+			pods = append(pods, facts.Kept(f.Cluster, old))
 		}
 	}
 	return pods
 }
 
-func surveyPod(v *facts.Facts, name string, of record.FormerClaim) *corev1.Pod {
-	s := &v.Cluster.Spec
+func surveyPod(f *facts.Facts, name string, of record.FormerClaim) *corev1.Pod {
+	s := &f.Cluster.Spec
 	volumes, mounts := mountsOf(of)
 	survey := corev1.Container{
-		Name: objects.ContainerSurvey, Image: v.Settings.Image, ImagePullPolicy: v.Settings.ImagePullPolicy,
+		Name: objects.ContainerSurvey, Image: f.Settings.Image, ImagePullPolicy: f.Settings.ImagePullPolicy,
 		Command:                  []string{objects.SnapshotProgram},
 		Args:                     facts.SurveyArgs(of),
 		SecurityContext:          objects.Restricted(),
@@ -67,8 +67,8 @@ func surveyPod(v *facts.Facts, name string, of record.FormerClaim) *corev1.Pod {
 		VolumeMounts:             mounts,
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: surveyLabels(v.Cluster),
-			Annotations: objects.Annotations(v.Cluster, nil)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: surveyLabels(f.Cluster),
+			Annotations: objects.Annotations(f.Cluster, nil)},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(false),

@@ -10,15 +10,15 @@ import (
 )
 
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
-func exchange(v *facts.Facts, pod *corev1.Pod) {
-	wanted := v.Settings.Etcd(&v.Cluster.Spec, v.VersionNow())
+func exchange(f *facts.Facts, pod *corev1.Pod) {
+	wanted := f.Settings.Etcd(&f.Cluster.Spec, f.VersionNow())
 	if made := facts.MadeForVersion(pod); made != objects.VersionOf(wanted) {
 		pod.Annotations[objects.AnnotationFlagsFor] = made
 	}
 	pod.Annotations[objects.AnnotationImage] = wanted
 	if id := facts.ContainerOf(pod); id != "" {
 		pod.Annotations[objects.AnnotationExchanged] = id
-		noteRestart(v, pod)
+		noteRestart(f, pod)
 	}
 	pod.Spec.Containers = slices.Clone(pod.Spec.Containers)
 	for i := range pod.Spec.Containers {
@@ -29,6 +29,6 @@ func exchange(v *facts.Facts, pod *corev1.Pod) {
 }
 
 // noteTemplate puts on a pod of what template it is.
-func noteTemplate(v *facts.Facts, pod *corev1.Pod, version string) {
-	pod.Annotations[objects.AnnotationTemplate] = v.TemplateNow(version)
+func noteTemplate(f *facts.Facts, pod *corev1.Pod, version string) {
+	pod.Annotations[objects.AnnotationTemplate] = f.TemplateNow(version)
 }

@@ -21,44 +21,44 @@ const (
 )
 
 // Offset spreads the slow look of many clusters over time.
-func (v *Facts) Offset() int64 {
+func (f *Facts) Offset() int64 {
 	n := int64(0)
-	for _, c := range string(v.Cluster.UID) {
+	for _, c := range string(f.Cluster.UID) {
 		n = (n*31 + int64(c)) % AuthLook
 	}
 	return n
 }
 
 // Tried reports whether this very call has tried to apply the users and roles, authorized whether it succeeded.
-func (v *Facts) Tried() bool {
-	if v.Taken == nil {
+func (f *Facts) Tried() bool {
+	if f.Taken == nil {
 		return false
 	}
-	_, did := v.Taken.Step.(decision.Authorize)
+	_, did := f.Taken.Step.(decision.Authorize)
 	return did
 }
 
-func (v *Facts) authorized() bool { return v.Tried() && v.Taken.Err == "" }
+func (f *Facts) authorized() bool { return f.Tried() && f.Taken.Err == "" }
 
 // Unguarded reports whether the data that an epoch began with may be open to all: users and whether auth is on are in
 // it, as they were then, and what the spec says is not applied yet. Clients are led to no member before. Where the API
 // server has its data here, it could not call Quorate then.
-func (v *Facts) Unguarded() bool {
-	s := v.Cluster.Spec.Auth
-	if s == nil || !s.Enabled || v.Cluster.Spec.SelfHosted || v.Epoch == nil {
+func (f *Facts) Unguarded() bool {
+	s := f.Cluster.Spec.Auth
+	if s == nil || !s.Enabled || f.Cluster.Spec.SelfHosted || f.Epoch == nil {
 		return false
 	}
-	_, applied := v.AuthStatus()
-	return v.Epoch.Filled() && v.Epoch.Source != record.SourceEmpty && applied == ""
+	_, applied := f.AuthStatus()
+	return f.Epoch.Filled() && f.Epoch.Source != record.SourceEmpty && applied == ""
 }
 
 // etcdNow is the cluster ID of the etcd that runs; empty while that is not known.
-func (v *Facts) etcdNow() string {
+func (f *Facts) etcdNow() string {
 	switch {
-	case v.Etcd != nil:
-		return objects.Hex(v.Etcd.ClusterID)
-	case v.Epoch != nil && v.Epoch.HadQuorum():
-		return objects.Hex(v.Epoch.ClusterID)
+	case f.Etcd != nil:
+		return objects.Hex(f.Etcd.ClusterID)
+	case f.Epoch != nil && f.Epoch.HadQuorum():
+		return objects.Hex(f.Epoch.ClusterID)
 	}
 	return ""
 }
@@ -66,33 +66,33 @@ func (v *Facts) etcdNow() string {
 // Applied is what was done about users and roles in the etcd that runs, and the hash of what it has; empty for nothing.
 // What was done in another one, as before a restore, says only which names are ours: users, passwords and whether auth
 // is on are in the data.
-func (v *Facts) Applied() (status *v1alpha1.AuthStatus, hash string) {
-	s := v.Cluster.Status.Auth
-	if now := v.etcdNow(); s == nil || now == "" || s.ClusterID != now {
+func (f *Facts) Applied() (status *v1alpha1.AuthStatus, hash string) {
+	s := f.Cluster.Status.Auth
+	if now := f.etcdNow(); s == nil || now == "" || s.ClusterID != now {
 		return users.InAnother(s), ""
 	}
-	return s, v.Cluster.Status.Internal.AppliedAuth
+	return s, f.Cluster.Status.Internal.AppliedAuth
 }
 
 // AuthWanted is what etcd's users and roles should be. The error names the field that stands in the way.
-func (v *Facts) AuthWanted() (users.Want, error) {
-	s := v.Cluster.Spec.Auth
-	if !objects.Encrypted(v.Cluster) {
+func (f *Facts) AuthWanted() (users.Want, error) {
+	s := f.Cluster.Spec.Auth
+	if !objects.Encrypted(f.Cluster) {
 		return users.Want{}, fmt.Errorf("spec.auth: passwords need TLS, and so does Quorate's own access; set " +
 			"spec.tls.mode to Auto, Secrets or CertManager")
 	}
 	if err := users.Validate(s); err != nil {
 		return users.Want{}, err
 	}
-	old, _ := v.Applied()
-	want := users.Wanted(v.Cluster.Name, s, old,
-		func(name string) string { return v.secretVersion(name) })
+	old, _ := f.Applied()
+	want := users.Wanted(f.Cluster.Name, s, old,
+		func(name string) string { return f.secretVersion(name) })
 	for _, u := range want.Users {
 		if u.Password == nil {
 			continue
 		}
-		err := MissingPassword(u.Password, v.AnySecret(u.Password.Secret))
-		if err != nil && u.Password.Secret == users.PasswordSecret(v.Cluster.Name, u.Name) {
+		err := MissingPassword(u.Password, f.AnySecret(u.Password.Secret))
+		if err != nil && u.Password.Secret == users.PasswordSecret(f.Cluster.Name, u.Name) {
 			err = errPasswordNotYet
 		}
 		if err != nil {
@@ -126,8 +126,8 @@ func MissingPassword(p *users.PasswordFrom, s *observation.Secret) error {
 }
 
 // secretVersion changes with every write to the Secret.
-func (v *Facts) secretVersion(name string) string {
-	s := v.AnySecret(name)
+func (f *Facts) secretVersion(name string) string {
+	s := f.AnySecret(name)
 	if s == nil {
 		return ""
 	}
@@ -136,59 +136,59 @@ func (v *Facts) secretVersion(name string) string {
 
 // AuthStatus is what was last done about users and roles, and the hash of what etcd has; that is empty until etcd has
 // what is wanted. What is ours stays recorded while the spec says nothing about it.
-func (v *Facts) AuthStatus() (status *v1alpha1.AuthStatus, applied string) {
-	status, applied = v.done()
+func (f *Facts) AuthStatus() (status *v1alpha1.AuthStatus, applied string) {
+	status, applied = f.done()
 	if status != nil {
 		status = v1alpha1.Copy(status)
-		status.ClusterID = v.etcdNow()
+		status.ClusterID = f.etcdNow()
 	}
 	return status, applied
 }
 
-func (v *Facts) done() (status *v1alpha1.AuthStatus, applied string) {
-	old, applied := v.Applied()
-	if v.Cluster.Spec.Auth == nil || v.Suspended() {
+func (f *Facts) done() (status *v1alpha1.AuthStatus, applied string) {
+	old, applied := f.Applied()
+	if f.Cluster.Spec.Auth == nil || f.Suspended() {
 		return old, applied
 	}
-	want, err := v.AuthWanted()
+	want, err := f.AuthWanted()
 	switch {
 	case err != nil:
 		return old, applied
-	case v.authorized():
+	case f.authorized():
 		return users.Done(old, want), want.Hash()
 	case applied == want.Hash() && users.Recorded(old, want):
 		return old, applied
 	}
 	var passwords map[string]string
-	if v.Taken != nil {
-		passwords = v.Taken.Passwords
+	if f.Taken != nil {
+		passwords = f.Taken.Passwords
 	}
 	return users.Pending(old, want, passwords), ""
 }
 
 // unlessData says who may do what while nothing is declared: that is in the data, which may come from elsewhere.
-func (v *Facts) unlessData() string {
+func (f *Facts) unlessData() string {
 	const all = "every certificate of this cluster may read and write everything"
-	if v.Epoch == nil || v.Epoch.Source == record.SourceEmpty {
+	if f.Epoch == nil || f.Epoch.Source == record.SourceEmpty {
 		return all
 	}
-	return fmt.Sprintf("%s, unless etcd's auth is on in the data that epoch %d began with", all, v.Epoch.N)
+	return fmt.Sprintf("%s, unless etcd's auth is on in the data that epoch %d began with", all, f.Epoch.N)
 }
 
 // Authorization is whether etcd asks every client who it is, with a reason and words; now and applied are of
 // [AuthStatus].
-func (v *Facts) Authorization(now *v1alpha1.AuthStatus, applied string) (reason, message string, is bool) {
+func (f *Facts) Authorization(now *v1alpha1.AuthStatus, applied string) (reason, message string, is bool) {
 	enabled := now != nil && now.Enabled
-	if v.Cluster.Spec.Auth == nil {
+	if f.Cluster.Spec.Auth == nil {
 		if enabled {
 			return "LeftOn", "spec.auth was removed; etcd keeps its users and roles and still enforces them; to turn " +
 				"that off, set spec.auth.enabled to false", true
 		}
-		return "NotAsked", "spec.auth is not set: " + v.unlessData(), false
+		return "NotAsked", "spec.auth is not set: " + f.unlessData(), false
 	}
-	want, err := v.AuthWanted()
+	want, err := f.AuthWanted()
 	switch {
-	case v.etcdNow() == "":
+	case f.etcdNow() == "":
 		return "Applying", "no quorum has answered yet: users and roles are applied when one does", false
 	case errors.Is(err, errPasswordNotYet):
 		return "Applying", err.Error(), false
@@ -197,10 +197,10 @@ func (v *Facts) Authorization(now *v1alpha1.AuthStatus, applied string) (reason,
 	case err != nil:
 		return "FieldWrong", err.Error(), false
 	case applied != want.Hash():
-		if v.Tried() && v.Taken.Err != "" {
-			return "NotApplied", v.Taken.Err, false
+		if f.Tried() && f.Taken.Err != "" {
+			return "NotApplied", f.Taken.Err, false
 		}
-		if open := v.Anonymous(); !want.Enabled && len(open) > 0 {
+		if open := f.Anonymous(); !want.Enabled && len(open) > 0 {
 			return "Applying", fmt.Sprintf("auth is turned off once all members ask clients for certificates; %s "+
 				"will after a restart", strings.Join(open, ", ")), enabled
 		}
@@ -210,7 +210,7 @@ func (v *Facts) Authorization(now *v1alpha1.AuthStatus, applied string) (reason,
 			"everything", false
 	}
 	return "Enabled", fmt.Sprintf("etcd authenticates every client, with %s and %s of the spec",
-			objects.Count(len(v.Cluster.Spec.Auth.Users), "user"), objects.Count(len(v.Cluster.Spec.Auth.Roles),
+			objects.Count(len(f.Cluster.Spec.Auth.Users), "user"), objects.Count(len(f.Cluster.Spec.Auth.Roles),
 				"role")),
 		true
 }

@@ -4,12 +4,12 @@ import (
 	"fmt"
 )
 
-func (v *Facts) MinAvailable() int { return v.minAvailable() + v.MismatchedPods() }
+func (f *Facts) MinAvailable() int { return f.minAvailable() + f.MismatchedPods() }
 
 // BudgetLags says that the observed budget protects fewer pods than it must once the learner votes; empty when it does
 // not. Without a budget nothing is protected, and one more voter makes that no worse.
-func (v *Facts) BudgetLags() string {
-	old, least := v.Children.Budgets[v.Cluster.Name], v.MinAvailable()
+func (f *Facts) BudgetLags() string {
+	old, least := f.Children.Budgets[f.Cluster.Name], f.MinAvailable()
 	if old == nil || old.Spec.MinAvailable == nil || old.Spec.MinAvailable.IntValue() >= least {
 		return ""
 	}

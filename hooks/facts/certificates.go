@@ -15,19 +15,19 @@ import (
 )
 
 // Secret is an observed Secret of the cluster: its own, or one that the spec names.
-func (v *Facts) Secret(name string) *observation.Secret {
-	if objects.TLSMode(v.Cluster) == v1alpha1.TLSAuto || name == defaults.TokenSecret(v.Cluster.Name) {
-		return v.Children.Secrets[name]
+func (f *Facts) Secret(name string) *observation.Secret {
+	if objects.TLSMode(f.Cluster) == v1alpha1.TLSAuto || name == defaults.TokenSecret(f.Cluster.Name) {
+		return f.Children.Secrets[name]
 	}
-	return v.Related.Secrets[name]
+	return f.Related.Secrets[name]
 }
 
 // ToldBy is the Secret whose authorities a member has told: those that it takes from clients, else from peers.
-func (v *Facts) ToldBy(h observation.Health) *observation.Secret {
+func (f *Facts) ToldBy(h observation.Health) *observation.Secret {
 	if h.Anonymous {
-		return v.Secret(defaults.PeerSecret(v.Cluster))
+		return f.Secret(defaults.PeerSecret(f.Cluster))
 	}
-	return v.Secret(defaults.ServerSecret(v.Cluster))
+	return f.Secret(defaults.ServerSecret(f.Cluster))
 }
 
 // SameTrust reports whether both lists have the same certificates, in the same order.
@@ -36,22 +36,22 @@ func SameTrust(a, b []observation.Certificate) bool {
 }
 
 // mounted are the Secrets that a pod names.
-func (v *Facts) mounted() []string {
-	if !objects.Encrypted(v.Cluster) {
+func (f *Facts) mounted() []string {
+	if !objects.Encrypted(f.Cluster) {
 		return nil
 	}
-	return []string{defaults.ServerSecret(v.Cluster), defaults.PeerSecret(v.Cluster), defaults.TokenSecret(v.Cluster.Name)}
+	return []string{defaults.ServerSecret(f.Cluster), defaults.PeerSecret(f.Cluster), defaults.TokenSecret(f.Cluster.Name)}
 }
 
 // Flaw says why a certificate can't be used; empty when it can.
-func (v *Facts) Flaw(l defaults.Leaf) string {
-	s := v.Secret(l.Secret)
+func (f *Facts) Flaw(l defaults.Leaf) string {
+	s := f.Secret(l.Secret)
 	if s == nil {
-		if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets {
+		if objects.TLSMode(f.Cluster) == v1alpha1.TLSSecrets {
 			return fmt.Sprintf("it does not exist, or does not have the label %s: %s; create it with tls.crt, "+
-				"tls.key and ca.crt", objects.LabelCluster, v.Cluster.Name)
+				"tls.key and ca.crt", objects.LabelCluster, f.Cluster.Name)
 		}
-		return "it is not there yet" + v.unissued(l.Secret)
+		return "it is not there yet" + f.unissued(l.Secret)
 	}
 	c := s.Certificate
 	switch {
@@ -59,16 +59,16 @@ func (v *Facts) Flaw(l defaults.Leaf) string {
 		return s.Flaw
 	case c == nil || len(s.Trust) == 0:
 		return "it does not have all of tls.crt, tls.key and ca.crt"
-	case v.Now.After(c.NotAfter):
+	case f.Now.After(c.NotAfter):
 		return "tls.crt expired on " + Day(c.NotAfter)
-	case v.Now.Before(c.NotBefore):
+	case f.Now.Before(c.NotBefore):
 		return "tls.crt is not valid before " + Day(c.NotBefore)
 	case l.Server && !c.Server, l.Client && !c.Client:
 		return fmt.Sprintf("tls.crt does not allow %s (extended key usage)", l.Usages())
 	case l.What == "peer" && c.CommonName != l.CommonName:
 		return fmt.Sprintf("tls.crt has the common name %q; a peer's must be %q", c.CommonName, l.CommonName)
-	case l.Server && !covers(c.Names, l.Needs(v.Cluster)):
-		return fmt.Sprintf("tls.crt is not valid for %s", strings.Join(l.Needs(v.Cluster), " and "))
+	case l.Server && !covers(c.Names, l.Needs(f.Cluster)):
+		return fmt.Sprintf("tls.crt is not valid for %s", strings.Join(l.Needs(f.Cluster), " and "))
 	}
 	return ""
 }
@@ -83,10 +83,10 @@ func Day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 // served identifies the certificates that running members are to show; pods carry it as an annotation, because the
 // kubelet brings a pod's files up to date at once when the pod changes, and within minutes otherwise. Empty while
 // they are not all there.
-func (v *Facts) served() string {
+func (f *Facts) served() string {
 	var ids []string
-	for _, name := range v.mounted() {
-		s := v.Secret(name)
+	for _, name := range f.mounted() {
+		s := f.Secret(name)
 		if s == nil {
 			return ""
 		}
@@ -105,15 +105,15 @@ func (v *Facts) served() string {
 
 // Distrusts reports whether the member runs with other authorities than its files now hold, and why it should be
 // restarted.
-func (v *Facts) distrusts(m *Member) (string, bool) {
+func (f *Facts) distrusts(m *Member) (string, bool) {
 	const why = "it trusts the wrong certificate authorities"
-	if !objects.Encrypted(v.Cluster) || m.PodName == "" || len(m.Health.Trusts) == 0 || len(v.CertificateProblems) > 0 {
+	if !objects.Encrypted(f.Cluster) || m.PodName == "" || len(m.Health.Trusts) == 0 || len(f.CertificateProblems) > 0 {
 		return "", false
 	}
-	if Provided(v.Cluster) {
-		return why, v.begunOtherwise(m)
+	if Provided(f.Cluster) {
+		return why, f.begunOtherwise(m)
 	}
-	server, peer := v.Secret(defaults.ServerSecret(v.Cluster)), v.Secret(defaults.PeerSecret(v.Cluster))
+	server, peer := f.Secret(defaults.ServerSecret(f.Cluster)), f.Secret(defaults.PeerSecret(f.Cluster))
 	if !SameTrust(server.Trust, peer.Trust) {
 		return "", false // one of them is about to follow
 	}
@@ -123,12 +123,12 @@ func (v *Facts) distrusts(m *Member) (string, bool) {
 
 // DistrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
 // that signs for them now, and will only when it starts again.
-func (v *Facts) DistrustsPeers(h observation.Health) bool {
-	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
-		len(v.CertificateProblems) > 0 {
+func (f *Facts) DistrustsPeers(h observation.Health) bool {
+	if objects.TLSMode(f.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
+		len(f.CertificateProblems) > 0 {
 		return false
 	}
-	peer := v.Secret(defaults.PeerSecret(v.Cluster))
+	peer := f.Secret(defaults.PeerSecret(f.Cluster))
 	return slices.ContainsFunc(peer.Trust, func(c observation.Certificate) bool {
 		return c.Key == peer.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
 	})

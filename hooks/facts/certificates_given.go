@@ -21,8 +21,8 @@ func Provided(c *v1alpha1.EtcdCluster) bool {
 }
 
 // WithoutCertManager says why no Certificate can be asked for; empty when it can.
-func (v *Facts) WithoutCertManager() string {
-	if objects.TLSMode(v.Cluster) != v1alpha1.TLSCertManager || v.Children.Certificates != nil {
+func (f *Facts) WithoutCertManager() string {
+	if objects.TLSMode(f.Cluster) != v1alpha1.TLSCertManager || f.Children.Certificates != nil {
 		return ""
 	}
 	return "spec.tls.mode is CertManager, but Quorate was installed without the right to create Certificates: " +
@@ -31,8 +31,8 @@ func (v *Facts) WithoutCertManager() string {
 }
 
 // unissued is what cert-manager says about a Certificate whose Secret is not there; empty when it has said nothing yet.
-func (v *Facts) unissued(secret string) string {
-	if c := v.Children.Certificates[secret]; c != nil {
+func (f *Facts) unissued(secret string) string {
+	if c := f.Children.Certificates[secret]; c != nil {
 		for _, condition := range c.Status.Conditions {
 			if condition.Type == "Ready" && condition.Status != metav1.ConditionTrue {
 				return fmt.Sprintf("; cert-manager says of the Certificate: %s", condition.Message)
@@ -43,10 +43,10 @@ func (v *Facts) unissued(secret string) string {
 }
 
 // Trusted are the authorities in the Secrets that pods name, each with its key, both by their digests.
-func (v *Facts) Trusted() map[string]string {
+func (f *Facts) Trusted() map[string]string {
 	all := map[string]string{}
-	for _, name := range []string{defaults.ServerSecret(v.Cluster), defaults.PeerSecret(v.Cluster)} {
-		if s := v.Secret(name); s != nil {
+	for _, name := range []string{defaults.ServerSecret(f.Cluster), defaults.PeerSecret(f.Cluster)} {
+		if s := f.Secret(name); s != nil {
 			for _, a := range s.Trust {
 				all[objects.Digest(a.ID)] = objects.Digest(a.Key)
 			}
@@ -68,10 +68,10 @@ func BegunWith(pod *corev1.Pod) (map[string]string, bool) {
 // takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its
 // handshake are subjects, and those of one port; an authority that was replaced under its old subject is told by
 // its key.
-func (v *Facts) takes(pod *corev1.Pod, what string, s *observation.Secret) bool {
+func (f *Facts) takes(pod *corev1.Pod, what string, s *observation.Secret) bool {
 	begun, known := BegunWith(pod)
-	h := v.Health[pod.Name]
-	inHandshake := (what == "peer") == h.Anonymous || !known && SameTrust(v.ToldBy(h).Trust, s.Trust)
+	h := f.Health[pod.Name]
+	inHandshake := (what == "peer") == h.Anonymous || !known && SameTrust(f.ToldBy(h).Trust, s.Trust)
 	return slices.ContainsFunc(s.Anchors, func(a observation.Certificate) bool {
 		return (!inHandshake || slices.Contains(h.Trusts, a.Subject)) &&
 			(!known || slices.Contains(slices.Collect(maps.Values(begun)), objects.Digest(a.Key)))
@@ -80,19 +80,19 @@ func (v *Facts) takes(pod *corev1.Pod, what string, s *observation.Secret) bool 
 
 // findUntrusted says which of the Secrets holds a certificate that running members don't take, and what to do; empty
 // for none. A member that is restarted then would hear no other member, and none would hear it.
-func (v *Facts) findUntrusted() string {
-	if !Provided(v.Cluster) || len(v.CertificateProblems) > 0 {
+func (f *Facts) findUntrusted() string {
+	if !Provided(f.Cluster) || len(f.CertificateProblems) > 0 {
 		return ""
 	}
-	for _, l := range v.Leaves {
-		s := v.Secret(l.Secret)
+	for _, l := range f.Leaves {
+		s := f.Secret(l.Secret)
 		if !l.Server && l.What != "operator" || s == nil || len(s.Anchors) == 0 {
 			continue
 		}
-		who := objects.Filter(v.Names, func(name string) bool {
-			pod := v.Children.Pods[name]
-			return pod != nil && pod.DeletionTimestamp == nil && len(v.Health[name].Trusts) > 0 &&
-				!v.takes(pod, l.What, s)
+		who := objects.Filter(f.Names, func(name string) bool {
+			pod := f.Children.Pods[name]
+			return pod != nil && pod.DeletionTimestamp == nil && len(f.Health[name].Trusts) > 0 &&
+				!f.takes(pod, l.What, s)
 		})
 		if len(who) > 0 {
 			return fmt.Sprintf("Secret %s: the authority that signed tls.crt is not trusted by %s, which started "+
@@ -108,15 +108,15 @@ func (v *Facts) findUntrusted() string {
 
 // begunOtherwise reports whether the member runs with other authorities than its Secrets hold now, and may be
 // restarted to take these: every member takes what it will show then, and it takes what they all show.
-func (v *Facts) begunOtherwise(m *Member) bool {
-	server := v.Secret(defaults.ServerSecret(v.Cluster))
-	if v.Untrusted != "" || slices.ContainsFunc(v.Names, func(name string) bool {
-		shown := v.Health[name].Certificate
+func (f *Facts) begunOtherwise(m *Member) bool {
+	server := f.Secret(defaults.ServerSecret(f.Cluster))
+	if f.Untrusted != "" || slices.ContainsFunc(f.Names, func(name string) bool {
+		shown := f.Health[name].Certificate
 		return shown != "" && shown != server.Certificate.ID // the kubelet has yet to write the newest one
 	}) {
 		return false
 	}
 	begun, known := BegunWith(m.Pod)
-	return !slices.Equal(Subjects(v.ToldBy(m.Health).Trust), m.Health.Trusts) ||
-		known && !maps.Equal(begun, v.Trusted())
+	return !slices.Equal(Subjects(f.ToldBy(m.Health).Trust), m.Health.Trusts) ||
+		known && !maps.Equal(begun, f.Trusted())
 }

@@ -25,16 +25,16 @@ import (
 
 // MayExist reports whether a desired pod may be in the answer: one that is there, one that resumes a member, and
 // while no certificate is lacking any other.
-func (v *Facts) MayExist(pod *corev1.Pod) bool {
-	return pod.UID != "" || PodStart(pod) == objects.StartResume || len(v.CertificateProblems) == 0
+func (f *Facts) MayExist(pod *corev1.Pod) bool {
+	return pod.UID != "" || PodStart(pod) == objects.StartResume || len(f.CertificateProblems) == 0
 }
 
 // podCertificateProblems says which of the Secrets that pods mount is not there or can't be used, and why; empty for
 // none.
-func (v *Facts) podCertificateProblems() []string {
-	list := v.problemsOf(func(l defaults.Leaf) bool { return l.Server })
-	token := defaults.TokenSecret(v.Cluster.Name)
-	if s := v.Secret(token); s == nil {
+func (f *Facts) podCertificateProblems() []string {
+	list := f.problemsOf(func(l defaults.Leaf) bool { return l.Server })
+	token := defaults.TokenSecret(f.Cluster.Name)
+	if s := f.Secret(token); s == nil {
 		list = append(list, fmt.Sprintf("Secret %s: it is not there yet", token))
 	} else if s.Flaw != "" { // etcd would not start with it
 		list = append(list, fmt.Sprintf("Secret %s: %s; delete it, and Quorate makes it again", token, s.Flaw))
@@ -44,38 +44,38 @@ func (v *Facts) podCertificateProblems() []string {
 
 // quorateCertificateProblems says the same of the Secrets by which Quorate talks with the members, ours and foreign
 // ones.
-func (v *Facts) quorateCertificateProblems() []string {
-	return append(v.problemsOf(func(l defaults.Leaf) bool { return l.What == "operator" }),
-		v.foreignCertificateProblems()...)
+func (f *Facts) quorateCertificateProblems() []string {
+	return append(f.problemsOf(func(l defaults.Leaf) bool { return l.What == "operator" }),
+		f.foreignCertificateProblems()...)
 }
 
 // allCertificateProblems says all that is lacking before a member is begun or changed.
-func (v *Facts) allCertificateProblems() []string {
-	if !objects.Encrypted(v.Cluster) {
+func (f *Facts) allCertificateProblems() []string {
+	if !objects.Encrypted(f.Cluster) {
 		return nil
 	}
 	var list []string
-	if why := v.WithoutCertManager(); why != "" {
-		if list = append(list, why); !v.everHadQuorum() {
+	if why := f.WithoutCertManager(); why != "" {
+		if list = append(list, why); !f.everHadQuorum() {
 			return list // nothing else can be there
 		}
 	}
-	list = append(list, v.podCertificateProblems()...)
-	if list = append(list, v.quorateCertificateProblems()...); len(list) == 0 {
-		list = v.notAdopted()
+	list = append(list, f.podCertificateProblems()...)
+	if list = append(list, f.quorateCertificateProblems()...); len(list) == 0 {
+		list = f.notAdopted()
 	}
 	return list
 }
 
 // problemsOf says which of these certificates can't be used, and why. What applications use is none of them: neither
 // a member nor Quorate waits for it.
-func (v *Facts) problemsOf(these func(defaults.Leaf) bool) []string {
+func (f *Facts) problemsOf(these func(defaults.Leaf) bool) []string {
 	var list []string
-	for _, l := range v.Leaves {
+	for _, l := range f.Leaves {
 		if !these(l) {
 			continue
 		}
-		if why := v.Flaw(l); why != "" {
+		if why := f.Flaw(l); why != "" {
 			list = append(list, fmt.Sprintf("Secret %s: %s", l.Secret, why))
 		}
 	}
@@ -84,38 +84,38 @@ func (v *Facts) problemsOf(these func(defaults.Leaf) bool) []string {
 
 // WhileCertificatesWait says what becomes of a cluster that has run, until its certificates are in order; empty for a
 // new one.
-func (v *Facts) WhileCertificatesWait() string {
+func (f *Facts) WhileCertificatesWait() string {
 	switch {
-	case !v.everHadQuorum():
+	case !f.everHadQuorum():
 		return ""
-	case v.Etcd == nil && len(v.quorateCertificateProblems()) > 0:
+	case f.Etcd == nil && len(f.quorateCertificateProblems()) > 0:
 		return "; without it Quorate can't reach the members, so it only keeps or recreates pods"
 	}
 	return "; Quorate only keeps or recreates pods"
 }
 
 // everHadQuorum reports whether the epoch has had a quorum, so that its members may have data to serve.
-func (v *Facts) everHadQuorum() bool { return v.Epoch != nil && v.Epoch.HadQuorum() }
+func (f *Facts) everHadQuorum() bool { return f.Epoch != nil && f.Epoch.HadQuorum() }
 
 // SeesMounted reports whether all authorities are known that a pod made now would trust: not while Quorate can't
 // see a Secret that the kubelet may, or one has no authorities yet.
-func (v *Facts) SeesMounted() bool {
-	for _, name := range []string{defaults.ServerSecret(v.Cluster), defaults.PeerSecret(v.Cluster)} {
-		if s := v.Secret(name); s == nil || len(s.Trust) == 0 {
+func (f *Facts) SeesMounted() bool {
+	for _, name := range []string{defaults.ServerSecret(f.Cluster), defaults.PeerSecret(f.Cluster)} {
+		if s := f.Secret(name); s == nil || len(s.Trust) == 0 {
 			return false
 		}
 	}
-	return objects.TLSMode(v.Cluster) != v1alpha1.TLSDisabled
+	return objects.TLSMode(f.Cluster) != v1alpha1.TLSDisabled
 }
 
 // examine works out once what is wrong with the certificates of the epoch that runs, and of the next.
-func (v *Facts) examine() *Facts {
-	for w := v; w != nil; w = w.Next {
+func (f *Facts) examine() *Facts {
+	for w := f; w != nil; w = w.Next {
 		members, nodes := w.Addresses()
 		w.Leaves = defaults.Leaves(w.Cluster, defaults.Places{Members: members, Nodes: nodes, External: w.External(),
 			Domain: w.Settings.ClusterDomain})
 		w.CertificateProblems, w.Serves = w.allCertificateProblems(), w.served()
 		w.Untrusted = w.findUntrusted()
 	}
-	return v
+	return f
 }

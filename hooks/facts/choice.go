@@ -49,46 +49,46 @@ func RestartChoice(pod *corev1.Pod, inPlace bool) record.Choice {
 
 // Chosen is the member that was chosen, as long as a call that we don't see may still restart or remove it; nil for
 // none.
-func (v *Facts) Chosen() *Member {
-	if v.Epoch == nil { // its record is gone
+func (f *Facts) Chosen() *Member {
+	if f.Epoch == nil { // its record is gone
 		return nil
 	}
-	if v.Epoch.Choice.Removes {
-		return v.chosenForRemoval()
+	if f.Epoch.Choice.Removes {
+		return f.chosenForRemoval()
 	}
-	m := v.Find(v.Epoch.Choice.Name)
-	if m == nil || m.Pod == nil || m.Restarting() || Finished(m.Pod) || v.withdrawnLong(m.Pod) {
+	m := f.Find(f.Epoch.Choice.Name)
+	if m == nil || m.Pod == nil || m.Restarting() || Finished(m.Pod) || f.withdrawnLong(m.Pod) {
 		return nil
 	}
-	if !SameChoice(v.Epoch.Choice, RestartChoice(m.Pod, v.Epoch.Choice.Container != "")) {
+	if !SameChoice(f.Epoch.Choice, RestartChoice(m.Pod, f.Epoch.Choice.Container != "")) {
 		return nil
 	}
 	return m
 }
 
-func (v *Facts) chosenForRemoval() *Member {
-	recorded := v.Epoch.Choice
-	if !recorded.Withdrawn.IsZero() && v.CallsLeft(recorded.Withdrawn) <= 0 {
+func (f *Facts) chosenForRemoval() *Member {
+	recorded := f.Epoch.Choice
+	if !recorded.Withdrawn.IsZero() && f.CallsLeft(recorded.Withdrawn) <= 0 {
 		return nil
 	}
-	return objects.First(v.Members, func(m *Member) bool { return m.DisplayName() == recorded.Name })
+	return objects.First(f.Members, func(m *Member) bool { return m.DisplayName() == recorded.Name })
 }
 
 // withdrawnLong reports whether the calls are over that have not seen that the restart was withdrawn.
-func (v *Facts) withdrawnLong(pod *corev1.Pod) bool {
+func (f *Facts) withdrawnLong(pod *corev1.Pod) bool {
 	since, err := time.Parse(time.RFC3339, pod.Annotations[objects.AnnotationWithdrawn])
-	return err == nil && v.CallsLeft(since) <= 0
+	return err == nil && f.CallsLeft(since) <= 0
 }
 
 // ChosenForDeletion reports whether the member was chosen to be restarted by the deletion of its pod. That can't be
 // taken back: another image would be another container in the same pod, which a late call still deletes.
-func (v *Facts) ChosenForDeletion(m *Member) bool {
-	return m == v.Chosen() && !v.Epoch.Choice.Removes && v.Epoch.Choice.Container == ""
+func (f *Facts) ChosenForDeletion(m *Member) bool {
+	return m == f.Chosen() && !f.Epoch.Choice.Removes && f.Epoch.Choice.Container == ""
 }
 
 // ChosenFirst are the members, with the one first that was chosen already.
-func (v *Facts) ChosenFirst(list []*Member) []*Member {
-	chosen := v.Chosen()
+func (f *Facts) ChosenFirst(list []*Member) []*Member {
+	chosen := f.Chosen()
 	if chosen == nil {
 		return list
 	}
@@ -116,12 +116,12 @@ func ServedBefore(pod *corev1.Pod) bool {
 // quorum larger, counts none of them among those that serve (S1, S2).
 
 // disrupted reports whether the voter may be down because of us, now or in a moment, although it may serve still.
-func (v *Facts) disrupted(m *Member) bool {
-	return m.Restarting() || m == v.Chosen() || !m.Serving() && v.busy(m)
+func (f *Facts) disrupted(m *Member) bool {
+	return m.Restarting() || m == f.Chosen() || !m.Serving() && f.busy(m)
 }
 
 // Stays reports whether the voter serves, and will as far as it is for us to say.
-func (v *Facts) Stays(m *Member) bool { return m.Serving() && !v.disrupted(m) }
+func (f *Facts) Stays(m *Member) bool { return m.Serving() && !f.disrupted(m) }
 
 // Update is why a member must be restarted, or succeeded by another.
 type update struct {
@@ -134,7 +134,7 @@ type update struct {
 
 // CanLoseOne reports whether the quorum can do without one voter (S1). A third voter that is there only to replace
 // one of two does not make it so: it would be one too many at once.
-func (v *Facts) CanLoseOne() bool { return min(len(v.Voters), v.Replicas) > 2 }
+func (f *Facts) CanLoseOne() bool { return min(len(f.Voters), f.Replicas) > 2 }
 
 // Restarting reports whether a member is about to stop, although it may serve for another moment: its pod has been
 // deleted, or given another image.

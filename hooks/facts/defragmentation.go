@@ -31,15 +31,15 @@ const (
 )
 
 // defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.
-func (v *Facts) defragmentationRun() *decision.DefragmentationRun {
-	s := &decision.DefragmentationRun{DefragmentationMemory: v.Cluster.Status.Internal.Defragmentation}
-	if old := v.Cluster.Status.Defragmentation; old != nil {
+func (f *Facts) defragmentationRun() *decision.DefragmentationRun {
+	s := &decision.DefragmentationRun{DefragmentationMemory: f.Cluster.Status.Internal.Defragmentation}
+	if old := f.Cluster.Status.Defragmentation; old != nil {
 		s.DefragmentationStatus = *v1alpha1.Copy(old)
 	}
-	v.noteReclaimed(s)
-	v.noteStep(s)
-	v.noteReclaimed(s)
-	s.NextScheduleTime = v.NextRun(s.NextScheduleTime)
+	f.noteReclaimed(s)
+	f.noteStep(s)
+	f.noteReclaimed(s)
+	s.NextScheduleTime = f.NextRun(s.NextScheduleTime)
 	if reflect.ValueOf(*s).IsZero() {
 		return nil
 	}
@@ -48,32 +48,32 @@ func (v *Facts) defragmentationRun() *decision.DefragmentationRun {
 
 // noteStep notes what the step of this call has done. A member that was asked and does not answer now is at it: it
 // counts as done, and so does one that has nothing to reclaim any more. Only what was refused is tried again.
-func (v *Facts) noteStep(s *decision.DefragmentationRun) {
-	if v.Taken == nil || !underWay(s) {
+func (f *Facts) noteStep(s *decision.DefragmentationRun) {
+	if f.Taken == nil || !underWay(s) {
 		return
 	}
-	switch step := v.Taken.Step.(type) {
+	switch step := f.Taken.Step.(type) {
 	case decision.Compact:
-		s.LastMemberTime = v.NowInSeconds() // also when the answer was lost
-		if v.Taken.Err == "" {
+		s.LastMemberTime = f.NowInSeconds() // also when the answer was lost
+		if f.Taken.Err == "" {
 			s.Compacted = step.Revision
 		}
 	case decision.Defragment:
-		m := v.Find(step.Name)
-		refused := v.Taken.Err != "" && m != nil && m.Serving() && Fragmented(m)
+		m := f.Find(step.Name)
+		refused := f.Taken.Err != "" && m != nil && m.Serving() && Fragmented(m)
 		if !refused && !slices.Contains(s.Done, step.Name) {
-			s.Done, s.LastMemberTime = append(s.Done, step.Name), v.NowInSeconds()
+			s.Done, s.LastMemberTime = append(s.Done, step.Name), f.NowInSeconds()
 			s.Before = resource.NewQuantity(step.DBSize, resource.BinarySI)
 		}
 	}
 }
 
 // noteReclaimed adds what the last member has given back, when it tells.
-func (v *Facts) noteReclaimed(s *decision.DefragmentationRun) {
-	if s.Before == nil || len(s.Done) == 0 || v.Etcd == nil {
+func (f *Facts) noteReclaimed(s *decision.DefragmentationRun) {
+	if s.Before == nil || len(s.Done) == 0 || f.Etcd == nil {
 		return
 	}
-	m := v.Find(s.Done[len(s.Done)-1])
+	m := f.Find(s.Done[len(s.Done)-1])
 	if m != nil && !m.Serving() {
 		return
 	}
@@ -82,39 +82,39 @@ func (v *Facts) noteReclaimed(s *decision.DefragmentationRun) {
 		if s.Reclaimed != nil {
 			freed += s.Reclaimed.Value()
 		}
-		s.Reclaimed, s.LastMemberTime = resource.NewQuantity(freed, resource.BinarySI), v.NowInSeconds()
+		s.Reclaimed, s.LastMemberTime = resource.NewQuantity(freed, resource.BinarySI), f.NowInSeconds()
 	}
 	s.Before = nil
 }
 
 // WithRun is the view once this has become of the run of defragmentation; nil for nothing.
-func (v *Facts) WithRun(run *decision.DefragmentationRun) *Facts {
+func (f *Facts) WithRun(run *decision.DefragmentationRun) *Facts {
 	if run == nil {
-		return v
+		return f
 	}
-	w := *v
+	w := *f
 	w.DefragRun = run
 	return &w
 }
 
 // NowInSeconds is now, as a status can hold it.
-func (v *Facts) NowInSeconds() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
+func (f *Facts) NowInSeconds() metav1.Time { return metav1.NewTime(f.Now.Truncate(time.Second)) }
 
 func underWay(s *decision.DefragmentationRun) bool {
 	return s != nil && !s.StartTime.IsZero() && s.CompletionTime.IsZero()
 }
 
 // UnderWay reports whether a run of defragmentations has begun and not ended.
-func (v *Facts) UnderWay() bool { return underWay(v.DefragRun) }
+func (f *Facts) UnderWay() bool { return underWay(f.DefragRun) }
 
 // NextRun is when the schedule begins the next run: a time that it has once named stays until the run has begun, be
 // it late.
-func (v *Facts) NextRun(named metav1.Time) metav1.Time {
-	s, err := defaults.Schedule(v.Cluster)
+func (f *Facts) NextRun(named metav1.Time) metav1.Time {
+	s, err := defaults.Schedule(f.Cluster)
 	if s == nil || err != nil {
 		return metav1.Time{}
 	}
-	next := s.Next(v.Now.UTC())
+	next := s.Next(f.Now.UTC())
 	if !named.IsZero() && !named.After(next) && s.Next(named.UTC().Add(-time.Second)).Equal(named.Time) {
 		return named
 	}

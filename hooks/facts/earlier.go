@@ -18,9 +18,9 @@ import (
 
 // EarlierLife is why a new cluster is not founded yet, and whether it will be by itself: something of an earlier one of
 // its name is there; empty for nothing.
-func (v *Facts) EarlierLife() (why string, outlook decision.Outlook) {
-	claims, records := v.otherRemains("PersistentVolumeClaim"), v.otherRemains("ConfigMap")
-	named := v.namedClaims()
+func (f *Facts) EarlierLife() (why string, outlook decision.Outlook) {
+	claims, records := f.otherRemains("PersistentVolumeClaim"), f.otherRemains("ConfigMap")
+	named := f.namedClaims()
 	lost := namesOf(claims, func(r observation.Remain) bool { return r.Going && slices.Contains(named, r.Name) })
 	staying := namesOf(records, func(r observation.Remain) bool { return !r.Going })
 	switch {
@@ -30,14 +30,14 @@ func (v *Facts) EarlierLife() (why string, outlook decision.Outlook) {
 			strings.Join(lost, ", ")), decision.Waits
 	case len(staying) > 0:
 		return fmt.Sprintf("there is the record of an earlier EtcdCluster of this name: kubectl delete configmap -n %s %s",
-			v.Cluster.Namespace, strings.Join(staying, " ")), decision.Waits
-	case v.Cluster.Spec.Bootstrap == nil:
-		if why = v.unanswered(claims); why != "" {
+			f.Cluster.Namespace, strings.Join(staying, " ")), decision.Waits
+	case f.Cluster.Spec.Bootstrap == nil:
+		if why = f.unanswered(claims); why != "" {
 			return why, decision.Waits
 		}
 	}
 	if going := namesOf(append(records, claims...), func(r observation.Remain) bool {
-		return r.Going && (r.Kind == "ConfigMap" || v.Cluster.Spec.Bootstrap == nil)
+		return r.Going && (r.Kind == "ConfigMap" || f.Cluster.Spec.Bootstrap == nil)
 	}); len(going) > 0 {
 		return "waiting until Kubernetes has deleted what was made for an earlier EtcdCluster of this name: " +
 			strings.Join(going, ", "), decision.Works
@@ -46,8 +46,8 @@ func (v *Facts) EarlierLife() (why string, outlook decision.Outlook) {
 }
 
 // unanswered is why the spec must say which data is meant; empty when nothing speaks of other data than none.
-func (v *Facts) unanswered(claims []observation.Remain) string {
-	ns, seen := v.Cluster.Namespace, v.SeenOfEarlierLife()
+func (f *Facts) unanswered(claims []observation.Remain) string {
+	ns, seen := f.Cluster.Namespace, f.SeenOfEarlierLife()
 	staying := namesOf(claims, func(r observation.Remain) bool { return !r.Going })
 	switch {
 	case len(staying) > 0:
@@ -59,9 +59,9 @@ func (v *Facts) unanswered(claims []observation.Remain) string {
 			"deletes them, because their owner is gone: say in spec.bootstrap which data is meant, maybe that of their "+
 			"volumes (kubectl get pv); to begin without data, delete this EtcdCluster and create it again; see "+
 			"docs/how-to/velero.md", strings.Join(seen, ", "))
-	case v.Cluster.Labels[objects.LabelRestored] != "":
+	case f.Cluster.Labels[objects.LabelRestored] != "":
 		return fmt.Sprintf("Velero has made this EtcdCluster from a backup, and it is not known which data is meant: say "+
-			"so in spec.bootstrap; to begin without data, kubectl label -n %s etcdcluster/%s %s-", ns, v.Cluster.Name,
+			"so in spec.bootstrap; to begin without data, kubectl label -n %s etcdcluster/%s %s-", ns, f.Cluster.Name,
 			objects.LabelRestored)
 	}
 	return ""
@@ -69,19 +69,19 @@ func (v *Facts) unanswered(claims []observation.Remain) string {
 
 // SeenOfEarlierLife are the claims of an earlier cluster that were made from a backup and are deleted by Kubernetes, as
 // far as they were seen before this one began.
-func (v *Facts) SeenOfEarlierLife() []string {
-	if v.Epoch != nil || v.RanBefore() || v.Cluster.Spec.Bootstrap != nil {
+func (f *Facts) SeenOfEarlierLife() []string {
+	if f.Epoch != nil || f.RanBefore() || f.Cluster.Spec.Bootstrap != nil {
 		return nil
 	}
-	seen := slices.Concat(v.Cluster.Status.Internal.EarlierLife, namesOf(v.otherRemains("PersistentVolumeClaim"),
+	seen := slices.Concat(f.Cluster.Status.Internal.EarlierLife, namesOf(f.otherRemains("PersistentVolumeClaim"),
 		func(r observation.Remain) bool { return r.Going && r.Restored }))
 	slices.SortFunc(seen, objects.ByOrdinal)
 	return slices.Compact(seen)
 }
 
 // remains is what is left of one kind.
-func (v *Facts) otherRemains(kind string) []observation.Remain {
-	return objects.Filter(v.Related.Remains, func(r observation.Remain) bool { return r.Kind == kind })
+func (f *Facts) otherRemains(kind string) []observation.Remain {
+	return objects.Filter(f.Related.Remains, func(r observation.Remain) bool { return r.Kind == kind })
 }
 
 // namesOf are the names of those that are so, sorted.
@@ -97,9 +97,9 @@ func namesOf(all []observation.Remain, is func(observation.Remain) bool) []strin
 }
 
 // namedClaims are those that the spec says to begin with.
-func (v *Facts) namedClaims() []string {
+func (f *Facts) namedClaims() []string {
 	var names []string
-	if c := v.FormerClaims(); c != nil {
+	if c := f.FormerClaims(); c != nil {
 		for _, of := range VolumesOf(c) {
 			names = append(names, of.Name)
 			if of.WAL != "" {
@@ -111,11 +111,11 @@ func (v *Facts) namedClaims() []string {
 }
 
 // aboveRemains is the lowest number that no claim of an earlier cluster is named by.
-func (v *Facts) AboveRemains() int {
+func (f *Facts) AboveRemains() int {
 	first := 0
-	for _, r := range v.otherRemains("PersistentVolumeClaim") {
-		member, _ := MemberOfClaim(v.Cluster.Name, r.Name)
-		if n, ours := objects.Ordinal(v.Cluster.Name, member); ours {
+	for _, r := range f.otherRemains("PersistentVolumeClaim") {
+		member, _ := MemberOfClaim(f.Cluster.Name, r.Name)
+		if n, ours := objects.Ordinal(f.Cluster.Name, member); ours {
 			first = max(first, n+1)
 		}
 	}

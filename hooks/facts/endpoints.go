@@ -16,18 +16,18 @@ import (
 // notAllowed says which of the spec's endpoints the installation does not allow, before anything is joined there; nil
 // for none. Beside those that were joined the members run on whatever becomes of the list: what is not allowed any
 // more is not asked.
-func (v *Facts) notAllowed() error {
-	joined := defaults.Existing(v.Cluster)
+func (f *Facts) notAllowed() error {
+	joined := defaults.Existing(f.Cluster)
 	if joined == nil {
 		return nil
 	}
-	e := v.Epoch
-	if e == nil && (v.Cluster.Status.ClusterID != "" || !defaults.Joins(v.Cluster)) || e != nil &&
+	e := f.Epoch
+	if e == nil && (f.Cluster.Status.ClusterID != "" || !defaults.Joins(f.Cluster)) || e != nil &&
 		(!e.Existing() || e.HadQuorum()) {
 		return nil
 	}
 	for i, endpoint := range joined.Endpoints {
-		if why := v.Settings.AllowedEndpoints.Refuses(endpoint, v.Cluster.Namespace); why != "" {
+		if why := f.Settings.AllowedEndpoints.Refuses(endpoint, f.Cluster.Namespace); why != "" {
 			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not asked: %s (quorate install "+
 				"--existing-endpoints)", i, why)
 		}
@@ -39,11 +39,11 @@ func (v *Facts) notAllowed() error {
 func (e *Epoch) Existing() bool { return e != nil && e.Source == record.SourceExisting }
 
 // noRoom says that volumes are too small to begin with. Members that run on such ones are looked after: see Advice.
-func (v *Facts) noRoom() error {
-	if v.Epoch != nil || v.Cluster.Status.ClusterID != "" {
+func (f *Facts) noRoom() error {
+	if f.Epoch != nil || f.Cluster.Status.ClusterID != "" {
 		return nil
 	}
-	return defaults.ValidateRoom(&v.Cluster.Spec)
+	return defaults.ValidateRoom(&f.Cluster.Spec)
 }
 
 // targetReplicas is the number of voters to have: none of ours while they leave.
@@ -71,6 +71,6 @@ func leaving(o observation.Observation, e *Epoch) bool {
 
 // Unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation
 // does not let a cluster begin with.
-func (v *Facts) Unsupported() error {
-	return cmp.Or(defaults.Validate(&v.Cluster.Spec, v.Settings), v.noRoom(), v.notAllowed(), defaults.RefuseIssuer(v.Observation))
+func (f *Facts) Unsupported() error {
+	return cmp.Or(defaults.Validate(&f.Cluster.Spec, f.Settings), f.noRoom(), f.notAllowed(), defaults.RefuseIssuer(f.Observation))
 }

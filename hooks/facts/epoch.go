@@ -18,10 +18,10 @@ import (
 
 // recorded is the highest number of an epoch whose record was seen. That of one that is only now made is not noted before
 // it is written again.
-func (v *Facts) HighestRecorded() int {
-	n := record.Recorded(v.Cluster, v.Children.Services[objects.PeerService(v.Cluster.Name)])
-	for of, e := range v.Recorded {
-		if !slices.Contains(v.Fresh, e.Record.Name) {
+func (f *Facts) HighestRecorded() int {
+	n := record.Recorded(f.Cluster, f.Children.Services[objects.PeerService(f.Cluster.Name)])
+	for of, e := range f.Recorded {
+		if !slices.Contains(f.Fresh, e.Record.Name) {
 			n = max(n, of)
 		}
 	}
@@ -29,8 +29,8 @@ func (v *Facts) HighestRecorded() int {
 }
 
 // answeredWith are the UIDs of the restores that are answered when the nth epoch has begun, with this data.
-func (v *Facts) AnsweredWith(from record.Origin, n int) map[string]int {
-	answered := v.Answered()
+func (f *Facts) AnsweredWith(from record.Origin, n int) map[string]int {
+	answered := f.Answered()
 	if from.Restore != "" && answered[from.Restore] == 0 {
 		answered[from.Restore] = n
 	}
@@ -39,51 +39,51 @@ func (v *Facts) AnsweredWith(from record.Origin, n int) map[string]int {
 
 // Answered are the UIDs of the restores that the epoch that runs, or one before it, has answered, with the number of
 // that.
-func (v *Facts) Answered() map[string]int {
+func (f *Facts) Answered() map[string]int {
 	all := map[string]int{}
-	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+	if peers := f.Children.Services[objects.PeerService(f.Cluster.Name)]; peers != nil {
 		all = ReadAnswered(peers.Annotations[objects.AnnotationAnswered])
 	}
-	if v.Epoch == nil {
+	if f.Epoch == nil {
 		return all
 	}
-	known := v.Epoch.Answered
-	if v.Epoch.Record == nil && v.Next != nil { // the epoch before has no record any more
-		known = maps.Clone(v.Next.Epoch.Answered)
-		maps.DeleteFunc(known, func(_ string, n int) bool { return n >= v.Next.Epoch.N })
+	known := f.Epoch.Answered
+	if f.Epoch.Record == nil && f.Next != nil { // the epoch before has no record any more
+		known = maps.Clone(f.Next.Epoch.Answered)
+		maps.DeleteFunc(known, func(_ string, n int) bool { return n >= f.Next.Epoch.N })
 	}
 	maps.Copy(all, known)
-	if id := v.Epoch.Restore; id != "" && all[id] == 0 {
-		all[id] = v.Epoch.N
+	if id := f.Epoch.Restore; id != "" && all[id] == 0 {
+		all[id] = f.Epoch.N
 	}
 	return all
 }
 
 // clusterIDOf is etcd's cluster ID of an epoch; 0 when it is not known.
-func (v *Facts) clusterIDOf(epoch int) uint64 { return v.pastOf(epoch).ClusterID }
+func (f *Facts) clusterIDOf(epoch int) uint64 { return f.pastOf(epoch).ClusterID }
 
 // pastOf is what is known of an epoch.
-func (v *Facts) pastOf(epoch int) record.Past {
-	known := v.Epoch.Past[epoch]
-	if v.Next != nil {
-		if later, is := v.Next.Epoch.Past[epoch]; is {
+func (f *Facts) pastOf(epoch int) record.Past {
+	known := f.Epoch.Past[epoch]
+	if f.Next != nil {
+		if later, is := f.Next.Epoch.Past[epoch]; is {
 			known = later
 		}
 	}
-	if epoch == v.Epoch.N && v.Epoch.ClusterID != 0 {
-		known.ClusterID = v.Epoch.ClusterID
+	if epoch == f.Epoch.N && f.Epoch.ClusterID != 0 {
+		known.ClusterID = f.Epoch.ClusterID
 	}
 	return known
 }
 
 // NextEpochNumber is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover,
 // or whose volumes are.
-func (v *Facts) NextEpochNumber() int {
-	n := max(v.Epoch.N, v.HighestRecorded())
-	for recorded := range v.Recorded {
+func (f *Facts) NextEpochNumber() int {
+	n := max(f.Epoch.N, f.HighestRecorded())
+	for recorded := range f.Recorded {
 		n = max(n, recorded)
 	}
-	for _, claim := range v.All.Claims {
+	for _, claim := range f.All.Claims {
 		n = max(n, objects.ReadMark(claim.Annotations[objects.AnnotationEpoch]))
 	}
 	return n + 1
@@ -152,19 +152,19 @@ func currentEpoch(o observation.Observation) *Epoch {
 // Refused says why records are not believed, or can't be read, that hold every change back, by name. One that is of
 // the very etcd that answers, by the status too, does not: all of it that matters is known without it, so it goes and
 // is written again. So it is with each where the key is another one.
-func (v *Facts) Refused() map[string]string {
-	if len(v.doubted) != 1 || len(v.Unsealed) != 1 || v.Etcd == nil || len(v.Recorded) > 0 {
-		return v.doubted
+func (f *Facts) Refused() map[string]string {
+	if len(f.doubted) != 1 || len(f.Unsealed) != 1 || f.Etcd == nil || len(f.Recorded) > 0 {
+		return f.doubted
 	}
-	n := max(1, int(v.Cluster.Status.Epoch))
-	e, err := ParseEpoch(n, v.Children.ConfigMaps[v.Unsealed[0]])
-	if err != nil || e.Record.Name != objects.EpochName(v.Cluster.Name, n) {
-		return v.doubted
+	n := max(1, int(f.Cluster.Status.Epoch))
+	e, err := ParseEpoch(n, f.Children.ConfigMaps[f.Unsealed[0]])
+	if err != nil || e.Record.Name != objects.EpochName(f.Cluster.Name, n) {
+		return f.doubted
 	}
-	if e.ClusterID == v.Etcd.ClusterID && v.Cluster.Status.ClusterID == objects.Hex(e.ClusterID) {
+	if e.ClusterID == f.Etcd.ClusterID && f.Cluster.Status.ClusterID == objects.Hex(e.ClusterID) {
 		return nil
 	}
-	return v.doubted
+	return f.doubted
 }
 
 func newerEpoch(a, b *Epoch) *Epoch {
@@ -251,14 +251,14 @@ func (e *Epoch) Filled() bool {
 }
 
 // NewRecord is the record of an epoch whose initial members have the numbers from first on.
-func (v *Facts) NewRecord(first, size int) record.Record {
+func (f *Facts) NewRecord(first, size int) record.Record {
 	r := record.Record{Plan: record.Plan{Initial: map[string]string{}, First: first}}
-	for name, address := range v.initialAddresses(first, size) {
-		r.Initial[name] = objects.PeerURL(v.Cluster, name, address)
+	for name, address := range f.initialAddresses(first, size) {
+		r.Initial[name] = objects.PeerURL(f.Cluster, name, address)
 	}
 	r.Source = record.SourceEmpty
 	r.NextOrdinal = first + size
-	r.Version = v.Cluster.Spec.Version
+	r.Version = f.Cluster.Spec.Version
 	return r
 }
 

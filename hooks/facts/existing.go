@@ -13,10 +13,10 @@ import (
 )
 
 // Unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
-func (v *Facts) Unanswered() string {
+func (f *Facts) Unanswered() string {
 	var list []string
-	for _, at := range defaults.Existing(v.Cluster).Endpoints {
-		if h, asked := v.Health[at]; asked && h.Err != "" {
+	for _, at := range defaults.Existing(f.Cluster).Endpoints {
+		if h, asked := f.Health[at]; asked && h.Err != "" {
 			list = append(list, fmt.Sprintf("%s: %s", at, h.Err))
 		} else if asked && h.Leader == 0 {
 			list = append(list, at+": it knows no leader")
@@ -26,23 +26,23 @@ func (v *Facts) Unanswered() string {
 }
 
 // Unfit says why no member of ours may join the etcd that answers, and what to do; empty when they may.
-func (v *Facts) Unfit() string {
-	if !v.BesideForeign() || v.Etcd == nil {
+func (f *Facts) Unfit() string {
+	if !f.BesideForeign() || f.Etcd == nil {
 		return ""
 	}
-	if existing := defaults.Existing(v.Cluster); existing != nil && !v.Epoch.HadQuorum() {
+	if existing := defaults.Existing(f.Cluster); existing != nil && !f.Epoch.HadQuorum() {
 		for _, at := range existing.Endpoints {
-			if h := v.Health[at]; h.ClusterID != 0 && h.ClusterID != v.Etcd.ClusterID {
+			if h := f.Health[at]; h.ClusterID != 0 && h.ClusterID != f.Etcd.ClusterID {
 				return fmt.Sprintf("spec.bootstrap.existing.endpoints has two clusters: cluster %[2]s answers at "+
-					"%[1]s, cluster %[3]s elsewhere", at, objects.Hex(h.ClusterID), objects.Hex(v.Etcd.ClusterID))
+					"%[1]s, cluster %[3]s elsewhere", at, objects.Hex(h.ClusterID), objects.Hex(f.Etcd.ClusterID))
 			}
 		}
 	}
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		if m.Alias == "" {
 			continue
 		}
-		if why := v.unfitBeside(m); why != "" {
+		if why := f.unfitBeside(m); why != "" {
 			return why
 		}
 	}
@@ -50,12 +50,12 @@ func (v *Facts) Unfit() string {
 }
 
 // unfitBeside says why no member of ours may join beside this foreign one; empty when one may.
-func (v *Facts) unfitBeside(m *Member) string {
+func (f *Facts) unfitBeside(m *Member) string {
 	has, err := defaults.ParseRelease(m.Health.Version)
-	wanted, err2 := defaults.ParseRelease(v.Cluster.Spec.Version)
+	wanted, err2 := defaults.ParseRelease(f.Cluster.Spec.Version)
 	plain := "tls.mode Disabled"
 	switch {
-	case ByTLS(m.PeerURLs...) != objects.Encrypted(v.Cluster):
+	case ByTLS(m.PeerURLs...) != objects.Encrypted(f.Cluster):
 		theirs := "in plain text"
 		if ByTLS(m.PeerURLs...) {
 			theirs, plain = "by TLS", "a tls.mode other than Disabled"
@@ -71,7 +71,7 @@ func (v *Facts) unfitBeside(m *Member) string {
 		return fmt.Sprintf("its member %s runs etcd %s, which loses members when membership changes: upgrade it to "+
 			"%s or later, or %s or later", m.Alias, has, defaults.Least35, defaults.Least36)
 	}
-	quota := defaults.QuotaOn(v.Cluster.Spec.Options, defaults.RoomFor(&v.Cluster.Spec))
+	quota := defaults.QuotaOn(f.Cluster.Spec.Options, defaults.RoomFor(&f.Cluster.Spec))
 	if m.Health.DBSize >= quota/10*9 {
 		return fmt.Sprintf("the database of its member %s has %s, and our quota is %s: raise spec.storage.size or "+
 			"spec.options.quotaBackendBytes, or defragment it", m.Alias,
@@ -81,8 +81,8 @@ func (v *Facts) unfitBeside(m *Member) string {
 }
 
 // ForeignSilent says what to do about foreign voters that do not serve; empty when all do.
-func (v *Facts) ForeignSilent() string {
-	for _, m := range v.Voters {
+func (f *Facts) ForeignSilent() string {
+	for _, m := range f.Voters {
 		if m.Alias != "" && !m.Serving() {
 			return fmt.Sprintf("; if Quorate can't reach %s at %s, add another client URL of it to "+
 				"spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
@@ -93,9 +93,9 @@ func (v *Facts) ForeignSilent() string {
 }
 
 // Retiring reports whether the spec says that the foreign members are to go.
-func (v *Facts) Retiring() bool {
-	existing := defaults.Existing(v.Cluster)
-	return existing != nil && existing.RetireForeign && v.Replicas > 0
+func (f *Facts) Retiring() bool {
+	existing := defaults.Existing(f.Cluster)
+	return existing != nil && existing.RetireForeign && f.Replicas > 0
 }
 
 // RetirePause is between the removals of two foreign members: long enough for clients to settle, and for a person to
@@ -103,23 +103,23 @@ func (v *Facts) Retiring() bool {
 const RetirePause = 15 * time.Second
 
 // ForeignStage is how far the members have come beside foreign ones, in a word and in words.
-func (v *Facts) ForeignStage() (reason, message string) {
+func (f *Facts) ForeignStage() (reason, message string) {
 	var foreign []string
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		if m.Alias != "" {
 			foreign = append(foreign, m.Alias)
 		}
 	}
-	own, theirs := len(v.ReplicaVoters()), strings.Join(foreign, ", ")
+	own, theirs := len(f.ReplicaVoters()), strings.Join(foreign, ", ")
 	switch {
-	case v.Replicas == 0 && len(v.Names) == 0:
+	case f.Replicas == 0 && len(f.Names) == 0:
 		return "Left", fmt.Sprintf("no member of ours is left beside %s; delete this EtcdCluster, or set "+
 			"spec.replicas to join again", theirs)
-	case v.Replicas == 0:
+	case f.Replicas == 0:
 		return "Leaving", fmt.Sprintf("removing our members, %d left beside %s", own, theirs)
-	case own < v.Replicas:
-		return "Joining", fmt.Sprintf("%d of %s of ours beside %s", own, objects.Count(v.Replicas, "voter"), theirs)
-	case v.Retiring():
+	case own < f.Replicas:
+		return "Joining", fmt.Sprintf("%d of %s of ours beside %s", own, objects.Count(f.Replicas, "voter"), theirs)
+	case f.Retiring():
 		return "Retiring", fmt.Sprintf("%s of ours; still to remove: %s", objects.Count(own, "voter"), theirs)
 	}
 	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; Quorate restarts, upgrades and "+
@@ -129,24 +129,24 @@ func (v *Facts) ForeignStage() (reason, message string) {
 }
 
 // trustLeft says that the authority of the former members is still trusted; empty when it is not.
-func (v *Facts) TrustLeft() string {
-	if defaults.Existing(v.Cluster) == nil {
+func (f *Facts) TrustLeft() string {
+	if defaults.Existing(f.Cluster) == nil {
 		return ""
 	}
 	return "; spec.bootstrap.existing is no longer used: remove it" +
-		map[bool]string{true: ", and the authority in Secret " + TrustSecret(v.Cluster) +
-			" is trusted no longer"}[TrustSecret(v.Cluster) != ""]
+		map[bool]string{true: ", and the authority in Secret " + TrustSecret(f.Cluster) +
+			" is trusted no longer"}[TrustSecret(f.Cluster) != ""]
 }
 
 // MinAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
 // members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
-func (v *Facts) minAvailable() int {
-	voters, own := len(v.Voters), len(v.ReplicaVoters())
-	if l := v.Learner(); l != nil && l.PodName != "" && l.Serving() {
+func (f *Facts) minAvailable() int {
+	voters, own := len(f.Voters), len(f.ReplicaVoters())
+	if l := f.Learner(); l != nil && l.PodName != "" && l.Serving() {
 		voters, own = voters+1, own+1
 	}
-	if v.Etcd == nil || !v.BesideForeign() {
-		return Quorum(max(v.Replicas, voters))
+	if f.Etcd == nil || !f.BesideForeign() {
+		return Quorum(max(f.Replicas, voters))
 	}
 	return max(own-1, Quorum(voters)-(voters-own), 0)
 }
@@ -161,10 +161,10 @@ func ClientURLs(of []*Member) map[string][]string {
 }
 
 // ForeignWithoutRecord is the same for a record that was deleted: by what etcd lists, or the status last listed.
-func (v *Facts) ForeignWithoutRecord() map[string][]string {
-	all := ClientURLs(objects.Filter(v.Members, func(m *Member) bool { return v.WasForeign(m) }))
-	for _, s := range v.Cluster.Status.Members {
-		if s.Foreign && v.Etcd == nil {
+func (f *Facts) ForeignWithoutRecord() map[string][]string {
+	all := ClientURLs(objects.Filter(f.Members, func(m *Member) bool { return f.WasForeign(m) }))
+	for _, s := range f.Cluster.Status.Members {
+		if s.Foreign && f.Etcd == nil {
 			all[s.ID] = nil
 		}
 	}
@@ -174,9 +174,9 @@ func (v *Facts) ForeignWithoutRecord() map[string][]string {
 // WasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an
 // etcd that is joined, or the status says so. Who is taken for a stranger instead would be counted, and outlive an
 // epoch that it serves (S8).
-func (v *Facts) WasForeign(m *Member) bool {
-	said := slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+func (f *Facts) WasForeign(m *Member) bool {
+	said := slices.ContainsFunc(f.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
 		return s.Foreign && s.ID == objects.Hex(m.ID)
 	})
-	return v.Epoch == nil && m.PodName == "" && (defaults.Existing(v.Cluster) != nil || said)
+	return f.Epoch == nil && m.PodName == "" && (defaults.Existing(f.Cluster) != nil || said)
 }

@@ -12,15 +12,15 @@ import (
 )
 
 // AllowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
-func (v *Facts) allowsAnyPeer(m *Member) (string, bool) {
+func (f *Facts) allowsAnyPeer(m *Member) (string, bool) {
 	return "it still accepts every certificate of its authorities from peers, as the foreign members needed",
-		m.TLS.AnyPeer && !v.BesideForeign()
+		m.TLS.AnyPeer && !f.BesideForeign()
 }
 
 // AsksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
-func (v *Facts) AsksInPlainText() string {
-	joined := defaults.Existing(v.Cluster)
-	if joined == nil || joined.TLS != nil || !v.BesideForeign() && (v.Epoch != nil || !defaults.Joins(v.Cluster)) {
+func (f *Facts) AsksInPlainText() string {
+	joined := defaults.Existing(f.Cluster)
+	if joined == nil || joined.TLS != nil || !f.BesideForeign() && (f.Epoch != nil || !defaults.Joins(f.Cluster)) {
 		return ""
 	}
 	return "Quorate talks to the etcd of spec.bootstrap.existing in plain text, so anything on the network can " +
@@ -50,23 +50,23 @@ func SameIDs(a, b []observation.Certificate) bool {
 }
 
 // besideTLS reports whether there are foreign members that speak TLS.
-func (v *Facts) besideTLS() bool {
-	e := defaults.Existing(v.Cluster)
-	return e != nil && e.TLS != nil && v.Epoch.Existing() && v.BesideForeign()
+func (f *Facts) besideTLS() bool {
+	e := defaults.Existing(f.Cluster)
+	return e != nil && e.TLS != nil && f.Epoch.Existing() && f.BesideForeign()
 }
 
 // ForeignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
-func (v *Facts) foreignCertificateProblems() []string {
-	if !v.besideTLS() {
+func (f *Facts) foreignCertificateProblems() []string {
+	if !f.besideTLS() {
 		return nil
 	}
-	e := defaults.Existing(v.Cluster)
+	e := defaults.Existing(f.Cluster)
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
-	absent := fmt.Sprintf("it does not exist, or does not have the label %s: %s", objects.LabelCluster, v.Cluster.Name)
+	absent := fmt.Sprintf("it does not exist, or does not have the label %s: %s", objects.LabelCluster, f.Cluster.Name)
 	for _, name := range defaults.Distinct([]string{e.TLS.SecretRef.Name, cmp.Or(e.TLS.TrustSecretRef.Name,
 		e.TLS.SecretRef.Name)}) {
-		switch s := v.AnySecret(name); {
+		switch s := f.AnySecret(name); {
 		case s == nil:
 			lacks(name, absent)
 		case len(s.Trust) == 0:
@@ -76,7 +76,7 @@ func (v *Facts) foreignCertificateProblems() []string {
 		}
 	}
 	if e.Auth != nil {
-		if s := v.AnySecret(e.Auth.SecretRef.Name); s == nil {
+		if s := f.AnySecret(e.Auth.SecretRef.Name); s == nil {
 			lacks(e.Auth.SecretRef.Name, absent)
 		} else if !s.Has(defaults.KeyUsername, defaults.KeyPassword) {
 			lacks(e.Auth.SecretRef.Name, "it does not have username and password")
@@ -87,16 +87,16 @@ func (v *Facts) foreignCertificateProblems() []string {
 
 // NotAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
 // theirs.
-func (v *Facts) notAdopted() []string {
+func (f *Facts) notAdopted() []string {
 	var list []string
-	name := TrustSecret(v.Cluster)
-	if name == "" || !v.besideTLS() {
+	name := TrustSecret(f.Cluster)
+	if name == "" || !f.besideTLS() {
 		return nil
 	}
-	for _, own := range []string{defaults.CASecret(v.Cluster.Name), defaults.PeerSecret(v.Cluster),
-		defaults.ServerSecret(v.Cluster)} {
-		s := v.Children.Secrets[own]
-		if s != nil && slices.ContainsFunc(v.AnySecret(name).Trust, func(c observation.Certificate) bool {
+	for _, own := range []string{defaults.CASecret(f.Cluster.Name), defaults.PeerSecret(f.Cluster),
+		defaults.ServerSecret(f.Cluster)} {
+		s := f.Children.Secrets[own]
+		if s != nil && slices.ContainsFunc(f.AnySecret(name).Trust, func(c observation.Certificate) bool {
 			return !slices.ContainsFunc(s.Trust, func(o observation.Certificate) bool { return o.ID == c.ID })
 		}) {
 			list = append(list, fmt.Sprintf("Secret %s: it does not trust the authority in Secret %s yet", own, name))

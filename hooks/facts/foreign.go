@@ -17,20 +17,20 @@ import (
 
 // BesideForeign reports whether there are foreign members, or none were found yet. Once they are gone, any other that
 // turns up is a stranger.
-func (v *Facts) BesideForeign() bool {
+func (f *Facts) BesideForeign() bool {
 	switch {
-	case !v.Epoch.Existing():
+	case !f.Epoch.Existing():
 		return false
-	case v.Etcd == nil || len(v.Members) == 0:
-		return !v.Epoch.HadQuorum() || len(v.Epoch.Foreign) > 0
+	case f.Etcd == nil || len(f.Members) == 0:
+		return !f.Epoch.HadQuorum() || len(f.Epoch.Foreign) > 0
 	}
-	return slices.ContainsFunc(v.Members, func(m *Member) bool { return m.Alias != "" })
+	return slices.ContainsFunc(f.Members, func(m *Member) bool { return m.Alias != "" })
 }
 
 // ReplicaVoters are the voters that are held against the number that the spec asks for: beside foreign members, ours
 // alone.
-func (v *Facts) ReplicaVoters() []*Member {
-	return objects.Filter(v.Voters, func(m *Member) bool { return m.Alias == "" || m.PodName != "" })
+func (f *Facts) ReplicaVoters() []*Member {
+	return objects.Filter(f.Voters, func(m *Member) bool { return m.Alias == "" || m.PodName != "" })
 }
 
 // DisplayName is how the member is named in words and steps; empty for a stranger.
@@ -38,33 +38,33 @@ func (m *Member) DisplayName() string { return cmp.Or(m.PodName, m.Alias) }
 
 // fillForeign fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign
 // one.
-func (v *Facts) fillForeign(m *Member) {
-	if !v.Epoch.Existing() || v.Epoch.HadQuorum() && len(v.Epoch.Foreign) == 0 {
+func (f *Facts) fillForeign(m *Member) {
+	if !f.Epoch.Existing() || f.Epoch.HadQuorum() && len(f.Epoch.Foreign) == 0 {
 		return
 	}
 	m.Alias = objects.Hex(m.ID)
 	if defaults.Tellable.MatchString(m.Name) {
 		m.Alias = m.Name
 	}
-	if _, taken := objects.Ordinal(v.Cluster.Name, m.Alias); taken {
+	if _, taken := objects.Ordinal(f.Cluster.Name, m.Alias); taken {
 		m.Alias = objects.Hex(m.ID) // its own name is one that a member of ours may have
 	}
-	m.Health, m.Asked = v.foreignHealth(objects.Hex(m.ID), defaults.UrlsOf(m.Member))
+	m.Health, m.Asked = f.foreignHealth(objects.Hex(m.ID), defaults.UrlsOf(m.Member))
 }
 
 // foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its
 // own. False when it was not asked.
-func (v *Facts) foreignHealth(id string, urls []string) (observation.Health, bool) {
-	for _, at := range slices.Sorted(maps.Keys(v.Health)) {
-		if h := v.Health[at]; strings.Contains(at, "://") && h.Err == "" && objects.Hex(h.MemberID) == id {
+func (f *Facts) foreignHealth(id string, urls []string) (observation.Health, bool) {
+	for _, at := range slices.Sorted(maps.Keys(f.Health)) {
+		if h := f.Health[at]; strings.Contains(at, "://") && h.Err == "" && objects.Hex(h.MemberID) == id {
 			return h, true
 		}
 	}
-	if v.Epoch.Existing() {
-		urls = append(urls, v.Epoch.Foreign[id]...)
+	if f.Epoch.Existing() {
+		urls = append(urls, f.Epoch.Foreign[id]...)
 	}
 	for _, at := range urls {
-		if h, asked := v.Health[at]; asked && h.Err != "" {
+		if h, asked := f.Health[at]; asked && h.Err != "" {
 			return observation.Health{Err: fmt.Sprintf("%s: %s", at, h.Err)}, true
 		}
 	}
@@ -72,20 +72,20 @@ func (v *Facts) foreignHealth(id string, urls []string) (observation.Health, boo
 }
 
 // StatusHealth is what the member answered, for the status.
-func (m *Member) StatusHealth(v *Facts) observation.Health {
+func (m *Member) StatusHealth(f *Facts) observation.Health {
 	if m.Alias != "" {
 		return m.Health
 	}
-	return v.Health[m.PodName]
+	return f.Health[m.PodName]
 }
 
 // LastStatusHealth is what a member of the last known list answered while it is not known who is a member.
-func (v *Facts) LastStatusHealth(m v1alpha1.MemberStatus) observation.Health {
-	if m.Foreign && v.Epoch != nil {
-		h, _ := v.foreignHealth(m.ID, nil)
+func (f *Facts) LastStatusHealth(m v1alpha1.MemberStatus) observation.Health {
+	if m.Foreign && f.Epoch != nil {
+		h, _ := f.foreignHealth(m.ID, nil)
 		return h
 	}
-	return v.Health[m.Name]
+	return f.Health[m.Name]
 }
 
 // ForeignEndpoints are the URLs at which foreign members may answer: those of the spec, and what they have

@@ -30,8 +30,8 @@ import (
 // Members that run on the old claims under their old IDs would need no copy, and would have no way back.
 
 // formerClaims are what a new cluster should begin with; nil for something else.
-func (v *Facts) FormerClaims() *v1alpha1.FormerClaims {
-	if b := v.Cluster.Spec.Bootstrap; b != nil && v.BeginsWith() == nil && !defaults.Joins(v.Cluster) {
+func (f *Facts) FormerClaims() *v1alpha1.FormerClaims {
+	if b := f.Cluster.Spec.Bootstrap; b != nil && f.BeginsWith() == nil && !defaults.Joins(f.Cluster) {
 		return b.Claims
 	}
 	return nil
@@ -52,14 +52,14 @@ func VolumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
 
 // claimSurvey is the name of the pod that looks at the claim of this place: that of a survey of a member, of which there
 // is none yet.
-func (v *Facts) ClaimSurvey(place int) string {
-	return objects.MemberName(v.Cluster.Name, place) + SurveySuffix
+func (f *Facts) ClaimSurvey(place int) string {
+	return objects.MemberName(f.Cluster.Name, place) + SurveySuffix
 }
 
 // lookedAt is the observed pod that looks at the claim of this place; nil for none. One of an earlier spec looks at
 // another.
-func (v *Facts) LookedAt(place int, of record.FormerClaim) *corev1.Pod {
-	old := v.All.Pods[v.ClaimSurvey(place)]
+func (f *Facts) LookedAt(place int, of record.FormerClaim) *corev1.Pod {
+	old := f.All.Pods[f.ClaimSurvey(place)]
 	if old == nil || !slices.Equal(ClaimsIn(old), claimsOf(of)) {
 		return nil
 	}
@@ -102,8 +102,8 @@ type claimsKnown struct {
 	members  []string // IDs of those that the claims are of
 }
 
-func (v *Facts) ChooseClaim(c *v1alpha1.FormerClaims) claimChoice {
-	k := v.claimsAsTold(c)
+func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) claimChoice {
+	k := f.claimsAsTold(c)
 	evidence := strings.Join(k.evidence, "; ")
 	switch lacks := k.lacks(); {
 	case len(k.waits) > 0:
@@ -128,17 +128,17 @@ func (v *Facts) ChooseClaim(c *v1alpha1.FormerClaims) claimChoice {
 	return claimChoice{Chosen: k.best, Evidence: strings.Join(k.evidence, "; ")}
 }
 
-func (v *Facts) claimsAsTold(c *v1alpha1.FormerClaims) claimsKnown {
+func (f *Facts) claimsAsTold(c *v1alpha1.FormerClaims) claimsKnown {
 	var k claimsKnown
 	for place, of := range VolumesOf(c) {
-		pod := v.LookedAt(place, of)
+		pod := f.LookedAt(place, of)
 		report := (*stores.Survey)(nil)
 		if pod != nil {
 			report = surveyReport(pod)
 		}
 		switch {
 		case report == nil:
-			k.waits = append(k.waits, of.Name+v.whyNotReported(pod))
+			k.waits = append(k.waits, of.Name+f.whyNotReported(pod))
 			k.stuck = k.stuck || pod != nil && SaysNothing(pod)
 			continue
 		case report.Error != "":
@@ -182,12 +182,12 @@ func (k *claimsKnown) lacks() string {
 }
 
 // beginningWithClaims is where the data comes from when it comes from claims, or what that waits for.
-func (v *Facts) beginningWithClaims(from record.Origin) (record.Origin, string) {
-	c := v.FormerClaims()
+func (f *Facts) beginningWithClaims(from record.Origin) (record.Origin, string) {
+	c := f.FormerClaims()
 	if c == nil {
 		return from, ""
 	}
-	choice := v.ChooseClaim(c)
+	choice := f.ChooseClaim(c)
 	if choice.Chosen != nil {
 		from.Source, from.Claim, from.Bump = record.SourceClaims, choice.Chosen, c.BumpRevision
 	}
@@ -196,10 +196,10 @@ func (v *Facts) beginningWithClaims(from record.Origin) (record.Origin, string) 
 
 // ClaimsOutlook is whether the claims that a new cluster should begin with can be used without a person; empty when
 // there are none.
-func (v *Facts) ClaimsOutlook() decision.Outlook {
-	c := v.FormerClaims()
+func (f *Facts) ClaimsOutlook() decision.Outlook {
+	c := f.FormerClaims()
 	if c == nil {
 		return ""
 	}
-	return cmp.Or(v.ChooseClaim(c).Outlook, decision.Works)
+	return cmp.Or(f.ChooseClaim(c).Outlook, decision.Works)
 }

@@ -16,32 +16,32 @@ import (
 )
 
 // HeldBack reports whether every child is to stay as it is.
-func (v *Facts) HeldBack() bool {
-	return v.Suspended() || len(v.WithoutLastApplied) > 0 || len(v.Refused()) > 0 || v.Unsupported() != nil
+func (f *Facts) HeldBack() bool {
+	return f.Suspended() || len(f.WithoutLastApplied) > 0 || len(f.Refused()) > 0 || f.Unsupported() != nil
 }
 
 // Suspended reports whether spec.suspend holds every change back. Where the API server has its data here, what is half
 // done comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
-func (v *Facts) Suspended() bool {
-	c := v.Cluster
-	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !v.halfDone())
+func (f *Facts) Suspended() bool {
+	c := f.Cluster
+	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !f.halfDone())
 }
 
 // halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off
 // has not written it.
-func (v *Facts) halfDone() bool {
-	for _, e := range v.Recorded {
+func (f *Facts) halfDone() bool {
+	for _, e := range f.Recorded {
 		if e.Choice.Name != "" {
 			return true
 		}
 	}
-	if v.Etcd == nil {
+	if f.Etcd == nil {
 		return false
 	}
 	voters := 0
-	for _, m := range v.Etcd.Members {
-		name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
-		if pod := v.Children.Pods[name]; m.Learner || ours && (pod == nil || pod.DeletionTimestamp != nil) {
+	for _, m := range f.Etcd.Members {
+		name, ours := objects.MemberAt(f.Cluster, m.PeerURLs)
+		if pod := f.Children.Pods[name]; m.Learner || ours && (pod == nil || pod.DeletionTimestamp != nil) {
 			return true
 		}
 		voters++
@@ -98,8 +98,8 @@ func KeptServices(o observation.Observation) []*corev1.Service {
 }
 
 // External are the addresses of the load balancer that leads to the members, sorted: IP addresses and names.
-func (v *Facts) External() []string {
-	s := v.Children.Services[objects.ClientService(v.Cluster.Name)]
+func (f *Facts) External() []string {
+	s := f.Children.Services[objects.ClientService(f.Cluster.Name)]
 	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return nil
 	}

@@ -16,30 +16,30 @@ import (
 
 // Leftover reports whether a ConfigMap is the record of an epoch that is over, or that was planned and is not any more,
 // or one that is not believed.
-func (v *Facts) Leftover(cm *corev1.ConfigMap) bool {
-	if slices.Contains(v.Unsealed, cm.Name) {
+func (f *Facts) Leftover(cm *corev1.ConfigMap) bool {
+	if slices.Contains(f.Unsealed, cm.Name) {
 		return true
 	}
-	believed := slices.Collect(maps.Values(v.Recorded))
-	return v.Epoch != nil && slices.ContainsFunc(believed, func(e *Epoch) bool { return e.Record == cm })
+	believed := slices.Collect(maps.Values(f.Recorded))
+	return f.Epoch != nil && slices.ContainsFunc(believed, func(e *Epoch) bool { return e.Record == cm })
 }
 
 // Lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its
 // members, and claims that are not in quarantine yet; empty for nothing.
-func (v *Facts) Lingering() string {
+func (f *Facts) Lingering() string {
 	var left []string
-	if v.Epoch.Record != nil {
-		left = append(left, "the record "+v.Epoch.Record.Name)
+	if f.Epoch.Record != nil {
+		left = append(left, "the record "+f.Epoch.Record.Name)
 	}
-	left = append(left, v.Unended()...)
-	switch late := v.LongEnding(); {
+	left = append(left, f.Unended()...)
+	switch late := f.LongEnding(); {
 	case len(late) > 0:
-		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), v.wordsForLongEnding(late))
+		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), f.wordsForLongEnding(late))
 	case len(left) > 0:
 		return "waiting for " + strings.Join(left, ", ")
 	}
-	for _, claim := range v.Children.Claims {
-		if _, ours := MemberOfClaim(v.Cluster.Name, claim.Name); ours && v.Ours(claim) &&
+	for _, claim := range f.Children.Claims {
+		if _, ours := MemberOfClaim(f.Cluster.Name, claim.Name); ours && f.Ours(claim) &&
 			claim.DeletionTimestamp == nil && !Quarantined(claim) {
 			return "quarantining its volumes"
 		}
@@ -49,38 +49,38 @@ func (v *Facts) Lingering() string {
 
 // unended are the pods of members that have not ended, LongEnding those that were to end long ago, and whose nodes do
 // not say that they have.
-func (v *Facts) Unended() []string {
-	return objects.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), objects.ByOrdinal), func(name string) bool {
-		_, ours := objects.Ordinal(v.Cluster.Name, name)
-		return ours && !Finished(v.Children.Pods[name])
+func (f *Facts) Unended() []string {
+	return objects.Filter(slices.SortedFunc(maps.Keys(f.Children.Pods), objects.ByOrdinal), func(name string) bool {
+		_, ours := objects.Ordinal(f.Cluster.Name, name)
+		return ours && !Finished(f.Children.Pods[name])
 	})
 }
 
 // LongEnding are the pods of epochs that are over whose time to end has passed, by name.
-func (v *Facts) LongEnding() []string {
-	return objects.Filter(v.Unended(), func(name string) bool { return graceOver(v.Children.Pods[name], v.Now) })
+func (f *Facts) LongEnding() []string {
+	return objects.Filter(f.Unended(), func(name string) bool { return graceOver(f.Children.Pods[name], f.Now) })
 }
 
-func (v *Facts) wordsForLongEnding(late []string) string {
+func (f *Facts) wordsForLongEnding(late []string) string {
 	return fmt.Sprintf("the node of %s has not confirmed that it ended: if that node is off for good, kubectl delete "+
 		"pod -n %s --force --grace-period=0 %s",
-		strings.Join(late, ", "), v.Cluster.Namespace, strings.Join(late, " "))
+		strings.Join(late, ", "), f.Cluster.Namespace, strings.Join(late, " "))
 }
 
 // OfAllEpochs is the observation with the pods and claims of every epoch.
-func (v *Facts) OfAllEpochs() observation.Observation {
-	o := v.Observation
-	o.Children.Pods, o.Children.Claims = v.All.Pods, v.All.Claims
+func (f *Facts) OfAllEpochs() observation.Observation {
+	o := f.Observation
+	o.Children.Pods, o.Children.Claims = f.All.Pods, f.All.Claims
 	return o
 }
 
 // expired reports whether a claim of an earlier epoch has been kept long enough.
-func (v *Facts) Expired(claim *corev1.PersistentVolumeClaim) bool {
-	if v.Etcd == nil || v.Next != nil || !v.Ours(claim) || !Quarantined(claim) {
+func (f *Facts) Expired(claim *corev1.PersistentVolumeClaim) bool {
+	if f.Etcd == nil || f.Next != nil || !f.Ours(claim) || !Quarantined(claim) {
 		return false
 	}
 	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
-	return err == nil && !v.Now.Before(since.Add(KeepVolumesFor(&v.Cluster.Spec)))
+	return err == nil && !f.Now.Before(since.Add(KeepVolumesFor(&f.Cluster.Spec)))
 }
 
 const defaultKeepVolumes = 7 * 24 * time.Hour

@@ -13,14 +13,14 @@ import (
 
 // Fenced reports whether a person wants this member's etcd stopped, without its removal. Its data would not outlive
 // that on Memory.
-func (v *Facts) Fenced(name string) bool {
-	return !v.Memory() && slices.Contains(v.Asked.Fenced, name)
+func (f *Facts) Fenced(name string) bool {
+	return !f.Memory() && slices.Contains(f.Asked.Fenced, name)
 }
 
 // MayStop reports whether the others can do without the member (S1), and no other one is missing or joining when it
 // serves (S2).
-func (v *Facts) MayStop(m *Member) bool {
-	return v.QuorumWithout(m) && (!m.Serving() || v.Learner() == nil && Serving(v.Voters) == len(v.Voters))
+func (f *Facts) MayStop(m *Member) bool {
+	return f.QuorumWithout(m) && (!m.Serving() || f.Learner() == nil && Serving(f.Voters) == len(f.Voters))
 }
 
 // busyFor is how long a member is left alone that gives free space back to its file system: a second for 100 MB or
@@ -28,20 +28,20 @@ func (v *Facts) MayStop(m *Member) bool {
 const busyFor = 10 * time.Minute
 
 // Busy reports whether a member may still be at that.
-func (v *Facts) busy(m *Member) bool {
-	if !v.UnderWay() || len(v.DefragRun.Done) == 0 {
+func (f *Facts) busy(m *Member) bool {
+	if !f.UnderWay() || len(f.DefragRun.Done) == 0 {
 		return false
 	}
-	return v.DefragRun.Done[len(v.DefragRun.Done)-1] == m.PodName &&
-		v.Now.Before(v.DefragRun.LastMemberTime.Add(busyFor))
+	return f.DefragRun.Done[len(f.DefragRun.Done)-1] == m.PodName &&
+		f.Now.Before(f.DefragRun.LastMemberTime.Add(busyFor))
 }
 
 // OnHold reports whether a person keeps a member from being brought back: then its time does not count.
-func (v *Facts) OnHold(name string) bool { return v.Suspended() || v.Fenced(name) }
+func (f *Facts) OnHold(name string) bool { return f.Suspended() || f.Fenced(name) }
 
 // LastStatus is what the status says of a member; nil for nothing.
-func (v *Facts) LastStatus(m *Member) *v1alpha1.MemberStatus {
-	return objects.Find(v.Cluster.Status.Members, func(s *v1alpha1.MemberStatus) bool {
+func (f *Facts) LastStatus(m *Member) *v1alpha1.MemberStatus {
+	return objects.Find(f.Cluster.Status.Members, func(s *v1alpha1.MemberStatus) bool {
 		return s.ID == objects.Hex(m.ID)
 	})
 }
@@ -72,50 +72,50 @@ func Names(list []*Member) []string {
 }
 
 // NameOf is what the member with this ID is called; empty for none and for a stranger.
-func (v *Facts) NameOf(id uint64) string {
-	if m := v.ByID(id); m != nil {
+func (f *Facts) NameOf(id uint64) string {
+	if m := f.ByID(id); m != nil {
 		return m.DisplayName()
 	}
 	return ""
 }
 
 // ByID is the listed member with this ID; nil when the list omits it.
-func (v *Facts) ByID(id uint64) *Member {
-	return objects.First(v.Members, func(m *Member) bool { return m.ID == id })
+func (f *Facts) ByID(id uint64) *Member {
+	return objects.First(f.Members, func(m *Member) bool { return m.ID == id })
 }
 
 // Leader is the member that leads; nil while none is known.
-func (v *Facts) Leader() *Member { return v.ByID(v.Etcd.Leader) }
+func (f *Facts) Leader() *Member { return f.ByID(f.Etcd.Leader) }
 
 // RanBefore reports whether the cluster has run before, by anything that we can see.
-func (v *Facts) RanBefore() bool {
-	return len(v.Names) > 0 || v.Etcd != nil || v.Cluster.Status.ClusterID != ""
+func (f *Facts) RanBefore() bool {
+	return len(f.Names) > 0 || f.Etcd != nil || f.Cluster.Status.ClusterID != ""
 }
 
 // KnownVoters are the voters as last known, for words only: no decision follows from them.
-func (v *Facts) KnownVoters() []string {
+func (f *Facts) KnownVoters() []string {
 	var known []string
-	for _, m := range v.Cluster.Status.Members {
-		if n, ours := objects.Ordinal(v.Cluster.Name, m.Name); ours && n >= v.Epoch.First && m.Role == v1alpha1.Voter {
+	for _, m := range f.Cluster.Status.Members {
+		if n, ours := objects.Ordinal(f.Cluster.Name, m.Name); ours && n >= f.Epoch.First && m.Role == v1alpha1.Voter {
 			known = append(known, m.Name)
 		}
 	}
 	if len(known) == 0 {
-		return v.Epoch.InitialNames()
+		return f.Epoch.InitialNames()
 	}
 	return known
 }
 
 // HasData reports whether there is a volume that may hold the member's data.
-func (v *Facts) HasData(name string) bool {
-	if v.HostPath() {
-		return v.NodeOf(name) != ""
+func (f *Facts) HasData(name string) bool {
+	if f.HostPath() {
+		return f.NodeOf(name) != ""
 	}
-	if v.Memory() {
-		pod := v.Children.Pods[name]
-		return pod != nil && !Finished(pod) && !v.gatedForGood(pod)
+	if f.Memory() {
+		pod := f.Children.Pods[name]
+		return pod != nil && !Finished(pod) && !f.gatedForGood(pod)
 	}
-	return !slices.Contains(v.MemberClaims(name), nil)
+	return !slices.Contains(f.MemberClaims(name), nil)
 }
 
 // CallsEnd is longer than any call may take to reach etcd: no server may let one take more than half of it (S9). The
@@ -124,15 +124,15 @@ func (v *Facts) HasData(name string) bool {
 const CallsEnd = 20 * time.Second
 
 // CallsLeft is how long a call from before that time may still go on; 0 or less when none may.
-func (v *Facts) CallsLeft(since time.Time) time.Duration { return since.Add(CallsEnd).Sub(v.Now) }
+func (f *Facts) CallsLeft(since time.Time) time.Duration { return since.Add(CallsEnd).Sub(f.Now) }
 
 // QuorumWithout reports whether the voters that stay are a quorum without this one. One of them that was only chosen
 // is let go before this one is.
-func (v *Facts) QuorumWithout(m *Member) bool {
-	chosen := v.Chosen()
-	rest := objects.Filter(v.Voters, func(o *Member) bool {
-		return o.ID != m.ID && (v.Stays(o) || o == chosen &&
+func (f *Facts) QuorumWithout(m *Member) bool {
+	chosen := f.Chosen()
+	rest := objects.Filter(f.Voters, func(o *Member) bool {
+		return o.ID != m.ID && (f.Stays(o) || o == chosen &&
 			o.Serving())
 	})
-	return len(rest) >= Quorum(len(v.Voters))
+	return len(rest) >= Quorum(len(f.Voters))
 }

@@ -15,27 +15,27 @@ const (
 )
 
 // Mode is the one that the cluster is in.
-func (v *Facts) Mode() string {
-	if v.HeldBack() {
+func (f *Facts) Mode() string {
+	if f.HeldBack() {
 		return ModeHeldBack
 	}
-	return v.ModeOfEpoch()
+	return f.ModeOfEpoch()
 }
 
 // ModeOfEpoch is the one that the epoch is in, whether or not the cluster is held back.
-func (v *Facts) ModeOfEpoch() string {
+func (f *Facts) ModeOfEpoch() string {
 	switch {
-	case v.Ending():
+	case f.Ending():
 		return ModeStopping
-	case v.Epoch == nil || v.Epoch.Record == nil:
+	case f.Epoch == nil || f.Epoch.Record == nil:
 		return ModeUnrecorded
-	case v.Paused():
+	case f.Paused():
 		return ModePaused
-	case !v.Epoch.Provisioned():
+	case !f.Epoch.Provisioned():
 		return ModeProvisioning
-	case v.Etcd == nil && !v.Epoch.HadQuorum():
+	case f.Etcd == nil && !f.Epoch.HadQuorum():
 		return ModeStarting
-	case v.Etcd == nil:
+	case f.Etcd == nil:
 		return ModeBlind
 	}
 	return ModeQuorate
@@ -43,4 +43,4 @@ func (v *Facts) ModeOfEpoch() string {
 
 // Paused reports whether members should be stopped and kept. Beside foreign members they would be missed, so they
 // leave.
-func (v *Facts) Paused() bool { return v.Replicas == 0 && !v.BesideForeign() }
+func (f *Facts) Paused() bool { return f.Replicas == 0 && !f.BesideForeign() }

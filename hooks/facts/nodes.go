@@ -15,53 +15,53 @@ import (
 // A member never moves from its node.
 
 // OnNamedNodes reports whether each member has a node of those that the spec names.
-func (v *Facts) OnNamedNodes() bool { return v.HostPath() || v.HostNetwork() }
+func (f *Facts) OnNamedNodes() bool { return f.HostPath() || f.HostNetwork() }
 
 // HostNetwork reports whether members have the addresses of their nodes.
-func (v *Facts) HostNetwork() bool { return v.Cluster.Spec.HostNetwork != nil }
+func (f *Facts) HostNetwork() bool { return f.Cluster.Spec.HostNetwork != nil }
 
 // NodeOf is the node that holds the member's data, or whose address it has; empty when that is not known. All that
 // tells of it agrees, however old it is.
-func (v *Facts) NodeOf(member string) string {
-	if !v.OnNamedNodes() {
+func (f *Facts) NodeOf(member string) string {
+	if !f.OnNamedNodes() {
 		return ""
 	}
-	if node := v.placedOn(member); node != "" || !v.HostNetwork() {
+	if node := f.placedOn(member); node != "" || !f.HostNetwork() {
 		return node
 	}
-	address := v.Address(member)
-	i := slices.IndexFunc(v.Cluster.Spec.HostNetwork.Nodes,
+	address := f.Address(member)
+	i := slices.IndexFunc(f.Cluster.Spec.HostNetwork.Nodes,
 		func(n v1alpha1.NodeAddress) bool { return n.Address == address })
 	if i < 0 {
 		return ""
 	}
-	return v.Cluster.Spec.HostNetwork.Nodes[i].Name
+	return f.Cluster.Spec.HostNetwork.Nodes[i].Name
 }
 
 // HasPlace reports whether a pod can be made for the member: its node and its address are known, where it has some of
 // its own.
-func (v *Facts) HasPlace(member string) bool {
-	return !v.OnNamedNodes() || v.NodeOf(member) != "" && (!v.HostNetwork() || v.Address(member) != "")
+func (f *Facts) HasPlace(member string) bool {
+	return !f.OnNamedNodes() || f.NodeOf(member) != "" && (!f.HostNetwork() || f.Address(member) != "")
 }
 
 // placedOn is the node by what is recorded, and by the pod.
-func (v *Facts) placedOn(member string) string {
-	pod := v.Children.Pods[member]
-	if !v.HostPath() {
+func (f *Facts) placedOn(member string) string {
+	pod := f.Children.Pods[member]
+	if !f.HostPath() {
 		if pod == nil {
 			return ""
 		}
 		return PinnedTo(pod)
 	}
-	if node := v.Epoch.Recorded(member); node != "" {
+	if node := f.Epoch.Recorded(member); node != "" {
 		return string(node)
 	}
-	if pod != nil && DirectoryIn(pod) == Directory(v.Cluster, member) {
+	if pod != nil && DirectoryIn(pod) == Directory(f.Cluster, member) {
 		if node := PinnedTo(pod); node != "" {
 			return node
 		}
 	}
-	return v.notedNodes()[member]
+	return f.notedNodes()[member]
 }
 
 // AddressOf is the address that the spec says of a node; empty for none.
@@ -92,33 +92,33 @@ func addressIn(pod *corev1.Pod) string {
 // Address of the member: that of its node, as etcd lists it, else as its pod was made with it, else as its node has it,
 // else as the record begins with it. The spec may have forgotten the node. Empty while it is not known, and without
 // spec.hostNetwork.
-func (v *Facts) Address(member string) string {
-	if !v.HostNetwork() {
+func (f *Facts) Address(member string) string {
+	if !f.HostNetwork() {
 		return ""
 	}
-	if m := v.Find(member); m != nil {
+	if m := f.Find(member); m != nil {
 		i := slices.IndexFunc(m.PeerURLs, func(u string) bool { return objects.AddressIn(u) != "" })
 		return objects.AddressIn(m.PeerURLs[max(0, i)])
 	}
-	if pod := v.Children.Pods[member]; pod != nil && addressIn(pod) != "" {
+	if pod := f.Children.Pods[member]; pod != nil && addressIn(pod) != "" {
 		return addressIn(pod)
 	}
-	if address := addressOf(v.Cluster, v.placedOn(member)); address != "" {
+	if address := addressOf(f.Cluster, f.placedOn(member)); address != "" {
 		return address
 	}
-	if v.Epoch == nil {
+	if f.Epoch == nil {
 		return ""
 	}
-	return objects.AddressIn(v.Epoch.Initial[member])
+	return objects.AddressIn(f.Epoch.Initial[member])
 }
 
 // initialAddresses are the initial members from number first on, with the address that each is known by, or gets: those
 // of the spec's nodes in turn, each once.
-func (v *Facts) initialAddresses(first, size int) map[string]string {
-	members, nodes := map[string]string{}, v.Cluster.Spec.HostNetwork
+func (f *Facts) initialAddresses(first, size int) map[string]string {
+	members, nodes := map[string]string{}, f.Cluster.Spec.HostNetwork
 	for i := range size {
-		name := objects.MemberName(v.Cluster.Name, first+i)
-		members[name] = v.Address(name)
+		name := objects.MemberName(f.Cluster.Name, first+i)
+		members[name] = f.Address(name)
 		if nodes != nil && members[name] == "" && len(nodes.Nodes) > 0 {
 			members[name] = nodes.Nodes[(first+i)%len(nodes.Nodes)].Address
 		}
@@ -127,15 +127,15 @@ func (v *Facts) initialAddresses(first, size int) map[string]string {
 }
 
 // Nodes are the names of the nodes that members may be on; none where any will do.
-func (v *Facts) Nodes() []string { return defaults.Nodes(&v.Cluster.Spec) }
+func (f *Facts) Nodes() []string { return defaults.Nodes(&f.Cluster.Spec) }
 
 // Addresses are those at which members are, or will begin, by all that tells of them, and those and all at which they
 // may be; sorted, and none without spec.hostNetwork.
-func (v *Facts) Addresses() (members, nodes []string) {
-	if !v.HostNetwork() {
+func (f *Facts) Addresses() (members, nodes []string) {
+	if !f.HostNetwork() {
 		return nil, nil
 	}
-	for _, w := range []*Facts{v, v.Next} {
+	for _, w := range []*Facts{f, f.Next} {
 		if w == nil {
 			continue
 		}
@@ -146,7 +146,7 @@ func (v *Facts) Addresses() (members, nodes []string) {
 		}
 	}
 	members = defaults.Distinct(members)
-	for _, node := range v.Cluster.Spec.HostNetwork.Nodes {
+	for _, node := range f.Cluster.Spec.HostNetwork.Nodes {
 		nodes = append(nodes, node.Address)
 	}
 	return members, defaults.Distinct(members, nodes)
@@ -162,12 +162,12 @@ func (e *Epoch) initial() []string {
 
 // Certified reports whether the members' certificates are for this address: a member that begins there would not be
 // dialled otherwise.
-func (v *Facts) Certified(address string) bool {
-	if address == "" || !objects.Encrypted(v.Cluster) {
+func (f *Facts) Certified(address string) bool {
+	if address == "" || !objects.Encrypted(f.Cluster) {
 		return true
 	}
-	return !slices.ContainsFunc([]string{defaults.ServerSecret(v.Cluster), defaults.PeerSecret(v.Cluster)}, func(name string) bool {
-		s := v.AnySecret(name)
+	return !slices.ContainsFunc([]string{defaults.ServerSecret(f.Cluster), defaults.PeerSecret(f.Cluster)}, func(name string) bool {
+		s := f.AnySecret(name)
 		return s == nil || s.Certificate == nil || !slices.Contains(s.Certificate.Names, address)
 	})
 }

@@ -21,26 +21,26 @@ import (
 
 // Alarms are those of a kind that have been raised, in order. They may name members that are no longer listed, or no
 // member (ID 0).
-func (v *Facts) Alarms(kind string) []observation.Alarm {
-	if v.Etcd == nil {
+func (f *Facts) Alarms(kind string) []observation.Alarm {
+	if f.Etcd == nil {
 		return nil
 	}
-	list := objects.Filter(v.Etcd.Alarms, func(a observation.Alarm) bool { return a.Kind == kind })
+	list := objects.Filter(f.Etcd.Alarms, func(a observation.Alarm) bool { return a.Kind == kind })
 	slices.SortFunc(list, func(a, b observation.Alarm) int { return cmp.Compare(a.MemberID, b.MemberID) })
 	return list
 }
 
 // WhyPodsNotServing is what a message says of the pods of these members while etcd's list is not known.
-func (v *Facts) WhyPodsNotServing(names []string) string {
+func (f *Facts) WhyPodsNotServing(names []string) string {
 	var all objects.GroupedReasons
 	for _, name := range names {
-		m := &Member{PodName: name, Pod: v.Children.Pods[name], Health: v.Health[name]}
-		for _, s := range v.Cluster.Status.Members {
+		m := &Member{PodName: name, Pod: f.Children.Pods[name], Health: f.Health[name]}
+		for _, s := range f.Cluster.Status.Members {
 			if id, err := strconv.ParseUint(s.ID, 16, 64); err == nil && s.Name == name {
 				m.ID = id
 			}
 		}
-		if what := v.WhyNotServing(m); what != "" && !v.DistrustsPeers(m.Health) {
+		if what := f.WhyNotServing(m); what != "" && !f.DistrustsPeers(m.Health) {
 			all.Add(name, what)
 		}
 	}
@@ -57,7 +57,7 @@ func following(all objects.GroupedReasons) string {
 
 // withoutVolume says that a pod waits for the volumes of its claims, when the scheduler does; empty when it waits for
 // something else.
-func (v *Facts) withoutVolume(pod *corev1.Pod, scheduler string) string {
+func (f *Facts) withoutVolume(pod *corev1.Pod, scheduler string) string {
 	if !strings.Contains(strings.ToLower(strings.ReplaceAll(scheduler, " ", "")), "persistentvolume") {
 		return ""
 	}
@@ -65,7 +65,7 @@ func (v *Facts) withoutVolume(pod *corev1.Pod, scheduler string) string {
 		if volume.PersistentVolumeClaim == nil {
 			continue
 		}
-		claim := v.All.Claims[volume.PersistentVolumeClaim.ClaimName]
+		claim := f.All.Claims[volume.PersistentVolumeClaim.ClaimName]
 		if claim == nil || claim.Status.Phase != corev1.ClaimPending {
 			continue
 		}
@@ -74,7 +74,7 @@ func (v *Facts) withoutVolume(pod *corev1.Pod, scheduler string) string {
 			class = "storage class " + *name
 		}
 		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` shows why",
-			class, v.Cluster.Namespace, objects.LabelCluster, v.Cluster.Name)
+			class, f.Cluster.Namespace, objects.LabelCluster, f.Cluster.Name)
 	}
 	return ""
 }
@@ -94,7 +94,7 @@ func WordsForEnd(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 }
 
 // WhyNotServing says what the member's pod shows; empty when that is nothing in particular, or passes by itself.
-func (v *Facts) WhyNotServing(m *Member) string {
+func (f *Facts) WhyNotServing(m *Member) string {
 	if m.Pod == nil || m.Serving() {
 		return ""
 	}
@@ -105,15 +105,15 @@ func (v *Facts) WhyNotServing(m *Member) string {
 	if PrepareRefused(m.Pod) {
 		return "its data directory was empty"
 	}
-	for _, shows := range []func(*Member) string{func(m *Member) string { return v.lostNode(m) },
-		func(m *Member) string { return v.unscheduled(m) }, Unpulled,
-		func(m *Member) string { return v.fullDisk(m) }, func(m *Member) string { return v.crashes(m) },
+	for _, shows := range []func(*Member) string{func(m *Member) string { return f.lostNode(m) },
+		func(m *Member) string { return f.unscheduled(m) }, Unpulled,
+		func(m *Member) string { return f.fullDisk(m) }, func(m *Member) string { return f.crashes(m) },
 		CrashesBefore, newImage} {
 		if what := shows(m); what != "" {
 			return what
 		}
 	}
-	if v.DistrustsPeers(m.Health) {
+	if f.DistrustsPeers(m.Health) {
 		return "it does not trust the authority of the others"
 	}
 	return ""
@@ -128,8 +128,8 @@ func newImage(m *Member) string {
 	return "it has not started with its new image " + m.Pod.Annotations[objects.AnnotationImage] + " yet"
 }
 
-func (v *Facts) lostNode(m *Member) string {
-	if nodeGone(m.Pod, v.Now) {
+func (f *Facts) lostNode(m *Member) string {
+	if nodeGone(m.Pod, f.Now) {
 		return "its node does not answer"
 	}
 	return ""
@@ -141,11 +141,11 @@ func nodeGone(pod *corev1.Pod, now time.Time) bool {
 }
 
 // Unscheduled says why no node takes the member's pod; empty when one does.
-func (v *Facts) unscheduled(m *Member) string {
+func (f *Facts) unscheduled(m *Member) string {
 	for _, c := range m.Pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
 			c.Reason == corev1.PodReasonUnschedulable {
-			return "no node accepts its pod" + objects.Colon(objects.Scheduler(c.Message)) + v.withoutVolume(m.Pod,
+			return "no node accepts its pod" + objects.Colon(objects.Scheduler(c.Message)) + f.withoutVolume(m.Pod,
 				c.Message)
 		}
 	}
@@ -154,20 +154,20 @@ func (v *Facts) unscheduled(m *Member) string {
 
 // Crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
 // again.
-func (v *Facts) crashes(m *Member) string {
-	if t := v.crashed(m); t != nil {
+func (f *Facts) crashes(m *Member) string {
+	if t := f.crashed(m); t != nil {
 		return "it crashes: " + WordsForEnd(m.Pod, t)
 	}
 	return ""
 }
 
 // crashed is how a container of Quorate's ended since the member went silent; nil for none.
-func (v *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
+func (f *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
 	if m.Pod == nil {
 		return nil
 	}
 	for _, t := range Failures(m.Pod) {
-		if r := v.LastStatus(m); r == nil || t.FinishedAt.IsZero() ||
+		if r := f.LastStatus(m); r == nil || t.FinishedAt.IsZero() ||
 			!t.FinishedAt.Add(time.Minute).Before(r.LastTransitionTime.Time) {
 			return t
 		}
@@ -176,33 +176,33 @@ func (v *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
 }
 
 // DiskFull reports whether the silent member's etcd has died of a full disk: the end of its log says so (ENOSPC).
-func (v *Facts) DiskFull(m *Member) bool {
-	t := v.crashed(m)
+func (f *Facts) DiskFull(m *Member) bool {
+	t := f.crashed(m)
 	return !m.Serving() && t != nil && strings.Contains(t.Message, objects.DiskFullWords)
 }
 
 // fullDisk says so, and what to do.
-func (v *Facts) fullDisk(m *Member) string {
+func (f *Facts) fullDisk(m *Member) string {
 	switch {
-	case !v.DiskFull(m):
+	case !f.DiskFull(m):
 		return ""
-	case v.HostPath():
+	case f.HostPath():
 		return "the disk of its node is full: make room there"
-	case v.Memory():
+	case f.Memory():
 		return "its memory for data is full: raise spec.storage.size"
-	case v.HasWAL(m.PodName):
+	case f.HasWAL(m.PodName):
 		return "one of its volumes is full: raise spec.storage.size and spec.storage.wal.size"
 	}
 	return "its volume is full: raise spec.storage.size"
 }
 
 // Mismatched reports whether the member answers as another one, or did and has not answered as itself since.
-func (v *Facts) Mismatched(m *Member) bool {
+func (f *Facts) Mismatched(m *Member) bool {
 	return m.Impostor() || m.Pod != nil && m.Pod.Labels[objects.LabelRole] == RoleFenced && !m.Serving()
 }
 
 // Mismatch says who answers at the address of a mismatched member.
-func (v *Facts) Mismatch(m *Member) string {
+func (f *Facts) Mismatch(m *Member) string {
 	answers := "answered as another member and does not answer now"
 	if m.Impostor() {
 		answers = fmt.Sprintf("answers as member %s of cluster %s", objects.Hex(m.Health.MemberID),
@@ -210,11 +210,11 @@ func (v *Facts) Mismatch(m *Member) string {
 	}
 	return fmt.Sprintf("it %s, and should be member %s of cluster %s: it gets no clients and Quorate leaves it as it "+
 		"is until you decide: see Mismatch in docs/troubleshooting.md",
-		answers, objects.Hex(m.ID), objects.Hex(v.Etcd.ClusterID))
+		answers, objects.Hex(m.ID), objects.Hex(f.Etcd.ClusterID))
 }
 
 // Strange says what to do about a member that is not of Quorate's making. It may be on purpose: a cluster that moves.
-func (v *Facts) Strange(m *Member) string {
+func (f *Facts) Strange(m *Member) string {
 	role := "votes"
 	if m.Learner {
 		role = "is a learner"
@@ -234,10 +234,10 @@ const (
 
 // RoleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member
 // has answered as itself: before that it is not known whose data it found. What it is while blind, roles.go says.
-func (v *Facts) RoleOf(m *Member, leaves bool) string {
+func (f *Facts) RoleOf(m *Member, leaves bool) string {
 	was := m.Pod.Labels[objects.LabelRole]
 	switch {
-	case v.Mismatched(m):
+	case f.Mismatched(m):
 		return RoleFenced
 	case m.Learner:
 		return RoleLearner
@@ -257,6 +257,6 @@ func ClientSelector(c *v1alpha1.EtcdCluster) map[string]string {
 }
 
 // MismatchedPods are how many pods look healthy to Kubernetes and count for nothing in the cluster.
-func (v *Facts) MismatchedPods() int {
-	return len(objects.Filter(v.Members, func(m *Member) bool { return v.Mismatched(m) }))
+func (f *Facts) MismatchedPods() int {
+	return len(objects.Filter(f.Members, func(m *Member) bool { return f.Mismatched(m) }))
 }

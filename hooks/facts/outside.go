@@ -20,28 +20,28 @@ import (
 const advertises = "--advertise-client-urls="
 
 // OutsideURL is the URL of the member outside Kubernetes; empty for none. False while the port is not known.
-func (v *Facts) OutsideURL(member string) (url string, known bool) {
-	asked := v.Cluster.Spec.MemberService
+func (f *Facts) OutsideURL(member string) (url string, known bool) {
+	asked := f.Cluster.Spec.MemberService
 	if asked == nil {
 		return "", true
 	}
 	port := objects.ClientPort
 	if asked.Type == corev1.ServiceTypeNodePort {
-		s := v.Children.Services[objects.MemberService(member)]
+		s := f.Children.Services[objects.MemberService(member)]
 		if s == nil || s.Spec.Type != corev1.ServiceTypeNodePort || len(s.Spec.Ports) == 0 ||
 			s.Spec.Ports[0].NodePort == 0 {
 			return "", false
 		}
 		port = int(s.Spec.Ports[0].NodePort)
 	}
-	return objects.Scheme(v.Cluster) + "://" + objects.HostPort(objects.ExternalHost(v.Cluster, member), port), true
+	return objects.Scheme(f.Cluster) + "://" + objects.HostPort(objects.ExternalHost(f.Cluster, member), port), true
 }
 
 // MayBeginOnMemory reports whether a memory pod can be made for a new member: it has a place, and can be told its URL
 // outside Kubernetes. On Memory only another member can have another one.
-func (v *Facts) MayBeginOnMemory(member string) bool {
-	_, known := v.OutsideURL(member)
-	return known && v.HasPlace(member)
+func (f *Facts) MayBeginOnMemory(member string) bool {
+	_, known := f.OutsideURL(member)
+	return known && f.HasPlace(member)
 }
 
 // advertised is where the flag is, by container and argument; -1 for nowhere.
@@ -57,8 +57,8 @@ func Advertised(pod *corev1.Pod) (container, argument int) {
 }
 
 // OutsideURLDiffers reports whether the member must be restarted to advertise another URL outside Kubernetes, and why.
-func (v *Facts) outsideURLDiffers(m *Member) (string, bool) {
-	wanted, known := v.OutsideURL(m.PodName)
+func (f *Facts) outsideURLDiffers(m *Member) (string, bool) {
+	wanted, known := f.OutsideURL(m.PodName)
 	i, j := Advertised(m.Pod)
 	if !known || i < 0 {
 		return "", false
@@ -77,26 +77,26 @@ func withoutScheme(url string) string { return url[strings.Index(url, "://")+1:]
 
 // Outside are the members that have a Service of their own: those that etcd lists, and while it does not answer all
 // that left a trace or have one, and those of the epoch that is to take over.
-func (v *Facts) Outside() []string {
-	if v.Cluster.Spec.MemberService == nil {
+func (f *Facts) Outside() []string {
+	if f.Cluster.Spec.MemberService == nil {
 		return nil
 	}
 	names := map[string]bool{}
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		names[m.PodName] = true
 	}
-	if v.Etcd == nil {
-		for _, name := range slices.Concat(v.Names, v.Epoch.initial()) {
+	if f.Etcd == nil {
+		for _, name := range slices.Concat(f.Names, f.Epoch.initial()) {
 			names[name] = true
 		}
-		for name := range v.Children.Services {
-			if member, is := objects.MemberOfService(v.Cluster.Name, name); is {
+		for name := range f.Children.Services {
+			if member, is := objects.MemberOfService(f.Cluster.Name, name); is {
 				names[member] = true
 			}
 		}
 	}
-	if v.Next != nil {
-		for _, name := range slices.Concat(v.Next.Names, v.Next.Epoch.initial()) {
+	if f.Next != nil {
+		for _, name := range slices.Concat(f.Next.Names, f.Next.Epoch.initial()) {
 			names[name] = true
 		}
 	}

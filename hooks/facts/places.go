@@ -30,21 +30,21 @@ const (
 )
 
 // NoteNodes is that copy as it should be; empty for none.
-func (v *Facts) NoteNodes() string {
-	if !v.HostPath() {
+func (f *Facts) NoteNodes() string {
+	if !f.HostPath() {
 		return ""
 	}
-	if nodes := objects.FormatPairs(v.Placed(), ":"); nodes != "" {
-		return string(v.Cluster.UID) + "/" + nodes
+	if nodes := objects.FormatPairs(f.Placed(), ":"); nodes != "" {
+		return string(f.Cluster.UID) + "/" + nodes
 	}
 	return ""
 }
 
 // Placed are the nodes of all members: of those that etcd lists, and while blind of all that left a trace.
-func (v *Facts) Placed() map[string]string {
+func (f *Facts) Placed() map[string]string {
 	all := map[string]string{}
-	for _, name := range v.Names {
-		if node := v.NodeOf(name); node != "" && (v.Etcd == nil || v.Find(name) != nil) {
+	for _, name := range f.Names {
+		if node := f.NodeOf(name); node != "" && (f.Etcd == nil || f.Find(name) != nil) {
 			all[name] = node
 		}
 	}
@@ -54,9 +54,9 @@ func (v *Facts) Placed() map[string]string {
 // FreeNodes are the nodes of the spec that no member has, in the order in which they should be tried for the member of
 // this number: from it on, so that one that came to nothing is followed by one elsewhere; and last those where the pod
 // of a former member still is, which may not answer.
-func (v *Facts) FreeNodes(number int) []string {
-	nodes := v.Nodes()
-	taken := slices.Collect(maps.Values(v.Placed()))
+func (f *Facts) FreeNodes(number int) []string {
+	nodes := f.Nodes()
+	taken := slices.Collect(maps.Values(f.Placed()))
 	var list []string
 	for i := range nodes {
 		if node := nodes[(number+i)%len(nodes)]; !slices.Contains(taken, node) {
@@ -64,7 +64,7 @@ func (v *Facts) FreeNodes(number int) []string {
 		}
 	}
 	lingers := func(node string) int {
-		for _, pod := range v.Children.Pods {
+		for _, pod := range f.Children.Pods {
 			if PinnedTo(pod) == node {
 				return 1
 			}
@@ -77,9 +77,9 @@ func (v *Facts) FreeNodes(number int) []string {
 
 // FreeAddress is the address of the first of those nodes that the members' certificates are for; empty for none, and
 // without spec.hostNetwork.
-func (v *Facts) FreeAddress(number int) string {
-	for _, node := range v.FreeNodes(number) {
-		if address := addressOf(v.Cluster, node); v.Certified(address) {
+func (f *Facts) FreeAddress(number int) string {
+	for _, node := range f.FreeNodes(number) {
+		if address := addressOf(f.Cluster, node); f.Certified(address) {
 			return address
 		}
 	}
@@ -87,25 +87,25 @@ func (v *Facts) FreeAddress(number int) string {
 }
 
 // Crowded reports whether no node is free for another member.
-func (v *Facts) Crowded() bool { return v.OnNamedNodes() && len(v.FreeNodes(0)) == 0 }
+func (f *Facts) Crowded() bool { return f.OnNamedNodes() && len(f.FreeNodes(0)) == 0 }
 
 // AssignNodes gives each of these members a node of its own, the one that it has if it has one; nil when there are
 // too few.
-func (v *Facts) AssignNodes(members []string) map[string]types.UID {
+func (f *Facts) AssignNodes(members []string) map[string]types.UID {
 	given := map[string]types.UID{}
 	for _, name := range members {
-		node, n := v.NodeOf(name), 0
-		if node == "" && v.Address(name) != "" {
+		node, n := f.NodeOf(name), 0
+		if node == "" && f.Address(name) != "" {
 			return nil // the spec does not name the node with this address any more
 		}
 		if node == "" {
-			n, _ = objects.Ordinal(v.Cluster.Name, name)
-			i := slices.IndexFunc(v.FreeNodes(n),
+			n, _ = objects.Ordinal(f.Cluster.Name, name)
+			i := slices.IndexFunc(f.FreeNodes(n),
 				func(free string) bool { return !slices.Contains(slices.Collect(maps.Values(given)), types.UID(free)) })
 			if i < 0 {
 				return nil
 			}
-			node = v.FreeNodes(n)[i]
+			node = f.FreeNodes(n)[i]
 		}
 		given[name] = types.UID(node)
 	}
@@ -114,32 +114,32 @@ func (v *Facts) AssignNodes(members []string) map[string]types.UID {
 
 // MayNotBegin reports whether the cluster has run, by what the status says: then no member begins on an old view of the
 // record, on whose nodes former members had directories. It only ever forbids.
-func (v *Facts) MayNotBegin() bool {
-	s := &v.Cluster.Status
-	before := s.Epoch > 0 && s.Epoch < int64(v.Epoch.N) // it tells of an epoch before
-	return v.HostPath() && s.ClusterID != "" && !before
+func (f *Facts) MayNotBegin() bool {
+	s := &f.Cluster.Status
+	before := s.Epoch > 0 && s.Epoch < int64(f.Epoch.N) // it tells of an epoch before
+	return f.HostPath() && s.ClusterID != "" && !before
 }
 
 // NeedsNode says that a member waits for a node; empty when it does not.
-func (v *Facts) needsNode(m *Member) string {
-	address := v.Address(m.PodName)
+func (f *Facts) needsNode(m *Member) string {
+	address := f.Address(m.PodName)
 	switch {
-	case m.PodName == "" || v.HasPlace(m.PodName):
+	case m.PodName == "" || f.HasPlace(m.PodName):
 		return ""
 	case address != "":
 		return fmt.Sprintf("its node is no longer in spec.hostNetwork.nodes (address %s): add it again", address)
 	case m.Started():
 		return "its node is no longer known: see NodeUnknown in docs/troubleshooting.md"
 	}
-	return "no node is free: add one to " + defaults.NodesField(&v.Cluster.Spec)
+	return "no node is free: add one to " + defaults.NodesField(&f.Cluster.Spec)
 }
 
 // ToHaveReplaced is what a person does to have a member replaced.
-func (v *Facts) ToHaveReplaced() string {
+func (f *Facts) ToHaveReplaced() string {
 	switch {
-	case v.Memory():
+	case f.Memory():
 		return "delete its pod"
-	case v.HostPath():
+	case f.HostPath():
 		return "empty its directory on its node and delete its pod"
 	}
 	return "delete its claim and its pod"

@@ -12,14 +12,14 @@ import (
 
 // JoinsOnAnotherClaim reports whether a learner that has not started yet was recorded to start on another claim than
 // this one.
-func (v *Facts) JoinsOnAnotherClaim(m *Member) bool {
-	return v.OnClaims() && v.StartOf(m) == objects.StartJoin && v.ClaimGone(m)
+func (f *Facts) JoinsOnAnotherClaim(m *Member) bool {
+	return f.OnClaims() && f.StartOf(m) == objects.StartJoin && f.ClaimGone(m)
 }
 
 // JoinCluster is the membership as a joining member must be told it: all of the list, itself by our name for it.
-func (v *Facts) JoinCluster(joining *Member) string {
+func (f *Facts) JoinCluster(joining *Member) string {
 	var fields []string
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		name := cmp.Or(m.Name, m.PodName)
 		if m.Alias != "" {
 			name = "foreign-" + objects.Hex(m.ID) // its own may be that of one of ours
@@ -35,19 +35,19 @@ func (v *Facts) JoinCluster(joining *Member) string {
 }
 
 // takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
-func (v *Facts) TakesImage(pod *corev1.Pod) bool {
-	idle := NeverRan(pod) || v.Etcd == nil && !Running(pod)
-	return idle && v.Epoch.Began() && v.otherImage(pod) && v.fitsFlags(pod)
+func (f *Facts) TakesImage(pod *corev1.Pod) bool {
+	idle := NeverRan(pod) || f.Etcd == nil && !Running(pod)
+	return idle && f.Epoch.Began() && f.otherImage(pod) && f.fitsFlags(pod)
 }
 
-func (v *Facts) otherImage(pod *corev1.Pod) bool {
-	return pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, v.VersionNow())
+func (f *Facts) otherImage(pod *corev1.Pod) bool {
+	return pod.Annotations[objects.AnnotationImage] != f.Settings.Etcd(&f.Cluster.Spec, f.VersionNow())
 }
 
 // fitsFlags reports whether the image that the pod should have knows all else that the pod was made with: its flags,
 // and what fills its data directory, which runs in etcd's image too.
-func (v *Facts) fitsFlags(pod *corev1.Pod) bool {
-	return defaults.SameFlags(MadeForVersion(pod), v.VersionNow()) &&
+func (f *Facts) fitsFlags(pod *corev1.Pod) bool {
+	return defaults.SameFlags(MadeForVersion(pod), f.VersionNow()) &&
 		(!isFilled(pod) || Seeded(pod))
 }
 
@@ -58,23 +58,23 @@ func WaitsForSeed(pod *corev1.Pod) bool {
 
 // Superseded reports whether a pod whose etcd has never run can't go on, and would be made otherwise now, in a way that
 // it can't be given: by its template, its flags, or the image that fills its data directory.
-func (v *Facts) Superseded(pod *corev1.Pod) bool {
-	takes := v.Epoch.Began() && v.fitsFlags(pod)
-	return WaitsForSeed(pod) && (v.TemplateOutdated(pod) || v.otherImage(pod) && !takes)
+func (f *Facts) Superseded(pod *corev1.Pod) bool {
+	takes := f.Epoch.Began() && f.fitsFlags(pod)
+	return WaitsForSeed(pod) && (f.TemplateOutdated(pod) || f.otherImage(pod) && !takes)
 }
 
 // IsSurveyPod reports whether the pod of this name looks at a member's volumes.
-func (v *Facts) IsSurveyPod(name string) bool {
+func (f *Facts) IsSurveyPod(name string) bool {
 	of, is := strings.CutSuffix(name, SurveySuffix)
-	_, ours := objects.Ordinal(v.Cluster.Name, of)
+	_, ours := objects.Ordinal(f.Cluster.Name, of)
 	return is && ours
 }
 
 // protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
-func (v *Facts) ProtectingPods() []string {
-	return objects.Filter(v.Names, func(name string) bool {
-		pod := v.Children.Pods[name]
-		return v.claimBeingDeleted(name) && pod != nil && pod.DeletionTimestamp == nil &&
+func (f *Facts) ProtectingPods() []string {
+	return objects.Filter(f.Names, func(name string) bool {
+		pod := f.Children.Pods[name]
+		return f.claimBeingDeleted(name) && pod != nil && pod.DeletionTimestamp == nil &&
 			pod.Spec.NodeName != "" && !Finished(pod)
 	})
 }

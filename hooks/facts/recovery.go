@@ -18,20 +18,20 @@ import (
 // When the next epoch begins, and with whose data.
 
 // Beginning is where a new cluster's data comes from, or what that waits for.
-func (v *Facts) Beginning() (record.Origin, string) {
+func (f *Facts) Beginning() (record.Origin, string) {
 	from := record.Origin{Source: record.SourceEmpty}
-	snapshot := v.BeginsWith()
-	if why, _ := v.EarlierLife(); why != "" {
+	snapshot := f.BeginsWith()
+	if why, _ := f.EarlierLife(); why != "" {
 		return from, why
 	}
-	if defaults.Joins(v.Cluster) {
+	if defaults.Joins(f.Cluster) {
 		from.Source = record.SourceExisting
 		return from, ""
 	}
 	if snapshot == nil {
-		return v.beginningWithClaims(from)
+		return f.beginningWithClaims(from)
 	}
-	resolved, why := v.resolve(snapshot)
+	resolved, why := f.resolve(snapshot)
 	if why != "" {
 		return from, why
 	}
@@ -40,25 +40,25 @@ func (v *Facts) Beginning() (record.Origin, string) {
 }
 
 // BeginsWith is the snapshot that a new cluster begins with; nil for none.
-func (v *Facts) BeginsWith() *v1alpha1.SnapshotSource {
-	if b := v.Cluster.Spec.Bootstrap; b != nil {
+func (f *Facts) BeginsWith() *v1alpha1.SnapshotSource {
+	if b := f.Cluster.Spec.Bootstrap; b != nil {
 		return b.Snapshot
 	}
 	return nil
 }
 
 // RestoreSource is the data that a restore asks for, or what stands in its way.
-func (v *Facts) RestoreSource(r *restore) (record.Origin, string) {
+func (f *Facts) RestoreSource(r *restore) (record.Origin, string) {
 	from := record.Origin{Restore: r.ID}
-	if n := v.Answered()[r.ID]; n != 0 {
+	if n := f.Answered()[r.ID]; n != 0 {
 		return from, fmt.Sprintf("epoch %d was begun for it already; create another EtcdOperation to restore again", n)
 	}
-	if v.BesideForeign() {
+	if f.BesideForeign() {
 		return from, "Quorate does not restore while foreign members are in the cluster, because they would keep " +
 			"their data"
 	}
 	if r.Snapshot != nil {
-		resolved, why := v.resolve(r.Snapshot)
+		resolved, why := f.resolve(r.Snapshot)
 		from.Source, from.Snapshot, from.Bump = record.SourceSnapshot, resolved, r.Snapshot.BumpRevision
 		return from, why
 	}
@@ -67,20 +67,20 @@ func (v *Facts) RestoreSource(r *restore) (record.Origin, string) {
 	}
 	from.Source, from.SurvivorsOf = record.SourceSurvivor, int(*r.Epoch)
 	switch {
-	case from.SurvivorsOf == v.Epoch.N && !v.Ending():
-		return from, fmt.Sprintf("epoch %d is running now", v.Epoch.N)
-	case len(v.Survivors(from.SurvivorsOf)) == 0:
+	case from.SurvivorsOf == f.Epoch.N && !f.Ending():
+		return from, fmt.Sprintf("epoch %d is running now", f.Epoch.N)
+	case len(f.Survivors(from.SurvivorsOf)) == 0:
 		return from, fmt.Sprintf("no volume of epoch %d is left%s", from.SurvivorsOf,
-			v.WithoutGivenUp(from.SurvivorsOf))
+			f.WithoutGivenUp(from.SurvivorsOf))
 	}
 	return from, ""
 }
 
 // WordsFor say where an epoch's data comes from.
-func (v *Facts) WordsFor(from record.Origin) string {
+func (f *Facts) WordsFor(from record.Origin) string {
 	switch from.Source {
 	case record.SourceSnapshot:
-		return from.Snapshot.Words() + v.otherLife(from.Snapshot)
+		return from.Snapshot.Words() + f.otherLife(from.Snapshot)
 	case record.SourceSurvivor:
 		if from.Member != "" {
 			return "what " + from.Member + " has"
@@ -93,45 +93,45 @@ func (v *Facts) WordsFor(from record.Origin) string {
 }
 
 // ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or when it is not known.
-func (v *Facts) otherLife(s *record.Resolved) string {
-	if v.Epoch == nil || !v.Epoch.HadQuorum() || s.ClusterID == "" || s.ClusterID == objects.Hex(v.Epoch.ClusterID) {
+func (f *Facts) otherLife(s *record.Resolved) string {
+	if f.Epoch == nil || !f.Epoch.HadQuorum() || s.ClusterID == "" || s.ClusterID == objects.Hex(f.Epoch.ClusterID) {
 		return ""
 	}
-	return fmt.Sprintf(" (of an earlier etcd cluster, %s; that of epoch %d is %s)", s.ClusterID, v.Epoch.N,
-		objects.Hex(v.Epoch.ClusterID))
+	return fmt.Sprintf(" (of an earlier etcd cluster, %s; that of epoch %d is %s)", s.ClusterID, f.Epoch.N,
+		objects.Hex(f.Epoch.ClusterID))
 }
 
 // RecoveryDue reports whether a recovery that a person asks for is due: at once when the quorum's data is lost, else
 // after the wait.
-func (v *Facts) recoveryDue() bool { return len(v.QuorumIsLost()) > 0 || !v.Now.Before(v.LostUntil()) }
+func (f *Facts) recoveryDue() bool { return len(f.QuorumIsLost()) > 0 || !f.Now.Before(f.LostUntil()) }
 
 // RecoverBy is the policy for a lost quorum, and whether an operation asks for it now, for this very epoch.
-func (v *Facts) RecoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
-	if op := v.Asked.Recovery(v.Epoch.N); op != nil {
+func (f *Facts) RecoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
+	if op := f.Asked.Recovery(f.Epoch.N); op != nil {
 		return op.Spec.Recover.Policy, true
 	}
-	return cmp.Or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
+	return cmp.Or(f.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
 
 // recoverCommand is the command that starts the way back.
-func (v *Facts) recoverCommand(policy v1alpha1.QuorumLoss) string {
-	return fmt.Sprintf("kubectl quorate recover -n %s %s %s", v.Cluster.Namespace, v.Cluster.Name, policy)
+func (f *Facts) recoverCommand(policy v1alpha1.QuorumLoss) string {
+	return fmt.Sprintf("kubectl quorate recover -n %s %s %s", f.Cluster.Namespace, f.Cluster.Name, policy)
 }
 
 // LostUntil is when the quorum has been seen lost for long enough. Without the time in the status the wait begins
 // again.
-func (v *Facts) LostUntil() time.Time {
-	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
+func (f *Facts) LostUntil() time.Time {
+	c := meta.FindStatusCondition(f.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionFalse {
-		return v.Now.Add(defaults.RecoverAfter(&v.Cluster.Spec))
+		return f.Now.Add(defaults.RecoverAfter(&f.Cluster.Spec))
 	}
-	return Later(c.LastTransitionTime.Time, v.watchedSince()).Add(defaults.RecoverAfter(&v.Cluster.Spec))
+	return Later(c.LastTransitionTime.Time, f.watchedSince()).Add(defaults.RecoverAfter(&f.Cluster.Spec))
 }
 
 // QuorumIsLost are the voters whose data is gone, when with it a quorum is; none while one can come back.
-func (v *Facts) QuorumIsLost() []string {
-	known := v.KnownVoters()
-	lost := objects.Filter(known, func(name string) bool { return !v.HasData(name) })
+func (f *Facts) QuorumIsLost() []string {
+	known := f.KnownVoters()
+	lost := objects.Filter(known, func(name string) bool { return !f.HasData(name) })
 	if len(known) == 0 || len(known)-len(lost) >= Quorum(len(known)) {
 		return nil
 	}
@@ -141,33 +141,33 @@ func (v *Facts) QuorumIsLost() []string {
 // MayHaveQuorum reports whether so many members have data that they could be a quorum. The status, which says who
 // voted last, may be one of long ago (S14): nothing is begun by itself, and no member's memory is given up, because
 // voters of then are gone.
-func (v *Facts) MayHaveQuorum() bool {
-	data := v.MayVote()
+func (f *Facts) MayHaveQuorum() bool {
+	data := f.MayVote()
 	joining := objects.Filter(data, func(name string) bool {
-		return v.toldToJoin(name) &&
-			!slices.Contains(v.KnownVoters(), name)
+		return f.toldToJoin(name) &&
+			!slices.Contains(f.KnownVoters(), name)
 	})
 	// Those who are joining vote together with all others or not yet: each that votes makes the quorum larger too.
-	voters := len(v.KnownVoters())
+	voters := len(f.KnownVoters())
 	return len(data)-len(joining) >= Quorum(voters) || len(data) >= Quorum(voters+len(joining))
 }
 
 // MayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have,
 // when that pod is still told which members to join, or has found no log (it was made, while no quorum answered, for
 // one that has not run yet). Nor those that etcd has let go, whose claims are kept: no pod is ever made on these.
-func (v *Facts) MayVote() []string {
-	return objects.Filter(v.Names, func(name string) bool {
-		pod := v.Children.Pods[name]
-		empty := pod != nil && NeverRan(pod) && (v.toldToJoin(name) || PrepareRefused(pod))
-		gone := pod == nil && Quarantined(v.Children.Claims[name])
-		return v.HasData(name) && !empty && !gone
+func (f *Facts) MayVote() []string {
+	return objects.Filter(f.Names, func(name string) bool {
+		pod := f.Children.Pods[name]
+		empty := pod != nil && NeverRan(pod) && (f.toldToJoin(name) || PrepareRefused(pod))
+		gone := pod == nil && Quarantined(f.Children.Claims[name])
+		return f.HasData(name) && !empty && !gone
 	})
 }
 
 // toldToJoin reports whether a member's pod is still told which members to join: then it is a learner, or was one until
 // a moment ago. None is promoted before that is taken from its pod ([promote]).
-func (v *Facts) toldToJoin(name string) bool {
-	pod := v.Children.Pods[name]
+func (f *Facts) toldToJoin(name string) bool {
+	pod := f.Children.Pods[name]
 	return pod != nil && PodStart(pod) == objects.StartJoin && objects.MayBegin(pod)
 }
 
@@ -176,27 +176,27 @@ const besideOthers = "the cluster still has foreign members, which would keep ru
 	"(spec.bootstrap.existing.retireForeign)"
 
 // Staged is how far the next epoch has come.
-func (v *Facts) Staged() (reason, message string) {
-	if v.Ending() {
-		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", v.Epoch.N,
-			v.Next.Epoch.N)
+func (f *Facts) Staged() (reason, message string) {
+	if f.Ending() {
+		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", f.Epoch.N,
+			f.Next.Epoch.N)
 	}
-	waits := v.Staging()
+	waits := f.Staging()
 	if waits == "" {
-		return "Staging", fmt.Sprintf("epoch %d is ready", v.Next.Epoch.N)
+		return "Staging", fmt.Sprintf("epoch %d is ready", f.Next.Epoch.N)
 	}
 	beside := ""
-	if v.Etcd != nil {
-		beside = fmt.Sprintf(", and epoch %d runs on", v.Epoch.N)
+	if f.Etcd != nil {
+		beside = fmt.Sprintf(", and epoch %d runs on", f.Epoch.N)
 	}
-	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", v.Next.Epoch.N, beside, waits) + v.unfollowed()
+	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", f.Next.Epoch.N, beside, waits) + f.unfollowed()
 }
 
 // unfollowed says how a restore is taken back whose operation is gone, and can't be deleted any more; empty for none.
-func (v *Facts) unfollowed() string {
-	id := v.Next.Epoch.Restore
-	gone := !slices.ContainsFunc(v.Asked.Open, func(op *v1alpha1.EtcdOperation) bool { return string(op.UID) == id })
-	if !v.ByRestore() || !gone {
+func (f *Facts) unfollowed() string {
+	id := f.Next.Epoch.Restore
+	gone := !slices.ContainsFunc(f.Asked.Open, func(op *v1alpha1.EtcdOperation) bool { return string(op.UID) == id })
+	if !f.ByRestore() || !gone {
 		return ""
 	}
 	return "; the EtcdOperation that asked for it is gone: another one of type Restore takes its place, and that one can " +
@@ -204,16 +204,16 @@ func (v *Facts) unfollowed() string {
 }
 
 // Answers is whether the epoch that runs has the data of the restore that it began for, as its record says.
-func (v *Facts) answers() (reason, message string, is bool) {
-	if why := v.Differing(); why != "" {
+func (f *Facts) answers() (reason, message string, is bool) {
+	if why := f.Differing(); why != "" {
 		return "Differing", why, false
 	}
-	if v.Epoch.Filled() && !v.Epoch.HadQuorum() && v.Etcd == nil {
-		return "Starting", fmt.Sprintf("epoch %d has begun with the restored data, and has no quorum yet", v.Epoch.N), false
+	if f.Epoch.Filled() && !f.Epoch.HadQuorum() && f.Etcd == nil {
+		return "Starting", fmt.Sprintf("epoch %d has begun with the restored data, and has no quorum yet", f.Epoch.N), false
 	}
-	words := fmt.Sprintf("epoch %d began with the restored data", v.Epoch.N)
-	if v.Epoch.StreamEnd != "" {
-		words += "; " + v.Epoch.StreamEnd
+	words := fmt.Sprintf("epoch %d began with the restored data", f.Epoch.N)
+	if f.Epoch.StreamEnd != "" {
+		words += "; " + f.Epoch.StreamEnd
 	}
 	return "Restored", words, true
 }

@@ -8,34 +8,34 @@ import (
 )
 
 // Restored is the condition Restored: whether the cluster has the data that a restore asks for; not shown when none does.
-func (v *Facts) Restored() (reason, message string, is, shown bool) {
-	r := v.Asked.Restore
+func (f *Facts) Restored() (reason, message string, is, shown bool) {
+	r := f.Asked.Restore
 	switch {
-	case v.Next != nil:
-		reason, message = v.Staged()
+	case f.Next != nil:
+		reason, message = f.Staged()
 		return reason, message, false, true
 	case r == nil:
 		return "", "", false, false
-	case v.Epoch == nil:
-		_, why := v.Beginning()
+	case f.Epoch == nil:
+		_, why := f.Beginning()
 		return "Waiting", cmp.Or(why, "the cluster has not started"), false, true
-	case v.Epoch.Restore == r.ID:
-		reason, message, is = v.answers()
+	case f.Epoch.Restore == r.ID:
+		reason, message, is = f.answers()
 		return reason, message, is, true
 	}
-	_, why := v.RestoreSource(r)
+	_, why := f.RestoreSource(r)
 	switch {
-	case v.Answered()[r.ID] != 0:
+	case f.Answered()[r.ID] != 0:
 		return v1alpha1.AnsweredBefore, "EtcdOperation " + r.Name + ": " + why, false, true
-	case why == "" && v.MembersMissing() && !v.MayStopFirst(r):
+	case why == "" && f.MembersMissing() && !f.MayStopFirst(r):
 		return "Waiting", fmt.Sprintf("EtcdOperation %s waits until epoch %d has all its members; with stopFirst it "+
-			"does not wait", r.Name, v.Epoch.N), false, true
+			"does not wait", r.Name, f.Epoch.N), false, true
 	}
 	return "Impossible", fmt.Sprintf("EtcdOperation %s: %s; the data is untouched", r.Name, cmp.Or(why, "about to begin")), false,
 		true
 }
 
 // MembersMissing reports whether the epoch that runs lacks a member.
-func (v *Facts) MembersMissing() bool {
-	return v.Etcd != nil && (len(v.ReplicaVoters()) < v.Wanted() || v.Learner() != nil)
+func (f *Facts) MembersMissing() bool {
+	return f.Etcd != nil && (len(f.ReplicaVoters()) < f.Wanted() || f.Learner() != nil)
 }

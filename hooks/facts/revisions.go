@@ -34,30 +34,30 @@ func Noted(revision int64) int64 {
 
 // highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has
 // given out since it was last seen is what RevisionGap is for.
-func (v *Facts) HighestRevision() int64 {
-	highest := max(Noted(v.ObservedRevision()), v.notedRevision())
-	if v.Epoch == nil {
+func (f *Facts) HighestRevision() int64 {
+	highest := max(Noted(f.ObservedRevision()), f.notedRevision())
+	if f.Epoch == nil {
 		return highest
 	}
-	for _, report := range v.seeds() {
+	for _, report := range f.seeds() {
 		highest = max(highest, Noted(report.Revision))
 	}
 	// What is known although nothing is noted: each epoch begins so much above the one before.
-	return max(highest, v.Epoch.Highest, int64(v.Epoch.N-1)*RevisionGap)
+	return max(highest, f.Epoch.Highest, int64(f.Epoch.N-1)*RevisionGap)
 }
 
 // ObservedRevision is the highest that members of the epoch have told in this call; 0 for none.
-func (v *Facts) ObservedRevision() int64 {
+func (f *Facts) ObservedRevision() int64 {
 	var id uint64
 	switch {
-	case v.Epoch == nil || v.Etcd != nil && v.Unfit() != "":
-	case v.Etcd != nil:
-		id = v.Etcd.ClusterID
+	case f.Epoch == nil || f.Etcd != nil && f.Unfit() != "":
+	case f.Etcd != nil:
+		id = f.Etcd.ClusterID
 	default:
-		id = v.Epoch.ClusterID
+		id = f.Epoch.ClusterID
 	}
 	var highest int64
-	for _, h := range v.Health {
+	for _, h := range f.Health {
 		if h.Err == "" && h.ClusterID == id && id != 0 {
 			highest = max(highest, h.Revision)
 		}
@@ -66,8 +66,8 @@ func (v *Facts) ObservedRevision() int64 {
 }
 
 // notedRevision is the copy on the peer Service; 0 for none.
-func (v *Facts) notedRevision() int64 {
-	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+func (f *Facts) notedRevision() int64 {
+	if peers := f.Children.Services[objects.PeerService(f.Cluster.Name)]; peers != nil {
 		return RevisionIn(peers.Annotations[objects.AnnotationHighestRevision])
 	}
 	return 0
@@ -75,24 +75,24 @@ func (v *Facts) notedRevision() int64 {
 
 // Outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must
 // begin higher.
-func (v *Facts) Outgrown() bool {
-	next := v.Next.Epoch
-	return next.Bump == nil && v.ObservedRevision() > next.Floor+RevisionGap/2
+func (f *Facts) Outgrown() bool {
+	next := f.Next.Epoch
+	return next.Bump == nil && f.ObservedRevision() > next.Floor+RevisionGap/2
 }
 
 // Passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not
 // where the next one's data is fetched from a member.
-func (v *Facts) Passed() bool {
-	next := v.Next.Epoch
-	return next.Bump == nil && next.Member == "" && v.HighestRevision() > next.Floor+RevisionGap/2
+func (f *Facts) Passed() bool {
+	next := f.Next.Epoch
+	return next.Bump == nil && next.Member == "" && f.HighestRevision() > next.Floor+RevisionGap/2
 }
 
 // seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods
 // show them.
-func (v *Facts) seeds() map[string]*stores.Restore {
+func (f *Facts) seeds() map[string]*stores.Restore {
 	told := map[string]*stores.Restore{}
-	for _, name := range v.Epoch.InitialNames() {
-		if report := SeedReport(v.Children.Pods[name]); report != nil {
+	for _, name := range f.Epoch.InitialNames() {
+		if report := SeedReport(f.Children.Pods[name]); report != nil {
 			told[name] = report
 		}
 	}

@@ -16,54 +16,54 @@ import (
 // votes, for /readyz fails on a learner (installReadyzEndpoints in etcd's etcdserver/api/etcdhttp/health.go).
 
 // RoleWhileBlind is the role that a pod is to show while no quorum answers; empty for none.
-func (v *Facts) RoleWhileBlind(pod *corev1.Pod) string {
-	was, other := pod.Labels[objects.LabelRole], slices.Contains(v.Epoch.Mismatched, pod.Name)
+func (f *Facts) RoleWhileBlind(pod *corev1.Pod) string {
+	was, other := pod.Labels[objects.LabelRole], slices.Contains(f.Epoch.Mismatched, pod.Name)
 	switch {
-	case !v.Epoch.HadQuorum():
+	case !f.Epoch.HadQuorum():
 		return was
-	case v.otherAnswers(pod.Name), (was == RoleVoter || was == RoleLeaving) && other:
+	case f.otherAnswers(pod.Name), (was == RoleVoter || was == RoleLeaving) && other:
 		return RoleFenced
-	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && objects.Ready(pod) && !other && v.onRecordedStorage(pod):
+	case slices.Contains([]string{"", RoleLearner, RoleLeaving}, was) && objects.Ready(pod) && !other && f.onRecordedStorage(pod):
 		return RoleVoter
 	}
 	return was
 }
 
 // onRecordedStorage reports whether the pod is on all that the record names for its member, and on nothing else.
-func (v *Facts) onRecordedStorage(pod *corev1.Pod) bool {
+func (f *Facts) onRecordedStorage(pod *corev1.Pod) bool {
 	switch {
-	case v.Memory():
-		return v.Epoch.MayStartEmpty(pod.Name, pod.UID)
-	case v.HostPath():
-		node := string(v.Epoch.Recorded(pod.Name))
-		return node != "" && PinnedTo(pod) == node && DirectoryIn(pod) == Directory(v.Cluster,
+	case f.Memory():
+		return f.Epoch.MayStartEmpty(pod.Name, pod.UID)
+	case f.HostPath():
+		node := string(f.Epoch.Recorded(pod.Name))
+		return node != "" && PinnedTo(pod) == node && DirectoryIn(pod) == Directory(f.Cluster,
 			pod.Name)
 	}
-	unrecorded := func(claim string) bool { return v.Epoch.Recorded(claim) == "" }
-	return v.StorageUsable(pod.Name) && v.MayBegin(pod.Name) &&
-		!slices.ContainsFunc(OwnClaims(v.Cluster.Name, pod), unrecorded)
+	unrecorded := func(claim string) bool { return f.Epoch.Recorded(claim) == "" }
+	return f.StorageUsable(pod.Name) && f.MayBegin(pod.Name) &&
+		!slices.ContainsFunc(OwnClaims(f.Cluster.Name, pod), unrecorded)
 }
 
 // otherAnswers reports whether a member of another cluster, or one that is not the member, answers at a member's
 // address.
-func (v *Facts) otherAnswers(name string) bool {
-	h, heard := v.Health[name]
-	return heard && h.MemberID != 0 && (h.Err != "" || h.ClusterID != v.Epoch.ClusterID)
+func (f *Facts) otherAnswers(name string) bool {
+	h, heard := f.Health[name]
+	return heard && h.MemberID != 0 && (h.Err != "" || h.ClusterID != f.Epoch.ClusterID)
 }
 
 // Mismatches are the members at whose addresses another etcd has answered since they last did: those that the
 // record names, with those where one has now. While blind none is taken off.
-func (v *Facts) Mismatches() []string {
-	if v.Etcd == nil {
-		others := objects.Filter(v.Names, func(name string) bool {
-			return v.Epoch.HadQuorum() &&
-				v.otherAnswers(name)
+func (f *Facts) Mismatches() []string {
+	if f.Etcd == nil {
+		others := objects.Filter(f.Names, func(name string) bool {
+			return f.Epoch.HadQuorum() &&
+				f.otherAnswers(name)
 		})
-		return objects.Union(v.Epoch.Mismatched, others)
+		return objects.Union(f.Epoch.Mismatched, others)
 	}
 	var list []string
-	for _, m := range v.Members {
-		if m.PodName != "" && (v.Mismatched(m) || slices.Contains(v.Epoch.Mismatched, m.PodName) && !m.Answers()) {
+	for _, m := range f.Members {
+		if m.PodName != "" && (f.Mismatched(m) || slices.Contains(f.Epoch.Mismatched, m.PodName) && !m.Answers()) {
 			list = append(list, m.PodName)
 		}
 	}

@@ -20,50 +20,50 @@ import (
 // member, and taking it back mends that one first. Which voter is restarted is written to the epoch record before.
 
 // Differs reports whether the member's pod was made from another template or image than the spec's.
-func (v *Facts) differs(m *Member) bool {
-	_, image := v.ImageDiffers(m)
-	return image || v.HasOutdatedTemplate(m)
+func (f *Facts) differs(m *Member) bool {
+	_, image := f.ImageDiffers(m)
+	return image || f.HasOutdatedTemplate(m)
 }
 
 // UpdateOf of a member; nil when it is as it should be.
-func (v *Facts) UpdateOf(m *Member) *update {
+func (f *Facts) UpdateOf(m *Member) *update {
 	if m.Update == nil {
-		found := v.findUpdate(m)
+		found := f.findUpdate(m)
 		m.Update = &found
 	}
 	return *m.Update
 }
 
-func (v *Facts) findUpdate(m *Member) *update {
+func (f *Facts) findUpdate(m *Member) *update {
 	if m.PodName == "" || m.Pod == nil {
 		return nil
 	}
 	for _, otherwise := range []func(*Facts, *Member) (string, bool){(*Facts).distrusts,
 		(*Facts).tlsFlagsDiffer, (*Facts).allowsAnyPeer, (*Facts).templateDiffers, (*Facts).outsideURLDiffers, (*Facts).quotaDiffers,
 		(*Facts).fileSystemWaits} {
-		if reason, differs := otherwise(v, m); differs {
+		if reason, differs := otherwise(f, m); differs {
 			return &update{Reason: reason}
 		}
 	}
-	if reason, differs := v.ImageDiffers(m); differs && !v.mayDiffer(m) {
-		return &update{Reason: reason, InPlace: defaults.SameFlags(MadeForVersion(m.Pod), v.Epoch.Version)}
+	if reason, differs := f.ImageDiffers(m); differs && !f.mayDiffer(m) {
+		return &update{Reason: reason, InPlace: defaults.SameFlags(MadeForVersion(m.Pod), f.Epoch.Version)}
 	}
-	if v.peersInPlain(m) {
+	if f.peersInPlain(m) {
 		return &update{Reason: "its peer URL is plain text"}
 	}
-	if reason, differs := v.volumeDiffers(m); differs && (v.succeeding() || len(v.Denied()) == 0) {
+	if reason, differs := f.volumeDiffers(m); differs && (f.succeeding() || len(f.Denied()) == 0) {
 		return &update{Reason: reason, NewVolume: true}
 	}
 	return nil
 }
 
-func (v *Facts) templateDiffers(m *Member) (string, bool) {
-	return "the template of its pod has changed", v.HasOutdatedTemplate(m)
+func (f *Facts) templateDiffers(m *Member) (string, bool) {
+	return "the template of its pod has changed", f.HasOutdatedTemplate(m)
 }
 
 // ImageDiffers reports whether the member is to run another image, and which.
-func (v *Facts) ImageDiffers(m *Member) (string, bool) {
-	wanted, has := v.Settings.Etcd(&v.Cluster.Spec, v.Epoch.Version), m.Pod.Annotations[objects.AnnotationImage]
+func (f *Facts) ImageDiffers(m *Member) (string, bool) {
+	wanted, has := f.Settings.Etcd(&f.Cluster.Spec, f.Epoch.Version), m.Pod.Annotations[objects.AnnotationImage]
 	switch {
 	case has == wanted:
 		return "", false
@@ -82,39 +82,39 @@ const rolledWithin = 5 * time.Minute
 // mayDiffer reports whether the member's image may be from another repository for now: from one that the spec does
 // not name, and that a replica of Quorate which is about to go has in its settings still. The two would answer by
 // turns, and exchange the image back and forth.
-func (v *Facts) mayDiffer(m *Member) bool {
-	return v.Cluster.Spec.Image.Repository == "" && v.Now.Before(v.Settings.Since.Add(rolledWithin)) &&
-		m.Serving() && objects.VersionOf(m.Pod.Annotations[objects.AnnotationImage]) == v.Epoch.Version
+func (f *Facts) mayDiffer(m *Member) bool {
+	return f.Cluster.Spec.Image.Repository == "" && f.Now.Before(f.Settings.Since.Add(rolledWithin)) &&
+		m.Serving() && objects.VersionOf(m.Pod.Annotations[objects.AnnotationImage]) == f.Epoch.Version
 }
 
 // WantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the
 // kubelet is about to start it from the last one, it may not: if the old image were put back, it would never be started
 // again, and the wait for that would not end.
-func (v *Facts) WantsImage(m *Member) (string, bool) {
+func (f *Facts) WantsImage(m *Member) (string, bool) {
 	if m.PodName == "" || m.Pod == nil || m.Restarting() && Running(m.Pod) || m.Pod.DeletionTimestamp != nil ||
 		Finished(m.Pod) {
 		return "", false
 	}
-	reason, differs := v.ImageDiffers(m)
-	return reason, differs && defaults.SameFlags(MadeForVersion(m.Pod), v.Epoch.Version)
+	reason, differs := f.ImageDiffers(m)
+	return reason, differs && defaults.SameFlags(MadeForVersion(m.Pod), f.Epoch.Version)
 }
 
 // peersInPlain reports whether a member that can't be restarted to listen by TLS must be succeeded by one that does.
-func (v *Facts) peersInPlain(m *Member) bool {
-	return !v.Restartable() && objects.Encrypted(v.Cluster) && v.EveryoneDials() && !ByTLS(m.PeerURLs...)
+func (f *Facts) peersInPlain(m *Member) bool {
+	return !f.Restartable() && objects.Encrypted(f.Cluster) && f.EveryoneDials() && !ByTLS(m.PeerURLs...)
 }
 
 // Restartable reports whether a voter's pod may be deleted without losing its data or the quorum.
-func (v *Facts) Restartable() bool { return !v.Memory() && v.CanLoseOne() }
+func (f *Facts) Restartable() bool { return !f.Memory() && f.CanLoseOne() }
 
 // RestartSuffices reports whether the update may be done to the member itself; otherwise another one must succeed it.
-func (v *Facts) RestartSuffices(r *update) bool {
-	return !r.NewVolume && (v.Restartable() || r.InPlace && v.CanLoseOne())
+func (f *Facts) RestartSuffices(r *update) bool {
+	return !r.NewVolume && (f.Restartable() || r.InPlace && f.CanLoseOne())
 }
 
 // Leads is 1 for the leader, else 0: a rollout sorts by it, the leader last.
-func (v *Facts) Leads(m *Member) int {
-	if m.ID == v.Etcd.Leader {
+func (f *Facts) Leads(m *Member) int {
+	if m.ID == f.Etcd.Leader {
 		return 1
 	}
 	return 0
@@ -123,13 +123,13 @@ func (v *Facts) Leads(m *Member) int {
 // Overtaken is the version that the members run, if the cluster has agreed on a higher one than the record says: the
 // last member had already been given the new image when the others were to turn back. None of the lower version could
 // start any more.
-func (v *Facts) OvertakenVersion() (defaults.Release, bool) {
-	if _, open := v.Downgrading(); open {
+func (f *Facts) OvertakenVersion() (defaults.Release, bool) {
+	if _, open := f.Downgrading(); open {
 		return defaults.Release{}, false
 	}
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		has, err := defaults.ParseRelease(m.Health.Version)
-		if err == nil && m.Serving() && has.Minor() > v.Release().Minor() && v.agreed(has) {
+		if err == nil && m.Serving() && has.Minor() > f.Release().Minor() && f.agreed(has) {
 			return has, true
 		}
 	}
@@ -138,12 +138,12 @@ func (v *Facts) OvertakenVersion() (defaults.Release, bool) {
 
 // Halfway reports whether the members are on their way from this minor version and may turn back: some still run it,
 // and on the way up the cluster has not agreed on the other one yet.
-func (v *Facts) Halfway(to defaults.Release) bool {
-	if _, open := v.Downgrading(); open || to.Less(v.Release()) &&
-		v.agreed(v.Release()) {
+func (f *Facts) Halfway(to defaults.Release) bool {
+	if _, open := f.Downgrading(); open || to.Less(f.Release()) &&
+		f.agreed(f.Release()) {
 		return false
 	}
-	return slices.ContainsFunc(v.Voters, func(m *Member) bool {
+	return slices.ContainsFunc(f.Voters, func(m *Member) bool {
 		has, err := defaults.ParseRelease(m.Health.Version)
 		return err == nil && m.Serving() && has.Minor() == to.Minor()
 	})

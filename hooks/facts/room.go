@@ -12,23 +12,23 @@ import (
 )
 
 // RoomOf is what a member's etcd is told that there is room for.
-func (v *Facts) RoomOf(member string) defaults.Room {
-	room := v.account(member)
-	room.Quota = max(room.Quota, v.keptQuota(member, room.Quota))
+func (f *Facts) RoomOf(member string) defaults.Room {
+	room := f.account(member)
+	room.Quota = max(room.Quota, f.keptQuota(member, room.Quota))
 	return room
 }
 
 // account is that of the volumes that the member has now.
-func (v *Facts) account(member string) defaults.Room {
-	s := &v.Cluster.Spec
+func (f *Facts) account(member string) defaults.Room {
+	s := &f.Cluster.Spec
 	size := defaults.StorageSize(s)
-	if claim := v.Children.Claims[member]; claim != nil && v.OnClaims() {
+	if claim := f.Children.Claims[member]; claim != nil && f.OnClaims() {
 		if has := volumeSize(claim); !has.IsZero() {
 			size = has
 		}
 	}
-	on := defaults.Volume{Size: size.Value(), Memory: v.Memory()}
-	if wal := v.WALOf(member); wal != nil && v.HasWAL(member) {
+	on := defaults.Volume{Size: size.Value(), Memory: f.Memory()}
+	if wal := f.WALOf(member); wal != nil && f.HasWAL(member) {
 		size = volumeSize(wal)
 		on.Log = size.Value()
 	}
@@ -39,19 +39,19 @@ func (v *Facts) account(member string) defaults.Room {
 
 // keptQuota is the larger quota that the member runs with, or those on as much room where it has no pod, while the
 // database does not fit this one: writes would be refused at once (NOSPACE), or until keys are deleted. 0 for none.
-func (v *Facts) keptQuota(member string, quota int64) int64 {
+func (f *Facts) keptQuota(member string, quota int64) int64 {
 	large := func(m *Member) bool {
 		return m.PodName != "" && (m.Health.DBSize >= quota || m.Health.DBSizeInUse >= quota/10*9)
 	}
-	if !slices.ContainsFunc(v.Members, large) {
+	if !slices.ContainsFunc(f.Members, large) {
 		return 0
 	}
-	if own := defaults.Quota(v.Children.Pods[member]); own > 0 {
+	if own := defaults.Quota(f.Children.Pods[member]); own > 0 {
 		return own
 	}
 	var runs int64
-	for _, m := range v.Members {
-		if m.Pod != nil && v.account(m.PodName).Quota == quota {
+	for _, m := range f.Members {
+		if m.Pod != nil && f.account(m.PodName).Quota == quota {
 			runs = max(runs, defaults.Quota(m.Pod))
 		}
 	}
@@ -59,57 +59,57 @@ func (v *Facts) keptQuota(member string, quota int64) int64 {
 }
 
 // QuotaDiffers reports whether etcd runs with another quota than its volume gives.
-func (v *Facts) quotaDiffers(m *Member) (string, bool) {
+func (f *Facts) quotaDiffers(m *Member) (string, bool) {
 	has, known := defaults.QuotaOf(m.Pod)
-	if !known || m.Claim == nil && v.OnClaims() {
+	if !known || m.Claim == nil && f.OnClaims() {
 		return "", false
 	}
-	wanted := v.RoomOf(m.PodName).Quota
+	wanted := f.RoomOf(m.PodName).Quota
 	switch {
 	case has == wanted:
 		return "", false
-	case v.Cluster.Spec.Options.QuotaBackendBytes != nil:
+	case f.Cluster.Spec.Options.QuotaBackendBytes != nil:
 		return fmt.Sprintf("it runs with a quota of %s instead of %s", Mebibytes(has), Mebibytes(wanted)), true
 	}
 	return fmt.Sprintf("its volume allows a quota of %s instead of %s", Mebibytes(wanted), Mebibytes(has)), true
 }
 
 // KeptQuotas tells of members that keep a quota for which their volumes have no room; empty for none.
-func (v *Facts) KeptQuotas() string {
+func (f *Facts) KeptQuotas() string {
 	var all objects.GroupedReasons
-	for _, m := range v.Members {
-		room := v.account(m.PodName).Quota
-		if runs := defaults.Quota(m.Pod); runs > room && v.RoomOf(m.PodName).Quota == runs {
+	for _, m := range f.Members {
+		room := f.account(m.PodName).Quota
+		if runs := defaults.Quota(m.Pod); runs > room && f.RoomOf(m.PodName).Quota == runs {
 			all.Add(m.PodName, fmt.Sprintf("its quota stays at %s, because its database does not fit one of %s: make the "+
-				"database smaller, or raise %s", Mebibytes(runs), Mebibytes(room), v.larger()))
+				"database smaller, or raise %s", Mebibytes(runs), Mebibytes(room), f.larger()))
 		}
 	}
 	return all.String()
 }
 
 // larger is what has to be for a larger quota.
-func (v *Facts) larger() string {
-	if v.Cluster.Spec.Options.QuotaBackendBytes != nil {
+func (f *Facts) larger() string {
+	if f.Cluster.Spec.Options.QuotaBackendBytes != nil {
 		return "spec.options.quotaBackendBytes, for which spec.storage.size must have room"
 	}
 	return "spec.storage.size"
 }
 
 // MoreRoom reports whether the member will have more room by itself: its volumes grow, or a successor has larger ones.
-func (v *Facts) MoreRoom(member string) bool {
-	return v.Roomier(member) || slices.ContainsFunc(v.Volumes(member),
-		func(d *volume) bool { return d.Growing() || d.Smaller() && !v.Stuck(d) })
+func (f *Facts) MoreRoom(member string) bool {
+	return f.Roomier(member) || slices.ContainsFunc(f.Volumes(member),
+		func(d *volume) bool { return d.Growing() || d.Smaller() && !f.Stuck(d) })
 }
 
 // Roomier reports whether a successor of the member would have a larger volume than it has now.
-func (v *Facts) Roomier(member string) bool {
-	wanted := defaults.StorageSize(&v.Cluster.Spec)
+func (f *Facts) Roomier(member string) bool {
+	wanted := defaults.StorageSize(&f.Cluster.Spec)
 	switch {
-	case v.Memory():
-		has := tmpfs(v.Children.Pods[member])
+	case f.Memory():
+		has := tmpfs(f.Children.Pods[member])
 		return has != nil && has.Cmp(wanted) < 0
-	case v.OnClaims() && v.Migrates():
-		claim := v.Children.Claims[member]
+	case f.OnClaims() && f.Migrates():
+		claim := f.Children.Claims[member]
 		if claim == nil {
 			return false
 		}

@@ -123,11 +123,11 @@ func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 
 // firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it
 // was known before.
-func (v *Facts) FirstSum() string {
-	if !v.Epoch.UnknownSum() || v.Epoch.Sum != "" {
-		return v.Epoch.Sum
+func (f *Facts) FirstSum() string {
+	if !f.Epoch.UnknownSum() || f.Epoch.Sum != "" {
+		return f.Epoch.Sum
 	}
-	if report := v.seeds()[v.FirstToFill()]; report != nil {
+	if report := f.seeds()[f.FirstToFill()]; report != nil {
 		return report.SHA256
 	}
 	return ""
@@ -135,11 +135,11 @@ func (v *Facts) FirstSum() string {
 
 // firstEnd is the revision at which the first initial member has found the stream to end, and what it says of that;
 // 0 for not yet, and where it was known before.
-func (v *Facts) FirstEnd() (revision int64, words string) {
-	if !v.Epoch.UnknownEnd() || v.Epoch.Until != 0 {
-		return v.Epoch.Until, v.Epoch.StreamEnd
+func (f *Facts) FirstEnd() (revision int64, words string) {
+	if !f.Epoch.UnknownEnd() || f.Epoch.Until != 0 {
+		return f.Epoch.Until, f.Epoch.StreamEnd
 	}
-	if report := v.seeds()[v.FirstToFill()]; report != nil && report.UntilRevision != 0 {
+	if report := f.seeds()[f.FirstToFill()]; report != nil && report.UntilRevision != 0 {
 		return report.UntilRevision, report.Stream()
 	}
 	return 0, ""
@@ -154,15 +154,15 @@ func RevisionText(revision int64) string {
 }
 
 // MayFill reports whether the initial member may fetch its data now.
-func (v *Facts) MayFill(name string) bool {
-	return !v.Epoch.FirstAlone() || v.Epoch.HadQuorum() || name == v.FirstToFill()
+func (f *Facts) MayFill(name string) bool {
+	return !f.Epoch.FirstAlone() || f.Epoch.HadQuorum() || name == f.FirstToFill()
 }
 
 // FirstToFill is the initial member that is filled before the others: the first that has not lost what it starts on.
-func (v *Facts) FirstToFill() string {
-	lost := v.LostBeforeStart()
-	left := objects.Filter(v.Epoch.InitialNames(), func(name string) bool { return !slices.Contains(lost, name) })
-	return append(left, v.Epoch.FirstInitial())[0]
+func (f *Facts) FirstToFill() string {
+	lost := f.LostBeforeStart()
+	left := objects.Filter(f.Epoch.InitialNames(), func(name string) bool { return !slices.Contains(lost, name) })
+	return append(left, f.Epoch.FirstInitial())[0]
 }
 
 // Insists reports whether the pod reads what it must be filled with from this variable.
@@ -177,10 +177,10 @@ func Insists(pod *corev1.Pod, variable string) bool {
 
 // Differing says which of the initial members were filled with other data than the rest, as far as their pods show
 // it; empty for none.
-func (v *Facts) Differing() string {
-	told := v.seeds()
+func (f *Facts) Differing() string {
+	told := f.seeds()
 	first := ""
-	for _, name := range v.Epoch.InitialNames() {
+	for _, name := range f.Epoch.InitialNames() {
 		report := told[name]
 		switch {
 		case report == nil:
@@ -189,42 +189,42 @@ func (v *Facts) Differing() string {
 			first = name
 		}
 		one := told[first]
-		if one.DiffersFrom(report, v.Epoch.Source == record.SourceSnapshot) {
+		if one.DiffersFrom(report, f.Epoch.Source == record.SourceSnapshot) {
 			return fmt.Sprintf("%s and %s were filled with different data, so the epoch does not begin: %s has %s, "+
 				"%s has %s; Quorate keeps them; %s",
-				first, name, first, one.Describe(), name, report.Describe(), v.OtherwiseFilled())
+				first, name, first, one.Describe(), name, report.Describe(), f.OtherwiseFilled())
 		}
 		if one.Hash == "" {
 			first = name
 		}
-		if sum := v.Epoch.Sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
+		if sum := f.Epoch.Sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
 			return fmt.Sprintf("%s was filled with different data from the first member's, so the epoch does not "+
 				"begin: a database with the SHA-256 %s, not %s; Quorate keeps it; %s",
-				name, report.SHA256, sum, v.OtherwiseFilled())
+				name, report.SHA256, sum, f.OtherwiseFilled())
 		}
-		if end := v.Epoch.Until; end != 0 && report.UntilRevision != end {
+		if end := f.Epoch.Until; end != 0 && report.UntilRevision != end {
 			return fmt.Sprintf("%s was filled until revision %d and not until %d, where the first member's data ends, so "+
-				"the epoch does not begin; Quorate keeps it; %s", name, report.UntilRevision, end, v.OtherwiseFilled())
+				"the epoch does not begin; Quorate keeps it; %s", name, report.UntilRevision, end, f.OtherwiseFilled())
 		}
 	}
 	return ""
 }
 
 // withoutSeedReport are the initial members whose pods do not say what they were filled with.
-func (v *Facts) withoutSeedReport() []string {
-	told := v.seeds()
-	return objects.Filter(v.Epoch.InitialNames(), func(name string) bool { return told[name] == nil })
+func (f *Facts) withoutSeedReport() []string {
+	told := f.seeds()
+	return objects.Filter(f.Epoch.InitialNames(), func(name string) bool { return told[name] == nil })
 }
 
 // OtherwiseFilled is what a person does to have the members of an epoch filled once more.
-func (v *Facts) OtherwiseFilled() string {
-	answers := v.Epoch.Answered[v.Epoch.Restore] == v.Epoch.N || v.Epoch.After == 0
+func (f *Facts) OtherwiseFilled() string {
+	answers := f.Epoch.Answered[f.Epoch.Restore] == f.Epoch.N || f.Epoch.After == 0
 	switch {
-	case v.Epoch.Restore != "" && answers:
+	case f.Epoch.Restore != "" && answers:
 		return "create another EtcdOperation to restore again"
-	case v.Epoch.Member != "":
+	case f.Epoch.Member != "":
 		return "delete one of their pods to fill all of them again"
-	case v.Epoch.After == 0:
+	case f.Epoch.After == 0:
 		return "delete the EtcdCluster and create it again"
 	}
 	return "choose another way by an EtcdOperation of type Recover"
@@ -240,12 +240,12 @@ func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
 }
 
 // URLOfRestore is that of the artifact that a restore asks for and no epoch has begun with; empty for none.
-func (v *Facts) URLOfRestore() string {
-	r := v.Asked.Restore
-	if r == nil || r.Snapshot == nil || v.Answered()[r.ID] != 0 {
+func (f *Facts) URLOfRestore() string {
+	r := f.Asked.Restore
+	if r == nil || r.Snapshot == nil || f.Answered()[r.ID] != 0 {
 		return ""
 	}
-	resolved, why := v.resolve(r.Snapshot)
+	resolved, why := f.resolve(r.Snapshot)
 	if why != "" {
 		return ""
 	}
@@ -253,7 +253,7 @@ func (v *Facts) URLOfRestore() string {
 }
 
 // resolve is the snapshot that the source names, or what stands in its way.
-func (v *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
+func (f *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	r := &record.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()
@@ -261,11 +261,11 @@ func (v *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	if s.SnapshotRef.Name == "" { // validate has looked at it
 		return follow(r, s.Until, path.Join(path.Dir(s.Artifact), snapshot.TailFolder))
 	}
-	from := v.Related.Snapshots[s.SnapshotRef.Name]
+	from := f.Related.Snapshots[s.SnapshotRef.Name]
 	switch {
 	case from == nil:
 		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s, or has not the label %s: %s",
-			s.SnapshotRef.Name, v.Cluster.Namespace, objects.LabelCluster, v.Cluster.Name)
+			s.SnapshotRef.Name, f.Cluster.Namespace, objects.LabelCluster, f.Cluster.Name)
 	case !snapshot.Restorable(from):
 		return nil, snapshot.Unrestorable(from)
 	}

@@ -34,7 +34,7 @@ import (
 const usualResync = 30 * time.Second
 
 // ResyncPeriod is within how long Quorate looks again when nothing happens.
-func (v *Facts) ResyncPeriod() time.Duration { return cmp.Or(v.Resync, usualResync) }
+func (f *Facts) ResyncPeriod() time.Duration { return cmp.Or(f.Resync, usualResync) }
 
 // A look is written once the last one that was written is two resync periods old, so that it costs one write in
 // that time (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far
@@ -46,49 +46,49 @@ const (
 )
 
 // WatchedSince is since when Quorate has looked without a gap; now after one, and after a look by a clock that was ahead.
-func (v *Facts) watchedSince() time.Time {
-	w := v.Cluster.Status.Internal.Watched
-	if w == nil || w.StartTime.IsZero() || aheadOf(v.Now, &w.LastProbeTime) ||
-		v.Now.Sub(w.LastProbeTime.Time) > lookMissed*v.ResyncPeriod() {
-		return v.NowInSeconds().Time
+func (f *Facts) watchedSince() time.Time {
+	w := f.Cluster.Status.Internal.Watched
+	if w == nil || w.StartTime.IsZero() || aheadOf(f.Now, &w.LastProbeTime) ||
+		f.Now.Sub(w.LastProbeTime.Time) > lookMissed*f.ResyncPeriod() {
+		return f.NowInSeconds().Time
 	}
 	return w.StartTime.Time
 }
 
 // Observed is for how long something has been so that is so since then, as far as Quorate has looked; 0 for no time.
-func (v *Facts) Observed(since time.Time) time.Duration {
+func (f *Facts) Observed(since time.Time) time.Duration {
 	if since.IsZero() {
 		return 0
 	}
-	return max(0, v.Now.Sub(Later(since, v.watchedSince())))
+	return max(0, f.Now.Sub(Later(since, f.watchedSince())))
 }
 
 // Watched is what the status is to say of it; nil when nothing is counted.
-func (v *Facts) Watched() *v1alpha1.WatchedStatus {
-	if !v.ClockRuns() {
+func (f *Facts) Watched() *v1alpha1.WatchedStatus {
+	if !f.ClockRuns() {
 		return nil
 	}
-	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(v.watchedSince()), LastProbeTime: v.NowInSeconds()}
-	old := v.Cluster.Status.Internal.Watched
+	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(f.watchedSince()), LastProbeTime: f.NowInSeconds()}
+	old := f.Cluster.Status.Internal.Watched
 	if old != nil && old.StartTime.Equal(&w.StartTime) &&
-		v.Now.Sub(old.LastProbeTime.Time) < lookWritten*v.ResyncPeriod() {
+		f.Now.Sub(old.LastProbeTime.Time) < lookWritten*f.ResyncPeriod() {
 		w.LastProbeTime = old.LastProbeTime
 	}
 	return &w
 }
 
 // ClockRuns reports whether time is counted by which something is given up.
-func (v *Facts) ClockRuns() bool {
+func (f *Facts) ClockRuns() bool {
 	switch {
-	case v.Suspended() || v.Epoch == nil || v.Replicas == 0 && !v.BesideForeign():
+	case f.Suspended() || f.Epoch == nil || f.Replicas == 0 && !f.BesideForeign():
 		return false
-	case v.Next != nil && v.Choosing(), v.Learner() != nil && v.Learner().PodName != "":
+	case f.Next != nil && f.Choosing(), f.Learner() != nil && f.Learner().PodName != "":
 		return true
-	case v.Etcd == nil:
-		return v.Epoch.Provisioned()
+	case f.Etcd == nil:
+		return f.Epoch.Provisioned()
 	}
-	return slices.ContainsFunc(v.Voters,
-		func(m *Member) bool { return m.PodName != "" && !m.Answers() && !v.OnHold(m.PodName) })
+	return slices.ContainsFunc(f.Voters,
+		func(m *Member) bool { return m.PodName != "" && !m.Answers() && !f.OnHold(m.PodName) })
 }
 
 // Later is the later of two times.

@@ -50,10 +50,10 @@ type volume struct {
 
 // claimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have
 // none.
-func (v *Facts) ClaimSpec(claim string) (resource.Quantity, *string, bool) {
-	s := &v.Cluster.Spec.Storage
+func (f *Facts) ClaimSpec(claim string) (resource.Quantity, *string, bool) {
+	s := &f.Cluster.Spec.Storage
 	if !strings.HasSuffix(claim, defaults.WALSuffix) {
-		return objects.Canonical(defaults.StorageSize(&v.Cluster.Spec)), s.StorageClassName, true
+		return objects.Canonical(defaults.StorageSize(&f.Cluster.Spec)), s.StorageClassName, true
 	}
 	if s.WAL == nil {
 		return resource.Quantity{}, nil, false
@@ -63,15 +63,15 @@ func (v *Facts) ClaimSpec(claim string) (resource.Quantity, *string, bool) {
 
 // VolumeOf is the claim of this name, of which the spec asks something; nil when there is none, and where members stand
 // on something else.
-func (v *Facts) VolumeOf(name string) *volume {
-	claim := v.Children.Claims[name]
-	size, class, asks := v.ClaimSpec(name)
-	if claim == nil || !v.OnClaims() || !asks {
+func (f *Facts) VolumeOf(name string) *volume {
+	claim := f.Children.Claims[name]
+	size, class, asks := f.ClaimSpec(name)
+	if claim == nil || !f.OnClaims() || !asks {
 		return nil
 	}
 	d := &volume{Claim: claim, Size: size, class: class}
-	for i := range v.Cluster.Status.Members {
-		m := &v.Cluster.Status.Members[i]
+	for i := range f.Cluster.Status.Members {
+		m := &f.Cluster.Status.Members[i]
 		switch {
 		case m.Volume != nil && m.Name == name:
 			d.old = *m.Volume
@@ -83,13 +83,13 @@ func (v *Facts) VolumeOf(name string) *volume {
 }
 
 // Volumes are those that the member stands on, and of which the spec asks something.
-func (v *Facts) Volumes(member string) []*volume {
+func (f *Facts) Volumes(member string) []*volume {
 	var list []*volume
-	for _, claim := range v.MemberClaims(member) {
+	for _, claim := range f.MemberClaims(member) {
 		if claim == nil {
 			continue
 		}
-		if d := v.VolumeOf(claim.Name); d != nil {
+		if d := f.VolumeOf(claim.Name); d != nil {
 			list = append(list, d)
 		}
 	}
@@ -131,27 +131,27 @@ func (d *volume) condition(kind corev1.PersistentVolumeClaimConditionType) *core
 }
 
 // refused reports whether the API server was asked to let the claim grow, and has not.
-func (v *Facts) refused(d *volume) bool {
+func (f *Facts) refused(d *volume) bool {
 	wait := RefusedAfter
-	if v.Migrates() {
+	if f.Migrates() {
 		wait = ReplacedAfter
 	}
-	return d.Smaller() && !d.asked().IsZero() && !v.Now.Before(d.asked().Add(wait)) && !v.again(d)
+	return d.Smaller() && !d.asked().IsZero() && !f.Now.Before(d.asked().Add(wait)) && !f.again(d)
 }
 
 // again reports whether it is time to ask once more: not for a member that will be replaced.
-func (v *Facts) again(d *volume) bool {
-	return !v.Migrates() && !v.Now.Before(d.asked().Add(AskAgain))
+func (f *Facts) again(d *volume) bool {
+	return !f.Migrates() && !f.Now.Before(d.asked().Add(AskAgain))
 }
 
 // grows reports whether the claim should be answered with the larger size. The API server takes that only of a claim
 // that is bound. What was asked for is asked for again for a moment, in case that the answer was not carried out.
-func (v *Facts) Grows(d *volume) bool {
-	if d == nil || !d.Smaller() || d.Claim.Status.Phase != corev1.ClaimBound || !v.Usable(d.Claim) || v.Migrates() &&
+func (f *Facts) Grows(d *volume) bool {
+	if d == nil || !d.Smaller() || d.Claim.Status.Phase != corev1.ClaimBound || !f.Usable(d.Claim) || f.Migrates() &&
 		d.otherClass() {
 		return false
 	}
-	return d.asked().IsZero() || v.Now.Before(d.asked().Add(RefusedAfter)) || v.again(d)
+	return d.asked().IsZero() || f.Now.Before(d.asked().Add(RefusedAfter)) || f.again(d)
 }
 
 // VolumeSize is what etcd may count on: what the claim asks for, or less while the volume is still growing.
@@ -164,18 +164,18 @@ func volumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
 }
 
 // VolumeStatus is the volume of a claim as far as it is not yet what the spec asks for; nil when it is.
-func (v *Facts) VolumeStatus(claim string) *v1alpha1.VolumeStatus {
-	d := v.VolumeOf(claim)
-	if d == nil || v.Suspended() || !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
+func (f *Facts) VolumeStatus(claim string) *v1alpha1.VolumeStatus {
+	d := f.VolumeOf(claim)
+	if d == nil || f.Suspended() || !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
 		return nil
 	}
-	s := &v1alpha1.VolumeStatus{Wanted: &d.Size, Message: v.Pending(d)}
+	s := &v1alpha1.VolumeStatus{Wanted: &d.Size, Message: f.Pending(d)}
 	if has := d.capacity(); !has.IsZero() {
 		s.Capacity = &has
 	}
 	switch {
-	case v.Grows(d) && (d.asked().IsZero() || v.again(d)):
-		s.RequestTime = metav1.NewTime(v.Now.Truncate(time.Second))
+	case f.Grows(d) && (d.asked().IsZero() || f.again(d)):
+		s.RequestTime = metav1.NewTime(f.Now.Truncate(time.Second))
 	case d.Smaller() && !d.asked().IsZero():
 		s.RequestTime = d.old.RequestTime
 	}
@@ -183,13 +183,13 @@ func (v *Facts) VolumeStatus(claim string) *v1alpha1.VolumeStatus {
 }
 
 // Pending says what a volume waits for that is not what the spec asks for.
-func (v *Facts) Pending(d *volume) string {
+func (f *Facts) Pending(d *volume) string {
 	switch {
 	case d.otherClass():
 		return fmt.Sprintf("its class is %s and should be %s", classOf(d.Claim), *d.class)
 	case d.larger():
 		return fmt.Sprintf("it is larger than %s, and a volume can't shrink", d.Size.String())
-	case v.refused(d):
+	case f.refused(d):
 		return "the API server does not let it grow: its class does not say allowVolumeExpansion: true, or a quota " +
 			"of the namespace is used up"
 	case d.Smaller() && d.Claim.Status.Phase != corev1.ClaimBound:
@@ -215,7 +215,7 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 }
 
 // Migrates reports whether members may move to other volumes.
-func (v *Facts) Migrates() bool { return v.Cluster.Spec.Storage.Migration == v1alpha1.MigrateReplace }
+func (f *Facts) Migrates() bool { return f.Cluster.Spec.Storage.Migration == v1alpha1.MigrateReplace }
 
 // askedFor is what is written on a claim of what it is asked for with.
 func AskedFor(size resource.Quantity, class *string) string {
@@ -242,9 +242,9 @@ func denied(d *volume) string {
 }
 
 // Denied are the claims of voters that did not become what they were asked for, and what they have.
-func (v *Facts) Denied() (all objects.GroupedReasons) {
-	for _, m := range v.Voters {
-		for _, d := range v.Volumes(m.PodName) {
+func (f *Facts) Denied() (all objects.GroupedReasons) {
+	for _, m := range f.Voters {
+		for _, d := range f.Volumes(m.PodName) {
 			if what := denied(d); what != "" {
 				all.Add(d.Claim.Name, what)
 			}
@@ -254,20 +254,20 @@ func (v *Facts) Denied() (all objects.GroupedReasons) {
 }
 
 // Stuck reports whether the claim will never be what the spec asks for, by itself.
-func (v *Facts) Stuck(d *volume) bool { return d.otherClass() || d.larger() || v.refused(d) }
+func (f *Facts) Stuck(d *volume) bool { return d.otherClass() || d.larger() || f.refused(d) }
 
 // VolumeDiffers reports whether the member should be succeeded by one with another volume, and why.
-func (v *Facts) volumeDiffers(m *Member) (string, bool) {
-	if !v.Migrates() || v.Cramped(m) != "" {
+func (f *Facts) volumeDiffers(m *Member) (string, bool) {
+	if !f.Migrates() || f.Cramped(m) != "" {
 		return "", false
 	}
-	if reason := v.WALDiffers(m); reason != "" {
+	if reason := f.WALDiffers(m); reason != "" {
 		return reason, true
 	}
-	for _, d := range v.Volumes(m.PodName) {
+	for _, d := range f.Volumes(m.PodName) {
 		has := d.requested()
 		switch {
-		case !v.Stuck(d):
+		case !f.Stuck(d):
 		case d.otherClass():
 			return fmt.Sprintf("%s should be of the class %s instead of %s", d.noun(), *d.class, classOf(d.Claim)), true
 		default:
@@ -286,32 +286,32 @@ func (d *volume) noun() string {
 
 // WALDiffers says that the member has a volume for its write-ahead log and should not, or the other way round; empty
 // for neither.
-func (v *Facts) WALDiffers(m *Member) string {
+func (f *Facts) WALDiffers(m *Member) string {
 	switch {
-	case !v.OnClaims() || m.PodName == "" || v.HasWAL(m.PodName) == v.wantsWAL():
+	case !f.OnClaims() || m.PodName == "" || f.HasWAL(m.PodName) == f.wantsWAL():
 		return ""
-	case v.wantsWAL():
+	case f.wantsWAL():
 		return "its write-ahead log should have its own volume"
 	}
 	return "its write-ahead log should have no volume of its own"
 }
 
 // Cramped says why the member's successor would have no room for the data; empty when it would.
-func (v *Facts) Cramped(m *Member) string {
-	if d := v.VolumeOf(m.PodName); d != nil {
-		return v.tooSmall(d)
+func (f *Facts) Cramped(m *Member) string {
+	if d := f.VolumeOf(m.PodName); d != nil {
+		return f.tooSmall(d)
 	}
 	return ""
 }
 
 // tooSmall says why the members' data does not fit the wanted size; empty when it does, or that is not smaller than
 // what there is. A new member gets the whole file, with what is free in it, and etcd's quota counts that too.
-func (v *Facts) tooSmall(d *volume) string {
+func (f *Facts) tooSmall(d *volume) string {
 	if !d.larger() {
 		return ""
 	}
-	quota := defaults.QuotaOn(v.Cluster.Spec.Options, defaults.RoomFor(&v.Cluster.Spec))
-	for _, m := range v.Members {
+	quota := defaults.QuotaOn(f.Cluster.Spec.Options, defaults.RoomFor(&f.Cluster.Spec))
+	for _, m := range f.Members {
 		switch {
 		case m.Health.DBSizeInUse > quota:
 			return fmt.Sprintf("the data of %s does not fit: %s with a quota of %s", m.PodName,
@@ -329,12 +329,12 @@ func Mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
 
 // FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start again. It is
 // restarted for that once.
-func (v *Facts) fileSystemWaits(m *Member) (string, bool) {
+func (f *Facts) fileSystemWaits(m *Member) (string, bool) {
 	waits := func(d *volume) bool {
 		c := d.condition(corev1.PersistentVolumeClaimFileSystemResizePending)
-		return c != nil && d.Growing() && v.Now.After(c.LastTransitionTime.Add(onlineAfter)) &&
+		return c != nil && d.Growing() && f.Now.After(c.LastTransitionTime.Add(onlineAfter)) &&
 			m.Pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)
 	}
 	return "its volume has grown; its file system grows when the pod restarts",
-		slices.ContainsFunc(v.Volumes(m.PodName), waits)
+		slices.ContainsFunc(f.Volumes(m.PodName), waits)
 }

@@ -76,20 +76,20 @@ func within(o observation.Observation, e *Epoch, below int) observation.Children
 }
 
 // InEpoch reports whether the member's number is one of the view's epoch.
-func (v *Facts) InEpoch(member string) bool {
-	n, numbered := objects.Ordinal(v.Cluster.Name, member)
-	return numbered && n < v.below && (v.Epoch == nil || n >= v.Epoch.First)
+func (f *Facts) InEpoch(member string) bool {
+	n, numbered := objects.Ordinal(f.Cluster.Name, member)
+	return numbered && n < f.below && (f.Epoch == nil || n >= f.Epoch.First)
 }
 
 // Ending reports whether the epoch is being stopped, or has been.
-func (v *Facts) Ending() bool { return v.Next != nil && v.Next.Epoch.Phase == record.PhaseStopping }
+func (f *Facts) Ending() bool { return f.Next != nil && f.Next.Epoch.Phase == record.PhaseStopping }
 
 // Over reports whether the epoch's record is gone, so that no pod of it starts any more.
-func (v *Facts) Over() bool { return v.Ending() && v.Epoch.Record == nil }
+func (f *Facts) Over() bool { return f.Ending() && f.Epoch.Record == nil }
 
 // Choosing reports whether the next epoch begins with the volume of a member, and it is not known yet of which.
-func (v *Facts) Choosing() bool {
-	return v.Next.Epoch.Source == record.SourceSurvivor && v.Next.Epoch.Survivor == ""
+func (f *Facts) Choosing() bool {
+	return f.Next.Epoch.Source == record.SourceSurvivor && f.Next.Epoch.Survivor == ""
 }
 
 // Describe says where the epoch's data comes from.

@@ -31,28 +31,28 @@ type survivorChoice struct {
 // One that can't be reached may be ahead of all others. So it is waited for, longer than Kubernetes takes to detach a
 // volume from a dead node; then for a person, unless those that were reached are a majority of the voters: whatever
 // was acknowledged is on one of these.
-func (v *Facts) BestSurvivor() survivorChoice {
-	of := v.Survivors(v.Next.Epoch.SurvivorsOf)
+func (f *Facts) BestSurvivor() survivorChoice {
+	of := f.Survivors(f.Next.Epoch.SurvivorsOf)
 	if len(of) == 0 {
 		return survivorChoice{Message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
-			v.Next.Epoch.SurvivorsOf, v.Next.Epoch.N, v.WithoutGivenUp(v.Next.Epoch.SurvivorsOf)) + v.Ways(),
+			f.Next.Epoch.SurvivorsOf, f.Next.Epoch.N, f.WithoutGivenUp(f.Next.Epoch.SurvivorsOf)) + f.Ways(),
 			Outlook: decision.Waits}
 	}
-	s := v.surveyOf(of)
+	s := f.surveyOf(of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
 		return survivorChoice{Message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
 	case s.best == "":
-		return survivorChoice{Message: "no volume can be used: " + evidence + v.Ways(), Outlook: decision.Waits}
+		return survivorChoice{Message: "no volume can be used: " + evidence + f.Ways(), Outlook: decision.Waits}
 	case s.mixed:
 		return survivorChoice{
 			Message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
-				"was: %s; %s", v.Next.Epoch.SurvivorsOf, evidence,
-				v.discount("those to leave out", "<name>")), Outlook: decision.Waits}
-	case len(s.unreached) > 0 && !v.goesOnWithout(&s):
+				"was: %s; %s", f.Next.Epoch.SurvivorsOf, evidence,
+				f.discount("those to leave out", "<name>")), Outlook: decision.Waits}
+	case len(s.unreached) > 0 && !f.goesOnWithout(&s):
 		return survivorChoice{Message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
 			"bring its node or volume back; %s; %s",
-			strings.Join(s.unreached, ", "), objects.Brief(v.SurveyFor()), v.discount("it",
+			strings.Join(s.unreached, ", "), objects.Brief(f.SurveyFor()), f.discount("it",
 				strings.Join(s.unreached, " pvc/")),
 			evidence), Outlook: decision.Waits}
 	}
@@ -74,18 +74,18 @@ type survey struct {
 	mixed bool
 }
 
-func (v *Facts) surveyOf(of []string) survey {
+func (f *Facts) surveyOf(of []string) survey {
 	var s survey
-	known, clusters := v.clusterIDOf(v.Next.Epoch.SurvivorsOf), map[string]bool{}
+	known, clusters := f.clusterIDOf(f.Next.Epoch.SurvivorsOf), map[string]bool{}
 	for _, name := range of {
-		report, late := v.surveyed(name)
+		report, late := f.surveyed(name)
 		switch {
 		case report == nil && !late:
 			s.waits = append(s.waits, name)
 		case report == nil:
 			s.unreached = append(s.unreached, name)
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name,
-				objects.Brief(v.SurveyFor()), v.whyNotReported(v.All.Pods[name+SurveySuffix])))
+				objects.Brief(f.SurveyFor()), f.whyNotReported(f.All.Pods[name+SurveySuffix])))
 		case report.Error != "":
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
 		case known != 0 && report.ClusterID != objects.Hex(known):
@@ -102,19 +102,19 @@ func (v *Facts) surveyOf(of []string) survey {
 		}
 	}
 	if s.mixed = len(clusters) > 1; s.mixed && len(s.waits) == 0 {
-		v.nameClusters(&s, of)
+		f.nameClusters(&s, of)
 	}
-	for _, name := range objects.Filter(v.membersWithVolumes(v.Next.Epoch.SurvivorsOf),
-		func(member string) bool { return v.givenUp(member) }) {
+	for _, name := range objects.Filter(f.membersWithVolumes(f.Next.Epoch.SurvivorsOf),
+		func(member string) bool { return f.givenUp(member) }) {
 		s.evidence = append(s.evidence, name+": was replaced before, and does not count")
 	}
 	return s
 }
 
 // nameClusters has the evidence say of which etcd cluster each volume is. There is one line for each of them.
-func (v *Facts) nameClusters(s *survey, of []string) {
+func (f *Facts) nameClusters(s *survey, of []string) {
 	for i, name := range of {
-		if report, _ := v.surveyed(name); report != nil && report.Error == "" {
+		if report, _ := f.surveyed(name); report != nil && report.Error == "" {
 			s.evidence[i] += ", of etcd cluster " + report.ClusterID
 		}
 	}
@@ -123,16 +123,16 @@ func (v *Facts) nameClusters(s *survey, of []string) {
 // goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has
 // told what it has. Else a person says so, on the claim: who asked for a survivor did not know yet which one can't be
 // reached.
-func (v *Facts) goesOnWithout(s *survey) bool {
-	voters := v.pastOf(v.Next.Epoch.SurvivorsOf).Voters
+func (f *Facts) goesOnWithout(s *survey) bool {
+	voters := f.pastOf(f.Next.Epoch.SurvivorsOf).Voters
 	reported := objects.Filter(voters,
-		func(n int) bool { return slices.Contains(s.reported, objects.MemberName(v.Cluster.Name, n)) })
+		func(n int) bool { return slices.Contains(s.reported, objects.MemberName(f.Cluster.Name, n)) })
 	return len(voters) > 0 && len(reported) >= Quorum(len(voters))
 }
 
 // discount is what a person does so that volumes do not count.
-func (v *Facts) discount(which, claims string) string {
-	return fmt.Sprintf("to continue without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace,
+func (f *Facts) discount(which, claims string) string {
+	return fmt.Sprintf("to continue without %s, kubectl annotate -n %s pvc/%s %s=true", which, f.Cluster.Namespace,
 		claims,
 		objects.AnnotationFailedMember)
 }
@@ -149,8 +149,8 @@ func ahead(a, b *stores.Survey) bool {
 const SurveyAtLeast = 10 * time.Minute
 
 // SurveyFor is how long a volume is waited for.
-func (v *Facts) SurveyFor() time.Duration {
-	return max(SurveyAtLeast, defaults.RecoverAfter(&v.Cluster.Spec))
+func (f *Facts) SurveyFor() time.Duration {
+	return max(SurveyAtLeast, defaults.RecoverAfter(&f.Cluster.Spec))
 }
 
 // SurveyAgain is how long a pod that has ended without a word of its volume is left before it is made again.
@@ -159,11 +159,11 @@ const SurveyAgain = 30 * time.Second
 // surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for
 // long enough. Only a volume that was read and has nothing whole tells that it does not count: a pod that was killed,
 // or could not read what is there, says nothing of it.
-func (v *Facts) surveyed(name string) (report *stores.Survey, late bool) {
-	if report := surveyReport(v.All.Pods[name+SurveySuffix]); report != nil {
+func (f *Facts) surveyed(name string) (report *stores.Survey, late bool) {
+	if report := surveyReport(f.All.Pods[name+SurveySuffix]); report != nil {
 		return report, false
 	}
-	return nil, v.Observed(v.SurveyedSince()) >= v.SurveyFor()
+	return nil, f.Observed(f.SurveyedSince()) >= f.SurveyFor()
 }
 
 // surveyReport is what the pod has told of its volume; nil for nothing.
@@ -187,10 +187,10 @@ func SurveyEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 
 // SurveyedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
 // one before were put in quarantine. A pod that is made again does not begin the wait again.
-func (v *Facts) SurveyedSince() time.Time {
-	since := v.Next.Epoch.Record.CreationTimestamp.Time
-	for name, claim := range v.All.Claims {
-		if _, ours := MemberOfClaim(v.Cluster.Name, name); !ours || !v.Ours(claim) {
+func (f *Facts) SurveyedSince() time.Time {
+	since := f.Next.Epoch.Record.CreationTimestamp.Time
+	for name, claim := range f.All.Claims {
+		if _, ours := MemberOfClaim(f.Cluster.Name, name); !ours || !f.Ours(claim) {
 			continue
 		}
 		if at, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined]); err == nil &&
@@ -202,9 +202,9 @@ func (v *Facts) SurveyedSince() time.Time {
 }
 
 // whyNotReported is why a pod has not told anything of its volume, in brackets; empty for nothing known.
-func (v *Facts) whyNotReported(pod *corev1.Pod) string {
+func (f *Facts) whyNotReported(pod *corev1.Pod) string {
 	if pod == nil || !Finished(pod) {
-		return v.WhyNotStarted(pod)
+		return f.WhyNotStarted(pod)
 	}
 	why := pod.Status.Reason
 	if t := SurveyEnd(pod); t != nil {
@@ -218,15 +218,15 @@ func (v *Facts) whyNotReported(pod *corev1.Pod) string {
 
 // reportedNothing reports whether a pod has ended without a word of its volume, and should be made again: soon, and
 // rarely once all were waited for long enough.
-func (v *Facts) ReportedNothing(pod *corev1.Pod) bool {
+func (f *Facts) ReportedNothing(pod *corev1.Pod) bool {
 	if !Finished(pod) || surveyReport(pod) != nil {
 		return false
 	}
 	after := SurveyAgain
-	if v.Observed(v.SurveyedSince()) >= v.SurveyFor() {
-		after = v.SurveyFor()
+	if f.Observed(f.SurveyedSince()) >= f.SurveyFor() {
+		after = f.SurveyFor()
 	}
-	return v.Now.Sub(pod.CreationTimestamp.Time) >= after
+	return f.Now.Sub(pod.CreationTimestamp.Time) >= after
 }
 
 // surveyArgs have a survey look at this volume.

@@ -14,24 +14,24 @@ import (
 // Survivors are the members of an epoch whose volumes are all there. One that was given up does not count: it was
 // silent for long, or proven wrong. A person who knows better takes the annotation failed-member off its claim; or
 // puts it on one that is not to count.
-func (v *Facts) Survivors(epoch int) []string {
-	return objects.Filter(v.membersWithVolumes(epoch), func(name string) bool { return !v.givenUp(name) })
+func (f *Facts) Survivors(epoch int) []string {
+	return objects.Filter(f.membersWithVolumes(epoch), func(name string) bool { return !f.givenUp(name) })
 }
 
 // givenUp reports whether a member was given up, or is proven wrong. One that was about to be removed for its silence
 // when the quorum was lost is neither: it may have the most.
-func (v *Facts) givenUp(member string) bool {
+func (f *Facts) givenUp(member string) bool {
 	return slices.ContainsFunc([]string{member, WALClaim(member)}, func(name string) bool {
-		claim := v.All.Claims[name]
+		claim := f.All.Claims[name]
 		return OfFailedMember(claim) &&
 			(Quarantined(claim) || claim.Annotations[objects.AnnotationFailedMember] != objects.FailedSilent)
 	})
 }
 
 // WithoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
-func (v *Facts) WithoutGivenUp(epoch int) string {
-	if all := objects.Filter(v.membersWithVolumes(epoch), func(member string) bool {
-		return v.givenUp(member)
+func (f *Facts) WithoutGivenUp(epoch int) string {
+	if all := objects.Filter(f.membersWithVolumes(epoch), func(member string) bool {
+		return f.givenUp(member)
 	}); len(all) > 0 {
 		return fmt.Sprintf(" (%s was replaced before: its volume counts only if you remove the annotation %s)",
 			strings.Join(all, ", "), objects.AnnotationFailedMember)
@@ -41,18 +41,18 @@ func (v *Facts) WithoutGivenUp(epoch int) string {
 
 // membersWithVolumes are the members of an epoch whose volumes are all there. One whose volume was never bound has
 // none.
-func (v *Facts) membersWithVolumes(epoch int) []string {
+func (f *Facts) membersWithVolumes(epoch int) []string {
 	var list []string
-	for _, name := range slices.SortedFunc(maps.Keys(v.All.Claims), objects.ByOrdinal) {
-		n, member := objects.Ordinal(v.Cluster.Name, name)
-		claim, wal := v.All.Claims[name], v.All.Claims[WALClaim(name)]
+	for _, name := range slices.SortedFunc(maps.Keys(f.All.Claims), objects.ByOrdinal) {
+		n, member := objects.Ordinal(f.Cluster.Name, name)
+		claim, wal := f.All.Claims[name], f.All.Claims[WALClaim(name)]
 		going := claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil
-		if !member || !v.Ours(claim) || neverBound(claim) || going {
+		if !member || !f.Ours(claim) || neverBound(claim) || going {
 			continue
 		}
 		of := objects.ReadMark(claim.Annotations[objects.AnnotationEpoch])
-		if of == 0 && n >= v.Epoch.First && (v.Next == nil || n < v.Next.Epoch.First) {
-			of = v.Epoch.N
+		if of == 0 && n >= f.Epoch.First && (f.Next == nil || n < f.Next.Epoch.First) {
+			of = f.Epoch.N
 		}
 		if of == epoch {
 			list = append(list, name)

@@ -52,20 +52,20 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *defaults.Template {
 
 // TemplateNow is the hash of the template for pods that are made for this version of etcd, remembered once it is
 // known.
-func (v *Facts) TemplateNow(version string) string {
-	known := &v.Templates[0]
+func (f *Facts) TemplateNow(version string) string {
+	known := &f.Templates[0]
 	if !defaults.Experimental(version) {
-		known = &v.Templates[1]
+		known = &f.Templates[1]
 	}
 	if *known == "" {
-		*known = TemplateOf(v.Cluster, version).Hash()
+		*known = TemplateOf(f.Cluster, version).Hash()
 	}
 	return *known
 }
 
 // TemplateOutdated reports whether the pod was made from another template than the spec asks for now.
-func (v *Facts) TemplateOutdated(pod *corev1.Pod) bool {
-	return pod.Annotations[objects.AnnotationTemplate] != v.TemplateNow(MadeForVersion(pod))
+func (f *Facts) TemplateOutdated(pod *corev1.Pod) bool {
+	return pod.Annotations[objects.AnnotationTemplate] != f.TemplateNow(MadeForVersion(pod))
 }
 
 func UnlessEmpty[T any](list []T) []T {

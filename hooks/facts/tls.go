@@ -13,11 +13,11 @@ import (
 )
 
 // AnySecret is an observed Secret, the cluster's own or one that the spec names.
-func (v *Facts) AnySecret(name string) *observation.Secret {
-	if own := v.Children.Secrets[name]; own != nil {
+func (f *Facts) AnySecret(name string) *observation.Secret {
+	if own := f.Children.Secrets[name]; own != nil {
 		return own
 	}
-	return v.Related.Secrets[name]
+	return f.Related.Secrets[name]
 }
 
 // UsableAuthority reports whether the Secret holds an authority that can sign.
@@ -84,14 +84,14 @@ func ByTLS(urls ...string) bool {
 
 // PeersDial reports how the member's peers dial it, and a new pod of it must listen: by what etcd lists, else by what
 // is recorded.
-func (v *Facts) PeersDial(name string) bool {
-	if m := v.Find(name); m != nil {
+func (f *Facts) PeersDial(name string) bool {
+	if m := f.Find(name); m != nil {
 		return ByTLS(m.PeerURLs...)
 	}
-	if v.Epoch == nil || !objects.Encrypted(v.Cluster) {
-		return objects.Encrypted(v.Cluster)
+	if f.Epoch == nil || !objects.Encrypted(f.Cluster) {
+		return objects.Encrypted(f.Cluster)
 	}
-	return !v.Epoch.Plain() || slices.Contains(v.Epoch.HTTPSPeers, name)
+	return !f.Epoch.Plain() || slices.Contains(f.Epoch.HTTPSPeers, name)
 }
 
 // Plain reports whether the epoch began in plain text.
@@ -109,15 +109,15 @@ func (e *Epoch) Plain() bool {
 
 // HTTPSPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
 // doesn't answer.
-func (v *Facts) HTTPSPeers() []string {
-	if !v.Epoch.Plain() {
+func (f *Facts) HTTPSPeers() []string {
+	if !f.Epoch.Plain() {
 		return nil
 	}
-	if v.Etcd == nil {
-		return v.Epoch.HTTPSPeers
+	if f.Etcd == nil {
+		return f.Epoch.HTTPSPeers
 	}
 	var list []string
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		if m.PodName != "" && ByTLS(m.PeerURLs...) {
 			list = append(list, m.PodName)
 		}
@@ -126,19 +126,19 @@ func (v *Facts) HTTPSPeers() []string {
 }
 
 // EveryoneDials reports whether every listed member of ours can dial others by TLS, or will when it gets its pod.
-func (v *Facts) EveryoneDials() bool {
-	return !slices.ContainsFunc(v.Members,
+func (f *Facts) EveryoneDials() bool {
+	return !slices.ContainsFunc(f.Members,
 		func(m *Member) bool { return m.PodName != "" && m.Pod != nil && !m.TLS.Certificates })
 }
 
 // PeerURL is the URL of a new member: one of TLS once every member can dial that.
-func (v *Facts) PeerURL(name, address string) string {
-	return objects.PeerURLOf(v.Cluster, name, address, objects.Encrypted(v.Cluster) && v.EveryoneDials())
+func (f *Facts) PeerURL(name, address string) string {
+	return objects.PeerURLOf(f.Cluster, name, address, objects.Encrypted(f.Cluster) && f.EveryoneDials())
 }
 
 // TLSFlagsDiffer reports whether the member must be restarted to speak as it should, and why.
-func (v *Facts) tlsFlagsDiffer(m *Member) (string, bool) {
-	if !objects.Encrypted(v.Cluster) || m.PodName == "" || m.Pod == nil || len(v.CertificateProblems) > 0 {
+func (f *Facts) tlsFlagsDiffer(m *Member) (string, bool) {
+	if !objects.Encrypted(f.Cluster) || m.PodName == "" || m.Pod == nil || len(f.CertificateProblems) > 0 {
 		return "", false
 	}
 	s := m.TLS
@@ -148,10 +148,10 @@ func (v *Facts) tlsFlagsDiffer(m *Member) (string, bool) {
 	case s.Peers != ByTLS(m.PeerURLs...):
 		return "its peer URL is https now", true
 	}
-	if reason, differs := v.clientAuthDiffers(m); differs {
+	if reason, differs := f.clientAuthDiffers(m); differs {
 		return reason, true
 	}
-	if v.EveryoneDials() && s.Plain != v.Cluster.Spec.TLS.AllowPlaintextClients {
+	if f.EveryoneDials() && s.Plain != f.Cluster.Spec.TLS.AllowPlaintextClients {
 		if s.Plain {
 			return "clients may no longer use plain text", true
 		}
@@ -161,15 +161,15 @@ func (v *Facts) tlsFlagsDiffer(m *Member) (string, bool) {
 }
 
 // clientAuthDiffers reports whether the member must be restarted for what it asks of clients, and why.
-func (v *Facts) clientAuthDiffers(m *Member) (string, bool) {
+func (f *Facts) clientAuthDiffers(m *Member) (string, bool) {
 	switch anonymous := m.TLS.Anonymous; {
-	case anonymous && !defaults.AsksNone(v.Cluster):
+	case anonymous && !defaults.AsksNone(f.Cluster):
 		return "clients need a certificate again", true
-	case anonymous && v.AuthOff():
+	case anonymous && f.AuthOff():
 		return "etcd asks no client who it is, so that clients need a certificate again", true
-	case !anonymous && v.AsksNone():
+	case !anonymous && f.AsksNone():
 		return "clients need no certificate any more", true
-	case m.Health.TokenRefused && m.Serving() && defaults.AsksNone(v.Cluster):
+	case m.Health.TokenRefused && m.Serving() && defaults.AsksNone(f.Cluster):
 		return "it started with another key for tokens than the Secret holds", true
 	}
 	return "", false
@@ -195,24 +195,24 @@ func Of(k observation.SecretKeys, related map[string]*observation.Secret) map[st
 // Beside foreign members, one of those may have told it: auth is the same for all members of an etcd.
 
 // AsksNone reports whether a member that starts now asks clients for no certificate.
-func (v *Facts) AsksNone() bool {
-	return defaults.AsksNone(v.Cluster) && v.Etcd != nil && v.authTold(true) && !v.AuthOff()
+func (f *Facts) AsksNone() bool {
+	return defaults.AsksNone(f.Cluster) && f.Etcd != nil && f.authTold(true) && !f.AuthOff()
 }
 
 // AuthOff reports whether a member that serves has told in this call that etcd's auth is off.
-func (v *Facts) AuthOff() bool { return v.authTold(false) }
+func (f *Facts) AuthOff() bool { return f.authTold(false) }
 
-func (v *Facts) authTold(on bool) bool {
-	return slices.ContainsFunc(v.Members, func(m *Member) bool {
+func (f *Facts) authTold(on bool) bool {
+	return slices.ContainsFunc(f.Members, func(m *Member) bool {
 		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
 	})
 }
 
 // Anonymous are the pods of ours that ask clients for no certificate, by what they were made with or by what their
 // members told.
-func (v *Facts) Anonymous() []string {
-	return objects.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), objects.ByOrdinal), func(name string) bool {
-		return TLSFlagsOf(v.Children.Pods[name]).Anonymous || v.Health[name].Anonymous
+func (f *Facts) Anonymous() []string {
+	return objects.Filter(slices.SortedFunc(maps.Keys(f.Children.Pods), objects.ByOrdinal), func(name string) bool {
+		return TLSFlagsOf(f.Children.Pods[name]).Anonymous || f.Health[name].Anonymous
 	})
 }
 

@@ -27,21 +27,21 @@ const (
 
 // refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is
 // no fault of the member's.
-func (v *Facts) refusesPod(m *Member) bool {
-	return m.Pod == nil && slices.ContainsFunc(v.Cluster.Status.Internal.Awaited, func(a v1alpha1.AwaitedStatus) bool {
-		return a.Kind == "Pod" && a.Name == m.PodName && !v.Now.Before(a.RequestTime.Add(MissedAfter))
+func (f *Facts) refusesPod(m *Member) bool {
+	return m.Pod == nil && slices.ContainsFunc(f.Cluster.Status.Internal.Awaited, func(a v1alpha1.AwaitedStatus) bool {
+		return a.Kind == "Pod" && a.Name == m.PodName && !f.Now.Before(a.RequestTime.Add(MissedAfter))
 	})
 }
 
 // Named are the members that the alarms are about, in words.
-func (v *Facts) Named(alarms []observation.Alarm) string {
+func (f *Facts) Named(alarms []observation.Alarm) string {
 	var list []string
 	for _, a := range alarms {
-		switch listed := v.Listed(a.MemberID); {
+		switch listed := f.Listed(a.MemberID); {
 		case a.MemberID == 0:
 			list = append(list, "no single member")
 		case listed:
-			list = append(list, cmp.Or(v.NameOf(a.MemberID), "the stranger "+objects.Hex(a.MemberID)))
+			list = append(list, cmp.Or(f.NameOf(a.MemberID), "the stranger "+objects.Hex(a.MemberID)))
 		default:
 			list = append(list, "the former member "+objects.Hex(a.MemberID))
 		}
@@ -50,26 +50,26 @@ func (v *Facts) Named(alarms []observation.Alarm) string {
 }
 
 // Listed reports whether etcd lists a member with this ID.
-func (v *Facts) Listed(id uint64) bool {
-	return slices.ContainsFunc(v.Members, func(m *Member) bool { return m.ID == id })
+func (f *Facts) Listed(id uint64) bool {
+	return slices.ContainsFunc(f.Members, func(m *Member) bool { return m.ID == id })
 }
 
 // AlarmsOfOthers are those that no listed member has raised, in words.
-func (v *Facts) AlarmsOfOthers() []string {
+func (f *Facts) AlarmsOfOthers() []string {
 	var list []string
-	for _, a := range append(v.Alarms(observation.AlarmNoSpace), v.Alarms(observation.AlarmCorrupt)...) {
-		if !v.Listed(a.MemberID) {
-			list = append(list, fmt.Sprintf("%s has the alarm %s", v.Named([]observation.Alarm{a}), a.Kind))
+	for _, a := range append(f.Alarms(observation.AlarmNoSpace), f.Alarms(observation.AlarmCorrupt)...) {
+		if !f.Listed(a.MemberID) {
+			list = append(list, fmt.Sprintf("%s has the alarm %s", f.Named([]observation.Alarm{a}), a.Kind))
 		}
 	}
 	return list
 }
 
 // ExplainAll is what a message says of members that do not serve, after it has named them; empty for nothing.
-func (v *Facts) ExplainAll(silent []*Member) string {
+func (f *Facts) ExplainAll(silent []*Member) string {
 	var all objects.GroupedReasons
 	for _, m := range silent {
-		if what := v.Explain(m); what != "" {
+		if what := f.Explain(m); what != "" {
 			all.Add(m.DisplayName(), what)
 		}
 	}
@@ -81,50 +81,50 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 }
 
 // Overdue reports whether a voter of ours has been silent for longer than the policy allows.
-func (v *Facts) Overdue(m *Member) bool {
-	return m.PodName != "" && !m.Learner && !m.Answers() && !v.Fenced(m.PodName) && !v.busy(m) &&
-		v.SilentFor(m) >= defaults.ReplaceAfter(&v.Cluster.Spec)
+func (f *Facts) Overdue(m *Member) bool {
+	return m.PodName != "" && !m.Learner && !m.Answers() && !f.Fenced(m.PodName) && !f.busy(m) &&
+		f.SilentFor(m) >= defaults.ReplaceAfter(&f.Cluster.Spec)
 }
 
 // SilentFor is how long a member has not served while the others had quorum, as far as the status tells.
-func (v *Facts) SilentFor(m *Member) time.Duration {
-	s := v.LastStatus(m)
+func (f *Facts) SilentFor(m *Member) time.Duration {
+	s := f.LastStatus(m)
 	if s == nil || s.Ready || s.LastTransitionTime.IsZero() {
 		return 0
 	}
-	return v.WhileAvailable(s.LastTransitionTime)
+	return f.WhileAvailable(s.LastTransitionTime)
 }
 
 // WhileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, it
 // is not known who serves.
-func (v *Facts) WhileAvailable(since metav1.Time) time.Duration {
-	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
+func (f *Facts) WhileAvailable(since metav1.Time) time.Duration {
+	c := meta.FindStatusCondition(f.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return 0
 	}
-	return v.Observed(Later(since.Time, c.LastTransitionTime.Time))
+	return f.Observed(Later(since.Time, c.LastTransitionTime.Time))
 }
 
 // WhyNotReplaced is why an overdue voter is not given up all the same, and what a person can do; empty when it is.
-func (v *Facts) WhyNotReplaced(m *Member) string {
+func (f *Facts) WhyNotReplaced(m *Member) string {
 	switch {
-	case v.Mismatched(m):
+	case f.Mismatched(m):
 		return "you decide"
-	case v.DiskFull(m) && !v.Roomier(m.PodName):
+	case f.DiskFull(m) && !f.Roomier(m.PodName):
 		return "it stays a member, because a successor would have no more room"
-	case v.changeAtFault(m):
+	case f.changeAtFault(m):
 		return "it restarted with the last change of the spec, which the serving members don't have yet: that change " +
-			"is probably wrong; undo it, or " + v.ToHaveReplaced() +
+			"is probably wrong; undo it, or " + f.ToHaveReplaced() +
 			" to have it replaced"
-	case v.refusesPod(m):
+	case f.refusesPod(m):
 		return "it stays a member, because Kubernetes would not create the pod of its successor either; or " +
-			v.ToHaveReplaced() + " to have it replaced"
-	case manual(&v.Cluster.Spec):
+			f.ToHaveReplaced() + " to have it replaced"
+	case manual(&f.Cluster.Spec):
 		return fmt.Sprintf("you decide, because spec.memberReplacement.policy is Manual: set it to Automatic, or %s "+
-			"to have it replaced", v.ToHaveReplaced())
-	case v.Crowded() && v.crashes(m) == "":
+			"to have it replaced", f.ToHaveReplaced())
+	case f.Crowded() && f.crashes(m) == "":
 		return "it stays a member, because no node is free for a successor: add one to " +
-			defaults.NodesField(&v.Cluster.Spec) + ", or bring its own back"
+			defaults.NodesField(&f.Cluster.Spec) + ", or bring its own back"
 	}
 	return ""
 }
@@ -132,44 +132,44 @@ func (v *Facts) WhyNotReplaced(m *Member) string {
 // changeAtFault reports whether a silent member served until it was restarted into what the spec wants now, and no
 // other voter serves with that: then a roll has just begun, and going on with it, or with new members, would only
 // spread what does not work. A node that is gone is no change's fault.
-func (v *Facts) changeAtFault(m *Member) bool {
-	ours := objects.Filter(v.Voters, func(o *Member) bool {
+func (f *Facts) changeAtFault(m *Member) bool {
+	ours := objects.Filter(f.Voters, func(o *Member) bool {
 		return o.PodName != "" && o.Serving() &&
 			!o.Restarting()
 	})
-	return v.Epoch != nil && m.Pod != nil && !nodeGone(m.Pod, v.Now) && ServedBefore(m.Pod) &&
-		!v.differs(m) &&
-		len(ours) > 0 && !slices.ContainsFunc(ours, func(o *Member) bool { return !v.differs(o) })
+	return f.Epoch != nil && m.Pod != nil && !nodeGone(m.Pod, f.Now) && ServedBefore(m.Pod) &&
+		!f.differs(m) &&
+		len(ours) > 0 && !slices.ContainsFunc(ours, func(o *Member) bool { return !f.differs(o) })
 }
 
 // Explain is all that can be said of a member that does not serve; empty when that is nothing in particular.
-func (v *Facts) Explain(m *Member) string {
-	words := []string{v.WhyNotServing(m), v.needsNode(m)}
-	if v.Mismatched(m) {
-		words = []string{v.Mismatch(m)}
-	} else if v.Overdue(m) {
-		words = append(words, v.WhyNotReplaced(m))
+func (f *Facts) Explain(m *Member) string {
+	words := []string{f.WhyNotServing(m), f.needsNode(m)}
+	if f.Mismatched(m) {
+		words = []string{f.Mismatch(m)}
+	} else if f.Overdue(m) {
+		words = append(words, f.WhyNotReplaced(m))
 	}
 	return strings.Join(objects.Filter(words, func(s string) bool { return s != "" }), "; ")
 }
 
 // Late is the learner that has not caught up in time; nil when there is none.
-func (v *Facts) Late() *Member {
-	l := v.Learner()
-	if l == nil || l.PodName == "" || v.Mismatched(l) {
+func (f *Facts) Late() *Member {
+	l := f.Learner()
+	if l == nil || l.PodName == "" || f.Mismatched(l) {
 		return nil
 	}
-	s := v.LastStatus(l)
-	if s == nil || s.JoinTime.IsZero() || v.WhileAvailable(s.JoinTime) < v.TimeFor() {
+	s := f.LastStatus(l)
+	if s == nil || s.JoinTime.IsZero() || f.WhileAvailable(s.JoinTime) < f.TimeFor() {
 		return nil
 	}
 	return l
 }
 
 // TimeFor is how long a learner has to catch up: it must get all of the leader's data.
-func (v *Facts) TimeFor() time.Duration {
-	given := defaults.ReplaceAfter(&v.Cluster.Spec)
-	if lead := v.Leader(); lead != nil {
+func (f *Facts) TimeFor() time.Duration {
+	given := defaults.ReplaceAfter(&f.Cluster.Spec)
+	if lead := f.Leader(); lead != nil {
 		given += time.Duration(lead.Health.DBSize>>20) * time.Minute / 1024
 	}
 	return given.Truncate(time.Second)
@@ -190,55 +190,55 @@ func PauseAfter(failures int32) time.Duration {
 // voter that is given up now; empty for none. Each is counted before it is removed: the call that removes it has seen
 // that, and so has every call that could add or remove the next one, however old the status is that it is shown. All
 // is forgotten when the spec changes: that may be what mends it.
-func (v *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
+func (f *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
 	var r v1alpha1.ReplacementStatus
-	if old := v.Cluster.Status.Internal.Replacement; old != nil {
+	if old := f.Cluster.Status.Internal.Replacement; old != nil {
 		r = *old
 	}
 	for _, next := range []*metav1.Time{&r.NextLearnerTime, &r.NextGivenUpTime} {
-		if next.After(v.Now.Add(longestPause)) { // the clock was ahead
-			*next = metav1.NewTime(v.NowInSeconds().Add(longestPause))
+		if next.After(f.Now.Add(longestPause)) { // the clock was ahead
+			*next = metav1.NewTime(f.NowInSeconds().Add(longestPause))
 		}
 	}
-	if v.Etcd == nil || v.Epoch == nil {
+	if f.Etcd == nil || f.Epoch == nil {
 		return r
 	}
-	if v.Cluster.Generation != v.Cluster.Status.ObservedGeneration {
+	if f.Cluster.Generation != f.Cluster.Status.ObservedGeneration {
 		r = v1alpha1.ReplacementStatus{}
 	}
-	v.countLate(&r)
-	v.countGivenUp(&r, givenUp)
+	f.countLate(&r)
+	f.countGivenUp(&r, givenUp)
 	return r
 }
 
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
-func (v *Facts) countLate(r *v1alpha1.ReplacementStatus) {
-	if v.promoted() || v.Learner() == nil && len(v.ReplicaVoters()) >= v.Wanted() {
+func (f *Facts) countLate(r *v1alpha1.ReplacementStatus) {
+	if f.promoted() || f.Learner() == nil && len(f.ReplicaVoters()) >= f.Wanted() {
 		r.Failures, r.Learner, r.NextLearnerTime = 0, "", metav1.Time{}
 	}
-	if late := v.Late(); late != nil && late.PodName != r.Learner {
+	if late := f.Late(); late != nil && late.PodName != r.Learner {
 		r.Failures, r.Learner = r.Failures+1, late.PodName
-		r.NextLearnerTime = metav1.NewTime(v.NowInSeconds().Add(PauseAfter(r.Failures)))
+		r.NextLearnerTime = metav1.NewTime(f.NowInSeconds().Add(PauseAfter(r.Failures)))
 	}
 }
 
 // countGivenUp counts voters that are given up. Their successors may vote and be silent in turn, for the same reason,
 // and of each a claim is kept: so they are forgotten only an hour after the pause.
-func (v *Facts) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
-	if !r.NextGivenUpTime.IsZero() && !v.Now.Before(r.NextGivenUpTime.Add(longestPause)) {
+func (f *Facts) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
+	if !r.NextGivenUpTime.IsZero() && !f.Now.Before(r.NextGivenUpTime.Add(longestPause)) {
 		r.GivenUp, r.Voter, r.NextGivenUpTime = 0, "", metav1.Time{}
 	}
 	if name != "" && name != r.Voter {
 		r.GivenUp, r.Voter = r.GivenUp+1, name
-		r.NextGivenUpTime = metav1.NewTime(v.NowInSeconds().Add(PauseAfter(r.GivenUp)))
+		r.NextGivenUpTime = metav1.NewTime(f.NowInSeconds().Add(PauseAfter(r.GivenUp)))
 	}
 }
 
 // promoted reports whether this call has made a learner a voter.
-func (v *Facts) promoted() bool {
-	if v.Taken == nil || v.Taken.Err != "" {
+func (f *Facts) promoted() bool {
+	if f.Taken == nil || f.Taken.Err != "" {
 		return false
 	}
-	_, is := v.Taken.Step.(decision.Promote)
+	_, is := f.Taken.Step.(decision.Promote)
 	return is
 }

@@ -83,9 +83,9 @@ func UpgradePath(from, to defaults.Release) []defaults.Release {
 
 // Hops are what lies between the version that the members are to run and the one that the spec asks for; empty when
 // they are the same, or one of them can't be read.
-func (v *Facts) Hops() []defaults.Release {
-	from, err := defaults.ParseRelease(v.Epoch.Version)
-	to, err2 := defaults.ParseRelease(v.Cluster.Spec.Version)
+func (f *Facts) Hops() []defaults.Release {
+	from, err := defaults.ParseRelease(f.Epoch.Version)
+	to, err2 := defaults.ParseRelease(f.Cluster.Spec.Version)
 	if err != nil || err2 != nil || !Supported(from) || !Supported(to) {
 		return nil
 	}
@@ -98,8 +98,8 @@ func Supported(r defaults.Release) bool {
 }
 
 // Release of etcd that the record names.
-func (v *Facts) Release() defaults.Release {
-	r, _ := defaults.ParseRelease(v.Epoch.Version)
+func (f *Facts) Release() defaults.Release {
+	r, _ := defaults.ParseRelease(f.Epoch.Version)
 	return r
 }
 
@@ -108,8 +108,8 @@ func (v *Facts) Release() defaults.Release {
 const Turnover = 15_000
 
 // Downgrading is the version that a downgrade under way goes to; false when no member tells of one.
-func (v *Facts) Downgrading() (string, bool) {
-	for _, m := range v.Members {
+func (f *Facts) Downgrading() (string, bool) {
+	for _, m := range f.Members {
 		if m.Serving() && m.Health.Downgrade != "" {
 			return m.Health.Downgrade, true
 		}
@@ -119,8 +119,8 @@ func (v *Facts) Downgrading() (string, bool) {
 
 // Agreed reports whether some member has its data in the format of this minor version: the cluster has agreed on it,
 // then.
-func (v *Facts) agreed(on defaults.Release) bool {
-	return slices.ContainsFunc(v.Members,
+func (f *Facts) agreed(on defaults.Release) bool {
+	return slices.ContainsFunc(f.Members,
 		func(m *Member) bool { return m.Serving() && m.Health.StorageVersion == on.Base() })
 }
 
@@ -128,38 +128,38 @@ func (v *Facts) agreed(on defaults.Release) bool {
 const Settling = 15 * time.Second
 
 // Refuses reports whether the wanted version is more than one step away, and a person wants to take each.
-func (v *Facts) Refuses(hops []defaults.Release) bool {
-	return len(hops) > 1 && v.Cluster.Spec.UpgradePolicy != v1alpha1.UpgradeStep
+func (f *Facts) Refuses(hops []defaults.Release) bool {
+	return len(hops) > 1 && f.Cluster.Spec.UpgradePolicy != v1alpha1.UpgradeStep
 }
 
 // Refusal says why a version is not gone to at once, and the way.
-func (v *Facts) Refusal(hops []defaults.Release) string {
+func (f *Facts) Refusal(hops []defaults.Release) string {
 	var all []string
 	for _, r := range hops {
 		all = append(all, r.String())
 	}
 	why := "minor versions can't be skipped"
 	for _, g := range VersionGates {
-		if here := v.Release(); here.Minor() == g.Below.Minor() && here.Less(g.Below) {
+		if here := f.Release(); here.Minor() == g.Below.Minor() && here.Less(g.Below) {
 			why = fmt.Sprintf("leave %d.%d from %s or later: %s", here.Major(), here.Minor(), g.Below, g.why)
 		}
 	}
 	return fmt.Sprintf("etcd %s can't go to %s directly (%s); go by %s: set spec.version to %s first, or "+
 		"spec.upgradePolicy to Step; the members stay at %s",
-		v.Epoch.Version, v.Cluster.Spec.Version, why, strings.Join(append([]string{v.Epoch.Version}, all...), " -> "),
-		all[0], v.Epoch.Version)
+		f.Epoch.Version, f.Cluster.Spec.Version, why, strings.Join(append([]string{f.Epoch.Version}, all...), " -> "),
+		all[0], f.Epoch.Version)
 }
 
 // Behind says what keeps the members from going on to another minor version; empty for nothing.
-func (v *Facts) Behind() string {
-	here := v.Release()
-	for _, m := range v.Members {
-		_, open := v.Downgrading()
+func (f *Facts) Behind() string {
+	here := f.Release()
+	for _, m := range f.Members {
+		_, open := f.Downgrading()
 		if told := m.Health.StorageVersion; here.Minor() >= 6 && told != here.Base() && !open {
 			return fmt.Sprintf("waiting for %s to convert its data to the format of %s", m.PodName, here.Base())
 		}
-		if since := v.Now.Sub(RunningSince(m.Pod)); since < Settling {
-			return fmt.Sprintf("waiting until %s has run %s for %.0f seconds", m.PodName, v.Epoch.Version,
+		if since := f.Now.Sub(RunningSince(m.Pod)); since < Settling {
+			return fmt.Sprintf("waiting until %s has run %s for %.0f seconds", m.PodName, f.Epoch.Version,
 				Settling.Seconds())
 		}
 	}

@@ -41,13 +41,13 @@ func LowestVersion(of []string) string {
 
 // RunVersions are the versions that the members run, as those of ours tell that answer in this call; else those of the
 // images that their pods were given last.
-func (v *Facts) RunVersions() []string {
-	if told := v.runs(); len(told) > 0 {
+func (f *Facts) RunVersions() []string {
+	if told := f.runs(); len(told) > 0 {
 		return told
 	}
 	var all []string
-	for _, name := range v.Names {
-		if pod := v.Children.Pods[name]; pod != nil {
+	for _, name := range f.Names {
+		if pod := f.Children.Pods[name]; pod != nil {
 			all = append(all, objects.VersionOf(pod.Annotations[objects.AnnotationImage]))
 		}
 	}
@@ -55,14 +55,14 @@ func (v *Facts) RunVersions() []string {
 }
 
 // RanVersions are those of the images of initial members' pods whose etcd has started.
-func (v *Facts) RanVersions() []string {
-	started := objects.Filter(v.Epoch.InitialNames(), func(name string) bool {
-		pod := v.Children.Pods[name]
+func (f *Facts) RanVersions() []string {
+	started := objects.Filter(f.Epoch.InitialNames(), func(name string) bool {
+		pod := f.Children.Pods[name]
 		return pod != nil && !NeverRan(pod)
 	})
 	var all []string
 	for _, name := range started {
-		all = append(all, objects.VersionOf(v.Children.Pods[name].Annotations[objects.AnnotationImage]))
+		all = append(all, objects.VersionOf(f.Children.Pods[name].Annotations[objects.AnnotationImage]))
 	}
 	return all
 }

@@ -21,25 +21,25 @@ func MadeForVersion(pod *corev1.Pod) string {
 // VersionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the
 // last version lacks to start may be all that keeps the quorum away; so another patch release that the spec asks for
 // is followed then, and so is a version that other members have been given.
-func (v *Facts) VersionNow() string {
-	if v.Etcd != nil || !v.Epoch.HadQuorum() {
-		return v.Epoch.Version
+func (f *Facts) VersionNow() string {
+	if f.Etcd != nil || !f.Epoch.HadQuorum() {
+		return f.Epoch.Version
 	}
-	wanted, err := defaults.ParseRelease(v.Cluster.Spec.Version)
-	if err == nil && (wanted.Minor() == v.Release().Minor() || v.given(v.Cluster.Spec.Version)) {
-		return v.Cluster.Spec.Version
+	wanted, err := defaults.ParseRelease(f.Cluster.Spec.Version)
+	if err == nil && (wanted.Minor() == f.Release().Minor() || f.given(f.Cluster.Spec.Version)) {
+		return f.Cluster.Spec.Version
 	}
-	return v.Epoch.Version
+	return f.Epoch.Version
 }
 
 // Planned is the version of an epoch that takes over from this one: the spec's, unless that is one to which the members
 // that run don't go in one step either. Once it is recorded it stays, with the flags and images that follow from it,
 // until the epoch runs or is prepared again.
-func (v *Facts) Planned() string {
-	if v.Epoch.HadQuorum() && v.Refuses(v.Hops()) {
-		return v.VersionNow()
+func (f *Facts) Planned() string {
+	if f.Epoch.HadQuorum() && f.Refuses(f.Hops()) {
+		return f.VersionNow()
 	}
-	return v.Cluster.Spec.Version
+	return f.Cluster.Spec.Version
 }
 
 // SameMinor reports whether two versions are of one minor version: whatever the one has written, the other can read.
@@ -50,24 +50,24 @@ func SameMinor(a, b string) bool {
 }
 
 // given reports whether some member's pod has the image of this version.
-func (v *Facts) given(version string) bool {
-	return slices.ContainsFunc(v.Names, func(name string) bool {
-		pod := v.Children.Pods[name]
+func (f *Facts) given(version string) bool {
+	return slices.ContainsFunc(f.Names, func(name string) bool {
+		pod := f.Children.Pods[name]
 		return pod != nil && objects.VersionOf(pod.Annotations[objects.AnnotationImage]) == version
 	})
 }
 
 // RunningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none
 // answers it is what they ran, and before any has answered what they are started with.
-func (v *Facts) RunningVersion(members []v1alpha1.MemberStatus) string {
-	wanted := v.Cluster.Spec.Version
+func (f *Facts) RunningVersion(members []v1alpha1.MemberStatus) string {
+	wanted := f.Cluster.Spec.Version
 	var runs []defaults.Release
 	for _, m := range members {
 		if r, err := defaults.ParseRelease(m.Version); err == nil && !m.Foreign {
 			runs = append(runs, r)
 		}
 	}
-	before, _, _ := strings.Cut(v.Cluster.Status.Running, " -> ")
+	before, _, _ := strings.Cut(f.Cluster.Status.Running, " -> ")
 	is := cmp.Or(before, wanted)
 	if others := objects.Filter(runs, func(r defaults.Release) bool { return r.String() != wanted }); len(others) > 0 {
 		is = slices.MinFunc(others, defaults.Release.Compare).String()

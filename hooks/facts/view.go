@@ -82,34 +82,34 @@ func New(o observation.Observation) *Facts {
 	if next != nil {
 		below = next.First
 	}
-	v := viewOf(made, current, below)
+	f := viewOf(made, current, below)
 	if next != nil {
 		made.Etcd = nil // its members don't run yet
 		made.Health = nil
 		made.Taken = nil
-		v.Next = viewOf(made, next, objects.MostMembers)
-		v.Next.PredecessorGone = v.Over()
+		f.Next = viewOf(made, next, objects.MostMembers)
+		f.Next.PredecessorGone = f.Over()
 	}
-	return v.examine()
+	return f.examine()
 }
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
 func viewOf(made Facts, e *Epoch, below int) *Facts {
-	v := &made
-	v.Epoch = e
-	v.below = below
-	v.Children = within(v.Observation, e, below)
-	o := v.Observation
-	if v.Etcd != nil && v.Epoch != nil && v.unrelated() {
-		v.Foreign, v.Etcd = v.Etcd.ClusterID, nil
+	f := &made
+	f.Epoch = e
+	f.below = below
+	f.Children = within(f.Observation, e, below)
+	o := f.Observation
+	if f.Etcd != nil && f.Epoch != nil && f.unrelated() {
+		f.Foreign, f.Etcd = f.Etcd.ClusterID, nil
 	}
 	traces := map[string]bool{}
-	for _, name := range slices.Concat(v.Remains(), v.onRecord()) {
+	for _, name := range slices.Concat(f.Remains(), f.onRecord()) {
 		traces[name] = true
 	}
-	if v.Etcd != nil {
-		for _, m := range v.Etcd.Members {
-			v.Members = append(v.Members, v.member(m))
+	if f.Etcd != nil {
+		for _, m := range f.Etcd.Members {
+			f.Members = append(f.Members, f.member(m))
 			if name, ours := objects.MemberAt(o.Cluster, m.PeerURLs); ours {
 				traces[name] = true
 			}
@@ -117,11 +117,11 @@ func viewOf(made Facts, e *Epoch, below int) *Facts {
 	}
 	for name := range traces {
 		if _, ours := objects.Ordinal(o.Cluster.Name, name); ours {
-			v.Names = append(v.Names, name)
+			f.Names = append(f.Names, name)
 		}
 	}
-	slices.SortFunc(v.Names, objects.ByOrdinal)
-	slices.SortFunc(v.Members, func(a, b *Member) int {
+	slices.SortFunc(f.Names, objects.ByOrdinal)
+	slices.SortFunc(f.Members, func(a, b *Member) int {
 		if (a.PodName == "") != (b.PodName == "") {
 			return len(b.PodName) - len(a.PodName)
 		}
@@ -130,28 +130,28 @@ func viewOf(made Facts, e *Epoch, below int) *Facts {
 		}
 		return cmp.Or(objects.ByOrdinal(a.Alias, b.Alias), strings.Compare(objects.Hex(a.ID), objects.Hex(b.ID)))
 	})
-	for _, m := range v.Members {
-		m.Lags = slices.ContainsFunc(v.Members,
+	for _, m := range f.Members {
+		m.Lags = slices.ContainsFunc(f.Members,
 			func(o *Member) bool { return o.Health.RaftIndex > m.Health.RaftIndex+MostBehind })
 	}
-	v.Voters = objects.Filter(v.Members, func(m *Member) bool { return !m.Learner })
-	v.believeMembers()
-	v.Windows = defaults.WindowsNow(&o)
-	v.DefragRun = v.defragmentationRun()
-	return v
+	f.Voters = objects.Filter(f.Members, func(m *Member) bool { return !m.Learner })
+	f.believeMembers()
+	f.Windows = defaults.WindowsNow(&o)
+	f.DefragRun = f.defragmentationRun()
+	return f
 }
 
 // believeMembers takes the version of an epoch from its members when they are first heard of.
-func (v *Facts) believeMembers() {
-	if v.Epoch != nil && v.Etcd != nil && !v.Epoch.HadQuorum() {
-		v.Epoch.Version = cmp.Or(OtherMinor(v.Epoch.Version, v.runs()), v.Epoch.Version)
+func (f *Facts) believeMembers() {
+	if f.Epoch != nil && f.Etcd != nil && !f.Epoch.HadQuorum() {
+		f.Epoch.Version = cmp.Or(OtherMinor(f.Epoch.Version, f.runs()), f.Epoch.Version)
 	}
 }
 
 // runs are the versions of the members of ours that serve.
-func (v *Facts) runs() []string {
+func (f *Facts) runs() []string {
 	var all []string
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		if m.PodName != "" && m.Serving() {
 			all = append(all, m.Health.Version)
 		}
@@ -162,40 +162,40 @@ func (v *Facts) runs() []string {
 // unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none
 // of ours although something is left of them: they have run, and the record that knew of it is lost. Before they have
 // joined an etcd there is nothing of them.
-func (v *Facts) unrelated() bool {
-	if v.Epoch.HadQuorum() {
-		return v.Epoch.ClusterID != v.Etcd.ClusterID
+func (f *Facts) unrelated() bool {
+	if f.Epoch.HadQuorum() {
+		return f.Epoch.ClusterID != f.Etcd.ClusterID
 	}
-	return len(v.Remains()) > 0 && !slices.ContainsFunc(v.Etcd.Members, func(m observation.Member) bool {
-		_, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+	return len(f.Remains()) > 0 && !slices.ContainsFunc(f.Etcd.Members, func(m observation.Member) bool {
+		_, ours := objects.MemberAt(f.Cluster, m.PeerURLs)
 		return ours
 	})
 }
 
 // Remains are the members that have a pod or a claim.
-func (v *Facts) Remains() []string {
-	names := slices.Collect(maps.Keys(v.Children.Pods))
-	for claim := range v.Children.Claims {
-		member, _ := MemberOfClaim(v.Cluster.Name, claim)
+func (f *Facts) Remains() []string {
+	names := slices.Collect(maps.Keys(f.Children.Pods))
+	for claim := range f.Children.Claims {
+		member, _ := MemberOfClaim(f.Cluster.Name, claim)
 		names = append(names, member)
 	}
 	slices.SortFunc(names, objects.ByOrdinal)
 	return objects.Filter(slices.Compact(names), func(name string) bool {
-		_, ours := objects.Ordinal(v.Cluster.Name, name)
+		_, ours := objects.Ordinal(f.Cluster.Name, name)
 		return ours
 	})
 }
 
-func (v *Facts) member(m observation.Member) *Member {
+func (f *Facts) member(m observation.Member) *Member {
 	e := &Member{Member: m}
-	name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+	name, ours := objects.MemberAt(f.Cluster, m.PeerURLs)
 	if !ours {
-		v.fillForeign(e)
+		f.fillForeign(e)
 		return e
 	}
-	e.PodName, e.Pod, e.Claim = name, v.Children.Pods[name], v.Children.Claims[name]
+	e.PodName, e.Pod, e.Claim = name, f.Children.Pods[name], f.Children.Claims[name]
 	e.TLS = TLSFlagsOf(e.Pod)
-	e.Health, e.Asked = v.Health[name]
+	e.Health, e.Asked = f.Health[name]
 	if e.Health.Err == "" && e.Health.MemberID != m.ID {
 		e.Health = observation.Health{Err: "another member answered at its address", MemberID: e.Health.MemberID,
 			ClusterID: e.Health.ClusterID}
@@ -204,34 +204,34 @@ func (v *Facts) member(m observation.Member) *Member {
 }
 
 // Memory reports whether members keep their data in memory.
-func (v *Facts) Memory() bool { return v.Cluster.Spec.Storage.Medium == v1alpha1.Memory }
+func (f *Facts) Memory() bool { return f.Cluster.Spec.Storage.Medium == v1alpha1.Memory }
 
 // Find is the listed member with our name; nil when the list omits it.
-func (v *Facts) Find(name string) *Member {
-	return objects.First(v.Members, func(m *Member) bool { return m.PodName == name })
+func (f *Facts) Find(name string) *Member {
+	return objects.First(f.Members, func(m *Member) bool { return m.PodName == name })
 }
 
 // NextOrdinal is the number of the next new member: above the recorded mark and above every trace (S9).
-func (v *Facts) NextOrdinal() int {
-	n := v.Replicas // that many the first epoch begins with
-	if defaults.Joins(v.Cluster) {
+func (f *Facts) NextOrdinal() int {
+	n := f.Replicas // that many the first epoch begins with
+	if defaults.Joins(f.Cluster) {
 		n = 0
 	}
-	if v.Epoch != nil {
-		n = v.Epoch.NextOrdinal
+	if f.Epoch != nil {
+		n = f.Epoch.NextOrdinal
 	}
 	// A copy of the mark, in case the record is deleted.
-	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+	if peers := f.Children.Services[objects.PeerService(f.Cluster.Name)]; peers != nil {
 		n = max(n, objects.ReadMark(peers.Annotations[objects.AnnotationNextMember]))
 	}
-	if v.Next != nil {
-		n = max(n, v.Next.NextOrdinal())
+	if f.Next != nil {
+		n = max(n, f.Next.NextOrdinal())
 	}
-	for _, e := range v.Recorded { // one that came to nothing has named its members
+	for _, e := range f.Recorded { // one that came to nothing has named its members
 		n = max(n, e.NextOrdinal)
 	}
-	for _, name := range v.Names {
-		if i, _ := objects.Ordinal(v.Cluster.Name, name); i >= n {
+	for _, name := range f.Names {
+		if i, _ := objects.Ordinal(f.Cluster.Name, name); i >= n {
 			n = i + 1
 		}
 	}
@@ -239,42 +239,42 @@ func (v *Facts) NextOrdinal() int {
 }
 
 // OrdinalReserved reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
-func (v *Facts) OrdinalReserved(name string) bool {
-	n, _ := objects.Ordinal(v.Cluster.Name, name)
-	return v.Epoch != nil && n < v.Epoch.NextOrdinal
+func (f *Facts) OrdinalReserved(name string) bool {
+	n, _ := objects.Ordinal(f.Cluster.Name, name)
+	return f.Epoch != nil && n < f.Epoch.NextOrdinal
 }
 
 // Ours reports whether a claim belongs to this very cluster object, not to an earlier one of the same name.
-func (v *Facts) Ours(claim *corev1.PersistentVolumeClaim) bool {
+func (f *Facts) Ours(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && slices.ContainsFunc(claim.OwnerReferences,
-		func(r metav1.OwnerReference) bool { return r.UID == v.Cluster.UID })
+		func(r metav1.OwnerReference) bool { return r.UID == f.Cluster.UID })
 }
 
 // Usable reports whether a pod may be started on the claim: not on one that was made for another epoch.
-func (v *Facts) Usable(claim *corev1.PersistentVolumeClaim) bool {
-	return v.Ours(claim) && claim.DeletionTimestamp == nil && !Quarantined(claim) && !v.ofAnotherEpoch(claim)
+func (f *Facts) Usable(claim *corev1.PersistentVolumeClaim) bool {
+	return f.Ours(claim) && claim.DeletionTimestamp == nil && !Quarantined(claim) && !f.ofAnotherEpoch(claim)
 }
 
 // ofAnotherEpoch reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
-func (v *Facts) ofAnotherEpoch(claim *corev1.PersistentVolumeClaim) bool {
+func (f *Facts) ofAnotherEpoch(claim *corev1.PersistentVolumeClaim) bool {
 	of := claim.Annotations[objects.AnnotationEpoch]
-	return of != "" && v.Epoch != nil && objects.ReadMark(of) != v.Epoch.N
+	return of != "" && f.Epoch != nil && objects.ReadMark(of) != f.Epoch.N
 }
 
 // Learner is the first learner that etcd lists; nil without one.
-func (v *Facts) Learner() *Member {
-	return objects.First(v.Members, func(m *Member) bool { return m.Learner })
+func (f *Facts) Learner() *Member {
+	return objects.First(f.Members, func(m *Member) bool { return m.Learner })
 }
 
 // RemovedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has
 // passed without its node confirming is not waited for: etcd refuses a removed member in any case.
-func (v *Facts) RemovedPods() []string {
-	if v.Etcd == nil {
+func (f *Facts) RemovedPods() []string {
+	if f.Etcd == nil {
 		return nil
 	}
-	return objects.Filter(slices.SortedFunc(maps.Keys(v.Children.Pods), objects.ByOrdinal), func(name string) bool {
-		_, ours := objects.Ordinal(v.Cluster.Name, name)
-		return ours && v.Find(name) == nil && !graceOver(v.Children.Pods[name], v.Now)
+	return objects.Filter(slices.SortedFunc(maps.Keys(f.Children.Pods), objects.ByOrdinal), func(name string) bool {
+		_, ours := objects.Ordinal(f.Cluster.Name, name)
+		return ours && f.Find(name) == nil && !graceOver(f.Children.Pods[name], f.Now)
 	})
 }
 
@@ -301,55 +301,55 @@ func (m *Member) Answers() bool { return m.Asked && m.Health.Serving() }
 // DataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is
 // gone, or prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A
 // view without its claim is not believed while the member answers or its pod runs: that view is stale.
-func (v *Facts) DataLost(m *Member) (string, bool) {
+func (f *Facts) DataLost(m *Member) (string, bool) {
 	if m.PodName == "" {
 		return "", false
 	}
 	if PrepareRefused(m.Pod) && !m.Answers() {
-		return "its data directory was empty", !v.misstarted(m)
+		return "its data directory was empty", !f.misstarted(m)
 	}
-	if v.Memory() {
-		return "its memory pod is gone", !v.MayBeMade(m) && !m.Answers() && v.PodGone(m.Pod)
+	if f.Memory() {
+		return "its memory pod is gone", !f.MayBeMade(m) && !m.Answers() && f.PodGone(m.Pod)
 	}
-	if v.HostPath() {
+	if f.HostPath() {
 		return "", false // what became of a directory, only prepare sees
 	}
-	if v.claimBeingDeleted(m.PodName) {
+	if f.claimBeingDeleted(m.PodName) {
 		return "its claim is being deleted", true
 	}
-	return "its claim is gone", !v.MayBeMade(m) && !m.Answers() && !Running(m.Pod) && v.ClaimGone(m)
+	return "its claim is gone", !f.MayBeMade(m) && !m.Answers() && !Running(m.Pod) && f.ClaimGone(m)
 }
 
 // PodGone reports whether a memory pod is gone for good, and its data with it.
-func (v *Facts) PodGone(pod *corev1.Pod) bool {
-	return pod == nil || Finished(pod) || v.gatedForGood(pod) || graceOver(pod, v.Now)
+func (f *Facts) PodGone(pod *corev1.Pod) bool {
+	return pod == nil || Finished(pod) || f.gatedForGood(pod) || graceOver(pod, f.Now)
 }
 
 // ClaimGone reports whether the member lacks a claim, or has one that was made after it could have begun on it.
-func (v *Facts) ClaimGone(m *Member) bool {
-	return slices.ContainsFunc(v.MemberClaims(m.PodName), func(c *corev1.PersistentVolumeClaim) bool {
-		return c == nil || Quarantined(c) || !m.Started() && v.Epoch.Recorded(c.Name) != c.UID
+func (f *Facts) ClaimGone(m *Member) bool {
+	return slices.ContainsFunc(f.MemberClaims(m.PodName), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || Quarantined(c) || !m.Started() && f.Epoch.Recorded(c.Name) != c.UID
 	})
 }
 
 // MayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
-func (v *Facts) MayBeMade(m *Member) bool {
-	return m.Learner && !m.Started() && v.Epoch.Recorded(m.PodName) == ""
+func (f *Facts) MayBeMade(m *Member) bool {
+	return m.Learner && !m.Started() && f.Epoch.Recorded(m.PodName) == ""
 }
 
 // gatedForGood reports whether the memory pod is held back for good: another one was recorded in its place.
-func (v *Facts) gatedForGood(pod *corev1.Pod) bool {
-	return Gated(pod) && v.Epoch.Provisioned() && !v.Epoch.MayStartEmpty(pod.Name, pod.UID)
+func (f *Facts) gatedForGood(pod *corev1.Pod) bool {
+	return Gated(pod) && f.Epoch.Provisioned() && !f.Epoch.MayStartEmpty(pod.Name, pod.UID)
 }
 
 // StartOf is how a new pod of a listed member is to start it.
-func (v *Facts) StartOf(m *Member) string {
+func (f *Facts) StartOf(m *Member) string {
 	switch {
 	case m.Started():
 		return objects.StartResume
 	case m.Learner:
 		return objects.StartJoin
-	case v.MayBegin(m.PodName):
+	case f.MayBegin(m.PodName):
 		return objects.StartBootstrap
 	default:
 		return objects.StartResume
@@ -357,8 +357,8 @@ func (v *Facts) StartOf(m *Member) string {
 }
 
 // Misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
-func (v *Facts) misstarted(m *Member) bool {
-	return m.Pod != nil && PodStart(m.Pod) == objects.StartResume && v.StartOf(m) != objects.StartResume
+func (f *Facts) misstarted(m *Member) bool {
+	return m.Pod != nil && PodStart(m.Pod) == objects.StartResume && f.StartOf(m) != objects.StartResume
 }
 
 // PodStart is the start that the pod was made for: see objects.AnnotationStart.

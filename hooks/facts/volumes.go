@@ -20,10 +20,10 @@ const (
 )
 
 // HostPath reports whether members stand on directories of nodes.
-func (v *Facts) HostPath() bool { return defaults.OnNodes(&v.Cluster.Spec) }
+func (f *Facts) HostPath() bool { return defaults.OnNodes(&f.Cluster.Spec) }
 
 // OnClaims reports whether members stand on claims.
-func (v *Facts) OnClaims() bool { return !v.Memory() && !v.HostPath() }
+func (f *Facts) OnClaims() bool { return !f.Memory() && !f.HostPath() }
 
 // Directory of a member on its node.
 func Directory(c *v1alpha1.EtcdCluster, member string) string {
@@ -39,13 +39,13 @@ func DirectoryName(c *v1alpha1.EtcdCluster, member string) string {
 }
 
 // onRecord are the members that the record or the copy of it names, beside those that show as pods.
-func (v *Facts) onRecord() []string {
-	if !v.HostPath() {
+func (f *Facts) onRecord() []string {
+	if !f.HostPath() {
 		return nil
 	}
-	all := v.notedNodes()
-	if v.Epoch != nil {
-		for name, node := range v.Epoch.StartsOn {
+	all := f.notedNodes()
+	if f.Epoch != nil {
+		for name, node := range f.Epoch.StartsOn {
 			all[name] = string(node)
 		}
 	}
@@ -53,17 +53,17 @@ func (v *Facts) onRecord() []string {
 }
 
 // notedNodes is the copy on the peer Service of this very EtcdCluster.
-func (v *Facts) notedNodes() map[string]string {
-	peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]
-	if peers == nil || !v.HostPath() {
+func (f *Facts) notedNodes() map[string]string {
+	peers := f.Children.Services[objects.PeerService(f.Cluster.Name)]
+	if peers == nil || !f.HostPath() {
 		return map[string]string{}
 	}
 	of, nodes, _ := strings.Cut(peers.Annotations[objects.AnnotationNodes], "/")
-	if of != string(v.Cluster.UID) {
+	if of != string(f.Cluster.UID) {
 		return map[string]string{}
 	}
 	noted := objects.ParsePairs(nodes, ":")
-	maps.DeleteFunc(noted, func(name, _ string) bool { return !v.InEpoch(name) })
+	maps.DeleteFunc(noted, func(name, _ string) bool { return !f.InEpoch(name) })
 	return noted
 }
 
@@ -107,53 +107,53 @@ func MemberOfClaim(cluster, claim string) (member string, ours bool) {
 }
 
 // WantsWAL reports whether the spec asks for a volume of its own for the write-ahead log.
-func (v *Facts) wantsWAL() bool { return v.Cluster.Spec.Storage.WAL != nil && v.OnClaims() }
+func (f *Facts) wantsWAL() bool { return f.Cluster.Spec.Storage.WAL != nil && f.OnClaims() }
 
 // HasWAL reports whether the member has, or will be made with, a claim for its write-ahead log.
-func (v *Facts) HasWAL(member string) bool {
+func (f *Facts) HasWAL(member string) bool {
 	switch {
-	case !v.OnClaims():
+	case !f.OnClaims():
 		return false
-	case v.Epoch.Recorded(WALClaim(member)) != "":
+	case f.Epoch.Recorded(WALClaim(member)) != "":
 		return true
-	case v.Epoch.Recorded(member) != "":
+	case f.Epoch.Recorded(member) != "":
 		return false
 	}
-	provisioning := v.Epoch != nil && !v.Epoch.Provisioned() && v.Epoch.Initial[member] != ""
-	if m := v.Find(member); provisioning || m != nil && v.MayBeMade(m) {
-		return v.wantsWAL()
+	provisioning := f.Epoch != nil && !f.Epoch.Provisioned() && f.Epoch.Initial[member] != ""
+	if m := f.Find(member); provisioning || m != nil && f.MayBeMade(m) {
+		return f.wantsWAL()
 	}
 	// The record was deleted, and made again without what it knew.
-	return v.Ours(v.WALOf(member)) || slices.Contains(ClaimsIn(v.Children.Pods[member]), WALClaim(member))
+	return f.Ours(f.WALOf(member)) || slices.Contains(ClaimsIn(f.Children.Pods[member]), WALClaim(member))
 }
 
 // WALOf is the claim with the member's write-ahead log; nil for none.
-func (v *Facts) WALOf(member string) *corev1.PersistentVolumeClaim {
-	return v.Children.Claims[WALClaim(member)]
+func (f *Facts) WALOf(member string) *corev1.PersistentVolumeClaim {
+	return f.Children.Claims[WALClaim(member)]
 }
 
 // MemberClaims are the claims that the member stands on; nil in the place of one that is not there.
-func (v *Facts) MemberClaims(member string) []*corev1.PersistentVolumeClaim {
-	list := []*corev1.PersistentVolumeClaim{v.Children.Claims[member]}
-	if v.HasWAL(member) {
-		list = append(list, v.WALOf(member))
+func (f *Facts) MemberClaims(member string) []*corev1.PersistentVolumeClaim {
+	list := []*corev1.PersistentVolumeClaim{f.Children.Claims[member]}
+	if f.HasWAL(member) {
+		list = append(list, f.WALOf(member))
 	}
 	return list
 }
 
 // ClaimBeingDeleted reports whether something that the member stands on is being deleted.
-func (v *Facts) claimBeingDeleted(member string) bool {
-	return slices.ContainsFunc(v.MemberClaims(member),
-		func(c *corev1.PersistentVolumeClaim) bool { return v.Ours(c) && c.DeletionTimestamp != nil })
+func (f *Facts) claimBeingDeleted(member string) bool {
+	return slices.ContainsFunc(f.MemberClaims(member),
+		func(c *corev1.PersistentVolumeClaim) bool { return f.Ours(c) && c.DeletionTimestamp != nil })
 }
 
 // MayBegin reports whether the member may begin with nothing on the claims that there are.
-func (v *Facts) MayBegin(member string) bool {
-	if v.HostPath() {
-		return v.Epoch.Recorded(member) != ""
+func (f *Facts) MayBegin(member string) bool {
+	if f.HostPath() {
+		return f.Epoch.Recorded(member) != ""
 	}
-	return !slices.ContainsFunc(v.MemberClaims(member), func(c *corev1.PersistentVolumeClaim) bool {
-		return c == nil || !v.Epoch.MayStartEmpty(c.Name, c.UID)
+	return !slices.ContainsFunc(f.MemberClaims(member), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || !f.Epoch.MayStartEmpty(c.Name, c.UID)
 	})
 }
 

@@ -16,10 +16,10 @@ const (
 )
 
 // StorageUsable reports whether the member's pod may be started on all that it stands on.
-func (v *Facts) StorageUsable(member string) bool {
-	if v.HostPath() {
-		return v.HasPlace(member)
+func (f *Facts) StorageUsable(member string) bool {
+	if f.HostPath() {
+		return f.HasPlace(member)
 	}
-	return !slices.ContainsFunc(v.MemberClaims(member),
-		func(c *corev1.PersistentVolumeClaim) bool { return !v.Usable(c) })
+	return !slices.ContainsFunc(f.MemberClaims(member),
+		func(c *corev1.PersistentVolumeClaim) bool { return !f.Usable(c) })
 }

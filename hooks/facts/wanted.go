@@ -8,36 +8,36 @@ import (
 )
 
 // Outdated reports whether the member's pod should be another one than it is, and why.
-func (v *Facts) Outdated(m *Member) (string, bool) {
+func (f *Facts) Outdated(m *Member) (string, bool) {
 	switch {
 	case m.Pod == nil:
 		return "", false
-	case v.misstarted(m):
+	case f.misstarted(m):
 		return "it waits for data that the member never had", true
 	case PodStart(m.Pod) != objects.StartResume && m.Started() && Crashing(m.Pod):
 		return "it crashes, and would bootstrap the member a second time", true
 	case PodStart(m.Pod) == objects.StartJoin && !m.Started() &&
-		m.Pod.Annotations[objects.AnnotationInitialCluster] != v.JoinCluster(m):
+		m.Pod.Annotations[objects.AnnotationInitialCluster] != f.JoinCluster(m):
 		return "the membership changed before it started", true
-	case v.HasOutdatedTemplate(m):
+	case f.HasOutdatedTemplate(m):
 		return "it has an older template", true
-	case !defaults.SameFlags(MadeForVersion(m.Pod), v.Epoch.Version):
+	case !defaults.SameFlags(MadeForVersion(m.Pod), f.Epoch.Version):
 		return "its flags are for etcd " + MadeForVersion(m.Pod), true
-	case v.DistrustsPeers(m.Health):
+	case f.DistrustsPeers(m.Health):
 		return "it does not trust the authority of the others until it restarts", true
 	}
 	return "", false
 }
 
 // HasOutdatedTemplate reports whether the member's pod was made from another template than the spec asks for now.
-func (v *Facts) HasOutdatedTemplate(m *Member) bool {
-	return m.Pod != nil && v.TemplateOutdated(m.Pod)
+func (f *Facts) HasOutdatedTemplate(m *Member) bool {
+	return m.Pod != nil && f.TemplateOutdated(m.Pod)
 }
 
 // LostVoter is the first voter whose data is lost and that does not serve, and why; nil when there is none.
-func (v *Facts) LostVoter() (*Member, string) {
-	for _, m := range v.Voters {
-		if reason, lost := v.DataLost(m); lost && !m.Serving() {
+func (f *Facts) LostVoter() (*Member, string) {
+	for _, m := range f.Voters {
+		if reason, lost := f.DataLost(m); lost && !m.Serving() {
 			return m, reason
 		}
 	}
@@ -46,19 +46,19 @@ func (v *Facts) LostVoter() (*Member, string) {
 
 // VoterToSucceed is the first voter that still serves although its data is going, or would go with the restart that
 // it needs, and why; nil when there is none.
-func (v *Facts) VoterToSucceed() (*Member, string) {
-	for _, m := range v.Voters {
-		if reason, lost := v.DataLost(m); lost && m.Serving() {
+func (f *Facts) VoterToSucceed() (*Member, string) {
+	for _, m := range f.Voters {
+		if reason, lost := f.DataLost(m); lost && m.Serving() {
 			return m, reason
 		}
 	}
-	if v.BesideForeign() {
+	if f.BesideForeign() {
 		return nil, "" // no member is restarted now, nor succeeded instead
 	}
-	followersFirst := slices.Clone(v.Voters)
-	slices.SortStableFunc(followersFirst, func(a, b *Member) int { return v.Leads(a) - v.Leads(b) })
+	followersFirst := slices.Clone(f.Voters)
+	slices.SortStableFunc(followersFirst, func(a, b *Member) int { return f.Leads(a) - f.Leads(b) })
 	for _, m := range followersFirst {
-		if r := v.UpdateOf(m); r != nil && m.Serving() && !v.RestartSuffices(r) && !v.WaitsForWindow(m) {
+		if r := f.UpdateOf(m); r != nil && m.Serving() && !f.RestartSuffices(r) && !f.WaitsForWindow(m) {
 			return m, r.Reason
 		}
 	}
@@ -68,10 +68,10 @@ func (v *Facts) VoterToSucceed() (*Member, string) {
 // Wanted is the number of voters to have now: one more than asked for while the successor of a voter that still
 // serves joins. etcd advises to remove first, which holds for dead members. So there are never fewer than asked for,
 // and a single member can be moved at all.
-func (v *Facts) Wanted() int {
-	lost, _ := v.LostVoter()
-	if replaced, _ := v.VoterToSucceed(); replaced != nil && lost == nil && len(v.ReplicaVoters()) >= v.Replicas {
-		return v.Replicas + 1
+func (f *Facts) Wanted() int {
+	lost, _ := f.LostVoter()
+	if replaced, _ := f.VoterToSucceed(); replaced != nil && lost == nil && len(f.ReplicaVoters()) >= f.Replicas {
+		return f.Replicas + 1
 	}
-	return v.Replicas
+	return f.Replicas
 }

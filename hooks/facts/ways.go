@@ -15,27 +15,27 @@ import (
 
 // WayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more
 // than is done unasked.
-func (v *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
-	from := record.Origin{Restore: v.Epoch.Restore, Bump: v.Cluster.Spec.Recovery.BumpRevision}
-	if v.BesideForeign() {
+func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
+	from := record.Origin{Restore: f.Epoch.Restore, Bump: f.Cluster.Spec.Recovery.BumpRevision}
+	if f.BesideForeign() {
 		return from, besideOthers
 	}
 	switch policy {
 	case v1alpha1.RecoverFromSurvivor:
-		if !v.OnClaims() {
-			return v.fromMember(from)
+		if !f.OnClaims() {
+			return f.fromMember(from)
 		}
-		switch left := v.Survivors(v.Epoch.N); {
+		switch left := f.Survivors(f.Epoch.N); {
 		case len(left) == 0:
-			return from, "no member's volume has survived" + v.WithoutGivenUp(v.Epoch.N)
-		case !asked && !slices.ContainsFunc(left, func(name string) bool { return v.mayHaveVoted(name) }):
+			return from, "no member's volume has survived" + f.WithoutGivenUp(f.Epoch.N)
+		case !asked && !slices.ContainsFunc(left, func(name string) bool { return f.mayHaveVoted(name) }):
 			return from, fmt.Sprintf("only the volumes of members that have never voted are left (%s), which may be empty",
 				strings.Join(left, ", "))
 		}
-		from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
+		from.Source, from.SurvivorsOf = record.SourceSurvivor, f.Epoch.N
 		return from, ""
 	case v1alpha1.RecoverFromSnapshot:
-		return v.fromNewest(from, asked)
+		return f.fromNewest(from, asked)
 	case v1alpha1.RecoverRecreate:
 		from.Source = record.SourceEmpty
 		return from, ""
@@ -48,86 +48,86 @@ func (v *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, 
 // stream has stored after it, or else what that life began with. Another one's data may have been rolled back on
 // purpose, or be that of a cluster of the same name which was deleted long ago: it is taken only where there is nothing
 // else, and a person asks. Whether there is a stream, its members' pods find out.
-func (v *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, string) {
-	newest, whosever := v.newestSnapshot(objects.Hex(v.clusterIDOf(v.Epoch.N)), ""), v.newestSnapshot("", "")
-	if asked && newest == nil && v.Epoch.Snapshot == nil {
+func (f *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, string) {
+	newest, whosever := f.newestSnapshot(objects.Hex(f.clusterIDOf(f.Epoch.N)), ""), f.newestSnapshot("", "")
+	if asked && newest == nil && f.Epoch.Snapshot == nil {
 		newest = whosever
 	}
 	from.Source = record.SourceSnapshot
 	switch {
 	case newest != nil:
 		var why string
-		from.Snapshot, why = v.resolve(&v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
-			IdentitySecretRef: v.identity()})
+		from.Snapshot, why = f.resolve(&v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
+			IdentitySecretRef: f.identity()})
 		if why == "" && from.Snapshot.ClusterID != "" {
 			from.Snapshot.Tail = tailURL(from.Snapshot, snapshot.Tail(newest), from.Snapshot.ClusterID)
 			from.Snapshot.AsFar = true
 		}
 		return from, why
-	case v.Epoch.Snapshot != nil:
-		began := *v.Epoch.Snapshot
-		began.SHA256, began.Until = cmp.Or(began.SHA256, v.Epoch.Sum), cmp.Or(began.Until, v.Epoch.Until)
+	case f.Epoch.Snapshot != nil:
+		began := *f.Epoch.Snapshot
+		began.SHA256, began.Until = cmp.Or(began.SHA256, f.Epoch.Sum), cmp.Or(began.Until, f.Epoch.Until)
 		from.Snapshot = &began
 		return from, ""
 	case whosever != nil:
 		return from, fmt.Sprintf("it has no verified EtcdSnapshot (etcd cluster %s); the newest one, %s, is of an "+
 			"earlier etcd cluster, %s: if you want that one, %s",
-			objects.Hex(v.clusterIDOf(v.Epoch.N)), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
-			v.recoverCommand(v1alpha1.RecoverFromSnapshot))
+			objects.Hex(f.clusterIDOf(f.Epoch.N)), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
+			f.recoverCommand(v1alpha1.RecoverFromSnapshot))
 	}
 	return from, fmt.Sprintf("it has no verified EtcdSnapshot (with the label %s=%s)", objects.LabelCluster,
-		v.Cluster.Name)
+		f.Cluster.Name)
 }
 
 // fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
-func (v *Facts) fromMember(from record.Origin) (record.Origin, string) {
+func (f *Facts) fromMember(from record.Origin) (record.Origin, string) {
 	switch {
-	case !v.Memory():
+	case !f.Memory():
 		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; use FromSnapshot or Recreate",
-			v.Cluster.Spec.Storage.Medium)
-	case v.Answering() == "":
+			f.Cluster.Spec.Storage.Medium)
+	case f.Answering() == "":
 		return from, "no running member answers"
-	case v.MayHaveQuorum():
+	case f.MayHaveQuorum():
 		return from, "enough members run to have a quorum, although none answers"
 	}
-	from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
-	from.Member, _, _ = strings.Cut(v.Answering(), ":")
+	from.Source, from.SurvivorsOf = record.SourceSurvivor, f.Epoch.N
+	from.Member, _, _ = strings.Cut(f.Answering(), ":")
 	return from, ""
 }
 
 // Answering are the members that answer although there is no quorum, the one that is ahead first, with the evidence;
 // empty for none.
-func (v *Facts) Answering() string {
-	able := objects.Filter(v.Names, func(name string) bool {
-		h, asked := v.Health[name]
-		own := v.Epoch.ClusterID == 0 || h.ClusterID == v.Epoch.ClusterID
-		return asked && h.Err == "" && own && v.HasData(name)
+func (f *Facts) Answering() string {
+	able := objects.Filter(f.Names, func(name string) bool {
+		h, asked := f.Health[name]
+		own := f.Epoch.ClusterID == 0 || h.ClusterID == f.Epoch.ClusterID
+		return asked && h.Err == "" && own && f.HasData(name)
 	})
 	slices.SortStableFunc(able, func(a, b string) int {
-		x, y := v.Health[a], v.Health[b]
+		x, y := f.Health[a], f.Health[b]
 		return cmp.Or(cmp.Compare(y.RaftTerm, x.RaftTerm), cmp.Compare(y.RaftIndex, x.RaftIndex))
 	})
 	var evidence []string
 	for _, name := range able {
-		evidence = append(evidence, fmt.Sprintf("%s: term %d, index %d", name, v.Health[name].RaftTerm,
-			v.Health[name].RaftIndex))
+		evidence = append(evidence, fmt.Sprintf("%s: term %d, index %d", name, f.Health[name].RaftTerm,
+			f.Health[name].RaftIndex))
 	}
 	return strings.Join(evidence, "; ")
 }
 
 // identity is the Secret by which encrypted snapshots of this cluster are read.
-func (v *Facts) identity() v1alpha1.SecretKeyRef { return v.Cluster.Spec.Recovery.IdentitySecretRef }
+func (f *Facts) identity() v1alpha1.SecretKeyRef { return f.Cluster.Spec.Recovery.IdentitySecretRef }
 
 // newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID,
 // or of any if that is empty; other than the one of this name.
-func (v *Facts) newestSnapshot(clusterID, other string) *v1alpha1.EtcdSnapshot {
+func (f *Facts) newestSnapshot(clusterID, other string) *v1alpha1.EtcdSnapshot {
 	var newest *v1alpha1.EtcdSnapshot
-	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
-		s := v.Related.Snapshots[name]
+	for _, name := range slices.Sorted(maps.Keys(f.Related.Snapshots)) {
+		s := f.Related.Snapshots[name]
 		if name == other {
 			continue
 		}
-		if s.Spec.ClusterRef.Name != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
+		if s.Spec.ClusterRef.Name != f.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
 			s.Status.VerificationTime.IsZero() || s.DeletionTimestamp != nil {
 			continue
 		}

@@ -21,15 +21,15 @@ type wish struct {
 }
 
 // wished is the act that was asked for last, of those that are possible and due; nil for none.
-func (v *Facts) wished() *wish {
-	if restore := v.wishedRestore(); restore != nil {
+func (f *Facts) wished() *wish {
+	if restore := f.wishedRestore(); restore != nil {
 		return restore
 	}
-	op := v.Asked.Recovery(v.Epoch.N)
-	if op == nil || v.Etcd != nil || !v.recoveryDue() {
+	op := f.Asked.Recovery(f.Epoch.N)
+	if op == nil || f.Etcd != nil || !f.recoveryDue() {
 		return nil
 	}
-	from, why := v.WayBack(op.Spec.Recover.Policy, true)
+	from, why := f.WayBack(op.Spec.Recover.Policy, true)
 	if why != "" {
 		return nil
 	}
@@ -37,15 +37,15 @@ func (v *Facts) wished() *wish {
 }
 
 // wishedRestore is a restore that is possible, and was not asked for before a recovery of the epoch; nil for none.
-func (v *Facts) wishedRestore() *wish {
-	r := v.Asked.Restore
+func (f *Facts) wishedRestore() *wish {
+	r := f.Asked.Restore
 	if r == nil {
 		return nil
 	}
-	if op := v.Asked.Recovery(v.Epoch.N); op != nil && op.CreationTimestamp.After(r.At) {
+	if op := f.Asked.Recovery(f.Epoch.N); op != nil && op.CreationTimestamp.After(r.At) {
 		return nil
 	}
-	from, why := v.RestoreSource(r)
+	from, why := f.RestoreSource(r)
 	if why != "" {
 		return nil
 	}
@@ -53,28 +53,28 @@ func (v *Facts) wishedRestore() *wish {
 }
 
 // RestoreFirst reports whether a restore is asked for that comes before a recovery.
-func (v *Facts) RestoreFirst() bool { return v.wishedRestore() != nil }
+func (f *Facts) RestoreFirst() bool { return f.wishedRestore() != nil }
 
 // Overtaken is the wish that the next epoch is not the answer to; nil for none.
-func (v *Facts) OvertakenWish() *wish {
-	w, next := v.wished(), v.Next.Epoch
+func (f *Facts) OvertakenWish() *wish {
+	w, next := f.wished(), f.Next.Epoch
 	switch {
 	case w == nil:
 		return nil
-	case w.Restore != v.Epoch.Restore: // it is a restore
+	case w.Restore != f.Epoch.Restore: // it is a restore
 		if w.Restore == next.Restore {
 			return nil
 		}
-	case v.ByRestore(), w.Source != next.Source:
-	case sameData(w.Origin, next.Origin), !v.askedSince(): // what is newest may be another snapshot every hour
+	case f.ByRestore(), w.Source != next.Source:
+	case sameData(w.Origin, next.Origin), !f.askedSince(): // what is newest may be another snapshot every hour
 		return nil
 	}
 	return w
 }
 
 // askedSince reports whether the recovery was asked for after the next epoch was recorded.
-func (v *Facts) askedSince() bool {
-	return v.Asked.Recovery(v.Epoch.N).CreationTimestamp.After(v.Next.Epoch.Record.CreationTimestamp.Time)
+func (f *Facts) askedSince() bool {
+	return f.Asked.Recovery(f.Epoch.N).CreationTimestamp.After(f.Next.Epoch.Record.CreationTimestamp.Time)
 }
 
 // sameData reports whether two epochs would begin with the same.
@@ -90,55 +90,55 @@ func sameData(a, b record.Origin) bool {
 
 // Suggested is the way back that loses least and that the next epoch does not take already, and the command for it; empty
 // when only one is left that loses all.
-func (v *Facts) Suggested() string {
+func (f *Facts) Suggested() string {
 	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
 		asked := policy != v1alpha1.RecoverFromSurvivor // nothing is offered that may be empty
-		from, why := v.WayBack(policy, asked)
-		if why == "" && (v.Next == nil || !sameData(from, v.Next.Epoch.Origin)) {
-			return fmt.Sprintf("%s is possible, with %s: %s", policy, v.WordsFor(from), v.recoverCommand(policy))
+		from, why := f.WayBack(policy, asked)
+		if why == "" && (f.Next == nil || !sameData(from, f.Next.Epoch.Origin)) {
+			return fmt.Sprintf("%s is possible, with %s: %s", policy, f.WordsFor(from), f.recoverCommand(policy))
 		}
 	}
-	return v.earlierSnapshot()
+	return f.earlierSnapshot()
 }
 
 // earlierSnapshot is how the newest snapshot is restored beside the one that the next epoch should begin with; empty for
 // none.
-func (v *Facts) earlierSnapshot() string {
-	if v.Next == nil || v.Next.Epoch.Snapshot == nil {
+func (f *Facts) earlierSnapshot() string {
+	if f.Next == nil || f.Next.Epoch.Snapshot == nil {
 		return ""
 	}
-	other := v.newestSnapshot(objects.Hex(v.clusterIDOf(v.Epoch.N)), v.Next.Epoch.Snapshot.Name)
+	other := f.newestSnapshot(objects.Hex(f.clusterIDOf(f.Epoch.N)), f.Next.Epoch.Snapshot.Name)
 	if other == nil {
 		return ""
 	}
 	return fmt.Sprintf("EtcdSnapshot %s can be restored instead: kubectl quorate restore -n %s %s --snapshot=%s",
-		other.Name, v.Cluster.Namespace, v.Cluster.Name, other.Name)
+		other.Name, f.Cluster.Namespace, f.Cluster.Name, other.Name)
 }
 
 // Ways is how people go on from what can't be done: the way back that loses least, or the one that is left; with a
 // semicolon before it.
-func (v *Facts) Ways() string {
-	if way := v.Suggested(); way != "" {
+func (f *Facts) Ways() string {
+	if way := f.Suggested(); way != "" {
 		return "; " + way
 	}
-	if v.BesideForeign() || v.Next != nil && v.Next.Epoch.Source == record.SourceEmpty {
+	if f.BesideForeign() || f.Next != nil && f.Next.Epoch.Source == record.SourceEmpty {
 		return ""
 	}
 	return fmt.Sprintf("; no data is known that could be used: restore a snapshot by its URL with an EtcdOperation of "+
-		"type Restore, or begin without data: %s", v.recoverCommand(v1alpha1.RecoverRecreate))
+		"type Restore, or begin without data: %s", f.recoverCommand(v1alpha1.RecoverRecreate))
 }
 
 // mayHaveVoted reports whether a member of the epoch may have been a voter: what is known of the others is that they
 // were still learners. It decides what is offered, and no more.
-func (v *Facts) mayHaveVoted(name string) bool {
-	if v.Epoch.BeganWith(name) {
+func (f *Facts) mayHaveVoted(name string) bool {
+	if f.Epoch.BeganWith(name) {
 		return true
 	}
-	n, _ := objects.Ordinal(v.Cluster.Name, name)
-	if voters := v.pastOf(v.Epoch.N).Voters; len(voters) > 0 {
+	n, _ := objects.Ordinal(f.Cluster.Name, name)
+	if voters := f.pastOf(f.Epoch.N).Voters; len(voters) > 0 {
 		return slices.Contains(voters, n)
 	}
-	return !slices.ContainsFunc(v.Cluster.Status.Members, func(m v1alpha1.MemberStatus) bool {
+	return !slices.ContainsFunc(f.Cluster.Status.Members, func(m v1alpha1.MemberStatus) bool {
 		return m.Name == name && m.Role == v1alpha1.Learner
 	})
 }

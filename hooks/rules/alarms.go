@@ -20,8 +20,8 @@ import (
 // is ready.
 
 // disarm ends the first of the alarms: one change at a time.
-func disarm(v *facts.Facts, a observation.Alarm, why string) *decision.Plan {
-	return change(v, decision.Disarm{ID: a.MemberID, Name: v.NameOf(a.MemberID), Kind: a.Kind}, why)
+func disarm(f *facts.Facts, a observation.Alarm, why string) *decision.Plan {
+	return change(f, decision.Disarm{ID: a.MemberID, Name: f.NameOf(a.MemberID), Kind: a.Kind}, why)
 }
 
 // hashEvidence is what the voters' hashes tell about whose data is right.
@@ -33,12 +33,12 @@ type hashEvidence struct {
 }
 
 // compareHashes compares the voters' hashes.
-func compareHashes(v *facts.Facts) hashEvidence {
+func compareHashes(f *facts.Facts) hashEvidence {
 	var e hashEvidence
-	for _, m := range v.Voters {
+	for _, m := range f.Voters {
 		if h := m.Hash(); h != nil {
-			agree := objects.Filter(v.Voters, func(o *facts.Member) bool { return o.Hash() != nil && *o.Hash() == *h })
-			if len(agree) >= facts.Quorum(len(v.Voters)) {
+			agree := objects.Filter(f.Voters, func(o *facts.Member) bool { return o.Hash() != nil && *o.Hash() == *h })
+			if len(agree) >= facts.Quorum(len(f.Voters)) {
 				e.right = agree
 				break
 			}
@@ -48,7 +48,7 @@ func compareHashes(v *facts.Facts) hashEvidence {
 		return e
 	}
 	truth := e.right[0].Hash()
-	e.wrong = objects.Filter(v.Voters, func(m *facts.Member) bool {
+	e.wrong = objects.Filter(f.Voters, func(m *facts.Member) bool {
 		return m.Hash() != nil && m.Hash().Comparable(truth) &&
 			*m.Hash() != *truth
 	})
@@ -56,60 +56,60 @@ func compareHashes(v *facts.Facts) hashEvidence {
 }
 
 // corrupt lets nothing else happen while there is the alarm: a member that joins might copy what is wrong.
-func corrupt(v *facts.Facts) *decision.Plan {
-	alarms := v.Alarms(observation.AlarmCorrupt)
+func corrupt(f *facts.Facts) *decision.Plan {
+	alarms := f.Alarms(observation.AlarmCorrupt)
 	if len(alarms) == 0 {
 		return nil
 	}
-	e := compareHashes(v)
-	lost, _ := v.LostVoter()
-	if v.BesideForeign() {
+	e := compareHashes(f)
+	lost, _ := f.LostVoter()
+	if f.BesideForeign() {
 		return &decision.Plan{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while foreign "+
 				"members are in the cluster; you decide: see Corrupt in docs/troubleshooting.md",
-				v.Named(alarms), hashes(v)),
+				f.Named(alarms), hashes(f)),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
 		}
 	}
 	switch {
 	case len(e.right) > 0 && lost != nil:
-		return alone(v, replace)
+		return alone(f, replace)
 	case len(e.wrong) > 0:
-		return alone(v, func(v *facts.Facts) *decision.Plan { return removeCorrupt(v, e) })
-	case len(e.right) > 0 && replaceDead(v) != nil: // as one that etcd does not let start, for its data differs
-		return alone(v, replaceDead)
+		return alone(f, func(f *facts.Facts) *decision.Plan { return removeCorrupt(f, e) })
+	case len(e.right) > 0 && replaceDead(f) != nil: // as one that etcd does not let start, for its data differs
+		return alone(f, replaceDead)
 	}
 	for _, a := range alarms {
-		if why := disproved(v, a, e); why != "" {
-			return disarm(v, a, fmt.Sprintf("disarming CORRUPT of %s: %s", v.Named([]observation.Alarm{a}),
+		if why := disproved(f, a, e); why != "" {
+			return disarm(f, a, fmt.Sprintf("disarming CORRUPT of %s: %s", f.Named([]observation.Alarm{a}),
 				why))
 		}
 	}
 	if len(e.right) > 1 {
 		return &decision.Plan{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): waiting for the hash of the keys of every "+
-				"voter: %s", v.Named(alarms), hashes(v)),
+				"voter: %s", f.Named(alarms), hashes(f)),
 			Resync: decision.ResyncLater,
 		}
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s), and nothing proves which member is right: %s; "+
 			"Quorate changes nothing; you decide: see Corrupt in docs/troubleshooting.md",
-			v.Named(alarms), hashes(v)),
+			f.Named(alarms), hashes(f)),
 		Outlook: decision.Waits,
 		Resync:  decision.ResyncLater,
 	}
 }
 
 // disproved says why an alarm no longer holds; empty when it may.
-func disproved(v *facts.Facts, a observation.Alarm, e hashEvidence) string {
+func disproved(f *facts.Facts, a observation.Alarm, e hashEvidence) string {
 	switch {
 	case len(e.right) == 0:
 		return ""
-	case a.MemberID != 0 && !v.Listed(a.MemberID):
+	case a.MemberID != 0 && !f.Listed(a.MemberID):
 		return "it is no longer a member, and the others have the same hash"
-	case len(e.right) == len(v.Voters) && len(v.Voters) > 1:
+	case len(e.right) == len(f.Voters) && len(f.Voters) > 1:
 		return "all voters have the same hash of their keys"
 	}
 	return ""
@@ -117,46 +117,46 @@ func disproved(v *facts.Facts, a observation.Alarm, e hashEvidence) string {
 
 // alone takes a voter away while no member joins or leaves. A learner is not waited for: it may have copied what is
 // wrong.
-func alone(v *facts.Facts, take func(*facts.Facts) *decision.Plan) *decision.Plan {
-	switch l := v.Learner(); {
+func alone(f *facts.Facts, take func(*facts.Facts) *decision.Plan) *decision.Plan {
+	switch l := f.Learner(); {
 	case l != nil && l.PodName != "":
-		return removeMember(v, l, fmt.Sprintf("removing the learner %s: it may have copied corrupt data", l.PodName))
+		return removeMember(f, l, fmt.Sprintf("removing the learner %s: it may have copied corrupt data", l.PodName))
 	case l != nil:
-		return learner(v)
+		return learner(f)
 	}
-	if wait := waitForRemoved(v); wait != nil {
+	if wait := waitForRemoved(f); wait != nil {
 		return wait
 	}
-	return take(v)
+	return take(f)
 }
 
 // removeCorrupt removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule
 // Replace: as long as the wrong one runs, etcd lets no member start whose keys differ from it.
-func removeCorrupt(v *facts.Facts, e hashEvidence) *decision.Plan {
-	slices.SortStableFunc(e.wrong, func(a, b *facts.Member) int { return v.Leads(a) - v.Leads(b) })
+func removeCorrupt(f *facts.Facts, e hashEvidence) *decision.Plan {
+	slices.SortStableFunc(e.wrong, func(a, b *facts.Member) int { return f.Leads(a) - f.Leads(b) })
 	m := e.wrong[0]
-	others := objects.Filter(v.Voters, func(o *facts.Member) bool { return o.ID != m.ID })
-	stay := objects.Filter(others, func(m *facts.Member) bool { return v.Stays(m) })
-	why := fmt.Sprintf("the data of %s is corrupt (alarm CORRUPT): %s", m.PodName, hashes(v))
+	others := objects.Filter(f.Voters, func(o *facts.Member) bool { return o.ID != m.ID })
+	stay := objects.Filter(others, func(m *facts.Member) bool { return f.Stays(m) })
+	why := fmt.Sprintf("the data of %s is corrupt (alarm CORRUPT): %s", m.PodName, hashes(f))
 	switch {
-	case len(stay) < facts.Quorum(len(others)) && waitForRestarts(v, others, why) != nil:
-		return waitForRestarts(v, others, why)
+	case len(stay) < facts.Quorum(len(others)) && waitForRestarts(f, others, why) != nil:
+		return waitForRestarts(f, others, why)
 	case len(stay) < facts.Quorum(len(others)):
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: without it only %d of %d voters serve", why,
 				len(stay), len(others)),
 			Resync: decision.ResyncLater,
 		}
-	case v.Leads(m) == 1:
-		return change(v, HandOver(v, m), why+"; it leads and hands over first")
+	case f.Leads(m) == 1:
+		return change(f, HandOver(f, m), why+"; it leads and hands over first")
 	}
-	return keepingClaim(v, m, why, objects.FailedCorrupt, removeMember(v, m, why+"; removing it"))
+	return keepingClaim(f, m, why, objects.FailedCorrupt, removeMember(f, m, why+"; removing it"))
 }
 
 // hashes are the voters' hashes in words.
-func hashes(v *facts.Facts) string {
+func hashes(f *facts.Facts) string {
 	var list []string
-	for _, m := range v.Voters {
+	for _, m := range f.Voters {
 		who := cmp.Or(m.DisplayName(), "the stranger "+objects.Hex(m.ID))
 		if h := m.Hash(); h != nil {
 			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision,
@@ -177,76 +177,76 @@ const (
 
 // noSpace makes room in databases that have reached their quota, and lets etcd take writes again. What it does is a
 // run of defragmentation that begins with a compaction: see defragmentation.go.
-func noSpace(v *facts.Facts) *decision.Plan {
-	alarms := v.Alarms(observation.AlarmNoSpace)
-	recovering := v.UnderWay() && v.DefragRun.Trigger == v1alpha1.TriggerNoSpace
+func noSpace(f *facts.Facts) *decision.Plan {
+	alarms := f.Alarms(observation.AlarmNoSpace)
+	recovering := f.UnderWay() && f.DefragRun.Trigger == v1alpha1.TriggerNoSpace
 	switch {
 	case len(alarms) == 0 && recovering:
-		return finishRun(v, "etcd accepts writes again")
+		return finishRun(f, "etcd accepts writes again")
 	case len(alarms) == 0:
 		return nil
 	case recovering:
-		return makeRoom(v, alarms)
-	case len(fullMembers(v)) == 0:
-		return disarm(v, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
-	case !roomToMake(v):
+		return makeRoom(f, alarms)
+	case len(fullMembers(f)) == 0:
+		return disarm(f, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
+	case !roomToMake(f):
 		return nil
-	case ranLately(v, v1alpha1.TriggerNoSpace):
+	case ranLately(f, v1alpha1.TriggerNoSpace):
 		return &decision.Plan{
 			Message: "etcd rejects new keys (alarm NOSPACE); Quorate frees space again 10 minutes after the last " +
 				"time: see NOSPACE in docs/troubleshooting.md",
 			Resync: decision.ResyncLater,
-			Due:    v.DefragRun.StartTime.Add(SpaceEvery).Sub(v.Now),
+			Due:    f.DefragRun.StartTime.Add(SpaceEvery).Sub(f.Now),
 		}
 	}
-	return beginRun(v, v1alpha1.TriggerNoSpace, fmt.Sprintf(
+	return beginRun(f, v1alpha1.TriggerNoSpace, fmt.Sprintf(
 		"etcd rejects new keys (alarm NOSPACE): freeing space in %s",
-		strings.Join(facts.Names(fullMembers(v)), ", ")))
+		strings.Join(facts.Names(fullMembers(f)), ", ")))
 }
 
 // makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would
 // not last.
-func makeRoom(v *facts.Facts, alarms []observation.Alarm) *decision.Plan {
-	crowded := objects.Filter(fullMembers(v), func(m *facts.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
-	history := slices.ContainsFunc(fullMembers(v),
+func makeRoom(f *facts.Facts, alarms []observation.Alarm) *decision.Plan {
+	crowded := objects.Filter(fullMembers(f), func(m *facts.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
+	history := slices.ContainsFunc(fullMembers(f),
 		func(m *facts.Member) bool { return m.Health.DBSizeInUse >= defaults.Quota(m.Pod)/2 })
-	lead := v.Leader()
+	lead := f.Leader()
 	switch {
-	case history && mayCompact(v) && v.DefragRun.Compacted == 0 && lead != nil && lead.Health.Revision > 0:
-		return change(v, decision.Compact{Revision: lead.Health.Revision},
+	case history && mayCompact(f) && f.DefragRun.Compacted == 0 && lead != nil && lead.Health.Revision > 0:
+		return change(f, decision.Compact{Revision: lead.Health.Revision},
 			fmt.Sprintf("freeing space (alarm NOSPACE): compacting the history before revision %d",
 				lead.Health.Revision))
-	case !v.DefragRun.LastMemberTime.IsZero() && len(v.DefragRun.Done) == 0 &&
-		v.Now.Before(v.DefragRun.LastMemberTime.Add(compacting(crowded))):
+	case !f.DefragRun.LastMemberTime.IsZero() && len(f.DefragRun.Done) == 0 &&
+		f.Now.Before(f.DefragRun.LastMemberTime.Add(compacting(crowded))):
 		return &decision.Plan{
 			Message: "freeing space (alarm NOSPACE): waiting for etcd to compact old revisions",
 			Resync:  decision.ResyncLater,
-			Due:     v.DefragRun.LastMemberTime.Add(compacting(crowded)).Sub(v.Now),
+			Due:     f.DefragRun.LastMemberTime.Add(compacting(crowded)).Sub(f.Now),
 		}
-	case len(crowded) > 0 && !doubtful(v, crowded):
-		return finishRun(v, "no more space can be freed")
+	case len(crowded) > 0 && !doubtful(f, crowded):
+		return finishRun(f, "no more space can be freed")
 	}
 	need := facts.Fragmented
-	if v.DefragRun.Compacted > 0 { // they may have more room than they tell, as doubtful says
+	if f.DefragRun.Compacted > 0 { // they may have more room than they tell, as doubtful says
 		need = func(m *facts.Member) bool { return facts.Fragmented(m) || nearQuota(m) }
 	}
-	if plan := defragmentNext(v, need, "freeing space (alarm NOSPACE)"); plan != nil {
+	if plan := defragmentNext(f, need, "freeing space (alarm NOSPACE)"); plan != nil {
 		return plan
 	}
-	if len(fullMembers(v)) > 0 {
-		return finishRun(v, "no more space can be freed")
+	if len(fullMembers(f)) > 0 {
+		return finishRun(f, "no more space can be freed")
 	}
-	return disarm(v, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
+	return disarm(f, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
 }
 
 // doubtful reports whether members may have more room than they tell. What a compaction has freed, etcd counts as
 // free only once something else is written, and while the alarm lasts nothing is (bbolt frees the pages of a
 // transaction in a later one). A defragmentation shows it: so after a compaction they are defragmented all the same,
 // until one of them turns out to be full indeed.
-func doubtful(v *facts.Facts, crowded []*facts.Member) bool {
-	return v.DefragRun.Compacted > 0 &&
+func doubtful(f *facts.Facts, crowded []*facts.Member) bool {
+	return f.DefragRun.Compacted > 0 &&
 		!slices.ContainsFunc(crowded, func(m *facts.Member) bool {
-			return slices.Contains(v.DefragRun.Done, m.PodName)
+			return slices.Contains(f.DefragRun.Done, m.PodName)
 		})
 }
 
@@ -259,68 +259,68 @@ func compacting(crowded []*facts.Member) time.Duration {
 }
 
 // ranLately reports whether the last run was begun by one of these, less than ten minutes ago.
-func ranLately(v *facts.Facts, triggers ...v1alpha1.DefragmentationTrigger) bool {
-	return v.DefragRun != nil && slices.Contains(triggers, v.DefragRun.Trigger) &&
-		v.Now.Before(v.DefragRun.StartTime.Add(SpaceEvery))
+func ranLately(f *facts.Facts, triggers ...v1alpha1.DefragmentationTrigger) bool {
+	return f.DefragRun != nil && slices.Contains(triggers, f.DefragRun.Trigger) &&
+		f.Now.Before(f.DefragRun.StartTime.Add(SpaceEvery))
 }
 
 // roomToMake reports whether a recovery can help: where the data in use leaves room, by defragmentation; else by a
 // compaction, when there is something to compact that the last recovery did not.
-func roomToMake(v *facts.Facts) bool {
-	crowded := objects.Filter(fullMembers(v), func(m *facts.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
+func roomToMake(f *facts.Facts) bool {
+	crowded := objects.Filter(fullMembers(f), func(m *facts.Member) bool { return !m.BelowQuota(m.Health.DBSizeInUse) })
 	if len(crowded) == 0 {
 		return true
 	}
-	lead := v.Leader()
-	return mayCompact(v) && lead != nil && lead.Health.Revision > compacted(v)
+	lead := f.Leader()
+	return mayCompact(f) && lead != nil && lead.Health.Revision > compacted(f)
 }
 
 // compacted is the revision that the last recovery compacted to.
-func compacted(v *facts.Facts) int64 {
-	if v.DefragRun == nil {
+func compacted(f *facts.Facts) int64 {
+	if f.DefragRun == nil {
 		return 0
 	}
-	return v.DefragRun.Compacted
+	return f.DefragRun.Compacted
 }
 
 // mayCompact reports whether old revisions are ours to drop.
-func mayCompact(v *facts.Facts) bool {
-	return v.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff
+func mayCompact(f *facts.Facts) bool {
+	return f.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff
 }
 
 // nearQuota reports whether the member's database is not below 90 % of its quota.
 func nearQuota(m *facts.Member) bool { return !m.BelowQuota(m.Health.DBSize) }
 
 // fullMembers are those whose databases are near their quota.
-func fullMembers(v *facts.Facts) []*facts.Member { return objects.Filter(v.Members, nearQuota) }
+func fullMembers(f *facts.Facts) []*facts.Member { return objects.Filter(f.Members, nearQuota) }
 
 // outOfSpace says that nothing is left to try.
-func outOfSpace(v *facts.Facts) *decision.Plan {
-	if len(v.Alarms(observation.AlarmNoSpace)) == 0 {
+func outOfSpace(f *facts.Facts) *decision.Plan {
+	if len(f.Alarms(observation.AlarmNoSpace)) == 0 {
 		return nil
 	}
 	why := "the data in use"
-	if !mayCompact(v) {
+	if !mayCompact(f) {
 		why = "the data in use, including the history that spec.options.autoCompaction.mode Off keeps,"
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects new keys (alarm NOSPACE): %s fills 90 %% or more of the quota of %s; "+
 			"delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in "+
 			"docs/troubleshooting.md",
-			why, quotas(v), compactYourself(v))}
+			why, quotas(f), compactYourself(f))}
 }
 
-func compactYourself(v *facts.Facts) string {
-	if mayCompact(v) {
+func compactYourself(f *facts.Facts) string {
+	if mayCompact(f) {
 		return ""
 	}
 	return ", compact with etcdctl"
 }
 
 // quotas are those of the members that are full, in words.
-func quotas(v *facts.Facts) string {
+func quotas(f *facts.Facts) string {
 	var list []string
-	for _, m := range fullMembers(v) {
+	for _, m := range fullMembers(f) {
 		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.PodName, "the stranger "+objects.Hex(m.ID)),
 			facts.Mebibytes(defaults.Quota(m.Pod))))
 	}

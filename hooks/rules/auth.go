@@ -7,27 +7,27 @@ import (
 )
 
 // authorize applies the declared users and roles. Their names are recorded as ours before they are made.
-func authorize(v *facts.Facts) *decision.Plan {
-	if v.Cluster.Spec.Auth == nil {
+func authorize(f *facts.Facts) *decision.Plan {
+	if f.Cluster.Spec.Auth == nil {
 		return nil
 	}
-	want, err := v.AuthWanted()
-	old, applied := v.Applied()
+	want, err := f.AuthWanted()
+	old, applied := f.Applied()
 	switch {
 	case err != nil:
 		return nil // the condition Authorized says it; nothing else has to wait for that
-	case v.Tried():
+	case f.Tried():
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !users.Recorded(old, want):
 		return &decision.Plan{
 			Message: "recording the names of users and roles before they are created in etcd",
 			Resync:  decision.ResyncSoon,
 		}
-	case !want.Enabled && len(v.Anonymous()) > 0:
+	case !want.Enabled && len(f.Anonymous()) > 0:
 		return nil // the members ask for certificates first; the condition says it
-	case applied == want.Hash() && (!want.Enabled || !v.AuthOff()) &&
-		(v.Clock.Unix()+v.Offset())%facts.AuthLook >= facts.AuthGate:
+	case applied == want.Hash() && (!want.Enabled || !f.AuthOff()) &&
+		(f.Clock.Unix()+f.Offset())%facts.AuthLook >= facts.AuthGate:
 		return nil
 	}
-	return change(v, decision.Authorize{Want: want}, "applying users and roles")
+	return change(f, decision.Authorize{Want: want}, "applying users and roles")
 }

@@ -12,21 +12,21 @@ import (
 
 // ChooseForRestart says what must happen before the voter is restarted in this way; nil when nothing must, for it was
 // chosen for it.
-func ChooseForRestart(v *facts.Facts, m *facts.Member, inPlace bool, reason string) *decision.Plan {
-	chosen, wanted := v.Chosen(), facts.RestartChoice(m.Pod, inPlace)
+func ChooseForRestart(f *facts.Facts, m *facts.Member, inPlace bool, reason string) *decision.Plan {
+	chosen, wanted := f.Chosen(), facts.RestartChoice(m.Pod, inPlace)
 	// one without a role has not served since
 	wanted.Down = !m.Answers() && (!facts.ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
 	switch {
-	case chosen != nil && (chosen != m || v.Epoch.Choice.Removes ||
+	case chosen != nil && (chosen != m || f.Epoch.Choice.Removes ||
 		m.Pod.Annotations[objects.AnnotationWithdrawn] != ""):
-		return withdraw(v)
+		return withdraw(f)
 	case m.Pod.Annotations[objects.AnnotationWithdrawn] != "":
 		return &decision.Plan{
 			Message: fmt.Sprintf("waiting until the withdrawn restart of %s is forgotten: %s",
 				m.PodName, reason),
 			Resync: decision.ResyncSoon,
 		}
-	case facts.SameChoice(v.Epoch.Choice, wanted):
+	case facts.SameChoice(f.Epoch.Choice, wanted):
 		return nil
 	}
 	return &decision.Plan{
@@ -38,13 +38,13 @@ func ChooseForRestart(v *facts.Facts, m *facts.Member, inPlace bool, reason stri
 
 // ChooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
 // it. One that was chosen to be restarted needs no wait: it is out of the count all the same.
-func chooseForRemoval(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
-	chosen, recorded := v.Chosen(), v.Epoch.Choice
+func chooseForRemoval(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
+	chosen, recorded := f.Chosen(), f.Epoch.Choice
 	switch {
 	case chosen == m && recorded.Removes && recorded.Withdrawn.IsZero():
 		return nil
 	case chosen != nil && (chosen != m || recorded.Removes):
-		plan := withdraw(v)
+		plan := withdraw(f)
 		plan.Message = why + "; " + plan.Message
 		return plan
 	}
@@ -56,8 +56,8 @@ func chooseForRemoval(v *facts.Facts, m *facts.Member, why string) *decision.Pla
 }
 
 // Withdraw lets go of the member that was chosen; nil when none is.
-func withdraw(v *facts.Facts) *decision.Plan {
-	chosen, recorded := v.Chosen(), v.Epoch.Choice
+func withdraw(f *facts.Facts) *decision.Plan {
+	chosen, recorded := f.Chosen(), f.Epoch.Choice
 	switch {
 	case chosen == nil:
 		return nil
@@ -68,16 +68,16 @@ func withdraw(v *facts.Facts) *decision.Plan {
 				"withdrawn", chosen.PodName, facts.CallsEnd.Seconds()),
 			Pod:    decision.PodChange{Name: chosen.PodName, Fate: decision.Unchosen},
 			Resync: decision.ResyncLater,
-			Due:    v.CallsLeft(since),
+			Due:    f.CallsLeft(since),
 		}
 	case recorded.Withdrawn.IsZero():
-		recorded.Withdrawn = v.Now
+		recorded.Withdrawn = f.Now
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("waiting for earlier calls that may still remove %s, %.0f seconds after that was "+
 			"withdrawn", chosen.DisplayName(), facts.CallsEnd.Seconds()),
 		Record: decision.RecordChange{Choice: recorded},
 		Resync: decision.ResyncLater,
-		Due:    v.CallsLeft(recorded.Withdrawn),
+		Due:    f.CallsLeft(recorded.Withdrawn),
 	}
 }

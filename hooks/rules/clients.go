@@ -12,22 +12,22 @@ import (
 // the one whose turn is next. A client whose connection a member closes would come back to it as long as nodes lead
 // there, find no one, and wait for a second (gRPC's first backoff); and kube-proxy may let a second pass between two
 // changes. Another voter that clients are led to stays.
-func leaving(v *facts.Facts, plan *decision.Plan) (names []string) {
-	if v.Etcd == nil || v.Epoch == nil {
+func leaving(f *facts.Facts, plan *decision.Plan) (names []string) {
+	if f.Etcd == nil || f.Epoch == nil {
 		return nil
 	}
-	for _, m := range v.Voters {
-		if othersHaveClients(v, m, names) && leaves(v, m, plan) {
+	for _, m := range f.Voters {
+		if othersHaveClients(f, m, names) && leaves(f, m, plan) {
 			names = append(names, m.PodName)
 		}
 	}
-	rolling := slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return !v.Stays(m) })
-	stuck := slices.ContainsFunc(v.Voters, func(m *facts.Member) bool { return v.Overdue(m) })
+	rolling := slices.ContainsFunc(f.Voters, func(m *facts.Member) bool { return !f.Stays(m) })
+	stuck := slices.ContainsFunc(f.Voters, func(m *facts.Member) bool { return f.Overdue(m) })
 	if !rolling || stuck {
 		return names
 	}
-	for _, next := range due(v) {
-		if !slices.Contains(names, next.PodName) && othersHaveClients(v, next, names) {
+	for _, next := range due(f) {
+		if !slices.Contains(names, next.PodName) && othersHaveClients(f, next, names) {
 			return append(names, next.PodName)
 		}
 	}
@@ -35,23 +35,23 @@ func leaving(v *facts.Facts, plan *decision.Plan) (names []string) {
 }
 
 // othersHaveClients reports whether the voter serves, and another one would have clients without it and those that leave.
-func othersHaveClients(v *facts.Facts, m *facts.Member, leave []string) bool {
-	return m.Serving() && m.Pod != nil && slices.ContainsFunc(v.Voters, func(o *facts.Member) bool {
-		return o != m && !slices.Contains(leave, o.PodName) && hasClients(v, o)
+func othersHaveClients(f *facts.Facts, m *facts.Member, leave []string) bool {
+	return m.Serving() && m.Pod != nil && slices.ContainsFunc(f.Voters, func(o *facts.Member) bool {
+		return o != m && !slices.Contains(leave, o.PodName) && hasClients(f, o)
 	})
 }
 
 // hasClients reports whether clients are led to the voter, and will be.
-func hasClients(v *facts.Facts, m *facts.Member) bool {
-	return v.Stays(m) && m.Pod != nil && m.Pod.Labels[objects.LabelRole] == facts.RoleVoter && objects.Ready(m.Pod)
+func hasClients(f *facts.Facts, m *facts.Member) bool {
+	return f.Stays(m) && m.Pod != nil && m.Pod.Labels[objects.LabelRole] == facts.RoleVoter && objects.Ready(m.Pod)
 }
 
 // Leaves reports whether the member is restarted or removed in a moment: it has been, or is chosen for it now.
-func leaves(v *facts.Facts, m *facts.Member, plan *decision.Plan) bool {
+func leaves(f *facts.Facts, m *facts.Member, plan *decision.Plan) bool {
 	if chosen := plan.Record.Choice; chosen.Name != "" {
 		return chosen.Name == m.DisplayName() && chosen.Withdrawn.IsZero()
 	}
 	withdrawn := m.Pod.Annotations[objects.AnnotationWithdrawn] != "" ||
-		plan.Pod.Is(decision.Unchosen, m.PodName) || !v.Epoch.Choice.Withdrawn.IsZero()
-	return m.Restarting() || m == v.Chosen() && !withdrawn
+		plan.Pod.Is(decision.Unchosen, m.PodName) || !f.Epoch.Choice.Withdrawn.IsZero()
+	return m.Restarting() || m == f.Chosen() && !withdrawn
 }

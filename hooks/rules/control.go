@@ -10,17 +10,17 @@ import (
 // What people decide: which members' etcd should be stopped for a while, and what becomes of a cluster that is
 // deleted.
 
-func fence(v *facts.Facts) *decision.Plan {
-	for _, m := range v.ChosenFirst(v.Voters) {
-		if m.PodName == "" || !v.Fenced(m.PodName) || m.Pod == nil || m.Pod.DeletionTimestamp != nil ||
-			!v.MayStop(m) {
+func fence(f *facts.Facts) *decision.Plan {
+	for _, m := range f.ChosenFirst(f.Voters) {
+		if m.PodName == "" || !f.Fenced(m.PodName) || m.Pod == nil || m.Pod.DeletionTimestamp != nil ||
+			!f.MayStop(m) {
 			continue
 		}
 		why := fmt.Sprintf("stopping %s, as an EtcdOperation of type Fence asks", m.PodName)
-		if v.Leads(m) == 1 {
-			return change(v, HandOver(v, m), why+"; it leads and hands over first")
+		if f.Leads(m) == 1 {
+			return change(f, HandOver(f, m), why+"; it leads and hands over first")
 		}
-		if plan := ChooseForRestart(v, m, false, why); plan != nil {
+		if plan := ChooseForRestart(f, m, false, why); plan != nil {
 			return plan
 		}
 		return &decision.Plan{
@@ -33,14 +33,14 @@ func fence(v *facts.Facts) *decision.Plan {
 }
 
 // moveLeader hands the leadership to the voter that should have it, once that serves.
-func moveLeader(v *facts.Facts) *decision.Plan {
-	if v.Asked.MoveLeader == nil {
+func moveLeader(f *facts.Facts) *decision.Plan {
+	if f.Asked.MoveLeader == nil {
 		return nil
 	}
-	m := v.Find(v.Asked.MoveLeader.To)
-	if m == nil || m.Learner || !m.Serving() || m.ID == v.Etcd.Leader {
+	m := f.Find(f.Asked.MoveLeader.To)
+	if m == nil || m.Learner || !m.Serving() || m.ID == f.Etcd.Leader {
 		return nil
 	}
-	return change(v, decision.MoveLeader{To: m.ID, Name: m.PodName},
+	return change(f, decision.MoveLeader{To: m.ID, Name: m.PodName},
 		fmt.Sprintf("handing the leadership to %s, as an EtcdOperation asks", m.PodName))
 }

@@ -16,15 +16,15 @@ type Decided struct {
 }
 
 // planned asks the rules.
-func Decide(v *facts.Facts) Decided {
-	in := modeOf(v)
-	at, said := in.Rules.First(v)
+func Decide(f *facts.Facts) Decided {
+	in := modeOf(f)
+	at, said := in.Rules.First(f)
 	p := Decided{Plan: *said, Mode: in.Name, Rule: &in.Rules[at]}
 	if p.Outlook == "" {
 		p.Outlook = p.Rule.Outlooks[0]
 	}
 	p.Aside = p.Outlook == decision.Aside
-	then := v.WithRun(p.Defragmentation)
+	then := f.WithRun(p.Defragmentation)
 	p.Next = prospectOf(then, in, at, said)
 	p.Leaving = leaving(then, &p.Plan)
 	return p

@@ -27,43 +27,43 @@ const (
 )
 
 // dueRun is what a run is to begin for now; empty for nothing.
-func dueRun(v *facts.Facts) v1alpha1.DefragmentationTrigger {
-	asked := v.Asked.Defragment
+func dueRun(f *facts.Facts) v1alpha1.DefragmentationTrigger {
+	asked := f.Asked.Defragment
 	switch {
-	case asked != "" && (v.DefragRun == nil || v.DefragRun.Request != asked):
+	case asked != "" && (f.DefragRun == nil || f.DefragRun.Request != asked):
 		return v1alpha1.TriggerRequest
-	case slices.ContainsFunc(v.Voters, fillsUp) && !ranLately(v, v1alpha1.TriggerNearQuota, v1alpha1.TriggerNoSpace):
+	case slices.ContainsFunc(f.Voters, fillsUp) && !ranLately(f, v1alpha1.TriggerNearQuota, v1alpha1.TriggerNoSpace):
 		return v1alpha1.TriggerNearQuota
-	case v.DefragRun != nil && !v.DefragRun.NextScheduleTime.IsZero() &&
-		!v.Now.Before(v.DefragRun.NextScheduleTime.Time):
+	case f.DefragRun != nil && !f.DefragRun.NextScheduleTime.IsZero() &&
+		!f.Now.Before(f.DefragRun.NextScheduleTime.Time):
 		return v1alpha1.TriggerSchedule
 	}
 	return ""
 }
 
 // beginRun writes down that a run begins; the next call takes its first member.
-func beginRun(v *facts.Facts, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Plan {
+func beginRun(f *facts.Facts, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Plan {
 	run := &decision.DefragmentationRun{}
-	run.Trigger, run.StartTime = trigger, v.NowInSeconds()
-	if v.DefragRun != nil {
-		run.Request, run.NextScheduleTime = v.DefragRun.Request, v.DefragRun.NextScheduleTime
+	run.Trigger, run.StartTime = trigger, f.NowInSeconds()
+	if f.DefragRun != nil {
+		run.Request, run.NextScheduleTime = f.DefragRun.Request, f.DefragRun.NextScheduleTime
 	}
-	if v.UnderWay() && v.DefragRun.Trigger == v1alpha1.TriggerRequest {
+	if f.UnderWay() && f.DefragRun.Trigger == v1alpha1.TriggerRequest {
 		run.Request = "" // what was asked for is cut short, and begins again after this one
 	}
 	if trigger == v1alpha1.TriggerRequest {
-		run.Request = v.Asked.Defragment
+		run.Request = f.Asked.Defragment
 	}
 	if trigger == v1alpha1.TriggerSchedule {
-		run.NextScheduleTime = v.NextRun(metav1.Time{})
+		run.NextScheduleTime = f.NextRun(metav1.Time{})
 	}
 	return &decision.Plan{Message: message, Defragmentation: run, Resync: decision.ResyncSoon}
 }
 
 // finishRun writes down that the run is over.
-func finishRun(v *facts.Facts, what string) *decision.Plan {
-	run := *v.DefragRun
-	run.CompletionTime = v.NowInSeconds()
+func finishRun(f *facts.Facts, what string) *decision.Plan {
+	run := *f.DefragRun
+	run.CompletionTime = f.NowInSeconds()
 	reclaimed := "nothing"
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
@@ -76,65 +76,65 @@ func finishRun(v *facts.Facts, what string) *decision.Plan {
 	}
 }
 
-func defragment(v *facts.Facts) *decision.Plan {
-	if len(v.Etcd.Alarms) > 0 || len(v.Hops()) > 0 && !v.Refuses(v.Hops()) &&
-		!v.HopWaits() {
+func defragment(f *facts.Facts) *decision.Plan {
+	if len(f.Etcd.Alarms) > 0 || len(f.Hops()) > 0 && !f.Refuses(f.Hops()) &&
+		!f.HopWaits() {
 		return nil // what these ask for comes first
 	}
-	if !v.UnderWay() {
-		return beginDue(v)
+	if !f.UnderWay() {
+		return beginDue(f)
 	}
-	need := func(m *facts.Member) bool { return wasteful(v, m) }
-	switch v.DefragRun.Trigger {
+	need := func(m *facts.Member) bool { return wasteful(f, m) }
+	switch f.DefragRun.Trigger {
 	case v1alpha1.TriggerRequest:
 		need = func(*facts.Member) bool { return true }
 	case v1alpha1.TriggerNearQuota:
 		need = fillsUp
 	case v1alpha1.TriggerSchedule, v1alpha1.TriggerNoSpace: // the latter's alarm is gone
 	}
-	if plan := defragmentNext(v, need, "defragmenting"); plan != nil {
+	if plan := defragmentNext(f, need, "defragmenting"); plan != nil {
 		return plan
 	}
-	return finishRun(v, "defragmentation is complete")
+	return finishRun(f, "defragmentation is complete")
 }
 
 // beginDue begins the run that is due; nil for none.
-func beginDue(v *facts.Facts) *decision.Plan {
-	due := dueRun(v)
+func beginDue(f *facts.Facts) *decision.Plan {
+	due := dueRun(f)
 	words := map[v1alpha1.DefragmentationTrigger]string{
 		v1alpha1.TriggerRequest:   "defragmenting every member on request",
 		v1alpha1.TriggerNearQuota: "defragmenting members with a database at 90 % of its quota",
 		v1alpha1.TriggerSchedule:  "defragmenting members with enough free space, on schedule",
 	}
-	if due == "" || due == v1alpha1.TriggerSchedule && v.Windows.Closed() {
+	if due == "" || due == v1alpha1.TriggerSchedule && f.Windows.Closed() {
 		return nil
 	}
-	return beginRun(v, due, words[due])
+	return beginRun(f, due, words[due])
 }
 
 // defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve,
 // and none joins or is restarted: the rules before this one see to that.
-func defragmentNext(v *facts.Facts, need func(*facts.Member) bool, why string) *decision.Plan {
-	left := objects.Filter(v.Voters, func(m *facts.Member) bool {
-		return m.PodName != "" && !slices.Contains(v.DefragRun.Done, m.PodName) &&
+func defragmentNext(f *facts.Facts, need func(*facts.Member) bool, why string) *decision.Plan {
+	left := objects.Filter(f.Voters, func(m *facts.Member) bool {
+		return m.PodName != "" && !slices.Contains(f.DefragRun.Done, m.PodName) &&
 			need(m)
 	})
 	if len(left) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(left, func(a, b *facts.Member) int { return v.Leads(a) - v.Leads(b) })
+	slices.SortStableFunc(left, func(a, b *facts.Member) int { return f.Leads(a) - f.Leads(b) })
 	m, pause := left[0], pauseRequest
-	if v.DefragRun.Trigger == v1alpha1.TriggerSchedule {
+	if f.DefragRun.Trigger == v1alpha1.TriggerSchedule {
 		pause = pauseSchedule
 	}
-	if wait := v.DefragRun.LastMemberTime.Add(pause).Sub(v.Now); len(v.DefragRun.Done) > 0 && wait > 0 {
+	if wait := f.DefragRun.LastMemberTime.Add(pause).Sub(f.Now); len(f.DefragRun.Done) > 0 && wait > 0 {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s: %s is next, after a pause", why, m.PodName),
 			Resync:  decision.ResyncLater,
 			Due:     wait,
 		}
 	}
-	return change(v, decision.Defragment{ID: m.ID, Name: m.PodName, DBSize: m.Health.DBSize},
+	return change(f, decision.Defragment{ID: m.ID, Name: m.PodName, DBSize: m.Health.DBSize},
 		fmt.Sprintf("%s: %s now", why, m.PodName))
 }
 
@@ -144,8 +144,8 @@ func defragmentNext(v *facts.Facts, need func(*facts.Member) bool, why string) *
 func fillsUp(m *facts.Member) bool { return m.PodName != "" && nearQuota(m) && facts.Fragmented(m) }
 
 // wasteful reports whether the schedule is to defragment the member.
-func wasteful(v *facts.Facts, m *facts.Member) bool {
-	d := v.Cluster.Spec.Maintenance.Defragmentation
+func wasteful(f *facts.Facts, m *facts.Member) bool {
+	d := f.Cluster.Spec.Maintenance.Defragmentation
 	if d == nil {
 		return false
 	}

@@ -284,8 +284,8 @@ var Modes = []Mode{
 }
 
 // modeOf is the one that a cluster is in.
-func modeOf(v *facts.Facts) *Mode {
-	is := v.Mode()
+func modeOf(f *facts.Facts) *Mode {
+	is := f.Mode()
 	return &Modes[slices.IndexFunc(Modes, func(m Mode) bool { return m.Name == is })]
 }
 

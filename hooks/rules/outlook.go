@@ -17,12 +17,12 @@ import (
 )
 
 // prospectOf is that of the rule at this place of the mode, and its plan.
-func prospectOf(v *facts.Facts, in *Mode, at int, plan *decision.Plan) decision.Prospect {
+func prospectOf(f *facts.Facts, in *Mode, at int, plan *decision.Plan) decision.Prospect {
 	name := in.Rules[at].Name
 	p := decision.Prospect{Outlook: cmp.Or(plan.Outlook, in.Rules[at].Outlooks[0]), Reason: name, Message: plan.Message}
 	switch {
-	case p.Outlook == decision.Aside && v.Suspended():
-		w := resumed(v)
+	case p.Outlook == decision.Aside && f.Suspended():
+		w := resumed(f)
 		next, then := prospectFrom(w, modeOf(w), 0)
 		if p.Outlook = then.Outlook; p.Outlook == decision.Works {
 			p.Outlook = decision.Waits
@@ -30,25 +30,25 @@ func prospectOf(v *facts.Facts, in *Mode, at int, plan *decision.Plan) decision.
 		}
 		return p
 	case p.Outlook == decision.Aside:
-		_, then := prospectFrom(v, in, at+1)
+		_, then := prospectFrom(f, in, at+1)
 		p.Outlook = then.Outlook
 		return p
 	}
-	if p.Outlook == decision.Rests && v.Etcd != nil && !v.BesideForeign() {
-		p = cmp.Or(unauthorized(v), unreachable(v), unready(v), p)
+	if p.Outlook == decision.Rests && f.Etcd != nil && !f.BesideForeign() {
+		p = cmp.Or(unauthorized(f), unreachable(f), unready(f), p)
 	}
 	return p
 }
 
 // unreachable says that clients have no Service, or none to one of the members; empty when they have. An object of the
 // same name that is not ours stays as it is.
-func unreachable(v *facts.Facts) decision.Prospect {
-	names := []string{objects.ClientService(v.Cluster.Name)}
-	for _, member := range v.Outside() {
+func unreachable(f *facts.Facts) decision.Prospect {
+	names := []string{objects.ClientService(f.Cluster.Name)}
+	for _, member := range f.Outside() {
 		names = append(names, objects.MemberService(member))
 	}
 	for _, name := range names {
-		if v.Children.Services[name] == nil {
+		if f.Children.Services[name] == nil {
 			return decision.Prospect{
 				Outlook: decision.Works,
 				Reason:  "ServiceNotFound",
@@ -65,9 +65,9 @@ const probed = time.Minute
 
 // unready says that the Service leads clients to no pod, because no kubelet finds its own ready; empty when it leads to
 // one. A pod is made without a word of that, and a mesh or a policy may keep the kubelets from asking.
-func unready(v *facts.Facts) decision.Prospect {
+func unready(f *facts.Facts) decision.Prospect {
 	var since time.Time
-	for _, m := range v.ReplicaVoters() {
+	for _, m := range f.ReplicaVoters() {
 		if m.Pod == nil || objects.Ready(m.Pod) {
 			return decision.Prospect{}
 		}
@@ -85,17 +85,17 @@ func unready(v *facts.Facts) decision.Prospect {
 		Reason:  "NoPodReady",
 		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready",
 	}
-	if v.Now.After(since.Add(probed)) {
+	if f.Now.After(since.Add(probed)) {
 		p.Outlook = decision.Waits
-		p.Message += fmt.Sprintf("; `kubectl describe pod -n %s -l %s=%s` shows why", v.Cluster.Namespace,
-			objects.LabelCluster, v.Cluster.Name)
+		p.Message += fmt.Sprintf("; `kubectl describe pod -n %s -l %s=%s` shows why", f.Cluster.Namespace,
+			objects.LabelCluster, f.Cluster.Name)
 	}
 	return p
 }
 
 // resumed is the cluster as if spec.suspend were false.
-func resumed(v *facts.Facts) *facts.Facts {
-	w, c := *v, *v.Cluster
+func resumed(f *facts.Facts) *facts.Facts {
+	w, c := *f, *f.Cluster
 	c.Spec.Suspend = false
 	w.Cluster = &c
 	return &w
@@ -103,24 +103,24 @@ func resumed(v *facts.Facts) *facts.Facts {
 
 // prospectFrom is that of the rule that would decide if those before this place did not, and its name. Users and roles
 // that are only looked at are no change.
-func prospectFrom(v *facts.Facts, in *Mode, at int) (string, decision.Prospect) {
+func prospectFrom(f *facts.Facts, in *Mode, at int) (string, decision.Prospect) {
 	for {
-		next, plan := in.Rules[at:].First(v)
+		next, plan := in.Rules[at:].First(f)
 		at += next
-		if _, looks := plan.Step.(decision.Authorize); !looks || unauthorized(v) != (decision.Prospect{}) {
-			return in.Rules[at].Name, prospectOf(v, in, at, plan)
+		if _, looks := plan.Step.(decision.Authorize); !looks || unauthorized(f) != (decision.Prospect{}) {
+			return in.Rules[at].Name, prospectOf(f, in, at, plan)
 		}
 		at++
 	}
 }
 
 // unauthorized says that etcd's users and roles are not those of the spec; empty when they are.
-func unauthorized(v *facts.Facts) decision.Prospect {
-	if v.Cluster.Spec.Auth == nil {
+func unauthorized(f *facts.Facts) decision.Prospect {
+	if f.Cluster.Spec.Auth == nil {
 		return decision.Prospect{}
 	}
-	now, applied := v.AuthStatus()
-	reason, message, _ := v.Authorization(now, applied)
+	now, applied := f.AuthStatus()
+	reason, message, _ := f.Authorization(now, applied)
 	switch reason {
 	case "FieldWrong":
 		return decision.Prospect{Outlook: decision.Waits, Reason: reason, Message: message}
@@ -131,11 +131,11 @@ func unauthorized(v *facts.Facts) decision.Prospect {
 }
 
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
-func byPerson(v *facts.Facts, silent []*facts.Member) decision.Outlook {
+func byPerson(f *facts.Facts, silent []*facts.Member) decision.Outlook {
 	if slices.ContainsFunc(silent, func(m *facts.Member) bool {
-		full := v.DiskFull(m) && !v.MoreRoom(m.PodName)
-		return m.DisplayName() == "" || v.Mismatched(m) || v.Fenced(m.PodName) || full ||
-			v.Overdue(m) && v.WhyNotReplaced(m) != ""
+		full := f.DiskFull(m) && !f.MoreRoom(m.PodName)
+		return m.DisplayName() == "" || f.Mismatched(m) || f.Fenced(m.PodName) || full ||
+			f.Overdue(m) && f.WhyNotReplaced(m) != ""
 	}) {
 		return decision.Waits
 	}
@@ -144,13 +144,13 @@ func byPerson(v *facts.Facts, silent []*facts.Member) decision.Outlook {
 
 // uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
 // others keep and that can't be used stay so.
-func uncertified(v *facts.Facts) decision.Outlook {
-	if v.WithoutCertManager() != "" {
+func uncertified(f *facts.Facts) decision.Outlook {
+	if f.WithoutCertManager() != "" {
 		return decision.Waits
 	}
-	if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.Leaves, func(l defaults.Leaf) bool {
-		return (l.Server || l.What == "operator") && v.Secret(l.Secret) != nil &&
-			v.Flaw(l) != ""
+	if objects.TLSMode(f.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(f.Leaves, func(l defaults.Leaf) bool {
+		return (l.Server || l.What == "operator") && f.Secret(l.Secret) != nil &&
+			f.Flaw(l) != ""
 	}) {
 		return decision.Waits
 	}
@@ -158,32 +158,32 @@ func uncertified(v *facts.Facts) decision.Outlook {
 }
 
 // outlookWhileBlind is whether those who may come back by themselves could be a quorum.
-func outlookWhileBlind(v *facts.Facts) decision.Outlook {
+func outlookWhileBlind(f *facts.Facts) decision.Outlook {
 	switch {
-	case v.Next != nil:
-		return nextComes(v)
-	case quorumWithout(v, distrusting(v), leftBehind(v), dataGone(v)):
+	case f.Next != nil:
+		return nextComes(f)
+	case quorumWithout(f, distrusting(f), leftBehind(f), dataGone(f)):
 		return decision.Works
 	}
 	return decision.Waits
 }
 
 // quorumWithout reports whether the voters, as last known, are a quorum without all of these.
-func quorumWithout(v *facts.Facts, lists ...[]string) bool {
-	known := v.KnownVoters()
+func quorumWithout(f *facts.Facts, lists ...[]string) bool {
+	known := f.KnownVoters()
 	able := objects.Filter(known, func(name string) bool { return !slices.Contains(slices.Concat(lists...), name) })
 	return len(able) >= facts.Quorum(len(known))
 }
 
 // filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried
 // again, and may be there then; what can't be read, or does not fit, stays so.
-func filling(v *facts.Facts) decision.Outlook {
-	if v.Differing() != "" || v.Unplaced() {
+func filling(f *facts.Facts) decision.Outlook {
+	if f.Differing() != "" || f.Unplaced() {
 		return decision.Waits
 	}
-	for _, name := range v.Epoch.InitialNames() {
-		report := facts.SeedFailure(v.Children.Pods[name])
-		if report == nil || facts.Seeded(v.Children.Pods[name]) {
+	for _, name := range f.Epoch.InitialNames() {
+		report := facts.SeedFailure(f.Children.Pods[name])
+		if report == nil || facts.Seeded(f.Children.Pods[name]) {
 			continue
 		}
 		switch report.Reason {
@@ -195,25 +195,25 @@ func filling(v *facts.Facts) decision.Outlook {
 }
 
 // nextComes is whether the next epoch is made ready by itself.
-func nextComes(v *facts.Facts) decision.Outlook {
+func nextComes(f *facts.Facts) decision.Outlook {
 	switch {
-	case v.Next == nil:
+	case f.Next == nil:
 		return decision.Waits
-	case v.Choosing():
-		return cmp.Or(v.BestSurvivor().Outlook, decision.Works)
-	case v.Next.Unstaged() == "":
-		return stops(v)
+	case f.Choosing():
+		return cmp.Or(f.BestSurvivor().Outlook, decision.Works)
+	case f.Next.Unstaged() == "":
+		return stops(f)
 	}
-	return filling(v.Next)
+	return filling(f.Next)
 }
 
 // starts is whether the initial members may still come to a quorum by themselves.
-func starts(v *facts.Facts) decision.Outlook {
-	if len(v.Epoch.StartsOn) > 0 && cmp.Or(v.Unfilled(), v.Differing()) != "" {
-		return filling(v)
+func starts(f *facts.Facts) decision.Outlook {
+	if len(f.Epoch.StartsOn) > 0 && cmp.Or(f.Unfilled(), f.Differing()) != "" {
+		return filling(f)
 	}
-	for _, name := range v.Epoch.InitialNames() {
-		if m := (&facts.Member{PodName: name, Pod: v.Children.Pods[name]}); m.Pod != nil &&
+	for _, name := range f.Epoch.InitialNames() {
+		if m := (&facts.Member{PodName: name, Pod: f.Children.Pods[name]}); m.Pod != nil &&
 			len(facts.Failures(m.Pod)) == 0 &&
 			facts.Unpulled(m) == "" && facts.CrashesBefore(m) == "" && !facts.HasStarted(m.Pod) {
 			return decision.Works // a node, an image or a volume is on its way
@@ -223,11 +223,11 @@ func starts(v *facts.Facts) decision.Outlook {
 }
 
 // arrives is whether the snapshot that a source names may still be taken.
-func arrives(v *facts.Facts, s *v1alpha1.SnapshotSource) decision.Outlook {
+func arrives(f *facts.Facts, s *v1alpha1.SnapshotSource) decision.Outlook {
 	if s == nil || s.SnapshotRef.Name == "" {
 		return decision.Works
 	}
-	if snapshot := v.Related.Snapshots[s.SnapshotRef.Name]; snapshot != nil {
+	if snapshot := f.Related.Snapshots[s.SnapshotRef.Name]; snapshot != nil {
 		switch snapshot.Status.Phase {
 		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
 			v1alpha1.SnapshotDeleting:
@@ -239,24 +239,24 @@ func arrives(v *facts.Facts, s *v1alpha1.SnapshotSource) decision.Outlook {
 }
 
 // followed is whether everything of the spec is done although there are members that are not ours.
-func followed(v *facts.Facts) decision.Outlook {
-	differs := func(m *facts.Member) bool { return m.PodName != "" && v.UpdateOf(m) != nil }
-	if slices.ContainsFunc(v.Members, differs) || len(v.Hops()) > 0 ||
-		unauthorized(v) != (decision.Prospect{}) || restorePending(v) {
+func followed(f *facts.Facts) decision.Outlook {
+	differs := func(m *facts.Member) bool { return m.PodName != "" && f.UpdateOf(m) != nil }
+	if slices.ContainsFunc(f.Members, differs) || len(f.Hops()) > 0 ||
+		unauthorized(f) != (decision.Prospect{}) || restorePending(f) {
 		return decision.Waits
 	}
 	switch {
-	case len(v.Etcd.Alarms) > 0 || volumePending(v) != nil:
+	case len(f.Etcd.Alarms) > 0 || volumePending(f) != nil:
 		return decision.Waits
-	case resize(v) != nil:
+	case resize(f) != nil:
 		return decision.Works
 	}
 	return decision.Rests
 }
 
 // restorePending reports whether the spec asks for data that the cluster does not have.
-func restorePending(v *facts.Facts) bool {
-	_, _, is, shown := v.Restored()
+func restorePending(f *facts.Facts) bool {
+	_, _, is, shown := f.Restored()
 	return shown && !is
 }
 

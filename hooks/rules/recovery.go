@@ -9,56 +9,56 @@ import (
 	"github.com/quorate-dev/quorate/hooks/facts"
 )
 
-func restore(v *facts.Facts) *decision.Plan {
-	r := v.Asked.Restore
-	if r == nil || v.Next != nil || v.Answered()[r.ID] != 0 {
+func restore(f *facts.Facts) *decision.Plan {
+	r := f.Asked.Restore
+	if r == nil || f.Next != nil || f.Answered()[r.ID] != 0 {
 		return nil
 	}
-	from, why := v.RestoreSource(r)
-	if why != "" || v.MembersMissing() && !v.MayStopFirst(r) {
+	from, why := f.RestoreSource(r)
+	if why != "" || f.MembersMissing() && !f.MayStopFirst(r) {
 		return nil // the condition Restored says it; the cluster runs on
 	}
-	return RecordNextEpoch(v, from,
+	return RecordNextEpoch(f, from,
 		fmt.Sprintf("EtcdOperation %s: recording epoch %d, which begins with %s; epoch %d runs until that is ready",
-			r.Name, v.NextEpochNumber(), v.WordsFor(from), v.Epoch.N))
+			r.Name, f.NextEpochNumber(), f.WordsFor(from), f.Epoch.N))
 }
 
-func recoverQuorum(v *facts.Facts) *decision.Plan {
-	if v.Next != nil || v.Cluster.Spec.SelfHosted { // while the API server answers there is a quorum, whatever we see
+func recoverQuorum(f *facts.Facts) *decision.Plan {
+	if f.Next != nil || f.Cluster.Spec.SelfHosted { // while the API server answers there is a quorum, whatever we see
 		return nil
 	}
-	if v.RestoreFirst() {
+	if f.RestoreFirst() {
 		return nil
 	}
-	policy, asked := v.RecoverBy()
-	lost := v.QuorumIsLost()
-	if !asked && (v.BesideForeign() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.Epoch.HadQuorum() ||
-		v.MayHaveQuorum()) {
+	policy, asked := f.RecoverBy()
+	lost := f.QuorumIsLost()
+	if !asked && (f.BesideForeign() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !f.Epoch.HadQuorum() ||
+		f.MayHaveQuorum()) {
 		return nil
 	}
 	if !asked || len(lost) == 0 {
-		if v.Now.Before(v.LostUntil()) {
-			return mayComeBack(v, policy, lost)
+		if f.Now.Before(f.LostUntil()) {
+			return mayComeBack(f, policy, lost)
 		}
 	}
-	from, why := v.WayBack(policy, asked)
+	from, why := f.WayBack(policy, asked)
 	if why != "" {
 		return &decision.Plan{
 			Message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; Quorate keeps what is left", policy,
-				why) + v.Ways(),
+				why) + f.Ways(),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
 		}
 	}
-	return RecordNextEpoch(v, from,
+	return RecordNextEpoch(f, from,
 		fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins "+
-			"with %s", v.Epoch.N, v.NextEpochNumber(), v.WordsFor(from)))
+			"with %s", f.Epoch.N, f.NextEpochNumber(), f.WordsFor(from)))
 }
 
 // MayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for
 // that, and maybe did so long ago, for another trouble.
-func mayComeBack(v *facts.Facts, policy v1alpha1.QuorumLoss, lost []string) *decision.Plan {
-	at := v.LostUntil().UTC().Format("15:04:05 UTC")
+func mayComeBack(f *facts.Facts, policy v1alpha1.QuorumLoss, lost []string) *decision.Plan {
+	at := f.LostUntil().UTC().Format("15:04:05 UTC")
 	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
 	if len(lost) == 0 {
 		why = "no quorum answers, although its data exists; as an EtcdOperation of type Recover asks"

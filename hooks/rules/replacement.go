@@ -15,41 +15,41 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-func replaceDead(v *facts.Facts) *decision.Plan {
-	for _, m := range v.Voters {
-		if v.Overdue(m) && v.WhyNotReplaced(m) == "" {
+func replaceDead(f *facts.Facts) *decision.Plan {
+	for _, m := range f.Voters {
+		if f.Overdue(m) && f.WhyNotReplaced(m) == "" {
 			why := fmt.Sprintf("replacing %s: it has not served for %s%s", m.PodName,
-				objects.Brief(defaults.ReplaceAfter(&v.Cluster.Spec)), objects.Colon(v.WhyNotServing(m)))
-			return cmp.Or(pausedReplacement(v, m, why), replaceDeadVoter(v, m, why))
+				objects.Brief(defaults.ReplaceAfter(&f.Cluster.Spec)), objects.Colon(f.WhyNotServing(m)))
+			return cmp.Or(pausedReplacement(f, m, why), replaceDeadVoter(f, m, why))
 		}
 	}
 	return nil
 }
 
 // replaceDeadVoter removes a voter and keeps its claim.
-func replaceDeadVoter(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
-	return keepingClaim(v, m, why, objects.FailedSilent, removeVoter(v, m, why))
+func replaceDeadVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
+	return keepingClaim(f, m, why, objects.FailedSilent, removeVoter(f, m, why))
 }
 
 // keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that a later call that
 // sees it without its member knows that it must be kept. The mark stays while the member is about to be removed, even
 // if it serves. One that is only silent is not marked while its removal has to wait: it may have more than the others
 // when these are lost.
-func keepingClaim(v *facts.Facts, m *facts.Member, why, failure string, plan *decision.Plan) *decision.Plan {
-	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.Ours(c) && !facts.OfFailedMember(c) }
+func keepingClaim(f *facts.Facts, m *facts.Member, why, failure string, plan *decision.Plan) *decision.Plan {
+	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return f.Ours(c) && !facts.OfFailedMember(c) }
 	_, removes := plan.Step.(decision.Remove)
 	removes = removes || recordsRemoval(plan)
 	if !removes && failure == objects.FailedSilent {
 		return plan
 	}
 	switch {
-	case removes && slices.ContainsFunc(v.MemberClaims(m.PodName), unmarked):
+	case removes && slices.ContainsFunc(f.MemberClaims(m.PodName), unmarked):
 		plan = &decision.Plan{
 			Message: why + "; first its claim is marked to be kept",
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
 			Resync:  decision.ResyncSoon,
 		}
-	case removes && failure == objects.FailedSilent && v.Replacements("").Voter != m.PodName:
+	case removes && failure == objects.FailedSilent && f.Replacements("").Voter != m.PodName:
 		plan = &decision.Plan{
 			Message: why + "; first that is recorded",
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
@@ -60,59 +60,59 @@ func keepingClaim(v *facts.Facts, m *facts.Member, why, failure string, plan *de
 	return plan
 }
 
-func learnerLate(v *facts.Facts) *decision.Plan {
-	l := v.Late()
+func learnerLate(f *facts.Facts) *decision.Plan {
+	l := f.Late()
 	if l == nil {
 		return nil
 	}
-	if noted := v.Cluster.Status.Internal.Replacement; noted == nil || noted.Learner != l.PodName {
+	if noted := f.Cluster.Status.Internal.Replacement; noted == nil || noted.Learner != l.PodName {
 		return &decision.Plan{
 			Message: fmt.Sprintf("recording that the learner %s did not catch up within %s, before it is removed%s",
-				l.PodName, objects.Brief(v.TimeFor()), objects.Colon(v.WhyNotServing(l))),
+				l.PodName, objects.Brief(f.TimeFor()), objects.Colon(f.WhyNotServing(l))),
 			Resync: decision.ResyncLater,
 		}
 	}
-	return removeMember(v, l, fmt.Sprintf("removing the learner %s, which did not catch up within %s; the next one "+
-		"gets a new name%s", l.PodName, objects.Brief(v.TimeFor()), objects.Colon(v.WhyNotServing(l))))
+	return removeMember(f, l, fmt.Sprintf("removing the learner %s, which did not catch up within %s; the next one "+
+		"gets a new name%s", l.PodName, objects.Brief(f.TimeFor()), objects.Colon(f.WhyNotServing(l))))
 }
 
 // pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.
-func pausedReplacement(v *facts.Facts, m *facts.Member, why string) *decision.Plan {
-	r := v.Replacements("")
-	if r.Voter == m.PodName || !v.Now.Before(r.NextGivenUpTime.Time) {
+func pausedReplacement(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
+	r := f.Replacements("")
+	if r.Voter == m.PodName || !f.Now.Before(r.NextGivenUpTime.Time) {
 		return nil
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("%s; after %s replaced in a row it stays a member until %s, or until the spec changes",
 			why,
 			objects.Count(int(r.GivenUp), "voter"), r.NextGivenUpTime.UTC().Format(time.RFC3339)),
-		Due: r.NextGivenUpTime.Sub(v.Now),
+		Due: r.NextGivenUpTime.Sub(f.Now),
 	}
 }
 
 // pausedGrowth says why no learner is added now; nil when one may be.
-func pausedGrowth(v *facts.Facts, why string) *decision.Plan {
-	a := v.Replacements("")
-	if !v.Now.Before(a.NextLearnerTime.Time) {
+func pausedGrowth(f *facts.Facts, why string) *decision.Plan {
+	a := f.Replacements("")
+	if !f.Now.Before(a.NextLearnerTime.Time) {
 		return nil
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec "+
 			"changes", why, objects.Count(int(a.Failures), "learner"),
 			a.NextLearnerTime.UTC().Format(time.RFC3339)),
-		Due: a.NextLearnerTime.Sub(v.Now),
+		Due: a.NextLearnerTime.Sub(f.Now),
 	}
 }
 
 // WaitForRestarts says what must end before something is done that needs all of these voters, or more of them than
 // stay: another one's restart. The voter that is only chosen for one is let go. Nil when nothing of ours is in the
 // way.
-func waitForRestarts(v *facts.Facts, voters []*facts.Member, why string) *decision.Plan {
-	chosen := v.Chosen()
+func waitForRestarts(f *facts.Facts, voters []*facts.Member, why string) *decision.Plan {
+	chosen := f.Chosen()
 	var restarting []*facts.Member
 	for _, m := range voters {
 		if m == chosen {
-			plan := withdraw(v)
+			plan := withdraw(f)
 			plan.Message = why + "; " + plan.Message
 			return plan
 		}
@@ -125,7 +125,7 @@ func waitForRestarts(v *facts.Facts, voters []*facts.Member, why string) *decisi
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("%s; waiting for %s to restart%s", why,
-			strings.Join(facts.Names(restarting), ", "), v.ExplainAll(restarting)),
+			strings.Join(facts.Names(restarting), ", "), f.ExplainAll(restarting)),
 		Resync: decision.ResyncLater,
 	}
 }

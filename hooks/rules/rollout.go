@@ -10,31 +10,31 @@ import (
 )
 
 // due are the voters that should be updated themselves, the leader last.
-func due(v *facts.Facts) []*facts.Member {
-	list := objects.Filter(v.Voters, func(m *facts.Member) bool {
-		r := v.UpdateOf(m)
-		return r != nil && v.RestartSuffices(r) && !v.WaitsForWindow(m)
+func due(f *facts.Facts) []*facts.Member {
+	list := objects.Filter(f.Voters, func(m *facts.Member) bool {
+		r := f.UpdateOf(m)
+		return r != nil && f.RestartSuffices(r) && !f.WaitsForWindow(m)
 	})
-	slices.SortStableFunc(list, func(a, b *facts.Member) int { return v.Leads(a) - v.Leads(b) })
+	slices.SortStableFunc(list, func(a, b *facts.Member) int { return f.Leads(a) - f.Leads(b) })
 	return list
 }
 
-func rollingUpdate(v *facts.Facts) *decision.Plan {
-	if plan := unsettled(v); plan != nil {
+func rollingUpdate(f *facts.Facts) *decision.Plan {
+	if plan := unsettled(f); plan != nil {
 		return plan
 	}
-	due := v.ChosenFirst(due(v))
+	due := f.ChosenFirst(due(f))
 	if len(due) == 0 {
-		return withdraw(v)
+		return withdraw(f)
 	}
 	m := due[0]
-	r := v.UpdateOf(m)
-	inPlace := r.InPlace && !v.ChosenForDeletion(m)
-	if v.Leads(m) == 1 {
-		return change(v, HandOver(v, m), fmt.Sprintf("restarting %s: %s; it leads and hands over first",
+	r := f.UpdateOf(m)
+	inPlace := r.InPlace && !f.ChosenForDeletion(m)
+	if f.Leads(m) == 1 {
+		return change(f, HandOver(f, m), fmt.Sprintf("restarting %s: %s; it leads and hands over first",
 			m.PodName, r.Reason))
 	}
-	if plan := ChooseForRestart(v, m, inPlace, r.Reason); plan != nil {
+	if plan := ChooseForRestart(f, m, inPlace, r.Reason); plan != nil {
 		return plan
 	}
 	if inPlace {
@@ -53,8 +53,8 @@ func rollingUpdate(v *facts.Facts) *decision.Plan {
 
 // unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just
 // been exchanged, serves on for a moment.
-func unsettled(v *facts.Facts) *decision.Plan {
-	for _, m := range v.Voters {
+func unsettled(f *facts.Facts) *decision.Plan {
+	for _, m := range f.Voters {
 		switch {
 		case m.PodName == "":
 		case m.Pod == nil || m.Pod.DeletionTimestamp != nil:
@@ -68,11 +68,11 @@ func unsettled(v *facts.Facts) *decision.Plan {
 				Message: fmt.Sprintf("waiting for %s to start with its new image", m.PodName),
 				Resync:  decision.ResyncSoon,
 			}
-		case runsOtherVersion(v, m):
+		case runsOtherVersion(f, m):
 			return &decision.Plan{
 				Message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what is in the "+
 					"image; no other member restarts until then", m.PodName, m.Health.Version,
-					m.Pod.Annotations[objects.AnnotationImage], v.Epoch.Version),
+					m.Pod.Annotations[objects.AnnotationImage], f.Epoch.Version),
 				Outlook: decision.Waits,
 				Resync:  decision.ResyncSoon,
 			}
@@ -82,7 +82,7 @@ func unsettled(v *facts.Facts) *decision.Plan {
 }
 
 // runsOtherVersion reports whether a member with the wanted image answers with another version than that of the image.
-func runsOtherVersion(v *facts.Facts, m *facts.Member) bool {
-	_, differs := v.ImageDiffers(m)
-	return !differs && m.Serving() && m.Health.Version != v.Epoch.Version
+func runsOtherVersion(f *facts.Facts, m *facts.Member) bool {
+	_, differs := f.ImageDiffers(m)
+	return !differs && m.Serving() && m.Health.Version != f.Epoch.Version
 }

@@ -11,12 +11,12 @@ import (
 
 // The rules for when there is nothing to change.
 
-func waitForMembers(v *facts.Facts) *decision.Plan {
-	silent := objects.Filter(v.Members, func(m *facts.Member) bool { return !m.Serving() })
+func waitForMembers(f *facts.Facts) *decision.Plan {
+	silent := objects.Filter(f.Members, func(m *facts.Member) bool { return !m.Serving() })
 	if len(silent) == 0 {
-		return waitForPods(v)
+		return waitForPods(f)
 	}
-	if fenced := objects.Filter(facts.Names(silent), v.Fenced); len(fenced) == len(silent) {
+	if fenced := objects.Filter(facts.Names(silent), f.Fenced); len(fenced) == len(silent) {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s stopped by an EtcdOperation of type Fence; delete it to start the member; no "+
 				"other member restarts until then", strings.Join(fenced, ", ")),
@@ -25,19 +25,19 @@ func waitForMembers(v *facts.Facts) *decision.Plan {
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(facts.Names(silent), ", "))
 	return &decision.Plan{
-		Message: message + v.ExplainAll(silent),
-		Outlook: byPerson(v, silent),
+		Message: message + f.ExplainAll(silent),
+		Outlook: byPerson(f, silent),
 		Resync:  decision.ResyncLater,
 	}
 }
 
 // waitForPods waits for pods that stop, or have, while their members still answer, and none of ours is restarted for it:
 // a person has deleted them, or their nodes are drained.
-func waitForPods(v *facts.Facts) *decision.Plan {
-	stopping := objects.Filter(v.Voters, func(m *facts.Member) bool {
+func waitForPods(f *facts.Facts) *decision.Plan {
+	stopping := objects.Filter(f.Voters, func(m *facts.Member) bool {
 		return m.PodName != "" && (m.Pod == nil || m.Pod.DeletionTimestamp != nil)
 	})
-	if len(stopping) == 0 || len(due(v)) > 0 {
+	if len(stopping) == 0 || len(due(f)) > 0 {
 		return nil
 	}
 	return &decision.Plan{
@@ -47,25 +47,25 @@ func waitForPods(v *facts.Facts) *decision.Plan {
 	}
 }
 
-func updatePeerURLs(v *facts.Facts) *decision.Plan {
-	m := nextReaddressed(v)
-	if m == nil || v.Windows.Closed() {
+func updatePeerURLs(f *facts.Facts) *decision.Plan {
+	m := nextReaddressed(f)
+	if m == nil || f.Windows.Closed() {
 		return nil
 	}
-	return change(v, decision.UpdatePeerURL{ID: m.ID, Name: m.PodName,
-		PeerURL: objects.PeerURL(v.Cluster, m.PodName, v.Address(m.PodName))},
+	return change(f, decision.UpdatePeerURL{ID: m.ID, Name: m.PodName,
+		PeerURL: objects.PeerURL(f.Cluster, m.PodName, f.Address(m.PodName))},
 		fmt.Sprintf("changing the peer URL of %s to https", m.PodName))
 }
 
 // nextReaddressed is the next voter that should be listed with its https URL, the leader last; nil for none.
-func nextReaddressed(v *facts.Facts) *facts.Member {
-	if !objects.Encrypted(v.Cluster) || !v.Restartable() || !v.EveryoneDials() ||
-		len(v.CertificateProblems) > 0 {
+func nextReaddressed(f *facts.Facts) *facts.Member {
+	if !objects.Encrypted(f.Cluster) || !f.Restartable() || !f.EveryoneDials() ||
+		len(f.CertificateProblems) > 0 {
 		return nil
 	}
 	for _, leads := range []bool{false, true} {
-		for _, m := range v.Voters {
-			if m.PodName != "" && !facts.ByTLS(m.PeerURLs...) && (m.ID == v.Etcd.Leader) == leads {
+		for _, m := range f.Voters {
+			if m.PodName != "" && !facts.ByTLS(m.PeerURLs...) && (m.ID == f.Etcd.Leader) == leads {
 				return m
 			}
 		}
@@ -73,7 +73,7 @@ func nextReaddressed(v *facts.Facts) *facts.Member {
 	return nil
 }
 
-func converged(v *facts.Facts) *decision.Plan {
-	return &decision.Plan{Message: fmt.Sprintf("serving as the spec says, with %s", objects.Count(len(v.Voters),
+func converged(f *facts.Facts) *decision.Plan {
+	return &decision.Plan{Message: fmt.Sprintf("serving as the spec says, with %s", objects.Count(len(f.Voters),
 		"voter"))}
 }

@@ -9,12 +9,12 @@ import (
 )
 
 // resize tells how volumes grow. That goes on beside everything else, so there is nothing to decide any more.
-func resize(v *facts.Facts) *decision.Plan {
+func resize(f *facts.Facts) *decision.Plan {
 	var all objects.GroupedReasons
-	for _, m := range v.Members {
-		for _, d := range v.Volumes(m.PodName) {
-			if !v.Stuck(d) && (d.Smaller() || d.Growing()) {
-				all.Add(d.Claim.Name, v.Pending(d))
+	for _, m := range f.Members {
+		for _, d := range f.Volumes(m.PodName) {
+			if !f.Stuck(d) && (d.Smaller() || d.Growing()) {
+				all.Add(d.Claim.Name, f.Pending(d))
 			}
 		}
 	}
@@ -24,22 +24,22 @@ func resize(v *facts.Facts) *decision.Plan {
 	return &decision.Plan{Message: fmt.Sprintf("serving; volumes grow: %s", all), Resync: decision.ResyncLater}
 }
 
-func volumePending(v *facts.Facts) *decision.Plan {
+func volumePending(f *facts.Facts) *decision.Plan {
 	var all objects.GroupedReasons
-	for _, m := range v.Members {
-		if small := v.Cramped(m); small != "" && v.Migrates() {
+	for _, m := range f.Members {
+		if small := f.Cramped(m); small != "" && f.Migrates() {
 			all.Add(m.PodName, "not replaced, because "+small)
 			continue
 		}
-		if v.WaitsForWindow(m) {
+		if f.WaitsForWindow(m) {
 			continue
 		}
-		if reason := v.WALDiffers(m); reason != "" {
+		if reason := f.WALDiffers(m); reason != "" {
 			all.Add(m.PodName, reason)
 		}
-		for _, d := range v.Volumes(m.PodName) {
-			if v.Stuck(d) {
-				all.Add(d.Claim.Name, v.Pending(d))
+		for _, d := range f.Volumes(m.PodName) {
+			if f.Stuck(d) {
+				all.Add(d.Claim.Name, f.Pending(d))
 			}
 		}
 	}
@@ -48,11 +48,11 @@ func volumePending(v *facts.Facts) *decision.Plan {
 	}
 	choice := "set spec.storage.migration to Replace to replace such members one by one, or undo the change of " +
 		"spec.storage"
-	switch denied := v.Denied(); {
+	switch denied := f.Denied(); {
 	case len(denied) > 0:
 		choice = fmt.Sprintf("%s: an admission webhook has changed that, or a person, so no member is replaced for its "+
 			"volume; correct it and delete such claims, or undo the change of spec.storage", denied)
-	case v.Migrates():
+	case f.Migrates():
 		choice = "raise spec.storage.size again, or free some space"
 	}
 	return &decision.Plan{Message: fmt.Sprintf("serving, but not with the volumes of the spec: %s; %s", all,

@@ -14,84 +14,84 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-func switchEpoch(v *facts.Facts) *decision.Plan {
-	if v.Next == nil {
+func switchEpoch(f *facts.Facts) *decision.Plan {
+	if f.Next == nil {
 		return nil
 	}
-	if plan := otherwise(v); plan != nil {
+	if plan := otherwise(f); plan != nil {
 		return plan
 	}
-	if v.Ending() {
-		if left := v.Lingering(); left != "" {
+	if f.Ending() {
+		if left := f.Lingering(); left != "" {
 			return &decision.Plan{
 				Message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when all of its pods are gone",
-					v.Epoch.N, left, v.Next.Epoch.N),
-				Outlook: stops(v),
+					f.Epoch.N, left, f.Next.Epoch.N),
+				Outlook: stops(f),
 				Resync:  decision.ResyncLater,
 			}
 		}
 	}
-	if v.Choosing() {
-		if plan := chooseSurvivor(v); v.Ending() || plan.Record.Evidence != "" {
+	if f.Choosing() {
+		if plan := chooseSurvivor(f); f.Ending() || plan.Record.Evidence != "" {
 			return plan
 		}
 		return nil // the epoch that runs is looked after meanwhile
 	}
-	if waits := v.Next.Unstaged(); waits != "" {
+	if waits := f.Next.Unstaged(); waits != "" {
 		switch {
-		case !v.Ending() && v.StopsFirst():
-			return stop(v, "stopFirst is true", fmt.Sprintf(" before epoch %d is prepared",
-				v.Next.Epoch.N))
-		case !v.Ending():
+		case !f.Ending() && f.StopsFirst():
+			return stop(f, "stopFirst is true", fmt.Sprintf(" before epoch %d is prepared",
+				f.Next.Epoch.N))
+		case !f.Ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
 		return &decision.Plan{
-			Message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.Epoch.N, v.Next.Epoch.N,
-				waits) + ways(v),
-			Outlook: nextComes(v),
+			Message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", f.Epoch.N, f.Next.Epoch.N,
+				waits) + ways(f),
+			Outlook: nextComes(f),
 			Resync:  decision.ResyncLater,
 		}
 	}
-	if !v.Ending() {
-		if late := v.LongEnding(); len(late) > 0 {
+	if !f.Ending() {
+		if late := f.LongEnding(); len(late) > 0 {
 			return nil // it runs on: once it is stopped it would be waited for
 		}
-		return stop(v, fmt.Sprintf("epoch %d is ready", v.Next.Epoch.N), "")
+		return stop(f, fmt.Sprintf("epoch %d is ready", f.Next.Epoch.N), "")
 	}
-	if !v.Next.SeesAll() {
+	if !f.Next.SeesAll() {
 		return &decision.Plan{
 			Message: fmt.Sprintf("epoch %d is over; checking that nothing of it is left",
-				v.Epoch.N),
+				f.Epoch.N),
 			Resync: decision.ResyncSoon,
 		}
 	}
 	return &decision.Plan{
-		Message: fmt.Sprintf("epoch %d begins: %s", v.Next.Epoch.N, v.Next.Epoch.Describe()),
+		Message: fmt.Sprintf("epoch %d begins: %s", f.Next.Epoch.N, f.Next.Epoch.Describe()),
 		Record:  decision.RecordChange{Phase: record.PhaseBegan},
 		Resync:  decision.ResyncSoon,
 	}
 }
 
 // ways is how people go on from an epoch that can't be made ready; empty while it may be.
-func ways(v *facts.Facts) string {
-	if v.Next == nil || v.Etcd != nil || nextComes(v) != decision.Waits || v.Next.Unplaced() {
+func ways(f *facts.Facts) string {
+	if f.Next == nil || f.Etcd != nil || nextComes(f) != decision.Waits || f.Next.Unplaced() {
 		return ""
 	}
-	return v.Ways()
+	return f.Ways()
 }
 
 // stops is whether the pods of the epoch that runs end by themselves.
-func stops(v *facts.Facts) decision.Outlook {
-	if len(v.LongEnding()) > 0 {
+func stops(f *facts.Facts) decision.Outlook {
+	if len(f.LongEnding()) > 0 {
 		return decision.Waits
 	}
 	return decision.Works
 }
 
 // stop writes down that the epoch that runs is stopped.
-func stop(v *facts.Facts, why, when string) *decision.Plan {
-	message := fmt.Sprintf("%s: stopping epoch %d%s", why, v.Epoch.N, when)
-	if v.OnClaims() {
+func stop(f *facts.Facts, why, when string) *decision.Plan {
+	message := fmt.Sprintf("%s: stopping epoch %d%s", why, f.Epoch.N, when)
+	if f.OnClaims() {
 		message += "; its volumes are kept"
 	}
 	return &decision.Plan{
@@ -102,57 +102,57 @@ func stop(v *facts.Facts, why, when string) *decision.Plan {
 }
 
 // otherwise is what is said when the next epoch can't be the one that was recorded, or must not.
-func otherwise(v *facts.Facts) *decision.Plan {
-	if v.Ending() {
-		return instead(v)
+func otherwise(f *facts.Facts) *decision.Plan {
+	if f.Ending() {
+		return instead(f)
 	}
-	switch lost, why := v.Next.LostBeforeStart(), needless(v); {
-	case v.Cancelled() || v.RestoreWithdrawn():
-		refused := v.Asked.Refused[types.UID(v.Next.Epoch.Restore)]
-		return cancel(v, cmp.Or(refused, "the restore was withdrawn"))
+	switch lost, why := f.Next.LostBeforeStart(), needless(f); {
+	case f.Cancelled() || f.RestoreWithdrawn():
+		refused := f.Asked.Refused[types.UID(f.Next.Epoch.Restore)]
+		return cancel(f, cmp.Or(refused, "the restore was withdrawn"))
 	case why != "":
-		return cancel(v, why)
+		return cancel(f, why)
 	case len(lost) > 0:
-		return cancel(v, "what was made for "+strings.Join(lost, ", ")+" is lost; creating it again")
+		return cancel(f, "what was made for "+strings.Join(lost, ", ")+" is lost; creating it again")
 	}
 	return nil
 }
 
 // needless is why the next epoch is not to come, or not yet, although nothing is wrong with it; empty for nothing.
-func needless(v *facts.Facts) string {
-	wish := v.OvertakenWish()
+func needless(f *facts.Facts) string {
+	wish := f.OvertakenWish()
 	switch {
 	case wish != nil:
-		return fmt.Sprintf("EtcdOperation %s asks for %s", wish.By, v.WordsFor(wish.Origin))
-	case v.Collides():
-		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.Epoch.N)
-	case v.Etcd != nil && !v.ByRestore():
-		return fmt.Sprintf("a quorum of epoch %d answers again", v.Epoch.N)
-	case v.Cluster.Spec.SelfHosted:
-		return "spec.selfHosted is true, and the API server has its data in epoch " + strconv.Itoa(v.Epoch.N)
-	case replanned(v) != "":
-		return replanned(v)
-	case v.Outgrown():
-		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", v.Epoch.N,
-			v.Next.Epoch.N)
-	case v.MembersMissing() && v.Staging() != "" && !v.StopsFirst():
-		return fmt.Sprintf("epoch %d needs another member first", v.Epoch.N)
+		return fmt.Sprintf("EtcdOperation %s asks for %s", wish.By, f.WordsFor(wish.Origin))
+	case f.Collides():
+		return fmt.Sprintf("a member has joined epoch %d under one of its names", f.Epoch.N)
+	case f.Etcd != nil && !f.ByRestore():
+		return fmt.Sprintf("a quorum of epoch %d answers again", f.Epoch.N)
+	case f.Cluster.Spec.SelfHosted:
+		return "spec.selfHosted is true, and the API server has its data in epoch " + strconv.Itoa(f.Epoch.N)
+	case replanned(f) != "":
+		return replanned(f)
+	case f.Outgrown():
+		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", f.Epoch.N,
+			f.Next.Epoch.N)
+	case f.MembersMissing() && f.Staging() != "" && !f.StopsFirst():
+		return fmt.Sprintf("epoch %d needs another member first", f.Epoch.N)
 	}
 	return ""
 }
 
 // replanned is why what was planned for the next epoch must be planned again: a pod of it can't go on, and would be made
 // otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for nothing.
-func replanned(v *facts.Facts) string {
-	if v.Next.Unstaged() == "" {
+func replanned(f *facts.Facts) string {
+	if f.Next.Unstaged() == "" {
 		return ""
 	}
-	version := v.Planned()
-	for _, name := range v.Next.Epoch.InitialNames() {
-		pod := v.Next.Children.Pods[name]
-		if pod != nil && (v.Next.Superseded(pod) || v.Next.Epoch.Version != version && facts.WaitsForSeed(pod)) {
+	version := f.Planned()
+	for _, name := range f.Next.Epoch.InitialNames() {
+		pod := f.Next.Children.Pods[name]
+		if pod != nil && (f.Next.Superseded(pod) || f.Next.Epoch.Version != version && facts.WaitsForSeed(pod)) {
 			return fmt.Sprintf("%s can't go on as it was made%s, and the spec has changed", name,
-				v.Next.WhyNotStarted(pod))
+				f.Next.WhyNotStarted(pod))
 		}
 	}
 	return ""
@@ -160,74 +160,74 @@ func replanned(v *facts.Facts) string {
 
 // instead records another epoch in place of one that can't begin, or that is no longer wanted, when the one before is
 // stopped already.
-func instead(v *facts.Facts) *decision.Plan {
-	if old := v.Next.Epoch; v.Passed() {
-		return RecordNextEpoch(v, old.Origin, fmt.Sprintf(
-			"epoch %d is near the first revision of epoch %d: recording epoch %d, which begins with %s", v.Epoch.N,
-			old.N, v.NextEpochNumber(),
-			v.WordsFor(old.Origin)))
+func instead(f *facts.Facts) *decision.Plan {
+	if old := f.Next.Epoch; f.Passed() {
+		return RecordNextEpoch(f, old.Origin, fmt.Sprintf(
+			"epoch %d is near the first revision of epoch %d: recording epoch %d, which begins with %s", f.Epoch.N,
+			old.N, f.NextEpochNumber(),
+			f.WordsFor(old.Origin)))
 	}
-	if v.Next.Unstaged() == "" {
+	if f.Next.Unstaged() == "" {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
-	wish := v.OvertakenWish()
-	lost, old := v.Next.LostBeforeStart(), v.Next.Epoch
+	wish := f.OvertakenWish()
+	lost, old := f.Next.LostBeforeStart(), f.Next.Epoch
 	switch {
 	case wish != nil:
-		return RecordNextEpoch(v, wish.Origin,
+		return RecordNextEpoch(f, wish.Origin,
 			fmt.Sprintf("EtcdOperation %s: recording epoch %d in the place of epoch %d, which begins with %s", wish.By,
-				v.NextEpochNumber(), old.N, v.WordsFor(wish.Origin)))
-	case replanned(v) != "":
-		return RecordNextEpoch(v, old.Origin, fmt.Sprintf("%s: recording epoch %d, which begins with %s",
-			replanned(v), v.NextEpochNumber(), v.WordsFor(old.Origin)))
-	case v.RestoreWithdrawn():
-		from, why := v.RestoreInstead()
+				f.NextEpochNumber(), old.N, f.WordsFor(wish.Origin)))
+	case replanned(f) != "":
+		return RecordNextEpoch(f, old.Origin, fmt.Sprintf("%s: recording epoch %d, which begins with %s",
+			replanned(f), f.NextEpochNumber(), f.WordsFor(old.Origin)))
+	case f.RestoreWithdrawn():
+		from, why := f.RestoreInstead()
 		if why != "" {
 			return nil
 		}
-		return RecordNextEpoch(v, from,
+		return RecordNextEpoch(f, from,
 			fmt.Sprintf("the restore was withdrawn: recording epoch %d, which begins with %s",
-				v.NextEpochNumber(), v.WordsFor(from)))
+				f.NextEpochNumber(), f.WordsFor(from)))
 	case len(lost) > 0:
-		return RecordNextEpoch(v, old.Origin, fmt.Sprintf(
+		return RecordNextEpoch(f, old.Origin, fmt.Sprintf(
 			"what was made for %s is lost: recording epoch %d, which "+
-				"begins with %s", strings.Join(lost, ", "), v.NextEpochNumber(), v.WordsFor(old.Origin)))
+				"begins with %s", strings.Join(lost, ", "), f.NextEpochNumber(), f.WordsFor(old.Origin)))
 	}
 	return nil
 }
 
 // cancel writes down that the next epoch is not to come, and then takes down what was made for it.
-func cancel(v *facts.Facts, why string) *decision.Plan {
-	if v.Cancelled() {
+func cancel(f *facts.Facts, why string) *decision.Plan {
+	if f.Cancelled() {
 		return &decision.Plan{
 			Message: fmt.Sprintf("deleting what was prepared for epoch %d, which will not begin",
-				v.Next.Epoch.N),
+				f.Next.Epoch.N),
 			Resync: decision.ResyncSoon,
 		}
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("%s: deleting what was prepared for epoch %d", why,
-			v.Next.Epoch.N),
+			f.Next.Epoch.N),
 		Record: decision.RecordChange{Phase: record.PhaseCancelled},
 		Resync: decision.ResyncSoon,
 	}
 }
 
 // prepareRestore says that the cluster does not have yet what a restore asks for, when there is nothing else to say.
-func prepareRestore(v *facts.Facts) *decision.Plan {
-	reason, message, is, shown := v.Restored()
+func prepareRestore(f *facts.Facts) *decision.Plan {
+	reason, message, is, shown := f.Restored()
 	if !shown || is {
 		return nil
 	}
 	outlook := decision.Works
 	switch {
-	case v.Next != nil:
-		outlook = nextComes(v)
+	case f.Next != nil:
+		outlook = nextComes(f)
 	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
 		outlook = decision.Waits
 	case reason == "Impossible":
-		if outlook = decision.Waits; !v.BesideForeign() && v.Asked.Restore.Snapshot != nil {
-			outlook = arrives(v, v.Asked.Restore.Snapshot)
+		if outlook = decision.Waits; !f.BesideForeign() && f.Asked.Restore.Snapshot != nil {
+			outlook = arrives(f, f.Asked.Restore.Snapshot)
 		}
 	}
 	return &decision.Plan{Message: message, Outlook: outlook, Resync: decision.ResyncLater}

@@ -6,8 +6,8 @@ import (
 )
 
 // ChooseSurvivor notes on the record whose log is ahead, once that is known.
-func chooseSurvivor(v *facts.Facts) *decision.Plan {
-	c := v.BestSurvivor()
+func chooseSurvivor(f *facts.Facts) *decision.Plan {
+	c := f.BestSurvivor()
 	if c.Evidence == "" {
 		return &decision.Plan{Message: c.Message, Outlook: c.Outlook, Resync: decision.ResyncLater}
 	}

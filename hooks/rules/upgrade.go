@@ -10,22 +10,22 @@ import (
 )
 
 // forcing reports whether a downgrade is open only for the snapshots that it makes members write.
-func forcing(v *facts.Facts) bool {
-	hops := v.Hops()
-	calm := len(v.Voters) >= v.Wanted() && len(objects.Filter(v.Members,
-		(*facts.Member).Serving)) == len(v.Members)
-	return calm && v.Epoch.OldLog.There && len(hops) > 0 && hops[0].Minor() == 7 && v.Release().Minor() == 6 &&
-		!v.Refuses(hops)
+func forcing(f *facts.Facts) bool {
+	hops := f.Hops()
+	calm := len(f.Voters) >= f.Wanted() && len(objects.Filter(f.Members,
+		(*facts.Member).Serving)) == len(f.Members)
+	return calm && f.Epoch.OldLog.There && len(hops) > 0 && hops[0].Minor() == 7 && f.Release().Minor() == 6 &&
+		!f.Refuses(hops)
 }
 
 // forceSnapshots has every member write a snapshot; nil when that is not needed.
-func forceSnapshots(v *facts.Facts, next defaults.Release) *decision.Plan {
+func forceSnapshots(f *facts.Facts, next defaults.Release) *decision.Plan {
 	const why = "before members can run etcd 3.7, they need a snapshot after the last log entry of 3.5"
-	to, open := v.Downgrading()
+	to, open := f.Downgrading()
 	switch {
-	case next.Minor() != 7 || !v.Epoch.OldLog.There:
+	case next.Minor() != 7 || !f.Epoch.OldLog.There:
 		return nil
-	case !v.CanLoseOne():
+	case !f.CanLoseOne():
 		return &decision.Plan{
 			Message: fmt.Sprintf("the upgrade to etcd %s waits: the log still has entries of 3.5, which a new member "+
 				"of 3.7 can't read, and fewer than 3 voters can only be upgraded by new members; set spec.replicas "+
@@ -33,12 +33,12 @@ func forceSnapshots(v *facts.Facts, next defaults.Release) *decision.Plan {
 			Outlook: decision.Waits,
 		}
 	case !open:
-		return change(v, decision.EnableDowngrade{Version: defaults.Release{3, 5, 0}.Base()},
+		return change(f, decision.EnableDowngrade{Version: defaults.Release{3, 5, 0}.Base()},
 			why+": lowering the cluster's version for a moment, which makes them write one")
 	case to != defaults.Release{3, 5, 0}.Base():
 		return nil
 	}
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		if m.Health.StorageVersion != to {
 			return &decision.Plan{
 				Message: fmt.Sprintf("%s: waiting for %s to write it", why, m.PodName),
@@ -54,81 +54,81 @@ func forceSnapshots(v *facts.Facts, next defaults.Release) *decision.Plan {
 }
 
 // cancelDowngrade: a downgrade that is no longer wanted would keep members of the wanted version from starting.
-func cancelDowngrade(v *facts.Facts) *decision.Plan {
-	to, open := v.Downgrading()
-	wanted, err := defaults.ParseRelease(v.Cluster.Spec.Version)
-	if v.BesideForeign() || !open || err != nil || wanted.Base() == to ||
-		wanted.Minor() < v.Release().Minor() || forcing(v) {
+func cancelDowngrade(f *facts.Facts) *decision.Plan {
+	to, open := f.Downgrading()
+	wanted, err := defaults.ParseRelease(f.Cluster.Spec.Version)
+	if f.BesideForeign() || !open || err != nil || wanted.Base() == to ||
+		wanted.Minor() < f.Release().Minor() || forcing(f) {
 		return nil
 	}
-	return change(v, decision.CancelDowngrade{}, fmt.Sprintf(
+	return change(f, decision.CancelDowngrade{}, fmt.Sprintf(
 		"cancelling the downgrade to %s: spec.version has changed", to))
 }
 
 // setVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster
 // has not agreed on it, which it does not while a voter runs the other.
-func setVersion(v *facts.Facts) *decision.Plan {
-	if v.BesideForeign() {
-		return setVersionBesideForeign(v)
+func setVersion(f *facts.Facts) *decision.Plan {
+	if f.BesideForeign() {
+		return setVersionBesideForeign(f)
 	}
-	if to, agreed := v.OvertakenVersion(); agreed {
+	if to, agreed := f.OvertakenVersion(); agreed {
 		return &decision.Plan{
 			Message: fmt.Sprintf("the cluster had already agreed on etcd %s when spec.version was set back to %s: "+
-				"going down by etcd's own protocol", to, v.Epoch.Version),
+				"going down by etcd's own protocol", to, f.Epoch.Version),
 			Record: decision.RecordChange{Version: to.String()},
 			Resync: decision.ResyncSoon,
 		}
 	}
-	hops := v.Hops()
+	hops := f.Hops()
 	if len(hops) == 0 {
 		return nil
 	}
-	to, refused := hops[0], v.Refuses(hops)
-	if refused || to.Minor() != v.Release().Minor() && !v.Halfway(to) {
+	to, refused := hops[0], f.Refuses(hops)
+	if refused || to.Minor() != f.Release().Minor() && !f.Halfway(to) {
 		return nil
 	}
 	return &decision.Plan{
-		Message: fmt.Sprintf("the members will run etcd %s instead of %s", to, v.Epoch.Version),
+		Message: fmt.Sprintf("the members will run etcd %s instead of %s", to, f.Epoch.Version),
 		Record:  decision.RecordChange{Version: to.String()},
 		Resync:  decision.ResyncSoon,
 	}
 }
 
-func upgrade(v *facts.Facts) *decision.Plan {
-	hops := v.Hops()
+func upgrade(f *facts.Facts) *decision.Plan {
+	hops := f.Hops()
 	if len(hops) == 0 {
 		return nil
 	}
 	next := hops[0]
 	switch {
-	case v.Refuses(hops):
-		return &decision.Plan{Message: v.Refusal(hops), Outlook: decision.Waits}
-	case v.HopWaits():
+	case f.Refuses(hops):
+		return &decision.Plan{Message: f.Refusal(hops), Outlook: decision.Waits}
+	case f.HopWaits():
 		return nil
-	case v.Behind() != "":
+	case f.Behind() != "":
 		return &decision.Plan{
-			Message: fmt.Sprintf("on the way to etcd %s: %s", next, v.Behind()),
+			Message: fmt.Sprintf("on the way to etcd %s: %s", next, f.Behind()),
 			Resync:  decision.ResyncLater,
 		}
-	case next.Less(v.Release()):
-		return stepDown(v, next)
+	case next.Less(f.Release()):
+		return stepDown(f, next)
 	}
-	if first := forceSnapshots(v, next); first != nil {
+	if first := forceSnapshots(f, next); first != nil {
 		return first
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("the members will run etcd %s instead of %s", next,
-			v.Epoch.Version),
+			f.Epoch.Version),
 		Record: decision.RecordChange{Version: next.String()},
 		Resync: decision.ResyncSoon,
 	}
 }
 
 // stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.
-func stepDown(v *facts.Facts, next defaults.Release) *decision.Plan {
-	why := fmt.Sprintf("going down from etcd %s to %s", v.Epoch.Version, next)
+func stepDown(f *facts.Facts, next defaults.Release) *decision.Plan {
+	why := fmt.Sprintf("going down from etcd %s to %s", f.Epoch.Version, next)
 	// etcd lets no member join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
-	if !v.CanLoseOne() || v.Memory() && !defaults.SameFlags(v.Epoch.Version, next.String()) {
+	if !f.CanLoseOne() || f.Memory() && !defaults.SameFlags(f.Epoch.Version, next.String()) {
 		return &decision.Plan{
 			Message: why +
 				" can't be done: it would need new members, and none can join during a downgrade; it needs 3 voters or " +
@@ -137,11 +137,11 @@ func stepDown(v *facts.Facts, next defaults.Release) *decision.Plan {
 			Outlook: decision.Waits,
 		}
 	}
-	if to, open := v.Downgrading(); !open || to != next.Base() {
-		return change(v, decision.EnableDowngrade{Version: next.Base()},
+	if to, open := f.Downgrading(); !open || to != next.Base() {
+		return change(f, decision.EnableDowngrade{Version: next.Base()},
 			why+": asking etcd to lower the cluster's version")
 	}
-	for _, m := range v.Members {
+	for _, m := range f.Members {
 		if m.Health.StorageVersion != next.Base() {
 			return &decision.Plan{
 				Message: fmt.Sprintf("%s: waiting for %s to convert its data to the format of %s",
@@ -158,13 +158,13 @@ func stepDown(v *facts.Facts, next defaults.Release) *decision.Plan {
 }
 
 // Change asks for a step, or reports what became of the one that this call has taken: there is never a second (S3).
-func change(v *facts.Facts, s decision.Step, message string) *decision.Plan {
+func change(f *facts.Facts, s decision.Step, message string) *decision.Plan {
 	switch {
-	case v.Taken == nil:
+	case f.Taken == nil:
 		return &decision.Plan{Step: s, Message: message, Resync: decision.ResyncSoon}
-	case v.Taken.Err != "":
+	case f.Taken.Err != "":
 		return &decision.Plan{
-			Message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err),
+			Message: fmt.Sprintf("%s; etcd did not %s: %s", message, f.Taken.Step, f.Taken.Err),
 			Resync:  decision.ResyncLater,
 		}
 	}

@@ -12,16 +12,16 @@ import (
 )
 
 // allWaiting is everything that waits for a window.
-func allWaiting(v *facts.Facts) []string {
+func allWaiting(f *facts.Facts) []string {
 	var all []string
 	var restarts, successions objects.GroupedReasons
-	for _, m := range v.Voters {
+	for _, m := range f.Voters {
 		switch {
-		case !v.WaitsForWindow(m):
-		case v.RestartSuffices(v.UpdateOf(m)):
-			restarts.Add(m.PodName, v.UpdateOf(m).Reason)
+		case !f.WaitsForWindow(m):
+		case f.RestartSuffices(f.UpdateOf(m)):
+			restarts.Add(m.PodName, f.UpdateOf(m).Reason)
 		default:
-			successions.Add(m.PodName, v.UpdateOf(m).Reason)
+			successions.Add(m.PodName, f.UpdateOf(m).Reason)
 		}
 	}
 	if len(restarts) > 0 {
@@ -30,34 +30,34 @@ func allWaiting(v *facts.Facts) []string {
 	if len(successions) > 0 {
 		all = append(all, "to replace "+successions.String())
 	}
-	if v.HopWaits() {
-		all = append(all, fmt.Sprintf("to upgrade etcd from %s to %s", v.Epoch.Version, v.Hops()[0]))
+	if f.HopWaits() {
+		all = append(all, fmt.Sprintf("to upgrade etcd from %s to %s", f.Epoch.Version, f.Hops()[0]))
 	}
-	if nextReaddressed(v) != nil {
+	if nextReaddressed(f) != nil {
 		all = append(all, "to change peer URLs to https")
 	}
-	if dueRun(v) == v1alpha1.TriggerSchedule && v.Windows.Closed() {
+	if dueRun(f) == v1alpha1.TriggerSchedule && f.Windows.Closed() {
 		all = append(all, "to defragment, on schedule")
 	}
 	return all
 }
 
-func waitForWindow(v *facts.Facts) *decision.Plan {
-	if !v.Windows.Closed() {
+func waitForWindow(f *facts.Facts) *decision.Plan {
+	if !f.Windows.Closed() {
 		return nil
 	}
-	what := strings.Join(allWaiting(v), "; ")
+	what := strings.Join(allWaiting(f), "; ")
 	switch {
 	case what == "":
 		return nil
-	case v.Windows.Opens.IsZero():
+	case f.Windows.Opens.IsZero():
 		return &decision.Plan{
 			Message: fmt.Sprintf("serving; no maintenance window ever opens %s; correct "+
 				"spec.maintenance.windows (%s)",
-				what, strings.Join(v.Windows.Flaws, "; ")),
+				what, strings.Join(f.Windows.Flaws, "; ")),
 			Outlook: decision.Waits,
 		}
 	}
 	return &decision.Plan{Message: fmt.Sprintf("serving; waiting for the maintenance window that opens at %s %s",
-		v.Windows.Opens.Format(time.RFC3339), what)}
+		f.Windows.Opens.Format(time.RFC3339), what)}
 }

@@ -14,13 +14,13 @@ import (
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
 func outTrusted(j *judgement, m *facts.Member) bool {
-	s := j.v.ToldBy(m.Health)
+	s := j.f.ToldBy(m.Health)
 	if !objects.Encrypted(j.o.Cluster) || s == nil || len(m.Health.Trusts) == 0 {
 		return false
 	}
 	begun, known := facts.BegunWith(m.Pod)
 	return !slices.Equal(facts.Subjects(s.Trust), m.Health.Trusts) || facts.Provided(j.o.Cluster) &&
-		known && !maps.Equal(begun, j.v.Trusted())
+		known && !maps.Equal(begun, j.f.Trusted())
 }
 
 // tlsFlagsWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak,
@@ -43,7 +43,7 @@ func opensWrongly(j *judgement, m *facts.Member) bool {
 
 // authTold reports whether a member that serves has told in this call that auth is on, or off.
 func authTold(j *judgement, on bool) bool {
-	return slices.ContainsFunc(j.v.Members, func(m *facts.Member) bool {
+	return slices.ContainsFunc(j.f.Members, func(m *facts.Member) bool {
 		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
 	})
 }
@@ -53,7 +53,7 @@ func authTold(j *judgement, on bool) bool {
 func nextIsClosed(j *judgement) {
 	for _, pod := range j.d.Children.Pods {
 		number, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
-		j.require(!ours || j.v.Next == nil || number < j.v.Next.Epoch.First || !facts.TLSFlagsOf(pod).Anonymous, "S20",
+		j.require(!ours || j.f.Next == nil || number < j.f.Next.Epoch.First || !facts.TLSFlagsOf(pod).Anonymous, "S20",
 			"%s, of the next epoch, is to ask clients for no certificate", pod.Name)
 	}
 }
@@ -88,7 +88,7 @@ func secrets(j *judgement) {
 	for _, s := range j.d.Children.Secrets {
 		desired[s.Name] = s
 	}
-	for _, l := range j.v.Leaves {
+	for _, l := range j.f.Leaves {
 		old, now := j.o.Children.Secrets[l.Secret], desired[l.Secret]
 		j.require(old == nil || now != nil, "S19", "the Secret %s is gone from the answer", l.Secret)
 		if now == nil {
@@ -144,21 +144,21 @@ func provided(j *judgement) {
 	for name := range j.o.Children.Certificates {
 		kept := slices.ContainsFunc(j.d.Children.Certificates,
 			func(c *decision.CertManagerCertificate) bool { return c.Name == name })
-		leaf := slices.ContainsFunc(j.v.Leaves, func(l defaults.Leaf) bool { return l.Secret == name })
+		leaf := slices.ContainsFunc(j.f.Leaves, func(l defaults.Leaf) bool { return l.Secret == name })
 		j.require(kept || !leaf, "S19", "the Certificate %s is gone from the answer", name)
 	}
-	server := j.v.Secret(defaults.ServerSecret(j.o.Cluster))
+	server := j.f.Secret(defaults.ServerSecret(j.o.Cluster))
 	if server == nil || len(server.Anchors) == 0 {
 		return
 	}
 	_, adds := j.d.Step.(decision.AddLearner)
-	for _, m := range j.v.Members {
+	for _, m := range j.f.Members {
 		goes := stops(j, m)
 		if !goes && !adds {
 			continue
 		}
-		for _, o := range j.v.Members {
-			shown := j.v.ToldBy(o.Health)
+		for _, o := range j.f.Members {
+			shown := j.f.ToldBy(o.Health)
 			j.require(shown == nil || len(shown.Anchors) == 0 || o.Knows(shown.Anchors) || o == m && goes, "S19",
 				"a member is to show others the certificate in Secret %s, which %s does not take", shown.Name,
 				o.PodName)
@@ -169,7 +169,7 @@ func provided(j *judgement) {
 // stops reports whether the answer stops a member that serves.
 func stops(j *judgement, m *facts.Member) bool {
 	return m.Serving() && m.Pod != nil && m.Pod.DeletionTimestamp == nil && !facts.Finished(m.Pod) &&
-		podIn(j, m.PodName) == nil && (j.v.Replicas > 0 || besideForeign(j))
+		podIn(j, m.PodName) == nil && (j.f.Replicas > 0 || besideForeign(j))
 }
 
 // signer is the observed authority that would sign a leaf; nil when there is none.

@@ -33,10 +33,10 @@ func claims(j *judgement) {
 }
 
 func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
-	j.require(j.v.Etcd != nil && j.v.Find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it",
+	j.require(j.f.Etcd != nil && j.f.Find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it",
 		name)
-	j.require(j.v.Ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
-	j.require(j.v.OrdinalReserved(name), "S9", "the claim %s goes before its number is recorded", name)
+	j.require(j.f.Ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
+	j.require(j.f.OrdinalReserved(name), "S9", "the claim %s goes before its number is recorded", name)
 	keep := 24 * time.Hour
 	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
 		keep = d.Duration
@@ -50,16 +50,16 @@ func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
 }
 
 func newClaim(j *judgement, name string) {
-	m := j.v.Find(name)
-	provisioning := j.v.Etcd == nil && j.v.Epoch != nil && !j.v.Epoch.Provisioned() && j.v.Epoch.Initial[name] != ""
-	j.require(provisioning || m != nil && j.v.MayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
-	j.require(j.v.Etcd != nil || provisioning, "S11", "a new claim %s while blind", name)
+	m := j.f.Find(name)
+	provisioning := j.f.Etcd == nil && j.f.Epoch != nil && !j.f.Epoch.Provisioned() && j.f.Epoch.Initial[name] != ""
+	j.require(provisioning || m != nil && j.f.MayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
+	j.require(j.f.Etcd != nil || provisioning, "S11", "a new claim %s while blind", name)
 }
 
 // ClaimBeingDeleted reports whether a claim of this member's, for its data or its log, is being deleted.
 func claimBeingDeleted(j *judgement, member string) bool {
 	for _, name := range []string{member, member + "-wal"} {
-		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp != nil && j.v.Ours(claim) {
+		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp != nil && j.f.Ours(claim) {
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func sameClaim(j *judgement, old, now *corev1.PersistentVolumeClaim) {
 	if wal := j.o.Cluster.Spec.Storage.WAL; wal != nil && strings.HasSuffix(old.Name, "-wal") {
 		wanted = defaults.WALSize(wal)
 	}
-	grows := is.Cmp(*was) > 0 && is.Cmp(wanted) == 0 && old.Status.Phase == corev1.ClaimBound && j.v.Ours(old)
+	grows := is.Cmp(*was) > 0 && is.Cmp(wanted) == 0 && old.Status.Phase == corev1.ClaimBound && j.f.Ours(old)
 	j.require(is.Cmp(*was) == 0 || grows, "S12", "the claim %s is to go from %s to %s", old.Name, was, is)
 }
 

@@ -17,14 +17,14 @@ import (
 )
 
 // InEpoch are those children of the answer that are of the view's epoch, or of none.
-func inEpoch(j *judgement, v *facts.Facts) decision.Desired {
+func inEpoch(j *judgement, f *facts.Facts) decision.Desired {
 	d := j.d.Children
 	first, below := 0, objects.MostMembers
-	if v.Epoch != nil {
-		first = v.Epoch.First
+	if f.Epoch != nil {
+		first = f.Epoch.First
 	}
-	if v.Next != nil {
-		below = v.Next.Epoch.First
+	if f.Next != nil {
+		below = f.Next.Epoch.First
 	}
 	for _, e := range begun(j) { // an epoch that is only now recorded
 		below = min(below, e.First)
@@ -33,7 +33,7 @@ func inEpoch(j *judgement, v *facts.Facts) decision.Desired {
 		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
 		return !numbered || n >= first && n < below
 	}
-	d.Pods = objects.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !v.IsSurveyPod(p.Name) })
+	d.Pods = objects.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !f.IsSurveyPod(p.Name) })
 	d.Claims = objects.Filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, c.Name)
 		return own(member)
@@ -71,11 +71,11 @@ func succession(j *judgement) {
 		newEpoch(j, e)
 	}
 	former(j)
-	seeds(j, j.v)
-	members(j, j.v)
-	next := j.v.Next
+	seeds(j, j.f)
+	members(j, j.f)
+	next := j.f.Next
 	if next == nil {
-		gates(j, j.v)
+		gates(j, j.f)
 		return
 	}
 	if _, adds := j.d.Step.(decision.AddLearner); adds {
@@ -85,54 +85,54 @@ func succession(j *judgement) {
 	seeds(j, next)
 	members(j, next)
 	gates(j, next)
-	gates(j, j.v)
+	gates(j, j.f)
 	marks(j, next)
-	if !j.v.Cancelled() {
+	if !j.f.Cancelled() {
 		for name := range next.Children.Claims {
 			j.require(hasClaim(j, name), "S8", "the claim %s goes, of an epoch that is to come", name)
 		}
 	}
-	if !j.v.Ending() {
+	if !j.f.Ending() {
 		return
 	}
 	j.require(j.d.Step == nil, "S8", "%s in an epoch that is being stopped", j.d.Step)
-	for name := range j.v.Children.Pods {
+	for name := range j.f.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		j.require(!ours || podIn(j, name) == nil, "S8", "the pod %s stays, whose epoch is being stopped", name)
 	}
-	for name := range j.v.Children.Claims {
+	for name := range j.f.Children.Claims {
 		j.require(hasClaim(j, name), "S8", "the claim %s goes, of an epoch that is being stopped", name)
 	}
 }
 
 // newEpoch: an epoch takes over from the one that runs, and its members have numbers that no member has had.
 func newEpoch(j *judgement, e *facts.Epoch) {
-	j.require(j.v.Epoch != nil && e.N > j.v.Epoch.N && e.After == j.v.Epoch.N, "S8",
+	j.require(j.f.Epoch != nil && e.N > j.f.Epoch.N && e.After == j.f.Epoch.N, "S8",
 		"epoch %d takes over from %d, which does not run", e.N, e.After)
 	j.require(!e.Began(), "S8", "epoch %d begins at once", e.N)
 	j.require(j.o.Children.ConfigMaps[e.Record.Name] == nil, "S8", "epoch %d takes the record of another one", e.N)
 	j.require(len(begun(j)) == 1, "S8", "several epochs are recorded at once")
-	j.require(j.v.Next == nil || j.v.Ending() && e.N > j.v.Next.Epoch.N &&
-		records(j, j.v.Next.Epoch.Record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.N, e.N-1)
+	j.require(j.f.Next == nil || j.f.Ending() && e.N > j.f.Next.Epoch.N &&
+		records(j, j.f.Next.Epoch.Record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.N, e.N-1)
 	remembers(j, e)
 	newNumbers(j, e)
 	asked(j, e)
 	plannedVersion(j, e)
-	if e.Restore != j.v.Epoch.Restore {
+	if e.Restore != j.f.Epoch.Restore {
 		return
 	}
-	j.require(j.v.Etcd == nil || j.v.Ending(), "S8",
+	j.require(j.f.Etcd == nil || j.f.Ending(), "S8",
 		"epoch %d is recorded although a quorum answers and no one has asked", e.N)
-	_, byOperation := j.v.RecoverBy()
-	ran := len(j.v.Unproven()) > 0
-	j.require(byOperation || j.v.Ending() || !j.v.MayHaveQuorum() || !ran, "S14",
-		"epoch %d is recorded although %v may have a quorum", e.N, j.v.MayVote())
+	_, byOperation := j.f.RecoverBy()
+	ran := len(j.f.Unproven()) > 0
+	j.require(byOperation || j.f.Ending() || !j.f.MayHaveQuorum() || !ran, "S14",
+		"epoch %d is recorded although %v may have a quorum", e.N, j.f.MayVote())
 }
 
 // newNumbers: the members of an epoch have numbers that no member has had, and none can have been given (S9).
 func newNumbers(j *judgement, e *facts.Epoch) {
-	least := j.v.NextOrdinal()
-	if j.v.Etcd == nil && j.v.Next == nil && j.v.Epoch.HadQuorum() {
+	least := j.f.NextOrdinal()
+	if j.f.Etcd == nil && j.f.Next == nil && j.f.Epoch.HadQuorum() {
 		least++ // no quorum tells whether the next number was given to a member, and a call may not have noted it
 	}
 	for name := range e.Initial {
@@ -146,21 +146,21 @@ func newNumbers(j *judgement, e *facts.Epoch) {
 func remembers(j *judgement, e *facts.Epoch) {
 	j.require(e.Bump != nil || e.Floor >= seenRevision(j), "S21",
 		"epoch %d begins above revision %d, and epoch %d has come to %d", e.N, e.Floor, e.After, seenRevision(j))
-	j.require(e.Restore == j.v.Epoch.Restore || j.v.Answered()[e.Restore] == 0, "S8",
+	j.require(e.Restore == j.f.Epoch.Restore || j.f.Answered()[e.Restore] == 0, "S8",
 		"epoch %d answers the restore %q, which was answered before", e.N, e.Restore)
 }
 
 // seenRevision is the highest that the epoch that runs, or one before it, is seen or noted to have given out.
 func seenRevision(j *judgement) int64 {
 	var highest int64
-	if old := j.v.Epoch; old != nil && old.Record != nil {
+	if old := j.f.Epoch; old != nil && old.Record != nil {
 		highest = old.Highest
 	}
 	if peers := j.o.Children.Services[objects.PeerService(j.o.Cluster.Name)]; peers != nil {
 		highest = max(highest, facts.RevisionIn(peers.Annotations[objects.AnnotationHighestRevision]))
 	}
 	for _, h := range j.o.Health {
-		if j.v.Etcd != nil && h.Err == "" && h.ClusterID == j.v.Etcd.ClusterID && j.v.Epoch.ClusterID == h.ClusterID {
+		if j.f.Etcd != nil && h.Err == "" && h.ClusterID == j.f.Etcd.ClusterID && j.f.Epoch.ClusterID == h.ClusterID {
 			highest = max(highest, h.Revision)
 		}
 	}
@@ -201,16 +201,16 @@ func filledAlike(j *judgement, next *facts.Facts, now *facts.Epoch) {
 
 // seeds checks what initial members are filled with: none of several fetches what could be something else than the
 // others have, and all begin at one revision (S21).
-func seeds(j *judgement, v *facts.Facts) {
-	if v.Epoch == nil || v.Epoch.Record == nil || !v.Epoch.Filled() || v.Epoch.HadQuorum() {
+func seeds(j *judgement, f *facts.Facts) {
+	if f.Epoch == nil || f.Epoch.Record == nil || !f.Epoch.Filled() || f.Epoch.HadQuorum() {
 		return
 	}
 	for _, pod := range j.d.Children.Pods {
-		if v.Epoch.Initial[pod.Name] == "" || facts.PodStart(pod) != objects.StartBootstrap {
+		if f.Epoch.Initial[pod.Name] == "" || facts.PodStart(pod) != objects.StartBootstrap {
 			continue
 		}
-		old := v.Children.Pods[pod.Name]
-		j.require(pod.Name == v.FirstToFill() || !v.Epoch.FirstAlone() || facts.Gated(pod) ||
+		old := f.Children.Pods[pod.Name]
+		j.require(pod.Name == f.FirstToFill() || !f.Epoch.FirstAlone() || facts.Gated(pod) ||
 			old != nil && !facts.Gated(old), "S21",
 			"%s is filled before it is known with what", pod.Name)
 		args := ""
@@ -219,7 +219,7 @@ func seeds(j *judgement, v *facts.Facts) {
 				args = strings.Join(c.Args, " ")
 			}
 		}
-		j.require(strings.Contains(args, strings.Join(v.Epoch.BeginArgs(), " ")), "S21",
+		j.require(strings.Contains(args, strings.Join(f.Epoch.BeginArgs(), " ")), "S21",
 			"%s is not told at which revision its epoch begins", pod.Name)
 	}
 }
@@ -251,19 +251,19 @@ func phases(j *judgement, next *facts.Facts) {
 			next.Epoch.Phase)
 	case record.PhaseStopping:
 		j.require(next.Epoch.Phase == record.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
-			j.v.Epoch.N, now.N, next.Epoch.Phase)
-		r := j.v.Asked.Restore
+			j.f.Epoch.N, now.N, next.Epoch.Phase)
+		r := j.f.Asked.Restore
 		j.require(next.Unstaged() == "" || r != nil && r.StopFirst, "S8",
-			"epoch %d is stopped before epoch %d is ready", j.v.Epoch.N, next.Epoch.N)
+			"epoch %d is stopped before epoch %d is ready", j.f.Epoch.N, next.Epoch.N)
 		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
-			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.Epoch.N, seenRevision(j), now.N,
+			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.f.Epoch.N, seenRevision(j), now.N,
 			now.Floor+facts.RevisionGap)
-		j.require(j.v.Epoch.Record == nil || records(j, j.v.Epoch.Record.Name) != nil, "S8",
-			"the record of epoch %d goes before it is written down that it is stopped", j.v.Epoch.N)
+		j.require(j.f.Epoch.Record == nil || records(j, j.f.Epoch.Record.Name) != nil, "S8",
+			"the record of epoch %d goes before it is written down that it is stopped", j.f.Epoch.N)
 	case record.PhaseBegan:
 		j.require(now.Bump != nil || now.Member != "" || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
 			"epoch %d begins at revision %d, and epoch %d has come to %d", now.N, now.Floor+facts.RevisionGap,
-			j.v.Epoch.N,
+			j.f.Epoch.N,
 			seenRevision(j))
 		begins(j, next)
 		filledAlike(j, next, now)
@@ -274,19 +274,19 @@ func phases(j *judgement, next *facts.Facts) {
 
 // begins: no pod of the epoch before is left, nor can one start, and the view of pods is no older than that.
 func begins(j *judgement, next *facts.Facts) {
-	before := j.v.Epoch.N
+	before := j.f.Epoch.N
 	j.require(next.Epoch.Phase == record.PhaseStopping, "S8", "epoch %d begins before the one before was stopped",
 		next.Epoch.N)
-	j.require(j.v.Epoch.Record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", next.Epoch.N,
+	j.require(j.f.Epoch.Record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", next.Epoch.N,
 		before)
-	for name, pod := range j.v.Children.Pods {
+	for name, pod := range j.f.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		j.require(!ours || facts.Finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", next.Epoch.N,
 			name,
 			before)
 	}
-	for name, claim := range j.v.Children.Claims {
-		j.require(!j.v.Ours(claim) || claim.DeletionTimestamp != nil || facts.Quarantined(claim), "S8",
+	for name, claim := range j.f.Children.Claims {
+		j.require(!j.f.Ours(claim) || claim.DeletionTimestamp != nil || facts.Quarantined(claim), "S8",
 			"epoch %d begins while a pod may be made on %s", next.Epoch.N, name)
 	}
 	sees := false
@@ -302,22 +302,22 @@ func marks(j *judgement, next *facts.Facts) {
 		old := j.o.Children.Pods[pod.Name]
 		if pod.Annotations[objects.AnnotationPredecessorGone] != "" &&
 			(old == nil || old.Annotations[objects.AnnotationPredecessorGone] == "") {
-			j.require(next.Epoch.Phase == record.PhaseStopping && j.v.Epoch.Record == nil, "S8",
-				"%s says that epoch %d is over, whose record is there", pod.Name, j.v.Epoch.N)
+			j.require(next.Epoch.Phase == record.PhaseStopping && j.f.Epoch.Record == nil, "S8",
+				"%s says that epoch %d is over, whose record is there", pod.Name, j.f.Epoch.N)
 		}
 	}
 }
 
 // gates: no member of an epoch that has not begun gets to its etcd, and none of another epoch.
-func gates(j *judgement, v *facts.Facts) {
+func gates(j *judgement, f *facts.Facts) {
 	for _, pod := range j.d.Children.Pods {
-		if v.Epoch == nil || !v.InEpoch(pod.Name) {
+		if f.Epoch == nil || !f.InEpoch(pod.Name) {
 			continue
 		}
 		opens := pod.Annotations[objects.AnnotationBegins] != ""
-		if v.Epoch.Began() {
-			j.require(!opens || facts.NamesRecord(pod) == objects.EpochName(j.o.Cluster.Name, v.Epoch.N), "S8",
-				"the pod %s may begin, and was not made for epoch %d", pod.Name, v.Epoch.N)
+		if f.Epoch.Began() {
+			j.require(!opens || facts.NamesRecord(pod) == objects.EpochName(j.o.Cluster.Name, f.Epoch.N), "S8",
+				"the pod %s may begin, and was not made for epoch %d", pod.Name, f.Epoch.N)
 			continue
 		}
 		j.require(facts.Awaits(pod) && strings.Contains(strings.Join(facts.PrepareOf(pod).Args, " "), "--await=") ||
@@ -329,30 +329,30 @@ func gates(j *judgement, v *facts.Facts) {
 // former: claims of earlier epochs go when they were kept long enough, and the epoch that runs serves; no pod runs on
 // them.
 func former(j *judgement) {
-	if j.v.Epoch == nil || j.v.Epoch.First == 0 {
+	if j.f.Epoch == nil || j.f.Epoch.First == 0 {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.o.Children.Claims)) {
 		claim := j.o.Children.Claims[name]
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
 		n, ours := objects.Ordinal(j.o.Cluster.Name, member)
-		if !ours || n >= j.v.Epoch.First || hasClaim(j, name) || claim.DeletionTimestamp != nil {
+		if !ours || n >= j.f.Epoch.First || hasClaim(j, name) || claim.DeletionTimestamp != nil {
 			continue
 		}
 		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 		kept := err == nil && j.o.Now.Sub(since) >= facts.KeepVolumesFor(&j.o.Cluster.Spec)
-		j.require(j.v.Etcd != nil && kept && j.v.Ours(claim), "S7", "the claim %s of an earlier epoch goes too early",
+		j.require(j.f.Etcd != nil && kept && j.f.Ours(claim), "S7", "the claim %s of an earlier epoch goes too early",
 			name)
 	}
 	for _, pod := range j.d.Children.Pods {
 		n, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
-		j.require(!ours || n >= j.v.Epoch.First, "S8", "the pod %s of an earlier epoch is in the answer", pod.Name)
+		j.require(!ours || n >= j.f.Epoch.First, "S8", "the pod %s of an earlier epoch is in the answer", pod.Name)
 	}
 }
 
 // recorded checks the epoch record and what every answer must hold.
 func recorded(j *judgement) {
-	if old := j.v.Epoch; old != nil && old.Record != nil {
+	if old := j.f.Epoch; old != nil && old.Record != nil {
 		now := records(j, old.Record.Name)
 		j.require(now != nil, "S8", "the epoch record is gone from the answer")
 		if now != nil {
@@ -375,7 +375,7 @@ func recorded(j *judgement) {
 			if e == nil {
 				continue
 			}
-			j.require(e.Provisioned() || e.After != 0 || old == nil && !j.v.RanBefore(), "S8",
+			j.require(e.Provisioned() || e.After != 0 || old == nil && !j.f.RanBefore(), "S8",
 				"a second bootstrap: %s", cm.Name)
 			if e.Source == record.SourceClaims {
 				beginsWithClaims(j, e)
@@ -401,7 +401,7 @@ func beginsWithClaims(j *judgement, e *facts.Epoch) {
 	c := j.o.Cluster.Spec.Bootstrap.Claims
 	told := map[string]*stores.Survey{}
 	for _, pod := range j.o.Children.Pods {
-		if !j.v.IsSurveyPod(pod.Name) || facts.SurveyEnd(pod) == nil {
+		if !j.f.IsSurveyPod(pod.Name) || facts.SurveyEnd(pod) == nil {
 			continue
 		}
 		report, err := stores.Read[stores.Survey](facts.SurveyEnd(pod).Message)

@@ -18,12 +18,12 @@ import (
 // BesideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd
 // and has not seen the last of them.
 func besideForeign(j *judgement) bool {
-	e := j.v.Epoch
+	e := j.f.Epoch
 	if e == nil || e.Source != record.SourceExisting {
 		return false
 	}
 	noted := len(e.Foreign) > 0
-	if j.o.Etcd == nil || j.v.Etcd == nil {
+	if j.o.Etcd == nil || j.f.Etcd == nil {
 		return noted || e.ClusterID == 0
 	}
 	return (noted || e.ClusterID == 0) && slices.ContainsFunc(j.o.Etcd.Members, func(m observation.Member) bool {
@@ -56,7 +56,7 @@ func stepBeside(j *judgement) {
 	if !besideForeign(j) {
 		return
 	}
-	j.require(j.v.Epoch.ClusterID != 0, "S8", "%s before it is recorded which cluster is joined", j.d.Step)
+	j.require(j.f.Epoch.ClusterID != 0, "S8", "%s before it is recorded which cluster is joined", j.d.Step)
 	switch j.d.Step.(type) {
 	case decision.AddLearner, decision.Promote, decision.Remove, decision.MoveLeader:
 	default:
@@ -69,12 +69,12 @@ func suits(j *judgement, s decision.AddLearner) {
 	if !besideForeign(j) {
 		return
 	}
-	for _, m := range j.v.Members {
+	for _, m := range j.f.Members {
 		if m.PodName != "" {
 			continue
 		}
 		has, err := defaults.ParseRelease(m.Health.Version)
-		wanted, err2 := defaults.ParseRelease(j.v.Epoch.Version)
+		wanted, err2 := defaults.ParseRelease(j.f.Epoch.Version)
 		j.require(m.Serving() && err == nil && err2 == nil && has.Minor() == wanted.Minor(), "S18",
 			"%s beside %s, which runs %q", s, m.Alias, m.Health.Version)
 		j.require(strings.HasPrefix(m.PeerURLs[0], "https:") == strings.HasPrefix(s.PeerURL, "https:"), "S4",
@@ -85,23 +85,23 @@ func suits(j *judgement, s decision.AddLearner) {
 // removeBeside: a foreign voter goes only when the spec says so and all that are wanted of ours vote and serve; one
 // of ours as always, but that ours alone are held against the wanted number.
 func removeBeside(j *judgement, s decision.Remove, m *facts.Member, lost bool) {
-	ours := objects.Filter(j.v.Voters, func(o *facts.Member) bool { return o.PodName != "" })
+	ours := objects.Filter(j.f.Voters, func(o *facts.Member) bool { return o.PodName != "" })
 	if m.PodName != "" {
-		j.require(lost || len(ours) > j.v.Replicas, "S6", "%s, which is neither lost, nor above the wanted number, "+
+		j.require(lost || len(ours) > j.f.Replicas, "S6", "%s, which is neither lost, nor above the wanted number, "+
 			"nor dead for long enough", s)
 		return
 	}
 	b := j.o.Cluster.Spec.Bootstrap
 	j.require(b != nil && b.Existing != nil && b.Existing.RetireForeign, "S6",
 		"%s, which is not ours, and its removal was not asked for", s)
-	j.require(len(ours) >= j.v.Replicas && len(ours) > 0 && facts.Serving(ours) == len(ours), "S6",
+	j.require(len(ours) >= j.f.Replicas && len(ours) > 0 && facts.Serving(ours) == len(ours), "S6",
 		"%s, which is not ours, before all of ours vote and serve", s)
 }
 
 // checkForeign: the record forgets that there are foreign members only when a list in hand has none.
 func checkForeign(j *judgement, old, now *facts.Epoch) {
 	had, has := len(old.Foreign) > 0, len(now.Foreign) > 0
-	j.require(!had || has || j.v.Etcd != nil && !besideForeign(j), "S8",
+	j.require(!had || has || j.f.Etcd != nil && !besideForeign(j), "S8",
 		"the record forgets foreign members that may be there")
 	j.require(!has || had || !old.HadQuorum(), "S8", "the record makes foreign members of strangers")
 }

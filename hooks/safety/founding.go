@@ -11,7 +11,7 @@ import (
 // which data is meant, and not with a claim that Kubernetes is about to delete; none of its members has the number of a
 // claim that is there (S8, S9).
 func founded(j *judgement) {
-	if j.v.Epoch != nil || j.v.RanBefore() || len(j.d.Children.ConfigMaps) == 0 {
+	if j.f.Epoch != nil || j.f.RanBefore() || len(j.d.Children.ConfigMaps) == 0 {
 		return
 	}
 	e := answered(j, j.d.Children.ConfigMaps[0])

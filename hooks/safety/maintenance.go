@@ -44,14 +44,14 @@ func provenWrong(j *judgement, m *facts.Member) bool {
 		return false
 	}
 	count := map[observation.Hash]int{}
-	for _, o := range j.v.Voters {
+	for _, o := range j.f.Voters {
 		if o.Serving() && o.Health.Hash != nil {
 			count[*o.Health.Hash]++
 		}
 	}
 	mine := *m.Health.Hash
 	for hash, n := range count {
-		if 2*n > len(j.v.Voters) && hash.Value != mine.Value && hash.Revision == mine.Revision &&
+		if 2*n > len(j.f.Voters) && hash.Value != mine.Value && hash.Revision == mine.Revision &&
 			hash.CompactRevision == mine.CompactRevision {
 			return true
 		}
@@ -61,29 +61,29 @@ func provenWrong(j *judgement, m *facts.Member) bool {
 
 // quiet: every member serves and stays, and none comes or goes.
 func quiet(j *judgement, s fmt.Stringer) {
-	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
-	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
-	for _, m := range j.v.Members {
+	j.require(j.f.Learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.f.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
+	for _, m := range j.f.Members {
 		j.require(stays(j, m), "S2", "%s while %s does not serve, or its pod stops or may be made to", s, m.PodName)
 	}
 	j.require(len(podsThatGo(j)) == 0 && len(exchanged(j)) == 0, "S2", "%s while a pod is restarted", s)
 }
 
 func defragment(j *judgement, s decision.Defragment) {
-	m := j.v.Find(s.Name)
+	m := j.f.Find(s.Name)
 	j.require(m != nil && m.ID == s.ID && !m.Learner, "S2", "%s, which is no voter of that name", s)
 	quiet(j, s)
-	for _, o := range j.v.Voters {
-		leads := m != nil && m.ID == j.v.Etcd.Leader && o.ID != m.ID
-		skipped := leads && j.v.DefragRun != nil && j.v.DefragRun.Trigger == v1alpha1.TriggerRequest &&
-			!strings.Contains(strings.Join(j.v.DefragRun.Done, " ")+" ", o.PodName+" ")
+	for _, o := range j.f.Voters {
+		leads := m != nil && m.ID == j.f.Etcd.Leader && o.ID != m.ID
+		skipped := leads && j.f.DefragRun != nil && j.f.DefragRun.Trigger == v1alpha1.TriggerRequest &&
+			!strings.Contains(strings.Join(j.f.DefragRun.Done, " ")+" ", o.PodName+" ")
 		j.require(!skipped, "S2", "%s, which leads, before %s", s, o.PodName)
 	}
 }
 
 // leads is what the leader has told.
 func leads(j *judgement) observation.Health {
-	if l := j.v.ByID(j.v.Etcd.Leader); l != nil {
+	if l := j.f.ByID(j.f.Etcd.Leader); l != nil {
 		return l.Health
 	}
 	return observation.Health{}
@@ -100,7 +100,7 @@ func compact(j *judgement, s decision.Compact) {
 func disarm(j *judgement, s decision.Disarm) {
 	j.require(raised(j, s.Kind), maintenance, "%s, which no member has raised", s)
 	if s.Kind == observation.AlarmNoSpace {
-		for _, m := range j.v.Members {
+		for _, m := range j.f.Members {
 			limit := defaults.Quota(m.Pod)
 			j.require(m.Serving() && limit > 0 && m.Health.DBSize <= limit-limit/10, maintenance,
 				"%s while %s is not below 90 %% of its quota", s, m.PodName)
@@ -108,19 +108,19 @@ func disarm(j *judgement, s decision.Disarm) {
 		return
 	}
 	same, known := map[observation.Hash]int{}, 0
-	for _, m := range j.v.Voters {
+	for _, m := range j.f.Voters {
 		if m.Serving() && m.Health.Hash != nil {
 			same[*m.Health.Hash]++
 			known++
 		}
 	}
 	j.require(len(same) == 1, "S6", "%s while voters have %d hashes", s, len(same))
-	j.require(2*known > len(j.v.Voters), "S6", "%s although only %d of %d voters tell a hash", s, known,
-		len(j.v.Voters))
+	j.require(2*known > len(j.f.Voters), "S6", "%s although only %d of %d voters tell a hash", s, known,
+		len(j.f.Voters))
 	former := s.ID != 0
-	for _, m := range j.v.Members {
+	for _, m := range j.f.Members {
 		former = former && m.ID != s.ID
 	}
-	j.require(former || known == len(j.v.Voters) && known > 1, "S6",
+	j.require(former || known == len(j.f.Voters) && known > 1, "S6",
 		"%s of a member, and not all voters tell the same hash", s)
 }

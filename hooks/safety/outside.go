@@ -22,13 +22,13 @@ func services(j *judgement) bool {
 	if j.o.Cluster.Spec.MemberService == nil {
 		return len(names) == len(wanted) && containAll(names, wanted)
 	}
-	for _, m := range j.v.Members {
+	for _, m := range j.f.Members {
 		if m.PodName != "" {
 			wanted = append(wanted, m.PodName+"-external")
 		}
 	}
 	for name := range j.o.Children.Services {
-		if _, ofMember := objects.MemberOfService(j.o.Cluster.Name, name); ofMember && j.v.Etcd == nil {
+		if _, ofMember := objects.MemberOfService(j.o.Cluster.Name, name); ofMember && j.f.Etcd == nil {
 			wanted = append(wanted, name)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // checkPods checks what runs.
 func checkPods(j *judgement) {
-	if j.v.Replicas == 0 && !besideForeign(j) {
+	if j.f.Replicas == 0 && !besideForeign(j) {
 		protectingPods(j)
 		return // a pause stops everything else, as asked
 	}
@@ -26,14 +26,14 @@ func checkPods(j *judgement) {
 	j.require(len(rolled) == 0 || len(exchanged(j)) == 0, "S2",
 		"a pod goes while the image of another is exchanged: %v, %v", rolled, exchanged(j))
 	j.require(len(exchanged(j)) <= 1, "S2", "several images are exchanged at once: %v", exchanged(j))
-	for _, m := range j.v.Members {
+	for _, m := range j.f.Members {
 		j.require(podIn(j, m.PodName) != nil || slices.Contains(rolled, m.PodName) || !needsPod(j, m), "S12",
 			"the member %s has no pod in the answer", m.PodName)
 		for _, name := range []string{m.PodName, m.PodName + "-wal"} {
 			j.require(j.o.Children.Claims[name] == nil || hasClaim(j, name), "S12",
 				"the member %s has no claim %s in the answer", m.PodName, name)
 		}
-		if now := podIn(j, m.PodName); now != nil && j.v.Epoch.Provisioned() && masked(j, m.PodName) {
+		if now := podIn(j, m.PodName); now != nil && j.f.Epoch.Provisioned() && masked(j, m.PodName) {
 			j.require(now.Labels[objects.LabelRole] == "fenced", "S8",
 				"clients are led to %s, where another member answers", m.PodName)
 		}
@@ -54,12 +54,12 @@ func checkPods(j *judgement) {
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate
 // that is lacking keeps it away.
 func broughtBack(j *judgement) {
-	if e := j.v.Epoch; j.v.Etcd != nil || e == nil || e.Record == nil || !e.HadQuorum() || !e.Began() || j.v.Memory() {
+	if e := j.f.Epoch; j.f.Etcd != nil || e == nil || e.Record == nil || !e.HadQuorum() || !e.Began() || j.f.Memory() {
 		return
 	}
-	for _, name := range j.v.Names {
+	for _, name := range j.f.Names {
 		had := j.o.Children.Pods[name] != nil
-		j.require(had || podIn(j, name) != nil || !j.v.StorageUsable(name) || j.v.Fenced(name), "S11",
+		j.require(had || podIn(j, name) != nil || !j.f.StorageUsable(name) || j.f.Fenced(name), "S11",
 			"blind, and the pod %s does not come back", name)
 	}
 }
@@ -68,7 +68,7 @@ func broughtBack(j *judgement) {
 func protectingPods(j *judgement) {
 	for name, pod := range j.o.Children.Pods {
 		if !claimBeingDeleted(j, name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" ||
-			facts.Finished(pod) || j.v.Epoch == nil {
+			facts.Finished(pod) || j.f.Epoch == nil {
 			continue
 		}
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
@@ -83,12 +83,12 @@ func needsPod(j *judgement, m *facts.Member) bool {
 	if m.PodName == "" || facts.Finished(m.Pod) {
 		return false
 	}
-	if m.Pod == nil && j.v.Fenced(m.PodName) {
+	if m.Pod == nil && j.f.Fenced(m.PodName) {
 		return false
 	}
-	return m.Pod != nil || (len(j.v.CertificateProblems) == 0 || m.Started()) && j.v.Epoch.Provisioned() &&
-		!j.v.MayBeMade(m) && !j.v.Memory() && j.v.StorageUsable(m.PodName) &&
-		!j.v.JoinsOnAnotherClaim(m)
+	return m.Pod != nil || (len(j.f.CertificateProblems) == 0 || m.Started()) && j.f.Epoch.Provisioned() &&
+		!j.f.MayBeMade(m) && !j.f.Memory() && j.f.StorageUsable(m.PodName) &&
+		!j.f.JoinsOnAnotherClaim(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away, and that were not going anyway.
@@ -99,13 +99,13 @@ func podsThatGo(j *judgement) []string {
 		if podIn(j, name) != nil || pod.DeletionTimestamp != nil || facts.Finished(pod) || !ours {
 			continue
 		}
-		idle := !j.v.Memory() && j.v.Epoch != nil && !j.v.Epoch.HadQuorum() && facts.WaitsForSeed(pod)
-		j.require(j.v.Etcd != nil || idle, "S11", "the pod %s goes while blind", name)
-		m := j.v.Find(name)
+		idle := !j.f.Memory() && j.f.Epoch != nil && !j.f.Epoch.HadQuorum() && facts.WaitsForSeed(pod)
+		j.require(j.f.Etcd != nil || idle, "S11", "the pod %s goes while blind", name)
+		m := j.f.Find(name)
 		if m != nil {
 			podGoes(j, m)
 		}
-		if m != nil || j.v.Etcd == nil {
+		if m != nil || j.f.Etcd == nil {
 			rolled = append(rolled, name)
 		}
 	}
@@ -117,7 +117,7 @@ func podGoes(j *judgement, m *facts.Member) {
 	chosen(j, m, record.Choice{Name: m.PodName, Pod: string(m.Pod.UID)})
 	if !m.Learner {
 		j.require(!m.Serving() || mayRestart(j, m), "S1", "the pod %s goes, which serves", m.PodName)
-		j.require(othersStay(j, m) >= facts.Quorum(len(j.v.Voters)), "S1",
+		j.require(othersStay(j, m) >= facts.Quorum(len(j.f.Voters)), "S1",
 			"the pod %s goes, and too few other voters serve and stay", m.PodName)
 	}
 }
@@ -125,14 +125,14 @@ func podGoes(j *judgement, m *facts.Member) {
 // exchanged are the voters whose etcd the answer ends by giving its pod another image.
 func exchanged(j *judgement) []string {
 	var list []string
-	for _, m := range j.v.Voters {
+	for _, m := range j.f.Voters {
 		now := podIn(j, m.PodName)
 		if m.Pod == nil || now == nil || facts.NeverRan(m.Pod) || etcdImage(now) == etcdImage(m.Pod) {
 			continue
 		}
 		j.require(!m.Serving() || mayRestart(j, m), "S1", "the image of %s is exchanged, which serves", m.PodName)
 		chosen(j, m, record.Choice{Name: m.PodName, Pod: string(m.Pod.UID), Container: cmp.Or(facts.ContainerOf(m.Pod), "-")})
-		j.require(othersStay(j, m) >= facts.Quorum(len(j.v.Voters)), "S1",
+		j.require(othersStay(j, m) >= facts.Quorum(len(j.f.Voters)), "S1",
 			"the image of %s is exchanged, and too few other voters serve and stay", m.PodName)
 		list = append(list, m.PodName)
 	}
@@ -142,7 +142,7 @@ func exchanged(j *judgement) []string {
 // chosen requires that the record names the voter, with the pod or container that is to end, and that that was not
 // withdrawn since.
 func chosen(j *judgement, m *facts.Member, what record.Choice) {
-	named := j.v.Epoch.Choice
+	named := j.f.Epoch.Choice
 	what.Down = named.Down
 	j.require(named == what, "S2", "%s is restarted, and the record names %+v instead of %+v", m.PodName, named, what)
 	j.require(m.Pod.Annotations[objects.AnnotationWithdrawn] == "", "S2",
@@ -161,7 +161,7 @@ func etcdImage(pod *corev1.Pod) string {
 
 // othersStay counts the other voters that serve and will go on serving.
 func othersStay(j *judgement, m *facts.Member) int {
-	return len(objects.Filter(j.v.Voters, func(o *facts.Member) bool { return o.ID != m.ID && stays(j, o) }))
+	return len(objects.Filter(j.f.Voters, func(o *facts.Member) bool { return o.ID != m.ID && stays(j, o) }))
 }
 
 // stays reports whether a voter serves, and will go on: no late call can remove it, its pod was not deleted, or given
@@ -181,7 +181,7 @@ func stays(j *judgement, m *facts.Member) bool {
 // was not withdrawn for as long as calls live.
 func restartPending(j *judgement, m *facts.Member) bool {
 	since, err := time.Parse(time.RFC3339, m.Pod.Annotations[objects.AnnotationWithdrawn])
-	named := j.v.Epoch.Choice
+	named := j.f.Epoch.Choice
 	chosen := named.Name == m.PodName && named.Pod == string(m.Pod.UID) &&
 		(named.Container == "" || named.Container == cmp.Or(facts.ContainerOf(m.Pod), "-"))
 	return chosen && (err != nil || j.o.Now.Sub(since) < facts.CallsEnd)
@@ -190,9 +190,9 @@ func restartPending(j *judgement, m *facts.Member) bool {
 // mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, not
 // while it leads, and with all voters serving and none joining.
 func mayRestart(j *judgement, m *facts.Member) bool {
-	stays := !j.v.Memory() || podIn(j, m.PodName) != nil
-	asked := unlike(j, m) && stays || j.v.Fenced(m.PodName)
-	return asked && m.ID != j.v.Etcd.Leader && facts.Serving(j.v.Voters) == len(j.v.Voters) && j.v.Learner() == nil
+	stays := !j.f.Memory() || podIn(j, m.PodName) != nil
+	asked := unlike(j, m) && stays || j.f.Fenced(m.PodName)
+	return asked && m.ID != j.f.Etcd.Leader && facts.Serving(j.f.Voters) == len(j.f.Voters) && j.f.Learner() == nil
 }
 
 // unlike reports whether the member is not as the spec and the record want it.
@@ -201,16 +201,16 @@ func unlike(j *judgement, m *facts.Member) bool {
 		return false
 	}
 	return outTrusted(j, m) || tlsFlagsWrong(j, m) || facts.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j) ||
-		volumeUnlike(j, m) || outsideUnlike(j, m) || j.v.TemplateOutdated(m.Pod) ||
-		m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.v.Epoch.Version)
+		volumeUnlike(j, m) || outsideUnlike(j, m) || j.f.TemplateOutdated(m.Pod) ||
+		m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.f.Epoch.Version)
 }
 
 // volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
 func volumeUnlike(j *judgement, m *facts.Member) bool {
 	quota, known := defaults.QuotaOf(m.Pod)
-	stale := known && quota != j.v.RoomOf(m.PodName).Quota
-	if m.Claim == nil || !j.v.OnClaims() {
-		return stale && !j.v.OnClaims()
+	stale := known && quota != j.f.RoomOf(m.PodName).Quota
+	if m.Claim == nil || !j.f.OnClaims() {
+		return stale && !j.f.OnClaims()
 	}
 	s := j.o.Cluster.Spec.Storage
 	wal := j.o.Children.Claims[m.PodName+"-wal"]
@@ -235,26 +235,26 @@ func claimsInOrder(j *judgement, pod *corev1.Pod) (usable, recorded bool) {
 		claim := j.o.Children.Claims[name]
 		j.require(claim == nil || claim.Annotations[objects.AnnotationQuarantined] == "", "S10",
 			"a new pod %s on a claim in quarantine", pod.Name)
-		usable = usable && j.v.Usable(claim)
-		recorded = recorded && claim != nil && j.v.Epoch.MayStartEmpty(name, claim.UID)
+		usable = usable && j.f.Usable(claim)
+		recorded = recorded && claim != nil && j.f.Epoch.MayStartEmpty(name, claim.UID)
 	}
-	j.require(j.v.Epoch.Recorded(wal) == "" || slices.Contains(named, wal), "S10",
+	j.require(j.f.Epoch.Recorded(wal) == "" || slices.Contains(named, wal), "S10",
 		"a new pod %s leaves out the volume %s, which holds its log", pod.Name, wal)
 	return usable, recorded
 }
 
 func newPod(j *judgement, pod *corev1.Pod) {
 	j.require(facts.PodStart(pod) != objects.StartBootstrap || pod.Annotations[objects.AnnotationInitialCluster] ==
-		objects.FormatPairs(j.v.Epoch.Initial, "="), "S10", "a new pod %s begins another cluster than the "+
+		objects.FormatPairs(j.f.Epoch.Initial, "="), "S10", "a new pod %s begins another cluster than the "+
 		"record's", pod.Name)
 	if defaults.OnNodes(&j.o.Cluster.Spec) {
 		newPodOnNode(j, pod)
 		return
 	}
-	start, m := facts.PodStart(pod), j.v.Find(pod.Name)
+	start, m := facts.PodStart(pod), j.f.Find(pod.Name)
 	usable, recorded := claimsInOrder(j, pod)
-	gate := j.v.Memory() && facts.Gated(pod) && j.v.Epoch.Recorded(pod.Name) == ""
-	j.require(gate || j.v.Memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
+	gate := j.f.Memory() && facts.Gated(pod) && j.f.Epoch.Recorded(pod.Name) == ""
+	j.require(gate || j.f.Memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {
 	case objects.StartBootstrap:
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
@@ -263,7 +263,7 @@ func newPod(j *judgement, pod *corev1.Pod) {
 		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 	case objects.StartResume:
-		j.require(!j.v.Memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
+		j.require(!j.f.Memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
 	default:
 		j.require(false, "S10", "a new pod %s does not say how it starts", pod.Name)
 	}
@@ -272,7 +272,7 @@ func newPod(j *judgement, pod *corev1.Pod) {
 // newPodOnNode: a pod that may begin empty is on the node that the record names, and any other where it may find its
 // member's data: on the node, and in a directory that no other member has.
 func newPodOnNode(j *judgement, pod *corev1.Pod) {
-	m, recorded := j.v.Find(pod.Name), string(j.v.Epoch.Recorded(pod.Name))
+	m, recorded := j.f.Find(pod.Name), string(j.f.Epoch.Recorded(pod.Name))
 	node := facts.PinnedTo(pod)
 	j.require(node != "" && (recorded == "" || node == recorded), "S10",
 		"a new pod %s is for node %q, and the member's data on %q", pod.Name, node, recorded)
@@ -282,8 +282,8 @@ func newPodOnNode(j *judgement, pod *corev1.Pod) {
 	case objects.StartBootstrap:
 		has := j.o.Cluster.Status
 		// the status tells of an epoch before
-		early := has.ClusterID == "" || has.Epoch > 0 && has.Epoch < int64(j.v.Epoch.N)
-		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.Epoch.HadQuorum() && early), "S10",
+		early := has.ClusterID == "" || has.Epoch > 0 && has.Epoch < int64(j.f.Epoch.N)
+		j.require(recorded != "" && (j.f.Etcd != nil || !j.f.Epoch.HadQuorum() && early), "S10",
 			"a new pod %s may begin empty, and no record says where", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case objects.StartJoin:

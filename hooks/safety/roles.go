@@ -16,16 +16,16 @@ import (
 // led: while blind, clients are led to no pod where another etcd answers or has, and to none that has come back
 // otherwise than ready, and on what the record names for its member (S8).
 func led(j *judgement) {
-	if j.v.Etcd != nil || j.v.Epoch == nil || j.v.Epoch.Record == nil || !j.v.Epoch.HadQuorum() {
+	if j.f.Etcd != nil || j.f.Epoch == nil || j.f.Epoch.Record == nil || !j.f.Epoch.HadQuorum() {
 		return
 	}
-	others := j.v.Epoch.Mismatched
+	others := j.f.Epoch.Mismatched
 	for _, pod := range j.d.Children.Pods {
 		if _, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name); !ours || pod.Labels[objects.LabelRole] != "voter" {
 			continue
 		}
 		h := j.o.Health[pod.Name]
-		itself := h.MemberID == 0 || h.Err == "" && h.ClusterID == j.v.Epoch.ClusterID
+		itself := h.MemberID == 0 || h.Err == "" && h.ClusterID == j.f.Epoch.ClusterID
 		j.require(itself && !slices.Contains(others, pod.Name), "S8",
 			"clients are led to %s, where another member answers or has", pod.Name)
 		if old := j.o.Children.Pods[pod.Name]; old == nil || old.Labels[objects.LabelRole] != "voter" {
@@ -46,7 +46,7 @@ func isReady(pod *corev1.Pod) bool {
 func onRecord(j *judgement, pod *corev1.Pod) {
 	stands := map[string]types.UID{}
 	switch {
-	case j.v.Memory():
+	case j.f.Memory():
 		stands[pod.Name] = pod.UID
 	case defaults.OnNodes(&j.o.Cluster.Spec):
 		stands[pod.Name] = types.UID(facts.PinnedTo(pod))
@@ -59,7 +59,7 @@ func onRecord(j *judgement, pod *corev1.Pod) {
 		}
 	}
 	for name, on := range stands {
-		j.require(on != "" && j.v.Epoch.StartsOn[name] == on, "S8",
+		j.require(on != "" && j.f.Epoch.StartsOn[name] == on, "S8",
 			"clients are led to %s before it has answered, and the record does not name %s", pod.Name, name)
 	}
 	j.require(len(stands) > 0, "S8", "clients are led to %s before it has answered, and it stands on nothing", pod.Name)
@@ -69,12 +69,12 @@ func onRecord(j *judgement, pod *corev1.Pod) {
 // answer themselves.
 func mismatched(j *judgement, old, now *facts.Epoch) {
 	for _, name := range old.Mismatched {
-		m := j.v.Find(name)
-		over := j.v.Etcd != nil && (m == nil || m.Answers() && !masked(j, name))
+		m := j.f.Find(name)
+		over := j.f.Etcd != nil && (m == nil || m.Answers() && !masked(j, name))
 		j.require(over || slices.Contains(now.Mismatched, name), "S8",
 			"the record forgets that another member has answered as %s", name)
 	}
-	for _, m := range j.v.Members {
+	for _, m := range j.f.Members {
 		j.require(m.PodName == "" || !masked(j, m.PodName) || slices.Contains(now.Mismatched, m.PodName), "S8",
 			"the record does not name %s, where another member answers", m.PodName)
 	}
@@ -98,30 +98,30 @@ func ledAway(j *judgement) {
 // spec are applied, if it asks for auth: they may not be in the data (S20).
 func guarded(j *judgement) {
 	s := &j.o.Cluster.Spec
-	if s.Auth == nil || !s.Auth.Enabled || s.SelfHosted || j.v.Epoch == nil {
+	if s.Auth == nil || !s.Auth.Enabled || s.SelfHosted || j.f.Epoch == nil {
 		return
 	}
-	for _, v := range []*facts.Facts{j.v, j.v.Next} {
-		if v == nil || v.Epoch.Source == record.SourceEmpty || v.Epoch.Source == record.SourceExisting || authApplied(v) {
+	for _, f := range []*facts.Facts{j.f, j.f.Next} {
+		if f == nil || f.Epoch.Source == record.SourceEmpty || f.Epoch.Source == record.SourceExisting || authApplied(f) {
 			continue
 		}
 		for _, pod := range j.d.Children.Pods {
 			old := j.o.Children.Pods[pod.Name]
 			first := old == nil || old.Labels[objects.LabelRole] == ""
-			j.require(!v.InEpoch(pod.Name) || !first || pod.Labels[objects.LabelRole] != "voter", "S20",
-				"clients are led to %s before users and roles are applied to the data of epoch %d", pod.Name, v.Epoch.N)
+			j.require(!f.InEpoch(pod.Name) || !first || pod.Labels[objects.LabelRole] != "voter", "S20",
+				"clients are led to %s before users and roles are applied to the data of epoch %d", pod.Name, f.Epoch.N)
 		}
 	}
 }
 
 // authApplied: the status says of this epoch's etcd what was applied, or this call has done it.
-func authApplied(v *facts.Facts) bool {
-	if v.Taken != nil && v.Taken.Err == "" {
-		if _, did := v.Taken.Step.(decision.Authorize); did {
+func authApplied(f *facts.Facts) bool {
+	if f.Taken != nil && f.Taken.Err == "" {
+		if _, did := f.Taken.Step.(decision.Authorize); did {
 			return true
 		}
 	}
-	has := v.Cluster.Status.Auth
-	return has != nil && v.Epoch.HadQuorum() && has.ClusterID == objects.Hex(v.Epoch.ClusterID) &&
-		v.Cluster.Status.Internal.AppliedAuth != ""
+	has := f.Cluster.Status.Auth
+	return has != nil && f.Epoch.HadQuorum() && has.ClusterID == objects.Hex(f.Epoch.ClusterID) &&
+		f.Cluster.Status.Internal.AppliedAuth != ""
 }

@@ -22,12 +22,12 @@ import (
 // model.
 func Verify(o observation.Observation, d decision.Decision) error {
 	o.Now = earliest(o)
-	v := facts.New(o)
-	j := judgement{v: v, o: o, d: d}
+	f := facts.New(o)
+	j := judgement{f: f, o: o, d: d}
 	newContainers(&j)
 	selfHosted(&j)
 	unsealed(&j)
-	if v.HeldBack() {
+	if f.HeldBack() {
 		nothingChanges(&j)
 		return errors.Join(j.broken...)
 	}
@@ -35,11 +35,11 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	complete(&j)
 	succession(&j)
 	nextIsClosed(&j)
-	j.o.Children, j.d.Children = v.Children, inEpoch(&j, v)
+	j.o.Children, j.d.Children = f.Children, inEpoch(&j, f)
 	step(&j)
 	secrets(&j)
 	openMembers(&j)
-	if v.Ending() {
+	if f.Ending() {
 		return errors.Join(j.broken...)
 	}
 	claims(&j)
@@ -50,7 +50,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 }
 
 type judgement struct {
-	v      *facts.Facts
+	f      *facts.Facts
 	o      observation.Observation // its Now is the earliest that it may be
 	d      decision.Decision
 	broken []error

@@ -22,7 +22,7 @@ func selfHosted(j *judgement) {
 			stay++
 		}
 	}
-	if j.v.Ending() { // it was stopped before the spec said so
+	if j.f.Ending() { // it was stopped before the spec said so
 		return
 	}
 	j.require(running == 0 || stay >= facts.Quorum(running), "S1",

@@ -22,9 +22,9 @@ func step(j *judgement) {
 	if j.d.Step == nil {
 		return
 	}
-	j.require(j.v.Etcd != nil, "S11", "%s while blind", j.d.Step)
+	j.require(j.f.Etcd != nil, "S11", "%s while blind", j.d.Step)
 	j.require(j.o.Taken == nil, "S3", "a second step in one call: %s", j.d.Step)
-	if j.v.Etcd == nil {
+	if j.f.Etcd == nil {
 		return
 	}
 	whileCorrupt(j)
@@ -47,7 +47,7 @@ func step(j *judgement) {
 	case decision.EnableDowngrade:
 		enableDowngrade(j, s)
 	case decision.MoveLeader:
-		to := j.v.ByID(s.To)
+		to := j.f.ByID(s.To)
 		j.require(to != nil && !to.Learner && to.Serving(), "S1", "%s, which is no serving voter", s)
 	}
 }
@@ -56,18 +56,18 @@ func addLearner(j *judgement, s decision.AddLearner) {
 	n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name)
 	address := objects.AddressIn(s.PeerURL)
 	j.require(ours && (s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name, address) ||
-		s.PeerURL == objects.PeerURLOf(j.o.Cluster, s.Name, address, false) && !j.v.EveryoneDials()), "S9",
+		s.PeerURL == objects.PeerURLOf(j.o.Cluster, s.Name, address, false) && !j.f.EveryoneDials()), "S9",
 		"%s under a name or URL that is not ours", s)
 	onFreeNode(j, s, address)
-	j.require(j.v.Epoch != nil && n >= j.v.Epoch.NextOrdinal, "S9", "%s: the number is below the mark", s)
-	j.require(!slices.Contains(j.v.Names, s.Name), "S9", "%s: the name has left traces", s)
-	j.require(j.v.Learner() == nil, "S3", "%s while there is a learner", s)
-	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
-	going := slices.ContainsFunc(j.v.Voters, func(m *facts.Member) bool {
+	j.require(j.f.Epoch != nil && n >= j.f.Epoch.NextOrdinal, "S9", "%s: the number is below the mark", s)
+	j.require(!slices.Contains(j.f.Names, s.Name), "S9", "%s: the name has left traces", s)
+	j.require(j.f.Learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.f.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
+	going := slices.ContainsFunc(j.f.Voters, func(m *facts.Member) bool {
 		return claimBeingDeleted(j, m.PodName) || unlike(j, m)
 	})
-	counted := objects.Filter(j.v.Voters, func(m *facts.Member) bool { return m.PodName != "" || !besideForeign(j) })
-	j.require(len(counted) < j.v.Replicas || going && len(counted) == j.v.Replicas, "S6",
+	counted := objects.Filter(j.f.Voters, func(m *facts.Member) bool { return m.PodName != "" || !besideForeign(j) })
+	j.require(len(counted) < j.f.Replicas || going && len(counted) == j.f.Replicas, "S6",
 		"%s although there are enough voters", s)
 	suits(j, s)
 }
@@ -80,14 +80,14 @@ func onFreeNode(j *judgement, s decision.AddLearner, address string) {
 	}
 	named := slices.ContainsFunc(h.Nodes, func(n v1alpha1.NodeAddress) bool { return n.Address == address })
 	j.require(named, "S9", "%s at the address %q, which the spec does not name", s, address)
-	for _, m := range j.v.Etcd.Members {
+	for _, m := range j.f.Etcd.Members {
 		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
 		j.require(!ours || objects.AddressIn(m.PeerURLs[0]) != address, "S2", "%s on the node of another member", s)
 	}
 }
 
 func promote(j *judgement, s decision.Promote) {
-	m := j.v.Find(s.Name)
+	m := j.f.Find(s.Name)
 	if m == nil || m.ID != s.ID {
 		j.require(false, "S5", "%s, which etcd does not list", s)
 		return
@@ -97,19 +97,19 @@ func promote(j *judgement, s decision.Promote) {
 	j.require(m.Learner && m.Serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.Health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.Health.RaftIndex+facts.MostBehind >= lead.RaftIndex, "S5", "%s, which is far behind the leader", s)
-	j.require(m.Pod != nil && (!j.v.OnClaims() || m.Claim != nil && !claimBeingDeleted(j, m.PodName)), "S5",
+	j.require(m.Pod != nil && (!j.f.OnClaims() || m.Claim != nil && !claimBeingDeleted(j, m.PodName)), "S5",
 		"%s, which has no volume", s)
 	j.require(m.Pod == nil || !objects.MayBegin(m.Pod), "S10",
 		"%s, whose pod may still join once more", s)
 	j.require(!removalPending(j, m), "S3", "%s, which may be removed", s)
 	j.require(m.Pod == nil || !restartPending(j, m), "S2", "%s, which may be restarted", s)
-	stay, voters := othersStay(j, m), len(j.v.Voters)+1
-	j.require(facts.Serving(j.v.Voters)+1 >= facts.Quorum(voters), "S1", "%s would leave too few of %d serving", s,
+	stay, voters := othersStay(j, m), len(j.f.Voters)+1
+	j.require(facts.Serving(j.f.Voters)+1 >= facts.Quorum(voters), "S1", "%s would leave too few of %d serving", s,
 		voters)
 	j.require(stay+1 >= facts.Quorum(voters) || stay < facts.Quorum(voters-1), "S1",
 		"%s would leave %d of %d serving and staying", s, stay+1, voters)
 	for _, b := range j.o.Children.Budgets {
-		theirs := len(objects.Filter(j.v.Voters, func(m *facts.Member) bool { return m.PodName == "" }))
+		theirs := len(objects.Filter(j.f.Voters, func(m *facts.Member) bool { return m.PodName == "" }))
 		j.require(b.Spec.MinAvailable == nil || b.Spec.MinAvailable.IntValue()+theirs >= facts.Quorum(voters), "S1",
 			"%s while the PodDisruptionBudget %s lets all but %s of %d voters go", s, b.Name, b.Spec.MinAvailable,
 			voters)
@@ -119,13 +119,13 @@ func promote(j *judgement, s decision.Promote) {
 // updatePeerURL: a voter of ours gets the https form of its own URL, while every member serves and can dial it, and no
 // other one's listener differs from what is listed (two such members would not hear each other).
 func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
-	m := j.v.Find(s.Name)
+	m := j.f.Find(s.Name)
 	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
-	own := objects.PeerURL(j.o.Cluster, s.Name, j.v.Address(s.Name))
+	own := objects.PeerURL(j.o.Cluster, s.Name, j.f.Address(s.Name))
 	j.require(s.PeerURL == own && facts.ByTLS(s.PeerURL), "S9",
 		"%s with a URL that is not its own", s)
-	j.require(j.v.Learner() == nil && len(j.v.RemovedPods()) == 0, "S3", "%s while members come or go", s)
-	for _, o := range j.v.Voters {
+	j.require(j.f.Learner() == nil && len(j.f.RemovedPods()) == 0, "S3", "%s while members come or go", s)
+	for _, o := range j.f.Voters {
 		j.require(stays(j, o), "S1", "%s while %s does not serve, or may be restarted", s, o.PodName)
 		j.require(o.PodName == "" || facts.TLSFlagsOf(o.Pod).Certificates, "S1", "%s, which %s can't dial then", s,
 			o.PodName)
@@ -135,13 +135,13 @@ func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
 }
 
 func remove(j *judgement, s decision.Remove) {
-	m := j.v.ByID(s.ID)
+	m := j.f.ByID(s.ID)
 	if m == nil || m.DisplayName() != s.Name {
 		j.require(false, "S6", "%s, which etcd does not list", s)
 		return
 	}
-	if n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name); !j.v.OnClaims() && ours {
-		j.require(n < j.v.Epoch.NextOrdinal, "S9", "%s: its last trace goes before its number is recorded", s)
+	if n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name); !j.f.OnClaims() && ours {
+		j.require(n < j.f.Epoch.NextOrdinal, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	j.require(addedLongAgo(j, m, s.Name), "S9", "%s: a call from before its addition may add it again", s)
 	chosenForRemoval(j, m)
@@ -154,18 +154,18 @@ func remove(j *judgement, s decision.Remove) {
 
 // removeVoter: a voter that is lost, wrong, dead or above the wanted number, whose quorum does without it.
 func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
-	voters := j.v.Voters
+	voters := j.f.Voters
 	others := objects.Filter(voters, func(o *facts.Member) bool { return o.ID != m.ID })
-	_, lost := j.v.DataLost(m)
+	_, lost := j.f.DataLost(m)
 	wrong := provenWrong(j, m)
 	if besideForeign(j) {
 		removeBeside(j, s, m, lost || dead(j, m))
 	}
-	j.require(besideForeign(j) || lost || wrong || len(voters) > j.v.Replicas || dead(j, m), "S6",
+	j.require(besideForeign(j) || lost || wrong || len(voters) > j.f.Replicas || dead(j, m), "S6",
 		"%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
-	j.require(lost || wrong || !j.v.Fenced(m.PodName), "S6", "%s, which a person has fenced to look at it", s)
+	j.require(lost || wrong || !j.f.Fenced(m.PodName), "S6", "%s, which a person has fenced to look at it", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
-	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
+	j.require(m.ID != j.f.Etcd.Leader, "S6", "%s, the leader", s)
 	stay := othersStay(j, m)
 	j.require(stay >= facts.Quorum(len(others)), "S1", "%s would leave %d of %d serving and staying", s, stay,
 		len(others))
@@ -177,40 +177,40 @@ func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
 // spare reports whether a learner may go: its data is lost, or may be wrong; there are enough voters without it, not
 // counting one whose data is lost; its pod can't be replaced; or it was counted as one that has come to nothing.
 func spare(j *judgement, m *facts.Member) bool {
-	counted := objects.Filter(j.v.Voters, func(o *facts.Member) bool {
-		_, lost := j.v.DataLost(o)
+	counted := objects.Filter(j.f.Voters, func(o *facts.Member) bool {
+		_, lost := j.f.DataLost(o)
 		return (o.PodName != "" || !besideForeign(j)) && (!lost || o.Serving())
 	})
-	_, lost := j.v.DataLost(m)
-	if lost || raised(j, observation.AlarmCorrupt) || len(counted) >= j.v.Replicas || m.PodName == "" {
+	_, lost := j.f.DataLost(m)
+	if lost || raised(j, observation.AlarmCorrupt) || len(counted) >= j.f.Replicas || m.PodName == "" {
 		return true
 	}
 	joined, listed := joined(j, m)
 	noted := j.o.Cluster.Status.Internal.Replacement
 	late := listed && j.o.Now.Sub(joined) >= defaults.ReplaceAfter(&j.o.Cluster.Spec)
 	return late && noted != nil && noted.Learner == m.PodName ||
-		j.v.Memory() && m.Pod != nil && j.v.TemplateOutdated(m.Pod)
+		j.f.Memory() && m.Pod != nil && j.f.TemplateOutdated(m.Pod)
 }
 
 // besideNone: no other change is under way; but a lost voter goes although a learner has not started.
 func besideNone(j *judgement, s decision.Remove, lost bool) {
-	l := j.v.Learner()
+	l := j.f.Learner()
 	j.require(l == nil || lost && !l.Serving(), "S3", "%s while there is a learner", s)
-	j.require(len(j.v.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
+	j.require(len(j.f.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
 
 // addedLongAgo: no call adds a member that the epoch began with, and those that add another one are over.
 func addedLongAgo(j *judgement, m *facts.Member, name string) bool {
-	_, initial := j.v.Epoch.Initial[name]
+	_, initial := j.f.Epoch.Initial[name]
 	joined, listed := joined(j, m)
-	return initial && !j.v.Epoch.Recreated ||
+	return initial && !j.f.Epoch.Recreated ||
 		listed && j.o.Now.Sub(joined) >= facts.CallsEnd
 }
 
 // chosenForRemoval requires that the record names a member that is removed, and says of no time that this was
 // withdrawn.
 func chosenForRemoval(j *judgement, m *facts.Member) {
-	named := j.v.Epoch.Choice
+	named := j.f.Epoch.Choice
 	j.require(named.Name == m.DisplayName() && named.Removes && named.Withdrawn.IsZero(), "S3",
 		"%s is removed, and the record names %+v", m.DisplayName(), named)
 }
@@ -218,7 +218,7 @@ func chosenForRemoval(j *judgement, m *facts.Member) {
 // removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that
 // for as long as calls live.
 func removalPending(j *judgement, m *facts.Member) bool {
-	named := j.v.Epoch.Choice
+	named := j.f.Epoch.Choice
 	acts := named.Withdrawn.IsZero() || j.o.Now.Sub(named.Withdrawn) < facts.CallsEnd
 	return named.Name == m.DisplayName() && named.Removes && acts
 }
@@ -246,17 +246,17 @@ func dead(j *judgement, m *facts.Member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	return watchedFor(j, long) && policy.Policy != v1alpha1.ReplaceManual && !j.v.Fenced(m.PodName) && !m.Serving() &&
+	return watchedFor(j, long) && policy.Policy != v1alpha1.ReplaceManual && !j.f.Fenced(m.PodName) && !m.Serving() &&
 		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m) && !fullDisk(j, m)
 }
 
 // fullDisk reports whether the member's etcd has ended of a full disk, and a successor would have no more room.
 func fullDisk(j *judgement, m *facts.Member) bool {
 	end := objects.LastEnd(m.Pod, objects.ContainerEtcd)
-	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || j.v.Roomier(m.PodName) {
+	if end == nil || !strings.Contains(end.Message, objects.DiskFullWords) || j.f.Roomier(m.PodName) {
 		return false
 	}
-	was := j.v.LastStatus(m)
+	was := j.f.LastStatus(m)
 	return was == nil || end.FinishedAt.IsZero() ||
 		!end.FinishedAt.Add(time.Minute).Before(was.LastTransitionTime.Time)
 }
@@ -271,7 +271,7 @@ func watchedFor(j *judgement, long func(since time.Time) bool) bool {
 // toBeKept reports whether all claims of the member are marked to be kept.
 func toBeKept(j *judgement, m *facts.Member) bool {
 	for _, claim := range []*corev1.PersistentVolumeClaim{m.Claim, j.o.Children.Claims[m.PodName+"-wal"]} {
-		if claim != nil && j.v.Ours(claim) && !facts.OfFailedMember(claim) {
+		if claim != nil && j.f.Ours(claim) && !facts.OfFailedMember(claim) {
 			return false
 		}
 	}
@@ -281,6 +281,6 @@ func toBeKept(j *judgement, m *facts.Member) bool {
 // masked reports whether another member answered at a member's address in this call.
 func masked(j *judgement, name string) bool {
 	h, heard := j.o.Health[name]
-	m := j.v.Find(name)
+	m := j.f.Find(name)
 	return heard && m != nil && h.MemberID != 0 && (h.Err != "" || h.MemberID != m.ID)
 }

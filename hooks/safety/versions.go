@@ -13,20 +13,20 @@ func version(j *judgement, old, now *facts.Epoch) {
 	from, err := defaults.ParseRelease(old.Version)
 	to, err2 := defaults.ParseRelease(now.Version)
 	if old.Version == now.Version || besideForeign(j) &&
-		!slices.ContainsFunc(j.v.Members, func(m *facts.Member) bool { return m.PodName != "" }) || err != nil {
+		!slices.ContainsFunc(j.f.Members, func(m *facts.Member) bool { return m.PodName != "" }) || err != nil {
 		return
 	}
-	if !old.HadQuorum() && j.v.Etcd == nil {
+	if !old.HadQuorum() && j.f.Etcd == nil {
 		versionUnseen(j, old, now)
 		return
 	}
-	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer",
+	j.require(err2 == nil && j.f.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer",
 		old.Version, now.Version)
 	if from.Minor() == to.Minor() || stillRuns(j, to) { // a patch release, or taken back on the way
 		return
 	}
 	all := func(is func(*facts.Member) bool) bool {
-		return len(objects.Filter(j.v.Members, is)) == len(j.v.Members)
+		return len(objects.Filter(j.f.Members, is)) == len(j.f.Members)
 	}
 	switch to.Minor() {
 	case from.Minor() + 1:
@@ -45,7 +45,7 @@ func version(j *judgement, old, now *facts.Epoch) {
 
 // stillRuns reports whether a voter that serves runs this minor version, and no downgrade is under way.
 func stillRuns(j *judgement, r defaults.Release) bool {
-	return slices.ContainsFunc(j.v.Voters, func(m *facts.Member) bool {
+	return slices.ContainsFunc(j.f.Voters, func(m *facts.Member) bool {
 		has, err := defaults.ParseRelease(m.Health.Version)
 		return m.Serving() && err == nil && has.Minor() == r.Minor() && m.Health.Downgrade == ""
 	})
@@ -55,12 +55,12 @@ func stillRuns(j *judgement, r defaults.Release) bool {
 func startsOn(j *judgement, old, now *facts.Epoch) {
 	for name, uid := range old.StartsOn {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
-		gone := j.v.Etcd != nil && j.v.Find(member) == nil
+		gone := j.f.Etcd != nil && j.f.Find(member) == nil
 		j.require(now.StartsOn[name] == uid || gone, "S10", "what %s may start on changes", name)
 	}
 	for name := range now.StartsOn {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
-		m := j.v.Find(member)
+		m := j.f.Find(member)
 		j.require(old.StartsOn[name] != "" || !old.Provisioned() || m != nil && m.Learner && !m.Started() &&
 			old.StartsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
 	}

@@ -34,7 +34,7 @@ func InWindow(o observation.Observation) bool {
 // windows: outside of them no voter that serves is chosen for a restart, and none gets a successor, a URL, another
 // minor version or a scheduled defragmentation, for no more than a change.
 func windows(j *judgement) {
-	if j.v.Etcd == nil || j.v.Epoch == nil || j.v.Epoch.Record == nil || besideForeign(j) || InWindow(j.o) {
+	if j.f.Etcd == nil || j.f.Epoch == nil || j.f.Epoch.Record == nil || besideForeign(j) || InWindow(j.o) {
 		return
 	}
 	switch s := j.d.Step.(type) {
@@ -43,7 +43,7 @@ func windows(j *judgement) {
 	case decision.EnableDowngrade:
 		j.require(downgrades(j), maintenance, "%s outside of a maintenance window", s)
 	case decision.AddLearner:
-		needed := len(j.v.Voters) < j.v.Replicas || slices.ContainsFunc(j.v.Voters,
+		needed := len(j.f.Voters) < j.f.Replicas || slices.ContainsFunc(j.f.Voters,
 			func(m *facts.Member) bool { return cannotWait(j, m) })
 		j.require(needed, maintenance, "%s outside of a maintenance window, and no member is missing", s)
 	}
@@ -57,17 +57,17 @@ func windows(j *judgement) {
 
 // chosenInWindow checks what the record says from now on of who is restarted, and of the version.
 func chosenInWindow(j *judgement) {
-	now := records(j, j.v.Epoch.Record.Name)
+	now := records(j, j.f.Epoch.Record.Name)
 	if now == nil {
 		return
 	}
-	had, has := j.v.Epoch.Choice, now.Choice
+	had, has := j.f.Epoch.Choice, now.Choice
 	if has.Name != "" && !has.Removes && (had.Name != has.Name || had.Pod != has.Pod) {
-		m := j.v.Find(has.Name)
+		m := j.f.Find(has.Name)
 		j.require(m == nil || m.Learner || cannotWait(j, m), maintenance,
 			"%s, which serves, would be restarted outside of a maintenance window", has.Name)
 	}
-	from, err := defaults.ParseRelease(j.v.Epoch.Version)
+	from, err := defaults.ParseRelease(j.f.Epoch.Version)
 	to, err2 := defaults.ParseRelease(now.Version)
 	if err == nil && err2 == nil && from.Minor() != to.Minor() {
 		j.require(stillRuns(j, to) || downgrades(j), maintenance,
@@ -78,8 +78,8 @@ func chosenInWindow(j *judgement) {
 // cannotWait reports whether the voter is disturbed whatever the time: it is down or about to be, a person asks for
 // it, it is known to be wrong, its certificates may expire, or writes or healing wait for it.
 func cannotWait(j *judgement, m *facts.Member) bool {
-	_, lost := j.v.DataLost(m)
-	return !m.Serving() || lost || j.v.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) ||
+	_, lost := j.f.DataLost(m)
+	return !m.Serving() || lost || j.f.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) ||
 		m.Pod != nil && (outTrusted(j, m) || speaksWrongly(j, m)) || downgrades(j) ||
 		raised(j, observation.AlarmNoSpace) && m.Pod != nil && volumeUnlike(j, m)
 }
@@ -92,5 +92,5 @@ func speaksWrongly(j *judgement, m *facts.Member) bool {
 
 // downgrades reports whether a member tells of a downgrade that is under way.
 func downgrades(j *judgement) bool {
-	return slices.ContainsFunc(j.v.Members, func(m *facts.Member) bool { return m.Health.Downgrade != "" })
+	return slices.ContainsFunc(j.f.Members, func(m *facts.Member) bool { return m.Health.Downgrade != "" })
 }
