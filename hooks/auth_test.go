@@ -313,8 +313,8 @@ func TestForeignMembersTellThatAuthIsOn(t *testing.T) {
 	withCertificates(&o)
 	o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"https://old-0:2379"}
 	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
-	for _, e := range facts.ForeignEndpoints(o) {
-		assert.True(t, e.AsksAuth)
+	for _, e := range facts.Endpoints(o) {
+		assert.Equal(t, e.Foreign, e.AsksAuth)
 	}
 	assert.False(t, facts.New(o).AsksNone(), "none has told")
 	on, off := true, false

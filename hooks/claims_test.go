@@ -238,6 +238,9 @@ func began(from record.Origin) func(*observation.Observation, *corev1.Pod) {
 const beginAgain = "kubectl quorate recover -n default demo Recreate"
 
 func TestABootstrapThatStalls(t *testing.T) {
+	bySnapshot := record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{}}
+	byRestore := bySnapshot
+	byRestore.Restore = "one"
 	for name, c := range map[string]struct {
 		o    observation.Observation
 		says string // nothing while it may still begin
@@ -268,11 +271,10 @@ func TestABootstrapThatStalls(t *testing.T) {
 		"on a record that was deleted": {unborn(0, func(o *observation.Observation, _ *corev1.Pod) {
 			startsOn()(o)
 		}), "the epoch record was deleted before the first quorum", true},
-		"from a snapshot": {unborn(time.Hour, began(record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{}})),
+		"from a snapshot": {unborn(time.Hour, began(bySnapshot)),
 			"beginning again: delete the EtcdCluster and create it again", true},
 		"from a restored one": {unborn(time.Hour,
-			began(record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{},
-				Restore: "one"}),
+			began(byRestore),
 			func(o *observation.Observation, _ *corev1.Pod) {
 				askRestore(o, "one", v1alpha1.RestoreOperation{})
 			}), "beginning again: create another EtcdOperation of type Restore", true},

@@ -224,7 +224,8 @@ func TestWhoseVolumesCount(t *testing.T) {
 		assert.Equal(t, want, goOn(t, &o).Reason.Message)
 	}
 	o := surveying(t, v1alpha1.Recovery{})
-	assert.Equal(t, map[int]record.Past{1: {ClusterID: 0xc1}}, recordtest.Says(o.Children.ConfigMaps["demo-epoch-2"]).Past,
+	assert.Equal(t, map[int]record.Past{1: {ClusterID: 0xc1}},
+		recordtest.Says(o.Children.ConfigMaps["demo-epoch-2"]).Past,
 		"it is known from the record, and who voted is not")
 }
 
@@ -468,8 +469,9 @@ func TestWhatAnEpochIsFilledFrom(t *testing.T) {
 			seedWith(&o, "demo-3", report)
 			d := goOn(t, &o)
 			says := recordtest.Says(o.Children.ConfigMaps["demo-epoch-2"])
-			want := map[string]string{objects.AnnotationSHA256: says.Sum, objects.AnnotationUntil: fmt.Sprint(says.Until)}
-			assert.Equal(t, "4711", want[c.noted])
+			found := map[string]string{objects.AnnotationSHA256: says.Sum,
+				objects.AnnotationUntil: fmt.Sprint(says.Until)}
+			assert.Equal(t, "4711", found[c.noted])
 			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
 				"demo-3 was filled")
 		})

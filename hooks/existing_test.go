@@ -231,8 +231,8 @@ func TestForeignEndpoints(t *testing.T) {
 	})(&secure)
 	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure),
 		"no password goes out in plain text")
-	for _, e := range facts.ForeignEndpoints(secure) {
-		assert.Equal(t, "etcd.example", e.ServerName)
+	for _, e := range facts.Endpoints(secure) {
+		assert.Equal(t, e.Foreign, e.ServerName == "etcd.example")
 	}
 
 	located := facts.Located(facts.Endpoints(o), o.Etcd, o.Health)

@@ -102,7 +102,7 @@ func silent(o *observation.Observation, member string, since time.Duration) {
 func given(what ...func(o *observation.Observation)) observation.Observation {
 	o := serve(3)
 	silent(&o, "demo-1", 5*time.Minute)
-	removes("demo-1")(&o)
+	chosen(removal(1))(&o)
 	for _, change := range what {
 		change(&o)
 	}
@@ -271,9 +271,6 @@ func choosing(c record.Choice) observation.Observation {
 	o.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
 	return o
 }
-
-// removes has the record name this member as the one that is removed.
-func removes(name string) fact { return chosen(record.Choice{Name: name, Removes: true}) }
 
 // onceChosen is an observation once the record names the member that Decide wants removed; the same when it wants
 // none removed.
@@ -530,7 +527,8 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 			restart(1)},
 		{"another one is removed", removal(2), false, -1, waiting + "remove demo-2",
 			withdrawn(removal(2), 0)},
-		{"withdrawn once", none, false, time.Hour, "waiting until the withdrawn restart of demo-1 is forgotten: why", none},
+		{"withdrawn once", none, false, time.Hour,
+			"waiting until the withdrawn restart of demo-1 is forgotten: why", none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := facts.New(choosingAfter(c.chosen, c.withdrawn))

@@ -208,7 +208,8 @@ func TestVerifySeesABelievedForgery(t *testing.T) {
 		o.Unsealed, o.Cluster.Status.ClusterID = []string{genuine.Name}, ""
 		d := Decide(o)
 		require.NoError(t, verify(o, d))
-		d.Children.ConfigMaps[0].Annotations = objects.With(d.Children.ConfigMaps[0].Annotations, record.AnnotationSeal, "x")
+		cm := d.Children.ConfigMaps[0]
+		cm.Annotations = objects.With(cm.Annotations, record.AnnotationSeal, "x")
 		assert.ErrorContains(t, verify(o, d), "is changed, which has no seal")
 		o.Cluster.Status.ClusterID = objects.Hex(o.Etcd.ClusterID)
 		d = Decide(o)

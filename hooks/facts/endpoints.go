@@ -57,7 +57,11 @@ func targetReplicas(o observation.Observation, current *Epoch) int {
 // Leaving reports whether members of ours must leave the etcd that they have joined, because the EtcdCluster is being
 // deleted. It might not have a quorum without them, so they are removed before their pods go. A user who does not want
 // to wait for that takes spec.bootstrap.existing out.
-func Leaving(o observation.Observation) bool { return leaving(o, currentEpoch(o)) }
+func Leaving(o observation.Observation) bool {
+	recorded, _ := readRecords(o)
+	current, _ := epochs(recorded)
+	return leaving(o, current)
+}
 
 func leaving(o observation.Observation, e *Epoch) bool {
 	c := o.Cluster

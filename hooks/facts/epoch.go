@@ -142,13 +142,6 @@ func readRecords(o observation.Observation) (recorded map[int]*Epoch, doubted ma
 	return recorded, doubted
 }
 
-// currentEpoch is the one whose members run; nil for none.
-func currentEpoch(o observation.Observation) *Epoch {
-	recorded, _ := readRecords(o)
-	current, _ := epochs(recorded)
-	return current
-}
-
 // Refused says why records are not believed, or can't be read, that hold every change back, by name. One that is of
 // the very etcd that answers, by the status too, does not: all of it that matters is known without it, so it goes and
 // is written again. So it is with each where the key is another one.

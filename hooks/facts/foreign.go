@@ -88,11 +88,10 @@ func (f *Facts) LastStatusHealth(m v1alpha1.MemberStatus) observation.Health {
 	return f.Health[m.Name]
 }
 
-// ForeignEndpoints are the URLs at which foreign members may answer: those of the spec, and what they have
+// foreignEndpoints are the URLs at which foreign members of the epoch may answer: those of the spec, and what they have
 // advertised. They are asked as long as there are any, or none were found yet.
-func ForeignEndpoints(o observation.Observation) []observation.Endpoint {
+func foreignEndpoints(o observation.Observation, e *Epoch) []observation.Endpoint {
 	existing := defaults.Existing(o.Cluster)
-	e := currentEpoch(o)
 	if !e.Existing() || e.HadQuorum() && len(e.Foreign) == 0 {
 		return nil
 	}

@@ -403,7 +403,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		}
 		list = append(list, e)
 	}
-	return append(list, ForeignEndpoints(o)...)
+	return append(list, foreignEndpoints(o, current)...)
 }
 
 // Quorum is the number of voters that must agree among n.

@@ -66,8 +66,8 @@ const (
 	// AnnotationHighestRevision is, on the peer Service, a copy of what is above every revision that was seen: see
 	// epochs/revisions.go.
 	AnnotationHighestRevision = Domain + "highest-revision"
-	// AnnotationSHA256 is, on the pods of initial members, that of the database that the first one has fetched: they take
-	// no other one. See epochs/seed.go.
+	// AnnotationSHA256 is, on the pods of initial members, that of the database that the first one has fetched: they
+	// take no other one. See epochs/seed.go.
 	AnnotationSHA256 = Domain + "sha256"
 	// AnnotationAnswered is, on the peer Service, a copy of which restore was answered by which epoch.
 	AnnotationAnswered = Domain + "answered"

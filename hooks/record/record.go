@@ -1,8 +1,8 @@
-// Package record is what Quorate writes down of an epoch before it acts on it: one Go struct, in one ConfigMap.
+// Package record is what Quorate writes down of an epoch before it acts on it: one Go struct in one ConfigMap.
 //
-// What an epoch is made with never changes: it is one JSON value in the ConfigMap's data, which the API server keeps as
-// it is. Whose creation comes first has decided who the initial members are (S8). How far the epoch has come is one JSON
-// value in an annotation. It only moves forward, because Metacontroller writes it at the version that it observed.
+// What the epoch is made with is one JSON value in the ConfigMap's data, which is immutable: the first one that the API
+// server takes decides who the initial members are (S8). How far the epoch has come is one JSON value in an annotation.
+// That only moves forward, because Metacontroller writes it with the resource version that it observed.
 package record
 
 import (
@@ -89,8 +89,8 @@ type State struct {
 	// Survivor is the member, or the claim, whose volume was chosen to seed it; empty for none yet. Evidence says why.
 	Survivor string `json:"survivor,omitzero"`
 	Evidence string `json:"evidence,omitzero"`
-	// Foreign are, in an epoch that joined an existing etcd, the members there that are none of ours: their client URLs,
-	// by ID in hexadecimal. ForeignSince is since when it is these.
+	// Foreign are, in an epoch that joined an existing etcd, the members there that are none of ours: their client
+	// URLs, by ID in hexadecimal. ForeignSince is since when it is these.
 	Foreign      map[string][]string `json:"foreign,omitempty"`
 	ForeignSince time.Time           `json:"foreignSince,omitzero"`
 }

@@ -149,7 +149,7 @@ func TestAPersonCanReadIt(t *testing.T) {
 	assert.True(t, *cm.Immutable)
 }
 
-// TestALongLifeIsForgotten but for the newest epochs and answers.
+// TestALongLifeIsForgotten: the newest epochs and answers are kept.
 func TestALongLifeIsForgotten(t *testing.T) {
 	r := none()
 	r.Past = map[int]Past{}

@@ -71,7 +71,8 @@ func Recorded(c *v1alpha1.EtcdCluster, peers *corev1.Service) (n int) {
 	if peers == nil {
 		return n
 	}
-	return max(n, objects.ReadMark(peers.Annotations[objects.AnnotationRecorded]), objects.ReadMark(peers.Annotations[objects.AnnotationEpoch]))
+	return max(n, objects.ReadMark(peers.Annotations[objects.AnnotationRecorded]),
+		objects.ReadMark(peers.Annotations[objects.AnnotationEpoch]))
 }
 
 func sealed(keys [][]byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) bool {

@@ -72,7 +72,8 @@ var Modes = []Mode{
 				unsupported, decision.Waits).Holding(),
 			decision.NewRule("RecordRefused",
 				"Nothing is changed by a record that no key of the installation has sealed as it is, or that can't be "+
-					"read (S8); one of the etcd that answers, by the status too, is written again.", recordRefused, decision.Waits).Holding(),
+					"read (S8); one of the etcd that answers, by the status too, is written again.",
+				recordRefused, decision.Waits).Holding(),
 			// Works: by dynamic-apply it ends with the next call
 			decision.NewRule("ApplyStrategy",
 				"Nothing is changed while a child lacks the annotation of what Metacontroller applied last: "+
