@@ -23,29 +23,26 @@ const ours = "github.com/quorate-dev/quorate"
 // those that its line names (hooks/ is all below hooks), and those before it on its own line if the line says "own".
 var layers = []struct{ packages, uses, because string }{
 	{"hooks/api/v1alpha1", "", "the API is the ground"},
-	{"hooks/endpoints hooks/objects hooks/rule hooks/timetable hooks/users hooks/wording",
-		"hooks/api/", "a leaf uses the API types alone"},
-	{"hooks/reports hooks/safety/containers hooks/stores", "hooks/api/ hooks/objects hooks/wording",
-		"it uses leaves that decide nothing"},
-	{"hooks/snapshot", "hooks/api/ hooks/endpoints hooks/objects hooks/reports hooks/rule hooks/safety/containers " +
-		"hooks/stores hooks/wording", "what becomes of a snapshot knows neither clusters' rules nor schedules"},
-	{"hooks/operation", "hooks/api/ hooks/rule hooks/wording", "its cluster does an operation: here it is told of"},
-	{"hooks/mirror", "hooks/api/ hooks/endpoints hooks/objects hooks/reports hooks/rule hooks/snapshot hooks/stores " +
-		"hooks/wording", "a mirror does not know clusters' rules"},
-	{"hooks/schedule", "hooks/api/ hooks/endpoints hooks/objects hooks/reports hooks/rule hooks/snapshot " +
-		"hooks/timetable hooks/wording", "a schedule does not know clusters' rules"},
-	{"hooks/decision hooks/observation hooks/spec hooks/state", "own hooks/api/ hooks/endpoints hooks/objects " +
-		"hooks/rule hooks/stores hooks/timetable hooks/users hooks/wording", "state has facts, and judges nothing"},
-	{"hooks/versions hooks/volumes hooks/foreign hooks/certificates hooks/pods hooks/auth hooks/epochs " +
-		"hooks/children hooks/rollout hooks/health hooks/status hooks/cluster", "own hooks/api/ hooks/decision " +
-		"hooks/endpoints hooks/objects hooks/observation hooks/reports hooks/rule hooks/snapshot hooks/spec " +
-		"hooks/state hooks/stores hooks/timetable hooks/users hooks/wording",
-		"a rule knows what is observed and the rules before it: no oracle, and no one who asks for snapshots"},
-	{"hooks/safety", "hooks/api/ hooks/certificates hooks/children hooks/decision hooks/endpoints hooks/epochs " +
-		"hooks/foreign hooks/objects hooks/observation hooks/pods hooks/reports hooks/safety/containers hooks/spec " +
-		"hooks/state hooks/stores hooks/timetable hooks/users hooks/versions hooks/volumes hooks/wording",
-		"the oracle has the facts in common with the rules, and no judgement"},
-	{"hooks", "hooks/api/ hooks/cluster hooks/decision hooks/observation hooks/safety hooks/state hooks/users",
+	{"hooks/objects hooks/timetable hooks/users", "hooks/api/", "a leaf uses the API types alone"},
+	{"hooks/stores hooks/record", "own hooks/api/ hooks/objects", "it uses leaves that decide nothing"},
+	{"hooks/decision hooks/observation hooks/defaults", "own hooks/api/ hooks/objects hooks/record hooks/stores " +
+		"hooks/timetable hooks/users", "what goes in and comes out knows no rule"},
+	{"hooks/snapshot", "hooks/api/ hooks/decision hooks/objects hooks/stores",
+		"what becomes of a snapshot knows neither clusters' rules nor schedules"},
+	{"hooks/operation", "hooks/api/ hooks/decision hooks/objects", "its cluster does an operation: here it is told of"},
+	{"hooks/mirror", "hooks/api/ hooks/decision hooks/objects hooks/snapshot hooks/stores",
+		"a mirror does not know clusters' rules"},
+	{"hooks/schedule", "hooks/api/ hooks/decision hooks/objects hooks/snapshot hooks/stores hooks/timetable",
+		"a schedule does not know clusters' rules"},
+	{"hooks/facts", "hooks/api/ hooks/decision hooks/defaults hooks/objects hooks/observation hooks/record " +
+		"hooks/snapshot hooks/stores hooks/users", "facts judge nothing"},
+	{"hooks/rules", "hooks/api/ hooks/decision hooks/defaults hooks/facts hooks/objects hooks/observation " +
+		"hooks/record hooks/users", "a rule plans by the facts, and makes no object"},
+	{"hooks/answer", "hooks/api/ hooks/decision hooks/defaults hooks/facts hooks/objects hooks/observation " +
+		"hooks/record hooks/rules hooks/stores hooks/users", "an answer carries a plan out: no oracle"},
+	{"hooks/safety", "hooks/api/ hooks/decision hooks/defaults hooks/facts hooks/objects hooks/observation " +
+		"hooks/record hooks/stores hooks/timetable", "the oracle has the facts in common with the rules, and no judgement"},
+	{"hooks", "hooks/answer hooks/api/ hooks/decision hooks/facts hooks/observation hooks/rules hooks/safety hooks/users",
 		"one call asks the rules and the oracle"},
 
 	{"etcdops/command etcdops/datadir", "", "commands use it, and it uses none of ours"},
@@ -76,8 +73,7 @@ var byTests = []struct{ tests, use string }{
 	{"hooks/", "test/simulated/kubelet"},
 	{".", "test/static/docs"},
 	{"server/", "test/static/docs"},
-	{"hooks/cluster", "hooks/safety"},
-	{"hooks/cluster", "hooks/safety/containers"},
+	{"hooks", "hooks/"},
 	{"server/kubectl", "server/wire"},
 }
 
@@ -94,7 +90,7 @@ var modules = []struct{ modules, by, because string }{
 		"the rest of etcdops knows etcd, and no Kubernetes"},
 	{"k8s.io/client-go sigs.k8s.io/controller-runtime", "", "Quorate never calls the Kubernetes API"},
 	{"sigs.k8s.io/yaml", "etcdops/rescue manifests/install server/kubectl/", "objects are JSON on the wire"},
-	{"github.com/robfig/cron/v3", "hooks/spec hooks/timetable", "what a schedule says"},
+	{"github.com/robfig/cron/v3", "hooks/defaults hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
 	{"github.com/go-json-experiment/json", "hooks/objects server/wire", "calls are read by wire, and single objects by objects.Read"},
@@ -141,11 +137,11 @@ func TestForbiddenImports(t *testing.T) {
 		by, path, because string
 		test              bool
 	}{
-		{"hooks/rule", ours + "/hooks/objects", "a leaf", false},
-		{"hooks/cluster", ours + "/hooks/safety", "no oracle", false},
-		{"hooks/volumes", ours + "/hooks/cluster", "the rules before it", false},
-		{"hooks/safety", ours + "/hooks/status", "no judgement", true},
-		{"hooks/pods", ours + "/test/simulated/kubelet", "does not know its tests", false},
+		{"hooks/users", ours + "/hooks/objects", "a leaf", false},
+		{"hooks/answer", ours + "/hooks/safety", "no oracle", false},
+		{"hooks/rules", ours + "/hooks/answer", "makes no object", false},
+		{"hooks/safety", ours + "/hooks/rules", "no judgement", true},
+		{"hooks/facts", ours + "/test/simulated/kubelet", "does not know its tests", false},
 		{"hooks", ours + "/etcdops", "one call", false},
 		{"etcdops", ours + "/server", "imports run one way", true},
 		{"etcdops/archive", ours + "/etcdops/stream", "imports run one way", false},
@@ -155,9 +151,9 @@ func TestForbiddenImports(t *testing.T) {
 		{"server/metrics", ours + "/test/simulated/kubelet", "does not know its tests", true},
 		{"server/other", ours + "/hooks", "in no layer", false},
 		{"server", ours + "/test/simulated/world", "does not know its tests", true},
-		{"hooks/state", "os/exec", "no I/O", false},
+		{"hooks/facts", "os/exec", "no I/O", false},
 		{"hooks", "net", "no I/O", false},
-		{"hooks/rule", "math/rand/v2", "deterministic", false},
+		{"hooks/decision", "math/rand/v2", "deterministic", false},
 		{"hooks/rule", "log/slog", "the edge logs", false},
 		{"hooks/objects", "sigs.k8s.io/yaml", "JSON", false},
 		{"hooks/objects", "example.com/other", "no line of modules", false},

@@ -7,55 +7,47 @@
 //
 //	observe -> decide -> (if there is a step: carry it out, observe again, decide again) -> answer
 //
-// Package cluster works out once how much is known: the first of its Modes that is true. It asks the rules of that mode
-// in order, and the first that applies says what to do: at most one step in etcd, and by what it knows the children
-// that should exist. Its name and words are the [rule.Reason] that reaches the log, the status conditions and the
-// metric. To understand Quorate, read the list in cluster/modes.go from top to bottom. Package safety says the safety
-// rules a second time.
+// Deciding is three functions, one after the other:
+//
+//	f := facts.New(observation)   // what is so, worked out once
+//	d := rules.Decide(f)          // what should become of it, and why
+//	answer.Of(f, d)               // the children, the record and the status that follow
+//
+// The facts tell which mode a cluster is in. Package rules asks the rules of that mode in order, and the first that
+// applies makes the plan: at most one step in etcd, what becomes of one pod, and what the records are to say. Its name
+// and words are the [decision.Reason] that reaches the log, the status conditions and the metric. To understand
+// Quorate, read the list in rules/modes.go from top to bottom. Package safety says the safety rules a second time.
 //
 // Nothing here has a clock, randomness or a network: `now` is a field of the observation, and etcd is the interface
 // [Etcd]. The unit tests, the stories in test/simulated/scenario and the server run the very same code.
 //
 // # Where things are
 //
-// This package has [Sync], which is one call. What it calls is in folders; each imports only what is below it here, and
-// imports_test.go holds that.
+// This package has [Sync], which is one call, and [Decide]. What they call is in folders; each imports only what is
+// below it here, and imports_test.go holds that.
 //
-//	cluster         the rules: modes.go has them in order, every other file one subject and what its rules do
 //	safety          the oracle: S1 to S21 from the facts alone, one file for each subject
-//	status          what people see
-//	health          how members and objects are doing: who is late, given up, never made
-//	rollout         which members differ from the spec, and what waits for a maintenance window
-//	children        the objects of an answer: pods, claims, Services, policies
-//	epochs          the record of where data comes from, how one epoch takes over from another, what seeds it
-//	auth            when users and roles in etcd are brought to what is declared
-//	pods            what pods show: their role to clients, and why one does not serve
-//	certificates    which certificates there are, what is wrong with them, how an authority is followed by the next
-//	foreign         members of a running etcd that a cluster joins
-//	volumes         claims, their sizes, directories on nodes
-//	versions        the releases of etcd, and the way from one to another
-//	state           an observation put together: members with their pods, claims and health; the epoch they are of
-//	spec            what an EtcdCluster asks for, with the defaults put in, and what is wrong with it
+//	answer          the objects that follow from a plan, the records and the status, one file for each kind
+//	rules           the rules: modes.go has them in order, every other file one subject and what its rules do
+//	facts           an observation put together: members with their pods, claims and health, epochs, and what differs
 //	observation     what a decision may depend on
-//	decision        what a decision is, and the closed set of steps
+//	decision        what a decision is: the plan of a rule, the closed set of steps, one evaluator of rules
+//	defaults        what an EtcdCluster asks for, with the defaults put in, and what is wrong with it
+//	record          what is written down of an epoch before it is acted on: one Go struct in one ConfigMap
 //
 // Four more kinds are answered in the same way, and don't know clusters' rules:
 //
 //	snapshot        what becomes of an EtcdSnapshot
-//	operation       what became of an EtcdOperation: its cluster does it, by state/asked.go, and tells
+//	operation       what became of an EtcdOperation: its cluster does it, by facts/asked.go, and tells
 //	mirror          which pod copies another etcd for an EtcdMirror, and which one ends that
 //	schedule        which snapshots an EtcdSnapshotSchedule has, and its stream; timetable when a run is due
 //
 // What all of them use:
 //
 //	api/v1alpha1    the types that people write
-//	rule            one type of rule and one evaluator
-//	objects         names, labels and annotations, what is in every pod of ours, images, what containers tell
-//	stores          how pods come to a store of snapshots, and what its URL may be
-//	reports         what the programs in pods report
+//	objects         names, labels and annotations, what is in every pod of ours, images, pieces of messages
+//	stores          how pods come to a store of snapshots, what its URL may be, what programs in pods report
 //	users           users and roles as declared, and the plan to get there
-//	endpoints       which addresses an etcd may have that a cluster joins
-//	wording         pieces of messages, and the words of the scheduler and the kubelet
 //
 // # Safety rules
 //

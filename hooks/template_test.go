@@ -312,7 +312,7 @@ func TestOtherSecretsAreMountedByOtherPods(t *testing.T) {
 	assert.NotEqual(t, before, facts.TemplateOf(c, "3.6.16").Hash())
 }
 
-// What the tests of children/template.go write into a spec.
+// What the tests of facts/templates.go write into a spec.
 
 // emptyMeans are the fields where to say nothing is to say something.
 var emptyMeans = map[string]string{

@@ -195,7 +195,7 @@ func untouched(ctx context.Context, path string, was *archive.Contents, bump int
 	return nil
 }
 
-// BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/epochs/revisions.go.
+// BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/facts/revisions.go.
 const BeginGap = 1_000_000_000
 
 // highestBegin leaves room above it: etcd's revisions are int64.

@@ -4,7 +4,7 @@
 // etcd itself looks only every 30 seconds which files of its log it needs no more (purgeFileInterval in its
 // etcdserver/server.go), so that what is written in half a minute, and compacted again, fills a volume of any size,
 // with a database that is small. With this, the log is never longer than what no snapshot covers: see the account in
-// hooks/spec/room.go, and why it is safe in docs/decisions/0043-log.md.
+// hooks/defaults/room.go, and why it is safe in docs/decisions/0043-log.md.
 package trim
 
 import (

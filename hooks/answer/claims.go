@@ -24,7 +24,7 @@ import (
 // another is fenced off, and left to a person.
 //
 // The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate
-// has looked (state/since.go). Losing it only delays.
+// has looked (facts/since.go). Losing it only delays.
 
 const (
 	defaultKeepClaimFor = 24 * time.Hour

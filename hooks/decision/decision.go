@@ -75,7 +75,7 @@ func (r *DefragmentationRun) Told() (*v1alpha1.DefragmentationStatus, v1alpha1.D
 // to look again. What it does not name stays as the mode has it.
 type Plan struct {
 	Message string
-	// Outlook is what to expect of it, where the rule may have several: see cluster/outlook.go.
+	// Outlook is what to expect of it, where the rule may have several: see rules/outlook.go.
 	Outlook Outlook
 	// Step is the one change in etcd.
 	Step Step
@@ -91,7 +91,7 @@ type Plan struct {
 	// Defragmentation is what the status is to say of a run; nil leaves it.
 	Defragmentation *DefragmentationRun
 	// Resync is how soon to ask again at first; 0 leaves it to the controller's resync period. Due is in how long a
-	// time is over that the rule waits for; 0 or less for none. See cluster/resync.go.
+	// time is over that the rule waits for; 0 or less for none. See answer/resync.go.
 	Resync Pause
 	Due    time.Duration
 }
@@ -105,7 +105,7 @@ type RecordChange struct {
 	// Snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
 	Snapshotted bool
 	// Phase and Evidence are of the epoch that is to take over: how far that has come, and which survivor's volume seeds
-	// it. See epochs/succession.go.
+	// it. See facts/switchover.go.
 	Phase, Evidence string
 }
 
@@ -117,7 +117,7 @@ const (
 	Deleted PodFate = "Deleted"
 	// Reimaged: its image is exchanged.
 	Reimaged PodFate = "Reimaged"
-	// Unchosen: others wait for it, and that it was to be restarted is withdrawn.
+	// Unchosen: others wait for it, and its restart is withdrawn.
 	Unchosen PodFate = "Unchosen"
 )
 

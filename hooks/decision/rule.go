@@ -66,7 +66,7 @@ func (l Rules[V, A]) First(v V) (at int, answer A) {
 }
 
 // Pause is how soon to ask again when nothing that Kubernetes tells us would wake us. A cluster's pause grows while
-// nothing changes: see cluster/resync.go.
+// nothing changes: see answer/resync.go.
 type Pause time.Duration
 
 // The two pauses that there are.

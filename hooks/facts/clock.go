@@ -17,7 +17,7 @@ import (
 //
 //	the API server wrote not long ago, by our clock   our clock is right
 //	it was asked not long ago, by our clock           the time is what it wrote then, and what has passed since
-//	else                                              the time is not known: see cluster/clock.go
+//	else                                              the time is not known: see decide.go
 
 // ClockTrusted is for how long our clock is good after the API server has told the time.
 const clockTrusted = 5 * time.Minute

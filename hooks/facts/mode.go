@@ -2,7 +2,7 @@ package facts
 
 // The modes: how much is known of a cluster, and so what may be done with it. In this order the first whose condition
 // holds: what stops us comes first, then what is needed before there is a cluster, then blindness, and last a quorum's
-// answer. The rules of each are in cluster/modes.go.
+// answer. The rules of each are in rules/modes.go.
 const (
 	ModeHeldBack     = "HeldBack"
 	ModeStopping     = "Stopping"

@@ -22,7 +22,7 @@ import (
 //
 //	counted by it         a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what
 //	                      spec.recovery or a person begins then; a survivor's volume that can't be reached; the pause of
-//	                      a silent cluster (cluster/resync.go)
+//	                      a silent cluster (answer/resync.go)
 //	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long
 //	                      claims are kept
 //	                      facts of others: grace periods of pods, since when a container or a condition of a volume is

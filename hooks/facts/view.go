@@ -68,7 +68,7 @@ type Member struct {
 	Asked   bool // it has an address and was asked
 	Lags    bool // it has applied far less than another one: see MostBehind
 	TLS     tlsFlags
-	// Update is remembered once it is known; see rollout/rollout.go.
+	// Update is remembered once it is known; see facts/rollout.go.
 	Update **update
 }
 

@@ -11,7 +11,7 @@ const (
 	LabelCluster = Domain + "cluster"
 	// LabelMember is the member's name, on its pod and claim.
 	LabelMember = Domain + "member"
-	// LabelRole is voter, leaving, learner or fenced, on pods: see pods/roles.go. The client Service leads
+	// LabelRole is voter, leaving, learner or fenced, on pods: see facts/roles.go. The client Service leads
 	// to voters.
 	LabelRole = Domain + "role"
 
@@ -28,7 +28,7 @@ const (
 	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
 	AnnotationStart = Domain + "start"
 	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see
-	// children/template.go.
+	// facts/templates.go.
 	AnnotationTemplate = Domain + "pod-template-hash"
 	// AnnotationAskedFor is the size and, after a space, the class that a claim was asked for with; admission may have put
 	// others into its spec.
@@ -49,10 +49,10 @@ const (
 	// AnnotationNextMember is, on the peer Service, a copy of the lowest number that no member has had.
 	AnnotationNextMember = Domain + "next-member"
 	// AnnotationServes identifies, on a pod, the certificates that its member is to show: see served in
-	// certificates/certificates.go.
+	// facts/certificates.go.
 	AnnotationServes = Domain + "serves"
 	// AnnotationTrusts holds, on a pod whose certificates come from others, the authorities that it was made with: see
-	// trusted in certificates/issuance.go.
+	// trusted in facts/certificates_given.go.
 	AnnotationTrusts = Domain + "trusts"
 	// AnnotationNodes is, on the peer Service, a copy of which node holds which member's data, for the medium HostPath:
 	// "<uid of the EtcdCluster>/demo-0:node-a,demo-1:node-b".
@@ -64,10 +64,10 @@ const (
 	AnnotationPeers      = Domain + "peers"
 	AnnotationHTTPSPeers = Domain + "https-peers"
 	// AnnotationHighestRevision is, on the peer Service, a copy of what is above every revision that was seen: see
-	// epochs/revisions.go.
+	// facts/revisions.go.
 	AnnotationHighestRevision = Domain + "highest-revision"
 	// AnnotationSHA256 is, on the pods of initial members, that of the database that the first one has fetched: they
-	// take no other one. See epochs/seed.go.
+	// take no other one. See facts/seeds.go.
 	AnnotationSHA256 = Domain + "sha256"
 	// AnnotationAnswered is, on the peer Service, a copy of which restore was answered by which epoch.
 	AnnotationAnswered = Domain + "answered"
@@ -77,7 +77,7 @@ const (
 	// "serving" or "down" when it was chosen for that.
 	AnnotationRestarted = Domain + "restarted"
 	// AnnotationWithdrawn is, on the pod of a member that was chosen to be restarted, since when no call may choose
-	// to do so any more. See state/choice.go.
+	// to do so any more. See facts/choice.go.
 	AnnotationWithdrawn = Domain + "withdrawn"
 	// AnnotationFlagsFor is, on a pod whose image was exchanged, the version that its flags were made for.
 	AnnotationFlagsFor = Domain + "flags-for"
@@ -108,12 +108,12 @@ const (
 	// AnnotationBase is, on the pod of a stream, the name of the EtcdSnapshot that it began after.
 	AnnotationBase = Domain + "base"
 	// AnnotationUntil is, on the pods of initial members, the revision at which the first one has found the stream to
-	// end: they end there too. See epochs/seed.go.
+	// end: they end there too. See facts/seeds.go.
 	AnnotationUntil = Domain + "until"
 	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
 	AnnotationBegins = Domain + "begins"
 	// AnnotationPredecessorGone is, on the pod of a member that was made before its epoch began, the word that the
-	// record of the epoch before was seen to be gone: see epochs/succession.go.
+	// record of the epoch before was seen to be gone: see facts/switchover.go.
 	AnnotationPredecessorGone = Domain + "predecessor-gone"
 	// AnnotationEpoch is, on a claim, the number of the epoch whose data is on it: on those that were made for a later
 	// epoch than the first, and on those that an epoch has left behind. The peer Service has that of the epoch that

@@ -46,7 +46,7 @@ type Plan struct {
 	// for the first epoch.
 	After       int `json:"after,omitzero"`
 	FormerFirst int `json:"formerFirstMember,omitzero"`
-	// Floor is what the revisions of all epochs before lie below: see epochs/revisions.go.
+	// Floor is what the revisions of all epochs before lie below: see facts/revisions.go.
 	Floor int64 `json:"revisionFloor,omitzero"`
 	// Past are the epochs before, by number.
 	Past map[int]Past `json:"past,omitempty"`
@@ -72,13 +72,13 @@ type State struct {
 	OldLog OldLog `json:"oldLog,omitzero"`
 	// HTTPSPeers are the members that etcd lists with an https URL in an epoch that began in plain text.
 	HTTPSPeers []string `json:"httpsPeers,omitempty"`
-	// Mismatched are the members at whose addresses another etcd has answered since they last did: see pods/roles.go.
+	// Mismatched are the members at whose addresses another etcd has answered since they last did: see facts/roles.go.
 	Mismatched []string `json:"mismatched,omitempty"`
 	// Highest is above every revision that its epoch and those before were seen to have given out, as far as that is
-	// noted: see epochs/revisions.go.
+	// noted: see facts/revisions.go.
 	Highest int64 `json:"highestRevision,omitzero"`
 	// Sum is the SHA-256, in hexadecimal, that the first initial member has found where none was known before; empty
-	// for not yet, or none: see epochs/seed.go.
+	// for not yet, or none: see facts/seeds.go.
 	Sum string `json:"sha256,omitzero"`
 	// Until is the revision at which the first initial member has found the stream of changes to end; 0 for not yet, or
 	// none. StreamEnd says in words how far it followed that, and why not further.
@@ -153,7 +153,7 @@ type Past struct {
 	Voters []int `json:"voters,omitempty"`
 }
 
-// Choice is the member that is restarted, or removed: see state/choice.go.
+// Choice is the member that is restarted, or removed: see facts/choice.go.
 type Choice struct {
 	Name string `json:"name"`
 	Pod  string `json:"pod,omitzero"` // its UID; none for a removal
@@ -168,7 +168,7 @@ type Choice struct {
 	Withdrawn time.Time `json:"withdrawn,omitzero"`
 }
 
-// OldLog is how far into the log entries of 3.5 may be: unbounded while members of 3.5 may run. See versions/upgrade.go.
+// OldLog is how far into the log entries of 3.5 may be: unbounded while members of 3.5 may run. See facts/upgrade.go.
 type OldLog struct {
 	There bool  `json:"there,omitzero"`
 	UpTo  int64 `json:"upTo,omitzero"` // an index of the log; 0: not known yet

@@ -229,7 +229,7 @@ func extraArgs(version string) v1alpha1.Options {
 }
 
 // TestDefaultsOfEtcd: who writes one of these into a spec says what etcd does anyway, and no member is restarted for
-// it (options and snapshotCount in hooks/children/template.go).
+// it (options and snapshotCount in hooks/facts/templates.go).
 func TestDefaultsOfEtcd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		out, err := etcdproc.Command(t, version, "--help").CombinedOutput()

@@ -118,7 +118,7 @@ func fills(t *testing.T, version string, f filling) {
 }
 
 // makeRoom does what Quorate does after the alarm NOSPACE, where what is in the database is old: see
-// hooks/cluster/alarms.go.
+// hooks/rules/alarms.go.
 func makeRoom(t *testing.T, m *etcdproc.Member, revision int64) {
 	client := m.Client()
 	if _, err := client.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {

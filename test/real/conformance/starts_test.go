@@ -166,7 +166,7 @@ func stillbirth(t *testing.T, m *etcdproc.Member) {
 	require.NoError(t, made.Close())
 }
 
-// TestAStillbirth: an etcd whose log is empty knows no voters, and stands for no election (hooks/epochs/bootstrap.go).
+// TestAStillbirth: an etcd whose log is empty knows no voters, and stands for no election (hooks/facts/bootstrap.go).
 func TestAStillbirth(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		chapter(t, "alone it never elects itself, and answers nothing", func(t *testing.T) {
