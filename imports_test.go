@@ -71,6 +71,7 @@ var layers = []struct{ packages, uses, because string }{
 // byTests is what the tests of some packages use besides.
 var byTests = []struct{ tests, use string }{
 	{"hooks/", "test/simulated/kubelet"},
+	{"hooks/", "hooks/record/recordtest"},
 	{".", "test/static/docs"},
 	{"server/", "test/static/docs"},
 	{"hooks", "hooks/"},
@@ -93,7 +94,8 @@ var modules = []struct{ modules, by, because string }{
 	{"github.com/robfig/cron/v3", "hooks/defaults hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
-	{"github.com/go-json-experiment/json", "hooks/objects server/wire", "calls are read by wire, and single objects by objects.Read"},
+	{"github.com/go-json-experiment/json", "hooks/objects hooks/record server/wire",
+		"calls are read by wire, single objects by objects.Read, and records by record.Read"},
 	{"go.etcd.io/etcd/api go.etcd.io/etcd/client go.uber.org/zap google.golang.org/grpc google.golang.org/protobuf",
 		"etcdops etcdops/token " + clouds, "etcdops alone talks to etcd"},
 	{"gocloud.dev cloud.google.com github.com/aws github.com/Azure google.golang.org/api golang.org/x/oauth2 " +

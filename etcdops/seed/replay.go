@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -33,6 +34,8 @@ type replay struct {
 	// further, as reports.Restore has it.
 	arrived time.Time
 	ended   string
+	// trusted: the stream has keys, by which it is known who has written what is replayed.
+	trusted bool
 	// usersAt is the last revision up to which users are known to be those of the snapshot.
 	usersAt int64
 	// hashes are those that members told of revisions that are in the database.
@@ -73,7 +76,8 @@ func (o Options) replay(ctx context.Context, path string, told *stores.Artifact)
 			o.Tail.ClusterID())
 	}
 	o.Tail.OnlyEncrypted = told.Encrypted
-	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum}
+	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum,
+		trusted: o.Tail.Trusted()}
 	switch {
 	case r.until > 0:
 	case !o.UntilTime.IsZero():
@@ -89,6 +93,7 @@ func (o Options) replay(ctx context.Context, path string, told *stores.Artifact)
 		if r.ended == "" && base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision {
 			r.ended = usersChanged
 		}
+		r.ended = cmp.Or(r.ended, o.Tail.Headless())
 	}
 	if r.until < base.Revision {
 		return nil, failure(notFound, nil, "the snapshot ends at revision %d, and the restore is to end at %d: use an "+
@@ -126,7 +131,6 @@ func (o Options) untilTime(ctx context.Context, base int64, completed time.Time)
 		"earlier snapshot", base, words(o.UntilTime))
 }
 
-// write has one transaction for each segment.
 func (r *replay) write(ctx context.Context, path string, tail *stream.Tail) error {
 	options := asEtcdOpens()
 	options.NoSync = true // place.commit does that, for all
@@ -155,11 +159,9 @@ func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error 
 		return err
 	}
 	err := r.follow(ctx, tail, func(s *stream.Segment) error {
-		return db.Update(func(tx *bolt.Tx) error {
-			keys := tx.Bucket([]byte(keysBucket))
-			keys.FillPercent = 0.9 // as etcd does: records come in their order
-			return r.apply(s, keys.Put)
-		})
+		to := records{db: db}
+		wrong := r.apply(s, to.put)
+		return cmp.Or(wrong, to.commit())
 	})
 	if err != nil {
 		return err
@@ -167,13 +169,52 @@ func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error 
 	return db.Update(r.leases.write)
 }
 
+// records are written into a database. A transaction holds in memory what it writes, so one has at most mostRecords.
+type records struct {
+	db *bolt.DB
+	tx *bolt.Tx
+	n  int
+}
+
+const mostRecords = 10_000
+
+func (r *records) put(name, value []byte) (err error) {
+	if r.tx == nil {
+		if r.tx, err = r.db.Begin(true); err != nil {
+			return err
+		}
+	}
+	keys := r.tx.Bucket([]byte(keysBucket))
+	keys.FillPercent = 0.9 // as etcd does: records come in their order
+	if err := keys.Put(name, value); err != nil {
+		return err
+	}
+	if r.n++; r.n%mostRecords == 0 {
+		return r.commit()
+	}
+	return nil
+}
+
+// commit ends the transaction, if there is one: without that the database can't be closed.
+func (r *records) commit() error {
+	if r.tx == nil {
+		return nil
+	}
+	tx := r.tx
+	r.tx = nil
+	return tx.Commit()
+}
+
 // follow takes segments up to the end that is asked for.
 func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*stream.Segment) error) error {
 	for r.reach < r.until {
 		s, err := tail.Next(ctx, r.reach)
-		reason := archive.ReasonOf(err)
 		switch {
-		case err != nil && (reason == archive.Damaged || reason == archive.NotFound):
+		case err != nil && archive.ReasonOf(err) == archive.WrongKey: // the recipients have changed since the snapshot
+			return &ending{failure(archive.WrongKey, err, "what is stored behind revision %d can't be read: name a Secret "+
+				"with the identities of all recipients there were, or end at revision %d", r.reach, r.reach), r.reach,
+				archive.Words(err)}
+		case err != nil && stream.Unusable(err):
 			return &ending{err, r.reach, archive.Words(err)}
 		case err != nil:
 			return err
@@ -195,11 +236,15 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 
 // doubt is what is not known of what was replayed; empty for nothing.
 func (r *replay) doubt() string {
-	if r.base.AuthRevision == 0 || r.reach <= max(r.base.Revision, r.usersAt) {
-		return ""
+	var all []string
+	if !r.trusted && r.reach > r.base.Revision {
+		all = append(all, "whether others have written to the stream is not known, as there was no key to check it by")
 	}
-	return fmt.Sprintf("whether users or roles have changed behind revision %d was not seen, as etcd did not answer any "+
-		"more", max(r.base.Revision, r.usersAt))
+	if r.base.AuthRevision > 0 && r.reach > max(r.base.Revision, r.usersAt) {
+		all = append(all, fmt.Sprintf("whether users or roles have changed behind revision %d was not seen, as etcd did "+
+			"not answer any more", max(r.base.Revision, r.usersAt)))
+	}
+	return strings.Join(all, "; ")
 }
 
 // begin reads what the snapshot has of what is changed: its leases, and the records of its last revision.
@@ -245,9 +290,10 @@ func (r *replay) apply(s *stream.Segment, put func(name, value []byte) error) er
 		was = again.Of()
 	}
 	if was != "" && before != "" && was != before {
-		return &ending{failure(damaged, nil, "revision %d is not the same in what is stored before and behind it: the "+
-			"cluster has had another history in between; end at revision %d, or use a later snapshot", r.reach, r.reach),
-			r.reach, "the cluster has had another history behind it"}
+		return &ending{failure(damaged, nil, "revision %d is not the same in what is stored before it and in %s: the "+
+			"cluster has had another history in between; end at revision %d, or use a later snapshot", r.reach, s.Name,
+			r.reach),
+			r.reach, "the cluster has had another history in " + s.Name}
 	}
 	r.reach = min(s.Last, r.until)
 	r.arrived = s.When(r.reach)

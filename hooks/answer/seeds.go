@@ -71,6 +71,9 @@ func fromSnapshot(f *facts.Facts, pod *corev1.Pod, from *record.Resolved) {
 	if from.Identity.Name != "" {
 		access.Identify(from.Identity)
 	}
+	if from.Tail != "" && from.Keys.Name != "" {
+		access.Believe(from.Keys)
+	}
 	args := append([]string{"--url=" + from.URL}, access.Args...)
 	if from.SHA256 != "" {
 		args = append(args, "--sha256="+from.SHA256)

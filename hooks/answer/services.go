@@ -21,6 +21,20 @@ import (
 
 // Secrets are the Secrets that should exist. One that is not known to be superfluous stays.
 func Secrets(f *facts.Facts) []*decision.DesiredSecret {
+	name := objects.RestoreSecret(f.Cluster.Name)
+	list := slices.DeleteFunc(secrets(f), func(s *decision.DesiredSecret) bool { return s.Name == name })
+	next := f.Next != nil && f.Next.Epoch.OwnKeys(f.Cluster.Name)
+	switch old := f.Children.Secrets[name]; {
+	case f.Settings.Keyed && (next || f.Epoch.OwnKeys(f.Cluster.Name)):
+		list = append(list, secretOf(f, name, corev1.SecretTypeOpaque, decision.StreamKeys{}))
+	case old != nil: // pods that run may name it
+		list = append(list, facts.KeptSecret(f.Cluster, old))
+	}
+	slices.SortFunc(list, func(a, b *decision.DesiredSecret) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func secrets(f *facts.Facts) []*decision.DesiredSecret {
 	if !objects.Encrypted(f.Cluster) {
 		return facts.KeptSecrets(f.Observation)
 	}
@@ -41,7 +55,6 @@ func Secrets(f *facts.Facts) []*decision.DesiredSecret {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *decision.DesiredSecret) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 

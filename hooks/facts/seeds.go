@@ -254,12 +254,21 @@ func (f *Facts) URLOfRestore() string {
 
 // resolve is the snapshot that the source names, or what stands in its way.
 func (f *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
+	r, why := f.find(s)
+	if why == "" {
+		why = objects.Unagreed(f.Related.Labelled, f.Cluster.Namespace, "the snapshot's source",
+			append(stores.Secrets(&r.Store), r.Identity.Name)...)
+	}
+	return r, why
+}
+
+func (f *Facts) find(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	r := &record.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()
 	}
 	if s.SnapshotRef.Name == "" { // validate has looked at it
-		return follow(r, s.Until, path.Join(path.Dir(s.Artifact), snapshot.TailFolder))
+		return f.follow(r, s.Until, path.Join(path.Dir(s.Artifact), snapshot.TailFolder))
 	}
 	from := f.Related.Snapshots[s.SnapshotRef.Name]
 	switch {
@@ -284,11 +293,11 @@ func (f *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	if err := stores.Validate("store", &r.Store); err != nil {
 		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.SnapshotRef.Name, err)
 	}
-	return follow(r, s.Until, snapshot.Tail(from))
+	return f.follow(r, s.Until, snapshot.Tail(from))
 }
 
 // follow has a restore go on with the changes after the snapshot, which are in a folder of the store.
-func follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Resolved, string) {
+func (f *Facts) follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Resolved, string) {
 	if until == nil {
 		return r, ""
 	}
@@ -296,7 +305,7 @@ func follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Res
 	if id == "" {
 		return nil, "until needs clusterID: it is not known of which etcd the changes are"
 	}
-	r.Tail = tailURL(r, tail, id)
+	f.followed(r, until, tail, id)
 	if until.Latest {
 		return r, ""
 	}
@@ -311,7 +320,12 @@ func follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Res
 	return r, ""
 }
 
-// tailURL is that of the changes of an etcd, in a folder of the snapshot's store.
-func tailURL(r *record.Resolved, tail, clusterID string) string {
-	return stores.URLOf(&r.Store).Join(path.Join(tail, clusterID)).String()
+// followed has a restore find the changes of an etcd, in a folder of the snapshot's store. What was streamed in this
+// namespace its own keys have signed, and an EtcdSnapshot was taken here.
+func (f *Facts) followed(r *record.Resolved, until *v1alpha1.Until, tail, clusterID string) {
+	r.Tail = stores.URLOf(&r.Store).Join(path.Join(tail, clusterID)).String()
+	r.Keys = until.KeysSecretRef
+	if r.Keys.Name == "" && r.Name != "" && f.Settings.Keyed {
+		r.Keys.Name = objects.RestoreSecret(f.Cluster.Name)
+	}
 }

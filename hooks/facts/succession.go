@@ -81,6 +81,12 @@ func (f *Facts) InEpoch(member string) bool {
 	return numbered && n < f.below && (f.Epoch == nil || n >= f.Epoch.First)
 }
 
+// OwnKeys reports whether an epoch of the cluster restores what its own Secret has the keys of.
+func (e *Epoch) OwnKeys(cluster string) bool {
+	return e != nil && e.Snapshot != nil && e.Snapshot.Tail != "" &&
+		e.Snapshot.Keys.Name == objects.RestoreSecret(cluster)
+}
+
 // Ending reports whether the epoch is being stopped, or has been.
 func (f *Facts) Ending() bool { return f.Next != nil && f.Next.Epoch.Phase == record.PhaseStopping }
 

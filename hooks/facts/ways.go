@@ -60,7 +60,7 @@ func (f *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, strin
 		from.Snapshot, why = f.resolve(&v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
 			IdentitySecretRef: f.identity()})
 		if why == "" && from.Snapshot.ClusterID != "" {
-			from.Snapshot.Tail = tailURL(from.Snapshot, snapshot.Tail(newest), from.Snapshot.ClusterID)
+			f.followed(from.Snapshot, &v1alpha1.Until{}, snapshot.Tail(newest), from.Snapshot.ClusterID)
 			from.Snapshot.AsFar = true
 		}
 		return from, why

@@ -72,6 +72,8 @@ type Settings struct {
 	ClusterDomain string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
 	AllowedEndpoints *objects.AllowedEndpoints
+	// Keyed: it has keys by which streams are signed.
+	Keyed bool
 	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.
 	SharedIssuers bool
 	// Since is when this server began to answer: others may answer beside it that are about to go, and have other
@@ -112,6 +114,8 @@ func ChildName(kind string, o metav1.Object) string { return kind + " " + o.GetN
 // Related are the observed objects that belong to others, by name: see [RelatedSelector].
 type Related struct {
 	Secrets map[string]*Secret
+	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
+	Labelled map[string]bool
 	// Snapshots are those that carry the cluster's label, and those that its spec names.
 	Snapshots map[string]*v1alpha1.EtcdSnapshot
 	// Operations are those of the namespace on this cluster.

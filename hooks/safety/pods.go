@@ -52,15 +52,15 @@ func checkPods(j *judgement) {
 }
 
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate
-// that is lacking keeps it away.
+// that is lacking keeps it away, but a Secret whose owner has not agreed.
 func broughtBack(j *judgement) {
 	if e := j.f.Epoch; j.f.Etcd != nil || e == nil || e.Record == nil || !e.HadQuorum() || !e.Began() || j.f.Memory() {
 		return
 	}
 	for _, name := range j.f.Names {
 		had := j.o.Children.Pods[name] != nil
-		j.require(had || podIn(j, name) != nil || !j.f.StorageUsable(name) || j.f.Fenced(name), "S11",
-			"blind, and the pod %s does not come back", name)
+		can := j.f.StorageUsable(name) && !j.f.Fenced(name) && j.f.OwnersAgree()
+		j.require(had || podIn(j, name) != nil || !can, "S11", "blind, and the pod %s does not come back", name)
 	}
 }
 
@@ -86,9 +86,9 @@ func needsPod(j *judgement, m *facts.Member) bool {
 	if m.Pod == nil && j.f.Fenced(m.PodName) {
 		return false
 	}
-	return m.Pod != nil || (len(j.f.CertificateProblems) == 0 || m.Started()) && j.f.Epoch.Provisioned() &&
-		!j.f.MayBeMade(m) && !j.f.Memory() && j.f.StorageUsable(m.PodName) &&
-		!j.f.JoinsOnAnotherClaim(m)
+	certified := len(j.f.CertificateProblems) == 0 || m.Started() && j.f.OwnersAgree()
+	return m.Pod != nil || certified && j.f.Epoch.Provisioned() && !j.f.MayBeMade(m) && !j.f.Memory() &&
+		j.f.StorageUsable(m.PodName) && !j.f.JoinsOnAnotherClaim(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away, and that were not going anyway.

@@ -135,9 +135,15 @@ type StoredSource struct {
 	Folder string `json:"folder"`
 
 	// IdentitySecretRef holds the age identities (AGE-SECRET-KEY-1...) that decrypt what is stored, under the key identity
-	// unless it names another.
+	// unless it names another. It needs the label etcd.quorate.dev/external.
 	// +optional
 	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
+
+	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy of
+	// <schedule>-stream-key where the changes were stored. What none of them has signed is not mirrored. Unset, all that
+	// is in the store is believed.
+	// +optional
+	KeysSecretRef SecretKeyRef `json:"keysSecretRef,omitzero"`
 
 	// ServiceAccountName gives the mirror's pods the platform's identity, such as an IAM role.
 	// +optional
