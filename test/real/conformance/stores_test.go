@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -206,16 +207,19 @@ type authority struct {
 	servers *tls.Config
 }
 
-func newAuthority(t *testing.T) authority {
-	t.Helper()
+// theAuthority is one for all tests, because a process trusts one file.
+var theAuthority = sync.OnceValues(func() (authority, error) {
 	some := httptest.NewTLSServer(http.NotFoundHandler())
 	defer some.Close()
-	a := authority{filepath.Join(t.TempDir(), "ca.crt"),
+	dir, err := os.MkdirTemp("", "authority-")
+	if err != nil {
+		return authority{}, err
+	}
+	a := authority{filepath.Join(dir, "ca.crt"),
 		&tls.Config{MinVersion: tls.VersionTLS12, Certificates: some.TLS.Certificates}}
-	require.NoError(t, os.WriteFile(a.file,
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: some.Certificate().Raw}), 0o600))
-	return a
-}
+	return a, os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: some.Certificate().Raw}),
+		0o600)
+})
 
 // objects are all that a store keeps.
 func objectsIn(t *testing.T, place archive.Place) []string {
@@ -253,7 +257,8 @@ func TestStores(t *testing.T) {
 		_, err := client.Put(context.Background(), fmt.Sprint("key-", i), string(value))
 		require.NoError(t, err)
 	}
-	a := newAuthority(t) // one for all: a process trusts one file
+	a, err := theAuthority()
+	require.NoError(t, err)
 	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {
 			place, way := start(t, a)
@@ -408,7 +413,8 @@ func lockStory(t *testing.T, o archive.Order, client *s3.Client, versions bool) 
 // is told where the first has ended.
 func TestRecoveriesFromStores(t *testing.T) {
 	version := etcdproc.Versions[len(etcdproc.Versions)-1]
-	a := newAuthority(t)
+	a, err := theAuthority()
+	require.NoError(t, err)
 	kinds := maps.Clone(stores)
 	kinds["file"] = func(t *testing.T, _ authority) (archive.Place, *way) {
 		return archive.Place{URL: "file:///backups/etcd", Dir: t.TempDir()}, nil
