@@ -151,7 +151,7 @@ func FuzzFlags(f *testing.F) {
 			},
 			LogLevel: []string{"", "debug", "info", "warn", "error"}[level%5],
 		}
-		if spec.Validate(&c.Spec, observation.Settings{}) != nil {
+		if spec.Validate(&c.Spec, observation.Settings{}) != nil || spec.ValidateRoom(&c.Spec) != nil {
 			return
 		}
 		room := spec.RoomFor(&c.Spec)
