@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -54,7 +55,7 @@ func Unguarded(v *state.View) bool {
 		return false
 	}
 	_, applied := AuthStatus(v)
-	return v.Epoch.Filled() && v.Epoch.Source != objects.SourceEmpty && applied == ""
+	return v.Epoch.Filled() && v.Epoch.Source != record.SourceEmpty && applied == ""
 }
 
 // etcdNow is the cluster ID of the etcd that runs; empty while that is not known.
@@ -178,7 +179,7 @@ func AuthStatus(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
 
 func done(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
 	old, applied := Applied(v)
-	if v.Cluster.Spec.Auth == nil || state.Suspended(v.Observation) {
+	if v.Cluster.Spec.Auth == nil || v.Suspended() {
 		return old, applied
 	}
 	want, err := AuthWanted(v)
@@ -200,7 +201,7 @@ func done(v *state.View) (status *v1alpha1.AuthStatus, applied string) {
 // unlessData says who may do what while nothing is declared: that is in the data, which may come from elsewhere.
 func unlessData(v *state.View) string {
 	const all = "every certificate of this cluster may read and write everything"
-	if v.Epoch == nil || v.Epoch.Source == objects.SourceEmpty {
+	if v.Epoch == nil || v.Epoch.Source == record.SourceEmpty {
 		return all
 	}
 	return fmt.Sprintf("%s, unless etcd's auth is on in the data that epoch %d began with", all, v.Epoch.N)

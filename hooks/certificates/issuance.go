@@ -123,7 +123,7 @@ func BegunWith(pod *corev1.Pod) (map[string]string, bool) {
 	if pod == nil || pod.Annotations[objects.AnnotationTrusts] == "" {
 		return nil, false
 	}
-	return state.ParsePairs(pod.Annotations[objects.AnnotationTrusts], ":"),
+	return objects.ParsePairs(pod.Annotations[objects.AnnotationTrusts], ":"),
 		objects.StatusOf(pod, objects.ContainerEtcd).RestartCount == 0
 }
 

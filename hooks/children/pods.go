@@ -43,7 +43,7 @@ func bootstrapPod(v *state.View, name string) *corev1.Pod {
 	if !auth.Unguarded(v) {
 		pod.Labels[objects.LabelRole] = pods.RoleVoter
 	}
-	pod.Annotations[objects.AnnotationInitialCluster] = v.Epoch.Record.Data[objects.EpochKeyInitialCluster]
+	pod.Annotations[objects.AnnotationInitialCluster] = objects.FormatPairs(v.Epoch.Initial, "=")
 	epochs.Fill(v, pod)
 	epochs.Await(v, pod)
 	return pod
@@ -204,7 +204,7 @@ func Pod(v *state.View, name, start string, env []corev1.EnvVar) *corev1.Pod {
 	noteServed(v, pod)
 	state.NoteRestart(v, pod)
 	if certificates.Provided(v.Cluster) && certificates.SeesMounted(v) {
-		pod.Annotations[objects.AnnotationTrusts] = state.FormatPairs(certificates.Trusted(v), ":")
+		pod.Annotations[objects.AnnotationTrusts] = objects.FormatPairs(certificates.Trusted(v), ":")
 	}
 	return pod
 }

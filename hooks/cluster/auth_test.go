@@ -314,8 +314,8 @@ func TestForeignMembersTellThatAuthIsOn(t *testing.T) {
 	withCertificates(&o)
 	o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"https://old-0:2379"}
 	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
-	for _, e := range state.ForeignEndpoints(o) {
-		assert.True(t, e.AsksAuth)
+	for _, e := range state.Endpoints(o) {
+		assert.Equal(t, e.Foreign, e.AsksAuth)
 	}
 	assert.False(t, state.AsksNone(newView(o)), "none has told")
 	on, off := true, false

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/status"
@@ -157,7 +158,7 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 		o := fresh(1)
 		observeRecord(&o, 1)
 		addClaim(&o, 0)
-		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+		neverQuorate(&o)
 		o.Related.Secrets = map[string]*observation.Secret{}
 		for from, to := range given {
 			o.Related.Secrets[to] = o.Children.Secrets[from]
@@ -320,7 +321,7 @@ func issue(o *observation.Observation, signer observation.Certificate, trust ...
 
 // begin lets the member's etcd start with what is in the Secrets now, in a new pod.
 func begin(o *observation.Observation, name string) {
-	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = state.FormatPairs(certificates.Trusted(newView(*o)),
+	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(certificates.Trusted(newView(*o)),
 		":")
 	shakeHands(o, name)
 }
@@ -589,8 +590,7 @@ func TestBeginningsNeedCertificates(t *testing.T) {
 			observeIssued(&o, Decide(o))
 			delete(o.Children.Pods, "demo-3")
 			silence(&o, "demo-3")
-			record := o.Children.ConfigMaps["demo-epoch-1"]
-			record.Annotations[objects.AnnotationStartsOn] += ",demo-3:" + string(o.Children.Claims["demo-3"].UID)
+			noted(func(r *record.Record) { r.StartsOn["demo-3"] = o.Children.Claims["demo-3"].UID })(&o)
 			require.Equal(t, objects.StartJoin, state.PodStart(podIn(Decide(o), "demo-3")))
 
 			lack(&o)

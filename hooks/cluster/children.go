@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rollout"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -47,7 +48,7 @@ func desired(v *state.View, in *mode, verdict *decision.Verdict) decision.Desire
 // stagedChildren are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is
 // known which.
 func stagedChildren(v *state.View) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
-	if v.Epoch.Source == objects.SourceSurvivor && v.Epoch.Survivor == "" {
+	if v.Epoch.Source == record.SourceSurvivor && v.Epoch.Survivor == "" {
 		return volumes.KeptClaims(v, v.Names), children.KeptPods(v, v.Names)
 	}
 	in := modeOfNext(v)

@@ -17,9 +17,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/rule"
-	"github.com/quorate-dev/quorate/hooks/state"
 )
 
 // former is a new cluster that should begin with claims, whose pods have told this of them, in their order; nil for
@@ -130,7 +130,7 @@ func TestClaimsAreCopied(t *testing.T) {
 	o, d := former(t, v1alpha1.FormerClaims{Names: []string{"demo-0", "demo-4"}, Path: "default.etcd", WAL: true,
 		BumpRevision: new(int64)}, holds("a", 2, 7), holds("b", 2, 8))
 	require.Len(t, d.Children.ConfigMaps, 1)
-	assert.Contains(t, d.Children.ConfigMaps[0].Data[objects.EpochKeyInitialCluster], "demo-5=")
+	assert.Contains(t, recordOf(d).Initial, "demo-5")
 	for range 5 {
 		d = goOn(t, &o)
 	}
@@ -201,7 +201,7 @@ func TestClaimsTheAPIServerLetThrough(t *testing.T) {
 // unborn is a cluster of one whose etcd has run for so long without a quorum, with what else is the case.
 func unborn(since time.Duration, what ...func(o *observation.Observation, pod *corev1.Pod)) observation.Observation {
 	o := serve(1)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	neverQuorate(&o)
 	o.Etcd, o.Health["demo-0"] = nil, observation.Health{Err: "no answer in time"}
 	o.Cluster.Status = v1alpha1.EtcdClusterStatus{}
 	pod := o.Children.Pods["demo-0"]
@@ -232,18 +232,16 @@ func initContainer(state corev1.ContainerState) func(*observation.Observation, *
 	}
 }
 
-func began(source string, change func(data map[string]string)) func(*observation.Observation, *corev1.Pod) {
-	return func(o *observation.Observation, _ *corev1.Pod) {
-		record := o.Children.ConfigMaps["demo-epoch-1"]
-		record.Data[objects.EpochKeySource] = source
-		change(record.Data)
-	}
+func began(from record.Origin) func(*observation.Observation, *corev1.Pod) {
+	return func(o *observation.Observation, _ *corev1.Pod) { noted(func(r *record.Record) { r.Origin = from })(o) }
 }
 
 const beginAgain = "kubectl quorate recover -n default demo Recreate"
 
 func TestABootstrapThatStalls(t *testing.T) {
-	nothing := func(map[string]string) {}
+	bySnapshot := record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{}}
+	byRestore := bySnapshot
+	byRestore.Restore = "one"
 	for name, c := range map[string]struct {
 		o    observation.Observation
 		says string // nothing while it may still begin
@@ -272,12 +270,12 @@ func TestABootstrapThatStalls(t *testing.T) {
 			"within 1m",
 			false},
 		"on a record that was deleted": {unborn(0, func(o *observation.Observation, _ *corev1.Pod) {
-			noted(objects.AnnotationStartsOn, state.StartsOnNothing)(o)
+			startsOn()(o)
 		}), "the epoch record was deleted before the first quorum", true},
-		"from a snapshot": {unborn(time.Hour, began(objects.SourceSnapshot, nothing)),
+		"from a snapshot": {unborn(time.Hour, began(bySnapshot)),
 			"beginning again: delete the EtcdCluster and create it again", true},
 		"from a restored one": {unborn(time.Hour,
-			began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
+			began(byRestore),
 			func(o *observation.Observation, _ *corev1.Pod) {
 				askRestore(o, "one", v1alpha1.RestoreOperation{})
 			}), "beginning again: create another EtcdOperation of type Restore", true},

@@ -58,7 +58,7 @@ func TestAClaimIsKeptByTheTimeOfTheAPIServer(t *testing.T) {
 		claim.Annotations[objects.AnnotationQuarantined] = now.Add(-25 * time.Hour).Format(time.RFC3339)
 		claim.Annotations[objects.AnnotationFailedMember] = objects.FailedSilent
 	}
-	o := with(serve(3), noted(objects.AnnotationNextMember, "8"), kept)
+	o := with(serve(3), nextMember(8), kept)
 
 	o = with(o, written(now.Add(-2*time.Hour)))
 	d := Decide(o)

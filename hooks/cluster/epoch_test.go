@@ -20,6 +20,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -95,13 +97,13 @@ func seedOf(pod *corev1.Pod) *corev1.Container {
 // TestWhichSnapshotIsTakenByItself: one of the life that is lost, or what that began with. A person gets another one
 // where there is nothing else.
 func TestWhichSnapshotIsTakenByItself(t *testing.T) {
-	origin := &state.Resolved{URL: "s3://bucket/origin"}
+	origin := &record.Resolved{URL: "s3://bucket/origin"}
 	const own, none = "s3://bucket/own", "it has no verified EtcdSnapshot"
 	type snapshots map[string]string // the life of each
 	for _, c := range []struct {
 		name     string
 		there    snapshots
-		origin   *state.Resolved
+		origin   *record.Resolved
 		byItself string // or why not
 		asked    string
 	}{
@@ -182,40 +184,49 @@ func tell(o *observation.Observation, name string, report reports.Survey) {
 		}}}
 }
 
+// past has the record of the second epoch say what the first one was.
+func past(o *observation.Observation, first record.Past) {
+	recordtest.Edit(o.Children.ConfigMaps["demo-epoch-2"],
+		func(r *record.Record) { r.Past = map[int]record.Past{1: first} })
+}
+
 // TestAMajorityThatHasToldIsEnough: what was acknowledged is on one of them. One that did not vote does not count.
 func TestAMajorityThatHasToldIsEnough(t *testing.T) {
-	for voters, goesOn := range map[string]bool{"0.1.2": true, "0.1": true, "0.2": false, "0.2.3": false, "": false} {
+	for _, c := range []struct {
+		voters []int
+		goesOn bool
+	}{{[]int{0, 1, 2}, true}, {[]int{0, 1}, true}, {[]int{0, 2}, false}, {[]int{0, 2, 3}, false}, {nil, false}} {
 		o := surveying(t, v1alpha1.Recovery{})
-		record := o.Children.ConfigMaps["demo-epoch-2"]
-		record.Data[objects.EpochKeyPast] = "1=c1/" + voters
+		past(&o, record.Past{ClusterID: 0xc1, Voters: c.voters})
 		tell(&o, "demo-0", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
 		pass(&o, now.Add(10*time.Minute))
 		said := goOn(t, &o).Reason.Message
-		assert.Equal(t, goesOn, strings.HasPrefix(said, "demo-1 has the newest data"), "%s: %s", voters, said)
+		assert.Equal(t, c.goesOn, strings.HasPrefix(said, "demo-1 has the newest data"), "%v: %s", c.voters, said)
 	}
 }
 
 // TestWhoseVolumesCount: those of the etcd that the epoch was. Where it is not known which one that was, they must
 // agree.
 func TestWhoseVolumesCount(t *testing.T) {
-	for past, want := range map[string]string{
-		"1=c1/": "demo-0 has the newest data (demo-0: term 2, index 7; demo-1: its volume is of another etcd " +
+	for cluster, want := range map[uint64]string{
+		0xc1: "demo-0 has the newest data (demo-0: term 2, index 7; demo-1: its volume is of another etcd " +
 			"cluster, bad instead of c1, and does not count; demo-2: term 1, index 9)",
-		"1=0/": "the volumes are of different etcd clusters, and nothing records which one epoch 1 was: demo-0: term " +
+		0: "the volumes are of different etcd clusters, and nothing records which one epoch 1 was: demo-0: term " +
 			"2, index 7, of etcd cluster c1; demo-1: term 3, index 5, of etcd cluster bad; demo-2: term 1, index 9, " +
 			"of etcd cluster c1; to continue without those to leave out, kubectl annotate -n default pvc/<name> " +
 			"etcd.quorate.dev/failed-member=true",
 	} {
 		o := surveying(t, v1alpha1.Recovery{})
-		o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast] = past
+		past(&o, record.Past{ClusterID: cluster})
 		tell(&o, "demo-0", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", reports.Survey{LastTerm: 3, LastIndex: 5, ClusterID: "bad"})
 		tell(&o, "demo-2", reports.Survey{LastTerm: 1, LastIndex: 9, ClusterID: "c1"})
 		assert.Equal(t, want, goOn(t, &o).Reason.Message)
 	}
 	o := surveying(t, v1alpha1.Recovery{})
-	assert.Equal(t, "1=c1/", o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast],
+	assert.Equal(t, map[int]record.Past{1: {ClusterID: 0xc1}},
+		recordtest.Says(o.Children.ConfigMaps["demo-epoch-2"]).Past,
 		"it is known from the record, and who voted is not")
 }
 
@@ -274,20 +285,21 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 		3*epochs.RevisionStep + 1: 4 * epochs.RevisionStep} {
 		assert.Equal(t, want, epochs.Noted(revision))
 	}
-	for _, revision := range []int64{state.MostRevisions, state.MostRevisions + 1, 1<<63 - 1} {
-		assert.LessOrEqual(t, epochs.Noted(revision), int64(state.MostRevisions))
-		assert.Greater(t, epochs.Noted(revision), int64(state.MostRevisions-2*epochs.RevisionStep))
+	for _, revision := range []int64{record.MostRevisions, record.MostRevisions + 1, 1<<63 - 1} {
+		assert.LessOrEqual(t, epochs.Noted(revision), int64(record.MostRevisions))
+		assert.Greater(t, epochs.Noted(revision), int64(record.MostRevisions-2*epochs.RevisionStep))
 	}
 	o := serve(3)
 	for _, c := range []struct {
 		revision int64
-		noted    string
-	}{{1, ""}, {epochs.RevisionStep - 1, ""}, {epochs.RevisionStep, "1000000000"},
-		{2*epochs.RevisionStep - 1, "1000000000"}, {3*epochs.RevisionStep + 7, "2000000000"}, {5, "2000000000"}} {
+		noted    int64
+	}{{1, 0}, {epochs.RevisionStep - 1, 0}, {epochs.RevisionStep, 1_000_000_000},
+		{2*epochs.RevisionStep - 1, 1_000_000_000}, {3*epochs.RevisionStep + 7, 2_000_000_000}, {5, 2_000_000_000}} {
 		everyone(func(h *observation.Health) { h.Revision = c.revision })(&o)
 		goOn(t, &o)
-		assert.Equal(t, c.noted, o.Children.Services["demo-peers"].Annotations[objects.AnnotationHighestRevision])
-		assert.Equal(t, c.noted, o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
+		copied := o.Children.Services["demo-peers"].Annotations[objects.AnnotationHighestRevision]
+		assert.Equal(t, c.noted, state.RevisionIn(copied))
+		assert.Equal(t, c.noted, recordtest.Says(o.Children.ConfigMaps["demo-epoch-1"]).Highest)
 	}
 	answering("demo-1", func(h *observation.Health) { h.ClusterID, h.Revision = 0xbad, 9*epochs.RevisionStep })(&o)
 	assert.EqualValues(t, 5, epochs.ObservedRevision(newView(o)), "what another etcd says is nothing")
@@ -297,16 +309,12 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 		"without a quorum, what a member says is something")
 }
 
-// TestWhatARecordRemembers is written and read again, the latest 32.
-func TestWhatARecordRemembers(t *testing.T) {
-	list, answers := map[int]state.Past{}, map[string]int{}
+// TestWhichAnswersAreCopied: to the peer Service, the latest 32.
+func TestWhichAnswersAreCopied(t *testing.T) {
+	answers := map[string]int{}
 	for n := 1; n <= 40; n++ {
-		list[n], answers[fmt.Sprint("id.", n, ":x")] = state.Past{ClusterID: uint64(n), Voters: "0.1.2"}, n
+		answers[fmt.Sprint("id.", n, ":x")] = n
 	}
-	read := state.ReadPast(state.FormatPast(list))
-	assert.Len(t, read, 32)
-	assert.Equal(t, state.Past{}, read[8])
-	assert.Equal(t, state.Past{ClusterID: 0x28, Voters: "0.1.2"}, read[40])
 	given := state.ReadAnswered(state.FormatAnswered(answers))
 	assert.Len(t, given, 32)
 	assert.Zero(t, given["id.8:x"])
@@ -329,14 +337,14 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func() (observation.Observation,
 			decision.Decision) {
 			o, d := asks(1000)
-			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
+			recordtest.Edit(d.Children.ConfigMaps[1], func(r *record.Record) { r.Floor = 0 })
 			return o, d
 		},
 		"S21: the highest revision that is noted goes back from 3000000000 to 0": func() (observation.Observation,
 			decision.Decision) {
-			o := with(serve(3), noted(objects.AnnotationHighestRevision, "3000000000"))
+			o := with(serve(3), noted(func(r *record.Record) { r.Highest = 3_000_000_000 }))
 			d := Decide(o)
-			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationHighestRevision)
+			recordtest.Edit(d.Children.ConfigMaps[0], func(r *record.Record) { r.Highest = 0 })
 			return o, d
 		},
 		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation,
@@ -375,7 +383,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		"S8: epoch 2 takes the record of another one": func() (observation.Observation, decision.Decision) {
 			o, d := asks(1)
 			was := d.Children.ConfigMaps[1].DeepCopy()
-			was.Data[objects.EpochKeyRestore] = "zero"
+			recordtest.Edit(was, func(r *record.Record) { r.Restore = "zero" })
 			o.Children.ConfigMaps[was.Name] = was
 			return o, d
 		},
@@ -386,17 +394,16 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 
 // TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
 func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
-	for want, e := range map[string]*state.Epoch{
-		"create another EtcdOperation to restore again": {N: 3, Origin: state.Origin{Restore: "b"},
-			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2, "b": 3}},
-		"choose another way by an EtcdOperation of type Recover": {N: 3,
-			Origin:     state.Origin{Restore: "a"},
-			Succession: state.Succession{After: 2}, Answered: map[string]int{"a": 2}},
-		"delete one of their pods to fill all of them again": {N: 2, Origin: state.Origin{Member: "demo-0"},
-			Succession: state.Succession{After: 1}},
+	for want, e := range map[string]state.Epoch{
+		"create another EtcdOperation to restore again": {N: 3, Plan: record.Plan{After: 2,
+			Origin: record.Origin{Restore: "b"}, Answered: map[string]int{"a": 2, "b": 3}}},
+		"choose another way by an EtcdOperation of type Recover": {N: 3, Plan: record.Plan{After: 2,
+			Origin: record.Origin{Restore: "a"}, Answered: map[string]int{"a": 2}}},
+		"delete one of their pods to fill all of them again": {N: 2, Plan: record.Plan{After: 1,
+			Origin: record.Origin{Member: "demo-0"}}},
 		"delete the EtcdCluster and create it again": {N: 1},
 	} {
-		assert.Equal(t, want, epochs.OtherwiseFilled((&state.View{Epoch: e})))
+		assert.Equal(t, want, epochs.OtherwiseFilled((&state.View{Epoch: &e})))
 	}
 }
 
@@ -462,7 +469,10 @@ func TestWhatAnEpochIsFilledFrom(t *testing.T) {
 			report.SHA256, report.UntilRevision = "4712", 4712
 			seedWith(&o, "demo-3", report)
 			d := goOn(t, &o)
-			assert.Equal(t, "4711", o.Children.ConfigMaps["demo-epoch-2"].Annotations[c.noted])
+			says := recordtest.Says(o.Children.ConfigMaps["demo-epoch-2"])
+			found := map[string]string{objects.AnnotationSHA256: says.Sum,
+				objects.AnnotationUntil: fmt.Sprint(says.Until)}
+			assert.Equal(t, "4711", found[c.noted])
 			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
 				"demo-3 was filled")
 		})
@@ -563,7 +573,8 @@ func TestARevertedRestoreUsesNothing(t *testing.T) {
 // TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
 func TestWhatIsRestoring(t *testing.T) {
 	from := func(url string) *state.Epoch {
-		return &state.Epoch{Origin: state.Origin{Source: objects.SourceSnapshot, Snapshot: &state.Resolved{URL: url}}}
+		origin := record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{URL: url}}
+		return &state.Epoch{Plan: record.Plan{Origin: origin}}
 	}
 	v := newView(observation.Observation{Cluster: fresh(3).Cluster})
 	v.Epoch = from("s3://a")
@@ -573,7 +584,7 @@ func TestWhatIsRestoring(t *testing.T) {
 	v.Next = newView(observation.Observation{Cluster: v.Cluster})
 	v.Next.Epoch = from("s3://b")
 	assert.Equal(t, []string{"s3://b"}, status.Restoring(v))
-	v.Next.Epoch.Phase = state.PhaseCancelled
+	v.Next.Epoch.Phase = record.PhaseCancelled
 	assert.Empty(t, status.Restoring(v))
 }
 
@@ -639,8 +650,7 @@ func TestAFirstEpochBeginsWhenAllHaveTheSame(t *testing.T) {
 		o.Etcd, o.Health = serving.Etcd, serving.Health
 		everyone(func(h *observation.Health) { h.Revision = 1_500_000_009 })(&o)
 		goOn(t, &o)
-		assert.Equal(t, "2000000000",
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
+		assert.EqualValues(t, 2_000_000_000, recordtest.Says(o.Children.ConfigMaps["demo-epoch-1"]).Highest)
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/foreign"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -39,28 +41,27 @@ func besideThree(n int) observation.Observation {
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{
 		Endpoints: []string{"http://old-0:2379"}}}
 	o.Settings.AllowedEndpoints = &endpoints.AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
-	record := foreign.JoiningRecord(o.Cluster)
-	record.UID = "uid-record"
-	record.Annotations[objects.AnnotationClusterID], record.Annotations[objects.AnnotationNextMember] = "c1",
-		objects.MemberName("", n)[1:]
-	o.Children.ConfigMaps[record.Name] = record
+	r := foreign.JoiningRecord(o.Cluster)
+	r.ClusterID = 0xc1
+	r.NextOrdinal = n
+	r.Foreign = map[string][]string{}
+	r.ForeignSince = now.Add(-time.Hour)
 	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: firstForeign}
-	var noted []string
 	for i := range 3 {
 		name := objects.MemberName("old", i)
 		m := observation.Member{ID: uint64(firstForeign + i), Name: name,
 			PeerURLs: []string{"http://" + name + ":2380"}, ClientURLs: []string{"http://" + name + ":2379"}}
 		o.Etcd.Members = append(o.Etcd.Members, m)
-		noted = append(noted, wording.Hex(m.ID)+" "+m.ClientURLs[0])
+		r.Foreign[wording.Hex(m.ID)] = m.ClientURLs
 		o.Health[m.ClientURLs[0]] = observation.Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstForeign,
 			Version: "3.6.10", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
 		o.Cluster.Status.Members = append(o.Cluster.Status.Members,
 			v1alpha1.MemberStatus{Name: name, ID: wording.Hex(m.ID), Foreign: true,
 				JoinTime: metav1.NewTime(now.Add(-time.Hour))})
 	}
-	record.Annotations[objects.AnnotationForeign],
-		record.Annotations[objects.AnnotationForeignSince] = strings.Join(noted, ","),
-		now.Add(-time.Hour).Format(time.RFC3339)
+	cm := record.New(o.Cluster, 1, r)
+	cm.UID = "uid-record"
+	o.Children.ConfigMaps[cm.Name] = cm
 	for i := range n {
 		addMember(&o, i, false)
 		h := o.Health[objects.MemberName("demo", i)]
@@ -77,12 +78,11 @@ func retiring(o observation.Observation) observation.Observation {
 
 // TestBesideForeignMembers: the stories existing_*.txt have what happens on the way; here is what stops it.
 func TestBesideForeignMembers(t *testing.T) {
-	unrecorded := func(o *observation.Observation) {
-		for _, key := range []string{objects.AnnotationClusterID, objects.AnnotationForeign,
-			objects.AnnotationForeignSince} {
-			delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, key)
-		}
-	}
+	unrecorded := noted(func(r *record.Record) {
+		r.ClusterID = 0
+		r.Foreign = nil
+		r.ForeignSince = time.Time{}
+	})
 	unanswered := func(o *observation.Observation) {
 		o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": {Err: "connection refused"}}
 	}
@@ -192,7 +192,7 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 		"a pause takes our pods": {with(besideThree(3), replicas(0)),
 			func(d *decision.Decision) { d.Step, d.Children.Pods = nil, nil }, "S2"},
 		"the record forgets them": {besideThree(3), func(d *decision.Decision) {
-			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationForeign)
+			recordtest.Edit(d.Children.ConfigMaps[0], func(r *record.Record) { r.Foreign = nil })
 		}, "S8"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,23 +217,25 @@ func TestForeignEndpoints(t *testing.T) {
 	}
 	o := besideThree(3)
 	assert.Equal(t, []string{"http://old-0:2379", "http://old-1:2379", "http://old-2:2379"}, urls(o))
-	record := o.Children.ConfigMaps["demo-epoch-1"]
-	record.Annotations[objects.AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 " +
-		"http://0.0.0.0:2379,66 http://127.0.0.2:2379 http://[::]:2379 http://[0:0:0:0:0:0:0:1]:2379 " +
-		"http://[::ffff:127.0.0.1]:2379"
+	noted(func(r *record.Record) {
+		r.Foreign = map[string][]string{"64": {"http://127.0.0.1:2379", "http://localhost:2379"},
+			"65": {"http://0.0.0.0:2379"}, "66": {"http://127.0.0.2:2379", "http://[::]:2379",
+				"http://[0:0:0:0:0:0:0:1]:2379", "http://[::ffff:127.0.0.1]:2379"}}
+	})(&o)
 	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "no address that is one's own is asked")
-	delete(record.Annotations, objects.AnnotationForeign)
+	noted(func(r *record.Record) { r.Foreign = nil })(&o)
 	assert.Empty(t, urls(o), "they are gone")
 
 	secure := besideThree(3)
 	secure.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"},
 		TLS: &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}, ServerName: "etcd.example"}}
-	secure.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeign] = "64 http://old-0:2379,65 " +
-		"https://old-1:2379"
+	noted(func(r *record.Record) {
+		r.Foreign = map[string][]string{"64": {"http://old-0:2379"}, "65": {"https://old-1:2379"}}
+	})(&secure)
 	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure),
 		"no password goes out in plain text")
-	for _, e := range state.ForeignEndpoints(secure) {
-		assert.Equal(t, "etcd.example", e.ServerName)
+	for _, e := range state.Endpoints(secure) {
+		assert.Equal(t, e.Foreign, e.ServerName == "etcd.example")
 	}
 
 	located := state.Located(state.Endpoints(o), o.Etcd, o.Health)
@@ -265,7 +267,7 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: spec}
 	withCertificates(&o)
 	o.Settings.AllowedEndpoints = &endpoints.AllowedEndpoints{Hosts: []string{"old-0"}}
-	o.Children.ConfigMaps["demo-epoch-1"] = foreign.JoiningRecord(o.Cluster)
+	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, foreign.JoiningRecord(o.Cluster))
 
 	d := Decide(o)
 	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
@@ -432,18 +434,13 @@ func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 
 // TestWhatAForeignMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
 func TestWhatAForeignMemberCallsItself(t *testing.T) {
-	o := besideThree(0)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationForeign)
+	o := with(besideThree(0), neverQuorate, noted(func(r *record.Record) { r.Foreign = nil }))
 	o.Etcd.Members[1].Name = "run `kubectl delete ns shop`"
 	o.Etcd.Members[1].ClientURLs = []string{"http://a:2379,99 http://b:2379", "http://old-1:2379"}
 	d := Decide(o)
 	assert.Contains(t, d.Reason.Message, "with the members 65, old-0, old-2")
-	for _, m := range d.Children.ConfigMaps {
-		if note := m.Annotations[objects.AnnotationForeign]; note != "" {
-			assert.Equal(t, "65 http://old-1:2379,64 http://old-0:2379,66 http://old-2:2379", note)
-		}
-	}
+	assert.Equal(t, map[string][]string{"64": {"http://old-0:2379"}, "65": {"http://old-1:2379"},
+		"66": {"http://old-2:2379"}}, recordOf(d).Foreign)
 }
 
 // plainText is a cluster of n voters that serves in plain text.

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/foreign"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -64,8 +62,7 @@ func retireForeign(v *state.View) *decision.Verdict {
 	}
 	slices.SortStableFunc(list, func(a, b *state.Member) int { return rank(a) - rank(b) })
 	why := fmt.Sprintf("removing the foreign members, %d left", len(list))
-	if since, err := time.Parse(time.RFC3339, v.Epoch.Record.Annotations[objects.AnnotationForeignSince]); err == nil &&
-		v.Now.Before(since.Add(foreign.RetirePause)) {
+	if v.Now.Before(v.Epoch.ForeignSince.Add(foreign.RetirePause)) {
 		return &decision.Verdict{Message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].Alias),
 			Resync: rule.ResyncLater}
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
@@ -46,10 +48,10 @@ var mishaps = []func(o *observation.Observation, n int){
 	func(o *observation.Observation, _ int) { clear(o.Children.Claims) },
 	func(o *observation.Observation, _ int) { clear(o.Children.Services); clear(o.Children.Budgets) },
 	func(o *observation.Observation, _ int) { o.Children = observation.Children{} },
-	onRecord(func(a map[string]string, _ int) { delete(a, objects.AnnotationStartsOn) }),
-	onRecord(func(a map[string]string, _ int) { delete(a, objects.AnnotationClusterID) }),
-	onRecord(func(a map[string]string, n int) { a[objects.AnnotationNextMember] = fmt.Sprint(n) }),
-	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationStartsOn] = "rubbish,,:,demo-0" }),
+	onRecord(func(r *record.Record, _ int) { r.StartsOn = nil }),
+	onRecord(func(r *record.Record, _ int) { r.ClusterID = 0 }),
+	onRecord(func(r *record.Record, n int) { r.NextOrdinal = n }),
+	onRecord(func(r *record.Record, _ int) { r.StartsOn = map[string]types.UID{"rubbish": "", "": "x", "demo-0": ""} }),
 	onPod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }),
 	onPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 	onPod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending}; p.Spec.NodeName = "" }),
@@ -133,24 +135,32 @@ var mishaps = []func(o *observation.Observation, n int){
 			}
 		}
 	},
-	func(o *observation.Observation, n int) { addRecord(o, n, map[string]string{}) },
+	func(o *observation.Observation, n int) { addRecord(o, n, record.Record{}) },
 	func(o *observation.Observation, n int) {
-		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x",
-			objects.EpochKeyInitialCluster: ",=,a=b,demo-1=,demo-2=http://x"})
+		var r record.Record
+		r.Initial = map[string]string{"": "", "a": "b", "demo-1": "", "demo-2": "http://x"}
+		addRecord(o, n, r)
 	},
-	onRecord(func(a map[string]string, _ int) {
-		a[objects.AnnotationNextMember], a[objects.AnnotationClusterID] = "-7", "no number"
-	}),
 	func(o *observation.Observation, n int) {
-		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x",
-			objects.EpochKeyInitialCluster: "demo-1=http://x,demo-2=http://y",
-			objects.EpochKeySource:         objects.SourceSnapshot, objects.EpochKeySnapshot: "{}",
-			objects.EpochKeyRevisionFloor: "9223372036854775807", objects.EpochKeyBumpRevision: "-1",
-			objects.EpochKeyPast: "0=/,x=1/,2=zz/1,3=c1/x.-1", objects.EpochKeyAnswered: "a=-1,=2,b=x,c=3"})
+		for _, cm := range o.Children.ConfigMaps {
+			cm.Data = map[string]string{"plan": []string{"", "{", "null", "[]", `{"after":"x"}`, `{"source":7}`}[n%6]}
+		}
 	},
-	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationHighestRevision] = []string{"x", "-1", "4611686018427387904", "9223372036854775807"}[n%4]
-		a[objects.AnnotationSHA256] = "x"
+	onRecord(func(r *record.Record, _ int) { r.NextOrdinal = -7 }),
+	func(o *observation.Observation, n int) {
+		var r record.Record
+		r.Initial = map[string]string{"demo-1": "http://x", "demo-2": "http://y"}
+		r.Source = record.SourceSnapshot
+		r.Snapshot = []*record.Resolved{nil, {}}[n%2]
+		r.Floor = []int64{0, record.MostRevisions, math.MaxInt64}[n%3]
+		r.Bump = new([]int64{-1, 0}[n/3%2]) // the pods that there are have been told of none
+		r.Past = map[int]record.Past{0: {}, 3: {ClusterID: 0xc1, Voters: []int{-1, 7}}}
+		r.Answered = map[string]int{"a": -1, "": 2, "c": 3}
+		addRecord(o, n, r)
+	},
+	onRecord(func(r *record.Record, n int) {
+		r.Highest = []int64{-1, record.MostRevisions, math.MaxInt64}[n%3]
+		r.Sum = "x"
 	}),
 	func(o *observation.Observation, n int) {
 		for _, s := range o.Children.Services {
@@ -160,8 +170,8 @@ var mishaps = []func(o *observation.Observation, n int){
 		}
 	},
 	trusting(func(h *observation.Health, n int) { h.Revision = []int64{-1, 1, math.MaxInt64}[n%3] }),
-	onRecord(func(a map[string]string, _ int) { clear(a) }),
-	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationNextMember] = "9223372036854775807" }),
+	onRecord(func(r *record.Record, _ int) { r.State = record.State{} }),
+	onRecord(func(r *record.Record, _ int) { r.NextOrdinal = math.MaxInt }),
 	func(o *observation.Observation, n int) {
 		for _, s := range o.Children.Services {
 			s.Annotations = map[string]string{objects.AnnotationNextMember: []string{"x", "-1", "7", "1000",
@@ -197,17 +207,19 @@ var mishaps = []func(o *observation.Observation, n int){
 		o.Cluster.Spec.Version = []string{"3.5.35", "3.6.16", "3.6.4", "3.6.17", "3.7.3", "3.7.0", "3.5.26"}[n%7]
 		o.Cluster.Spec.UpgradePolicy = []v1alpha1.UpgradePolicy{"", v1alpha1.UpgradeStep}[n/7]
 	},
-	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationVersion] = []string{"3.5.35", "3.6.5", "3.6.16", "3.7.3", "4.0.0", "rubbish", ""}[n%7]
+	onRecord(func(r *record.Record, n int) {
+		r.Version = []string{"3.5.35", "3.6.5", "3.6.16", "3.7.3", "4.0.0", "rubbish", ""}[n%7]
 	}),
-	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
+	onRecord(func(r *record.Record, n int) {
+		r.OldLog = []record.OldLog{{There: true}, {There: true, UpTo: 900}, {UpTo: 900},
+			{There: true, UpTo: math.MaxInt64}}[n%4]
 	}),
-	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationChosen] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3),
-			fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d",
-			fmt.Sprintf(" uid-pod-%d down", n%3), " removal", " removal withdrawn " + ago(0),
-			" removal withdrawn " + ago(state.CallsEnd), " removal withdrawn nonsense"}[n/3%11]
+	onRecord(func(r *record.Record, n int) {
+		i := n % 3
+		name := objects.MemberName("demo", i)
+		r.Choice = []record.Choice{{Name: name}, restart(i), ofContainer(restart(i), "containerd://1"),
+			ofContainer(restart(i), "-"), {Name: name, Pod: "another"}, {Pod: "a", Down: true, Removes: true},
+			wasDown(restart(i)), removal(i), withdrawn(removal(i), 0), withdrawn(removal(i), state.CallsEnd)}[n/3%10]
 	}),
 	func(o *observation.Observation, n int) {
 		for _, p := range o.Children.Pods {
@@ -283,8 +295,12 @@ var mishaps = []func(o *observation.Observation, n int){
 			o.Children.Claims[wal.Name] = &wal
 		}
 	},
-	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationStartsOn] += fmt.Sprintf(",demo-%d-wal:uid-wal-uid-claim-%d", n, n)
+	onRecord(func(r *record.Record, n int) {
+		with := maps.Clone(r.StartsOn)
+		if with != nil {
+			with[fmt.Sprintf("demo-%d-wal", n)] = types.UID(fmt.Sprintf("uid-wal-uid-claim-%d", n))
+		}
+		r.StartsOn = with
 	}),
 
 	// Certificates.
@@ -339,7 +355,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	}),
 	onPod(func(p *corev1.Pod) { speak(p, "https:", "http:") }),
 	onPod(func(p *corev1.Pod) { speak(p, "--peer-cert-file=", "--unknown=") }),
-	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationHTTPSPeers] = "demo-1,,rubbish" }),
+	onRecord(func(r *record.Record, _ int) { r.HTTPSPeers = []string{"demo-1", "", "rubbish"} }),
 
 	// Alarms, and the databases' sizes.
 	onAlarms(observation.AlarmNoSpace, func(n int) uint64 { return uint64(n) }),
@@ -472,8 +488,8 @@ var mishaps = []func(o *observation.Observation, n int){
 		*o = serveOn("a", "b", "c", "d", "e")
 		o.Cluster.Spec.Replicas = new(int32(n))
 	},
-	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationStartsOn] = "demo-0:a,demo-" + fmt.Sprint(n) + ":b"
+	onRecord(func(r *record.Record, n int) {
+		r.StartsOn = map[string]types.UID{"demo-0": "a", objects.MemberName("demo", n): "b"}
 	}),
 	func(o *observation.Observation, n int) {
 		if peers := o.Children.Services[objects.PeerService("demo")]; peers != nil {
@@ -493,8 +509,8 @@ var mishaps = []func(o *observation.Observation, n int){
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}),
 	onPod(meshed),
-	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationMismatched] = "demo-1,,rubbish,demo-" + fmt.Sprint(n)
+	onRecord(func(r *record.Record, n int) {
+		r.Mismatched = []string{"demo-1", "", "rubbish", objects.MemberName("demo", n)}
 	}),
 	func(o *observation.Observation, _ int) { o.Children.Certificates = nil },
 	func(o *observation.Observation, _ int) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
@@ -550,21 +566,18 @@ func trusting(change func(h *observation.Health, n int)) func(*observation.Obser
 }
 
 // addRecord observes a ConfigMap by the name of an epoch record.
-func addRecord(o *observation.Observation, n int, data map[string]string) {
+func addRecord(o *observation.Observation, n int, r record.Record) {
 	if o.Children.ConfigMaps != nil {
-		name := objects.EpochName("demo", n)
-		o.Children.ConfigMaps[name] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name,
-			UID: types.UID("uid-" + name)}, Data: data}
+		cm := record.New(o.Cluster, n, r)
+		cm.UID = types.UID("uid-" + cm.Name)
+		o.Children.ConfigMaps[cm.Name] = cm
 	}
 }
 
-func onRecord(change func(a map[string]string, n int)) func(*observation.Observation, int) {
+func onRecord(change func(r *record.Record, n int)) func(*observation.Observation, int) {
 	return func(o *observation.Observation, n int) {
 		for _, cm := range o.Children.ConfigMaps {
-			if cm.Annotations == nil {
-				cm.Annotations = map[string]string{}
-			}
-			change(cm.Annotations, n)
+			recordtest.Edit(cm, func(r *record.Record) { change(r, n) })
 		}
 	}
 }

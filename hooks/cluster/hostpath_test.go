@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/status"
@@ -35,7 +36,7 @@ func serveOn(nodes ...string) observation.Observation {
 	o := serve(3)
 	on(&o, nodes...)
 	clear(o.Children.Claims)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
+	startsOn("a", "b", "c")(&o)
 	for name, old := range o.Children.Pods {
 		pod := children.Pod(newView(o), name, objects.StartResume, nil)
 		pod.UID, pod.Status = old.UID, old.Status
@@ -140,7 +141,7 @@ func TestVerifyWatchesTheNodes(t *testing.T) {
 			pod.Annotations[objects.AnnotationStart] = objects.StartBootstrap
 		},
 		"no record says where": func(o *observation.Observation, pod *corev1.Pod) {
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "none"
+			startsOn()(o)
 			pod.Annotations[objects.AnnotationStart] = objects.StartBootstrap
 		},
 		"says that it may begin": func(_ *observation.Observation,
@@ -176,11 +177,11 @@ func serveAtAddresses(medium v1alpha1.Medium, nodes string) observation.Observat
 	o := fresh(3)
 	atAddresses(&o, medium, nodes)
 	observeRecord(&o, 3)
-	record := o.Children.ConfigMaps["demo-epoch-1"]
-	record.Annotations[objects.AnnotationStartsOn] = map[v1alpha1.Medium]string{
-		v1alpha1.HostPath: "demo-0:a,demo-1:b,demo-2:c",
-		v1alpha1.Memory:   "demo-0:uid-pod-0,demo-1:uid-pod-1,demo-2:uid-pod-2",
-	}[medium]
+	if medium == v1alpha1.Memory {
+		startsOn("uid-pod-0", "uid-pod-1", "uid-pod-2")(&o)
+	} else {
+		startsOn("a", "b", "c")(&o)
+	}
 	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: 1}
 	for i := range 3 {
 		addMember(&o, i, false)
@@ -204,18 +205,17 @@ func TestHostNetworkBegins(t *testing.T) {
 	atAddresses(&o, v1alpha1.HostPath, "abcd")
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
-	record := d.Children.ConfigMaps[0]
-	assert.Equal(t, "demo-0=https://demo-0.default@10.1.0.1:4380,demo-1=https://demo-1.default@10.1.0.2:4380,"+
-		"demo-2=https://demo-2.default@10.1.0.3:4380", record.Data[objects.EpochKeyInitialCluster])
+	assert.Equal(t, map[string]string{"demo-0": "https://demo-0.default@10.1.0.1:4380",
+		"demo-1": "https://demo-1.default@10.1.0.2:4380", "demo-2": "https://demo-2.default@10.1.0.3:4380"},
+		recordOf(d).Initial)
 
-	o.Children.ConfigMaps["demo-epoch-1"] = record
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
 	d = Decide(o)
 	assert.Equal(t, "Provision", d.Reason.Rule)
-	record = d.Children.ConfigMaps[0]
-	assert.Equal(t, "demo-0:a,demo-1:b,demo-2:c", record.Annotations[objects.AnnotationStartsOn])
+	assert.Equal(t, map[string]types.UID{"demo-0": "a", "demo-1": "b", "demo-2": "c"}, recordOf(d).StartsOn)
 	require.NoError(t, verify(o, d))
 
-	o.Children.ConfigMaps["demo-epoch-1"] = record
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
 	d = Decide(o)
 	require.NoError(t, verify(o, d))
 	pod := podIn(d, "demo-1")
@@ -319,7 +319,7 @@ func TestHostNetworkGrowsOntoAFreeNode(t *testing.T) {
 		d = Decide(o)
 		require.NoError(t, verify(o, d))
 		if medium == v1alpha1.HostPath {
-			assert.Contains(t, d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn], "demo-3:d")
+			assert.EqualValues(t, "d", recordOf(d).StartsOn["demo-3"])
 		}
 		o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
 		d = Decide(o)
@@ -379,9 +379,9 @@ func TestHostNetworkForgetsANode(t *testing.T) {
 
 func TestHostNetworkOfTheNextEpoch(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abc")
-	record := state.NewRecord(newView(o), 2, 4, 3)
-	assert.Equal(t, "demo-4=https://demo-4.default@10.1.0.2:4380,demo-5=https://demo-5.default@10.1.0.3:4380,"+
-		"demo-6=https://demo-6.default@10.1.0.1:4380", record.Data[objects.EpochKeyInitialCluster], "each its own node")
+	assert.Equal(t, map[string]string{"demo-4": "https://demo-4.default@10.1.0.2:4380",
+		"demo-5": "https://demo-5.default@10.1.0.3:4380", "demo-6": "https://demo-6.default@10.1.0.1:4380"},
+		state.NewRecord(newView(o), 4, 3).Initial, "each its own node")
 }
 
 func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
@@ -483,9 +483,9 @@ func TestSelfHostedBeginsNoNextEpoch(t *testing.T) {
 	require.NoError(t, verify(o, d))
 	assert.Len(t, d.Children.ConfigMaps, 1, "no epoch is recorded, also when it is asked for")
 
-	d.Children.ConfigMaps = append(d.Children.ConfigMaps, state.NewRecord(newView(o), 2, 4, 3))
-	d.Children.ConfigMaps[1].Data[objects.EpochKeyAfter] = "1"
-	d.Children.ConfigMaps[1].Data[objects.EpochKeyFirst] = "4"
+	next := state.NewRecord(newView(o), 4, 3)
+	next.After = 1
+	d.Children.ConfigMaps = append(d.Children.ConfigMaps, record.New(o.Cluster, 2, next))
 	require.ErrorContains(t, verify(o, d), "takes over from the one that has the API server's data")
 }
 
@@ -502,12 +502,8 @@ func TestSelfHostedIsSuspendedBetweenChangesOnly(t *testing.T) {
 	delete(away.Children.Pods, "demo-1")
 	learner := selfHosted()
 	learner.Etcd.Members[2].Learner = true
-	chosen := selfHosted()
-	for _, record := range chosen.Children.ConfigMaps {
-		record.Annotations[objects.AnnotationChosen] = "demo-1 uid"
-	}
 	for name, o := range map[string]observation.Observation{"a pod is away": away, "a learner is listed": learner,
-		"a restart was chosen": chosen} {
+		"a restart was chosen": with(selfHosted(), chosen(restart(1)))} {
 		o.Cluster.Spec.Suspend = true
 		d := Decide(o)
 		assert.NotEqual(t, "Suspended", d.Reason.Rule, "%s, also where no status says so", name)

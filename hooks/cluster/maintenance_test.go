@@ -204,7 +204,7 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		"one beside a version that waits": {with(serve(3), settled, version("3.7.3"), defragment),
 			"Defragment"},
 		"a member with a URL at which it is not heard": {with(serve(3), listedOtherwise), "RollingUpdate"},
-		"a member that is chosen":                      {with(choosing("demo-1 uid-pod-1"), high), "RollingUpdate"},
+		"a member that is chosen":                      {with(choosing(restart(1)), high), "RollingUpdate"},
 		"a successor that votes":                       {successorVotes, "Replace"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -358,10 +358,6 @@ func settled(o *observation.Observation) {
 	}
 }
 
-func recordOf(d decision.Decision) map[string]string {
-	return d.Children.ConfigMaps[0].Annotations
-}
-
 func TestAMemberWhoseImageHoldsAnotherVersionStopsTheRoll(t *testing.T) {
 	o := serve(3)
 	o.Cluster.Spec.PriorityClassName = "high"
@@ -438,7 +434,7 @@ func TestNoMemberJoinsWhileDataIsCorrupt(t *testing.T) {
 	proven := hashed(2, 1, 9, 1)
 	addMember(&proven, 3, true)
 	list(&proven, "demo-3", state.CallsEnd)
-	proven.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
+	nextMember(4)(&proven)
 	assert.Equal(t, decision.Remove{ID: 4, Name: "demo-3"}, Decide(onceChosen(t, proven)).Step,
 		"the learner may have copied what is wrong")
 

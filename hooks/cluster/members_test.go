@@ -18,6 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -41,7 +43,7 @@ func learnerAt(index uint64) observation.Observation {
 	h := o.Health["demo-3"]
 	h.RaftIndex = index
 	o.Health["demo-3"] = h
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
+	nextMember(4)(&o)
 	o.Children.Budgets["demo"].Spec.MinAvailable = new(intstr.FromInt(3))
 	return o
 }
@@ -102,7 +104,7 @@ func silent(o *observation.Observation, member string, since time.Duration) {
 func given(what ...func(o *observation.Observation)) observation.Observation {
 	o := serve(3)
 	silent(&o, "demo-1", 5*time.Minute)
-	removes("demo-1")(&o)
+	chosen(removal(1))(&o)
 	for _, change := range what {
 		change(&o)
 	}
@@ -244,28 +246,32 @@ func TestALearnersTimeGrowsWithTheData(t *testing.T) {
 	}
 }
 
-func TestWhatTheRecordSaysOfARestart(t *testing.T) {
-	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -",
-		"demo-1 uid down", "demo-1 uid - down", "demo-1 removal", "demo-1 removal withdrawn 2026-01-02T03:04:05Z"} {
-		assert.Equal(t, said, state.ReadChoice(said).String())
-	}
-	assert.Equal(t, state.Choice{Name: "a", Pod: "b", Container: "c"}, state.ReadChoice(" a  b c d "))
-	assert.Equal(t, state.Choice{Name: "a", Removes: true}, state.ReadChoice("a removal withdrawn nonsense"))
+// ofContainer is the restart of a member by this container in its pod.
+func ofContainer(c record.Choice, id string) record.Choice {
+	c.Container = id
+	return c
 }
+
+// wasDown is the choice of a member that did not serve then.
+func wasDown(c record.Choice) record.Choice {
+	c.Down = true
+	return c
+}
+
+// withdrawn is a removal that was taken back so long ago.
+func withdrawn(c record.Choice, since time.Duration) record.Choice {
+	c.Withdrawn = now.Add(-since)
+	return c
+}
+
+// mismatched has the record name members at whose addresses another etcd has answered.
+func mismatched(names ...string) fact { return noted(func(r *record.Record) { r.Mismatched = names }) }
 
 // choosing is an observation whose record names demo-1 in this way.
-func choosing(said string) observation.Observation {
-	o := serve(3)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationChosen] = said
+func choosing(c record.Choice) observation.Observation {
+	o := with(serve(3), chosen(c))
 	o.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
 	return o
-}
-
-// removes has the record name this member as the one that is removed.
-func removes(name string) func(o *observation.Observation) {
-	return func(o *observation.Observation) {
-		o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationChosen] = name + " removal"
-	}
 }
 
 // onceChosen is an observation once the record names the member that Decide wants removed; the same when it wants
@@ -273,14 +279,11 @@ func removes(name string) func(o *observation.Observation) {
 func onceChosen(t *testing.T, o observation.Observation) observation.Observation {
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
-	record := o.Children.ConfigMaps["demo-epoch-1"]
-	if record == nil || len(d.Children.ConfigMaps) == 0 || !state.ReadChoice(
-		recordOf(d)[objects.AnnotationChosen]).Removes {
+	if o.Children.ConfigMaps["demo-epoch-1"] == nil || len(d.Children.ConfigMaps) == 0 || !recordOf(d).Choice.Removes {
 		return o
 	}
 	assert.Nil(t, d.Step, "it is recorded first")
-	record.Annotations[objects.AnnotationChosen] = recordOf(d)[objects.AnnotationChosen]
-	return o
+	return with(o, chosen(recordOf(d).Choice))
 }
 
 func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
@@ -288,41 +291,41 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 	another := func(p *corev1.Pod) { p.UID = "other" }
 	goes := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
 	for name, c := range map[string]struct {
-		said   string
+		chosen record.Choice
 		change func(pod *corev1.Pod)
 		held   bool
 	}{
-		"the pod is there":                        {"demo-1 uid-pod-1", nothing, true},
-		"the container is there":                  {"demo-1 uid-pod-1 containerd://7", nothing, true},
-		"nothing is said of a pod":                {"demo-1", nothing, false},
-		"nothing is chosen":                       {"", nothing, false},
-		"no member is chosen":                     {"demo-7 uid-pod-7", nothing, false},
-		"it was down":                             {"demo-1 uid-pod-1 down", nothing, true},
-		"it was down, and the container is there": {"demo-1 uid-pod-1 containerd://7 down", nothing, true},
-		"another pod":                             {"demo-1 uid-pod-1", another, false},
-		"another pod for another container":       {"demo-1 uid-pod-1 containerd://7", another, false},
-		"another container":                       {"demo-1 uid-pod-1 containerd://6", nothing, false},
-		"another container, but the pod is to go": {"demo-1 uid-pod-1",
+		"the pod is there":                        {restart(1), nothing, true},
+		"the container is there":                  {ofContainer(restart(1), "containerd://7"), nothing, true},
+		"nothing is said of a pod":                {record.Choice{Name: "demo-1"}, nothing, false},
+		"nothing is chosen":                       {record.Choice{}, nothing, false},
+		"no member is chosen":                     {restart(7), nothing, false},
+		"it was down":                             {wasDown(restart(1)), nothing, true},
+		"it was down, and the container is there": {wasDown(ofContainer(restart(1), "containerd://7")), nothing, true},
+		"another pod":                             {restart(1), another, false},
+		"another pod for another container":       {ofContainer(restart(1), "containerd://7"), another, false},
+		"another container":                       {ofContainer(restart(1), "containerd://6"), nothing, false},
+		"another container, but the pod is to go": {restart(1),
 			func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
-		"the pod goes": {"demo-1 uid-pod-1", goes, false},
-		"the container ends": {"demo-1 uid-pod-1 containerd://7",
+		"the pod goes": {restart(1), goes, false},
+		"the container ends": {ofContainer(restart(1), "containerd://7"),
 			func(p *corev1.Pod) { p.Annotations[objects.AnnotationExchanged] = "containerd://7" }, false},
-		"the pod has ended": {"demo-1 uid-pod-1",
+		"the pod has ended": {restart(1),
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
-		"a removal":                        {"demo-1 removal", nothing, true},
-		"a removal, and another pod":       {"demo-1 removal", another, true},
-		"a removal, and the pod goes":      {"demo-1 removal", goes, true},
-		"a removal, the restart withdrawn": {"demo-1 removal", withdrawnAgo(state.CallsEnd), true},
-		"a removal, withdrawn just now": {"demo-1 removal withdrawn " + ago(state.CallsEnd-time.Second),
+		"a removal":                        {removal(1), nothing, true},
+		"a removal, and another pod":       {removal(1), another, true},
+		"a removal, and the pod goes":      {removal(1), goes, true},
+		"a removal, the restart withdrawn": {removal(1), withdrawnAgo(state.CallsEnd), true},
+		"a removal, withdrawn just now": {withdrawn(removal(1), state.CallsEnd-time.Second),
 			nothing, true},
-		"a removal, withdrawn for long": {"demo-1 removal withdrawn " + ago(state.CallsEnd), nothing, false},
-		"a removal of no member":        {"demo-7 removal", nothing, false},
-		"withdrawn just now":            {"demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd - time.Second), true},
-		"withdrawn long ago":            {"demo-1 uid-pod-1", withdrawnAgo(state.CallsEnd), false},
-		"withdrawn at an unknown time": {"demo-1 uid-pod-1",
+		"a removal, withdrawn for long": {withdrawn(removal(1), state.CallsEnd), nothing, false},
+		"a removal of no member":        {removal(7), nothing, false},
+		"withdrawn just now":            {restart(1), withdrawnAgo(state.CallsEnd - time.Second), true},
+		"withdrawn long ago":            {restart(1), withdrawnAgo(state.CallsEnd), false},
+		"withdrawn at an unknown time": {restart(1),
 			func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
 	} {
-		o := choosing(c.said)
+		o := choosing(c.chosen)
 		c.change(o.Children.Pods["demo-1"])
 		assert.Equal(t, c.held, newView(o).Chosen() != nil, name)
 	}
@@ -377,10 +380,9 @@ func TestRoleWhileBlind(t *testing.T) {
 		"filled from a claim that goes with its epoch": {[]fact{pod(func(p *corev1.Pod) { mounts(p, "demo-5") })},
 			pods.RoleVoter},
 		"with a log that the record does not name": {[]fact{pod(func(p *corev1.Pod) { mounts(p, "demo-1-wal") })}, ""},
-		"the record was deleted": {[]fact{noted(objects.AnnotationStartsOn,
-			state.StartsOnNothing)}, ""},
-		"another etcd has answered there": {[]fact{noted(objects.AnnotationMismatched, "demo-0,demo-1")}, ""},
-		"and it was shown to vote": {[]fact{noted(objects.AnnotationMismatched, "demo-1"), shown(pods.RoleVoter)},
+		"the record was deleted":                   {[]fact{startsOn()}, ""},
+		"another etcd has answered there":          {[]fact{mismatched("demo-0", "demo-1")}, ""},
+		"and it was shown to vote": {[]fact{mismatched("demo-1"), shown(pods.RoleVoter)},
 			pods.RoleFenced},
 		"another cluster answers there": {[]fact{answer(observation.Health{ClusterID: 0xbad, MemberID: 2})},
 			pods.RoleFenced},
@@ -407,29 +409,27 @@ func TestRoleWhileBlind(t *testing.T) {
 
 // TestWhoIsRecordedAsMismatched: a member that answered as another stays on the record until it answers as itself.
 func TestWhoIsRecordedAsMismatched(t *testing.T) {
-	recorded := func(d decision.Decision) string {
-		return d.Children.ConfigMaps[0].Annotations[objects.AnnotationMismatched]
-	}
+	recorded := func(d decision.Decision) []string { return recordOf(d).Mismatched }
 	o := serve(3)
 	o.Health["demo-1"] = observation.Health{Err: "another etcd answers", ClusterID: 0xbad, MemberID: 2}
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
-	assert.Equal(t, "demo-1", recorded(d))
+	assert.Equal(t, []string{"demo-1"}, recorded(d))
 
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationMismatched] = "demo-1"
+	mismatched("demo-1")(&o)
 	o.Health["demo-1"] = observation.Health{Err: "no answer"}
 	o.Children.Pods["demo-1"].UID = types.UID("another pod, without the label")
 	d = Decide(o)
 	require.NoError(t, verify(o, d))
-	assert.Equal(t, "demo-1", recorded(d))
-	delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationMismatched)
+	assert.Equal(t, []string{"demo-1"}, recorded(d))
+	recordtest.Edit(d.Children.ConfigMaps[0], func(r *record.Record) { r.Mismatched = nil })
 	assert.ErrorContains(t, verify(o, d), "the record forgets")
 
 	blind := o
 	blind.Etcd, blind.Health = nil, map[string]observation.Health{"demo-2": {ClusterID: 0xbad, MemberID: 9}}
 	d = Decide(blind)
 	require.NoError(t, verify(blind, d))
-	assert.Equal(t, "demo-1,demo-2", recorded(d))
+	assert.Equal(t, []string{"demo-1", "demo-2"}, recorded(d))
 
 	o.Health["demo-1"] = serve(3).Health["demo-1"]
 	d = Decide(o)
@@ -446,7 +446,6 @@ func TestClientsAreLedAwayFirst(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}
 	}
-	chosen := noted(objects.AnnotationChosen, "demo-1 uid-pod-1")
 	leaves := func(o *observation.Observation) {
 		o.Children.Pods["demo-1"].Labels[objects.LabelRole] = pods.RoleLeaving
 	}
@@ -461,8 +460,8 @@ func TestClientsAreLedAwayFirst(t *testing.T) {
 	}{
 		"in the answer that chooses it": {with(serve(3), ready, high), "demo-1", pods.RoleLeaving},
 		"who is not chosen":             {with(serve(3), ready, high), "demo-2", pods.RoleVoter},
-		"once it is chosen, it goes":    {with(serve(3), ready, high, chosen, leaves), "demo-1", ""},
-		"withdrawn":                     {with(serve(3), ready, chosen, leaves), "demo-1", pods.RoleVoter},
+		"once it is chosen, it goes":    {with(serve(3), ready, high, chosen(restart(1)), leaves), "demo-1", ""},
+		"withdrawn":                     {with(serve(3), ready, chosen(restart(1)), leaves), "demo-1", pods.RoleVoter},
 		"one that is removed":           {with(serve(3), ready, replicas(2)), "demo-2", pods.RoleLeaving},
 		"its old container runs still":  {with(serve(3), ready, high, exchanges), "demo-1", pods.RoleLeaving},
 	} {
@@ -486,59 +485,63 @@ func TestClientsAreLedAwayFirst(t *testing.T) {
 
 // TestAChoiceThatIsNotWantedIsSpared: when it was withdrawn stays on the pod as long as the record names it.
 func TestAChoiceThatIsNotWantedIsSpared(t *testing.T) {
-	o := choosing("demo-1 uid-pod-1")
+	o := choosing(restart(1))
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, ago(0), podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn])
-	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[objects.AnnotationChosen])
+	assert.Equal(t, restart(1), recordOf(d).Choice)
 
 	o.Children.Pods["demo-1"].Annotations[objects.AnnotationWithdrawn] = ago(0)
 	o.Now = now.Add(state.CallsEnd)
 	d = Decide(o)
 	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn])
-	assert.Empty(t, recordOf(d)[objects.AnnotationChosen])
-	noted(objects.AnnotationChosen, "")(&o)
+	assert.Zero(t, recordOf(d).Choice)
+	chosen(record.Choice{})(&o)
 	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationWithdrawn])
 }
 
 func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 	const recording = "recording that demo-1 is restarted next: why"
+	var none record.Choice
 	const waiting = "waiting for earlier calls that may still "
 	for _, c := range []struct {
-		name, said     string
-		inPlace        bool
-		withdrawn      time.Duration // before now; negative for not
-		message, renew string
+		name      string
+		chosen    record.Choice
+		inPlace   bool
+		withdrawn time.Duration // before now; negative for not
+		message   string
+		renew     record.Choice
 	}{
-		{"chosen", "demo-1 uid-pod-1", false, -1, "", ""},
-		{"chosen for its image", "demo-1 uid-pod-1 containerd://7", true, -1, "", ""},
-		{"not chosen", "", false, -1, recording, "demo-1 uid-pod-1"},
-		{"not chosen for its image", "", true, -1, recording, "demo-1 uid-pod-1 containerd://7"},
-		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, -1, recording, "demo-1 uid-pod-1"},
-		{"chosen as another pod", "demo-1 uid-old", false, -1, recording, "demo-1 uid-pod-1"},
-		{"another one is chosen", "demo-2 uid-pod-2", false, -1, waiting + "restart demo-2", ""},
-		{"chosen and withdrawn", "demo-1 uid-pod-1", false, 0, waiting + "restart demo-1", ""},
-		{"chosen and withdrawn long ago", "demo-1 uid-pod-1", false, state.CallsEnd,
-			"waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
-		{"it is removed", "demo-1 removal", false, -1, waiting + "remove demo-1", "demo-1 removal withdrawn " + ago(0)},
-		{"its removal is withdrawn", "demo-1 removal withdrawn " + ago(0), false, -1, waiting + "remove demo-1",
-			"demo-1 removal withdrawn " + ago(0)},
-		{"its removal was withdrawn long ago", "demo-1 removal withdrawn " + ago(state.CallsEnd), false, -1, recording,
-			"demo-1 uid-pod-1"},
-		{"another one is removed", "demo-2 removal", false, -1, waiting + "remove demo-2",
-			"demo-2 removal withdrawn " + ago(0)},
-		{"withdrawn once", "", false, time.Hour, "waiting until the withdrawn restart of demo-1 is forgotten: why", ""},
+		{"chosen", restart(1), false, -1, "", none},
+		{"chosen for its image", ofContainer(restart(1), "containerd://7"), true, -1, "", none},
+		{"not chosen", none, false, -1, recording, restart(1)},
+		{"not chosen for its image", none, true, -1, recording, ofContainer(restart(1), "containerd://7")},
+		{"chosen otherwise", ofContainer(restart(1), "containerd://7"), false, -1, recording, restart(1)},
+		{"chosen as another pod", record.Choice{Name: "demo-1", Pod: "uid-old"}, false, -1, recording, restart(1)},
+		{"another one is chosen", restart(2), false, -1, waiting + "restart demo-2", none},
+		{"chosen and withdrawn", restart(1), false, 0, waiting + "restart demo-1", none},
+		{"chosen and withdrawn long ago", restart(1), false, state.CallsEnd,
+			"waiting until the withdrawn restart of demo-1 is forgotten: why", none},
+		{"it is removed", removal(1), false, -1, waiting + "remove demo-1", withdrawn(removal(1), 0)},
+		{"its removal is withdrawn", withdrawn(removal(1), 0), false, -1, waiting + "remove demo-1",
+			withdrawn(removal(1), 0)},
+		{"its removal was withdrawn long ago", withdrawn(removal(1), state.CallsEnd), false, -1, recording,
+			restart(1)},
+		{"another one is removed", removal(2), false, -1, waiting + "remove demo-2",
+			withdrawn(removal(2), 0)},
+		{"withdrawn once", none, false, time.Hour,
+			"waiting until the withdrawn restart of demo-1 is forgotten: why", none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := newView(choosingAfter(c.said, c.withdrawn))
+			v := newView(choosingAfter(c.chosen, c.withdrawn))
 			chosenAs(t, state.ChooseForRestart(v, v.Find("demo-1"), c.inPlace, "why"), c.message, c.renew)
 		})
 	}
 }
 
 // choosingAfter is choosing, and the restart of demo-1 was withdrawn so long ago; not at all, when that is negative.
-func choosingAfter(said string, withdrawn time.Duration) observation.Observation {
-	o := choosing(said)
+func choosingAfter(c record.Choice, withdrawn time.Duration) observation.Observation {
+	o := choosing(c)
 	if withdrawn >= 0 {
 		withdrawnAgo(withdrawn)(o.Children.Pods["demo-1"])
 	}
@@ -546,7 +549,7 @@ func choosingAfter(said string, withdrawn time.Duration) observation.Observation
 }
 
 // chosenAs compares a choice with its words, and with what the record is to say; none where there are no words.
-func chosenAs(t *testing.T, is *decision.Verdict, message, renew string) {
+func chosenAs(t *testing.T, is *decision.Verdict, message string, renew record.Choice) {
 	t.Helper()
 	if message == "" {
 		assert.Nil(t, is)
@@ -561,7 +564,7 @@ func chosenAs(t *testing.T, is *decision.Verdict, message, renew string) {
 // which is for half of CallsEnd, also by a clock that is ahead by nearly as much.
 func TestCallsAreOverThoughClocksDiffer(t *testing.T) {
 	for since, gone := range map[time.Duration]bool{state.CallsEnd/2 + 9*time.Second: false, state.CallsEnd: true} {
-		o := with(growing(), noted(objects.AnnotationChosen, "demo-3 removal"), replicas(3))
+		o := with(growing(), chosen(removal(3)), replicas(3))
 		o.Cluster.Status.Members = nil
 		list(&o, "demo-3", since)
 		assert.Equal(t, gone, Decide(o).Step != nil, "%s: %s", since, Decide(o).Reason.Message)

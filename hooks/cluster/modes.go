@@ -75,7 +75,7 @@ var modes = []mode{
 	{
 		name: "HeldBack",
 		why:  "A person holds every change back, or an answer could not be followed: every child stays as it is.",
-		is:   func(v *state.View) bool { return state.HeldBack(v.Observation) },
+		is:   (*state.View).HeldBack,
 		rules: rule.List[*state.View, *decision.Verdict]{
 			// Aside: held back is what the rules after it would do: if they would do something, it waits for a person
 			rule.New("Suspended", "spec.suspend holds every change back; members run on as they are.",
@@ -84,8 +84,9 @@ var modes = []mode{
 				"A spec that can't be run changes nothing; the message says what to correct.",
 				unsupported, rule.Waits).Holding(),
 			rule.New("RecordRefused",
-				"Nothing is changed by a record that no key of the installation has sealed as it is (S8); one of the "+
-					"etcd that answers, by the status too, is written again.", recordRefused, rule.Waits).Holding(),
+				"Nothing is changed by a record that no key of the installation has sealed as it is, or that can't be "+
+					"read (S8); one of the etcd that answers, by the status too, is written again.",
+				recordRefused, rule.Waits).Holding(),
 			// Works: by dynamic-apply it ends with the next call
 			rule.New("ApplyStrategy",
 				"Nothing is changed while a child lacks the annotation of what Metacontroller applied last: "+
@@ -114,7 +115,7 @@ var modes = []mode{
 			// Works: a snapshot to begin with may still be on its way
 			rule.New("Record",
 				"The epoch record is written first: its creation decides once who the initial members are (S8).",
-				record, rule.Works, rule.Waits),
+				recordEpoch, rule.Works, rule.Waits),
 		},
 		record: epochs.NewRecord, claims: allClaims, pods: allPods,
 	},

@@ -19,6 +19,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/safety"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -71,16 +73,16 @@ func serve(n int) observation.Observation {
 }
 
 func observeRecord(o *observation.Observation, n int) {
-	record := state.NewRecord(newView(*o), 1, 0, n)
-	record.UID = "uid-record"
-	uids := map[string]types.UID{}
+	r := state.NewRecord(newView(*o), 0, n)
+	r.ClusterID = 0xc1
+	r.StartsOn = map[string]types.UID{}
 	for i := range n {
 		name := objects.MemberName("demo", i)
-		uids[name] = types.UID("uid-claim-" + strconv.Itoa(i))
+		r.StartsOn[name] = types.UID("uid-claim-" + strconv.Itoa(i))
 	}
-	record.Annotations[objects.AnnotationStartsOn] = state.FormatPairs(uids, ":")
-	record.Annotations[objects.AnnotationClusterID] = "c1"
-	o.Children.ConfigMaps[record.Name] = record
+	cm := record.New(o.Cluster, 1, r)
+	cm.UID = "uid-record"
+	o.Children.ConfigMaps[cm.Name] = cm
 }
 
 // addMember lists member i and lets it run on its claim.
@@ -187,10 +189,42 @@ func goingClaim(name string) fact {
 	}
 }
 
-// noted is an annotation of the record.
-func noted(key, value string) fact {
-	return func(o *observation.Observation) { o.Children.ConfigMaps["demo-epoch-1"].Annotations[key] = value }
+// noted changes what the record says.
+func noted(change func(r *record.Record)) fact {
+	return func(o *observation.Observation) { recordtest.Edit(o.Children.ConfigMaps["demo-epoch-1"], change) }
 }
+
+// neverQuorate has the record say that its epoch has had no quorum yet.
+func neverQuorate(o *observation.Observation) { noted(func(r *record.Record) { r.ClusterID = 0 })(o) }
+
+// chosen has the record name a member that is restarted or removed.
+func chosen(c record.Choice) fact { return noted(func(r *record.Record) { r.Choice = c }) }
+
+// restart is that of member i, by its pod.
+func restart(i int) record.Choice {
+	return record.Choice{Name: objects.MemberName("demo", i), Pod: fmt.Sprintf("uid-pod-%d", i)}
+}
+
+// removal is that of member i.
+func removal(i int) record.Choice {
+	return record.Choice{Name: objects.MemberName("demo", i), Removes: true}
+}
+
+// nextMember has the record say which number is the next one.
+func nextMember(i int) fact { return noted(func(r *record.Record) { r.NextOrdinal = i }) }
+
+// startsOn has the record say what demo-0 and those after it may start on.
+func startsOn(what ...types.UID) fact {
+	return noted(func(r *record.Record) {
+		r.StartsOn = map[string]types.UID{}
+		for i, on := range what {
+			r.StartsOn[objects.MemberName("demo", i)] = on
+		}
+	})
+}
+
+// recordOf is what the first record of an answer says.
+func recordOf(d decision.Decision) record.Record { return recordtest.Says(d.Children.ConfigMaps[0]) }
 
 // answering changes what a member answers.
 func answering(name string, how func(h *observation.Health)) fact {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -15,9 +14,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/safety"
 	"github.com/quorate-dev/quorate/hooks/spec"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -27,7 +27,7 @@ func growing() observation.Observation {
 	addMember(&o, 3, true)
 	o.Children.Pods["demo-3"].Annotations[objects.AnnotationStart] = objects.StartJoin
 	list(&o, "demo-3", time.Hour)
-	return with(o, noted(objects.AnnotationNextMember, "4"))
+	return with(o, nextMember(4))
 }
 
 // TestVerifySeesWrongDecisions: each is made by hand, in place of what the rules say, and the oracle names what it
@@ -42,7 +42,7 @@ func TestVerifySeesWrongDecisions(t *testing.T) {
 		"a promotion while the leader is silent": {with(growing(), silenced("demo-0")),
 			func(d *decision.Decision) { d.Step = promotion }, "while the leader is silent"},
 		"the removal of a healthy learner that is wanted": {
-			with(growing(), noted(objects.AnnotationChosen, "demo-3 removal")),
+			with(growing(), chosen(removal(3))),
 			func(d *decision.Decision) { d.Step = decision.Remove{ID: 4, Name: "demo-3"} },
 			"a learner that is wanted and that nothing is wrong with"},
 		"no Secret with the keys of tokens": {serve(3), func(d *decision.Decision) {
@@ -56,21 +56,24 @@ func TestVerifySeesWrongDecisions(t *testing.T) {
 			d.Children.Services = d.Children.Services[:1]
 		}, "is gone from the answer"},
 		"the removal of a member that a person looks at": {with(serve(5), replicas(4), fencing("demo-4"),
-			noted(objects.AnnotationChosen, "demo-4 removal")), func(d *decision.Decision) {
+			chosen(removal(4))), func(d *decision.Decision) {
 			d.Step = decision.Remove{ID: 5, Name: "demo-4"}
 		}, "which a person has fenced"},
 		"the promotion of a learner that is far behind": {with(growing(), lagging("demo-3")),
 			func(d *decision.Decision) { d.Step = promotion }, "which is far behind the leader"},
 		"the removal of a member beside one that lags": {with(serve(4), replicas(3), lagging("demo-2"),
-			noted(objects.AnnotationChosen, "demo-3 removal")), func(d *decision.Decision) {
+			chosen(removal(3))), func(d *decision.Decision) {
 			d.Step = decision.Remove{ID: 4, Name: "demo-3"}
 		}, "which serves, while another voter does not"},
 		"the restart of a member beside one that lags": {with(serve(3), lagging("demo-2"),
-			noted(objects.AnnotationChosen, "demo-1 uid-demo-1")), func(d *decision.Decision) {
+			chosen(restart(1))), func(d *decision.Decision) {
 			d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
 		}, "the pod demo-1 goes, which serves"},
 		"clients in data that is open to all": {with(asking(), func(o *observation.Observation) {
-			o.Children.ConfigMaps["demo-epoch-1"].Data[objects.EpochKeySource] = objects.SourceClaims
+			noted(func(r *record.Record) {
+				r.Source = record.SourceClaims
+				r.Claim = &record.FormerClaim{}
+			})(o)
 			delete(o.Children.Pods["demo-1"].Labels, objects.LabelRole)
 		}), func(d *decision.Decision) {
 			for _, pod := range d.Children.Pods {
@@ -178,15 +181,16 @@ func TestVerifySeesWrongFinalizations(t *testing.T) {
 func TestVerifySeesABelievedForgery(t *testing.T) {
 	o := serve(3)
 	genuine := o.Children.ConfigMaps["demo-epoch-1"]
-	for name, data := range map[string]map[string]string{
-		"taken over": {objects.EpochKeyAfter: "1", objects.EpochKeyFirst: "3", objects.EpochKeyInitialCluster: "demo-3=x"},
-		"begun":      {objects.EpochKeyInitialCluster: "demo-3=x", objects.EpochKeyFirst: "3"},
-	} {
+	for name, after := range map[string]int{"taken over": 1, "begun": 0} {
 		t.Run(name, func(t *testing.T) {
 			forged := *genuine
-			forged.Name, forged.Data = "demo-epoch-2", maps.Clone(genuine.Data)
-			maps.Copy(forged.Data, data)
-			forged.Annotations = objects.With(genuine.Annotations, objects.AnnotationPhase, state.PhaseBegan)
+			forged.Name = "demo-epoch-2"
+			recordtest.Edit(&forged, func(r *record.Record) {
+				r.After = after
+				r.First = 3
+				r.Initial = map[string]string{"demo-3": "x"}
+				r.Phase = record.PhaseBegan
+			})
 			o := o
 			o.Children.ConfigMaps = map[string]*corev1.ConfigMap{genuine.Name: genuine, forged.Name: &forged}
 			believed := Decide(o)
@@ -204,8 +208,8 @@ func TestVerifySeesABelievedForgery(t *testing.T) {
 		o.Unsealed, o.Cluster.Status.ClusterID = []string{genuine.Name}, ""
 		d := Decide(o)
 		require.NoError(t, verify(o, d))
-		d.Children.ConfigMaps[0].Annotations = objects.With(d.Children.ConfigMaps[0].Annotations,
-			objects.AnnotationSeal, "x")
+		cm := d.Children.ConfigMaps[0]
+		cm.Annotations = objects.With(cm.Annotations, record.AnnotationSeal, "x")
 		assert.ErrorContains(t, verify(o, d), "is changed, which has no seal")
 		o.Cluster.Status.ClusterID = wording.Hex(o.Etcd.ClusterID)
 		d = Decide(o)

@@ -31,7 +31,7 @@ func prospectOf(v *state.View, in *mode, at int, verdict *decision.Verdict) deci
 	name := in.rules[at].Name
 	p := decision.Prospect{Outlook: cmp.Or(verdict.Outlook, in.rules[at].Outlooks[0]), Reason: name, Message: verdict.Message}
 	switch {
-	case p.Outlook == rule.Aside && state.Suspended(v.Observation):
+	case p.Outlook == rule.Aside && v.Suspended():
 		w := resumed(v)
 		next, then := prospectFrom(w, modeOf(w), 0)
 		if p.Outlook = then.Outlook; p.Outlook == rule.Works {

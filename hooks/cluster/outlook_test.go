@@ -328,9 +328,10 @@ func TestRulesAreFunctionsOfTheirNames(t *testing.T) {
 		named++
 		want, err := strconv.Unquote(status.Value)
 		require.NoError(t, err)
-		if want != "Recover" { // recover is Go's own
-			assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)
+		if want == "Recover" || want == "Record" { // recover is Go's own, and record a package
+			return true
 		}
+		assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)
 		return true
 	})
 	assert.Len(t, Rules(), named)

@@ -14,7 +14,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
-	"github.com/quorate-dev/quorate/hooks/state"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 )
 
 // founding is a cluster whose initial members have volumes and no pods yet.
@@ -24,7 +25,7 @@ func founding(facts ...fact) observation.Observation {
 	for i := range 3 {
 		addClaim(&o, i)
 	}
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	neverQuorate(&o)
 	return with(o, facts...)
 }
 
@@ -55,7 +56,7 @@ func TestNothingHasRunIsProven(t *testing.T) {
 		o = with(o, version(asked))
 		d := Decide(o)
 		assert.NoError(t, verify(o, d))
-		return d.Children.ConfigMaps[0].Annotations[objects.AnnotationVersion]
+		return recordOf(d).Version
 	}
 	assert.Equal(t, "3.7.3", recorded(proven, "3.7.3"))
 	for name, change := range map[string]fact{
@@ -82,14 +83,11 @@ func TestNothingHasRunIsProven(t *testing.T) {
 
 // TestTheFirstQuorumSaysItsVersion: whatever the record came to say meanwhile.
 func TestTheFirstQuorumSaysItsVersion(t *testing.T) {
-	o := serve(3)
-	record := o.Children.ConfigMaps["demo-epoch-1"]
-	record.Annotations[objects.AnnotationVersion] = "3.7.3"
-	delete(record.Annotations, objects.AnnotationClusterID)
+	o := with(serve(3), neverQuorate, noted(func(r *record.Record) { r.Version = "3.7.3" }))
 	o = with(o, version("3.7.3"), everyone(func(h *observation.Health) { h.Version = "3.5.26" }))
 	d := Decide(o)
 	assert.NoError(t, verify(o, d))
-	assert.Equal(t, "3.5.26", d.Children.ConfigMaps[0].Annotations[objects.AnnotationVersion])
+	assert.Equal(t, "3.5.26", recordOf(d).Version)
 }
 
 // TestVerifySeesWhatEpochsArePlannedWith: wrong decisions that are made by hand.
@@ -118,7 +116,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 		"S8: epoch 2 is recorded although a quorum answers": func() (observation.Observation, decision.Decision) {
 			o := serve(3)
 			v := newView(o)
-			from := state.Origin{Source: objects.SourceSurvivor, SurvivorsOf: 1}
+			from := record.Origin{Source: record.SourceSurvivor, SurvivorsOf: 1}
 			d := Decide(o)
 			d.Children.ConfigMaps = append(d.Children.ConfigMaps, epochs.RecordNextEpoch(v, from, "").NextRecord)
 			return o, d
@@ -132,19 +130,19 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 		"S8: epoch 2 begins with other data than the restore \"one\" names": func() (observation.Observation,
 			decision.Decision) {
 			o, d := restoring()
-			d.Children.ConfigMaps[1].Data[objects.EpochKeySource] = objects.SourceEmpty
+			recordtest.Edit(d.Children.ConfigMaps[1], func(r *record.Record) { r.Source = record.SourceEmpty })
 			return o, d
 		},
 		"S18: epoch 2 is to run 3.8.0, and epoch 1 has 3.6.16": func() (observation.Observation, decision.Decision) {
 			o, d := restoring()
-			d.Children.ConfigMaps[1].Annotations[objects.AnnotationVersion] = "3.8.0"
+			recordtest.Edit(d.Children.ConfigMaps[1], func(r *record.Record) { r.Version = "3.8.0" })
 			return o, d
 		},
 		"S18: epoch 2, which has not begun, is to run 3.7.3 instead of 3.6.16": func() (observation.Observation,
 			decision.Decision) {
 			o := stagedEpoch(t)
 			d := Decide(o)
-			d.Children.ConfigMaps[1].Annotations[objects.AnnotationVersion] = "3.7.3"
+			recordtest.Edit(d.Children.ConfigMaps[1], func(r *record.Record) { r.Version = "3.7.3" })
 			return o, d
 		},
 		"S18: demo-3 is given the image gcr.io/etcd-development/etcd:v3.7.3": func() (observation.Observation,
@@ -178,7 +176,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 			observation.Observation, decision.Decision) {
 			o := with(unpulled(""), version("3.7.3"))
 			d := Decide(o)
-			d.Children.ConfigMaps[0].Annotations[objects.AnnotationVersion] = "3.7.3"
+			recordtest.Edit(d.Children.ConfigMaps[0], func(r *record.Record) { r.Version = "3.7.3" })
 			return o, d
 		},
 		"S18: enable the downgrade to 3.1.0, and the members run 3.6.16": func() (observation.Observation,
@@ -202,6 +200,6 @@ func TestWhoEndedAsFailedAsksForNothing(t *testing.T) {
 	}
 	d := Decide(o)
 	assert.NoError(t, verify(o, d))
-	assert.Equal(t, state.PhaseCancelled, d.Children.ConfigMaps[1].Annotations[objects.AnnotationPhase])
+	assert.Equal(t, record.PhaseCancelled, recordtest.Says(d.Children.ConfigMaps[1]).Phase)
 	assert.Contains(t, d.Reason.Message, "the restore was withdrawn")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -32,7 +33,7 @@ func made(t *testing.T, version string, change func(*v1alpha1.EtcdClusterSpec)) 
 	change(&o.Cluster.Spec)
 	observeRecord(&o, 1)
 	addClaim(&o, 0)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	neverQuorate(&o)
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	require.Len(t, d.Children.Pods, 1)
@@ -382,7 +383,7 @@ func TestSurveysInAMesh(t *testing.T) {
 // TestTheIssuesOwnURL is the way by which the key of an authority came into a status.
 func TestTheIssuesOwnURL(t *testing.T) {
 	const url = "s3://b/$(tls.key)"
-	for _, pod := range fillFrom(state.Resolved{URL: url + "/x.db",
+	for _, pod := range fillFrom(record.Resolved{URL: url + "/x.db",
 		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
 			CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}}, fresh(3)) {
 		assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
@@ -392,11 +393,11 @@ func TestTheIssuesOwnURL(t *testing.T) {
 
 // fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
 // says of it.
-func fillFrom(from state.Resolved, o observation.Observation) []*corev1.Pod {
-	record := state.NewRecord(newView(o), 1, 0, 3)
-	epochs.Originate(record, state.Origin{Source: objects.SourceSnapshot, Snapshot: &from})
-	record.Annotations[objects.AnnotationStartsOn] = "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2"
-	o.Children.ConfigMaps[record.Name] = record
+func fillFrom(from record.Resolved, o observation.Observation) []*corev1.Pod {
+	r := state.NewRecord(newView(o), 0, 3)
+	r.Origin = record.Origin{Source: record.SourceSnapshot, Snapshot: &from}
+	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, r)
+	startsOn("uid-claim-0", "uid-claim-1", "uid-claim-2")(&o)
 	for i := range 3 {
 		addClaim(&o, i)
 	}
@@ -426,7 +427,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 		perhaps(&s.Options.AutoCompaction.Retention, &s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
 			&s.Options.LogLevel, &c.Cluster.Namespace)
 		s.TLS.CipherSuites = []string{kubelet.AnyText(r)}
-		from := state.Resolved{URL: kubelet.AnyText(r), Store: store}
+		from := record.Resolved{URL: kubelet.AnyText(r), Store: store}
 		perhaps(&from.SHA256, &from.Identity.Name, &from.Identity.Key, &from.ServiceAccountName)
 		for _, pod := range fillFrom(from, c) {
 			assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)

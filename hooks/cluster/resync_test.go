@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -229,12 +228,12 @@ func TestHowOftenAClusterThatCannotStartIsAskedAbout(t *testing.T) {
 		"its init container fails":    unborn(0, initContainer(failed)),
 		"its certificates never come": with(fresh(3), func(o *observation.Observation) { clear(o.Children.Secrets) }),
 		"the etcd to join is silent": with(besideThree(0), func(o *observation.Observation) {
-			delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+			neverQuorate(o)
 			o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": silent}
 		}),
 		"a learner can't start": with(serve(3), func(o *observation.Observation) {
 			o.Cluster.Spec.Replicas = new(int32(5))
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
+			nextMember(4)(o)
 			addMember(o, 3, true)
 			o.Children.Pods["demo-3"].Status = corev1.PodStatus{Phase: corev1.PodPending}
 			o.Health["demo-3"] = silent

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -22,7 +24,7 @@ import (
 // The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
 
 func suspended(v *state.View) *decision.Verdict {
-	if !state.Suspended(v.Observation) {
+	if !v.Suspended() {
 		return nil
 	}
 	return &decision.Verdict{
@@ -30,23 +32,25 @@ func suspended(v *state.View) *decision.Verdict {
 }
 
 func unsupported(v *state.View) *decision.Verdict {
-	if err := state.Unsupported(v.Observation); err != nil {
+	if err := v.Unsupported(); err != nil {
 		return &decision.Verdict{Message: err.Error() + "; Quorate changes nothing until you correct the spec"}
 	}
 	return nil
 }
 
 func recordRefused(v *state.View) *decision.Verdict {
-	refused := state.Refused(v.Observation)
+	refused := v.Refused()
 	if len(refused) == 0 {
 		return nil
 	}
+	names := slices.Sorted(maps.Keys(refused))
+	why := slices.Compact(slices.Sorted(maps.Values(refused)))
 	return &decision.Verdict{Resync: rule.ResyncLater,
-		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (its seal is missing or wrong), so "+
-			"Quorate changes and recreates nothing: it was made or edited by others, came from a backup, or the key "+
-			"of --record-keys is another one; kubectl delete configmap -n %s %s, and Quorate goes on by what it knows "+
-			"without it; see RecordRefused in docs/troubleshooting.md", strings.Join(refused, ", "),
-			v.Cluster.Namespace, strings.Join(refused, " "))}
+		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (%s), so Quorate changes and "+
+			"recreates nothing: it was made or edited by others, came from a backup, or the key of --record-keys is "+
+			"another one; kubectl delete configmap -n %s %s, and Quorate goes on by what it knows "+
+			"without it; see RecordRefused in docs/troubleshooting.md", strings.Join(names, ", "),
+			strings.Join(why, "; "), v.Cluster.Namespace, strings.Join(names, " "))}
 }
 
 func applyStrategy(v *state.View) *decision.Verdict {
@@ -76,7 +80,7 @@ func empty(v *state.View) *decision.Verdict {
 	return nil
 }
 
-func record(v *state.View) *decision.Verdict {
+func recordEpoch(v *state.View) *decision.Verdict {
 	if len(v.Unsealed) > 0 {
 		return &decision.Verdict{Message: fmt.Sprintf("the ConfigMap %s has no seal of this installation's, and is of "+
 			"the etcd that answers: it goes, and is written again, without the right to bootstrap",
@@ -100,11 +104,11 @@ func record(v *state.View) *decision.Verdict {
 			epochs.ClaimsOutlook(v), arrives(v, epochs.BeginsWith(v))), Resync: rule.ResyncLater}
 	}
 	size := v.Replicas
-	if from.Source == objects.SourceClaims {
+	if from.Source == record.SourceClaims {
 		size = 1 // the others join it
 	}
 	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(size, "member"))
-	if from.Source != objects.SourceEmpty {
+	if from.Source != record.SourceEmpty {
 		message += ", which begins with " + epochs.WordsFor(v, from)
 	}
 	return &decision.Verdict{Message: message, Resync: rule.ResyncLater}

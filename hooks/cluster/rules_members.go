@@ -24,8 +24,7 @@ import (
 
 // recordsRemoval reports whether what is said has the record name a member that is removed next.
 func recordsRemoval(v *decision.Verdict) bool {
-	recorded := state.ReadChoice(v.Choose)
-	return recorded.Removes && recorded.Withdrawn.IsZero()
+	return v.Choose.Removes && v.Choose.Withdrawn.IsZero()
 }
 
 // The rules that change the members, with a quorum's answer in hand.

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -174,13 +175,12 @@ func TestStorageFieldsLeaveTheTemplateAlone(t *testing.T) {
 func withLogs() observation.Observation {
 	o := onVolumes()
 	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("1Gi")}
-	record := o.Children.ConfigMaps["demo-epoch-1"]
 	for i := range 3 {
 		name := objects.MemberName("demo", i)
 		wal := *o.Children.Claims[name]
 		wal.Name, wal.UID = state.WALClaim(name), "uid-wal-"+wal.UID
 		o.Children.Claims[wal.Name] = &wal
-		record.Annotations[objects.AnnotationStartsOn] += "," + wal.Name + ":" + string(wal.UID)
+		noted(func(r *record.Record) { r.StartsOn[wal.Name] = wal.UID })(&o)
 		volumes.WithWAL(o.Children.Pods[name])
 	}
 	return o
@@ -201,7 +201,7 @@ func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
 
 	o = fresh(1)
 	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
-	o.Children.ConfigMaps["demo-epoch-1"] = state.NewRecord(newView(o), 1, 0, 1)
+	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, state.NewRecord(newView(o), 0, 1))
 	wal := Decide(o).Children.Claims[1]
 	assert.Equal(t, "demo-0-wal", wal.Name)
 	assert.Equal(t, "2Gi", wal.Spec.Resources.Requests.Storage().String())
@@ -256,7 +256,7 @@ func TestASuccessorMayTakeTheNodeOfTheMemberThatLeaves(t *testing.T) {
 	asked(&o, "2Gi", volumes.ReplacedAfter)
 	addMember(&o, 3, true)
 	delete(o.Children.Pods, "demo-3")
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
+	nextMember(4)(&o)
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	var pod *corev1.Pod

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
@@ -60,7 +61,7 @@ func switchEpoch(v *state.View) *decision.Verdict {
 			v.Epoch.N), Resync: rule.ResyncSoon}
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("epoch %d begins: %s", v.Next.Epoch.N, v.Next.Epoch.Describe()),
-		Phase: state.PhaseBegan, Resync: rule.ResyncSoon}
+		Phase: record.PhaseBegan, Resync: rule.ResyncSoon}
 }
 
 // ways is how people go on from an epoch that can't be made ready; empty while it may be.
@@ -85,7 +86,7 @@ func stop(v *state.View, why, when string) *decision.Verdict {
 	if v.OnClaims() {
 		message += "; its volumes are kept"
 	}
-	return &decision.Verdict{Message: message, Phase: state.PhaseStopping, Resync: rule.ResyncSoon}
+	return &decision.Verdict{Message: message, Phase: record.PhaseStopping, Resync: rule.ResyncSoon}
 }
 
 // otherwise is what is said when the next epoch can't be the one that was recorded, or must not.
@@ -191,7 +192,7 @@ func cancel(v *state.View, why string) *decision.Verdict {
 				v.Next.Epoch.N), Resync: rule.ResyncSoon}
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("%s: deleting what was prepared for epoch %d", why,
-		v.Next.Epoch.N), Phase: state.PhaseCancelled, Resync: rule.ResyncSoon}
+		v.Next.Epoch.N), Phase: record.PhaseCancelled, Resync: rule.ResyncSoon}
 }
 
 // prepareRestore says that the cluster does not have yet what a restore asks for, when there is nothing else to say.

@@ -135,7 +135,7 @@ func inMemory() observation.Observation {
 		addMember(&o, i, false)
 	}
 	clear(o.Children.Claims)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "demo-0:uid-pod-0,demo-1:uid-pod-1,demo-2:uid-pod-2"
+	startsOn("uid-pod-0", "uid-pod-1", "uid-pod-2")(&o)
 	observe(&o, Decide(o))
 	return o
 }

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
@@ -79,8 +80,8 @@ type Verdict struct {
 	DeletePod string
 	// PatchImage names the pod whose image should be exchanged now; empty for none.
 	PatchImage string
-	// Choose is the restart or removal that the record is to name; empty leaves it.
-	Choose string
+	// Choose is the restart or removal that the record is to name; without a name it is left.
+	Choose record.Choice
 	// Withdraw names the chosen voter for which others wait, and whose restart is withdrawn; empty for none.
 	Withdraw string
 	// Leaving names the voters that clients are led away from.

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
@@ -206,7 +207,7 @@ func HowToBeginAgain(v *state.View) string {
 	}
 	const loses = "if no client was ever served, you lose nothing by beginning again: "
 	switch {
-	case v.Epoch.Source == objects.SourceEmpty:
+	case v.Epoch.Source == record.SourceEmpty:
 		return loses + recoverCommand(v, v1alpha1.RecoverRecreate)
 	case v.Epoch.Restore != "":
 		return loses + "create another EtcdOperation of type Restore"

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -40,10 +40,10 @@ func formerClaims(v *state.View) *v1alpha1.FormerClaims {
 }
 
 // volumesOf are the claims, in the order of the spec.
-func volumesOf(c *v1alpha1.FormerClaims) []state.FormerClaim {
-	var list []state.FormerClaim
+func volumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
+	var list []record.FormerClaim
 	for _, name := range c.Names {
-		of := state.FormerClaim{Name: name, Path: cmp.Or(c.Path, defaultDataPath)}
+		of := record.FormerClaim{Name: name, Path: cmp.Or(c.Path, defaultDataPath)}
 		if c.WAL {
 			of.WAL = name + spec.WALSuffix
 		}
@@ -54,7 +54,7 @@ func volumesOf(c *v1alpha1.FormerClaims) []state.FormerClaim {
 
 // claimSurvey is the pod that looks at the claim of this place. Its name is that of a survey of a member, of which
 // there is none yet.
-func claimSurvey(v *state.View, place int, of state.FormerClaim) *corev1.Pod {
+func claimSurvey(v *state.View, place int, of record.FormerClaim) *corev1.Pod {
 	return surveyPod(v, objects.MemberName(v.Cluster.Name, place)+SurveySuffix, of)
 }
 
@@ -98,14 +98,14 @@ func saysNothing(pod *corev1.Pod) bool { return state.Finished(pod) && surveyRep
 // claimChoice is what is said of the claims that a new cluster should begin with.
 type claimChoice struct {
 	// chosen is nil while none is; evidence names it first.
-	chosen            *state.FormerClaim
+	chosen            *record.FormerClaim
 	evidence, message string
 	outlook           rule.Outlook
 }
 
 // claimsKnown is what the pods have told of the claims.
 type claimsKnown struct {
-	best     *state.FormerClaim
+	best     *record.FormerClaim
 	most     *reports.Survey
 	evidence []string // one line for each that told something
 	waits    []string
@@ -194,14 +194,14 @@ func (k *claimsKnown) lacks() string {
 }
 
 // beginningWithClaims is where the data comes from when it comes from claims, or what that waits for.
-func beginningWithClaims(v *state.View, from state.Origin) (state.Origin, string) {
+func beginningWithClaims(v *state.View, from record.Origin) (record.Origin, string) {
 	c := formerClaims(v)
 	if c == nil {
 		return from, ""
 	}
 	choice := chooseClaim(v, c)
 	if choice.chosen != nil {
-		from.Source, from.Claim, from.Bump = objects.SourceClaims, choice.chosen, c.BumpRevision
+		from.Source, from.Claim, from.Bump = record.SourceClaims, choice.chosen, c.BumpRevision
 	}
 	return from, choice.message
 }
@@ -218,7 +218,7 @@ func ClaimsOutlook(v *state.View) rule.Outlook {
 
 // claimsRecord is the first record of a cluster that begins with a claim. Its one member has a number above those that
 // the claims may be named by: they may be of a cluster of the same name.
-func claimsRecord(v *state.View) *corev1.ConfigMap {
+func claimsRecord(v *state.View) record.Record {
 	first := aboveRemains(v)
 	c := formerClaims(v)
 	for _, name := range c.Names {
@@ -227,10 +227,7 @@ func claimsRecord(v *state.View) *corev1.ConfigMap {
 			first = max(first, n+1)
 		}
 	}
-	record := state.NewRecord(v, 1, first, 1)
-	if first > 0 {
-		record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
-	}
-	record.Annotations[objects.AnnotationSurvivor] = chooseClaim(v, c).evidence
-	return record
+	r := state.NewRecord(v, first, 1)
+	r.Chosen(chooseClaim(v, c).evidence)
+	return r
 }

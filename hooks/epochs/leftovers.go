@@ -26,8 +26,8 @@ func Leftover(v *state.View, cm *corev1.ConfigMap) bool {
 	if slices.Contains(v.Unsealed, cm.Name) {
 		return true
 	}
-	believed := slices.Collect(maps.Values(state.EpochRecords(v.Observation)))
-	return v.Epoch != nil && slices.Contains(believed, cm)
+	believed := slices.Collect(maps.Values(v.Recorded))
+	return v.Epoch != nil && slices.ContainsFunc(believed, func(e *state.Epoch) bool { return e.Record == cm })
 }
 
 // Lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its

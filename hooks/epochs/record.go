@@ -2,7 +2,6 @@ package epochs
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,12 +14,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/foreign"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
 	"github.com/quorate-dev/quorate/hooks/volumes"
-	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // NewRecord is the record where there is none.
@@ -42,74 +41,59 @@ func firstRecord(v *state.View) *corev1.ConfigMap {
 	if waits != "" {
 		return nil
 	}
-	first := aboveRemains(v)
-	record := state.NewRecord(v, 1, first, v.Replicas)
-	if first > 0 {
-		record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
-	}
+	r := state.NewRecord(v, aboveRemains(v), v.Replicas)
 	switch from.Source {
-	case objects.SourceExisting:
-		record = foreign.JoiningRecord(v.Cluster)
-	case objects.SourceClaims:
-		record = claimsRecord(v)
+	case record.SourceExisting:
+		r = foreign.JoiningRecord(v.Cluster)
+	case record.SourceClaims:
+		r = claimsRecord(v)
 	}
-	Originate(record, from)
-	return record
+	r.Origin = from
+	return record.New(v.Cluster, 1, r)
 }
 
 // Advance is the observed record with what has become known since.
 func Advance(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
-	old := v.Epoch.Record
-	ann := map[string]string{}
-	for _, key := range []string{objects.AnnotationStartsOn, objects.AnnotationClusterID, objects.AnnotationNextMember,
-		objects.AnnotationVersion, objects.AnnotationPhase, objects.AnnotationSurvivor, objects.AnnotationSeal} {
-		if value := old.Annotations[key]; value != "" {
-			ann[key] = value
-		}
-	}
-	ann[objects.AnnotationNextMember] = strconv.Itoa(v.NextOrdinal())
+	cm := state.Kept(v.Cluster, v.Epoch.Record)
+	advanced(v, verdict).WriteTo(cm)
+	return cm
+}
+
+// advanced is how far the epoch has come now.
+func advanced(v *state.View, verdict *decision.Verdict) record.State {
+	s := v.Epoch.State
+	s.NextOrdinal = v.NextOrdinal()
 	if uids := startsOn(v); uids != nil {
-		ann[objects.AnnotationStartsOn] = cmp.Or(state.FormatPairs(uids, ":"), state.StartsOnNothing)
+		s.StartsOn = uids
 	}
 	if v.Etcd != nil && foreign.Unfit(v) == "" {
-		ann[objects.AnnotationClusterID] = wording.Hex(v.Etcd.ClusterID)
+		s.ClusterID = v.Etcd.ClusterID
 	}
-	if others := foreign.NoteForeign(v); others != "" {
-		ann[objects.AnnotationForeign], ann[objects.AnnotationForeignSince] = others, foreign.ForeignSince(v, others)
+	s.Foreign, s.ForeignSince = foreign.NoteForeign(v)
+	s.Version = cmp.Or(verdict.Version, s.Version)
+	if !v.Epoch.HadQuorum() && verdict.Version == "" {
+		s.Version = versionBeforeQuorum(v)
 	}
-	if !v.Epoch.HadQuorum() {
-		ann[objects.AnnotationVersion] = versionBeforeQuorum(v)
+	s.Highest = noteRevision(v)
+	s.Sum = firstSum(v)
+	s.Until, s.StreamEnd = firstEnd(v)
+	s.HTTPSPeers = state.HTTPSPeers(v)
+	s.Mismatched = pods.Mismatches(v)
+	s.Choice = state.NextChoice(v, verdict)
+	s.OldLog = versions.NextOldLog(v, verdict)
+	leavesOld := spec.Experimental(v.Epoch.Version) && !spec.Experimental(s.Version)
+	if leavesOld && verdict.Version == "" { // one of 3.5 may have begun the log all the same
+		s.OldLog = record.OldLog{There: true}
 	}
-	end, words := firstEnd(v)
-	for key, value := range map[string]string{
-		objects.AnnotationHighestRevision: noteRevision(v),
-		objects.AnnotationSHA256:          firstSum(v),
-		objects.AnnotationUntil:           end,
-		objects.AnnotationStreamEnd:       words,
-		objects.AnnotationHTTPSPeers:      strings.Join(state.HttpsPeers(v), ","),
-		objects.AnnotationMismatched:      strings.Join(pods.Mismatches(v), ","),
-		objects.AnnotationVersion:         verdict.Version,
-		objects.AnnotationChosen:          state.NextChoice(v, verdict),
-		objects.AnnotationOldLog:          versions.NextOldLog(v, verdict).String(),
-	} {
-		if value != "" {
-			ann[key] = value
-		}
-	}
-	if spec.Experimental(v.Epoch.Version) && !spec.Experimental(ann[objects.AnnotationVersion]) && verdict.Version == "" { // one of 3.5 may have begun the log all the same
-		ann[objects.AnnotationOldLog] = state.OldLog{There: true}.String()
-	}
-	record := state.Kept(v.Cluster, old)
-	record.Annotations = ann
-	return record
+	return s
 }
 
 // Copies are what the peer Service keeps of the record of the epoch that runs, in case that is deleted: by
 // annotation.
 func Copies(v *state.View) map[string]string {
 	all := map[string]string{}
-	if highest := noteRevision(v); highest != "" {
-		all[objects.AnnotationHighestRevision] = highest
+	if highest := noteRevision(v); highest != 0 {
+		all[objects.AnnotationHighestRevision] = strconv.FormatInt(highest, 10)
 	}
 	if answered := state.FormatAnswered(Answered(v)); answered != "" {
 		all[objects.AnnotationAnswered] = answered
@@ -134,9 +118,9 @@ func Copies(v *state.View) map[string]string {
 // recorded is the highest number of an epoch whose record was seen. That of one that is only now made is not noted before
 // it is written again.
 func recorded(v *state.View) int {
-	n := objects.Recorded(v.Cluster, v.Children.Services[objects.PeerService(v.Cluster.Name)])
-	for of, record := range state.EpochRecords(v.Observation) {
-		if !slices.Contains(v.Fresh, record.Name) {
+	n := record.Recorded(v.Cluster, v.Children.Services[objects.PeerService(v.Cluster.Name)])
+	for of, e := range v.Recorded {
+		if !slices.Contains(v.Fresh, e.Record.Name) {
 			n = max(n, of)
 		}
 	}
@@ -173,25 +157,21 @@ func notedEpoch(v *state.View) int {
 
 // RecreatedRecord takes the place of a record that was deleted. No member may bootstrap in it any more.
 func RecreatedRecord(v *state.View) *corev1.ConfigMap {
-	record := lostRecord(v)
-	record.Data[objects.EpochKeyRecreated] = "true"
-	record.Annotations[objects.AnnotationStartsOn] = state.StartsOnNothing
-	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.NextOrdinal())
-	record.Annotations[objects.AnnotationVersion] = cmp.Or(state.LowestVersion(state.RunVersions(v)),
-		notedVersion(v), v.Cluster.Status.Version, v.Cluster.Spec.Version)
-	dialledAsBefore(v, record)
-	record.Annotations[objects.AnnotationOldLog] = state.OldLog{There: true}.String() // for all that is known now
-	if s := &v.Cluster.Status; s.ClusterID != "" &&
-		(s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {
-		record.Annotations[objects.AnnotationClusterID] = s.ClusterID
+	n, r := lostRecord(v)
+	r.Recreated = true
+	r.StartsOn = map[string]types.UID{}
+	r.NextOrdinal = v.NextOrdinal()
+	r.Version = cmp.Or(state.LowestVersion(state.RunVersions(v)), notedVersion(v), v.Cluster.Status.Version,
+		v.Cluster.Spec.Version)
+	dialledAsBefore(v, &r)
+	r.OldLog = record.OldLog{There: true} // for all that is known now
+	s := &v.Cluster.Status
+	if s.Epoch == 0 || n == int(s.Epoch) {
+		r.ClusterID, _ = strconv.ParseUint(s.ClusterID, 16, 64)
 	}
-	if highest := noteRevision(v); highest != "" {
-		record.Annotations[objects.AnnotationHighestRevision] = highest
-	}
-	if others := foreign.ForeignWithoutRecord(v); others != "" {
-		record.Annotations[objects.AnnotationForeign] = others
-	}
-	return record
+	r.Highest = noteRevision(v)
+	r.Foreign = foreign.ForeignWithoutRecord(v)
+	return record.New(v.Cluster, n, r)
 }
 
 // dialled is how the members are dialled, by annotation of the peer Service: nothing where all speak TLS. Where they
@@ -208,7 +188,7 @@ func dialled(v *state.View) map[string]string {
 	if !known {
 		return all
 	}
-	if byTLS := state.HttpsPeers(v); len(byTLS) > 0 {
+	if byTLS := state.HTTPSPeers(v); len(byTLS) > 0 {
 		all[objects.AnnotationHTTPSPeers] = strings.Join(byTLS, ",")
 	}
 	return all
@@ -224,7 +204,7 @@ func notedDialled(v *state.View) map[string]string {
 
 // dialledAsBefore writes on a record that is made again how the members are dialled, whatever the spec says now: as
 // etcd lists them, or as their pods were made, or as the peer Service has it.
-func dialledAsBefore(v *state.View, record *corev1.ConfigMap) {
+func dialledAsBefore(v *state.View, r *record.Record) {
 	noted := notedDialled(v)
 	notedTLS := strings.Split(noted[objects.AnnotationHTTPSPeers], ",")
 	plain := false
@@ -246,42 +226,38 @@ func dialledAsBefore(v *state.View, record *corev1.ConfigMap) {
 			plain = true
 		}
 	}
-	if !plain || record.Data[objects.EpochKeyInitialCluster] == "" {
+	if !plain {
 		return
 	}
-	initial := state.ParsePairs(record.Data[objects.EpochKeyInitialCluster], "=")
-	for name, url := range initial {
-		initial[name] = "http:" + url[strings.Index(url, "//"):]
+	for name, url := range r.Initial {
+		r.Initial[name] = "http:" + url[strings.Index(url, "//"):]
 	}
-	record.Data[objects.EpochKeyInitialCluster] = state.FormatPairs(initial, "=")
-	if len(byTLS) > 0 {
-		record.Annotations[objects.AnnotationHTTPSPeers] = strings.Join(byTLS, ",")
+	if len(r.Initial) > 0 {
+		r.HTTPSPeers = byTLS
 	}
 }
 
 // lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and
-// the claims tell of. That one is taken to have what is asked for: a missing record is no reason to restore.
-func lostRecord(v *state.View) *corev1.ConfigMap {
+// the claims tell of, with its number. That one is taken to have what is asked for: a missing record is no reason to
+// restore.
+func lostRecord(v *state.View) (int, record.Record) {
 	n, first := lostEpoch(v)
-	from := state.Origin{Source: objects.SourceEmpty}
+	from := record.Origin{Source: record.SourceEmpty}
 	if v.Epoch != nil {
 		n, first, from.Restore = v.Epoch.N, v.Epoch.First, v.Epoch.Restore
 	}
-	if n == 1 && (spec.Joins(v.Cluster) || foreign.ForeignWithoutRecord(v) != "") {
-		return foreign.JoiningRecord(v.Cluster)
+	if n == 1 && (spec.Joins(v.Cluster) || len(foreign.ForeignWithoutRecord(v)) > 0) {
+		return 1, foreign.JoiningRecord(v.Cluster)
 	}
 	if r := v.Asked.Restore; v.Epoch == nil && r != nil {
 		if from.Restore = r.ID; Answered(v)[r.ID] != 0 { // maybe it was put back
 			from.Restore = state.LastAnswer(Answered(v), n+1)
 		}
 	}
-	record := state.NewRecord(v, n, first, v.Replicas)
-	Originate(record, from)
-	recordAnswers(v, record, from)
-	if first > 0 {
-		record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
-	}
-	return record
+	r := state.NewRecord(v, first, v.Replicas)
+	r.Origin = from
+	r.Answered = answeredWith(v, from, n)
+	return n, r
 }
 
 // lostEpoch is the number of the epoch that runs, and the lowest of its members': above those whose claims an epoch
@@ -337,39 +313,10 @@ func startsOn(v *state.View) map[string]types.UID {
 	return uids
 }
 
-// Originate writes where the data comes from.
-func Originate(record *corev1.ConfigMap, from state.Origin) {
-	record.Data[objects.EpochKeySource] = from.Source
-	if from.Restore != "" {
-		record.Data[objects.EpochKeyRestore] = from.Restore
-	}
-	if from.SurvivorsOf > 0 {
-		record.Data[objects.EpochKeySurvivorsOf] = strconv.Itoa(from.SurvivorsOf)
-	}
-	if from.Member != "" {
-		record.Data[objects.EpochKeyMember] = from.Member
-	}
-	if from.Bump != nil {
-		record.Data[objects.EpochKeyBumpRevision] = strconv.FormatInt(*from.Bump, 10)
-	}
-	if from.Claim != nil {
-		raw, err := json.Marshal(from.Claim)
-		if err == nil { // plain data always encodes
-			record.Data[objects.EpochKeyClaim] = string(raw)
-		}
-	}
-	if from.Snapshot != nil {
-		raw, err := json.Marshal(from.Snapshot)
-		if err == nil { // plain data always encodes
-			record.Data[objects.EpochKeySnapshot] = string(raw)
-		}
-	}
-}
-
 // RecordNextEpoch asks for the record of the next epoch.
-func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision.Verdict {
+func RecordNextEpoch(v *state.View, from record.Origin, message string) *decision.Verdict {
 	size := v.Replicas
-	if from.Source == objects.SourceSurvivor && from.Member == "" {
+	if from.Source == record.SourceSurvivor && from.Member == "" {
 		size = 1 // a volume can be copied by one pod
 	}
 	first := v.NextOrdinal()
@@ -378,74 +325,72 @@ func RecordNextEpoch(v *state.View, from state.Origin, message string) *decision
 		// directory stays there (S9)
 		first++
 	}
-	record := state.NewRecord(v, NextEpochNumber(v), first, size)
-	Originate(record, from)
-	record.Annotations[objects.AnnotationVersion] = versions.Planned(v)
-	record.Data[objects.EpochKeyAfter] = strconv.Itoa(v.Epoch.N)
-	record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
-	record.Data[objects.EpochKeyFormerFirst] = strconv.Itoa(v.Epoch.First)
-	recordPast(v, record, from)
+	n := NextEpochNumber(v)
+	r := state.NewRecord(v, first, size)
+	r.Origin = from
+	r.Version = versions.Planned(v)
+	r.After = v.Epoch.N
+	r.FormerFirst = v.Epoch.First
+	recordPast(v, &r, n)
 	if from.Member != "" {
-		record.Annotations[objects.AnnotationSurvivor] = Answering(v)
+		r.Chosen(Answering(v))
 	}
 	if from.SurvivorsOf == v.Epoch.N && from.Member == "" || v.Ending() {
-		record.Annotations[objects.AnnotationPhase] = state.PhaseStopping // what will be copied must not change
+		r.Phase = record.PhaseStopping // what will be copied must not change
 	}
-	return &decision.Verdict{Message: message, NextRecord: record, Resync: rule.ResyncSoon}
+	return &decision.Verdict{Message: message, NextRecord: record.New(v.Cluster, n, r), Resync: rule.ResyncSoon}
 }
 
 // untold reports whether a member may have been added of which nothing tells: the call was cut off before it noted the
 // number, and there is no quorum any more that lists it. One more can't be: each is noted before the next is added.
 func untold(v *state.View) bool { return v.Etcd == nil && v.Next == nil && v.Epoch.HadQuorum() }
 
-// recordPast writes on the record of the next epoch what must be known of those before.
-func recordPast(v *state.View, record *corev1.ConfigMap, from state.Origin) {
-	floor, before := highestRevision(v), v.Epoch.Past
+// recordPast writes on the record of the next epoch, the nth, what must be known of those before.
+func recordPast(v *state.View, r *record.Record, n int) {
+	before := v.Epoch.Past
+	r.Floor = highestRevision(v)
 	if v.Next != nil { // which takes this one's place
-		floor = max(floor, v.Next.Epoch.Floor)
+		r.Floor = max(r.Floor, v.Next.Epoch.Floor)
 		before = v.Next.Epoch.Past
 	}
-	record.Data[objects.EpochKeyRevisionFloor] = strconv.FormatInt(floor, 10)
-	highest := max(floor, int64(NextEpochNumber(v)-1)*RevisionGap)
-	if from.Bump == nil {
-		highest = Noted(floor + RevisionGap)
+	r.Highest = max(r.Floor, int64(n-1)*RevisionGap)
+	if r.Bump == nil {
+		r.Highest = Noted(r.Floor + RevisionGap)
 	}
-	record.Annotations[objects.AnnotationHighestRevision] = strconv.FormatInt(highest, 10)
+	r.Past = maps.Clone(before)
 	if v.Epoch.Record != nil {
-		before = maps.Clone(before)
-		now := state.Past{ClusterID: v.Epoch.ClusterID, Voters: before[v.Epoch.N].Voters}
+		now := record.Past{ClusterID: v.Epoch.ClusterID, Voters: before[v.Epoch.N].Voters}
 		if v.Etcd != nil {
-			now = state.Past{ClusterID: v.Etcd.ClusterID, Voters: numbers(v, v.Voters)}
+			now = record.Past{ClusterID: v.Etcd.ClusterID, Voters: numbers(v, v.Voters)}
 		}
-		before[v.Epoch.N] = now
+		if r.Past == nil {
+			r.Past = map[int]record.Past{}
+		}
+		r.Past[v.Epoch.N] = now
 	}
-	record.Data[objects.EpochKeyPast] = state.FormatPast(before)
-	recordAnswers(v, record, from)
+	r.Answered = answeredWith(v, r.Origin, n)
 }
 
-// numbers are those of members; empty when one is not ours.
-func numbers(v *state.View, of []*state.Member) string {
-	var all []string
+// numbers are those of members; nil when one is not ours.
+func numbers(v *state.View, of []*state.Member) []int {
+	var all []int
 	for _, m := range of {
 		n, ours := objects.Ordinal(v.Cluster.Name, m.PodName)
 		if !ours {
-			return ""
+			return nil
 		}
-		all = append(all, strconv.Itoa(n))
+		all = append(all, n)
 	}
-	return strings.Join(all, ".")
+	return all
 }
 
-// recordAnswers writes on a record the UIDs of the restores that are answered when its epoch has begun.
-func recordAnswers(v *state.View, record *corev1.ConfigMap, from state.Origin) {
+// answeredWith are the UIDs of the restores that are answered when the nth epoch has begun, with this data.
+func answeredWith(v *state.View, from record.Origin, n int) map[string]int {
 	answered := Answered(v)
-	if n, _ := objects.Ordinal(v.Cluster.Name+"-epoch", record.Name); from.Restore != "" &&
-		answered[from.Restore] == 0 {
+	if from.Restore != "" && answered[from.Restore] == 0 {
 		answered[from.Restore] = n
 	}
-	if len(answered) > 0 {
-		record.Data[objects.EpochKeyAnswered] = state.FormatAnswered(answered)
-	}
+	return answered
 }
 
 // Answered are the UIDs of the restores that the epoch that runs, or one before it, has answered, with the number of
@@ -474,10 +419,12 @@ func Answered(v *state.View) map[string]int {
 func clusterIDOf(v *state.View, epoch int) uint64 { return pastOf(v, epoch).ClusterID }
 
 // pastOf is what is known of an epoch.
-func pastOf(v *state.View, epoch int) state.Past {
+func pastOf(v *state.View, epoch int) record.Past {
 	known := v.Epoch.Past[epoch]
-	if v.Next != nil && v.Next.Epoch.Past[epoch] != (state.Past{}) {
-		known = v.Next.Epoch.Past[epoch]
+	if v.Next != nil {
+		if later, is := v.Next.Epoch.Past[epoch]; is {
+			known = later
+		}
 	}
 	if epoch == v.Epoch.N && v.Epoch.ClusterID != 0 {
 		known.ClusterID = v.Epoch.ClusterID
@@ -489,7 +436,7 @@ func pastOf(v *state.View, epoch int) state.Past {
 // or whose volumes are.
 func NextEpochNumber(v *state.View) int {
 	n := max(v.Epoch.N, recorded(v))
-	for recorded := range state.EpochRecords(v.Observation) {
+	for recorded := range v.Recorded {
 		n = max(n, recorded)
 	}
 	for _, claim := range v.All.Claims {
@@ -504,12 +451,12 @@ func NextRecord(v *state.View, verdict *decision.Verdict) *corev1.ConfigMap {
 	if v.Next == nil || Cancelled(v) && LeavesNothing(v.Next) {
 		return nil
 	}
-	record := Advance(v.Next, &decision.Verdict{})
-	if phase := cmp.Or(verdict.Phase, v.Next.Epoch.Phase); phase != "" {
-		record.Annotations[objects.AnnotationPhase] = phase
+	s := advanced(v.Next, &decision.Verdict{})
+	s.Phase = cmp.Or(verdict.Phase, s.Phase)
+	if verdict.Survivor != "" {
+		s.Chosen(verdict.Survivor)
 	}
-	if chosen := cmp.Or(verdict.Survivor, v.Next.Epoch.Evidence); chosen != "" {
-		record.Annotations[objects.AnnotationSurvivor] = chosen
-	}
-	return record
+	cm := state.Kept(v.Cluster, v.Next.Epoch.Record)
+	s.WriteTo(cm)
+	return cm
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -22,14 +23,14 @@ import (
 // When the next epoch begins, and with whose data.
 
 // Beginning is where a new cluster's data comes from, or what that waits for.
-func Beginning(v *state.View) (state.Origin, string) {
-	from := state.Origin{Source: objects.SourceEmpty}
+func Beginning(v *state.View) (record.Origin, string) {
+	from := record.Origin{Source: record.SourceEmpty}
 	snapshot := BeginsWith(v)
 	if why, _ := EarlierLife(v); why != "" {
 		return from, why
 	}
 	if spec.Joins(v.Cluster) {
-		from.Source = objects.SourceExisting
+		from.Source = record.SourceExisting
 		return from, ""
 	}
 	if snapshot == nil {
@@ -39,7 +40,7 @@ func Beginning(v *state.View) (state.Origin, string) {
 	if why != "" {
 		return from, why
 	}
-	from.Source, from.Snapshot, from.Bump = objects.SourceSnapshot, resolved, snapshot.BumpRevision
+	from.Source, from.Snapshot, from.Bump = record.SourceSnapshot, resolved, snapshot.BumpRevision
 	return from, ""
 }
 
@@ -52,8 +53,8 @@ func BeginsWith(v *state.View) *v1alpha1.SnapshotSource {
 }
 
 // RestoreSource is the data that a restore asks for, or what stands in its way.
-func RestoreSource(v *state.View, r *state.Restore) (state.Origin, string) {
-	from := state.Origin{Restore: r.ID}
+func RestoreSource(v *state.View, r *state.Restore) (record.Origin, string) {
+	from := record.Origin{Restore: r.ID}
 	if n := Answered(v)[r.ID]; n != 0 {
 		return from, fmt.Sprintf("epoch %d was begun for it already; create another EtcdOperation to restore again", n)
 	}
@@ -63,13 +64,13 @@ func RestoreSource(v *state.View, r *state.Restore) (state.Origin, string) {
 	}
 	if r.Snapshot != nil {
 		resolved, why := resolve(v, r.Snapshot)
-		from.Source, from.Snapshot, from.Bump = objects.SourceSnapshot, resolved, r.Snapshot.BumpRevision
+		from.Source, from.Snapshot, from.Bump = record.SourceSnapshot, resolved, r.Snapshot.BumpRevision
 		return from, why
 	}
 	if r.Epoch == nil {
 		return from, "it names no snapshot and no epoch"
 	}
-	from.Source, from.SurvivorsOf = objects.SourceSurvivor, int(*r.Epoch)
+	from.Source, from.SurvivorsOf = record.SourceSurvivor, int(*r.Epoch)
 	switch {
 	case from.SurvivorsOf == v.Epoch.N && !v.Ending():
 		return from, fmt.Sprintf("epoch %d is running now", v.Epoch.N)
@@ -81,23 +82,23 @@ func RestoreSource(v *state.View, r *state.Restore) (state.Origin, string) {
 }
 
 // WordsFor say where an epoch's data comes from.
-func WordsFor(v *state.View, from state.Origin) string {
+func WordsFor(v *state.View, from record.Origin) string {
 	switch from.Source {
-	case objects.SourceSnapshot:
+	case record.SourceSnapshot:
 		return from.Snapshot.Words() + ofAnotherLife(v, from.Snapshot)
-	case objects.SourceSurvivor:
+	case record.SourceSurvivor:
 		if from.Member != "" {
 			return "what " + from.Member + " has"
 		}
 		return fmt.Sprintf("the data of epoch %d", from.SurvivorsOf)
-	case objects.SourceClaims:
+	case record.SourceClaims:
 		return "the data of the claim " + from.Claim.Name
 	}
 	return "no data"
 }
 
 // ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or when it is not known.
-func ofAnotherLife(v *state.View, s *state.Resolved) string {
+func ofAnotherLife(v *state.View, s *record.Resolved) string {
 	if v.Epoch == nil || !v.Epoch.HadQuorum() || s.ClusterID == "" || s.ClusterID == wording.Hex(v.Epoch.ClusterID) {
 		return ""
 	}

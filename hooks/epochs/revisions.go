@@ -1,12 +1,11 @@
 package epochs
 
 import (
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/foreign"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
@@ -32,7 +31,7 @@ const (
 
 // Noted is the next step above a revision.
 func Noted(revision int64) int64 {
-	return (min(max(revision, 0), state.MostRevisions-RevisionStep)/RevisionStep + 1) * RevisionStep
+	return (min(max(revision, 0), record.MostRevisions-RevisionStep)/RevisionStep + 1) * RevisionStep
 }
 
 // highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has
@@ -76,12 +75,12 @@ func notedRevision(v *state.View) int64 {
 	return 0
 }
 
-// noteRevision is what should be noted of that; empty while there is nothing that is not known anyway.
-func noteRevision(v *state.View) string {
+// noteRevision is what should be noted of that; 0 while there is nothing that is not known anyway.
+func noteRevision(v *state.View) int64 {
 	if highest := highestRevision(v); highest > RevisionStep {
-		return strconv.FormatInt(highest, 10)
+		return highest
 	}
-	return ""
+	return 0
 }
 
 // Outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -51,17 +52,17 @@ func Fill(v *state.View, pod *corev1.Pod) {
 		return
 	}
 	switch e.Source {
-	case objects.SourceSnapshot:
+	case record.SourceSnapshot:
 		if e.Snapshot != nil {
 			fromSnapshot(v, pod, e.Snapshot)
 		}
-	case objects.SourceEmpty:
+	case record.SourceEmpty:
 		seedBy(v, pod, seedContainer(v, pod, []string{"--empty"}), nil)
-	case objects.SourceClaims:
+	case record.SourceClaims:
 		if e.Claim != nil {
 			fromVolume(v, pod, *e.Claim)
 		}
-	case objects.SourceSurvivor:
+	case record.SourceSurvivor:
 		if e.Member != "" {
 			fromRunning(v, pod, e.Member)
 		} else {
@@ -89,10 +90,10 @@ func Await(v *state.View, pod *corev1.Pod) {
 }
 
 // OfEpoch has a pod name the record of its epoch: without that the kubelet does not start it.
-func OfEpoch(record string) corev1.EnvVar {
+func OfEpoch(name string) corev1.EnvVar {
 	return corev1.EnvVar{Name: envEpoch, ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: record},
-			Key: objects.EpochKeyToken},
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name},
+			Key: record.KeyToken},
 	}}
 }
 
@@ -126,7 +127,7 @@ func PrepareOf(pod *corev1.Pod) *corev1.Container {
 	return &corev1.Container{}
 }
 
-func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
+func fromSnapshot(v *state.View, pod *corev1.Pod, from *record.Resolved) {
 	access := stores.AccessTo(from.Store, from.ServiceAccountName, true)
 	if from.Identity.Name != "" {
 		access.Identify(from.Identity)
@@ -163,8 +164,8 @@ func fromSnapshot(v *state.View, pod *corev1.Pod, from *state.Resolved) {
 }
 
 // survivorVolume is that of a member of an earlier epoch.
-func survivorVolume(v *state.View, member string) state.FormerClaim {
-	of := state.FormerClaim{Name: member, Path: defaultDataPath}
+func survivorVolume(v *state.View, member string) record.FormerClaim {
+	of := record.FormerClaim{Name: member, Path: defaultDataPath}
 	if v.All.Claims[state.WALClaim(member)] != nil {
 		of.WAL = state.WALClaim(member)
 	}
@@ -172,7 +173,7 @@ func survivorVolume(v *state.View, member string) state.FormerClaim {
 }
 
 // fromVolume has the pod copy what the volume of a member holds that runs no more.
-func fromVolume(v *state.View, pod *corev1.Pod, of state.FormerClaim) {
+func fromVolume(v *state.View, pod *corev1.Pod, of record.FormerClaim) {
 	data, wal, list, mounts := mountsOf(of)
 	args := []string{"--from-data=" + data}
 	if wal != "" {
@@ -185,7 +186,7 @@ func fromVolume(v *state.View, pod *corev1.Pod, of state.FormerClaim) {
 
 // mountsOf are a container's directories of a volume, for reading alone, and what mounts them: the data directory, and
 // that of the log; empty where it is in the data directory.
-func mountsOf(of state.FormerClaim) (data, wal string, list []corev1.Volume, mounts []corev1.VolumeMount) {
+func mountsOf(of record.FormerClaim) (data, wal string, list []corev1.Volume, mounts []corev1.VolumeMount) {
 	list = []corev1.Volume{objects.ClaimVolume(volumeSurvivor, of.Name)}
 	mounts = []corev1.VolumeMount{{Name: volumeSurvivor, MountPath: survivorMount, ReadOnly: true}}
 	if of.WAL != "" {
@@ -306,15 +307,15 @@ func firstSum(v *state.View) string {
 }
 
 // firstEnd is the revision at which the first initial member has found the stream to end, and what it says of that;
-// empty for not yet, and where it was known before.
-func firstEnd(v *state.View) (revision, words string) {
+// 0 for not yet, and where it was known before.
+func firstEnd(v *state.View) (revision int64, words string) {
 	if !v.Epoch.UnknownEnd() || v.Epoch.Until != 0 {
-		return revisionText(v.Epoch.Until), v.Epoch.StreamEnd
+		return v.Epoch.Until, v.Epoch.StreamEnd
 	}
 	if report := seeds(v)[FirstToFill(v)]; report != nil && report.UntilRevision != 0 {
-		return revisionText(report.UntilRevision), report.Stream()
+		return report.UntilRevision, report.Stream()
 	}
-	return "", ""
+	return 0, ""
 }
 
 // revisionText is a revision; empty for 0.
@@ -381,7 +382,7 @@ func Differing(v *state.View) string {
 			first = name
 		}
 		one := told[first]
-		if one.DiffersFrom(report, v.Epoch.Source == objects.SourceSnapshot) {
+		if one.DiffersFrom(report, v.Epoch.Source == record.SourceSnapshot) {
 			return fmt.Sprintf("%s and %s were filled with different data, so the epoch does not begin: %s has %s, "+
 				"%s has %s; Quorate keeps them; %s",
 				first, name, first, one.Describe(), name, report.Describe(), OtherwiseFilled(v))
@@ -445,8 +446,8 @@ func URLOfRestore(v *state.View) string {
 }
 
 // resolve is the snapshot that the source names, or what stands in its way.
-func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string) {
-	r := &state.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
+func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
+	r := &record.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()
 	}
@@ -480,7 +481,7 @@ func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*state.Resolved, string
 }
 
 // follow has a restore go on with the changes after the snapshot, which are in a folder of the store.
-func follow(r *state.Resolved, until *v1alpha1.Until, tail string) (*state.Resolved, string) {
+func follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Resolved, string) {
 	if until == nil {
 		return r, ""
 	}
@@ -504,6 +505,6 @@ func follow(r *state.Resolved, until *v1alpha1.Until, tail string) (*state.Resol
 }
 
 // tailURL is that of the changes of an etcd, in a folder of the snapshot's store.
-func tailURL(r *state.Resolved, tail, clusterID string) string {
+func tailURL(r *record.Resolved, tail, clusterID string) string {
 	return stores.URLOf(&r.Store).Join(path.Join(tail, clusterID)).String()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -22,12 +23,12 @@ import (
 
 // Cancelled reports whether the next epoch is written down as one that is not to come.
 func Cancelled(v *state.View) bool {
-	return v.Next != nil && v.Next.Epoch.Phase == state.PhaseCancelled
+	return v.Next != nil && v.Next.Epoch.Phase == record.PhaseCancelled
 }
 
 // RestoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was
 // stopped already: without another wish the data that was there before.
-func RestoreInstead(v *state.View) (state.Origin, string) {
+func RestoreInstead(v *state.View) (record.Origin, string) {
 	if r := v.Asked.Restore; r != nil && Answered(v)[r.ID] == 0 {
 		return RestoreSource(v, r)
 	}

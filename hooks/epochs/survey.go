@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -137,10 +138,10 @@ func nameClusters(v *state.View, s *survey, of []string) {
 // told what it has. Else a person says so, on the claim: who asked for a survivor did not know yet which one can't be
 // reached.
 func goesOnWithout(v *state.View, s *survey) bool {
-	voters := strings.Split(pastOf(v, v.Next.Epoch.SurvivorsOf).Voters, ".")
+	voters := pastOf(v, v.Next.Epoch.SurvivorsOf).Voters
 	reported := wording.Filter(voters,
-		func(number string) bool { return slices.Contains(s.reported, v.Cluster.Name+"-"+number) })
-	return len(reported) >= state.Quorum(len(voters))
+		func(n int) bool { return slices.Contains(s.reported, objects.MemberName(v.Cluster.Name, n)) })
+	return len(voters) > 0 && len(reported) >= state.Quorum(len(voters))
 }
 
 // discount is what a person does so that volumes do not count.
@@ -247,7 +248,7 @@ func SurveyPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	if v.Epoch == nil {
 		return claimSurveys(v)
 	}
-	if v.Next == nil || Cancelled(v) || v.Next.Epoch.Source != objects.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
+	if v.Next == nil || Cancelled(v) || v.Next.Epoch.Source != record.SourceSurvivor || v.Next.Epoch.Survivor != "" ||
 		verdict.Survivor != "" {
 		return nil
 	}
@@ -266,7 +267,7 @@ func SurveyPods(v *state.View, verdict *decision.Verdict) []*corev1.Pod {
 	return pods
 }
 
-func surveyPod(v *state.View, name string, of state.FormerClaim) *corev1.Pod {
+func surveyPod(v *state.View, name string, of record.FormerClaim) *corev1.Pod {
 	s := &v.Cluster.Spec
 	data, wal, volumes, mounts := mountsOf(of)
 	survey := corev1.Container{

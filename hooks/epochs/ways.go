@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -16,8 +17,8 @@ import (
 
 // WayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more
 // than is done unasked.
-func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (state.Origin, string) {
-	from := state.Origin{Restore: v.Epoch.Restore, Bump: v.Cluster.Spec.Recovery.BumpRevision}
+func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
+	from := record.Origin{Restore: v.Epoch.Restore, Bump: v.Cluster.Spec.Recovery.BumpRevision}
 	if v.BesideForeign() {
 		return from, besideOthers
 	}
@@ -33,12 +34,12 @@ func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (state.Origi
 			return from, fmt.Sprintf("only the volumes of members that have never voted are left (%s), which may be empty",
 				strings.Join(left, ", "))
 		}
-		from.Source, from.SurvivorsOf = objects.SourceSurvivor, v.Epoch.N
+		from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
 		return from, ""
 	case v1alpha1.RecoverFromSnapshot:
 		return fromNewest(v, from, asked)
 	case v1alpha1.RecoverRecreate:
-		from.Source = objects.SourceEmpty
+		from.Source = record.SourceEmpty
 		return from, ""
 	case v1alpha1.RecoverManual:
 	}
@@ -49,12 +50,12 @@ func WayBack(v *state.View, policy v1alpha1.QuorumLoss, asked bool) (state.Origi
 // stream has stored after it, or else what that life began with. Another one's data may have been rolled back on
 // purpose, or be that of a cluster of the same name which was deleted long ago: it is taken only where there is nothing
 // else, and a person asks. Whether there is a stream, its members' pods find out.
-func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, string) {
+func fromNewest(v *state.View, from record.Origin, asked bool) (record.Origin, string) {
 	newest, whosever := newestSnapshot(v, wording.Hex(clusterIDOf(v, v.Epoch.N)), ""), newestSnapshot(v, "", "")
 	if asked && newest == nil && v.Epoch.Snapshot == nil {
 		newest = whosever
 	}
-	from.Source = objects.SourceSnapshot
+	from.Source = record.SourceSnapshot
 	switch {
 	case newest != nil:
 		var why string
@@ -81,7 +82,7 @@ func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, str
 }
 
 // fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
-func fromMember(v *state.View, from state.Origin) (state.Origin, string) {
+func fromMember(v *state.View, from record.Origin) (record.Origin, string) {
 	switch {
 	case !v.Memory():
 		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; use FromSnapshot or Recreate",
@@ -91,7 +92,7 @@ func fromMember(v *state.View, from state.Origin) (state.Origin, string) {
 	case MayHaveQuorum(v):
 		return from, "enough members run to have a quorum, although none answers"
 	}
-	from.Source, from.SurvivorsOf = objects.SourceSurvivor, v.Epoch.N
+	from.Source, from.SurvivorsOf = record.SourceSurvivor, v.Epoch.N
 	from.Member, _, _ = strings.Cut(Answering(v), ":")
 	return from, ""
 }

@@ -3,11 +3,10 @@ package epochs
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -18,7 +17,7 @@ import (
 // Wish is what people ask for in the place of the epoch that is to come: where its data comes from, and by which
 // EtcdOperation.
 type Wish struct {
-	state.Origin
+	record.Origin
 
 	By string
 }
@@ -81,8 +80,8 @@ func askedSince(v *state.View) bool {
 }
 
 // sameData reports whether two epochs would begin with the same.
-func sameData(a, b state.Origin) bool {
-	url := func(o state.Origin) string {
+func sameData(a, b record.Origin) bool {
+	url := func(o record.Origin) string {
 		if o.Snapshot == nil {
 			return ""
 		}
@@ -124,7 +123,7 @@ func Ways(v *state.View) string {
 	if way := Suggested(v); way != "" {
 		return "; " + way
 	}
-	if v.BesideForeign() || v.Next != nil && v.Next.Epoch.Source == objects.SourceEmpty {
+	if v.BesideForeign() || v.Next != nil && v.Next.Epoch.Source == record.SourceEmpty {
 		return ""
 	}
 	return fmt.Sprintf("; no data is known that could be used: restore a snapshot by its URL with an EtcdOperation of "+
@@ -138,8 +137,8 @@ func mayHaveVoted(v *state.View, name string) bool {
 		return true
 	}
 	n, _ := objects.Ordinal(v.Cluster.Name, name)
-	if voters := pastOf(v, v.Epoch.N).Voters; voters != "" {
-		return slices.Contains(strings.Split(voters, "."), strconv.Itoa(n))
+	if voters := pastOf(v, v.Epoch.N).Voters; len(voters) > 0 {
+		return slices.Contains(voters, n)
 	}
 	return !slices.ContainsFunc(v.Cluster.Status.Members, func(m v1alpha1.MemberStatus) bool {
 		return m.Name == name && m.Role == v1alpha1.Learner

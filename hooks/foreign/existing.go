@@ -4,16 +4,17 @@ package foreign
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -23,25 +24,14 @@ import (
 
 // JoiningRecord is the record of a first epoch whose members join an existing etcd. No member may begin an etcd of
 // its own in it.
-func JoiningRecord(c *v1alpha1.EtcdCluster) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: objects.EpochName(c.Name, 1),
-			Annotations: map[string]string{
-				objects.AnnotationNextMember: "0",
-				objects.AnnotationVersion:    c.Spec.Version,
-				objects.AnnotationStartsOn:   state.StartsOnNothing,
-				objects.AnnotationOldLog:     state.OldLog{There: true}.String(), // what ran there before is not known
-			},
-		},
-		Data: map[string]string{
-			objects.EpochKeySource:         objects.SourceExisting,
-			objects.EpochKeyToken:          fmt.Sprintf("%s-%d", c.UID, 1),
-			objects.EpochKeyInitialCluster: "",
-			objects.EpochKeyPeers:          objects.Scheme(c),
-		},
-		Immutable: new(true),
-	}
+func JoiningRecord(c *v1alpha1.EtcdCluster) record.Record {
+	var r record.Record
+	r.Source = record.SourceExisting
+	r.Peers = objects.Scheme(c)
+	r.Version = c.Spec.Version
+	r.StartsOn = map[string]types.UID{}
+	r.OldLog = record.OldLog{There: true} // what ran there before is not known
+	return r
 }
 
 // Unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
@@ -216,46 +206,43 @@ func MinAvailable(v *state.View) int {
 	return max(own-1, state.Quorum(voters)-(voters-own), 0)
 }
 
-// NoteForeign is what the record should say of foreign members from now on; empty for none.
-func NoteForeign(v *state.View) string {
-	if !v.Epoch.Existing() {
-		return ""
+// NoteForeign is what the record should say of foreign members from now on, and since when it says so.
+func NoteForeign(v *state.View) (map[string][]string, time.Time) {
+	e := v.Epoch
+	if !e.Existing() {
+		return nil, time.Time{}
 	}
-	if v.Etcd == nil || Unfit(v) != "" && !v.Epoch.HadQuorum() {
-		return v.Epoch.Record.Annotations[objects.AnnotationForeign]
+	if v.Etcd == nil || Unfit(v) != "" && !e.HadQuorum() {
+		return e.Foreign, e.ForeignSince
 	}
-	var list []string
-	for _, m := range v.Members {
-		if m.Alias != "" {
-			list = append(list, strings.Join(append([]string{wording.Hex(m.ID)}, spec.UrlsOf(m.Member)...), " "))
-		}
+	now := clientURLs(wording.Filter(v.Members, func(m *state.Member) bool { return m.Alias != "" }))
+	switch {
+	case len(now) == 0:
+		return nil, time.Time{}
+	case maps.EqualFunc(now, e.Foreign, slices.Equal) && !e.ForeignSince.IsZero():
+		return e.Foreign, e.ForeignSince
 	}
-	return strings.Join(list, ",")
+	return now, v.Now.UTC().Truncate(time.Second)
 }
 
-// ForeignSince is since when the record says this of foreign members.
-func ForeignSince(v *state.View, foreign string) string {
-	if since := v.Epoch.Record.Annotations[objects.AnnotationForeignSince]; since != "" &&
-		foreign == v.Epoch.Record.Annotations[objects.AnnotationForeign] {
-		return since
+// clientURLs are those of members, by ID in hexadecimal.
+func clientURLs(of []*state.Member) map[string][]string {
+	all := map[string][]string{}
+	for _, m := range of {
+		all[wording.Hex(m.ID)] = spec.UrlsOf(m.Member)
 	}
-	return v.Now.UTC().Format(time.RFC3339)
+	return all
 }
 
 // ForeignWithoutRecord is the same for a record that was deleted: by what etcd lists, or the status last listed.
-func ForeignWithoutRecord(v *state.View) string {
-	var list []string
-	for _, m := range v.Members {
-		if WasForeign(v, m) {
-			list = append(list, strings.Join(append([]string{wording.Hex(m.ID)}, spec.UrlsOf(m.Member)...), " "))
-		}
-	}
+func ForeignWithoutRecord(v *state.View) map[string][]string {
+	all := clientURLs(wording.Filter(v.Members, func(m *state.Member) bool { return WasForeign(v, m) }))
 	for _, s := range v.Cluster.Status.Members {
 		if s.Foreign && v.Etcd == nil {
-			list = append(list, s.ID)
+			all[s.ID] = nil
 		}
 	}
-	return strings.Join(list, ",")
+	return all
 }
 
 // WasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an

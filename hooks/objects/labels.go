@@ -43,19 +43,10 @@ const (
 	// do: etcd then begins a cluster of its own.
 	InitialClusterBegun = "begun"
 
-	// AnnotationStartsOn holds, on an epoch record, the UID of the claim (or memory pod), or the name of the node, that
-	// each member may start on with an empty data directory: "demo-0:<uid>,demo-1:<uid>". Its presence means that the
-	// epoch is provisioned.
-	AnnotationStartsOn = Domain + "starts-on"
-	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
-	AnnotationClusterID = Domain + "cluster-id"
-	// AnnotationSeal is, on an epoch record, what proves that Quorate wrote it: see [Seal].
-	AnnotationSeal = Domain + "seal"
 	// AnnotationRecorded is, on the peer Service, the highest number of an epoch that was recorded, where that is not
 	// the one that runs: no other gets it.
 	AnnotationRecorded = Domain + "recorded"
-	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had. The
-	// peer Service carries a copy.
+	// AnnotationNextMember is, on the peer Service, a copy of the lowest number that no member has had.
 	AnnotationNextMember = Domain + "next-member"
 	// AnnotationServes identifies, on a pod, the certificates that its member is to show: see served in
 	// certificates/certificates.go.
@@ -68,40 +59,26 @@ const (
 	AnnotationNodes = Domain + "nodes"
 	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
 	AnnotationMadeFor = Domain + "made-for"
-	// AnnotationHTTPSPeers names, on the record of an epoch that began in plain text, the members that etcd lists with
-	// an https URL.
+	// AnnotationPeers is "http" on the peer Service while the members' epoch is one that began in plain text;
+	// AnnotationHTTPSPeers names there the members that etcd lists with an https URL all the same.
+	AnnotationPeers      = Domain + "peers"
 	AnnotationHTTPSPeers = Domain + "https-peers"
-	// AnnotationPeers is "http" on the peer Service while the members' epoch is one that began in plain text; there
-	// AnnotationHTTPSPeers is a copy, too.
-	AnnotationPeers = Domain + "peers"
-	// AnnotationMismatched names, on an epoch record, the members at whose addresses another etcd has answered since
-	// they last did.
-	AnnotationMismatched = Domain + "mismatched"
-	// AnnotationHighestRevision is, on an epoch record, above every revision that its epoch and those before were seen
-	// to have given out, in steps of 500,000,000: see epochs/revisions.go. The peer Service carries a copy.
+	// AnnotationHighestRevision is, on the peer Service, a copy of what is above every revision that was seen: see
+	// epochs/revisions.go.
 	AnnotationHighestRevision = Domain + "highest-revision"
-	// AnnotationSHA256 is, on the record of an epoch from a snapshot whose SHA-256 was not known, that of the database
-	// that the first initial member has fetched, in hexadecimal; and on the pods of the others, who take no other one:
-	// see epochs/seed.go.
+	// AnnotationSHA256 is, on the pods of initial members, that of the database that the first one has fetched: they
+	// take no other one. See epochs/seed.go.
 	AnnotationSHA256 = Domain + "sha256"
 	// AnnotationAnswered is, on the peer Service, a copy of which restore was answered by which epoch.
 	AnnotationAnswered = Domain + "answered"
 	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
 	AnnotationRetained = Domain + "retained-of"
-	// AnnotationChosen names, on an epoch record, the member that was chosen to be restarted, and its pod: "demo-1
-	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the member
-	// did not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC
-	// 3339>" once it is not removed any more. See state/choice.go.
-	AnnotationChosen = Domain + "chosen"
 	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
 	// "serving" or "down" when it was chosen for that.
 	AnnotationRestarted = Domain + "restarted"
 	// AnnotationWithdrawn is, on the pod of a member that was chosen to be restarted, since when no call may choose
 	// to do so any more. See state/choice.go.
 	AnnotationWithdrawn = Domain + "withdrawn"
-	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or
-	// "3.5@1234" once no member runs it any more. See versions/upgrade.go.
-	AnnotationOldLog = Domain + "old-log"
 	// AnnotationFlagsFor is, on a pod whose image was exchanged, the version that its flags were made for.
 	AnnotationFlagsFor = Domain + "flags-for"
 	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.
@@ -130,19 +107,9 @@ const (
 	AnnotationSource = Domain + "source"
 	// AnnotationBase is, on the pod of a stream, the name of the EtcdSnapshot that it began after.
 	AnnotationBase = Domain + "base"
-	// AnnotationUntil is, on the record of an epoch from a snapshot and the stream after it, the revision at which the
-	// first initial member has found the stream to end; and on the pods of the others, who end there too: see
-	// epochs/seed.go.
+	// AnnotationUntil is, on the pods of initial members, the revision at which the first one has found the stream to
+	// end: they end there too. See epochs/seed.go.
 	AnnotationUntil = Domain + "until"
-	// AnnotationStreamEnd is, on the record of such an epoch, how far the first member has followed the stream, and why
-	// not further, in words.
-	AnnotationStreamEnd = Domain + "stream-end"
-	// AnnotationPhase is, on the record of an epoch that takes over from another one, how far it has come: see
-	// succession in state/epoch.go.
-	AnnotationPhase = Domain + "phase"
-	// AnnotationSurvivor is, on the record of an epoch, whose volume was chosen to seed it, and why: "demo-1: term 3,
-	// index 1203; ...".
-	AnnotationSurvivor = Domain + "survivor"
 	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
 	AnnotationBegins = Domain + "begins"
 	// AnnotationPredecessorGone is, on the pod of a member that was made before its epoch began, the word that the
@@ -152,14 +119,8 @@ const (
 	// epoch than the first, and on those that an epoch has left behind. The peer Service has that of the epoch that
 	// runs, if it is a later one.
 	AnnotationEpoch = Domain + "epoch"
-	// AnnotationForeign lists, on the record of an epoch that joined an existing etcd, the members there that are none
-	// of ours, by their IDs with their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes
-	// with the last of them. See foreign/existing.go.
-	AnnotationForeign = Domain + "foreign"
-	// AnnotationForeignSince is since when these are the foreign members.
-	AnnotationForeignSince = Domain + "foreign-since"
-	// AnnotationVersion is the etcd version that pods are made with, on an epoch record. The peer Service carries a copy
-	// while the spec asks for another one.
+	// AnnotationVersion is, on the peer Service, a copy of the version that pods are made with, while the spec asks for
+	// another one.
 	AnnotationVersion = Domain + "version"
 )
 
@@ -218,55 +179,6 @@ const (
 	ExitDataLost = 66
 	// NothingFound is what prepare says at its end of a data directory that held nothing.
 	NothingFound = "nothing has run here yet"
-)
-
-// Keys of an epoch record's data, which never change.
-const (
-	EpochKeySource         = "source"
-	EpochKeyToken          = "token"
-	EpochKeyInitialCluster = "initial-cluster"
-	// EpochKeyFirst is the lowest number of the epoch's members, EpochKeyFormerFirst that of the epoch before,
-	// EpochKeyAfter its number.
-	EpochKeyFirst       = "first-member"
-	EpochKeyFormerFirst = "former-first-member"
-	EpochKeyAfter       = "after"
-	// EpochKeyRestore is the UID of the restore (EtcdOperation) that the epoch answers.
-	EpochKeyRestore = "restore"
-	// EpochKeySnapshot is the snapshot that its initial members restore, as JSON.
-	EpochKeySnapshot = "snapshot"
-	// EpochKeySurvivorsOf is the number of the epoch one of whose volumes seeds it.
-	EpochKeySurvivorsOf = "survivors-of"
-	// EpochKeyClaim is the claim that seeds it, as JSON.
-	EpochKeyClaim = "claim"
-	// EpochKeyMember is the member, of the epoch before, that runs on and whose data the initial members fetch.
-	EpochKeyMember = "member"
-	// EpochKeyPeers is how the members spoke with each other when they joined an existing etcd: http or https.
-	EpochKeyPeers = "peers"
-	// EpochKeyRevisionFloor is what the revisions of all epochs before lie below: see epochs/revisions.go.
-	// EpochKeyBumpRevision is by how much the spec says that the revision is raised instead.
-	EpochKeyRevisionFloor = "revision-floor"
-	EpochKeyBumpRevision  = "bump-revision"
-	// EpochKeyPast are the epochs before, with etcd's cluster ID in hexadecimal and the numbers of those who voted, as
-	// far as they are known: "1=2c119c3b/0.1.2,2=566c60e3/".
-	EpochKeyPast = "past"
-	// EpochKeyAnswered says which restore was answered by which epoch, this one included: "<UID>=2,<UID>=3".
-	EpochKeyAnswered = "answered"
-	// EpochKeyRecreated is "true" in a record that took the place of a deleted one. Its initial members are a guess.
-	EpochKeyRecreated = "recreated"
-)
-
-// The sources of epochs.
-const (
-	// SourceEmpty begins without data.
-	SourceEmpty = "Empty"
-	// SourceSnapshot begins with a snapshot that all initial members restore.
-	SourceSnapshot = "Snapshot"
-	// SourceSurvivor begins with what the data directory of a member of an earlier epoch holds.
-	SourceSurvivor = "Survivor"
-	// SourceClaims begins with what the volume of a member of another etcd holds, which runs no more.
-	SourceClaims = "Claims"
-	// SourceExisting has no initial members: they join a running etcd.
-	SourceExisting = "Existing"
 )
 
 // AnnotationLastApplied is where Metacontroller notes, on each child, the answer that it applied last. Its

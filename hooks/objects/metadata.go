@@ -25,8 +25,8 @@ func With(all map[string]string, key, value string) map[string]string {
 }
 
 // Only is a copy of labels or annotations with these keys alone, as far as they are there.
-func Only[V any](all map[string]V, keys ...string) map[string]V {
-	some := map[string]V{}
+func Only[K comparable, V any](all map[K]V, keys ...K) map[K]V {
+	some := map[K]V{}
 	for _, k := range keys {
 		if value, set := all[k]; set {
 			some[k] = value

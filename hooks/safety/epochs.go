@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -28,8 +29,8 @@ func inEpoch(j *judgement, v *state.View) decision.Desired {
 	if v.Next != nil {
 		below = v.Next.Epoch.First
 	}
-	for _, cm := range begun(j) { // an epoch that is only now recorded
-		below = min(below, objects.ReadMark(cm.Data[objects.EpochKeyFirst]))
+	for _, e := range begun(j) { // an epoch that is only now recorded
+		below = min(below, e.First)
 	}
 	own := func(name string) bool {
 		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
@@ -43,18 +44,34 @@ func inEpoch(j *judgement, v *state.View) decision.Desired {
 	return d
 }
 
-// begun are the records of the answer that were not observed so.
-func begun(j *judgement) []*corev1.ConfigMap {
-	return wording.Filter(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool {
+// begun are the epochs of the answer that take over from another, and were not observed so.
+func begun(j *judgement) []*state.Epoch {
+	var list []*state.Epoch
+	for _, cm := range j.d.Children.ConfigMaps {
+		e := answered(j, cm)
 		old := j.o.Children.ConfigMaps[cm.Name]
-		return cm.Data[objects.EpochKeyAfter] != "" && (old == nil || !maps.Equal(old.Data, cm.Data))
-	})
+		if e != nil && e.After != 0 && (old == nil || !maps.Equal(old.Data, cm.Data)) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// answered is the epoch of a record in the answer; nil for what is none.
+func answered(j *judgement, cm *corev1.ConfigMap) *state.Epoch {
+	n, is := record.Is(j.o.Cluster.Name, cm)
+	if !is {
+		return nil
+	}
+	e, err := state.ParseEpoch(n, cm)
+	j.require(err == nil, "S8", "the record %s in the answer can't be read", cm.Name)
+	return e
 }
 
 // succession checks what becomes of epochs, one after the other (S8).
 func succession(j *judgement) {
-	for _, cm := range begun(j) {
-		newEpoch(j, cm)
+	for _, e := range begun(j) {
+		newEpoch(j, e)
 	}
 	former(j)
 	seeds(j, j.v)
@@ -92,13 +109,11 @@ func succession(j *judgement) {
 }
 
 // newEpoch: an epoch takes over from the one that runs, and its members have numbers that no member has had.
-func newEpoch(j *judgement, cm *corev1.ConfigMap) {
-	n, _ := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
-	e := state.ParseEpoch(n, cm)
+func newEpoch(j *judgement, e *state.Epoch) {
 	j.require(j.v.Epoch != nil && e.N > j.v.Epoch.N && e.After == j.v.Epoch.N, "S8",
 		"epoch %d takes over from %d, which does not run", e.N, e.After)
 	j.require(!e.Began(), "S8", "epoch %d begins at once", e.N)
-	j.require(j.o.Children.ConfigMaps[cm.Name] == nil, "S8", "epoch %d takes the record of another one", e.N)
+	j.require(j.o.Children.ConfigMaps[e.Record.Name] == nil, "S8", "epoch %d takes the record of another one", e.N)
 	j.require(len(begun(j)) == 1, "S8", "several epochs are recorded at once")
 	j.require(j.v.Next == nil || j.v.Ending() && e.N > j.v.Next.Epoch.N &&
 		records(j, j.v.Next.Epoch.Record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.N, e.N-1)
@@ -142,7 +157,7 @@ func remembers(j *judgement, e *state.Epoch) {
 func seenRevision(j *judgement) int64 {
 	var highest int64
 	if old := j.v.Epoch; old != nil && old.Record != nil {
-		highest = state.RevisionIn(old.Record.Annotations[objects.AnnotationHighestRevision])
+		highest = old.Highest
 	}
 	if peers := j.o.Children.Services[objects.PeerService(j.o.Cluster.Name)]; peers != nil {
 		highest = max(highest, state.RevisionIn(peers.Annotations[objects.AnnotationHighestRevision]))
@@ -175,7 +190,7 @@ func filledAlike(j *judgement, next *state.View, now *state.Epoch) {
 		if same.Hash == "" || first.Hash == "" { // in the middle of a compaction
 			same.Keys, same.Hash = first.Keys, first.Hash
 		}
-		if now.Source != objects.SourceSnapshot {
+		if now.Source != record.SourceSnapshot {
 			same.SHA256 = first.SHA256
 		}
 		same.UntilTime, same.Ended = first.UntilTime, first.Ended // the others end where the first one did
@@ -212,30 +227,33 @@ func seeds(j *judgement, v *state.View) {
 	}
 }
 
-// records is the record of this name in the answer; nil for none.
-func records(j *judgement, name string) *corev1.ConfigMap {
-	return wording.First(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
+// records is what the record of this name in the answer says; nil for none.
+func records(j *judgement, name string) *state.Epoch {
+	cm := wording.First(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
+	if cm == nil {
+		return nil
+	}
+	return answered(j, cm)
 }
 
 // phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of
 // the one before.
 func phases(j *judgement, next *state.View) {
-	cm := records(j, next.Epoch.Record.Name)
-	if cm == nil {
-		j.require(next.Epoch.Phase == state.PhaseCancelled && epochs.LeavesNothing(next), "S8",
+	now := records(j, next.Epoch.Record.Name)
+	if now == nil {
+		j.require(next.Epoch.Phase == record.PhaseCancelled && epochs.LeavesNothing(next), "S8",
 			"the record of epoch %d goes, and there is more of it", next.Epoch.N)
 		return
 	}
-	now := state.ParseEpoch(next.Epoch.N, cm)
 	j.require(now.Version == next.Epoch.Version, "S18", "epoch %d, which has not begun, is to run %s instead of %s", now.N,
 		now.Version, next.Epoch.Version)
 	switch now.Phase {
 	case next.Epoch.Phase:
-	case state.PhaseCancelled:
-		j.require(next.Epoch.Phase == state.PhaseStaging, "S8", "epoch %d is cancelled in the phase %q", now.N,
+	case record.PhaseCancelled:
+		j.require(next.Epoch.Phase == record.PhaseStaging, "S8", "epoch %d is cancelled in the phase %q", now.N,
 			next.Epoch.Phase)
-	case state.PhaseStopping:
-		j.require(next.Epoch.Phase == state.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
+	case record.PhaseStopping:
+		j.require(next.Epoch.Phase == record.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
 			j.v.Epoch.N, now.N, next.Epoch.Phase)
 		r := j.v.Asked.Restore
 		j.require(epochs.Unstaged(next) == "" || r != nil && r.StopFirst, "S8",
@@ -245,7 +263,7 @@ func phases(j *judgement, next *state.View) {
 			now.Floor+epochs.RevisionGap)
 		j.require(j.v.Epoch.Record == nil || records(j, j.v.Epoch.Record.Name) != nil, "S8",
 			"the record of epoch %d goes before it is written down that it is stopped", j.v.Epoch.N)
-	case state.PhaseBegan:
+	case record.PhaseBegan:
 		j.require(now.Bump != nil || now.Member != "" || seenRevision(j) <= now.Floor+epochs.RevisionGap, "S21",
 			"epoch %d begins at revision %d, and epoch %d has come to %d", now.N, now.Floor+epochs.RevisionGap,
 			j.v.Epoch.N,
@@ -260,7 +278,7 @@ func phases(j *judgement, next *state.View) {
 // begins: no pod of the epoch before is left, nor can one start, and the view of pods is no older than that.
 func begins(j *judgement, next *state.View) {
 	before := j.v.Epoch.N
-	j.require(next.Epoch.Phase == state.PhaseStopping, "S8", "epoch %d begins before the one before was stopped",
+	j.require(next.Epoch.Phase == record.PhaseStopping, "S8", "epoch %d begins before the one before was stopped",
 		next.Epoch.N)
 	j.require(j.v.Epoch.Record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", next.Epoch.N,
 		before)
@@ -287,7 +305,7 @@ func marks(j *judgement, next *state.View) {
 		old := j.o.Children.Pods[pod.Name]
 		if pod.Annotations[objects.AnnotationPredecessorGone] != "" &&
 			(old == nil || old.Annotations[objects.AnnotationPredecessorGone] == "") {
-			j.require(next.Epoch.Phase == state.PhaseStopping && j.v.Epoch.Record == nil, "S8",
+			j.require(next.Epoch.Phase == record.PhaseStopping && j.v.Epoch.Record == nil, "S8",
 				"%s says that epoch %d is over, whose record is there", pod.Name, j.v.Epoch.N)
 		}
 	}
@@ -335,14 +353,12 @@ func former(j *judgement) {
 	}
 }
 
-// record checks the epoch record and what every answer must hold.
-func record(j *judgement) {
+// recorded checks the epoch record and what every answer must hold.
+func recorded(j *judgement) {
 	if old := j.v.Epoch; old != nil && old.Record != nil {
-		i := slices.IndexFunc(j.d.Children.ConfigMaps,
-			func(c *corev1.ConfigMap) bool { return c.Name == old.Record.Name })
-		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
-		if i >= 0 {
-			now := state.ParseEpoch(old.N, j.d.Children.ConfigMaps[i])
+		now := records(j, old.Record.Name)
+		j.require(now != nil, "S8", "the epoch record is gone from the answer")
+		if now != nil {
 			j.require(now.NextOrdinal >= old.NextOrdinal, "S9", "the mark goes back from %d to %d", old.NextOrdinal,
 				now.NextOrdinal)
 			j.require(!old.HadQuorum() || now.ClusterID == old.ClusterID, "S8", "the recorded cluster ID changes")
@@ -358,14 +374,14 @@ func record(j *judgement) {
 		}
 	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
-			_, read := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is not that of a record
-			bootstraps := read && cm.Annotations[objects.AnnotationStartsOn] == "" &&
-				cm.Data[objects.EpochKeyToken] != ""
-			takesOver := cm.Data[objects.EpochKeyAfter] != ""
-			j.require(!bootstraps || takesOver || old == nil && !state.RanBefore(j.v), "S8", "a second bootstrap: %s",
-				cm.Name)
-			if cm.Data[objects.EpochKeySource] == objects.SourceClaims {
-				beginsWithClaims(j, cm)
+			e := answered(j, cm)
+			if e == nil {
+				continue
+			}
+			j.require(e.Provisioned() || e.After != 0 || old == nil && !state.RanBefore(j.v), "S8",
+				"a second bootstrap: %s", cm.Name)
+			if e.Source == record.SourceClaims {
+				beginsWithClaims(j, e)
 			}
 		}
 	}
@@ -384,9 +400,8 @@ func evictions(j *judgement) {
 
 // beginsWithClaims: of the claims that a cluster begins with all are of one etcd cluster, none is ahead of the one that
 // is copied, and they are of a majority of all whose votes may count, unless the spec says that it need not be (S21).
-func beginsWithClaims(j *judgement, cm *corev1.ConfigMap) {
+func beginsWithClaims(j *judgement, e *state.Epoch) {
 	c := j.o.Cluster.Spec.Bootstrap.Claims
-	e := state.ParseEpoch(1, cm)
 	told := map[string]*reports.Survey{}
 	for _, pod := range j.o.Children.Pods {
 		if !children.IsSurveyPod(j.v, pod.Name) || epochs.SurveyEnd(pod) == nil {

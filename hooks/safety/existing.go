@@ -8,6 +8,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -19,10 +20,10 @@ import (
 // and has not seen the last of them.
 func besideForeign(j *judgement) bool {
 	e := j.v.Epoch
-	if e == nil || e.Record == nil || e.Record.Data["source"] != "Existing" {
+	if e == nil || e.Source != record.SourceExisting {
 		return false
 	}
-	noted := e.Record.Annotations["etcd.quorate.dev/foreign"] != ""
+	noted := len(e.Foreign) > 0
 	if j.o.Etcd == nil || j.v.Etcd == nil {
 		return noted || e.ClusterID == 0
 	}
@@ -100,8 +101,8 @@ func removeBeside(j *judgement, s decision.Remove, m *state.Member, lost bool) {
 
 // checkForeign: the record forgets that there are foreign members only when a list in hand has none.
 func checkForeign(j *judgement, old, now *state.Epoch) {
-	was, is := old.Record.Annotations["etcd.quorate.dev/foreign"], now.Record.Annotations["etcd.quorate.dev/foreign"]
-	j.require(was == "" || is != "" || j.v.Etcd != nil && !besideForeign(j), "S8",
+	had, has := len(old.Foreign) > 0, len(now.Foreign) > 0
+	j.require(!had || has || j.v.Etcd != nil && !besideForeign(j), "S8",
 		"the record forgets foreign members that may be there")
-	j.require(is == "" || was != "" || !old.HadQuorum(), "S8", "the record makes foreign members of strangers")
+	j.require(!has || had || !old.HadQuorum(), "S8", "the record makes foreign members of strangers")
 }

@@ -3,7 +3,7 @@ package safety
 import (
 	"slices"
 
-	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/state"
 )
 
@@ -14,17 +14,20 @@ func founded(j *judgement) {
 	if j.v.Epoch != nil || state.RanBefore(j.v) || len(j.d.Children.ConfigMaps) == 0 {
 		return
 	}
-	record := state.ParseEpoch(1, j.d.Children.ConfigMaps[0])
+	e := answered(j, j.d.Children.ConfigMaps[0])
+	if e == nil {
+		return
+	}
 	b := j.o.Cluster.Spec.Bootstrap
 	for _, r := range j.o.Related.Remains {
 		member, _ := state.MemberOfClaim(j.o.Cluster.Name, r.Name)
-		_, taken := record.Initial[member]
+		_, taken := e.Initial[member]
 		j.require(r.Kind != "ConfigMap", "S8", "the cluster is founded beside the record %s of an earlier one", r.Name)
 		j.require(b != nil, "S8", "the cluster is founded beside %s of an earlier one, and the spec says of no data",
 			r.Name)
 		j.require(!taken, "S9", "%s has the number of a claim of an earlier cluster", member)
 		named := b != nil && b.Claims != nil && slices.Contains(b.Claims.Names, r.Name)
-		j.require(record.Source != objects.SourceClaims || !named || !r.Going, "S8",
+		j.require(e.Source != record.SourceClaims || !named || !r.Going, "S8",
 			"the cluster begins with the claim %s, which Kubernetes deletes", r.Name)
 	}
 	seen := j.o.Cluster.Status.Internal.EarlierLife

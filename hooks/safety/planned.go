@@ -11,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/versions"
@@ -29,7 +30,7 @@ func asked(j *judgement, e *state.Epoch) {
 	if r == nil || r.ID != e.Restore {
 		return
 	}
-	named := r.Epoch != nil && e.SurvivorsOf == int(*r.Epoch) || r.Snapshot != nil && e.Source == objects.SourceSnapshot
+	named := r.Epoch != nil && e.SurvivorsOf == int(*r.Epoch) || r.Snapshot != nil && e.Source == record.SourceSnapshot
 	j.require(named, "S8", "epoch %d begins with other data than the restore %q names", e.N, e.Restore)
 }
 
@@ -93,9 +94,8 @@ func madeAsRecorded(j *judgement, v *state.View, pod *corev1.Pod) {
 		image)
 	begins := state.PodStart(pod) == objects.StartBootstrap
 	if now := records(j, v.Epoch.Record.Name); now != nil && begins {
-		is := now.Annotations[objects.AnnotationVersion]
-		j.require(versions.SameMinor(is, version), "S18", "a new pod %s is of etcd %s, and the record is to say %s", pod.Name,
-			version, is)
+		j.require(versions.SameMinor(now.Version, version), "S18", "a new pod %s is of etcd %s, and the record is to say %s",
+			pod.Name, version, now.Version)
 	}
 	j.require(pod.Labels[objects.LabelRole] != pods.RoleVoter || begins && v.Epoch.Initial[pod.Name] != "", "S5",
 		"a new pod %s is led clients to, and does not begin the epoch", pod.Name)

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/children"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/volumes"
@@ -116,7 +117,7 @@ func podsThatGo(j *judgement) []string {
 
 // podGoes checks that a member's pod may go: a late call may find the learner of now voting.
 func podGoes(j *judgement, m *state.Member) {
-	chosen(j, m, m.PodName, string(m.Pod.UID))
+	chosen(j, m, record.Choice{Name: m.PodName, Pod: string(m.Pod.UID)})
 	if !m.Learner {
 		j.require(!m.Serving() || mayRestart(j, m), "S1", "the pod %s goes, which serves", m.PodName)
 		j.require(othersStay(j, m) >= state.Quorum(len(j.v.Voters)), "S1",
@@ -133,7 +134,7 @@ func exchanged(j *judgement) []string {
 			continue
 		}
 		j.require(!m.Serving() || mayRestart(j, m), "S1", "the image of %s is exchanged, which serves", m.PodName)
-		chosen(j, m, m.PodName, string(m.Pod.UID), cmp.Or(state.ContainerOf(m.Pod), "-"))
+		chosen(j, m, record.Choice{Name: m.PodName, Pod: string(m.Pod.UID), Container: cmp.Or(state.ContainerOf(m.Pod), "-")})
 		j.require(othersStay(j, m) >= state.Quorum(len(j.v.Voters)), "S1",
 			"the image of %s is exchanged, and too few other voters serve and stay", m.PodName)
 		list = append(list, m.PodName)
@@ -143,10 +144,10 @@ func exchanged(j *judgement) []string {
 
 // chosen requires that the record names the voter, with the pod or container that is to end, and that that was not
 // withdrawn since.
-func chosen(j *judgement, m *state.Member, what ...string) {
-	named := strings.Fields(strings.TrimSuffix(j.v.Epoch.Record.Annotations[objects.AnnotationChosen], " down"))
-	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.PodName,
-		named, what)
+func chosen(j *judgement, m *state.Member, what record.Choice) {
+	named := j.v.Epoch.Choice
+	what.Down = named.Down
+	j.require(named == what, "S2", "%s is restarted, and the record names %+v instead of %+v", m.PodName, named, what)
 	j.require(m.Pod.Annotations[objects.AnnotationWithdrawn] == "", "S2",
 		"%s is restarted, although that was withdrawn", m.PodName)
 }
@@ -183,10 +184,9 @@ func stays(j *judgement, m *state.Member) bool {
 // was not withdrawn for as long as calls live.
 func restartPending(j *judgement, m *state.Member) bool {
 	since, err := time.Parse(time.RFC3339, m.Pod.Annotations[objects.AnnotationWithdrawn])
-	named := append(strings.Fields(strings.TrimSuffix(j.v.Epoch.Record.Annotations[objects.AnnotationChosen], " down")),
-		"", "", "")
-	chosen := named[0] == m.PodName && named[1] == string(m.Pod.UID) &&
-		(named[2] == "" || named[2] == cmp.Or(state.ContainerOf(m.Pod), "-"))
+	named := j.v.Epoch.Choice
+	chosen := named.Name == m.PodName && named.Pod == string(m.Pod.UID) &&
+		(named.Container == "" || named.Container == cmp.Or(state.ContainerOf(m.Pod), "-"))
 	return chosen && (err != nil || j.o.Now.Sub(since) < state.CallsEnd)
 }
 
@@ -248,7 +248,7 @@ func claimsInOrder(j *judgement, pod *corev1.Pod) (usable, recorded bool) {
 
 func newPod(j *judgement, pod *corev1.Pod) {
 	j.require(state.PodStart(pod) != objects.StartBootstrap || pod.Annotations[objects.AnnotationInitialCluster] ==
-		j.v.Epoch.Record.Data[objects.EpochKeyInitialCluster], "S10", "a new pod %s begins another cluster than the "+
+		objects.FormatPairs(j.v.Epoch.Initial, "="), "S10", "a new pod %s begins another cluster than the "+
 		"record's", pod.Name)
 	if spec.OnNodes(&j.o.Cluster.Spec) {
 		newPodOnNode(j, pod)

@@ -2,12 +2,13 @@ package safety
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -19,7 +20,7 @@ func led(j *judgement) {
 	if j.v.Etcd != nil || j.v.Epoch == nil || j.v.Epoch.Record == nil || !j.v.Epoch.HadQuorum() {
 		return
 	}
-	others := strings.Split(j.v.Epoch.Record.Annotations[objects.AnnotationMismatched], ",")
+	others := j.v.Epoch.Mismatched
 	for _, pod := range j.d.Children.Pods {
 		if _, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name); !ours || pod.Labels[objects.LabelRole] != "voter" {
 			continue
@@ -44,23 +45,23 @@ func isReady(pod *corev1.Pod) bool {
 
 // onRecord: all that the pod's data is on is what the record names for its member.
 func onRecord(j *judgement, pod *corev1.Pod) {
-	recorded := strings.Split(j.v.Epoch.Record.Annotations[objects.AnnotationStartsOn], ",")
-	var stands []string
-	for _, name := range state.OwnClaims(j.o.Cluster.Name, pod) {
-		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp == nil {
-			name += ":" + string(claim.UID)
-		}
-		stands = append(stands, name)
-	}
+	stands := map[string]types.UID{}
 	switch {
 	case j.v.Memory():
-		stands = []string{pod.Name + ":" + string(pod.UID)}
+		stands[pod.Name] = pod.UID
 	case spec.OnNodes(&j.o.Cluster.Spec):
-		stands = []string{pod.Name + ":" + state.PinnedTo(pod)}
+		stands[pod.Name] = types.UID(state.PinnedTo(pod))
+	default:
+		for _, name := range state.OwnClaims(j.o.Cluster.Name, pod) {
+			stands[name] = ""
+			if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp == nil {
+				stands[name] = claim.UID
+			}
+		}
 	}
-	for _, on := range stands {
-		j.require(slices.Contains(recorded, on), "S8",
-			"clients are led to %s before it has answered, and the record does not name %s", pod.Name, on)
+	for name, on := range stands {
+		j.require(on != "" && j.v.Epoch.StartsOn[name] == on, "S8",
+			"clients are led to %s before it has answered, and the record does not name %s", pod.Name, name)
 	}
 	j.require(len(stands) > 0, "S8", "clients are led to %s before it has answered, and it stands on nothing", pod.Name)
 }
@@ -102,7 +103,7 @@ func guarded(j *judgement) {
 		return
 	}
 	for _, v := range []*state.View{j.v, j.v.Next} {
-		if v == nil || v.Epoch.Source == objects.SourceEmpty || v.Epoch.Source == objects.SourceExisting || authApplied(v) {
+		if v == nil || v.Epoch.Source == record.SourceEmpty || v.Epoch.Source == record.SourceExisting || authApplied(v) {
 			continue
 		}
 		for _, pod := range j.d.Children.Pods {

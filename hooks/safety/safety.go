@@ -29,7 +29,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	newContainers(&j)
 	selfHosted(&j)
 	unsealed(&j)
-	if state.HeldBack(o) {
+	if v.HeldBack() {
 		nothingChanges(&j)
 		return errors.Join(j.broken...)
 	}
@@ -46,7 +46,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	}
 	claims(&j)
 	checkPods(&j)
-	record(&j)
+	recorded(&j)
 	windows(&j)
 	return errors.Join(j.broken...)
 }

@@ -204,29 +204,26 @@ func besideNone(j *judgement, s decision.Remove, lost bool) {
 
 // addedLongAgo: no call adds a member that the epoch began with, and those that add another one are over.
 func addedLongAgo(j *judgement, m *state.Member, name string) bool {
-	record := j.v.Epoch.Record.Data
-	_, initial := state.ParsePairs(record[objects.EpochKeyInitialCluster], "=")[name]
+	_, initial := j.v.Epoch.Initial[name]
 	joined, listed := joined(j, m)
-	return initial && record[objects.EpochKeyRecreated] == "" ||
+	return initial && !j.v.Epoch.Recreated ||
 		listed && j.o.Now.Sub(joined) >= state.CallsEnd
 }
 
 // chosenForRemoval requires that the record names a member that is removed, and says of no time that this was
 // withdrawn.
 func chosenForRemoval(j *judgement, m *state.Member) {
-	said := j.v.Epoch.Record.Annotations[objects.AnnotationChosen]
-	named := append(strings.Fields(said), "", "", "", "")
-	_, unreadable := time.Parse(time.RFC3339, named[3])
-	j.require(named[0] == m.DisplayName() && named[1] == "removal" && unreadable != nil, "S3",
-		"%s is removed, and the record names %q", m.DisplayName(), said)
+	named := j.v.Epoch.Choice
+	j.require(named.Name == m.DisplayName() && named.Removes && named.Withdrawn.IsZero(), "S3",
+		"%s is removed, and the record names %+v", m.DisplayName(), named)
 }
 
 // removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that
 // for as long as calls live.
 func removalPending(j *judgement, m *state.Member) bool {
-	named := append(strings.Fields(j.v.Epoch.Record.Annotations[objects.AnnotationChosen]), "", "", "", "")
-	since, err := time.Parse(time.RFC3339, named[3])
-	return named[0] == m.DisplayName() && named[1] == "removal" && (err != nil || j.o.Now.Sub(since) < state.CallsEnd)
+	named := j.v.Epoch.Choice
+	acts := named.Withdrawn.IsZero() || j.o.Now.Sub(named.Withdrawn) < state.CallsEnd
+	return named.Name == m.DisplayName() && named.Removes && acts
 }
 
 // joined is when the status first listed the member; false when it does not.

@@ -2,12 +2,10 @@ package safety
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -63,15 +61,14 @@ func chosenInWindow(j *judgement) {
 	if now == nil {
 		return
 	}
-	had := strings.Fields(j.v.Epoch.Record.Annotations[objects.AnnotationChosen])
-	has := strings.Fields(now.Annotations[objects.AnnotationChosen])
-	if len(has) > 1 && has[1] != "removal" && (len(had) < 2 || !slices.Equal(had[:2], has[:2])) {
-		m := j.v.Find(has[0])
+	had, has := j.v.Epoch.Choice, now.Choice
+	if has.Name != "" && !has.Removes && (had.Name != has.Name || had.Pod != has.Pod) {
+		m := j.v.Find(has.Name)
 		j.require(m == nil || m.Learner || cannotWait(j, m), maintenance,
-			"%s, which serves, would be restarted outside of a maintenance window", has[0])
+			"%s, which serves, would be restarted outside of a maintenance window", has.Name)
 	}
 	from, err := spec.ParseRelease(j.v.Epoch.Version)
-	to, err2 := spec.ParseRelease(now.Annotations[objects.AnnotationVersion])
+	to, err2 := spec.ParseRelease(now.Version)
 	if err == nil && err2 == nil && from.Minor() != to.Minor() {
 		j.require(stillRuns(j, to) || downgrades(j), maintenance,
 			"etcd goes on from %s to %s outside of a maintenance window", from, to)

@@ -58,14 +58,15 @@ type Restore struct {
 	Name string
 }
 
-// askedOf are the acts that an observation's operations ask for.
-func askedOf(o observation.Observation) Asked {
+// askedOf are the acts that an observation's operations ask for, beside these records.
+func askedOf(o observation.Observation, recorded map[int]*Epoch) Asked {
+	begun := len(recorded) > 0 || o.Cluster.Status.ClusterID != ""
 	a := Asked{Open: openOperations(o), Withdrawn: map[types.UID]bool{}, Behind: map[types.UID]string{},
 		Refused: map[types.UID]string{}, failed: failedOperations(o)}
 	first := map[v1alpha1.OperationType]string{}
 	for _, op := range a.Open {
 		older := first[op.Spec.Type]
-		switch why := refusal(o, op); {
+		switch why := refusal(o, op, begun); {
 		case op.DeletionTimestamp != nil:
 			a.Withdrawn[op.UID] = true
 		case EndOf(o.Cluster, op) != nil:
@@ -111,7 +112,7 @@ func (a *Asked) Recovery(epoch int) (newest *v1alpha1.EtcdOperation) {
 }
 
 // refusal is why an operation can't be done on a cluster with this spec; empty for none.
-func refusal(o observation.Observation, op *v1alpha1.EtcdOperation) string {
+func refusal(o observation.Observation, op *v1alpha1.EtcdOperation, begun bool) string {
 	s := &op.Spec
 	if o.Cluster.Spec.SelfHosted && (s.Restore != nil || s.Recover != nil) {
 		return fmt.Sprintf("%s is not possible with spec.selfHosted, because it would stop the API server halfway; see "+
@@ -123,7 +124,7 @@ func refusal(o observation.Observation, op *v1alpha1.EtcdOperation) string {
 		}
 	}
 	if s.Restore != nil || s.Recover != nil {
-		if why := ofAnotherLife(o, op); why != "" {
+		if why := ofAnotherLife(o, op, begun); why != "" {
 			return why
 		}
 	}
@@ -135,8 +136,7 @@ func refusal(o observation.Observation, op *v1alpha1.EtcdOperation) string {
 
 // ofAnotherLife is why an operation that moves the cluster to other data is not one on the life that it has now; empty
 // when it may be. One that comes back from a backup has no status, and would be done again.
-func ofAnotherLife(o observation.Observation, op *v1alpha1.EtcdOperation) string {
-	begun := len(EpochRecords(o)) > 0 || o.Cluster.Status.ClusterID != ""
+func ofAnotherLife(o observation.Observation, op *v1alpha1.EtcdOperation, begun bool) string {
 	runs := len(o.Children.Claims)+len(o.Children.Pods) > 0
 	switch {
 	case op.Labels[objects.LabelRestored] != "":

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
@@ -29,71 +29,22 @@ import (
 // becomes of its pod. One that is no longer wanted is withdrawn in the record, and is over when calls end (S1, S3).
 // Until then the member is not restarted either: on Memory that would take its data.
 
-// Choice is what the record says of the member that is restarted, or removed.
-type Choice struct {
-	Name string
-	Pod  string // its UID; none for a removal
-	// Container is the one that ends when the image is exchanged; empty when the pod goes.
-	Container string
-	// down: it did not serve when it was chosen, and not because of a restart before: no change is at fault that it
-	// is restarted for.
-	down bool
-	// Removes: the member is removed instead.
-	Removes bool
-	// Withdrawn is when a removal was taken back; zero when it was not.
-	Withdrawn time.Time
-}
-
 const (
 	// noContainer is the container of a pod in which none was seen yet.
 	noContainer = "-"
-	// wasDown is the last word on a choice of a voter that did not serve.
+	// wasDown is said of a voter that did not serve when it was chosen.
 	wasDown = "down"
-	// aRemoval stands where a restart names the pod; isWithdrawn behind it, and then the time.
-	aRemoval, isWithdrawn = "removal", "withdrawn"
 )
 
-// ReadChoice reads what the record says of the member that was chosen; the zero Choice for none.
-func ReadChoice(s string) Choice {
-	words := strings.Fields(s)
-	down := len(words) > 2 && words[len(words)-1] == wasDown
-	if down {
-		words = words[:len(words)-1]
-	}
-	fields := append(words, "", "", "", "")
-	if fields[1] == aRemoval {
-		since, _ := time.Parse(time.RFC3339, fields[3])
-		return Choice{Name: fields[0], Removes: true, Withdrawn: since}
-	}
-	return Choice{Name: fields[0], Pod: fields[1], Container: fields[2], down: down}
-}
-
-func (r Choice) String() string {
-	if r.Name == "" {
-		return ""
-	}
-	words := []string{r.Name, r.Pod, r.Container}
-	if r.down {
-		words = append(words, wasDown)
-	}
-	if r.Removes {
-		words = append(words, aRemoval)
-	}
-	if !r.Withdrawn.IsZero() {
-		words = append(words, isWithdrawn, r.Withdrawn.UTC().Format(time.RFC3339))
-	}
-	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
-}
-
-// same reports whether the other one ends the same pod, or the same container.
-func (r Choice) same(other Choice) bool {
-	r.down = other.down
-	return r == other
+// same reports whether both end the same pod, or the same container.
+func same(a, b record.Choice) bool {
+	a.Down = b.Down
+	return a == b
 }
 
 // restartChoice is that of a member's pod, or of the container in it.
-func restartChoice(pod *corev1.Pod, inPlace bool) Choice {
-	r := Choice{Name: pod.Name, Pod: string(pod.UID)}
+func restartChoice(pod *corev1.Pod, inPlace bool) record.Choice {
+	r := record.Choice{Name: pod.Name, Pod: string(pod.UID)}
 	if inPlace {
 		r.Container = cmp.Or(ContainerOf(pod), noContainer)
 	}
@@ -113,7 +64,7 @@ func (v *View) Chosen() *Member {
 	if m == nil || m.Pod == nil || m.Restarting() || Finished(m.Pod) || withdrawnLong(v, m.Pod) {
 		return nil
 	}
-	if !v.Epoch.Choice.same(restartChoice(m.Pod, v.Epoch.Choice.Container != "")) {
+	if !same(v.Epoch.Choice, restartChoice(m.Pod, v.Epoch.Choice.Container != "")) {
 		return nil
 	}
 	return m
@@ -163,7 +114,7 @@ func ChosenFirst(v *View, list []*Member) []*Member {
 func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision.Verdict {
 	chosen, wanted := v.Chosen(), restartChoice(m.Pod, inPlace)
 	// one without a role has not served since
-	wanted.down = !m.Answers() && (!ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
+	wanted.Down = !m.Answers() && (!ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
 	switch {
 	case chosen != nil && (chosen != m || v.Epoch.Choice.Removes ||
 		m.Pod.Annotations[objects.AnnotationWithdrawn] != ""):
@@ -172,11 +123,11 @@ func ChooseForRestart(v *View, m *Member, inPlace bool, reason string) *decision
 		return &decision.Verdict{
 			Message: fmt.Sprintf("waiting until the withdrawn restart of %s is forgotten: %s",
 				m.PodName, reason), Resync: rule.ResyncSoon}
-	case v.Epoch.Choice.same(wanted):
+	case same(v.Epoch.Choice, wanted):
 		return nil
 	}
 	return &decision.Verdict{Message: fmt.Sprintf("recording that %s is restarted next: %s", m.PodName, reason),
-		Choose: wanted.String(), Resync: rule.ResyncSoon}
+		Choose: wanted, Resync: rule.ResyncSoon}
 }
 
 // ChooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
@@ -192,7 +143,7 @@ func ChooseForRemoval(v *View, m *Member, why string) *decision.Verdict {
 		return verdict
 	}
 	return &decision.Verdict{Message: why + "; recording that first",
-		Choose: Choice{Name: m.DisplayName(), Removes: true}.String(), Resync: rule.ResyncSoon}
+		Choose: record.Choice{Name: m.DisplayName(), Removes: true}, Resync: rule.ResyncSoon}
 }
 
 // Withdraw lets go of the member that was chosen; nil when none is.
@@ -212,29 +163,29 @@ func Withdraw(v *View) *decision.Verdict {
 	}
 	return &decision.Verdict{
 		Message: fmt.Sprintf("waiting for earlier calls that may still remove %s, %.0f seconds after that was "+
-			"withdrawn", chosen.DisplayName(), CallsEnd.Seconds()), Choose: recorded.String(),
+			"withdrawn", chosen.DisplayName(), CallsEnd.Seconds()), Choose: recorded,
 		Resync: rule.ResyncLater, Due: CallsLeft(v, recorded.Withdrawn)}
 }
 
 // NextChoice is what the record names from now on.
-func NextChoice(v *View, verdict *decision.Verdict) string {
+func NextChoice(v *View, verdict *decision.Verdict) record.Choice {
 	switch {
-	case verdict.Choose != "":
+	case verdict.Choose.Name != "":
 		return verdict.Choose
 	case v.Etcd == nil || v.Chosen() != nil:
-		return v.Epoch.Choice.String()
+		return v.Epoch.Choice
 	}
 	if m := v.Find(v.Epoch.Choice.Name); m != nil && m.Pod != nil && string(m.Pod.UID) == v.Epoch.Choice.Pod &&
 		m.Pod.DeletionTimestamp != nil {
-		return v.Epoch.Choice.String() // whether it served, the next pod is to tell
+		return v.Epoch.Choice // whether it served, the next pod is to tell
 	}
-	return ""
+	return record.Choice{}
 }
 
 // NoteRestart puts on the pod of a voter, new or with another image, whether that served when it was chosen for it.
 func NoteRestart(v *View, pod *corev1.Pod) {
 	recorded := v.Epoch.Choice
-	served := recorded.Name == pod.Name && !recorded.down && !recorded.Removes
+	served := recorded.Name == pod.Name && !recorded.Down && !recorded.Removes
 	switch exchanged := pod.Annotations[objects.AnnotationExchanged] != ""; {
 	case exchanged && !served:
 		pod.Annotations[objects.AnnotationRestarted] = wasDown
@@ -263,7 +214,7 @@ func disrupted(v *View, m *Member) bool {
 
 // Leaves reports whether the member is restarted or removed in a moment: it has been, or is chosen for it now.
 func Leaves(v *View, m *Member, verdict *decision.Verdict) bool {
-	if chosen := ReadChoice(verdict.Choose); chosen.Name != "" {
+	if chosen := verdict.Choose; chosen.Name != "" {
 		return chosen.Name == m.DisplayName() && chosen.Withdrawn.IsZero()
 	}
 	withdrawn := m.Pod.Annotations[objects.AnnotationWithdrawn] != "" || verdict.Withdraw == m.PodName ||

@@ -9,24 +9,25 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
 // notAllowed says which of the spec's endpoints the installation does not allow, before anything is joined there; nil
 // for none. Beside those that were joined the members run on whatever becomes of the list: what is not allowed any
 // more is not asked.
-func notAllowed(o observation.Observation) error {
-	joined := spec.Existing(o.Cluster)
+func notAllowed(v *View) error {
+	joined := spec.Existing(v.Cluster)
 	if joined == nil {
 		return nil
 	}
-	e, _ := epochs(o)
-	if e == nil && (o.Cluster.Status.ClusterID != "" || !spec.Joins(o.Cluster)) || e != nil &&
+	e := v.Epoch
+	if e == nil && (v.Cluster.Status.ClusterID != "" || !spec.Joins(v.Cluster)) || e != nil &&
 		(!e.Existing() || e.HadQuorum()) {
 		return nil
 	}
 	for i, endpoint := range joined.Endpoints {
-		if why := o.Settings.AllowedEndpoints.Refuses(endpoint, o.Cluster.Namespace); why != "" {
+		if why := v.Settings.AllowedEndpoints.Refuses(endpoint, v.Cluster.Namespace); why != "" {
 			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not asked: %s (quorate install "+
 				"--existing-endpoints)", i, why)
 		}
@@ -35,19 +36,19 @@ func notAllowed(o observation.Observation) error {
 }
 
 // Existing reports whether the members of the epoch joined a running etcd.
-func (e *Epoch) Existing() bool { return e != nil && e.Source == objects.SourceExisting }
+func (e *Epoch) Existing() bool { return e != nil && e.Source == record.SourceExisting }
 
 // noRoom says that volumes are too small to begin with. Members that run on such ones are looked after: see Advice.
-func noRoom(o observation.Observation) error {
-	if e, _ := epochs(o); e != nil || o.Cluster.Status.ClusterID != "" {
+func noRoom(v *View) error {
+	if v.Epoch != nil || v.Cluster.Status.ClusterID != "" {
 		return nil
 	}
-	return spec.ValidateRoom(&o.Cluster.Spec)
+	return spec.ValidateRoom(&v.Cluster.Spec)
 }
 
 // targetReplicas is the number of voters to have: none of ours while they leave.
-func targetReplicas(o observation.Observation) int {
-	if Leaving(o) {
+func targetReplicas(o observation.Observation, current *Epoch) int {
+	if leaving(o, current) {
 		return 0
 	}
 	return spec.Replicas(o.Cluster)
@@ -57,9 +58,14 @@ func targetReplicas(o observation.Observation) int {
 // deleted. It might not have a quorum without them, so they are removed before their pods go. A user who does not want
 // to wait for that takes spec.bootstrap.existing out.
 func Leaving(o observation.Observation) bool {
+	recorded, _ := readRecords(o)
+	current, _ := epochs(recorded)
+	return leaving(o, current)
+}
+
+func leaving(o observation.Observation, e *Epoch) bool {
 	c := o.Cluster
-	e, _ := epochs(o)
-	if c.DeletionTimestamp == nil || spec.Protected(c) || spec.Existing(c) == nil || len(e.foreign()) == 0 {
+	if c.DeletionTimestamp == nil || spec.Protected(c) || spec.Existing(c) == nil || !e.Existing() || len(e.Foreign) == 0 {
 		return false
 	}
 	ours := func(name string) bool { _, is := objects.Ordinal(c.Name, name); return is }
@@ -69,6 +75,6 @@ func Leaving(o observation.Observation) bool {
 
 // Unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation
 // does not let a cluster begin with.
-func Unsupported(o observation.Observation) error {
-	return cmp.Or(spec.Validate(&o.Cluster.Spec, o.Settings), noRoom(o), notAllowed(o), spec.RefuseIssuer(o))
+func (v *View) Unsupported() error {
+	return cmp.Or(spec.Validate(&v.Cluster.Spec, v.Settings), noRoom(v), notAllowed(v), spec.RefuseIssuer(v.Observation))
 }

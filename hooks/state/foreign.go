@@ -16,20 +16,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// foreign are the members that are none of ours, as the record has them: by ID in hexadecimal, with their client URLs.
-func (e *Epoch) foreign() map[string][]string {
-	all := map[string][]string{}
-	if !e.Existing() {
-		return all
-	}
-	for field := range strings.SplitSeq(e.Record.Annotations[objects.AnnotationForeign], ",") {
-		if words := strings.Fields(field); len(words) > 0 {
-			all[words[0]] = words[1:]
-		}
-	}
-	return all
-}
-
 // BesideForeign reports whether there are foreign members, or none were found yet. Once they are gone, any other that
 // turns up is a stranger.
 func (v *View) BesideForeign() bool {
@@ -37,7 +23,7 @@ func (v *View) BesideForeign() bool {
 	case !v.Epoch.Existing():
 		return false
 	case v.Etcd == nil || len(v.Members) == 0:
-		return !v.Epoch.HadQuorum() || len(v.Epoch.foreign()) > 0
+		return !v.Epoch.HadQuorum() || len(v.Epoch.Foreign) > 0
 	}
 	return slices.ContainsFunc(v.Members, func(m *Member) bool { return m.Alias != "" })
 }
@@ -54,7 +40,7 @@ func (m *Member) DisplayName() string { return cmp.Or(m.PodName, m.Alias) }
 // fillForeign fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign
 // one.
 func fillForeign(v *View, m *Member) {
-	if !v.Epoch.Existing() || v.Epoch.HadQuorum() && len(v.Epoch.foreign()) == 0 {
+	if !v.Epoch.Existing() || v.Epoch.HadQuorum() && len(v.Epoch.Foreign) == 0 {
 		return
 	}
 	m.Alias = wording.Hex(m.ID)
@@ -75,7 +61,10 @@ func foreignHealth(v *View, id string, urls []string) (observation.Health, bool)
 			return h, true
 		}
 	}
-	for _, at := range append(urls, v.Epoch.foreign()[id]...) {
+	if v.Epoch.Existing() {
+		urls = append(urls, v.Epoch.Foreign[id]...)
+	}
+	for _, at := range urls {
 		if h, asked := v.Health[at]; asked && h.Err != "" {
 			return observation.Health{Err: fmt.Sprintf("%s: %s", at, h.Err)}, true
 		}
@@ -100,15 +89,14 @@ func LastStatusHealth(v *View, m v1alpha1.MemberStatus) observation.Health {
 	return v.Health[m.Name]
 }
 
-// ForeignEndpoints are the URLs at which foreign members may answer: those of the spec, and what they have
+// foreignEndpoints are the URLs at which foreign members of the epoch may answer: those of the spec, and what they have
 // advertised. They are asked as long as there are any, or none were found yet.
-func ForeignEndpoints(o observation.Observation) []observation.Endpoint {
+func foreignEndpoints(o observation.Observation, e *Epoch) []observation.Endpoint {
 	existing := spec.Existing(o.Cluster)
-	e, _ := epochs(o)
-	known := e.foreign()
-	if !e.Existing() || e.HadQuorum() && len(known) == 0 {
+	if !e.Existing() || e.HadQuorum() && len(e.Foreign) == 0 {
 		return nil
 	}
+	known := e.Foreign
 	var declared, advertised []string
 	if existing != nil {
 		declared = existing.Endpoints

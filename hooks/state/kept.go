@@ -16,32 +16,32 @@ import (
 )
 
 // HeldBack reports whether every child is to stay as it is.
-func HeldBack(o observation.Observation) bool {
-	return Suspended(o) || len(o.WithoutLastApplied) > 0 || len(Refused(o)) > 0 || Unsupported(o) != nil
+func (v *View) HeldBack() bool {
+	return v.Suspended() || len(v.WithoutLastApplied) > 0 || len(v.Refused()) > 0 || v.Unsupported() != nil
 }
 
 // Suspended reports whether spec.suspend holds every change back. Where the API server has its data here, what is half
 // done comes to its end first: in the middle of it, the next member that is lost could take the quorum along.
-func Suspended(o observation.Observation) bool {
-	c := o.Cluster
-	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !halfDone(o))
+func (v *View) Suspended() bool {
+	c := v.Cluster
+	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !halfDone(v))
 }
 
 // halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off
 // has not written it.
-func halfDone(o observation.Observation) bool {
-	for _, record := range o.Children.ConfigMaps {
-		if record.Annotations[objects.AnnotationChosen] != "" {
+func halfDone(v *View) bool {
+	for _, e := range v.Recorded {
+		if e.Choice.Name != "" {
 			return true
 		}
 	}
-	if o.Etcd == nil {
+	if v.Etcd == nil {
 		return false
 	}
 	voters := 0
-	for _, m := range o.Etcd.Members {
-		name, ours := objects.MemberAt(o.Cluster, m.PeerURLs)
-		if pod := o.Children.Pods[name]; m.Learner || ours && (pod == nil || pod.DeletionTimestamp != nil) {
+	for _, m := range v.Etcd.Members {
+		name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+		if pod := v.Children.Pods[name]; m.Learner || ours && (pod == nil || pod.DeletionTimestamp != nil) {
 			return true
 		}
 		voters++

@@ -38,7 +38,7 @@ func Busy(v *View, m *Member) bool {
 }
 
 // OnHold reports whether a person keeps a member from being brought back: then its time does not count.
-func OnHold(v *View, name string) bool { return Suspended(v.Observation) || v.Fenced(name) }
+func OnHold(v *View, name string) bool { return v.Suspended() || v.Fenced(name) }
 
 // LastStatus is what the status says of a member; nil for nothing.
 func (v *View) LastStatus(m *Member) *v1alpha1.MemberStatus {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 )
 
@@ -63,21 +64,21 @@ func BootstrapEnv(record string) []corev1.EnvVar {
 }
 
 // RecordEnv is the initial cluster and the token of the epoch with this record, as it has them.
-func RecordEnv(record string) []corev1.EnvVar {
-	return initialEnv(record, fromRecord(record, objects.EpochKeyInitialCluster))
+func RecordEnv(name string) []corev1.EnvVar {
+	return initialEnv(name, fromRecord(name, record.KeyInitialCluster))
 }
 
-func initialEnv(record string, cluster *corev1.EnvVarSource) []corev1.EnvVar {
+func initialEnv(name string, cluster *corev1.EnvVarSource) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "new"},
 		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: cluster},
-		{Name: "ETCD_INITIAL_CLUSTER_TOKEN", ValueFrom: fromRecord(record, objects.EpochKeyToken)},
+		{Name: "ETCD_INITIAL_CLUSTER_TOKEN", ValueFrom: fromRecord(name, record.KeyToken)},
 	}
 }
 
-func fromRecord(record, key string) *corev1.EnvVarSource {
+func fromRecord(name, key string) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: record}, Key: key}}
+		LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}
 }
 
 // ResumeEnv is the environment of an etcd that has data, or joins others.

@@ -80,7 +80,7 @@ func Watched(v *View) *v1alpha1.WatchedStatus {
 // ClockRuns reports whether time is counted by which something is given up.
 func ClockRuns(v *View) bool {
 	switch {
-	case Suspended(v.Observation) || v.Epoch == nil || v.Replicas == 0 && !v.BesideForeign():
+	case v.Suspended() || v.Epoch == nil || v.Replicas == 0 && !v.BesideForeign():
 		return false
 	case v.Next != nil && v.Choosing(), v.Learner() != nil && v.Learner().PodName != "":
 		return true

@@ -2,23 +2,19 @@ package state
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/stores"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // OriginStatus is where the data comes from; nil for nowhere.
 func (e *Epoch) OriginStatus() *v1alpha1.OriginStatus {
-	if e.Source == objects.SourceEmpty && e.After == 0 {
+	if e.Source == record.SourceEmpty && e.After == 0 {
 		return nil
 	}
 	s := &v1alpha1.OriginStatus{Source: e.Source, After: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,
@@ -85,115 +81,31 @@ func InEpoch(v *View, member string) bool {
 	return numbered && n < v.below && (v.Epoch == nil || n >= v.Epoch.First)
 }
 
-// Resolved is a snapshot with all that is needed to restore it, as the record keeps it.
-type Resolved struct {
-	// Name of its EtcdSnapshot, and ClusterID of the etcd that it was taken of, in hexadecimal; empty when they are
-	// not known.
-	Name      string `json:"name,omitempty"`
-	ClusterID string `json:"clusterID,omitempty"`
-	// URL of the artifact, SHA256 of its database in hexadecimal; empty when that is not known.
-	URL    string `json:"url"`
-	SHA256 string `json:"sha256,omitempty"`
-	// Tail is the URL of the folder with the changes after it; empty for the snapshot alone. They are restored up to the
-	// revision Until, or else to what had arrived at UntilTime, or else all. AsFar has what can't be followed end them,
-	// instead of an error; there may be none.
-	Tail      string    `json:"tail,omitempty"`
-	Until     int64     `json:"until,omitempty"`
-	UntilTime time.Time `json:"untilTime,omitzero"`
-	AsFar     bool      `json:"asFar,omitempty"`
-	// Store says how it is reached.
-	Store              v1alpha1.Store        `json:"store"`
-	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
-	ServiceAccountName string                `json:"serviceAccountName,omitempty"`
-}
-
-// FormerClaim is the volume of a member of an etcd that runs no more, as the record keeps it.
-type FormerClaim struct {
-	// Name of the claim, WAL that of the claim with the write-ahead log; empty where the log is with the data.
-	Name string `json:"name"`
-	WAL  string `json:"wal,omitempty"`
-	// Path of the data directory in the volume.
-	Path string `json:"path"`
-}
-
-// Words name it, and what is restored of a stream, for messages.
-func (r *Resolved) Words() string {
-	words := r.name()
-	switch {
-	case r.Tail == "":
-	case r.Until != 0:
-		words += fmt.Sprintf(" and what its stream has stored since, until revision %d", r.Until)
-	case !r.UntilTime.IsZero():
-		words += " and what its stream has stored since, until " + r.UntilTime.UTC().Format(time.RFC3339)
-	case r.AsFar:
-		words += " and what a stream has stored since, if there is one"
-	default:
-		words += " and all that its stream has stored since"
-	}
-	return words
-}
-
-func (r *Resolved) name() string {
-	if r.Name != "" {
-		return "EtcdSnapshot " + r.Name + " " + stores.Words(r.URL)
-	}
-	return "the snapshot " + stores.Words(r.URL)
-}
-
-func readOrigin(cm *corev1.ConfigMap) Origin {
-	from := Origin{Source: cmp.Or(cm.Data[objects.EpochKeySource], objects.SourceEmpty),
-		Restore: cm.Data[objects.EpochKeyRestore], SurvivorsOf: objects.ReadMark(cm.Data[objects.EpochKeySurvivorsOf]),
-		Member: cm.Data[objects.EpochKeyMember]}
-	if raw, set := cm.Data[objects.EpochKeyBumpRevision]; set {
-		from.Bump = new(RevisionIn(raw))
-	}
-	if raw := cm.Data[objects.EpochKeySnapshot]; raw != "" {
-		from.Snapshot = &Resolved{}
-		if err := json.Unmarshal([]byte(raw), from.Snapshot); err != nil {
-			from.Snapshot = nil
-		}
-	}
-	if raw := cm.Data[objects.EpochKeyClaim]; raw != "" {
-		from.Claim = &FormerClaim{}
-		if err := json.Unmarshal([]byte(raw), from.Claim); err != nil {
-			from.Claim = nil
-		}
-	}
-	return from
-}
-
-func readSuccession(cm *corev1.ConfigMap) Succession {
-	s := Succession{After: objects.ReadMark(cm.Data[objects.EpochKeyAfter]),
-		Phase: cm.Annotations[objects.AnnotationPhase], Evidence: cm.Annotations[objects.AnnotationSurvivor]}
-	s.Survivor, _, _ = strings.Cut(s.Evidence, ":")
-	return s
-}
-
 // Ending reports whether the epoch is being stopped, or has been.
-func (v *View) Ending() bool { return v.Next != nil && v.Next.Epoch.Phase == PhaseStopping }
+func (v *View) Ending() bool { return v.Next != nil && v.Next.Epoch.Phase == record.PhaseStopping }
 
 // Over reports whether the epoch's record is gone, so that no pod of it starts any more.
 func Over(v *View) bool { return v.Ending() && v.Epoch.Record == nil }
 
 // Choosing reports whether the next epoch begins with the volume of a member, and it is not known yet of which.
 func (v *View) Choosing() bool {
-	return v.Next.Epoch.Source == objects.SourceSurvivor && v.Next.Epoch.Survivor == ""
+	return v.Next.Epoch.Source == record.SourceSurvivor && v.Next.Epoch.Survivor == ""
 }
 
 // Describe says where the epoch's data comes from.
 func (e *Epoch) Describe() string {
 	switch e.Source {
-	case objects.SourceSnapshot:
+	case record.SourceSnapshot:
 		switch {
 		case e.Snapshot == nil:
 		case e.StreamEnd != "":
-			return "its data comes from " + e.Snapshot.name() + "; " + e.StreamEnd
+			return "its data comes from " + e.Snapshot.Artifact() + "; " + e.StreamEnd
 		default:
 			return "its data comes from " + e.Snapshot.Words()
 		}
-	case objects.SourceSurvivor:
+	case record.SourceSurvivor:
 		return fmt.Sprintf("its data comes from %s, of epoch %d (%s)", e.Survivor, e.SurvivorsOf, e.Evidence)
-	case objects.SourceClaims:
+	case record.SourceClaims:
 		return fmt.Sprintf("its data comes from the claim %s (%s)", e.Survivor, e.Evidence)
 	}
 	return "without data"
@@ -205,25 +117,3 @@ func (e *Epoch) Describe() string {
 // cluster that is never. But lowering the version of the cluster makes every member write a snapshot (ForceSnapshot
 // in etcd 3.6's etcdserver/apply), and that can be taken back (TestVersions in test/real/conformance). The record
 // says up to which entry 3.5 has written.
-
-// OldLog is how far into the log entries of 3.5 may be: unbounded while members of 3.5 may run.
-type OldLog struct {
-	There bool
-	UpTo  uint64 // 0: not known yet
-}
-
-func readOldLog(s string) OldLog {
-	release, index, _ := strings.Cut(s, "@")
-	upTo, _ := strconv.ParseUint(index, 10, 64)
-	return OldLog{There: release != "", UpTo: upTo}
-}
-
-func (l OldLog) String() string {
-	switch {
-	case !l.There:
-		return ""
-	case l.UpTo == 0:
-		return "3.5"
-	}
-	return fmt.Sprintf("3.5@%d", l.UpTo)
-}

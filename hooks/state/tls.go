@@ -92,13 +92,13 @@ func PeersDial(v *View, name string) bool {
 	if v.Epoch == nil || !objects.Encrypted(v.Cluster) {
 		return objects.Encrypted(v.Cluster)
 	}
-	return !v.Epoch.Plain() || slices.Contains(v.Epoch.httpsPeers, name)
+	return !v.Epoch.Plain() || slices.Contains(v.Epoch.HTTPSPeers, name)
 }
 
 // Plain reports whether the epoch began in plain text.
 func (e *Epoch) Plain() bool {
 	if e.Existing() {
-		return e.Record.Data[objects.EpochKeyPeers] == "http"
+		return e.Peers == "http"
 	}
 	for _, u := range e.Initial {
 		if !ByTLS(u) {
@@ -108,14 +108,14 @@ func (e *Epoch) Plain() bool {
 	return false
 }
 
-// HttpsPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
+// HTTPSPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
 // doesn't answer.
-func HttpsPeers(v *View) []string {
+func HTTPSPeers(v *View) []string {
 	if !v.Epoch.Plain() {
 		return nil
 	}
 	if v.Etcd == nil {
-		return v.Epoch.httpsPeers
+		return v.Epoch.HTTPSPeers
 	}
 	var list []string
 	for _, m := range v.Members {

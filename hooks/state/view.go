@@ -24,6 +24,10 @@ type View struct {
 	observation.Observation // its pods and claims are those of the epoch alone, and whatever has no member's name
 	Replicas                int
 	Epoch                   *Epoch
+	// Recorded are all epochs whose records are believed, by number.
+	Recorded map[int]*Epoch
+	// doubted says why other records are not believed, or can't be read, by name.
+	doubted map[string]string
 	// Next is the epoch that is to take over, seen alike; nil for none.
 	Next *View
 	// below is the number that its members' numbers are below.
@@ -73,26 +77,32 @@ type Member struct {
 
 // New puts an observation together: the epoch that runs, and the one that is to take over.
 func New(o observation.Observation) *View {
-	current, next := epochs(o)
+	recorded, doubted := readRecords(o)
+	current, next := epochs(recorded)
+	made := View{Observation: o, Replicas: targetReplicas(o, current), Recorded: recorded, doubted: doubted,
+		All: o.Children, Asked: askedOf(o, recorded)}
 	below := objects.MostMembers
 	if next != nil {
 		below = next.First
 	}
-	v := viewOf(o, current, below)
+	v := viewOf(made, current, below)
 	if next != nil {
-		o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
-		v.Next = viewOf(o, next, objects.MostMembers)
+		made.Etcd = nil // its members don't run yet
+		made.Health = nil
+		made.Taken = nil
+		v.Next = viewOf(made, next, objects.MostMembers)
 		v.Next.PredecessorGone = Over(v)
 	}
 	return v
 }
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
-func viewOf(o observation.Observation, e *Epoch, below int) *View {
-	v := &View{Observation: o, Replicas: targetReplicas(o), Epoch: e, below: below, All: o.Children,
-		Asked: askedOf(o)}
-	v.Children = within(o, e, below)
-	o = v.Observation
+func viewOf(made View, e *Epoch, below int) *View {
+	v := &made
+	v.Epoch = e
+	v.below = below
+	v.Children = within(v.Observation, e, below)
+	o := v.Observation
 	if v.Etcd != nil && v.Epoch != nil && unrelated(v) {
 		v.Foreign, v.Etcd = v.Etcd.ClusterID, nil
 	}
@@ -220,8 +230,8 @@ func (v *View) NextOrdinal() int {
 	if v.Next != nil {
 		n = max(n, v.Next.NextOrdinal())
 	}
-	for _, record := range EpochRecords(v.Observation) { // one that came to nothing has named its members
-		n = max(n, objects.ReadMark(record.Annotations[objects.AnnotationNextMember]))
+	for _, e := range v.Recorded { // one that came to nothing has named its members
+		n = max(n, e.NextOrdinal)
 	}
 	for _, name := range v.Names {
 		if i, _ := objects.Ordinal(v.Cluster.Name, name); i >= n {
@@ -369,7 +379,8 @@ func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
 func Endpoints(o observation.Observation) []observation.Endpoint {
 	var list []observation.Endpoint
 	var cluster uint64
-	current, next := epochs(o)
+	recorded, _ := readRecords(o)
+	current, next := epochs(recorded)
 	if current != nil {
 		cluster = current.ClusterID
 	}
@@ -395,7 +406,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		}
 		list = append(list, e)
 	}
-	return append(list, ForeignEndpoints(o)...)
+	return append(list, foreignEndpoints(o, current)...)
 }
 
 // Quorum is the number of voters that must agree among n.

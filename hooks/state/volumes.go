@@ -62,7 +62,7 @@ func notedNodes(v *View) map[string]string {
 	if of != string(v.Cluster.UID) {
 		return map[string]string{}
 	}
-	noted := ParsePairs(nodes, ":")
+	noted := objects.ParsePairs(nodes, ":")
 	maps.DeleteFunc(noted, func(name, _ string) bool { return !InEpoch(v, name) })
 	return noted
 }

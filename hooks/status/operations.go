@@ -9,7 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/health"
-	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -45,7 +45,7 @@ func progress(v *state.View, op *v1alpha1.EtcdOperation, because rule.Reason) (v
 		return v1alpha1.OperationPending, fmt.Sprintf("waiting for EtcdOperation %s, which is older",
 			v.Asked.Behind[op.UID])
 	}
-	if state.HeldBack(v.Observation) {
+	if v.HeldBack() {
 		return v1alpha1.OperationPending, because.Message
 	}
 	switch op.Spec.Type {
@@ -74,7 +74,7 @@ func restored(v *state.View, id string) (v1alpha1.OperationPhase, string) {
 	}
 	_, message, is, _ := health.Restored(v)
 	switch {
-	case v.Epoch != nil && v.Epoch.Restore == id && v.Epoch.Source == objects.SourceEmpty:
+	case v.Epoch != nil && v.Epoch.Restore == id && v.Epoch.Source == record.SourceEmpty:
 		return v1alpha1.OperationFailed, fmt.Sprintf("the record of epoch %d was lost, so whether this was done is not "+
 			"known: look at the data, and create another EtcdOperation if it was not", v.Epoch.N)
 	case is:

@@ -23,6 +23,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/pods"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
@@ -156,7 +157,7 @@ func rounded(n int64) *resource.Quantity {
 // suspension is why changes are held back, or are not.
 func suspension(v *state.View) (reason, message string) {
 	switch {
-	case state.Suspended(v.Observation):
+	case v.Suspended():
 		return "SpecSuspend", "SUSPENDED: Quorate changes and recreates nothing until spec.suspend is false"
 	case v.Cluster.Spec.Suspend:
 		return "ChangeUnderWay", "spec.suspend waits for the change in progress: the API server has its data here " +
@@ -187,7 +188,7 @@ func conditions(v *state.View, because rule.Reason, next decision.Prospect,
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
 	reason, message := suspension(v)
-	set(v1alpha1.Suspended, state.Suspended(v.Observation), reason, message)
+	set(v1alpha1.Suspended, v.Suspended(), reason, message)
 	reason, message, secured := Security(v)
 	set(v1alpha1.Secured, secured, reason, message)
 	reason, message, authorized := auth.Authorization(v, now.Auth, now.Internal.AppliedAuth)
@@ -399,7 +400,7 @@ func troubleOf(v *state.View, m *state.Member, who string) string {
 func Restoring(v *state.View) []string {
 	var list []string
 	add := func(e *state.Epoch) {
-		if e.Snapshot != nil && !e.HadQuorum() && e.Phase != state.PhaseCancelled {
+		if e.Snapshot != nil && !e.HadQuorum() && e.Phase != record.PhaseCancelled {
 			list = append(list, e.Snapshot.URL)
 		}
 	}

@@ -3,7 +3,6 @@ package versions
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
@@ -113,28 +113,30 @@ func Release(v *state.View) spec.Release {
 const Turnover = 15_000
 
 // NextOldLog is what the record should say of it now.
-func NextOldLog(v *state.View, verdict *decision.Verdict) state.OldLog {
+func NextOldLog(v *state.View, verdict *decision.Verdict) record.OldLog {
 	l := v.Epoch.OldLog
 	switch {
 	case verdict.Snapshotted:
-		return state.OldLog{}
+		return record.OldLog{}
 	case Release(v).Minor() == 5:
-		return state.OldLog{There: verdict.Version != "" || l.There}
+		return record.OldLog{There: verdict.Version != "" || l.There}
 	case !l.There || v.Etcd == nil || len(wording.Filter(v.Members, (*state.Member).Serving)) < len(v.Members):
 		return l
 	}
-	least, most := uint64(math.MaxUint64), uint64(0)
+	least, most := int64(record.MostRevisions), int64(0)
 	for _, m := range v.Members {
 		if r, err := spec.ParseRelease(m.Health.Version); err != nil || r.Minor() == 5 {
-			return state.OldLog{There: true}
+			return record.OldLog{There: true}
 		}
-		least, most = min(least, m.Health.RaftIndex), max(most, m.Health.RaftIndex)
+		at := int64(min(m.Health.RaftIndex, record.MostRevisions))
+		least = min(least, at)
+		most = max(most, at)
 	}
 	switch {
 	case l.UpTo == 0:
 		l.UpTo = most
 	case least > l.UpTo+Turnover:
-		return state.OldLog{}
+		return record.OldLog{}
 	}
 	return l
 }

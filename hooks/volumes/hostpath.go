@@ -39,7 +39,7 @@ func NoteNodes(v *state.View) string {
 	if !v.HostPath() {
 		return ""
 	}
-	if nodes := state.FormatPairs(Placed(v), ":"); nodes != "" {
+	if nodes := objects.FormatPairs(Placed(v), ":"); nodes != "" {
 		return string(v.Cluster.UID) + "/" + nodes
 	}
 	return ""

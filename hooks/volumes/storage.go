@@ -182,7 +182,7 @@ func VolumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
 // VolumeStatus is the volume of a claim as far as it is not yet what the spec asks for; nil when it is.
 func VolumeStatus(v *state.View, claim string) *v1alpha1.VolumeStatus {
 	d := VolumeOf(v, claim)
-	if d == nil || state.Suspended(v.Observation) || !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
+	if d == nil || v.Suspended() || !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
 		return nil
 	}
 	s := &v1alpha1.VolumeStatus{Wanted: &d.size, Message: Pending(v, d)}

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // A ClusterCall is a call about an EtcdCluster. Of the CompositeController itself only the resync period is read.
@@ -200,7 +201,7 @@ func (r *ClusterCall) Observation(now time.Time, s observation.Settings) observa
 }
 
 func (r *ClusterCall) seals() (unsealed, fresh []string) {
-	return objects.Seals(r.Keys, r.Cluster, r.Children.ConfigMaps,
+	return record.Seals(r.Keys, r.Cluster, r.Children.ConfigMaps,
 		r.Children.Services[objects.PeerService(r.Cluster.Name)])
 }
 
@@ -231,7 +232,7 @@ func (r *ClusterCall) Answer(d decision.Decision, finalized *bool) ([]byte, erro
 	unsealed, _ := r.seals()
 	d.Children.ConfigMaps = slices.Clone(d.Children.ConfigMaps)
 	for i, cm := range d.Children.ConfigMaps {
-		d.Children.ConfigMaps[i] = objects.Sealed(r.Keys, r.Cluster, cm, unsealed)
+		d.Children.ConfigMaps[i] = record.Sealed(r.Keys, r.Cluster, cm, unsealed)
 	}
 	for _, k := range observation.Kinds {
 		observed := map[string]metav1.Object{}

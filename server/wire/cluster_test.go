@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // TestResyncIsRead: of the CompositeController, which may have none.
@@ -132,13 +133,12 @@ func TestGroupsAreWhatACallNeeds(t *testing.T) {
 // sealed by an answer that keeps it, and neither is a seal of another object or cluster believed.
 func TestRecordsAreSealed(t *testing.T) {
 	keys := [][]byte{[]byte("the key"), []byte("the key before")}
-	sealedBy := func(key int, change func(record, call map[string]any)) *ClusterCall {
+	sealedBy := func(key int, change func(cm, call map[string]any)) *ClusterCall {
 		r := read(t, steady(t))
-		record := r.Children.ConfigMaps["orders-epoch-1"]
-		record.Annotations[objects.AnnotationSeal] = objects.Seal(keys[key], r.Cluster, record)
+		seal := record.Seal(keys[key], r.Cluster, r.Children.ConfigMaps["orders-epoch-1"])
 		call := read(t, edited(t, func(call map[string]any) {
 			m := at(call, "children", "ConfigMap.v1", "orders-epoch-1")
-			at(m, "metadata", "annotations")[objects.AnnotationSeal] = record.Annotations[objects.AnnotationSeal]
+			at(m, "metadata", "annotations")[record.AnnotationSeal] = seal
 			if change != nil {
 				change(m, call)
 			}
@@ -154,7 +154,7 @@ func TestRecordsAreSealed(t *testing.T) {
 		require.NoError(t, json.Unmarshal(body, &a))
 		for _, child := range a.Children {
 			if child.Kind == "ConfigMap" {
-				return child.Metadata.Annotations[objects.AnnotationSeal]
+				return child.Metadata.Annotations[record.AnnotationSeal]
 			}
 		}
 		return ""
@@ -162,24 +162,24 @@ func TestRecordsAreSealed(t *testing.T) {
 	for key := range keys {
 		r := sealedBy(key, nil)
 		require.Empty(t, r.Observation(time.Now(), observation.Settings{}).Unsealed)
-		require.Equal(t, objects.Seal(keys[0], r.Cluster, r.Children.ConfigMaps["orders-epoch-1"]), answered(r))
+		require.Equal(t, record.Seal(keys[0], r.Cluster, r.Children.ConfigMaps["orders-epoch-1"]), answered(r))
 	}
-	for name, change := range map[string]func(record, call map[string]any){
-		"data": func(record, _ map[string]any) { at(record, "data")["after"] = "7" },
-		"mark": func(record, _ map[string]any) {
-			at(record, "metadata", "annotations")[objects.AnnotationNextMember] = "9"
+	for name, change := range map[string]func(cm, call map[string]any){
+		"data": func(cm, _ map[string]any) { at(cm, "data")["plan"] = "{}" },
+		"state": func(cm, _ map[string]any) {
+			at(cm, "metadata", "annotations")[objects.Domain+"state"] = `{"nextMember":9}`
 		},
-		"more":     func(record, _ map[string]any) { at(record, "metadata", "annotations")[objects.Domain+"x"] = "" },
-		"object":   func(record, _ map[string]any) { at(record, "metadata")["uid"] = "another" },
-		"no seal":  func(record, _ map[string]any) { delete(at(record, "metadata", "annotations"), objects.AnnotationSeal) },
+		"more":     func(cm, _ map[string]any) { at(cm, "metadata", "annotations")[objects.Domain+"x"] = "" },
+		"object":   func(cm, _ map[string]any) { at(cm, "metadata")["uid"] = "another" },
+		"no seal":  func(cm, _ map[string]any) { delete(at(cm, "metadata", "annotations"), record.AnnotationSeal) },
 		"namesake": func(_, call map[string]any) { at(call, "parent", "metadata")["uid"] = "another" },
 	} {
 		r := sealedBy(0, change)
 		require.Equal(t, []string{"orders-epoch-1"}, r.Observation(time.Now(), observation.Settings{}).Unsealed, name)
-		require.Equal(t, r.Children.ConfigMaps["orders-epoch-1"].Annotations[objects.AnnotationSeal], answered(r), name)
+		require.Equal(t, r.Children.ConfigMaps["orders-epoch-1"].Annotations[record.AnnotationSeal], answered(r), name)
 	}
-	r := sealedBy(0, func(record, _ map[string]any) {
-		at(record, "metadata", "annotations")["example.com/mine"] = "noted by a person"
+	r := sealedBy(0, func(cm, _ map[string]any) {
+		at(cm, "metadata", "annotations")["example.com/mine"] = "noted by a person"
 	})
 	require.Empty(t, r.Observation(time.Now(), observation.Settings{}).Unsealed)
 }

@@ -16,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/test/real/chaos"
 )
 
@@ -342,9 +343,9 @@ func (c *cluster) endState() string {
 	}
 	for _, cm := range list[corev1.ConfigMap](c.t, c.ns, "cm") {
 		if len(ours(cm.Labels)) > 0 {
-			founders := strings.Count(cm.Data["initial-cluster"], "=")
+			says := recordtest.Says(&cm)
 			line("record %s %s: data %s, annotations %s, %d founders, version %s", cm.Name, ours(cm.Labels),
-				keys(cm.Data), keys(ours(cm.Annotations)), founders, cm.Annotations["etcd.quorate.dev/version"])
+				keys(cm.Data), keys(ours(cm.Annotations)), len(says.Initial), says.Version)
 		}
 	}
 	for _, secret := range list[corev1.Secret](c.t, c.ns, "secrets") {

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
@@ -246,10 +247,10 @@ func TestStream(t *testing.T) {
 	c.afterEpoch(1)
 	c.converges(3)
 	took := time.Since(begin)
-	record, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 2))
+	cm, found := get[corev1.ConfigMap](t, c.ns, "cm", objects.EpochName(name, 2))
 	require.True(t, found)
-	until, err := strconv.ParseInt(record.Annotations[objects.AnnotationUntil], 10, 64)
-	require.NoError(t, err, "the end of the stream is written down")
+	until := recordtest.Says(cm).Until
+	require.NotZero(t, until, "the end of the stream is written down")
 	ends := fmt.Sprintf(" came from its stream, the last is %d, of ", until)
 	assert.Contains(t, c.object().Status.Origin.Evidence, ends)
 	assert.Contains(t, c.hasOperation("recover", v1alpha1.OperationSucceeded), ends)

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
@@ -341,12 +342,15 @@ func (d *double) record() recordFacts {
 	if !found {
 		return recordFacts{}
 	}
-	e := state.ParseEpoch(1, r)
+	e, err := state.ParseEpoch(1, r)
+	if err != nil {
+		panic(err)
+	}
 	return recordFacts{initial: membersOf(e.Initial), starts: membersOf(e.StartsOn), next: e.NextOrdinal,
 		founded: e.Provisioned(), quorate: e.HadQuorum(), version: e.Version, chosen: d.chosen(e.Choice)}
 }
 
-func (d *double) chosen(c state.Choice) string {
+func (d *double) chosen(c rec.Choice) string {
 	switch {
 	case c.Name == "":
 		return ""

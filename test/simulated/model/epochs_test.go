@@ -20,6 +20,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	rec "github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
@@ -123,9 +125,9 @@ func (s *scene) again() (move, bool) {
 	wish := s.restoreID()
 	asked := wish != "" && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)),
 		func(o metav1.Object) bool {
-			record, is := o.(*corev1.ConfigMap)
-			return is && record.Data[objects.EpochKeyRestore] == wish &&
-				record.Annotations[objects.AnnotationPhase] != "cancelled"
+			cm, is := o.(*corev1.ConfigMap)
+			says := recordtest.Says(cm)
+			return is && says.Restore == wish && says.Phase != rec.PhaseCancelled
 		})
 	return move{"edit restore=again", true, func(s *scene) {
 		s.w.AskRestore(s.restoreID()+"-again", fromLatest())
@@ -167,7 +169,8 @@ func (*takeover) mishaps(s *scene) []move {
 // begun reports whether the next epoch has begun: what is lost of it then is lost.
 func (s *scene) begun() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
-		return o.GetAnnotations()[objects.AnnotationPhase] == "began"
+		cm, is := o.(*corev1.ConfigMap)
+		return is && recordtest.Says(cm).Phase == rec.PhaseBegan
 	})
 }
 
@@ -300,7 +303,7 @@ func TestTakeoverMutants(t *testing.T) {
 // stopping is the record of the epoch that the one before is stopped for; nil for none.
 func stopping(o observation.Observation) *corev1.ConfigMap {
 	for _, cm := range o.Children.ConfigMaps {
-		if cm.Annotations[objects.AnnotationPhase] == "stopping" {
+		if recordtest.Says(cm).Phase == rec.PhaseStopping {
 			return cm
 		}
 	}
@@ -309,10 +312,7 @@ func stopping(o observation.Observation) *corev1.ConfigMap {
 
 // former are the members before those of the record's epoch.
 func former(record *corev1.ConfigMap, name string) bool {
-	first, err := strconv.Atoi(record.Data[objects.EpochKeyFirst])
-	if err != nil {
-		return false
-	}
+	first := recordtest.Says(record).First
 	n, err := strconv.Atoi(strings.TrimPrefix(name, clusterName+"-"))
 	return err == nil && n < first
 }
@@ -330,7 +330,7 @@ func beginsUnwaited(o observation.Observation) decision.Decision {
 func keepsRecord(o observation.Observation) decision.Decision {
 	first := o.Children.ConfigMaps[objects.EpochName(clusterName, 1)]
 	second := o.Children.ConfigMaps[objects.EpochName(clusterName, 2)]
-	if first == nil || second == nil || second.Annotations[objects.AnnotationPhase] == "" {
+	if first == nil || recordtest.Says(second).Phase == rec.PhaseStaging {
 		return cluster.Decide(o)
 	}
 	o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)

@@ -18,6 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	rec "github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -259,7 +261,7 @@ func (p *movingIn) mishaps(s *scene) []move {
 // unless a person did not want to wait for that.
 func (s *scene) hasLeft(before *world.World) {
 	record, _ := before.Objects[firstRecord].(*corev1.ConfigMap)
-	if retires(before.Cluster()) == "none" || record == nil || record.Annotations[objects.AnnotationForeign] == "" {
+	if retires(before.Cluster()) == "none" || len(recordtest.Says(record).Foreign) == 0 {
 		return
 	}
 	for _, m := range s.now().Members {
@@ -416,9 +418,11 @@ func retiresEarly(o observation.Observation) decision.Decision {
 // knowsNoOthers never records who was there before.
 func knowsNoOthers(o observation.Observation) decision.Decision {
 	d := cluster.Decide(o)
-	d.Children.ConfigMaps = asks(d.Children.ConfigMaps, func(record *corev1.ConfigMap) {
-		delete(record.Annotations, objects.AnnotationForeign)
-		delete(record.Annotations, objects.AnnotationForeignSince)
+	d.Children.ConfigMaps = asks(d.Children.ConfigMaps, func(cm *corev1.ConfigMap) {
+		recordtest.Edit(cm, func(r *rec.Record) {
+			r.Foreign = nil
+			r.ForeignSince = time.Time{}
+		})
 	})
 	return d
 }
@@ -427,7 +431,7 @@ func knowsNoOthers(o observation.Observation) decision.Decision {
 func beginsItsOwn(o observation.Observation) decision.Decision {
 	record := o.Children.ConfigMaps[firstRecord.Name]
 	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
-		if record == nil || record.Data[objects.EpochKeySource] != objects.SourceExisting {
+		if recordtest.Says(record).Source != rec.SourceExisting {
 			c.Spec.Bootstrap = nil
 		}
 	})

@@ -276,7 +276,7 @@ func (j *judge) newPod(p *corev1.Pod) pod {
 	start := uint8(slices.Index(starts, p.Annotations[objects.AnnotationStart]))
 	var told set
 	if start == joins { // one that bootstraps is told what the record has
-		told = membersOf(state.ParsePairs(p.Annotations[objects.AnnotationInitialCluster], "="))
+		told = membersOf(objects.ParsePairs(p.Annotations[objects.AnnotationInitialCluster], "="))
 	}
 	return pod{
 		start:    start,
@@ -297,7 +297,10 @@ func membersOf[V any](byName map[string]V) (all set) {
 
 // readRecord reads a record as the hooks do.
 func readRecord(o *corev1.ConfigMap) record {
-	e := state.ParseEpoch(1, o)
+	e, err := state.ParseEpoch(1, o)
+	if err != nil {
+		panic(err)
+	}
 	r := record{exists: true, initial: membersOf(e.Initial), next: uint8(e.NextOrdinal),
 		version: versionOf(e.Version), founded: e.Provisioned(), quorate: e.HadQuorum(), choice: readChoice(e.Choice)}
 	for member, uid := range e.StartsOn {

@@ -20,6 +20,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	rec "github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the stories of the mutants")
@@ -298,10 +300,12 @@ func neverWaits(o observation.Observation) decision.Decision {
 func trustsStatus(o observation.Observation) decision.Decision {
 	if o.Cluster.Status.ClusterID == "" && o.Etcd == nil {
 		o.Children.ConfigMaps = sees(o.Children.ConfigMaps, func(record *corev1.ConfigMap) {
-			if record.Annotations[objects.AnnotationClusterID] != "" { // else it has only just begun
-				delete(record.Annotations, objects.AnnotationStartsOn)
-				delete(record.Annotations, objects.AnnotationClusterID)
-			}
+			recordtest.Edit(record, func(r *rec.Record) {
+				if r.ClusterID != 0 { // else it has only just begun
+					r.StartsOn = nil
+					r.ClusterID = 0
+				}
+			})
 		})
 	}
 	return cluster.Decide(o)
@@ -319,11 +323,11 @@ func rollsUnrecorded(o observation.Observation) decision.Decision {
 		return d
 	}
 	record := recordOf(o.Children.ConfigMaps)
-	record.Annotations[objects.AnnotationChosen] = d.Children.ConfigMaps[0].Annotations[objects.AnnotationChosen]
+	recordtest.Edit(record, func(r *rec.Record) { r.Choice = recordtest.Says(d.Children.ConfigMaps[0]).Choice })
 	chosen := o
 	chosen.Children.ConfigMaps = map[string]*corev1.ConfigMap{record.Name: record}
 	if d = cluster.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
-		delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationChosen)
+		recordtest.Edit(d.Children.ConfigMaps[0], func(r *rec.Record) { r.Choice = rec.Choice{} })
 	}
 	return d
 }
@@ -344,8 +348,8 @@ func seesNoExchange(o observation.Observation) decision.Decision {
 func hopsEarly(o observation.Observation) decision.Decision {
 	d := cluster.Decide(o)
 	record := recordOf(o.Children.ConfigMaps)
-	if d.Reason.Rule == "RollingUpdate" && record.Annotations[objects.AnnotationVersion] == releases[usualVersion] {
-		d.Children.ConfigMaps[0].Annotations[objects.AnnotationVersion] = o.Cluster.Spec.Version
+	if d.Reason.Rule == "RollingUpdate" && recordtest.Says(record).Version == releases[usualVersion] {
+		recordtest.Edit(d.Children.ConfigMaps[0], func(r *rec.Record) { r.Version = o.Cluster.Spec.Version })
 	}
 	return d
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	rec "github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
@@ -372,38 +374,24 @@ func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod, live boo
 	}
 }
 
-func (n numbers) record(b *strings.Builder, w *world.World, record *corev1.ConfigMap) {
-	fmt.Fprintln(b, record.Name, record.Data[objects.EpochKeyInitialCluster], record.Data[objects.EpochKeySource],
-		record.Data[objects.EpochKeyRestore], record.Data[objects.EpochKeyAfter])
-	for _, k := range slices.Sorted(maps.Keys(record.Annotations)) {
-		said := record.Annotations[k]
-		switch k {
-		case objects.AnnotationLastApplied:
-		case objects.AnnotationForeignSince:
-			since, err := time.Parse(time.RFC3339, said)
-			fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= 15*time.Second)
-		case objects.AnnotationChosen:
-			fmt.Fprintln(b, n.choice(w, said))
-		case objects.AnnotationStartsOn:
-			for pair := range strings.SplitSeq(said, ",") {
-				member, uid, _ := strings.Cut(pair, ":")
-				fmt.Fprint(b, member, n.of(uid))
-			}
-		default:
-			fmt.Fprintln(b, k, said)
-		}
+func (n numbers) record(b *strings.Builder, w *world.World, cm *corev1.ConfigMap) {
+	says := recordtest.Says(cm)
+	fmt.Fprintln(b, cm.Name, says.Initial, says.Source, says.Restore, says.After, n.choice(w, says.Choice),
+		w.Now.Sub(says.ForeignSince) >= 15*time.Second, says.StartsOn == nil)
+	for _, member := range slices.Sorted(maps.Keys(says.StartsOn)) {
+		fmt.Fprint(b, member, n.of(string(says.StartsOn[member])))
 	}
+	rest := says.State
+	rest.StartsOn = nil
+	rest.Choice = rec.Choice{}
+	rest.ForeignSince = time.Time{}
+	fmt.Fprintf(b, "%+v\n", rest)
 }
 
 // choice is what a record says of the member that is restarted or removed.
-func (n numbers) choice(w *world.World, said string) string {
-	who, withdrawn, _ := strings.Cut(said, " withdrawn ")
-	var all []int
-	for word := range strings.FieldsSeq(who) {
-		all = append(all, n.of(word))
-	}
-	since, err := time.Parse(time.RFC3339, withdrawn)
-	return fmt.Sprint(all, err == nil, w.Now.Sub(since) >= state.CallsEnd)
+func (n numbers) choice(w *world.World, c rec.Choice) string {
+	return fmt.Sprint(n.of(c.Name), n.of(c.Pod), n.of(c.Container), c.Down, c.Removes, c.Withdrawn.IsZero(),
+		w.Now.Sub(c.Withdrawn) >= state.CallsEnd)
 }
 
 func (n numbers) secret(b *strings.Builder, w *world.World, s *observation.Secret) {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/state"
+	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -121,7 +120,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		objects.AnnotationImage:    image(p.version),
 	}
 	if p.start == joins && p.told != 0 {
-		o.Annotations[objects.AnnotationInitialCluster] = initialCluster(c, p.told)
+		o.Annotations[objects.AnnotationInitialCluster] = objects.FormatPairs(initialCluster(c, p.told), "=")
 	}
 	if p.oldFlags != oldFlags(p.version) {
 		o.Annotations[objects.AnnotationFlagsFor] = releases[map[bool]uint8{true: minorBefore,
@@ -176,33 +175,33 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 	for n := range r.started().All {
 		starts[name(n)] = j.ground(n, r.startsOn[n])
 	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(clusterName, 1), Namespace: "default",
-		UID: "record"}}
-	o.Data = map[string]string{
-		objects.EpochKeySource: objects.SourceEmpty, objects.EpochKeyToken: "uid-1",
-		objects.EpochKeyInitialCluster: initialCluster(c, r.initial),
-	}
-	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)),
-		objects.AnnotationVersion: releases[r.version]}
+	var says rec.Record
+	says.Source = rec.SourceEmpty
+	says.Initial = initialCluster(c, r.initial)
+	says.NextOrdinal = int(r.next)
+	says.Version = releases[r.version]
 	if r.choice.member > 0 {
-		o.Annotations[objects.AnnotationChosen] = r.choice.recorded().String()
+		says.Choice = r.choice.recorded()
 	}
 	if r.founded {
-		o.Annotations[objects.AnnotationStartsOn] = cmp.Or(state.FormatPairs(starts, ":"), state.StartsOnNothing)
+		says.StartsOn = starts
 	}
 	if r.quorate {
-		o.Annotations[objects.AnnotationClusterID] = strconv.FormatUint(clusterID, 16)
+		says.ClusterID = clusterID
 	}
+	o := rec.New(c, 1, says)
+	o.Namespace = "default"
+	o.UID = "record"
 	return o
 }
 
 // recorded is a choice as the record says it.
-func (c choice) recorded() state.Choice {
+func (c choice) recorded() rec.Choice {
 	n := int(c.member) - 1
 	if c.removes {
-		return state.Choice{Name: name(n), Removes: true, Withdrawn: withdrawnSince(c.withdrawn)}
+		return rec.Choice{Name: name(n), Removes: true, Withdrawn: withdrawnSince(c.withdrawn)}
 	}
-	r := state.Choice{Name: name(n), Pod: string(podUID(n, c.pod))}
+	r := rec.Choice{Name: name(n), Pod: string(podUID(n, c.pod))}
 	switch {
 	case c.turn == unseenTurn:
 		r.Container = noContainer
@@ -216,7 +215,7 @@ func (c choice) recorded() state.Choice {
 const noContainer = "-"
 
 // readChoice is a choice that the record says.
-func readChoice(r state.Choice) (c choice) {
+func readChoice(r rec.Choice) (c choice) {
 	if r.Name == "" {
 		return choice{}
 	}
@@ -259,12 +258,12 @@ func (j *judge) ground(n int, uid uint8) types.UID {
 }
 
 // initialCluster is the list as etcd is told it.
-func initialCluster(c *v1alpha1.EtcdCluster, members set) string {
+func initialCluster(c *v1alpha1.EtcdCluster, members set) map[string]string {
 	urls := map[string]string{}
 	for n := range members.All {
 		urls[name(n)] = objects.PeerURL(c, name(n), "")
 	}
-	return state.FormatPairs(urls, "=")
+	return urls
 }
 
 func (s *sight) health(n int) observation.Health {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	rec "github.com/quorate-dev/quorate/hooks/record"
 )
 
 // clusterFields are the words of a cluster's spec that are a field of it.
@@ -226,8 +227,10 @@ func (s *story) record(a args) {
 		s.w.KeepRecords()
 	case a.has("again"):
 		s.w.RecordsAgain()
+	case a["set"] == "cluster-id":
+		s.w.EditRecord(func(r *rec.Record) { r.ClusterID = 0 })
 	default:
-		s.w.EditRecord(a["set"], a["to"])
+		s.w.EditRecord(func(r *rec.Record) { r.NextOrdinal = a.number("to", 0) })
 	}
 }
 

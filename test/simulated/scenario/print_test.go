@@ -14,7 +14,9 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/users"
+	"github.com/quorate-dev/quorate/hooks/wording"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -55,8 +57,12 @@ func (s *story) check(args) string {
 	line("pods", pods)
 	line("claims", claims)
 	for _, record := range s.records() {
-		line("record", []string{"next " + record.Annotations[objects.AnnotationNextMember],
-			"cluster " + record.Annotations[objects.AnnotationClusterID]})
+		says := recordtest.Says(record)
+		cluster := "cluster "
+		if says.ClusterID != 0 {
+			cluster += wording.Hex(says.ClusterID)
+		}
+		line("record", []string{fmt.Sprintf("next %d", says.NextOrdinal), cluster})
 	}
 	if b.Len() == 0 {
 		return "nothing is left\n"
@@ -110,8 +116,8 @@ func (s *story) revisions(args) string {
 		}
 	}
 	for _, record := range s.records() {
-		if noted := record.Annotations[objects.AnnotationHighestRevision]; noted != "" {
-			fmt.Fprintf(&b, "%s: below %s\n", record.Name, noted)
+		if noted := recordtest.Says(record).Highest; noted > 0 {
+			fmt.Fprintf(&b, "%s: below %d\n", record.Name, noted)
 		}
 	}
 	return b.String()

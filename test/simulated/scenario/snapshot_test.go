@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
@@ -192,7 +193,7 @@ func (s *snapshotStory) isThere(a args) {
 	}
 	if a.has("restored") {
 		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12",
-			&v1alpha1.OriginStatus{Source: objects.SourceSnapshot, Restore: "one"}
+			&v1alpha1.OriginStatus{Source: rec.SourceSnapshot, Restore: "one"}
 	}
 	if a.has("deleted") {
 		c.DeletionTimestamp = &metav1.Time{Time: s.now}

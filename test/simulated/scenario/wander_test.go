@@ -17,6 +17,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	rec "github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/hooks/wording"
 	"github.com/quorate-dev/quorate/test/simulated/world"
@@ -551,9 +553,10 @@ func (w *walker) untilOpen() {
 func (s *story) mayBeginAgain(member string) bool {
 	for _, o := range s.w.Cached(world.ConfigMapKind) {
 		cm := o.(*corev1.ConfigMap)
-		initial := strings.Contains(","+cm.Data[objects.EpochKeyInitialCluster], ","+member+"=")
-		begun := cm.Data[objects.EpochKeyAfter] == "" || cm.Annotations[objects.AnnotationPhase] == "began"
-		if initial && begun && cm.Annotations[objects.AnnotationClusterID] == "" {
+		says := recordtest.Says(cm)
+		_, initial := says.Initial[member]
+		begun := says.After == 0 || says.Phase == rec.PhaseBegan
+		if initial && begun && says.ClusterID == 0 {
 			return true
 		}
 	}
@@ -696,7 +699,7 @@ func (s *story) forgotten() bool {
 	if !there {
 		return false
 	}
-	initial, able := strings.Count(record.Data[objects.EpochKeyInitialCluster], "="), 0
+	initial, able := len(recordtest.Says(record).Initial), 0
 	for _, pod := range s.w.Pods() {
 		if !slices.ContainsFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
 			ended := c.LastTerminationState.Terminated

@@ -17,8 +17,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/epochs"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 )
 
@@ -129,7 +130,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 		return report(reports.Restore{Reason: "OtherVersion", Error: fmt.Sprintf("the data was written by etcd 3.%d.0, "+
 			"and the cluster would run %s: set spec.version to that version or a later one", from.Minor, version)})
 	}
-	initial, token := state.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "="), env["ETCD_INITIAL_CLUSTER_TOKEN"]
+	initial, token := objects.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "="), env["ETCD_INITIAL_CLUSTER_TOKEN"]
 	if why := unlisted(initial, pod.Name, flag(seed, "peer-url")); why != "" {
 		return report(reports.Restore{Reason: "Failed", Error: "etcdutl could not restore the database: " + why})
 	}
@@ -403,7 +404,7 @@ func (w *World) onlyOneServes() {
 // stops reports whether the epoch that runs is being stopped for the next one.
 func (w *World) stops() bool {
 	for _, o := range w.Objects {
-		if record, is := o.(*corev1.ConfigMap); is && record.Annotations[objects.AnnotationPhase] == "stopping" {
+		if cm, is := o.(*corev1.ConfigMap); is && recordtest.Says(cm).Phase == record.PhaseStopping {
 			return true
 		}
 	}

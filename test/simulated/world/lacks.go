@@ -9,6 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 )
 
 // Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what is said
@@ -52,9 +53,9 @@ func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	if own != replicas {
 		return fmt.Sprintf("there are %d voters instead of %d", own, replicas)
 	}
-	record, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
+	cm, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
 	for _, op := range w.Operations(v1alpha1.OperationRestore) {
-		if op.DeletionTimestamp == nil && (record == nil || record.Data[objects.EpochKeyRestore] != string(op.UID)) {
+		if op.DeletionTimestamp == nil && recordtest.Says(cm).Restore != string(op.UID) {
 			return "it does not have the data of the restore " + op.Name
 		}
 	}

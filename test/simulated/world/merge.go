@@ -1,9 +1,11 @@
 package world
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -169,12 +171,44 @@ func mergeMap(noun string, old map[string]string, last []string, want map[string
 		}
 		merged[k] = want[k]
 		what := short(k)
+		if what == "state" {
+			changed = append(changed, recordChanges(old[k], want[k])...)
+			slices.Sort(changed)
+			continue
+		}
 		if noun != "" || what == "next-member" {
 			what += "=" + want[k]
 		}
 		changed = append(changed, what)
 	}
 	return merged, changed
+}
+
+// recordChanges are the fields of a record's state that change, as words with dashes.
+func recordChanges(old, want string) (changed []string) {
+	was, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	_, _ = json.Unmarshal([]byte(old), &was), json.Unmarshal([]byte(want), &is)
+	for field, value := range is {
+		switch {
+		case field == "evidence" || bytes.Equal(was[field], value): // a survivor comes with it
+		case field == "nextMember":
+			changed = append(changed, dashed(field)+"="+string(value))
+		default:
+			changed = append(changed, dashed(field))
+		}
+	}
+	for field := range was {
+		if _, stays := is[field]; !stays && field != "evidence" {
+			changed = append(changed, "-"+dashed(field))
+		}
+	}
+	return changed
+}
+
+// dashed is a field's name as words with dashes.
+func dashed(field string) string {
+	field = strings.ReplaceAll(field, "ID", "Id")
+	return strings.ToLower(regexp.MustCompile("[A-Z]").ReplaceAllString(field, "-$0"))
 }
 
 func short(key string) string { return key[strings.LastIndex(key, "/")+1:] }

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/spec"
 	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
@@ -129,7 +130,7 @@ func (w *World) observation(q *Question) observation.Observation {
 	o := observation.Observation{Cluster: q.Parent, Children: w.grouped(q.Children), Related: q.Related,
 		Now: w.Now.Add(w.Ahead), Resync: w.Resync, Settings: w.Settings, Zones: zones(q.Parent)}
 	o.WithoutLastApplied = observation.WithoutLastApplied(o.Children)
-	o.Unsealed, o.Fresh = objects.Seals(w.RecordKeys, q.Parent, o.Children.ConfigMaps,
+	o.Unsealed, o.Fresh = record.Seals(w.RecordKeys, q.Parent, o.Children.ConfigMaps,
 		o.Children.Services[objects.PeerService(q.Parent.Name)])
 	return o
 }
@@ -137,10 +138,10 @@ func (w *World) observation(q *Question) observation.Observation {
 // seal puts the installation's seal on the records of an answer, as the edge does.
 func (w *World) seal(c *Call) {
 	seen := group(c.observed)
-	unsealed, _ := objects.Seals(w.RecordKeys, c.parent, seen.ConfigMaps,
+	unsealed, _ := record.Seals(w.RecordKeys, c.parent, seen.ConfigMaps,
 		seen.Services[objects.PeerService(c.parent.Name)])
 	for i, cm := range c.Decision.Children.ConfigMaps {
-		c.Decision.Children.ConfigMaps[i] = objects.Sealed(w.RecordKeys, c.parent, cm, unsealed)
+		c.Decision.Children.ConfigMaps[i] = record.Sealed(w.RecordKeys, c.parent, cm, unsealed)
 	}
 }
 

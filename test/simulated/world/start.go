@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/state"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
@@ -64,7 +64,7 @@ func (w *World) begin(pod *corev1.Pod) (Dir, error) {
 	if err != nil {
 		return Dir{}, err
 	}
-	initial := state.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "=")
+	initial := objects.ParsePairs(env["ETCD_INITIAL_CLUSTER"], "=")
 	if len(initial) == 0 {
 		return Dir{}, errors.New("error setting up initial cluster")
 	}

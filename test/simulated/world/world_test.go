@@ -108,7 +108,7 @@ func TestOracleSees(t *testing.T) {
 			w.KillPod("demo-2")
 			record := w.Objects[Key{ConfigMapKind, "demo-epoch-1"}].(*corev1.ConfigMap)
 			w.editPod("demo-0", func(p *corev1.Pod) {
-				p.Annotations[objects.AnnotationInitialCluster] = record.Data[objects.EpochKeyInitialCluster]
+				p.Annotations[objects.AnnotationInitialCluster] = record.Data["initial-cluster"]
 			})
 			w.EmptyData("demo-0")
 			w.Pass()

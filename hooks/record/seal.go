@@ -1,4 +1,4 @@
-package objects
+package record
 
 import (
 	"crypto/hmac"
@@ -11,29 +11,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
+
+// AnnotationSeal is what proves that Quorate wrote a record.
+const AnnotationSeal = objects.Domain + "seal"
 
 // Who may write ConfigMaps could else write a record, and an epoch that never was would take over. So the edge seals
 // each record that it answers with a key of the installation, and says which of those observed have no such seal.
 
-// IsRecord reports whether a ConfigMap of the cluster has the name and the content of the record of an epoch, and of
-// which.
-func IsRecord(c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) (epoch int, is bool) {
-	epoch, is = Ordinal(c.Name+"-epoch", cm.Name)
-	return epoch, is && cm.Data[EpochKeyToken] != ""
-}
-
 // Seal is the MAC of all that counts of a record. It has the UID, which the API server gives, so that no record of
 // before can be put back. One that is only now made has none: see [Seals].
-func Seal(key []byte, c *v1alpha1.EtcdCluster, record *corev1.ConfigMap) string {
+func Seal(key []byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) string {
 	mac := hmac.New(sha256.New, key)
 	say := func(texts ...string) {
 		for _, text := range texts {
 			_, _ = mac.Write([]byte(strconv.Itoa(len(text)) + ":" + text))
 		}
 	}
-	say("record", c.Namespace, c.Name, string(c.UID), record.Name, string(record.UID))
-	for _, all := range []map[string]string{record.Data, OwnKeys(record.Annotations, nil)} {
+	say("record", c.Namespace, c.Name, string(c.UID), cm.Name, string(cm.UID))
+	for _, all := range []map[string]string{cm.Data, objects.OwnKeys(cm.Annotations, nil)} {
 		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(k string) bool { return k == AnnotationSeal })
 		say(strconv.Itoa(len(keys)))
 		for _, k := range keys {
@@ -49,13 +46,14 @@ func Seal(key []byte, c *v1alpha1.EtcdCluster, record *corev1.ConfigMap) string 
 func Seals(keys [][]byte, c *v1alpha1.EtcdCluster, all map[string]*corev1.ConfigMap,
 	peers *corev1.Service) (unsealed, fresh []string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		n, is := IsRecord(c, all[name])
+		n, is := Is(c.Name, all[name])
 		if !is || len(keys) == 0 || sealed(keys, c, all[name]) {
 			continue
 		}
 		made := *all[name]
 		made.UID = ""
-		if sealed(keys, c, &made) && (n > Recorded(c, peers) || made.Data[EpochKeyRecreated] != "") {
+		says, err := Read(&made)
+		if err == nil && sealed(keys, c, &made) && (n > Recorded(c, peers) || says.Recreated) {
 			fresh = append(fresh, name)
 			continue
 		}
@@ -73,20 +71,21 @@ func Recorded(c *v1alpha1.EtcdCluster, peers *corev1.Service) (n int) {
 	if peers == nil {
 		return n
 	}
-	return max(n, ReadMark(peers.Annotations[AnnotationRecorded]), ReadMark(peers.Annotations[AnnotationEpoch]))
+	return max(n, objects.ReadMark(peers.Annotations[objects.AnnotationRecorded]),
+		objects.ReadMark(peers.Annotations[objects.AnnotationEpoch]))
 }
 
-func sealed(keys [][]byte, c *v1alpha1.EtcdCluster, record *corev1.ConfigMap) bool {
-	seal := []byte(record.Annotations[AnnotationSeal])
-	return slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(seal, []byte(Seal(key, c, record))) })
+func sealed(keys [][]byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) bool {
+	seal := []byte(cm.Annotations[AnnotationSeal])
+	return slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(seal, []byte(Seal(key, c, cm))) })
 }
 
 // Sealed is a record as it is answered: with the seal of the first key. One that is not believed keeps what it has.
 func Sealed(keys [][]byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap, unsealed []string) *corev1.ConfigMap {
-	if _, is := IsRecord(c, cm); !is || len(keys) == 0 || slices.Contains(unsealed, cm.Name) {
+	if _, is := Is(c.Name, cm); !is || len(keys) == 0 || slices.Contains(unsealed, cm.Name) {
 		return cm
 	}
-	record := *cm
-	record.Annotations = With(cm.Annotations, AnnotationSeal, Seal(keys[0], c, cm))
-	return &record
+	with := *cm
+	with.Annotations = objects.With(cm.Annotations, AnnotationSeal, Seal(keys[0], c, cm))
+	return &with
 }
