@@ -23,10 +23,11 @@ const ours = "github.com/quorate-dev/quorate"
 // those that its line names (hooks/ is all below hooks), and those before it on its own line if the line says "own".
 var layers = []struct{ packages, uses, because string }{
 	{"hooks/api/v1alpha1", "", "the API is the ground"},
-	{"hooks/endpoints hooks/objects hooks/rule hooks/timetable hooks/users hooks/wording",
+	{"hooks/endpoints hooks/rule hooks/timetable hooks/users hooks/wording",
 		"hooks/api/", "a leaf uses the API types alone"},
-	{"hooks/reports hooks/safety/containers hooks/stores", "hooks/api/ hooks/objects hooks/wording",
-		"it uses leaves that decide nothing"},
+	{"hooks/objects", "hooks/api/ hooks/wording", "objects are named in words, and decide nothing"},
+	{"hooks/reports hooks/safety/containers hooks/stores hooks/record hooks/record/recordtest",
+		"own hooks/api/ hooks/objects hooks/wording", "it uses leaves that decide nothing"},
 	{"hooks/snapshot", "hooks/api/ hooks/endpoints hooks/objects hooks/reports hooks/rule hooks/safety/containers " +
 		"hooks/stores hooks/wording", "what becomes of a snapshot knows neither clusters' rules nor schedules"},
 	{"hooks/operation", "hooks/api/ hooks/rule hooks/wording", "its cluster does an operation: here it is told of"},
@@ -35,14 +36,15 @@ var layers = []struct{ packages, uses, because string }{
 	{"hooks/schedule", "hooks/api/ hooks/endpoints hooks/objects hooks/reports hooks/rule hooks/snapshot " +
 		"hooks/timetable hooks/wording", "a schedule does not know clusters' rules"},
 	{"hooks/decision hooks/observation hooks/spec hooks/state", "own hooks/api/ hooks/endpoints hooks/objects " +
-		"hooks/rule hooks/stores hooks/timetable hooks/users hooks/wording", "state has facts, and judges nothing"},
+		"hooks/record hooks/rule hooks/stores hooks/timetable hooks/users hooks/wording", "state has facts, and judges nothing"},
 	{"hooks/versions hooks/volumes hooks/foreign hooks/certificates hooks/pods hooks/auth hooks/epochs " +
 		"hooks/children hooks/rollout hooks/health hooks/status hooks/cluster", "own hooks/api/ hooks/decision " +
-		"hooks/endpoints hooks/objects hooks/observation hooks/reports hooks/rule hooks/snapshot hooks/spec " +
+		"hooks/endpoints hooks/objects hooks/observation hooks/record hooks/reports hooks/rule hooks/snapshot hooks/spec " +
 		"hooks/state hooks/stores hooks/timetable hooks/users hooks/wording",
 		"a rule knows what is observed and the rules before it: no oracle, and no one who asks for snapshots"},
 	{"hooks/safety", "hooks/api/ hooks/certificates hooks/children hooks/decision hooks/endpoints hooks/epochs " +
-		"hooks/foreign hooks/objects hooks/observation hooks/pods hooks/reports hooks/safety/containers hooks/spec " +
+		"hooks/foreign hooks/objects hooks/observation hooks/pods hooks/record hooks/reports hooks/safety/containers " +
+		"hooks/spec " +
 		"hooks/state hooks/stores hooks/timetable hooks/users hooks/versions hooks/volumes hooks/wording",
 		"the oracle has the facts in common with the rules, and no judgement"},
 	{"hooks", "hooks/api/ hooks/cluster hooks/decision hooks/observation hooks/safety hooks/state hooks/users",
@@ -74,6 +76,7 @@ var layers = []struct{ packages, uses, because string }{
 // byTests is what the tests of some packages use besides.
 var byTests = []struct{ tests, use string }{
 	{"hooks/", "test/simulated/kubelet"},
+	{"hooks/", "hooks/record/recordtest"},
 	{".", "test/static/docs"},
 	{"server/", "test/static/docs"},
 	{"hooks/cluster", "hooks/safety"},
@@ -97,7 +100,8 @@ var modules = []struct{ modules, by, because string }{
 	{"github.com/robfig/cron/v3", "hooks/spec hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
-	{"github.com/go-json-experiment/json", "hooks/objects server/wire", "calls are read by wire, and single objects by objects.Read"},
+	{"github.com/go-json-experiment/json", "hooks/objects hooks/record server/wire",
+		"calls are read by wire, single objects by objects.Read, and records by record.Read"},
 	{"go.etcd.io/etcd/api go.etcd.io/etcd/client go.uber.org/zap google.golang.org/grpc google.golang.org/protobuf",
 		"etcdops etcdops/token " + clouds, "etcdops alone talks to etcd"},
 	{"gocloud.dev cloud.google.com github.com/aws github.com/Azure google.golang.org/api golang.org/x/oauth2 " +
