@@ -249,6 +249,9 @@ func look(v *view) *verdict {
 		return nil
 	}
 	why = v.why(why)
+	if v.storeUnagreed() != "" {
+		return nil
+	}
 	decision := &verdict{
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
 		report: v.told(), jobs: v.all(), resync: resyncLater,

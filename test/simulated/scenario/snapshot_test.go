@@ -426,7 +426,7 @@ func (s *snapshotStory) sync() string {
 	if s.snapshot == nil {
 		return "it is gone\n"
 	}
-	o := snapshot.Observation{
+	o := snapshot.Observation{Labelled: map[string]bool{"keys": true},
 		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)),
 		Pods:     copied(shown(s, "pods", s.pods)),
 		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Images: objects.Images{Image: "quorate:v1"},
