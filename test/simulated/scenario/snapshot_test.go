@@ -344,7 +344,7 @@ func (s *snapshotStory) podDoes(a args) string {
 		ends(corev1.PodSucceeded, 0, r)
 	case a.has("keeps"):
 		if r := s.take(pod, int64(a.number("revision", 7)), false); a.has("fails") {
-			r.Error = "it is stored, but not verified (" + a["fails"] + ")"
+			r.Error = a["fails"]
 			ends(corev1.PodFailed, 1, r)
 		}
 	case a.has("disproves"):
