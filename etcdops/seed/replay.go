@@ -175,6 +175,10 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 		switch {
 		case err != nil && (reason == archive.Damaged || reason == archive.NotFound):
 			return &ending{err, r.reach, archive.Words(err)}
+		case err != nil && reason == archive.WrongKey: // the recipients have changed since the snapshot
+			return &ending{failure(archive.WrongKey, err, "what is stored behind revision %d can't be read: name a Secret "+
+				"with the identities of all recipients there were, or end at revision %d", r.reach, r.reach), r.reach,
+				archive.Words(err)}
 		case err != nil:
 			return err
 		case s == nil:
