@@ -36,7 +36,9 @@ func keysOf(t testing.TB, secrets, keys int, namespace string) []byte {
 	raw := edited(t, func(r map[string]any) {
 		secret := func(name string) map[string]any {
 			return map[string]any{"apiVersion": "v1", "kind": "Secret",
-				"metadata": map[string]any{"name": name, "namespace": "shop", "uid": name}, "data": data}
+				"metadata": map[string]any{"name": name, "namespace": "shop", "uid": name,
+					"labels": map[string]any{"etcd.quorate.dev/cluster": "orders", "etcd.quorate.dev/external": ""}},
+				"data": data}
 		}
 		related := map[string]any{}
 		for i := range secrets {
@@ -66,6 +68,7 @@ func TestKeysThatNothingAsksFor(t *testing.T) {
 	require.Nil(t, r.Secret("secret-1"))
 	require.Equal(t, []string{"password"}, r.Related.Secrets["secret-0"].Keys)
 	require.Len(t, r.Related.Secrets, 1, "what nothing names is not read")
+	require.Len(t, r.Related.Labelled, 10)
 	require.Len(t, r.Secret("orders-client-tls"), 64+1, "what others keep there stays, up to a point")
 	require.Less(t, made, int64(1<<20))
 }

@@ -370,8 +370,8 @@ func TestRelated(t *testing.T) {
 	pods := by("v1", "pods", map[string]string{"etcd.quorate.dev/snapshot": "nightly"})
 	named := set(map[string]any{"snapshot": map[string]any{"snapshotRef": map[string]any{"name": "monday"}}},
 		"bootstrap", "parent", "spec")
-	outside := set(map[string]any{"external": map[string]any{"endpoints": []any{"http://a:2379"}}}, "source", "parent",
-		"spec")
+	outside := set(map[string]any{"external": map[string]any{"endpoints": []any{"http://a:2379"},
+		"userSecretRef": map[string]any{"name": "old"}}}, "source", "parent", "spec")
 	for _, c := range []struct {
 		reason, path string
 		body         []byte
@@ -379,24 +379,24 @@ func TestRelated(t *testing.T) {
 		byUID        []relatedRule
 	}{
 		{"a cluster's Secrets, operations and snapshots", "/", edited(t),
-			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", false), remains("configmaps", false),
+			[]relatedRule{secrets, labelled, operations, remains("persistentvolumeclaims", false), remains("configmaps", false),
 				in("etcdsnapshots", "")},
-			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", true), remains("configmaps", true),
+			[]relatedRule{secrets, labelled, operations, remains("persistentvolumeclaims", true), remains("configmaps", true),
 				by(ours, "etcdsnapshots", ofCluster)}},
 		{"one that it names: without the namespace Metacontroller goes through those of all", "/", edited(t, named),
-			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", false), remains("configmaps", false),
+			[]relatedRule{secrets, labelled, operations, remains("persistentvolumeclaims", false), remains("configmaps", false),
 				in("etcdsnapshots", "")},
-			[]relatedRule{secrets, operations, remains("persistentvolumeclaims", true), remains("configmaps", true),
+			[]relatedRule{secrets, labelled, operations, remains("persistentvolumeclaims", true), remains("configmaps", true),
 				by(ours, "etcdsnapshots", ofCluster),
 				in("etcdsnapshots", "shop", "monday")}},
 		{"a snapshot's pods and its cluster", "/snapshots/", aSnapshotCall(t),
-			[]relatedRule{pods, all, labelled}, []relatedRule{pods, in("etcdclusters", "shop", "orders")}},
+			[]relatedRule{pods, all, labelled}, []relatedRule{pods, in("etcdclusters", "shop", "orders"), labelled}},
 		{"any cluster may restore a snapshot that is being deleted", "/snapshots/", aSnapshotCall(t, being(true)),
-			[]relatedRule{pods, all, labelled}, []relatedRule{pods, in("etcdclusters", "shop")}},
+			[]relatedRule{pods, all, labelled}, []relatedRule{pods, in("etcdclusters", "shop"), labelled}},
 		{"nothing for a schedule without a stream", "/schedules/", aScheduleCall(t),
 			[]relatedRule{all, labelled}, []relatedRule{}},
 		{"the cluster whose changes are stored", "/schedules/", aScheduleCall(t, streams),
-			[]relatedRule{all, labelled}, []relatedRule{in("etcdclusters", "shop", "orders")}},
+			[]relatedRule{all, labelled}, []relatedRule{in("etcdclusters", "shop", "orders"), labelled}},
 		{"both clusters of a mirror", "/mirrors/", aMirrorCall(t),
 			[]relatedRule{all, labelled}, []relatedRule{in("etcdclusters", "shop", "spare", "orders")}},
 		{"the one of a mirror from elsewhere, and Secrets whose owners agree", "/mirrors/", aMirrorCall(t, outside),
@@ -552,4 +552,13 @@ func TestLabelledSecretsAreRead(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.want, r.Observation.Labelled, name)
 	}
+	// A cluster may name any of them, and takes for its own only those that have its label.
+	body := edited(t, set(map[string]any{"old": secret("shop", agreed)}, "Secret.v1", "related"),
+		set(map[string]any{"rootPasswordSecretRef": map[string]any{"name": "old"}}, "auth", "parent", "spec"))
+	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(body))
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"old": true}, r.Related.Labelled)
+	require.Empty(t, r.Related.Secrets)
+	require.Nil(t, r.Secret("old"))
+
 }

@@ -162,6 +162,8 @@ func streams(r map[string]any) {
 		panic(err)
 	}
 	r["related"] = mirror["related"]
+	at(r, "related")[groupSecrets] = map[string]any{"keys": map[string]any{"metadata": map[string]any{"name": "keys",
+		"namespace": "shop", "labels": map[string]any{"etcd.quorate.dev/external": ""}}}}
 }
 
 // TestAStreamIsAnswered: the pod is made, kept as it is told, and let go with its schedule.

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,7 @@ const (
 	Differs = "Differs"
 )
 
-// Take takes a snapshot, stores it, and verifies it. The report says what is stored, with an error too: then it is
+// Take takes a snapshot, stores it, and verifies it. The report says what is stored (URI), with an error too: then it is
 // not verified.
 //
 // What is stored has its record before it is verified, so that a run that is stopped then leaves it whole, and the
@@ -60,7 +61,7 @@ func Take(ctx context.Context, o Order) (reports.Snapshot, error) {
 	report := reports.Snapshot{}
 	err := o.take(ctx, &report)
 	if report.Absent = report.Absent && err != nil; err != nil {
-		report.Error = Words(err)
+		report.Error = cmp.Or(Words(err), "it failed, for a reason that is not known")
 	}
 	return report, err
 }
@@ -153,7 +154,7 @@ func (s *store) kept(ctx context.Context, key string) (*reports.Snapshot, string
 func (o Order) fresh(ctx context.Context, store *store, report *reports.Snapshot) error {
 	from, all, asked, err := o.Cluster.choose(ctx)
 	if err != nil {
-		return doubtful(report, err)
+		return err
 	}
 	if report.URI == "" && o.unchanged(asked) {
 		report.Skipped, report.Revision, report.AuthRevision, report.ClusterID = true, asked.revision,
@@ -201,16 +202,16 @@ func (o Order) from(ctx context.Context, store *store, m member, all []member, a
 			return o.givesWay(ctx, store, report)
 		}
 	}
-	started := time.Now().UTC()
+	started := now()
 	o.Log.Info("taking a snapshot", "member", m.name, "leader", m.leader, "revision", asked.revision, "key", o.Key)
 	stored, back, err := o.store(ctx, store, m, !report.Absent)
 	if errors.Is(err, errReplaced) {
 		return o.givesWay(ctx, store, report)
 	}
 	if err != nil {
-		return doubtful(report, err)
+		return err
 	}
-	stored.Started, stored.Completed = started.Truncate(time.Second), time.Now().UTC().Truncate(time.Second)
+	stored.Started, stored.Completed = started, now()
 	// What it holds exactly is known after verification; until then, that it has what was written before it was asked
 	// for.
 	stored.Revision, stored.AuthRevision = asked.revision, asked.authRevision
@@ -234,6 +235,10 @@ func (o Order) from(ctx context.Context, store *store, m member, all []member, a
 	return o.conclude(ctx, store, all, back, report)
 }
 
+// now is the time as a record has it: whole, since a record with a time that is too early would stand before what it
+// follows on.
+func now() time.Time { return time.Now().UTC().Round(0) }
+
 // conclude verifies what is stored, and writes its record once more. What is disproved is removed. What could not be
 // verified for another reason is kept: it may be all that there is.
 func (o Order) conclude(ctx context.Context, store *store, all []member, back age.Identity,
@@ -247,7 +252,7 @@ func (o Order) conclude(ctx context.Context, store *store, all []member, back ag
 		err = o.stillThere(ctx, store, report)
 	}
 	if err == nil {
-		verified.VerifiedAt = time.Now().UTC().Truncate(time.Second)
+		verified.VerifiedAt = now()
 		err = store.note(ctx, o.Key, &verified)
 		if ReasonOf(err) == Locked {
 			o.Log.Warn("the status alone says that it is verified: its record can't be replaced", "reason", Words(err))
@@ -258,7 +263,7 @@ func (o Order) conclude(ctx context.Context, store *store, all []member, back ag
 		return o.givesWay(ctx, store, report)
 	}
 	if err != nil {
-		return doubtful(report, err)
+		return err
 	}
 	*report = verified
 	o.Log.Info("verified", "revision", report.Revision, "keys", report.Keys, "hash", report.Hash, "hashOf",
@@ -288,7 +293,7 @@ func (o Order) givesWay(ctx context.Context, store *store, report *reports.Snaps
 	if *report = (reports.Snapshot{}); err == nil && now != nil {
 		*report = *now
 	}
-	return doubtful(report, errReplaced)
+	return errReplaced
 }
 
 // disproved removes what is stored, unless it is not what was looked at: then another run has stored it.
@@ -297,18 +302,10 @@ func (o Order) disproved(ctx context.Context, store *store, report *reports.Snap
 	case errors.Is(err, errReplaced):
 		return o.givesWay(ctx, store, report)
 	case err != nil:
-		return doubtful(report, err)
+		return err
 	}
 	*report = reports.Snapshot{Absent: true}
 	return store.cleared(ctx, o.Key, why)
-}
-
-// doubtful is an error after which the report still tells what is stored, if anything is.
-func doubtful(report *reports.Snapshot, err error) error {
-	if report.URI == "" {
-		return err
-	}
-	return failure(ReasonOf(err), err, "it is stored, but not verified")
 }
 
 // store streams the snapshot of one member, and of no other, into the store.

@@ -95,7 +95,7 @@ func (o Order) tried(ctx context.Context, file, scratch string, report *reports.
 	done("examined once more")
 	if o.Tell != nil {
 		last := *report
-		last.Error = Words(doubtful(report, outOfMemory("the pod was killed while etcd started", fetched)))
+		last.Error = Words(outOfMemory("the pod was killed while etcd started", fetched))
 		o.Tell(&last)
 		defer o.Tell(nil)
 	}

@@ -34,9 +34,6 @@ func Promote(ctx context.Context, p Promotion) (report reports.Mirror, err error
 			return report, err
 		}
 	}
-	if to.ends, err = to.stopped(ctx); err != nil { // by a promotion that was interrupted
-		return report, err
-	}
 	if was, err := p.was(ctx, to); was || err != nil {
 		return to.report(), err
 	}
@@ -47,6 +44,7 @@ func Promote(ctx context.Context, p Promotion) (report reports.Mirror, err error
 	var told time.Time
 	for ; ; sleep(ctx, pause/4) {
 		done := false
+		to.ends = to.ends && to.holds()
 		if _, err = to.read(ctx); err == nil {
 			done, err = p.end(ctx, to, target, source)
 		}

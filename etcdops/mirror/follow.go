@@ -75,8 +75,11 @@ func (q *queue) add(b stream.Batch) error {
 }
 
 // next are the first revisions, as many as fit into a transaction of so many operations, and always one. Of a key that
-// changes more than once the last operation is left.
+// changes more than once the last operation is left, except in one that is larger: that is written in parts.
 func (q *queue) next(most int) (ops []op, n int) {
+	if first := q.changes[0].ops; len(first) > most {
+		return first, 1
+	}
 	at, size := map[string]int{}, 0
 	for ; n < len(q.changes); n++ {
 		c := q.changes[n]
@@ -232,14 +235,15 @@ func (m *mirror) write(ctx context.Context, ops []op, last change) error {
 	return nil
 }
 
-// fit is how many of the first operations are a part, one at least.
+// fit is how many of the first operations are a part, one at least. etcd takes no key twice in one.
 func fit(ops []op, most int) (n int) {
-	size := 0
+	size, known := 0, map[string]struct{}{}
 	for _, o := range ops {
-		if n > 0 && (n == most || size+o.size() > partSize) {
+		_, twice := known[o.key]
+		if n > 0 && (n == most || size+o.size() > partSize || twice) {
 			break
 		}
-		n, size = n+1, size+o.size()
+		n, size, known[o.key] = n+1, size+o.size(), struct{}{}
 	}
 	return n
 }

@@ -3,11 +3,13 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
 func TestScope(t *testing.T) {
@@ -179,10 +183,9 @@ func TestQueue(t *testing.T) {
 			changes = changes[arrived:]
 			ops, n := q.next(most)
 			require.Positive(t, n)
-			size, once := 0, map[string]bool{}
+			size := 0
 			for _, o := range ops {
-				require.False(t, once[o.key])
-				once[o.key], size = true, size+o.size()
+				size += o.size()
 			}
 			require.True(t, n == 1 || len(ops) <= most && size <= partSize)
 			require.Equal(t, last+int64(n), q.changes[n-1].revision)
@@ -190,6 +193,11 @@ func TestQueue(t *testing.T) {
 				part := fit(rest, most)
 				require.Positive(t, part)
 				require.LessOrEqual(t, part, most)
+				once := map[string]bool{}
+				for _, o := range rest[:part] {
+					require.False(t, once[o.key], "etcd refuses it")
+					once[o.key] = true
+				}
 				apply(is, rest[:part])
 				rest = rest[part:]
 			}
@@ -247,4 +255,35 @@ func TestMonitor(t *testing.T) {
 	_, said = ask("/metrics")
 	assert.Contains(t, said, "# TYPE quorate_mirror_operations_total counter\nquorate_mirror_operations_total 503\n")
 	assert.Contains(t, said, "\nquorate_mirror_transactions_total 2\n")
+}
+
+// FuzzPlace: whatever a destination has under the key of a mirror, it is a place or an error, and takes no more memory
+// than a multiple of what it is. A place can be written, and is the same then.
+func FuzzPlace(f *testing.F) {
+	for _, is := range []place{{Format: format, ClusterID: "c1", Revision: 7}, {Format: 2},
+		{Format: format, Scope: Scope{Prefix: "/a/", Exclude: []string{"/a/x"}}, Doing: applying, Towards: 9, WholeAt: 3}} {
+		text, err := json.Marshal(is)
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	f.Add([]byte(`{"format": 1, "exclude": ["", "", ""], "revision": -1}`))
+	f.Add([]byte(`[[[[`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		is, err := placeOf(text)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20+64*len(text)))
+		if err != nil {
+			require.NotEmpty(t, archive.Words(err))
+			return
+		}
+		again, err := json.Marshal(is)
+		require.NoError(t, err)
+		same, err := placeOf(again)
+		require.NoError(t, err)
+		require.True(t, is.same(same.Scope), "%q", text)
+		require.Equal(t, is.Doing, same.Doing)
+		_ = is.touches(Scope{Prefix: "/a/", ToPrefix: "/a/"})
+	})
 }

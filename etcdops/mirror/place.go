@@ -94,8 +94,9 @@ type destination struct {
 	most    int
 	session string
 	count   int64
-	// ends: this process ends the mirror, and writes though no mirror may.
+	// ends: this process ends the mirror, and writes though no mirror may. Hold tells that it still keeps them from it.
 	ends bool
+	hold <-chan *clientv3.LeaseKeepAliveResponse
 	log  *slog.Logger
 	// is the place, and at its revision in the destination; 0 for none.
 	is place
@@ -105,8 +106,9 @@ type destination struct {
 // keyOf is where the place of a mirror is.
 func keyOf(name string) string { return Reserved + name }
 
-// endSuffix makes the key beside a place that keeps mirrors from writing while a promotion is under way.
-const endSuffix = "/end"
+// endSuffix makes the key beside a place that keeps mirrors from writing while a promotion is under way. It is gone
+// heldFor after the process that has written it, in seconds: a promotion may be withdrawn.
+const endSuffix, heldFor = "/end", 15
 
 func reach(cluster archive.Cluster, name string, most int, log *slog.Logger) (*destination, error) {
 	client, err := cluster.Dial()
@@ -310,7 +312,16 @@ func (d *destination) stopped(ctx context.Context) (bool, error) {
 func (d *destination) stop(ctx context.Context, stop bool) error {
 	then := clientv3.OpDelete(d.key + endSuffix)
 	if stop {
-		then = clientv3.OpPut(d.key+endSuffix, d.session)
+		lease, err := again(ctx, d.log, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+			return d.client.Grant(ctx, heldFor)
+		})
+		if err == nil {
+			d.hold, err = d.client.KeepAlive(d.client.Ctx(), lease.ID)
+		}
+		if err != nil {
+			return d.refusal(err, 0)
+		}
+		then = clientv3.OpPut(d.key+endSuffix, d.session, clientv3.WithLease(lease.ID))
 	}
 	_, err := again(ctx, d.log, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return d.client.Txn(ctx).If(clientv3.Compare(clientv3.Version(d.key), ">", 0)).Then(then).Commit()
@@ -320,6 +331,20 @@ func (d *destination) stop(ctx context.Context, stop bool) error {
 	}
 	d.ends = stop
 	return nil
+}
+
+// holds reports whether this process still keeps mirrors from writing.
+func (d *destination) holds() bool {
+	for {
+		select {
+		case _, open := <-d.hold:
+			if !open {
+				return false
+			}
+		default:
+			return true
+		}
+	}
 }
 
 // found writes the first place of a mirror, if there is nothing yet of what it will write.

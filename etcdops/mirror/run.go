@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
@@ -127,7 +128,8 @@ func (m *mirror) turn(ctx context.Context) error {
 	}
 	behind := standing.Revision-is.Revision > farBehind
 	lost := m.gap != 0 && m.gap == is.Revision // else another process has copied what was missing
-	if m.Reconcile || lost || behind || is.Doing == copying || is.Doing == reconciling {
+	halfway := slices.Contains([]string{copying, reconciling, ending}, is.Doing)
+	if m.Reconcile || lost || behind || halfway {
 		if err := m.copy(ctx, standing); err != nil {
 			return err
 		}
@@ -154,12 +156,11 @@ func (m *mirror) begin(ctx context.Context) error {
 		m.monitor.ended(is.ClusterID, is.Revision)
 		return failure(reports.MirrorEnded, nil, "this mirror was ended at revision %d, and others write to the "+
 			"destination: remove what runs it, or begin another one with another name and prefix", is.Revision)
-	case is.Doing == ending:
-		return errEnding
 	case !is.same(m.Scope):
 		return failure(reports.MirrorOtherScope, nil, "this mirror was begun with another --prefix, --to-prefix or "+
 			"--exclude: use the same ones, or another --name")
 	}
+	// What a promotion was about to take back, and has not, is copied once more.
 	if stopped, err := m.to.stopped(ctx); err != nil || stopped {
 		return cmp.Or(err, errEnding)
 	}

@@ -31,7 +31,7 @@ func entries(term, first, last uint64, size int) []*raftpb.Entry {
 }
 
 // newLog writes a log of member 5 in cluster 6 as etcd does.
-func newLog(t *testing.T, write func(w *wal.WAL)) string {
+func newLog(t testing.TB, write func(w *wal.WAL)) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "wal")
 	whose, err := proto.Marshal(&etcdserverpb.Metadata{NodeID: new(uint64(5)), ClusterID: new(uint64(6))})
@@ -44,7 +44,7 @@ func newLog(t *testing.T, write func(w *wal.WAL)) string {
 	return dir
 }
 
-func save(t *testing.T, w *wal.WAL, commit uint64, list []*raftpb.Entry) {
+func save(t testing.TB, w *wal.WAL, commit uint64, list []*raftpb.Entry) {
 	t.Helper()
 	require.NoError(t, w.Save(&raftpb.HardState{Term: list[len(list)-1].Term, Vote: new(uint64(5)),
 		Commit: new(commit)}, list))

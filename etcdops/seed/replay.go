@@ -126,7 +126,6 @@ func (o Options) untilTime(ctx context.Context, base int64, completed time.Time)
 		"earlier snapshot", base, words(o.UntilTime))
 }
 
-// write has one transaction for each segment.
 func (r *replay) write(ctx context.Context, path string, tail *stream.Tail) error {
 	options := asEtcdOpens()
 	options.NoSync = true // place.commit does that, for all
@@ -155,16 +154,50 @@ func (r *replay) all(ctx context.Context, db *bolt.DB, tail *stream.Tail) error 
 		return err
 	}
 	err := r.follow(ctx, tail, func(s *stream.Segment) error {
-		return db.Update(func(tx *bolt.Tx) error {
-			keys := tx.Bucket([]byte(keysBucket))
-			keys.FillPercent = 0.9 // as etcd does: records come in their order
-			return r.apply(s, keys.Put)
-		})
+		to := records{db: db}
+		wrong := r.apply(s, to.put)
+		return cmp.Or(wrong, to.commit())
 	})
 	if err != nil {
 		return err
 	}
 	return db.Update(r.leases.write)
+}
+
+// records are written into a database. A transaction holds in memory what it writes, so one has at most mostRecords.
+type records struct {
+	db *bolt.DB
+	tx *bolt.Tx
+	n  int
+}
+
+const mostRecords = 10_000
+
+func (r *records) put(name, value []byte) (err error) {
+	if r.tx == nil {
+		if r.tx, err = r.db.Begin(true); err != nil {
+			return err
+		}
+	}
+	keys := r.tx.Bucket([]byte(keysBucket))
+	keys.FillPercent = 0.9 // as etcd does: records come in their order
+	if err := keys.Put(name, value); err != nil {
+		return err
+	}
+	if r.n++; r.n%mostRecords == 0 {
+		return r.commit()
+	}
+	return nil
+}
+
+// commit ends the transaction, if there is one: without that the database can't be closed.
+func (r *records) commit() error {
+	if r.tx == nil {
+		return nil
+	}
+	tx := r.tx
+	r.tx = nil
+	return tx.Commit()
 }
 
 // follow takes segments up to the end that is asked for.
@@ -175,6 +208,10 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 		switch {
 		case err != nil && (reason == archive.Damaged || reason == archive.NotFound):
 			return &ending{err, r.reach, archive.Words(err)}
+		case err != nil && reason == archive.WrongKey: // the recipients have changed since the snapshot
+			return &ending{failure(archive.WrongKey, err, "what is stored behind revision %d can't be read: name a Secret "+
+				"with the identities of all recipients there were, or end at revision %d", r.reach, r.reach), r.reach,
+				archive.Words(err)}
 		case err != nil:
 			return err
 		case s == nil:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
@@ -205,6 +206,45 @@ func TestReplayOnlyEncrypted(t *testing.T) {
 		assert.NoError(t, err)
 		require.NoError(t, tail.Close())
 	}
+}
+
+// TestReplayBehindOtherRecipients: what is encrypted for others ends a recovery at the last revision that can be read. A
+// restore to what is behind it says so.
+func TestReplayBehindOtherRecipients(t *testing.T) {
+	dir := t.TempDir()
+	segment(t, dir, stream.Header{First: 5, Last: 5}, putting(5, 0))
+	segment(t, dir, stream.Header{First: 6, Last: 6}, putting(6, 0))
+	own, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	identity := filepath.Join(t.TempDir(), "identity")
+	require.NoError(t, os.WriteFile(identity, []byte(own.String()), 0o600))
+	others, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	for name, to := range map[string]*age.X25519Identity{"5-5.seg": own, "6-6.seg": others} {
+		plain := filepath.Join(dir, "tail", "c1", name)
+		text, err := os.ReadFile(plain)
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(plain))
+		var sealed bytes.Buffer
+		w, err := age.Encrypt(&sealed, to.Recipient())
+		require.NoError(t, err)
+		_, err = w.Write(text)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		require.NoError(t, os.WriteFile(plain+".age", sealed.Bytes(), 0o600))
+	}
+	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, identity)
+	require.NoError(t, err)
+	defer tail.Close()
+	_, err = Options{Tail: tail, AsFarAsPossible: true}.replay(t.Context(), snapshotAt4(t),
+		&reports.Artifact{ClusterID: "c1", Encrypted: true})
+	var end *ending
+	require.ErrorAs(t, err, &end)
+	assert.Equal(t, int64(5), end.at, "a recovery goes on to there")
+	assert.Contains(t, end.why, "the segment 6-6")
+	assert.Contains(t, end.why, "is encrypted for others")
+	assert.Equal(t, archive.WrongKey, archive.ReasonOf(err))
+	assert.ErrorContains(t, err, "name a Secret with the identities of all recipients there were, or end at revision 5")
 }
 
 // TestReplayTellsOfTheHead: a stream's sign of life tells of users that have changed since, and of what is missing at

@@ -171,7 +171,7 @@ func (t *Tail) Until(ctx context.Context, from int64, at time.Time) (int64, erro
 }
 
 // Next reads the segment that has the revision behind reach and goes furthest. Of several that have it, one that is
-// damaged or gone is passed over. Nil when there is none.
+// damaged, gone, or encrypted for others is passed over. Nil when there is none.
 func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 	var fits []Span
 	for _, s := range t.spans {
@@ -186,16 +186,21 @@ func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 		if err == nil {
 			return s, nil
 		}
-		if reason := archive.ReasonOf(err); reason != damaged && reason != archive.NotFound {
+		switch archive.ReasonOf(err) {
+		case damaged, archive.NotFound, archive.WrongKey:
+			wrong = cmp.Or(wrong, err)
+		default:
 			return nil, err
 		}
-		wrong = cmp.Or(wrong, err)
 	}
 	return nil, wrong
 }
 
 func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
 	whole, encrypted, err := t.folder.Get(ctx, span.Name, largest)
+	if archive.ReasonOf(err) == archive.WrongKey {
+		return nil, failure(archive.WrongKey, err, "the segment %d-%d of the stream can't be read", span.First, span.Last)
+	}
 	if err != nil {
 		return nil, err
 	}

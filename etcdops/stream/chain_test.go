@@ -1,11 +1,13 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -253,4 +255,33 @@ func TestPrune(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "s", "c.db.json")))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "s", "notes.json"), []byte("of another program"), 0o600))
 	pruned(15)
+}
+
+// FuzzHead: whatever stands in the place of a stream's sign of life, it is one of that cluster or none, and takes no
+// memory to speak of.
+func FuzzHead(f *testing.F) {
+	f.Add([]byte(`{"clusterID": "c1", "revision": 7, "at": "2026-03-01T09:00:00Z", "authRevision": 3}`))
+	f.Add([]byte(`{"clusterID": "c1", "revision": -7, "at": "9999-12-31T23:59:59.999999999Z"}`))
+	f.Add([]byte(`[[[[`))
+	f.Add(bytes.Repeat([]byte{'{'}, headSize+1))
+	f.Add([]byte{0x28, 0xb5, 0x2f, 0xfd})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "tail", "c1"), 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", headName), text, 0o600))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		defer tail.Close()
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20+64*min(len(text), headSize)))
+		require.Contains(t, []string{"", "c1"}, tail.Head.ClusterID)
+		if tail.Missing(5) == "" {
+			require.LessOrEqual(t, tail.Head.Revision, int64(5))
+		}
+		whole, err := tail.Whole(t.Context(), 5)
+		require.NoError(t, err)
+		require.True(t, whole.IsZero() || whole.Equal(tail.Head.At))
+	})
 }

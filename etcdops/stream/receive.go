@@ -54,9 +54,9 @@ type receiver struct {
 	// open is what has arrived, up to a revision that may not be whole; begins is where that begins in its records.
 	open   batch
 	begins int
-	// again are the records of last, which a watch begins with; intact tells whether no compaction has taken any of a
+	// again is the sum of the records of last, which a watch begins with; intact tells whether no compaction has taken any of a
 	// revision. Head is the revision of the member that has answered.
-	again  []byte
+	again  Sum
 	intact func(ctx context.Context, revision int64) (bool, error)
 	head   int64
 	// waits is since when the member is waited for, in Unix nanoseconds; 0 for not.
@@ -81,7 +81,7 @@ func (r *receiver) watch(ctx context.Context) error {
 	if err != nil {
 		return unreachable(err)
 	}
-	r.open, r.begins, r.again = batch{}, 0, nil
+	r.open, r.begins, r.again = batch{}, 0, Sum{}
 	r.intact = func(ctx context.Context, revision int64) (bool, error) { return whole(ctx, client, revision) }
 	all := &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: r.last, ProgressNotify: true,
 		Fragment: true}
@@ -212,7 +212,8 @@ func otherCluster(format string, args ...any) error {
 func (r *receiver) event(ctx context.Context, e *mvccpb.Event) error {
 	revision := e.GetKv().GetModRevision()
 	if revision == r.last && r.open.last == 0 {
-		r.again = appendRecord(r.again, e)
+		raw, _ := proto.Marshal(e) // never fails: it has just been read
+		r.again.Add(Change{Revision: revision, raw: raw})
 		return nil
 	}
 	if r.open.last == 0 {
@@ -250,12 +251,9 @@ func outOfOrder(before, after int64) error {
 // known compares the last revision with what it was when it was received first. It is seen once more when a watch
 // begins, and never later.
 func (r *receiver) known(ctx context.Context) error {
-	if r.again == nil {
-		return nil
-	}
-	sum := sumOf(r.again)
-	r.again = nil
-	if r.sum == sum {
+	sum := r.again.Of()
+	r.again = Sum{}
+	if sum == "" || r.sum == sum {
 		return nil
 	}
 	switch intact, err := r.intact(ctx, r.last); {

@@ -15,8 +15,10 @@ package stream
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"hash"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -283,15 +285,17 @@ func fields(message []byte, tell func(field protowire.Number, number uint64, tex
 // Sum is the SHA-256 of the records of one revision, in hexadecimal, as Header.Before has it.
 type Sum struct {
 	revision int64
-	records  []byte
+	hash     hash.Hash
 }
 
 // Add takes the next change.
 func (s *Sum) Add(c Change) {
-	if c.Revision != s.revision {
-		s.revision, s.records = c.Revision, s.records[:0]
+	if s.hash == nil || c.Revision != s.revision {
+		s.revision, s.hash = c.Revision, sha256.New()
 	}
-	s.records = protowire.AppendBytes(s.records, c.raw)
+	var length [binary.MaxVarintLen64]byte
+	s.hash.Write(protowire.AppendVarint(length[:0], uint64(len(c.raw))))
+	s.hash.Write(c.raw)
 }
 
 // AddRecord takes the next record of a revision from a database: a mvccpb.KeyValue.
@@ -308,10 +312,10 @@ func (s *Sum) AddRecord(revision int64, deleted bool, value []byte) {
 
 // Of is the sum of the revision that was added last; empty without any.
 func (s *Sum) Of() string {
-	if len(s.records) == 0 {
+	if s.hash == nil {
 		return ""
 	}
-	return sumOf(s.records)
+	return hex.EncodeToString(s.hash.Sum(nil))
 }
 
 func sumOf(records []byte) string {

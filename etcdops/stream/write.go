@@ -249,7 +249,11 @@ func (w *writer) add(b batch) {
 	}
 	s := w.open
 	s.Last, s.Events = b.last, s.Events+b.events
-	s.records = append(s.records, b.records...)
+	if s.records == nil { // it may be one large revision
+		s.records = b.records
+	} else {
+		s.records = append(s.records, b.records...)
+	}
 	maps.Copy(s.referred, b.leases)
 	w.held += len(b.records)
 	mark := Mark{Revision: b.last, At: b.at.Truncate(time.Millisecond).Add(time.Millisecond)}

@@ -20,15 +20,15 @@ import (
 //	a change of the members       all of these, in order, and to     allCertificateProblems
 //	                              stay so
 //
-// A pod that begins a member is a change: it waits until nothing is lacking. A pod that resumes one waits for
-// nothing here. It mounts what its containers would be started with again at any time; the kubelet waits for a
-// Secret or a key that is not there, and also where only Quorate can't see it; and the quorum may be waiting for
-// it.
+// A pod that begins a member is a change: it waits until nothing is lacking. A pod that resumes one waits only until
+// the owners of the Secrets that it mounts agree: whatever else is wrong with them, its containers would be started
+// with it again at any time, and the quorum may be waiting for it.
 
-// MayExist reports whether a desired pod may be in the answer: one that is there, one that resumes a member, and
-// while no certificate is lacking any other.
+// MayExist reports whether a desired pod may be in the answer: one that is there, one that resumes a member with
+// Secrets whose owners agree, and while no certificate is lacking any other.
 func MayExist(v *state.View, pod *corev1.Pod) bool {
-	return pod.UID != "" || state.PodStart(pod) == objects.StartResume || len(v.CertificateProblems) == 0
+	resumes := state.PodStart(pod) == objects.StartResume && v.OwnersAgree()
+	return pod.UID != "" || resumes || len(v.CertificateProblems) == 0
 }
 
 // podCertificateProblems says which of the Secrets that pods mount is not there or can't be used, and why; empty for

@@ -88,6 +88,25 @@ func stagedEpoch(t *testing.T) observation.Observation {
 	return o
 }
 
+// TestTheOwnersOfASnapshotsSecretsMustAgree: no epoch is recorded whose members would have a Secret that has no label.
+func TestTheOwnersOfASnapshotsSecretsMustAgree(t *testing.T) {
+	for _, name := range []string{"keys", "trust", "age"} {
+		o := serve(3)
+		s := verified(&o, "s1", "c1", time.Hour)
+		s.Spec.Store.S3.CredentialsSecretRef.Name, s.Spec.Store.CASecretRef.Name = "keys", "trust"
+		askSnapshot(&o, "one", "s1").Spec.Restore.Snapshot.IdentitySecretRef.Name = "age"
+		o.Related.Labelled = map[string]bool{"keys": true, "trust": true, "age": true}
+		delete(o.Related.Labelled, name)
+		goOn(t, &o)
+		require.Len(t, o.Children.ConfigMaps, 1)
+		assert.Contains(t, fmt.Sprint(Decide(o).Status.Operations), "the Secret "+name+", which the snapshot's source names, is "+
+			"not there or lacks the label that lets pods have it: kubectl label secret -n default "+name+" etcd.quorate.dev/external=")
+		o.Related.Labelled[name] = true
+		goOn(t, &o)
+		require.Len(t, o.Children.ConfigMaps, 2)
+	}
+}
+
 func seedOf(pod *corev1.Pod) *corev1.Container {
 	i := slices.IndexFunc(pod.Spec.InitContainers,
 		func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })

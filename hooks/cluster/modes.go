@@ -40,7 +40,8 @@ var (
 	// Waits: one that others keep is there and can't be used; one that is not there may be on its way
 	certificatesRule = rule.New("WaitForCertificates",
 		"No member is begun or changed before the certificates of members and of Quorate are there and in order "+
-			"(S19); pods of members that have run are brought back all the same.",
+			"(S19); pods of members that have run are brought back all the same, with Secrets that "+
+			"have the cluster's label.",
 		waitForCertificates, rule.Works, rule.Waits)
 	// Waits: the data can't be restored
 	epochRule = rule.New("SwitchEpoch",

@@ -447,6 +447,15 @@ func URLOfRestore(v *state.View) string {
 
 // resolve is the snapshot that the source names, or what stands in its way.
 func resolve(v *state.View, s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
+	r, why := find(v, s)
+	if why == "" {
+		why = objects.Unagreed(v.Related.Labelled, v.Cluster.Namespace, "the snapshot's source",
+			append(stores.Secrets(&r.Store), r.Identity.Name)...)
+	}
+	return r, why
+}
+
+func find(v *state.View, s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	r := &record.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()

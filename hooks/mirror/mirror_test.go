@@ -368,7 +368,7 @@ func TestAMirrorFromElsewhere(t *testing.T) {
 	o.Labelled = map[string]bool{"old": true}
 	d := decided(t, o)
 	assert.Empty(t, d.Pods, "an owner has not agreed")
-	assert.Equal(t, "the Secret old-root, which spec.source.external names, is not there or lacks the label that lets "+
+	assert.Equal(t, "the Secret old-root, which spec.source names, is not there or lacks the label that lets "+
 		"pods have it: kubectl label secret -n shop old-root etcd.quorate.dev/external=", d.Status.Message)
 	o.Labelled["old-root"] = true
 	made := pod(t, o, copier)
@@ -403,6 +403,11 @@ func TestStored(t *testing.T) {
 			CredentialsSecretRef: v1alpha1.SecretRef{Name: "s3"}}},
 		Folder: "shop/orders", IdentitySecretRef: v1alpha1.SecretKeyRef{Name: "age"}, ServiceAccountName: "reader"}}
 	delete(o.Clusters, "orders")
+	for _, name := range []string{"s3", "age"} {
+		assert.Empty(t, decided(t, o).Pods)
+		assert.Contains(t, decided(t, o).Status.Message, "the Secret "+name+", which spec.source names")
+		o.Labelled = map[string]bool{"s3": true, name: true}
+	}
 	main := pod(t, o, copier)
 	line := strings.Join(kubelet.Line(&main.Spec.Containers[0]), " ")
 	for _, flag := range []string{"--store-url=s3://backups/etcd", "--tail=shop/orders/tail",

@@ -96,13 +96,24 @@ func (v *view) blocked(purpose string) string {
 	if why != "" || !v.asksSource(purpose) {
 		return why
 	}
-	if e := v.Mirror.Spec.Source.External; e != nil { // a pod that has them stays
-		return snapshot.Unagreed(v.Labelled, "spec.source.external", outside(e), v.Mirror.Namespace)
+	if secrets := Secrets(&v.Mirror.Spec.Source); secrets != nil { // a pod that has them stays
+		return objects.Unagreed(v.Labelled, v.Mirror.Namespace, "spec.source", secrets...)
 	}
 	if from != "" {
 		why = snapshot.Unavailable(from, v.Clusters[from])
 	}
 	return why
+}
+
+// Secrets are those that a source names; nil where it can name none.
+func Secrets(source *v1alpha1.MirrorSource) []string {
+	switch {
+	case source.External != nil:
+		return snapshot.SecretsOutside(outside(source.External))
+	case source.Stored != nil:
+		return append(stores.Secrets(&source.Stored.Store), source.Stored.IdentitySecretRef.Name)
+	}
+	return nil
 }
 
 // validate says what is wrong with a spec, where the API server did not refuse it.

@@ -15,8 +15,8 @@ const (
 	// to voters.
 	LabelRole = Domain + "role"
 
-	// LabelExternal is what the owner of a Secret puts on it, with any value, to let pods of ours have it for an etcd that
-	// Quorate does not run: spec.external names it.
+	// LabelExternal is what the owner of a Secret puts on it, with any value, to let pods of ours have it for what Quorate
+	// does not run: a store, or another etcd. See Unagreed.
 	LabelExternal = Domain + "external"
 
 	// LabelRestored is what Velero puts on every object that it makes from a backup.

@@ -1,6 +1,8 @@
 package objects
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -14,3 +16,15 @@ const (
 	KeyTokenPrivate        = "token.key"
 	KeyTokenPublic         = "token.pub"
 )
+
+// Unagreed says the owner of which of these Secrets has not agreed that pods of ours have it, whatever the author of a
+// spec does with them: it must have LabelExternal. Empty for none. One without a name is none.
+func Unagreed(labelled map[string]bool, namespace, namedBy string, secrets ...string) string {
+	for _, name := range secrets {
+		if name != "" && !labelled[name] {
+			return fmt.Sprintf("the Secret %s, which %s names, is not there or lacks the label that lets pods have it: "+
+				"kubectl label secret -n %s %s %s=", name, namedBy, namespace, name, LabelExternal)
+		}
+	}
+	return ""
+}

@@ -113,6 +113,8 @@ func ChildName(kind string, o metav1.Object) string { return kind + " " + o.GetN
 // Related are the observed objects that belong to others, by name: see [RelatedSelector].
 type Related struct {
 	Secrets map[string]*Secret
+	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
+	Labelled map[string]bool
 	// Snapshots are those that carry the cluster's label, and those that its spec names.
 	Snapshots map[string]*v1alpha1.EtcdSnapshot
 	// Operations are those of the namespace on this cluster.

@@ -55,15 +55,15 @@ func checkPods(j *judgement) {
 }
 
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate
-// that is lacking keeps it away.
+// that is lacking keeps it away, but a Secret whose owner has not agreed.
 func broughtBack(j *judgement) {
 	if e := j.v.Epoch; j.v.Etcd != nil || e == nil || e.Record == nil || !e.HadQuorum() || !e.Began() || j.v.Memory() {
 		return
 	}
 	for _, name := range j.v.Names {
 		had := j.o.Children.Pods[name] != nil
-		j.require(had || podIn(j, name) != nil || !volumes.StorageUsable(j.v, name) || j.v.Fenced(name), "S11",
-			"blind, and the pod %s does not come back", name)
+		can := volumes.StorageUsable(j.v, name) && !j.v.Fenced(name) && j.v.OwnersAgree()
+		j.require(had || podIn(j, name) != nil || !can, "S11", "blind, and the pod %s does not come back", name)
 	}
 }
 
@@ -89,7 +89,8 @@ func needsPod(j *judgement, m *state.Member) bool {
 	if m.Pod == nil && j.v.Fenced(m.PodName) {
 		return false
 	}
-	return m.Pod != nil || (len(j.v.CertificateProblems) == 0 || m.Started()) && j.v.Epoch.Provisioned() &&
+	certified := len(j.v.CertificateProblems) == 0 || m.Started() && j.v.OwnersAgree()
+	return m.Pod != nil || certified && j.v.Epoch.Provisioned() &&
 		!j.v.MayBeMade(m) && !j.v.Memory() && volumes.StorageUsable(j.v, m.PodName) &&
 		!children.JoinsOnAnotherClaim(j.v, m)
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,12 +82,12 @@ func letGo(v *view) *verdict {
 	job, message := lastJob(v.discarding), ""
 	switch {
 	case job == nil:
+		why := cmp.Or(v.storeUnagreed(), "no Job to delete it could be created")
 		since := meta.FindStatusCondition(v.Snapshot.Status.Conditions, v1alpha1.Discarded)
 		if since == nil || v.Now.Sub(since.LastTransitionTime.Time) < unmadeAfter {
 			return nil
 		}
-		message = fmt.Sprintf("the stored artifact stays: no Job to delete it could be created for %s",
-			duration(unmadeAfter))
+		message = fmt.Sprintf("the stored artifact stays: for %s %s", duration(unmadeAfter), why)
 	case v.Snapshot.Status.URI == "":
 		how := ended(job, batchv1.JobFailed)
 		if how == nil {
@@ -159,6 +160,9 @@ func discard(v *view) *verdict { return v.discards(v.discardJob(1)) }
 
 // discards makes a Job that deletes.
 func (v *view) discards(job *batchv1.Job) *verdict {
+	if why := v.storeUnagreed(); why != "" {
+		return v.deleting("the stored artifact can't be deleted: "+why, v.discarding, resyncLater)
+	}
 	decision := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, resyncLater)
 	decision.progress = isMade(job)
 	return decision

@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -235,10 +234,6 @@ func (v *view) givenUp() (why string, told bool) {
 	return "", false
 }
 
-// notVerified are the words with which quorate-snapshot begins when it gives up on what is stored
-// (etcdops/archive/take.go).
-const notVerified = "it is stored, but not verified"
-
 // why a snapshot is given up. While it is looked up what is stored, the status has it: the last words of the Job may be
 // gone.
 func (v *view) why(now string) string { return cmp.Or(v.Snapshot.Status.Failure, now) }
@@ -249,6 +244,9 @@ func look(v *view) *verdict {
 		return nil
 	}
 	why = v.why(why)
+	if v.storeUnagreed() != "" {
+		return nil
+	}
 	decision := &verdict{
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
 		report: v.told(), jobs: v.all(), resync: resyncLater,
@@ -289,11 +287,7 @@ func stored(v *view) *verdict {
 	if s.URI == "" {
 		return nil
 	}
-	why = v.why(why)
-	if cause, told := strings.CutPrefix(why, notVerified+" ("); told {
-		why = strings.TrimSuffix(cause, ")")
-	}
-	message := fmt.Sprintf("not verified: %s; the stored artifact stays: revision %d or later, %s stored as %s", why,
+	message := fmt.Sprintf("not verified: %s; the stored artifact stays: revision %d or later, %s stored as %s", v.why(why),
 		s.Revision, s.Size, s.StoredSize)
 	return &verdict{phase: v1alpha1.SnapshotStored, message: message, report: report, jobs: v.all()}
 }

@@ -47,6 +47,7 @@ func aSnapshot() Observation {
 			},
 		}},
 		Now: now, Images: objects.Images{Image: "quorate:v1"},
+		Labelled: map[string]bool{"keys": true, "trust": true},
 	}
 }
 
@@ -413,7 +414,9 @@ func ofAnother(t *testing.T) Observation {
 	allowed, err := endpoints.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
-	o.Labelled = map[string]bool{"old-ca": true, "old-client": true, "old-root": true}
+	for _, name := range []string{"old-ca", "old-client", "old-root"} {
+		o.Labelled[name] = true
+	}
 	return o
 }
 
@@ -458,15 +461,36 @@ func TestAnotherEtcdMustBeAllowed(t *testing.T) {
 	assert.Contains(t, Decide(o).Status.Message, "allows no endpoints")
 }
 
-// TestTheOwnersOfSecretsMustAgree: a pod would send them to an etcd of the snapshot's author.
+// TestTheOwnersOfSecretsMustAgree: a pod would have them at an address of the snapshot's author.
 func TestTheOwnersOfSecretsMustAgree(t *testing.T) {
-	for _, name := range []string{"old-ca", "old-client", "old-root"} {
+	for _, name := range []string{"old-ca", "old-client", "old-root", "keys", "trust"} {
 		o := ofAnother(t)
 		delete(o.Labelled, name)
+		why := "the Secret " + name + ", which spec names, is not there or lacks the label that lets pods have it: kubectl " +
+			"label secret -n shop " + name + " etcd.quorate.dev/external="
 		d := Decide(o)
 		assert.Empty(t, d.Jobs)
 		assert.Equal(t, v1alpha1.SnapshotPending, d.Status.Phase)
-		assert.Contains(t, d.Status.Message, "the Secret "+name+", which spec.external names, is not there or lacks the label")
+		assert.Equal(t, why, d.Status.Message)
+		_, said := StreamPod(o, Streams{Schedule: &v1alpha1.EtcdSnapshotSchedule{}})
+		assert.Equal(t, why, said)
+
+		o.Now = o.Now.Add(2 * time.Hour)
+		d = Decide(o)
+		assert.Contains(t, d.Status.Message, why)
+		if strings.HasPrefix(name, "old-") { // the store needs none of these
+			continue
+		}
+		assert.Equal(t, v1alpha1.SnapshotFailed, d.Status.Phase)
+		assert.Empty(t, d.Jobs, "none looks what is stored")
+		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = new(metav1.NewTime(o.Now)), v1alpha1.DeletionDelete
+		d = Decide(o)
+		assert.Empty(t, d.Jobs, "none deletes what is stored")
+		assert.Equal(t, "the stored artifact can't be deleted: "+why, d.Status.Message)
+		o.Snapshot.Status, o.Now = d.Status, o.Now.Add(6*time.Minute)
+		d = Decide(o)
+		assert.True(t, d.Finalized)
+		assert.Equal(t, "the stored artifact stays: for 5m "+why, d.Reason.Message)
 	}
 }
 
@@ -491,4 +515,18 @@ func TestAnotherEtcdThatTheAPIServerLetThrough(t *testing.T) {
 func barePassword(external *v1alpha1.ExternalEtcd) {
 	external.Endpoints = []string{"http://10.1.2.3:2379"}
 	external.AuthoritySecretRef, external.ClientSecretRef = v1alpha1.SecretRef{}, v1alpha1.SecretRef{}
+}
+
+// TestTheSecretOfAClustersOperator: a Job has the Secret that the cluster names for Quorate once Quorate has reached
+// the members with that: then its owner has agreed.
+func TestTheSecretOfAClustersOperator(t *testing.T) {
+	o := aSnapshot()
+	c := o.Clusters["orders"]
+	c.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: &v1alpha1.SecretsTLS{
+		OperatorSecretRef: v1alpha1.SecretRef{Name: "another"}}}
+	c.Generation = 2
+	assert.Empty(t, Decide(o).Jobs)
+	assert.Equal(t, "EtcdCluster orders has changed, and Quorate has not looked at it yet", Decide(o).Status.Message)
+	c.Status.ObservedGeneration = 2
+	assert.Len(t, Decide(o).Jobs, 1)
 }

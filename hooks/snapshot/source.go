@@ -11,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/endpoints"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // source is what the Job that takes the snapshot needs to know of its etcd.
@@ -106,17 +107,18 @@ func WayOutside(external *v1alpha1.ExternalEtcd, allowed *endpoints.AllowedEndpo
 	return w
 }
 
-// Unagreed says the owner of which Secret has not agreed that pods of the namespace have it for this etcd, to which they
-// send it: it must be labelled. Empty for none.
-func Unagreed(labelled map[string]bool, field string, external *v1alpha1.ExternalEtcd, namespace string) string {
-	for _, secret := range []v1alpha1.SecretRef{external.AuthoritySecretRef, external.ClientSecretRef,
-		external.UserSecretRef} {
-		if secret.Name != "" && !labelled[secret.Name] {
-			return fmt.Sprintf("the Secret %s, which %s names, is not there or lacks the label that lets pods have it: "+
-				"kubectl label secret -n %s %s %s=", secret.Name, field, namespace, secret.Name, objects.LabelExternal)
-		}
+// Secrets are those that a snapshot names.
+func Secrets(s *v1alpha1.EtcdSnapshotSpec) []string {
+	all := stores.Secrets(&s.Store)
+	if s.External != nil {
+		all = append(all, SecretsOutside(s.External)...)
 	}
-	return ""
+	return all
+}
+
+// SecretsOutside are the Secrets that the way to an etcd names which Quorate does not run.
+func SecretsOutside(e *v1alpha1.ExternalEtcd) []string {
+	return []string{e.AuthoritySecretRef.Name, e.ClientSecretRef.Name, e.UserSecretRef.Name}
 }
 
 // Disallowed says which of these endpoints no pod of the namespace may be sent to; empty for none.
@@ -134,7 +136,7 @@ func Disallowed(allowed *endpoints.AllowedEndpoints, field string, urls []string
 func (v *view) blocked() string {
 	if external := v.Snapshot.Spec.External; external != nil {
 		return cmp.Or(Disallowed(v.AllowedEndpoints, "spec.external", external.Endpoints, v.Snapshot.Namespace),
-			Unagreed(v.Labelled, "spec.external", external, v.Snapshot.Namespace))
+			v.unagreed(Secrets(&v.Snapshot.Spec)))
 	}
 	c, name := v.cluster, v.Snapshot.Spec.ClusterRef.Name
 	if c != nil && c.DeletionTimestamp == nil {
@@ -142,8 +144,16 @@ func (v *view) blocked() string {
 			return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
 		}
 	}
-	return Unavailable(name, c)
+	return cmp.Or(Unavailable(name, c), v.unagreed(Secrets(&v.Snapshot.Spec)))
 }
+
+// unagreed says the owner of which of these Secrets has not agreed that a Job has it; empty for none.
+func (v *view) unagreed(secrets []string) string {
+	return objects.Unagreed(v.Labelled, v.Snapshot.Namespace, "spec", secrets...)
+}
+
+// storeUnagreed says it of those that the store needs alone.
+func (v *view) storeUnagreed() string { return v.unagreed(stores.Secrets(&v.Snapshot.Spec.Store)) }
 
 // Unavailable says why no client can come to the EtcdCluster of this name, which is nil where there is none; empty when
 // one can.
@@ -154,9 +164,15 @@ func Unavailable(name string, c *v1alpha1.EtcdCluster) string {
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
 	}
-	if available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available); available == nil {
+	available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available)
+	if available == nil {
 		return fmt.Sprintf("EtcdCluster %s is new", name)
-	} else if available.Status != metav1.ConditionTrue {
+	}
+	// The owner of the Secret that it names for Quorate has agreed where Quorate has reached the members with it.
+	if objects.TLSMode(c) == v1alpha1.TLSSecrets && c.Status.ObservedGeneration != c.Generation {
+		return fmt.Sprintf("EtcdCluster %s has changed, and Quorate has not looked at it yet", name)
+	}
+	if available.Status != metav1.ConditionTrue {
 		return fmt.Sprintf("EtcdCluster %s is not available: %s", name, available.Message)
 	}
 	if len(clientEndpoints(c)) == 0 {

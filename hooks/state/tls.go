@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/spec"
@@ -19,6 +20,14 @@ func (v *View) AnySecret(name string) *observation.Secret {
 		return own
 	}
 	return v.Related.Secrets[name]
+}
+
+// OwnersAgree reports whether those who keep the Secrets that members' pods mount have labelled them for the cluster.
+func (v *View) OwnersAgree() bool {
+	if objects.TLSMode(v.Cluster) != v1alpha1.TLSSecrets {
+		return true
+	}
+	return v.Related.Secrets[spec.ServerSecret(v.Cluster)] != nil && v.Related.Secrets[spec.PeerSecret(v.Cluster)] != nil
 }
 
 // UsableAuthority reports whether the Secret holds an authority that can sign.

@@ -114,6 +114,11 @@ func credentialsOf(store *v1alpha1.Store) v1alpha1.SecretKeyRef {
 	return v1alpha1.SecretKeyRef{}
 }
 
+// Secrets are those that a pod needs for this store.
+func Secrets(store *v1alpha1.Store) []string {
+	return []string{credentialsOf(store).Name, store.CASecretRef.Name}
+}
+
 // Identify gives the container the identities of age that decrypt, by the flag --identity.
 func (a *Access) Identify(secret v1alpha1.SecretKeyRef) {
 	a.Args = append(a.Args, "--identity="+identityDir+"/"+identityKey)

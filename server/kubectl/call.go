@@ -58,16 +58,16 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	if err := body.Children.add(out, func(m *metav1.ObjectMeta) bool { return childOf(m, c.EtcdCluster) }); err != nil {
 		return nil, nil, err
 	}
-	selector := certificates.RelatedSelector(c.EtcdCluster)
-	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector),
-		"-o",
-		"json"); err != nil {
-		return nil, nil, fmt.Errorf("the Secrets that others keep for EtcdCluster %s/%s can't be read: %w", c.Namespace,
-			c.Name, err)
-	}
 	all := func(*metav1.ObjectMeta) bool { return true }
-	if err := body.Related.add(out, all); err != nil {
-		return nil, nil, err
+	selector := certificates.RelatedSelector(c.EtcdCluster)
+	for _, chosen := range []string{metav1.FormatLabelSelector(&selector), objects.LabelExternal} {
+		if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", chosen, "-o", "json"); err != nil {
+			return nil, nil, fmt.Errorf("the Secrets that others keep for EtcdCluster %s/%s can't be read: %w",
+				c.Namespace, c.Name, err)
+		}
+		if err := body.Related.add(out, all); err != nil {
+			return nil, nil, err
+		}
 	}
 	body.Related[operationGroup] = map[string]json.RawMessage{}
 	if out, err = a.kube.run(ctx, "get", operations, "-n", c.Namespace, "-o", "json"); err != nil {

@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/cluster"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/epochs"
@@ -30,6 +32,7 @@ type ClusterCall struct {
 	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer
 	// (children) and to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
+	labelled         labelledSecrets           // related, of whatever namespace
 	snapshots        []*v1alpha1.EtcdSnapshot  // related, of whatever namespace
 	operations       []*v1alpha1.EtcdOperation // likewise, that have not ended
 	remains          []metav1.Object           // likewise, claims and ConfigMaps
@@ -162,12 +165,15 @@ func (r *ClusterCall) pickRemains() {
 func (r *ClusterCall) pick() {
 	r.pickRemains()
 	ns := r.Cluster.Namespace
+	kept := certificates.RelatedSelector(r.Cluster)
 	for name, s := range r.Related.Secrets {
-		if s.Namespace != ns {
+		r.labelled = append(r.labelled, s.ObjectMeta)
+		if s.Namespace != ns || !selects(&kept, s.Labels) {
 			delete(r.Related.Secrets, name)
 			delete(r.related, name)
 		}
 	}
+	r.Related.Labelled = r.labelled.of(ns)
 	named := epochs.SnapshotsNamed(r.Cluster)
 	for _, s := range r.snapshots {
 		if s.Namespace != ns || s.Labels[objects.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
@@ -267,4 +273,11 @@ func (r *ClusterCall) content(o, observed metav1.Object) (answerChild, error) {
 		return answerChild{Metadata: owned, Spec: specTold(o, observed)}, nil
 	}
 	return answerChild{Spec: specTold(o, observed)}, nil
+}
+
+// selects reports whether labels are those that a selector asks for. What Metacontroller sends may be there by another
+// rule of customize.
+func selects(s *metav1.LabelSelector, all map[string]string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && selector.Matches(labels.Set(all))
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/certificates"
 	"github.com/quorate-dev/quorate/hooks/epochs"
+	"github.com/quorate-dev/quorate/hooks/mirror"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
@@ -88,14 +90,15 @@ func clustersNamed(byUID bool, namespace string, names ...string) relatedRule {
 	return rule
 }
 
-// labelled are the Secrets that may be sent to an etcd that Quorate does not run. Only that they are there is read.
+// labelled are the Secrets that pods of ours may have for what Quorate does not run. Only that they are there is read.
 var labelled = relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: &metav1.LabelSelector{
 	MatchExpressions: []metav1.LabelSelectorRequirement{{Key: objects.LabelExternal,
 		Operator: metav1.LabelSelectorOpExists}}}}
 
-// withLabelled has them beside other rules, where an etcd is named or the answer may depend on the name alone.
-func withLabelled(byUID, external bool, all ...relatedRule) []relatedRule {
-	if !byUID || external {
+// withLabelled has them beside other rules, where a spec names any or the answer may depend on the name alone.
+func withLabelled(byUID bool, secrets []string, all ...relatedRule) []relatedRule {
+	named := slices.ContainsFunc(secrets, func(name string) bool { return name != "" })
+	if !byUID || named {
 		return append(all, labelled)
 	}
 	return all
@@ -109,7 +112,7 @@ func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
 	operations := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdoperations"}
 	remains := new(certificates.RemainsSelector(c, byUID))
-	all := []relatedRule{secrets, operations,
+	all := []relatedRule{secrets, labelled, operations,
 		{APIVersion: "v1", Resource: "persistentvolumeclaims", LabelSelector: remains},
 		{APIVersion: "v1", Resource: "configmaps", LabelSelector: remains}}
 	if !byUID {
@@ -129,11 +132,11 @@ func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 // generation (markAsDeleting in apiserver's registry/store.go).
 func relatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) []relatedRule {
 	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(s.Name))}
+	named := clustersNamed(byUID, s.Namespace, s.Spec.SourceName())
 	if s.DeletionTimestamp != nil {
-		return withLabelled(byUID, s.Spec.External != nil, pods, clustersNamed(byUID, s.Namespace))
+		named = clustersNamed(byUID, s.Namespace)
 	}
-	return withLabelled(byUID, s.Spec.External != nil, pods,
-		clustersNamed(byUID, s.Namespace, s.Spec.SourceName()))
+	return withLabelled(byUID, snapshot.Secrets(&s.Spec), pods, named)
 }
 
 // relatedToOperation: its EtcdCluster.
@@ -149,7 +152,7 @@ func relatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) []relatedRu
 	case byUID && s.Spec.Template.Spec.External != nil:
 		return []relatedRule{labelled}
 	}
-	return withLabelled(byUID, false, clustersNamed(byUID, s.Namespace, s.Spec.Template.Spec.SourceName()))
+	return withLabelled(byUID, snapshot.Secrets(&s.Spec.Template.Spec), clustersNamed(byUID, s.Namespace, s.Spec.Template.Spec.SourceName()))
 }
 
 // relatedToMirror: its destination and its source.
@@ -158,7 +161,7 @@ func relatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) []relatedRule {
 	if source := m.Spec.Source.ClusterRef.Name; source != "" {
 		names = append(names, source)
 	}
-	return withLabelled(byUID, m.Spec.Source.External != nil, clustersNamed(byUID, m.Namespace, names...))
+	return withLabelled(byUID, mirror.Secrets(&m.Spec.Source), clustersNamed(byUID, m.Namespace, names...))
 }
 
 var errFound = errors.New("found")

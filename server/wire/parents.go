@@ -41,28 +41,40 @@ func clustersTo(all *map[string]*v1alpha1.EtcdCluster) group {
 
 // labelledTo reads which of the Secrets are there that are related to a parent; of what they hold nothing is read.
 func labelledTo(all *map[string]bool) group {
-	var seen []metav1.ObjectMeta
+	var seen labelledSecrets
 	return maybe(group{name: groupSecrets, read: func(in *source, where string) error {
-		return members(in, where, func(key string) error {
-			var meta metav1.ObjectMeta
-			err := members(in, member(where, key), func(field string) error {
-				if field == "metadata" {
-					return value(in, member(where, key)+".metadata", &meta)
-				}
-				return skip(in, field)
-			})
-			seen = append(seen, meta)
-			return err
-		})
+		return members(in, where, func(key string) error { return seen.read(in, member(where, key)) })
 	}, within: func(namespace string) error {
-		*all = map[string]bool{}
-		for _, meta := range seen {
-			if _, is := meta.Labels[objects.LabelExternal]; is && meta.Namespace == namespace {
-				(*all)[meta.Name] = true
-			}
-		}
+		*all = seen.of(namespace)
 		return nil
 	}})
+}
+
+// labelledSecrets are Secrets that may have the label by which pods of ours have them.
+type labelledSecrets []metav1.ObjectMeta
+
+// read reads what a Secret is called and how it is labelled, and nothing that it holds.
+func (l *labelledSecrets) read(in *source, where string) error {
+	var meta metav1.ObjectMeta
+	err := members(in, where, func(field string) error {
+		if field == "metadata" {
+			return value(in, where+".metadata", &meta)
+		}
+		return skip(in, field)
+	})
+	*l = append(*l, meta)
+	return err
+}
+
+// of are those of a namespace, by name.
+func (l labelledSecrets) of(namespace string) map[string]bool {
+	all := map[string]bool{}
+	for _, meta := range l {
+		if _, is := meta.Labels[objects.LabelExternal]; is && meta.Namespace == namespace {
+			all[meta.Name] = true
+		}
+	}
+	return all
 }
 
 // ReadSnapshot reads a call about an EtcdSnapshot.

@@ -51,7 +51,7 @@ func (s *secretReader) children(in *source, where string) error {
 	})
 }
 
-// others reads the related Secrets. One whose name nothing asks for is read over.
+// others reads the related Secrets. Of one whose name nothing asks for only the labels are read.
 func (s *secretReader) others(in *source, where string) error {
 	keys, err := s.asked()
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *secretReader) others(in *source, where string) error {
 	return members(in, where, func(key string) error {
 		field, named := member(where, key), keys.Named[nameIn(key)]
 		if named == nil {
-			return skip(in, field)
+			return r.labelled.read(in, field)
 		}
 		return s.read(in, field, func(k []byte) bool { return named[string(k)] }, 0, r.Related.Secrets, r.related)
 	})

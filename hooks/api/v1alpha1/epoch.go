@@ -87,7 +87,7 @@ type SnapshotSource struct {
 	Store *Store `json:"store,omitempty"`
 
 	// IdentitySecretRef holds the age identities (AGE-SECRET-KEY-1...) that decrypt an encrypted snapshot, under the
-	// key identity unless it names another.
+	// key identity unless it names another. It needs the label etcd.quorate.dev/external.
 	// +optional
 	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 
@@ -234,7 +234,7 @@ type Recovery struct {
 	After metav1.Duration `json:"after,omitzero"`
 
 	// IdentitySecretRef holds the age identities that decrypt encrypted snapshots for FromSnapshot, under the key
-	// identity unless it names another.
+	// identity unless it names another. It needs the label etcd.quorate.dev/external.
 	// +optional
 	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 

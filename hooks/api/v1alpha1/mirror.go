@@ -135,7 +135,7 @@ type StoredSource struct {
 	Folder string `json:"folder"`
 
 	// IdentitySecretRef holds the age identities (AGE-SECRET-KEY-1...) that decrypt what is stored, under the key identity
-	// unless it names another.
+	// unless it names another. It needs the label etcd.quorate.dev/external.
 	// +optional
 	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 

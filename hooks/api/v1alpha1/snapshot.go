@@ -169,7 +169,8 @@ type Unless struct {
 	AuthRevision int64 `json:"authRevision"`
 }
 
-// Store is a place for snapshots outside of the cluster.
+// Store is a place for snapshots outside of the cluster. Secrets that are named here need the label
+// etcd.quorate.dev/external, with any value.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.s3), has(self.gcs), has(self.azure), has(self.claim)].filter(x, x).size() == 1",message="a store needs exactly one of s3, gcs, azure and claim"
 // +kubebuilder:validation:XValidation:rule="!has(self.claim) || !has(self.caSecretRef)",message="a store on a claim has no certificate; remove caSecretRef"

@@ -341,6 +341,52 @@ func TestMirrorRefuses(t *testing.T) {
 	})
 }
 
+// TestMirrorPromotionIsWithdrawn: of a promotion that is killed, and not begun again, nothing keeps a mirror from going on.
+func TestMirrorPromotionIsWithdrawn(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		source := etcdproc.Start(t, version, "source", 1).Members[0]
+		to := etcdproc.Start(t, version, "standby", 1).Members[0]
+		s := &standby{t: t, source: source.Client(), client: to.Client(), name: "a",
+			scope: mirror.Scope{Prefix: "/a/", ToPrefix: "/a/"}}
+		ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer stop()
+		put := func(value string) int64 {
+			answer, err := s.source.Put(ctx, "/a/1", value)
+			require.NoError(t, err)
+			return answer.Header.Revision
+		}
+		at := put("one")
+		m := startMirror(t, "--endpoint="+source.ClientURL, "--to-endpoint="+to.ClientURL, "--name=a", "--prefix=/a/")
+		s.reaches(at, func() {})
+		m.kill()
+
+		const end = mirror.Reserved + "a/end"
+		seen := s.client.Watch(ctx, end)
+		promotes := startProcess(t, "mirror", "promote", "--to-endpoint="+to.ClientURL, "--name=a", "--as-is")
+		begun := (<-seen).Events[0]
+		promotes.kill()
+		held, err := s.client.TimeToLive(ctx, clientv3.LeaseID(begun.Kv.Lease))
+		require.NoError(t, err)
+		require.Positive(t, held.TTL, "its key goes with it")
+		kept, err := s.client.Get(ctx, mirror.Reserved+"a")
+		require.NoError(t, err)
+		var is map[string]any
+		require.NoError(t, json.Unmarshal(kept.Kvs[0].Value, &is))
+		delete(is, "ended") // where it was quicker
+		is["doing"], is["wholeAt"] = "Ending", kept.Kvs[0].ModRevision
+		text, err := json.Marshal(is)
+		require.NoError(t, err)
+		_, err = s.client.Txn(ctx).Then(clientv3.OpPut(mirror.Reserved+"a", string(text)),
+			clientv3.OpPut("/a/1", "taken back")).Commit()
+		require.NoError(t, err)
+		m.start()
+		s.reaches(put("two"), func() {})
+		left, err := s.client.Get(ctx, end)
+		require.NoError(t, err)
+		require.Empty(t, left.Kvs)
+	})
+}
+
 // TestMirrorUser: a user that may write to the prefix and to the place is enough at the destination.
 func TestMirrorUser(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {

@@ -216,6 +216,11 @@ func (bucket *s3) storesSealed(c *cluster) {
 	c.kube("create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
 		"--from-literal=AWS_SECRET_ACCESS_KEY=wrong")
 	c.asksFor("refused", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yamlWith(c.ns, "wrong"))
+	eventually(c.t, "the owner of the credentials is asked", func() string {
+		pending, _ := c.snapshot("refused")
+		return while(!strings.Contains(pending.Status.Message, "lacks the label that lets pods have it"), "it is not asked")
+	})
+	c.kube("label", "secret", "wrong", objects.LabelExternal+"=")
 	s = c.ends("refused", v1alpha1.SnapshotFailed)
 	assert.Contains(c.t, s.Status.Message, "check the credentials of the store")
 	assert.Empty(c.t, bucket.stored(c))
@@ -408,6 +413,7 @@ func (bucket *s3) credentials(c *cluster) {
 	c.t.Helper()
 	c.kube("create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
 		"--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
+	c.kube("label", "secret", "s3", objects.LabelExternal+"=")
 }
 
 // yaml of a store in this folder, in one line.

@@ -345,7 +345,7 @@ func (s *snapshotStory) podDoes(a args) string {
 		ends(corev1.PodSucceeded, 0, r)
 	case a.has("keeps"):
 		if r := s.take(pod, int64(a.number("revision", 7)), false); a.has("fails") {
-			r.Error = "it is stored, but not verified (" + a["fails"] + ")"
+			r.Error = a["fails"]
 			ends(corev1.PodFailed, 1, r)
 		}
 	case a.has("disproves"):
@@ -427,7 +427,7 @@ func (s *snapshotStory) sync() string {
 	if s.snapshot == nil {
 		return "it is gone\n"
 	}
-	o := snapshot.Observation{
+	o := snapshot.Observation{Labelled: map[string]bool{"keys": true},
 		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)),
 		Pods:     copied(shown(s, "pods", s.pods)),
 		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Images: objects.Images{Image: "quorate:v1"},

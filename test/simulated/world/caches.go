@@ -70,10 +70,22 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 	})
 	return observation.Related{
 		Secrets:    state.Of(spec.AskedKeys(c), secrets), // what the edge leaves out, no decision may miss
+		Labelled:   labelled(w.Cached(SecretKind)),
 		Remains:    w.remainsOf(c),
 		Snapshots:  such(w.Cached(snapshotKind), func(*v1alpha1.EtcdSnapshot) bool { return true }),
 		Operations: such(w.Cached(OperationKind), func(op *v1alpha1.EtcdOperation) bool { return !op.Status.Phase.Ended() }),
 	}
+}
+
+// labelled are the Secrets that pods may have for what Quorate does not run.
+func labelled(secrets map[string]metav1.Object) map[string]bool {
+	all := map[string]bool{}
+	for name, s := range secrets {
+		if _, is := s.GetLabels()[objects.LabelExternal]; is {
+			all[name] = true
+		}
+	}
+	return all
 }
 
 // such are the objects of one type of which that is so, by name.
