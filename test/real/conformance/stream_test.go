@@ -222,7 +222,7 @@ func lookAtTail(t *testing.T, dir, identity string, from int64) reports.Tail {
 	t.Helper()
 	report, err := stream.Look(context.Background(), stream.Asked{
 		Place:  archive.Place{URL: "file:///backups", Dir: dir},
-		Prefix: "tail", FromRevision: from, IdentityFile: identity,
+		Prefix: "tail", FromRevision: from, Opening: stream.Opening{IdentityFile: identity},
 	})
 	require.NoError(t, err)
 	return report
@@ -234,7 +234,7 @@ type restoring struct{ version, dir, identity, file, id string }
 func (r restoring) to(t *testing.T, o seed.Options) reports.Restore {
 	t.Helper()
 	tail, err := stream.OpenTail(context.Background(), archive.Place{URL: "file:///backups/tail/" + r.id, Dir: r.dir},
-		r.identity)
+		stream.Opening{IdentityFile: r.identity})
 	require.NoError(t, err)
 	defer tail.Close()
 	o.EtcdVersion, o.Programs, o.Fetch, o.Tail = r.version, programs(t, r.version), fetching(r.file), tail
