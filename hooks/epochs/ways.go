@@ -61,7 +61,7 @@ func fromNewest(v *state.View, from state.Origin, asked bool) (state.Origin, str
 		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
 			IdentitySecretRef: identity(v)})
 		if why == "" && from.Snapshot.ClusterID != "" {
-			from.Snapshot.Tail = tailURL(from.Snapshot, snapshot.Tail(newest), from.Snapshot.ClusterID)
+			followed(v, from.Snapshot, &v1alpha1.Until{}, snapshot.Tail(newest), from.Snapshot.ClusterID)
 			from.Snapshot.AsFar = true
 		}
 		return from, why

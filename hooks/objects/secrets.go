@@ -13,4 +13,5 @@ const (
 	KeyPreviousPrivate     = "previous.key"
 	KeyTokenPrivate        = "token.key"
 	KeyTokenPublic         = "token.pub"
+	KeyStream              = "stream.key"
 )

@@ -102,9 +102,17 @@ type Resolved struct {
 	UntilTime time.Time `json:"untilTime,omitzero"`
 	AsFar     bool      `json:"asFar,omitempty"`
 	// Store says how it is reached.
-	Store              v1alpha1.Store        `json:"store"`
+	Store v1alpha1.Store `json:"store"`
+	// Keys are the Secret by whose keys the changes are believed; without a name, all are.
+	Keys               v1alpha1.SecretKeyRef `json:"keys,omitzero"`
 	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
 	ServiceAccountName string                `json:"serviceAccountName,omitempty"`
+}
+
+// OwnKeys reports whether an epoch of the cluster restores what its own Secret has the keys of.
+func (e *Epoch) OwnKeys(cluster string) bool {
+	return e != nil && e.Snapshot != nil && e.Snapshot.Tail != "" &&
+		e.Snapshot.Keys.Name == objects.RestoreSecret(cluster)
 }
 
 // FormerClaim is the volume of a member of an etcd that runs no more, as the record keeps it.

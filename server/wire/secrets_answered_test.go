@@ -48,3 +48,24 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 	require.Empty(t, read.Flaw)
 	require.Len(t, read.Trust, 1)
 }
+
+// TestKeysOfStreamsAreTold where the Secret has others, by what the installation's keys are now; without any it stays.
+func TestKeysOfStreamsAreTold(t *testing.T) {
+	const name = "orders-restore-key"
+	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}},
+		Keys: [][]byte{[]byte("a key of the installation")}, secrets: map[string]map[string][]byte{}}
+	told := func() map[string]string {
+		answer, err := r.secret(&decision.DesiredSecret{ObjectMeta: metav1.ObjectMeta{Name: name}, Make: decision.StreamKeys{}})
+		require.NoError(t, err)
+		require.Nil(t, answer.Data)
+		return answer.StringData
+	}
+	now := objects.StreamKeys(r.Keys, "shop")
+	require.Equal(t, map[string]string{objects.KeyStream: now}, told())
+	r.secrets[name] = map[string][]byte{objects.KeyStream: []byte(now)}
+	require.Empty(t, told())
+	r.secrets[name] = map[string][]byte{objects.KeyStream: []byte("by others")}
+	require.Equal(t, map[string]string{objects.KeyStream: now}, told())
+	r.Keys = nil
+	require.Empty(t, told())
+}
