@@ -53,6 +53,9 @@ func openStored(ctx context.Context, s Stored, log *slog.Logger) (*stored, error
 	if err != nil {
 		return nil, err
 	}
+	if s.KeysFile == "" {
+		log.Warn("no keys of the stream were given: what others put into the store is mirrored, too")
+	}
 	dir, err := os.MkdirTemp(s.Scratch, "mirror-")
 	if err != nil {
 		_ = kept.Close()
