@@ -73,9 +73,9 @@ func (h Head) signed(by Keys) Head {
 	return h
 }
 
-func (h Head) signedBy(any Keys) bool {
+func (h Head) signedBy(one Keys) bool {
 	is, err := hex.DecodeString(h.MAC)
-	return err == nil && any.signed(ofHead, h.content(), is)
+	return err == nil && one.signed(ofHead, h.content(), is)
 }
 
 // content is all that the MAC of a head is of.
