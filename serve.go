@@ -55,8 +55,8 @@ func (v *serving) flags() *flag.FlagSet {
 		"`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; "+
 			"two lines while one takes the other's place")
 	flags.StringVar(&v.keys, "record-keys", "",
-		"`file` with keys that seal the records of clusters, one on a line: the first seals, and what any has sealed is "+
-			"believed. Empty believes every ConfigMap")
+		"`file` with keys that seal the records of clusters and make those of streams, one on a line: the first seals, "+
+			"and what any has sealed is believed. Empty believes every ConfigMap and what is in stores")
 	flags.StringVar(&o.Settings.Image, "image", "",
 		"`image` of Quorate itself, for the init container of members' pods; required")
 	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", objects.DefaultEtcdRepository,

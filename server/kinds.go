@@ -144,6 +144,7 @@ var schedules = kind[schedule.Observation, schedule.Decision]{
 		o.Zone = wire.Zone(o.Schedule.Spec.TimeZone)
 		o.Images = s.options.Settings.Images
 		o.AllowedEndpoints = s.options.Settings.AllowedEndpoints
+		o.Keyed = s.options.Settings.Keyed
 		v := &verdict[schedule.Decision]{}
 		if finalizing {
 			v.decision.Status = o.Schedule.Status
@@ -161,15 +162,16 @@ var schedules = kind[schedule.Observation, schedule.Decision]{
 	// The labels that say who looks after its snapshots are the schedule's.
 	answer: func(s *Server, o *schedule.Observation, d *schedule.Decision, finalized *bool) ([]byte, error) {
 		labels := func(*v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o.Schedule) }
-		return wire.AnswerSchedule(o, d, labels, finalized)
+		return wire.AnswerSchedule(o, d, labels, s.options.RecordKeys.get(), finalized)
 	},
 	asItIs: func(o *schedule.Observation) *schedule.Decision {
-		return &schedule.Decision{Snapshots: byName(o.Snapshots), Pods: byName(o.Pods), Status: o.Schedule.Status}
+		return &schedule.Decision{Snapshots: byName(o.Snapshots), Pods: byName(o.Pods), Secrets: byName(o.Secrets),
+			Status: o.Schedule.Status}
 	},
 	// Its snapshots keep the labels that they have: the Quorate that takes over gives them its own.
 	letGo: func(s *Server, o *schedule.Observation, d *schedule.Decision, finalized *bool) ([]byte, error) {
 		labels := func(o *v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
-		return wire.AnswerSchedule(o, d, labels, finalized)
+		return wire.AnswerSchedule(o, d, labels, nil, finalized)
 	},
 }
 

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 const running = "orders-hourly-20261122-0300"
@@ -152,7 +156,7 @@ func TestScheduleIsFinalized(t *testing.T) {
 func streams(r map[string]any) {
 	done(r)
 	at(r, "parent", "spec")["stream"] = map[string]any{}
-	at(r, "children")["Pod.v1"] = map[string]any{}
+	at(r, "children")["Pod.v1"], at(r, "children")["Secret.v1"] = map[string]any{}, map[string]any{}
 	var mirror map[string]any
 	text, err := os.ReadFile("testdata/mirror.json")
 	if err == nil {
@@ -190,6 +194,55 @@ func TestAStreamIsAnswered(t *testing.T) {
 	w = post(s.Handler(), "/schedules/finalize", aScheduleCall(t, streams, runningPod(t, made), being(true)))
 	require.Equal(t, 200, w.Code, w.Body.String())
 	assert.NotContains(t, toldOf(t, w.Body.Bytes()), pod)
+}
+
+// TestTheKeysOfAStream: an installation with keys tells the Secret of a stream those of its namespace, once, and again
+// when its own have changed.
+func TestTheKeysOfAStream(t *testing.T) {
+	const name = "orders-hourly-stream-key"
+	old, next := strings.Repeat("o", 40), strings.Repeat("n", 40)
+	s, log := serverAt(halfPast)
+	told := func(lines string, edits ...edit) map[string]any {
+		s.options.RecordKeys, s.options.Settings.Keyed = nil, lines != ""
+		if lines != "" {
+			file := filepath.Join(t.TempDir(), "records")
+			require.NoError(t, os.WriteFile(file, []byte(lines), 0o600))
+			keys, err := NewRecordKeys(file, slog.Default())
+			require.NoError(t, err)
+			s.options.RecordKeys = keys
+		}
+		w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, append([]edit{streams}, edits...)...))
+		require.Equal(t, 200, w.Code, w.Body.String())
+		pod, _ := json.Marshal(toldOf(t, w.Body.Bytes())["orders-hourly-5d3c0a52-stream-1"])
+		assert.Equal(t, lines != "", strings.Contains(string(pod), `"secretName":"`+name+`"`))
+		assert.Equal(t, lines != "", strings.Contains(string(pod), "--stream-keys=/etc/quorate-store/stream/stream.key"))
+		return toldOf(t, w.Body.Bytes())[name]
+	}
+	observed := func(content string) edit {
+		return func(r map[string]any) {
+			at(r, "children", "Secret.v1")[name] = map[string]any{"apiVersion": "v1", "kind": "Secret",
+				"metadata": map[string]any{"name": name, "namespace": "shop", "uid": "u"},
+				"data":     map[string]any{"stream.key": base64.StdEncoding.EncodeToString([]byte(content))}}
+		}
+	}
+	assert.Nil(t, told(""))
+	made := told(old)
+	require.Equal(t, "Secret", made["kind"])
+	assert.Nil(t, made["data"], "Metacontroller would note it for good")
+	first, _ := at(made, "stringData")["stream.key"].(string)
+	assert.Len(t, first, 65, "a key on a line")
+	assert.NotContains(t, first, old)
+	assert.Nil(t, told(old, observed(first))["stringData"], "nothing is written at rest")
+	assert.Equal(t, first, at(told(old, observed("by others")), "stringData")["stream.key"])
+	both, _ := at(told(next+"\n"+old, observed(first)), "stringData")["stream.key"].(string)
+	assert.True(t, len(both) == 130 && strings.HasSuffix(both, first), "the next one signs, and both are believed")
+	assert.NotContains(t, log.String(), first[:64])
+	assert.Equal(t, record.StreamKeys([][]byte{[]byte(old)}, "shop"), first)
+	assert.NotEqual(t, record.StreamKeys([][]byte{[]byte(old)}, "other"), first)
+
+	w := post(s.Handler(), "/schedules/finalize", aScheduleCall(t, streams, observed(first), being(true)))
+	require.Equal(t, 200, w.Code, w.Body.String())
+	assert.NotContains(t, toldOf(t, w.Body.Bytes()), name)
 }
 
 // TestSnapshotsOfASchedule have its label, or the Quorate that looks after the schedule would not look after them.

@@ -105,6 +105,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	o.Settings.Keyed = o.RecordKeys != nil
 	return &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
 		memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},

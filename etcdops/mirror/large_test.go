@@ -61,7 +61,7 @@ func deletion(t *testing.T, keys int) stream.Batch {
 	file := filepath.Join(dir, "tail", "c1", "2-2.seg")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
 	require.NoError(t, os.WriteFile(file, whole.Bytes(), 0o600))
-	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, stream.Opening{})
 	require.NoError(t, err)
 	defer tail.Close()
 	segment, err := tail.Next(t.Context(), 1)

@@ -76,7 +76,7 @@ func TestAStreamThatIsDead(t *testing.T) {
 	}
 	file("s/base.db.json", reports.Artifact{SHA256: "x", ClusterID: "c1", Revision: 4})
 	place := archive.Place{URL: "file:///s", Dir: dir}
-	kept, err := stream.OpenKept(t.Context(), place, "", "tail")
+	kept, err := stream.OpenKept(t.Context(), place, stream.Opening{}, "tail")
 	require.NoError(t, err)
 	defer kept.Close()
 	to := make(chan stream.Batch, 9)

@@ -18,8 +18,8 @@ import (
 // Stored is where the changes of an etcd, and the snapshots before them, are stored: for where no connection leads to
 // that etcd.
 type Stored struct {
-	Place        archive.Place
-	IdentityFile string
+	Place archive.Place
+	stream.Opening
 	// Tail is the folder in the store that has one folder for each cluster ID. Snapshots are beside it.
 	Tail string
 	// ClusterID in hexadecimal; empty takes the cluster of the newest snapshot.
@@ -49,9 +49,12 @@ type stored struct {
 }
 
 func openStored(ctx context.Context, s Stored, log *slog.Logger) (*stored, error) {
-	kept, err := stream.OpenKept(ctx, s.Place, s.IdentityFile, s.Tail)
+	kept, err := stream.OpenKept(ctx, s.Place, s.Opening, s.Tail)
 	if err != nil {
 		return nil, err
+	}
+	if s.KeysFile == "" {
+		log.Warn("no keys of the stream were given: what others put into the store is mirrored, too")
 	}
 	dir, err := os.MkdirTemp(s.Scratch, "mirror-")
 	if err != nil {
@@ -219,8 +222,7 @@ func (w *storedWatch) look(ctx context.Context) error {
 	}
 	tail.OnlyEncrypted = w.sealed
 	wrong := w.follow(ctx, tail)
-	reason := archive.ReasonOf(wrong)
-	if wrong != nil && reason != archive.Damaged && reason != archive.NotFound {
+	if wrong != nil && !stream.Unusable(wrong) {
 		return wrong
 	}
 	patience := doubt

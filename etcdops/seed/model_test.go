@@ -762,7 +762,7 @@ func TestStreamMemory(t *testing.T) {
 		}
 		w.hangs = false
 		w.settle(time.Minute)
-		tail, err := stream.OpenTail(t.Context(), w.place(nil, "tail/"+clusterIDText), "")
+		tail, err := stream.OpenTail(t.Context(), w.place(nil, "tail/"+clusterIDText), stream.Opening{})
 		if err != nil || tail.Reach(w.bases[0].revision) != w.etcd.revision() {
 			t.Errorf("the stream does not catch up: %v", err)
 		}

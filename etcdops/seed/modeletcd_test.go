@@ -354,13 +354,13 @@ func (c *committed) snapshot(name string) *base {
 // replayed is what a restore gets that begins at a base and ends at a revision, 0 for the last that is stored: the
 // records that it writes behind those of the base.
 func (b *base) replayed(ctx context.Context, place archive.Place, until int64, wrong string) (*replay, []string, error) {
-	tail, err := stream.OpenTail(ctx, place, "")
+	tail, err := stream.OpenTail(ctx, place, stream.Opening{})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer tail.Close()
 	r := &replay{base: &archive.Contents{Revision: b.revision, AuthRevision: b.auth}, until: until, reach: b.revision,
-		leases: leases{base: maps.Clone(b.leases), ttl: map[int64]int64{}, referred: map[int64]int64{}}}
+		trusted: true, leases: leases{base: maps.Clone(b.leases), ttl: map[int64]int64{}, referred: map[int64]int64{}}}
 	if until == 0 {
 		r.until = tail.Reach(b.revision)
 	}

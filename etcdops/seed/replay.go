@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -33,6 +34,8 @@ type replay struct {
 	// further, as reports.Restore has it.
 	arrived time.Time
 	ended   string
+	// trusted: the stream has keys, by which it is known who has written what is replayed.
+	trusted bool
 	// usersAt is the last revision up to which users are known to be those of the snapshot.
 	usersAt int64
 	// hashes are those that members told of revisions that are in the database.
@@ -73,7 +76,8 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 			o.Tail.ClusterID())
 	}
 	o.Tail.OnlyEncrypted = told.Encrypted
-	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum}
+	r := &replay{base: base, until: o.UntilRevision, reach: base.Revision, sumOfAll: base.Sum,
+		trusted: o.Tail.Trusted()}
 	switch {
 	case r.until > 0:
 	case !o.UntilTime.IsZero():
@@ -89,6 +93,7 @@ func (o Options) replay(ctx context.Context, path string, told *reports.Artifact
 		if r.ended == "" && base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision {
 			r.ended = usersChanged
 		}
+		r.ended = cmp.Or(r.ended, o.Tail.Headless())
 	}
 	if r.until < base.Revision {
 		return nil, failure(notFound, nil, "the snapshot ends at revision %d, and the restore is to end at %d: use an "+
@@ -204,14 +209,13 @@ func (r *records) commit() error {
 func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*stream.Segment) error) error {
 	for r.reach < r.until {
 		s, err := tail.Next(ctx, r.reach)
-		reason := archive.ReasonOf(err)
 		switch {
-		case err != nil && (reason == archive.Damaged || reason == archive.NotFound):
-			return &ending{err, r.reach, archive.Words(err)}
-		case err != nil && reason == archive.WrongKey: // the recipients have changed since the snapshot
+		case err != nil && archive.ReasonOf(err) == archive.WrongKey: // the recipients have changed since the snapshot
 			return &ending{failure(archive.WrongKey, err, "what is stored behind revision %d can't be read: name a Secret "+
 				"with the identities of all recipients there were, or end at revision %d", r.reach, r.reach), r.reach,
 				archive.Words(err)}
+		case err != nil && stream.Unusable(err):
+			return &ending{err, r.reach, archive.Words(err)}
 		case err != nil:
 			return err
 		case s == nil:
@@ -232,11 +236,15 @@ func (r *replay) follow(ctx context.Context, tail *stream.Tail, take func(*strea
 
 // doubt is what is not known of what was replayed; empty for nothing.
 func (r *replay) doubt() string {
-	if r.base.AuthRevision == 0 || r.reach <= max(r.base.Revision, r.usersAt) {
-		return ""
+	var all []string
+	if !r.trusted && r.reach > r.base.Revision {
+		all = append(all, "whether others have written to the stream is not known, as there was no key to check it by")
 	}
-	return fmt.Sprintf("whether users or roles have changed behind revision %d was not seen, as etcd did not answer any "+
-		"more", max(r.base.Revision, r.usersAt))
+	if r.base.AuthRevision > 0 && r.reach > max(r.base.Revision, r.usersAt) {
+		all = append(all, fmt.Sprintf("whether users or roles have changed behind revision %d was not seen, as etcd did "+
+			"not answer any more", max(r.base.Revision, r.usersAt)))
+	}
+	return strings.Join(all, "; ")
 }
 
 // begin reads what the snapshot has of what is changed: its leases, and the records of its last revision.
@@ -282,9 +290,10 @@ func (r *replay) apply(s *stream.Segment, put func(name, value []byte) error) er
 		was = again.Of()
 	}
 	if was != "" && before != "" && was != before {
-		return &ending{failure(damaged, nil, "revision %d is not the same in what is stored before and behind it: the "+
-			"cluster has had another history in between; end at revision %d, or use a later snapshot", r.reach, r.reach),
-			r.reach, "the cluster has had another history behind it"}
+		return &ending{failure(damaged, nil, "revision %d is not the same in what is stored before it and in %s: the "+
+			"cluster has had another history in between; end at revision %d, or use a later snapshot", r.reach, s.Name,
+			r.reach),
+			r.reach, "the cluster has had another history in " + s.Name}
 	}
 	r.reach = min(s.Last, r.until)
 	r.arrived = s.When(r.reach)

@@ -3,12 +3,15 @@ package seed
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +62,178 @@ func segment(t *testing.T, dir string, h stream.Header, events ...*mvccpb.Event)
 		0o600))
 }
 
+// signed puts behind a segment the MAC of its SHA-256 by a key.
+func signed(t *testing.T, dir, key string, first, last int64) {
+	t.Helper()
+	name := filepath.Join(dir, "tail", "c1", fmt.Sprintf("%d-%d.seg", first, last))
+	whole, err := os.ReadFile(name)
+	require.NoError(t, err)
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte("segment\n"))
+	mac.Write(whole[len(whole)-sha256.Size:])
+	require.NoError(t, os.WriteFile(name, mac.Sum(whole), 0o600))
+}
+
+// leaveHead leaves that of a stream, signed by a key.
+func leaveHead(t *testing.T, dir, key string, head stream.Head) {
+	t.Helper()
+	text, err := json.Marshal(head)
+	require.NoError(t, err)
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte("head\n"))
+	mac.Write(text)
+	head.MAC = hex.EncodeToString(mac.Sum(nil))
+	text, err = json.Marshal(head)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", "head.json"), text, 0o600))
+}
+
+// TestForged: who can write to the store and has no key of the stream changes nothing that is restored: an error names
+// what was forged, or a recovery ends before it and says so.
+func TestForged(t *testing.T) {
+	now, next := strings.Repeat("now-", 10), strings.Repeat("next", 10)
+	keys := filepath.Join(t.TempDir(), "stream.key")
+	require.NoError(t, os.WriteFile(keys, []byte(next+"\n"+now+"\n"), 0o600)) // the next one signs, and both are believed
+	before := func(revision int64) string {
+		var whole bytes.Buffer
+		_, _ = protodelim.MarshalTo(&whole, putting(revision, 0))
+		return fmt.Sprintf("%x", sha256.Sum256(whole.Bytes()))
+	}
+	made := func(t *testing.T, h stream.Header, key string) string {
+		dir := t.TempDir()
+		var events []*mvccpb.Event
+		for revision := h.First; revision <= h.Last; revision++ {
+			events = append(events, putting(revision, 0))
+		}
+		segment(t, dir, h, events...)
+		if key != "" {
+			signed(t, dir, key, h.First, h.Last)
+		}
+		return filepath.Join(dir, "tail", "c1", fmt.Sprintf("%d-%d.seg", h.First, h.Last))
+	}
+	put := func(t *testing.T, from, folder, name string) {
+		content, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
+	}
+	const unsigned = "no key of the stream has signed it"
+	for name, test := range map[string]struct {
+		forge func(t *testing.T, folder string)
+		good  int64 // the last revision that is restored
+		words []string
+	}{
+		"nothing": {func(*testing.T, string) {}, 8, nil},
+		"a plain segment with a right checksum": {func(t *testing.T, folder string) {
+			put(t, made(t, stream.Header{First: 6, Last: 6}, ""), folder, "6-6.seg")
+		}, 5, []string{"tail/c1/6-6.seg", unsigned}},
+		"one by another key": {func(t *testing.T, folder string) {
+			put(t, made(t, stream.Header{First: 6, Last: 6}, strings.Repeat("else", 10)), folder, "6-6.seg")
+		}, 5, []string{"tail/c1/6-6.seg", unsigned}},
+		"one behind the end": {func(t *testing.T, folder string) {
+			put(t, made(t, stream.Header{First: 9, Last: 9}, ""), folder, "9-9.seg")
+		}, 8, []string{"tail/c1/9-9.seg", unsigned}},
+		"one that goes further than all": {func(t *testing.T, folder string) {
+			put(t, made(t, stream.Header{First: 5, Last: 9}, ""), folder, "5-9.seg")
+		}, 8, []string{"tail/c1/5-9.seg", unsigned}},
+		"a changed byte": {func(t *testing.T, folder string) {
+			name := filepath.Join(folder, "6-6.seg")
+			content, err := os.ReadFile(name)
+			require.NoError(t, err)
+			content[len(content)-2*sha256.Size-2] ^= 1
+			require.NoError(t, os.WriteFile(name, content, 0o600))
+		}, 5, []string{"tail/c1/6-6.seg", "SHA-256"}},
+		"one that was cut off": {func(t *testing.T, folder string) {
+			require.NoError(t, os.Truncate(filepath.Join(folder, "8-8.seg"), 100))
+		}, 7, []string{"tail/c1/8-8.seg", "SHA-256"}},
+		"the MAC was cut off": {func(t *testing.T, folder string) {
+			name := filepath.Join(folder, "8-8.seg")
+			content, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.NoError(t, os.Truncate(name, int64(len(content)-sha256.Size)))
+		}, 7, []string{"tail/c1/8-8.seg", unsigned}},
+		"one is gone from the middle": {func(t *testing.T, folder string) {
+			require.NoError(t, os.Remove(filepath.Join(folder, "6-6.seg")))
+		}, 5, []string{"6 to 6 are missing"}},
+		"the last is gone": {func(t *testing.T, folder string) {
+			require.NoError(t, os.Remove(filepath.Join(folder, "8-8.seg")))
+		}, 7, []string{"8 to 8 are missing"}},
+		"one under the name of another": {func(t *testing.T, folder string) {
+			put(t, filepath.Join(folder, "6-6.seg"), folder, "7-7.seg")
+		}, 6, []string{"tail/c1/7-7.seg", "its revisions are not those of its name"}},
+		"two have changed places": {func(t *testing.T, folder string) {
+			six, seven := filepath.Join(folder, "6-6.seg"), filepath.Join(folder, "7-7.seg")
+			require.NoError(t, os.Rename(six, six+".was"))
+			require.NoError(t, os.Rename(seven, six))
+			require.NoError(t, os.Rename(six+".was", seven))
+		}, 5, []string{"tail/c1/6-6.seg", "its revisions are not those of its name"}},
+		"one of the stream of another etcd": {func(t *testing.T, folder string) {
+			put(t, made(t, stream.Header{ClusterID: "c2", First: 6, Last: 6}, now), folder, "6-6.seg")
+		}, 5, []string{"tail/c1/6-6.seg", "it is of another cluster"}},
+		"one of another life of the etcd": {func(t *testing.T, folder string) {
+			put(t, made(t, stream.Header{First: 6, Last: 6, Before: before(4)}, now), folder, "6-6.seg")
+		}, 5, []string{"tail/c1/6-6.seg", "another history"}},
+	} {
+		dir := t.TempDir()
+		folder := filepath.Join(dir, "tail", "c1")
+		for revision := int64(5); revision <= 8; revision++ {
+			h := stream.Header{First: revision, Last: revision, Before: before(revision - 1)}
+			if revision == 5 {
+				h.Before = ""
+			}
+			segment(t, dir, h, putting(revision, 0))
+			signed(t, dir, []string{now, next}[revision%2], revision, revision)
+		}
+		leaveHead(t, dir, now, stream.Head{ClusterID: "c1", Revision: 8, At: time.Now().UTC()})
+		test.forge(t, folder)
+		to, r, err := filledBy(t, dir, keys, Options{AsFarAsPossible: true, Fetch: fetching(t, new(int))})
+		require.NoError(t, err, name)
+		assert.Equal(t, test.good, r.until, name)
+		records, _ := contents(t, to.staged().database())
+		assert.Len(t, records, int(test.good-4), name)
+		assert.NotContains(t, r.doubt(), "others", name)
+		_, _, err = filledBy(t, dir, keys, Options{UntilRevision: 9, Fetch: fetching(t, new(int))})
+		require.Error(t, err, name)
+		if test.words == nil {
+			assert.Empty(t, r.ended, name)
+		}
+		for _, words := range test.words {
+			assert.Contains(t, r.ended, words, name)
+			assert.ErrorContains(t, err, words, name)
+		}
+	}
+}
+
+// TestForgedHeads: a stream with keys tells where it has ended, and others can't.
+func TestForgedHeads(t *testing.T) {
+	key := strings.Repeat("k", 40)
+	keys := filepath.Join(t.TempDir(), "stream.key")
+	require.NoError(t, os.WriteFile(keys, []byte(key), 0o600))
+	ended := func(dir string) string {
+		_, r, err := filledBy(t, dir, keys, Options{AsFarAsPossible: true, Fetch: fetching(t, new(int))})
+		require.NoError(t, err)
+		return r.ended
+	}
+	dir := t.TempDir()
+	assert.Equal(t, "no stream has stored anything in tail/c1/", ended(dir))
+	segment(t, dir, stream.Header{First: 5, Last: 5}, putting(5, 0))
+	signed(t, dir, key, 5, 5)
+	const headless = "tail/c1/head.json, which says how much is stored, is missing or no key of the stream has signed it"
+	assert.Equal(t, headless, ended(dir))
+	leaveHead(t, dir, key, stream.Head{ClusterID: "c1", Revision: 5})
+	assert.Empty(t, ended(dir))
+	leaveHead(t, dir, key, stream.Head{ClusterID: "c1", Revision: 7})
+	assert.Equal(t, "6 to 7 are missing", ended(dir))
+	leaveHead(t, dir, strings.Repeat("o", 40), stream.Head{ClusterID: "c1", Revision: 5})
+	assert.Equal(t, headless, ended(dir))
+	leaveHead(t, dir, key, stream.Head{ClusterID: "c2", Revision: 5})
+	assert.Equal(t, headless, ended(dir))
+
+	o := Options{AsFarAsPossible: true, Fetch: fetching(t, new(int))}
+	_, r, err := filled(t, dir, o)
+	require.NoError(t, err)
+	assert.Contains(t, r.doubt(), "whether others have written to the stream is not known")
+}
+
 // snapshotAt4 is a database with the revisions 2 to 4 of a key, and leases 1 and 2.
 func snapshotAt4(t *testing.T) string {
 	t.Helper()
@@ -88,7 +263,7 @@ var keyOf = []byte(keysBucket)
 func replayed(t *testing.T, dir, path string, until int64) (*replay, error) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tail", "c1"), 0o750))
-	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, stream.Opening{})
 	require.NoError(t, err)
 	defer tail.Close()
 	return Options{Tail: tail, UntilRevision: until}.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1"})
@@ -194,11 +369,11 @@ func TestReplayOnlyEncrypted(t *testing.T) {
 	for _, asFar := range []bool{true, false} {
 		dir, path := t.TempDir(), snapshotAt4(t)
 		segment(t, dir, stream.Header{First: 5, Last: 5}, putting(5, 0))
-		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, stream.Opening{})
 		require.NoError(t, err)
 		o := Options{Tail: tail, AsFarAsPossible: asFar}
 		_, err = o.replay(t.Context(), path, &reports.Artifact{ClusterID: "c1", Encrypted: true})
-		assert.ErrorContains(t, err, "the segment 5-5 of the stream is not encrypted")
+		assert.ErrorContains(t, err, "tail/c1/5-5.seg is not encrypted")
 		var end *ending
 		require.ErrorAs(t, err, &end)
 		assert.Equal(t, int64(4), end.at, "that is where a recovery ends")
@@ -233,7 +408,7 @@ func TestReplayBehindOtherRecipients(t *testing.T) {
 		require.NoError(t, w.Close())
 		require.NoError(t, os.WriteFile(plain+".age", sealed.Bytes(), 0o600))
 	}
-	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, identity)
+	tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, stream.Opening{IdentityFile: identity})
 	require.NoError(t, err)
 	defer tail.Close()
 	_, err = Options{Tail: tail, AsFarAsPossible: true}.replay(t.Context(), snapshotAt4(t),
@@ -265,7 +440,7 @@ func TestReplayTellsOfTheHead(t *testing.T) {
 		text, err := json.Marshal(test.head)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", "head.json"), text, 0o600))
-		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, stream.Opening{})
 		require.NoError(t, err)
 		r, err := Options{Tail: tail, AsFarAsPossible: true}.replay(t.Context(), snapshotAt4(t),
 			&reports.Artifact{ClusterID: "c1"})
@@ -288,8 +463,15 @@ func fetching(t *testing.T, count *int) func(context.Context, string) (*reports.
 // filled is what fill makes of the snapshot at revision 4 and what is stored in dir.
 func filled(t *testing.T, dir string, o Options) (to place, r *replay, err error) {
 	t.Helper()
+	return filledBy(t, dir, "", o)
+}
+
+// filledBy is that with the keys of the stream in a file.
+func filledBy(t *testing.T, dir, keys string, o Options) (to place, r *replay, err error) {
+	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tail", "c1"), 0o750))
-	o.Tail, err = stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+	o.Tail, err = stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir},
+		stream.Opening{KeysFile: keys})
 	require.NoError(t, err)
 	defer o.Tail.Close()
 	to.dataDir = filepath.Join(t.TempDir(), "data")
@@ -319,9 +501,9 @@ func TestReplayAsFarAsPossible(t *testing.T) {
 		"a gap":             {[]stream.Header{{First: 5, Last: 5}, {First: 7, Last: 7}}, "", 5, "6 to 6 are missing", 1},
 		"a gap at once":     {[]stream.Header{{First: 7, Last: 7}}, "", 4, "5 to 6 are missing", 1},
 		"a damaged segment": {[]stream.Header{{First: 5, Last: 5}, {First: 6, Last: 6}, {First: 7, Last: 7}}, "6-6.seg", 5,
-			"the segment 6-6 of the stream is damaged", 2},
+			"tail/c1/6-6.seg is not a segment of the stream", 2},
 		"the first is damaged": {[]stream.Header{{First: 5, Last: 5}}, "5-5.seg", 4,
-			"the segment 5-5 of the stream is damaged", 2},
+			"tail/c1/5-5.seg is not a segment of the stream", 2},
 		"users that have changed": {[]stream.Header{{First: 5, Last: 5, AuthRevision: 3},
 			{First: 6, Last: 6, AuthRevision: 4}}, "", 5, "users or roles have changed", 2},
 		"another history": {[]stream.Header{{First: 5, Last: 5}, {First: 6, Last: 6, Before: other}}, "", 5,

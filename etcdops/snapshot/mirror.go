@@ -84,6 +84,7 @@ func readMirroring(act string, args []string, stderr io.Writer) (*mirroring, err
 	flags.StringVar(&m.stored.Tail, "tail", "", tailUsage+"; with --store-url")
 	flags.StringVar(&m.stored.ClusterID, "cluster-id", "", idUsage+"; empty is that of the newest snapshot")
 	flags.StringVar(&m.stored.IdentityFile, "identity", "", "`file` with age identities, for what is encrypted")
+	flags.StringVar(&m.stored.KeysFile, "stream-keys", "", keysUsage)
 	flags.StringVar(&m.stored.Scratch, "scratch", "", "`directory` for a snapshot and as much again")
 	flags.StringVar(&m.Name, "name", "default", "`name` of the mirror: its place is the key "+mirror.Reserved+
 		"<name> of the destination")

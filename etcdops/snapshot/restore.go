@@ -28,6 +28,7 @@ type restoring struct {
 	tokenKey string
 	marker   string
 	tailURL  string
+	keysFile string
 }
 
 // Restore is the command quorate-snapshot restore; the result is its exit code.
@@ -105,15 +106,19 @@ func (r *restoring) valid() error {
 	case sources != 1:
 		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where " +
 			"the data comes from")
-	case r.tailURL != "" && r.source.URL == "" || r.tailURL == "" && (r.UntilRevision != 0 || !r.UntilTime.IsZero() ||
-		r.AsFarAsPossible) || r.UntilRevision < 0:
-		return command.Errorf("--tail-url goes with --url, and --until-revision, --until-time and " +
-			"--as-far-as-possible with --tail-url: a stream is replayed behind a snapshot, up to some revision")
+	case r.tailURL != "" && r.source.URL == "" || r.tailURL == "" && r.streamed() || r.UntilRevision < 0:
+		return command.Errorf("--tail-url goes with --url, and --until-revision, --until-time, --as-far-as-possible " +
+			"and --stream-keys with --tail-url: a stream is replayed behind a snapshot, up to some revision")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
 		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them can be " +
 			"given: revisions only rise")
 	}
 	return nil
+}
+
+// streamed reports whether a flag is given that is about a stream.
+func (r *restoring) streamed() bool {
+	return r.UntilRevision != 0 || !r.UntilTime.IsZero() || r.AsFarAsPossible || r.keysFile != ""
 }
 
 // revisionFlags are the flags that say at which revision the member begins.
@@ -143,6 +148,7 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 			epochs.EnvSHA256)
 	flags.StringVar(&r.tailURL, "tail-url", "",
 		"`URL` of the folder <tail>/<cluster ID> of a stream, whose changes are replayed behind the artifact")
+	flags.StringVar(&r.keysFile, "stream-keys", "", keysUsage)
 	flags.Int64Var(&r.UntilRevision, "until-revision", 0,
 		"`revision` that is the last to be replayed; else that of the variable "+epochs.EnvUntil+", else that of "+
 			"--until-time, else the last that is stored without a gap")
@@ -214,7 +220,8 @@ func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
 func (r *restoring) openTail(ctx context.Context) error {
 	place, err := archive.FolderOf(r.tailURL, r.source)
 	if err == nil {
-		r.Tail, err = stream.OpenTail(ctx, place, r.source.IdentityFile)
+		r.Tail, err = stream.OpenTail(ctx, place, stream.Opening{IdentityFile: r.source.IdentityFile,
+			KeysFile: r.keysFile})
 	}
 	if r.AsFarAsPossible && r.Tail != nil && archive.ReasonOf(err) == archive.Denied {
 		r.TailFlaw, err = archive.Words(err), nil

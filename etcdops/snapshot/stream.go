@@ -29,6 +29,8 @@ const (
 	tailUsage   = "`prefix` in the folder under which streams are, each in a folder of its cluster's ID"
 	listenUsage = "`address` of /health, /status and /metrics; empty is none"
 	idUsage     = "`ID` of the cluster in hexadecimal"
+	keysUsage   = "`file` with the keys of the stream, one on a line: what none of them has signed is not followed; " +
+		"empty believes all that is in the store"
 )
 
 // streaming is what the flags of stream say.
@@ -75,6 +77,8 @@ func readStreaming(args []string, stderr io.Writer) (*streaming, error) {
 	flags.StringVar(&s.Tail, "tail", "", tailUsage+"; required")
 	flags.StringVar(&s.ClusterID, "cluster-id", "", idUsage+" that is expected; empty takes any")
 	flags.Int64Var(&s.FromRevision, "from-revision", 0, "`revision` of the snapshot to follow on; required")
+	flags.StringVar(&s.KeysFile, "stream-keys", "",
+		"`file` with the keys of the stream, one on a line: the first signs what is stored; empty signs nothing")
 	flags.DurationVar(&s.FlushAfter, "flush-after", 10*time.Second, "how `long` a change waits to be stored at most")
 	flags.IntVar(&s.MaxSize, "max-size", 8<<20, "`bytes` of changes that are stored at once, before compression")
 	flags.StringVar(&s.listen, "listen", ":2390", listenUsage)
@@ -131,6 +135,7 @@ func lookFlags(flags *flag.FlagSet, asked *stream.Asked) {
 			asked.UntilTime, err = time.Parse(time.RFC3339, text)
 			return err
 		})
+	flags.StringVar(&asked.KeysFile, "stream-keys", "", keysUsage)
 	flags.StringVar(&asked.IdentityFile, "identity", "",
 		"`file` with age identities; without them, times of what is encrypted are by the clock of the store")
 }

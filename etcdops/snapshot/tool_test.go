@@ -109,7 +109,7 @@ func TestRestoreIsForAMemberWithoutData(t *testing.T) {
 	assert.Contains(t, said.String(), "one of --url, --from-data, --from-member and --empty is required")
 	assert.Contains(t, said.String(), "must not be negative")
 	assert.Contains(t, said.String(), "--tail-url goes with --url")
-	assert.Contains(t, said.String(), "--as-far-as-possible with --tail-url")
+	assert.Contains(t, said.String(), "--stream-keys with --tail-url")
 }
 
 // TestAStreamThatCanNotBeListed: a recovery goes on without it, and says why; a restore that names its end does not.

@@ -91,15 +91,16 @@ type Tail struct {
 	prefix    string
 	clusterID string
 	spans     []Span
+	keys      Keys
 	// Head is the stream's sign of life; empty for none.
 	Head Head
-	// OnlyEncrypted refuses segments that are not: they may be of anyone who can write to the store.
+	// OnlyEncrypted refuses segments that are not, where no key tells: they may be of anyone who can write to the store.
 	OnlyEncrypted bool
 }
 
 // OpenTail lists the segments in a folder <tail>/<cluster ID in hexadecimal>, which is there once a segment is. Where
 // there is none, nothing follows, in a bucket as on a claim. The folder above both must be there.
-func OpenTail(ctx context.Context, place archive.Place, identityFile string) (*Tail, error) {
+func OpenTail(ctx context.Context, place archive.Place, by Opening) (*Tail, error) {
 	url, err := stores.ParseURL(place.URL)
 	tails, id := url.Split()
 	above, tail := tails.Split()
@@ -108,7 +109,7 @@ func OpenTail(ctx context.Context, place archive.Place, identityFile string) (*T
 			"cluster, in hexadecimal")
 	}
 	place.URL = above.String()
-	kept, err := OpenKept(ctx, place, identityFile, tail)
+	kept, err := OpenKept(ctx, place, by, tail)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +172,7 @@ func (t *Tail) Until(ctx context.Context, from int64, at time.Time) (int64, erro
 }
 
 // Next reads the segment that has the revision behind reach and goes furthest. Of several that have it, one that is
-// damaged, gone, or encrypted for others is passed over. Nil when there is none.
+// unusable is passed over. Nil when there is none.
 func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 	var fits []Span
 	for _, s := range t.spans {
@@ -186,14 +187,16 @@ func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 		if err == nil {
 			return s, nil
 		}
-		switch archive.ReasonOf(err) {
-		case damaged, archive.NotFound, archive.WrongKey:
-			wrong = cmp.Or(wrong, err)
-		default:
+		if !Unusable(err) {
 			return nil, err
 		}
 	}
 	return nil, wrong
+}
+
+// Unusable reports whether an error is about one segment and lasts: it is damaged, gone, of others or for others.
+func Unusable(err error) bool {
+	return slices.Contains([]string{damaged, archive.NotFound, archive.WrongKey}, archive.ReasonOf(err))
 }
 
 func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
@@ -204,27 +207,28 @@ func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.OnlyEncrypted && !encrypted {
-		return nil, failure(damaged, nil, "the segment %d-%d of the stream is not encrypted, and what it follows is: "+
-			"someone without a key may have put it there", span.First, span.Last)
+	if t.OnlyEncrypted && !encrypted && !t.Trusted() {
+		return nil, failure(damaged, nil, "%s is not encrypted, and what it follows is: others may have put it there",
+			span.Name)
 	}
-	s, err := decode(whole)
+	s, err := decode(whole, t.keys)
 	if err == nil {
 		err = s.Each(func(Change) error { return nil })
 	}
 	if err == nil && (s.First != span.First || s.Last != span.Last || t.clusterID != "" && s.ClusterID != t.clusterID) {
-		err = errRecords
+		err = errAnother
 	}
 	if err != nil {
-		return nil, failure(damaged, err, "the segment %d-%d of the stream is damaged", span.First, span.Last)
+		return nil, failure(damaged, err, "%s is not a segment of the stream that can be followed", span.Name)
 	}
+	s.Name = span.Name
 	return s, nil
 }
 
 // Asked is what Look is asked.
 type Asked struct {
-	Place        archive.Place
-	IdentityFile string
+	Place archive.Place
+	Opening
 	// Prefix under which streams are; ClusterID in hexadecimal, empty when there is only one.
 	Prefix, ClusterID string
 	// FromRevision that the chain is to follow on; 0 for whatever is stored first.
@@ -236,6 +240,10 @@ type Asked struct {
 // Look says what is stored of a stream, without a gap. The time of a segment that can't be read without an identity
 // is that by the clock of the store.
 func Look(ctx context.Context, asked Asked) (reports.Tail, error) {
+	keys, err := ReadKeys(asked.KeysFile)
+	if err != nil {
+		return reports.Tail{}, err
+	}
 	folder, err := archive.OpenFolder(ctx, asked.Place, asked.IdentityFile, false)
 	if err != nil {
 		if archive.ReasonOf(err) == archive.NotFound {
@@ -248,7 +256,7 @@ func Look(ctx context.Context, asked Asked) (reports.Tail, error) {
 	if err != nil || id == "" {
 		return reports.Tail{}, err
 	}
-	t := &Tail{folder: folder, clusterID: id, prefix: folderOf(asked.Prefix, id)}
+	t := &Tail{folder: folder, clusterID: id, prefix: folderOf(asked.Prefix, id), keys: keys}
 	if t.spans, err = spans(ctx, folder, t.prefix); err != nil {
 		return reports.Tail{}, err
 	}

@@ -68,7 +68,7 @@ func file(dir string, first, last int64) string {
 
 func openTail(t *testing.T, dir string) *Tail {
 	t.Helper()
-	tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///s/tail/c1", Dir: dir}, "")
+	tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///s/tail/c1", Dir: dir}, Opening{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tail.Close() })
 	return tail
@@ -144,7 +144,7 @@ func TestTailOfAnotherCluster(t *testing.T) {
 	keep(t, dir, s)
 	_, err := read(openTail(t, dir), 4, 9)
 	assert.Equal(t, damaged, archive.ReasonOf(err))
-	_, err = OpenTail(t.Context(), archive.Place{URL: "file:///s/tail", Dir: dir}, "")
+	_, err = OpenTail(t.Context(), archive.Place{URL: "file:///s/tail", Dir: dir}, Opening{})
 	assert.ErrorContains(t, err, "must end with a folder and the ID")
 	assert.Equal(t, "nothing behind it is stored", openTail(t, dir).Gap(9))
 }
@@ -271,7 +271,7 @@ func FuzzHead(f *testing.F) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", headName), text, 0o600))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, "")
+		tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, Opening{})
 		runtime.ReadMemStats(&after)
 		require.NoError(t, err)
 		defer tail.Close()

@@ -17,6 +17,8 @@ type Head struct {
 	At       time.Time `json:"at"`
 	// AuthRevision of users and roles, when it was looked last; 0 before.
 	AuthRevision int64 `json:"authRevision,omitempty"`
+	// MAC of all that, in hexadecimal; empty of a stream without keys.
+	MAC string `json:"mac,omitempty"`
 }
 
 // headName is no name of a segment; headSize is more than it takes.
@@ -50,7 +52,11 @@ func (s session) leaveHead(ctx context.Context, folder *archive.Folder) {
 	if head.At.IsZero() {
 		return
 	}
-	text, err := json.Marshal(head)
+	keys, err := ReadKeys(s.KeysFile)
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(head.signed(keys))
+	}
 	if err == nil {
 		err = folder.Replace(ctx, s.prefix+headName, text)
 	}
@@ -59,15 +65,29 @@ func (s session) leaveHead(ctx context.Context, folder *archive.Folder) {
 	}
 }
 
-// head reads that of a cluster; empty where there is none that can be read. What it says is no more than a hint.
-func (k *Kept) head(ctx context.Context, clusterID string) Head {
+// readHead reads that of a cluster; empty where there is none that can be read, or none that a key has signed. What it
+// says is no more than a hint.
+func (t *Tail) readHead(ctx context.Context) {
 	var head Head
-	text, _, err := k.folder.Get(ctx, folderOf(k.tail, clusterID)+headName, headSize)
-	if err != nil || json.Unmarshal(text, &head) != nil || head.ClusterID != clusterID {
-		return Head{}
+	text, _, err := t.folder.Get(ctx, t.prefix+headName, headSize)
+	if err == nil && json.Unmarshal(text, &head) == nil && head.ClusterID == t.clusterID && head.signedBy(t.keys) {
+		t.Head = head
 	}
-	return head
 }
+
+// Headless says that a stream with keys has not told how far it has come; empty when it has.
+func (t *Tail) Headless() string {
+	switch {
+	case len(t.keys) == 0 || t.Head != Head{}:
+		return ""
+	case len(t.spans) == 0:
+		return "no stream has stored anything in " + t.prefix
+	}
+	return t.prefix + headName + ", which says how much is stored, is missing or no key of the stream has signed it"
+}
+
+// Trusted reports whether the stream has keys, so that others can't have written what is read.
+func (t *Tail) Trusted() bool { return len(t.keys) > 0 }
 
 // Whole is the time up to which all that was written is stored, as far as is known of the chain behind a revision: by
 // the stream's sign of life, or by the last segment. Zero when neither is known.

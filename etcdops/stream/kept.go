@@ -15,15 +15,24 @@ import (
 type Kept struct {
 	folder *archive.Folder
 	tail   string
+	keys   Keys
 }
 
+// Opening says by what files is opened what a stream has stored: the age identities that decrypt it, and the keys that
+// have signed it. Empty is none.
+type Opening struct{ IdentityFile, KeysFile string }
+
 // OpenKept opens a folder of a store; tail is the folder in it that has one folder for each cluster ID.
-func OpenKept(ctx context.Context, place archive.Place, identityFile, tail string) (*Kept, error) {
-	folder, err := archive.OpenFolder(ctx, place, identityFile, false)
+func OpenKept(ctx context.Context, place archive.Place, by Opening, tail string) (*Kept, error) {
+	keys, err := ReadKeys(by.KeysFile)
 	if err != nil {
 		return nil, err
 	}
-	return &Kept{folder: folder, tail: tail}, nil
+	folder, err := archive.OpenFolder(ctx, place, by.IdentityFile, false)
+	if err != nil {
+		return nil, err
+	}
+	return &Kept{folder: folder, tail: tail, keys: keys}, nil
 }
 
 // Close ends the use of the folder.
@@ -40,8 +49,8 @@ func (k *Kept) Bases(ctx context.Context) ([]archive.Base, error) {
 
 // Tail lists what is stored of a cluster's stream now. It must not be closed.
 func (k *Kept) Tail(ctx context.Context, clusterID string) (*Tail, error) {
-	t := &Tail{folder: k.folder, clusterID: clusterID, prefix: folderOf(k.tail, clusterID)}
-	t.Head = k.head(ctx, clusterID) // before the segments, so that these are there
+	t := &Tail{folder: k.folder, clusterID: clusterID, prefix: folderOf(k.tail, clusterID), keys: k.keys}
+	t.readHead(ctx) // before the segments, so that these are there
 	var err error
 	t.spans, err = spans(ctx, k.folder, t.prefix)
 	return t, err

@@ -47,7 +47,7 @@ func (s session) oldestBase(ctx context.Context) (oldest int64, err error) {
 }
 
 func (s session) bases(ctx context.Context) ([]archive.Base, error) {
-	all, err := (&Kept{s.folder, s.Tail}).Bases(ctx)
+	all, err := (&Kept{folder: s.folder, tail: s.Tail}).Bases(ctx)
 	return slices.DeleteFunc(all, func(base archive.Base) bool { return base.ClusterID != s.clusterID }), err
 }
 

@@ -1,6 +1,7 @@
 // Package stream keeps the changes of an etcd behind a snapshot in a store, so that a restore can end at any revision.
 //
 //	segment.go   the format: some revisions of one cluster, whole
+//	keys.go      by what segments and heads are signed
 //	chain.go     which segments there are, and which of them follow on each other without a gap
 //	receive.go   a watch of all keys, as whole revisions
 //	write.go     from revisions to segments in a store
@@ -9,7 +10,9 @@
 //	serve.go     how the stream is, over HTTP
 //
 // etcd's revisions have no gaps: each has at least one event (storeTxnWrite.End in etcd's package mvcc raises the
-// revision only with changes). So revisions that follow on each other are complete, and nothing else is needed to know.
+// revision only with changes). So revisions that follow on each other are complete, and nothing else is needed to know:
+// a segment that is signed tells its cluster, its revisions and what is before them, so that none can be left out,
+// repeated, cut off or put elsewhere without being noticed. Where the last one ends the head tells.
 package stream
 
 import (
@@ -31,7 +34,8 @@ const format = 1
 
 // Header is the first line of a segment, in JSON. What follows are records: a mvccpb.Event each (api/mvccpb/kv.proto)
 // behind its length, as protobuf writes messages in a row, in the order of revisions and within one as etcd counts
-// (main and sub of its revision). A length of 0 ends them, and the SHA-256 of all before ends the segment.
+// (main and sub of its revision). A length of 0 ends them, and the SHA-256 of all before follows. It ends the segment, or
+// the MAC of it does where the stream has keys.
 type Header struct {
 	Format int `json:"format"`
 	// ClusterID in hexadecimal.
@@ -82,6 +86,8 @@ type Hash struct {
 // Segment is one that was read, or is being made.
 type Segment struct {
 	Header
+	// Name in its folder, of one that was read.
+	Name    string
 	records []byte
 	// referred are the leases of keys in it, while it is made.
 	referred map[int64]struct{}
@@ -117,24 +123,26 @@ func (h *Header) When(revision int64) time.Time {
 }
 
 // encode is the segment as it is stored, before compression and encryption.
-func (s *Segment) encode() ([]byte, error) {
+func (s *Segment) encode(keys Keys) ([]byte, error) {
 	line, err := json.Marshal(s.Header)
 	if err != nil {
 		return nil, err
 	}
-	whole := make([]byte, 0, len(line)+len(s.records)+2+sha256.Size)
+	whole := make([]byte, 0, len(line)+len(s.records)+2+2*sha256.Size)
 	whole = append(append(append(whole, line...), '\n'), s.records...)
 	whole = append(whole, 0)
 	sum := sha256.Sum256(whole)
-	return append(whole, sum[:]...), nil
+	return append(append(whole, sum[:]...), keys.sign(ofSegment, sum[:])...), nil
 }
 
 // Errors of a segment. What is in it is not repeated.
 var (
 	errNotWhole = archive.OwnWords("it does not end with the SHA-256 of what it holds")
+	errUnsigned = archive.OwnWords("no key of the stream has signed it: others have put it there, or its key is gone")
 	errHeader   = archive.OwnWords("its first line can't be read")
 	errFormat   = archive.OwnWords("it was written by a later version of Quorate")
 	errRecords  = archive.OwnWords("its records are not those of the revisions that its first line tells")
+	errAnother  = archive.OwnWords("its revisions are not those of its name, or it is of another cluster")
 )
 
 // A first line has a mark for each second at most, and the leases that there are. What is read of it takes ten times
@@ -145,16 +153,31 @@ func small(line []byte) bool {
 	return len(line) <= longestLine && bytes.Count(line, []byte{'{'}) <= mostObjects
 }
 
-// decode reads a segment. Its records are checked by Each.
-func decode(whole []byte) (*Segment, error) {
-	size := len(whole) - sha256.Size
-	if size < 1 {
-		return nil, errNotWhole
+// parts are the content of a segment, its SHA-256 and the MAC of that, which may be empty.
+func parts(whole []byte) (content, sum, mac []byte, err error) {
+	for _, signed := range []int{0, sha256.Size} {
+		size := len(whole) - sha256.Size - signed
+		if size < 1 {
+			break
+		}
+		content, sum, mac = whole[:size], whole[size:][:sha256.Size], whole[size+sha256.Size:]
+		if is := sha256.Sum256(content); bytes.Equal(is[:], sum) {
+			return content, sum, mac, nil
+		}
 	}
-	if sum := sha256.Sum256(whole[:size]); !bytes.Equal(sum[:], whole[size:]) {
-		return nil, errNotWhole
+	return nil, nil, nil, errNotWhole
+}
+
+// decode reads a segment that one of the keys has signed. Its records are checked by Each.
+func decode(whole []byte, keys Keys) (*Segment, error) {
+	content, sum, mac, err := parts(whole)
+	if err != nil {
+		return nil, err
 	}
-	line, records, found := bytes.Cut(whole[:size], []byte{'\n'})
+	if !keys.signed(ofSegment, sum, mac) {
+		return nil, errUnsigned
+	}
+	line, records, found := bytes.Cut(content, []byte{'\n'})
 	s := &Segment{}
 	if !found || !small(line) || json.Unmarshal(line, &s.Header) != nil {
 		return nil, errHeader

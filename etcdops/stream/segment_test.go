@@ -45,7 +45,7 @@ func made(t *testing.T, first, last int64) *Segment {
 
 func encoded(t *testing.T, s *Segment) []byte {
 	t.Helper()
-	whole, err := s.encode()
+	whole, err := s.encode(nil)
 	require.NoError(t, err)
 	return whole
 }
@@ -55,7 +55,7 @@ func TestSegment(t *testing.T) {
 	was := made(t, 5, 6)
 	was.Leases = &Leases{Revision: 6, TTL: map[int64]int64{7: 60}}
 	was.Hash = &Hash{Revision: 6, CompactRevision: 1, Hash: "00c0ffee"}
-	is, err := decode(encoded(t, was))
+	is, err := decode(encoded(t, was), nil)
 	require.NoError(t, err)
 	assert.Equal(t, was.Header, is.Header)
 	var told []string
@@ -98,9 +98,9 @@ func TestDamagedSegments(t *testing.T) {
 	for i := range whole {
 		changed := bytes.Clone(whole)
 		changed[i] ^= 1
-		_, err := decode(changed)
+		_, err := decode(changed, nil)
 		require.Error(t, err, "byte %d of %d", i, len(whole))
-		_, err = decode(whole[:i])
+		_, err = decode(whole[:i], nil)
 		require.Error(t, err, "cut off at %d", i)
 	}
 	wrong := func(change func(*Segment)) []byte {
@@ -123,7 +123,7 @@ func TestDamagedSegments(t *testing.T) {
 		"no header":                sealed(t, made(t, 5, 9), func(b []byte) []byte { return b[1:] }),
 		"more behind its end":      sealed(t, made(t, 5, 9), func(b []byte) []byte { return append(b, 1) }),
 	} {
-		s, err := decode(bad)
+		s, err := decode(bad, nil)
 		if err == nil {
 			err = s.Each(func(Change) error { return nil })
 		}
@@ -142,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 		sum := sha256.Sum256(content)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		s, err := decode(append(bytes.Clone(content), sum[:]...))
+		s, err := decode(append(bytes.Clone(content), sum[:]...), nil)
 		if err == nil {
 			_ = s.Each(func(Change) error { return nil })
 		}
@@ -211,7 +211,7 @@ func TestASegmentThatGrows(t *testing.T) {
 			keep(t, dir)
 			stored := encoder.EncodeAll(content, nil)
 			require.NoError(t, os.WriteFile(file(dir, 1, 1)+".zst", stored, 0o600))
-			tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///s/tail/c1", Dir: dir}, "")
+			tail, err := OpenTail(t.Context(), archive.Place{URL: "file:///s/tail/c1", Dir: dir}, Opening{})
 			require.NoError(t, err)
 			defer tail.Close()
 			var before, after runtime.MemStats

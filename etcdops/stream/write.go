@@ -18,6 +18,8 @@ type Options struct {
 	Cluster archive.Cluster
 	Place   archive.Place
 	Form    archive.Form
+	// KeysFile has the keys that sign; empty for none. It is read each time, as its keys may be followed by others.
+	KeysFile string
 	// Tail is the folder in the store that has one folder for each cluster ID.
 	Tail string
 	// ClusterID that is expected, in hexadecimal; empty for any.
@@ -61,6 +63,9 @@ func Run(ctx context.Context, o Options, monitor *Monitor) (reports.Stream, erro
 }
 
 func (o Options) run(ctx context.Context, monitor *Monitor) error {
+	if _, err := ReadKeys(o.KeysFile); err != nil {
+		return err
+	}
 	standing, err := o.Cluster.Standing(ctx)
 	if err != nil {
 		return err
@@ -309,7 +314,11 @@ func (w *writer) store(ctx context.Context, s *Segment) error {
 	if s.Leases = w.leaser.leases(ctx, w.Options, s.referred); s.Leases != nil && len(s.Leases.TTL) > mostLeases {
 		s.Leases = nil // a restore then keeps those of the snapshot, and of keys
 	}
-	whole, err := s.encode()
+	keys, err := ReadKeys(w.KeysFile)
+	if err != nil {
+		return err
+	}
+	whole, err := s.encode(keys)
 	if err != nil {
 		return failure(failed, err, "a segment can't be encoded")
 	}

@@ -29,6 +29,20 @@ import (
 
 // Secrets are the Secrets that should exist. One that is not known to be superfluous stays.
 func Secrets(v *state.View) []*decision.DesiredSecret {
+	name := objects.RestoreSecret(v.Cluster.Name)
+	list := slices.DeleteFunc(secrets(v), func(s *decision.DesiredSecret) bool { return s.Name == name })
+	next := v.Next != nil && v.Next.Epoch.OwnKeys(v.Cluster.Name)
+	switch old := v.Children.Secrets[name]; {
+	case v.Settings.Keyed && (next || v.Epoch.OwnKeys(v.Cluster.Name)):
+		list = append(list, certificates.Desired(v, name, corev1.SecretTypeOpaque, decision.StreamKeys{}))
+	case old != nil: // pods that run may name it
+		list = append(list, state.KeptSecret(v.Cluster, old))
+	}
+	slices.SortFunc(list, func(a, b *decision.DesiredSecret) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func secrets(v *state.View) []*decision.DesiredSecret {
 	if !objects.Encrypted(v.Cluster) {
 		return state.KeptSecrets(v.Observation)
 	}
@@ -49,7 +63,6 @@ func Secrets(v *state.View) []*decision.DesiredSecret {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *decision.DesiredSecret) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 

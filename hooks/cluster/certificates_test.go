@@ -78,6 +78,8 @@ func forged(d *decision.DesiredSecret, before map[string]*observation.Secret) *o
 		return &s
 	case decision.Password:
 		return &observation.Secret{Keys: []string{r.Key}}
+	case decision.StreamKeys:
+		return &observation.Secret{Keys: []string{objects.KeyStream}}
 	case decision.TokenKeys:
 		return &observation.Secret{Keys: []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}}
 	case nil:

@@ -498,6 +498,51 @@ func TestWhatAnEpochIsFilledFrom(t *testing.T) {
 	}
 }
 
+// TestWhatARestoreBelieves: of a stream that was stored in this namespace what its own keys have signed, and of another
+// what keys have that a person names. The Secret of its own stays as long as a pod may name it.
+func TestWhatARestoreBelieves(t *testing.T) {
+	const own = "demo-restore-key"
+	bucket := &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
+	base := v1alpha1.SnapshotRef{Name: "base"}
+	latest := &v1alpha1.Until{Latest: true, ClusterID: "c1"}
+	theirs := &v1alpha1.Until{Latest: true, ClusterID: "c1", KeysSecretRef: v1alpha1.SecretKeyRef{Name: "copied", Key: "k"}}
+	for name, c := range map[string]struct {
+		keyed    bool
+		from     v1alpha1.SnapshotSource
+		believed string
+	}{
+		"an EtcdSnapshot alone":            {true, v1alpha1.SnapshotSource{SnapshotRef: base}, ""},
+		"an EtcdSnapshot and a stream":     {true, v1alpha1.SnapshotSource{SnapshotRef: base, Until: latest}, own},
+		"by other keys":                    {true, v1alpha1.SnapshotSource{SnapshotRef: base, Until: theirs}, "copied"},
+		"an installation without keys":     {false, v1alpha1.SnapshotSource{SnapshotRef: base, Until: latest}, ""},
+		"a store":                          {true, v1alpha1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: latest}, ""},
+		"a store with keys":                {true, v1alpha1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: theirs}, "copied"},
+		"one with keys, and no others are": {false, v1alpha1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: theirs}, "copied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := serve(3)
+			o.Settings.Keyed = c.keyed
+			verified(&o, "base", "c1", time.Hour).Status.Artifact = "demo/base.db"
+			askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &c.from})
+			for range 6 {
+				goOn(t, &o)
+			}
+			pod := o.Children.Pods["demo-3"]
+			believes := slices.Contains(seedOf(pod).Args, "--stream-keys=/etc/quorate-store/stream/stream.key")
+			assert.Equal(t, c.believed != "", believes)
+			mounted := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+				return v.Secret != nil && v.Secret.SecretName == c.believed && v.Secret.Items[0].Path == objects.KeyStream
+			})
+			assert.Equal(t, c.believed != "", mounted)
+			assert.Equal(t, c.believed == own, o.Children.Secrets[own] != nil)
+
+			o.Settings.Keyed = false // someone starts Quorate without
+			goOn(t, &o)
+			assert.Equal(t, c.believed == own, o.Children.Secrets[own] != nil)
+		})
+	}
+}
+
 // TestWhatDiffers: initial members that were filled with different data never begin, and nothing is deleted for that.
 // In the middle of a compaction a report has neither keys nor a hash: those that have one must agree.
 func TestWhatDiffers(t *testing.T) {

@@ -16,7 +16,7 @@ type DesiredSecret struct {
 }
 
 // A Recipe says what to make of a Secret's data without saying what is secret in it. The set is closed: Authority,
-// Trim, Leaf, Bundle, Adopt, TokenKeys, Password. What a recipe reads of other Secrets are the observed ones, so that
+// Trim, Leaf, Bundle, Adopt, TokenKeys, Password, StreamKeys. What a recipe reads of other Secrets are the observed ones, so that
 // an answer that comes late or twice meets the resource version that it was made from, and is refused.
 type Recipe interface{ recipe() }
 
@@ -55,6 +55,9 @@ type (
 	TokenKeys struct{}
 	// Password makes a random password of 256 bits, under this key.
 	Password struct{ Key string }
+	// StreamKeys are those of the namespace's streams, which follow from those of the installation: what is observed
+	// stays while it is that.
+	StreamKeys struct{}
 )
 
 func (Authority) recipe() {}
@@ -70,3 +73,5 @@ func (Adopt) recipe() {}
 func (TokenKeys) recipe() {}
 
 func (Password) recipe() {}
+
+func (StreamKeys) recipe() {}

@@ -132,6 +132,9 @@ func fromSnapshot(v *state.View, pod *corev1.Pod, from *record.Resolved) {
 	if from.Identity.Name != "" {
 		access.Identify(from.Identity)
 	}
+	if from.Tail != "" && from.Keys.Name != "" {
+		access.Believe(from.Keys)
+	}
 	args := append([]string{"--url=" + from.URL}, access.Args...)
 	if from.SHA256 != "" {
 		args = append(args, "--sha256="+from.SHA256)
@@ -461,7 +464,7 @@ func find(v *state.View, s *v1alpha1.SnapshotSource) (*record.Resolved, string) 
 		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()
 	}
 	if s.SnapshotRef.Name == "" { // validate has looked at it
-		return follow(r, s.Until, path.Join(path.Dir(s.Artifact), snapshot.TailFolder))
+		return follow(v, r, s.Until, path.Join(path.Dir(s.Artifact), snapshot.TailFolder))
 	}
 	from := v.Related.Snapshots[s.SnapshotRef.Name]
 	switch {
@@ -486,11 +489,11 @@ func find(v *state.View, s *v1alpha1.SnapshotSource) (*record.Resolved, string) 
 	if err := stores.Validate("store", &r.Store); err != nil {
 		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.SnapshotRef.Name, err)
 	}
-	return follow(r, s.Until, snapshot.Tail(from))
+	return follow(v, r, s.Until, snapshot.Tail(from))
 }
 
 // follow has a restore go on with the changes after the snapshot, which are in a folder of the store.
-func follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Resolved, string) {
+func follow(v *state.View, r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Resolved, string) {
 	if until == nil {
 		return r, ""
 	}
@@ -498,7 +501,7 @@ func follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Res
 	if id == "" {
 		return nil, "until needs clusterID: it is not known of which etcd the changes are"
 	}
-	r.Tail = tailURL(r, tail, id)
+	followed(v, r, until, tail, id)
 	if until.Latest {
 		return r, ""
 	}
@@ -513,7 +516,12 @@ func follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Res
 	return r, ""
 }
 
-// tailURL is that of the changes of an etcd, in a folder of the snapshot's store.
-func tailURL(r *record.Resolved, tail, clusterID string) string {
-	return stores.URLOf(&r.Store).Join(path.Join(tail, clusterID)).String()
+// followed has a restore find the changes of an etcd, in a folder of the snapshot's store. What was streamed in this
+// namespace its own keys have signed, and an EtcdSnapshot was taken here.
+func followed(v *state.View, r *record.Resolved, until *v1alpha1.Until, tail, clusterID string) {
+	r.Tail = stores.URLOf(&r.Store).Join(path.Join(tail, clusterID)).String()
+	r.Keys = until.KeysSecretRef
+	if r.Keys.Name == "" && r.Name != "" && v.Settings.Keyed {
+		r.Keys.Name = objects.RestoreSecret(v.Cluster.Name)
+	}
 }

@@ -62,7 +62,7 @@ func fromNewest(v *state.View, from record.Origin, asked bool) (record.Origin, s
 		from.Snapshot, why = resolve(v, &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
 			IdentitySecretRef: identity(v)})
 		if why == "" && from.Snapshot.ClusterID != "" {
-			from.Snapshot.Tail = tailURL(from.Snapshot, snapshot.Tail(newest), from.Snapshot.ClusterID)
+			followed(v, from.Snapshot, &v1alpha1.Until{}, snapshot.Tail(newest), from.Snapshot.ClusterID)
 			from.Snapshot.AsFar = true
 		}
 		return from, why

@@ -401,7 +401,8 @@ func TestStored(t *testing.T) {
 	o.Mirror.Spec.Source = v1alpha1.MirrorSource{Stored: &v1alpha1.StoredSource{
 		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
 			CredentialsSecretRef: v1alpha1.SecretRef{Name: "s3"}}},
-		Folder: "shop/orders", IdentitySecretRef: v1alpha1.SecretKeyRef{Name: "age"}, ServiceAccountName: "reader"}}
+		Folder: "shop/orders", IdentitySecretRef: v1alpha1.SecretKeyRef{Name: "age"},
+		KeysSecretRef: v1alpha1.SecretKeyRef{Name: "orders-stream-key"}, ServiceAccountName: "reader"}}
 	delete(o.Clusters, "orders")
 	for _, name := range []string{"s3", "age"} {
 		assert.Empty(t, decided(t, o).Pods)
@@ -411,7 +412,8 @@ func TestStored(t *testing.T) {
 	main := pod(t, o, copier)
 	line := strings.Join(kubelet.Line(&main.Spec.Containers[0]), " ")
 	for _, flag := range []string{"--store-url=s3://backups/etcd", "--tail=shop/orders/tail",
-		"--identity=/etc/quorate-store/identity/identity", "--scratch=/var/run/quorate-scratch"} {
+		"--identity=/etc/quorate-store/identity/identity",
+		"--stream-keys=/etc/quorate-store/stream/stream.key", "--scratch=/var/run/quorate-scratch"} {
 		assert.Contains(t, line, flag)
 	}
 	assert.NotContains(t, line, " --endpoint=")

@@ -233,6 +233,9 @@ func (v *view) source() (snapshot.Way, stores.Access) {
 	if source.Stored.IdentitySecretRef.Name != "" {
 		kept.Identify(source.Stored.IdentitySecretRef)
 	}
+	if source.Stored.KeysSecretRef.Name != "" {
+		kept.Believe(source.Stored.KeysSecretRef)
+	}
 	return snapshot.Way{
 		Args: append(kept.Args, "--tail="+source.Stored.Folder+"/"+snapshot.TailFolder,
 			"--scratch="+objects.ScratchDir),

@@ -53,6 +53,13 @@ func ClientService(cluster string) string { return cluster }
 // PeerService names the headless Service that gives members their stable names.
 func PeerService(cluster string) string { return cluster + "-peers" }
 
+// StreamSecret names the Secret with the keys by which the stream of a schedule signs, and RestoreSecret that by which
+// members of a cluster believe what they restore. No schedule's is ever a cluster's.
+func StreamSecret(schedule string) string { return schedule + "-stream-key" }
+
+// RestoreSecret is at StreamSecret.
+func RestoreSecret(cluster string) string { return cluster + "-restore-key" }
+
 // memberServiceSuffix ends the name of a member's own Service.
 const memberServiceSuffix = "-external"
 

@@ -15,6 +15,7 @@ const (
 	KeyPreviousPrivate     = "previous.key"
 	KeyTokenPrivate        = "token.key"
 	KeyTokenPublic         = "token.pub"
+	KeyStream              = "stream.key"
 )
 
 // Unagreed says the owner of which of these Secrets has not agreed that pods of ours have it, whatever the author of a

@@ -73,6 +73,8 @@ type Settings struct {
 	ClusterDomain string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
 	AllowedEndpoints *endpoints.AllowedEndpoints
+	// Keyed: it has keys by which streams are signed.
+	Keyed bool
 	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.
 	SharedIssuers bool
 	// Since is when this server began to answer: others may answer beside it that are about to go, and have other

@@ -132,7 +132,9 @@ type Resolved struct {
 	UntilTime time.Time `json:"untilTime,omitzero"`
 	AsFar     bool      `json:"asFar,omitzero"`
 	// Store says how it is reached.
-	Store              v1alpha1.Store        `json:"store"`
+	Store v1alpha1.Store `json:"store"`
+	// Keys are the Secret by whose keys the changes are believed; without a name, all are.
+	Keys               v1alpha1.SecretKeyRef `json:"keys,omitzero"`
 	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
 	ServiceAccountName string                `json:"serviceAccountName,omitzero"`
 }

@@ -23,21 +23,34 @@ const AnnotationSeal = objects.Domain + "seal"
 // Seal is the MAC of all that counts of a record. It has the UID, which the API server gives, so that no record of
 // before can be put back. One that is only now made has none: see [Seals].
 func Seal(key []byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) string {
-	mac := hmac.New(sha256.New, key)
-	say := func(texts ...string) {
-		for _, text := range texts {
-			_, _ = mac.Write([]byte(strconv.Itoa(len(text)) + ":" + text))
-		}
-	}
-	say("record", c.Namespace, c.Name, string(c.UID), cm.Name, string(cm.UID))
+	said := []string{"record", c.Namespace, c.Name, string(c.UID), cm.Name, string(cm.UID)}
 	for _, all := range []map[string]string{cm.Data, objects.OwnKeys(cm.Annotations, nil)} {
 		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(k string) bool { return k == AnnotationSeal })
-		say(strconv.Itoa(len(keys)))
+		said = append(said, strconv.Itoa(len(keys)))
 		for _, k := range keys {
-			say(k, all[k])
+			said = append(said, k, all[k])
 		}
 	}
-	return hex.EncodeToString(mac.Sum(nil))
+	return mac(key, said...)
+}
+
+// mac is that of texts, each with its length, in hexadecimal.
+func mac(key []byte, texts ...string) string {
+	m := hmac.New(sha256.New, key)
+	for _, text := range texts {
+		_, _ = m.Write([]byte(strconv.Itoa(len(text)) + ":" + text))
+	}
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// StreamKeys are the keys of the streams of a namespace, each on a line, that follow from those of the installation in
+// their order; empty without. They are of the namespace and not of an object in it: a stream is read when its schedule
+// and its EtcdCluster are gone.
+func StreamKeys(keys [][]byte, namespace string) (lines string) {
+	for _, key := range keys {
+		lines += mac(key, "streams", namespace) + "\n"
+	}
+	return lines
 }
 
 // Seals says of the records, by name and sorted, which no key of these has sealed as they are, and which have the seal

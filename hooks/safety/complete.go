@@ -40,6 +40,9 @@ func complete(j *judgement) {
 	if objects.Encrypted(c) {
 		must("Secret", spec.TokenSecret(c.Name))
 	}
+	if keys := objects.RestoreSecret(c.Name); j.o.Children.Secrets[keys] != nil { // pods that start again may name it
+		must("Secret", keys)
+	}
 	if c.Spec.NetworkPolicy.Mode != v1alpha1.NetworkPolicyDisabled && c.Spec.HostNetwork == nil {
 		must("NetworkPolicy", c.Name)
 	}

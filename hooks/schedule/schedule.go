@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/endpoints"
@@ -30,6 +31,9 @@ type Observation struct {
 	Snapshots map[string]*v1alpha1.EtcdSnapshot
 	// Pods that it owns, by name: of its stream.
 	Pods map[string]*corev1.Pod
+	// Secrets that it owns, by name; Keyed tells that the installation has keys for streams.
+	Secrets map[string]*Secret
+	Keyed   bool
 	// Clusters of the namespace, by name, its own among them; none without spec.stream.
 	Clusters map[string]*v1alpha1.EtcdCluster
 	// Images are where the installation has them from, AllowedEndpoints where an etcd may be that Quorate does not run;
@@ -44,6 +48,12 @@ type Observation struct {
 	Now  time.Time
 }
 
+// Secret has the keys by which a stream signs, of which decisions know the SHA-256 in hexadecimal alone.
+type Secret struct {
+	metav1.ObjectMeta
+	Sum string
+}
+
 // Decision is the answer.
 type Decision struct {
 	// Snapshots are complete: one that was observed and is not among them will be deleted. They are as they were
@@ -51,6 +61,8 @@ type Decision struct {
 	Snapshots []*v1alpha1.EtcdSnapshot
 	// Pods are complete, likewise: of the stream.
 	Pods []*corev1.Pod
+	// Secrets are complete, likewise: the edge puts the keys of the namespace's streams into them.
+	Secrets []*Secret
 	// Status replaces the schedule's status whole.
 	Status v1alpha1.EtcdSnapshotScheduleStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
@@ -110,7 +122,7 @@ func Decide(o Observation) Decision {
 	d := Decision{Reason: rule.Reason{Rule: allRules[at].Name, Message: message}}
 	a.decide(&d)
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
-	d.Pods = a.pods()
+	d.Pods, d.Secrets = a.pods(), a.secrets()
 	d.Status = a.status(&d)
 	d.ResyncAfter = a.wake()
 	d.Due = a.dueAfter(&d.Status)

@@ -69,7 +69,8 @@ func (a *agenda) wanted() (*corev1.Pod, string) {
 		}
 	}
 	return snapshot.StreamPod(snapshot.Observation{Snapshot: of, Clusters: a.Clusters, Now: a.Now, Images: a.Images,
-		AllowedEndpoints: a.AllowedEndpoints, Labelled: a.Labelled}, snapshot.Streams{Schedule: a.Schedule, Number: number})
+		AllowedEndpoints: a.AllowedEndpoints, Labelled: a.Labelled}, snapshot.Streams{Schedule: a.Schedule, Number: number,
+		Signed: a.Keyed})
 }
 
 // pods are those of the answer.
@@ -87,6 +88,21 @@ func (a *agenda) pods() []*corev1.Pod {
 		all = append(all, pod)
 	}
 	return all
+}
+
+// secrets are those of the answer: with spec.stream, that of its keys. One that is there stays, as mirrors may name it.
+func (a *agenda) secrets() []*Secret {
+	name := objects.StreamSecret(a.Schedule.Name)
+	kept := a.Secrets[name]
+	if kept == nil && (a.Schedule.Spec.Stream == nil || !a.Keyed) {
+		return nil
+	}
+	s := &Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: a.Schedule.Namespace,
+		Labels: map[string]string{objects.LabelSchedule: a.Schedule.Name}}}
+	if kept != nil {
+		s.Sum = kept.Sum
+	}
+	return []*Secret{s}
 }
 
 // stays reports whether the pod of the stream goes on. While it is not known what it should be, it does.

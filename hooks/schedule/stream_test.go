@@ -185,6 +185,22 @@ func TestTheFirstBase(t *testing.T) {
 	assert.Equal(t, 40*time.Second, d.ResyncAfter)
 }
 
+// TestASignedStream: the Secret is there before the pod that names it, and stays while the schedule does.
+func TestASignedStream(t *testing.T) {
+	o := everyHour()
+	o.Keyed = true
+	assert.Nil(t, Decide(o).Secrets, "it has no stream")
+	o.Schedule.Spec.Stream = &v1alpha1.Stream{}
+	secrets := Decide(o).Secrets
+	require.Len(t, secrets, 1)
+	assert.Equal(t, "orders-stream-key", secrets[0].Name)
+	o.Secrets = map[string]*Secret{"orders-stream-key": {ObjectMeta: secrets[0].ObjectMeta, Sum: "of keys"}}
+	o.Schedule.Spec.Stream, o.Keyed = nil, false
+	secrets = Decide(o).Secrets
+	require.Len(t, secrets, 1)
+	assert.Equal(t, "of keys", secrets[0].Sum)
+}
+
 // TestAScheduleWithoutStreamIsAsBefore: nothing of it depends on clusters and pods.
 func TestAScheduleWithoutStreamIsAsBefore(t *testing.T) {
 	o := everyHour()

@@ -29,9 +29,10 @@ const (
 
 // Streams is how a pod of a stream differs from a Job.
 type Streams struct {
-	// Schedule that it belongs to, and the number of the pod.
+	// Schedule that it belongs to, and the number of the pod. Signed: by the keys in the schedule's Secret.
 	Schedule *v1alpha1.EtcdSnapshotSchedule
 	Number   int
+	Signed   bool
 }
 
 // StreamPod is the pod of a stream that begins after a base, which is the observation's snapshot, or why there can't
@@ -46,6 +47,9 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 	}
 	s, etcd, spec := v.Snapshot, v.source(), of.Schedule.Spec.Stream
 	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	if of.Signed {
+		store.Believe(v1alpha1.SecretKeyRef{Name: objects.StreamSecret(of.Schedule.Name)})
+	}
 	slices.Sort(etcd.args) // in whatever order the status has the members
 	most := spec.MaxSize.Value()
 	if most == 0 {

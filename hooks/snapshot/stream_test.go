@@ -28,6 +28,7 @@ func aStream() (Observation, Streams) {
 func TestStreamPod(t *testing.T) {
 	o, of := aStream()
 	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x"}}
+	of.Signed = true
 	pod, why := StreamPod(o, of)
 	require.Empty(t, why)
 	require.NoError(t, VerifyPods(o.Images, nil, []*corev1.Pod{pod}))
@@ -42,6 +43,7 @@ func TestStreamPod(t *testing.T) {
 	for _, flag := range []string{"--endpoint=https://orders-0.orders-peers.shop.svc:2379",
 		"--endpoint=https://orders-4.orders-peers.shop.svc:2379", "--store-url=s3://backups/etcd", "--compression=zstd",
 		"--recipient=age1x", "--tail=shop/orders/tail", "--flush-after=10s", "--max-size=8388608", "--listen=:2390", "--cluster-id=2c119c3b",
+		"--stream-keys=/etc/quorate-store/stream/stream.key",
 		"--from-revision=4711"} {
 		assert.True(t, slices.ContainsFunc(main.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) }), flag)
 	}

@@ -230,7 +230,7 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 	pair := []string{objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust, objects.KeyPreviousCertificate,
 		objects.KeyPreviousPrivate}
 	k := observation.SecretKeys{Own: map[string]bool{objects.KeyTokenPrivate: true, objects.KeyTokenPublic: true,
-		users.PasswordKey: true}, Named: map[string]map[string]bool{}}
+		users.PasswordKey: true, objects.KeyStream: true}, Named: map[string]map[string]bool{}}
 	for _, key := range pair {
 		k.Own[key] = true
 	}

@@ -81,6 +81,12 @@ func InEpoch(v *View, member string) bool {
 	return numbered && n < v.below && (v.Epoch == nil || n >= v.Epoch.First)
 }
 
+// OwnKeys reports whether an epoch of the cluster restores what its own Secret has the keys of.
+func (e *Epoch) OwnKeys(cluster string) bool {
+	return e != nil && e.Snapshot != nil && e.Snapshot.Tail != "" &&
+		e.Snapshot.Keys.Name == objects.RestoreSecret(cluster)
+}
+
 // Ending reports whether the epoch is being stopped, or has been.
 func (v *View) Ending() bool { return v.Next != nil && v.Next.Epoch.Phase == record.PhaseStopping }
 

@@ -21,6 +21,8 @@ const (
 	keyDir   = "/etc/quorate-store/credentials"
 	// identityDir holds the file identityKey.
 	identityDir = "/etc/quorate-store/identity"
+	// streamDir holds the keys of a stream.
+	streamDir = "/etc/quorate-store/stream"
 	// identityKey is the key of a Secret with identities of age.
 	identityKey = "identity"
 	// googleKey is the key of a Secret with credentials of Google's, googleVariable what Google's
@@ -39,6 +41,7 @@ const (
 	volumeStoreTrust = "store-ca"
 	volumeStoreKey   = "store-credentials"
 	volumeIdentity   = "identity"
+	volumeStreamKeys = "stream-keys"
 )
 
 // Access is what a pod and its container must have to reach a store. What is secret is named
@@ -123,6 +126,12 @@ func Secrets(store *v1alpha1.Store) []string {
 func (a *Access) Identify(secret v1alpha1.SecretKeyRef) {
 	a.Args = append(a.Args, "--identity="+identityDir+"/"+identityKey)
 	a.mount(volumeIdentity, identityDir, true, oneKey(secret, identityKey))
+}
+
+// Believe gives the container the keys of a stream, by the flag --stream-keys.
+func (a *Access) Believe(secret v1alpha1.SecretKeyRef) {
+	a.Args = append(a.Args, "--stream-keys="+streamDir+"/"+objects.KeyStream)
+	a.mount(volumeStreamKeys, streamDir, true, oneKey(secret, objects.KeyStream))
 }
 
 func (a *Access) mount(name, path string, readOnly bool, source corev1.VolumeSource) {

@@ -313,6 +313,8 @@ func settingsIn(c *corev1.Container, namespace string) observation.Settings {
 			s.AllowedEndpoints, _ = endpoints.ParseAllowedEndpoints(e.Value)
 		case "QUORATE_CLUSTER_DOMAIN":
 			s.ClusterDomain = e.Value
+		case "QUORATE_RECORD_KEYS":
+			s.Keyed = e.Value != ""
 		case "QUORATE_SHARED_ISSUERS":
 			s.SharedIssuers, _ = strconv.ParseBool(e.Value)
 		case "QUORATE_NAMESPACE":

@@ -4,6 +4,7 @@ import (
 	"io"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -117,14 +118,36 @@ func ReadSchedule(body io.Reader) (*Call[schedule.Observation], error) {
 			children: []group{
 				groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots),
 				maybe(groupTo("v1", "Pod", &o.Pods)),
+				maybe(streamSecretsTo(&o.Secrets)),
 			},
 			related: []group{maybe(clustersTo(&o.Clusters)), labelledTo(&o.Labelled)},
 		}
 	})
-	if err == nil && c.Observation.Schedule.Spec.Stream != nil && c.Observation.Pods == nil {
-		return nil, Bad("%s is missing: spec.stream needs the CompositeController of this version", child("Pod.v1"))
+	if err == nil && c.Observation.Schedule.Spec.Stream != nil {
+		for name, missing := range map[string]bool{"Pod.v1": c.Observation.Pods == nil,
+			groupSecrets: c.Observation.Secrets == nil} {
+			if missing {
+				return nil, Bad("%s is missing: spec.stream needs the CompositeController of this version", child(name))
+			}
+		}
 	}
 	return c, err
+}
+
+// streamSecretsTo reads the Secrets of a schedule's own, and of what they hold a sum.
+func streamSecretsTo(all *map[string]*schedule.Secret) group {
+	var whole map[string]*corev1.Secret
+	g := groupTo("v1", "Secret", &whole)
+	read := g.read
+	g.read = func(in *source, where string) error {
+		err := read(in, where)
+		*all = map[string]*schedule.Secret{}
+		for name, s := range whole {
+			(*all)[name] = &schedule.Secret{ObjectMeta: s.ObjectMeta, Sum: sumOf(s.Data[objects.KeyStream])}
+		}
+		return err
+	}
+	return g
 }
 
 // AnswerSnapshot is the body of the answer about an EtcdSnapshot. Finalized, here and below, is nil unless the hook
@@ -146,13 +169,13 @@ func AnswerMirror(o *mirror.Observation, d *mirror.Decision, finalized *bool) ([
 }
 
 // AnswerSchedule is that about an EtcdSnapshotSchedule. Labels are what each snapshot is labelled with besides what the
-// decision says.
+// decision says, and keys those of the installation.
 //
 // A snapshot that is kept is told what it was told when it was made, with the values that people have given to that
 // since: a template that has changed is for new ones alone.
 func AnswerSchedule(
 	o *schedule.Observation, d *schedule.Decision, labels func(*v1alpha1.EtcdSnapshot) map[string]string,
-	finalized *bool,
+	keys [][]byte, finalized *bool,
 ) ([]byte, error) {
 	ns := o.Schedule.Namespace
 	var list []answerChild
@@ -168,6 +191,13 @@ func AnswerSchedule(
 		m.Labels = all
 		list = append(list, outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m,
 			answerChild{Metadata: answerMeta{OwnerReferences: m.OwnerReferences}, Spec: spec}, observed))
+	}
+	for _, s := range d.Secrets {
+		var observed metav1.Object
+		if old := o.Secrets[s.Name]; old != nil {
+			observed = old
+		}
+		list = append(list, outgoing(ns, "v1", "Secret", s, streamKeys(keys, ns, s.Sum), observed))
 	}
 	list = append(list, specs(ns, "v1", "Pod", d.Pods, o.Pods)...)
 	return encode(ns, &d.Status, list, d.ResyncAfter, finalized)

@@ -1,14 +1,18 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // Metacontroller notes on each child the answer that it applied last, and who sees annotations sees that: kubectl
@@ -20,6 +24,9 @@ import (
 
 // secret is one in an answer.
 func (r *ClusterCall) secret(o *decision.DesiredSecret) (answerChild, error) {
+	if o.Make == (decision.StreamKeys{}) {
+		return streamKeys(r.Keys, r.Cluster.Namespace, sumOf(r.secrets[o.Name][objects.KeyStream])), nil
+	}
 	data, err := pki.Make(o.Name, o.Make, r.sources(o.Make))
 	if err != nil {
 		return answerChild{}, err
@@ -42,6 +49,20 @@ func (r *ClusterCall) secret(o *decision.DesiredSecret) (answerChild, error) {
 		content.Data = data
 	}
 	return content, nil
+}
+
+// streamKeys is a Secret with the keys of a namespace's streams, which it is told where it has others, by their sum.
+func streamKeys(keys [][]byte, namespace, sum string) answerChild {
+	content := answerChild{Type: corev1.SecretTypeOpaque}
+	if now := record.StreamKeys(keys, namespace); now != "" && sumOf([]byte(now)) != sum {
+		content.StringData = map[string]string{objects.KeyStream: now}
+	}
+	return content
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 // notesData reports whether what was applied last has data, which would be taken off the object if the next answer

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // TestAPreviousAuthorityGoes: the key of an authority that was succeeded leaves the Secret, though nothing that a
@@ -47,4 +48,25 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 	require.Nil(t, read.Previous)
 	require.Empty(t, read.Flaw)
 	require.Len(t, read.Trust, 1)
+}
+
+// TestKeysOfStreamsAreTold where the Secret has others, by what the installation's keys are now; without any it stays.
+func TestKeysOfStreamsAreTold(t *testing.T) {
+	const name = "orders-restore-key"
+	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}},
+		Keys: [][]byte{[]byte("a key of the installation")}, secrets: map[string]map[string][]byte{}}
+	told := func() map[string]string {
+		answer, err := r.secret(&decision.DesiredSecret{ObjectMeta: metav1.ObjectMeta{Name: name}, Make: decision.StreamKeys{}})
+		require.NoError(t, err)
+		require.Nil(t, answer.Data)
+		return answer.StringData
+	}
+	now := record.StreamKeys(r.Keys, "shop")
+	require.Equal(t, map[string]string{objects.KeyStream: now}, told())
+	r.secrets[name] = map[string][]byte{objects.KeyStream: []byte(now)}
+	require.Empty(t, told())
+	r.secrets[name] = map[string][]byte{objects.KeyStream: []byte("by others")}
+	require.Equal(t, map[string]string{objects.KeyStream: now}, told())
+	r.Keys = nil
+	require.Empty(t, told())
 }

@@ -132,6 +132,12 @@ type Until struct {
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})$`
 	Time string `json:"time,omitempty"`
 
+	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy of
+	// <schedule>-stream-key where they were stored. Changes that none of them has signed are not restored. Unset, those
+	// of this namespace are believed where an EtcdSnapshot is named, and else all that is in the store.
+	// +optional
+	KeysSecretRef SecretKeyRef `json:"keysSecretRef,omitzero"`
+
 	// ClusterID of the etcd whose changes they are, in hexadecimal: the name of a folder below tail in the store. Unset,
 	// that of the EtcdSnapshot.
 	// +optional

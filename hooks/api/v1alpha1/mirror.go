@@ -139,6 +139,12 @@ type StoredSource struct {
 	// +optional
 	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 
+	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy of
+	// <schedule>-stream-key where the changes were stored. What none of them has signed is not mirrored. Unset, all that
+	// is in the store is believed.
+	// +optional
+	KeysSecretRef SecretKeyRef `json:"keysSecretRef,omitzero"`
+
 	// ServiceAccountName gives the mirror's pods the platform's identity, such as an IAM role.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -222,19 +222,19 @@ func lookAtTail(t *testing.T, dir, identity string, from int64) reports.Tail {
 	t.Helper()
 	report, err := stream.Look(context.Background(), stream.Asked{
 		Place:  archive.Place{URL: "file:///backups", Dir: dir},
-		Prefix: "tail", FromRevision: from, IdentityFile: identity,
+		Prefix: "tail", FromRevision: from, Opening: stream.Opening{IdentityFile: identity},
 	})
 	require.NoError(t, err)
 	return report
 }
 
 // restoring restores a snapshot in a file, and what is stored behind it.
-type restoring struct{ version, dir, identity, file, id string }
+type restoring struct{ version, dir, identity, keys, file, id string }
 
 func (r restoring) to(t *testing.T, o seed.Options) reports.Restore {
 	t.Helper()
 	tail, err := stream.OpenTail(context.Background(), archive.Place{URL: "file:///backups/tail/" + r.id, Dir: r.dir},
-		r.identity)
+		stream.Opening{IdentityFile: r.identity, KeysFile: r.keys})
 	require.NoError(t, err)
 	defer tail.Close()
 	o.EtcdVersion, o.Programs, o.Fetch, o.Tail = r.version, programs(t, r.version), fetching(r.file), tail
@@ -650,8 +650,10 @@ func TestStreamedUsers(t *testing.T) {
 	base, err := archive.Examine(t.Context(), file)
 	require.NoError(t, err)
 	dir, began := t.TempDir(), time.Now()
+	keys := filepath.Join(t.TempDir(), "stream.key")
+	require.NoError(t, os.WriteFile(keys, []byte(strings.Repeat("k", 64)), 0o600))
 	o := stream.Options{Cluster: archive.Cluster{Endpoints: []string{m.ClientURL}}, Tail: "tail",
-		Place: archive.Place{URL: "file:///backups", Dir: dir}, FromRevision: base.Revision,
+		Place: archive.Place{URL: "file:///backups", Dir: dir}, FromRevision: base.Revision, KeysFile: keys,
 		FlushAfter: 200 * time.Millisecond, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 	monitor, ended := stream.NewMonitor(o.FlushAfter), make(chan reports.Stream, 1)
 	go func() {
@@ -670,7 +672,7 @@ func TestStreamedUsers(t *testing.T) {
 	require.Equal(t, reports.StreamUsersChanged, report.Reason)
 	t.Logf("the stream ended after %s", time.Since(began))
 
-	r := restoring{version: version, dir: dir, file: file, id: report.ClusterID}
+	r := restoring{version: version, dir: dir, keys: keys, file: file, id: report.ClusterID}
 	is := r.to(t, seed.Options{DataDir: filepath.Join(t.TempDir(), "data"), Name: "a", PeerURL: "http://127.0.0.1:1",
 		InitialCluster: "a=http://127.0.0.1:1", Token: "t", AsFarAsPossible: true})
 	require.Equal(t, good, is.UntilRevision)

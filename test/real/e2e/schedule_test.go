@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -222,8 +224,30 @@ func (c *cluster) streams(object, before string) *v1alpha1.StreamStatus {
 	return s.Status.Stream
 }
 
+// forges puts into the store what would follow on the last segment, and returns its name.
+func (bucket *s3) forges(c *cluster) string {
+	c.t.Helper()
+	segment := regexp.MustCompile(`^(.*/)[0-9]+-([0-9]+)(` + archive.SegmentSuffix + `.*)$`)
+	last, file, forged := int64(0), "", ""
+	for _, key := range bucket.stored(c) {
+		parts := segment.FindStringSubmatch(key)
+		if parts == nil {
+			continue
+		}
+		if until, err := strconv.ParseInt(parts[2], 10, 64); err == nil && until > last {
+			last, file = until, key
+			forged = fmt.Sprintf("%s%d-%d%s", parts[1], until+1, until+9, parts[3])
+		}
+	}
+	content, err := os.ReadFile(bucket.path(c, file))
+	require.NoError(c.t, err)
+	require.NoError(c.t, os.WriteFile(bucket.path(c, forged), content, 0o600))
+	return path.Base(forged)
+}
+
 // TestStream: changes are stored as they come. Everything is lost at once, the stream's pod with what it has not yet
-// stored too, and a recovery from a snapshot goes on to the last revision that is stored: what came after that is lost.
+// stored too, and a recovery from a snapshot goes on to the last revision that is stored: what came after that is lost,
+// and what others have put there is named.
 func TestStream(t *testing.T) {
 	beside(t)
 	bucket := store(t)
@@ -241,6 +265,7 @@ func TestStream(t *testing.T) {
 	c.loses(podNames(c.pods())...)
 	all := end()
 	require.NotEmpty(t, all)
+	forged := bucket.forges(c)
 	c.decides("QuorumLost", "FromSnapshot is possible")
 	begin := time.Now()
 	c.operates("recover", "type: Recover, recover: {epoch: 1, policy: FromSnapshot}")
@@ -253,6 +278,7 @@ func TestStream(t *testing.T) {
 	require.NotZero(t, until, "the end of the stream is written down")
 	ends := fmt.Sprintf(" came from its stream, the last is %d, of ", until)
 	assert.Contains(t, c.object().Status.Origin.Evidence, ends)
+	assert.Contains(t, c.object().Status.Origin.Evidence, forged+" is not a segment of the stream that can be followed")
 	assert.Contains(t, c.hasOperation("recover", v1alpha1.OperationSucceeded), ends)
 	c.hasUntil(until, all, lost)
 	t.Logf("recovered after %.1f s", took.Seconds())
@@ -348,9 +374,12 @@ func TestMirrorOfStored(t *testing.T) {
 	former.converges(1)
 	standby.converges(1)
 	former.schedules("yearly", yearly, "store: "+bucket.yaml(former.ns))
-	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %[1]s}, source: {stored: {"+
-		"folder: %[2]s/%[1]s, store: %[3]s}}", name, former.ns, bucket.yaml(former.ns)))
 	former.streams("yearly", "")
+	keys := former.secretOf(objects.StreamSecret("yearly"))[objects.KeyStream]
+	standby.kube("create", "secret", "generic", "copied", "--from-literal="+objects.KeyStream+"="+string(keys))
+	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %[1]s}, source: {stored: {"+
+		"folder: %[2]s/%[1]s, keysSecretRef: {name: copied}, store: %[3]s}}", name, former.ns,
+		bucket.yaml(former.ns)))
 	begins := former.revision()
 	end := former.putsUntil()
 	_, took := standby.meetsMirror(v1alpha1.Mirroring)

@@ -62,6 +62,8 @@ func (w *World) forged(recipe decision.Recipe, old *observation.Secret,
 		}
 	case decision.TokenKeys:
 		s.Keys = []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}
+	case decision.StreamKeys:
+		s.Keys = []string{objects.KeyStream}
 	case decision.Password:
 		s.Keys = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(old.Keys), r.Key))))
 	default:

@@ -130,7 +130,7 @@ type World struct {
 func New() *World {
 	w := &World{
 		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Settings: observation.Settings{Images: objects.Images{Image: "quorate"},
+		Settings: observation.Settings{Images: objects.Images{Image: "quorate"}, Keyed: true,
 			AllowedEndpoints: &endpoints.AllowedEndpoints{Hosts: foreignHosts()}},
 		Resync: 30 * time.Second, RecordKeys: [][]byte{[]byte("the key of this installation")},
 		Oracle: newOracle(),
