@@ -190,6 +190,7 @@ func (t *Tail) Next(ctx context.Context, reach int64) (*Segment, error) {
 		if !Unusable(err) {
 			return nil, err
 		}
+		wrong = cmp.Or(wrong, err)
 	}
 	return nil, wrong
 }
