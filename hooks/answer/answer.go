@@ -7,7 +7,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
-// answer is what becomes of a plan.
+// Of is what becomes of a plan.
 func Of(f *facts.Facts, p rules.Decided) decision.Decision {
 	f = f.WithRun(p.Defragmentation)
 	children := desired(f, &p.Plan)

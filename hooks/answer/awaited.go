@@ -20,17 +20,17 @@ import (
 // after some seconds was refused, or another object has its name. The status remembers since when each is awaited; it
 // is written after Metacontroller has tried to make them. At rest none is awaited, so nothing is written (S16).
 
-// FailedCreate is the reason of conditions for that, as Kubernetes' own controllers have it.
+// failedCreate is the reason of conditions for that, as Kubernetes' own controllers have it.
 const failedCreate = "FailedCreate"
 
-// Awaited are the objects of an answer that are not there.
+// awaited are the objects of an answer that are not there.
 type awaited struct {
 	List    []v1alpha1.AwaitedStatus
 	now     time.Time
 	cluster *v1alpha1.EtcdCluster
 }
 
-// Await is what of an answer is not there.
+// await is what of an answer is not there.
 func await(f *facts.Facts, answer decision.Desired) awaited {
 	a := awaited{now: f.Now, cluster: f.Cluster}
 	was := f.Cluster.Status.Internal.Awaited

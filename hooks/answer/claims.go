@@ -69,7 +69,7 @@ func quarantine(f *facts.Facts, claims []*corev1.PersistentVolumeClaim, plan *de
 	}
 }
 
-// FormerClaims are those of earlier epochs: kept in quarantine, as long as the spec says and until the epoch that
+// formerClaims are those of earlier epochs: kept in quarantine, as long as the spec says and until the epoch that
 // runs serves.
 func formerClaims(f *facts.Facts) []*corev1.PersistentVolumeClaim {
 	if f.Epoch == nil || f.Epoch.First == 0 {
@@ -107,7 +107,7 @@ func LeaveBehind(f *facts.Facts, claim *corev1.PersistentVolumeClaim, epoch int)
 	claim.Annotations = objects.Annotations(f.Cluster, own)
 }
 
-// EndedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and
+// endedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and
 // none is left. If the records are deleted then, the claims tell that this epoch is over.
 func endedClaims(f *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeClaim {
 	list := keptClaims(f, f.Names)
@@ -119,12 +119,12 @@ func endedClaims(f *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeCla
 	return list
 }
 
-// KeptClaims are the observed claims of these members.
+// keptClaims are the observed claims of these members.
 func keptClaims(f *facts.Facts, names []string) []*corev1.PersistentVolumeClaim {
 	return claims(f, names, func(string) bool { return false })
 }
 
-// Claims are the observed claims of these members, and new ones where create says so.
+// claims are the observed claims of these members, and new ones where create says so.
 func claims(f *facts.Facts, names []string, create func(string) bool) []*corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
 	for _, name := range claimNames(f, names, create) {
@@ -181,7 +181,7 @@ func sized(f *facts.Facts, claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// StartUIDs are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on
+// startUIDs are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on
 // HostPath its node. Nil while something is missing.
 func startUIDs(f *facts.Facts, member string) map[string]types.UID {
 	if f.HostPath() {

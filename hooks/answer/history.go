@@ -16,7 +16,7 @@ import (
 // here: the API server forgets an Event after an hour, and Metacontroller would make it again each time.
 const historyLength = 20
 
-// History is the observed one with what this call has decided, if that changed anything or differs from what was
+// history is the observed one with what this call has decided, if that changed anything or differs from what was
 // decided last. The status is that of now, with its users and roles.
 func history(f *facts.Facts, because decision.Reason, status *v1alpha1.EtcdClusterStatus) []v1alpha1.HistoryEntry {
 	list := slices.Clone(f.Cluster.Status.History)

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-// Operations are how far the EtcdOperations have come. The status of each follows what is said here, and once it says
+// operations are how far the EtcdOperations have come. The status of each follows what is said here, and once it says
 // that it has ended, it is not here any more.
 func operations(f *facts.Facts, because decision.Reason) []v1alpha1.OperationProgress {
 	var all []v1alpha1.OperationProgress

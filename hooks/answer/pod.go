@@ -207,14 +207,14 @@ func AllowAnyPeer(pod *corev1.Pod) {
 	}
 }
 
-// Advertise puts a URL on a new pod that its member advertises beside its own.
+// advertise puts a URL on a new pod that its member advertises beside its own.
 func advertise(pod *corev1.Pod, url string) {
 	if i, j := facts.Advertised(pod); i >= 0 && url != "" {
 		pod.Spec.Containers[i].Command[j] += "," + url
 	}
 }
 
-// Environment makes etcdctl work without flags, and tells the Go runtime its limits.
+// environment makes etcdctl work without flags, and tells the Go runtime its limits.
 func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 	s := &c.Spec
 	port, _, _ := objects.Ports(c)
@@ -257,7 +257,7 @@ func BootstrapEnv(record string) []corev1.EnvVar {
 	return initialEnv(record, objects.FromInitialCluster())
 }
 
-// RecordEnv is the initial cluster and the token of the epoch with this record, as it has them.
+// recordEnv is the initial cluster and the token of the epoch with this record, as it has them.
 func recordEnv(name string) []corev1.EnvVar {
 	return initialEnv(name, fromRecord(name, record.KeyInitialCluster))
 }

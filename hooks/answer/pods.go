@@ -13,7 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// InitialPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their
+// initialPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their
 // UIDs. Until then they have not run, so making one twice does no harm; afterwards none is made again.
 func initialPods(f *facts.Facts, _ *decision.Plan) []*corev1.Pod {
 	list := keptPods(f, f.Names)
@@ -39,7 +39,7 @@ func bootstrapPod(f *facts.Facts, name string) *corev1.Pod {
 	return pod
 }
 
-// BlindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded
+// blindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded
 // (S11). Whether the member has ever run is not known now, so a new pod insists on finding data, except where the
 // record still allows the member to begin.
 func blindPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
@@ -63,7 +63,7 @@ func blindPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	return sortPods(list)
 }
 
-// ListedPods are the pods of the listed members, except the one that is being rolled. A pod is made only on what is
+// memberPods are the pods of the listed members, except the one that is being rolled. A pod is made only on what is
 // observed as ours.
 func memberPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	var list []*corev1.Pod
@@ -182,7 +182,7 @@ func noteServed(f *facts.Facts, pod *corev1.Pod) {
 	}
 }
 
-// KeptPods are the observed pods of these names, except those that have ended, which are made again (on Memory,
+// keptPods are the observed pods of these names, except those that have ended, which are made again (on Memory,
 // replaced).
 func keptPods(f *facts.Facts, names []string) []*corev1.Pod {
 	var list []*corev1.Pod
@@ -241,7 +241,7 @@ func noteSuccession(f *facts.Facts, pod, old *corev1.Pod) {
 	}
 }
 
-// StrangePods carry our labels but no member's name: not ours to delete.
+// strangePods carry our labels but no member's name: not ours to delete.
 func strangePods(f *facts.Facts) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(f.Children.Pods)) {
@@ -257,7 +257,7 @@ func sortPods(list []*corev1.Pod) []*corev1.Pod {
 	return list
 }
 
-// NoteRestart puts on the pod of a voter, new or with another image, whether that served when it was chosen for it.
+// noteRestart puts on the pod of a voter, new or with another image, whether that served when it was chosen for it.
 func noteRestart(f *facts.Facts, pod *corev1.Pod) {
 	recorded := f.Epoch.Choice
 	served := recorded.Name == pod.Name && !recorded.Down && !recorded.Removes

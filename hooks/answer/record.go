@@ -35,7 +35,7 @@ func claimsRecord(f *facts.Facts) record.Record {
 	return r
 }
 
-// NewRecord is the record where there is none.
+// newRecord is the record where there is none.
 func newRecord(f *facts.Facts, _ *decision.Plan) *corev1.ConfigMap {
 	switch {
 	case len(f.Unsealed) > 0:
@@ -65,7 +65,7 @@ func firstRecord(f *facts.Facts) *corev1.ConfigMap {
 	return record.New(f.Cluster, 1, r)
 }
 
-// Advance is the observed record with what has become known since.
+// advance is the observed record with what has become known since.
 func advance(f *facts.Facts, plan *decision.Plan) *corev1.ConfigMap {
 	cm := facts.Kept(f.Cluster, f.Epoch.Record)
 	advanced(f, plan).WriteTo(cm)
@@ -101,7 +101,7 @@ func advanced(f *facts.Facts, plan *decision.Plan) record.State {
 	return s
 }
 
-// Copies are what the peer Service keeps of the record of the epoch that runs, in case that is deleted: by
+// copies are what the peer Service keeps of the record of the epoch that runs, in case that is deleted: by
 // annotation.
 func copies(f *facts.Facts) map[string]string {
 	all := map[string]string{}
@@ -156,7 +156,7 @@ func notedEpoch(f *facts.Facts) int {
 	return 0
 }
 
-// RecreatedRecord takes the place of a record that was deleted. No member may bootstrap in it any more.
+// recreatedRecord takes the place of a record that was deleted. No member may bootstrap in it any more.
 func recreatedRecord(f *facts.Facts) *corev1.ConfigMap {
 	n, r := lostRecord(f)
 	r.Recreated = true
@@ -286,7 +286,7 @@ func lostEpoch(f *facts.Facts) (n, first int) {
 	return n, first
 }
 
-// StartsOn is what the record should say that members may start on: nil until everything for the initial members is
+// startsOn is what the record should say that members may start on: nil until everything for the initial members is
 // observed, then that, then for each new learner what was made for it, as long as etcd lists the member.
 func startsOn(f *facts.Facts) map[string]types.UID {
 	uids := map[string]types.UID{}
@@ -314,7 +314,7 @@ func startsOn(f *facts.Facts) map[string]types.UID {
 	return uids
 }
 
-// NextRecord is the record of the epoch that is to take over, with what has become known. One that is cancelled stays
+// nextRecord is the record of the epoch that is to take over, with what has become known. One that is cancelled stays
 // until nothing is seen that was made for it.
 func nextRecord(f *facts.Facts, plan *decision.Plan) *corev1.ConfigMap {
 	if f.Next == nil || f.Cancelled() && f.Next.LeavesNothing() {
@@ -350,7 +350,7 @@ func JoiningRecord(c *v1alpha1.EtcdCluster) record.Record {
 	return r
 }
 
-// NoteForeign is what the record should say of foreign members from now on, and since when it says so.
+// noteForeign is what the record should say of foreign members from now on, and since when it says so.
 func noteForeign(f *facts.Facts) (map[string][]string, time.Time) {
 	e := f.Epoch
 	if !e.Existing() {
@@ -369,7 +369,7 @@ func noteForeign(f *facts.Facts) (map[string][]string, time.Time) {
 	return now, f.Now.UTC().Truncate(time.Second)
 }
 
-// NextChoice is what the record names from now on.
+// nextChoice is what the record names from now on.
 func nextChoice(f *facts.Facts, plan *decision.Plan) record.Choice {
 	switch {
 	case plan.Record.Choice.Name != "":
@@ -384,7 +384,7 @@ func nextChoice(f *facts.Facts, plan *decision.Plan) record.Choice {
 	return record.Choice{}
 }
 
-// NextOldLog is what the record should say of it now.
+// nextOldLog is what the record should say of it now.
 func nextOldLog(f *facts.Facts, plan *decision.Plan) record.OldLog {
 	l := f.Epoch.OldLog
 	switch {

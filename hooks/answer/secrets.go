@@ -20,7 +20,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
-// Generated are the Secrets of the passwords that the spec does not give.
+// generated are the Secrets of the passwords that the spec does not give.
 func generated(f *facts.Facts) []*decision.DesiredSecret {
 	s := f.Cluster.Spec.Auth
 	if s == nil || !objects.Encrypted(f.Cluster) || users.Validate(s) != nil {
@@ -46,7 +46,7 @@ func generated(f *facts.Facts) []*decision.DesiredSecret {
 	return list
 }
 
-// Desired is the Secret of this name as it should be; what there is of it keeps its metadata.
+// secretOf is the Secret of this name as it should be; what there is of it keeps its metadata.
 func secretOf(f *facts.Facts, name string, kind corev1.SecretType, how decision.Recipe) *decision.DesiredSecret {
 	s := &decision.DesiredSecret{Type: kind, Make: how}
 	if old := f.Children.Secrets[name]; old != nil {
@@ -56,7 +56,7 @@ func secretOf(f *facts.Facts, name string, kind corev1.SecretType, how decision.
 	return s
 }
 
-// TokenKeys sign the tokens of etcd's users. They are there from the beginning, because etcd reads them only when it
+// tokenKeys sign the tokens of etcd's users. They are there from the beginning, because etcd reads them only when it
 // starts.
 func tokenKeys(f *facts.Facts) *decision.DesiredSecret {
 	name := defaults.TokenSecret(f.Cluster.Name)
@@ -66,7 +66,7 @@ func tokenKeys(f *facts.Facts) *decision.DesiredSecret {
 	return secretOf(f, name, corev1.SecretTypeOpaque, decision.TokenKeys{})
 }
 
-// Authority says what should be done with the cluster's authority; nil for nothing.
+// authority says what should be done with the cluster's authority; nil for nothing.
 func authority(f *facts.Facts) decision.Recipe {
 	old := f.Children.Secrets[defaults.CASecret(f.Cluster.Name)]
 	begins, ends := life(f, cmp.Or(f.Cluster.Spec.TLS.Auto.CADuration.Duration, defaults.DefaultCADuration))
@@ -108,7 +108,7 @@ func life(f *facts.Facts, duration time.Duration) (begins, ends time.Time) {
 	return now.Add(-min(time.Hour, duration/20)), now.Add(duration)
 }
 
-// Leaf is the Secret of a certificate, with what should be done with it; nil while it can't be made.
+// leaf is the Secret of a certificate, with what should be done with it; nil while it can't be made.
 func leaf(f *facts.Facts, l defaults.Leaf) *decision.DesiredSecret {
 	old := f.Children.Secrets[l.Secret]
 	wanted := secretOf(f, l.Secret, corev1.SecretTypeTLS, nil)
@@ -214,7 +214,7 @@ func everyoneTrusts(f *facts.Facts, ca observation.Certificate) bool {
 	return true
 }
 
-// Certificates are the Certificates that cert-manager should keep: one for each leaf, under the name of its Secret.
+// certificates are the Certificates that cert-manager should keep: one for each leaf, under the name of its Secret.
 // Where there is no rule for them, none.
 func certificates(f *facts.Facts) []*decision.CertManagerCertificate {
 	if f.Children.Certificates == nil || objects.TLSMode(f.Cluster) != v1alpha1.TLSCertManager {
@@ -271,7 +271,7 @@ func numeric(name string) bool {
 	return err == nil || strings.Contains(name, ":")
 }
 
-// Adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
+// adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
 func adopt(f *facts.Facts, ca *observation.Secret) decision.Recipe {
 	if !f.Epoch.Existing() || !facts.UsableAuthority(ca) {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// Fill lets a pod that begins get its data, if its epoch has any.
+// fill lets a pod that begins get its data, if its epoch has any.
 func fill(f *facts.Facts, pod *corev1.Pod) {
 	e := f.Epoch
 	if !e.Filled() {
@@ -42,7 +42,7 @@ func fill(f *facts.Facts, pod *corev1.Pod) {
 		ResumeEnv()...) // it finds its data, or does not start
 }
 
-// Await holds a member back that is made ready before its epoch begins.
+// awaitPredecessor holds a member back that is made ready before its epoch begins.
 func awaitPredecessor(f *facts.Facts, pod *corev1.Pod) {
 	if f.Epoch.Began() {
 		return
@@ -58,7 +58,7 @@ func awaitPredecessor(f *facts.Facts, pod *corev1.Pod) {
 		}}})
 }
 
-// OfEpoch has a pod name the record of its epoch: without that the kubelet does not start it.
+// ofEpoch has a pod name the record of its epoch: without that the kubelet does not start it.
 func ofEpoch(name string) corev1.EnvVar {
 	return corev1.EnvVar{Name: facts.EnvEpoch, ValueFrom: &corev1.EnvVarSource{
 		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name},
@@ -204,7 +204,7 @@ func insist(pod *corev1.Pod, seed *corev1.Container, variable, annotation, value
 	}
 }
 
-// NoteFilling puts on a pod what it must be filled with, once that is known, where it reads that.
+// noteFilling puts on a pod what it must be filled with, once that is known, where it reads that.
 func noteFilling(f *facts.Facts, pod *corev1.Pod) {
 	for _, of := range [][3]string{{facts.EnvSHA256, objects.AnnotationSHA256, f.Epoch.Sum},
 		{facts.EnvUntil, objects.AnnotationUntil, facts.RevisionText(f.Epoch.Until)}} {

@@ -58,7 +58,7 @@ func secrets(f *facts.Facts) []*decision.DesiredSecret {
 	return list
 }
 
-// Services are the cluster's two, for clients and headless for its members, and with spec.memberService one for each
+// services are the cluster's two, for clients and headless for its members, and with spec.memberService one for each
 // member.
 func services(f *facts.Facts) []*corev1.Service {
 	c := f.Cluster
@@ -163,7 +163,7 @@ func servicePort(name string, port int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(name)}
 }
 
-// Budget lets Kubernetes evict as many members as quorum can spare. One that is not ready goes only while a quorum is:
+// budget lets Kubernetes evict as many members as quorum can spare. One that is not ready goes only while a quorum is:
 // when the leader goes, the others may be not ready for some seconds, and in memory whatever is evicted then is lost.
 func budget(f *facts.Facts) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{

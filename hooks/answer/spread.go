@@ -9,7 +9,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// Succeeds has the scheduler not count the member that leaves when it looks for a node for the pod of its successor,
+// succeeds has the scheduler not count the member that leaves when it looks for a node for the pod of its successor,
 // wherever the members of this cluster are counted. Both run for a while: counted, the one that leaves would keep its
 // node free of its successor, and two members would share another one afterwards.
 func succeeds(c *v1alpha1.EtcdCluster, pod *corev1.Pod, leaves string) {

@@ -21,7 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-// ForeignCondition is the condition of that name: whether there are any, with a reason and words. Without a reason
+// foreignCondition is the condition of that name: whether there are any, with a reason and words. Without a reason
 // there is nothing to say.
 func foreignCondition(f *facts.Facts, because decision.Reason) (reason, message string, there bool) {
 	switch {
@@ -40,7 +40,7 @@ func foreignCondition(f *facts.Facts, because decision.Reason) (reason, message 
 	return reason, message, true
 }
 
-// Decided is what a status tells of this call.
+// told is what a status tells of this call.
 type told struct {
 	Because decision.Reason
 	Next    decision.Prospect
@@ -49,7 +49,7 @@ type told struct {
 	Awaited awaited
 }
 
-// Of is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes
+// statusOf is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes
 // are.
 func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 	old := &f.Cluster.Status

@@ -30,7 +30,7 @@ func claimSurveys(f *facts.Facts) []*corev1.Pod {
 	return pods
 }
 
-// SurveyPods look at the survivors' volumes, while none is chosen.
+// surveyPods look at the survivors' volumes, while none is chosen.
 func surveyPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	if f.Epoch == nil {
 		return claimSurveys(f)

@@ -27,7 +27,7 @@ type Rule[V any, A comparable] struct {
 	applies func(V) A
 }
 
-// New is the rule of that name, which answers by this function, with the outlooks that it may have: without any,
+// NewRule is the rule of that name, which answers by this function, with the outlooks that it may have: without any,
 // Works.
 func NewRule[V any, A comparable](name, why string, applies func(V) A, outlooks ...Outlook) Rule[V, A] {
 	if len(outlooks) == 0 {
@@ -51,7 +51,7 @@ func (r Rule[V, A]) Quiet() Rule[V, A] {
 // Ask is what the rule answers; zero when it does not apply.
 func (r *Rule[V, A]) Ask(v V) A { return r.applies(v) }
 
-// List is rules in their order. The last one always applies.
+// Rules is rules in their order. The last one always applies.
 type Rules[V any, A comparable] []Rule[V, A]
 
 // First is the answer of the first rule that applies, and its place in the list.

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// Asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence. Of
+// asked are the acts that EtcdOperations ask for now: of each type the oldest that has not ended, and every fence. Of
 // the recoveries of one epoch the newest counts, so that one that turns out impossible can be replaced.
 //
 // An operation that is not seen says nothing: a cache may lag. That one is withdrawn is seen by its deletion, which
@@ -45,7 +45,7 @@ func (a *asked) Over(id types.UID) bool {
 	return a.Withdrawn[id] || a.Refused[id] != "" || a.failed[id]
 }
 
-// Restore is a restore that is asked for.
+// restore is a restore that is asked for.
 type restore struct {
 	v1alpha1.RestoreOperation
 

@@ -86,7 +86,7 @@ func (f *Facts) unmade(name string) bool {
 	})
 }
 
-// versionBeforeQuorum is the version that an epoch's members are to run that have never had a quorum. It follows the
+// VersionBeforeQuorum is the version that an epoch's members are to run that have never had a quorum. It follows the
 // spec to another patch release, and to another minor version while it is proven that nothing has run that could not
 // read the other's log (S18). Before the epoch begins it stays as it was planned.
 func (f *Facts) VersionBeforeQuorum() string {

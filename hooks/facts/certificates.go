@@ -103,7 +103,7 @@ func (f *Facts) served() string {
 	return objects.Digest(ids...)
 }
 
-// Distrusts reports whether the member runs with other authorities than its files now hold, and why it should be
+// distrusts reports whether the member runs with other authorities than its files now hold, and why it should be
 // restarted.
 func (f *Facts) distrusts(m *Member) (string, bool) {
 	const why = "it trusts the wrong certificate authorities"

@@ -28,17 +28,17 @@ import (
 const (
 	// noContainer is the container of a pod in which none was seen yet.
 	noContainer = "-"
-	// wasDown is said of a voter that did not serve when it was chosen.
+	// WasDown is said of a voter that did not serve when it was chosen.
 	WasDown = "down"
 )
 
-// same reports whether both end the same pod, or the same container.
+// SameChoice reports whether both end the same pod, or the same container.
 func SameChoice(a, b record.Choice) bool {
 	a.Down = b.Down
 	return a == b
 }
 
-// restartChoice is that of a member's pod, or of the container in it.
+// RestartChoice is that of a member's pod, or of the container in it.
 func RestartChoice(pod *corev1.Pod, inPlace bool) record.Choice {
 	r := record.Choice{Name: pod.Name, Pod: string(pod.UID)}
 	if inPlace {
@@ -124,7 +124,7 @@ func (f *Facts) disrupted(m *Member) bool {
 func (f *Facts) Stays(m *Member) bool { return m.Serving() && !f.disrupted(m) }
 
 // Update is why a member must be restarted, or succeeded by another.
-type update struct {
+type Update struct {
 	Reason string
 	// InPlace: another image in the same pod is all that it takes.
 	InPlace bool

@@ -19,7 +19,7 @@ import (
 //	it was asked not long ago, by our clock           the time is what it wrote then, and what has passed since
 //	else                                              the time is not known: see decide.go
 
-// ClockTrusted is for how long our clock is good after the API server has told the time.
+// clockTrusted is for how long our clock is good after the API server has told the time.
 const clockTrusted = 5 * time.Minute
 
 // clockBehind is how far our clock may be behind the API server's.

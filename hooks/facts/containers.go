@@ -55,13 +55,13 @@ func PrepareRefused(pod *corev1.Pod) bool {
 	return ended != nil && ended.ExitCode == objects.ExitDataLost
 }
 
-// FoundNothing reports whether the pod's init container has found no data where etcd will have its own.
+// foundNothing reports whether the pod's init container has found no data where etcd will have its own.
 func foundNothing(pod *corev1.Pod) bool {
 	ended := objects.StatusOf(pod, objects.ContainerPrepare).State.Terminated
 	return ended != nil && ended.ExitCode == 0 && ended.Message == objects.NothingFound
 }
 
-// Stuck reports whether the pod's containers can't go on as the pod is: no node takes it, or an image can't be pulled,
+// stuck reports whether the pod's containers can't go on as the pod is: no node takes it, or an image can't be pulled,
 // or its etcd ends again and again.
 func stuck(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && !Gated(pod) || Unpulled(&Member{Pod: pod}) != "" || Crashing(pod)

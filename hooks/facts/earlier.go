@@ -79,7 +79,7 @@ func (f *Facts) SeenOfEarlierLife() []string {
 	return slices.Compact(seen)
 }
 
-// remains is what is left of one kind.
+// otherRemains is what is left of one kind.
 func (f *Facts) otherRemains(kind string) []observation.Remain {
 	return objects.Filter(f.Related.Remains, func(r observation.Remain) bool { return r.Kind == kind })
 }
@@ -110,7 +110,7 @@ func (f *Facts) namedClaims() []string {
 	return names
 }
 
-// aboveRemains is the lowest number that no claim of an earlier cluster is named by.
+// AboveRemains is the lowest number that no claim of an earlier cluster is named by.
 func (f *Facts) AboveRemains() int {
 	first := 0
 	for _, r := range f.otherRemains("PersistentVolumeClaim") {

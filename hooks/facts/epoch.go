@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-// recorded is the highest number of an epoch whose record was seen. That of one that is only now made is not noted before
+// HighestRecorded is the highest number of an epoch whose record was seen. That of one that is only now made is not noted before
 // it is written again.
 func (f *Facts) HighestRecorded() int {
 	n := record.Recorded(f.Cluster, f.Children.Services[objects.PeerService(f.Cluster.Name)])
@@ -28,7 +28,7 @@ func (f *Facts) HighestRecorded() int {
 	return n
 }
 
-// answeredWith are the UIDs of the restores that are answered when the nth epoch has begun, with this data.
+// AnsweredWith are the UIDs of the restores that are answered when the nth epoch has begun, with this data.
 func (f *Facts) AnsweredWith(from record.Origin, n int) map[string]int {
 	answered := f.Answered()
 	if from.Restore != "" && answered[from.Restore] == 0 {

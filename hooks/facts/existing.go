@@ -128,7 +128,7 @@ func (f *Facts) ForeignStage() (reason, message string) {
 		objects.Count(own, "voter"), theirs)
 }
 
-// trustLeft says that the authority of the former members is still trusted; empty when it is not.
+// TrustLeft says that the authority of the former members is still trusted; empty when it is not.
 func (f *Facts) TrustLeft() string {
 	if defaults.Existing(f.Cluster) == nil {
 		return ""
@@ -138,7 +138,7 @@ func (f *Facts) TrustLeft() string {
 			" is trusted no longer"}[TrustSecret(f.Cluster) != ""]
 }
 
-// MinAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
+// minAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
 // members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
 func (f *Facts) minAvailable() int {
 	voters, own := len(f.Voters), len(f.ReplicaVoters())
@@ -151,7 +151,7 @@ func (f *Facts) minAvailable() int {
 	return max(own-1, Quorum(voters)-(voters-own), 0)
 }
 
-// clientURLs are those of members, by ID in hexadecimal.
+// ClientURLs are those of members, by ID in hexadecimal.
 func ClientURLs(of []*Member) map[string][]string {
 	all := map[string][]string{}
 	for _, m := range of {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// AllowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
+// allowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
 func (f *Facts) allowsAnyPeer(m *Member) (string, bool) {
 	return "it still accepts every certificate of its authorities from peers, as the foreign members needed",
 		m.TLS.AnyPeer && !f.BesideForeign()
@@ -27,7 +27,7 @@ func (f *Facts) AsksInPlainText() string {
 		"answer for it; use https:// endpoints and tls if it has them"
 }
 
-// trustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
+// TrustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
 func TrustSecret(c *v1alpha1.EtcdCluster) string {
 	e := defaults.Existing(c)
 	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
@@ -36,7 +36,7 @@ func TrustSecret(c *v1alpha1.EtcdCluster) string {
 	return cmp.Or(e.TLS.TrustSecretRef.Name, e.TLS.SecretRef.Name)
 }
 
-// sameIDs reports whether two lists hold the same certificates, in whichever order and number.
+// SameIDs reports whether two lists hold the same certificates, in whichever order and number.
 func SameIDs(a, b []observation.Certificate) bool {
 	ids := func(list []observation.Certificate) []string {
 		var all []string
@@ -55,7 +55,7 @@ func (f *Facts) besideTLS() bool {
 	return e != nil && e.TLS != nil && f.Epoch.Existing() && f.BesideForeign()
 }
 
-// ForeignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
+// foreignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
 func (f *Facts) foreignCertificateProblems() []string {
 	if !f.besideTLS() {
 		return nil
@@ -85,7 +85,7 @@ func (f *Facts) foreignCertificateProblems() []string {
 	return list
 }
 
-// NotAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
+// notAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
 // theirs.
 func (f *Facts) notAdopted() []string {
 	var list []string

@@ -29,7 +29,7 @@ import (
 //
 // Members that run on the old claims under their old IDs would need no copy, and would have no way back.
 
-// formerClaims are what a new cluster should begin with; nil for something else.
+// FormerClaims are what a new cluster should begin with; nil for something else.
 func (f *Facts) FormerClaims() *v1alpha1.FormerClaims {
 	if b := f.Cluster.Spec.Bootstrap; b != nil && f.BeginsWith() == nil && !defaults.Joins(f.Cluster) {
 		return b.Claims
@@ -37,7 +37,7 @@ func (f *Facts) FormerClaims() *v1alpha1.FormerClaims {
 	return nil
 }
 
-// volumesOf are the claims, in the order of the spec.
+// VolumesOf are the claims, in the order of the spec.
 func VolumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
 	var list []record.FormerClaim
 	for _, name := range c.Names {
@@ -50,13 +50,13 @@ func VolumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
 	return list
 }
 
-// claimSurvey is the name of the pod that looks at the claim of this place: that of a survey of a member, of which there
+// ClaimSurvey is the name of the pod that looks at the claim of this place: that of a survey of a member, of which there
 // is none yet.
 func (f *Facts) ClaimSurvey(place int) string {
 	return objects.MemberName(f.Cluster.Name, place) + SurveySuffix
 }
 
-// lookedAt is the observed pod that looks at the claim of this place; nil for none. One of an earlier spec looks at
+// LookedAt is the observed pod that looks at the claim of this place; nil for none. One of an earlier spec looks at
 // another.
 func (f *Facts) LookedAt(place int, of record.FormerClaim) *corev1.Pod {
 	old := f.All.Pods[f.ClaimSurvey(place)]
@@ -80,11 +80,11 @@ func claimsOf(of record.FormerClaim) []string {
 	return []string{of.Name, of.WAL}
 }
 
-// saysNothing reports whether the pod has ended without a word of its volume.
+// SaysNothing reports whether the pod has ended without a word of its volume.
 func SaysNothing(pod *corev1.Pod) bool { return Finished(pod) && surveyReport(pod) == nil }
 
-// claimChoice is what is said of the claims that a new cluster should begin with.
-type claimChoice struct {
+// ClaimChoice is what is said of the claims that a new cluster should begin with.
+type ClaimChoice struct {
 	// Chosen is nil while none is; Evidence names it first.
 	Chosen            *record.FormerClaim
 	Evidence, Message string
@@ -102,30 +102,30 @@ type claimsKnown struct {
 	members  []string // IDs of those that the claims are of
 }
 
-func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) claimChoice {
+func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) ClaimChoice {
 	k := f.claimsAsTold(c)
 	evidence := strings.Join(k.evidence, "; ")
 	switch lacks := k.lacks(); {
 	case len(k.waits) > 0:
-		choice := claimChoice{Message: "inspecting the claims " + strings.Join(k.waits, ", ")}
+		choice := ClaimChoice{Message: "inspecting the claims " + strings.Join(k.waits, ", ")}
 		if k.stuck {
 			choice.Outlook = decision.Waits
 		}
 		return choice
 	case k.best == nil:
-		return claimChoice{Message: "no claim can be used: " + evidence + "; is spec.bootstrap.claims.path right?",
+		return ClaimChoice{Message: "no claim can be used: " + evidence + "; is spec.bootstrap.claims.path right?",
 			Outlook: decision.Waits}
 	case len(k.clusters) > 1:
-		return claimChoice{Message: "the claims are of different etcd clusters: " + evidence +
+		return ClaimChoice{Message: "the claims are of different etcd clusters: " + evidence +
 			"; name those of one of them in spec.bootstrap.claims.names", Outlook: decision.Waits}
 	case lacks != "" && !c.WithoutQuorum:
-		return claimChoice{Message: lacks + "; name their claims in spec.bootstrap.claims.names too, or set " +
+		return ClaimChoice{Message: lacks + "; name their claims in spec.bootstrap.claims.names too, or set " +
 			"spec.bootstrap.claims.withoutQuorum to true: then what only they have is lost; " + evidence,
 			Outlook: decision.Waits}
 	}
 	i := slices.IndexFunc(k.evidence, func(e string) bool { return strings.HasPrefix(e, k.best.Name+":") })
 	k.evidence[0], k.evidence[i] = k.evidence[i], k.evidence[0]
-	return claimChoice{Chosen: k.best, Evidence: strings.Join(k.evidence, "; ")}
+	return ClaimChoice{Chosen: k.best, Evidence: strings.Join(k.evidence, "; ")}
 }
 
 func (f *Facts) claimsAsTold(c *v1alpha1.FormerClaims) claimsKnown {

@@ -47,7 +47,7 @@ func (f *Facts) Lingering() string {
 	return ""
 }
 
-// unended are the pods of members that have not ended, LongEnding those that were to end long ago, and whose nodes do
+// Unended are the pods of members that have not ended, LongEnding those that were to end long ago, and whose nodes do
 // not say that they have.
 func (f *Facts) Unended() []string {
 	return objects.Filter(slices.SortedFunc(maps.Keys(f.Children.Pods), objects.ByOrdinal), func(name string) bool {
@@ -74,7 +74,7 @@ func (f *Facts) OfAllEpochs() observation.Observation {
 	return o
 }
 
-// expired reports whether a claim of an earlier epoch has been kept long enough.
+// Expired reports whether a claim of an earlier epoch has been kept long enough.
 func (f *Facts) Expired(claim *corev1.PersistentVolumeClaim) bool {
 	if f.Etcd == nil || f.Next != nil || !f.Ours(claim) || !Quarantined(claim) {
 		return false

@@ -27,7 +27,7 @@ func (f *Facts) MayStop(m *Member) bool {
 // so, on a disk that is not slow, and it does not answer meanwhile.
 const busyFor = 10 * time.Minute
 
-// Busy reports whether a member may still be at that.
+// busy reports whether a member may still be at that.
 func (f *Facts) busy(m *Member) bool {
 	if !f.UnderWay() || len(f.DefragRun.Done) == 0 {
 		return false

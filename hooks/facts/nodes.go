@@ -64,7 +64,7 @@ func (f *Facts) placedOn(member string) string {
 	return f.notedNodes()[member]
 }
 
-// AddressOf is the address that the spec says of a node; empty for none.
+// addressOf is the address that the spec says of a node; empty for none.
 func addressOf(c *v1alpha1.EtcdCluster, node string) string {
 	if c.Spec.HostNetwork == nil {
 		return ""

@@ -47,7 +47,7 @@ func (f *Facts) WhyPodsNotServing(names []string) string {
 	return following(all)
 }
 
-// Following are the reasons as they follow a sentence; empty for none.
+// following are the reasons as they follow a sentence; empty for none.
 func following(all objects.GroupedReasons) string {
 	if len(all) == 0 {
 		return ""
@@ -79,7 +79,7 @@ func (f *Facts) withoutVolume(pod *corev1.Pod, scheduler string) string {
 	return ""
 }
 
-// EndOf is how a container of the pod ended, and which, unless it is etcd's.
+// WordsForEnd is how a container of the pod ended, and which, unless it is etcd's.
 func WordsForEnd(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	words := fmt.Sprintf("exit %d", t.ExitCode)
 	if t.Reason != "" && t.Reason != "Error" { // such as OOMKilled
@@ -135,12 +135,12 @@ func (f *Facts) lostNode(m *Member) string {
 	return ""
 }
 
-// NodeGone reports whether the pod's node did not do what it was asked to, or Kubernetes says that it is lost.
+// nodeGone reports whether the pod's node did not do what it was asked to, or Kubernetes says that it is lost.
 func nodeGone(pod *corev1.Pod, now time.Time) bool {
 	return pod.Spec.NodeName != "" && (graceOver(pod, now) || pod.Status.Reason == "NodeLost")
 }
 
-// Unscheduled says why no node takes the member's pod; empty when one does.
+// unscheduled says why no node takes the member's pod; empty when one does.
 func (f *Facts) unscheduled(m *Member) string {
 	for _, c := range m.Pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
@@ -152,7 +152,7 @@ func (f *Facts) unscheduled(m *Member) string {
 	return ""
 }
 
-// Crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
+// crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
 // again.
 func (f *Facts) crashes(m *Member) string {
 	if t := f.crashed(m); t != nil {

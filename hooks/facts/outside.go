@@ -44,7 +44,7 @@ func (f *Facts) MayBeginOnMemory(member string) bool {
 	return known && f.HasPlace(member)
 }
 
-// advertised is where the flag is, by container and argument; -1 for nowhere.
+// Advertised is where the flag is, by container and argument; -1 for nowhere.
 func Advertised(pod *corev1.Pod) (container, argument int) {
 	for i := range pod.Spec.Containers {
 		j := slices.IndexFunc(pod.Spec.Containers[i].Command,
@@ -56,7 +56,7 @@ func Advertised(pod *corev1.Pod) (container, argument int) {
 	return -1, -1
 }
 
-// OutsideURLDiffers reports whether the member must be restarted to advertise another URL outside Kubernetes, and why.
+// outsideURLDiffers reports whether the member must be restarted to advertise another URL outside Kubernetes, and why.
 func (f *Facts) outsideURLDiffers(m *Member) (string, bool) {
 	wanted, known := f.OutsideURL(m.PodName)
 	i, j := Advertised(m.Pod)

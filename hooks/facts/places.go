@@ -120,7 +120,7 @@ func (f *Facts) MayNotBegin() bool {
 	return f.HostPath() && s.ClusterID != "" && !before
 }
 
-// NeedsNode says that a member waits for a node; empty when it does not.
+// needsNode says that a member waits for a node; empty when it does not.
 func (f *Facts) needsNode(m *Member) string {
 	address := f.Address(m.PodName)
 	switch {

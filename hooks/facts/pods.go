@@ -34,7 +34,7 @@ func (f *Facts) JoinCluster(joining *Member) string {
 	return strings.Join(fields, ",")
 }
 
-// takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
+// TakesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
 func (f *Facts) TakesImage(pod *corev1.Pod) bool {
 	idle := NeverRan(pod) || f.Etcd == nil && !Running(pod)
 	return idle && f.Epoch.Began() && f.otherImage(pod) && f.fitsFlags(pod)
@@ -51,7 +51,7 @@ func (f *Facts) fitsFlags(pod *corev1.Pod) bool {
 		(!isFilled(pod) || Seeded(pod))
 }
 
-// Waits reports whether the pod can't go on as it is.
+// WaitsForSeed reports whether the pod can't go on as it is.
 func WaitsForSeed(pod *corev1.Pod) bool {
 	return stuck(pod) || SeedFailure(pod) != nil && !Seeded(pod)
 }
@@ -70,7 +70,7 @@ func (f *Facts) IsSurveyPod(name string) bool {
 	return is && ours
 }
 
-// protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
+// ProtectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
 func (f *Facts) ProtectingPods() []string {
 	return objects.Filter(f.Names, func(name string) bool {
 		pod := f.Children.Pods[name]

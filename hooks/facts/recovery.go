@@ -92,7 +92,7 @@ func (f *Facts) WordsFor(from record.Origin) string {
 	return "no data"
 }
 
-// ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or when it is not known.
+// otherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or when it is not known.
 func (f *Facts) otherLife(s *record.Resolved) string {
 	if f.Epoch == nil || !f.Epoch.HadQuorum() || s.ClusterID == "" || s.ClusterID == objects.Hex(f.Epoch.ClusterID) {
 		return ""
@@ -101,7 +101,7 @@ func (f *Facts) otherLife(s *record.Resolved) string {
 		objects.Hex(f.Epoch.ClusterID))
 }
 
-// RecoveryDue reports whether a recovery that a person asks for is due: at once when the quorum's data is lost, else
+// recoveryDue reports whether a recovery that a person asks for is due: at once when the quorum's data is lost, else
 // after the wait.
 func (f *Facts) recoveryDue() bool { return len(f.QuorumIsLost()) > 0 || !f.Now.Before(f.LostUntil()) }
 
@@ -203,7 +203,7 @@ func (f *Facts) unfollowed() string {
 		"be deleted"
 }
 
-// Answers is whether the epoch that runs has the data of the restore that it began for, as its record says.
+// answers is whether the epoch that runs has the data of the restore that it began for, as its record says.
 func (f *Facts) answers() (reason, message string, is bool) {
 	if why := f.Differing(); why != "" {
 		return "Differing", why, false

@@ -32,7 +32,7 @@ func Noted(revision int64) int64 {
 	return (min(max(revision, 0), record.MostRevisions-RevisionStep)/RevisionStep + 1) * RevisionStep
 }
 
-// highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has
+// HighestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has
 // given out since it was last seen is what RevisionGap is for.
 func (f *Facts) HighestRevision() int64 {
 	highest := max(Noted(f.ObservedRevision()), f.notedRevision())

@@ -19,14 +19,14 @@ import (
 // follower after the other, and the leader last (rule RollingUpdate). So a change that does not work stops at its first
 // member, and taking it back mends that one first. Which voter is restarted is written to the epoch record before.
 
-// Differs reports whether the member's pod was made from another template or image than the spec's.
+// differs reports whether the member's pod was made from another template or image than the spec's.
 func (f *Facts) differs(m *Member) bool {
 	_, image := f.ImageDiffers(m)
 	return image || f.HasOutdatedTemplate(m)
 }
 
 // UpdateOf of a member; nil when it is as it should be.
-func (f *Facts) UpdateOf(m *Member) *update {
+func (f *Facts) UpdateOf(m *Member) *Update {
 	if m.Update == nil {
 		found := f.findUpdate(m)
 		m.Update = &found
@@ -34,7 +34,7 @@ func (f *Facts) UpdateOf(m *Member) *update {
 	return *m.Update
 }
 
-func (f *Facts) findUpdate(m *Member) *update {
+func (f *Facts) findUpdate(m *Member) *Update {
 	if m.PodName == "" || m.Pod == nil {
 		return nil
 	}
@@ -42,17 +42,17 @@ func (f *Facts) findUpdate(m *Member) *update {
 		(*Facts).tlsFlagsDiffer, (*Facts).allowsAnyPeer, (*Facts).templateDiffers, (*Facts).outsideURLDiffers, (*Facts).quotaDiffers,
 		(*Facts).fileSystemWaits} {
 		if reason, differs := otherwise(f, m); differs {
-			return &update{Reason: reason}
+			return &Update{Reason: reason}
 		}
 	}
 	if reason, differs := f.ImageDiffers(m); differs && !f.mayDiffer(m) {
-		return &update{Reason: reason, InPlace: defaults.SameFlags(MadeForVersion(m.Pod), f.Epoch.Version)}
+		return &Update{Reason: reason, InPlace: defaults.SameFlags(MadeForVersion(m.Pod), f.Epoch.Version)}
 	}
 	if f.peersInPlain(m) {
-		return &update{Reason: "its peer URL is plain text"}
+		return &Update{Reason: "its peer URL is plain text"}
 	}
 	if reason, differs := f.volumeDiffers(m); differs && (f.succeeding() || len(f.Denied()) == 0) {
-		return &update{Reason: reason, NewVolume: true}
+		return &Update{Reason: reason, NewVolume: true}
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (f *Facts) peersInPlain(m *Member) bool {
 func (f *Facts) Restartable() bool { return !f.Memory() && f.CanLoseOne() }
 
 // RestartSuffices reports whether the update may be done to the member itself; otherwise another one must succeed it.
-func (f *Facts) RestartSuffices(r *update) bool {
+func (f *Facts) RestartSuffices(r *Update) bool {
 	return !r.NewVolume && (f.Restartable() || r.InPlace && f.CanLoseOne())
 }
 
@@ -120,7 +120,7 @@ func (f *Facts) Leads(m *Member) int {
 	return 0
 }
 
-// Overtaken is the version that the members run, if the cluster has agreed on a higher one than the record says: the
+// OvertakenVersion is the version that the members run, if the cluster has agreed on a higher one than the record says: the
 // last member had already been given the new image when the others were to turn back. None of the lower version could
 // start any more.
 func (f *Facts) OvertakenVersion() (defaults.Release, bool) {

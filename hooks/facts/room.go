@@ -58,7 +58,7 @@ func (f *Facts) keptQuota(member string, quota int64) int64 {
 	return runs
 }
 
-// QuotaDiffers reports whether etcd runs with another quota than its volume gives.
+// quotaDiffers reports whether etcd runs with another quota than its volume gives.
 func (f *Facts) quotaDiffers(m *Member) (string, bool) {
 	has, known := defaults.QuotaOf(m.Pod)
 	if !known || m.Claim == nil && f.OnClaims() {
@@ -98,7 +98,7 @@ func (f *Facts) larger() string {
 // MoreRoom reports whether the member will have more room by itself: its volumes grow, or a successor has larger ones.
 func (f *Facts) MoreRoom(member string) bool {
 	return f.Roomier(member) || slices.ContainsFunc(f.Volumes(member),
-		func(d *volume) bool { return d.Growing() || d.Smaller() && !f.Stuck(d) })
+		func(d *Volume) bool { return d.Growing() || d.Smaller() && !f.Stuck(d) })
 }
 
 // Roomier reports whether a successor of the member would have a larger volume than it has now.

@@ -28,9 +28,9 @@ const (
 	SurvivorMount     = "/survivor"
 	SurvivorWALMount  = "/survivor-wal"
 	GateMount         = "/var/run/quorate-gate"
-	// defaultDataPath is where the data directory is in a volume of ours.
+	// DefaultDataPath is where the data directory is in a volume of ours.
 	DefaultDataPath = "data"
-	// envEpoch names the record of the epoch: a pod whose epoch is over does not start, because it is gone.
+	// EnvEpoch names the record of the epoch: a pod whose epoch is over does not start, because it is gone.
 	EnvEpoch = "EPOCH"
 	// EnvSHA256 is the variable with the SHA-256, in hexadecimal, of the database that the member must be filled with;
 	// empty while it is not known.
@@ -70,10 +70,10 @@ func PrepareOf(pod *corev1.Pod) *corev1.Container {
 	return &corev1.Container{}
 }
 
-// dataIn is the data directory of a volume where a container reads it.
+// DataIn is the data directory of a volume where a container reads it.
 func DataIn(of record.FormerClaim) string { return path.Join(SurvivorMount, of.Path) }
 
-// walIn is that of its log; empty where it is in the data directory.
+// WALIn is that of its log; empty where it is in the data directory.
 func WALIn(of record.FormerClaim) string {
 	if of.WAL == "" {
 		return ""
@@ -81,7 +81,7 @@ func WALIn(of record.FormerClaim) string {
 	return SurvivorWALMount + "/wal"
 }
 
-// IsFilled reports whether a container of the pod fills its data directory.
+// isFilled reports whether a container of the pod fills its data directory.
 func isFilled(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers,
 		func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })
@@ -121,7 +121,7 @@ func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it
+// FirstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it
 // was known before.
 func (f *Facts) FirstSum() string {
 	if !f.Epoch.UnknownSum() || f.Epoch.Sum != "" {
@@ -133,7 +133,7 @@ func (f *Facts) FirstSum() string {
 	return ""
 }
 
-// firstEnd is the revision at which the first initial member has found the stream to end, and what it says of that;
+// FirstEnd is the revision at which the first initial member has found the stream to end, and what it says of that;
 // 0 for not yet, and where it was known before.
 func (f *Facts) FirstEnd() (revision int64, words string) {
 	if !f.Epoch.UnknownEnd() || f.Epoch.Until != 0 {
@@ -145,7 +145,7 @@ func (f *Facts) FirstEnd() (revision int64, words string) {
 	return 0, ""
 }
 
-// revisionText is a revision; empty for 0.
+// RevisionText is a revision; empty for 0.
 func RevisionText(revision int64) string {
 	if revision == 0 {
 		return ""

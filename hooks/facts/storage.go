@@ -18,7 +18,7 @@ import (
 
 // How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and
 // beside whatever else goes on, blind or not: no member is disturbed, and a full disk may be why none answers. What a
-// volume has grown to, etcd learns when it is restarted (its quota is a flag), one member at a time. Everything else
+// Volume has grown to, etcd learns when it is restarted (its quota is a flag), one member at a time. Everything else
 // that may differ takes a new volume, and so a new member: with migration Replace each member is succeeded by one.
 //
 // Whether a claim may grow is known to the API server alone: a class may forbid it, or a quota of the namespace.
@@ -34,13 +34,13 @@ const (
 	ReplacedAfter = 15 * time.Second
 	// AskAgain is when a claim that was refused is tried again: the class may have been changed.
 	AskAgain = 10 * time.Minute
-	// OnlineAfter is how long the kubelet gets to grow the file system of a volume that is in use. Some volumes only
+	// onlineAfter is how long the kubelet gets to grow the file system of a volume that is in use. Some volumes only
 	// grow when their pod starts.
 	onlineAfter = 2 * time.Minute
 )
 
 // Volume is one claim of a member, and what the spec asks of it.
-type volume struct {
+type Volume struct {
 	Claim *corev1.PersistentVolumeClaim
 	Size  resource.Quantity
 	class *string
@@ -48,7 +48,7 @@ type volume struct {
 	old v1alpha1.VolumeStatus
 }
 
-// claimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have
+// ClaimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have
 // none.
 func (f *Facts) ClaimSpec(claim string) (resource.Quantity, *string, bool) {
 	s := &f.Cluster.Spec.Storage
@@ -63,13 +63,13 @@ func (f *Facts) ClaimSpec(claim string) (resource.Quantity, *string, bool) {
 
 // VolumeOf is the claim of this name, of which the spec asks something; nil when there is none, and where members stand
 // on something else.
-func (f *Facts) VolumeOf(name string) *volume {
+func (f *Facts) VolumeOf(name string) *Volume {
 	claim := f.Children.Claims[name]
 	size, class, asks := f.ClaimSpec(name)
 	if claim == nil || !f.OnClaims() || !asks {
 		return nil
 	}
-	d := &volume{Claim: claim, Size: size, class: class}
+	d := &Volume{Claim: claim, Size: size, class: class}
 	for i := range f.Cluster.Status.Members {
 		m := &f.Cluster.Status.Members[i]
 		switch {
@@ -83,8 +83,8 @@ func (f *Facts) VolumeOf(name string) *volume {
 }
 
 // Volumes are those that the member stands on, and of which the spec asks something.
-func (f *Facts) Volumes(member string) []*volume {
-	var list []*volume
+func (f *Facts) Volumes(member string) []*Volume {
+	var list []*Volume
 	for _, claim := range f.MemberClaims(member) {
 		if claim == nil {
 			continue
@@ -96,27 +96,27 @@ func (f *Facts) Volumes(member string) []*volume {
 	return list
 }
 
-func (d *volume) requested() resource.Quantity { return *d.Claim.Spec.Resources.Requests.Storage() }
+func (d *Volume) requested() resource.Quantity { return *d.Claim.Spec.Resources.Requests.Storage() }
 
-func (d *volume) capacity() resource.Quantity { return *d.Claim.Status.Capacity.Storage() }
+func (d *Volume) capacity() resource.Quantity { return *d.Claim.Status.Capacity.Storage() }
 
 // Smaller and larger compare what the claim asks for with what it should.
-func (d *volume) Smaller() bool { has := d.requested(); return has.Cmp(d.Size) < 0 }
+func (d *Volume) Smaller() bool { has := d.requested(); return has.Cmp(d.Size) < 0 }
 
-func (d *volume) larger() bool { has := d.requested(); return has.Cmp(d.Size) > 0 }
+func (d *Volume) larger() bool { has := d.requested(); return has.Cmp(d.Size) > 0 }
 
 // Growing reports whether the claim asks for more than the volume has so far.
-func (d *volume) Growing() bool {
+func (d *Volume) Growing() bool {
 	has, asks := d.capacity(), d.requested()
 	return !has.IsZero() && has.Cmp(asks) < 0
 }
 
-func (d *volume) otherClass() bool {
+func (d *Volume) otherClass() bool {
 	return d.class != nil && (d.Claim.Spec.StorageClassName == nil || *d.Claim.Spec.StorageClassName != *d.class)
 }
 
 // asked is since when the API server has been asked for the wanted size; zero when it has not.
-func (d *volume) asked() time.Time {
+func (d *Volume) asked() time.Time {
 	if d.old.Wanted == nil || d.old.Wanted.Cmp(d.Size) != 0 {
 		return time.Time{}
 	}
@@ -124,14 +124,14 @@ func (d *volume) asked() time.Time {
 }
 
 // condition of the claim; nil when it is not true.
-func (d *volume) condition(kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaimCondition {
+func (d *Volume) condition(kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaimCondition {
 	return objects.Find(d.Claim.Status.Conditions, func(c *corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
 }
 
 // refused reports whether the API server was asked to let the claim grow, and has not.
-func (f *Facts) refused(d *volume) bool {
+func (f *Facts) refused(d *Volume) bool {
 	wait := RefusedAfter
 	if f.Migrates() {
 		wait = ReplacedAfter
@@ -140,13 +140,13 @@ func (f *Facts) refused(d *volume) bool {
 }
 
 // again reports whether it is time to ask once more: not for a member that will be replaced.
-func (f *Facts) again(d *volume) bool {
+func (f *Facts) again(d *Volume) bool {
 	return !f.Migrates() && !f.Now.Before(d.asked().Add(AskAgain))
 }
 
-// grows reports whether the claim should be answered with the larger size. The API server takes that only of a claim
+// Grows reports whether the claim should be answered with the larger size. The API server takes that only of a claim
 // that is bound. What was asked for is asked for again for a moment, in case that the answer was not carried out.
-func (f *Facts) Grows(d *volume) bool {
+func (f *Facts) Grows(d *Volume) bool {
 	if d == nil || !d.Smaller() || d.Claim.Status.Phase != corev1.ClaimBound || !f.Usable(d.Claim) || f.Migrates() &&
 		d.otherClass() {
 		return false
@@ -154,7 +154,7 @@ func (f *Facts) Grows(d *volume) bool {
 	return d.asked().IsZero() || f.Now.Before(d.asked().Add(RefusedAfter)) || f.again(d)
 }
 
-// VolumeSize is what etcd may count on: what the claim asks for, or less while the volume is still growing.
+// volumeSize is what etcd may count on: what the claim asks for, or less while the volume is still growing.
 func volumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
 	asks, has := *claim.Spec.Resources.Requests.Storage(), *claim.Status.Capacity.Storage()
 	if !has.IsZero() && has.Cmp(asks) < 0 {
@@ -183,7 +183,7 @@ func (f *Facts) VolumeStatus(claim string) *v1alpha1.VolumeStatus {
 }
 
 // Pending says what a volume waits for that is not what the spec asks for.
-func (f *Facts) Pending(d *volume) string {
+func (f *Facts) Pending(d *Volume) string {
 	switch {
 	case d.otherClass():
 		return fmt.Sprintf("its class is %s and should be %s", classOf(d.Claim), *d.class)
@@ -217,7 +217,7 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 // Migrates reports whether members may move to other volumes.
 func (f *Facts) Migrates() bool { return f.Cluster.Spec.Storage.Migration == v1alpha1.MigrateReplace }
 
-// askedFor is what is written on a claim of what it is asked for with.
+// AskedFor is what is written on a claim of what it is asked for with.
 func AskedFor(size resource.Quantity, class *string) string {
 	if class == nil {
 		return size.String() + " "
@@ -227,7 +227,7 @@ func AskedFor(size resource.Quantity, class *string) string {
 
 // denied says what the claim has although the spec's was asked for, as where an admission webhook changes claims that
 // are made: another one would be the same. Empty for nothing.
-func denied(d *volume) string {
+func denied(d *Volume) string {
 	size, class, known := strings.Cut(d.Claim.Annotations[objects.AnnotationAskedFor], " ")
 	switch {
 	case !known:
@@ -254,9 +254,9 @@ func (f *Facts) Denied() (all objects.GroupedReasons) {
 }
 
 // Stuck reports whether the claim will never be what the spec asks for, by itself.
-func (f *Facts) Stuck(d *volume) bool { return d.otherClass() || d.larger() || f.refused(d) }
+func (f *Facts) Stuck(d *Volume) bool { return d.otherClass() || d.larger() || f.refused(d) }
 
-// VolumeDiffers reports whether the member should be succeeded by one with another volume, and why.
+// volumeDiffers reports whether the member should be succeeded by one with another volume, and why.
 func (f *Facts) volumeDiffers(m *Member) (string, bool) {
 	if !f.Migrates() || f.Cramped(m) != "" {
 		return "", false
@@ -277,7 +277,7 @@ func (f *Facts) volumeDiffers(m *Member) (string, bool) {
 	return "", false
 }
 
-func (d *volume) noun() string {
+func (d *Volume) noun() string {
 	if strings.HasSuffix(d.Claim.Name, defaults.WALSuffix) {
 		return "the volume of its write-ahead log"
 	}
@@ -306,7 +306,7 @@ func (f *Facts) Cramped(m *Member) string {
 
 // tooSmall says why the members' data does not fit the wanted size; empty when it does, or that is not smaller than
 // what there is. A new member gets the whole file, with what is free in it, and etcd's quota counts that too.
-func (f *Facts) tooSmall(d *volume) string {
+func (f *Facts) tooSmall(d *Volume) string {
 	if !d.larger() {
 		return ""
 	}
@@ -327,10 +327,10 @@ func (f *Facts) tooSmall(d *volume) string {
 // Mebibytes writes a number of bytes, rounded up.
 func Mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
 
-// FileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start again. It is
+// fileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start again. It is
 // restarted for that once.
 func (f *Facts) fileSystemWaits(m *Member) (string, bool) {
-	waits := func(d *volume) bool {
+	waits := func(d *Volume) bool {
 		c := d.condition(corev1.PersistentVolumeClaimFileSystemResizePending)
 		return c != nil && d.Growing() && f.Now.After(c.LastTransitionTime.Add(onlineAfter)) &&
 			m.Pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)

@@ -21,7 +21,7 @@ const SurveySuffix = "-survey"
 
 // SurvivorChoice is what is said of the volumes of all survivors. With evidence one is chosen: that, which names it
 // first, is for the record.
-type survivorChoice struct {
+type SurvivorChoice struct {
 	Message, Evidence string
 	Outlook           decision.Outlook
 }
@@ -29,28 +29,28 @@ type survivorChoice struct {
 // BestSurvivor has a look at the volumes of all survivors, and takes the one whose log is ahead.
 //
 // One that can't be reached may be ahead of all others. So it is waited for, longer than Kubernetes takes to detach a
-// volume from a dead node; then for a person, unless those that were reached are a majority of the voters: whatever
+// Volume from a dead node; then for a person, unless those that were reached are a majority of the voters: whatever
 // was acknowledged is on one of these.
-func (f *Facts) BestSurvivor() survivorChoice {
+func (f *Facts) BestSurvivor() SurvivorChoice {
 	of := f.Survivors(f.Next.Epoch.SurvivorsOf)
 	if len(of) == 0 {
-		return survivorChoice{Message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
+		return SurvivorChoice{Message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
 			f.Next.Epoch.SurvivorsOf, f.Next.Epoch.N, f.WithoutGivenUp(f.Next.Epoch.SurvivorsOf)) + f.Ways(),
 			Outlook: decision.Waits}
 	}
 	s := f.surveyOf(of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
-		return survivorChoice{Message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
+		return SurvivorChoice{Message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
 	case s.best == "":
-		return survivorChoice{Message: "no volume can be used: " + evidence + f.Ways(), Outlook: decision.Waits}
+		return SurvivorChoice{Message: "no volume can be used: " + evidence + f.Ways(), Outlook: decision.Waits}
 	case s.mixed:
-		return survivorChoice{
+		return SurvivorChoice{
 			Message: fmt.Sprintf("the volumes are of different etcd clusters, and nothing records which one epoch %d "+
 				"was: %s; %s", f.Next.Epoch.SurvivorsOf, evidence,
 				f.discount("those to leave out", "<name>")), Outlook: decision.Waits}
 	case len(s.unreached) > 0 && !f.goesOnWithout(&s):
-		return survivorChoice{Message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
+		return SurvivorChoice{Message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
 			"bring its node or volume back; %s; %s",
 			strings.Join(s.unreached, ", "), objects.Brief(f.SurveyFor()), f.discount("it",
 				strings.Join(s.unreached, " pvc/")),
@@ -59,7 +59,7 @@ func (f *Facts) BestSurvivor() survivorChoice {
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
-	return survivorChoice{Message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), Evidence: evidence}
+	return SurvivorChoice{Message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), Evidence: evidence}
 }
 
 // survey is what is known of the volumes of survivors.
@@ -216,7 +216,7 @@ func (f *Facts) whyNotReported(pod *corev1.Pod) string {
 	return " (its pod has ended: " + cmp.Or(why, "Failed") + ")"
 }
 
-// reportedNothing reports whether a pod has ended without a word of its volume, and should be made again: soon, and
+// ReportedNothing reports whether a pod has ended without a word of its volume, and should be made again: soon, and
 // rarely once all were waited for long enough.
 func (f *Facts) ReportedNothing(pod *corev1.Pod) bool {
 	if !Finished(pod) || surveyReport(pod) != nil {
@@ -229,7 +229,7 @@ func (f *Facts) ReportedNothing(pod *corev1.Pod) bool {
 	return f.Now.Sub(pod.CreationTimestamp.Time) >= after
 }
 
-// surveyArgs have a survey look at this volume.
+// SurveyArgs have a survey look at this volume.
 func SurveyArgs(of record.FormerClaim) []string {
 	args := []string{"survey", "--data-dir=" + DataIn(of)}
 	if wal := WALIn(of); wal != "" {

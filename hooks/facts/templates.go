@@ -131,7 +131,7 @@ func affinity(c *v1alpha1.EtcdCluster) *corev1.Affinity {
 	return &a
 }
 
-// apart is the affinity by default: members prefer to be on different nodes.
+// Apart is the affinity by default: members prefer to be on different nodes.
 func Apart(c *v1alpha1.EtcdCluster) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
@@ -176,7 +176,7 @@ func spread(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
 	return list
 }
 
-// overZones are the constraints by default: members are in different zones, where there are some.
+// OverZones are the constraints by default: members are in different zones, where there are some.
 func OverZones(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
 	return []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,

@@ -42,7 +42,7 @@ func UsableAuthority(s *observation.Secret) bool {
 // hear each other. Clients are listened to in both ways until the spec says otherwise. A learner's URL never changes.
 
 // TLSFlags is how a member speaks, by the flags that its pod was made with.
-type tlsFlags struct {
+type TLSFlags struct {
 	// Certificates: it has what it takes to dial others by TLS.
 	Certificates bool
 	// AnyPeer: it takes every certificate of its authorities for a peer's.
@@ -56,8 +56,8 @@ type tlsFlags struct {
 }
 
 // TLSFlagsOf reads from the pod's flags how its etcd listens and dials.
-func TLSFlagsOf(pod *corev1.Pod) tlsFlags {
-	var s tlsFlags
+func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
+	var s TLSFlags
 	named, asks := false, false
 	if pod == nil {
 		return s
@@ -146,7 +146,7 @@ func (f *Facts) PeerURL(name, address string) string {
 	return objects.PeerURLOf(f.Cluster, name, address, objects.Encrypted(f.Cluster) && f.EveryoneDials())
 }
 
-// TLSFlagsDiffer reports whether the member must be restarted to speak as it should, and why.
+// tlsFlagsDiffer reports whether the member must be restarted to speak as it should, and why.
 func (f *Facts) tlsFlagsDiffer(m *Member) (string, bool) {
 	if !objects.Encrypted(f.Cluster) || m.PodName == "" || m.Pod == nil || len(f.CertificateProblems) > 0 {
 		return "", false

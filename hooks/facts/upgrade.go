@@ -117,7 +117,7 @@ func (f *Facts) Downgrading() (string, bool) {
 	return "", false
 }
 
-// Agreed reports whether some member has its data in the format of this minor version: the cluster has agreed on it,
+// agreed reports whether some member has its data in the format of this minor version: the cluster has agreed on it,
 // then.
 func (f *Facts) agreed(on defaults.Release) bool {
 	return slices.ContainsFunc(f.Members,

@@ -67,9 +67,9 @@ type Member struct {
 	Health  observation.Health
 	Asked   bool // it has an address and was asked
 	Lags    bool // it has applied far less than another one: see MostBehind
-	TLS     tlsFlags
+	TLS     TLSFlags
 	// Update is remembered once it is known; see facts/rollout.go.
-	Update **update
+	Update **Update
 }
 
 // New puts an observation together: the epoch that runs, and the one that is to take over.
@@ -278,7 +278,7 @@ func (f *Facts) RemovedPods() []string {
 	})
 }
 
-// GraceOver reports whether the pod should have ended ten seconds ago, and is still there.
+// graceOver reports whether the pod should have ended ten seconds ago, and is still there.
 func graceOver(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
 }
@@ -356,7 +356,7 @@ func (f *Facts) StartOf(m *Member) string {
 	}
 }
 
-// Misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
+// misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
 func (f *Facts) misstarted(m *Member) bool {
 	return m.Pod != nil && PodStart(m.Pod) == objects.StartResume && f.StartOf(m) != objects.StartResume
 }

@@ -106,7 +106,7 @@ func MemberOfClaim(cluster, claim string) (member string, ours bool) {
 	return member, ours
 }
 
-// WantsWAL reports whether the spec asks for a volume of its own for the write-ahead log.
+// wantsWAL reports whether the spec asks for a volume of its own for the write-ahead log.
 func (f *Facts) wantsWAL() bool { return f.Cluster.Spec.Storage.WAL != nil && f.OnClaims() }
 
 // HasWAL reports whether the member has, or will be made with, a claim for its write-ahead log.
@@ -141,7 +141,7 @@ func (f *Facts) MemberClaims(member string) []*corev1.PersistentVolumeClaim {
 	return list
 }
 
-// ClaimBeingDeleted reports whether something that the member stands on is being deleted.
+// claimBeingDeleted reports whether something that the member stands on is being deleted.
 func (f *Facts) claimBeingDeleted(member string) bool {
 	return slices.ContainsFunc(f.MemberClaims(member),
 		func(c *corev1.PersistentVolumeClaim) bool { return f.Ours(c) && c.DeletionTimestamp != nil })

@@ -5,7 +5,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// Waits reports whether the member should be restarted, or succeeded, and that waits for a window.
+// WaitsForWindow reports whether the member should be restarted, or succeeded, and that waits for a window.
 func (f *Facts) WaitsForWindow(m *Member) bool {
 	if !f.Windows.Closed() {
 		return false

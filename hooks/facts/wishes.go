@@ -14,14 +14,14 @@ import (
 
 // Wish is what people ask for in the place of the epoch that is to come: where its data comes from, and by which
 // EtcdOperation.
-type wish struct {
+type Wish struct {
 	record.Origin
 
 	By string
 }
 
 // wished is the act that was asked for last, of those that are possible and due; nil for none.
-func (f *Facts) wished() *wish {
+func (f *Facts) wished() *Wish {
 	if restore := f.wishedRestore(); restore != nil {
 		return restore
 	}
@@ -33,11 +33,11 @@ func (f *Facts) wished() *wish {
 	if why != "" {
 		return nil
 	}
-	return &wish{from, op.Name}
+	return &Wish{from, op.Name}
 }
 
 // wishedRestore is a restore that is possible, and was not asked for before a recovery of the epoch; nil for none.
-func (f *Facts) wishedRestore() *wish {
+func (f *Facts) wishedRestore() *Wish {
 	r := f.Asked.Restore
 	if r == nil {
 		return nil
@@ -49,14 +49,14 @@ func (f *Facts) wishedRestore() *wish {
 	if why != "" {
 		return nil
 	}
-	return &wish{from, r.Name}
+	return &Wish{from, r.Name}
 }
 
 // RestoreFirst reports whether a restore is asked for that comes before a recovery.
 func (f *Facts) RestoreFirst() bool { return f.wishedRestore() != nil }
 
-// Overtaken is the wish that the next epoch is not the answer to; nil for none.
-func (f *Facts) OvertakenWish() *wish {
+// OvertakenWish is the wish that the next epoch is not the answer to; nil for none.
+func (f *Facts) OvertakenWish() *Wish {
 	w, next := f.wished(), f.Next.Epoch
 	switch {
 	case w == nil:

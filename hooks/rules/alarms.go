@@ -169,7 +169,7 @@ func hashes(f *facts.Facts) string {
 }
 
 const (
-	// spaceEvery is how often room is made below a quota at most: what fills up sooner needs more than that.
+	// SpaceEvery is how often room is made below a quota at most: what fills up sooner needs more than that.
 	SpaceEvery = 10 * time.Minute
 	// compaction is how long a compaction may take to show in the members' data in use.
 	compaction = 20 * time.Second

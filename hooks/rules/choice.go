@@ -36,7 +36,7 @@ func ChooseForRestart(f *facts.Facts, m *facts.Member, inPlace bool, reason stri
 	}
 }
 
-// ChooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
+// chooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
 // it. One that was chosen to be restarted needs no wait: it is out of the count all the same.
 func chooseForRemoval(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	chosen, recorded := f.Chosen(), f.Epoch.Choice
@@ -55,7 +55,7 @@ func chooseForRemoval(f *facts.Facts, m *facts.Member, why string) *decision.Pla
 	}
 }
 
-// Withdraw lets go of the member that was chosen; nil when none is.
+// withdraw lets go of the member that was chosen; nil when none is.
 func withdraw(f *facts.Facts) *decision.Plan {
 	chosen, recorded := f.Chosen(), f.Epoch.Choice
 	switch {

@@ -46,7 +46,7 @@ func hasClients(f *facts.Facts, m *facts.Member) bool {
 	return f.Stays(m) && m.Pod != nil && m.Pod.Labels[objects.LabelRole] == facts.RoleVoter && objects.Ready(m.Pod)
 }
 
-// Leaves reports whether the member is restarted or removed in a moment: it has been, or is chosen for it now.
+// leaves reports whether the member is restarted or removed in a moment: it has been, or is chosen for it now.
 func leaves(f *facts.Facts, m *facts.Member, plan *decision.Plan) bool {
 	if chosen := plan.Record.Choice; chosen.Name != "" {
 		return chosen.Name == m.DisplayName() && chosen.Withdrawn.IsZero()

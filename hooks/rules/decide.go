@@ -5,17 +5,17 @@ import (
 	"github.com/quorate-dev/quorate/hooks/facts"
 )
 
-// plan is what the first rule that applies has said.
+// Decided is what the first rule that applies has said.
 type Decided struct {
 	decision.Plan
 	Mode string
-	Rule *rule
+	Rule *Rule
 	// Next is what tools are told; Aside: it is what the rules after this one say.
 	Next  decision.Prospect
 	Aside bool
 }
 
-// planned asks the rules.
+// Decide asks the rules.
 func Decide(f *facts.Facts) Decided {
 	in := modeOf(f)
 	at, said := in.Rules.First(f)

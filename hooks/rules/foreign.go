@@ -94,7 +94,7 @@ func foreignMembers(f *facts.Facts) *decision.Plan {
 	return &decision.Plan{Message: message, Outlook: followed(f)}
 }
 
-// SetVersionBesideForeign lets new members run what the spec asks for. Beside foreign members there are no upgrades;
+// setVersionBesideForeign lets new members run what the spec asks for. Beside foreign members there are no upgrades;
 // but before the first of ours has joined, and within a minor version, there is nothing that an upgrade would have to
 // go through.
 func setVersionBesideForeign(f *facts.Facts) *decision.Plan {

@@ -8,7 +8,7 @@ import (
 )
 
 // Rule is one of a cluster's.
-type rule = decision.Rule[*facts.Facts, *decision.Plan]
+type Rule = decision.Rule[*facts.Facts, *decision.Plan]
 
 // Mode is what may be done while a cluster is in it: the rules that are asked. What becomes of the record, the claims
 // and the pods meanwhile is in children.go, and a rule says only what differs from that.
@@ -292,11 +292,11 @@ func modeOf(f *facts.Facts) *Mode {
 }
 
 // All are all rules, in the order of the modes; one that is asked in several is at its first place.
-func All() []rule {
-	var all []rule
+func All() []Rule {
+	var all []Rule
 	for _, m := range Modes {
 		for _, r := range m.Rules {
-			if !slices.ContainsFunc(all, func(o rule) bool { return o.Name == r.Name }) {
+			if !slices.ContainsFunc(all, func(o Rule) bool { return o.Name == r.Name }) {
 				all = append(all, r)
 			}
 		}

@@ -55,7 +55,7 @@ func recoverQuorum(f *facts.Facts) *decision.Plan {
 			"with %s", f.Epoch.N, f.NextEpochNumber(), f.WordsFor(from)))
 }
 
-// MayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for
+// mayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for
 // that, and maybe did so long ago, for another trouble.
 func mayComeBack(f *facts.Facts, policy v1alpha1.QuorumLoss, lost []string) *decision.Plan {
 	at := f.LostUntil().UTC().Format("15:04:05 UTC")

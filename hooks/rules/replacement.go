@@ -104,7 +104,7 @@ func pausedGrowth(f *facts.Facts, why string) *decision.Plan {
 	}
 }
 
-// WaitForRestarts says what must end before something is done that needs all of these voters, or more of them than
+// waitForRestarts says what must end before something is done that needs all of these voters, or more of them than
 // stay: another one's restart. The voter that is only chosen for one is let go. Nil when nothing of ours is in the
 // way.
 func waitForRestarts(f *facts.Facts, voters []*facts.Member, why string) *decision.Plan {

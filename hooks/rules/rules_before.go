@@ -318,7 +318,7 @@ func dataGone(f *facts.Facts) []string {
 
 func wasAsked(f *facts.Facts, name string) bool { _, ok := f.Health[name]; return ok }
 
-// ProvisionOnNodes says what becomes of an epoch whose members have no nodes yet.
+// provisionOnNodes says what becomes of an epoch whose members have no nodes yet.
 func provisionOnNodes(f *facts.Facts) *decision.Plan {
 	initial := f.Epoch.InitialNames()
 	if f.AssignNodes(initial) == nil {

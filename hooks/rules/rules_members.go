@@ -347,7 +347,7 @@ func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	return removeMember(f, m, fmt.Sprintf("%s: removing %s", why, m.DisplayName()))
 }
 
-// handOver gives the leadership to the serving voter that has come furthest; to one that is restarted or replaced
+// HandOver gives the leadership to the serving voter that has come furthest; to one that is restarted or replaced
 // itself, now or later, or whose data is proven wrong, only when there is no other.
 func HandOver(f *facts.Facts, from *facts.Member) decision.Step {
 	candidates := objects.Filter(f.Voters, func(o *facts.Member) bool { return o.ID != from.ID && o.Serving() })

@@ -5,7 +5,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/facts"
 )
 
-// ChooseSurvivor notes on the record whose log is ahead, once that is known.
+// chooseSurvivor notes on the record whose log is ahead, once that is known.
 func chooseSurvivor(f *facts.Facts) *decision.Plan {
 	c := f.BestSurvivor()
 	if c.Evidence == "" {

@@ -157,7 +157,7 @@ func stepDown(f *facts.Facts, next defaults.Release) *decision.Plan {
 	}
 }
 
-// Change asks for a step, or reports what became of the one that this call has taken: there is never a second (S3).
+// change asks for a step, or reports what became of the one that this call has taken: there is never a second (S3).
 func change(f *facts.Facts, s decision.Step, message string) *decision.Plan {
 	switch {
 	case f.Taken == nil:

@@ -56,7 +56,7 @@ func newClaim(j *judgement, name string) {
 	j.require(j.f.Etcd != nil || provisioning, "S11", "a new claim %s while blind", name)
 }
 
-// ClaimBeingDeleted reports whether a claim of this member's, for its data or its log, is being deleted.
+// claimBeingDeleted reports whether a claim of this member's, for its data or its log, is being deleted.
 func claimBeingDeleted(j *judgement, member string) bool {
 	for _, name := range []string{member, member + "-wal"} {
 		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp != nil && j.f.Ours(claim) {

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// InEpoch are those children of the answer that are of the view's epoch, or of none.
+// inEpoch are those children of the answer that are of the view's epoch, or of none.
 func inEpoch(j *judgement, f *facts.Facts) decision.Desired {
 	d := j.d.Children
 	first, below := 0, objects.MostMembers

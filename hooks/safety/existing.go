@@ -15,7 +15,7 @@ import (
 
 // What Verify says of clusters that have joined an existing etcd.
 
-// BesideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd
+// besideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd
 // and has not seen the last of them.
 func besideForeign(j *judgement) bool {
 	e := j.f.Epoch

@@ -149,7 +149,7 @@ func chosen(j *judgement, m *facts.Member, what record.Choice) {
 		"%s is restarted, although that was withdrawn", m.PodName)
 }
 
-// EtcdImage is the image of the pod's etcd.
+// etcdImage is the image of the pod's etcd.
 func etcdImage(pod *corev1.Pod) string {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == objects.ContainerEtcd {

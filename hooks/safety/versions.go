@@ -51,7 +51,7 @@ func stillRuns(j *judgement, r defaults.Release) bool {
 	})
 }
 
-// StartsOn checks that what a member may start on is never exchanged, and forgotten only with the member.
+// startsOn checks that what a member may start on is never exchanged, and forgotten only with the member.
 func startsOn(j *judgement, old, now *facts.Epoch) {
 	for name, uid := range old.StartsOn {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
