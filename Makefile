@@ -97,7 +97,7 @@ GOTEST := test/tools/gotest.sh
 export QUORATE_VERIFY := 1
 
 # What links the clouds' SDKs takes minutes to compile, and `make try` is played at its prompt: `make check` has both.
-LATER := /etcdops/(archive|mirror|rescue|seed|snapshot|stream|quorate-snapshot)|/test/real/try
+LATER := /etcdops/(backup/(archive|mirror|rescue|seed|snapshot|stream)|quorate-snapshot)|/test/real/try
 
 # The packages that have more than tests.
 PROGRAM_PACKAGES := go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./...

@@ -24,7 +24,8 @@ const ours = "github.com/quorate-dev/quorate"
 var layers = []struct{ packages, uses, because string }{
 	{"hooks/api/v1alpha1", "", "the API is the ground"},
 	{"hooks/objects hooks/timetable hooks/users", "hooks/api/", "a leaf uses the API types alone"},
-	{"hooks/stores hooks/record hooks/record/recordtest", "own hooks/api/ hooks/objects", "it uses leaves that decide nothing"},
+	{"hooks/stores hooks/record hooks/record/recordtest", "own hooks/api/ hooks/objects",
+		"it uses leaves that decide nothing"},
 	{"hooks/decision hooks/observation hooks/defaults", "own hooks/api/ hooks/objects hooks/record hooks/stores " +
 		"hooks/timetable hooks/users", "what goes in and comes out knows no rule"},
 	{"hooks/snapshot", "hooks/api/ hooks/decision hooks/objects hooks/stores",
@@ -50,21 +51,21 @@ var layers = []struct{ packages, uses, because string }{
 	{"etcdops/trim", "etcdops/command", "it runs beside etcd, and talks to none"},
 	{"etcdops/quorate-trim", "etcdops/trim", "Go's own library is all that it needs"},
 	{"etcdops/reach etcdops/token etcdops/pki etcdops", "own hooks/", "imports run one way: server -> etcdops -> hooks"},
-	{"etcdops/lone etcdops/archive etcdops/stream etcdops/mirror etcdops/seed", "own etcdops/reach etcdops/token hooks/",
-		"imports run one way: seed, mirror -> stream -> archive -> lone; flags are for etcdops/snapshot"},
-	{"etcdops/rescue etcdops/snapshot etcdops/quorate-snapshot", "own etcdops/archive etcdops/command etcdops/datadir " +
-		"etcdops/lone etcdops/mirror etcdops/reach etcdops/seed etcdops/stream etcdops/token hooks/",
+	{"etcdops/backup/lone etcdops/backup/archive etcdops/backup/stream etcdops/backup/mirror etcdops/backup/seed",
+		"own etcdops/reach etcdops/token hooks/", "imports run one way: seed, mirror -> stream -> archive -> lone; flags are for etcdops/backup/snapshot"},
+	{"etcdops/backup/rescue etcdops/backup/snapshot etcdops/quorate-snapshot",
+		"own etcdops/backup/ etcdops/command etcdops/datadir etcdops/reach etcdops/token hooks/",
 		"the program quorate-snapshot knows no server and installs nothing"},
 
 	{"manifests", "", "manifests are files"},
-	{"server/kubectl/check server/kubectl", "own etcdops hooks/ manifests",
+	{"internal/kubectl/check internal/kubectl", "own etcdops hooks/ manifests",
 		"the plugin is a client: it knows nothing of the server, and no store of snapshots"},
-	{"manifests/install", "etcdops/command hooks/ manifests server/kubectl", "it prints, and calls kubectl"},
+	{"internal/install", "etcdops/command hooks/ manifests internal/kubectl", "it prints, and calls kubectl"},
 	{"server/metrics", "hooks/", "imports run one way: server -> metrics -> hooks"},
 	{"server/wire", "etcdops/pki hooks/", "it is the format of calls: it asks no etcd and knows no route"},
 	{"server", "etcdops etcdops/pki hooks/ server/metrics server/wire",
 		"the server installs nothing, knows no plugin, and stores are for quorate-snapshot"},
-	{".", "etcdops etcdops/command etcdops/prepare hooks/ manifests/install server server/kubectl server/metrics " +
+	{".", "etcdops etcdops/command etcdops/prepare hooks/ internal/install server internal/kubectl server/metrics " +
 		"server/wire", "the program quorate links no store of snapshots: docs/decisions/0031-two-programs.md"},
 }
 
@@ -73,24 +74,25 @@ var byTests = []struct{ tests, use string }{
 	{"hooks/", "test/simulated/kubelet"},
 	{"hooks/", "hooks/record/recordtest"},
 	{".", "test/static/docs"},
+	{"internal/", "test/static/docs"},
 	{"server/", "test/static/docs"},
 	{"hooks", "hooks/"},
-	{"server/kubectl", "server/wire"},
+	{"internal/kubectl", "server/wire"},
 }
 
 const (
-	clouds = "etcdops/archive etcdops/mirror etcdops/rescue etcdops/seed etcdops/snapshot etcdops/stream " +
-		"etcdops/quorate-snapshot"
+	clouds = "etcdops/backup/archive etcdops/backup/mirror etcdops/backup/rescue etcdops/backup/seed " +
+		"etcdops/backup/snapshot etcdops/backup/stream etcdops/quorate-snapshot"
 	noClouds = "the program quorate, which is the plugin too, links no cloud and no etcd server"
 )
 
 // modules are what is not ours, and the packages that may use it. What is on no line is used by no package. Tests take
 // what they like, except what no package may use.
 var modules = []struct{ modules, by, because string }{
-	{"k8s.io/api k8s.io/apimachinery", ". etcdops/pki etcdops/rescue hooks/ manifests/install server/",
+	{"k8s.io/api k8s.io/apimachinery", ". etcdops/pki etcdops/backup/rescue hooks/ internal/ server/",
 		"the rest of etcdops knows etcd, and no Kubernetes"},
 	{"k8s.io/client-go sigs.k8s.io/controller-runtime", "", "Quorate never calls the Kubernetes API"},
-	{"sigs.k8s.io/yaml", "etcdops/rescue manifests/install server/kubectl/", "objects are JSON on the wire"},
+	{"sigs.k8s.io/yaml", "etcdops/backup/rescue internal/install internal/kubectl/", "objects are JSON on the wire"},
 	{"github.com/robfig/cron/v3", "hooks/defaults hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
@@ -146,10 +148,10 @@ func TestForbiddenImports(t *testing.T) {
 		{"hooks/facts", ours + "/test/simulated/kubelet", "does not know its tests", false},
 		{"hooks", ours + "/etcdops", "one call", false},
 		{"etcdops", ours + "/server", "imports run one way", true},
-		{"etcdops/archive", ours + "/etcdops/stream", "imports run one way", false},
-		{"server", ours + "/etcdops/archive", "stores", false},
+		{"etcdops/backup/archive", ours + "/etcdops/backup/stream", "imports run one way", false},
+		{"server", ours + "/etcdops/backup/archive", "stores", false},
 		{"server/wire", ours + "/etcdops", "asks no etcd", false},
-		{"server/kubectl", ours + "/server", "client", false},
+		{"internal/kubectl", ours + "/server", "client", false},
 		{"server/metrics", ours + "/test/simulated/kubelet", "does not know its tests", true},
 		{"server/other", ours + "/hooks", "in no layer", false},
 		{"server", ours + "/test/simulated/world", "does not know its tests", true},

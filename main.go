@@ -17,8 +17,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/prepare"
-	"github.com/quorate-dev/quorate/manifests/install"
-	"github.com/quorate-dev/quorate/server/kubectl"
+	"github.com/quorate-dev/quorate/internal/install"
+	"github.com/quorate-dev/quorate/internal/kubectl"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/server/kubectl"
+	"github.com/quorate-dev/quorate/internal/kubectl"
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
@@ -85,7 +85,7 @@ func TestPluginByName(t *testing.T) {
 func TestLinksWhatItNeeds(t *testing.T) {
 	const ours = "github.com/quorate-dev/quorate/"
 	linked, snapshots := dependencies(t, "."), dependencies(t, "./etcdops/quorate-snapshot")
-	for _, needed := range []string{ours + "server", ours + "server/kubectl", ours + "etcdops/prepare",
+	for _, needed := range []string{ours + "server", ours + "internal/kubectl", ours + "etcdops/prepare",
 		"go.etcd.io/etcd/client/v3"} {
 		assert.Contains(t, linked, needed)
 	}
@@ -93,7 +93,7 @@ func TestLinksWhatItNeeds(t *testing.T) {
 	forOthers := []string{
 		"gocloud.dev/", "cloud.google.com/", "google.golang.org/api/", "github.com/aws/", "github.com/Azure/",
 		"go.etcd.io/etcd/server/", "go.etcd.io/raft/", "go.etcd.io/bbolt",
-		ours + "etcdops/archive", ours + "etcdops/seed", ours + "etcdops/snapshot",
+		ours + "etcdops/backup/archive", ours + "etcdops/backup/seed", ours + "etcdops/backup/snapshot",
 	}
 	for _, prefix := range forOthers {
 		links := func(path string) bool { return strings.HasPrefix(path, prefix) }

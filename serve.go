@@ -19,7 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/manifests/install"
+	"github.com/quorate-dev/quorate/internal/install"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/metrics"
 )

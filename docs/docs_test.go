@@ -15,7 +15,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/rules"
-	"github.com/quorate-dev/quorate/server/kubectl/check"
+	"github.com/quorate-dev/quorate/internal/kubectl/check"
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
 

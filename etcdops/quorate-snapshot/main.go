@@ -13,8 +13,8 @@ import (
 	"syscall"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/etcdops/rescue"
-	"github.com/quorate-dev/quorate/etcdops/snapshot"
+	"github.com/quorate-dev/quorate/etcdops/backup/rescue"
+	"github.com/quorate-dev/quorate/etcdops/backup/snapshot"
 )
 
 const usage = `quorate-snapshot takes snapshots of etcd clusters, and fills data directories. Quorate makes the

@@ -23,7 +23,7 @@ profile)
   quorate=$scale
   one -header -clusters 1000 -for 60s "${@:2}"
   go tool pprof -top -cum -nodecount=400 "$scale" "$SCALE_PROFILE" 2>/dev/null |
-    grep -E 'Duration|cum%|server\.decode$|server\.encode$|cluster\.Decide$|hooks\.Sync$|askAll\.func|findMembership$|closeAll$|clientHandshake$|serverHandshake$|Verify$|pki\.|runtime\.gcBgMarkWorker$|runtime\.gcAssistAlloc|clientv3\.New$|grpc\.NewClient|syscall\.Syscall6$|slog' || :
+    grep -E 'Duration|cum%|server\.decode$|server\.encode$|hooks\.Decide$|hooks\.Sync$|askAll\.func|findMembership$|closeAll$|clientHandshake$|serverHandshake$|Verify$|pki\.|runtime\.gcBgMarkWorker$|runtime\.gcAssistAlloc|clientv3\.New$|grpc\.NewClient|syscall\.Syscall6$|slog' || :
   ;;
 -*) one -header "$@" ;;
 *)

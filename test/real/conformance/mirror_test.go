@@ -22,9 +22,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/etcdops/mirror"
-	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
+	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/mirror"
+	commands "github.com/quorate-dev/quorate/etcdops/backup/snapshot"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )

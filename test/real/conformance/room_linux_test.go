@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/quorate-dev/quorate/etcdops/seed"
+	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 

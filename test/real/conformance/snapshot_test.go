@@ -22,7 +22,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/archive"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"

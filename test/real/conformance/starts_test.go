@@ -129,7 +129,7 @@ func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
 }
 
 // TestASilentConnection keeps an etcd that speaks plain text from ending when it is told to: it waits for the
-// connection's first bytes. So what tells one to end waits for a limited time (replay in etcdops/seed).
+// connection's first bytes. So what tells one to end waits for a limited time (replay in etcdops/backup/seed).
 func TestASilentConnection(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		m := etcdproc.Start(t, version, "demo", 1, "--log-level=info").Members[0]

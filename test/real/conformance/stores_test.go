@@ -35,9 +35,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"gocloud.dev/blob"
 
-	"github.com/quorate-dev/quorate/etcdops/archive"
-	commands "github.com/quorate-dev/quorate/etcdops/snapshot"
-	"github.com/quorate-dev/quorate/etcdops/stream"
+	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	commands "github.com/quorate-dev/quorate/etcdops/backup/snapshot"
+	"github.com/quorate-dev/quorate/etcdops/backup/stream"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"

@@ -21,9 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/etcdops/rescue"
-	"github.com/quorate-dev/quorate/etcdops/seed"
+	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/rescue"
+	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"

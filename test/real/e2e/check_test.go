@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/quorate-dev/quorate/server/kubectl/check"
+	"github.com/quorate-dev/quorate/internal/kubectl/check"
 )
 
 // TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/reference/check.md lists and

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server/kubectl"
+	"github.com/quorate-dev/quorate/internal/kubectl"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 

@@ -1,0 +1,209 @@
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/quorate-dev/quorate/etcdops/backup/lone"
+	"github.com/quorate-dev/quorate/hooks/stores"
+)
+
+// verify fetches what is stored, restores it on trial, starts etcd on that, and compares: the bytes with those that
+// were written, the restored database with the fetched one, what etcd says of it with what is in it, and all with
+// members that run. The report then says what the artifact holds. An error with the reason Damaged says that it is
+// disproved, Stale that it is older than was asked for; any other, that this is not known. Only what is in the store
+// can be disproved: no fault of a disk of this machine is taken for one of the artifact.
+func (o Order) verify(ctx context.Context, store *store, all []member, back age.Identity,
+	report *stores.Snapshot) error {
+	scratch, err := os.MkdirTemp(o.Scratch, "verify-")
+	if err != nil {
+		return localFailure(err, o.Scratch)
+	}
+	defer func() {
+		if err := os.RemoveAll(scratch); err != nil { // it goes with the pod
+			o.Log.Warn("the scratch directory can't be cleared", "error", err)
+		}
+	}()
+	file := filepath.Join(scratch, "snapshot.db")
+	var identities []age.Identity
+	if back != nil {
+		identities = append(identities, back)
+	}
+	found, err := store.fetchFile(ctx, o.Key, identities, report.Size, file)
+	if err == nil {
+		err = agree(store.named(o.Key), &report.Artifact, found, "")
+	}
+	if err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // the programs that are run next share our limit
+	holds, err := o.tried(ctx, file, scratch, report)
+	if err != nil {
+		return o.proven(ctx, file, found.SHA256, err)
+	}
+	if holds.Revision < report.Revision || holds.AuthRevision < report.AuthRevision {
+		return failure(stale, nil, "the snapshot ends at revision %d, and that of users and roles is %d; when it was "+
+			"asked for the cluster was at %d and %d: member %s lags, and its status does not say so",
+			holds.Revision, holds.AuthRevision, report.Revision, report.AuthRevision, report.Member)
+	}
+	if err := o.compare(ctx, all, holds, report); err != nil {
+		return err
+	}
+	report.Revision, report.CompactRevision, report.AuthRevision = holds.Revision, holds.CompactRevision,
+		holds.AuthRevision
+	report.Keys, report.Hash = max(holds.Keys, 0), holds.Hash
+	return nil
+}
+
+// tried restores a snapshot on trial and starts etcd on it, and says what it holds. The report is that of what is
+// stored.
+func (o Order) tried(ctx context.Context, file, scratch string, report *stores.Snapshot) (*Contents, error) {
+	done := o.stopwatch()
+	fetched, err := Examine(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	done("examined")
+	if err := o.check(ctx, file); err != nil {
+		return nil, err
+	}
+	done("pages checked")
+	dir := filepath.Join(scratch, "restored")
+	if err := o.restore(ctx, file, dir); err != nil {
+		return nil, err
+	}
+	done("restored on trial")
+	restored, err := Examine(ctx, filepath.Join(dir, "member", "snap", "db"))
+	if err != nil {
+		return nil, failure(Failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
+	}
+	if fetched.Sum != restored.Sum || fetched.Others != restored.Others || fetched.Revision != restored.Revision {
+		return nil, failure(Failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x "+
+			"and %08x, and before %d, %08x and %08x: etcdutl did not restore it, or the scratch disk lost a part of it",
+			restored.Revision, restored.Sum, restored.Others, fetched.Revision, fetched.Sum, fetched.Others)
+	}
+	done("examined once more")
+	if o.Tell != nil {
+		last := *report
+		last.Error = Words(outOfMemory("the pod was killed while etcd started", fetched))
+		o.Tell(&last)
+		defer o.Tell(nil)
+	}
+	if err := o.trial(ctx, dir, scratch, fetched); err != nil {
+		return nil, err
+	}
+	done("etcd has served it")
+	return fetched, nil
+}
+
+// stopwatch logs how long each part took.
+func (o Order) stopwatch() func(what string) {
+	since := time.Now()
+	return func(what string) {
+		o.Log.Info(what, "took", time.Since(since).Round(time.Millisecond))
+		since = time.Now()
+	}
+}
+
+// proven is an error about a file in the scratch directory. That the snapshot is damaged is believed only while the
+// file holds what was fetched: a disk that loses data, or can't be read, says nothing of what is stored.
+func (o Order) proven(ctx context.Context, file, sha256 string, err error) error {
+	if ReasonOf(err) != Damaged {
+		return err
+	}
+	if ctx.Err() != nil {
+		return failure(Failed, ctx.Err(), "the verification was stopped")
+	}
+	switch sum, wrong := sumOf(file); {
+	case wrong != nil:
+		return failure(Failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not "+
+			"known", o.Scratch)
+	case sum != sha256:
+		return failure(Failed, err, "the scratch disk in %s does not hold what was written to it: whether the "+
+			"snapshot is whole is not known", o.Scratch)
+	}
+	return err
+}
+
+// sumOf is the SHA-256 of a file in hexadecimal.
+func sumOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// restore restores a snapshot with etcdutl, for a cluster of one. Its checksum is known to be good already.
+func (o Order) restore(ctx context.Context, file, dir string) error {
+	return o.etcdutl(ctx, "restores the snapshot on trial", "snapshot", "restore", file, "--skip-hash-check",
+		"--data-dir="+dir,
+		"--name="+trialName, "--initial-cluster="+trialName+"="+trialPeer, "--initial-advertise-peer-urls="+trialPeer,
+		"--initial-cluster-token="+trialName)
+}
+
+// check has etcdutl check each page of a snapshot, as bbolt does (tx.Check): in a process of its own, since a page
+// that is none may end it.
+func (o Order) check(ctx context.Context, file string) error {
+	return o.etcdutl(ctx, "checks the pages of the snapshot", "snapshot", "status", file)
+}
+
+// wrongPages is what etcdutl says of them, the same in 3.5, 3.6 and 3.7 (Status in its snapshot/v3_snapshot.go). It
+// quotes keys after that.
+const wrongPages = "snapshot file integrity check failed"
+
+// Words by which programs of etcd tell of a disk that is full, and of one that fails. A fault is that of a mapped
+// page that can't be read.
+var (
+	fullWords   = []string{"no space left on device", "disk quota exceeded"}
+	faultyWords = []string{"input/output error", "read-only file system", "unexpected fault address", "SIGBUS"}
+)
+
+// etcdutl runs it.
+func (o Order) etcdutl(ctx context.Context, doing string, args ...string) error {
+	var said lone.Words
+	command := exec.CommandContext(ctx, o.Etcdutl, args...)
+	command.Env, command.Stdout, command.Stderr = append(lone.Bare(), o.memory()...), &said, &said
+	err := command.Run()
+	if err == nil {
+		return nil
+	}
+	killed := command.ProcessState != nil && command.ProcessState.ExitCode() < 0
+	return o.Failed(ctx, "etcdutl", doing, &said, killed, err)
+}
+
+// Failed says what it means that a program of etcd failed on what was fetched.
+func (o Order) Failed(ctx context.Context, program, doing string, said *lone.Words, killed bool, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return failure(Failed, ctx.Err(), "stopped while %s %s", program, doing)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+		return failure(Failed, err, "%s does not exist here: the container must run in an etcd image", program)
+	case said.Has(fullWords...):
+		return failure(NoSpace, nil, "no space is left in %s while %s %s: it needs twice the size of the database "+
+			"and 128 MiB; raise spec.job.scratchSize or free some space on the node", o.Scratch, program, doing)
+	case said.Has(wrongPages):
+		return failure(Damaged, nil, "etcdutl snapshot status found damaged pages in the database of the snapshot")
+	case said.Panicked() && !said.Has(faultyWords...):
+		return failure(Differs, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
+	case killed:
+		return failure(Failed, err, "%s was killed while it %s: if it was out of memory, raise "+
+			"spec.job.resources.limits.memory", program, doing)
+	}
+	return failure(Failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)
+}
