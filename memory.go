@@ -36,7 +36,8 @@ func tuneMemory(ctx context.Context, getenv func(string) string) {
 func followLoad(ctx context.Context) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	now, before := garbageAtRest, allocated()
+	now := garbageAtRest
+	before := allocated()
 	for {
 		select {
 		case <-ctx.Done():

@@ -40,7 +40,8 @@ type serving struct {
 }
 
 func (v *serving) flags() *flag.FlagSet {
-	o, callers := &v.options, &v.callers
+	o := &v.options
+	callers := &v.callers
 	flags := flag.NewFlagSet("quorate serve", flag.ContinueOnError)
 	flags.StringVar(&v.listen, "listen", ":8080", "`address` of the hooks")
 	flags.StringVar(&v.pages, "metrics-listen", ":8081",
@@ -106,7 +107,8 @@ func (v *serving) check() error {
 		return err
 	}
 	o.Settings.AllowedRepositories = v.tenants.Repositories
-	o.Settings.AllowedEndpoints, o.Settings.SharedIssuers = v.tenants.Endpoints, v.tenants.SharedIssuers
+	o.Settings.AllowedEndpoints = v.tenants.Endpoints
+	o.Settings.SharedIssuers = v.tenants.SharedIssuers
 	var err error
 	if o.RelatedByUID, err = install.RelatesByUID(v.caller); err != nil {
 		return err

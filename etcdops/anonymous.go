@@ -138,7 +138,8 @@ func (e *Etcd) hearPeer(ctx context.Context, endpoint observation.Endpoint, told
 	}
 	defer func() { _ = conn.Close() }()
 	config = config.Clone()
-	config.ServerName, config.ClientSessionCache = endpoint.ServerName, nil
+	config.ServerName = endpoint.ServerName
+	config.ClientSessionCache = nil
 	own := config.Certificates
 	config.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		told.trusts(request.AcceptableCAs)

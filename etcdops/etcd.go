@@ -134,7 +134,9 @@ func (e *Etcd) config(endpoint observation.Endpoint, told *handshake) clientv3.C
 	}
 	if endpoint.Foreign && endpoint.ServerName != "" && e.foreign != nil { // no password is sent in plain text
 		// With a user, the client logs in before its first call, and takes that long for it at most.
-		config.Username, config.Password, config.DialTimeout = e.foreign.User, e.foreign.Password, e.timeout()
+		config.Username = e.foreign.User
+		config.Password = e.foreign.Password
+		config.DialTimeout = e.timeout()
 	}
 	return config
 }

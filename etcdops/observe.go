@@ -140,7 +140,9 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *observa
 
 // unmask throws away what a stranger said, except who it is.
 func (c *contact) unmask(who *pb.ResponseHeader, err error) {
-	c.stranger, c.status, c.err = who, nil, err
+	c.stranger = who
+	c.status = nil
+	c.err = err
 }
 
 // candidates are the contacts worth asking for the member list: voters that follow a leader (the others would only wait
@@ -247,7 +249,8 @@ func leader(membership *observation.Membership, contacts []*contact, term uint64
 	var id uint64
 	for _, c := range contacts {
 		if c.status != nil && c.status.GetLeader() != 0 && c.status.GetRaftTerm() >= term {
-			id, term = c.status.GetLeader(), c.status.GetRaftTerm()
+			id = c.status.GetLeader()
+			term = c.status.GetRaftTerm()
 		}
 	}
 	if !slices.ContainsFunc(membership.Members, func(m observation.Member) bool { return m.ID == id }) {

@@ -66,7 +66,11 @@ func OwnOf(c *v1alpha1.EtcdCluster, secret func(name string) map[string][]byte) 
 // With is the same for one cluster.
 func (e *Etcd) With(o Own) hooks.Etcd {
 	own := *e
-	own.TLS, own.peer, own.token, own.root, own.Password = o.TLS, o.Peer, o.Token, o.Root, o.Password
+	own.TLS = o.TLS
+	own.peer = o.Peer
+	own.token = o.Token
+	own.root = o.Root
+	own.Password = o.Password
 	own.logins = &logins{}
 	return &own
 }

@@ -23,17 +23,21 @@ import (
 // cluster with a name gets an answer), deterministic, and leaves its input untouched. With o.Taken set it asks for no
 // further step.
 func Decide(o observation.Observation) decision.Decision {
-	known, ours := facts.ReadClock(o), o.Now
+	known := facts.ReadClock(o)
+	ours := o.Now
 	at := func(now time.Time) decision.Decision {
 		one := o
 		one.Cluster = facts.WithTimesUntil(o.Cluster, now)
-		one.Now, one.Clock, one.Ahead = now, ours, known.Ahead
+		one.Now = now
+		one.Clock = ours
+		one.Ahead = known.Ahead
 		return decide(one)
 	}
 	if known.Sure {
 		return at(known.Now)
 	}
-	earlier, later := at(known.Now), at(ours)
+	earlier := at(known.Now)
+	later := at(ours)
 	if ours.Before(known.Now) {
 		earlier, later = later, earlier
 	}
@@ -89,7 +93,9 @@ func inCommon[T metav1.Object](was, a, b []T) []T {
 		}
 		return all
 	}
-	before, one, other := named(was), named(a), named(b)
+	before := named(was)
+	one := named(a)
+	other := named(b)
 	var names []string
 	for _, o := range slices.Concat(was, a, b) {
 		names = append(names, o.GetName())

@@ -37,7 +37,8 @@ type Callers struct {
 
 // NewCallers reads the files. The error says which of them can't be used, in the words of the flags of quorate serve.
 func NewCallers(files CallerFiles, log *slog.Logger) (*Callers, error) {
-	c, err := &Callers{}, error(nil)
+	c := &Callers{}
+	err := error(nil)
 	switch {
 	case files.Cert == "" && files.Key != "":
 		return nil, errors.New("--tls-key is set and --tls-cert is not: HTTPS needs both")
@@ -66,7 +67,8 @@ func NewCallers(files CallerFiles, log *slog.Logger) (*Callers, error) {
 
 // warning says who can call the hooks when that is more than those who know the secret; else it is empty.
 func (c *Callers) warning() string {
-	encrypted, known := c != nil && c.pair != nil, c != nil && (c.tokens != nil || c.clientCA != nil)
+	encrypted := c != nil && c.pair != nil
+	known := c != nil && (c.tokens != nil || c.clientCA != nil)
 	switch {
 	case encrypted && known:
 		return ""
@@ -179,7 +181,8 @@ func checkToken(r *http.Request, valid []digest) error {
 	if !found {
 		return errNoToken
 	}
-	sent, equal := sha256.Sum256([]byte(token)), 0
+	sent := sha256.Sum256([]byte(token))
+	equal := 0
 	for _, d := range valid {
 		equal |= subtle.ConstantTimeCompare(sent[:], d[:])
 	}

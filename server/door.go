@@ -49,7 +49,8 @@ func (d *door) Accept() (net.Conn, error) {
 func (g *guest) enter(in *list.List, most int) {
 	g.door.mu.Lock()
 	g.leave()
-	g.in, g.at = in, in.PushBack(g)
+	g.in = in
+	g.at = in.PushBack(g)
 	var oldest *guest
 	if in.Len() > most {
 		oldest, _ = in.Front().Value.(*guest)

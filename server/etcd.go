@@ -47,7 +47,8 @@ func foreignOf(r *wire.ClusterCall) *etcdops.Foreign {
 	foreign := &etcdops.Foreign{TLS: config}
 	if a := b.Existing.Auth; a != nil {
 		data := r.Secret(a.SecretRef.Name)
-		foreign.User, foreign.Password = string(data[defaults.KeyUsername]), string(data[defaults.KeyPassword])
+		foreign.User = string(data[defaults.KeyUsername])
+		foreign.Password = string(data[defaults.KeyPassword])
 	}
 	return foreign
 }

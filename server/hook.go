@@ -46,7 +46,8 @@ type decided struct {
 // hook answers the hooks sync and finalize of one kind.
 func (s *Server) hook(read func(ctx context.Context, s *Server, body io.Reader) (*call, error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		began, ctx := s.now(), c.Request.Context()
+		began := s.now()
+		ctx := c.Request.Context()
 		asked, err := read(ctx, s, c.Request.Body)
 		if err == nil {
 			var body []byte

@@ -39,7 +39,8 @@ var bodies = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 func (s *Server) intake(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), s.options.CallTimeout)
 	defer cancel()
-	body, size := http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody), c.Request.ContentLength
+	body := http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody)
+	size := c.Request.ContentLength
 	if size > s.options.MaxBody {
 		s.refuse(c, wire.Unreadable(&http.MaxBytesError{Limit: s.options.MaxBody}))
 		return

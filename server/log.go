@@ -61,7 +61,9 @@ func (s *said) worth(parent types.UID, w words, now time.Time) (bool, int) {
 		return false, 0
 	}
 	held := l.held
-	l.words, l.at, l.held = w, now, 0
+	l.words = w
+	l.at = now
+	l.held = 0
 	return true, held
 }
 
@@ -118,7 +120,8 @@ func (s *seldom) worth(now time.Time) (bool, int) {
 		return false, 0
 	}
 	held := s.held
-	s.at, s.held = now, 0
+	s.at = now
+	s.held = 0
 	return true, held
 }
 
@@ -152,7 +155,8 @@ type answered struct {
 func (s *Server) logAnswer(a *answered) {
 	w := words{hook: a.hook, rule: a.because.Rule, message: a.because.Message}
 	if a.outcome != nil {
-		w.step, w.outcome = a.outcome.Step.String(), cmp.Or(a.outcome.Err, "done")
+		w.step = a.outcome.Step.String()
+		w.outcome = cmp.Or(a.outcome.Err, "done")
 	}
 	now := s.now()
 	worth, held := s.said.worth(a.parent.GetUID(), w, now)

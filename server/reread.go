@@ -48,7 +48,8 @@ func (r *reread[T]) get() T {
 	if err == nil {
 		var value T
 		if value, err = r.read(); err == nil {
-			r.value, r.said = value, ""
+			r.value = value
+			r.said = ""
 			r.log.Info("read again", "files", strings.Join(r.files, " "))
 		}
 		r.seen = seen

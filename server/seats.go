@@ -52,7 +52,9 @@ func (s *seats) sit(namespace string, cluster types.UID, now time.Time) *seat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.turned) > peakOver {
-		s.peak, s.last, s.turned = s.calls, s.peak, now
+		s.last = s.peak
+		s.peak = s.calls
+		s.turned = now
 		s.sweep(now)
 	}
 	s.peak = max(s.peak, s.calls+1)

@@ -173,10 +173,12 @@ func routes(methods string) *gin.Engine {
 // flight finish, then the other listener closes. The error is nil after that, and not when calls had to be cut off.
 // Both listeners are closed when it returns.
 func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
-	calls, scrapes := s.httpServer(s.Handler()), s.httpServer(s.pages())
+	calls := s.httpServer(s.Handler())
+	scrapes := s.httpServer(s.pages())
 	defer calls.Close()
 	defer scrapes.Close()
-	hooks, pages = &door{Listener: hooks}, &door{Listener: pages}
+	hooks = &door{Listener: hooks}
+	pages = &door{Listener: pages}
 	failed := make(chan error, 2)
 	go func() { failed <- scrapes.Serve(pages) }()
 	if c := s.options.Callers; c != nil && c.pair != nil {

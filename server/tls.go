@@ -40,7 +40,8 @@ func authorities(log *slog.Logger, file string) (*reread[*x509.CertPool], error)
 }
 
 func parsePool(text []byte) (*x509.CertPool, error) {
-	pool, found := x509.NewCertPool(), 0
+	pool := x509.NewCertPool()
+	found := 0
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
@@ -71,7 +72,8 @@ func (c *Callers) tlsConfig() *tls.Config {
 		now := base.Clone()
 		now.Certificates = []tls.Certificate{*c.pair.get()}
 		if c.clientCA != nil {
-			now.ClientAuth, now.ClientCAs = tls.RequireAndVerifyClientCert, c.clientCA.get()
+			now.ClientAuth = tls.RequireAndVerifyClientCert
+			now.ClientCAs = c.clientCA.get()
 		}
 		return now, nil
 	}

@@ -84,8 +84,8 @@ func authority(r decision.Authority, old, inherit map[string][]byte) (map[string
 	trusted := inherit[objects.KeyTrust]
 	if r.Previous {
 		trusted = old[objects.KeyTrust]
-		data[objects.KeyPreviousCertificate], data[objects.KeyPreviousPrivate] = old[objects.KeyCertificate],
-			old[objects.KeyPrivate]
+		data[objects.KeyPreviousCertificate] = old[objects.KeyCertificate]
+		data[objects.KeyPreviousPrivate] = old[objects.KeyPrivate]
 	}
 	data[objects.KeyTrust] = append(append([]byte{}, own...), unexpired(trusted, r.NotBefore)...)
 	return data, nil
@@ -147,9 +147,11 @@ func unexpired(text []byte, at time.Time) []byte {
 }
 
 func leaf(r decision.Leaf, signer map[string][]byte) (map[string][]byte, error) {
-	certificate, private := signer[objects.KeyCertificate], signer[objects.KeyPrivate]
+	certificate := signer[objects.KeyCertificate]
+	private := signer[objects.KeyPrivate]
 	if r.Previous {
-		certificate, private = signer[objects.KeyPreviousCertificate], signer[objects.KeyPreviousPrivate]
+		certificate = signer[objects.KeyPreviousCertificate]
+		private = signer[objects.KeyPreviousPrivate]
 	}
 	ca, caKey, err := pair(certificate, private)
 	if err != nil {

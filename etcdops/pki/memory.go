@@ -121,7 +121,8 @@ func (m *memory) note(owner string, key content, read *observation.Secret, most 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.read == nil {
-		m.read, m.tenants = map[content]*remembered{}, map[string]*tenant{}
+		m.read = map[content]*remembered{}
+		m.tenants = map[string]*tenant{}
 	}
 	m.forget(key)
 	size := sizeOf(read)
@@ -159,7 +160,8 @@ func (m *memory) largest(owner string, more int64) *tenant {
 	most := m.tenants[owner]
 	for name, t := range m.tenants {
 		if name != owner && (most == nil || t.bytes > most.bytes+more) {
-			most, more = t, 0
+			most = t
+			more = 0
 		}
 	}
 	return most

@@ -42,7 +42,8 @@ func ReadFor(ctx context.Context, tenant string, turn Turn, s *corev1.Secret) (*
 		return nil, err
 	}
 	read := *same
-	read.ObjectMeta, read.Type = s.ObjectMeta, s.Type
+	read.ObjectMeta = s.ObjectMeta
+	read.Type = s.Type
 	return &read, nil
 }
 
@@ -123,7 +124,9 @@ func flaw(anchors []observation.Certificate, data map[string][]byte) string {
 // search. It would search for what is valid at one moment, and authorities that follow one another need not be at any:
 // so it is shown certificates without an end.
 func anchors(chain, trust []*x509.Certificate) map[string]bool {
-	roots, between, found := x509.NewCertPool(), x509.NewCertPool(), map[string]bool{}
+	roots := x509.NewCertPool()
+	between := x509.NewCertPool()
+	found := map[string]bool{}
 	for _, c := range trust {
 		if bytes.Equal(c.Raw, chain[0].Raw) {
 			found[Identify(c)] = true
@@ -145,7 +148,8 @@ func anchors(chain, trust []*x509.Certificate) map[string]bool {
 		ends[string(c.Raw)] = [2]time.Time{c.NotBefore, c.NotAfter}
 	}
 	for _, way := range ways {
-		from, to := ends[string(way[0].Raw)][0], ends[string(way[0].Raw)][1]
+		from := ends[string(way[0].Raw)][0]
+		to := ends[string(way[0].Raw)][1]
 		for _, c := range way {
 			if valid := ends[string(c.Raw)]; valid[0].After(from) {
 				from = valid[0]
@@ -166,7 +170,8 @@ var someTime = time.Unix(0, 0)
 // endless is a certificate that is valid at some time.
 func endless(c *x509.Certificate) *x509.Certificate {
 	always := *c
-	always.NotBefore, always.NotAfter = someTime, someTime
+	always.NotBefore = someTime
+	always.NotAfter = someTime
 	return &always
 }
 

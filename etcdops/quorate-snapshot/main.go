@@ -12,9 +12,9 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/backup/rescue"
 	"github.com/quorate-dev/quorate/etcdops/backup/snapshot"
+	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
 const usage = `quorate-snapshot takes snapshots of etcd clusters, and fills data directories. Quorate makes the

@@ -94,9 +94,11 @@ func (t *Trimmer) Once() ([]string, error) {
 		t.free = nil
 		return nil, nil
 	}
-	end, free := t.ends(files), t.free
+	end := t.ends(files)
+	free := t.free
 	if len(free) == 0 || len(now) < len(free) || now[0] != free[0] {
-		t.free, t.end = now, end
+		t.free = now
+		t.end = end
 		return nil, nil
 	}
 	if end == t.end {
@@ -107,7 +109,8 @@ func (t *Trimmer) Once() ([]string, error) {
 			return free[:i], fmt.Errorf("the file %s of etcd's log can't be removed: %w", name, err)
 		}
 	}
-	t.free, t.end = now[len(free):], end
+	t.free = now[len(free):]
+	t.end = end
 	return free, nil
 }
 

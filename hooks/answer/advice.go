@@ -120,7 +120,8 @@ func vulnerable(version string) string {
 
 // otherFamily says that the Service has another first IP family than the spec; empty for no.
 func otherFamily(f *facts.Facts) string {
-	asked, name := &f.Cluster.Spec.ClientService, objects.ClientService(f.Cluster.Name)
+	asked := &f.Cluster.Spec.ClientService
+	name := objects.ClientService(f.Cluster.Name)
 	if s := f.Children.Services[name]; facts.OtherFamily(asked, s) {
 		return fmt.Sprintf("spec.clientService.ipFamilies begins with %s, and the Service %s with %s, which Kubernetes "+
 			"can't change: delete the Service, and Quorate makes it again", asked.IPFamilies[0], name,

@@ -59,7 +59,8 @@ func desired(f *facts.Facts, plan *decision.Plan) decision.Desired {
 	d.Pods = in.pods(f, plan)
 	if f.Next != nil && !f.Cancelled() {
 		claims, pods := stagedChildren(f.Next)
-		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
+		d.Claims = append(d.Claims, claims...)
+		d.Pods = append(d.Pods, pods...)
 	}
 	d.Pods = append(d.Pods, surveyPods(f, plan)...)
 	d.Pods = objects.Filter(d.Pods, func(pod *corev1.Pod) bool { return f.MayExist(pod) })
@@ -79,7 +80,8 @@ func stagedChildren(f *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev1.
 		return keptClaims(f, f.Names), keptPods(f, f.Names)
 	}
 	in := makings[f.ModeOfEpoch()]
-	claims, pods := in.claims(f, &decision.Plan{}), in.pods(f, &decision.Plan{})
+	claims := in.claims(f, &decision.Plan{})
+	pods := in.pods(f, &decision.Plan{})
 	for _, pod := range pods {
 		if f.PredecessorGone && facts.Awaits(pod) {
 			pod.Annotations[objects.AnnotationPredecessorGone] = "yes"

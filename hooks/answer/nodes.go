@@ -63,8 +63,9 @@ func ownContainer(f *facts.Facts, member string, resources corev1.ResourceRequir
 	own.Args = []string{"own", "--dir=" + facts.DataMount, fmt.Sprintf("--user=%d", objects.UserID),
 		"--named=" + facts.DirectoryName(f.Cluster, member)}
 	own.VolumeMounts = []corev1.VolumeMount{{Name: facts.VolumeData, MountPath: facts.DataMount}}
-	own.SecurityContext.RunAsNonRoot, own.SecurityContext.RunAsUser, own.SecurityContext.RunAsGroup = new(false),
-		new(int64(0)), new(int64(0))
+	own.SecurityContext.RunAsNonRoot = new(false)
+	own.SecurityContext.RunAsUser = new(int64(0))
+	own.SecurityContext.RunAsGroup = new(int64(0))
 	own.SecurityContext.Capabilities.Add = []corev1.Capability{"CHOWN"}
 	return own
 }

@@ -40,7 +40,8 @@ func NewPod(o observation.Observation, name, address, version, start string, roo
 		},
 		Spec: podSpec(o, facts.TemplateOf(c, version), name, address, version, room, speaks),
 	}
-	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
+	etcd := &pod.Spec.Containers[0]
+	prepare := &pod.Spec.InitContainers[0]
 	etcd.Env = append(etcd.Env, env...)
 	prepare.Args = append(prepare.Args, "--start="+start)
 	return pod
@@ -83,7 +84,8 @@ func podSpec(o observation.Observation, t *defaults.Template, name, address, ver
 	}
 	if t.Ports != nil {
 		// Names are for what fills a data directory: etcd itself is told addresses alone.
-		podSpec.HostNetwork, podSpec.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
+		podSpec.HostNetwork = true
+		podSpec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 		// Kubernetes would put no second pod with the same ports on a node, and that of the next epoch is made ready
 		// beside the one that runs. Which member is on which node is decided here.
 		podSpec.Containers[0].Ports = nil
@@ -141,7 +143,8 @@ func prepareContainer(o observation.Observation, resources corev1.ResourceRequir
 // trimContainer keeps etcd's log as short as the account of a volume says (spec.Room).
 func trimContainer(o observation.Observation, beside corev1.ResourceRequirements) corev1.Container {
 	trim := prepareContainer(o, objects.Beside(beside))
-	trim.Name, trim.Command = objects.ContainerTrim, []string{objects.TrimProgram}
+	trim.Name = objects.ContainerTrim
+	trim.Command = []string{objects.TrimProgram}
 	trim.Args = []string{"--data-dir=" + objects.DataDir}
 	trim.VolumeMounts = trim.VolumeMounts[:1]
 	return trim
@@ -284,7 +287,9 @@ func ResumeEnv() []corev1.EnvVar {
 func WithWAL(pod *corev1.Pod) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(facts.VolumeWAL, facts.WALClaim(pod.Name)))
 	mount := corev1.VolumeMount{Name: facts.VolumeWAL, MountPath: facts.WALMount}
-	etcd, trim, prepare := &pod.Spec.Containers[0], &pod.Spec.Containers[1], &pod.Spec.InitContainers[0]
+	etcd := &pod.Spec.Containers[0]
+	trim := &pod.Spec.Containers[1]
+	prepare := &pod.Spec.InitContainers[0]
 	for _, c := range []*corev1.Container{etcd, trim, prepare} {
 		c.VolumeMounts = append(c.VolumeMounts, mount)
 	}

@@ -68,7 +68,8 @@ func quoratePods(f *facts.Facts) networkingv1.NetworkPolicyPeer {
 
 // let is the rule that these may reach a port.
 func let(port int, from []networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicyIngressRule {
-	protocol, number := corev1.ProtocolTCP, intstr.FromInt(port)
+	protocol := corev1.ProtocolTCP
+	number := intstr.FromInt(port)
 	return networkingv1.NetworkPolicyIngressRule{From: from,
 		Ports: []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &number}}}
 }

@@ -211,7 +211,8 @@ func dialledAsBefore(f *facts.Facts, r *record.Record) {
 	plain := false
 	var byTLS []string
 	for _, name := range f.Names {
-		m, pod := f.Find(name), f.Children.Pods[name]
+		m := f.Find(name)
+		pod := f.Children.Pods[name]
 		tls := slices.Contains(notedTLS, name)
 		switch {
 		case m != nil:
@@ -245,7 +246,9 @@ func lostRecord(f *facts.Facts) (int, record.Record) {
 	n, first := lostEpoch(f)
 	from := record.Origin{Source: record.SourceEmpty}
 	if f.Epoch != nil {
-		n, first, from.Restore = f.Epoch.N, f.Epoch.First, f.Epoch.Restore
+		n = f.Epoch.N
+		first = f.Epoch.First
+		from.Restore = f.Epoch.Restore
 	}
 	if n == 1 && (defaults.Joins(f.Cluster) || len(f.ForeignWithoutRecord()) > 0) {
 		return 1, JoiningRecord(f.Cluster)
@@ -264,7 +267,8 @@ func lostRecord(f *facts.Facts) (int, record.Record) {
 // lostEpoch is the number of the epoch that runs, and the lowest of its members': above those whose claims an epoch
 // has left behind.
 func lostEpoch(f *facts.Facts) (n, first int) {
-	lowest, behind := 0, map[int]int{}
+	lowest := 0
+	behind := map[int]int{}
 	for name, claim := range f.All.Claims {
 		member, _ := facts.MemberOfClaim(f.Cluster.Name, name)
 		i, ours := objects.Ordinal(f.Cluster.Name, member)
@@ -395,7 +399,8 @@ func nextOldLog(f *facts.Facts, plan *decision.Plan) record.OldLog {
 	case !l.There || f.Etcd == nil || len(objects.Filter(f.Members, (*facts.Member).Serving)) < len(f.Members):
 		return l
 	}
-	least, most := int64(record.MostRevisions), int64(0)
+	least := int64(record.MostRevisions)
+	most := int64(0)
 	for _, m := range f.Members {
 		if r, err := defaults.ParseRelease(m.Health.Version); err != nil || r.Minor() == 5 {
 			return record.OldLog{There: true}

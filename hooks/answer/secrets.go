@@ -52,7 +52,9 @@ func secretOf(f *facts.Facts, name string, kind corev1.SecretType, how decision.
 	if old := f.Children.Secrets[name]; old != nil {
 		s.ObjectMeta = old.ObjectMeta
 	}
-	s.Name, s.Labels, s.Annotations = name, objects.Labels(f.Cluster, nil), objects.Annotations(f.Cluster, nil)
+	s.Name = name
+	s.Labels = objects.Labels(f.Cluster, nil)
+	s.Annotations = objects.Annotations(f.Cluster, nil)
 	return s
 }
 
@@ -242,11 +244,17 @@ func certificate(f *facts.Facts, l defaults.Leaf) *decision.CertManagerCertifica
 	if old := f.Children.Certificates[l.Secret]; old != nil {
 		c.ObjectMeta = old.ObjectMeta
 	}
-	c.Name, c.Labels, c.Annotations = l.Secret, objects.Labels(f.Cluster, nil), objects.Annotations(f.Cluster, nil)
+	c.Name = l.Secret
+	c.Labels = objects.Labels(f.Cluster, nil)
+	c.Annotations = objects.Annotations(f.Cluster, nil)
 	asked := f.Cluster.Spec.TLS.CertManager
-	c.Spec.SecretName, c.Spec.CommonName, c.Spec.Duration = l.Secret, l.CommonName, asked.Duration
+	c.Spec.SecretName = l.Secret
+	c.Spec.CommonName = l.CommonName
+	c.Spec.Duration = asked.Duration
 	c.Spec.IssuerRef = defaults.WholeIssuer(asked.IssuerRef)
-	c.Spec.PrivateKey.Algorithm, c.Spec.PrivateKey.Size, c.Spec.PrivateKey.RotationPolicy = "ECDSA", 256, "Always"
+	c.Spec.PrivateKey.Algorithm = "ECDSA"
+	c.Spec.PrivateKey.Size = 256
+	c.Spec.PrivateKey.RotationPolicy = "Always"
 	c.Spec.SecretTemplate.Labels = map[string]string{objects.LabelCluster: f.Cluster.Name}
 	for _, name := range l.Names {
 		if numeric(name) {

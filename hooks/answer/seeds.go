@@ -146,11 +146,13 @@ func fromRunning(f *facts.Facts, pod *corev1.Pod, member string) {
 	var mounts []corev1.VolumeMount
 	if secret := objects.OperatorSecret(f.Cluster); secret != "" {
 		args = append(args, objects.OperatorFlags()...)
-		list, mounts = []corev1.Volume{objects.OperatorVolume(secret)}, []corev1.VolumeMount{objects.OperatorMount()}
+		list = []corev1.Volume{objects.OperatorVolume(secret)}
+		mounts = []corev1.VolumeMount{objects.OperatorMount()}
 	}
 	if objects.NeedsToken(f.Cluster) {
 		args = append(args, objects.TokenFlags()...)
-		list, mounts = append(list, objects.TokenVolume(f.Cluster.Name)), append(mounts, objects.TokenMount())
+		list = append(list, objects.TokenVolume(f.Cluster.Name))
+		mounts = append(mounts, objects.TokenMount())
 	}
 	seed := seedContainer(f, pod, args)
 	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)

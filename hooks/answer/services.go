@@ -69,7 +69,8 @@ func services(f *facts.Facts) []*corev1.Service {
 	peer := servicePort("peer", objects.PeerPort)
 	if f.HostNetwork() { // whose pods declare no ports
 		clientPort, peerPort, _ := objects.Ports(c)
-		client.TargetPort, peer.TargetPort = intstr.FromInt(clientPort), intstr.FromInt(peerPort)
+		client.TargetPort = intstr.FromInt(clientPort)
+		peer.TargetPort = intstr.FromInt(peerPort)
 	}
 	peers := meta(objects.PeerService(c.Name))
 	if n := f.NextOrdinal(); n > 0 {
@@ -109,7 +110,8 @@ func clientService(f *facts.Facts, port corev1.ServicePort) *corev1.Service {
 
 // memberService leads clients from outside Kubernetes to one member, while it is a voter.
 func memberService(f *facts.Facts, member string) *corev1.Service {
-	asked, of := f.Cluster.Spec.MemberService, map[string]string{objects.LabelMember: member}
+	asked := f.Cluster.Spec.MemberService
+	of := map[string]string{objects.LabelMember: member}
 	selector := facts.ClientSelector(f.Cluster)
 	selector[objects.LabelMember] = member
 	return exposed(f, objects.MemberService(member), &v1alpha1.ClientService{Type: asked.Type,

@@ -66,14 +66,17 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 		if old.Epoch != int64(f.Epoch.N) {
 			s.ClusterID = "" // that of an epoch before
 		}
-		s.Epoch, s.Version, s.Origin, s.Internal.Restoring = int64(f.Epoch.N), f.Epoch.Version, f.Epoch.OriginStatus(),
-			Restoring(f)
+		s.Epoch = int64(f.Epoch.N)
+		s.Version = f.Epoch.Version
+		s.Origin = f.Epoch.OriginStatus()
+		s.Internal.Restoring = Restoring(f)
 		if f.Epoch.HadQuorum() {
 			s.ClusterID = objects.Hex(f.Epoch.ClusterID)
 		}
 	}
 	if f.Etcd != nil {
-		s.ClusterID, s.Leader = objects.Hex(f.Etcd.ClusterID), f.NameOf(f.Etcd.Leader)
+		s.ClusterID = objects.Hex(f.Etcd.ClusterID)
+		s.Leader = f.NameOf(f.Etcd.Leader)
 	}
 	for _, m := range s.Members {
 		if m.Foreign {
@@ -92,7 +95,9 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 	if r := f.Replacements(d.GivenUp); r != (v1alpha1.ReplacementStatus{}) {
 		s.Internal.Replacement = &r
 	}
-	s.Internal.Watched, s.Internal.ClockTime, s.Connection = f.Watched(), old.Internal.ClockTime, connection(f)
+	s.Internal.Watched = f.Watched()
+	s.Internal.ClockTime = old.Internal.ClockTime
+	s.Connection = connection(f)
 	s.Running = f.RunningVersion(s.Members)
 	s.Internal.Awaited = d.Awaited.List
 	s.Operations = operations(f, d.Because)
@@ -129,8 +134,10 @@ func memberStatus(f *facts.Facts, s v1alpha1.MemberStatus, h observation.Health,
 	case s.Foreign && h.MemberID == 0:
 		s.Message = cmp.Or(h.Err, "its URL is not known")
 	case s.Foreign:
-		s.Version, s.Alarms = h.Version, h.Alarms
-		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
+		s.Version = h.Version
+		s.Alarms = h.Alarms
+		s.DBSize = rounded(h.DBSize)
+		s.DBSizeInUse = rounded(h.DBSizeInUse)
 	case !asked && f.Fenced(s.Name):
 		s.Message = "stopped by an EtcdOperation of type Fence"
 	case !asked:
@@ -138,11 +145,14 @@ func memberStatus(f *facts.Facts, s v1alpha1.MemberStatus, h observation.Health,
 	case h.Err != "":
 		s.Message = h.Err
 	default:
-		s.Version, s.Alarms = h.Version, h.Alarms
-		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
+		s.Version = h.Version
+		s.Alarms = h.Alarms
+		s.DBSize = rounded(h.DBSize)
+		s.DBSizeInUse = rounded(h.DBSizeInUse)
 	}
 	s.Ready, s.Volume, s.WALVolume = ready, f.VolumeStatus(s.Name), f.VolumeStatus(facts.WALClaim(s.Name))
-	s.JoinTime, s.LastTransitionTime = metav1.NewTime(f.Now.Truncate(1e9)), metav1.NewTime(f.Now.Truncate(1e9))
+	s.JoinTime = metav1.NewTime(f.Now.Truncate(1e9))
+	s.LastTransitionTime = metav1.NewTime(f.Now.Truncate(1e9))
 	i := slices.IndexFunc(f.Cluster.Status.Members,
 		func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
 	if i < 0 {

@@ -105,7 +105,8 @@ type Places struct {
 
 // Leaves are all the certificates that the cluster needs besides the authority's.
 func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
-	members, domain := objects.Host(c, "*"), "."+cmp.Or(at.Domain, "cluster.local")
+	members := objects.Host(c, "*")
+	domain := "." + cmp.Or(at.Domain, "cluster.local")
 	service := objects.ClientService(c.Name)
 	server := []string{
 		members, members + domain, "localhost", "127.0.0.1", "::1",
@@ -116,7 +117,8 @@ func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
 		server = append(server, outside)
 	}
 	peer := []string{members}
-	server, peer = append(server, at.Nodes...), append(peer, at.Nodes...)
+	server = append(server, at.Nodes...)
+	peer = append(peer, at.Nodes...)
 	if Existing(c) != nil {
 		// Foreign members look up the name of the address that a connection comes from: it has the domain of the
 		// Kubernetes cluster.

@@ -63,7 +63,8 @@ func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
 			c.Retention = strconv.FormatInt(n, 10)
 		}
 	default:
-		c.Mode, c.Retention = v1alpha1.CompactPeriodic, cmp.Or(c.Retention, "1h")
+		c.Mode = v1alpha1.CompactPeriodic
+		c.Retention = cmp.Or(c.Retention, "1h")
 		if d, err := time.ParseDuration(c.Retention); err == nil {
 			c.Retention = objects.Brief(d)
 		}

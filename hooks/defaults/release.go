@@ -29,7 +29,8 @@ func ParseRelease(s string) (Release, error) {
 		if err != nil || len(part) > 1 && part[0] == '0' { // 3.6.016 names no image
 			return Release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
 		}
-		n[i], rest = int(v), after
+		n[i] = int(v)
+		rest = after
 	}
 	return n, nil
 }

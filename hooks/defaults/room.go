@@ -66,7 +66,8 @@ func RoomOn(v Volume, request int64) Room {
 	log := entries(v.Size, request)
 	r.Log = files + log
 	if v.Log > 0 {
-		log, r.Log = max(leastEntries(request), v.Log-keptBy(v.Log, false)-files), 0
+		log = max(leastEntries(request), v.Log-keptBy(v.Log, false)-files)
+		r.Log = 0
 	}
 	r.SnapshotCount = min(log/request-pastFiles, mostCount)
 	r.Quota = max(LeastQuota, (v.Size-r.FileSystem-r.Log-snapshotFiles)/2)
@@ -130,7 +131,8 @@ func WALSize(s *v1alpha1.WALSpec) resource.Quantity {
 
 // ValidateRoom refuses volumes that are full before etcd says that they are.
 func ValidateRoom(s *v1alpha1.EtcdClusterSpec) error {
-	request, room := LargestRequest(s.Options), RoomFor(s)
+	request := LargestRequest(s.Options)
+	room := RoomFor(s)
 	log := files + leastEntries(request)
 	size := StorageSize(s)
 	least := leastVolume(snapshotFiles + 2*LeastQuota + log)

@@ -169,7 +169,8 @@ type Speech struct {
 func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string, room Room,
 	speaks Speech) []string {
 	clientPort, peerPort, metricsPort := objects.Ports(c)
-	peers, everywhere := "http", objects.AnyAddress(address)
+	peers := "http"
+	everywhere := objects.AnyAddress(address)
 	clients := URLOn(objects.Scheme(c), everywhere, clientPort)
 	if speaks.PeersTLS {
 		peers = "https"

@@ -28,7 +28,8 @@ func OnNodes(s *v1alpha1.EtcdClusterSpec) bool { return s.Storage.Medium == v1al
 
 // validateHostPath repeats what the API server refuses.
 func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
-	h, nodes := s.Storage.HostPath, Nodes(s)
+	h := s.Storage.HostPath
+	nodes := Nodes(s)
 	if !OnNodes(s) {
 		if h != nil {
 			return fmt.Errorf("spec.storage.hostPath is only for the medium HostPath")

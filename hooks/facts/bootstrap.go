@@ -90,7 +90,8 @@ func (f *Facts) unmade(name string) bool {
 // spec to another patch release, and to another minor version while it is proven that nothing has run that could not
 // read the other's log (S18). Before the epoch begins it stays as it was planned.
 func (f *Facts) VersionBeforeQuorum() string {
-	is, wanted := f.Epoch.Version, f.Cluster.Spec.Version
+	is := f.Epoch.Version
+	wanted := f.Cluster.Spec.Version
 	switch {
 	case f.Etcd != nil || !f.Epoch.Began() || f.gatedFor(is, wanted):
 		return is

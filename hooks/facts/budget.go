@@ -9,7 +9,8 @@ func (f *Facts) MinAvailable() int { return f.minAvailable() + f.MismatchedPods(
 // BudgetLags says that the observed budget protects fewer pods than it must once the learner votes; empty when it does
 // not. Without a budget nothing is protected, and one more voter makes that no worse.
 func (f *Facts) BudgetLags() string {
-	old, least := f.Children.Budgets[f.Cluster.Name], f.MinAvailable()
+	old := f.Children.Budgets[f.Cluster.Name]
+	least := f.MinAvailable()
 	if old == nil || old.Spec.MinAvailable == nil || old.Spec.MinAvailable.IntValue() >= least {
 		return ""
 	}

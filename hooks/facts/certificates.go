@@ -113,7 +113,8 @@ func (f *Facts) distrusts(m *Member) (string, bool) {
 	if Provided(f.Cluster) {
 		return why, f.begunOtherwise(m)
 	}
-	server, peer := f.Secret(defaults.ServerSecret(f.Cluster)), f.Secret(defaults.PeerSecret(f.Cluster))
+	server := f.Secret(defaults.ServerSecret(f.Cluster))
+	peer := f.Secret(defaults.PeerSecret(f.Cluster))
 	if !SameTrust(server.Trust, peer.Trust) {
 		return "", false // one of them is about to follow
 	}

@@ -114,7 +114,8 @@ func (f *Facts) examine() *Facts {
 		members, nodes := w.Addresses()
 		w.Leaves = defaults.Leaves(w.Cluster, defaults.Places{Members: members, Nodes: nodes, External: w.External(),
 			Domain: w.Settings.ClusterDomain})
-		w.CertificateProblems, w.Serves = w.allCertificateProblems(), w.served()
+		w.CertificateProblems = w.allCertificateProblems()
+		w.Serves = w.served()
 		w.Untrusted = w.findUntrusted()
 	}
 	return f

@@ -41,7 +41,8 @@ type Clock struct {
 // ReadClock says what is known of the time, by the clock of the observation and by what the API server wrote. Where
 // nothing of that is known, our clock has to do.
 func ReadClock(o observation.Observation) Clock {
-	ours, told := o.Now, toldBy(o.Cluster)
+	ours := o.Now
+	told := toldBy(o.Cluster)
 	asked := o.Cluster.Status.Internal.ClockTime
 	latest := latestWrite(o)
 	switch since := ours.Sub(asked.Time); {

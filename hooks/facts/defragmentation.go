@@ -62,7 +62,8 @@ func (f *Facts) noteStep(s *decision.DefragmentationRun) {
 		m := f.Find(step.Name)
 		refused := f.Taken.Err != "" && m != nil && m.Serving() && Fragmented(m)
 		if !refused && !slices.Contains(s.Done, step.Name) {
-			s.Done, s.LastMemberTime = append(s.Done, step.Name), f.NowInSeconds()
+			s.Done = append(s.Done, step.Name)
+			s.LastMemberTime = f.NowInSeconds()
 			s.Before = resource.NewQuantity(step.DBSize, resource.BinarySI)
 		}
 	}
@@ -82,7 +83,8 @@ func (f *Facts) noteReclaimed(s *decision.DefragmentationRun) {
 		if s.Reclaimed != nil {
 			freed += s.Reclaimed.Value()
 		}
-		s.Reclaimed, s.LastMemberTime = resource.NewQuantity(freed, resource.BinarySI), f.NowInSeconds()
+		s.Reclaimed = resource.NewQuantity(freed, resource.BinarySI)
+		s.LastMemberTime = f.NowInSeconds()
 	}
 	s.Before = nil
 }

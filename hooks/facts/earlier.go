@@ -19,7 +19,8 @@ import (
 // EarlierLife is why a new cluster is not founded yet, and whether it will be by itself: something of an earlier one of
 // its name is there; empty for nothing.
 func (f *Facts) EarlierLife() (why string, outlook decision.Outlook) {
-	claims, records := f.otherRemains("PersistentVolumeClaim"), f.otherRemains("ConfigMap")
+	claims := f.otherRemains("PersistentVolumeClaim")
+	records := f.otherRemains("ConfigMap")
 	named := f.namedClaims()
 	lost := namesOf(claims, func(r observation.Remain) bool { return r.Going && slices.Contains(named, r.Name) })
 	staying := namesOf(records, func(r observation.Remain) bool { return !r.Going })
@@ -47,7 +48,8 @@ func (f *Facts) EarlierLife() (why string, outlook decision.Outlook) {
 
 // unanswered is why the spec must say which data is meant; empty when nothing speaks of other data than none.
 func (f *Facts) unanswered(claims []observation.Remain) string {
-	ns, seen := f.Cluster.Namespace, f.SeenOfEarlierLife()
+	ns := f.Cluster.Namespace
+	seen := f.SeenOfEarlierLife()
 	staying := namesOf(claims, func(r observation.Remain) bool { return !r.Going })
 	switch {
 	case len(staying) > 0:

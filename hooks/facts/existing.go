@@ -58,7 +58,8 @@ func (f *Facts) unfitBeside(m *Member) string {
 	case ByTLS(m.PeerURLs...) != objects.Encrypted(f.Cluster):
 		theirs := "in plain text"
 		if ByTLS(m.PeerURLs...) {
-			theirs, plain = "by TLS", "a tls.mode other than Disabled"
+			theirs = "by TLS"
+			plain = "a tls.mode other than Disabled"
 		}
 		return fmt.Sprintf("its member %s talks to peers %s, so ours must too: delete this EtcdCluster and create it "+
 			"with %s", m.Alias, theirs, plain)
@@ -110,7 +111,8 @@ func (f *Facts) ForeignStage() (reason, message string) {
 			foreign = append(foreign, m.Alias)
 		}
 	}
-	own, theirs := len(f.ReplicaVoters()), strings.Join(foreign, ", ")
+	own := len(f.ReplicaVoters())
+	theirs := strings.Join(foreign, ", ")
 	switch {
 	case f.Replicas == 0 && len(f.Names) == 0:
 		return "Left", fmt.Sprintf("no member of ours is left beside %s; delete this EtcdCluster, or set "+
@@ -141,9 +143,11 @@ func (f *Facts) TrustLeft() string {
 // minAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
 // members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
 func (f *Facts) minAvailable() int {
-	voters, own := len(f.Voters), len(f.ReplicaVoters())
+	voters := len(f.Voters)
+	own := len(f.ReplicaVoters())
 	if l := f.Learner(); l != nil && l.PodName != "" && l.Serving() {
-		voters, own = voters+1, own+1
+		voters = voters + 1
+		own = own + 1
 	}
 	if f.Etcd == nil || !f.BesideForeign() {
 		return Quorum(max(f.Replicas, voters))

@@ -124,7 +124,8 @@ func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) ClaimChoice {
 			Outlook: decision.Waits}
 	}
 	i := slices.IndexFunc(k.evidence, func(e string) bool { return strings.HasPrefix(e, k.best.Name+":") })
-	k.evidence[0], k.evidence[i] = k.evidence[i], k.evidence[0]
+	k.evidence[0] = k.evidence[i]
+	k.evidence[i] = k.evidence[0]
 	return ClaimChoice{Chosen: k.best, Evidence: strings.Join(k.evidence, "; ")}
 }
 
@@ -152,7 +153,8 @@ func (f *Facts) claimsAsTold(c *v1alpha1.FormerClaims) claimsKnown {
 			k.clusters = append(k.clusters, report.ClusterID)
 		}
 		if k.best == nil || ahead(report, k.most) {
-			k.best, k.most = &of, report
+			k.best = &of
+			k.most = report
 		}
 	}
 	return k
@@ -189,7 +191,9 @@ func (f *Facts) beginningWithClaims(from record.Origin) (record.Origin, string) 
 	}
 	choice := f.ChooseClaim(c)
 	if choice.Chosen != nil {
-		from.Source, from.Claim, from.Bump = record.SourceClaims, choice.Chosen, c.BumpRevision
+		from.Source = record.SourceClaims
+		from.Claim = choice.Chosen
+		from.Bump = c.BumpRevision
 	}
 	return from, choice.Message
 }

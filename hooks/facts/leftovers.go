@@ -70,7 +70,8 @@ func (f *Facts) wordsForLongEnding(late []string) string {
 // OfAllEpochs is the observation with the pods and claims of every epoch.
 func (f *Facts) OfAllEpochs() observation.Observation {
 	o := f.Observation
-	o.Children.Pods, o.Children.Claims = f.All.Pods, f.All.Claims
+	o.Children.Pods = f.All.Pods
+	o.Children.Claims = f.All.Claims
 	return o
 }
 

@@ -115,7 +115,8 @@ func (f *Facts) Address(member string) string {
 // initialAddresses are the initial members from number first on, with the address that each is known by, or gets: those
 // of the spec's nodes in turn, each once.
 func (f *Facts) initialAddresses(first, size int) map[string]string {
-	members, nodes := map[string]string{}, f.Cluster.Spec.HostNetwork
+	members := map[string]string{}
+	nodes := f.Cluster.Spec.HostNetwork
 	for i := range size {
 		name := objects.MemberName(f.Cluster.Name, first+i)
 		members[name] = f.Address(name)

@@ -94,7 +94,8 @@ func (f *Facts) Crowded() bool { return f.OnNamedNodes() && len(f.FreeNodes(0)) 
 func (f *Facts) AssignNodes(members []string) map[string]types.UID {
 	given := map[string]types.UID{}
 	for _, name := range members {
-		node, n := f.NodeOf(name), 0
+		node := f.NodeOf(name)
+		n := 0
 		if node == "" && f.Address(name) != "" {
 			return nil // the spec does not name the node with this address any more
 		}

@@ -35,7 +35,9 @@ func (f *Facts) Beginning() (record.Origin, string) {
 	if why != "" {
 		return from, why
 	}
-	from.Source, from.Snapshot, from.Bump = record.SourceSnapshot, resolved, snapshot.BumpRevision
+	from.Source = record.SourceSnapshot
+	from.Snapshot = resolved
+	from.Bump = snapshot.BumpRevision
 	return from, ""
 }
 
@@ -59,13 +61,16 @@ func (f *Facts) RestoreSource(r *restore) (record.Origin, string) {
 	}
 	if r.Snapshot != nil {
 		resolved, why := f.resolve(r.Snapshot)
-		from.Source, from.Snapshot, from.Bump = record.SourceSnapshot, resolved, r.Snapshot.BumpRevision
+		from.Source = record.SourceSnapshot
+		from.Snapshot = resolved
+		from.Bump = r.Snapshot.BumpRevision
 		return from, why
 	}
 	if r.Epoch == nil {
 		return from, "it names no snapshot and no epoch"
 	}
-	from.Source, from.SurvivorsOf = record.SourceSurvivor, int(*r.Epoch)
+	from.Source = record.SourceSurvivor
+	from.SurvivorsOf = int(*r.Epoch)
 	switch {
 	case from.SurvivorsOf == f.Epoch.N && !f.Ending():
 		return from, fmt.Sprintf("epoch %d is running now", f.Epoch.N)

@@ -17,7 +17,8 @@ import (
 
 // RoleWhileBlind is the role that a pod is to show while no quorum answers; empty for none.
 func (f *Facts) RoleWhileBlind(pod *corev1.Pod) string {
-	was, other := pod.Labels[objects.LabelRole], slices.Contains(f.Epoch.Mismatched, pod.Name)
+	was := pod.Labels[objects.LabelRole]
+	other := slices.Contains(f.Epoch.Mismatched, pod.Name)
 	switch {
 	case !f.Epoch.HadQuorum():
 		return was

@@ -63,7 +63,8 @@ func (f *Facts) templateDiffers(m *Member) (string, bool) {
 
 // ImageDiffers reports whether the member is to run another image, and which.
 func (f *Facts) ImageDiffers(m *Member) (string, bool) {
-	wanted, has := f.Settings.Etcd(&f.Cluster.Spec, f.Epoch.Version), m.Pod.Annotations[objects.AnnotationImage]
+	wanted := f.Settings.Etcd(&f.Cluster.Spec, f.Epoch.Version)
+	has := m.Pod.Annotations[objects.AnnotationImage]
 	switch {
 	case has == wanted:
 		return "", false

@@ -265,7 +265,8 @@ func (f *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 func (f *Facts) find(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	r := &record.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
-		r.Store, r.URL = *s.Store, stores.URLOf(s.Store).Join(s.Artifact).String()
+		r.Store = *s.Store
+		r.URL = stores.URLOf(s.Store).Join(s.Artifact).String()
 	}
 	if s.SnapshotRef.Name == "" { // validate has looked at it
 		return f.follow(r, s.Until, path.Join(path.Dir(s.Artifact), snapshot.TailFolder))
@@ -278,10 +279,12 @@ func (f *Facts) find(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	case !snapshot.Restorable(from):
 		return nil, snapshot.Unrestorable(from)
 	}
-	r.Name, r.ClusterID = s.SnapshotRef.Name, from.Status.ClusterID
+	r.Name = s.SnapshotRef.Name
+	r.ClusterID = from.Status.ClusterID
 	r.SHA256 = from.Status.SHA256
 	if s.Store == nil {
-		r.Store, r.URL = from.Spec.Store, from.Status.URI
+		r.Store = from.Spec.Store
+		r.URL = from.Status.URI
 	} else { // a copy, such as in another region
 		r.URL = stores.URLOf(s.Store).Join(from.Status.Artifact).String()
 	}

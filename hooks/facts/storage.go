@@ -107,7 +107,8 @@ func (d *Volume) larger() bool { has := d.requested(); return has.Cmp(d.Size) > 
 
 // Growing reports whether the claim asks for more than the volume has so far.
 func (d *Volume) Growing() bool {
-	has, asks := d.capacity(), d.requested()
+	has := d.capacity()
+	asks := d.requested()
 	return !has.IsZero() && has.Cmp(asks) < 0
 }
 
@@ -156,7 +157,8 @@ func (f *Facts) Grows(d *Volume) bool {
 
 // volumeSize is what etcd may count on: what the claim asks for, or less while the volume is still growing.
 func volumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
-	asks, has := *claim.Spec.Resources.Requests.Storage(), *claim.Status.Capacity.Storage()
+	asks := *claim.Spec.Resources.Requests.Storage()
+	has := *claim.Status.Capacity.Storage()
 	if !has.IsZero() && has.Cmp(asks) < 0 {
 		return has
 	}

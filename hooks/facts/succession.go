@@ -20,7 +20,8 @@ func (e *Epoch) OriginStatus() *v1alpha1.OriginStatus {
 	s := &v1alpha1.OriginStatus{Source: e.Source, After: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,
 		Evidence: e.Evidence}
 	if e.Snapshot != nil {
-		s.Snapshot, s.Evidence = e.Snapshot.URL, cmp.Or(s.Evidence, e.StreamEnd)
+		s.Snapshot = e.Snapshot.URL
+		s.Evidence = cmp.Or(s.Evidence, e.StreamEnd)
 	}
 	return s
 }
@@ -61,7 +62,8 @@ func within(o observation.Observation, e *Epoch, below int) observation.Children
 		return !numbered || n >= e.First && n < below
 	}
 	c := o.Children
-	c.Pods, c.Claims = map[string]*corev1.Pod{}, map[string]*corev1.PersistentVolumeClaim{}
+	c.Pods = map[string]*corev1.Pod{}
+	c.Claims = map[string]*corev1.PersistentVolumeClaim{}
 	for name, pod := range o.Children.Pods {
 		if own(name) {
 			c.Pods[name] = pod

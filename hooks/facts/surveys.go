@@ -57,7 +57,8 @@ func (f *Facts) BestSurvivor() SurvivorChoice {
 			evidence), Outlook: decision.Waits}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
-	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
+	s.evidence[0] = s.evidence[i]
+	s.evidence[i] = s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
 	return SurvivorChoice{Message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), Evidence: evidence}
 }
@@ -76,7 +77,8 @@ type survey struct {
 
 func (f *Facts) surveyOf(of []string) survey {
 	var s survey
-	known, clusters := f.clusterIDOf(f.Next.Epoch.SurvivorsOf), map[string]bool{}
+	known := f.clusterIDOf(f.Next.Epoch.SurvivorsOf)
+	clusters := map[string]bool{}
 	for _, name := range of {
 		report, late := f.surveyed(name)
 		switch {
@@ -97,7 +99,8 @@ func (f *Facts) surveyOf(of []string) survey {
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: term %d, index %d", name, report.LastTerm,
 				report.LastIndex))
 			if s.best == "" || ahead(report, &s.most) {
-				s.best, s.most = name, *report
+				s.best = name
+				s.most = *report
 			}
 		}
 	}

@@ -45,7 +45,8 @@ func (f *Facts) membersWithVolumes(epoch int) []string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(f.All.Claims), objects.ByOrdinal) {
 		n, member := objects.Ordinal(f.Cluster.Name, name)
-		claim, wal := f.All.Claims[name], f.All.Claims[WALClaim(name)]
+		claim := f.All.Claims[name]
+		wal := f.All.Claims[WALClaim(name)]
 		going := claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil
 		if !member || !f.Ours(claim) || neverBound(claim) || going {
 			continue

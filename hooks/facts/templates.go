@@ -40,8 +40,10 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *defaults.Template {
 		t.Ports.Client, t.Ports.Peer, t.Ports.Metrics = objects.Ports(c)
 	}
 	if objects.Encrypted(c) {
-		t.Server, t.Peer = defaults.ServerSecret(c), defaults.PeerSecret(c)
-		t.MinTLS, t.CipherSuites = cmp.Or(s.TLS.MinVersion, defaults.MinTLS), UnlessEmpty(s.TLS.CipherSuites)
+		t.Server = defaults.ServerSecret(c)
+		t.Peer = defaults.PeerSecret(c)
+		t.MinTLS = cmp.Or(s.TLS.MinVersion, defaults.MinTLS)
+		t.CipherSuites = UnlessEmpty(s.TLS.CipherSuites)
 		t.SimpleToken = s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
 	}
 	if s.Storage.Medium == v1alpha1.Memory {

@@ -58,7 +58,8 @@ type TLSFlags struct {
 // TLSFlagsOf reads from the pod's flags how its etcd listens and dials.
 func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
 	var s TLSFlags
-	named, asks := false, false
+	named := false
+	asks := false
 	if pod == nil {
 		return s
 	}
@@ -78,7 +79,8 @@ func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
 			case "--listen-peer-urls":
 				s.Peers = strings.HasPrefix(value, "https:")
 			case "--listen-client-urls":
-				s.Clients, s.Plain = strings.Contains(value, "https:"), strings.Contains(value, "http:")
+				s.Clients = strings.Contains(value, "https:")
+				s.Plain = strings.Contains(value, "http:")
 			}
 		}
 	}

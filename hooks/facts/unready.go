@@ -214,10 +214,13 @@ func (f *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
 func (f *Facts) countLate(r *v1alpha1.ReplacementStatus) {
 	if f.promoted() || f.Learner() == nil && len(f.ReplicaVoters()) >= f.Wanted() {
-		r.Failures, r.Learner, r.NextLearnerTime = 0, "", metav1.Time{}
+		r.Failures = 0
+		r.Learner = ""
+		r.NextLearnerTime = metav1.Time{}
 	}
 	if late := f.Late(); late != nil && late.PodName != r.Learner {
-		r.Failures, r.Learner = r.Failures+1, late.PodName
+		r.Failures = r.Failures + 1
+		r.Learner = late.PodName
 		r.NextLearnerTime = metav1.NewTime(f.NowInSeconds().Add(PauseAfter(r.Failures)))
 	}
 }
@@ -226,10 +229,13 @@ func (f *Facts) countLate(r *v1alpha1.ReplacementStatus) {
 // and of each a claim is kept: so they are forgotten only an hour after the pause.
 func (f *Facts) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
 	if !r.NextGivenUpTime.IsZero() && !f.Now.Before(r.NextGivenUpTime.Add(longestPause)) {
-		r.GivenUp, r.Voter, r.NextGivenUpTime = 0, "", metav1.Time{}
+		r.GivenUp = 0
+		r.Voter = ""
+		r.NextGivenUpTime = metav1.Time{}
 	}
 	if name != "" && name != r.Voter {
-		r.GivenUp, r.Voter = r.GivenUp+1, name
+		r.GivenUp = r.GivenUp + 1
+		r.Voter = name
 		r.NextGivenUpTime = metav1.NewTime(f.NowInSeconds().Add(PauseAfter(r.GivenUp)))
 	}
 }

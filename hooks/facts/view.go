@@ -101,7 +101,8 @@ func viewOf(made Facts, e *Epoch, below int) *Facts {
 	f.Children = within(f.Observation, e, below)
 	o := f.Observation
 	if f.Etcd != nil && f.Epoch != nil && f.unrelated() {
-		f.Foreign, f.Etcd = f.Etcd.ClusterID, nil
+		f.Foreign = f.Etcd.ClusterID
+		f.Etcd = nil
 	}
 	traces := map[string]bool{}
 	for _, name := range slices.Concat(f.Remains(), f.onRecord()) {
@@ -193,7 +194,9 @@ func (f *Facts) member(m observation.Member) *Member {
 		f.fillForeign(e)
 		return e
 	}
-	e.PodName, e.Pod, e.Claim = name, f.Children.Pods[name], f.Children.Claims[name]
+	e.PodName = name
+	e.Pod = f.Children.Pods[name]
+	e.Claim = f.Children.Claims[name]
 	e.TLS = TLSFlagsOf(e.Pod)
 	e.Health, e.Asked = f.Health[name]
 	if e.Health.Err == "" && e.Health.MemberID != m.ID {
@@ -396,7 +399,8 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		e := observation.Endpoint{Name: name, ClientURL: defaults.URLOn("http", pod.Status.PodIP, port),
 			PeerURL: objects.PeerURL(o.Cluster, name, addressIn(pod)), ClusterID: cluster}
 		if s := TLSFlagsOf(pod); s.Clients || objects.Encrypted(o.Cluster) && !s.Plain {
-			e.ClientURL, e.ServerName = defaults.URLOn("https", pod.Status.PodIP, port), objects.Host(o.Cluster, name)
+			e.ClientURL = defaults.URLOn("https", pod.Status.PodIP, port)
+			e.ServerName = objects.Host(o.Cluster, name)
 			if e.AsksAuth = defaults.AsksNone(o.Cluster); s.Anonymous && s.Peers {
 				e.PeerAddress = objects.HostPort(pod.Status.PodIP, peerPort)
 			}

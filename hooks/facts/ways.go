@@ -32,7 +32,8 @@ func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, 
 			return from, fmt.Sprintf("only the volumes of members that have never voted are left (%s), which may be empty",
 				strings.Join(left, ", "))
 		}
-		from.Source, from.SurvivorsOf = record.SourceSurvivor, f.Epoch.N
+		from.Source = record.SourceSurvivor
+		from.SurvivorsOf = f.Epoch.N
 		return from, ""
 	case v1alpha1.RecoverFromSnapshot:
 		return f.fromNewest(from, asked)
@@ -49,7 +50,8 @@ func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, 
 // purpose, or be that of a cluster of the same name which was deleted long ago: it is taken only where there is nothing
 // else, and a person asks. Whether there is a stream, its members' pods find out.
 func (f *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, string) {
-	newest, whosever := f.newestSnapshot(objects.Hex(f.clusterIDOf(f.Epoch.N)), ""), f.newestSnapshot("", "")
+	newest := f.newestSnapshot(objects.Hex(f.clusterIDOf(f.Epoch.N)), "")
+	whosever := f.newestSnapshot("", "")
 	if asked && newest == nil && f.Epoch.Snapshot == nil {
 		newest = whosever
 	}
@@ -66,7 +68,8 @@ func (f *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, strin
 		return from, why
 	case f.Epoch.Snapshot != nil:
 		began := *f.Epoch.Snapshot
-		began.SHA256, began.Until = cmp.Or(began.SHA256, f.Epoch.Sum), cmp.Or(began.Until, f.Epoch.Until)
+		began.SHA256 = cmp.Or(began.SHA256, f.Epoch.Sum)
+		began.Until = cmp.Or(began.Until, f.Epoch.Until)
 		from.Snapshot = &began
 		return from, ""
 	case whosever != nil:
@@ -90,7 +93,8 @@ func (f *Facts) fromMember(from record.Origin) (record.Origin, string) {
 	case f.MayHaveQuorum():
 		return from, "enough members run to have a quorum, although none answers"
 	}
-	from.Source, from.SurvivorsOf = record.SourceSurvivor, f.Epoch.N
+	from.Source = record.SourceSurvivor
+	from.SurvivorsOf = f.Epoch.N
 	from.Member, _, _ = strings.Cut(f.Answering(), ":")
 	return from, ""
 }
@@ -104,7 +108,8 @@ func (f *Facts) Answering() string {
 		return asked && h.Err == "" && own && f.HasData(name)
 	})
 	slices.SortStableFunc(able, func(a, b string) int {
-		x, y := f.Health[a], f.Health[b]
+		x := f.Health[a]
+		y := f.Health[b]
 		return cmp.Or(cmp.Compare(y.RaftTerm, x.RaftTerm), cmp.Compare(y.RaftIndex, x.RaftIndex))
 	})
 	var evidence []string

@@ -57,7 +57,8 @@ func (f *Facts) RestoreFirst() bool { return f.wishedRestore() != nil }
 
 // OvertakenWish is the wish that the next epoch is not the answer to; nil for none.
 func (f *Facts) OvertakenWish() *Wish {
-	w, next := f.wished(), f.Next.Epoch
+	w := f.wished()
+	next := f.Next.Epoch
 	switch {
 	case w == nil:
 		return nil

@@ -91,7 +91,8 @@ func (v *view) refused(purpose string) string {
 
 // blocked says what a pod for this can't begin without; empty for nothing.
 func (v *view) blocked(purpose string) string {
-	to, from := v.Mirror.Spec.ClusterRef.Name, v.Mirror.Spec.Source.ClusterRef.Name
+	to := v.Mirror.Spec.ClusterRef.Name
+	from := v.Mirror.Spec.Source.ClusterRef.Name
 	why := cmp.Or(v.refused(purpose), snapshot.Unavailable(to, v.Clusters[to]))
 	if why != "" || !v.asksSource(purpose) {
 		return why
@@ -156,8 +157,9 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 	if v.asksSource(purpose) {
 		var from snapshot.Way
 		from, kept = v.source()
-		way.Args, way.Mounts, way.Volumes = slices.Concat(from.Args, way.Args), slices.Concat(from.Mounts, way.Mounts),
-			slices.Concat(from.Volumes, way.Volumes)
+		way.Args = slices.Concat(from.Args, way.Args)
+		way.Mounts = slices.Concat(from.Mounts, way.Mounts)
+		way.Volumes = slices.Concat(from.Volumes, way.Volumes)
 	}
 	slices.Sort(way.Args) // in whatever order the status has the members
 	main := corev1.Container{
@@ -176,7 +178,8 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 		snapshot.Answering(&main, "mirror", Port)
 	}
 	spec := snapshot.PodSpec(main, way.Volumes, cluster.Spec.SecurityContext)
-	spec.RestartPolicy, spec.ImagePullSecrets = restart, cluster.Spec.Image.PullSecrets
+	spec.RestartPolicy = restart
+	spec.ImagePullSecrets = cluster.Spec.Image.PullSecrets
 	if stored := m.Spec.Source.Stored; stored != nil && v.asksSource(purpose) {
 		spec.ServiceAccountName = stored.ServiceAccountName
 	}
@@ -194,7 +197,8 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 
 // options are the flags that say what is done.
 func (v *view) options(purpose string, cluster *v1alpha1.EtcdCluster) []string {
-	spec, args := &v.Mirror.Spec, []string{"--name=" + v.Mirror.Name}
+	spec := &v.Mirror.Spec
+	args := []string{"--name=" + v.Mirror.Name}
 	if most := cluster.Spec.Options.MaxTxnOps; most != nil {
 		args = append(args, fmt.Sprintf("--to-max-txn-ops=%d", min(max(2, *most), 100_000)))
 	}

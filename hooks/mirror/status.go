@@ -14,7 +14,9 @@ import (
 // status is what people see of a mirror.
 func (v *view) status(because decision.Reason) v1alpha1.EtcdMirrorStatus {
 	s := *v1alpha1.Copy(&v.Mirror.Status)
-	s.ObservedGeneration, s.Message, s.Pod = v.Mirror.Generation, objects.Clipped(because.Message), ""
+	s.ObservedGeneration = v.Mirror.Generation
+	s.Message = objects.Clipped(because.Message)
+	s.Pod = ""
 	switch {
 	case v.over():
 		s.PromotedRevision = v.revision()

@@ -43,7 +43,8 @@ func (s Images) Etcd(spec *v1alpha1.EtcdClusterSpec, version string) string {
 // tag a digest would count, and not the tag.
 func tagged(version string) string {
 	end := strings.IndexFunc(version, func(r rune) bool {
-		digit, letter := r >= '0' && r <= '9', r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		digit := r >= '0' && r <= '9'
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 		return !digit && !letter && !strings.ContainsRune("._-", r)
 	})
 	if end >= 0 {
@@ -75,7 +76,8 @@ func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
 				"3.6.16: v3.6.16-r2, with @sha256: and the digest behind it or without")
 		}
 	}
-	repository, ours := spec.Image.Repository, cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
+	repository := spec.Image.Repository
+	ours := cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
 	switch {
 	case repository == "" || repository == ours:
 		return nil

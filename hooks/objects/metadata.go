@@ -64,7 +64,8 @@ func NumberedName(of metav1.Object, purpose string, n int) string {
 // Canonical is the quantity in the one form in which this value is written, and as the API server writes it: our
 // answer never differs from what is stored.
 func Canonical(q resource.Quantity) resource.Quantity {
-	whole, thousandths := q.Value(), *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
+	whole := q.Value()
+	thousandths := *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
 	switch decimal := *resource.NewQuantity(whole, resource.DecimalSI); {
 	case decimal.Cmp(q) == 0 && whole%1024 == 0 && whole != 0:
 		return *resource.NewQuantity(whole, resource.BinarySI)
@@ -124,7 +125,8 @@ const AnnotationHostname = "external-dns.alpha.kubernetes.io/hostname"
 // ServiceAnnotations are those of the Service of this name: those of all objects, and those that the spec asks for on
 // the Service for clients, or on the members' own.
 func ServiceAnnotations(c *v1alpha1.EtcdCluster, service string) map[string]string {
-	all, asked := Annotations(c, nil), map[string]string(nil)
+	all := Annotations(c, nil)
+	asked := map[string]string(nil)
 	member, ofMember := MemberOfService(c.Name, service)
 	switch m := c.Spec.MemberService; {
 	case service == ClientService(c.Name):

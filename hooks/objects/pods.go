@@ -21,7 +21,8 @@ func Literal(pod *corev1.PodSpec) {
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range list {
 			c := &list[i]
-			c.Command, c.Args = doubled(c.Command), doubled(c.Args)
+			c.Command = doubled(c.Command)
+			c.Args = doubled(c.Args)
 			for k := range c.Env {
 				if c.Env[k].Value != MostOfTheMemory {
 					c.Env[k].Value = dollars.Replace(c.Env[k].Value)

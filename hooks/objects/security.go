@@ -40,8 +40,9 @@ func PodSecurity(s *v1alpha1.PodSecurity) *corev1.PodSecurityContext {
 	}
 	if s.IDPolicy != v1alpha1.IDsByPlatform {
 		own := new(int64(UserID))
-		c.RunAsUser, c.RunAsGroup, c.FSGroup = cmp.Or(c.RunAsUser, own), cmp.Or(c.RunAsGroup, own),
-			cmp.Or(c.FSGroup, own)
+		c.RunAsUser = cmp.Or(c.RunAsUser, own)
+		c.RunAsGroup = cmp.Or(c.RunAsGroup, own)
+		c.FSGroup = cmp.Or(c.FSGroup, own)
 	}
 	if len(s.SupplementalGroups) > 0 {
 		c.SupplementalGroups = s.SupplementalGroups

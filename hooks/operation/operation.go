@@ -106,7 +106,8 @@ func notSeen(o *Observation) *plan {
 
 // waitsForPerson reports whether its cluster waits for a person: then it does not come to other data by itself either.
 func waitsForPerson(o Observation) bool {
-	spec, c := &o.Operation.Spec, o.Clusters[o.Operation.Spec.ClusterRef.Name]
+	spec := &o.Operation.Spec
+	c := o.Clusters[o.Operation.Spec.ClusterRef.Name]
 	if c == nil || spec.Restore == nil && spec.Recover == nil {
 		return false
 	}
@@ -116,7 +117,9 @@ func waitsForPerson(o Observation) bool {
 func status(o Observation, v *plan) v1alpha1.EtcdOperationStatus {
 	s := *v1alpha1.Copy(&o.Operation.Status)
 	now := metav1.NewTime(o.Now.Truncate(time.Second))
-	s.ObservedGeneration, s.Phase, s.Message = o.Operation.Generation, v.phase, v.message
+	s.ObservedGeneration = o.Operation.Generation
+	s.Phase = v.phase
+	s.Message = v.message
 	if s.StartTime.IsZero() && v.phase != v1alpha1.OperationPending {
 		s.StartTime = now
 	}

@@ -13,7 +13,8 @@ import (
 // ChooseForRestart says what must happen before the voter is restarted in this way; nil when nothing must, for it was
 // chosen for it.
 func ChooseForRestart(f *facts.Facts, m *facts.Member, inPlace bool, reason string) *decision.Plan {
-	chosen, wanted := f.Chosen(), facts.RestartChoice(m.Pod, inPlace)
+	chosen := f.Chosen()
+	wanted := facts.RestartChoice(m.Pod, inPlace)
 	// one without a role has not served since
 	wanted.Down = !m.Answers() && (!facts.ServedBefore(m.Pod) || m.Pod.Labels[objects.LabelRole] != "")
 	switch {
@@ -39,7 +40,8 @@ func ChooseForRestart(f *facts.Facts, m *facts.Member, inPlace bool, reason stri
 // chooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
 // it. One that was chosen to be restarted needs no wait: it is out of the count all the same.
 func chooseForRemoval(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
-	chosen, recorded := f.Chosen(), f.Epoch.Choice
+	chosen := f.Chosen()
+	recorded := f.Epoch.Choice
 	switch {
 	case chosen == m && recorded.Removes && recorded.Withdrawn.IsZero():
 		return nil
@@ -57,7 +59,8 @@ func chooseForRemoval(f *facts.Facts, m *facts.Member, why string) *decision.Pla
 
 // withdraw lets go of the member that was chosen; nil when none is.
 func withdraw(f *facts.Facts) *decision.Plan {
-	chosen, recorded := f.Chosen(), f.Epoch.Choice
+	chosen := f.Chosen()
+	recorded := f.Epoch.Choice
 	switch {
 	case chosen == nil:
 		return nil

@@ -44,9 +44,11 @@ func dueRun(f *facts.Facts) v1alpha1.DefragmentationTrigger {
 // beginRun writes down that a run begins; the next call takes its first member.
 func beginRun(f *facts.Facts, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Plan {
 	run := &decision.DefragmentationRun{}
-	run.Trigger, run.StartTime = trigger, f.NowInSeconds()
+	run.Trigger = trigger
+	run.StartTime = f.NowInSeconds()
 	if f.DefragRun != nil {
-		run.Request, run.NextScheduleTime = f.DefragRun.Request, f.DefragRun.NextScheduleTime
+		run.Request = f.DefragRun.Request
+		run.NextScheduleTime = f.DefragRun.NextScheduleTime
 	}
 	if f.UnderWay() && f.DefragRun.Trigger == v1alpha1.TriggerRequest {
 		run.Request = "" // what was asked for is cut short, and begins again after this one
@@ -123,7 +125,8 @@ func defragmentNext(f *facts.Facts, need func(*facts.Member) bool, why string) *
 		return nil
 	}
 	slices.SortStableFunc(left, func(a, b *facts.Member) int { return f.Leads(a) - f.Leads(b) })
-	m, pause := left[0], pauseRequest
+	m := left[0]
+	pause := pauseRequest
 	if f.DefragRun.Trigger == v1alpha1.TriggerSchedule {
 		pause = pauseSchedule
 	}
@@ -149,7 +152,8 @@ func wasteful(f *facts.Facts, m *facts.Member) bool {
 	if d == nil {
 		return false
 	}
-	percent, least := facts.DefaultFragmentation, int64(defaultReclaim)
+	percent := facts.DefaultFragmentation
+	least := int64(defaultReclaim)
 	if d.FragmentationPercent != nil {
 		percent = *d.FragmentationPercent
 	}

@@ -95,7 +95,8 @@ func unready(f *facts.Facts) decision.Prospect {
 
 // resumed is the cluster as if spec.suspend were false.
 func resumed(f *facts.Facts) *facts.Facts {
-	w, c := *f, *f.Cluster
+	w := *f
+	c := *f.Cluster
 	c.Spec.Suspend = false
 	w.Cluster = &c
 	return &w

@@ -52,9 +52,11 @@ func applyStrategy(f *facts.Facts) *decision.Plan {
 	if len(f.WithoutLastApplied) == 0 {
 		return nil
 	}
-	shown, more := f.WithoutLastApplied, ""
+	shown := f.WithoutLastApplied
+	more := ""
 	if len(shown) > 3 {
-		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
+		more = fmt.Sprintf(" and %d more", len(shown)-3)
+		shown = shown[:3]
 	}
 	outlook := decision.Works // the annotation comes with Metacontroller's next update
 	if f.Cluster.Status.Rule == "ApplyStrategy" {

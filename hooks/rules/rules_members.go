@@ -40,7 +40,8 @@ func learnerLost(f *facts.Facts) *decision.Plan {
 }
 
 func learnerSurplus(f *facts.Facts) *decision.Plan {
-	l, voters := f.Learner(), len(f.ReplicaVoters())
+	l := f.Learner()
+	voters := len(f.ReplicaVoters())
 	if lost, _ := f.LostVoter(); lost != nil {
 		voters-- // it is replaced, and the learner is its successor
 	}
@@ -100,7 +101,8 @@ func promote(f *facts.Facts) *decision.Plan {
 		return nil
 	}
 	why := fmt.Sprintf("promoting %s: it has caught up", l.PodName)
-	stay, all := len(objects.Filter(f.Voters, func(m *facts.Member) bool { return f.Stays(m) })), len(f.Voters)
+	stay := len(objects.Filter(f.Voters, func(m *facts.Member) bool { return f.Stays(m) }))
+	all := len(f.Voters)
 	switch {
 	case facts.Serving(f.Voters)+1 < facts.Quorum(all+1):
 		return nil // nor is its removal withdrawn, if it was chosen for that
@@ -260,7 +262,8 @@ func shrink(f *facts.Facts) *decision.Plan {
 	if len(voters) <= f.Replicas {
 		return nil
 	}
-	m, why := shrinkCandidate(f), fmt.Sprintf("shrinking from %d to %s", len(voters), objects.Count(f.Replicas, "voter"))
+	m := shrinkCandidate(f)
+	why := fmt.Sprintf("shrinking from %d to %s", len(voters), objects.Count(f.Replicas, "voter"))
 	if held := stoppedByFence(f); held != nil && (held == m || m.Serving()) {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped for a "+

@@ -171,7 +171,8 @@ func instead(f *facts.Facts) *decision.Plan {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
 	wish := f.OvertakenWish()
-	lost, old := f.Next.LostBeforeStart(), f.Next.Epoch
+	lost := f.Next.LostBeforeStart()
+	old := f.Next.Epoch
 	switch {
 	case wish != nil:
 		return RecordNextEpoch(f, wish.Origin,

@@ -83,7 +83,8 @@ func setVersion(f *facts.Facts) *decision.Plan {
 	if len(hops) == 0 {
 		return nil
 	}
-	to, refused := hops[0], f.Refuses(hops)
+	to := hops[0]
+	refused := f.Refuses(hops)
 	if refused || to.Minor() != f.Release().Minor() && !f.Halfway(to) {
 		return nil
 	}

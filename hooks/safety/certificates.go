@@ -89,7 +89,8 @@ func secrets(j *judgement) {
 		desired[s.Name] = s
 	}
 	for _, l := range j.f.Leaves {
-		old, now := j.o.Children.Secrets[l.Secret], desired[l.Secret]
+		old := j.o.Children.Secrets[l.Secret]
+		now := desired[l.Secret]
 		j.require(old == nil || now != nil, "S19", "the Secret %s is gone from the answer", l.Secret)
 		if now == nil {
 			continue
@@ -131,8 +132,9 @@ func signed(j *judgement, old *observation.Secret, made decision.Leaf) {
 // peersFirst checks that a new ca.crt of the servers, which is all that members tell us of, never comes before that
 // of the peers.
 func peersFirst(j *judgement, ca string, desired map[string]*decision.DesiredSecret) {
-	server, peer, authority := desired[defaults.ServerSecret(j.o.Cluster)],
-		j.o.Children.Secrets[defaults.PeerSecret(j.o.Cluster)], j.o.Children.Secrets[ca]
+	server := desired[defaults.ServerSecret(j.o.Cluster)]
+	peer := j.o.Children.Secrets[defaults.PeerSecret(j.o.Cluster)]
+	authority := j.o.Children.Secrets[ca]
 	ahead := server != nil && server.Make != nil && peer != nil && authority != nil &&
 		!facts.SameTrust(peer.Trust, authority.Trust)
 	j.require(!ahead, "S19", "the servers are to trust an authority before the peers do")

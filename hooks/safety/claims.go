@@ -73,7 +73,8 @@ func unlikeClaim(c *corev1.PersistentVolumeClaim, size resource.Quantity, class 
 
 // sameClaim checks that a claim that stays changes in nothing but its size, and that only upwards to what is asked for.
 func sameClaim(j *judgement, old, now *corev1.PersistentVolumeClaim) {
-	was, is := old.Spec.Resources.Requests.Storage(), now.Spec.Resources.Requests.Storage()
+	was := old.Spec.Resources.Requests.Storage()
+	is := now.Spec.Resources.Requests.Storage()
 	bare := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
 		s := c.Spec.DeepCopy()
 		s.Resources = corev1.VolumeResourceRequirements{}

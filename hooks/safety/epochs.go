@@ -19,7 +19,8 @@ import (
 // inEpoch are those children of the answer that are of the view's epoch, or of none.
 func inEpoch(j *judgement, f *facts.Facts) decision.Desired {
 	d := j.d.Children
-	first, below := 0, objects.MostMembers
+	first := 0
+	below := objects.MostMembers
 	if f.Epoch != nil {
 		first = f.Epoch.First
 	}
@@ -185,12 +186,14 @@ func filledAlike(j *judgement, next *facts.Facts, now *facts.Epoch) {
 		}
 		same := *report
 		if same.Hash == "" || first.Hash == "" { // in the middle of a compaction
-			same.Keys, same.Hash = first.Keys, first.Hash
+			same.Keys = first.Keys
+			same.Hash = first.Hash
 		}
 		if now.Source != record.SourceSnapshot {
 			same.SHA256 = first.SHA256
 		}
-		same.UntilTime, same.Ended = first.UntilTime, first.Ended // the others end where the first one did
+		same.UntilTime = first.UntilTime
+		same.Ended = first.Ended // the others end where the first one did
 		j.require(same == *first, "S21", "epoch %d begins with %+v and %+v", now.N, *first, *report)
 		j.require(now.Highest > report.Revision, "S21", "epoch %d begins at revision %d, and only %d is noted", now.N,
 			report.Revision, now.Highest)

@@ -100,7 +100,8 @@ func removeBeside(j *judgement, s decision.Remove, m *facts.Member, lost bool) {
 
 // checkForeign: the record forgets that there are foreign members only when a list in hand has none.
 func checkForeign(j *judgement, old, now *facts.Epoch) {
-	had, has := len(old.Foreign) > 0, len(now.Foreign) > 0
+	had := len(old.Foreign) > 0
+	has := len(now.Foreign) > 0
 	j.require(!had || has || j.f.Etcd != nil && !besideForeign(j), "S8",
 		"the record forgets foreign members that may be there")
 	j.require(!has || had || !old.HadQuorum(), "S8", "the record makes foreign members of strangers")

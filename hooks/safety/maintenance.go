@@ -107,7 +107,8 @@ func disarm(j *judgement, s decision.Disarm) {
 		}
 		return
 	}
-	same, known := map[observation.Hash]int{}, 0
+	same := map[observation.Hash]int{}
+	known := 0
 	for _, m := range j.f.Voters {
 		if m.Serving() && m.Health.Hash != nil {
 			same[*m.Health.Hash]++

@@ -53,7 +53,8 @@ func outsideUnlike(j *judgement, m *facts.Member) bool {
 	if asked == nil {
 		return strings.Contains(urls, ",")
 	}
-	port, service := int32(2379), j.o.Children.Services[m.PodName+"-external"]
+	port := int32(2379)
+	service := j.o.Children.Services[m.PodName+"-external"]
 	if asked.Type == corev1.ServiceTypeNodePort {
 		if service == nil || service.Spec.Type != asked.Type || service.Spec.Ports[0].NodePort == 0 {
 			return false

@@ -228,7 +228,8 @@ func volumeUnlike(j *judgement, m *facts.Member) bool {
 // claimsInOrder reports whether all claims that a new pod names are there and ours, and whether the record names all
 // of them: the pod's own, and one for the log when the record has one.
 func claimsInOrder(j *judgement, pod *corev1.Pod) (usable, recorded bool) {
-	wal, named := pod.Name+"-wal", facts.OwnClaims(j.o.Cluster.Name, pod)
+	wal := pod.Name + "-wal"
+	named := facts.OwnClaims(j.o.Cluster.Name, pod)
 	usable = slices.Contains(named, pod.Name)
 	recorded = usable
 	for _, name := range named {
@@ -251,7 +252,8 @@ func newPod(j *judgement, pod *corev1.Pod) {
 		newPodOnNode(j, pod)
 		return
 	}
-	start, m := facts.PodStart(pod), j.f.Find(pod.Name)
+	start := facts.PodStart(pod)
+	m := j.f.Find(pod.Name)
 	usable, recorded := claimsInOrder(j, pod)
 	gate := j.f.Memory() && facts.Gated(pod) && j.f.Epoch.Recorded(pod.Name) == ""
 	j.require(gate || j.f.Memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
@@ -272,7 +274,8 @@ func newPod(j *judgement, pod *corev1.Pod) {
 // newPodOnNode: a pod that may begin empty is on the node that the record names, and any other where it may find its
 // member's data: on the node, and in a directory that no other member has.
 func newPodOnNode(j *judgement, pod *corev1.Pod) {
-	m, recorded := j.f.Find(pod.Name), string(j.f.Epoch.Recorded(pod.Name))
+	m := j.f.Find(pod.Name)
+	recorded := string(j.f.Epoch.Recorded(pod.Name))
 	node := facts.PinnedTo(pod)
 	j.require(node != "" && (recorded == "" || node == recorded), "S10",
 		"a new pod %s is for node %q, and the member's data on %q", pod.Name, node, recorded)

@@ -35,7 +35,9 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	complete(&j)
 	succession(&j)
 	nextIsClosed(&j)
-	j.o.Children, j.d.Children = f.Children, inEpoch(&j, f)
+	children := inEpoch(&j, f)
+	j.o.Children = f.Children
+	j.d.Children = children
 	step(&j)
 	secrets(&j)
 	openMembers(&j)

@@ -11,7 +11,8 @@ func selfHosted(j *judgement) {
 	if !j.o.Cluster.Spec.SelfHosted {
 		return
 	}
-	running, stay := 0, 0
+	running := 0
+	stay := 0
 	for name, pod := range j.o.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		if !ours || pod.DeletionTimestamp != nil || !facts.Running(pod) {

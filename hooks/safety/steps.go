@@ -103,7 +103,8 @@ func promote(j *judgement, s decision.Promote) {
 		"%s, whose pod may still join once more", s)
 	j.require(!removalPending(j, m), "S3", "%s, which may be removed", s)
 	j.require(m.Pod == nil || !restartPending(j, m), "S2", "%s, which may be restarted", s)
-	stay, voters := othersStay(j, m), len(j.f.Voters)+1
+	stay := othersStay(j, m)
+	voters := len(j.f.Voters) + 1
 	j.require(facts.Serving(j.f.Voters)+1 >= facts.Quorum(voters), "S1", "%s would leave too few of %d serving", s,
 		voters)
 	j.require(stay+1 >= facts.Quorum(voters) || stay < facts.Quorum(voters-1), "S1",

@@ -61,7 +61,8 @@ func chosenInWindow(j *judgement) {
 	if now == nil {
 		return
 	}
-	had, has := j.f.Epoch.Choice, now.Choice
+	had := j.f.Epoch.Choice
+	has := now.Choice
 	if has.Name != "" && !has.Removes && (had.Name != has.Name || had.Pod != has.Pod) {
 		m := j.f.Find(has.Name)
 		j.require(m == nil || m.Learner || cannotWait(j, m), maintenance,

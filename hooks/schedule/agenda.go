@@ -135,7 +135,8 @@ func newAgenda(o Observation) *agenda {
 	if told := o.Schedule.Status.LastScheduleTime.Time; !a.ahead(told) && told.After(a.last) {
 		a.last = told
 	}
-	a.success, a.verified = newestOf(a.all, (*taken).succeeded), newestOf(a.all, (*taken).verified)
+	a.success = newestOf(a.all, (*taken).succeeded)
+	a.verified = newestOf(a.all, (*taken).verified)
 	if a.success != nil {
 		a.current = stillCurrent(a.all, a.success)
 	}

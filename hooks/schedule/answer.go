@@ -81,7 +81,8 @@ func (a *agenda) made(run time.Time, unless *v1alpha1.Unless) *v1alpha1.EtcdSnap
 // unless is what need not be stored again: what the cluster was like at the newest snapshot that succeeded, if it is
 // what a new one would be; nil for nothing.
 func (a *agenda) unless() *v1alpha1.Unless {
-	s, want := a.success, &a.Schedule.Spec.Template.Spec
+	s := a.success
+	want := &a.Schedule.Spec.Template.Spec
 	switch {
 	case s == nil, s.Spec.SourceName() != want.SourceName(), !reflect.DeepEqual(s.Spec.Store, want.Store),
 		!reflect.DeepEqual(s.Spec.Encryption, want.Encryption):

@@ -83,7 +83,8 @@ func byRules(keep map[string]bool, stored []*taken, r v1alpha1.Retention, zone *
 				if len(seen) >= int(*rule.most) {
 					break // older ones are of other spans, or not the newest of these
 				}
-				seen[span], keep[s.Name] = true, true
+				seen[span] = true
+				keep[s.Name] = true
 			}
 		}
 	}

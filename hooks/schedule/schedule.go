@@ -120,7 +120,8 @@ func Decide(o Observation) Decision {
 	d := Decision{Reason: decision.Reason{Rule: allRules[at].Name, Message: message}}
 	a.decide(&d)
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
-	d.Pods, d.Secrets = a.pods(), a.secrets()
+	d.Pods = a.pods()
+	d.Secrets = a.secrets()
 	d.Status = a.status(&d)
 	d.ResyncAfter = a.wake()
 	d.Due = a.dueAfter(&d.Status)

@@ -61,7 +61,8 @@ func (a *agenda) wanted() (*corev1.Pod, string) {
 	if a.base == nil {
 		return nil, noBase
 	}
-	of, number := a.base.DeepCopy(), 1
+	of := a.base.DeepCopy()
+	number := 1
 	of.Spec.Job = a.Schedule.Spec.Template.Spec.Job
 	for name, pod := range a.Pods {
 		if ends := pod.DeletionTimestamp; ends != nil && a.Now.Sub(ends.Time) > podLost {

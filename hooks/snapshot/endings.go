@@ -79,7 +79,8 @@ func discarded(v *view) *plan {
 }
 
 func letGo(v *view) *plan {
-	job, message := lastJob(v.discarding), ""
+	job := lastJob(v.discarding)
+	message := ""
 	switch {
 	case job == nil:
 		why := cmp.Or(v.storeUnagreed(), "no Job to delete it could be created")

@@ -87,7 +87,8 @@ func clientEndpoints(c *v1alpha1.EtcdCluster) []string {
 
 // takingJob is the nth Job that takes the snapshot. Nothing blocks it.
 func (v *view) takingJob(n int) *batchv1.Job {
-	s, of := v.Snapshot, v.source()
+	s := v.Snapshot
+	of := v.source()
 	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
 		Name:            objects.ContainerSnapshot,
@@ -171,7 +172,8 @@ func (v *view) jobPod(main corev1.Container, store stores.Access, volumes []core
 	spec := PodSpec(main, append(volumes, store.Volumes...), v.podSecurity())
 	spec.RestartPolicy = corev1.RestartPolicyNever // each attempt leaves its own report
 	spec.ServiceAccountName = s.Spec.Job.ServiceAccountName
-	spec.NodeSelector, spec.Tolerations = s.Spec.Job.NodeSelector, s.Spec.Job.Tolerations
+	spec.NodeSelector = s.Spec.Job.NodeSelector
+	spec.Tolerations = s.Spec.Job.Tolerations
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: all}, Spec: spec}
 }
 

@@ -184,7 +184,8 @@ func finished(v *view) *plan {
 			left = at.Add(jobKept).Sub(v.Now)
 		}
 		if left > 0 {
-			p.jobs, p.resync = append(p.jobs, job), left
+			p.jobs = append(p.jobs, job)
+			p.resync = left
 		}
 	}
 	return p
@@ -268,7 +269,8 @@ func look(v *view) *plan {
 		}
 	}
 	next := v.lookJob()
-	p.progress, p.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	p.progress = isMade(next)
+	p.jobs = slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
 	p.message += p.progress
 	return p
 }
@@ -278,7 +280,8 @@ func stored(v *view) *plan {
 	if why == "" {
 		return nil
 	}
-	report, s := v.told(), v.Snapshot.Status
+	report := v.told()
+	s := v.Snapshot.Status
 	if report != nil {
 		fill(&s, &v.Snapshot.Spec.Store, report)
 	}

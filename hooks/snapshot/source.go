@@ -31,7 +31,8 @@ func (v *view) source() source {
 	if external := v.Snapshot.Spec.External; external != nil {
 		return v.sourceOutside(external)
 	}
-	c, way := v.cluster, WayTo(v.cluster)
+	c := v.cluster
+	way := WayTo(v.cluster)
 	s := source{image: v.Images.Etcd(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
 		pullPolicy: c.Spec.Image.PullPolicy, pull: c.Spec.Image.PullSecrets,
 		args: way.Args, mounts: way.Mounts, volumes: way.Volumes}
@@ -62,7 +63,8 @@ func WayTo(c *v1alpha1.EtcdCluster) (w Way) {
 	}
 	if objects.NeedsToken(c) {
 		w.Args = append(w.Args, objects.TokenFlags()...)
-		w.Mounts, w.Volumes = append(w.Mounts, objects.TokenMount()), append(w.Volumes, objects.TokenVolume(c.Name))
+		w.Mounts = append(w.Mounts, objects.TokenMount())
+		w.Volumes = append(w.Volumes, objects.TokenVolume(c.Name))
 	}
 	return w
 }
@@ -137,7 +139,8 @@ func (v *view) blocked() string {
 		return cmp.Or(Disallowed(v.AllowedEndpoints, "spec.external", external.Endpoints, v.Snapshot.Namespace),
 			v.unagreed(Secrets(&v.Snapshot.Spec)))
 	}
-	c, name := v.cluster, v.Snapshot.Spec.ClusterRef.Name
+	c := v.cluster
+	name := v.Snapshot.Spec.ClusterRef.Name
 	if c != nil && c.DeletionTimestamp == nil {
 		if err := v.Images.Validate(&c.Spec); err != nil { // the Job runs in that image
 			return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)

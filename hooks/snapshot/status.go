@@ -24,7 +24,8 @@ const slowPod = 20 * time.Second
 // status is what people see of a snapshot.
 func (v *view) status(p *plan) v1alpha1.EtcdSnapshotStatus {
 	s := *v1alpha1.Copy(&v.Snapshot.Status)
-	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
+	s.ObservedGeneration = v.Snapshot.Generation
+	s.UsedBy = v.users()
 	if p.tells {
 		s.Message = objects.Clipped(p.message)
 	}
@@ -34,8 +35,10 @@ func (v *view) status(p *plan) v1alpha1.EtcdSnapshotStatus {
 		}
 		return s
 	}
-	s.Phase, s.Message = p.phase, objects.Clipped(p.message)
-	s.Progress, s.Failure = objects.Clipped(p.progress), objects.Clipped(p.failure)
+	s.Phase = p.phase
+	s.Message = objects.Clipped(p.message)
+	s.Progress = objects.Clipped(p.progress)
+	s.Failure = objects.Clipped(p.failure)
 	if p.report != nil {
 		fill(&s, &v.Snapshot.Spec.Store, p.report)
 	}
@@ -51,15 +54,26 @@ func fill(s *v1alpha1.EtcdSnapshotStatus, store *v1alpha1.Store, r *stores.Snaps
 		}
 		return metav1.NewTime(t.Truncate(time.Second))
 	}
-	s.URI, s.SHA256, s.Hash = r.URI, r.SHA256, r.Hash
+	s.URI = r.URI
+	s.SHA256 = r.SHA256
+	s.Hash = r.Hash
 	s.Artifact = stores.ArtifactIn(store, r.URI)
-	s.Size, s.StoredSize, s.Duration = nil, nil, nil
+	s.Size = nil
+	s.StoredSize = nil
+	s.Duration = nil
 	if r.URI != "" {
-		s.Size, s.StoredSize = legible(r.Size), legible(r.StoredSize)
+		s.Size = legible(r.Size)
+		s.StoredSize = legible(r.StoredSize)
 	}
-	s.Revision, s.AuthRevision, s.Keys = r.Revision, r.AuthRevision, r.Keys
-	s.EtcdVersion, s.ClusterID, s.Member = r.EtcdVersion, r.ClusterID, r.Member
-	s.StartTime, s.CompletionTime, s.VerificationTime = whole(r.Started), whole(r.Completed), whole(r.VerifiedAt)
+	s.Revision = r.Revision
+	s.AuthRevision = r.AuthRevision
+	s.Keys = r.Keys
+	s.EtcdVersion = r.EtcdVersion
+	s.ClusterID = r.ClusterID
+	s.Member = r.Member
+	s.StartTime = whole(r.Started)
+	s.CompletionTime = whole(r.Completed)
+	s.VerificationTime = whole(r.VerifiedAt)
 	if took := r.Completed.Sub(r.Started); !r.Started.IsZero() && took > 0 {
 		s.Duration = &metav1.Duration{Duration: took.Round(10 * time.Millisecond)}
 	}
@@ -203,12 +217,15 @@ func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message
 	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Progress != "" && old.Phase != "" {
 		return old.Phase, old.Progress, 0
 	}
-	phase, message = v1alpha1.SnapshotPending, fmt.Sprintf("Job %s has not created its pod yet", job.Name)
+	phase = v1alpha1.SnapshotPending
+	message = fmt.Sprintf("Job %s has not created its pod yet", job.Name)
 	var current *corev1.Pod
-	failures, words := 0, ""
+	failures := 0
+	words := ""
 	for _, pod := range v.podsOf(job) {
 		if pod.Status.Phase == corev1.PodFailed {
-			failures, words = failures+1, lastWords(pod)
+			failures = failures + 1
+			words = lastWords(pod)
 			continue
 		}
 		current = pod
@@ -216,7 +233,8 @@ func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message
 	if current != nil {
 		phase, message, resync = v.podProgress(current)
 	} else if failures > 0 {
-		phase, message = v1alpha1.SnapshotRunning, "the next attempt follows after a pause"
+		phase = v1alpha1.SnapshotRunning
+		message = "the next attempt follows after a pause"
 	}
 	if failures > 0 {
 		message = fmt.Sprintf("attempt %d failed: %s; %s", failures, words, message)
@@ -279,12 +297,14 @@ func whatIsStored(r *stores.Snapshot) string {
 
 // bytesText is a size for people.
 func bytesText(n int64) string {
-	unit, value := "bytes", float64(n)
+	unit := "bytes"
+	value := float64(n)
 	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if value < 1024 {
 			break
 		}
-		unit, value = next, value/1024
+		unit = next
+		value = value / 1024
 	}
 	if unit == "bytes" {
 		return fmt.Sprintf("%d bytes", n)

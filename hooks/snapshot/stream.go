@@ -44,7 +44,9 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 	if why := v.blocked(); why != "" {
 		return nil, why
 	}
-	s, etcd, spec := v.Snapshot, v.source(), of.Schedule.Spec.Stream
+	s := v.Snapshot
+	etcd := v.source()
+	spec := of.Schedule.Spec.Stream
 	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	if of.Signed {
 		store.Believe(v1alpha1.SecretKeyRef{Name: objects.StreamSecret(of.Schedule.Name)})

@@ -155,7 +155,8 @@ func (v *view) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
 
 // look is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
 func (v *view) look() *batchv1.Job {
-	look, job := lastJob(v.looking), lastJob(v.taking)
+	look := lastJob(v.looking)
+	job := lastJob(v.taking)
 	if look == nil || job != nil && look.CreationTimestamp.Time.Before(endedAt(job)) {
 		return nil
 	}

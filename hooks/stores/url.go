@@ -131,7 +131,8 @@ func (u URL) Join(name string) URL {
 // Split is the folder of an artifact, and its name.
 func (u URL) Split() (folder URL, name string) {
 	slash := strings.LastIndexByte(u.Path, '/')
-	folder, name = u, u.Path[slash+1:]
+	folder = u
+	name = u.Path[slash+1:]
 	folder.Path = u.Path[:max(slash, 0)]
 	return folder, name
 }

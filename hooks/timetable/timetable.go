@@ -67,7 +67,8 @@ func (t *Table) Next(after time.Time) time.Time {
 		if next.IsZero() || end.IsZero() || next.Before(end) {
 			return next.UTC()
 		}
-		at, from = end, end.Add(-time.Second)
+		at = end
+		from = end.Add(-time.Second)
 	}
 }
 
@@ -90,7 +91,8 @@ func (t *Table) Latest(after, until time.Time) time.Time {
 	if !due(after) {
 		return time.Time{}
 	}
-	low, high := after, until // a run is due after low, and none after high
+	low := after
+	high := until // a run is due after low, and none after high
 	for high.Sub(low) > time.Second {
 		if middle := low.Add(high.Sub(low) / 2); due(middle) {
 			low = middle

@@ -223,7 +223,8 @@ func (p *plan) narrow(r RoleWant) {
 		wanted[permit.Keys] = accessOf(permit.Access)
 	}
 	for _, permit := range r.Permits {
-		k, a := permit.Keys, wanted[permit.Keys]
+		k := permit.Keys
+		a := wanted[permit.Keys]
 		if role.permits[k] == a {
 			continue
 		}
@@ -250,7 +251,8 @@ func standIns(k Keys, wanted map[Keys]access) []Keys {
 		return []Keys{{Key: k.Key, End: k.Key + "\x00"}}
 	}
 	for cut := k.Key + "\x00"; (k.End == noEnd || cut < k.End) && len(cut) <= len(k.Key)+len(wanted)+1; cut += "\x00" {
-		left, right := Keys{Key: k.Key, End: cut}, Keys{Key: cut, End: k.End}
+		left := Keys{Key: k.Key, End: cut}
+		right := Keys{Key: cut, End: k.End}
 		if _, taken := wanted[left]; taken {
 			continue
 		}

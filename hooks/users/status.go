@@ -93,7 +93,9 @@ func Pending(old *v1alpha1.AuthStatus, w Want, passwords map[string]string) *v1a
 	}
 	s.Enabled = false
 	if old != nil {
-		s.Enabled, s.DeletedUsers, s.DeletedRoles = old.Enabled, old.DeletedUsers, old.DeletedRoles
+		s.Enabled = old.Enabled
+		s.DeletedUsers = old.DeletedUsers
+		s.DeletedRoles = old.DeletedRoles
 	}
 	s.Roles = append(s.Roles, w.FormerRoles...)
 	for _, name := range w.FormerUsers {

@@ -79,7 +79,8 @@ func randomLine() []byte {
 }
 
 func templates(host string, now time.Time) (authority, certificate *x509.Certificate) {
-	from, to := now.Add(-time.Hour), now.Add(validity) // an hour for clocks that are late
+	from := now.Add(-time.Hour)
+	to := now.Add(validity) // an hour for clocks that are late
 	serial := new(big.Int).SetInt64(now.UnixNano())
 	authority = &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "quorate hooks " + now.UTC().Format(time.DateTime)},

@@ -97,7 +97,8 @@ func (i *installation) adapt(o object) {
 		i.adaptPods(at(o, "spec", "template"))
 	case "Service":
 		port := at(o, "spec")["ports"].([]any)[0].(object)
-		port["name"], port["port"] = "https", 443
+		port["name"] = "https"
+		port["port"] = 443
 	case "ClusterRoleBinding", "RoleBinding":
 		o["subjects"].([]any)[0].(object)["namespace"] = i.metacontrollerNamespace
 	case "NetworkPolicy":
@@ -185,7 +186,8 @@ func (i *installation) adaptWebhook(webhook object) {
 	if err != nil { // the manifests are ours
 		panic(err)
 	}
-	u.Scheme, u.Host = "https", i.host()
+	u.Scheme = "https"
+	u.Host = i.host()
 	switch i.caller {
 	case bearer:
 		webhook["caBundle"] = object{"inline": string(i.credentials.ca)}

@@ -127,7 +127,9 @@ func (e *executable) create(ctx context.Context, _, namespace string, object []b
 func (e *executable) reading(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, e.name, e.with(args)...)
 	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errs
+	cmd.Stdin = bytes.NewReader(stdin)
+	cmd.Stdout = &out
+	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil {
 		return nil, &refusal{args, strings.TrimSpace(errs.String()), err}
 	}

@@ -122,7 +122,9 @@ type manifest struct{ metadata, spec map[string]any }
 // adopted is the EtcdCluster: as many members as there are claims, on volumes of the largest size, and of their class
 // where all have the same.
 func (a *ask) adopted(claims []corev1.PersistentVolumeClaim) manifest {
-	size, class, names := resource.Quantity{}, claims[0].Spec.StorageClassName, []string{}
+	size := resource.Quantity{}
+	class := claims[0].Spec.StorageClassName
+	names := []string{}
 	for i := range claims {
 		names = append(names, claims[i].Name)
 		if is := sizeOf(&claims[i]); is.Cmp(size) > 0 {
@@ -158,7 +160,8 @@ func sizeOf(c *corev1.PersistentVolumeClaim) resource.Quantity {
 
 // described is a line about a claim, and who has it mounted.
 func described(c *corev1.PersistentVolumeClaim, users []string) string {
-	size, modes := sizeOf(c), []string{}
+	size := sizeOf(c)
+	modes := []string{}
 	for _, mode := range c.Spec.AccessModes {
 		modes = append(modes, string(mode))
 	}

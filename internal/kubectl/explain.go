@@ -138,7 +138,8 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
 	defer ways.close()
 	e.live = ways.observe(ctx, a.etcd(own, ways.dial), endpoints)
-	e.o.Etcd, e.o.Health = e.live.etcd, e.live.health
+	e.o.Etcd = e.live.etcd
+	e.o.Health = e.live.health
 	e.d = hooks.Decide(e.o)
 	e.broken = hooks.Verify(e.o, e.d)
 	return nil

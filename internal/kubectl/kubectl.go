@@ -166,9 +166,11 @@ func (p *Program) parse(command string, args []string) (*ask, error) {
 			return nil
 		})
 	}
-	usual, where := "", "`namespace` of the EtcdCluster; empty for that of kubectl's context"
+	usual := ""
+	where := "`namespace` of the EtcdCluster; empty for that of kubectl's context"
 	if command == "check" {
-		usual, where = "quorate-system", "`namespace` of Quorate itself"
+		usual = "quorate-system"
+		where = "`namespace` of Quorate itself"
 	}
 	flags.StringVar(&a.namespace, "namespace", usual, where)
 	flags.StringVar(&a.namespace, "n", usual, "short for --namespace")
@@ -183,7 +185,8 @@ func (p *Program) parse(command string, args []string) (*ask, error) {
 		if flags.NArg() == 0 {
 			break
 		}
-		names, args = append(names, flags.Arg(0)), flags.Args()[1:]
+		names = append(names, flags.Arg(0))
+		args = flags.Args()[1:]
 	}
 	a.kube = p.kubectl(hand)
 	return a, a.take(names)
@@ -233,14 +236,16 @@ func (a *ask) take(names []string) error {
 		if err := a.adopting.valid(names); err != nil {
 			return err
 		}
-		a.name, a.adopting.claims = names[0], names[1:]
+		a.name = names[0]
+		a.adopting.claims = names[1:]
 		return nil
 	}
 	if what := operandOf[a.command]; what != "" {
 		if len(names) == 0 {
 			return misused("%s needs %s", a.command, what)
 		}
-		a.operand, names = names[len(names)-1], names[:len(names)-1]
+		a.operand = names[len(names)-1]
+		names = names[:len(names)-1]
 	}
 	if a.command == "restore" && (a.snapshot == "") == (a.epoch == 0) {
 		return misused("restore needs either --snapshot, the name of an EtcdSnapshot, or --epoch")

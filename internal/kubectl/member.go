@@ -78,13 +78,16 @@ func known(m *v1alpha1.MemberStatus, now time.Time) row {
 
 // listed is a member that etcd's list has.
 func listed(c *v1alpha1.EtcdCluster, l *live, m observation.Member, now time.Time) row {
-	name, id := nameOf(m), fmt.Sprintf("%x", m.ID)
+	name := nameOf(m)
+	id := fmt.Sprintf("%x", m.ID)
 	r := row{}
 	if i := slices.IndexFunc(c.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID == id }); i >= 0 {
 		r = known(&c.Status.Members[i], now)
 		r.message = ""
 	}
-	r.name, r.role, r.leads = name, string(v1alpha1.Voter), m.ID == l.etcd.Leader
+	r.name = name
+	r.role = string(v1alpha1.Voter)
+	r.leads = m.ID == l.etcd.Leader
 	if m.Learner {
 		r.role = string(v1alpha1.Learner)
 	}
@@ -93,7 +96,8 @@ func listed(c *v1alpha1.EtcdCluster, l *live, m observation.Member, now time.Tim
 		r.message = "it has no pod with an address"
 	}
 	if (!asked || h.Err != "") && r.ready { // the status says so, and is older
-		r.ready, r.since = false, ""
+		r.ready = false
+		r.since = ""
 	}
 	return r.heard(l)
 }
@@ -110,8 +114,13 @@ func (r row) heard(l *live) row {
 	if r.ready != h.Serving() {
 		r.since = "0s"
 	}
-	r.ready, r.version, r.size, r.used, r.alarms = h.Serving(), h.Version, h.DBSize, h.DBSizeInUse, h.Alarms
-	r.lag, r.message = l.lag(h), ""
+	r.ready = h.Serving()
+	r.version = h.Version
+	r.size = h.DBSize
+	r.used = h.DBSizeInUse
+	r.alarms = h.Alarms
+	r.lag = l.lag(h)
+	r.message = ""
 	if h.Leader == 0 {
 		r.message = "it knows no leader"
 	}

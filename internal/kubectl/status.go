@@ -57,7 +57,8 @@ func replicas(c *v1alpha1.EtcdCluster) int32 {
 
 func (s screen) head() {
 	rows := rowsOf(s.c, s.l, s.now)
-	ready, leader := 0, "no member"
+	ready := 0
+	leader := "no member"
 	for _, r := range rows {
 		if r.ready && r.role == string(v1alpha1.Voter) {
 			ready++

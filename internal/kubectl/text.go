@@ -57,7 +57,8 @@ func wrapped(words string, most int) []string {
 		case len([]rune(line))+1+len([]rune(word)) <= most:
 			line += " " + word
 		default:
-			lines, line = append(lines, line), word
+			lines = append(lines, line)
+			line = word
 		}
 	}
 	return append(lines, line)

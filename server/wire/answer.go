@@ -67,7 +67,8 @@ func encode(
 // outgoing is an object in an answer, with its content. One that is observed without Metacontroller's note asks for it.
 func outgoing(namespace, apiVersion, kind string, o metav1.Object, content answerChild,
 	observed metav1.Object) answerChild {
-	content.APIVersion, content.Kind = apiVersion, kind
+	content.APIVersion = apiVersion
+	content.Kind = kind
 	content.Metadata = answerMeta{
 		Name: o.GetName(), Namespace: cmp.Or(o.GetNamespace(), namespace), Labels: o.GetLabels(),
 		Annotations:      o.GetAnnotations(),

@@ -117,7 +117,8 @@ func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 	if !byUID {
 		return append(all, snapshots)
 	}
-	labelled, named := snapshots, snapshots
+	labelled := snapshots
+	named := snapshots
 	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
 	if named.Names = facts.SnapshotsNamed(c); len(named.Names) == 0 {
 		return append(all, labelled)

@@ -44,7 +44,8 @@ func (s *secretReader) children(in *source, where string) error {
 		return err
 	}
 	r := s.call
-	r.Children.Secrets, r.secrets = map[string]*observation.Secret{}, map[string]map[string][]byte{}
+	r.Children.Secrets = map[string]*observation.Secret{}
+	r.secrets = map[string]map[string][]byte{}
 	return members(in, where, func(key string) error {
 		asked := func(k []byte) bool { return keys.Own[string(k)] || keys.Named[nameIn(key)][string(k)] }
 		return s.read(in, member(where, key), asked, mostOthers, r.Children.Secrets, r.secrets)
@@ -58,9 +59,11 @@ func (s *secretReader) others(in *source, where string) error {
 		return err
 	}
 	r := s.call
-	r.Related.Secrets, r.related = map[string]*observation.Secret{}, map[string]map[string][]byte{}
+	r.Related.Secrets = map[string]*observation.Secret{}
+	r.related = map[string]map[string][]byte{}
 	return members(in, where, func(key string) error {
-		field, named := member(where, key), keys.Named[nameIn(key)]
+		field := member(where, key)
+		named := keys.Named[nameIn(key)]
 		if named == nil {
 			return r.labelled.read(in, field)
 		}

@@ -60,7 +60,9 @@ func newSource(body io.Reader) (*source, error) {
 	whole := &bytes.Buffer{}
 	switch body := body.(type) {
 	case Body:
-		whole, in.settle, in.turn = body.Buffer, body.Settle, body.Turn
+		whole = body.Buffer
+		in.settle = body.Settle
+		in.turn = body.Turn
 	case *bytes.Buffer:
 		whole = body
 	default:
@@ -90,7 +92,9 @@ func (in *source) done() {
 		in.settle(in.made)
 	}
 	if len(in.all) <= largestKept {
-		in.all, in.settle, in.turn = nil, nil, nil
+		in.all = nil
+		in.settle = nil
+		in.turn = nil
 		in.Reset(nothing)
 		sources.Put(in)
 	}
@@ -133,7 +137,9 @@ func roughly(text []byte) int64 {
 // weigh is what the JSON value that a text begins with takes in memory when it is decoded, in bytes, roughly and rather
 // too much. The text need not be JSON: what is none will not be decoded.
 func weigh(text []byte) int64 {
-	values, depth, i := int64(1), 0, 0
+	values := int64(1)
+	depth := 0
+	i := 0
 scan:
 	for ; i < len(text); i++ {
 		switch text[i] {

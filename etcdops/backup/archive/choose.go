@@ -321,7 +321,8 @@ func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 	if m.id == 0 { // an endpoint, of which it was not known to which member it leads
 		m.id = status.GetHeader().GetMemberId()
 	}
-	m.status, m.leader = status, status.GetLeader() == m.id
+	m.status = status
+	m.leader = status.GetLeader() == m.id
 	switch header := status.GetHeader(); {
 	case header.GetMemberId() != m.id || header.GetClusterId() != cluster:
 		return fmt.Errorf("member %x of cluster %x answers in its place", header.GetMemberId(), header.GetClusterId())

@@ -75,7 +75,8 @@ func Examine(ctx context.Context, path string) (c *Contents, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if told := recover(); told != nil {
-			c, err = nil, failure(Damaged, unreadable(told), "the database %s is damaged", path)
+			c = nil
+			err = failure(Damaged, unreadable(told), "the database %s is damaged", path)
 		}
 	}()
 	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})
@@ -105,7 +106,8 @@ func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 	if keys == nil {
 		return nil, errNoKeys
 	}
-	scheduled, finished := number(tx, metaBucket, scheduledCompact), number(tx, metaBucket, finishedCompact)
+	scheduled := number(tx, metaBucket, scheduledCompact)
+	finished := number(tx, metaBucket, finishedCompact)
 	r := reading{compacted: max(scheduled, finished), later: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	sum := newChecksum()
 	if err := each(ctx, keys, func(name, value []byte) error {

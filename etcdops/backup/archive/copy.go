@@ -35,7 +35,8 @@ func (c Cluster) copy(ctx context.Context, to string) (*stores.Artifact, error) 
 	if err != nil {
 		return nil, localFailure(err, to)
 	}
-	database, written := newSeal(), &watchedWriter{w: file}
+	database := newSeal()
+	written := &watchedWriter{w: file}
 	_, err = io.Copy(io.MultiWriter(written, database), sent)
 	if closed := file.Close(); written.err == nil {
 		written.err = closed

@@ -68,9 +68,13 @@ func Fetch(ctx context.Context, from Source, to string) (*stores.Artifact, error
 	if err != nil {
 		return nil, errors.Join(err, discardFile(to))
 	}
-	record.URI, record.Encrypted, record.Compression = found.URI, found.Encrypted, found.Compression
-	record.Size, record.StoredSize, record.SHA256, record.StoredSHA256 = found.Size, found.StoredSize, found.SHA256,
-		found.StoredSHA256
+	record.URI = found.URI
+	record.Encrypted = found.Encrypted
+	record.Compression = found.Compression
+	record.Size = found.Size
+	record.StoredSize = found.StoredSize
+	record.SHA256 = found.SHA256
+	record.StoredSHA256 = found.StoredSHA256
 	return record, nil
 }
 
@@ -243,8 +247,10 @@ func (s *store) fetch(ctx context.Context, key string, identities []age.Identity
 		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, "+
 			"or no snapshot by etcd; take another one", s.named(key))
 	}
-	found.Size, found.SHA256 = database.size, database.sum()
-	found.StoredSize, found.StoredSHA256 = source.n, hex.EncodeToString(stored.Sum(nil))
+	found.Size = database.size
+	found.SHA256 = database.sum()
+	found.StoredSize = source.n
+	found.StoredSHA256 = hex.EncodeToString(stored.Sum(nil))
 	if asItIs {
 		found.StoredSHA256 = found.SHA256
 	}

@@ -137,7 +137,8 @@ func (f *Folder) Get(ctx context.Context, name string, limit int64) (content []b
 		return nil, false, f.store.storeFailure(err, f.store.about("reading", name))
 	}
 	defer reader.Close()
-	source, found := &watched{r: reader}, &stores.Artifact{}
+	source := &watched{r: reader}
+	found := &stores.Artifact{}
 	plain, end, err := open(source, f.identities, found)
 	if err != nil {
 		return nil, false, f.store.fetchFailure(name, source, err)

@@ -20,7 +20,8 @@ func HashAt(ctx context.Context, path string, revision, compacted int64) (hash s
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if told := recover(); told != nil {
-			hash, err = "", failure(Damaged, unreadable(told), "the database %s is damaged", path)
+			hash = ""
+			err = failure(Damaged, unreadable(told), "the database %s is damaged", path)
 		}
 	}()
 	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})

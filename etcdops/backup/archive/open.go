@@ -43,7 +43,8 @@ func openBucket(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 // an emulator: no EtcdSnapshot can set these.
 func openAzure(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
-	account, domain := u.Parameter("storage_account"), u.Parameter("domain")
+	account := u.Parameter("storage_account")
+	domain := u.Parameter("domain")
 	switch {
 	case options.SASToken != "" && (options.AccountName == "" || account != "" && account != options.AccountName ||
 		domain != ""):

@@ -86,7 +86,8 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 		}()
 	}
 	whole := &witness{}
-	database, object := newSeal(), &counted{hash: sha256.New()}
+	database := newSeal()
+	object := &counted{hash: sha256.New()}
 	err = s.write(ctx, key, !keep && s.conditional(), func(w io.Writer) error {
 		object.w = w
 		layers, err := form.layers(object, whole)
@@ -148,7 +149,8 @@ func (s *store) tagOf(object *blob.Attributes) string {
 // last is written.
 func pump(to io.Writer, from io.Reader) error {
 	const buffers = 4
-	free, filled := make(chan []byte, buffers), make(chan []byte, buffers)
+	free := make(chan []byte, buffers)
+	filled := make(chan []byte, buffers)
 	for range buffers {
 		free <- make([]byte, 1<<20)
 	}
@@ -197,7 +199,8 @@ func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
 	all := stack{Writer: object}
 	if len(f.Recipients) > 0 {
 		recipients := append([]age.Recipient{}, f.Recipients...)
-		whole.Recipient, recipients[0] = recipients[0], whole
+		whole.Recipient = recipients[0]
+		recipients[0] = whole
 		encrypted, err := age.Encrypt(all.Writer, recipients...)
 		if err != nil {
 			return nil, failure(Failed, err, "the snapshot can't be encrypted for these recipients")

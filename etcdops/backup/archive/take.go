@@ -107,7 +107,8 @@ func (o Order) take(ctx context.Context, report *stores.Snapshot) error {
 		report.Absent = err == nil
 		return o.fresh(ctx, store, report)
 	}
-	*report, store.tag = *earlier, tag
+	*report = *earlier
+	store.tag = tag
 	if !o.Verify || !earlier.VerifiedAt.IsZero() {
 		o.Log.Info("an earlier run has stored it", "key", o.Key, "completed", earlier.Completed)
 		return nil
@@ -157,8 +158,10 @@ func (o Order) fresh(ctx context.Context, store *store, report *stores.Snapshot)
 		return err
 	}
 	if report.URI == "" && o.unchanged(asked) {
-		report.Skipped, report.Revision, report.AuthRevision, report.ClusterID = true, asked.revision,
-			asked.authRevision, fmt.Sprintf("%x", asked.cluster)
+		report.Skipped = true
+		report.Revision = asked.revision
+		report.AuthRevision = asked.authRevision
+		report.ClusterID = fmt.Sprintf("%x", asked.cluster)
 		o.Log.Info("skipped: nothing has changed", "revision", asked.revision, "authRevision", asked.authRevision)
 		return nil
 	}
@@ -211,11 +214,14 @@ func (o Order) from(ctx context.Context, store *store, m member, all []member, a
 	if err != nil {
 		return err
 	}
-	stored.Started, stored.Completed = started, now()
+	stored.Started = started
+	stored.Completed = now()
 	// What it holds exactly is known after verification; until then, that it has what was written before it was asked
 	// for.
-	stored.Revision, stored.AuthRevision = asked.revision, asked.authRevision
-	stored.EtcdVersion, stored.Member = m.status.GetVersion(), m.name
+	stored.Revision = asked.revision
+	stored.AuthRevision = asked.authRevision
+	stored.EtcdVersion = m.status.GetVersion()
+	stored.Member = m.name
 	stored.ClusterID = fmt.Sprintf("%x", asked.cluster)
 	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took",
 		time.Since(started).Round(time.Millisecond))

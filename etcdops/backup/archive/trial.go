@@ -192,7 +192,8 @@ func rootOnly(dir, name string) (*tls.Config, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	certificate, private := filepath.Join(dir, "root.crt"), filepath.Join(dir, "root.key")
+	certificate := filepath.Join(dir, "root.crt")
+	private := filepath.Join(dir, "root.key")
 	err = errors.Join(
 		os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
 		os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600),

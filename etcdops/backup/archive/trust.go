@@ -57,7 +57,8 @@ func trust(file string) error {
 		return failure(Failed, err, "the store's authority can't be trusted")
 	}
 	x509.SetFallbackRoots(pool)
-	trusted.done, trusted.file = true, file
+	trusted.done = true
+	trusted.file = file
 	return nil
 }
 

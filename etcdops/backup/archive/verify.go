@@ -59,9 +59,11 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 	if err := o.compare(ctx, all, holds, report); err != nil {
 		return err
 	}
-	report.Revision, report.CompactRevision, report.AuthRevision = holds.Revision, holds.CompactRevision,
-		holds.AuthRevision
-	report.Keys, report.Hash = max(holds.Keys, 0), holds.Hash
+	report.Revision = holds.Revision
+	report.CompactRevision = holds.CompactRevision
+	report.AuthRevision = holds.AuthRevision
+	report.Keys = max(holds.Keys, 0)
+	report.Hash = holds.Hash
 	return nil
 }
 
@@ -178,7 +180,9 @@ var (
 func (o Order) etcdutl(ctx context.Context, doing string, args ...string) error {
 	var said lone.Words
 	command := exec.CommandContext(ctx, o.Etcdutl, args...)
-	command.Env, command.Stdout, command.Stderr = append(lone.Bare(), o.memory()...), &said, &said
+	command.Env = append(lone.Bare(), o.memory()...)
+	command.Stdout = &said
+	command.Stderr = &said
 	err := command.Run()
 	if err == nil {
 		return nil

@@ -58,7 +58,8 @@ func (o Order) compare(ctx context.Context, all []member, with *Contents, report
 			}
 			return judge(said, m.voters, report)
 		case t.hash:
-			report.HashOf, report.KeysOf = m.name, m.name
+			report.HashOf = m.name
+			report.KeysOf = m.name
 			return nil
 		case t.keys && report.KeysOf == "":
 			report.KeysOf = m.name

@@ -102,7 +102,8 @@ func oneLine(err error) string {
 // answer is what a store has answered: the status, and the code of the error where it is one of
 // those that are known.
 func answer(err error) string {
-	status, said := refusalOf(err), codeIn(err.Error())
+	status := refusalOf(err)
+	said := codeIn(err.Error())
 	switch {
 	case status > 0 && said != "":
 		return fmt.Sprintf("HTTP %d, %s", status, said)

@@ -70,9 +70,11 @@ func (e Etcd) Run(ctx context.Context, use func(ctx context.Context) error) erro
 	process, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	cmd := exec.CommandContext(process, e.Program, e.args()...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(Bare(), e.Env...), said, said
-	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) },
-		cmp.Or(e.EndsWithin, endsWithin)
+	cmd.Env = append(Bare(), e.Env...)
+	cmd.Stdout = said
+	cmd.Stderr = said
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = cmp.Or(e.EndsWithin, endsWithin)
 	if err := cmd.Start(); err != nil {
 		return err
 	}

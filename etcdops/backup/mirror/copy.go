@@ -19,12 +19,17 @@ const (
 
 // copy makes the destination what the source is at a revision: the first time, and behind a gap.
 func (m *mirror) copy(ctx context.Context, standing archive.Standing) error {
-	next, whole := m.to.is, m.to.is
-	next.Doing, next.Towards = copying, standing.Revision
+	next := m.to.is
+	whole := m.to.is
+	next.Doing = copying
+	next.Towards = standing.Revision
 	if next.Revision > 0 {
 		next.Doing = reconciling
 	}
-	whole.ClusterID, whole.Revision, whole.Sum, whole.Doing = idOf(standing), standing.Revision, "", ""
+	whole.ClusterID = idOf(standing)
+	whole.Revision = standing.Revision
+	whole.Sum = ""
+	whole.Doing = ""
 	m.Log.Info("copying all keys", "clusterID", whole.ClusterID, "revision", standing.Revision, "was", next.Revision)
 	m.monitor.does(next.Doing, whole.ClusterID, next.Revision)
 	began := time.Now()
@@ -64,10 +69,14 @@ func (d *destination) become(ctx context.Context, want keys, next, whole place) 
 		return 0, err
 	}
 	var ops []op
-	size, last := 0, time.Now()
+	size := 0
+	last := time.Now()
 	flush := func(to place) error {
 		err := d.write(ctx, ops, to)
-		wrote, ops, size, last = wrote+len(ops), nil, 0, time.Now()
+		wrote = wrote + len(ops)
+		ops = nil
+		size = 0
+		last = time.Now()
 		return err
 	}
 	is := &walk{client: d.client, log: d.log, spans: next.toSpans(),
@@ -84,7 +93,8 @@ func (d *destination) become(ctx context.Context, want keys, next, whole place) 
 				return err
 			}
 		}
-		ops, size = append(ops, o), size+o.size()
+		ops = append(ops, o)
+		size = size + o.size()
 		return nil
 	})
 	if err != nil {

@@ -129,9 +129,12 @@ func (d *destination) takeBack(ctx context.Context) error {
 		return failure(failed, nil, "the first copy has not come to its end: the destination never had all keys of a "+
 			"revision")
 	}
-	next, whole := d.is, d.is
-	next.Doing, next.Towards = ending, 0
-	whole.Doing, whole.Ended = "", true
+	next := d.is
+	whole := d.is
+	next.Doing = ending
+	next.Towards = 0
+	whole.Doing = ""
+	whole.Ended = true
 	want := &walk{client: d.client, log: d.log, spans: d.is.toSpans(), revision: d.is.WholeAt,
 		refusal: func(err error) error {
 			if errors.Is(err, rpctypes.ErrCompacted) {

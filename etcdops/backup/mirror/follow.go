@@ -67,7 +67,8 @@ func (q *queue) add(b stream.Batch) error {
 			}
 			o.value = kv.Value
 		}
-		open.ops, open.size = append(open.ops, o), open.size+o.size()
+		open.ops = append(open.ops, o)
+		open.size = open.size + o.size()
 		return nil
 	})
 	end()
@@ -80,7 +81,8 @@ func (q *queue) next(most int) (ops []op, n int) {
 	if first := q.changes[0].ops; len(first) > most {
 		return first, 1
 	}
-	at, size := map[string]int{}, 0
+	at := map[string]int{}
+	size := 0
 	for ; n < len(q.changes); n++ {
 		c := q.changes[n]
 		more := 0
@@ -97,7 +99,8 @@ func (q *queue) next(most int) (ops []op, n int) {
 				ops[i] = o
 				continue
 			}
-			at[o.key], ops = len(ops), append(ops, o)
+			at[o.key] = len(ops)
+			ops = append(ops, o)
 		}
 		size += c.size
 	}
@@ -136,7 +139,8 @@ func (m *mirror) follow(ctx context.Context, standing archive.Standing) error {
 	from := m.to.is
 	m.Log.Info("following", "clusterID", from.ClusterID, "revision", from.Revision, "source", standing.Revision)
 	m.monitor.does(from.Doing, from.ClusterID, from.Revision)
-	batches, ended := make(chan stream.Batch, 1), make(chan error, 1)
+	batches := make(chan stream.Batch, 1)
+	ended := make(chan error, 1)
 	go func() {
 		ended <- m.source.watch(ctx, standing.ClusterID, from, batches)
 	}()
@@ -205,14 +209,18 @@ func (m *mirror) flush(ctx context.Context, q *queue) error {
 // write writes the operations up to a revision: in one transaction, or in several when there are too many for one.
 func (m *mirror) write(ctx context.Context, ops []op, last change) error {
 	whole := m.to.is
-	whole.Revision, whole.Sum, whole.Doing = last.revision, last.sum, ""
-	count, size := len(ops), 0
+	whole.Revision = last.revision
+	whole.Sum = last.sum
+	whole.Doing = ""
+	count := len(ops)
+	size := 0
 	for _, o := range ops {
 		size += o.size()
 	}
 	if count > m.to.most-1 || size > wholeSize && count > 1 {
 		part := m.to.is
-		part.Doing, part.Towards = applying, last.revision
+		part.Doing = applying
+		part.Towards = last.revision
 		m.Log.Warn("a revision is too large for one transaction of the destination: its keys change one part after "+
 			"the other", "revision", last.revision, "operations", count, "bytes", size, "limit", m.to.most)
 		m.monitor.does(applying, part.ClusterID, part.Revision)
@@ -237,13 +245,16 @@ func (m *mirror) write(ctx context.Context, ops []op, last change) error {
 
 // fit is how many of the first operations are a part, one at least. etcd takes no key twice in one.
 func fit(ops []op, most int) (n int) {
-	size, known := 0, map[string]struct{}{}
+	size := 0
+	known := map[string]struct{}{}
 	for _, o := range ops {
 		_, twice := known[o.key]
 		if n > 0 && (n == most || size+o.size() > partSize || twice) {
 			break
 		}
-		n, size, known[o.key] = n+1, size+o.size(), struct{}{}
+		n = n + 1
+		size = size + o.size()
+		known[o.key] = struct{}{}
 	}
 	return n
 }

@@ -140,7 +140,8 @@ func (d *destination) read(ctx context.Context) (revision int64, err error) {
 	if err != nil {
 		return 0, d.refusal(err, 0)
 	}
-	d.is, d.at = place{}, 0
+	d.is = place{}
+	d.at = 0
 	if len(answer.Kvs) == 0 {
 		return answer.Header.GetRevision(), nil
 	}
@@ -165,10 +166,13 @@ func placeOf(text []byte) (p place, err error) {
 // that is lost is looked for in the place. The error is errMoved when another process was first.
 func (d *destination) write(ctx context.Context, ops []op, next place, unless ...clientv3.Cmp) error {
 	d.count++
-	next.Format, next.Session, next.Count = format, d.session, d.count
+	next.Format = format
+	next.Session = d.session
+	next.Count = d.count
 	switch {
 	case next.Doing == "":
-		next.WholeAt, next.Towards = 0, 0
+		next.WholeAt = 0
+		next.Towards = 0
 	case d.is.Doing == "":
 		next.WholeAt = d.at
 	default:
@@ -178,7 +182,8 @@ func (d *destination) write(ctx context.Context, ops []op, next place, unless ..
 	if err != nil { // plain data always encodes
 		return failure(failed, err, "the place can't be encoded")
 	}
-	then, size := make([]clientv3.Op, 0, len(ops)+1), 0
+	then := make([]clientv3.Op, 0, len(ops)+1)
+	size := 0
 	for _, o := range ops {
 		if size += o.size(); o.deleted {
 			then = append(then, clientv3.OpDelete(o.key))
@@ -195,7 +200,8 @@ func (d *destination) write(ctx context.Context, ops []op, next place, unless ..
 		at, err := d.try(ctx, when, then, value)
 		switch {
 		case err == nil:
-			d.is, d.at = next, at
+			d.is = next
+			d.at = at
 			return nil
 		case errors.Is(err, errMoved):
 			return err
@@ -223,9 +229,11 @@ func (d *destination) try(ctx context.Context, when []clientv3.Cmp, then []clien
 	if lost != nil {
 		return 0, cmp.Or(err, lost)
 	}
-	at, is := int64(0), []byte(nil)
+	at := int64(0)
+	is := []byte(nil)
 	if len(found.Kvs) > 0 {
-		at, is = found.Kvs[0].ModRevision, found.Kvs[0].Value
+		at = found.Kvs[0].ModRevision
+		is = found.Kvs[0].Value
 	}
 	switch {
 	case bytes.Equal(is, value):

@@ -133,7 +133,8 @@ func (m *mirror) turn(ctx context.Context) error {
 		if err := m.copy(ctx, standing); err != nil {
 			return err
 		}
-		m.gap, m.Reconcile = 0, false
+		m.gap = 0
+		m.Reconcile = false
 	}
 	return m.follow(ctx, standing)
 }

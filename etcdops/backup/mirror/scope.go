@@ -122,7 +122,8 @@ func (s Scope) toSpans() []span {
 }
 
 func spansOf(prefix string, holes []string) (all []span) {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	from := prefix
+	end := clientv3.GetPrefixRangeEnd(prefix)
 	if from == "" {
 		from = "\x00"
 	}

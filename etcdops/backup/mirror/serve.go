@@ -31,7 +31,9 @@ func NewMonitor() *Monitor { return &Monitor{lag: stream.NewLag()} }
 func (m *Monitor) does(doing, clusterID string, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.report.Doing, m.report.SourceClusterID, m.report.Revision = doing, clusterID, revision
+	m.report.Doing = doing
+	m.report.SourceClusterID = clusterID
+	m.report.Revision = revision
 	m.report.SeenRevision = max(m.report.SeenRevision, revision)
 }
 
@@ -58,7 +60,8 @@ func (m *Monitor) saw(revision int64, at time.Time, latest bool) {
 func (m *Monitor) wrote(revision int64, operations int, transaction bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.report.Doing, m.report.Revision = "", max(m.report.Revision, revision)
+	m.report.Doing = ""
+	m.report.Revision = max(m.report.Revision, revision)
 	m.report.Operations += int64(operations)
 	if transaction {
 		m.report.Transactions++
@@ -77,7 +80,9 @@ func (m *Monitor) Report() stores.Mirror {
 
 // ServeHTTP implements [http.Handler].
 func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	report, unwell, whole := m.Report(), "", 1.0
+	report := m.Report()
+	unwell := ""
+	whole := 1.0
 	if report.Doing != "" || report.SourceClusterID == "" {
 		whole = 0
 	}

@@ -124,7 +124,8 @@ func (s *shelf) take(deleted bool, record []byte) error {
 			bolt.MaxKeySize)
 	}
 	o := op{key: name, value: kv.Value, deleted: deleted}
-	s.open, s.size = append(s.open, o), s.size+o.size()
+	s.open = append(s.open, o)
+	s.size = s.size + o.size()
 	if len(s.open) < shelfOps && s.size < shelfBytes {
 		return nil
 	}
@@ -150,7 +151,8 @@ func (s *shelf) flush() error {
 		return nil
 	})
 	clear(s.open)
-	s.open, s.size = s.open[:0], 0
+	s.open = s.open[:0]
+	s.size = 0
 	if err != nil {
 		return failure(failed, err, "the keys can't be written to %s", s.db.Path())
 	}

@@ -273,7 +273,9 @@ func (w *storedWatch) lookForBases(ctx context.Context) error {
 			w.id)
 	}
 	newest := bases[len(bases)-1]
-	w.newest, w.sealed, w.seen = newest.Revision, newest.Encrypted, time.Now()
+	w.newest = newest.Revision
+	w.sealed = newest.Encrypted
+	w.seen = time.Now()
 	return nil
 }
 
@@ -296,7 +298,8 @@ func (w *storedWatch) follow(ctx context.Context, tail *stream.Tail) error {
 			return err
 		}
 		w.whole = later(w.whole, batch.Arrived())
-		w.reach, w.sum = batch.Last(), batch.Sum()
+		w.reach = batch.Last()
+		w.sum = batch.Sum()
 	}
 }
 

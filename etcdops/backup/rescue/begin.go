@@ -17,8 +17,8 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/backup/seed"
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -75,7 +75,8 @@ func (b *beginning) make(ctx context.Context) (report stores.Restore, file strin
 	if report, err = b.restore(ctx); err != nil {
 		return report, "", err
 	}
-	m, at := member{dir: b.to, name: b.name}, b.place()
+	m := member{dir: b.to, name: b.name}
+	at := b.place()
 	if err = errors.Join(ownedByEtcd(b.to), b.certify(m, at)); err == nil {
 		file, err = b.write(m, at)
 	}
@@ -105,7 +106,8 @@ func (b *beginning) valid() error {
 
 // place is where the new member listens.
 func (b *beginning) place() place {
-	client, peer := strconv.Itoa(b.clientPort), strconv.Itoa(b.peerPort)
+	client := strconv.Itoa(b.clientPort)
+	peer := strconv.Itoa(b.peerPort)
 	return place{address: b.address, clientPort: client, peerPort: peer, tls: true,
 		clientURL: "https://" + net.JoinHostPort(b.address, client),
 		peerURL:   "https://" + net.JoinHostPort(b.address, peer)}

@@ -35,7 +35,8 @@ func (o order) certify(m member, at place) error {
 		if err != nil {
 			return err
 		}
-		files[file+".crt"], files[file+".key"] = certificate, private
+		files[file+".crt"] = certificate
+		files[file+".key"] = private
 	}
 	if err := deposit(m.dir, files); err != nil {
 		return fmt.Errorf("certificates can't be written below %s: %w; run this as root", m.dir, cause(err))

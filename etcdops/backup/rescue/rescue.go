@@ -18,9 +18,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/datadir"
-	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 )
 
 const usage = `Starts the members of an EtcdCluster on their nodes without Kubernetes (docs/how-to/self-hosted.md).
@@ -123,8 +123,11 @@ func read(dir string) member {
 	if err == nil {
 		m.all, err = seed.List(dataDir(dir))
 	}
-	m.clusterID, m.id, m.term, m.index, m.size = survey.ClusterID, survey.MemberID, survey.LastTerm, survey.LastIndex,
-		survey.DBSize
+	m.clusterID = survey.ClusterID
+	m.id = survey.MemberID
+	m.term = survey.LastTerm
+	m.index = survey.LastIndex
+	m.size = survey.DBSize
 	if err != nil {
 		m.err = errors.New(archive.Words(err))
 	}

@@ -84,7 +84,8 @@ func (d *database) read(tx *bolt.Tx) error {
 	if meta == nil || keys == nil {
 		return archive.OwnWords("it does not have the buckets meta and key")
 	}
-	d.last, d.revision = 0, 1
+	d.last = 0
+	d.revision = 1
 	d.last = lastRevision(tx)
 	d.revision = max(d.revision, d.last)
 	for _, name := range []string{scheduledCompact, "finishedCompactRev"} {

@@ -103,7 +103,8 @@ func (s *survivor) changes() ([]changeOfMembers, error) {
 }
 
 func (c *changeOfMembers) apply(members map[uint64]Listed) error {
-	id, what := c.change.GetNodeId(), c.change.GetType()
+	id := c.change.GetNodeId()
+	what := c.change.GetType()
 	if what == raftpb.ConfChangeType_ConfChangeRemoveNode {
 		delete(members, id)
 		return nil

@@ -104,13 +104,15 @@ func logFiles(dir string, after uint64) ([]string, error) {
 		if index <= after {
 			first = len(names)
 		}
-		names, numbers = append(names, entry.Name()), append(numbers, number)
+		names = append(names, entry.Name())
+		numbers = append(numbers, number)
 	}
 	if len(names) == 0 {
 		return nil, failure(notFound, nil, "%s holds no write-ahead log: no etcd has run there, or its data is lost",
 			dir)
 	}
-	names, numbers = names[first:], numbers[first:]
+	names = names[first:]
+	numbers = numbers[first:]
 	for i := range numbers {
 		if numbers[i] != numbers[0]+uint64(i) {
 			return nil, failure(damaged, nil, "the write-ahead log in %s does not have the file before %s", dir,
@@ -157,7 +159,8 @@ func (l *entryLog) take(record *walpb.Record, each func(*raftpb.Entry) error) er
 		if err := proto.Unmarshal(record.GetData(), &whose); err != nil {
 			return err
 		}
-		l.clusterID, l.memberID = whose.GetClusterID(), whose.GetNodeID()
+		l.clusterID = whose.GetClusterID()
+		l.memberID = whose.GetNodeID()
 	case wal.StateType:
 		var state raftpb.HardState
 		if err := proto.Unmarshal(record.GetData(), &state); err != nil {
@@ -169,7 +172,8 @@ func (l *entryLog) take(record *walpb.Record, each func(*raftpb.Entry) error) er
 		if err := proto.Unmarshal(record.GetData(), entry); err != nil {
 			return err
 		}
-		l.lastTerm, l.lastIndex = entry.GetTerm(), entry.GetIndex()
+		l.lastTerm = entry.GetTerm()
+		l.lastIndex = entry.GetIndex()
 		return each(entry)
 	case wal.SnapshotType:
 		var snapshot walpb.Snapshot
@@ -180,7 +184,8 @@ func (l *entryLog) take(record *walpb.Record, each func(*raftpb.Entry) error) er
 			l.snapshots = append(l.snapshots, snapshot.GetIndex())
 		}
 		if snapshot.GetIndex() > l.lastIndex {
-			l.lastTerm, l.lastIndex = snapshot.GetTerm(), snapshot.GetIndex()
+			l.lastTerm = snapshot.GetTerm()
+			l.lastIndex = snapshot.GetIndex()
 		}
 	default:
 		return archive.OwnWords("a record of type %d, which is unknown", record.GetType())

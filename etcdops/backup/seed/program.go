@@ -45,7 +45,9 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	}
 	var said lone.Words
 	cmd := exec.CommandContext(ctx, p.Etcdutl, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = lone.Bare(), &said, &said
+	cmd.Env = lone.Bare()
+	cmd.Stdout = &said
+	cmd.Stderr = &said
 	err := cmd.Run()
 	switch {
 	case err == nil:

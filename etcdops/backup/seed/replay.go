@@ -322,7 +322,8 @@ const hashesTried = 3
 // compare compares the database with the last hash of a member that can be compared: it is of all that came before.
 func (r *replay) compare(ctx context.Context, path string) error {
 	var wrong stream.Hash
-	has, tried := "", 0
+	has := ""
+	tried := 0
 	for _, told := range slices.Backward(r.hashes) {
 		if told.Revision > r.reach {
 			continue
@@ -337,7 +338,8 @@ func (r *replay) compare(ctx context.Context, path string) error {
 		case hash == told.Hash:
 			return r.differs(has, wrong, told.Revision)
 		case hash != "" && has == "":
-			has, wrong = hash, told
+			has = hash
+			wrong = told
 		}
 	}
 	return r.differs(has, wrong, r.base.Revision)
@@ -390,7 +392,9 @@ const (
 )
 
 func (l *leases) read(tx *bolt.Tx) {
-	l.base, l.ttl, l.referred = map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
+	l.base = map[int64]int64{}
+	l.ttl = map[int64]int64{}
+	l.referred = map[int64]int64{}
 	bucket := tx.Bucket([]byte(leasesBucket))
 	if bucket == nil {
 		return
@@ -430,9 +434,11 @@ func (l *leases) learn(list *stream.Leases, from, until int64) {
 // all are those that the database is to have, and the time of each, in seconds.
 func (l *leases) all() map[int64]int64 {
 	all := map[int64]int64{}
-	since, listed := int64(0), l.base
+	since := int64(0)
+	listed := l.base
 	if l.list != nil {
-		since, listed = l.list.Since, l.list.TTL
+		since = l.list.Since
+		listed = l.list.TTL
 	}
 	for id := range listed {
 		all[id] = cmp.Or(l.ttl[id], unknownTTL)

@@ -92,8 +92,11 @@ func Restore(ctx context.Context, o Options) (report stores.Restore, err error) 
 		made.Revision = holds.Last + bump
 	}
 	if changed != nil {
-		made.UntilRevision, made.Replayed = changed.until, changed.until-changed.base.Revision
-		made.UntilTime, made.Ended, made.Doubt = changed.arrived, changed.ended, changed.doubt()
+		made.UntilRevision = changed.until
+		made.Replayed = changed.until - changed.base.Revision
+		made.UntilTime = changed.arrived
+		made.Ended = changed.ended
+		made.Doubt = changed.doubt()
 	}
 	if err := note(o.DataDir, made); err != nil {
 		return report, written(err, o.DataDir+notedSuffix)

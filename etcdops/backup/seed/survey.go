@@ -26,7 +26,8 @@ func Survey(dataDir, walDir string) (stores.Survey, error) {
 		DBSize: s.db.size,
 	}
 	if s.db.index > report.LastIndex { // the log has lost its end, on a disk that said it had written what it had not
-		report.LastTerm, report.LastIndex = s.db.term, s.db.index
+		report.LastTerm = s.db.term
+		report.LastIndex = s.db.index
 	}
 	report.Members, report.Electorates = s.electorates()
 	return report, nil

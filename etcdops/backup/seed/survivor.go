@@ -162,7 +162,8 @@ func (t *transcript) take(e *raftpb.Entry) error {
 	if e.GetType() == raftpb.EntryNormal && !aboutMembers(e.GetData()) {
 		copied.Data = e.GetData()
 	}
-	t.batch, t.size = append(t.batch, copied), t.size+len(copied.GetData())
+	t.batch = append(t.batch, copied)
+	t.size = t.size + len(copied.GetData())
 	if t.size < batchSize {
 		return nil
 	}
@@ -173,7 +174,8 @@ func (t *transcript) write(state *raftpb.HardState) error {
 	if err := t.wal.Save(state, t.batch); err != nil {
 		return written(err, "the copy of the survivor's log")
 	}
-	t.batch, t.size = nil, 0
+	t.batch = nil
+	t.size = 0
 	return nil
 }
 

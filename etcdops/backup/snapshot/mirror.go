@@ -11,8 +11,8 @@ import (
 	"runtime/debug"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/backup/mirror"
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -32,7 +32,8 @@ type mirroring struct {
 func Mirror(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	act := "mirror"
 	if len(args) > 0 && (args[0] == "promote" || args[0] == "check") {
-		act, args = args[0], args[1:]
+		act = args[0]
+		args = args[1:]
 	}
 	m, err := readMirroring(act, args, stderr)
 	if err != nil {
@@ -54,7 +55,8 @@ func Mirror(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		report, err = m.run(ctx)
 	}
 	if err != nil {
-		report.Reason, report.Error = archive.ReasonOf(err), told(err)
+		report.Reason = archive.ReasonOf(err)
+		report.Error = told(err)
 	}
 	tell(report, stdout)
 	return exitCode(err, stderr)
@@ -142,7 +144,8 @@ func (m *mirroring) valid(asked bool) error {
 
 // validSource is valid about the source.
 func (m *mirroring) validSource(asked bool) error {
-	live, kept := len(m.from.cluster.Endpoints) > 0, m.stored.Place.URL != ""
+	live := len(m.from.cluster.Endpoints) > 0
+	kept := m.stored.Place.URL != ""
 	switch {
 	case asked && !live && !kept:
 		return command.Errorf("--endpoint and --to-endpoint are required")
@@ -164,7 +167,8 @@ func (m *mirroring) scopeFlags(flags *flag.FlagSet) func() {
 	flags.StringVar(&m.Scope.Prefix, "prefix", "", "`prefix` of the keys that are mirrored; empty is all")
 	flags.Func("to-prefix", "`prefix` that takes its place at the destination; it is the same unless given",
 		func(value string) error {
-			m.Scope.ToPrefix, given = value, true
+			m.Scope.ToPrefix = value
+			given = true
 			return nil
 		})
 	flags.Func("exclude", fmt.Sprintf("`prefix` of keys that are not mirrored; may be repeated, up to %d times",

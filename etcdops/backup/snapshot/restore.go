@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 	"github.com/quorate-dev/quorate/etcdops/backup/stream"
+	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
@@ -39,7 +39,8 @@ func Restore(ctx context.Context, args []string, getenv func(string) string, std
 	}
 	report, err := r.run(ctx)
 	if err != nil {
-		report.Error, report.Reason = told(err), archive.ReasonOf(err)
+		report.Error = told(err)
+		report.Reason = archive.ReasonOf(err)
 	}
 	tell(report, stdout)
 	return exitCode(err, stderr)
@@ -82,7 +83,8 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 			return nil, command.Errorf("the variable %s is no revision", facts.EnvUntil)
 		}
 	}
-	r.InitialCluster, r.Token = getenv("ETCD_INITIAL_CLUSTER"), getenv("ETCD_INITIAL_CLUSTER_TOKEN")
+	r.InitialCluster = getenv("ETCD_INITIAL_CLUSTER")
+	r.Token = getenv("ETCD_INITIAL_CLUSTER_TOKEN")
 	for _, needed := range [][2]string{
 		{"--name", r.Name}, {"--peer-url", r.PeerURL}, {"--etcd-version", r.EtcdVersion},
 		{"ETCD_INITIAL_CLUSTER", r.InitialCluster}, {"ETCD_INITIAL_CLUSTER_TOKEN", r.Token},
@@ -224,7 +226,8 @@ func (r *restoring) openTail(ctx context.Context) error {
 			KeysFile: r.keysFile})
 	}
 	if r.AsFarAsPossible && r.Tail != nil && archive.ReasonOf(err) == archive.Denied {
-		r.TailFlaw, err = archive.Words(err), nil
+		r.TailFlaw = archive.Words(err)
+		err = nil
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/backup/stream"
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/backup/stream"
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -61,7 +61,8 @@ func Stream(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		report, err = stream.Run(ctx, s.Options, monitor)
 	}
 	if err != nil {
-		report.Reason, report.Error = archive.ReasonOf(err), told(err)
+		report.Reason = archive.ReasonOf(err)
+		report.Error = told(err)
 	}
 	tell(report, stdout)
 	return exitCode(err, stderr)
@@ -100,7 +101,9 @@ func readStreaming(args []string, stderr io.Writer) (*streaming, error) {
 	if err := s.readCommon(); err != nil {
 		return nil, err
 	}
-	s.Options.Cluster, s.Options.Place, s.Options.Form = s.ordering.Cluster, s.ordering.Place, s.ordering.Form
+	s.Options.Cluster = s.ordering.Cluster
+	s.Options.Place = s.ordering.Place
+	s.Options.Form = s.ordering.Form
 	s.Options.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	return s, nil
 }
@@ -150,7 +153,8 @@ func lookAtTail(ctx context.Context, asked stream.Asked, stdout, stderr io.Write
 		report, err = stream.Look(ctx, asked)
 	}
 	if err != nil {
-		report.Reason, report.Error = archive.ReasonOf(err), told(err)
+		report.Reason = archive.ReasonOf(err)
+		report.Error = told(err)
 	}
 	tell(report, stdout)
 	return exitCode(err, stderr)

@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/backup/seed"
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -25,7 +25,8 @@ func Survey(args []string, stdout, stderr io.Writer) int {
 	}
 	found, err := seed.Survey(dataDir, walDir)
 	if err != nil {
-		found.Reason, found.Error = archive.ReasonOf(err), told(err)
+		found.Reason = archive.ReasonOf(err)
+		found.Error = told(err)
 	}
 	tell(found, stdout)
 	return exitCode(err, stderr)

@@ -76,7 +76,8 @@ func chain(all []Span, from int64) (links []Span, reach int64) {
 		if best.Last == reach {
 			return links, reach
 		}
-		links, reach = append(links, best), best.Last
+		links = append(links, best)
+		reach = best.Last
 	}
 }
 
@@ -297,7 +298,8 @@ func (t *Tail) look(ctx context.Context, asked Asked) (stores.Tail, error) {
 	if len(links) == 0 {
 		return report, nil
 	}
-	report.FirstRevision, report.StoredRevision = max(from+1, links[0].First), reach
+	report.FirstRevision = max(from+1, links[0].First)
+	report.StoredRevision = reach
 	report.Segments = int64(len(links))
 	for _, s := range links {
 		report.Bytes += s.Size

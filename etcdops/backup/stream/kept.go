@@ -68,11 +68,13 @@ func (s *Segment) Behind(revision int64) (Batch, error) {
 			before.Add(c)
 			return nil
 		}
-		b.records, b.events = protowire.AppendBytes(b.records, c.raw), b.events+1
+		b.records = protowire.AppendBytes(b.records, c.raw)
+		b.events = b.events + 1
 		last.Add(c)
 		return nil
 	})
-	b.sum, b.before = last.Of(), before.Of()
+	b.sum = last.Of()
+	b.before = before.Of()
 	if s.First == revision+1 {
 		b.before = s.Before
 	}

@@ -26,7 +26,8 @@ func (l *Lag) Saw(revision int64, at time.Time) {
 // Copied tells that revisions up to this one are copied.
 func (l *Lag) Copied(revision int64) {
 	for len(l.known) > 0 && l.known[0].Revision <= revision {
-		l.until, l.known = l.known[0].At, l.known[1:]
+		l.until = l.known[0].At
+		l.known = l.known[1:]
 	}
 }
 

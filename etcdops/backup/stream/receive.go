@@ -81,7 +81,9 @@ func (r *receiver) watch(ctx context.Context) error {
 	if err != nil {
 		return unreachable(err)
 	}
-	r.open, r.begins, r.again = batch{}, 0, Sum{}
+	r.open = batch{}
+	r.begins = 0
+	r.again = Sum{}
 	r.intact = func(ctx context.Context, revision int64) (bool, error) { return whole(ctx, client, revision) }
 	all := &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: r.last, ProgressNotify: true,
 		Fragment: true}
@@ -232,7 +234,8 @@ func (r *receiver) event(ctx context.Context, e *mvccpb.Event) error {
 			return outOfOrder(r.open.last, revision)
 		}
 	case r.open.last + 1:
-		r.open.last, r.begins = revision, len(r.open.records)
+		r.open.last = revision
+		r.begins = len(r.open.records)
 	default:
 		return outOfOrder(r.open.last, revision)
 	}
@@ -314,7 +317,10 @@ func (r *receiver) pass(ctx context.Context, to int) error {
 		return r.passBut(ctx, rest)
 	}
 	b.sum = sumOf(b.records[r.begins:])
-	r.last, r.sum, r.open, r.begins = b.last, b.sum, batch{}, 0
+	r.last = b.last
+	r.sum = b.sum
+	r.open = batch{}
+	r.begins = 0
 	return r.send(ctx, b)
 }
 
@@ -335,7 +341,10 @@ func (r *receiver) passBut(ctx context.Context, rest []byte) error {
 	next := batch{first: r.open.last, last: r.open.last, before: b.sum, events: b.events - events,
 		records: append([]byte(nil), rest...), leases: maps.Clone(b.leases)}
 	b.events = events
-	r.last, r.sum, r.open, r.begins = b.last, b.sum, next, 0
+	r.last = b.last
+	r.sum = b.sum
+	r.open = next
+	r.begins = 0
 	return r.send(ctx, b)
 }
 

@@ -160,7 +160,9 @@ func parts(whole []byte) (content, sum, mac []byte, err error) {
 		if size < 1 {
 			break
 		}
-		content, sum, mac = whole[:size], whole[size:][:sha256.Size], whole[size+sha256.Size:]
+		content = whole[:size]
+		sum = whole[size:][:sha256.Size]
+		mac = whole[size+sha256.Size:]
 		if is := sha256.Sum256(content); bytes.Equal(is[:], sum) {
 			return content, sum, mac, nil
 		}
@@ -207,7 +209,9 @@ type Change struct {
 
 // Each tells all changes, in their order. They are valid until it returns. An error may come after some were told.
 func (s *Segment) Each(tell func(Change) error) error {
-	revision, sub, events := s.First-1, int64(0), int64(0)
+	revision := s.First - 1
+	sub := int64(0)
+	events := int64(0)
 	for rest := s.records; len(rest) > 0; events++ {
 		raw, n := protowire.ConsumeBytes(rest)
 		if n < 0 {
@@ -221,7 +225,8 @@ func (s *Segment) Each(tell func(Change) error) error {
 		case c.Revision == revision && revision >= s.First:
 			sub++
 		case c.Revision == revision+1:
-			revision, sub = c.Revision, 0
+			revision = c.Revision
+			sub = 0
 		default:
 			return errRecords
 		}
@@ -272,7 +277,8 @@ func changeOf(raw []byte) (c Change, ok bool) {
 		}
 	})
 	if kind == typeDelete {
-		c.Deleted, c.Lease = true, 0
+		c.Deleted = true
+		c.Lease = 0
 		c.Value = protowire.AppendBytes(protowire.AppendTag(nil, fieldKey, protowire.BytesType), c.Key)
 	}
 	return c, ok && len(c.Key) > 0
@@ -314,7 +320,8 @@ type Sum struct {
 // Add takes the next change.
 func (s *Sum) Add(c Change) {
 	if s.hash == nil || c.Revision != s.revision {
-		s.revision, s.hash = c.Revision, sha256.New()
+		s.revision = c.Revision
+		s.hash = sha256.New()
 	}
 	var length [binary.MaxVarintLen64]byte
 	s.hash.Write(protowire.AppendVarint(length[:0], uint64(len(c.raw))))

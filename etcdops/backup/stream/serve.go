@@ -33,7 +33,9 @@ func NewMonitor(flushAfter time.Duration) *Monitor {
 func (m *Monitor) begin(clusterID string, reach int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.report.ClusterID, m.report.StoredRevision, m.report.SeenRevision = clusterID, reach, reach
+	m.report.ClusterID = clusterID
+	m.report.StoredRevision = reach
+	m.report.SeenRevision = reach
 }
 
 // saw tells that revisions up to this one have arrived; latest, that the cluster had no others at this time.
@@ -82,7 +84,8 @@ func (m *Monitor) Report() stores.Stream {
 
 // ServeHTTP implements [http.Handler].
 func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	report, unwell := m.Report(), ""
+	report := m.Report()
+	unwell := ""
 	if lag := time.Duration(report.LagSeconds * float64(time.Second)); lag > m.late {
 		unwell = fmt.Sprintf("what was written in the last %s is not stored; revision %d is, and %d has arrived",
 			lag.Round(time.Second), report.StoredRevision, report.SeenRevision)

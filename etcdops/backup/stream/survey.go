@@ -54,7 +54,8 @@ func (s *surveyor) run(ctx context.Context) error {
 	if every == 0 {
 		every = hashEvery
 	}
-	stood, hashed := time.Now(), time.Now().Add(-every)
+	stood := time.Now()
+	hashed := time.Now().Add(-every)
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,7 +141,8 @@ func (l *line) hangUp() {
 	if l.client != nil {
 		_ = l.client.Close()
 	}
-	l.client, l.turn = nil, l.turn+1
+	l.client = nil
+	l.turn = l.turn + 1
 }
 
 // leaser knows the leases that there are.
@@ -199,11 +201,13 @@ func (l *leaser) leases(ctx context.Context, o Options, referred map[int64]struc
 		return nil
 	}
 	is := l.withTTL(ctx, client, answer.Leases)
-	l.ttl, l.asked = is, time.Now()
+	l.ttl = is
+	l.asked = time.Now()
 	if l.told != nil && maps.Equal(is, l.told) && time.Since(l.toldAt) < leasesEvery {
 		return nil
 	}
-	l.told, l.toldAt = is, l.asked
+	l.told = is
+	l.toldAt = l.asked
 	return &Leases{Since: before.Header.GetRevision(), Revision: answer.ResponseHeader.GetRevision(), TTL: is}
 }
 

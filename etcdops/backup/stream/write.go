@@ -57,7 +57,8 @@ func Run(ctx context.Context, o Options, monitor *Monitor) (stores.Stream, error
 	err := o.run(ctx, monitor)
 	report := monitor.Report()
 	if err != nil {
-		report.Reason, report.Error = archive.ReasonOf(err), archive.Words(err)
+		report.Reason = archive.ReasonOf(err)
+		report.Error = archive.Words(err)
 	}
 	return report, err
 }
@@ -194,13 +195,17 @@ type writer struct {
 func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	arrived, found, ended := make(chan batch), make(chan *Hash), make(chan error, 2)
+	arrived := make(chan batch)
+	found := make(chan *Hash)
+	ended := make(chan error, 2)
 	r := &receiver{cluster: w.Cluster, clusterID: standing.ClusterID, last: reach, to: arrived,
 		askEvery: w.FlushAfter / 4, silence: max(3*w.FlushAfter, time.Minute)}
 	s := &surveyor{Options: w.Options, monitor: w.monitor, was: standing, to: found}
 	go func() { ended <- r.run(ctx, w.Log) }()
 	go func() { ended <- s.run(ctx) }()
-	stored, changed, began := make(chan error, 1), make(chan error, 1), time.Now()
+	stored := make(chan error, 1)
+	changed := make(chan error, 1)
+	began := time.Now()
 	go func() { changed <- w.uncovered(ctx, standing, reach) }()
 	tick := time.NewTicker(max(w.FlushAfter/10, time.Millisecond))
 	defer tick.Stop()
@@ -253,7 +258,8 @@ func (w *writer) add(b batch) {
 		w.since = time.Now()
 	}
 	s := w.open
-	s.Last, s.Events = b.last, s.Events+b.events
+	s.Last = b.last
+	s.Events = s.Events + b.events
 	if s.records == nil { // it may be one large revision
 		s.records = b.records
 	} else {
@@ -280,7 +286,8 @@ func (w *writer) cut(now bool) {
 	}
 	w.open.Hash = w.hash
 	w.queue = append(w.queue, w.open)
-	w.open, w.hash = nil, nil
+	w.open = nil
+	w.hash = nil
 }
 
 // answered says what became of the segment that was being stored. It is an error where that one is not.
@@ -308,9 +315,11 @@ func (w *writer) store(ctx context.Context, s *Segment) error {
 	}
 	was := w.authRevision
 	if revision := w.leaser.users(ctx, w.Options); revision != 0 {
-		w.authRevision, w.usersAt = revision, s.Last
+		w.authRevision = revision
+		w.usersAt = s.Last
 	}
-	s.AuthRevision, s.UsersAt = w.authRevision, w.usersAt
+	s.AuthRevision = w.authRevision
+	s.UsersAt = w.usersAt
 	if s.Leases = w.leaser.leases(ctx, w.Options, s.referred); s.Leases != nil && len(s.Leases.TTL) > mostLeases {
 		s.Leases = nil // a restore then keeps those of the snapshot, and of keys
 	}
@@ -359,7 +368,8 @@ func (w *writer) finish(ctx context.Context, stored <-chan error, why error) err
 	for ; len(w.queue) > 0; w.taken() {
 		err := w.store(ctx, w.queue[0])
 		if errors.Is(err, errUsersChanged) {
-			why, err = cmp.Or(why, err), nil
+			why = cmp.Or(why, err)
+			err = nil
 		}
 		if err != nil {
 			w.Log.Warn("the last changes are not stored", "reason", archive.Words(err))
@@ -383,7 +393,8 @@ func sleep(ctx context.Context, d time.Duration) {
 func (r *receiver) run(ctx context.Context, log *slog.Logger) error {
 	since := time.Now()
 	for {
-		began, last := time.Now(), r.last
+		began := time.Now()
+		last := r.last
 		err := r.watch(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was told to end

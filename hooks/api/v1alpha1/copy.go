@@ -53,7 +53,8 @@ func copyMap(to, from reflect.Value) {
 	}
 	to.Set(reflect.MakeMapWithSize(from.Type(), from.Len()))
 	for _, key := range from.MapKeys() {
-		kept, value := reflect.New(from.Type().Elem()).Elem(), reflect.New(from.Type().Elem()).Elem()
+		kept := reflect.New(from.Type().Elem()).Elem()
+		value := reflect.New(from.Type().Elem()).Elem()
 		kept.Set(from.MapIndex(key)) // what is in a map has no address
 		copyInto(value, kept)
 		to.SetMapIndex(key, value)

@@ -223,7 +223,8 @@ func demands(s *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 func contradict(a, b metav1.LabelSelectorRequirement) bool { return excludes(a, b) || excludes(b, a) }
 
 func excludes(a, b metav1.LabelSelectorRequirement) bool {
-	in, not := metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
+	in := metav1.LabelSelectorOpIn
+	not := metav1.LabelSelectorOpNotIn
 	switch {
 	case a.Operator == metav1.LabelSelectorOpDoesNotExist:
 		return b.Operator == in || b.Operator == metav1.LabelSelectorOpExists

@@ -161,12 +161,16 @@ func (s *Seen) kindsDiffer() []Finding {
 // compared says how a kind differs from that of this release. A field that the API server does not know is dropped by
 // it without a word, from the status too, which Quorate reads again.
 func compared(is, want *kind, apply string) Finding {
-	name, v := want.Metadata.Name, want.Spec.Versions[0].Name
-	has, wanted := is.facts(v), want.facts(v)
+	name := want.Metadata.Name
+	v := want.Spec.Versions[0].Name
+	has := is.facts(v)
+	wanted := want.facts(v)
 	if has == nil {
 		return fail(name+" has no version "+v, apply)
 	}
-	lacks, more, other := apart(wanted, has), apart(has, wanted), otherwise(wanted, has)
+	lacks := apart(wanted, has)
+	more := apart(has, wanted)
+	other := otherwise(wanted, has)
 	switch {
 	case len(lacks) > 0 && len(more) > 0:
 		return fail(fmt.Sprintf("%s is of another release: it does not have %s, and has %s", name, some(lacks),
@@ -213,7 +217,8 @@ func (s *Seen) controllersDiffer() []Finding {
 // differs says how a controller differs from that of this release. A rule for children that this release does not know
 // makes it refuse every call.
 func (s *Seen) differs(is, want *controller) []Finding {
-	has, wanted := is.facts(want), want.facts(want)
+	has := is.facts(want)
+	wanted := want.facts(want)
 	for name := range want.Spec.Hooks {
 		wanted["hook "+name] = "quorate." + s.Namespace + ".svc" + want.hook(name).address().Path
 	}
@@ -251,7 +256,8 @@ func (c *controller) facts(want *controller) facts {
 		all["rule for its children "+child.full()] = child.UpdateStrategy.Method
 	}
 	for name, hook := range c.Spec.Hooks {
-		w, wanted := c.hook(name), want.hook(name)
+		w := c.hook(name)
+		wanted := want.hook(name)
 		u := w.address()
 		if u == nil || wanted == nil {
 			continue
@@ -272,7 +278,8 @@ func (c *controller) facts(want *controller) facts {
 
 // policiesDiffer finds the policies that are not there. One of several installations adds its name to theirs.
 func (s *Seen) policiesDiffer() []Finding {
-	is, want := facts{}, facts{}
+	is := facts{}
+	want := facts{}
 	for _, name := range shipped().policies {
 		if strings.HasSuffix(name, "/"+sharedIssuers) && s.sharesIssuers() {
 			continue // this installation allows what it refuses

@@ -134,12 +134,14 @@ func podSecurity(s *Seen) Finding {
 	var flaws []Finding
 	for _, c := range s.clusters {
 		level := s.namespaces[c.Namespace]["pod-security.kubernetes.io/enforce"]
-		what, instead := "keeps its data in directories of nodes", "choose another medium"
+		what := "keeps its data in directories of nodes"
+		instead := "choose another medium"
 		switch {
 		case level == "" || level == "privileged":
 			continue
 		case c.Spec.HostNetwork != nil:
-			what, instead = "is on the hosts' network", "create it without spec.hostNetwork"
+			what = "is on the hosts' network"
+			instead = "create it without spec.hostNetwork"
 		case c.Spec.Storage.Medium != v1alpha1.HostPath:
 			continue
 		}

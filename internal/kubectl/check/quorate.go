@@ -148,12 +148,14 @@ type networkPolicyObject struct {
 }
 
 func networkPolicy(s *Seen) Finding {
-	w, from := s.deployment(), s.metacontroller()
+	w := s.deployment()
+	from := s.metacontroller()
 	where, there := s.namespaces[s.Metacontroller]
 	if !there {
 		where = map[string]string{corev1.LabelMetadataName: s.Metacontroller}
 	}
-	held, let := false, false
+	held := false
+	let := false
 	for _, p := range s.networks {
 		if !meets(&p.Spec.PodSelector, w.Spec.Template.Labels) ||
 			!slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {

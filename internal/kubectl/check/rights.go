@@ -159,8 +159,8 @@ func lacks(has, wanted []policyRule, readOnly bool) []string {
 		}
 		before := ""
 		for _, resource := range want.Resources {
-			verbs, name := strings.Join(lacking(has, want, resource), ", "),
-				strings.TrimSuffix(resource+"."+want.APIGroups[0], ".")
+			verbs := strings.Join(lacking(has, want, resource), ", ")
+			name := strings.TrimSuffix(resource+"."+want.APIGroups[0], ".")
 			switch verbs {
 			case "":
 			case before:

@@ -87,7 +87,8 @@ func trust(s *Seen) Finding {
 	if f, is := s.plain(); is {
 		return f
 	}
-	w, called := s.metacontroller(), s.called()
+	w := s.metacontroller()
+	called := s.called()
 	inline := slices.DeleteFunc(slices.Clone(called), func(w *webhook) bool { return w.CABundle == nil })
 	switch len(inline) {
 	case 0:
@@ -128,7 +129,8 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 		s.install()+", then "+s.restart()); f.State != OK {
 		return f
 	}
-	changed, started := lastChange(s.trusted.ObjectMeta), s.started(w)
+	changed := lastChange(s.trusted.ObjectMeta)
+	started := s.started(w)
 	switch {
 	case started.IsZero():
 		return fail("Metacontroller is not running", command("kubectl -n %s describe pods", s.Metacontroller)+
@@ -154,7 +156,8 @@ func (s *Seen) signed(bundle []byte, where, do string) Finding {
 	if err != nil {
 		return unchecked("the certificate can't be read")
 	}
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots := x509.NewCertPool()
+	between := x509.NewCertPool()
 	between.AppendCertsFromPEM(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
 	roots.AppendCertsFromPEM(bundle)
 	// At a time when it was valid: that it has expired is said elsewhere.
@@ -204,7 +207,8 @@ func (s *Seen) started(w *workload) time.Time {
 }
 
 func token(s *Seen) Finding {
-	w, called := s.deployment(), s.called()
+	w := s.deployment()
+	called := s.called()
 	if _, asked := env(containerOf(w), "QUORATE_TOKEN_FILE"); !asked &&
 		!slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
 		return warn("Quorate asks for none: all who reach the hooks may call them",
