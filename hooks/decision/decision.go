@@ -113,11 +113,11 @@ type RecordChange struct {
 type PodFate string
 
 const (
-	// Deleted: the pod is deleted, so that it is made again.
+	// Deleted pods are made again.
 	Deleted PodFate = "Deleted"
-	// Reimaged: its image is exchanged.
+	// Reimaged pods get another image.
 	Reimaged PodFate = "Reimaged"
-	// Unchosen: others wait for it, and its restart is withdrawn.
+	// Unchosen pods are not restarted after all, because others wait.
 	Unchosen PodFate = "Unchosen"
 )
 

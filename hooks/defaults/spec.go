@@ -1,3 +1,4 @@
+// Package defaults is what an EtcdCluster asks for, with the defaults put in, and what is wrong with it.
 package defaults
 
 import (

@@ -1,9 +1,8 @@
 package facts
 
-import (
-	"fmt"
-)
+import "fmt"
 
+// MinAvailable is how many pods the budget protects. One that shows another etcd than ours counts in none of them.
 func (f *Facts) MinAvailable() int { return f.minAvailable() + f.MismatchedPods() }
 
 // BudgetLags says that the observed budget protects fewer pods than it must once the learner votes; empty when it does

@@ -146,8 +146,8 @@ func (f *Facts) minAvailable() int {
 	voters := len(f.Voters)
 	own := len(f.ReplicaVoters())
 	if l := f.Learner(); l != nil && l.PodName != "" && l.Serving() {
-		voters = voters + 1
-		own = own + 1
+		voters++
+		own++
 	}
 	if f.Etcd == nil || !f.BesideForeign() {
 		return Quorum(max(f.Replicas, voters))

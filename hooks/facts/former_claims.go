@@ -102,6 +102,7 @@ type claimsKnown struct {
 	members  []string // IDs of those that the claims are of
 }
 
+// ChooseClaim has a look at what was told of all claims, and takes the one whose log is ahead.
 func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) ClaimChoice {
 	k := f.claimsAsTold(c)
 	evidence := strings.Join(k.evidence, "; ")

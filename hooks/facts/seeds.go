@@ -22,6 +22,7 @@ import (
 // etcd has.
 
 const (
+	// Volumes of a pod that is filled, and where they are mounted.
 	VolumeSurvivor    = "survivor"
 	VolumeSurvivorWAL = "survivor-wal"
 	VolumeGate        = "gate"

@@ -70,6 +70,7 @@ func (f *Facts) TemplateOutdated(pod *corev1.Pod) bool {
 	return pod.Annotations[objects.AnnotationTemplate] != f.TemplateNow(MadeForVersion(pod))
 }
 
+// UnlessEmpty is the list, and nil for an empty one, so that both make the same template.
 func UnlessEmpty[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
