@@ -125,8 +125,7 @@ func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) ClaimChoice {
 			Outlook: decision.Waits}
 	}
 	i := slices.IndexFunc(k.evidence, func(e string) bool { return strings.HasPrefix(e, k.best.Name+":") })
-	k.evidence[0] = k.evidence[i]
-	k.evidence[i] = k.evidence[0]
+	k.evidence[0], k.evidence[i] = k.evidence[i], k.evidence[0]
 	return ClaimChoice{Chosen: k.best, Evidence: strings.Join(k.evidence, "; ")}
 }
 

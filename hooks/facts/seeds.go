@@ -22,13 +22,18 @@ import (
 // etcd has.
 
 const (
-	// Volumes of a pod that is filled, and where they are mounted.
-	VolumeSurvivor    = "survivor"
+	// VolumeSurvivor is what a pod is filled from.
+	VolumeSurvivor = "survivor"
+	// VolumeSurvivorWAL is the log of that.
 	VolumeSurvivorWAL = "survivor-wal"
-	VolumeGate        = "gate"
-	SurvivorMount     = "/survivor"
-	SurvivorWALMount  = "/survivor-wal"
-	GateMount         = "/var/run/quorate-gate"
+	// VolumeGate holds the pod's etcd back.
+	VolumeGate = "gate"
+	// SurvivorMount is where VolumeSurvivor is mounted.
+	SurvivorMount = "/survivor"
+	// SurvivorWALMount is where VolumeSurvivorWAL is.
+	SurvivorWALMount = "/survivor-wal"
+	// GateMount is where VolumeGate is.
+	GateMount = "/var/run/quorate-gate"
 	// DefaultDataPath is where the data directory is in a volume of ours.
 	DefaultDataPath = "data"
 	// EnvEpoch names the record of the epoch: a pod whose epoch is over does not start, because it is gone.

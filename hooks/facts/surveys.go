@@ -57,8 +57,7 @@ func (f *Facts) BestSurvivor() SurvivorChoice {
 			evidence), Outlook: decision.Waits}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
-	s.evidence[0] = s.evidence[i]
-	s.evidence[i] = s.evidence[0]
+	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
 	return SurvivorChoice{Message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), Evidence: evidence}
 }
