@@ -14,7 +14,7 @@ median() {
 }
 
 echo "decisions, calls, memory ..." >&2
-go test ./hooks/cluster -run '^$' -bench Decide -count 5 >>"$go"
+go test ./hooks -run '^$' -bench Decide -count 5 >>"$go"
 go test ./test/real/bench -run '^$' -bench Sync/verify=false -count 5 >>"$go"
 go test ./test/real/bench -run '^$' -bench ResidentMemory -benchtime 1x >>"$go"
 

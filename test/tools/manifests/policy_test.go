@@ -151,7 +151,7 @@ func TestPolicyForExistingEndpoints(t *testing.T) {
 	} else if why := judged(t, base, admission.Create, "", ordersWith(""), "{}"); why != "" {
 		t.Error(why)
 	}
-	raw := fileOf(t, "../../../hooks/cluster/testdata/endpoints.json")
+	raw := fileOf(t, "../../../hooks/testdata/endpoints.json")
 	var cases []struct{ Allowed, Host, Refused string }
 	must(t, json.Unmarshal(raw, &cases))
 	policies := map[string][]byte{}
