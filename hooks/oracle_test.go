@@ -195,9 +195,18 @@ func TestVerifySeesABelievedForgery(t *testing.T) {
 			o.Children.ConfigMaps = map[string]*corev1.ConfigMap{genuine.Name: genuine, forged.Name: &forged}
 			believed := Decide(o)
 			o.Unsealed = []string{forged.Name}
-			assert.ErrorContains(t, verify(o, believed), "has no seal")
+			assert.ErrorContains(t, verify(o, believed), "S8")
 
 			d := Decide(o)
+			require.NoError(t, verify(o, d))
+			assert.Equal(t, "Converged", d.Reason.Rule)
+			assert.Len(t, d.Children.ConfigMaps, 1, "it goes, while the etcd of the epoch before answers")
+			assert.Len(t, d.Children.Pods, 3)
+
+			o.Etcd = nil
+			o.Health = nil
+			assert.ErrorContains(t, verify(o, believed), "has no seal")
+			d = Decide(o)
 			require.NoError(t, verify(o, d))
 			assert.Equal(t, "RecordRefused", d.Reason.Rule)
 			assert.Len(t, d.Children.Pods, 3)

@@ -80,7 +80,8 @@ func (f *Facts) pastOf(epoch int) record.Past {
 // or whose volumes are.
 func (f *Facts) NextEpochNumber() int {
 	n := max(f.Epoch.N, f.HighestRecorded())
-	for recorded := range f.Recorded {
+	for name := range f.Children.ConfigMaps {
+		recorded, _ := objects.Ordinal(f.Cluster.Name+"-epoch", name)
 		n = max(n, recorded)
 	}
 	for _, claim := range f.All.Claims {
@@ -145,7 +146,13 @@ func readRecords(o observation.Observation) (recorded map[int]*Epoch, doubted ma
 // Refused says why records are not believed, or can't be read, that hold every change back, by name. One that is of
 // the very etcd that answers, by the status too, does not: all of it that matters is known without it, so it goes and
 // is written again. So it is with each where the key is another one.
+//
+// Nor does one of a later epoch while the etcd of the epoch that runs answers: that one has not begun. A call that comes
+// late makes such a record, when the epoch that it plans was given up meanwhile. It goes, and nothing is read of it.
 func (f *Facts) Refused() map[string]string {
+	if len(f.doubted) > 0 && len(f.doubted) == len(f.neverBegun()) {
+		return nil
+	}
 	if len(f.doubted) != 1 || len(f.Unsealed) != 1 || f.Etcd == nil || len(f.Recorded) > 0 {
 		return f.doubted
 	}
@@ -158,6 +165,17 @@ func (f *Facts) Refused() map[string]string {
 		return nil
 	}
 	return f.doubted
+}
+
+// neverBegun are the records that no key has sealed as they are, and that are of epochs that have not begun.
+func (f *Facts) neverBegun() []string {
+	if f.Etcd == nil || f.Epoch == nil || f.Epoch.Record == nil || !f.Epoch.HadQuorum() {
+		return nil
+	}
+	return objects.Filter(f.Unsealed, func(name string) bool {
+		n, is := objects.Ordinal(f.Cluster.Name+"-epoch", name)
+		return is && n > f.Epoch.N
+	})
 }
 
 func newerEpoch(a, b *Epoch) *Epoch {

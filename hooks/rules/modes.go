@@ -73,7 +73,7 @@ var Modes = []Mode{
 				unsupported, decision.Waits).Holding(),
 			decision.NewRule("RecordRefused",
 				"Nothing is changed by a record that no key of the installation has sealed as it is, or that can't be "+
-					"read (S8); one of the etcd that answers, by the status too, is written again.",
+					"read (S8). While etcd answers, its own record is written again, and one of a later epoch goes.",
 				recordRefused, decision.Waits).Holding(),
 			// Works: by dynamic-apply it ends with the next call
 			decision.NewRule("ApplyStrategy",

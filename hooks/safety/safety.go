@@ -80,24 +80,41 @@ func nothingChanges(j *judgement) {
 	}
 }
 
+// neverBegun reports whether a record is of an epoch after the one whose etcd answers.
+func neverBegun(j *judgement, name string) bool {
+	e := j.f.Epoch
+	if j.f.Etcd == nil || e == nil || e.Record == nil || e.ClusterID != j.f.Etcd.ClusterID {
+		return false
+	}
+	n, is := objects.Ordinal(j.o.Cluster.Name+"-epoch", name)
+	return is && n > e.N
+}
+
 // unsealed: what a record says that no key has sealed moves nothing, and no answer makes it look sealed (S8). It may go
-// while an etcd answers that is, by the status, the one of the cluster.
+// while an etcd answers that is, by the status, the one of the cluster, or that of the epoch before it.
 func unsealed(j *judgement) {
 	for _, name := range j.o.Unsealed {
-		j.require(j.d.Step == nil, "S8", "%s, and the record %s has no seal", j.d.Step, name)
-		answered := j.o.Etcd != nil && objects.Hex(j.o.Etcd.ClusterID) == j.o.Cluster.Status.ClusterID
-		for _, left := range missing(&j.o, &j.d.Children) {
-			j.require(answered && left == "ConfigMap "+name, "S8", "%s goes, and the record %s has no seal", left, name)
-		}
 		old := j.o.Children.ConfigMaps[name]
 		for _, cm := range j.d.Children.ConfigMaps {
 			same := cm.Name != name || maps.Equal(cm.Data, old.Data) &&
 				maps.Equal(cm.Annotations, facts.Kept(j.o.Cluster, old).Annotations)
 			j.require(same, "S8", "the record %s is changed, which has no seal", name)
 		}
-		for _, pod := range j.d.Children.Pods {
-			j.require(j.o.Children.Pods[pod.Name] != nil, "S8", "the pod %s is made, and the record %s has no seal",
-				pod.Name, name)
+		if !neverBegun(j, name) {
+			believesNothing(j, name)
 		}
+	}
+}
+
+// believesNothing checks that nothing is done while there is a record that may be of the epoch that runs.
+func believesNothing(j *judgement, name string) {
+	j.require(j.d.Step == nil, "S8", "%s, and the record %s has no seal", j.d.Step, name)
+	answered := j.o.Etcd != nil && objects.Hex(j.o.Etcd.ClusterID) == j.o.Cluster.Status.ClusterID
+	for _, left := range missing(&j.o, &j.d.Children) {
+		j.require(answered && left == "ConfigMap "+name, "S8", "%s goes, and the record %s has no seal", left, name)
+	}
+	for _, pod := range j.d.Children.Pods {
+		j.require(j.o.Children.Pods[pod.Name] != nil, "S8", "the pod %s is made, and the record %s has no seal",
+			pod.Name, name)
 	}
 }
