@@ -504,7 +504,8 @@ func TestWhatARestoreBelieves(t *testing.T) {
 	bucket := &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
 	base := v1alpha1.SnapshotRef{Name: "base"}
 	latest := &v1alpha1.Until{Latest: true, ClusterID: "c1"}
-	theirs := &v1alpha1.Until{Latest: true, ClusterID: "c1", KeysSecretRef: v1alpha1.SecretKeyRef{Name: "copied", Key: "k"}}
+	theirs := &v1alpha1.Until{Latest: true, ClusterID: "c1",
+		KeysSecretRef: v1alpha1.SecretKeyRef{Name: "copied", Key: "k"}}
 	for name, c := range map[string]struct {
 		keyed    bool
 		from     v1alpha1.SnapshotSource
@@ -523,6 +524,11 @@ func TestWhatARestoreBelieves(t *testing.T) {
 			o.Settings.Keyed = c.keyed
 			verified(&o, "base", "c1", time.Hour).Status.Artifact = "demo/base.db"
 			askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &c.from})
+			if c.believed == "copied" {
+				unlabelled := goOn(t, &o)
+				assert.Contains(t, unlabelled.Reason.Message, "the Secret copied, which the snapshot's source names")
+				o.Related.Labelled = map[string]bool{"copied": true}
+			}
 			for range 6 {
 				goOn(t, &o)
 			}

@@ -261,11 +261,14 @@ func (f *Facts) URLOfRestore() string {
 // resolve is the snapshot that the source names, or what stands in its way.
 func (f *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	r, why := f.find(s)
-	if why == "" {
-		why = objects.Unagreed(f.Related.Labelled, f.Cluster.Namespace, "the snapshot's source",
-			append(stores.Secrets(&r.Store), r.Identity.Name)...)
+	if why != "" {
+		return r, why
 	}
-	return r, why
+	named := append(stores.Secrets(&r.Store), r.Identity.Name)
+	if s.Until != nil { // without a name there, the keys are our own
+		named = append(named, s.Until.KeysSecretRef.Name)
+	}
+	return r, objects.Unagreed(f.Related.Labelled, f.Cluster.Namespace, "the snapshot's source", named...)
 }
 
 func (f *Facts) find(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {

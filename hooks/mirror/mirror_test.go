@@ -403,10 +403,11 @@ func TestStored(t *testing.T) {
 		Folder: "shop/orders", IdentitySecretRef: v1alpha1.SecretKeyRef{Name: "age"},
 		KeysSecretRef: v1alpha1.SecretKeyRef{Name: "orders-stream-key"}, ServiceAccountName: "reader"}}
 	delete(o.Clusters, "orders")
-	for _, name := range []string{"s3", "age"} {
+	o.Labelled = map[string]bool{}
+	for _, name := range []string{"s3", "age", "orders-stream-key"} {
 		assert.Empty(t, decided(t, o).Pods)
 		assert.Contains(t, decided(t, o).Status.Message, "the Secret "+name+", which spec.source names")
-		o.Labelled = map[string]bool{"s3": true, name: true}
+		o.Labelled[name] = true
 	}
 	main := pod(t, o, copier)
 	line := strings.Join(kubelet.Line(&main.Spec.Containers[0]), " ")

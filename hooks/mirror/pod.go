@@ -112,7 +112,8 @@ func Secrets(source *v1alpha1.MirrorSource) []string {
 	case source.External != nil:
 		return snapshot.SecretsOutside(outside(source.External))
 	case source.Stored != nil:
-		return append(stores.Secrets(&source.Stored.Store), source.Stored.IdentitySecretRef.Name)
+		return append(stores.Secrets(&source.Stored.Store), source.Stored.IdentitySecretRef.Name,
+			source.Stored.KeysSecretRef.Name)
 	}
 	return nil
 }

@@ -134,7 +134,8 @@ type Until struct {
 
 	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy of
 	// <schedule>-stream-key where they were stored. Changes that none of them has signed are not restored. Unset, those
-	// of this namespace are believed where an EtcdSnapshot is named, and else all that is in the store.
+	// of this namespace are believed where an EtcdSnapshot is named, and else all that is in the store. It needs the label
+	// etcd.quorate.dev/external.
 	// +optional
 	KeysSecretRef SecretKeyRef `json:"keysSecretRef,omitzero"`
 

@@ -141,7 +141,7 @@ type StoredSource struct {
 
 	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy of
 	// <schedule>-stream-key where the changes were stored. What none of them has signed is not mirrored. Unset, all that
-	// is in the store is believed.
+	// is in the store is believed. It needs the label etcd.quorate.dev/external.
 	// +optional
 	KeysSecretRef SecretKeyRef `json:"keysSecretRef,omitzero"`
 

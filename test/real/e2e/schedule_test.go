@@ -377,6 +377,7 @@ func TestMirrorOfStored(t *testing.T) {
 	former.streams("yearly", "")
 	keys := former.secretOf(objects.StreamSecret("yearly"))[objects.KeyStream]
 	standby.kube("create", "secret", "generic", "copied", "--from-literal="+objects.KeyStream+"="+string(keys))
+	standby.kube("label", "secret", "copied", objects.LabelExternal+"=")
 	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %[1]s}, source: {stored: {"+
 		"folder: %[2]s/%[1]s, keysSecretRef: {name: copied}, store: %[3]s}}", name, former.ns,
 		bucket.yaml(former.ns)))
