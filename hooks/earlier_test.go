@@ -38,8 +38,8 @@ func TestOracleOfFoundings(t *testing.T) {
 	}
 }
 
-// TestAClusterThatIsMadeAgainWaits: by itself for what Kubernetes deletes, for a person where it was made from a backup or
-// stays.
+// TestAClusterThatIsMadeAgainWaits: by itself for what Kubernetes deletes, for a person where it was made from a backup
+// or stays.
 func TestAClusterThatIsMadeAgainWaits(t *testing.T) {
 	for _, c := range []struct {
 		remain  observation.Remain

@@ -176,8 +176,8 @@ func TestVerifySeesWrongFinalizations(t *testing.T) {
 	assert.ErrorContains(t, safety.Finalize(o, remaining, true), "takes claims along")
 }
 
-// TestVerifySeesABelievedForgery: what would be decided if a record without a seal were believed breaks a rule, be it of
-// an epoch that has taken over or of the one that runs, and so does a decision that seals it.
+// TestVerifySeesABelievedForgery: what would be decided if a record without a seal were believed breaks a rule, be it
+// of an epoch that has taken over or of the one that runs, and so does a decision that seals it.
 func TestVerifySeesABelievedForgery(t *testing.T) {
 	o := serve(3)
 	genuine := o.Children.ConfigMaps["demo-epoch-1"]

@@ -221,8 +221,8 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 	}
 }
 
-// TestThePlatformChoosesUsers: with idPolicy Platform no pod of ours names a user or group, as OpenShift's restricted-v2
-// wants it; what is said besides is in every pod.
+// TestThePlatformChoosesUsers: with idPolicy Platform no pod of ours names a user or group, as OpenShift's
+// restricted-v2 wants it; what is said besides is in every pod.
 func TestThePlatformChoosesUsers(t *testing.T) {
 	for _, c := range []struct {
 		says              v1alpha1.PodSecurity

@@ -531,8 +531,8 @@ func FuzzParent(f *testing.F) {
 	})
 }
 
-// TestLabelledSecretsAreRead: of a mirror's related Secrets those of its namespace that have the label, and nothing that
-// they hold.
+// TestLabelledSecretsAreRead: of a mirror's related Secrets those of its namespace that have the label, and nothing
+// that they hold.
 func TestLabelledSecretsAreRead(t *testing.T) {
 	secret := func(namespace string, labels map[string]any) map[string]any {
 		return map[string]any{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"password": "c2VjcmV0"},

@@ -44,8 +44,8 @@ func offNodes(f *facts.Facts) string {
 	return words
 }
 
-// wrongClock says that Quorate's clock is not that of the API server. It does not say by how much: that changes, and the
-// log says it.
+// wrongClock says that Quorate's clock is not that of the API server. It does not say by how much: that changes, and
+// the log says it.
 func wrongClock(f *facts.Facts) string {
 	how := "ahead of"
 	if f.Ahead < 0 {

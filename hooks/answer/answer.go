@@ -7,24 +7,24 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
-// Of is what becomes of a plan.
+// Of is the answer to what the rules have decided: the children, the records and the status that follow.
 func Of(f *facts.Facts, p rules.Decided) decision.Decision {
 	f = f.WithRun(p.Defragmentation)
 	children := desired(f, &p.Plan)
 	awaited := await(f, children)
-	told := told{
+	says := told{
 		Because: decision.Reason{Rule: p.Rule.Name, Message: awaited.AddTo(p.Message)},
 		Next:    awaited.Prospect(p.Next),
 		Awaited: awaited,
 	}
 	if p.Aside {
-		told.Next.Reason = p.Next.Reason
-		told.Next.Message = awaited.AddTo(p.Next.Message)
+		says.Next.Reason = p.Next.Reason
+		says.Next.Message = awaited.AddTo(p.Next.Message)
 	}
 	if p.GivenUp.Mark == objects.FailedSilent {
-		told.GivenUp = p.GivenUp.Member
+		says.GivenUp = p.GivenUp.Member
 	}
-	newStatus := statusOf(f, told)
+	newStatus := statusOf(f, says)
 	return decision.Decision{
 		Step:        p.Step,
 		Children:    children,
@@ -32,7 +32,7 @@ func Of(f *facts.Facts, p rules.Decided) decision.Decision {
 		ResyncAfter: awaited.Resync(resyncAfter(f, &p.Plan, &newStatus)),
 		Mode:        p.Mode,
 		Quiet:       p.Rule.IsQuiet,
-		Reason:      told.Because,
+		Reason:      says.Because,
 		Outlook:     p.Outlook,
 	}
 }

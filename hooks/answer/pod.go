@@ -140,7 +140,7 @@ func prepareContainer(o observation.Observation, resources corev1.ResourceRequir
 	}
 }
 
-// trimContainer keeps etcd's log as short as the account of a volume says (spec.Room).
+// trimContainer keeps etcd's log as short as the account of a volume says (defaults.Room).
 func trimContainer(o observation.Observation, beside corev1.ResourceRequirements) corev1.Container {
 	trim := prepareContainer(o, objects.Beside(beside))
 	trim.Name = objects.ContainerTrim

@@ -41,8 +41,8 @@ func (r Release) Compare(o Release) int { return slices.Compare(r[:], o[:]) }
 // Less reports whether the release is older than o.
 func (r Release) Less(o Release) bool { return r.Compare(o) < 0 }
 
-// The oldest releases of 3.5 and 3.6 that members may run. Those of 3.5 before forget that a learner was promoted, those
-// of 3.6 lose members when membership changes. The CRD has a rule for each.
+// The oldest releases of 3.5 and 3.6 that members may run. Those of 3.5 before forget that a learner was promoted,
+// those of 3.6 lose members when membership changes. The CRD has a rule for each.
 var (
 	Least35 = Release{3, 5, 26}
 	Least36 = Release{3, 6, 4}

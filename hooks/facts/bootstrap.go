@@ -113,8 +113,8 @@ func (f *Facts) gatedFor(is, wanted string) bool {
 	})
 }
 
-// ChangesVersion reports whether the record gets another version in this very answer: no member begins as the one before
-// then.
+// ChangesVersion reports whether the record gets another version in this very answer: no member begins as the one
+// before then.
 func (f *Facts) ChangesVersion() bool {
 	return !f.Epoch.HadQuorum() && !SameMinor(f.VersionBeforeQuorum(), f.Epoch.Version)
 }

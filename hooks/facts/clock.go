@@ -57,8 +57,8 @@ func ReadClock(o observation.Observation) Clock {
 	return Clock{Now: latest, Ahead: wrongBefore(ours, latest, asked.Time)}
 }
 
-// wrongBefore is by how much our clock is known to be wrong while the time is not known, and 0 while it may be right. It
-// was ahead when it asked, if the API server wrote that, or anything later, long before.
+// wrongBefore is by how much our clock is known to be wrong while the time is not known, and 0 while it may be right.
+// It was ahead when it asked, if the API server wrote that, or anything later, long before.
 func wrongBefore(ours, latest, asked time.Time) time.Duration {
 	switch ahead := asked.Sub(latest); {
 	case ours.Before(latest):

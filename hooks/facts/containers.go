@@ -44,8 +44,8 @@ func ContainerOf(pod *corev1.Pod) string {
 	return objects.StatusOf(pod, objects.ContainerEtcd).ContainerID
 }
 
-// PrepareRefused reports whether the pod's init container found the data directory empty that must not be, when it ended
-// last: where it has succeeded since, the data is there.
+// PrepareRefused reports whether the pod's init container found the data directory empty that must not be, when it
+// ended last: where it has succeeded since, the data is there.
 func PrepareRefused(pod *corev1.Pod) bool {
 	prepare := objects.StatusOf(pod, objects.ContainerPrepare)
 	ended := prepare.State.Terminated

@@ -65,7 +65,10 @@ func Leaving(o observation.Observation) bool {
 
 func leaving(o observation.Observation, e *Epoch) bool {
 	c := o.Cluster
-	if c.DeletionTimestamp == nil || defaults.Protected(c) || defaults.Existing(c) == nil || !e.Existing() || len(e.Foreign) == 0 {
+	if c.DeletionTimestamp == nil || defaults.Protected(c) || defaults.Existing(c) == nil {
+		return false
+	}
+	if !e.Existing() || len(e.Foreign) == 0 {
 		return false
 	}
 	ours := func(name string) bool { _, is := objects.Ordinal(c.Name, name); return is }

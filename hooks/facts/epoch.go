@@ -16,8 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-// HighestRecorded is the highest number of an epoch whose record was seen. That of one that is only now made is not noted before
-// it is written again.
+// HighestRecorded is the highest number of an epoch whose record was seen. That of one that is only now made is not
+// noted before it is written again.
 func (f *Facts) HighestRecorded() int {
 	n := record.Recorded(f.Cluster, f.Children.Services[objects.PeerService(f.Cluster.Name)])
 	for of, e := range f.Recorded {
@@ -147,8 +147,9 @@ func readRecords(o observation.Observation) (recorded map[int]*Epoch, doubted ma
 // the very etcd that answers, by the status too, does not: all of it that matters is known without it, so it goes and
 // is written again. So it is with each where the key is another one.
 //
-// Nor does one of a later epoch while the etcd of the epoch that runs answers: that one has not begun. A call that comes
-// late makes such a record, when the epoch that it plans was given up meanwhile. It goes, and nothing is read of it.
+// Nor does one of a later epoch while the etcd of the epoch that runs answers: that one has not begun. A call that
+// comes late makes such a record, when the epoch that it plans was given up meanwhile. It goes, and nothing is read of
+// it.
 func (f *Facts) Refused() map[string]string {
 	if len(f.doubted) > 0 && len(f.doubted) == len(f.neverBegun()) {
 		return nil

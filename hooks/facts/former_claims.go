@@ -50,8 +50,8 @@ func VolumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
 	return list
 }
 
-// ClaimSurvey is the name of the pod that looks at the claim of this place: that of a survey of a member, of which there
-// is none yet.
+// ClaimSurvey is the name of the pod that looks at the claim of this place: that of a survey of a member, of which
+// there is none yet.
 func (f *Facts) ClaimSurvey(place int) string {
 	return objects.MemberName(f.Cluster.Name, place) + SurveySuffix
 }

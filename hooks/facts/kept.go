@@ -27,8 +27,8 @@ func (f *Facts) Suspended() bool {
 	return c.Spec.Suspend && (!c.Spec.SelfHosted || c.Status.Rule == "Suspended" || !f.halfDone())
 }
 
-// halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut off
-// has not written it.
+// halfDone reports whether a member is away, or half in. What is seen says so, and not the status: a call that was cut
+// off has not written it.
 func (f *Facts) halfDone() bool {
 	for _, e := range f.Recorded {
 		if e.Choice.Name != "" {

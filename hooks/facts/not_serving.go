@@ -119,8 +119,8 @@ func (f *Facts) WhyNotServing(m *Member) string {
 	return ""
 }
 
-// newImage says which image a container has not started with since it was put into the pod: it may be on its way, or not
-// be there.
+// newImage says which image a container has not started with since it was put into the pod: it may be on its way, or
+// not be there.
 func newImage(m *Member) string {
 	if m.Pod.DeletionTimestamp != nil || !m.Restarting() {
 		return ""

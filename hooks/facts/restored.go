@@ -7,7 +7,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Restored is the condition Restored: whether the cluster has the data that a restore asks for; not shown when none does.
+// Restored is the condition Restored: whether the cluster has the data that a restore asks for; not shown when none
+// does.
 func (f *Facts) Restored() (reason, message string, is, shown bool) {
 	r := f.Asked.Restore
 	switch {

@@ -121,9 +121,9 @@ func (f *Facts) Leads(m *Member) int {
 	return 0
 }
 
-// OvertakenVersion is the version that the members run, if the cluster has agreed on a higher one than the record says: the
-// last member had already been given the new image when the others were to turn back. None of the lower version could
-// start any more.
+// OvertakenVersion is the version that the members run, if the cluster has agreed on a higher one than the record says:
+// the last member had already been given the new image when the others were to turn back. None of the lower version
+// could start any more.
 func (f *Facts) OvertakenVersion() (defaults.Release, bool) {
 	if _, open := f.Downgrading(); open {
 		return defaults.Release{}, false

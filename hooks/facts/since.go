@@ -45,7 +45,8 @@ const (
 	lookMissed  = 2 * lookWritten
 )
 
-// watchedSince is since when Quorate has looked without a gap; now after one, and after a look by a clock that was ahead.
+// watchedSince is since when Quorate has looked without a gap; now after one, and after a look by a clock that was
+// ahead.
 func (f *Facts) watchedSince() time.Time {
 	w := f.Cluster.Status.Internal.Watched
 	if w == nil || w.StartTime.IsZero() || aheadOf(f.Now, &w.LastProbeTime) ||

@@ -104,7 +104,7 @@ func (f *Facts) Release() defaults.Release {
 }
 
 // Turnover is after how many entries a member has surely written a snapshot, and keeps none from before it for others:
-// etcd 3.6 after 10,000 by its own defaults, sooner by its flags (spec.Room), and it keeps 5,000 for others.
+// etcd 3.6 after 10,000 by its own defaults, sooner by its flags (defaults.Room), and it keeps 5,000 for others.
 const Turnover = 15_000
 
 // Downgrading is the version that a downgrade under way goes to; false when no member tells of one.

@@ -146,7 +146,8 @@ func (f *Facts) newestSnapshot(clusterID, other string) *v1alpha1.EtcdSnapshot {
 	return newest
 }
 
-// newerSnapshot reports whether a snapshot is newer than another one. Of one etcd its revisions say that, and no clock of a Job.
+// newerSnapshot reports whether a snapshot is newer than another one. Of one etcd its revisions say that, and no clock
+// of a Job.
 func newerSnapshot(s, than *v1alpha1.EtcdSnapshot, ofOne bool) bool {
 	if ofOne && s.Status.Revision != than.Status.Revision {
 		return s.Status.Revision > than.Status.Revision

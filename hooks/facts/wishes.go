@@ -89,8 +89,8 @@ func sameData(a, b record.Origin) bool {
 	return a.Source == b.Source && a.SurvivorsOf == b.SurvivorsOf && a.Member == b.Member && url(a) == url(b)
 }
 
-// Suggested is the way back that loses least and that the next epoch does not take already, and the command for it; empty
-// when only one is left that loses all.
+// Suggested is the way back that loses least and that the next epoch does not take already, and the command for it;
+// empty when only one is left that loses all.
 func (f *Facts) Suggested() string {
 	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
 		asked := policy != v1alpha1.RecoverFromSurvivor // nothing is offered that may be empty
@@ -102,8 +102,8 @@ func (f *Facts) Suggested() string {
 	return f.earlierSnapshot()
 }
 
-// earlierSnapshot is how the newest snapshot is restored beside the one that the next epoch should begin with; empty for
-// none.
+// earlierSnapshot is how the newest snapshot is restored beside the one that the next epoch should begin with; empty
+// for none.
 func (f *Facts) earlierSnapshot() string {
 	if f.Next == nil || f.Next.Epoch.Snapshot == nil {
 		return ""

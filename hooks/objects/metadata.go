@@ -54,8 +54,9 @@ func Shortened(name string, most int) string {
 	return strings.TrimRight(name[:most-len(sum)-1], "-.") + "-" + sum
 }
 
-// NumberedName names the nth object that this one has for a purpose. The UID keeps it apart from those of another object
-// of the same name, and from a cluster's members. It has 63 characters at most: a Job's name is a label of its pods.
+// NumberedName names the nth object that this one has for a purpose. The UID keeps it apart from those of another
+// object of the same name, and from a cluster's members. It has 63 characters at most: a Job's name is a label of its
+// pods.
 func NumberedName(of metav1.Object, purpose string, n int) string {
 	end := fmt.Sprintf("-%s-%s-%d", of.GetUID()[:min(8, len(of.GetUID()))], purpose, n)
 	return strings.ReplaceAll(Shortened(of.GetName(), 63-len(end)), ".", "-") + end

@@ -48,7 +48,7 @@ type Observation struct {
 	Recent []v1alpha1.HistoryEntry
 	// Now is the time of the call, by our clock. Decide puts in its place what is known of the time, Clock is then our
 	// clock, for what may as well be done at any other time, and Ahead by how much that is known to be ahead: see
-	// state.ReadClock.
+	// facts.ReadClock.
 	Now, Clock time.Time
 	Ahead      time.Duration
 	// Resync is how often Metacontroller calls while nothing happens (spec.resyncPeriodSeconds of the

@@ -1,8 +1,8 @@
 // Package operation says what became of an EtcdOperation. Nothing is decided here: its EtcdCluster is told of it, does
 // it, and says in status.operations how far it has come. That is copied until it has ended, and then stays.
 //
-// An act is an object, which runs once and keeps its end. As fields of the spec or as annotations acts stayed in Git and
-// did their work again, and had no rights of their own.
+// An act is an object, which runs once and keeps its end. As fields of the spec or as annotations acts stayed in Git
+// and did their work again, and had no rights of their own.
 package operation
 
 import (

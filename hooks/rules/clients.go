@@ -34,7 +34,8 @@ func leaving(f *facts.Facts, plan *decision.Plan) (names []string) {
 	return names
 }
 
-// othersHaveClients reports whether the voter serves, and another one would have clients without it and those that leave.
+// othersHaveClients reports whether the voter serves, and another one would have clients without it and those that
+// leave.
 func othersHaveClients(f *facts.Facts, m *facts.Member, leave []string) bool {
 	return m.Serving() && m.Pod != nil && slices.ContainsFunc(f.Voters, func(o *facts.Member) bool {
 		return o != m && !slices.Contains(leave, o.PodName) && hasClients(f, o)

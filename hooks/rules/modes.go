@@ -58,7 +58,7 @@ var (
 		quorumLost, decision.Waits, decision.Works).Holding()
 )
 
-// Modes are all of them, in the order of state.Mode. Only with a quorum's answer in hand there are changes of members:
+// Modes are all of them, in the order of facts.Mode. Only with a quorum's answer in hand there are changes of members:
 // finish the one that is under way, heal, shrink, grow.
 var Modes = []Mode{
 	{

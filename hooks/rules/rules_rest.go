@@ -31,8 +31,8 @@ func waitForMembers(f *facts.Facts) *decision.Plan {
 	}
 }
 
-// waitForPods waits for pods that stop, or have, while their members still answer, and none of ours is restarted for it:
-// a person has deleted them, or their nodes are drained.
+// waitForPods waits for pods that stop, or have, while their members still answer, and none of ours is restarted for
+// it: a person has deleted them, or their nodes are drained.
 func waitForPods(f *facts.Facts) *decision.Plan {
 	stopping := objects.Filter(f.Voters, func(m *facts.Member) bool {
 		return m.PodName != "" && (m.Pod == nil || m.Pod.DeletionTimestamp != nil)

@@ -141,8 +141,9 @@ func needless(f *facts.Facts) string {
 	return ""
 }
 
-// replanned is why what was planned for the next epoch must be planned again: a pod of it can't go on, and would be made
-// otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for nothing.
+// replanned is why what was planned for the next epoch must be planned again: a pod of it can't go on, and would be
+// made otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for
+// nothing.
 func replanned(f *facts.Facts) string {
 	if f.Next.Unstaged() == "" {
 		return ""

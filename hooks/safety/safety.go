@@ -1,5 +1,5 @@
 // Package safety is the oracle: the rules S1 to S21 said a second time, from the facts alone. It imports no rule.
-// It has the facts in common with the rules (package state and those beside it). A wrong fact would deceive both; the
+// It has the facts in common with the rules (package facts). A wrong fact would deceive both; the
 // model and the simulated etcd judge that from outside.
 package safety
 

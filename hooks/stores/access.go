@@ -31,8 +31,8 @@ const (
 	googleVariable = "GOOGLE_APPLICATION_CREDENTIALS"
 )
 
-// GivenGoogleKey is the file in a container with what a Secret of the namespace has as credentials of Google's: a tenant
-// wrote it, where any other file is the choice of the installation.
+// GivenGoogleKey is the file in a container with what a Secret of the namespace has as credentials of Google's: a
+// tenant wrote it, where any other file is the choice of the installation.
 const GivenGoogleKey = keyDir + "/" + googleKey
 
 // Volumes of pods with a store.

@@ -68,8 +68,8 @@ func (a *ask) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error
 	return op, nil
 }
 
-// handedDown are the labels by which a Quorate may know what it looks after: without those by which Argo CD and the like
-// know what is theirs to delete.
+// handedDown are the labels by which a Quorate may know what it looks after: without those by which Argo CD and the
+// like know what is theirs to delete.
 func handedDown(labels map[string]string) map[string]string {
 	all := map[string]string{}
 	for key, value := range labels {

@@ -103,9 +103,9 @@ func withLabelled(byUID bool, secrets []string, all ...relatedRule) []relatedRul
 	return all
 }
 
-// relatedToCluster: Secrets, EtcdSnapshots and EtcdOperations of the cluster, and what was made for an earlier one of its
-// name. Where the answer may depend on the name
-// alone, all EtcdSnapshots of the namespace are asked for, and those that matter are picked.
+// relatedToCluster: Secrets, EtcdSnapshots and EtcdOperations of the cluster, and what was made for an earlier one of
+// its name. Where the answer may depend on the name alone, all EtcdSnapshots of the namespace are asked for, and those
+// that matter are picked.
 func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(facts.RelatedSelector(c))}
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}

@@ -39,7 +39,7 @@ var (
 const theParent = "parent"
 
 // asObjectsOf is how the objects in a field of a call are read: the times are of use in the parent alone
-// (state.ReadClock).
+// (facts.ReadClock).
 func asObjectsOf(field string) json.Options {
 	if field == theParent {
 		return asObjectsWithTimes

@@ -96,8 +96,8 @@ func TestWhatIsStoredDoesNotGrow(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 }
 
-// FuzzRecord: whatever is beside an artifact, or in its place, it ends with an error or an artifact, and takes no memory
-// to speak of.
+// FuzzRecord: whatever is beside an artifact, or in its place, it ends with an error or an artifact, and takes no
+// memory to speak of.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"sha256": "0f", "size": 12}`), []byte("a database"))
 	f.Add([]byte(`{"sha256": "0f", "size": -1, "leases": {}}`), zstdMagic)

@@ -52,8 +52,8 @@ const (
 	Differs = "Differs"
 )
 
-// Take takes a snapshot, stores it, and verifies it. The report says what is stored (URI), with an error too: then it is
-// not verified.
+// Take takes a snapshot, stores it, and verifies it. The report says what is stored (URI), with an error too: then it
+// is not verified.
 //
 // What is stored has its record before it is verified, so that a run that is stopped then leaves it whole, and the
 // next run verifies it. It is removed only when it is disproved, and replaced only by another one that is whole.

@@ -15,7 +15,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
-// TestReplayOfOneLargeRevision: one that deletes 300,000 keys is replayed within a quarter of the memory that a Job has.
+// TestReplayOfOneLargeRevision: one that deletes 300,000 keys is replayed within a quarter of the memory that a Job
+// has.
 func TestReplayOfOneLargeRevision(t *testing.T) {
 	const keys = 300_000
 	dir, path := t.TempDir(), snapshotAt4(t)

@@ -413,9 +413,9 @@ func (l *leases) refer(c stream.Change) {
 	}
 }
 
-// learn takes a list of leases. One that was attached up to its Since, and is missing in it, was gone when the member was
-// at its Revision, so that its keys were deleted up to that. Of a list that is older than the snapshot nothing follows:
-// it lacks what was granted and attached before that was taken.
+// learn takes a list of leases. One that was attached up to its Since, and is missing in it, was gone when the member
+// was at its Revision, so that its keys were deleted up to that. Of a list that is older than the snapshot nothing
+// follows: it lacks what was granted and attached before that was taken.
 func (l *leases) learn(list *stream.Leases, from, until int64) {
 	if list == nil {
 		return

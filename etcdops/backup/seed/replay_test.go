@@ -383,8 +383,8 @@ func TestReplayOnlyEncrypted(t *testing.T) {
 	}
 }
 
-// TestReplayBehindOtherRecipients: what is encrypted for others ends a recovery at the last revision that can be read. A
-// restore to what is behind it says so.
+// TestReplayBehindOtherRecipients: what is encrypted for others ends a recovery at the last revision that can be read.
+// A restore to what is behind it says so.
 func TestReplayBehindOtherRecipients(t *testing.T) {
 	dir := t.TempDir()
 	segment(t, dir, stream.Header{First: 5, Last: 5}, putting(5, 0))

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// room is how many bytes a process without privileges may still write to the volume of a directory, and which volume that is.
+// room is how many bytes a process without privileges may still write to the volume of a directory, and which volume
+// that is.
 func room(dir string) (id uint64, free int64, err error) {
 	var volume unix.Statfs_t
 	var info unix.Stat_t

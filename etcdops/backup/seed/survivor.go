@@ -23,12 +23,14 @@ var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "
 // soloBegins is the last entry that etcdutl writes into the log of a cluster of one: its member.
 const soloBegins = 1
 
-// together makes one database of what a survivor has: its own, which may lack the last moments, and all entries of its log after that. An
-// entry that the member did not know to be committed is among them: those who are gone may have acknowledged it.
+// together makes one database of what a survivor has: its own, which may lack the last moments, and all entries of its
+// log after that. An entry that the member did not know to be committed is among them: those who are gone may have
+// acknowledged it.
 //
-// The entries are given to a cluster of one, that etcdutl makes of a copy of the database, as committed; etcd applies them. That cluster has
-// never known the others: etcd's own --force-new-cluster begins by dialling them, forgets entries that were not known to be committed, and has
-// no voter left when the survivor is a learner. docs/decisions/0019-seeds.md has the whole story.
+// The entries are given to a cluster of one, that etcdutl makes of a copy of the database, as committed; etcd applies
+// them. That cluster has never known the others: etcd's own --force-new-cluster begins by dialling them, forgets
+// entries that were not known to be committed, and has no voter left when the survivor is a learner.
+// docs/decisions/0019-seeds.md has the whole story.
 //
 // The cluster of one runs in the directory that is being made. Only its database is left there.
 func (s *survivor) together(ctx context.Context, p Programs, in staged) error {
@@ -57,7 +59,8 @@ func (s *survivor) tail() (bytes int64, err error) {
 	return bytes, err
 }
 
-// entryOverhead is what an entry takes in the log beside its data, rounded up: its term and index, a checksum, and padding (encode in wal/encoder.go).
+// entryOverhead is what an entry takes in the log beside its data, rounded up: its term and index, a checksum, and
+// padding (encode in wal/encoder.go).
 const entryOverhead = 64
 
 // applied has etcd apply the log until an entry.
@@ -117,8 +120,8 @@ func copyFile(ctx context.Context, from, to string) error {
 	return failure(failed, err, "the survivor's database can't be copied to %s", to)
 }
 
-// appendTo gives the survivor's entries after those in its database to the log of a cluster of one, as committed, and returns the last one's
-// index there.
+// appendTo gives the survivor's entries after those in its database to the log of a cluster of one, as committed, and
+// returns the last one's index there.
 func (s *survivor) appendTo(walDir string) (last uint64, err error) {
 	w, err := wal.Open(zap.NewNop(), walDir, &walpb.Snapshot{Index: new(uint64(soloBegins)), Term: new(uint64(1))})
 	if err != nil {
@@ -185,13 +188,13 @@ func (t *transcript) end() (uint64, error) {
 	return state.GetCommit(), t.write(state)
 }
 
-// clusterFields are those of etcd's InternalRaftRequest (api/v3/etcdserverpb/raft_internal.proto) that are about the cluster instead of its data:
-// v2, cluster_version_set, cluster_member_attr_set, downgrade_info_set.
+// clusterFields are those of etcd's InternalRaftRequest (api/v3/etcdserverpb/raft_internal.proto) that are about the
+// cluster instead of its data: v2, cluster_version_set, cluster_member_attr_set, downgrade_info_set.
 var clusterFields = []protowire.Number{2, 1300, 1301, 1302}
 
-// aboutMembers reports whether a request in the log is about the cluster that is over: etcd would look for members there that the new
-// one does not have. The same goes for requests of API 2, by which 3.5 writes what members are called; 3.7 can't read them at all. They are
-// messages of another type, in which field 2 is a word such as PUT.
+// aboutMembers reports whether a request in the log is about the cluster that is over: etcd would look for members
+// there that the new one does not have. The same goes for requests of API 2, by which 3.5 writes what members are
+// called; 3.7 can't read them at all. They are messages of another type, in which field 2 is a word such as PUT.
 func aboutMembers(request []byte) bool {
 	for len(request) > 0 {
 		field, kind, n := protowire.ConsumeTag(request)

@@ -153,7 +153,8 @@ func TestAStreamThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestAStreamBehindALink: what a claim can't list is not nothing. As far as possible goes no further than that it knows.
+// TestAStreamBehindALink: what a claim can't list is not nothing. As far as possible goes no further than that it
+// knows.
 func TestAStreamBehindALink(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "backups/a.db", "elsewhere/5-9.seg")

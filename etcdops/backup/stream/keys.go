@@ -12,8 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
 )
 
-// Keys are by what a stream signs what it stores: who can write to the store and does not know them can't add to it. The
-// first signs, and what any has signed is believed. None sign nothing, and believe all.
+// Keys are by what a stream signs what it stores: who can write to the store and does not know them can't add to it.
+// The first signs, and what any has signed is believed. None sign nothing, and believe all.
 type Keys [][]byte
 
 // leastKey is the fewest characters of a key: a seal can be seen by all who may read the store.

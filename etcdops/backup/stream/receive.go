@@ -54,8 +54,8 @@ type receiver struct {
 	// open is what has arrived, up to a revision that may not be whole; begins is where that begins in its records.
 	open   batch
 	begins int
-	// again is the sum of the records of last, which a watch begins with; intact tells whether no compaction has taken any of a
-	// revision. Head is the revision of the member that has answered.
+	// again is the sum of the records of last, which a watch begins with; intact tells whether no compaction has taken any
+	// of a revision. Head is the revision of the member that has answered.
 	again  Sum
 	intact func(ctx context.Context, revision int64) (bool, error)
 	head   int64
@@ -271,8 +271,8 @@ func (r *receiver) known(ctx context.Context) error {
 	return nil
 }
 
-// complete is an error when a compaction of a revision may have taken records of it before it was sent first. That is so
-// where the member has read it from its database, as for a watch that lags (syncWatchers in etcd's
+// complete is an error when a compaction of a revision may have taken records of it before it was sent first. That is
+// so where the member has read it from its database, as for a watch that lags (syncWatchers in etcd's
 // mvcc/watchable_store.go): then it has come further. The watch that begins next learns of the compaction.
 func (r *receiver) complete(ctx context.Context, revision int64) error {
 	if revision >= r.head {

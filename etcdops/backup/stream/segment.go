@@ -34,8 +34,8 @@ const format = 1
 
 // Header is the first line of a segment, in JSON. What follows are records: a mvccpb.Event each (api/mvccpb/kv.proto)
 // behind its length, as protobuf writes messages in a row, in the order of revisions and within one as etcd counts
-// (main and sub of its revision). A length of 0 ends them, and the SHA-256 of all before follows. It ends the segment, or
-// the MAC of it does where the stream has keys.
+// (main and sub of its revision). A length of 0 ends them, and the SHA-256 of all before follows. It ends the segment,
+// or the MAC of it does where the stream has keys.
 type Header struct {
 	Format int `json:"format"`
 	// ClusterID in hexadecimal.
@@ -63,9 +63,9 @@ type Mark struct {
 	At       time.Time `json:"at"`
 }
 
-// Leases are those of a member, listed at some moment: etcd copies the list before it reads the revision that it answers
-// with (LeaseLeases in its server/etcdserver/v3_server.go), so that leases which were granted and attached in between
-// are not in it.
+// Leases are those of a member, listed at some moment: etcd copies the list before it reads the revision that it
+// answers with (LeaseLeases in its server/etcdserver/v3_server.go), so that leases which were granted and attached in
+// between are not in it.
 type Leases struct {
 	// Since is the revision of the member before it was asked: a lease that is not listed may have been attached behind
 	// it, and be there. Revision is that of the answer: one that was attached up to Since and is not listed was gone by

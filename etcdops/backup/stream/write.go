@@ -307,7 +307,8 @@ func (w *writer) taken() {
 	w.queue = w.queue[1:]
 }
 
-// store stores a segment, and tries again for a while. Once it is stored, the error is errUsersChanged where users have.
+// store stores a segment, and tries again for a while. Once it is stored, the error is errUsersChanged where users
+// have.
 func (w *writer) store(ctx context.Context, s *Segment) error {
 	if len(s.records) > largest-2*longestLine {
 		return failure(stores.StreamBehind, nil, "revisions %d to %d have %d MB of changes, more than a segment may: "+

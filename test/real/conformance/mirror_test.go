@@ -341,7 +341,8 @@ func TestMirrorRefuses(t *testing.T) {
 	})
 }
 
-// TestMirrorPromotionIsWithdrawn: of a promotion that is killed, and not begun again, nothing keeps a mirror from going on.
+// TestMirrorPromotionIsWithdrawn: of a promotion that is killed, and not begun again, nothing keeps a mirror from going
+// on.
 func TestMirrorPromotionIsWithdrawn(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		source := etcdproc.Start(t, version, "source", 1).Members[0]

@@ -130,8 +130,8 @@ func makeRoom(t *testing.T, m *etcdproc.Member, revision int64) {
 	require.NoError(t, err)
 }
 
-// TestStartsFromATrimmedLog: a member that ends or is killed while its log is shortened starts from what is left, and has all
-// that it has promised.
+// TestStartsFromATrimmedLog: a member that ends or is killed while its log is shortened starts from what is left, and
+// has all that it has promised.
 func TestStartsFromATrimmedLog(t *testing.T) {
 	kills := 2
 	if *long {

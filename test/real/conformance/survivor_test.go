@@ -481,7 +481,8 @@ func TestWhoCouldVote(t *testing.T) {
 }
 
 // TestRescueBegins: of three members one directory is left, or a snapshot. The etcd that is begun with it has all that
-// this held, is another cluster, and begins above all revisions that were seen. What can't be begun with changes nothing.
+// this held, is another cluster, and begins above all revisions that were seen. What can't be begun with changes
+// nothing.
 func TestRescueBegins(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it gives files to etcd's user, which needs root")

@@ -21,9 +21,9 @@ import (
 	"github.com/quorate-dev/quorate/internal/kubectl/check"
 )
 
-// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/reference/check.md lists and
-// no others (all of them are to get and to list, so it changes nothing). Where nothing is installed it says what to
-// do, and who may read nothing learns which right lacks.
+// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/reference/check.md
+// lists and no others (all of them are to get and to list, so it changes nothing). Where nothing is installed it says
+// what to do, and who may read nothing learns which right lacks.
 func TestCheck(t *testing.T) {
 	quorate := plugin(t)
 	findings := func(args ...string) (map[string]check.Finding, int) {

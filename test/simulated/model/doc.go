@@ -1,4 +1,4 @@
-// Package model visits every state that a small world can get into with the shipped cluster.Decide in it: an API server
+// Package model visits every state that a small world can get into with the shipped hooks.Decide in it: an API server
 // and caches that lag, Metacontroller, kubelets, etcd's membership by its own rules, people who edit, and
 // faults. The world is that of package world, told in a few hundred bytes, so that millions of states fit into
 // memory; what it leaves out is in docs/evidence/model.md, and agree_test.go holds the two against each other.

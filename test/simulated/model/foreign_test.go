@@ -23,10 +23,11 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// movingIn is how our members take over from those of an etcd outside of Kubernetes. It begins when the cluster that joins it has been created, or when all of ours vote there. It ends when no
-// foreign member is left, or when the EtcdCluster has been deleted. A person has the foreign members removed, at any
-// moment. What may go wrong: a foreign member stops, is removed or added by hand; ours are killed, cut off or lose
-// their data; a person changes the spec; and all that may befall calls and caches.
+// movingIn is how our members take over from those of an etcd outside of Kubernetes. It begins when the cluster that
+// joins it has been created, or when all of ours vote there. It ends when no foreign member is left, or when the
+// EtcdCluster has been deleted. A person has the foreign members removed, at any moment. What may go wrong: a foreign
+// member stops, is removed or added by hand; ours are killed, cut off or lose their data; a person changes the spec;
+// and all that may befall calls and caches.
 type movingIn struct {
 	takeover
 	// ours is how many members of ours there shall be.

@@ -221,8 +221,8 @@ func (a *reply) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
-// steady are the voters that serve, and will go on serving: their pods are neither deleted nor given another image. Those
-// that a person has rescued need no pod.
+// steady are the voters that serve, and will go on serving: their pods are neither deleted nor given another image.
+// Those that a person has rescued need no pod.
 func (s *worldState) steady() set {
 	var all set
 	for n := range s.Component().All {

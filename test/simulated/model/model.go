@@ -37,7 +37,7 @@ type model struct {
 
 	// What follows makes a wrong model of it, to show that the search finds what is wrong.
 
-	// Decide is cluster.Decide unless it is set.
+	// Decide is hooks.Decide unless it is set.
 	Decide func(observation.Observation) decision.Decision
 	// Unverified leaves out what hooks.Verify says to each decision: what happens then has to show it.
 	Unverified bool

@@ -132,7 +132,7 @@ func TestVerifyKnowsSelfHosted(t *testing.T) {
 
 // ---- what mutants see and decide otherwise
 
-// decider stands for cluster.Decide; nil is the shipped one.
+// decider stands for hooks.Decide; nil is the shipped one.
 type decider func(observation.Observation) decision.Decision
 
 // sees is the decision on other objects: copies, each changed.

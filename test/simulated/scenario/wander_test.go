@@ -315,8 +315,8 @@ func (w *walker) arrive(left int) {
 }
 
 // wanders takes random walks: all sorts of things happen in a random order, the same one every time for a seed, and
-// then the faults stop. No rule of safety may break, the walk itself may find nothing wrong, and unless a majority of the
-// data was lost the cluster must converge.
+// then the faults stop. No rule of safety may break, the walk itself may find nothing wrong, and unless a majority of
+// the data was lost the cluster must converge.
 func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
 	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -492,8 +492,8 @@ func TestWanderThroughWindows(t *testing.T) {
 }
 
 // TestWanderThroughEdits are walks of clusters whose version, TLS, auth, size and template are edited, rightly and
-// wrongly, while they are founded, restored and recovered, and while Quorate does not reach them. In the end the spec is
-// one that works.
+// wrongly, while they are founded, restored and recovered, and while Quorate does not reach them. In the end the spec
+// is one that works.
 func TestWanderThroughEdits(t *testing.T) {
 	wanders(t, 3, func(w *walker) string {
 		w.happens("image bad=gcr.io/etcd-development/etcd:v3.6.99; image bad=gcr.io/etcd-development/etcd:v3.7.99")
@@ -592,8 +592,8 @@ func (w *walker) recover() {
 	}
 }
 
-// tellsWhoIsWaitedFor insists that the status says so (Stalled) where only a person ends what it waits for: what nothing
-// is wrong with any more, and what hours do not change, nothing else will.
+// tellsWhoIsWaitedFor insists that the status says so (Stalled) where only a person ends what it waits for: what
+// nothing is wrong with any more, and what hours do not change, nothing else will.
 func (w *walker) tellsWhoIsWaitedFor() {
 	was := w.reconciling()
 	if was == "" {

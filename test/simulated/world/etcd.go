@@ -237,8 +237,8 @@ func (w *World) Lead(name string) {
 	}
 }
 
-// Lag lets clients write so much that the voter of this name needs a snapshot, which does not arrive. It does not happen
-// where the others would not be enough to take it.
+// Lag lets clients write so much that the voter of this name needs a snapshot, which does not arrive. It does not
+// happen where the others would not be enough to take it.
 func (w *World) Lag(name string) {
 	c, led := w.led()
 	i := slices.IndexFunc(c.Members, func(m observation.Member) bool { return nameAt(m) == name && !m.Learner })

@@ -114,7 +114,7 @@ type World struct {
 	// Log is what Metacontroller wrote since it was last taken.
 	Log    []string
 	Oracle Oracle
-	// Decide takes the place of cluster.Decide, to show that what is wrong is found; its decisions are not verified.
+	// Decide takes the place of hooks.Decide, to show that what is wrong is found; its decisions are not verified.
 	// Nil: the shipped one.
 	Decide func(observation.Observation) decision.Decision
 	// Watch makes calls prove that they leave their input alone (one in watchEvery), and every call that who is said to
