@@ -68,9 +68,11 @@ func (k *kind[O, D]) call(_ context.Context, s *Server, body io.Reader) (*call, 
 	o := &r.Observation
 	parent := k.parent(o)
 	deleted := parent.GetDeletionTimestamp() != nil
+	early := r.Finalizing && !deleted
+	late := deleted && !r.Finalizing
 	return &call{
 		kind: k.name, parent: parent, finalizing: r.Finalizing,
-		untimely: r.Finalizing && !deleted || !k.foreground && deleted && !r.Finalizing,
+		untimely: early || late && !k.foreground,
 		decide:   func(_ context.Context, began time.Time) (*decided, error) { return k.decided(s, r, began) },
 		letGo: func(time.Time) *decided {
 			answer := k.answer

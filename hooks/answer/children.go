@@ -132,8 +132,10 @@ func listedClaims(f *facts.Facts, plan *decision.Plan) []*corev1.PersistentVolum
 		if taken := f.All.Claims[c.Name]; old == nil && taken != nil && facts.MadeFor(taken) != f.Epoch.N {
 			return false // it was made for the next epoch, and goes with that
 		}
-		return old == nil || f.Find(member) != nil || !f.OrdinalReserved(member) || !f.Ours(old) ||
-			claimKept(f, old)
+		if old == nil || f.Find(member) != nil {
+			return true
+		}
+		return !f.OrdinalReserved(member) || !f.Ours(old) || claimKept(f, old)
 	})
 	quarantine(f, list, plan)
 	return list
@@ -146,7 +148,8 @@ func records(f *facts.Facts, in making, plan *decision.Plan) []*corev1.ConfigMap
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(f.Children.ConfigMaps)) {
 		cm := f.Children.ConfigMaps[name]
-		if (current == nil || current.Name != name) && (next == nil || next.Name != name) && !f.Leftover(cm) {
+		is := func(record *corev1.ConfigMap) bool { return record != nil && record.Name == name }
+		if !is(current) && !is(next) && !f.Leftover(cm) {
 			list = append(list, facts.Kept(f.Cluster, cm))
 		}
 	}

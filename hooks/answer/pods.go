@@ -48,8 +48,8 @@ func blindPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	for _, name := range f.Names {
 		switch {
 		case !f.MayFill(name), f.ChangesVersion():
-		case goes(name) || f.Memory() || f.Children.Pods[name] != nil || !f.StorageUsable(name) ||
-			f.Fenced(name):
+		case goes(name) || f.Children.Pods[name] != nil || f.Fenced(name):
+		case f.Memory() || !f.StorageUsable(name):
 		case !f.Epoch.HadQuorum() && f.MayBegin(name) && !f.MayNotBegin():
 			list = append(list, bootstrapPod(f, name))
 		case !f.Epoch.Began(): // no member resumes in an epoch that has not begun

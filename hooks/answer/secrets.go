@@ -149,9 +149,10 @@ func outlived(f *facts.Facts, l defaults.Leaf, signer *observation.Certificate) 
 	if old == nil || old.Certificate == nil || old.Flaw != "" {
 		return true
 	}
-	return old.Annotations[objects.AnnotationMadeFor] != l.Fingerprint() || f.Now.Before(old.Certificate.NotBefore) ||
-		!f.Now.Before(old.Certificate.Due()) && old.Certificate.NotAfter.Before(signer.NotAfter) ||
-		old.Certificate.Issuer != signer.Key
+	was := old.Certificate
+	begins := f.Now.Before(was.NotBefore)
+	ends := !f.Now.Before(was.Due()) && was.NotAfter.Before(signer.NotAfter)
+	return old.Annotations[objects.AnnotationMadeFor] != l.Fingerprint() || begins || ends || was.Issuer != signer.Key
 }
 
 // peersLag reports whether the peers' ca.crt is still to be brought up to the authority's. The servers' waits for

@@ -150,7 +150,9 @@ func memberStatus(f *facts.Facts, s v1alpha1.MemberStatus, h observation.Health,
 		s.DBSize = rounded(h.DBSize)
 		s.DBSizeInUse = rounded(h.DBSizeInUse)
 	}
-	s.Ready, s.Volume, s.WALVolume = ready, f.VolumeStatus(s.Name), f.VolumeStatus(facts.WALClaim(s.Name))
+	s.Ready = ready
+	s.Volume = f.VolumeStatus(s.Name)
+	s.WALVolume = f.VolumeStatus(facts.WALClaim(s.Name))
 	s.JoinTime = metav1.NewTime(f.Now.Truncate(1e9))
 	s.LastTransitionTime = metav1.NewTime(f.Now.Truncate(1e9))
 	i := slices.IndexFunc(f.Cluster.Status.Members,

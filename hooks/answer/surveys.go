@@ -35,8 +35,10 @@ func surveyPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	if f.Epoch == nil {
 		return claimSurveys(f)
 	}
-	if f.Next == nil || f.Cancelled() || f.Next.Epoch.Source != record.SourceSurvivor || f.Next.Epoch.Survivor != "" ||
-		plan.Record.Evidence != "" {
+	if f.Next == nil || f.Cancelled() || f.Next.Epoch.Source != record.SourceSurvivor {
+		return nil
+	}
+	if f.Next.Epoch.Survivor != "" || plan.Record.Evidence != "" {
 		return nil
 	}
 	if f.Ending() && f.Lingering() != "" {

@@ -64,11 +64,18 @@ func validateMemory(r *corev1.ResourceRequirements) error {
 	return nil
 }
 
+// choosesIDs reports whether users and groups of pods are not ours to choose.
+func choosesIDs(c *v1alpha1.PodSecurity) bool {
+	if c == nil {
+		return false
+	}
+	return c.IDPolicy == v1alpha1.IDsByPlatform || c.RunAsUser != nil || c.RunAsGroup != nil || c.FSGroup != nil
+}
+
 // validatePods says what of a spec would have pods refused, or never start.
 func validatePods(s *v1alpha1.EtcdClusterSpec) error {
 	own := s.SecurityContext
-	if s.Storage.Medium == v1alpha1.HostPath && own != nil && (own.IDPolicy == v1alpha1.IDsByPlatform ||
-		own.RunAsUser != nil || own.RunAsGroup != nil || own.FSGroup != nil) {
+	if s.Storage.Medium == v1alpha1.HostPath && choosesIDs(own) {
 		return fmt.Errorf("spec.securityContext can't choose users and groups with the medium HostPath: the "+
 			"directories on the nodes belong to user %d; remove idPolicy, runAsUser, runAsGroup and fsGroup",
 			objects.UserID)

@@ -58,8 +58,8 @@ func validateExisting(s *v1alpha1.EtcdClusterSpec) error {
 	for i, endpoint := range e.Endpoints {
 		u, err := url.Parse(endpoint)
 		switch {
-		case err != nil || u.Hostname() == "" || u.Port() == "" || u.Scheme+"://"+u.Host != endpoint ||
-			u.Scheme != "http" && u.Scheme != "https":
+		case err != nil || u.Hostname() == "" || u.Port() == "",
+			u.Scheme+"://"+u.Host != endpoint || u.Scheme != "http" && u.Scheme != "https":
 			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not a URL such as https://10.1.2.3:2379", i)
 		case (u.Scheme == "https") != (e.TLS != nil):
 			return fmt.Errorf("spec.bootstrap.existing.tls is for endpoints that begin with https://, and "+

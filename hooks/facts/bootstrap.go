@@ -132,8 +132,10 @@ func (f *Facts) VersionWaits() string {
 
 // NeverBegins reports whether the epoch has never had a quorum, and something stands in the way of that.
 func (f *Facts) NeverBegins() bool {
-	return f.Epoch.Provisioned() && !f.Epoch.HadQuorum() && !f.Ending() &&
-		(len(f.QuorumIsLost()) > 0 || f.Stalled() != "")
+	if !f.Epoch.Provisioned() || f.Epoch.HadQuorum() || f.Ending() {
+		return false
+	}
+	return len(f.QuorumIsLost()) > 0 || f.Stalled() != ""
 }
 
 // overdueMembers is what the initial members' pods show once all of them have had spec.recovery.after; empty before.

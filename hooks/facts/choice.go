@@ -57,7 +57,10 @@ func (f *Facts) Chosen() *Member {
 		return f.chosenForRemoval()
 	}
 	m := f.Find(f.Epoch.Choice.Name)
-	if m == nil || m.Pod == nil || m.Restarting() || Finished(m.Pod) || f.withdrawnLong(m.Pod) {
+	if m == nil || m.Pod == nil || m.Restarting() {
+		return nil
+	}
+	if Finished(m.Pod) || f.withdrawnLong(m.Pod) {
 		return nil
 	}
 	if !SameChoice(f.Epoch.Choice, RestartChoice(m.Pod, f.Epoch.Choice.Container != "")) {

@@ -103,9 +103,11 @@ func Unpulled(m *Member) string {
 
 // CrashesBefore tells of an init container, put there by others, that ends with an error, so that etcd is not started.
 func CrashesBefore(m *Member) string {
+	if HasStarted(m.Pod) {
+		return ""
+	}
 	for _, s := range m.Pod.Status.InitContainerStatuses {
-		if t := lastEnd(s); objects.Injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil &&
-			!HasStarted(m.Pod) {
+		if t := lastEnd(s); objects.Injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil {
 			return fmt.Sprintf("the injected container %s, which comes before etcd, crashes: exit %d", s.Name,
 				t.ExitCode)
 		}

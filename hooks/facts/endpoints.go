@@ -22,8 +22,11 @@ func (f *Facts) notAllowed() error {
 		return nil
 	}
 	e := f.Epoch
-	if e == nil && (f.Cluster.Status.ClusterID != "" || !defaults.Joins(f.Cluster)) || e != nil &&
-		(!e.Existing() || e.HadQuorum()) {
+	joins := f.Cluster.Status.ClusterID == "" && defaults.Joins(f.Cluster)
+	if e != nil {
+		joins = e.Existing() && !e.HadQuorum()
+	}
+	if !joins {
 		return nil
 	}
 	for i, endpoint := range joined.Endpoints {

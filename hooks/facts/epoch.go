@@ -328,8 +328,10 @@ func (e *Epoch) UnknownSum() bool {
 // that the revision at its end was not known when it was recorded. It goes as the SHA-256 does: the stream may still be
 // written.
 func (e *Epoch) UnknownEnd() bool {
-	return e != nil && e.Source == record.SourceSnapshot && e.Snapshot != nil && e.Snapshot.Tail != "" &&
-		e.Snapshot.Until == 0
+	if e == nil || e.Source != record.SourceSnapshot || e.Snapshot == nil {
+		return false
+	}
+	return e.Snapshot.Tail != "" && e.Snapshot.Until == 0
 }
 
 // FirstAlone reports whether only the first initial member may be filled now: what the others must get is not known.

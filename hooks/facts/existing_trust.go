@@ -20,7 +20,8 @@ func (f *Facts) allowsAnyPeer(m *Member) (string, bool) {
 // AsksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
 func (f *Facts) AsksInPlainText() string {
 	joined := defaults.Existing(f.Cluster)
-	if joined == nil || joined.TLS != nil || !f.BesideForeign() && (f.Epoch != nil || !defaults.Joins(f.Cluster)) {
+	joins := f.Epoch == nil && defaults.Joins(f.Cluster)
+	if joined == nil || joined.TLS != nil || !f.BesideForeign() && !joins {
 		return ""
 	}
 	return "Quorate talks to the etcd of spec.bootstrap.existing in plain text, so anything on the network can " +

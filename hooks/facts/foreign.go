@@ -127,7 +127,8 @@ func foreignEndpoints(o observation.Observation, e *Epoch) []observation.Endpoin
 // text where the spec's URLs are of TLS.
 func asks(existing *v1alpha1.ExistingCluster, raw string) bool {
 	u, err := url.Parse(raw)
-	return err == nil && !loopback(u.Hostname()) && (u.Scheme == "https" || existing == nil || existing.TLS == nil)
+	plain := existing == nil || existing.TLS == nil
+	return err == nil && !loopback(u.Hostname()) && (plain || u.Scheme == "https")
 }
 
 // loopback reports whether a host is oneself, in whatever form: what a member with etcd's defaults advertises.

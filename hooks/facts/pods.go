@@ -74,8 +74,10 @@ func (f *Facts) IsSurveyPod(name string) bool {
 func (f *Facts) ProtectingPods() []string {
 	return objects.Filter(f.Names, func(name string) bool {
 		pod := f.Children.Pods[name]
-		return f.claimBeingDeleted(name) && pod != nil && pod.DeletionTimestamp == nil &&
-			pod.Spec.NodeName != "" && !Finished(pod)
+		if pod == nil || pod.DeletionTimestamp != nil || Finished(pod) {
+			return false
+		}
+		return f.claimBeingDeleted(name) && pod.Spec.NodeName != ""
 	})
 }
 

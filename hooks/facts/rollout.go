@@ -92,8 +92,10 @@ func (f *Facts) mayDiffer(m *Member) bool {
 // kubelet is about to start it from the last one, it may not: if the old image were put back, it would never be started
 // again, and the wait for that would not end.
 func (f *Facts) WantsImage(m *Member) (string, bool) {
-	if m.PodName == "" || m.Pod == nil || m.Restarting() && Running(m.Pod) || m.Pod.DeletionTimestamp != nil ||
-		Finished(m.Pod) {
+	if m.PodName == "" || m.Pod == nil || m.Restarting() && Running(m.Pod) {
+		return "", false
+	}
+	if m.Pod.DeletionTimestamp != nil || Finished(m.Pod) {
 		return "", false
 	}
 	reason, differs := f.ImageDiffers(m)

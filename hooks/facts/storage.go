@@ -148,8 +148,10 @@ func (f *Facts) again(d *Volume) bool {
 // Grows reports whether the claim should be answered with the larger size. The API server takes that only of a claim
 // that is bound. What was asked for is asked for again for a moment, in case that the answer was not carried out.
 func (f *Facts) Grows(d *Volume) bool {
-	if d == nil || !d.Smaller() || d.Claim.Status.Phase != corev1.ClaimBound || !f.Usable(d.Claim) || f.Migrates() &&
-		d.otherClass() {
+	if d == nil || !d.Smaller() || f.Migrates() && d.otherClass() {
+		return false
+	}
+	if d.Claim.Status.Phase != corev1.ClaimBound || !f.Usable(d.Claim) {
 		return false
 	}
 	return d.asked().IsZero() || f.Now.Before(d.asked().Add(RefusedAfter)) || f.again(d)
@@ -168,7 +170,10 @@ func volumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
 // VolumeStatus is the volume of a claim as far as it is not yet what the spec asks for; nil when it is.
 func (f *Facts) VolumeStatus(claim string) *v1alpha1.VolumeStatus {
 	d := f.VolumeOf(claim)
-	if d == nil || f.Suspended() || !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
+	if d == nil || f.Suspended() {
+		return nil
+	}
+	if !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
 		return nil
 	}
 	s := &v1alpha1.VolumeStatus{Wanted: &d.Size, Message: f.Pending(d)}

@@ -175,8 +175,11 @@ func surveyReport(pod *corev1.Pod) *stores.Survey {
 		return nil
 	}
 	report, err := stores.Read[stores.Survey](t.Message)
-	if err != nil || report.Error == "" && report.ClusterID == "" || report.Error != "" && report.Reason != "Damaged" &&
-		report.Reason != "NotFound" {
+	if err != nil {
+		return nil
+	}
+	lasts := report.Reason == "Damaged" || report.Reason == "NotFound"
+	if report.Error != "" && !lasts || report.Error == "" && report.ClusterID == "" {
 		return nil
 	}
 	return report

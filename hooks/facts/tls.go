@@ -216,7 +216,8 @@ func (f *Facts) AuthOff() bool { return f.authTold(false) }
 
 func (f *Facts) authTold(on bool) bool {
 	return slices.ContainsFunc(f.Members, func(m *Member) bool {
-		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
+		told := m.Health.Auth != nil && *m.Health.Auth == on
+		return m.DisplayName() != "" && m.Serving() && told
 	})
 }
 

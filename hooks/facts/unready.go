@@ -82,8 +82,13 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 
 // Overdue reports whether a voter of ours has been silent for longer than the policy allows.
 func (f *Facts) Overdue(m *Member) bool {
-	return m.PodName != "" && !m.Learner && !m.Answers() && !f.Fenced(m.PodName) && !f.busy(m) &&
-		f.SilentFor(m) >= defaults.ReplaceAfter(&f.Cluster.Spec)
+	if m.PodName == "" || m.Learner || m.Answers() {
+		return false
+	}
+	if f.Fenced(m.PodName) || f.busy(m) {
+		return false
+	}
+	return f.SilentFor(m) >= defaults.ReplaceAfter(&f.Cluster.Spec)
 }
 
 // SilentFor is how long a member has not served while the others had quorum, as far as the status tells.
@@ -137,9 +142,14 @@ func (f *Facts) changeAtFault(m *Member) bool {
 		return o.PodName != "" && o.Serving() &&
 			!o.Restarting()
 	})
-	return f.Epoch != nil && m.Pod != nil && !nodeGone(m.Pod, f.Now) && ServedBefore(m.Pod) &&
-		!f.differs(m) &&
-		len(ours) > 0 && !slices.ContainsFunc(ours, func(o *Member) bool { return !f.differs(o) })
+	if f.Epoch == nil || m.Pod == nil || nodeGone(m.Pod, f.Now) {
+		return false
+	}
+	if !ServedBefore(m.Pod) || f.differs(m) {
+		return false
+	}
+	asBefore := func(o *Member) bool { return !f.differs(o) }
+	return len(ours) > 0 && !slices.ContainsFunc(ours, asBefore)
 }
 
 // Explain is all that can be said of a member that does not serve; empty when that is nothing in particular.

@@ -11,7 +11,10 @@ func (f *Facts) WaitsForWindow(m *Member) bool {
 		return false
 	}
 	r := f.UpdateOf(m)
-	return r != nil && m != f.Chosen() && (f.RestartSuffices(r) || !f.succeeding()) && !f.pressing(m)
+	if r == nil || m == f.Chosen() || f.pressing(m) {
+		return false
+	}
+	return f.RestartSuffices(r) || !f.succeeding()
 }
 
 // succeeding reports whether the successor of a voter has joined.
@@ -29,8 +32,11 @@ func (f *Facts) pressing(m *Member) bool {
 	_, downgrade := f.Downgrading()
 	unheard := objects.Encrypted(f.Cluster) && m.TLS.Peers != ByTLS(m.PeerURLs...) && m.TLS.Certificates
 	open := m.TLS.Anonymous && f.AuthOff()
-	return distrusts || unheard || open || downgrade && otherImage || len(f.Alarms(observation.AlarmNoSpace)) > 0 &&
-		(otherQuota || grown)
+	behind := downgrade && otherImage
+	if distrusts || unheard || open || behind {
+		return true
+	}
+	return len(f.Alarms(observation.AlarmNoSpace)) > 0 && (otherQuota || grown)
 }
 
 // HopWaits reports whether the next version on the way to the wanted one waits for a window.

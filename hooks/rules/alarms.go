@@ -211,8 +211,9 @@ func makeRoom(f *facts.Facts, alarms []observation.Alarm) *decision.Plan {
 	history := slices.ContainsFunc(fullMembers(f),
 		func(m *facts.Member) bool { return m.Health.DBSizeInUse >= defaults.Quota(m.Pod)/2 })
 	lead := f.Leader()
+	known := lead != nil && lead.Health.Revision > 0
 	switch {
-	case history && mayCompact(f) && f.DefragRun.Compacted == 0 && lead != nil && lead.Health.Revision > 0:
+	case history && known && mayCompact(f) && f.DefragRun.Compacted == 0:
 		return change(f, decision.Compact{Revision: lead.Health.Revision},
 			fmt.Sprintf("freeing space (alarm NOSPACE): compacting the history before revision %d",
 				lead.Health.Revision))

@@ -12,8 +12,10 @@ import (
 
 func fence(f *facts.Facts) *decision.Plan {
 	for _, m := range f.ChosenFirst(f.Voters) {
-		if m.PodName == "" || !f.Fenced(m.PodName) || m.Pod == nil || m.Pod.DeletionTimestamp != nil ||
-			!f.MayStop(m) {
+		if m.PodName == "" || !f.Fenced(m.PodName) {
+			continue
+		}
+		if m.Pod == nil || m.Pod.DeletionTimestamp != nil || !f.MayStop(m) {
 			continue
 		}
 		why := fmt.Sprintf("stopping %s, as an EtcdOperation of type Fence asks", m.PodName)

@@ -101,7 +101,11 @@ func setVersionBesideForeign(f *facts.Facts) *decision.Plan {
 	has, err := defaults.ParseRelease(f.Epoch.Version)
 	wanted, err2 := defaults.ParseRelease(f.Cluster.Spec.Version)
 	none := !slices.ContainsFunc(f.Members, func(m *facts.Member) bool { return m.PodName != "" })
-	if err != nil || err2 != nil || has == wanted || !none && has.Minor() != wanted.Minor() {
+	otherMinor := has.Minor() != wanted.Minor()
+	if err != nil || err2 != nil || has == wanted {
+		return nil
+	}
+	if otherMinor && !none {
 		return nil
 	}
 	return &decision.Plan{

@@ -133,11 +133,14 @@ func unauthorized(f *facts.Facts) decision.Prospect {
 
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
 func byPerson(f *facts.Facts, silent []*facts.Member) decision.Outlook {
-	if slices.ContainsFunc(silent, func(m *facts.Member) bool {
+	lasts := func(m *facts.Member) bool {
+		if m.DisplayName() == "" || f.Mismatched(m) || f.Fenced(m.PodName) {
+			return true
+		}
 		full := f.DiskFull(m) && !f.MoreRoom(m.PodName)
-		return m.DisplayName() == "" || f.Mismatched(m) || f.Fenced(m.PodName) || full ||
-			f.Overdue(m) && f.WhyNotReplaced(m) != ""
-	}) {
+		return full || f.Overdue(m) && f.WhyNotReplaced(m) != ""
+	}
+	if slices.ContainsFunc(silent, lasts) {
 		return decision.Waits
 	}
 	return decision.Works
@@ -214,9 +217,11 @@ func starts(f *facts.Facts) decision.Outlook {
 		return filling(f)
 	}
 	for _, name := range f.Epoch.InitialNames() {
-		if m := (&facts.Member{PodName: name, Pod: f.Children.Pods[name]}); m.Pod != nil &&
-			len(facts.Failures(m.Pod)) == 0 &&
-			facts.Unpulled(m) == "" && facts.CrashesBefore(m) == "" && !facts.HasStarted(m.Pod) {
+		m := &facts.Member{PodName: name, Pod: f.Children.Pods[name]}
+		if m.Pod == nil || facts.HasStarted(m.Pod) || len(facts.Failures(m.Pod)) > 0 {
+			continue
+		}
+		if facts.Unpulled(m) == "" && facts.CrashesBefore(m) == "" {
 			return decision.Works // a node, an image or a volume is on its way
 		}
 	}

@@ -32,8 +32,9 @@ func recoverQuorum(f *facts.Facts) *decision.Plan {
 	}
 	policy, asked := f.RecoverBy()
 	lost := f.QuorumIsLost()
-	if !asked && (f.BesideForeign() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !f.Epoch.HadQuorum() ||
-		f.MayHaveQuorum()) {
+	byItself := policy != v1alpha1.RecoverManual && !f.BesideForeign()
+	isLost := len(lost) > 0 && f.Epoch.HadQuorum() && !f.MayHaveQuorum()
+	if !asked && !(byItself && isLost) {
 		return nil
 	}
 	if !asked || len(lost) == 0 {

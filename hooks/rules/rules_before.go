@@ -299,8 +299,10 @@ func blind(f *facts.Facts) *decision.Plan {
 func leftBehind(f *facts.Facts) []string {
 	return objects.Filter(f.Names, func(name string) bool {
 		pod := f.Children.Pods[name]
-		return f.Epoch.HadQuorum() && pod != nil && f.TemplateOutdated(pod) && facts.NeverRan(pod) &&
-			!facts.PrepareRefused(pod)
+		if pod == nil || !f.Epoch.HadQuorum() || !f.TemplateOutdated(pod) {
+			return false
+		}
+		return facts.NeverRan(pod) && !facts.PrepareRefused(pod)
 	})
 }
 

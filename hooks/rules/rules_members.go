@@ -124,8 +124,13 @@ func promote(f *facts.Facts) *decision.Plan {
 func caughtUp(f *facts.Facts, l *facts.Member) bool {
 	lead := f.Leader()
 	hasVolume := f.Memory() || f.StorageUsable(l.PodName)
-	return lead != nil && lead.Serving() && l.Serving() && l.Health.Learner && !l.Restarting() && hasVolume &&
-		!l.Lags && l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
+	if lead == nil || !lead.Serving() || !hasVolume {
+		return false
+	}
+	if !l.Serving() || !l.Health.Learner || l.Restarting() || l.Lags {
+		return false
+	}
+	return l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
 }
 
 // replaceFirst does not wait for the learner: an etcd that joins compares its initial cluster with the list of the
@@ -134,7 +139,10 @@ func caughtUp(f *facts.Facts, l *facts.Member) bool {
 func replaceFirst(f *facts.Facts) *decision.Plan {
 	l := f.Learner()
 	lost, reason := f.LostVoter()
-	if l == nil || l.PodName == "" || lost == nil || l.Serving() || len(f.RemovedPods()) > 0 {
+	if l == nil || l.PodName == "" || l.Serving() {
+		return nil
+	}
+	if lost == nil || len(f.RemovedPods()) > 0 {
 		return nil
 	}
 	return removeVoter(f, lost, fmt.Sprintf("replacing %s: %s", lost.PodName, reason))
@@ -162,7 +170,7 @@ func recreatePod(f *facts.Facts) *decision.Plan {
 				Pod:    decision.PodChange{Name: m.PodName, Fate: decision.Deleted},
 				Resync: decision.ResyncLater,
 			}, reason)
-		case m.Learner && !facts.NeverRan(m.Pod) || !m.Learner && f.Leads(m) == 0 && f.QuorumWithout(m):
+		case m.Learner && !facts.NeverRan(m.Pod), !m.Learner && f.Leads(m) == 0 && f.QuorumWithout(m):
 			return chooseAndRecreate(f, m, &decision.Plan{
 				Message: fmt.Sprintf("changing the image of %s, which does not serve: %s", m.PodName, reason),
 				Pod:     decision.PodChange{Name: m.PodName, Fate: decision.Reimaged},

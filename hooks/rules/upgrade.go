@@ -14,8 +14,10 @@ func forcing(f *facts.Facts) bool {
 	hops := f.Hops()
 	calm := len(f.Voters) >= f.Wanted() && len(objects.Filter(f.Members,
 		(*facts.Member).Serving)) == len(f.Members)
-	return calm && f.Epoch.OldLog.There && len(hops) > 0 && hops[0].Minor() == 7 && f.Release().Minor() == 6 &&
-		!f.Refuses(hops)
+	if !calm || !f.Epoch.OldLog.There || len(hops) == 0 {
+		return false
+	}
+	return hops[0].Minor() == 7 && f.Release().Minor() == 6 && !f.Refuses(hops)
 }
 
 // forceSnapshots has every member write a snapshot; nil when that is not needed.
@@ -57,8 +59,10 @@ func forceSnapshots(f *facts.Facts, next defaults.Release) *decision.Plan {
 func cancelDowngrade(f *facts.Facts) *decision.Plan {
 	to, open := f.Downgrading()
 	wanted, err := defaults.ParseRelease(f.Cluster.Spec.Version)
-	if f.BesideForeign() || !open || err != nil || wanted.Base() == to ||
-		wanted.Minor() < f.Release().Minor() || forcing(f) {
+	if !open || err != nil || f.BesideForeign() {
+		return nil
+	}
+	if wanted.Base() == to || wanted.Minor() < f.Release().Minor() || forcing(f) {
 		return nil
 	}
 	return change(f, decision.CancelDowngrade{}, fmt.Sprintf(

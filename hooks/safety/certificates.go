@@ -27,8 +27,13 @@ func outTrusted(j *judgement, m *facts.Member) bool {
 // or can't dial by TLS.
 func tlsFlagsWrong(j *judgement, m *facts.Member) bool {
 	s := facts.TLSFlagsOf(m.Pod)
-	return objects.Encrypted(j.o.Cluster) && m.Pod != nil && (!s.Certificates || !s.Peers ||
-		!facts.ByTLS(m.PeerURLs...) || s.Plain != defaults.AllowsPlaintext(j.o.Cluster) || opensWrongly(j, m))
+	if !objects.Encrypted(j.o.Cluster) || m.Pod == nil {
+		return false
+	}
+	if !s.Certificates || !s.Peers || !facts.ByTLS(m.PeerURLs...) {
+		return true
+	}
+	return s.Plain != defaults.AllowsPlaintext(j.o.Cluster) || opensWrongly(j, m)
 }
 
 // opensWrongly reports whether the member asks clients for a certificate and need not, or the other way round, or does
@@ -44,7 +49,8 @@ func opensWrongly(j *judgement, m *facts.Member) bool {
 // authTold reports whether a member that serves has told in this call that auth is on, or off.
 func authTold(j *judgement, on bool) bool {
 	return slices.ContainsFunc(j.f.Members, func(m *facts.Member) bool {
-		return (m.PodName != "" || m.Alias != "") && m.Serving() && m.Health.Auth != nil && *m.Health.Auth == on
+		told := m.Health.Auth != nil && *m.Health.Auth == on
+		return m.DisplayName() != "" && m.Serving() && told
 	})
 }
 
@@ -135,9 +141,9 @@ func peersFirst(j *judgement, ca string, desired map[string]*decision.DesiredSec
 	server := desired[defaults.ServerSecret(j.o.Cluster)]
 	peer := j.o.Children.Secrets[defaults.PeerSecret(j.o.Cluster)]
 	authority := j.o.Children.Secrets[ca]
-	ahead := server != nil && server.Make != nil && peer != nil && authority != nil &&
-		!facts.SameTrust(peer.Trust, authority.Trust)
-	j.require(!ahead, "S19", "the servers are to trust an authority before the peers do")
+	made := server != nil && server.Make != nil
+	lag := peer != nil && authority != nil && !facts.SameTrust(peer.Trust, authority.Trust)
+	j.require(!made || !lag, "S19", "the servers are to trust an authority before the peers do")
 }
 
 // provided checks that no member is restarted or added that would show the others what they don't take, and that no
@@ -161,7 +167,10 @@ func provided(j *judgement) {
 		}
 		for _, o := range j.f.Members {
 			shown := j.f.ToldBy(o.Health)
-			j.require(shown == nil || len(shown.Anchors) == 0 || o.Knows(shown.Anchors) || o == m && goes, "S19",
+			if shown == nil || len(shown.Anchors) == 0 {
+				continue
+			}
+			j.require(o.Knows(shown.Anchors) || o == m && goes, "S19",
 				"a member is to show others the certificate in Secret %s, which %s does not take", shown.Name,
 				o.PodName)
 		}
@@ -170,8 +179,10 @@ func provided(j *judgement) {
 
 // stops reports whether the answer stops a member that serves.
 func stops(j *judgement, m *facts.Member) bool {
-	return m.Serving() && m.Pod != nil && m.Pod.DeletionTimestamp == nil && !facts.Finished(m.Pod) &&
-		podIn(j, m.PodName) == nil && (j.f.Replicas > 0 || besideForeign(j))
+	if !m.Serving() || m.Pod == nil || m.Pod.DeletionTimestamp != nil || facts.Finished(m.Pod) {
+		return false
+	}
+	return podIn(j, m.PodName) == nil && (j.f.Replicas > 0 || besideForeign(j))
 }
 
 // signer is the observed authority that would sign a leaf; nil when there is none.

@@ -213,9 +213,9 @@ func seeds(j *judgement, f *facts.Facts) {
 			continue
 		}
 		old := f.Children.Pods[pod.Name]
-		j.require(pod.Name == f.FirstToFill() || !f.Epoch.FirstAlone() || facts.Gated(pod) ||
-			old != nil && !facts.Gated(old), "S21",
-			"%s is filled before it is known with what", pod.Name)
+		may := pod.Name == f.FirstToFill() || !f.Epoch.FirstAlone()
+		already := old != nil && !facts.Gated(old)
+		j.require(may || already || facts.Gated(pod), "S21", "%s is filled before it is known with what", pod.Name)
 		args := ""
 		for i := range pod.Spec.InitContainers {
 			if c := &pod.Spec.InitContainers[i]; c.Name == objects.ContainerSeed {

@@ -54,7 +54,11 @@ func checkPods(j *judgement) {
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate
 // that is lacking keeps it away, but a Secret whose owner has not agreed.
 func broughtBack(j *judgement) {
-	if e := j.f.Epoch; j.f.Etcd != nil || e == nil || e.Record == nil || !e.HadQuorum() || !e.Began() || j.f.Memory() {
+	e := j.f.Epoch
+	if j.f.Etcd != nil || e == nil || e.Record == nil || j.f.Memory() {
+		return
+	}
+	if !e.HadQuorum() || !e.Began() {
 		return
 	}
 	for _, name := range j.f.Names {
@@ -67,8 +71,10 @@ func broughtBack(j *judgement) {
 // protectingPods checks that a pause stops no pod whose data would go with it.
 func protectingPods(j *judgement) {
 	for name, pod := range j.o.Children.Pods {
-		if !claimBeingDeleted(j, name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" ||
-			facts.Finished(pod) || j.f.Epoch == nil {
+		if j.f.Epoch == nil || !claimBeingDeleted(j, name) {
+			continue
+		}
+		if pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || facts.Finished(pod) {
 			continue
 		}
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
@@ -87,8 +93,13 @@ func needsPod(j *judgement, m *facts.Member) bool {
 		return false
 	}
 	certified := len(j.f.CertificateProblems) == 0 || m.Started() && j.f.OwnersAgree()
-	return m.Pod != nil || certified && j.f.Epoch.Provisioned() && !j.f.MayBeMade(m) && !j.f.Memory() &&
-		j.f.StorageUsable(m.PodName) && !j.f.JoinsOnAnotherClaim(m)
+	if m.Pod != nil {
+		return true
+	}
+	if !certified || !j.f.Epoch.Provisioned() || j.f.MayBeMade(m) || j.f.Memory() {
+		return false
+	}
+	return j.f.StorageUsable(m.PodName) && !j.f.JoinsOnAnotherClaim(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away, and that were not going anyway.
@@ -200,9 +211,14 @@ func unlike(j *judgement, m *facts.Member) bool {
 	if m.Pod == nil {
 		return false
 	}
-	return outTrusted(j, m) || tlsFlagsWrong(j, m) || facts.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j) ||
-		volumeUnlike(j, m) || outsideUnlike(j, m) || j.f.TemplateOutdated(m.Pod) ||
-		m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.f.Epoch.Version)
+	anyPeer := facts.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j)
+	if anyPeer || outTrusted(j, m) || tlsFlagsWrong(j, m) {
+		return true
+	}
+	if volumeUnlike(j, m) || outsideUnlike(j, m) || j.f.TemplateOutdated(m.Pod) {
+		return true
+	}
+	return m.Pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.f.Epoch.Version)
 }
 
 // volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
@@ -222,7 +238,8 @@ func volumeUnlike(j *judgement, m *facts.Member) bool {
 	growing := func(c *corev1.PersistentVolumeClaim) bool {
 		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
 	}
-	return s.Migration == v1alpha1.MigrateReplace && other || growing(m.Claim) || growing(wal) || stale
+	migrates := s.Migration == v1alpha1.MigrateReplace && other
+	return migrates || stale || growing(m.Claim) || growing(wal)
 }
 
 // claimsInOrder reports whether all claims that a new pod names are there and ours, and whether the record names all

@@ -162,7 +162,8 @@ func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
 	if besideForeign(j) {
 		removeBeside(j, s, m, lost || dead(j, m))
 	}
-	j.require(besideForeign(j) || lost || wrong || len(voters) > j.f.Replicas || dead(j, m), "S6",
+	surplus := besideForeign(j) || len(voters) > j.f.Replicas
+	j.require(surplus || lost || wrong || dead(j, m), "S6",
 		"%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
 	j.require(lost || wrong || !j.f.Fenced(m.PodName), "S6", "%s, which a person has fenced to look at it", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
@@ -189,8 +190,10 @@ func spare(j *judgement, m *facts.Member) bool {
 	joined, listed := joined(j, m)
 	noted := j.o.Cluster.Status.Internal.Replacement
 	late := listed && j.o.Now.Sub(joined) >= defaults.ReplaceAfter(&j.o.Cluster.Spec)
-	return late && noted != nil && noted.Learner == m.PodName ||
-		j.f.Memory() && m.Pod != nil && j.f.TemplateOutdated(m.Pod)
+	if late && noted != nil && noted.Learner == m.PodName {
+		return true
+	}
+	return j.f.Memory() && m.Pod != nil && j.f.TemplateOutdated(m.Pod)
 }
 
 // besideNone: no other change is under way; but a lost voter goes although a learner has not started.
@@ -247,8 +250,13 @@ func dead(j *judgement, m *facts.Member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	return watchedFor(j, long) && policy.Policy != v1alpha1.ReplaceManual && !j.f.Fenced(m.PodName) && !m.Serving() &&
-		!masked(j, m.PodName) && silent && quorate && toBeKept(j, m) && !fullDisk(j, m)
+	if policy.Policy == v1alpha1.ReplaceManual || j.f.Fenced(m.PodName) || m.Serving() {
+		return false
+	}
+	if !silent || !quorate || masked(j, m.PodName) || fullDisk(j, m) {
+		return false
+	}
+	return watchedFor(j, long) && toBeKept(j, m)
 }
 
 // fullDisk reports whether the member's etcd has ended of a full disk, and a successor would have no more room.
@@ -283,5 +291,8 @@ func toBeKept(j *judgement, m *facts.Member) bool {
 func masked(j *judgement, name string) bool {
 	h, heard := j.o.Health[name]
 	m := j.f.Find(name)
-	return heard && m != nil && h.MemberID != 0 && (h.Err != "" || h.MemberID != m.ID)
+	if !heard || m == nil || h.MemberID == 0 {
+		return false
+	}
+	return h.Err != "" || h.MemberID != m.ID
 }

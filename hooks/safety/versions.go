@@ -61,7 +61,10 @@ func startsOn(j *judgement, old, now *facts.Epoch) {
 	for name := range now.StartsOn {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
 		m := j.f.Find(member)
-		j.require(old.StartsOn[name] != "" || !old.Provisioned() || m != nil && m.Learner && !m.Started() &&
-			old.StartsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
+		if old.StartsOn[name] != "" || !old.Provisioned() {
+			continue
+		}
+		joins := m != nil && m.Learner && !m.Started() && old.StartsOn[member] == ""
+		j.require(joins, "S10", "%s may start empty, but is no new learner", name)
 	}
 }

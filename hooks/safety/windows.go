@@ -34,7 +34,10 @@ func InWindow(o observation.Observation) bool {
 // windows: outside of them no voter that serves is chosen for a restart, and none gets a successor, a URL, another
 // minor version or a scheduled defragmentation, for no more than a change.
 func windows(j *judgement) {
-	if j.f.Etcd == nil || j.f.Epoch == nil || j.f.Epoch.Record == nil || besideForeign(j) || InWindow(j.o) {
+	if j.f.Etcd == nil || j.f.Epoch == nil || j.f.Epoch.Record == nil {
+		return
+	}
+	if besideForeign(j) || InWindow(j.o) {
 		return
 	}
 	switch s := j.d.Step.(type) {
@@ -80,9 +83,17 @@ func chosenInWindow(j *judgement) {
 // it, it is known to be wrong, its certificates may expire, or writes or healing wait for it.
 func cannotWait(j *judgement, m *facts.Member) bool {
 	_, lost := j.f.DataLost(m)
-	return !m.Serving() || lost || j.f.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) ||
-		m.Pod != nil && (outTrusted(j, m) || speaksWrongly(j, m)) || downgrades(j) ||
-		raised(j, observation.AlarmNoSpace) && m.Pod != nil && volumeUnlike(j, m)
+	if !m.Serving() || lost || downgrades(j) {
+		return true
+	}
+	if j.f.Fenced(m.PodName) || claimBeingDeleted(j, m.PodName) || provenWrong(j, m) {
+		return true
+	}
+	if m.Pod == nil {
+		return false
+	}
+	full := raised(j, observation.AlarmNoSpace) && volumeUnlike(j, m)
+	return full || outTrusted(j, m) || speaksWrongly(j, m)
 }
 
 // speaksWrongly reports whether the others can't hear the member, or it is open to everyone.

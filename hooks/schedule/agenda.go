@@ -85,9 +85,10 @@ func stillCurrent(all []*taken, of *taken) *taken {
 	was := of.unless()
 	return newestOf(all, func(s *taken) bool {
 		is := s.unless()
-		return s.skipped() && s.Spec.SourceName() == of.Spec.SourceName() && s.at.After(of.at) && was != nil &&
-			is != nil &&
-			*is == *was
+		if !s.skipped() || s.Spec.SourceName() != of.Spec.SourceName() {
+			return false
+		}
+		return s.at.After(of.at) && was != nil && is != nil && *is == *was
 	})
 }
 
@@ -199,7 +200,8 @@ func (a *agenda) knownStored(name string) bool {
 // nothing to do; nil for none.
 func (a *agenda) failure() *taken {
 	f := newestOf(a.all, (*taken).missed)
-	if f == nil || a.success != nil && a.success.at.After(f.at) || a.current != nil && a.current.at.After(f.at) {
+	later := func(than *taken) bool { return than != nil && than.at.After(f.at) }
+	if f == nil || later(a.success) || later(a.current) {
 		return nil
 	}
 	return f

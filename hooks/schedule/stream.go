@@ -45,9 +45,11 @@ func (a *agenda) findBase() {
 	spec := &a.Schedule.Spec.Template.Spec
 	cluster := a.Clusters[spec.ClusterRef.Name]
 	a.base = newestOf(a.all, func(s *taken) bool {
-		return s.verified() && s.Status.Revision > 0 && s.Status.ClusterID != "" &&
-			s.Spec.SourceName() == spec.SourceName() &&
-			(spec.External != nil || cluster != nil && cluster.Status.ClusterID == s.Status.ClusterID)
+		if !s.verified() || s.Status.Revision <= 0 || s.Status.ClusterID == "" {
+			return false
+		}
+		ofCluster := cluster != nil && cluster.Status.ClusterID == s.Status.ClusterID
+		return s.Spec.SourceName() == spec.SourceName() && (spec.External != nil || ofCluster)
 	})
 	for _, name := range slices.Sorted(maps.Keys(a.Pods)) {
 		if pod := a.Pods[name]; pod.DeletionTimestamp == nil {

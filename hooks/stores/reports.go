@@ -246,8 +246,11 @@ func LastLine(log string) string {
 // DiffersFrom reports whether two members were filled with different data. Of a snapshot the databases are the same,
 // byte by byte. In the middle of a compaction neither the keys nor the hash are known.
 func (r *Restore) DiffersFrom(other *Restore, ofSnapshot bool) bool {
-	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision ||
-		r.UntilRevision != other.UntilRevision {
+	otherDatabase := r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256
+	if ofSnapshot && otherDatabase {
+		return true
+	}
+	if r.Revision != other.Revision || r.UntilRevision != other.UntilRevision {
 		return true
 	}
 	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)

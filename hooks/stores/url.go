@@ -72,7 +72,10 @@ const urlWords = "it must look like s3://bucket/folder, gs://bucket/folder, azbl
 func ParseURL(text string) (URL, error) {
 	place, parameters, given := strings.Cut(text, "?")
 	parts := grammar().place.FindStringSubmatch(place)
-	if parts == nil || len(text) > 1024 || parts[1] == "file://" && parts[2] == "" && parts[3] == "" {
+	if parts == nil || len(text) > 1024 {
+		return URL{}, errors.New(urlWords)
+	}
+	if parts[1] == "file://" && parts[2] == "" && parts[3] == "" {
 		return URL{}, errors.New(urlWords)
 	}
 	u := URL{Path: strings.TrimPrefix(parts[2], "/"), Parameters: parameters}

@@ -227,8 +227,11 @@ func (s screen) attention() {
 	}
 	for _, want := range calm {
 		c := meta.FindStatusCondition(s.c.Status.Conditions, want.kind)
-		if c == nil || c.Status == want.status || c.Type == v1alpha1.Authorized &&
-			(s.c.Spec.Auth == nil || !s.c.Spec.Auth.Enabled) {
+		if c == nil || c.Status == want.status {
+			continue
+		}
+		off := s.c.Spec.Auth == nil || !s.c.Spec.Auth.Enabled
+		if c.Type == v1alpha1.Authorized && off {
 			continue
 		}
 		words := fmt.Sprintf("%s is %s (%s)", c.Type, c.Status, c.Reason)

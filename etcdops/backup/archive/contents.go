@@ -251,7 +251,10 @@ func (r *reading) hash(ctx context.Context, keys *bolt.Bucket) (uint32, error) {
 			key, _, _ := keyAndVersion(value)
 			_, superseded := r.later[maphash.Bytes(r.seed, key)]
 			gone := len(name) == tombstoneLength
-			if !all && (superseded || gone) || gone && revision == r.compacted {
+			if gone && revision == r.compacted {
+				return nil
+			}
+			if !all && (superseded || gone) {
 				return nil
 			}
 		}

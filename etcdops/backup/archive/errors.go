@@ -199,9 +199,11 @@ func unreachable(err error) bool {
 		notTLS     tls.RecordHeaderError
 		alertError tls.AlertError
 	)
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &dns) || errors.As(err, &op) ||
-		errors.As(err, &authority) ||
-		errors.As(err, &name) || errors.As(err, &invalid) || errors.As(err, &handshake) || errors.As(err, &notTLS) ||
-		errors.As(err, &alertError) ||
-		errors.As(err, &network) && network.Timeout() || brokenOff(err)
+	for _, kind := range []any{&dns, &op, &authority, &name, &invalid, &handshake, &notTLS, &alertError} {
+		if errors.As(err, kind) {
+			return true
+		}
+	}
+	late := errors.As(err, &network) && network.Timeout()
+	return late || errors.Is(err, context.DeadlineExceeded) || brokenOff(err)
 }

@@ -45,9 +45,10 @@ func openAzure(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
 	account := u.Parameter("storage_account")
 	domain := u.Parameter("domain")
+	another := account != "" && account != options.AccountName
+	elsewhere := options.AccountName == "" || another || domain != ""
 	switch {
-	case options.SASToken != "" && (options.AccountName == "" || account != "" && account != options.AccountName ||
-		domain != ""):
+	case options.SASToken != "" && elsewhere:
 		// The token is part of each request's URL, so it goes only to the account that it was given
 		// with.
 		return nil, failure(Denied, nil, "the store's AZURE_STORAGE_SAS_TOKEN is sent only to the account that "+

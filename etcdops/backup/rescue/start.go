@@ -108,8 +108,10 @@ func addressesOf(peers, clients []string) (place, error) {
 	}
 	peer, errPeer := url.Parse(peers[0])
 	client, errClient := url.Parse(clients[0])
-	if errPeer != nil || errClient != nil || objects.AddressIn(peers[0]) == "" ||
-		client.Hostname() != peer.Hostname() || (client.Scheme == "https") != (peer.Scheme == "https") {
+	if errPeer != nil || errClient != nil || objects.AddressIn(peers[0]) == "" {
+		return place{}, errElse
+	}
+	if client.Hostname() != peer.Hostname() || (client.Scheme == "https") != (peer.Scheme == "https") {
 		return place{}, errElse
 	}
 	return place{address: peer.Hostname(), peerURL: peers[0], clientURL: clients[0], peerPort: peer.Port(),

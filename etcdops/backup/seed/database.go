@@ -178,7 +178,10 @@ func minor(version string) ([2]int, bool) {
 func newerMinor(a, b string) bool {
 	x, known := minor(a)
 	y, other := minor(b)
-	return known && (!other || x[0] > y[0] || x[0] == y[0] && x[1] > y[1])
+	if !known || !other {
+		return known
+	}
+	return x[0] > y[0] || x[0] == y[0] && x[1] > y[1]
 }
 
 // databaseIn is the database that a member would start on. etcd makes another one its own at its next start when the
@@ -188,8 +191,11 @@ func databaseIn(dataDir string, l *entryLog) (*database, error) {
 	dir := filepath.Join(dataDir, "member", "snap")
 	d, err := readDatabase(filepath.Join(dir, "db"))
 	sent := l.newestSnapshot()
-	if err != nil && (archive.ReasonOf(err) != notFound || sent == 0) || err == nil && sent <= d.index {
+	if err != nil && (archive.ReasonOf(err) != notFound || sent == 0) {
 		return d, err
+	}
+	if err == nil && sent <= d.index {
+		return d, nil
 	}
 	return readDatabase(filepath.Join(dir, fmt.Sprintf("%016x.snap.db", sent)))
 }

@@ -108,7 +108,7 @@ func (r *restoring) valid() error {
 	case sources != 1:
 		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where " +
 			"the data comes from")
-	case r.tailURL != "" && r.source.URL == "" || r.tailURL == "" && r.streamed() || r.UntilRevision < 0:
+	case r.UntilRevision < 0, r.tailURL != "" && r.source.URL == "", r.tailURL == "" && r.streamed():
 		return command.Errorf("--tail-url goes with --url, and --until-revision, --until-time, --as-far-as-possible " +
 			"and --stream-keys with --tail-url: a stream is replayed behind a snapshot, up to some revision")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):

@@ -216,7 +216,7 @@ func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
 	if err == nil {
 		err = s.Each(func(Change) error { return nil })
 	}
-	if err == nil && (s.First != span.First || s.Last != span.Last || t.clusterID != "" && s.ClusterID != t.clusterID) {
+	if err == nil && !t.fits(s, span) {
 		err = errAnother
 	}
 	if err != nil {
@@ -224,6 +224,14 @@ func (t *Tail) read(ctx context.Context, span Span) (*Segment, error) {
 	}
 	s.Name = span.Name
 	return s, nil
+}
+
+// fits reports whether a segment has the revisions of its name, and is of the cluster whose stream this is.
+func (t *Tail) fits(s *Segment, span Span) bool {
+	if t.clusterID != "" && s.ClusterID != t.clusterID {
+		return false
+	}
+	return s.First == span.First && s.Last == span.Last
 }
 
 // Asked is what Look is asked.

@@ -58,8 +58,10 @@ func (r policyRule) allows(group, resource, verb string, names []string) bool {
 	if len(names) > 0 && !named {
 		named = !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(r.ResourceNames, n) })
 	}
-	return named && has(r.APIGroups, group) && has(r.Verbs, verb) &&
-		(has(r.Resources, resource) || divided && slices.Contains(r.Resources, "*/"+sub))
+	if !named || !has(r.APIGroups, group) || !has(r.Verbs, verb) {
+		return false
+	}
+	return has(r.Resources, resource) || divided && slices.Contains(r.Resources, "*/"+sub)
 }
 
 func metacontrollerRights(s *Seen) Finding {
