@@ -188,7 +188,7 @@ func forbidden(i imported) string {
 	case own:
 		return upwards(i, within)
 	case strings.Contains(first, "."):
-		return foreign(i)
+		return external(i)
 	}
 	for _, s := range std {
 		for p := range strings.FieldsSeq(s.packages) {
@@ -230,8 +230,8 @@ func forTests(by, within string) bool {
 	return by == within // a test beside its package
 }
 
-// foreign is about modules that are not ours.
-func foreign(i imported) string {
+// external is about modules that are not ours.
+func external(i imported) string {
 	for _, m := range modules {
 		for module := range strings.FieldsSeq(m.modules) {
 			switch {

@@ -31,7 +31,7 @@ Usage:
   quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
-  quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
+  quorate chown-data [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/reference/cli.md)
   quorate version           print the version, the commit, and what it was built with
 
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
 		return prepare.Run(ctx, args, stderr)
-	case "own":
+	case "chown-data":
 		return prepare.Own(args, stderr)
 	case "kubectl":
 		return kubectl.Explaining(kubectl.New(build.String(), stdout, stderr), wire.ReadCluster).Run(ctx, args)

@@ -42,7 +42,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve --image=i --call-timeout=0s", nil, 1, "more than 0"},
 		{"serve --image=i --call-timeout=11s", nil, 1, "10s at most"},
 		{"serve --listen=nowhere", map[string]string{"QUORATE_IMAGE": "i"}, 1, "nowhere"},
-		{"own", nil, 1, "quorate: --user is required"},
+		{"chown-data", nil, 1, "quorate: --user is required"},
 		{"prepare", nil, 1, "--start must be"},
 		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, objects.ExitDataLost,
 			"the member's data is lost"},

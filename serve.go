@@ -69,14 +69,14 @@ func (v *serving) flags() *flag.FlagSet {
 	flags.StringVar(&o.Settings.ClusterDomain, "cluster-domain", "",
 		"`domain` of the Kubernetes cluster, for names in certificates; empty for the one that /etc/resolv.conf has, or "+
 			"else cluster.local")
-	flags.StringVar(&v.only, "only-namespaces", "",
+	flags.StringVar(&v.only, "namespaces", "",
 		"`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty "+
 			"for all")
 	flags.StringVar(&v.selector, "selector", "",
 		"label `selector` of the clusters, snapshots and schedules that are looked after; calls about others are "+
 			"refused. Empty for all")
 	v.tenants.Flags(flags)
-	flags.StringVar(&v.caller, "metacontroller", "1.5",
+	flags.StringVar(&v.caller, "metacontroller-version", "1.5",
 		"`version` of the Metacontroller that calls. 4.16 and later remember by UID what is related to an object, so "+
 			"that less is asked for")
 	flags.StringVar(&v.policy, "image-pull-policy", "",

@@ -93,7 +93,7 @@ func TestInstalledPartsFit(t *testing.T) {
 		"1.5.20": {inURL: true, warns: "the right to read compositecontrollers"},
 	} {
 		t.Run(version, func(t *testing.T) {
-			objects, stderr := installed(t, "--metacontroller", version, "--namespace", "etcd-ops",
+			objects, stderr := installed(t, "--metacontroller-version", version, "--namespace", "etcd-ops",
 				"--metacontroller-namespace", "mc")
 			secret := readSecret(t, objects["Secret/quorate-hooks"])
 			token := strings.TrimSpace(string(secret["tokens"]))
@@ -262,12 +262,12 @@ func TestTheServerIsToldWhoCalls(t *testing.T) {
 	for version, byUID := range map[string]bool{
 		"4.16": true, "4.17.2": true, "v5.0": true, "4.15.1": false, "2.0": false, "1.5.20": false,
 	} {
-		objects, _ := installed(t, "--metacontroller="+version)
-		require.Equal(t, byUID, strings.Contains(objects["Deployment/quorate"], "name: QUORATE_METACONTROLLER"),
+		objects, _ := installed(t, "--metacontroller-version="+version)
+		require.Equal(t, byUID, strings.Contains(objects["Deployment/quorate"], "name: QUORATE_METACONTROLLER_VERSION"),
 			version)
 		require.Equal(t, byUID, told(t, objects).options.RelatedByUID, version)
 		var v serving
-		require.NoError(t, command.Parse(v.flags(), []string{"--image=i", "--metacontroller=" + version}))
+		require.NoError(t, command.Parse(v.flags(), []string{"--image=i", "--metacontroller-version=" + version}))
 		require.NoError(t, v.check())
 		require.Equal(t, byUID, v.options.RelatedByUID, version)
 	}
@@ -275,22 +275,22 @@ func TestTheServerIsToldWhoCalls(t *testing.T) {
 	require.NoError(t, command.Parse(v.flags(), []string{"--image=i"}))
 	require.NoError(t, v.check())
 	require.False(t, v.options.RelatedByUID, "untold, it is the oldest: its answers depend on the name alone")
-	refuse(t, "--metacontroller=newest", "--metacontroller must be a version such as 4.16 or 1.5.20")
+	refuse(t, "--metacontroller-version=newest", "--metacontroller-version must be a version such as 4.16 or 1.5.20")
 }
 
 // TestTheServerIsToldItsScope: namespaces and selector are those of the installation.
 func TestTheServerIsToldItsScope(t *testing.T) {
-	objects, _ := installed(t, "--only-namespaces=shop,billing,shop", "--selector=a in (b,c)")
+	objects, _ := installed(t, "--namespaces=shop,billing,shop", "--selector=a in (b,c)")
 	scope := told(t, objects).options.Scope
 	require.Equal(t, []string{"billing", "shop"}, scope.Namespaces)
 	require.Equal(t, "a in (b,c)", scope.Selector.String())
-	refuse(t, "--only-namespaces=a,,b", "--only-namespaces must be names of namespaces")
+	refuse(t, "--namespaces=a,,b", "--namespaces must be names of namespaces")
 }
 
 // TestWhatTenantsMayAskFor: nothing beyond their namespace by default; what is allowed, policy and server are told
 // alike.
 func TestWhatTenantsMayAskFor(t *testing.T) {
-	const policy = "ValidatingAdmissionPolicy/quorate-existing-endpoints"
+	const policy = "ValidatingAdmissionPolicy/quorate-allowed-etcd-endpoints"
 	objects, _ := installed(t)
 	settings := told(t, objects).options.Settings
 	require.Nil(t, settings.AllowedEndpoints)
@@ -299,7 +299,7 @@ func TestWhatTenantsMayAskFor(t *testing.T) {
 	require.Contains(t, objects[policy], "join an etcd nowhere")
 	require.Contains(t, objects, "ValidatingAdmissionPolicy/quorate-shared-issuers")
 
-	objects, _ = installed(t, "--existing-endpoints=.example.com,10.1.0.0/16", "--shared-issuers", "--selector=a=b")
+	objects, _ = installed(t, "--allowed-etcd-endpoints=.example.com,10.1.0.0/16", "--shared-issuers", "--selector=a=b")
 	settings = told(t, objects).options.Settings
 	require.Equal(t, ".example.com,10.1.0.0/16", settings.AllowedEndpoints.String())
 	require.True(t, settings.SharedIssuers)
@@ -310,7 +310,7 @@ func TestWhatTenantsMayAskFor(t *testing.T) {
 	require.NotContains(t, objects, "ValidatingAdmissionPolicyBinding/quorate-shared-issuers")
 
 	for _, bad := range []string{"*", "10.1.2.3", "former.shop.svc", "127.0.0.0/8", "https://a"} {
-		refuse(t, "--existing-endpoints="+bad, "--existing-endpoints: \""+bad+"\"")
+		refuse(t, "--allowed-etcd-endpoints="+bad, "--allowed-etcd-endpoints: \""+bad+"\"")
 	}
 }
 

@@ -93,8 +93,8 @@ func (e *Etcd) logIn(ctx context.Context, c *contact) bool {
 // and needs no quorum: with auth on, it refuses to read a key with a token of a revision that it does not have, and
 // with auth off it does not look at tokens.
 func (e *Etcd) askAuth(ctx context.Context, c *contact) {
-	if c.endpoint.Foreign {
-		e.askForeignAuth(ctx, c)
+	if c.endpoint.External {
+		e.askExternalAuth(ctx, c)
 		return
 	}
 	if e.tokenKey() == nil || c.endpoint.ServerName == "" {
@@ -111,9 +111,9 @@ func (e *Etcd) askAuth(ctx context.Context, c *contact) {
 	c.tokenRefused = c.tokenRefused || errors.Is(err, errToken)
 }
 
-// askForeignAuth asks the same of a member that is not ours, and has another key for tokens. Its answer is that of a
+// askExternalAuth asks the same of a member that is not ours, and has another key for tokens. Its answer is that of a
 // quorum: it goes through raft (AuthStatus in etcd's etcdserver/v3_server.go), as a login does, and is for root alone.
-func (e *Etcd) askForeignAuth(ctx context.Context, c *contact) {
+func (e *Etcd) askExternalAuth(ctx context.Context, c *contact) {
 	_ = e.call(ctx, callAuth, e.timeout(), func(ctx context.Context) error {
 		answer, err := c.client.AuthStatus(ctx)
 		if err == nil {

@@ -30,17 +30,17 @@ const (
 // bounded says what about a member list no etcd would say.
 func bounded(members []*pb.Member) error {
 	if len(members) > mostMembers {
-		return fmt.Errorf("%w: it lists %d members, and %d are the most", ErrStranger, len(members), mostMembers)
+		return fmt.Errorf("%w: it lists %d members, and %d are the most", ErrOtherEtcd, len(members), mostMembers)
 	}
 	for _, m := range members {
 		if len(m.GetPeerURLs()) > mostURLs || len(m.GetClientURLs()) > mostURLs {
-			return fmt.Errorf("%w: it lists member %x with more than %d URLs", ErrStranger, m.GetID(), mostURLs)
+			return fmt.Errorf("%w: it lists member %x with more than %d URLs", ErrOtherEtcd, m.GetID(), mostURLs)
 		}
 		for _, words := range [][]string{{m.GetName()}, m.GetPeerURLs(), m.GetClientURLs()} {
 			for _, word := range words {
 				if !plain(word, longestURL) {
 					return fmt.Errorf("%w: the name or a URL of member %x is longer than %d bytes, or can't be printed",
-						ErrStranger, m.GetID(), longestURL)
+						ErrOtherEtcd, m.GetID(), longestURL)
 				}
 			}
 		}
@@ -51,18 +51,18 @@ func bounded(members []*pb.Member) error {
 // boundedStatus says what about a status no etcd would say.
 func boundedStatus(s *pb.StatusResponse) error {
 	if len(s.GetErrors()) > mostErrors {
-		return fmt.Errorf("%w: its status has %d errors, and %d are the most", ErrStranger, len(s.GetErrors()),
+		return fmt.Errorf("%w: its status has %d errors, and %d are the most", ErrOtherEtcd, len(s.GetErrors()),
 			mostErrors)
 	}
 	for _, line := range s.GetErrors() {
 		if !plain(line, longestURL) {
-			return fmt.Errorf("%w: an error in its status is longer than %d bytes, or can't be printed", ErrStranger,
+			return fmt.Errorf("%w: an error in its status is longer than %d bytes, or can't be printed", ErrOtherEtcd,
 				longestURL)
 		}
 	}
 	for _, version := range []string{s.GetVersion(), s.GetStorageVersion(), s.GetDowngradeInfo().GetTargetVersion()} {
 		if !plain(version, longestWord) {
-			return fmt.Errorf("%w: a version in its status is longer than %d bytes, or can't be printed", ErrStranger,
+			return fmt.Errorf("%w: a version in its status is longer than %d bytes, or can't be printed", ErrOtherEtcd,
 				longestWord)
 		}
 	}

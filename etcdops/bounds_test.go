@@ -95,7 +95,7 @@ func TestManySmallAnswersThatBecomeLarge(t *testing.T) {
 				client, err := new(Etcd).open(endpoint)
 				require.NoError(t, err)
 				_, err = new(Etcd).memberList(t.Context(), client)
-				require.ErrorIs(t, err, ErrStranger)
+				require.ErrorIs(t, err, ErrOtherEtcd)
 				require.NoError(t, client.Close())
 			}
 			membership, health := new(Etcd).Observe(t.Context(), endpoints)

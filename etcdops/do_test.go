@@ -88,7 +88,7 @@ func TestStepsInEtcd(t *testing.T) {
 				f.header.ClusterId = 0xC2
 				f.members = []*pb.Member{{ID: 77, PeerURLs: []string{f.endpoint.PeerURL}}}
 			}
-		}, ErrStranger, "", [3][]string{list, list}},
+		}, ErrOtherEtcd, "", [3][]string{list, list}},
 		"a refusal is final: no other member is asked": {add, refuses(rpctypes.ErrGRPCUnhealthy), ErrUnhealthy,
 			"add learner demo-3: etcd asks to wait: too few voters have been connected for 5 seconds",
 			[3][]string{{"MemberList", "MemberAdd [http://demo-3.demo-peers:2380] learner=true"}}},

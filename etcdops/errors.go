@@ -33,8 +33,8 @@ const (
 	ErrNoExecutor = cause("no member that could carry it out can be asked")
 	// ErrNoQuorum: no member could give us a linearizable member list.
 	ErrNoQuorum = cause("the member list cannot be read")
-	// ErrStranger: the etcd at an endpoint is not the member that we meant.
-	ErrStranger = cause("another etcd answers at this address")
+	// ErrOtherEtcd: the etcd at an endpoint is not the member that we meant.
+	ErrOtherEtcd = cause("another etcd answers at this address")
 	// ErrLearnerCutOff: the learner that should be promoted does not get what the leader writes now (S5); why follows.
 	// Wait.
 	ErrLearnerCutOff = cause("the learner is not connected to the leader")
@@ -192,7 +192,7 @@ func explain(err error) error {
 	case !ok:
 		return because(errFailed, said)
 	case noAnswer(said) != "":
-		return because(ErrStranger, noAnswer(said))
+		return because(ErrOtherEtcd, noAnswer(said))
 	case answer.Code() == codes.DeadlineExceeded, answer.Code() == codes.Canceled:
 		return ErrNoAnswer
 	case answer.Code() == codes.Unavailable && strings.Contains(said, "tls: "):
@@ -235,7 +235,7 @@ func tlsClause(said string) string {
 	return strings.Trim(said, `" `)
 }
 
-// maxReason is the most bytes of a foreign text that an error carries.
+// maxReason is the most bytes of an external text that an error carries.
 const maxReason = 200
 
 // clean makes a text from the network fit for a status and a log: one line, printable, short.

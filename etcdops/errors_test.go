@@ -72,7 +72,7 @@ func TestEveryAnswerHasOneSentence(t *testing.T) {
 			"unreachable: no route to host"},
 		{status.Error(codes.Unavailable, "error reading from server: EOF"), ErrUnreachable, "unreachable: EOF"},
 		{errors.New("URL scheme must be http"), errFailed, "the call failed: URL scheme must be http"},
-		{fmt.Errorf("%w: x", ErrStranger), ErrStranger, "another etcd answers at this address: x"},
+		{fmt.Errorf("%w: x", ErrOtherEtcd), ErrOtherEtcd, "another etcd answers at this address: x"},
 	}
 	for _, test := range tests {
 		err := explain(test.err)

@@ -64,9 +64,9 @@ type Etcd struct {
 	// TLS holds what we show to members that speak it, and the authorities that must have signed their certificates;
 	// nil for clusters in plain text.
 	TLS *tls.Config
-	// foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
+	// external is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
 	// plain text.
-	foreign *Foreign
+	external *External
 	// peer is what members show each other: with it members that ask clients for no certificate are asked which
 	// authorities they trust. token signs what Quorate comes with to those; root is where root's password is, for one
 	// that takes no such token. Each is nil where there is none. See [Own].
@@ -84,8 +84,8 @@ type Etcd struct {
 
 var _ hooks.Etcd = (*Etcd)(nil)
 
-// Foreign is how members are reached that are not ours.
-type Foreign struct {
+// External is how members are reached that are not ours.
+type External struct {
 	// TLS holds what we show to them, and the authorities that must have signed their certificates.
 	TLS *tls.Config
 	// User and Password are how we log in to them, where they don't know us by a certificate; empty for no user.
@@ -93,9 +93,9 @@ type Foreign struct {
 }
 
 // Beside is the same for one cluster beside members that are not ours.
-func (e *Etcd) Beside(foreign Foreign) hooks.Etcd {
+func (e *Etcd) Beside(external External) hooks.Etcd {
 	own := *e
-	own.foreign = &foreign
+	own.external = &external
 	return &own
 }
 
@@ -126,16 +126,16 @@ func (e *Etcd) config(endpoint observation.Endpoint, told *handshake) clientv3.C
 			grpc.WithChainUnaryInterceptor(asked),
 		},
 	}
-	if !endpoint.Foreign && endpoint.ServerName != "" {
+	if !endpoint.External && endpoint.ServerName != "" {
 		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(&visit{e, endpoint.Name, told}))
 	}
-	if endpoint.Foreign {
+	if endpoint.External {
 		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(inOurWords))
 	}
-	if endpoint.Foreign && endpoint.ServerName != "" && e.foreign != nil { // no password is sent in plain text
+	if endpoint.External && endpoint.ServerName != "" && e.external != nil { // no password is sent in plain text
 		// With a user, the client logs in before its first call, and takes that long for it at most.
-		config.Username = e.foreign.User
-		config.Password = e.foreign.Password
+		config.Username = e.external.User
+		config.Password = e.external.Password
 		config.DialTimeout = e.timeout()
 	}
 	return config
@@ -170,9 +170,9 @@ func (e *Etcd) tls(endpoint observation.Endpoint, told *handshake) *tls.Config {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch {
-	case endpoint.Foreign && e.foreign != nil && e.foreign.TLS != nil:
-		config = e.foreign.TLS.Clone()
-	case !endpoint.Foreign && e.TLS != nil:
+	case endpoint.External && e.external != nil && e.external.TLS != nil:
+		config = e.external.TLS.Clone()
+	case !endpoint.External && e.TLS != nil:
 		config = e.TLS.Clone()
 	}
 	config.ClientSessionCache = nil
@@ -252,8 +252,8 @@ func (h *handshake) anonymous() bool {
 }
 
 func (e *Etcd) dial(ctx context.Context, endpoint observation.Endpoint) (net.Conn, error) {
-	if endpoint.Foreign {
-		return e.dialForeign(ctx, endpoint)
+	if endpoint.External {
+		return e.dialExternal(ctx, endpoint)
 	}
 	return e.connect(ctx, address(endpoint), nil)
 }

@@ -116,7 +116,7 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *observa
 		if err == nil {
 			err = belongs(list, list.Header, c.endpoint)
 		}
-		if errors.Is(err, ErrStranger) {
+		if errors.Is(err, ErrOtherEtcd) {
 			c.unmask(c.status.GetHeader(), err)
 		}
 		if err != nil {
@@ -156,7 +156,7 @@ func candidates(contacts []*contact) []*contact {
 	}
 	slices.SortStableFunc(able, func(a, b *contact) int {
 		return cmp.Or(
-			cmp.Compare(a.foreign(), b.foreign()),
+			cmp.Compare(a.external(), b.external()),
 			cmp.Compare(a.rank(), b.rank()),
 			cmp.Compare(b.status.GetRaftTerm(), a.status.GetRaftTerm()),
 			cmp.Compare(a.endpoint.Name, b.endpoint.Name),
@@ -165,9 +165,9 @@ func candidates(contacts []*contact) []*contact {
 	return able
 }
 
-// foreign is 1 for an etcd of another cluster than the recorded one. Such a one may well list itself under the peer
+// external is 1 for an etcd of another cluster than the recorded one. Such a one may well list itself under the peer
 // URL of a member of ours, as one that was restored from a snapshot does.
-func (c *contact) foreign() int {
+func (c *contact) external() int {
 	if c.endpoint.ClusterID != 0 && c.status.GetHeader().GetClusterId() != c.endpoint.ClusterID {
 		return 1
 	}
@@ -202,17 +202,17 @@ func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *c
 // URLs are not (S9).
 func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint observation.Endpoint) error {
 	if who.GetClusterId() != list.Header.GetClusterId() {
-		return fmt.Errorf("%w: its cluster ID is %x", ErrStranger, who.GetClusterId())
+		return fmt.Errorf("%w: its cluster ID is %x", ErrOtherEtcd, who.GetClusterId())
 	}
 	i := slices.IndexFunc(list.Members, func(m *pb.Member) bool { return m.GetID() == who.GetMemberId() })
 	if i < 0 {
-		return fmt.Errorf("%w: member %x is not in the member list", ErrStranger, who.GetMemberId())
+		return fmt.Errorf("%w: member %x is not in the member list", ErrOtherEtcd, who.GetMemberId())
 	}
-	if endpoint.Foreign && endpoint.PeerURL == "" {
+	if endpoint.External && endpoint.PeerURL == "" {
 		return nil // which of the members it is, only its answer tells
 	}
 	if !listed(list.Members[i].GetPeerURLs(), endpoint.PeerURL) {
-		return fmt.Errorf("%w: member %x is listed with another peer URL", ErrStranger, who.GetMemberId())
+		return fmt.Errorf("%w: member %x is listed with another peer URL", ErrOtherEtcd, who.GetMemberId())
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func leader(membership *observation.Membership, contacts []*contact, term uint64
 func (c *contact) health(all []*contact) observation.Health {
 	certificate, trusts := c.told.told()
 	switch {
-	case errors.Is(c.err, ErrStranger): // what it tells of itself is not the member's
+	case errors.Is(c.err, ErrOtherEtcd): // what it tells of itself is not the member's
 		return observation.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(),
 			MemberID: c.stranger.GetMemberId()}
 	case c.status == nil:

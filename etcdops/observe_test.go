@@ -370,8 +370,8 @@ func TestDialGoesWhereTheTestSays(t *testing.T) {
 	assert.NotNil(t, m)
 }
 
-// TestAForeignMemberIsKnownByItsAnswer: which member answers at a URL is not known before.
-func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
+// TestAExternalMemberIsKnownByItsAnswer: which member answers at a URL is not known before.
+func TestAExternalMemberIsKnownByItsAnswer(t *testing.T) {
 	all := fakes(t, 3)
 	endpoints, served := endpointsOf(all), map[string]string{}
 	for i := range endpoints {
@@ -395,17 +395,17 @@ func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
 	assert.Contains(t, all[0].calls(), "MemberRemove 3")
 }
 
-// TestOnlyForeignMembersAreToldTheForeignUser, and none in plain text.
-func TestOnlyForeignMembersAreToldTheForeignUser(t *testing.T) {
-	etcd, is := (&Etcd{}).Beside(Foreign{User: "root", Password: "secret"}).(*Etcd)
+// TestOnlyExternalMembersAreToldTheExternalUser, and none in plain text.
+func TestOnlyExternalMembersAreToldTheExternalUser(t *testing.T) {
+	etcd, is := (&Etcd{}).Beside(External{User: "root", Password: "secret"}).(*Etcd)
 	require.True(t, is)
 	for who, c := range map[string]struct {
 		endpoint observation.Endpoint
 		user     string
 	}{
-		"a foreign one by TLS": {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1",
-			Foreign: true}, "root"},
-		"a foreign one in plain text": {observation.Endpoint{ClientURL: "http://10.0.0.1:2379", Foreign: true}, ""},
+		"an external one by TLS": {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1",
+			External: true}, "root"},
+		"an external one in plain text": {observation.Endpoint{ClientURL: "http://10.0.0.1:2379", External: true}, ""},
 		"one of ours": {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"},
 			""},
 	} {

@@ -304,28 +304,28 @@ func TestMemberWithAnotherTokenKeyIsRestarted(t *testing.T) {
 	assert.Contains(t, d.Reason.Message, "another key for tokens")
 }
 
-// TestForeignMembersTellThatAuthIsOn: beside an etcd whose clients have passwords alone, the first member of ours asks
-// them for no certificate either, as soon as a foreign member has told that auth is on.
-func TestForeignMembersTellThatAuthIsOn(t *testing.T) {
+// TestExternalMembersTellThatAuthIsOn: beside an etcd whose clients have passwords alone, the first member of ours asks
+// them for no certificate either, as soon as an external member has told that auth is on.
+func TestExternalMembersTellThatAuthIsOn(t *testing.T) {
 	o := besideThree(1)
 	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSAuto, ClientAuth: v1alpha1.ClientAuthNone}
 	o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
 	withCertificates(&o)
-	o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"https://old-0:2379"}
-	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
+	o.Cluster.Spec.Bootstrap.External.Endpoints = []string{"https://old-0:2379"}
+	o.Cluster.Spec.Bootstrap.External.TLS = &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
 	for _, e := range facts.Endpoints(o) {
-		assert.Equal(t, e.Foreign, e.AsksAuth)
+		assert.Equal(t, e.External, e.AsksAuth)
 	}
 	assert.False(t, facts.New(o).AsksNone(), "none has told")
 	on, off := true, false
-	foreignly("old-1", func(h *observation.Health) { h.Auth = &on })(&o)
+	externally("old-1", func(h *observation.Health) { h.Auth = &on })(&o)
 	assert.True(t, facts.New(o).AsksNone())
 	delete(o.Children.Pods, "demo-0")
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	require.Len(t, d.Children.Pods, 1)
 	assert.True(t, facts.TLSFlagsOf(d.Children.Pods[0]).Anonymous)
-	foreignly("old-2", func(h *observation.Health) { h.Auth = &off })(&o)
+	externally("old-2", func(h *observation.Health) { h.Auth = &off })(&o)
 	assert.False(t, facts.New(o).AsksNone())
 	require.ErrorContains(t, verify(o, d), "S20: demo-0 is to ask clients for no certificate")
 }

@@ -602,14 +602,14 @@ func TestBeginningsNeedCertificates(t *testing.T) {
 	}
 }
 
-// TestForeignSecretsWithholdNoPod: those by which Quorate talks with foreign members are no pod's.
-func TestForeignSecretsWithholdNoPod(t *testing.T) {
+// TestExternalSecretsWithholdNoPod: those by which Quorate talks with external members are no pod's.
+func TestExternalSecretsWithholdNoPod(t *testing.T) {
 	o := besideThree(3)
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSAuto
 	withCertificates(&o)
-	o.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{
+	o.Cluster.Spec.Bootstrap.External = &v1alpha1.ExternalCluster{
 		Endpoints: []string{"https://old-0:2379"},
-		TLS:       &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "theirs"}},
+		TLS:       &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "theirs"}},
 	}
 	delete(o.Children.Pods, "demo-1")
 	silence(&o, "demo-1")

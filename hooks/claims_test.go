@@ -23,7 +23,7 @@ import (
 
 // former is a new cluster that should begin with claims, whose pods have told this of them, in their order; nil for
 // nothing yet.
-func former(t *testing.T, c v1alpha1.FormerClaims, told ...*stores.Survey) (observation.Observation,
+func former(t *testing.T, c v1alpha1.FormerClaims, told ...*stores.Inspection) (observation.Observation,
 	decision.Decision) {
 	t.Helper()
 	o := fresh(3)
@@ -45,19 +45,19 @@ func former(t *testing.T, c v1alpha1.FormerClaims, told ...*stores.Survey) (obse
 }
 
 // ends lets the pod that looks at a claim end with this report.
-func ends(pod *corev1.Pod, told *stores.Survey) {
+func ends(pod *corev1.Pod, told *stores.Inspection) {
 	raw, err := json.Marshal(told)
 	if err != nil {
 		panic(err)
 	}
 	pod.Status.Phase = corev1.PodSucceeded
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey,
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerInspectData,
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(raw)}}}}
 }
 
 // holds is what a claim of this member holds, of three that could vote.
-func holds(member string, term, index uint64) *stores.Survey {
-	return &stores.Survey{ClusterID: "c1", MemberID: member, LastTerm: term, LastIndex: index,
+func holds(member string, term, index uint64) *stores.Inspection {
+	return &stores.Inspection{ClusterID: "c1", MemberID: member, LastTerm: term, LastIndex: index,
 		Members:     map[string]string{"a": "former-0", "b": "former-1", "c": "former-2"},
 		Electorates: [][]string{{"a", "b", "c"}}}
 }
@@ -69,49 +69,49 @@ func TestClaimsThatAreThere(t *testing.T) {
 	two := v1alpha1.FormerClaims{Names: []string{"data-former-0", "data-former-1"}}
 	one := v1alpha1.FormerClaims{Names: two.Names[:1]}
 	anyway := v1alpha1.FormerClaims{Names: two.Names[:1], WithoutQuorum: true}
-	damaged := &stores.Survey{Reason: "Damaged", Error: "the log ends midway"}
+	damaged := &stores.Inspection{Reason: "Damaged", Error: "the log ends midway"}
 	other, promoted, unknown := holds("b", 9, 9), holds("a", 2, 7), holds("a", 2, 7)
 	other.ClusterID = "c2"
 	promoted.Electorates = [][]string{{"a"}, {"a", "b", "c"}} // etcd 3.5 has not written that learners became voters
 	unknown.Members, unknown.Electorates = nil, nil
 	for name, c := range map[string]struct {
 		claims  v1alpha1.FormerClaims
-		told    []*stores.Survey
+		told    []*stores.Inspection
 		begins  bool
 		says    string
 		outlook decision.Outlook
 	}{
 		"nothing told": {two, nil, false, "inspecting the claims data-former-0, data-former-1", decision.Works},
-		"one told": {two, []*stores.Survey{holds("a", 2, 7)}, false,
+		"one told": {two, []*stores.Inspection{holds("a", 2, 7)}, false,
 			"inspecting the claims data-former-1", decision.Works},
-		"in use": {two, []*stores.Survey{holds("a", 2, 7), {Reason: "Failed", Error: "the database is in use"}}, false,
+		"in use": {two, []*stores.Inspection{holds("a", 2, 7), {Reason: "Failed", Error: "the database is in use"}}, false,
 			"data-former-1 (its pod has ended: the database is in use)", decision.Waits},
-		"a quorum": {two, []*stores.Survey{holds("a", 2, 9), holds("b", 3, 5)}, true,
+		"a quorum": {two, []*stores.Inspection{holds("a", 2, 9), holds("b", 3, 5)}, true,
 			"which begins with the data of the claim data-former-1", decision.Works},
-		"different clusters": {two, []*stores.Survey{holds("a", 2, 7), other}, false,
+		"different clusters": {two, []*stores.Inspection{holds("a", 2, 7), other}, false,
 			"of different etcd clusters: data-former-0: term 2, index 7, of etcd cluster c1; data-former-1: term 9",
 			decision.Waits},
-		"no quorum": {one, []*stores.Survey{holds("a", 2, 7)}, false,
+		"no quorum": {one, []*stores.Inspection{holds("a", 2, 7)}, false,
 			"of 1 of the 3 former members, which is no quorum, and those of former-1, former-2 are missing",
 			decision.Waits},
-		"two claims of one member": {two, []*stores.Survey{holds("a", 2, 7), holds("a", 2, 6)}, false,
+		"two claims of one member": {two, []*stores.Inspection{holds("a", 2, 7), holds("a", 2, 6)}, false,
 			"of 1 of the 3 former members", decision.Waits},
-		"a claim of another member": {two, []*stores.Survey{holds("a", 2, 7), holds("gone", 2, 6)}, false,
+		"a claim of another member": {two, []*stores.Inspection{holds("a", 2, 7), holds("gone", 2, 6)}, false,
 			"of 1 of the 3 former members", decision.Waits},
-		"no quorum, and consent": {anyway, []*stores.Survey{holds("a", 2, 7)}, true, "the claim data-former-0",
+		"no quorum, and consent": {anyway, []*stores.Inspection{holds("a", 2, 7)}, true, "the claim data-former-0",
 			decision.Works},
-		"learners that may vote": {one, []*stores.Survey{promoted}, false, "of 1 of the 3 former members",
+		"learners that may vote": {one, []*stores.Inspection{promoted}, false, "of 1 of the 3 former members",
 			decision.Waits},
-		"members are not known": {one, []*stores.Survey{unknown}, false, "does not tell who the members were",
+		"members are not known": {one, []*stores.Inspection{unknown}, false, "does not tell who the members were",
 			decision.Waits},
-		"one damaged": {two, []*stores.Survey{holds("a", 2, 7), damaged}, false,
+		"one damaged": {two, []*stores.Inspection{holds("a", 2, 7), damaged}, false,
 			"of 1 of the 3 former", decision.Waits},
-		"all damaged": {one, []*stores.Survey{damaged}, false,
+		"all damaged": {one, []*stores.Inspection{damaged}, false,
 			"no claim can be used: data-former-0: the log", decision.Waits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, d := former(t, c.claims, c.told...)
-			assert.Equal(t, "Record", d.Reason.Rule)
+			assert.Equal(t, "RecordEpoch", d.Reason.Rule)
 			assert.Contains(t, d.Reason.Message, c.says)
 			assert.Equal(t, c.begins, recorded(d), "a record")
 			assert.Equal(t, c.outlook, d.Outlook)
@@ -158,10 +158,10 @@ func TestClaimsAreCopied(t *testing.T) {
 // TestClaimsAreLookedAtAgain: by a pod that ended without a word, and when the spec names others.
 func TestClaimsAreLookedAtAgain(t *testing.T) {
 	o, _ := former(t, v1alpha1.FormerClaims{Names: []string{"data-former-0"}},
-		&stores.Survey{Reason: "Failed", Error: "the database is in use"})
-	pass(&o, now.Add(facts.SurveyAgain-time.Second))
+		&stores.Inspection{Reason: "Failed", Error: "the database is in use"})
+	pass(&o, now.Add(facts.InspectAgain-time.Second))
 	assert.Len(t, Decide(o).Children.Pods, 1)
-	pass(&o, now.Add(facts.SurveyAgain))
+	pass(&o, now.Add(facts.InspectAgain))
 	assert.Empty(t, Decide(o).Children.Pods, "it goes, and then there is another")
 
 	o, _ = former(t, v1alpha1.FormerClaims{Names: []string{"data-former-0"}}, holds("a", 2, 7))

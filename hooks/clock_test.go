@@ -56,7 +56,7 @@ func TestAClaimIsKeptByTheTimeOfTheAPIServer(t *testing.T) {
 		claim := o.Children.Claims["demo-7"]
 		claim.Labels[objects.LabelQuarantined] = "true"
 		claim.Annotations[objects.AnnotationQuarantined] = now.Add(-25 * time.Hour).Format(time.RFC3339)
-		claim.Annotations[objects.AnnotationFailedMember] = objects.FailedSilent
+		claim.Annotations[objects.AnnotationFailedMember] = objects.FailedUnreachable
 	}
 	o := with(serve(3), nextMember(8), kept)
 

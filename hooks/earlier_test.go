@@ -54,7 +54,7 @@ func TestAClusterThatIsMadeAgainWaits(t *testing.T) {
 		c.remain.Kind, c.remain.Name = "PersistentVolumeClaim", "demo-0"
 		o.Related.Remains = []observation.Remain{c.remain}
 		d := Decide(o)
-		assert.Equal(t, "Record", d.Reason.Rule)
+		assert.Equal(t, "RecordEpoch", d.Reason.Rule)
 		assert.Equal(t, c.outlook, d.Outlook)
 		assert.Contains(t, d.Reason.Message, c.says)
 		assert.Empty(t, d.Children.ConfigMaps)

@@ -74,9 +74,9 @@ func verified(o *observation.Observation, name, clusterID string, age time.Durat
 	return s
 }
 
-// stagedEpoch is a cluster of three whose next epoch's members have pods, demo-3 to demo-5, of a snapshot with a
+// preparedEpoch is a cluster of three whose next epoch's members have pods, demo-3 to demo-5, of a snapshot with a
 // known SHA-256.
-func stagedEpoch(t *testing.T) observation.Observation {
+func preparedEpoch(t *testing.T) observation.Observation {
 	o := serve(3)
 	verified(&o, "s1", "c1", time.Hour)
 	askSnapshot(&o, "one", "s1")
@@ -170,8 +170,8 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 	assert.Empty(t, from.Snapshot.Tail, "it is not known of which etcd a stream would be")
 }
 
-// surveying is a cluster of three that lost its quorum by this data, while the volumes that are left are looked at.
-func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) observation.Observation {
+// inspecting is a cluster of three that lost its quorum by this data, while the volumes that are left are looked at.
+func inspecting(t *testing.T, recovery v1alpha1.Recovery, lost ...string) observation.Observation {
 	o := serve(3)
 	o.Cluster.Spec.Recovery = recovery
 	for _, name := range lost {
@@ -191,13 +191,13 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) observa
 }
 
 // tell lets the look at a member's volume end.
-func tell(o *observation.Observation, name string, report stores.Survey) {
+func tell(o *observation.Observation, name string, report stores.Inspection) {
 	raw, err := json.Marshal(report)
 	if err != nil {
 		panic(err)
 	}
-	o.Children.Pods[name+facts.SurveySuffix].Status.ContainerStatuses = []corev1.ContainerStatus{
-		{Name: objects.ContainerSurvey, State: corev1.ContainerState{
+	o.Children.Pods[name+facts.InspectSuffix].Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: objects.ContainerInspectData, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Message: string(raw)},
 		}}}
 }
@@ -214,10 +214,10 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 		voters []int
 		goesOn bool
 	}{{[]int{0, 1, 2}, true}, {[]int{0, 1}, true}, {[]int{0, 2}, false}, {[]int{0, 2, 3}, false}, {nil, false}} {
-		o := surveying(t, v1alpha1.Recovery{})
+		o := inspecting(t, v1alpha1.Recovery{})
 		past(&o, record.Past{ClusterID: 0xc1, Voters: c.voters})
-		tell(&o, "demo-0", stores.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-		tell(&o, "demo-1", stores.Survey{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
+		tell(&o, "demo-0", stores.Inspection{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		tell(&o, "demo-1", stores.Inspection{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
 		pass(&o, now.Add(10*time.Minute))
 		said := goOn(t, &o).Reason.Message
 		assert.Equal(t, c.goesOn, strings.HasPrefix(said, "demo-1 has the newest data"), "%v: %s", c.voters, said)
@@ -235,14 +235,14 @@ func TestWhoseVolumesCount(t *testing.T) {
 			"of etcd cluster c1; to continue without those to leave out, kubectl annotate -n default pvc/<name> " +
 			"etcd.quorate.dev/failed-member=true",
 	} {
-		o := surveying(t, v1alpha1.Recovery{})
+		o := inspecting(t, v1alpha1.Recovery{})
 		past(&o, record.Past{ClusterID: cluster})
-		tell(&o, "demo-0", stores.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-		tell(&o, "demo-1", stores.Survey{LastTerm: 3, LastIndex: 5, ClusterID: "bad"})
-		tell(&o, "demo-2", stores.Survey{LastTerm: 1, LastIndex: 9, ClusterID: "c1"})
+		tell(&o, "demo-0", stores.Inspection{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		tell(&o, "demo-1", stores.Inspection{LastTerm: 3, LastIndex: 5, ClusterID: "bad"})
+		tell(&o, "demo-2", stores.Inspection{LastTerm: 1, LastIndex: 9, ClusterID: "c1"})
 		assert.Equal(t, want, goOn(t, &o).Reason.Message)
 	}
-	o := surveying(t, v1alpha1.Recovery{})
+	o := inspecting(t, v1alpha1.Recovery{})
 	assert.Equal(t, map[int]record.Past{1: {ClusterID: 0xc1}},
 		recordtest.Says(o.Children.ConfigMaps["demo-epoch-2"]).Past,
 		"it is known from the record, and who voted is not")
@@ -367,7 +367,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		},
 		"S21: demo-3 is not told at which revision its epoch begins": func() (observation.Observation,
 			decision.Decision) {
-			o := stagedEpoch(t)
+			o := preparedEpoch(t)
 			d := Decide(o)
 			seedOf(podIn(d, "demo-3")).Args = nil
 			return o, d
@@ -375,7 +375,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 UntilRevision:0 " +
 			"Replayed:0 UntilTime:0001-01-01 00:00:00 " +
 			"+0000 UTC Ended: Doubt: Reason: Error:} and": func() (observation.Observation, decision.Decision) {
-			o := stagedEpoch(t)
+			o := preparedEpoch(t)
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(&o, name, good)
 			}
@@ -413,11 +413,11 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 // TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
 func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	for want, e := range map[string]facts.Epoch{
-		"create another EtcdOperation to restore again": {N: 3, Plan: record.Plan{After: 2,
+		"create another EtcdOperation to restore again": {N: 3, Bootstrap: record.Bootstrap{After: 2,
 			Origin: record.Origin{Restore: "b"}, Answered: map[string]int{"a": 2, "b": 3}}},
-		"choose another way by an EtcdOperation of type Recover": {N: 3, Plan: record.Plan{After: 2,
+		"choose another way by an EtcdOperation of type Recover": {N: 3, Bootstrap: record.Bootstrap{After: 2,
 			Origin: record.Origin{Restore: "a"}, Answered: map[string]int{"a": 2}}},
-		"delete one of their pods to fill all of them again": {N: 2, Plan: record.Plan{After: 1,
+		"delete one of their pods to fill all of them again": {N: 2, Bootstrap: record.Bootstrap{After: 1,
 			Origin: record.Origin{Member: "demo-0"}}},
 		"delete the EtcdCluster and create it again": {N: 1},
 	} {
@@ -576,7 +576,7 @@ func TestWhatDiffers(t *testing.T) {
 		"around a bare": {[3]stores.Restore{known, bare, hash}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := stagedEpoch(t)
+			o := preparedEpoch(t)
 			for i, member := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(&o, member, c.reports[i])
 			}
@@ -643,7 +643,7 @@ func TestARevertedRestoreUsesNothing(t *testing.T) {
 func TestWhatIsRestoring(t *testing.T) {
 	from := func(url string) *facts.Epoch {
 		origin := record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{URL: url}}
-		return &facts.Epoch{Plan: record.Plan{Origin: origin}}
+		return &facts.Epoch{Bootstrap: record.Bootstrap{Origin: origin}}
 	}
 	f := facts.New(observation.Observation{Cluster: fresh(3).Cluster})
 	f.Epoch = from("s3://a")
@@ -723,27 +723,27 @@ func TestAFirstEpochBeginsWhenAllHaveTheSame(t *testing.T) {
 	}
 }
 
-// TestWhatASurveyTells: a volume that was read and is not whole does not count. One whose pod has ended without a word
+// TestWhatAInspectTells: a volume that was read and is not whole does not count. One whose pod has ended without a word
 // is looked at again.
-func TestWhatASurveyTells(t *testing.T) {
-	for _, told := range []stores.Survey{{Reason: "Damaged", Error: "the log ends midway"},
+func TestWhatAInspectTells(t *testing.T) {
+	for _, told := range []stores.Inspection{{Reason: "Damaged", Error: "the log ends midway"},
 		{Reason: "Failed", Error: "input/output error"}} {
-		o := surveying(t, v1alpha1.Recovery{}, "demo-0")
-		tell(&o, "demo-1", stores.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		o := inspecting(t, v1alpha1.Recovery{}, "demo-0")
+		tell(&o, "demo-1", stores.Inspection{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-2", told)
-		o.Children.Pods["demo-2-survey"].Status.Phase = corev1.PodFailed
+		o.Children.Pods["demo-2-inspect"].Status.Phase = corev1.PodFailed
 		said := goOn(t, &o).Reason.Message
 		if told.Reason == "Damaged" {
 			assert.Equal(t, "demo-1 has the newest data (demo-1: term 2, index 7; demo-2: the log ends midway)", said)
 			continue
 		}
 		assert.Equal(t, "inspecting the volumes of demo-2", said)
-		pass(&o, now.Add(facts.SurveyAgain))
+		pass(&o, now.Add(facts.InspectAgain))
 		goOn(t, &o)
-		assert.Nil(t, o.Children.Pods["demo-2-survey"])
+		assert.Nil(t, o.Children.Pods["demo-2-inspect"])
 		goOn(t, &o)
-		assert.NotNil(t, o.Children.Pods["demo-2-survey"])
-		pass(&o, now.Add(facts.SurveyAtLeast))
+		assert.NotNil(t, o.Children.Pods["demo-2-inspect"])
+		pass(&o, now.Add(facts.InspectAtLeast))
 		assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have the newest data, and could not be reached",
 			"the wait did not begin again")
 	}

@@ -142,7 +142,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	},
 	func(o *observation.Observation, n int) {
 		for _, cm := range o.Children.ConfigMaps {
-			cm.Data = map[string]string{"plan": []string{"", "{", "null", "[]", `{"after":"x"}`, `{"source":7}`}[n%6]}
+			cm.Data = map[string]string{"bootstrap": []string{"", "{", "null", "[]", `{"after":"x"}`, `{"source":7}`}[n%6]}
 		}
 	},
 	onRecord(func(r *record.Record, _ int) { r.NextOrdinal = -7 }),
@@ -438,14 +438,14 @@ var mishaps = []func(o *observation.Observation, n int){
 			Passwords: map[string]string{"ops": "1"}}
 	},
 
-	// Members that are silent, given up, or answer as another.
+	// Members that are unreachable, given up, or answer as another.
 	func(o *observation.Observation, n int) {
-		silent(o, objects.MemberName("demo", n), time.Duration(n)*2*time.Minute)
+		unreachable(o, objects.MemberName("demo", n), time.Duration(n)*2*time.Minute)
 		o.Cluster.Spec.MemberReplacement.Policy = []v1alpha1.ReplacementPolicy{"", v1alpha1.ReplaceManual}[n/5%2]
 	},
 	func(o *observation.Observation, n int) {
 		if o.Etcd != nil && n < len(o.Etcd.Members) {
-			silent(o, objects.MemberName("demo", n), time.Hour)
+			unreachable(o, objects.MemberName("demo", n), time.Hour)
 		}
 	},
 	func(o *observation.Observation, n int) { watch(o, time.Duration(n)*2*time.Minute) },
@@ -473,8 +473,8 @@ var mishaps = []func(o *observation.Observation, n int){
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n),
-			Voter:           objects.MemberName("demo", n),
-			NextGivenUpTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
+			Voter:               objects.MemberName("demo", n),
+			NextReplacementTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *observation.Observation, n int) {

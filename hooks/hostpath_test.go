@@ -73,7 +73,7 @@ func TestAPodOnItsNode(t *testing.T) {
 	}
 	assert.Equal(t, "/data/"+o.Cluster.Namespace+"-demo-"+string(o.Cluster.UID)+"/demo-1", facts.DirectoryIn(pod))
 	own, prepare := pod.Spec.InitContainers[0], pod.Spec.InitContainers[1]
-	assert.Equal(t, []string{"own", "--dir=/var/lib/etcd", "--user=10001",
+	assert.Equal(t, []string{"chown-data", "--dir=/var/lib/etcd", "--user=10001",
 		"--named=" + o.Cluster.Namespace + "-demo-" + string(o.Cluster.UID) + "/demo-1"}, own.Args)
 	assert.Equal(t, []corev1.Capability{"CHOWN"}, own.SecurityContext.Capabilities.Add)
 	assert.Empty(t, prepare.SecurityContext.Capabilities.Add, "no other container gets more")
@@ -208,7 +208,7 @@ func TestHostNetworkBegins(t *testing.T) {
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
 	d = Decide(o)
-	assert.Equal(t, "Provision", d.Reason.Rule)
+	assert.Equal(t, "CreateVolumes", d.Reason.Rule)
 	assert.Equal(t, map[string]types.UID{"demo-0": "a", "demo-1": "b", "demo-2": "c"}, recordOf(d).StartsOn)
 	require.NoError(t, verify(o, d))
 

@@ -76,8 +76,8 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 	assert.Contains(t, etcd.Command, "--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true")
 }
 
-// silent lets a member not have served for so long, in a cluster that has had quorum for a day.
-func silent(o *observation.Observation, member string, since time.Duration) {
+// unreachable lets a member not have served for so long, in a cluster that has had quorum for a day.
+func unreachable(o *observation.Observation, member string, since time.Duration) {
 	if o.Health != nil {
 		o.Health[member] = observation.Health{Err: "connection refused"}
 	}
@@ -98,10 +98,10 @@ func silent(o *observation.Observation, member string, since time.Duration) {
 	}
 }
 
-// given is a cluster of three in which demo-1 has been silent for five minutes, with what else is the case.
+// given is a cluster of three in which demo-1 has been unreachable for five minutes, with what else is the case.
 func given(what ...func(o *observation.Observation)) observation.Observation {
 	o := serve(3)
-	silent(&o, "demo-1", 5*time.Minute)
+	unreachable(&o, "demo-1", 5*time.Minute)
 	chosen(removal(1))(&o)
 	for _, change := range what {
 		change(&o)
@@ -112,7 +112,7 @@ func given(what ...func(o *observation.Observation)) observation.Observation {
 func marked(o *observation.Observation) {
 	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
 	o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
-		NextGivenUpTime: metav1.NewTime(now.Add(9 * time.Second))}
+		NextReplacementTime: metav1.NewTime(now.Add(9 * time.Second))}
 	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 }
 
@@ -128,7 +128,7 @@ func claimNamed(d decision.Decision, name string) *corev1.PersistentVolumeClaim 
 // TestTheClaimOfWhoIsGivenUp: it is marked, and kept as long as the spec says. The stories given_up*.txt have the rest.
 func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 	d := Decide(given())
-	assert.Equal(t, objects.FailedSilent, claimNamed(d, "demo-1").Annotations[objects.AnnotationFailedMember])
+	assert.Equal(t, objects.FailedUnreachable, claimNamed(d, "demo-1").Annotations[objects.AnnotationFailedMember])
 	assert.Empty(t, claimNamed(d, "demo-0").Annotations[objects.AnnotationFailedMember])
 
 	gone := with(serve(3), withoutPod("demo-1"), replicas(2), marked)
@@ -201,7 +201,7 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	row := func(n int32, next time.Duration) observation.Observation {
 		return given(marked, func(o *observation.Observation) {
 			o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
-				NextGivenUpTime: in(next)}
+				NextReplacementTime: in(next)}
 		})
 	}
 	changed := row(9, time.Hour)
@@ -219,7 +219,7 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	} {
 		r := Decide(c.o).Status.Internal.Replacement
 		require.NotNil(t, r, name)
-		assert.Equal(t, []any{c.n, "demo-1", in(c.next)}, []any{r.GivenUp, r.Voter, r.NextGivenUpTime}, name)
+		assert.Equal(t, []any{c.n, "demo-1", in(c.next)}, []any{r.GivenUp, r.Voter, r.NextReplacementTime}, name)
 	}
 	waits := row(9, time.Hour)
 	d := Decide(waits)

@@ -104,7 +104,7 @@ func TestHowFarOperationsAre(t *testing.T) {
 		"the one that leads":              {moveTo("demo-0"), succeeded, "demo-0 leads"},
 		"one that is none of ours": {moveTo("other-0"), failed,
 			"other-0 is not a voter of this cluster: the voters are demo-0, demo-1, demo-2"},
-		"one that is silent":           {moveTo("demo-1", silenced("demo-1")), pending, "waiting for demo-1 to serve"},
+		"one that is unreachable":      {moveTo("demo-1", silenced("demo-1")), pending, "waiting for demo-1 to serve"},
 		"a cluster that is suspended":  {moveTo("demo-1", suspending), pending, "spec.suspend"},
 		"an epoch that has a quorum":   {recoverOf(1), failed, "a quorum of epoch 1 answers"},
 		"an epoch that never was":      {recoverOf(7), failed, "there was no epoch 7"},

@@ -39,8 +39,8 @@ func TestVerifySeesWrongDecisions(t *testing.T) {
 		wrong  func(d *decision.Decision)
 		breaks string
 	}{
-		"a promotion while the leader is silent": {with(growing(), silenced("demo-0")),
-			func(d *decision.Decision) { d.Step = promotion }, "while the leader is silent"},
+		"a promotion while the leader is unreachable": {with(growing(), silenced("demo-0")),
+			func(d *decision.Decision) { d.Step = promotion }, "while the leader is unreachable"},
 		"the removal of a healthy learner that is wanted": {
 			with(growing(), chosen(removal(3))),
 			func(d *decision.Decision) { d.Step = decision.Remove{ID: 4, Name: "demo-3"} },

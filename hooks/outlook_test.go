@@ -69,7 +69,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 	noSecret := func(o *observation.Observation) { o.Cluster.Spec.Auth.Users[2].PasswordSecretRef.Name = "nowhere" }
 	noService := func(o *observation.Observation) { delete(o.Children.Services, "demo") }
 	theirAlarm := func(o *observation.Observation) {
-		o.Etcd.Alarms = []observation.Alarm{{MemberID: firstForeign, Kind: observation.AlarmNoSpace}}
+		o.Etcd.Alarms = []observation.Alarm{{MemberID: firstExternal, Kind: observation.AlarmNoSpace}}
 	}
 	phase := func(p v1alpha1.SnapshotPhase, uri string) fact {
 		return restoring(&v1alpha1.EtcdSnapshotStatus{Phase: p, URI: uri})
@@ -78,8 +78,8 @@ func TestWhatToolsAreTold(t *testing.T) {
 		o          observation.Observation
 		want, says string
 	}{
-		"a new cluster":       {fresh(3), "Reconciling Record", "recording"},
-		"one without members": {fresh(0), "Ready Empty", "there is no data yet"},
+		"a new cluster":       {fresh(3), "Reconciling RecordEpoch", "recording"},
+		"one without members": {fresh(0), "Ready ScaledToZero", "there is no data yet"},
 		"one that serves":     {serve(3), "Ready Converged", "serving as the spec says"},
 		"one that is to grow": {with(serve(3), replicas(5)), "Reconciling Grow", "growing"},
 		"one that can't be run": {with(serve(3), version("nonsense")), "Stalled Unsupported",
@@ -117,10 +117,10 @@ func TestWhatToolsAreTold(t *testing.T) {
 			"is Failed"},
 		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotStored, "s3://x")),
 			"Stalled PrepareRestore", "is Stored and not verified"},
-		"beside others": {besideThree(3), "Ready ForeignMembers", "beside"},
-		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ForeignMembers",
+		"beside others": {besideThree(3), "Ready ExternalMembers", "beside"},
+		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ExternalMembers",
 			"beside"},
-		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ForeignMembers", "beside"},
+		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ExternalMembers", "beside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, message := told(t, c.o)
@@ -280,7 +280,7 @@ func TestHistoryKeepsWhatChangedAndNothingElse(t *testing.T) {
 
 func TestHistoryOfAViewThatLagsIsNotLost(t *testing.T) {
 	o := serve(3)
-	o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Step: "add learner demo-2"}, {Rule: "Learner"}}
+	o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Step: "add learner demo-2"}, {Rule: "LearnerCatchingUp"}}
 	first := Decide(o).Status.History
 	require.Len(t, first, 3)
 	assert.Equal(t, "Converged", first[2].Rule)
@@ -328,7 +328,7 @@ func TestRulesAreFunctionsOfTheirNames(t *testing.T) {
 		named++
 		want, err := strconv.Unquote(status.Value)
 		require.NoError(t, err)
-		if want == "Recover" || want == "Record" { // recover is Go's own, and record a package
+		if want == "Recover" { // recover is Go's own
 			return true
 		}
 		assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)

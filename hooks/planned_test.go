@@ -101,7 +101,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 	}
 	staged := func(change func(*corev1.Pod)) wrong {
 		return func() (observation.Observation, decision.Decision) {
-			o := stagedEpoch(t)
+			o := preparedEpoch(t)
 			for name := range o.Children.Pods {
 				if facts.New(o).Next.Epoch.Initial[name] != "" {
 					delete(o.Children.Pods, name)
@@ -140,14 +140,14 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 		},
 		"S18: epoch 2, which has not begun, is to run 3.7.3 instead of 3.6.16": func() (observation.Observation,
 			decision.Decision) {
-			o := stagedEpoch(t)
+			o := preparedEpoch(t)
 			d := Decide(o)
 			recordtest.Edit(d.Children.ConfigMaps[1], func(r *record.Record) { r.Version = "3.7.3" })
 			return o, d
 		},
 		"S18: demo-3 is given the image gcr.io/etcd-development/etcd:v3.7.3": func() (observation.Observation,
 			decision.Decision) {
-			o := stagedEpoch(t)
+			o := preparedEpoch(t)
 			d := Decide(o)
 			podIn(d, "demo-3").Spec.Containers = []corev1.Container{{Name: objects.ContainerEtcd,
 				Image: "gcr.io/etcd-development/etcd:v3.7.3"}}
@@ -194,7 +194,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 // TestWhoEndedAsFailedAsksForNothing: the epoch that was prepared for it does not begin, also when what failed it is
 // taken back.
 func TestWhoEndedAsFailedAsksForNothing(t *testing.T) {
-	o := stagedEpoch(t)
+	o := preparedEpoch(t)
 	for _, op := range o.Related.Operations {
 		op.Status.Phase = v1alpha1.OperationFailed
 	}

@@ -368,12 +368,12 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 	}
 }
 
-// TestSurveysInAMesh: what a survey's container has told is found beside a container of others.
-func TestSurveysInAMesh(t *testing.T) {
-	survey := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-		{Name: objects.ContainerSurvey, State: meshCrashed}}}}
-	meshed(survey)
-	assert.Equal(t, meshCrashed.Terminated, facts.SurveyEnd(survey))
+// TestInspectionsInAMesh: what an inspection's container has told is found beside a container of others.
+func TestInspectionsInAMesh(t *testing.T) {
+	inspection := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+		{Name: objects.ContainerInspectData, State: meshCrashed}}}}
+	meshed(inspection)
+	assert.Equal(t, meshCrashed.Terminated, facts.InspectEnd(inspection))
 	assert.Empty(t, objects.Purpose(&corev1.PodSpec{Containers: []corev1.Container{{Name: "mesh-sidecar"}}}))
 }
 

@@ -44,7 +44,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 		o.Cluster.Status.History = []v1alpha1.HistoryEntry{{Rule: "Blind", Time: ago(since)}}
 	}
 	oneIsDown := func(o *observation.Observation, since time.Duration) {
-		silent(o, "demo-1", since)
+		unreachable(o, "demo-1", since)
 		o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual
 		o.Cluster.Status.History = []v1alpha1.HistoryEntry{{Rule: "WaitForMembers", Time: ago(since)}}
 	}
@@ -97,7 +97,7 @@ func pass(o *observation.Observation, until time.Time) {
 	}
 }
 
-// TestWhatIsCountedOfASilence: a member silent since six minutes, and what of that was seen. Times are before now.
+// TestWhatIsCountedOfASilence: a member unreachable since six minutes, and what of that was seen. Times are before now.
 func TestWhatIsCountedOfASilence(t *testing.T) {
 	second := now.Truncate(time.Second)
 	const hour, minute, six = time.Hour, time.Minute, 6 * time.Minute
@@ -211,7 +211,7 @@ func TestHowOftenAClusterThatCannotStartIsAskedAbout(t *testing.T) {
 		}
 		return with(o, change)
 	}
-	silent := observation.Health{Err: "no answer in time"}
+	unreachable := observation.Health{Err: "no answer in time"}
 	failed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
 	for name, o := range map[string]observation.Observation{
 		"no node takes its pods": newCluster(func(*observation.Observation) {}),
@@ -226,16 +226,16 @@ func TestHowOftenAClusterThatCannotStartIsAskedAbout(t *testing.T) {
 		"its etcd crashes":            unborn(0, crashed),
 		"its init container fails":    unborn(0, initContainer(failed)),
 		"its certificates never come": with(fresh(3), func(o *observation.Observation) { clear(o.Children.Secrets) }),
-		"the etcd to join is silent": with(besideThree(0), func(o *observation.Observation) {
+		"the etcd to join is unreachable": with(besideThree(0), func(o *observation.Observation) {
 			neverQuorate(o)
-			o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": silent}
+			o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": unreachable}
 		}),
 		"a learner can't start": with(serve(3), func(o *observation.Observation) {
 			o.Cluster.Spec.Replicas = new(int32(5))
 			nextMember(4)(o)
 			addMember(o, 3, true)
 			o.Children.Pods["demo-3"].Status = corev1.PodStatus{Phase: corev1.PodPending}
-			o.Health["demo-3"] = silent
+			o.Health["demo-3"] = unreachable
 		}),
 		"a removed member never stops": with(serve(3), func(o *observation.Observation) {
 			addMember(o, 3, false)
@@ -244,8 +244,8 @@ func TestHowOftenAClusterThatCannotStartIsAskedAbout(t *testing.T) {
 		"a pod never stops while it is paused": with(serve(3), func(o *observation.Observation) {
 			o.Cluster.Spec.Replicas, o.Etcd, o.Health = new(int32(0)), nil, map[string]observation.Health{}
 		}),
-		"a quorum is silent": with(serve(3), func(o *observation.Observation) {
-			o.Etcd, o.Health = nil, map[string]observation.Health{"demo-0": silent, "demo-1": silent, "demo-2": silent}
+		"a quorum is unreachable": with(serve(3), func(o *observation.Observation) {
+			o.Etcd, o.Health = nil, map[string]observation.Health{"demo-0": unreachable, "demo-1": unreachable, "demo-2": unreachable}
 		}),
 	} {
 		at, rules := calls(o, 10*time.Minute)

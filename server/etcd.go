@@ -13,7 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// shown is etcd for one call: with the certificate that this cluster's members know Quorate by, and with what foreign
+// shown is etcd for one call: with the certificate that this cluster's members know Quorate by, and with what external
 // members are shown.
 func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 	etcd := s.options.Etcd
@@ -25,32 +25,32 @@ func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 		etcd = able.With(own)
 	}
 	visitor, is := etcd.(interface {
-		Beside(foreign etcdops.Foreign) hooks.Etcd
+		Beside(external etcdops.External) hooks.Etcd
 	})
-	if foreign := foreignOf(r); is && foreign != nil {
-		etcd = visitor.Beside(*foreign)
+	if external := externalOf(r); is && external != nil {
+		etcd = visitor.Beside(*external)
 	}
 	return etcd
 }
 
-// foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets
+// external is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets
 // for it can't be used: the decision says so.
-func foreignOf(r *wire.ClusterCall) *etcdops.Foreign {
+func externalOf(r *wire.ClusterCall) *etcdops.External {
 	b := r.Cluster.Spec.Bootstrap
-	if b == nil || b.Existing == nil || b.Existing.TLS == nil {
+	if b == nil || b.External == nil || b.External.TLS == nil {
 		return nil
 	}
-	config, err := pki.Visitor(r.Secret(b.Existing.TLS.SecretRef.Name))
+	config, err := pki.Visitor(r.Secret(b.External.TLS.SecretRef.Name))
 	if err != nil {
 		return nil
 	}
-	foreign := &etcdops.Foreign{TLS: config}
-	if a := b.Existing.Auth; a != nil {
+	external := &etcdops.External{TLS: config}
+	if a := b.External.Auth; a != nil {
 		data := r.Secret(a.SecretRef.Name)
-		foreign.User = string(data[defaults.KeyUsername])
-		foreign.Password = string(data[defaults.KeyPassword])
+		external.User = string(data[defaults.KeyUsername])
+		external.Password = string(data[defaults.KeyPassword])
 	}
-	return foreign
+	return external
 }
 
 // guarded is etcd as one call sees it. A step is not begun once the client has gone away, and finished cleanly once

@@ -242,7 +242,7 @@ func TestOtherNamespacesAreRefused(t *testing.T) {
 			w := post(scoped(t, []string{"b", "c"}, ""), path, body)
 			require.Equal(t, http.StatusForbidden, w.Code, path)
 			require.Contains(t, errorOf(t, w), "is in a namespace that this Quorate does not look after, so nothing is "+
-				"changed: it was installed with --only-namespaces=b,c")
+				"changed: it was installed with --namespaces=b,c")
 			require.Contains(t, errorOf(t, w), " shop/")
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Scope) elsewhere(kind string, o metav1.Object) error {
 	}
 	return wire.Refuse(http.StatusForbidden,
 		"%s %s/%s is in a namespace that this Quorate does not look after, so nothing is changed: "+
-			"it was installed with --only-namespaces=%s",
+			"it was installed with --namespaces=%s",
 		kind, o.GetNamespace(), o.GetName(), strings.Join(s.Namespaces, ","))
 }
 

@@ -50,9 +50,9 @@ func rootOf(mounts, dir string) (root string) {
 	return root
 }
 
-// Own is the command quorate own; the result is its exit code.
+// Own is the command quorate chown-data; the result is its exit code.
 func Own(args []string, stderr io.Writer) int {
-	flags := flag.NewFlagSet("quorate own", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate chown-data", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	dir := flags.String("dir", "", "`directory` to give away; required")
 	user := flags.Int("user", 0, "`id` of the user and the group that get it; required")

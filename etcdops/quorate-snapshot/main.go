@@ -25,12 +25,12 @@ Usage:
   quorate-snapshot stream [flags]    store all changes of a cluster behind a snapshot, until it is told to end
   quorate-snapshot mirror [flags]    copy the keys of an etcd to another one, and go on with each change of them;
                                      "mirror check" compares both, "mirror promote" ends it (docs/how-to/mirror.md)
-  quorate-snapshot look [flags]      say what is stored of a snapshot, or of a stream
-  quorate-snapshot discard [flags]   delete a stored snapshot
-  quorate-snapshot tool [flags]      put this program where another image can run it (an init container)
+  quorate-snapshot inspect [flags]      say what is stored of a snapshot, or of a stream
+  quorate-snapshot delete [flags]   delete a stored snapshot
+  quorate-snapshot copy-self [flags]      put this program where another image can run it (an init container)
   quorate-snapshot restore [flags]   fill a data directory from a snapshot, or from that of another member (an init
                                      container, in etcd's image)
-  quorate-snapshot survey [flags]    say how much the data directory of a member that does not run holds
+  quorate-snapshot inspection [flags]    say how much the data directory of a member that does not run holds
   quorate-snapshot rescue COMMAND    start members on their nodes without Kubernetes (docs/how-to/self-hosted.md)
   quorate-snapshot version           print the version, the commit, and what it was built with
 
@@ -60,16 +60,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return snapshot.Stream(ctx, args, stdout, stderr)
 	case "mirror":
 		return snapshot.Mirror(ctx, args, stdout, stderr)
-	case "look":
-		return snapshot.Look(ctx, args, stdout, stderr)
-	case "discard":
-		return snapshot.Discard(ctx, args, stderr)
-	case "tool":
-		return snapshot.Tool(args, stderr)
+	case "inspect":
+		return snapshot.Inspect(ctx, args, stdout, stderr)
+	case "delete":
+		return snapshot.Delete(ctx, args, stderr)
+	case "copy-self":
+		return snapshot.CopySelf(args, stderr)
 	case "restore":
 		return snapshot.Restore(ctx, args, getenv, stdout, stderr)
-	case "survey":
-		return snapshot.Survey(args, stdout, stderr)
+	case "inspect-data":
+		return snapshot.InspectData(args, stdout, stderr)
 	case "rescue":
 		return rescue.Run(ctx, args, stdout, stderr)
 	case "version":

@@ -12,8 +12,8 @@ import (
 )
 
 func TestCommands(t *testing.T) {
-	for name, want := range map[string]int{"version": 0, "help": 0, "serve": 2, "snapshot": 1, "look": 1, "discard": 1,
-		"tool": 1, "restore": 1, "stream": 1, "mirror": 1} {
+	for name, want := range map[string]int{"version": 0, "help": 0, "serve": 2, "snapshot": 1, "inspect": 1, "delete": 1,
+		"copy-self": 1, "restore": 1, "stream": 1, "mirror": 1} {
 		assert.Equal(t, want, run(t.Context(), []string{name}, os.Getenv, io.Discard, io.Discard), name)
 	}
 	var out, said bytes.Buffer

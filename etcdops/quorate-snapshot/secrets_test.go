@@ -65,17 +65,17 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 		flags := map[string][]string{
-			"restore":  {"url", "store-url", "sha256", "bump-revision", "tail-url", "until-revision"},
-			"stream":   {"store-url", "tail", "cluster-id", "from-revision", "compression", "recipient", "max-size"},
-			"look":     {"store-url", "tail", "cluster-id", "from-revision", "until-time"},
-			"mirror":   {"prefix", "to-prefix", "exclude", "name", "to-max-txn-ops", "reconcile", "store-url", "tail"},
-			"snapshot": {"store-url", "key", "compression", "recipient", "verify", "unless-revision"},
-			"discard":  {"store-url", "key"},
-			"survey":   {},
-			"fly":      {},
+			"restore":      {"url", "store-url", "sha256", "bump-revision", "tail-url", "until-revision"},
+			"stream":       {"store-url", "tail", "cluster-id", "from-revision", "compression", "recipient", "max-size"},
+			"inspect":      {"store-url", "tail", "cluster-id", "from-revision", "until-time"},
+			"mirror":       {"prefix", "to-prefix", "exclude", "name", "to-max-txn-ops", "reconcile", "store-url", "tail"},
+			"snapshot":     {"store-url", "key", "compression", "recipient", "verify", "unless-revision"},
+			"delete":       {"store-url", "key"},
+			"inspect-data": {},
+			"fly":          {},
 		}
 		// In the order of their names, so that a seed repeats.
-		for _, name := range []string{"discard", "fly", "look", "mirror", "restore", "snapshot", "stream", "survey"} {
+		for _, name := range []string{"delete", "fly", "inspect", "mirror", "restore", "snapshot", "stream", "inspect-data"} {
 			args := map[string][]string{
 				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--name=a",
 					"--peer-url=http://a:2380", "--etcd-version=3.6.16",
@@ -83,10 +83,10 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 				"snapshot": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--key=x.db", "--store-dir=" + dir},
 				"stream": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--tail=x", "--from-revision=1",
 					"--store-dir=" + dir, "--listen="},
-				"mirror":  {"--endpoint=http://127.0.0.1:1", "--to-endpoint=http://127.0.0.1:1", "--listen="},
-				"look":    {"--store-url=file:///x", "--tail=x", "--store-dir=" + dir},
-				"discard": {"--store-url=file:///x", "--key=x.db", "--store-dir=" + dir},
-				"survey":  {"--data-dir=" + dir},
+				"mirror":       {"--endpoint=http://127.0.0.1:1", "--to-endpoint=http://127.0.0.1:1", "--listen="},
+				"inspect":      {"--store-url=file:///x", "--tail=x", "--store-dir=" + dir},
+				"delete":       {"--store-url=file:///x", "--key=x.db", "--store-dir=" + dir},
+				"inspect-data": {"--data-dir=" + dir},
 			}[name]
 			for _, flag := range flags[name] {
 				if r.IntN(2) == 0 {
@@ -95,7 +95,7 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 			}
 			for _, flag := range map[string][]string{"restore": {"identity"}, "snapshot": {"ca", "cert", "cert-key"},
 				"stream": {"ca", "cert", "cert-key"}, "mirror": {"to-ca", "to-cert", "to-cert-key", "to-token-key"},
-				"look": {"identity"}, "discard": {"store-ca"}}[name] {
+				"inspect": {"identity"}, "delete": {"store-ca"}}[name] {
 				if r.IntN(3) == 0 {
 					args = append(args, "--"+flag+"="+file)
 				}

@@ -21,7 +21,7 @@ func Of(f *facts.Facts, p rules.Decided) decision.Decision {
 		says.Next.Reason = p.Next.Reason
 		says.Next.Message = awaited.AddTo(p.Next.Message)
 	}
-	if p.GivenUp.Mark == objects.FailedSilent {
+	if p.GivenUp.Mark == objects.FailedUnreachable {
 		says.GivenUp = p.GivenUp.Member
 	}
 	newStatus := statusOf(f, says)

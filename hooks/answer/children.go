@@ -23,13 +23,13 @@ type making struct {
 
 // makings are those of the modes. In HeldBack every child stays as it is.
 var makings = map[string]making{
-	facts.ModeStopping:     {record: noRecord, claims: endedClaims, pods: noPods},
-	facts.ModeUnrecorded:   {record: newRecord, claims: allClaims, pods: allPods},
-	facts.ModePaused:       {record: advance, claims: allClaims, pods: lastPods},
-	facts.ModeProvisioning: {record: advance, claims: initialClaims, pods: initialPods},
-	facts.ModeStarting:     {record: advance, claims: allClaims, pods: blindPods},
-	facts.ModeBlind:        {record: advance, claims: allClaims, pods: blindPods},
-	facts.ModeQuorate:      {record: advance, claims: listedClaims, pods: listedPods},
+	facts.ModeStopping:        {record: noRecord, claims: endedClaims, pods: noPods},
+	facts.ModeUnrecorded:      {record: newRecord, claims: allClaims, pods: allPods},
+	facts.ModePaused:          {record: advance, claims: allClaims, pods: lastPods},
+	facts.ModeCreatingVolumes: {record: advance, claims: initialClaims, pods: initialPods},
+	facts.ModeStarting:        {record: advance, claims: allClaims, pods: blindPods},
+	facts.ModeBlind:           {record: advance, claims: allClaims, pods: blindPods},
+	facts.ModeHasQuorum:       {record: advance, claims: listedClaims, pods: listedPods},
 }
 
 func noRecord(*facts.Facts, *decision.Plan) *corev1.ConfigMap { return nil }
@@ -58,11 +58,11 @@ func desired(f *facts.Facts, plan *decision.Plan) decision.Desired {
 	d.Claims = append(formerClaims(f), in.claims(f, plan)...)
 	d.Pods = in.pods(f, plan)
 	if f.Next != nil && !f.Cancelled() {
-		claims, pods := stagedChildren(f.Next)
+		claims, pods := preparedChildren(f.Next)
 		d.Claims = append(d.Claims, claims...)
 		d.Pods = append(d.Pods, pods...)
 	}
-	d.Pods = append(d.Pods, surveyPods(f, plan)...)
+	d.Pods = append(d.Pods, inspectPods(f, plan)...)
 	d.Pods = objects.Filter(d.Pods, func(pod *corev1.Pod) bool { return f.MayExist(pod) })
 	for _, pod := range d.Pods {
 		if pod.UID == "" {
@@ -73,9 +73,9 @@ func desired(f *facts.Facts, plan *decision.Plan) decision.Desired {
 	return d
 }
 
-// stagedChildren are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is
+// preparedChildren are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is
 // known which.
-func stagedChildren(f *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
+func preparedChildren(f *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
 	if f.Epoch.Source == record.SourceSurvivor && f.Epoch.Survivor == "" {
 		return keptClaims(f, f.Names), keptPods(f, f.Names)
 	}

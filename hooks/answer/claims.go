@@ -18,7 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded
+// How members that do not serve are healed. A voter that is unreachable for too long is given up: removed, and succeeded
 // under a new name. Its data may be all that is left of something one day, so its claim is kept for a while, in
 // quarantine. A learner that does not come to anything is tried again, ever more slowly. A member that answers as
 // another is fenced off, and left to a person.
@@ -57,7 +57,7 @@ func quarantine(f *facts.Facts, claims []*corev1.PersistentVolumeClaim, plan *de
 		m := f.Find(member)
 		switch {
 		case member == plan.GivenUp.Member && f.Ours(claim):
-			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedSilent {
+			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedUnreachable {
 				claim.Annotations[objects.AnnotationFailedMember] = plan.GivenUp.Mark
 			}
 		case m != nil && m.Answers():
@@ -98,7 +98,7 @@ func LeaveBehind(f *facts.Facts, claim *corev1.PersistentVolumeClaim, epoch int)
 	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
 	if own[objects.AnnotationQuarantined] == "" {
 		own[objects.AnnotationQuarantined] = f.Now.UTC().Format(time.RFC3339)
-		if own[objects.AnnotationFailedMember] == objects.FailedSilent {
+		if own[objects.AnnotationFailedMember] == objects.FailedUnreachable {
 			delete(own, objects.AnnotationFailedMember) // it was not removed
 		}
 	}

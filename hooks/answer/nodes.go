@@ -59,8 +59,8 @@ func Pinned(a *corev1.Affinity, node string) *corev1.Affinity {
 // ownContainer gives the directory, which the kubelet makes as root's, to etcd's user.
 func ownContainer(f *facts.Facts, member string, resources corev1.ResourceRequirements) corev1.Container {
 	own := prepareContainer(f.Observation, resources)
-	own.Name = objects.ContainerOwn
-	own.Args = []string{"own", "--dir=" + facts.DataMount, fmt.Sprintf("--user=%d", objects.UserID),
+	own.Name = objects.ContainerChown
+	own.Args = []string{"chown-data", "--dir=" + facts.DataMount, fmt.Sprintf("--user=%d", objects.UserID),
 		"--named=" + facts.DirectoryName(f.Cluster, member)}
 	own.VolumeMounts = []corev1.VolumeMount{{Name: facts.VolumeData, MountPath: facts.DataMount}}
 	own.SecurityContext.RunAsNonRoot = new(false)

@@ -65,7 +65,7 @@ func restored(f *facts.Facts, id string) (v1alpha1.OperationPhase, string) {
 	n := f.Answered()[id]
 	switch {
 	case f.Next != nil && f.Next.Epoch.Restore == id && f.ByRestore():
-		_, message := f.Staged()
+		_, message := f.Prepared()
 		return v1alpha1.OperationRunning, message
 	case f.Epoch != nil && f.Epoch.Restore != id && n != 0:
 		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d began with the restored data, and is over", n)
@@ -100,7 +100,7 @@ func recovered(f *facts.Facts, op *v1alpha1.EtcdOperation, because decision.Reas
 	case now > r.Epoch:
 		return v1alpha1.OperationSucceeded, fmt.Sprintf("epoch %d serves; %s", now, f.Epoch.Describe())
 	case f.Next != nil && !f.ByRestore():
-		_, message := f.Staged()
+		_, message := f.Prepared()
 		return v1alpha1.OperationRunning, message
 	case f.Etcd != nil && f.Next == nil:
 		return v1alpha1.OperationFailed, fmt.Sprintf("a quorum of epoch %d answers, so there is nothing to recover", now)

@@ -21,7 +21,7 @@ import (
 const (
 	gracePeriod = 30 // seconds; etcd hands its leadership on within one of them
 	// ProvisionGate is the scheduling gate of a pod that provisions a claim's volume and runs nothing.
-	ProvisionGate      = objects.Domain + "provision"
+	ProvisionGate      = objects.Domain + "createVolumes"
 	volumeCertificates = "certificates"
 )
 
@@ -201,7 +201,7 @@ func joinEnv() []corev1.EnvVar {
 		corev1.EnvVar{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: objects.FromInitialCluster()})
 }
 
-// AllowAnyPeer lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have
+// AllowAnyPeer lets a new pod's member take every certificate of its authorities for a peer's: external ones have
 // other names in theirs.
 func AllowAnyPeer(pod *corev1.Pod) {
 	for i := range pod.Spec.Containers {

@@ -162,7 +162,7 @@ func Pod(f *facts.Facts, name, start string, env []corev1.EnvVar) *corev1.Pod {
 	}
 	prepare := facts.PrepareOf(pod)
 	prepare.Env = append(prepare.Env, ofEpoch(objects.EpochName(f.Cluster.Name, f.Epoch.N)))
-	if f.BesideForeign() {
+	if f.BesideExternal() {
 		AllowAnyPeer(pod)
 	}
 	noteTemplate(f, pod, f.VersionNow())
@@ -245,7 +245,7 @@ func noteSuccession(f *facts.Facts, pod, old *corev1.Pod) {
 func strangePods(f *facts.Facts) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(f.Children.Pods)) {
-		if _, ours := objects.Ordinal(f.Cluster.Name, name); !ours && !f.IsSurveyPod(name) {
+		if _, ours := objects.Ordinal(f.Cluster.Name, name); !ours && !f.IsInspectPod(name) {
 			list = append(list, facts.Kept(f.Cluster, f.Children.Pods[name]))
 		}
 	}

@@ -39,7 +39,7 @@ func Policies(f *facts.Facts) []*networkingv1.NetworkPolicy {
 	if objects.NeedsToken(c) { // Quorate asks there whose certificates a member takes that asks clients for none
 		peers = append(peers, quoratePods(f))
 	}
-	if f.BesideForeign() || f.Epoch == nil && defaults.Joins(c) { // where foreign members are is not known
+	if f.BesideExternal() || f.Epoch == nil && defaults.Joins(c) { // where external members are is not known
 		peers = nil
 	}
 	return []*networkingv1.NetworkPolicy{{

@@ -56,7 +56,7 @@ func firstRecord(f *facts.Facts) *corev1.ConfigMap {
 	}
 	r := f.NewRecord(f.AboveRemains(), f.Replicas)
 	switch from.Source {
-	case record.SourceExisting:
+	case record.SourceExternal:
 		r = JoiningRecord(f.Cluster)
 	case record.SourceClaims:
 		r = claimsRecord(f)
@@ -82,7 +82,7 @@ func advanced(f *facts.Facts, plan *decision.Plan) record.State {
 	if f.Etcd != nil && f.Unfit() == "" {
 		s.ClusterID = f.Etcd.ClusterID
 	}
-	s.Foreign, s.ForeignSince = noteForeign(f)
+	s.External, s.ExternalSince = noteExternal(f)
 	s.Version = cmp.Or(plan.Record.Version, s.Version)
 	if !f.Epoch.HadQuorum() && plan.Record.Version == "" {
 		s.Version = f.VersionBeforeQuorum()
@@ -171,7 +171,7 @@ func recreatedRecord(f *facts.Facts) *corev1.ConfigMap {
 		r.ClusterID, _ = strconv.ParseUint(s.ClusterID, 16, 64)
 	}
 	r.Highest = noteRevision(f)
-	r.Foreign = f.ForeignWithoutRecord()
+	r.External = f.ExternalWithoutRecord()
 	return record.New(f.Cluster, n, r)
 }
 
@@ -250,7 +250,7 @@ func lostRecord(f *facts.Facts) (int, record.Record) {
 		first = f.Epoch.First
 		from.Restore = f.Epoch.Restore
 	}
-	if n == 1 && (defaults.Joins(f.Cluster) || len(f.ForeignWithoutRecord()) > 0) {
+	if n == 1 && (defaults.Joins(f.Cluster) || len(f.ExternalWithoutRecord()) > 0) {
 		return 1, JoiningRecord(f.Cluster)
 	}
 	if r := f.Asked.Restore; f.Epoch == nil && r != nil {
@@ -342,11 +342,11 @@ func noteRevision(f *facts.Facts) int64 {
 	return 0
 }
 
-// JoiningRecord is the record of a first epoch whose members join an existing etcd. No member may begin an etcd of
+// JoiningRecord is the record of a first epoch whose members join an external etcd. No member may begin an etcd of
 // its own in it.
 func JoiningRecord(c *v1alpha1.EtcdCluster) record.Record {
 	var r record.Record
-	r.Source = record.SourceExisting
+	r.Source = record.SourceExternal
 	r.Peers = objects.Scheme(c)
 	r.Version = c.Spec.Version
 	r.StartsOn = map[string]types.UID{}
@@ -354,21 +354,21 @@ func JoiningRecord(c *v1alpha1.EtcdCluster) record.Record {
 	return r
 }
 
-// noteForeign is what the record should say of foreign members from now on, and since when it says so.
-func noteForeign(f *facts.Facts) (map[string][]string, time.Time) {
+// noteExternal is what the record should say of external members from now on, and since when it says so.
+func noteExternal(f *facts.Facts) (map[string][]string, time.Time) {
 	e := f.Epoch
-	if !e.Existing() {
+	if !e.Joined() {
 		return nil, time.Time{}
 	}
 	if f.Etcd == nil || f.Unfit() != "" && !e.HadQuorum() {
-		return e.Foreign, e.ForeignSince
+		return e.External, e.ExternalSince
 	}
 	now := facts.ClientURLs(objects.Filter(f.Members, func(m *facts.Member) bool { return m.Alias != "" }))
 	switch {
 	case len(now) == 0:
 		return nil, time.Time{}
-	case maps.EqualFunc(now, e.Foreign, slices.Equal) && !e.ForeignSince.IsZero():
-		return e.Foreign, e.ForeignSince
+	case maps.EqualFunc(now, e.External, slices.Equal) && !e.ExternalSince.IsZero():
+		return e.External, e.ExternalSince
 	}
 	return now, f.Now.UTC().Truncate(time.Second)
 }

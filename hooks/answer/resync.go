@@ -101,7 +101,7 @@ func nextTimeOver(f *facts.Facts) time.Duration {
 	}
 	var left []time.Duration
 	for _, m := range f.Voters {
-		if s := f.SilentFor(m); s > 0 {
+		if s := f.UnreachableFor(m); s > 0 {
 			left = append(left, defaults.ReplaceAfter(&f.Cluster.Spec)-s)
 		}
 	}
@@ -114,7 +114,7 @@ func nextTimeOver(f *facts.Facts) time.Duration {
 		left = append(left, f.LostUntil().Sub(f.Now))
 	}
 	if f.Next != nil && f.Choosing() {
-		left = append(left, f.SurveyFor()-f.Observed(f.SurveyedSince()))
+		left = append(left, f.InspectFor()-f.Observed(f.InspectedSince()))
 	}
 	left = objects.Filter(left, func(d time.Duration) bool { return d > 0 })
 	if len(left) == 0 {

@@ -93,7 +93,7 @@ func authority(f *facts.Facts) decision.Recipe {
 // are stopped no one has to trust the next one beside it: then a person may have deleted what was stolen, and a view
 // that still shows one of the other Secrets must not bring it back.
 func inheritance(f *facts.Facts) string {
-	if f.Replicas == 0 && !f.BesideForeign() && len(f.Children.Pods) == 0 {
+	if f.Replicas == 0 && !f.BesideExternal() && len(f.Children.Pods) == 0 {
 		return ""
 	}
 	for _, l := range f.Leaves {
@@ -282,7 +282,7 @@ func numeric(name string) bool {
 
 // adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
 func adopt(f *facts.Facts, ca *observation.Secret) decision.Recipe {
-	if !f.Epoch.Existing() || !facts.UsableAuthority(ca) {
+	if !f.Epoch.Joined() || !facts.UsableAuthority(ca) {
 		return nil
 	}
 	var also []observation.Certificate

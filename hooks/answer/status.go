@@ -21,22 +21,22 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-// foreignCondition is the condition of that name: whether there are any, with a reason and words. Without a reason
+// externalCondition is the condition of that name: whether there are any, with a reason and words. Without a reason
 // there is nothing to say.
-func foreignCondition(f *facts.Facts, because decision.Reason) (reason, message string, there bool) {
+func externalCondition(f *facts.Facts, because decision.Reason) (reason, message string, there bool) {
 	switch {
-	case !f.Epoch.Existing():
+	case !f.Epoch.Joined():
 		return "", "", false
 	case !f.Epoch.HadQuorum() && f.Unfit() != "":
 		return "Unfit", f.Unfit(), true
 	case !f.Epoch.HadQuorum():
 		return "Asking", because.Message, true
-	case !f.BesideForeign():
+	case !f.BesideExternal():
 		return "Retired", "all members are ours" + f.TrustLeft(), false
 	case f.Etcd == nil:
 		return "", "", true // the condition stays as it was
 	}
-	reason, message = f.ForeignStage()
+	reason, message = f.ExternalStage()
 	return reason, message, true
 }
 
@@ -79,7 +79,7 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 		s.Leader = f.NameOf(f.Etcd.Leader)
 	}
 	for _, m := range s.Members {
-		if m.Foreign {
+		if m.External {
 			continue
 		}
 		s.Replicas++
@@ -112,14 +112,14 @@ func members(f *facts.Facts) []v1alpha1.MemberStatus {
 	if f.Etcd == nil {
 		for _, m := range f.Cluster.Status.Members {
 			list = append(list, memberStatus(f, v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role,
-				Foreign: m.Foreign}, f.LastStatusHealth(m), false))
+				External: m.External}, f.LastStatusHealth(m), false))
 		}
 		return list
 	}
 	for _, m := range f.Members {
 		s := v1alpha1.MemberStatus{Name: cmp.Or(m.DisplayName(), cmp.Or(m.Name, objects.Hex(m.ID))),
-			Foreign: m.Alias != "" ||
-				f.WasForeign(m), ID: objects.Hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == f.Etcd.Leader}
+			External: m.Alias != "" ||
+				f.WasExternal(m), ID: objects.Hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == f.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
@@ -131,9 +131,9 @@ func members(f *facts.Facts) []v1alpha1.MemberStatus {
 func memberStatus(f *facts.Facts, s v1alpha1.MemberStatus, h observation.Health, ready bool) v1alpha1.MemberStatus {
 	_, asked := f.Health[s.Name]
 	switch {
-	case s.Foreign && h.MemberID == 0:
+	case s.External && h.MemberID == 0:
 		s.Message = cmp.Or(h.Err, "its URL is not known")
-	case s.Foreign:
+	case s.External:
 		s.Version = h.Version
 		s.Alarms = h.Alarms
 		s.DBSize = rounded(h.DBSize)
@@ -212,8 +212,8 @@ func conditions(f *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav
 	} else {
 		set(v1alpha1.Degraded, false, "AllWell", "no member has a problem")
 	}
-	if reason, message, there := foreignCondition(f, d.Because); reason != "" {
-		set(v1alpha1.ForeignMembers, there, reason, message)
+	if reason, message, there := externalCondition(f, d.Because); reason != "" {
+		set(v1alpha1.ExternalMembers, there, reason, message)
 	}
 	reason, message := suspension(f)
 	set(v1alpha1.Suspended, f.Suspended(), reason, message)
@@ -253,7 +253,7 @@ func connection(f *facts.Facts) *v1alpha1.ConnectionStatus {
 			c.Endpoints = old.Endpoints
 		}
 	}
-	for _, address := range f.External() {
+	for _, address := range f.LoadBalancerAddresses() {
 		c.External = append(c.External, defaults.URLOn(objects.Scheme(f.Cluster), address, objects.ClientPort))
 	}
 	if f.Cluster.Spec.MemberService != nil {
@@ -344,7 +344,7 @@ func Security(f *facts.Facts) (reason, message string, secured bool) {
 			"plain text, without a certificate; remove it when all applications use TLS", false
 	}
 	if why := f.AsksInPlainText(); why != "" {
-		return "ForeignPlaintext", why, false
+		return "ExternalPlaintext", why, false
 	}
 	if f.Untrusted != "" {
 		return "AuthorityChanged", f.Untrusted, false

@@ -43,9 +43,9 @@ func userLeaves(c *v1alpha1.EtcdCluster) []Leaf {
 // trusts both; it signs; and when the old one has expired it leaves ca.crt, and the members are restarted once more.
 
 const (
-	// DefaultLeafDuration is how long a certificate is valid where the spec is silent.
+	// DefaultLeafDuration is how long a certificate is valid where the spec is unreachable.
 	DefaultLeafDuration = 90 * 24 * time.Hour
-	// DefaultCADuration is how long an authority is valid where the spec is silent.
+	// DefaultCADuration is how long an authority is valid where the spec is unreachable.
 	DefaultCADuration = 10 * 365 * 24 * time.Hour
 	// operatorName is the user that Quorate's own certificate names: etcd's root, so that a lost password is never
 	// fatal.
@@ -119,8 +119,8 @@ func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
 	peer := []string{members}
 	server = append(server, at.Nodes...)
 	peer = append(peer, at.Nodes...)
-	if Existing(c) != nil {
-		// Foreign members look up the name of the address that a connection comes from: it has the domain of the
+	if External(c) != nil {
+		// External members look up the name of the address that a connection comes from: it has the domain of the
 		// Kubernetes cluster.
 		peer = append(peer, members+domain)
 	}
@@ -241,7 +241,7 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 	for _, l := range Leaves(c, Places{}) {
 		k.Name(l.Secret, pair...)
 	}
-	if e := Existing(c); e != nil {
+	if e := External(c); e != nil {
 		if e.TLS != nil {
 			k.Name(e.TLS.SecretRef.Name, pair...)
 			k.Name(e.TLS.TrustSecretRef.Name, pair...)

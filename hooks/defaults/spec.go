@@ -22,13 +22,13 @@ import (
 // protection is taken away.
 func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection || c.Spec.SelfHosted }
 
-// defaultPatience is how long what is silent may come back by itself where the spec says nothing else.
+// defaultPatience is how long what is unreachable may come back by itself where the spec says nothing else.
 const defaultPatience = 5 * time.Minute
 
 // RecoverAfter is how long a quorum is lost before spec.recovery acts.
 func RecoverAfter(s *v1alpha1.EtcdClusterSpec) time.Duration { return patience(s.Recovery.After) }
 
-// ReplaceAfter is how long a voter may be silent before it is given up.
+// ReplaceAfter is how long a voter may be unreachable before it is given up.
 func ReplaceAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
 	return patience(s.MemberReplacement.After)
 }
@@ -59,7 +59,7 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 			"for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
-	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExisting(s), validateSources(s),
+	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExternal(s), validateSources(s),
 		validateTLS(&s.TLS), validateClientAuth(s), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
 		validateMemory(&s.Resources), validatePods(s),
 		validateClientService(&s.ClientService), validateMemberService(s))
@@ -228,7 +228,7 @@ func corruptionFlags(version string) []string {
 	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
 }
 
-// MinTLS is the oldest version of TLS that etcd speaks where the spec is silent.
+// MinTLS is the oldest version of TLS that etcd speaks where the spec is unreachable.
 const MinTLS = "TLS1.2"
 
 // certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by

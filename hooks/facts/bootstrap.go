@@ -197,7 +197,7 @@ func follows(h observation.Health) string {
 // HowToBeginAgain says how the epoch is begun once more where that loses nothing.
 func (f *Facts) HowToBeginAgain() string {
 	if f.Next != nil {
-		return fmt.Sprintf("preparing epoch %d: %s", f.Next.Epoch.N, f.Staging())
+		return fmt.Sprintf("preparing epoch %d: %s", f.Next.Epoch.N, f.Preparing())
 	}
 	for _, name := range f.Epoch.InitialNames() {
 		if pod := f.Children.Pods[name]; pod != nil && objects.Ready(pod) {

@@ -14,7 +14,7 @@ import (
 // another:
 //
 //	a pod, to run its member      the Secrets that it mounts         podCertificateProblems
-//	Quorate, to talk with etcd    its own, and the foreign members'  quorateCertificateProblems
+//	Quorate, to talk with etcd    its own, and the external members'  quorateCertificateProblems
 //	a change of the members       all of these, in order, and to     allCertificateProblems
 //	                              stay so
 //
@@ -42,11 +42,11 @@ func (f *Facts) podCertificateProblems() []string {
 	return list
 }
 
-// quorateCertificateProblems says the same of the Secrets by which Quorate talks with the members, ours and foreign
+// quorateCertificateProblems says the same of the Secrets by which Quorate talks with the members, ours and external
 // ones.
 func (f *Facts) quorateCertificateProblems() []string {
 	return append(f.problemsOf(func(l defaults.Leaf) bool { return l.What == "operator" }),
-		f.foreignCertificateProblems()...)
+		f.externalCertificateProblems()...)
 }
 
 // allCertificateProblems says all that is lacking before a member is begun or changed.
@@ -112,7 +112,7 @@ func (f *Facts) SeesMounted() bool {
 func (f *Facts) examine() *Facts {
 	for w := f; w != nil; w = w.Next {
 		members, nodes := w.Addresses()
-		w.Leaves = defaults.Leaves(w.Cluster, defaults.Places{Members: members, Nodes: nodes, External: w.External(),
+		w.Leaves = defaults.Leaves(w.Cluster, defaults.Places{Members: members, Nodes: nodes, External: w.LoadBalancerAddresses(),
 			Domain: w.Settings.ClusterDomain})
 		w.CertificateProblems = w.allCertificateProblems()
 		w.Serves = w.served()

@@ -17,29 +17,29 @@ import (
 // for none. Beside those that were joined the members run on whatever becomes of the list: what is not allowed any
 // more is not asked.
 func (f *Facts) notAllowed() error {
-	joined := defaults.Existing(f.Cluster)
+	joined := defaults.External(f.Cluster)
 	if joined == nil {
 		return nil
 	}
 	e := f.Epoch
 	joins := f.Cluster.Status.ClusterID == "" && defaults.Joins(f.Cluster)
 	if e != nil {
-		joins = e.Existing() && !e.HadQuorum()
+		joins = e.Joined() && !e.HadQuorum()
 	}
 	if !joins {
 		return nil
 	}
 	for i, endpoint := range joined.Endpoints {
 		if why := f.Settings.AllowedEndpoints.Refuses(endpoint, f.Cluster.Namespace); why != "" {
-			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not asked: %s (quorate install "+
-				"--existing-endpoints)", i, why)
+			return fmt.Errorf("spec.bootstrap.external.endpoints[%d] is not asked: %s (quorate install "+
+				"--allowed-etcd-endpoints)", i, why)
 		}
 	}
 	return nil
 }
 
-// Existing reports whether the members of the epoch joined a running etcd.
-func (e *Epoch) Existing() bool { return e != nil && e.Source == record.SourceExisting }
+// Joined reports whether the members of the epoch joined a running etcd.
+func (e *Epoch) Joined() bool { return e != nil && e.Source == record.SourceExternal }
 
 // noRoom says that volumes are too small to begin with. Members that run on such ones are looked after: see Advice.
 func (f *Facts) noRoom() error {
@@ -59,7 +59,7 @@ func targetReplicas(o observation.Observation, current *Epoch) int {
 
 // Leaving reports whether members of ours must leave the etcd that they have joined, because the EtcdCluster is being
 // deleted. It might not have a quorum without them, so they are removed before their pods go. A user who does not want
-// to wait for that takes spec.bootstrap.existing out.
+// to wait for that takes spec.bootstrap.external out.
 func Leaving(o observation.Observation) bool {
 	recorded, _ := readRecords(o)
 	current, _ := epochs(recorded)
@@ -68,15 +68,15 @@ func Leaving(o observation.Observation) bool {
 
 func leaving(o observation.Observation, e *Epoch) bool {
 	c := o.Cluster
-	if c.DeletionTimestamp == nil || defaults.Protected(c) || defaults.Existing(c) == nil {
+	if c.DeletionTimestamp == nil || defaults.Protected(c) || defaults.External(c) == nil {
 		return false
 	}
-	if !e.Existing() || len(e.Foreign) == 0 {
+	if !e.Joined() || len(e.External) == 0 {
 		return false
 	}
 	ours := func(name string) bool { _, is := objects.Ordinal(c.Name, name); return is }
 	return slices.ContainsFunc(slices.Collect(maps.Keys(o.Children.Pods)), ours) ||
-		slices.ContainsFunc(c.Status.Members, func(m v1alpha1.MemberStatus) bool { return !m.Foreign })
+		slices.ContainsFunc(c.Status.Members, func(m v1alpha1.MemberStatus) bool { return !m.External })
 }
 
 // Unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation

@@ -93,7 +93,7 @@ func (f *Facts) NextEpochNumber() int {
 // Epoch is one incarnation of the raft cluster, as its record has it.
 type Epoch struct {
 	N int
-	record.Plan
+	record.Bootstrap
 	record.State
 	Record *corev1.ConfigMap
 }
@@ -216,7 +216,7 @@ func ParseEpoch(n int, cm *corev1.ConfigMap) (*Epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Epoch{N: n, Plan: r.Plan, State: r.State, Record: cm}, nil
+	return &Epoch{N: n, Bootstrap: r.Bootstrap, State: r.State, Record: cm}, nil
 }
 
 // HadQuorum reports whether the epoch's members have once had a quorum.
@@ -264,7 +264,7 @@ func (e *Epoch) Filled() bool {
 
 // NewRecord is the record of an epoch whose initial members have the numbers from first on.
 func (f *Facts) NewRecord(first, size int) record.Record {
-	r := record.Record{Plan: record.Plan{Initial: map[string]string{}, First: first}}
+	r := record.Record{Bootstrap: record.Bootstrap{Initial: map[string]string{}, First: first}}
 	for name, address := range f.initialAddresses(first, size) {
 		r.Initial[name] = objects.PeerURL(f.Cluster, name, address)
 	}

@@ -50,21 +50,21 @@ func VolumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
 	return list
 }
 
-// ClaimSurvey is the name of the pod that looks at the claim of this place: that of a survey of a member, of which
+// ClaimInspection is the name of the pod that looks at the claim of this place: that of an inspection of a member, of which
 // there is none yet.
-func (f *Facts) ClaimSurvey(place int) string {
-	return objects.MemberName(f.Cluster.Name, place) + SurveySuffix
+func (f *Facts) ClaimInspection(place int) string {
+	return objects.MemberName(f.Cluster.Name, place) + InspectSuffix
 }
 
 // LookedAt is the observed pod that looks at the claim of this place; nil for none. One of an earlier spec looks at
 // another.
 func (f *Facts) LookedAt(place int, of record.FormerClaim) *corev1.Pod {
-	old := f.All.Pods[f.ClaimSurvey(place)]
+	old := f.All.Pods[f.ClaimInspection(place)]
 	if old == nil || !slices.Equal(ClaimsIn(old), claimsOf(of)) {
 		return nil
 	}
 	looks := slices.ContainsFunc(old.Spec.Containers, func(c corev1.Container) bool {
-		return c.Name == objects.ContainerSurvey && slices.Equal(c.Args, SurveyArgs(of))
+		return c.Name == objects.ContainerInspectData && slices.Equal(c.Args, InspectArgs(of))
 	})
 	if !looks {
 		return nil
@@ -81,7 +81,7 @@ func claimsOf(of record.FormerClaim) []string {
 }
 
 // SaysNothing reports whether the pod has ended without a word of its volume.
-func SaysNothing(pod *corev1.Pod) bool { return Finished(pod) && surveyReport(pod) == nil }
+func SaysNothing(pod *corev1.Pod) bool { return Finished(pod) && inspectReport(pod) == nil }
 
 // ClaimChoice is what is said of the claims that a new cluster should begin with.
 type ClaimChoice struct {
@@ -94,7 +94,7 @@ type ClaimChoice struct {
 // claimsKnown is what the pods have told of the claims.
 type claimsKnown struct {
 	best     *record.FormerClaim
-	most     *stores.Survey
+	most     *stores.Inspection
 	evidence []string // one line for each that told something
 	waits    []string
 	stuck    bool // one of those that are waited for has said why it can't be read
@@ -133,9 +133,9 @@ func (f *Facts) claimsAsTold(c *v1alpha1.FormerClaims) claimsKnown {
 	var k claimsKnown
 	for place, of := range VolumesOf(c) {
 		pod := f.LookedAt(place, of)
-		report := (*stores.Survey)(nil)
+		report := (*stores.Inspection)(nil)
 		if pod != nil {
-			report = surveyReport(pod)
+			report = inspectReport(pod)
 		}
 		switch {
 		case report == nil:

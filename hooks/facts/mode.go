@@ -4,14 +4,14 @@ package facts
 // holds: what stops us comes first, then what is needed before there is a cluster, then blindness, and last a quorum's
 // answer. The rules of each are in rules/modes.go.
 const (
-	ModeHeldBack     = "HeldBack"
-	ModeStopping     = "Stopping"
-	ModeUnrecorded   = "Unrecorded"
-	ModePaused       = "Paused"
-	ModeProvisioning = "Provisioning"
-	ModeStarting     = "Starting"
-	ModeBlind        = "Blind"
-	ModeQuorate      = "Quorate"
+	ModeHeldBack        = "HeldBack"
+	ModeStopping        = "Stopping"
+	ModeUnrecorded      = "Unrecorded"
+	ModePaused          = "Paused"
+	ModeCreatingVolumes = "CreatingVolumes"
+	ModeStarting        = "Starting"
+	ModeBlind           = "Blind"
+	ModeHasQuorum       = "Quorate"
 )
 
 // Mode is the one that the cluster is in.
@@ -32,15 +32,15 @@ func (f *Facts) ModeOfEpoch() string {
 	case f.Paused():
 		return ModePaused
 	case !f.Epoch.Provisioned():
-		return ModeProvisioning
+		return ModeCreatingVolumes
 	case f.Etcd == nil && !f.Epoch.HadQuorum():
 		return ModeStarting
 	case f.Etcd == nil:
 		return ModeBlind
 	}
-	return ModeQuorate
+	return ModeHasQuorum
 }
 
-// Paused reports whether members should be stopped and kept. Beside foreign members they would be missed, so they
+// Paused reports whether members should be stopped and kept. Beside external members they would be missed, so they
 // leave.
-func (f *Facts) Paused() bool { return f.Replicas == 0 && !f.BesideForeign() }
+func (f *Facts) Paused() bool { return f.Replicas == 0 && !f.BesideExternal() }

@@ -152,7 +152,7 @@ func (f *Facts) unscheduled(m *Member) string {
 	return ""
 }
 
-// crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
+// crashes tells of a container of Quorate's that has ended since the member became unreachable, also while it is just trying
 // again.
 func (f *Facts) crashes(m *Member) string {
 	if t := f.crashed(m); t != nil {
@@ -161,7 +161,7 @@ func (f *Facts) crashes(m *Member) string {
 	return ""
 }
 
-// crashed is how a container of Quorate's ended since the member went silent; nil for none.
+// crashed is how a container of Quorate's ended since the member became unreachable; nil for none.
 func (f *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
 	if m.Pod == nil {
 		return nil
@@ -175,7 +175,7 @@ func (f *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// DiskFull reports whether the silent member's etcd has died of a full disk: the end of its log says so (ENOSPC).
+// DiskFull reports whether the unreachable member's etcd has died of a full disk: the end of its log says so (ENOSPC).
 func (f *Facts) DiskFull(m *Member) bool {
 	t := f.crashed(m)
 	return !m.Serving() && t != nil && strings.Contains(t.Message, objects.DiskFullWords)

@@ -22,7 +22,7 @@ func (f *Facts) JoinCluster(joining *Member) string {
 	for _, m := range f.Members {
 		name := cmp.Or(m.Name, m.PodName)
 		if m.Alias != "" {
-			name = "foreign-" + objects.Hex(m.ID) // its own may be that of one of ours
+			name = "external-" + objects.Hex(m.ID) // its own may be that of one of ours
 		}
 		if m.ID == joining.ID {
 			name = joining.PodName
@@ -63,9 +63,9 @@ func (f *Facts) Superseded(pod *corev1.Pod) bool {
 	return WaitsForSeed(pod) && (f.TemplateOutdated(pod) || f.otherImage(pod) && !takes)
 }
 
-// IsSurveyPod reports whether the pod of this name looks at a member's volumes.
-func (f *Facts) IsSurveyPod(name string) bool {
-	of, is := strings.CutSuffix(name, SurveySuffix)
+// IsInspectPod reports whether the pod of this name looks at a member's volumes.
+func (f *Facts) IsInspectPod(name string) bool {
+	of, is := strings.CutSuffix(name, InspectSuffix)
 	_, ours := objects.Ordinal(f.Cluster.Name, of)
 	return is && ours
 }

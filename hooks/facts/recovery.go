@@ -25,7 +25,7 @@ func (f *Facts) Beginning() (record.Origin, string) {
 		return from, why
 	}
 	if defaults.Joins(f.Cluster) {
-		from.Source = record.SourceExisting
+		from.Source = record.SourceExternal
 		return from, ""
 	}
 	if snapshot == nil {
@@ -55,8 +55,8 @@ func (f *Facts) RestoreSource(r *restore) (record.Origin, string) {
 	if n := f.Answered()[r.ID]; n != 0 {
 		return from, fmt.Sprintf("epoch %d was begun for it already; create another EtcdOperation to restore again", n)
 	}
-	if f.BesideForeign() {
-		return from, "Quorate does not restore while foreign members are in the cluster, because they would keep " +
+	if f.BesideExternal() {
+		return from, "Quorate does not restore while external members are in the cluster, because they would keep " +
 			"their data"
 	}
 	if r.Snapshot != nil {
@@ -76,7 +76,7 @@ func (f *Facts) RestoreSource(r *restore) (record.Origin, string) {
 		return from, fmt.Sprintf("epoch %d is running now", f.Epoch.N)
 	case len(f.Survivors(from.SurvivorsOf)) == 0:
 		return from, fmt.Sprintf("no volume of epoch %d is left%s", from.SurvivorsOf,
-			f.WithoutGivenUp(from.SurvivorsOf))
+			f.WithoutReplaced(from.SurvivorsOf))
 	}
 	return from, ""
 }
@@ -176,25 +176,25 @@ func (f *Facts) toldToJoin(name string) bool {
 	return pod != nil && PodStart(pod) == objects.StartJoin && objects.MayBegin(pod)
 }
 
-// besideOthers is why no epoch takes over from one that has foreign members: Quorate does not stop those.
-const besideOthers = "the cluster still has foreign members, which would keep running; remove them first " +
-	"(spec.bootstrap.existing.retireForeign)"
+// besideOthers is why no epoch takes over from one that has external members: Quorate does not stop those.
+const besideOthers = "the cluster still has external members, which would keep running; remove them first " +
+	"(spec.bootstrap.external.removeExternal)"
 
-// Staged is how far the next epoch has come.
-func (f *Facts) Staged() (reason, message string) {
+// Prepared is how far the next epoch has come.
+func (f *Facts) Prepared() (reason, message string) {
 	if f.Ending() {
 		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", f.Epoch.N,
 			f.Next.Epoch.N)
 	}
-	waits := f.Staging()
+	waits := f.Preparing()
 	if waits == "" {
-		return "Staging", fmt.Sprintf("epoch %d is ready", f.Next.Epoch.N)
+		return "Preparing", fmt.Sprintf("epoch %d is ready", f.Next.Epoch.N)
 	}
 	beside := ""
 	if f.Etcd != nil {
 		beside = fmt.Sprintf(", and epoch %d runs on", f.Epoch.N)
 	}
-	return "Staging", fmt.Sprintf("preparing epoch %d%s: %s", f.Next.Epoch.N, beside, waits) + f.unfollowed()
+	return "Preparing", fmt.Sprintf("preparing epoch %d%s: %s", f.Next.Epoch.N, beside, waits) + f.unfollowed()
 }
 
 // unfollowed says how a restore is taken back whose operation is gone, and can't be deleted any more; empty for none.

@@ -13,7 +13,7 @@ func (f *Facts) Restored() (reason, message string, is, shown bool) {
 	r := f.Asked.Restore
 	switch {
 	case f.Next != nil:
-		reason, message = f.Staged()
+		reason, message = f.Prepared()
 		return reason, message, false, true
 	case r == nil:
 		return "", "", false, false

@@ -22,7 +22,7 @@ import (
 //
 //	counted by it         a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what
 //	                      spec.recovery or a person begins then; a survivor's volume that can't be reached; the pause of
-//	                      a silent cluster (answer/resync.go)
+//	                      an unreachable cluster (answer/resync.go)
 //	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long
 //	                      claims are kept
 //	                      facts of others: grace periods of pods, since when a container or a condition of a volume is
@@ -81,7 +81,7 @@ func (f *Facts) Watched() *v1alpha1.WatchedStatus {
 // ClockRuns reports whether time is counted by which something is given up.
 func (f *Facts) ClockRuns() bool {
 	switch {
-	case f.Suspended() || f.Epoch == nil || f.Replicas == 0 && !f.BesideForeign():
+	case f.Suspended() || f.Epoch == nil || f.Replicas == 0 && !f.BesideExternal():
 		return false
 	case f.Next != nil && f.Choosing(), f.Learner() != nil && f.Learner().PodName != "":
 		return true

@@ -12,7 +12,7 @@ import (
 )
 
 // Survivors are the members of an epoch whose volumes are all there. One that was given up does not count: it was
-// silent for long, or proven wrong. A person who knows better takes the annotation failed-member off its claim; or
+// unreachable for long, or proven wrong. A person who knows better takes the annotation failed-member off its claim; or
 // puts it on one that is not to count.
 func (f *Facts) Survivors(epoch int) []string {
 	return objects.Filter(f.membersWithVolumes(epoch), func(name string) bool { return !f.givenUp(name) })
@@ -24,12 +24,12 @@ func (f *Facts) givenUp(member string) bool {
 	return slices.ContainsFunc([]string{member, WALClaim(member)}, func(name string) bool {
 		claim := f.All.Claims[name]
 		return OfFailedMember(claim) &&
-			(Quarantined(claim) || claim.Annotations[objects.AnnotationFailedMember] != objects.FailedSilent)
+			(Quarantined(claim) || claim.Annotations[objects.AnnotationFailedMember] != objects.FailedUnreachable)
 	})
 }
 
-// WithoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
-func (f *Facts) WithoutGivenUp(epoch int) string {
+// WithoutReplaced names the members of an epoch whose volumes are there and do not count; empty for none.
+func (f *Facts) WithoutReplaced(epoch int) string {
 	if all := objects.Filter(f.membersWithVolumes(epoch), func(member string) bool {
 		return f.givenUp(member)
 	}); len(all) > 0 {

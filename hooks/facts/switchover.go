@@ -115,12 +115,12 @@ func (f *Facts) withoutNode() []string {
 	})
 }
 
-// Staging is what the next epoch waits for before this one is stopped; empty for nothing.
-func (f *Facts) Staging() string {
+// Preparing is what the next epoch waits for before this one is stopped; empty for nothing.
+func (f *Facts) Preparing() string {
 	if f.Choosing() {
 		return f.BestSurvivor().Message
 	}
-	if waits := f.Next.Unstaged(); waits != "" {
+	if waits := f.Next.Unprepared(); waits != "" {
 		return waits
 	}
 	if late := f.LongEnding(); len(late) > 0 {
@@ -138,8 +138,8 @@ func (f *Facts) SeesAll() bool {
 	})
 }
 
-// Unstaged is what an epoch that is to take over waits for; empty when its members could begin.
-func (f *Facts) Unstaged() string {
+// Unprepared is what an epoch that is to take over waits for; empty when its members could begin.
+func (f *Facts) Unprepared() string {
 	if !f.Epoch.Provisioned() {
 		return "creating what its members need: " + strings.Join(f.Epoch.InitialNames(), ", ")
 	}

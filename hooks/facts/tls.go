@@ -108,7 +108,7 @@ func (f *Facts) PeersDial(name string) bool {
 
 // Plain reports whether the epoch began in plain text.
 func (e *Epoch) Plain() bool {
-	if e.Existing() {
+	if e.Joined() {
 		return e.Peers == "http"
 	}
 	for _, u := range e.Initial {
@@ -204,7 +204,7 @@ func Of(k observation.SecretKeys, related map[string]*observation.Secret) map[st
 // has published itself through etcd's log (serve in etcd's embed/serve.go waits for that), and so once it has applied
 // all that was committed before it started. So it may start like that where a member has told in this very call that
 // auth is on, and does not start like that while blind: the member asks for certificates then, until it is restarted.
-// Beside foreign members, one of those may have told it: auth is the same for all members of an etcd.
+// Beside external members, one of those may have told it: auth is the same for all members of an etcd.
 
 // AsksNone reports whether a member that starts now asks clients for no certificate.
 func (f *Facts) AsksNone() bool {

@@ -66,9 +66,9 @@ func (f *Facts) AlarmsOfOthers() []string {
 }
 
 // ExplainAll is what a message says of members that do not serve, after it has named them; empty for nothing.
-func (f *Facts) ExplainAll(silent []*Member) string {
+func (f *Facts) ExplainAll(unreachable []*Member) string {
 	var all objects.GroupedReasons
-	for _, m := range silent {
+	for _, m := range unreachable {
 		if what := f.Explain(m); what != "" {
 			all.Add(m.DisplayName(), what)
 		}
@@ -80,7 +80,7 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 	return s.MemberReplacement.Policy == v1alpha1.ReplaceManual
 }
 
-// Overdue reports whether a voter of ours has been silent for longer than the policy allows.
+// Overdue reports whether a voter of ours has been unreachable for longer than the policy allows.
 func (f *Facts) Overdue(m *Member) bool {
 	if m.PodName == "" || m.Learner || m.Answers() {
 		return false
@@ -88,11 +88,11 @@ func (f *Facts) Overdue(m *Member) bool {
 	if f.Fenced(m.PodName) || f.busy(m) {
 		return false
 	}
-	return f.SilentFor(m) >= defaults.ReplaceAfter(&f.Cluster.Spec)
+	return f.UnreachableFor(m) >= defaults.ReplaceAfter(&f.Cluster.Spec)
 }
 
-// SilentFor is how long a member has not served while the others had quorum, as far as the status tells.
-func (f *Facts) SilentFor(m *Member) time.Duration {
+// UnreachableFor is how long a member has not served while the others had quorum, as far as the status tells.
+func (f *Facts) UnreachableFor(m *Member) time.Duration {
 	s := f.LastStatus(m)
 	if s == nil || s.Ready || s.LastTransitionTime.IsZero() {
 		return 0
@@ -134,7 +134,7 @@ func (f *Facts) WhyNotReplaced(m *Member) string {
 	return ""
 }
 
-// changeAtFault reports whether a silent member served until it was restarted into what the spec wants now, and no
+// changeAtFault reports whether an unreachable member served until it was restarted into what the spec wants now, and no
 // other voter serves with that: then a roll has just begun, and going on with it, or with new members, would only
 // spread what does not work. A node that is gone is no change's fault.
 func (f *Facts) changeAtFault(m *Member) bool {
@@ -205,7 +205,7 @@ func (f *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
 	if old := f.Cluster.Status.Internal.Replacement; old != nil {
 		r = *old
 	}
-	for _, next := range []*metav1.Time{&r.NextLearnerTime, &r.NextGivenUpTime} {
+	for _, next := range []*metav1.Time{&r.NextLearnerTime, &r.NextReplacementTime} {
 		if next.After(f.Now.Add(longestPause)) { // the clock was ahead
 			*next = metav1.NewTime(f.NowInSeconds().Add(longestPause))
 		}
@@ -217,7 +217,7 @@ func (f *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
 		r = v1alpha1.ReplacementStatus{}
 	}
 	f.countLate(&r)
-	f.countGivenUp(&r, givenUp)
+	f.countReplaced(&r, givenUp)
 	return r
 }
 
@@ -235,18 +235,18 @@ func (f *Facts) countLate(r *v1alpha1.ReplacementStatus) {
 	}
 }
 
-// countGivenUp counts voters that are given up. Their successors may vote and be silent in turn, for the same reason,
+// countReplaced counts voters that are given up. Their successors may vote and be unreachable in turn, for the same reason,
 // and of each a claim is kept: so they are forgotten only an hour after the pause.
-func (f *Facts) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
-	if !r.NextGivenUpTime.IsZero() && !f.Now.Before(r.NextGivenUpTime.Add(longestPause)) {
+func (f *Facts) countReplaced(r *v1alpha1.ReplacementStatus, name string) {
+	if !r.NextReplacementTime.IsZero() && !f.Now.Before(r.NextReplacementTime.Add(longestPause)) {
 		r.GivenUp = 0
 		r.Voter = ""
-		r.NextGivenUpTime = metav1.Time{}
+		r.NextReplacementTime = metav1.Time{}
 	}
 	if name != "" && name != r.Voter {
 		r.GivenUp = r.GivenUp + 1
 		r.Voter = name
-		r.NextGivenUpTime = metav1.NewTime(f.NowInSeconds().Add(PauseAfter(r.GivenUp)))
+		r.NextReplacementTime = metav1.NewTime(f.NowInSeconds().Add(PauseAfter(r.GivenUp)))
 	}
 }
 

@@ -63,7 +63,7 @@ func (f *Facts) RunningVersion(members []v1alpha1.MemberStatus) string {
 	wanted := f.Cluster.Spec.Version
 	var runs []defaults.Release
 	for _, m := range members {
-		if r, err := defaults.ParseRelease(m.Version); err == nil && !m.Foreign {
+		if r, err := defaults.ParseRelease(m.Version); err == nil && !m.External {
 			runs = append(runs, r)
 		}
 	}

@@ -41,9 +41,9 @@ type Facts struct {
 	// Names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of
 	// nodes.
 	Names []string
-	// Foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members;
+	// OtherCluster is the ID of the cluster that answered when that is not ours, by the record's ID or by its members;
 	// Etcd is nil then. 0 for none.
-	Foreign uint64
+	OtherCluster uint64
 	// Templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see
 	// TemplateNow.
 	Templates           [2]string
@@ -61,7 +61,7 @@ type Facts struct {
 type Member struct {
 	observation.Member
 	PodName string // our name for it; empty for a stranger
-	Alias   string // what a foreign member is called; empty for others
+	Alias   string // what an external member is called; empty for others
 	Pod     *corev1.Pod
 	Claim   *corev1.PersistentVolumeClaim
 	Health  observation.Health
@@ -101,7 +101,7 @@ func viewOf(made Facts, e *Epoch, below int) *Facts {
 	f.Children = within(f.Observation, e, below)
 	o := f.Observation
 	if f.Etcd != nil && f.Epoch != nil && f.unrelated() {
-		f.Foreign = f.Etcd.ClusterID
+		f.OtherCluster = f.Etcd.ClusterID
 		f.Etcd = nil
 	}
 	traces := map[string]bool{}
@@ -191,7 +191,7 @@ func (f *Facts) member(m observation.Member) *Member {
 	e := &Member{Member: m}
 	name, ours := objects.MemberAt(f.Cluster, m.PeerURLs)
 	if !ours {
-		f.fillForeign(e)
+		f.fillExternal(e)
 		return e
 	}
 	e.PodName = name
@@ -407,7 +407,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		}
 		list = append(list, e)
 	}
-	return append(list, foreignEndpoints(o, current)...)
+	return append(list, externalEndpoints(o, current)...)
 }
 
 // Quorum is the number of voters that must agree among n.

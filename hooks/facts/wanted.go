@@ -52,7 +52,7 @@ func (f *Facts) VoterToSucceed() (*Member, string) {
 			return m, reason
 		}
 	}
-	if f.BesideForeign() {
+	if f.BesideExternal() {
 		return nil, "" // no member is restarted now, nor succeeded instead
 	}
 	followersFirst := slices.Clone(f.Voters)

@@ -17,7 +17,7 @@ import (
 // than is done unasked.
 func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
 	from := record.Origin{Restore: f.Epoch.Restore, Bump: f.Cluster.Spec.Recovery.BumpRevision}
-	if f.BesideForeign() {
+	if f.BesideExternal() {
 		return from, besideOthers
 	}
 	switch policy {
@@ -27,7 +27,7 @@ func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, 
 		}
 		switch left := f.Survivors(f.Epoch.N); {
 		case len(left) == 0:
-			return from, "no member's volume has survived" + f.WithoutGivenUp(f.Epoch.N)
+			return from, "no member's volume has survived" + f.WithoutReplaced(f.Epoch.N)
 		case !asked && !slices.ContainsFunc(left, func(name string) bool { return f.mayHaveVoted(name) }):
 			return from, fmt.Sprintf("only the volumes of members that have never voted are left (%s), which may be empty",
 				strings.Join(left, ", "))
@@ -100,7 +100,7 @@ func (f *Facts) fromMember(from record.Origin) (record.Origin, string) {
 }
 
 // Answering are the members that answer although there is no quorum, the one that is ahead first, with the evidence;
-// empty for none.
+// scaledToZero for none.
 func (f *Facts) Answering() string {
 	able := objects.Filter(f.Names, func(name string) bool {
 		h, asked := f.Health[name]

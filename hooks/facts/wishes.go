@@ -90,7 +90,7 @@ func sameData(a, b record.Origin) bool {
 }
 
 // Suggested is the way back that loses least and that the next epoch does not take already, and the command for it;
-// empty when only one is left that loses all.
+// scaledToZero when only one is left that loses all.
 func (f *Facts) Suggested() string {
 	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
 		asked := policy != v1alpha1.RecoverFromSurvivor // nothing is offered that may be empty
@@ -122,7 +122,7 @@ func (f *Facts) Ways() string {
 	if way := f.Suggested(); way != "" {
 		return "; " + way
 	}
-	if f.BesideForeign() || f.Next != nil && f.Next.Epoch.Source == record.SourceEmpty {
+	if f.BesideExternal() || f.Next != nil && f.Next.Epoch.Source == record.SourceEmpty {
 		return ""
 	}
 	return fmt.Sprintf("; no data is known that could be used: restore a snapshot by its URL with an EtcdOperation of "+

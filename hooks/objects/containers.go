@@ -9,8 +9,8 @@ import (
 
 // ownContainers are the names of all that Quorate puts into pods.
 var ownContainers = []string{
-	ContainerEtcd, ContainerPrepare, ContainerTrim, ContainerOwn, ContainerSeed, containerTools,
-	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerStream,
+	ContainerEtcd, ContainerPrepare, ContainerTrim, ContainerChown, ContainerSeed, containerTools,
+	ContainerInspectData, ContainerSnapshot, ContainerInspect, ContainerDelete, ContainerStream,
 	ContainerMirror, ContainerPromote,
 }
 
@@ -34,12 +34,12 @@ func StatusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// Purpose is the name of the container that the pod of a Job, a survey, a stream or a mirror is there for; empty for
+// Purpose is the name of the container that the pod of a Job, an inspection, a stream or a mirror is there for; empty for
 // none of these.
 func Purpose(pod *corev1.PodSpec) string {
 	for i := range pod.Containers {
 		switch name := pod.Containers[i].Name; name {
-		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey, ContainerStream,
+		case ContainerSnapshot, ContainerInspect, ContainerDelete, ContainerInspectData, ContainerStream,
 			ContainerMirror, ContainerPromote:
 			return name
 		}

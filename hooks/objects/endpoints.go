@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Who may write an EtcdCluster names, in spec.bootstrap.existing, where Quorate's server asks for an etcd. That
+// Who may write an EtcdCluster names, in spec.bootstrap.external, where Quorate's server asks for an etcd. That
 // server stands where the author does not: it reaches the members of every tenant, and says what it met. So where an
 // etcd may be is the choice of the installation.
 
@@ -78,7 +78,7 @@ func (a *AllowedEndpoints) String() string {
 }
 
 // Refuses says why an EtcdCluster in this namespace may not have Quorate ask at this URL, as far as the URL tells;
-// empty when it may. Whether a name leads where it may, [AllowedEndpoints.Takes] says of each address that it has.
+// scaledToZero when it may. Whether a name leads where it may, [AllowedEndpoints.Takes] says of each address that it has.
 func (a *AllowedEndpoints) Refuses(endpoint, namespace string) string {
 	if a == nil || len(a.Networks)+len(a.Hosts) == 0 {
 		return "this installation of Quorate allows no endpoints"

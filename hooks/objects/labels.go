@@ -84,11 +84,11 @@ const (
 	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.
 	AnnotationExchanged = Domain + "exchanged"
 	// AnnotationFailedMember is, on a claim, the mark of a member that is about to be given up, or was: its claim is
-	// kept, and no epoch begins with what is on it. Its value is FailedSilent, FailedCorrupt, or what a person wrote.
+	// kept, and no epoch begins with what is on it. Its value is FailedUnreachable, FailedCorrupt, or what a person wrote.
 	AnnotationFailedMember = Domain + "failed-member"
-	// FailedSilent marks a voter that was silent for too long. Unless it was removed then, its volume counts as a
+	// FailedUnreachable marks a voter that was unreachable for too long. Unless it was removed then, its volume counts as a
 	// survivor.
-	FailedSilent = "silent"
+	FailedUnreachable = "unreachable"
 	// FailedCorrupt marks a voter whose data was proven wrong.
 	FailedCorrupt = "corrupt"
 	// AnnotationQuarantined is, on a claim that is kept without its member, since when. No pod is ever made on it.
@@ -144,8 +144,8 @@ const (
 	ContainerPrepare = "prepare"
 	// ContainerTrim is the container beside etcd that keeps its log short.
 	ContainerTrim = "trim"
-	// ContainerOwn is the init container that makes a directory on the node the member's.
-	ContainerOwn = "own"
+	// ContainerChown is the init container that makes a directory on the node the member's.
+	ContainerChown = "chown-data"
 	// containerTools is the init container that puts quorate-snapshot where one of another image can run it, in
 	// toolsDir.
 	containerTools = "tools"
@@ -155,19 +155,19 @@ const (
 	ScratchDir = "/var/run/quorate-scratch"
 	// ContainerSeed is the init container that fills a data directory: `quorate-snapshot restore`.
 	ContainerSeed = "seed"
-	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerLook that of one that looks what is
-	// stored, and ContainerDiscard that of one that deletes it from its store.
+	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerInspect that of one that looks what is
+	// stored, and ContainerDelete that of one that deletes it from its store.
 	ContainerSnapshot = "snapshot"
-	ContainerLook     = "look"
-	ContainerDiscard  = "discard"
+	ContainerInspect  = "inspect"
+	ContainerDelete   = "delete"
 	// ContainerStream is the container of a pod that stores what changes between snapshots.
 	ContainerStream = "stream"
 	// ContainerMirror is the container of a pod that copies the keys of another etcd, ContainerPromote that of one that
 	// ends this.
 	ContainerMirror  = "mirror"
 	ContainerPromote = "promote"
-	// ContainerSurvey is the container of a pod that looks at the data directory of a member that does not run.
-	ContainerSurvey = "survey"
+	// ContainerInspectData is the container of a pod that looks at the data directory of a member that does not run.
+	ContainerInspectData = "inspect-data"
 	// CertificateDir is where a pod's certificates are: server/ and peer/ with tls.crt, tls.key and ca.crt each, token/
 	// with token.key and token.pub.
 	CertificateDir = "/etc/etcd/pki"

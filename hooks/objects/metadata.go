@@ -79,9 +79,9 @@ func Canonical(q resource.Quantity) resource.Quantity {
 	return resource.MustParse(resource.NewDecimalQuantity(*q.AsDec(), resource.DecimalSI).String())
 }
 
-// foreignKeys are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as
+// keysOfOthers are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as
 // that a member was told to join (S10).
-func foreignKeys[V ~string](all map[string]V) map[string]string {
+func keysOfOthers[V ~string](all map[string]V) map[string]string {
 	some := map[string]string{}
 	for k, value := range all {
 		if !strings.HasPrefix(k, Domain) {
@@ -104,7 +104,7 @@ func OwnKeys(all, names map[string]string) map[string]string {
 
 // Labels of an object of the cluster: the user's, then ours.
 func Labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
-	all := foreignKeys(c.Spec.AdditionalMetadata.Labels)
+	all := keysOfOthers(c.Spec.AdditionalMetadata.Labels)
 	maps.Copy(all, own)
 	all[LabelCluster] = c.Name
 	all["app.kubernetes.io/name"] = "etcd"
@@ -115,7 +115,7 @@ func Labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
 
 // Annotations are those that the spec asks for on every object, and own.
 func Annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
-	all := foreignKeys(c.Spec.AdditionalMetadata.Annotations)
+	all := keysOfOthers(c.Spec.AdditionalMetadata.Annotations)
 	maps.Copy(all, own)
 	return all
 }

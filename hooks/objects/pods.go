@@ -15,7 +15,7 @@ import (
 // k8s.io/api/core/v1/types.go; third_party/forked/golang/expansion in Kubernetes). So nothing that
 // we make refers to a variable by $(NAME), except [MostOfTheMemory].
 //
-// It is called where a decision is complete, once for each pod: for members and surveys in package hooks, for
+// It is called where a decision is complete, once for each pod: for members and inspections in package hooks, for
 // Jobs in package snapshot.
 func Literal(pod *corev1.PodSpec) {
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {

@@ -27,7 +27,7 @@ func ToolsContainer(s Images, main corev1.ResourceRequirements) corev1.Container
 		Image:           s.Image,
 		ImagePullPolicy: s.ImagePullPolicy,
 		Command:         []string{SnapshotProgram},
-		Args:            []string{"tool", "--to=" + ToolsBinary},
+		Args:            []string{"copy-self", "--to=" + ToolsBinary},
 		SecurityContext: Restricted(),
 		Resources:       Before(main),
 		VolumeMounts:    []corev1.VolumeMount{{Name: volumeTools, MountPath: toolsDir}},

@@ -70,7 +70,7 @@ type Settings struct {
 	// ClusterDomain is that of the Kubernetes cluster; empty for cluster.local. No name by which members find each other
 	// has it, only names in certificates.
 	ClusterDomain string
-	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
+	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.external). Nil allows none.
 	AllowedEndpoints *objects.AllowedEndpoints
 	// Keyed: it has keys by which streams are signed.
 	Keyed bool
@@ -245,10 +245,10 @@ type Endpoint struct {
 	// PeerURL that the member has in the member list, be it with http or https. An answer from a member that is
 	// listed with another one comes from a stranger (an address that was reused) and does not count.
 	PeerURL string
-	// Foreign: it is not a pod of ours, but a member of the etcd that was joined, or may be one. Which, its answer
+	// External: it is not a pod of ours, but a member of the etcd that was joined, or may be one. Which, its answer
 	// tells: its Name is the URL, and PeerURL is empty until then.
-	Foreign bool
-	// Allowed says where a foreign one may be asked; nil is nowhere. Namespace is that of the cluster.
+	External bool
+	// Allowed says where an external one may be asked; nil is nowhere. Namespace is that of the cluster.
 	Allowed   *objects.AllowedEndpoints
 	Namespace string
 	// PeerAddress is where the member tells whose certificates it takes from peers, such as 10.244.1.7:2380; empty

@@ -27,17 +27,17 @@ import (
 
 // Record is all that is written down of an epoch.
 type Record struct {
-	Plan
+	Bootstrap
 	State
 }
 
-// Plan is what an epoch is made with.
-type Plan struct {
+// Bootstrap is what an epoch is made with.
+type Bootstrap struct {
 	// Initial are the peer URLs of the initial members, by name.
 	Initial map[string]string `json:"initial,omitempty"`
 	// First is the lowest number of its members: those below it were members of earlier epochs.
 	First int `json:"firstMember,omitzero"`
-	// Peers is how the members spoke with each other when they joined an existing etcd: http or https.
+	// Peers is how the members spoke with each other when they joined an external etcd: http or https.
 	Peers string `json:"peers,omitzero"`
 	// Recreated: it took the place of a record that was deleted. Its initial members are a guess.
 	Recreated bool `json:"recreated,omitzero"`
@@ -84,15 +84,15 @@ type State struct {
 	// none. StreamEnd says in words how far it followed that, and why not further.
 	Until     int64  `json:"until,omitzero"`
 	StreamEnd string `json:"streamEnd,omitzero"`
-	// Phase is how far it has come in taking over from the epoch before: PhaseStaging and its like.
+	// Phase is how far it has come in taking over from the epoch before: PhasePreparing and its like.
 	Phase string `json:"phase,omitzero"`
 	// Survivor is the member, or the claim, whose volume was chosen to seed it; empty for none yet. Evidence says why.
 	Survivor string `json:"survivor,omitzero"`
 	Evidence string `json:"evidence,omitzero"`
-	// Foreign are, in an epoch that joined an existing etcd, the members there that are none of ours: their client
-	// URLs, by ID in hexadecimal. ForeignSince is since when it is these.
-	Foreign      map[string][]string `json:"foreign,omitempty"`
-	ForeignSince time.Time           `json:"foreignSince,omitzero"`
+	// External are, in an epoch that joined an external etcd, the members there that are none of ours: their client
+	// URLs, by ID in hexadecimal. ExternalSince is since when it is these.
+	External      map[string][]string `json:"external,omitempty"`
+	ExternalSince time.Time           `json:"externalSince,omitzero"`
 }
 
 // Origin is where an epoch's data comes from.
@@ -178,7 +178,7 @@ type OldLog struct {
 
 // The phases of a succession. An epoch begins, for good, when the one before can't acknowledge anything any more.
 const (
-	PhaseStaging   = ""         // its members' data is made ready, beside the epoch before
+	PhasePreparing = ""         // its members' data is made ready, beside the epoch before
 	PhaseStopping  = "stopping" // the epoch before is stopped
 	PhaseBegan     = "began"
 	PhaseCancelled = "cancelled" // it is not to come, and what was made ready for it is taken down
@@ -194,15 +194,15 @@ const (
 	SourceSurvivor = "Survivor"
 	// SourceClaims begins with what the volume of a member of another etcd holds, which runs no more.
 	SourceClaims = "Claims"
-	// SourceExisting has no initial members: they join a running etcd.
-	SourceExisting = "Existing"
+	// SourceExternal has no initial members: they join a running etcd.
+	SourceExternal = "External"
 )
 
-var sources = []string{SourceEmpty, SourceSnapshot, SourceSurvivor, SourceClaims, SourceExisting}
+var sources = []string{SourceEmpty, SourceSnapshot, SourceSurvivor, SourceClaims, SourceExternal}
 
 // Keys of a record's data.
 const (
-	keyPlan = "plan"
+	keyBootstrap = "bootstrap"
 	// KeyToken and KeyInitialCluster are for the environment of pods. Of a record that is gone no pod starts.
 	KeyToken          = "token"
 	KeyInitialCluster = "initial-cluster"
@@ -220,7 +220,7 @@ const Remembered = 32
 // Is reports whether a ConfigMap of the cluster has the name and the content of the record of an epoch, and of which.
 func Is(cluster string, cm *corev1.ConfigMap) (epoch int, is bool) {
 	epoch, is = objects.Ordinal(cluster+"-epoch", cm.Name)
-	return epoch, is && cm.Data[keyPlan] != ""
+	return epoch, is && cm.Data[keyBootstrap] != ""
 }
 
 // New is the ConfigMap of a record, of the nth epoch.
@@ -230,7 +230,7 @@ func New(c *v1alpha1.EtcdCluster, n int, r Record) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(c.Name, n)},
 		Data: map[string]string{
-			keyPlan:           encode(r.Plan),
+			keyBootstrap:      encode(r.Bootstrap),
 			KeyToken:          fmt.Sprintf("%s-%d", c.UID, n),
 			KeyInitialCluster: objects.FormatPairs(r.Initial, "="),
 		},
@@ -265,8 +265,8 @@ func newest[K cmp.Ordered, V any](all map[K]V, number func(K, V) int) map[K]V {
 // Read reads the ConfigMap of a record. Its errors quote nothing of it.
 func Read(cm *corev1.ConfigMap) (Record, error) {
 	var r Record
-	if err := decode(cm.Data[keyPlan], &r.Plan); err != nil {
-		return Record{}, fmt.Errorf("its %s can't be read", keyPlan)
+	if err := decode(cm.Data[keyBootstrap], &r.Bootstrap); err != nil {
+		return Record{}, fmt.Errorf("its %s can't be read", keyBootstrap)
 	}
 	if err := decode(cm.Annotations[annotationState], &r.State); err != nil {
 		return Record{}, fmt.Errorf("its annotation %s can't be read", annotationState)
@@ -284,7 +284,7 @@ func Read(cm *corev1.ConfigMap) (Record, error) {
 }
 
 var (
-	errCopy    = errors.New("its " + KeyInitialCluster + " is not that of its " + keyPlan)
+	errCopy    = errors.New("its " + KeyInitialCluster + " is not that of its " + keyBootstrap)
 	errOrigin  = errors.New("it does not say where its data comes from")
 	errMembers = errors.New("it has a member without a name, or without what belongs to it")
 	errNumbers = errors.New("it has a number that no cluster comes to")

@@ -70,7 +70,7 @@ func full() Record {
 }
 
 // none is an empty record that can be read.
-func none() Record { return Record{Plan: Plan{Origin: Origin{Source: SourceEmpty}}} }
+func none() Record { return Record{Bootstrap: Bootstrap{Origin: Origin{Source: SourceEmpty}}} }
 
 // TestAllIsReadAsItWasWritten: every field, also one that is added and forgotten elsewhere.
 func TestAllIsReadAsItWasWritten(t *testing.T) {
@@ -88,7 +88,7 @@ func TestAllIsReadAsItWasWritten(t *testing.T) {
 		with.WriteTo(cm)
 		read, err = Read(cm)
 		require.NoError(t, err)
-		assert.Equal(t, Record{Plan: r.Plan, State: with}, read, "what it was made with stays")
+		assert.Equal(t, Record{Bootstrap: r.Bootstrap, State: with}, read, "what it was made with stays")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestAPersonCanReadIt(t *testing.T) {
 	r.Choice = Choice{Name: "demo-9", Removes: true}
 	cm := New(owner, 2, r)
 	assert.Equal(t, map[string]string{"token": "uid-2", "initial-cluster": "demo-9=http://a,demo-10=http://b",
-		"plan": `{
+		"bootstrap": `{
   "initial": {
     "demo-10": "http://b",
     "demo-9": "http://a"
@@ -203,9 +203,9 @@ func TestWhatNoRecordSays(t *testing.T) {
 		assert.Equal(t, err != nil, reflect.ValueOf(read).IsZero(), name)
 	}
 	for _, spoil := range []func(cm *corev1.ConfigMap){
-		func(cm *corev1.ConfigMap) { cm.Data["plan"] = `{"source":"hunter2` },
-		func(cm *corev1.ConfigMap) { cm.Data["plan"] = `{"after":"hunter2"}` },
-		func(cm *corev1.ConfigMap) { cm.Data["plan"] = `{"source":"Empty","source":"hunter2"}` },
+		func(cm *corev1.ConfigMap) { cm.Data["bootstrap"] = `{"source":"hunter2` },
+		func(cm *corev1.ConfigMap) { cm.Data["bootstrap"] = `{"after":"hunter2"}` },
+		func(cm *corev1.ConfigMap) { cm.Data["bootstrap"] = `{"source":"Empty","source":"hunter2"}` },
 		func(cm *corev1.ConfigMap) { cm.Data["initial-cluster"] = "demo-0=hunter2" },
 		func(cm *corev1.ConfigMap) { cm.Annotations[annotationState] = `{"clusterID":"hunter2"}` },
 		func(cm *corev1.ConfigMap) { cm.Annotations[annotationState] = `{"nextMember":"hunter2"}` },
@@ -224,13 +224,13 @@ func TestWhatNoRecordSays(t *testing.T) {
 // then; and none takes much more memory than its text.
 func FuzzRead(f *testing.F) {
 	cm := New(owner, 1, full())
-	f.Add(cm.Data["plan"], cm.Annotations[annotationState], cm.Data["initial-cluster"])
+	f.Add(cm.Data["bootstrap"], cm.Annotations[annotationState], cm.Data["initial-cluster"])
 	f.Add(`{"source":"Empty"}`, `{}`, "")
 	f.Add(`null`, `{"startsOn":null}`, "")
-	f.Add(`{"source":"Empty","past":{"-1":{"voters":[1,2,3]}}}`, `{"clusterID":7,"foreignSince":"x"}`, "")
-	f.Add(strings.Repeat("[", 20_000), strings.Repeat(`{"foreign":`, 20_000), "")
+	f.Add(`{"source":"Empty","past":{"-1":{"voters":[1,2,3]}}}`, `{"clusterID":7,"externalSince":"x"}`, "")
+	f.Add(strings.Repeat("[", 20_000), strings.Repeat(`{"external":`, 20_000), "")
 	f.Fuzz(func(t *testing.T, plan, state, initial string) {
-		cm := &corev1.ConfigMap{Data: map[string]string{"plan": plan, "initial-cluster": initial},
+		cm := &corev1.ConfigMap{Data: map[string]string{"bootstrap": plan, "initial-cluster": initial},
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationState: state}}}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -246,7 +246,7 @@ func FuzzRead(f *testing.F) {
 		again, err := Read(New(owner, 1, r))
 		require.NoError(t, err)
 		if len(r.Past) <= Remembered && len(r.Answered) <= Remembered {
-			assert.Equal(t, encode(r.Plan), encode(again.Plan))
+			assert.Equal(t, encode(r.Bootstrap), encode(again.Bootstrap))
 		}
 		assert.Equal(t, encode(r.State), encode(again.State))
 	})

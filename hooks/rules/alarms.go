@@ -63,9 +63,9 @@ func corrupt(f *facts.Facts) *decision.Plan {
 	}
 	e := compareHashes(f)
 	lost, _ := f.LostVoter()
-	if f.BesideForeign() {
+	if f.BesideExternal() {
 		return &decision.Plan{
-			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while foreign "+
+			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while external "+
 				"members are in the cluster; you decide: see Corrupt in docs/troubleshooting.md",
 				f.Named(alarms), hashes(f)),
 			Outlook: decision.Waits,
@@ -77,8 +77,8 @@ func corrupt(f *facts.Facts) *decision.Plan {
 		return alone(f, replace)
 	case len(e.wrong) > 0:
 		return alone(f, func(f *facts.Facts) *decision.Plan { return removeCorrupt(f, e) })
-	case len(e.right) > 0 && replaceDead(f) != nil: // as one that etcd does not let start, for its data differs
-		return alone(f, replaceDead)
+	case len(e.right) > 0 && replaceUnreachable(f) != nil: // as one that etcd does not let start, for its data differs
+		return alone(f, replaceUnreachable)
 	}
 	for _, a := range alarms {
 		if why := disproved(f, a, e); why != "" {
@@ -122,7 +122,7 @@ func alone(f *facts.Facts, take func(*facts.Facts) *decision.Plan) *decision.Pla
 	case l != nil && l.PodName != "":
 		return removeMember(f, l, fmt.Sprintf("removing the learner %s: it may have copied corrupt data", l.PodName))
 	case l != nil:
-		return learner(f)
+		return learnerCatchingUp(f)
 	}
 	if wait := waitForRemoved(f); wait != nil {
 		return wait

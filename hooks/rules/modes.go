@@ -40,9 +40,9 @@ var (
 	wrongClusterRule = decision.NewRule("WrongCluster",
 		"An answer from another cluster, by the recorded ID or because it lists none of our members that have run, "+
 			"is not ours to act on (S8).", wrongCluster, decision.Waits).Holding()
-	// Waits: the existing etcd does not suit
+	// Waits: the external etcd does not suit
 	joinRule = decision.NewRule("Join",
-		"Before the members join an existing etcd, a quorum of it must answer and suit them; which cluster that "+
+		"Before the members join an external etcd, a quorum of it must answer and suit them; which cluster that "+
 			"is, is recorded first (S8).", join, decision.Works, decision.Waits)
 	// Waits: what the policy asks for can't be done
 	recoverRule = decision.NewRule("Recover",
@@ -96,9 +96,9 @@ var Modes = []Mode{
 		Why:  "No record says who the members are: what is there stays.",
 		Rules: decision.Rules[*facts.Facts, *decision.Plan]{
 			// replicas 0 asks for nothing
-			decision.NewRule("Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty, decision.Rests),
+			decision.NewRule("ScaledToZero", "A cluster with replicas 0 that never began makes nothing yet.", scaledToZero, decision.Rests),
 			// Works: a snapshot to begin with may still be on its way
-			decision.NewRule("Record",
+			decision.NewRule("RecordEpoch",
 				"The epoch record is written first: its creation decides once who the initial members are (S8).",
 				recordEpoch, decision.Works, decision.Waits),
 		},
@@ -111,16 +111,16 @@ var Modes = []Mode{
 		},
 	},
 	{
-		Name: facts.ModeProvisioning,
+		Name: facts.ModeCreatingVolumes,
 		Why:  "The record names the initial members, and not yet what they start on.",
 		Rules: decision.Rules[*facts.Facts, *decision.Plan]{
 			certificatesRule,
 			epochRule,
 			// Waits: too few nodes are named
-			decision.NewRule("Provision",
+			decision.NewRule("CreateVolumes",
 				"What the initial members start on (claims, or memory pods held back) is made, then recorded by "+
 					"UID, and on HostPath their nodes are; after that it is never made again (S10).",
-				provision, decision.Works, decision.Waits),
+				createVolumes, decision.Works, decision.Waits),
 		},
 	},
 	{
@@ -161,14 +161,14 @@ var Modes = []Mode{
 		},
 	},
 	{
-		Name: facts.ModeQuorate,
+		Name: facts.ModeHasQuorum,
 		Why:  "A quorum has answered in this call: by its list of members there are pods and claims.",
 		Rules: decision.Rules[*facts.Facts, *decision.Plan]{
 			certificatesRule,
 			epochRule,
 			joinRule,
 			restoreRule,
-			decision.NewRule("Elect", "While no leader is known nothing is changed.", elect).Holding(),
+			decision.NewRule("NoLeader", "While no leader is known nothing is changed.", noLeader).Holding(),
 			decision.NewRule("ReserveName", "Before a member's last trace goes, its number is recorded as used (S9).",
 				reserveName),
 			// Waits: whose data is right is not proven
@@ -187,9 +187,9 @@ var Modes = []Mode{
 			decision.NewRule("CancelDowngrade",
 				"A downgrade that is no longer wanted is cancelled in etcd before anything else: it would keep "+
 					"members of the wanted version from starting (S18).", cancelDowngrade),
-			decision.NewRule("SetVersion",
+			decision.NewRule("RecordVersion",
 				"Another patch release is the members' version from now on; so is the minor version that they come "+
-					"from, while the cluster has not agreed on the new one (S18).", setVersion),
+					"from, while the cluster has not agreed on the new one (S18).", recordVersion),
 			// Waits: as Replace does
 			decision.NewRule("ReplaceFirst",
 				"A voter whose data is lost is removed before a learner that does not serve has started: its etcd "+
@@ -197,17 +197,17 @@ var Modes = []Mode{
 			decision.NewRule("Fence",
 				"A member that an EtcdOperation of type Fence names is stopped and stays a member, while "+
 					"the others can do without it (S1); which pod that takes is recorded first (S2).", fence),
-			decision.NewRule("LearnerLate",
+			decision.NewRule("LearnerOverdue",
 				"A learner that has not caught up in time is counted, and then removed; the next one gets a new "+
-					"name, after a pause that grows from failure to failure (S9).", learnerLate),
+					"name, after a pause that grows from failure to failure (S9).", learnerOverdue),
 			decision.NewRule("RecreatePod",
 				"A pod that is down and was made from an outdated template, or in the wrong way, is replaced, one "+
 					"at a time (S2), and so is one that can't hear the others because it does not trust their "+
 					"authority; a learner's also while it serves. Which pod goes is recorded first.", recreatePod),
 			// Waits: it is a stranger's, or answers as another member
-			decision.NewRule("Learner",
+			decision.NewRule("LearnerCatchingUp",
 				"While a learner catches up no other member is added or removed (S3).",
-				learner, decision.Works, decision.Waits),
+				learnerCatchingUp, decision.Works, decision.Waits),
 			decision.NewRule("WaitForRemoved",
 				"The pod of a removed member must be gone before the next change of members (S3).", waitForRemoved),
 			// Waits: those who would have to serve first wait for a person
@@ -218,23 +218,23 @@ var Modes = []Mode{
 			decision.NewRule("Shrink",
 				"Voters above the wanted number are removed one by one: not serving first, then followers, the "+
 					"leader last (S6).", shrink, decision.Works, decision.Waits),
-			decision.NewRule("ReplaceDead",
+			decision.NewRule("ReplaceUnreachable",
 				"A voter that has not served for longer than spec.memberReplacement.after is removed while the "+
 					"rest has quorum, and growth brings its successor; its claim is marked first, and kept for a "+
 					"while; after others in a row, it is removed after a pause that grows with their number (S6, S7).",
-				replaceDead, decision.Works, decision.Waits),
-			// Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
+				replaceUnreachable, decision.Works, decision.Waits),
+			// Waits: there is no node, a downgrade is open, or a person decides about a member that is unreachable
 			decision.NewRule("Grow",
 				"A missing voter joins as a learner under a new name, while all others serve and the pause after "+
 					"one that did not catch up is over (S3, S4, S9).", grow, decision.Works, decision.Waits),
-			decision.NewRule("RetireForeign",
-				"Once spec.bootstrap.existing.retireForeign is true, the members that are not ours are removed one "+
+			decision.NewRule("RemoveExternal",
+				"Once spec.bootstrap.external.removeExternal is true, the members that are not ours are removed one "+
 					"by one while all others serve: not serving first, then followers, the leader last (S6).",
-				retireForeign, decision.Works, decision.Waits),
-			// Waits: something of the spec is not done before the foreign members are gone
-			decision.NewRule("ForeignMembers",
+				removeExternal, decision.Works, decision.Waits),
+			// Waits: something of the spec is not done before the external members are gone
+			decision.NewRule("ExternalMembers",
 				"While there are members that are not ours, nothing but what is above is changed.",
-				foreignMembers, decision.Rests, decision.Works, decision.Waits),
+				externalMembers, decision.Rests, decision.Works, decision.Waits),
 			decision.NewRule("MoveLeader", "The leadership goes to the voter that an EtcdOperation names.", moveLeader),
 			decision.NewRule("Authorize",
 				"etcd's users and roles are made as the spec declares them, grants before revokes; their names are "+

@@ -34,7 +34,7 @@ func prospectOf(f *facts.Facts, in *Mode, at int, plan *decision.Plan) decision.
 		p.Outlook = then.Outlook
 		return p
 	}
-	if p.Outlook == decision.Rests && f.Etcd != nil && !f.BesideForeign() {
+	if p.Outlook == decision.Rests && f.Etcd != nil && !f.BesideExternal() {
 		p = cmp.Or(unauthorized(f), unreachable(f), unready(f), p)
 	}
 	return p
@@ -132,7 +132,7 @@ func unauthorized(f *facts.Facts) decision.Prospect {
 }
 
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
-func byPerson(f *facts.Facts, silent []*facts.Member) decision.Outlook {
+func byPerson(f *facts.Facts, unreachable []*facts.Member) decision.Outlook {
 	lasts := func(m *facts.Member) bool {
 		if m.DisplayName() == "" || f.Mismatched(m) || f.Fenced(m.PodName) {
 			return true
@@ -140,7 +140,7 @@ func byPerson(f *facts.Facts, silent []*facts.Member) decision.Outlook {
 		full := f.DiskFull(m) && !f.MoreRoom(m.PodName)
 		return full || f.Overdue(m) && f.WhyNotReplaced(m) != ""
 	}
-	if slices.ContainsFunc(silent, lasts) {
+	if slices.ContainsFunc(unreachable, lasts) {
 		return decision.Waits
 	}
 	return decision.Works
@@ -205,7 +205,7 @@ func nextComes(f *facts.Facts) decision.Outlook {
 		return decision.Waits
 	case f.Choosing():
 		return cmp.Or(f.BestSurvivor().Outlook, decision.Works)
-	case f.Next.Unstaged() == "":
+	case f.Next.Unprepared() == "":
 		return stops(f)
 	}
 	return filling(f.Next)

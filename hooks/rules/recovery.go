@@ -32,9 +32,10 @@ func recoverQuorum(f *facts.Facts) *decision.Plan {
 	}
 	policy, asked := f.RecoverBy()
 	lost := f.QuorumIsLost()
-	byItself := policy != v1alpha1.RecoverManual && !f.BesideForeign()
+	byItself := policy != v1alpha1.RecoverManual && !f.BesideExternal()
 	isLost := len(lost) > 0 && f.Epoch.HadQuorum() && !f.MayHaveQuorum()
-	if !asked && !(byItself && isLost) {
+	due := asked || byItself && isLost
+	if !due {
 		return nil
 	}
 	if !asked || len(lost) == 0 {

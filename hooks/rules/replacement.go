@@ -15,31 +15,31 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-func replaceDead(f *facts.Facts) *decision.Plan {
+func replaceUnreachable(f *facts.Facts) *decision.Plan {
 	for _, m := range f.Voters {
 		if f.Overdue(m) && f.WhyNotReplaced(m) == "" {
 			why := fmt.Sprintf("replacing %s: it has not served for %s%s", m.PodName,
 				objects.Brief(defaults.ReplaceAfter(&f.Cluster.Spec)), objects.Colon(f.WhyNotServing(m)))
-			return cmp.Or(pausedReplacement(f, m, why), replaceDeadVoter(f, m, why))
+			return cmp.Or(pausedReplacement(f, m, why), replaceUnreachableVoter(f, m, why))
 		}
 	}
 	return nil
 }
 
-// replaceDeadVoter removes a voter and keeps its claim.
-func replaceDeadVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
-	return keepingClaim(f, m, why, objects.FailedSilent, removeVoter(f, m, why))
+// replaceUnreachableVoter removes a voter and keeps its claim.
+func replaceUnreachableVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
+	return keepingClaim(f, m, why, objects.FailedUnreachable, removeVoter(f, m, why))
 }
 
 // keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that a later call that
 // sees it without its member knows that it must be kept. The mark stays while the member is about to be removed, even
-// if it serves. One that is only silent is not marked while its removal has to wait: it may have more than the others
+// if it serves. One that is only unreachable is not marked while its removal has to wait: it may have more than the others
 // when these are lost.
 func keepingClaim(f *facts.Facts, m *facts.Member, why, failure string, plan *decision.Plan) *decision.Plan {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return f.Ours(c) && !facts.OfFailedMember(c) }
 	_, removes := plan.Step.(decision.Remove)
 	removes = removes || recordsRemoval(plan)
-	if !removes && failure == objects.FailedSilent {
+	if !removes && failure == objects.FailedUnreachable {
 		return plan
 	}
 	switch {
@@ -49,7 +49,7 @@ func keepingClaim(f *facts.Facts, m *facts.Member, why, failure string, plan *de
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
 			Resync:  decision.ResyncSoon,
 		}
-	case removes && failure == objects.FailedSilent && f.Replacements("").Voter != m.PodName:
+	case removes && failure == objects.FailedUnreachable && f.Replacements("").Voter != m.PodName:
 		plan = &decision.Plan{
 			Message: why + "; first that is recorded",
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
@@ -60,7 +60,7 @@ func keepingClaim(f *facts.Facts, m *facts.Member, why, failure string, plan *de
 	return plan
 }
 
-func learnerLate(f *facts.Facts) *decision.Plan {
+func learnerOverdue(f *facts.Facts) *decision.Plan {
 	l := f.Late()
 	if l == nil {
 		return nil
@@ -79,14 +79,14 @@ func learnerLate(f *facts.Facts) *decision.Plan {
 // pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.
 func pausedReplacement(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	r := f.Replacements("")
-	if r.Voter == m.PodName || !f.Now.Before(r.NextGivenUpTime.Time) {
+	if r.Voter == m.PodName || !f.Now.Before(r.NextReplacementTime.Time) {
 		return nil
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("%s; after %s replaced in a row it stays a member until %s, or until the spec changes",
 			why,
-			objects.Count(int(r.GivenUp), "voter"), r.NextGivenUpTime.UTC().Format(time.RFC3339)),
-		Due: r.NextGivenUpTime.Sub(f.Now),
+			objects.Count(int(r.GivenUp), "voter"), r.NextReplacementTime.UTC().Format(time.RFC3339)),
+		Due: r.NextReplacementTime.Sub(f.Now),
 	}
 }
 

@@ -72,7 +72,7 @@ func applyStrategy(f *facts.Facts) *decision.Plan {
 	}
 }
 
-func empty(f *facts.Facts) *decision.Plan {
+func scaledToZero(f *facts.Facts) *decision.Plan {
 	if f.Epoch == nil && f.Replicas == 0 && !f.RanBefore() {
 		return &decision.Plan{
 			Message: "spec.replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
@@ -99,7 +99,7 @@ func recordEpoch(f *facts.Facts) *decision.Plan {
 	if defaults.Joins(f.Cluster) {
 		return &decision.Plan{
 			Message: "recording that the members join the etcd at " +
-				strings.Join(defaults.Existing(f.Cluster).Endpoints, ", "),
+				strings.Join(defaults.External(f.Cluster).Endpoints, ", "),
 			Resync: decision.ResyncLater,
 		}
 	}
@@ -167,7 +167,7 @@ func waitForCertificates(f *facts.Facts) *decision.Plan {
 	}
 }
 
-func provision(f *facts.Facts) *decision.Plan {
+func createVolumes(f *facts.Facts) *decision.Plan {
 	if f.HostPath() {
 		return provisionOnNodes(f)
 	}
@@ -179,7 +179,7 @@ func provision(f *facts.Facts) *decision.Plan {
 }
 
 func wrongCluster(f *facts.Facts) *decision.Plan {
-	if f.Foreign == 0 {
+	if f.OtherCluster == 0 {
 		return nil
 	}
 	if !f.Epoch.HadQuorum() {
@@ -187,7 +187,7 @@ func wrongCluster(f *facts.Facts) *decision.Plan {
 			Message: fmt.Sprintf("etcd cluster %s answers and does not list %s, which ran in another cluster that is "+
 				"no longer recorded; Quorate changes nothing: bring that cluster back, or delete their pods and "+
 				"claims if you don't need their data",
-				objects.Hex(f.Foreign), strings.Join(f.Remains(), ", ")),
+				objects.Hex(f.OtherCluster), strings.Join(f.Remains(), ", ")),
 			Resync: decision.ResyncLater,
 		}
 	}
@@ -246,14 +246,14 @@ func start(f *facts.Facts) *decision.Plan {
 
 func quorumLost(f *facts.Facts) *decision.Plan {
 	lost := f.QuorumIsLost()
-	if len(lost) == 0 || f.BesideForeign() { // foreign members' data is not ours to count
+	if len(lost) == 0 || f.BesideExternal() { // external members' data is not ours to count
 		return nil
 	}
 	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
 	if f.Next == nil {
-		message += "Quorate keeps what is left and replaces nothing" + f.WithoutGivenUp(f.Epoch.N)
+		message += "Quorate keeps what is left and replaces nothing" + f.WithoutReplaced(f.Epoch.N)
 	} else {
-		message += fmt.Sprintf("preparing epoch %d: %s", f.Next.Epoch.N, f.Staging())
+		message += fmt.Sprintf("preparing epoch %d: %s", f.Next.Epoch.N, f.Preparing())
 	}
 	if !f.Epoch.HadQuorum() && f.Next == nil {
 		message += "; " + f.HowToBeginAgain()
@@ -269,14 +269,14 @@ func quorumLost(f *facts.Facts) *decision.Plan {
 }
 
 func blind(f *facts.Facts) *decision.Plan {
-	silent := objects.Filter(f.KnownVoters(), func(n string) bool {
+	unreachable := objects.Filter(f.KnownVoters(), func(n string) bool {
 		return !f.Health[n].Serving() ||
 			!wasAsked(f, n)
 	})
-	message := fmt.Sprintf("no quorum answers (silent: %s); Quorate only keeps or recreates pods",
-		strings.Join(silent, ", ")) + f.WhyPodsNotServing(silent)
+	message := fmt.Sprintf("no quorum answers (unreachable: %s); Quorate only keeps or recreates pods",
+		strings.Join(unreachable, ", ")) + f.WhyPodsNotServing(unreachable)
 	if f.Next != nil {
-		message += fmt.Sprintf("; preparing epoch %d: %s", f.Next.Epoch.N, f.Staging())
+		message += fmt.Sprintf("; preparing epoch %d: %s", f.Next.Epoch.N, f.Preparing())
 	}
 	if restart := distrusting(f); len(restart) > 0 {
 		message += fmt.Sprintf("; %s started before the present authority and must restart to trust it: see "+
@@ -286,7 +286,7 @@ func blind(f *facts.Facts) *decision.Plan {
 		message += fmt.Sprintf("; these pods never ran and have an earlier spec: %s; delete them to get pods with "+
 			"this spec", strings.Join(left, ", "))
 	}
-	if gone := dataGone(f); f.Next == nil && !f.BesideForeign() && !quorumWithout(f, gone) {
+	if gone := dataGone(f); f.Next == nil && !f.BesideExternal() && !quorumWithout(f, gone) {
 		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see QuorumLost "+
 			"in docs/troubleshooting.md", strings.Join(gone, ", "), objects.Colon(f.Suggested()))
 	}

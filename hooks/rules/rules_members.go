@@ -20,7 +20,7 @@ func recordsRemoval(p *decision.Plan) bool {
 
 // The rules that change the members, with a quorum's answer in hand.
 
-func elect(f *facts.Facts) *decision.Plan {
+func noLeader(f *facts.Facts) *decision.Plan {
 	if f.Etcd.Leader != 0 {
 		return nil
 	}
@@ -205,7 +205,7 @@ func disposable(f *facts.Facts, m *facts.Member) bool {
 	return m.Learner || !m.Serving() && f.Leads(m) == 0 && f.QuorumWithout(m)
 }
 
-func learner(f *facts.Facts) *decision.Plan {
+func learnerCatchingUp(f *facts.Facts) *decision.Plan {
 	l := f.Learner()
 	switch {
 	case l == nil:
@@ -323,7 +323,7 @@ func shrinkCandidate(f *facts.Facts) *facts.Member {
 // removeVoter removes a voter, if the others keep quorum without it (S1), after handing the leadership on.
 func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	others := objects.Filter(f.Voters, func(o *facts.Member) bool { return o.ID != m.ID })
-	silent := objects.Filter(others, func(o *facts.Member) bool { return !o.Serving() })
+	unreachable := objects.Filter(others, func(o *facts.Member) bool { return !o.Serving() })
 	stay := objects.Filter(others, func(m *facts.Member) bool { return f.Stays(m) })
 	// who does not serve may only not be reached
 	enough := len(stay) == len(others) || !m.Serving() && len(stay) >= facts.Quorum(len(others))
@@ -338,8 +338,8 @@ func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	case facts.Serving(others) < facts.Quorum(len(others)):
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters serve%s", why, m.DisplayName(),
-				facts.Serving(others), len(others), f.ExplainAll(silent)),
-			Outlook: byPerson(f, silent),
+				facts.Serving(others), len(others), f.ExplainAll(unreachable)),
+			Outlook: byPerson(f, unreachable),
 			Resync:  decision.ResyncLater,
 		}
 	case !enough && waitForRestarts(f, others, why) != nil:
@@ -347,8 +347,8 @@ func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	case !enough:
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: %s serves and another voter does not%s", why, m.DisplayName(),
-				f.ExplainAll(silent)),
-			Outlook: byPerson(f, silent),
+				f.ExplainAll(unreachable)),
+			Outlook: byPerson(f, unreachable),
 			Resync:  decision.ResyncLater,
 		}
 	case m.ID == f.Etcd.Leader:
@@ -415,12 +415,12 @@ func grow(f *facts.Facts) *decision.Plan {
 	if to, open := f.Downgrading(); open {
 		return afterDowngrade(f, to, why)
 	}
-	if silent := objects.Filter(f.Voters, func(m *facts.Member) bool { return !m.Serving() }); len(silent) > 0 {
+	if unreachable := objects.Filter(f.Voters, func(m *facts.Member) bool { return !m.Serving() }); len(unreachable) > 0 {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
-				strings.Join(facts.Names(silent), ", "),
-				f.ExplainAll(silent)+f.ForeignSilent()),
-			Outlook: byPerson(f, silent),
+				strings.Join(facts.Names(unreachable), ", "),
+				f.ExplainAll(unreachable)+f.ExternalSilent()),
+			Outlook: byPerson(f, unreachable),
 			Resync:  decision.ResyncSoon,
 		}
 	}

@@ -12,21 +12,21 @@ import (
 // The rules for when there is nothing to change.
 
 func waitForMembers(f *facts.Facts) *decision.Plan {
-	silent := objects.Filter(f.Members, func(m *facts.Member) bool { return !m.Serving() })
-	if len(silent) == 0 {
+	unreachable := objects.Filter(f.Members, func(m *facts.Member) bool { return !m.Serving() })
+	if len(unreachable) == 0 {
 		return waitForPods(f)
 	}
-	if fenced := objects.Filter(facts.Names(silent), f.Fenced); len(fenced) == len(silent) {
+	if fenced := objects.Filter(facts.Names(unreachable), f.Fenced); len(fenced) == len(unreachable) {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s stopped by an EtcdOperation of type Fence; delete it to start the member; no "+
 				"other member restarts until then", strings.Join(fenced, ", ")),
 			Outlook: decision.Waits,
 		}
 	}
-	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(facts.Names(silent), ", "))
+	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(facts.Names(unreachable), ", "))
 	return &decision.Plan{
-		Message: message + f.ExplainAll(silent),
-		Outlook: byPerson(f, silent),
+		Message: message + f.ExplainAll(unreachable),
+		Outlook: byPerson(f, unreachable),
 		Resync:  decision.ResyncLater,
 	}
 }

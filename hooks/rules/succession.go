@@ -37,7 +37,7 @@ func switchEpoch(f *facts.Facts) *decision.Plan {
 		}
 		return nil // the epoch that runs is looked after meanwhile
 	}
-	if waits := f.Next.Unstaged(); waits != "" {
+	if waits := f.Next.Unprepared(); waits != "" {
 		switch {
 		case !f.Ending() && f.StopsFirst():
 			return stop(f, "stopFirst is true", fmt.Sprintf(" before epoch %d is prepared",
@@ -135,7 +135,7 @@ func needless(f *facts.Facts) string {
 	case f.Outgrown():
 		return fmt.Sprintf("epoch %d is near the first revision of epoch %d", f.Epoch.N,
 			f.Next.Epoch.N)
-	case f.MembersMissing() && f.Staging() != "" && !f.StopsFirst():
+	case f.MembersMissing() && f.Preparing() != "" && !f.StopsFirst():
 		return fmt.Sprintf("epoch %d needs another member first", f.Epoch.N)
 	}
 	return ""
@@ -145,7 +145,7 @@ func needless(f *facts.Facts) string {
 // made otherwise now. Its flags, its images and its version were recorded together, and change together. Empty for
 // nothing.
 func replanned(f *facts.Facts) string {
-	if f.Next.Unstaged() == "" {
+	if f.Next.Unprepared() == "" {
 		return ""
 	}
 	version := f.Planned()
@@ -168,7 +168,7 @@ func instead(f *facts.Facts) *decision.Plan {
 			old.N, f.NextEpochNumber(),
 			f.WordsFor(old.Origin)))
 	}
-	if f.Next.Unstaged() == "" {
+	if f.Next.Unprepared() == "" {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
 	wish := f.OvertakenWish()
@@ -228,7 +228,7 @@ func prepareRestore(f *facts.Facts) *decision.Plan {
 	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
 		outlook = decision.Waits
 	case reason == "Impossible":
-		if outlook = decision.Waits; !f.BesideForeign() && f.Asked.Restore.Snapshot != nil {
+		if outlook = decision.Waits; !f.BesideExternal() && f.Asked.Restore.Snapshot != nil {
 			outlook = arrives(f, f.Asked.Restore.Snapshot)
 		}
 	}

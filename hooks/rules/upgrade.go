@@ -59,7 +59,7 @@ func forceSnapshots(f *facts.Facts, next defaults.Release) *decision.Plan {
 func cancelDowngrade(f *facts.Facts) *decision.Plan {
 	to, open := f.Downgrading()
 	wanted, err := defaults.ParseRelease(f.Cluster.Spec.Version)
-	if !open || err != nil || f.BesideForeign() {
+	if !open || err != nil || f.BesideExternal() {
 		return nil
 	}
 	if wanted.Base() == to || wanted.Minor() < f.Release().Minor() || forcing(f) {
@@ -69,11 +69,11 @@ func cancelDowngrade(f *facts.Facts) *decision.Plan {
 		"cancelling the downgrade to %s: spec.version has changed", to))
 }
 
-// setVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster
+// recordVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster
 // has not agreed on it, which it does not while a voter runs the other.
-func setVersion(f *facts.Facts) *decision.Plan {
-	if f.BesideForeign() {
-		return setVersionBesideForeign(f)
+func recordVersion(f *facts.Facts) *decision.Plan {
+	if f.BesideExternal() {
+		return recordVersionBesideExternal(f)
 	}
 	if to, agreed := f.OvertakenVersion(); agreed {
 		return &decision.Plan{

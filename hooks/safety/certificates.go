@@ -182,7 +182,7 @@ func stops(j *judgement, m *facts.Member) bool {
 	if !m.Serving() || m.Pod == nil || m.Pod.DeletionTimestamp != nil || facts.Finished(m.Pod) {
 		return false
 	}
-	return podIn(j, m.PodName) == nil && (j.f.Replicas > 0 || besideForeign(j))
+	return podIn(j, m.PodName) == nil && (j.f.Replicas > 0 || besideExternal(j))
 }
 
 // signer is the observed authority that would sign a leaf; nil when there is none.

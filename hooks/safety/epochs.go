@@ -34,7 +34,7 @@ func inEpoch(j *judgement, f *facts.Facts) decision.Desired {
 		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
 		return !numbered || n >= first && n < below
 	}
-	d.Pods = objects.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !f.IsSurveyPod(p.Name) })
+	d.Pods = objects.Filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !f.IsInspectPod(p.Name) })
 	d.Claims = objects.Filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, c.Name)
 		return own(member)
@@ -250,13 +250,13 @@ func phases(j *judgement, next *facts.Facts) {
 	switch now.Phase {
 	case next.Epoch.Phase:
 	case record.PhaseCancelled:
-		j.require(next.Epoch.Phase == record.PhaseStaging, "S8", "epoch %d is cancelled in the phase %q", now.N,
+		j.require(next.Epoch.Phase == record.PhasePreparing, "S8", "epoch %d is cancelled in the phase %q", now.N,
 			next.Epoch.Phase)
 	case record.PhaseStopping:
-		j.require(next.Epoch.Phase == record.PhaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
+		j.require(next.Epoch.Phase == record.PhasePreparing, "S8", "epoch %d is stopped for epoch %d in the phase %q",
 			j.f.Epoch.N, now.N, next.Epoch.Phase)
 		r := j.f.Asked.Restore
-		j.require(next.Unstaged() == "" || r != nil && r.StopFirst, "S8",
+		j.require(next.Unprepared() == "" || r != nil && r.StopFirst, "S8",
 			"epoch %d is stopped before epoch %d is ready", j.f.Epoch.N, next.Epoch.N)
 		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
 			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.f.Epoch.N, seenRevision(j), now.N,
@@ -366,7 +366,7 @@ func recorded(j *judgement) {
 				old.Highest, now.Highest)
 			j.require(old.Sum == "" || now.Sum == old.Sum, "S21", "the SHA-256 that the first member has found changes")
 			j.require(old.Until == 0 || now.Until == old.Until, "S21", "the revision at which the stream ends changes")
-			checkForeign(j, old, now)
+			checkExternal(j, old, now)
 			joins(j, old, now)
 			mismatched(j, old, now)
 			startsOn(j, old, now)
@@ -402,12 +402,12 @@ func evictions(j *judgement) {
 // is copied, and they are of a majority of all whose votes may count, unless the spec says that it need not be (S21).
 func beginsWithClaims(j *judgement, e *facts.Epoch) {
 	c := j.o.Cluster.Spec.Bootstrap.Claims
-	told := map[string]*stores.Survey{}
+	told := map[string]*stores.Inspection{}
 	for _, pod := range j.o.Children.Pods {
-		if !j.f.IsSurveyPod(pod.Name) || facts.SurveyEnd(pod) == nil {
+		if !j.f.IsInspectPod(pod.Name) || facts.InspectEnd(pod) == nil {
 			continue
 		}
-		report, err := stores.Read[stores.Survey](facts.SurveyEnd(pod).Message)
+		report, err := stores.Read[stores.Inspection](facts.InspectEnd(pod).Message)
 		if err == nil {
 			told[facts.ClaimsIn(pod)[0]] = report
 		}

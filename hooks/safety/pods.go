@@ -17,7 +17,7 @@ import (
 
 // checkPods checks what runs.
 func checkPods(j *judgement) {
-	if j.f.Replicas == 0 && !besideForeign(j) {
+	if j.f.Replicas == 0 && !besideExternal(j) {
 		protectingPods(j)
 		return // a pause stops everything else, as asked
 	}
@@ -182,7 +182,7 @@ func stays(j *judgement, m *facts.Member) bool {
 	case !m.Serving() || removalPending(j, m):
 		return false
 	case m.PodName == "" || m.Pod == nil:
-		return m.PodName == "" && besideForeign(j)
+		return m.PodName == "" && besideExternal(j)
 	}
 	ends := m.Pod.Annotations[objects.AnnotationExchanged]
 	return m.Pod.DeletionTimestamp == nil && (ends == "" || ends != facts.ContainerOf(m.Pod)) && !restartPending(j, m)
@@ -211,7 +211,7 @@ func unlike(j *judgement, m *facts.Member) bool {
 	if m.Pod == nil {
 		return false
 	}
-	anyPeer := facts.TLSFlagsOf(m.Pod).AnyPeer && !besideForeign(j)
+	anyPeer := facts.TLSFlagsOf(m.Pod).AnyPeer && !besideExternal(j)
 	if anyPeer || outTrusted(j, m) || tlsFlagsWrong(j, m) {
 		return true
 	}

@@ -102,7 +102,7 @@ func guarded(j *judgement) {
 		return
 	}
 	for _, f := range []*facts.Facts{j.f, j.f.Next} {
-		if f == nil || f.Epoch.Source == record.SourceEmpty || f.Epoch.Source == record.SourceExisting || authApplied(f) {
+		if f == nil || f.Epoch.Source == record.SourceEmpty || f.Epoch.Source == record.SourceExternal || authApplied(f) {
 			continue
 		}
 		for _, pod := range j.d.Children.Pods {

@@ -66,7 +66,7 @@ func addLearner(j *judgement, s decision.AddLearner) {
 	going := slices.ContainsFunc(j.f.Voters, func(m *facts.Member) bool {
 		return claimBeingDeleted(j, m.PodName) || unlike(j, m)
 	})
-	counted := objects.Filter(j.f.Voters, func(m *facts.Member) bool { return m.PodName != "" || !besideForeign(j) })
+	counted := objects.Filter(j.f.Voters, func(m *facts.Member) bool { return m.PodName != "" || !besideExternal(j) })
 	j.require(len(counted) < j.f.Replicas || going && len(counted) == j.f.Replicas, "S6",
 		"%s although there are enough voters", s)
 	suits(j, s)
@@ -93,7 +93,7 @@ func promote(j *judgement, s decision.Promote) {
 		return
 	}
 	lead := leads(j)
-	j.require(lead.Serving(), "S5", "%s while the leader is silent", s)
+	j.require(lead.Serving(), "S5", "%s while the leader is unreachable", s)
 	j.require(m.Learner && m.Serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.Health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.Health.RaftIndex+facts.MostBehind >= lead.RaftIndex, "S5", "%s, which is far behind the leader", s)
@@ -159,10 +159,10 @@ func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
 	others := objects.Filter(voters, func(o *facts.Member) bool { return o.ID != m.ID })
 	_, lost := j.f.DataLost(m)
 	wrong := provenWrong(j, m)
-	if besideForeign(j) {
+	if besideExternal(j) {
 		removeBeside(j, s, m, lost || dead(j, m))
 	}
-	surplus := besideForeign(j) || len(voters) > j.f.Replicas
+	surplus := besideExternal(j) || len(voters) > j.f.Replicas
 	j.require(surplus || lost || wrong || dead(j, m), "S6",
 		"%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
 	j.require(lost || wrong || !j.f.Fenced(m.PodName), "S6", "%s, which a person has fenced to look at it", s)
@@ -181,7 +181,7 @@ func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
 func spare(j *judgement, m *facts.Member) bool {
 	counted := objects.Filter(j.f.Voters, func(o *facts.Member) bool {
 		_, lost := j.f.DataLost(o)
-		return (o.PodName != "" || !besideForeign(j)) && (!lost || o.Serving())
+		return (o.PodName != "" || !besideExternal(j)) && (!lost || o.Serving())
 	})
 	_, lost := j.f.DataLost(m)
 	if lost || raised(j, observation.AlarmCorrupt) || len(counted) >= j.f.Replicas || m.PodName == "" {
@@ -237,14 +237,14 @@ func joined(j *judgement, m *facts.Member) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy
+// dead reports whether a voter may be given up: the status says that it has been unreachable for as long as the policy
 // asks for, that the cluster has had quorum all that time, and that Quorate has looked; no other etcd answers in its
 // place; and its claim, if it has one, carries the mark.
 func dead(j *judgement, m *facts.Member) bool {
 	policy := j.o.Cluster.Spec.MemberReplacement
 	limit := defaults.ReplaceAfter(&j.o.Cluster.Spec)
 	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
-	silent := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+	unreachable := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
 		return s.ID == objects.Hex(m.ID) && !s.Ready && long(s.LastTransitionTime.Time)
 	})
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
@@ -253,7 +253,7 @@ func dead(j *judgement, m *facts.Member) bool {
 	if policy.Policy == v1alpha1.ReplaceManual || j.f.Fenced(m.PodName) || m.Serving() {
 		return false
 	}
-	if !silent || !quorate || masked(j, m.PodName) || fullDisk(j, m) {
+	if !unreachable || !quorate || masked(j, m.PodName) || fullDisk(j, m) {
 		return false
 	}
 	return watchedFor(j, long) && toBeKept(j, m)

@@ -12,7 +12,7 @@ import (
 func version(j *judgement, old, now *facts.Epoch) {
 	from, err := defaults.ParseRelease(old.Version)
 	to, err2 := defaults.ParseRelease(now.Version)
-	if old.Version == now.Version || besideForeign(j) &&
+	if old.Version == now.Version || besideExternal(j) &&
 		!slices.ContainsFunc(j.f.Members, func(m *facts.Member) bool { return m.PodName != "" }) || err != nil {
 		return
 	}

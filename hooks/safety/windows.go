@@ -37,7 +37,7 @@ func windows(j *judgement) {
 	if j.f.Etcd == nil || j.f.Epoch == nil || j.f.Epoch.Record == nil {
 		return
 	}
-	if besideForeign(j) || InWindow(j.o) {
+	if besideExternal(j) || InWindow(j.o) {
 		return
 	}
 	switch s := j.d.Step.(type) {

@@ -45,12 +45,12 @@ func TestScheduleStatus(t *testing.T) {
 		"of another etcd, and of the same revision by accident": func(s *v1alpha1.EtcdSnapshot) {
 			s.Status.ClusterID = "another"
 		},
-		"of another EtcdCluster":               func(s *v1alpha1.EtcdSnapshot) { s.Spec.ClusterRef.Name = "another" },
-		"of another revision":                  func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
-		"with other users":                     func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
-		"silent about which etcd it looked at": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
-		"from before":                          func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
-		"not skipped":                          func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
+		"of another EtcdCluster":                    func(s *v1alpha1.EtcdSnapshot) { s.Spec.ClusterRef.Name = "another" },
+		"of another revision":                       func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
+		"with other users":                          func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
+		"unreachable about which etcd it looked at": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
+		"from before":                               func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
+		"not skipped":                               func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
 	} {
 		other := skipped.DeepCopy()
 		edit(other)

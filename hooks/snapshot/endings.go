@@ -27,7 +27,7 @@ func retained(v *view) *plan {
 	return nil
 }
 
-func nothing(v *view) *plan {
+func nothingStored(v *view) *plan {
 	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validate(&v.Snapshot.Spec) == nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func inUse(v *view) *plan {
 	users := v.users()
 	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded ||
 		v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
-	if len(users) == 0 || !stored || len(v.discarding) > 0 {
+	if len(users) == 0 || !stored || len(v.deleting) > 0 {
 		return nil
 	}
 	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: the stored artifact is deleted after that; "+
@@ -52,34 +52,34 @@ func inUse(v *view) *plan {
 func stopping(v *view) *plan {
 	for _, job := range v.taking {
 		if !over(job) {
-			return v.deleting("stopping the Job that takes the snapshot first", nil, resyncLater)
+			return v.waitsForDeletion("stopping the Job that takes the snapshot first", nil, resyncLater)
 		}
-		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
-			return v.deleting("deleting the stored artifact once more: the Job that took it ended late", nil,
+		if deletion := lastJob(v.deleting); deletion != nil && !endedAt(job).Before(deletion.CreationTimestamp.Time) {
+			return v.waitsForDeletion("deleting the stored artifact once more: the Job that took it ended late", nil,
 				resyncLater)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
 		if pod := v.Pods[name]; objects.Purpose(&pod.Spec) == objects.ContainerSnapshot && v.oursByName(pod) &&
 			!v.gone(pod) {
-			return v.deleting(fmt.Sprintf("stopping pod %s first, which still takes the snapshot", name), nil,
+			return v.waitsForDeletion(fmt.Sprintf("stopping pod %s first, which still takes the snapshot", name), nil,
 				resyncLater)
 		}
 	}
 	return nil
 }
 
-func discarded(v *view) *plan {
-	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
+func deleted(v *view) *plan {
+	if job := lastJob(v.deleting); job == nil || ended(job, batchv1.JobComplete) == nil {
 		return nil
 	}
-	p := v.deleting("the stored artifact is deleted", v.discarding, 0)
+	p := v.waitsForDeletion("the stored artifact is deleted", v.deleting, 0)
 	p.finalized = true
 	return p
 }
 
-func letGo(v *view) *plan {
-	job := lastJob(v.discarding)
+func abandoned(v *view) *plan {
+	job := lastJob(v.deleting)
 	message := ""
 	switch {
 	case job == nil:
@@ -98,13 +98,13 @@ func letGo(v *view) *plan {
 	default:
 		return nil
 	}
-	p := v.deleting(message, v.discarding, 0)
+	p := v.waitsForDeletion(message, v.deleting, 0)
 	p.finalized = true
 	return p
 }
 
 func locked(v *view) *plan {
-	job := lastJob(v.discarding)
+	job := lastJob(v.deleting)
 	if job == nil {
 		return nil
 	}
@@ -119,13 +119,13 @@ func locked(v *view) *plan {
 	message := fmt.Sprintf("the stored artifact stays: %s; this EtcdSnapshot goes without it after %s; later remove it "+
 		"yourself, or by a lifecycle rule of the bucket", v.whyFailed(job, how), duration(lockedShown))
 	left := how.LastTransitionTime.Add(lockedShown).Sub(v.Now)
-	p := v.deleting(message, v.discarding, left)
+	p := v.waitsForDeletion(message, v.deleting, left)
 	p.finalized = left <= 0
 	return p
 }
 
-func undiscarded(v *view) *plan {
-	job := lastJob(v.discarding)
+func deleteFailed(v *view) *plan {
+	job := lastJob(v.deleting)
 	if job == nil {
 		return nil
 	}
@@ -139,37 +139,37 @@ func undiscarded(v *view) *plan {
 		message := fmt.Sprintf("the stored artifact could not be deleted: %s; Quorate tries again at %s; the "+
 			"annotation %s=true keeps it",
 			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), objects.AnnotationAbandon)
-		p := v.deleting(message, v.discarding, left)
+		p := v.waitsForDeletion(message, v.deleting, left)
 		p.progress = v.Snapshot.Status.Progress
 		return p
 	}
-	return v.discards(v.discardJob(n + 1))
+	return v.deletes(v.deleteJob(n + 1))
 }
 
-func discarding(v *view) *plan {
-	job := lastJob(v.discarding)
+func deleting(v *view) *plan {
+	job := lastJob(v.deleting)
 	if job == nil {
 		return nil
 	}
 	_, progress, resync := v.progress(job)
-	p := v.deleting("deleting the stored artifact: "+progress, v.discarding, resync)
+	p := v.waitsForDeletion("deleting the stored artifact: "+progress, v.deleting, resync)
 	p.progress = progress
 	return p
 }
 
-func discard(v *view) *plan { return v.discards(v.discardJob(1)) }
+func deleteStored(v *view) *plan { return v.deletes(v.deleteJob(1)) }
 
-// discards makes a Job that deletes.
-func (v *view) discards(job *batchv1.Job) *plan {
+// deletes makes a Job that deletes.
+func (v *view) deletes(job *batchv1.Job) *plan {
 	if why := v.storeUnagreed(); why != "" {
-		return v.deleting("the stored artifact can't be deleted: "+why, v.discarding, resyncLater)
+		return v.waitsForDeletion("the stored artifact can't be deleted: "+why, v.deleting, resyncLater)
 	}
-	p := v.deleting("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, resyncLater)
+	p := v.waitsForDeletion("the stored artifact is deleted by Job "+job.Name, []*batchv1.Job{job}, resyncLater)
 	p.progress = isMade(job)
 	return p
 }
 
-// deleting is a plan on the way to the end.
-func (v *view) deleting(message string, jobs []*batchv1.Job, resync time.Duration) *plan {
+// waitsForDeletion is a plan on the way to the end.
+func (v *view) waitsForDeletion(message string, jobs []*batchv1.Job, resync time.Duration) *plan {
 	return &plan{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
 }

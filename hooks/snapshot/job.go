@@ -26,14 +26,14 @@ import (
 const (
 	// etcd and etcdutl are where etcd's images have them.
 	etcdBinary, etcdutlBinary = "/usr/local/bin/etcd", "/usr/local/bin/etcdutl"
-	// discardRetries and discardDeadline are of one Job that deletes; another follows. None follows where nothing is
+	// deleteRetries and deleteDeadline are of one Job that deletes; another follows. None follows where nothing is
 	// known to be stored, and the deadline is shorter then: its pod may lack the very Secret without which the snapshot
 	// failed.
-	discardRetries      = 2
-	discardDeadline     = 10 * time.Minute
-	discardDeadlineVain = 90 * time.Second
-	// lookDeadline is that of the Job that looks what is stored.
-	lookDeadline = 90 * time.Second
+	deleteRetries      = 2
+	deleteDeadline     = 10 * time.Minute
+	deleteDeadlineVain = 90 * time.Second
+	// inspectDeadline is that of the Job that looks what is stored.
+	inspectDeadline = 90 * time.Second
 )
 
 // Key is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no
@@ -127,22 +127,22 @@ func snapshotArgs(s *v1alpha1.EtcdSnapshot, etcd, store []string) []string {
 	return args
 }
 
-// discardJob is the nth Job that deletes what is stored.
-func (v *view) discardJob(n int) *batchv1.Job {
-	deadline := discardDeadline
+// deleteJob is the nth Job that deletes what is stored.
+func (v *view) deleteJob(n int) *batchv1.Job {
+	deadline := deleteDeadline
 	if v.Snapshot.Status.URI == "" {
-		deadline = discardDeadlineVain
+		deadline = deleteDeadlineVain
 	}
-	return v.storeJob(objects.ContainerDiscard, n, deadline)
+	return v.storeJob(objects.ContainerDelete, n, deadline)
 }
 
-// lookJob is the next one that looks what is stored.
-func (v *view) lookJob() *batchv1.Job {
+// inspectJob is the next one that looks what is stored.
+func (v *view) inspectJob() *batchv1.Job {
 	n := 1
-	if last := lastJob(v.looking); last != nil {
+	if last := lastJob(v.inspecting); last != nil {
 		n = jobNumber(last) + 1
 	}
-	return v.storeJob(objects.ContainerLook, n, lookDeadline)
+	return v.storeJob(objects.ContainerInspect, n, inspectDeadline)
 }
 
 // storeJob is the nth Job for a purpose that has to do with the store alone. It needs no cluster: that may be gone.
@@ -158,7 +158,7 @@ func (v *view) storeJob(purpose string, n int, deadline time.Duration) *batchv1.
 		VolumeMounts:    store.Mounts,
 		Resources:       Resources(s.Spec.Job.Resources, 0),
 	}
-	return v.job(objects.NumberedName(s, purpose, n), discardRetries, deadline, v.jobPod(main, store, nil))
+	return v.job(objects.NumberedName(s, purpose, n), deleteRetries, deadline, v.jobPod(main, store, nil))
 }
 
 // jobPod is a pod with this one container and what it needs for its store.

@@ -84,13 +84,13 @@ var takingRules = decision.Rules[*view, *plan]{
 	decision.NewRule("Succeeded",
 		"What the Job reports to have stored, and verified if that was asked for, is written down.", succeeded),
 	decision.NewRule("Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", skipped),
-	decision.NewRule("Read",
+	decision.NewRule("ReadAgain",
 		"A Job that is done, and whose report is gone with its pod, is run again: it reads what is stored.", readAgain),
 	decision.NewRule("Taking", "The Job runs, or waits for what its pod needs.", taking),
 	decision.NewRule("Unsupported", "A spec that the API server would refuse makes no Job.", unsupported),
-	decision.NewRule("Look",
+	decision.NewRule("Inspect",
 		"Before a snapshot is given up, whose Job may have stored something without a word, one more Job looks, and "+
-			"takes nothing.", look),
+			"takes nothing.", inspect),
 	decision.NewRule("Stored",
 		"A snapshot that is given up and stored whole is kept, and not verified; the message says why.", stored),
 	decision.NewRule("Failed",
@@ -108,22 +108,22 @@ var endingRules = decision.Rules[*view, *plan]{
 	decision.NewRule("Retained",
 		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, the stored artifact "+
 			"stays, and nothing is waited for.", retained),
-	decision.NewRule("Nothing",
-		"A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", nothing),
+	decision.NewRule("NothingStored",
+		"A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", nothingStored),
 	decision.NewRule("InUse",
 		"What an EtcdCluster restores, or is about to, is not deleted before that is done, or given up.", inUse),
 	decision.NewRule("Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", stopping),
-	decision.NewRule("Discarded", "What was stored is deleted.", discarded),
-	decision.NewRule("LetGo",
+	decision.NewRule("Deleted", "What was stored is deleted.", deleted),
+	decision.NewRule("Abandoned",
 		"A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for "+
-			"a Job that can't be made.", letGo),
+			"a Job that can't be made.", abandoned),
 	decision.NewRule("Locked",
 		"A store that keeps the artifact by a retention of its own is not waited for: the status says until when, and "+
 			"five minutes later the snapshot goes without it.", locked),
-	decision.NewRule("Undiscarded",
-		"A deletion that failed is tried again, after a pause that grows to half an hour.", undiscarded),
-	decision.NewRule("Discarding", "The Job that deletes what is stored runs.", discarding),
-	decision.NewRule("Discard", "One Job deletes what is stored.", discard),
+	decision.NewRule("DeleteFailed",
+		"A deletion that failed is tried again, after a pause that grows to half an hour.", deleteFailed),
+	decision.NewRule("Deleting", "The Job that deletes what is stored runs.", deleting),
+	decision.NewRule("Delete", "One Job deletes what is stored.", deleteStored),
 }
 
 // Times of snapshots.
@@ -237,7 +237,7 @@ func (v *view) givenUp() (why string, told bool) {
 // gone.
 func (v *view) why(now string) string { return cmp.Or(v.Snapshot.Status.Failure, now) }
 
-func look(v *view) *plan {
+func inspect(v *view) *plan {
 	why, told := v.givenUp()
 	if why == "" || told {
 		return nil
@@ -250,27 +250,27 @@ func look(v *view) *plan {
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
 		report: v.told(), jobs: v.all(), resync: resyncLater,
 	}
-	look := v.look()
-	if look != nil && !over(look) {
-		_, p.progress, p.resync = v.progress(look)
+	inspection := v.inspection()
+	if inspection != nil && !over(inspection) {
+		_, p.progress, p.resync = v.progress(inspection)
 		p.message += p.progress
 		return p
 	}
-	if look != nil {
-		done := ended(look, batchv1.JobComplete)
+	if inspection != nil {
+		done := ended(inspection, batchv1.JobComplete)
 		switch {
-		case done == nil || v.hasLooked(look):
+		case done == nil || v.hasInspected(inspection):
 			return nil
 		case v.Now.Sub(done.LastTransitionTime.Time) < reportLag:
 			p.message += "waiting for its report"
 			return p
-		case jobNumber(look) >= mostReads:
+		case jobNumber(inspection) >= mostReads:
 			return nil
 		}
 	}
-	next := v.lookJob()
+	next := v.inspectJob()
 	p.progress = isMade(next)
-	p.jobs = slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	p.jobs = slices.Concat(v.deleting, v.taking, []*batchv1.Job{next})
 	p.message += p.progress
 	return p
 }
@@ -299,10 +299,10 @@ func failed(v *view) *plan {
 		return nil
 	}
 	message := v.why(why)
-	if look := v.look(); look != nil && !v.hasLooked(look) {
+	if inspection := v.inspection(); inspection != nil && !v.hasInspected(inspection) {
 		lost := "its report is lost"
-		if vain := ended(look, batchv1.JobFailed); vain != nil {
-			lost = v.whyFailed(look, vain)
+		if vain := ended(inspection, batchv1.JobFailed); vain != nil {
+			lost = v.whyFailed(inspection, vain)
 		}
 		message += "; the check whether anything was stored failed: " + lost
 	}
@@ -328,7 +328,7 @@ func readAgain(v *view) *plan {
 	return &plan{
 		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: reading the " +
 			"stored artifact again",
-		progress: isMade(next), jobs: append(v.discarding, next), resync: resyncLater,
+		progress: isMade(next), jobs: append(v.deleting, next), resync: resyncLater,
 	}
 }
 
@@ -367,5 +367,5 @@ func pending(v *view) *plan {
 func take(v *view) *plan {
 	job := v.takingJob(1)
 	return &plan{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
-		jobs: append(v.discarding, job), resync: resyncLater}
+		jobs: append(v.deleting, job), resync: resyncLater}
 }

@@ -72,7 +72,7 @@ func TestJobNamesFit(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{"a", "a.b", strings.Repeat("x", 41), strings.Repeat("x", 42),
 		strings.Repeat("x", 99) + "y", strings.Repeat("x", 100), strings.Repeat("x.", 49) + "x"} {
-		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDiscard} {
+		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDelete} {
 			s := aSnapshot().Snapshot
 			s.Name = name
 			job := objects.NumberedName(s, purpose, 12)
@@ -130,10 +130,10 @@ func TestTakingJob(t *testing.T) {
 }
 
 func TestDiscardJobRunsTheProgramOfStores(t *testing.T) {
-	main := newView(aSnapshot()).discardJob(1).Spec.Template.Spec.Containers[0]
+	main := newView(aSnapshot()).deleteJob(1).Spec.Template.Spec.Containers[0]
 	assert.Equal(t, "quorate:v1", main.Image)
 	assert.Equal(t, []string{"/quorate-snapshot"}, main.Command)
-	assert.Equal(t, "discard", main.Args[0])
+	assert.Equal(t, "delete", main.Args[0])
 }
 
 func TestTakingJobInPlainText(t *testing.T) {
@@ -210,9 +210,9 @@ func TestLookJob(t *testing.T) {
 	o.Now = o.Now.Add(2 * time.Minute)
 	job := theJob(t, o)
 	main := job.Spec.Template.Spec.Containers[0]
-	assert.Equal(t, "nightly-12c500ed-look-1", job.Name)
+	assert.Equal(t, "nightly-12c500ed-inspect-1", job.Name)
 	assert.Equal(t, "quorate:v1", main.Image)
-	assert.Equal(t, []string{"look", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
+	assert.Equal(t, []string{"inspect", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
 		"--key=" + Key(o.Snapshot)}, main.Args)
 	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
 	assert.Equal(t, int64(90), *job.Spec.ActiveDeadlineSeconds)
@@ -327,7 +327,7 @@ func TestJobsRunAsTheirClustersUser(t *testing.T) {
 // TestReportsInAMesh: what a Job's container has told is found beside containers that a mesh puts before it.
 func TestReportsInAMesh(t *testing.T) {
 	crashed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}
-	for _, container := range []string{objects.ContainerSnapshot, objects.ContainerLook, objects.ContainerDiscard} {
+	for _, container := range []string{objects.ContainerSnapshot, objects.ContainerInspect, objects.ContainerDelete} {
 		end := &corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"error": "the store refuses"}`}
 		pod := &corev1.Pod{
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "mesh-sidecar"}, {Name: container}}},
@@ -353,7 +353,7 @@ func TestTheIssuesOwnURLInAJob(t *testing.T) {
 	o.Snapshot.Spec.Store = v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
 		CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}
 	v := newView(o)
-	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
+	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.deleteJob(1).Spec.Template.Spec} {
 		assert.Empty(t, kubelet.Leaks(job))
 		assert.Contains(t, kubelet.Line(&job.Containers[0]), "--store-url=s3://b/$(tls.key)",
 			"its program is told what is written")
@@ -388,7 +388,7 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 		perhaps(&o.Snapshot.Spec.ClusterRef.Name)
 		v := newView(o)
 		v.cluster = cluster // though it had this name
-		for _, pod := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
+		for _, pod := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.deleteJob(1).Spec.Template.Spec} {
 			assert.Empty(t, kubelet.Leaks(pod))
 			assert.Contains(t, kubelet.Line(&pod.Containers[0]), "--store-url="+stores.URLOf(&store).String())
 			assert.Contains(t, kubelet.Line(&pod.Containers[0]), "--key="+Key(o.Snapshot))
@@ -454,7 +454,7 @@ func TestAnotherEtcdMustBeAllowed(t *testing.T) {
 	assert.Empty(t, d.Jobs)
 	assert.Equal(t, v1alpha1.SnapshotPending, d.Status.Phase)
 	assert.Equal(t, "spec.external.endpoints[1] can't be used: this installation of Quorate allows only 10.1.2.0/24 "+
-		"(quorate install --existing-endpoints)", d.Status.Message)
+		"(quorate install --allowed-etcd-endpoints)", d.Status.Message)
 	o.AllowedEndpoints = nil
 	assert.Contains(t, Decide(o).Status.Message, "allows no endpoints")
 }

@@ -126,7 +126,7 @@ func SecretsOutside(e *v1alpha1.ExternalEtcd) []string {
 func Disallowed(allowed *objects.AllowedEndpoints, field string, urls []string, namespace string) string {
 	for i, url := range urls {
 		if why := allowed.Refuses(url, namespace); why != "" {
-			return fmt.Sprintf("%s.endpoints[%d] can't be used: %s (quorate install --existing-endpoints)", field, i,
+			return fmt.Sprintf("%s.endpoints[%d] can't be used: %s (quorate install --allowed-etcd-endpoints)", field, i,
 				why)
 		}
 	}

@@ -28,9 +28,9 @@ func labelValue(name string) string { return objects.Shortened(name, 63) }
 type view struct {
 	Observation
 	cluster *v1alpha1.EtcdCluster
-	// taking, looking and discarding are the Jobs that take the snapshot, that look what is stored, and that delete it,
+	// taking, looking and deleting are the Jobs that take the snapshot, that look what is stored, and that delete it,
 	// the newest last.
-	taking, looking, discarding []*batchv1.Job
+	taking, inspecting, deleting []*batchv1.Job
 }
 
 func newView(o Observation) *view {
@@ -39,23 +39,23 @@ func newView(o Observation) *view {
 		switch objects.Purpose(&job.Spec.Template.Spec) {
 		case objects.ContainerSnapshot:
 			v.taking = append(v.taking, job)
-		case objects.ContainerLook:
-			v.looking = append(v.looking, job)
-		case objects.ContainerDiscard:
-			v.discarding = append(v.discarding, job)
+		case objects.ContainerInspect:
+			v.inspecting = append(v.inspecting, job)
+		case objects.ContainerDelete:
+			v.deleting = append(v.deleting, job)
 		}
 	}
 	byNumber := func(a, b *batchv1.Job) int {
 		return cmp.Or(cmp.Compare(jobNumber(a), jobNumber(b)), cmp.Compare(a.Name, b.Name))
 	}
 	slices.SortFunc(v.taking, byNumber)
-	slices.SortFunc(v.looking, byNumber)
-	slices.SortFunc(v.discarding, byNumber)
+	slices.SortFunc(v.inspecting, byNumber)
+	slices.SortFunc(v.deleting, byNumber)
 	return v
 }
 
 // all are the Jobs as they are.
-func (v *view) all() []*batchv1.Job { return slices.Concat(v.discarding, v.looking, v.taking) }
+func (v *view) all() []*batchv1.Job { return slices.Concat(v.deleting, v.inspecting, v.taking) }
 
 func lastJob(jobs []*batchv1.Job) *batchv1.Job {
 	if len(jobs) == 0 {
@@ -107,7 +107,7 @@ func reportOf(pod *corev1.Pod) *stores.Snapshot {
 
 // report is the newest of those that pods have left and that will do; nil for none.
 func (v *view) report(does func(*stores.Snapshot) bool) *stores.Snapshot {
-	jobs := slices.Concat(v.taking, v.looking)
+	jobs := slices.Concat(v.taking, v.inspecting)
 	slices.SortStableFunc(jobs, func(a,
 		b *batchv1.Job) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
@@ -153,19 +153,19 @@ func (v *view) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
 	return how.Reason != batchv1.JobReasonDeadlineExceeded || pods[len(pods)-1].DeletionTimestamp != nil
 }
 
-// look is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
-func (v *view) look() *batchv1.Job {
-	look := lastJob(v.looking)
+// inspect is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
+func (v *view) inspection() *batchv1.Job {
+	inspection := lastJob(v.inspecting)
 	job := lastJob(v.taking)
-	if look == nil || job != nil && look.CreationTimestamp.Time.Before(endedAt(job)) {
+	if inspection == nil || job != nil && inspection.CreationTimestamp.Time.Before(endedAt(job)) {
 		return nil
 	}
-	return look
+	return inspection
 }
 
-// hasLooked reports whether a Job has told what is stored.
-func (v *view) hasLooked(look *batchv1.Job) bool {
-	return slices.ContainsFunc(v.podsOf(look), func(pod *corev1.Pod) bool {
+// hasInspected reports whether a Job has told what is stored.
+func (v *view) hasInspected(inspection *batchv1.Job) bool {
+	return slices.ContainsFunc(v.podsOf(inspection), func(pod *corev1.Pod) bool {
 		report := reportOf(pod)
 		return report != nil && report.Error == ""
 	})

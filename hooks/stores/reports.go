@@ -170,7 +170,7 @@ const (
 	MirrorDiffers    = "Differs"
 )
 
-// Tail is what `quorate-snapshot look --tail` reports of a stream in a store.
+// Tail is what `quorate-snapshot inspect --tail` reports of a stream in a store.
 type Tail struct {
 	ClusterID string `json:"clusterID,omitempty"`
 	// FirstRevision to StoredRevision are stored without a gap; both 0 when nothing is.
@@ -188,8 +188,8 @@ type Tail struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Survey is what `quorate-snapshot survey` reports of the data directory of a member that does not run.
-type Survey struct {
+// Inspection is what `quorate-snapshot inspection` reports of the data directory of a member that does not run.
+type Inspection struct {
 	// LastTerm and LastIndex are those of the last entry in the log: of several survivors, the one that is ahead in
 	// term, then in index, has everything that was acknowledged, if any of them has (the rule of raft's elections,
 	// section 5.4.1 of the paper).

@@ -21,7 +21,7 @@ func TestWithMetacontroller(t *testing.T) {
 	for args, want := range map[string]struct{ namespace, image, version string }{
 		"":                     {"quorate-system", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2"},
 		"--namespace=etcd-ops": {"etcd-ops", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2"},
-		"--metacontroller=v4.18.0 --registry=registry.example/mirror": {
+		"--metacontroller-version=v4.18.0 --registry=registry.example/mirror": {
 			"quorate-system", "registry.example/mirror/metacontroller/metacontroller:v4.18.0", "4.18.0",
 		},
 		"--name=blue --selector=a=b": {
@@ -59,12 +59,12 @@ func TestWithMetacontroller(t *testing.T) {
 		"the labels of its pods are not known")
 
 	for args, says := range map[string]string{
-		"--with-metacontroller --metacontroller=1.5.20":       "needs --metacontroller=4.16.0 or later",
-		"--with-metacontroller --metacontroller=4.17":         "needs a whole version",
-		"--with-metacontroller --metacontroller-namespace=mc": "leave out --metacontroller-namespace",
-		"--kinds --no-kinds":                                  "leave nothing",
-		"--apply --kinds":                                     "leave out --kinds",
-		"--context=prod":                                      "with --apply only",
+		"--with-metacontroller --metacontroller-version=1.5.20": "needs --metacontroller-version=4.16.0 or later",
+		"--with-metacontroller --metacontroller-version=4.17":   "needs a whole version",
+		"--with-metacontroller --metacontroller-namespace=mc":   "leave out --metacontroller-namespace",
+		"--kinds --no-kinds": "leave nothing",
+		"--apply --kinds":    "leave out --kinds",
+		"--context=prod":     "with --apply only",
 	} {
 		refuses(t, says, strings.Fields(args)...)
 	}

@@ -18,7 +18,7 @@ const (
 func callerOf(version string) (caller, error) {
 	var major, minor int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor); n != 2 {
-		return 0, fmt.Errorf("--metacontroller must be a version such as 4.16 or 1.5.20, not %q", version)
+		return 0, fmt.Errorf("--metacontroller-version must be a version such as 4.16 or 1.5.20, not %q", version)
 	}
 	switch {
 	case major > 4 || major == 4 && minor >= 16:

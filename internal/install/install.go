@@ -63,7 +63,7 @@ func (i *installation) flags() *flag.FlagSet {
 		"a Metacontroller of its own beside Quorate, which serves nothing else")
 	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", usualMetacontroller,
 		"`namespace` of a Metacontroller that is there, and of its service account, metacontroller")
-	flags.StringVar(&i.version, "metacontroller", "",
+	flags.StringVar(&i.version, "metacontroller-version", "",
 		"`version` of Metacontroller: what it can do to prove who it is depends on it (docs/explanation/security.md); empty "+
 			"for the one that the tests run with")
 	i.images.flags(flags)
@@ -136,7 +136,7 @@ func (i *installation) fit(shipped string) error {
 		return errors.New("--with-metacontroller has it in the namespace of Quorate: leave out " +
 			"--metacontroller-namespace")
 	case i.own && i.caller != bearer:
-		return errors.New("--with-metacontroller needs --metacontroller=4.16.0 or later: older ones can't prove who " +
+		return errors.New("--with-metacontroller needs --metacontroller-version=4.16.0 or later: older ones can't prove who " +
 			"they are without a restart")
 	case i.own && strings.Count(i.version, ".") != 2:
 		return fmt.Errorf("--with-metacontroller needs a whole version, such as %s, not %q: it is the tag of an image",

@@ -117,7 +117,7 @@ func TestKeep(t *testing.T) {
 		"it holds no tokens": {"--keep=-", "kind: Secret"},
 		"are no certificate": {"--keep=-", strings.Replace(first["Secret/quorate-hooks"], "tls.key", "tls.kez", 1)},
 		"not quorate.b.svc":  {"--keep=- --namespace=b", first["Secret/quorate-hooks"]},
-		"must be a version":  {"--metacontroller=new", ""},
+		"must be a version":  {"--metacontroller-version=new", ""},
 		"no other arguments": {"now", ""},
 	} {
 		_, _, err := run(t, c.text, strings.Fields(c.args)...)

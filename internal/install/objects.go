@@ -172,7 +172,7 @@ func (i *installation) adaptPods(template object) {
 		set("QUORATE_TOKEN_FILE", "tokens")
 	}
 	if i.caller == bearer {
-		env = append(env, object{"name": "QUORATE_METACONTROLLER", "value": "4.16"})
+		env = append(env, object{"name": "QUORATE_METACONTROLLER_VERSION", "value": "4.16"})
 	}
 	c["env"] = slices.Concat(env, i.tenants.repositoriesEnv(), i.scope.env(), i.tenants.env())
 	c["volumeMounts"] = []any{object{"name": "hooks", "mountPath": mounted, "readOnly": true}}

@@ -15,7 +15,7 @@ import (
 const toMetacontroller = "quorate-metacontroller"
 
 // onlyNamespaces is the policy that refuses clusters in other namespaces.
-const onlyNamespaces = "quorate-only-namespaces"
+const onlyNamespaces = "quorate-namespaces"
 
 // scope says which objects of our kinds an installation looks after. Empty is all of them.
 type scope struct {
@@ -28,7 +28,7 @@ type scope struct {
 }
 
 func (s *scope) flags(flags *flag.FlagSet) {
-	flags.StringVar(&s.only, "only-namespaces", "",
+	flags.StringVar(&s.only, "namespaces", "",
 		"`namespaces`, with commas between, that EtcdClusters may be in; Metacontroller may write in no other. Empty "+
 			"for all")
 	flags.StringVar(&s.name, "name", "",
@@ -63,7 +63,7 @@ func (s *scope) check(c caller) error {
 		return fmt.Errorf("--selector: %w", err)
 	}
 	if c != bearer {
-		return errors.New("--selector needs --metacontroller=4.16 or later: older ones may not know " +
+		return errors.New("--selector needs --metacontroller-version=4.16 or later: older ones may not know " +
 			"spec.parentResource.labelSelector, and call the hooks for every EtcdCluster")
 	}
 	return nil
@@ -77,7 +77,7 @@ func Namespaces(list string) ([]string, error) {
 	all := strings.Split(list, ",")
 	for _, name := range all {
 		if len(validation.IsDNS1123Label(name)) > 0 {
-			return nil, fmt.Errorf("--only-namespaces must be names of namespaces with commas between, and %q is none",
+			return nil, fmt.Errorf("--namespaces must be names of namespaces with commas between, and %q is none",
 				name)
 		}
 	}
@@ -89,7 +89,7 @@ func Namespaces(list string) ([]string, error) {
 func (s *scope) env() []any {
 	var all []any
 	if len(s.namespaces) > 0 {
-		all = append(all, object{"name": "QUORATE_ONLY_NAMESPACES", "value": strings.Join(s.namespaces, ",")})
+		all = append(all, object{"name": "QUORATE_NAMESPACES", "value": strings.Join(s.namespaces, ",")})
 	}
 	if s.selector != "" {
 		all = append(all, object{"name": "QUORATE_SELECTOR", "value": s.selector})

@@ -31,7 +31,7 @@ func may(t *testing.T, document string) []string {
 // elsewhere without this.
 func TestOnlyNamespaces(t *testing.T) {
 	whole := installed(t)
-	objects := installed(t, "--only-namespaces=shop,billing,shop")
+	objects := installed(t, "--namespaces=shop,billing,shop")
 	everywhere := may(t, objects["ClusterRole/quorate-metacontroller"])
 	for _, right := range everywhere {
 		require.Regexp(t, "^(get|list|watch) ", right)
@@ -45,22 +45,22 @@ func TestOnlyNamespaces(t *testing.T) {
 		require.Equal(t, may(t, objects["Role/quorate-metacontroller in shop"]),
 			may(t, objects["Role/quorate-metacontroller in "+namespace]))
 	}
-	policy := objects["ValidatingAdmissionPolicy/quorate-only-namespaces"]
+	policy := objects["ValidatingAdmissionPolicy/quorate-namespaces"]
 	require.Contains(t, policy, "request.namespace in ['billing', 'shop']")
-	require.Contains(t, objects["ValidatingAdmissionPolicyBinding/quorate-only-namespaces"],
-		"policyName: quorate-only-namespaces")
+	require.Contains(t, objects["ValidatingAdmissionPolicyBinding/quorate-namespaces"],
+		"policyName: quorate-namespaces")
 	require.Contains(t, objects["Deployment/quorate"],
-		"- name: QUORATE_ONLY_NAMESPACES\n          value: billing,shop\n")
+		"- name: QUORATE_NAMESPACES\n          value: billing,shop\n")
 	require.Len(t, objects, len(whole)+2*2+2)
 	for _, bad := range []string{"a,,b", "A", "a, b", "kube_system"} {
-		refuses(t, "must be names of namespaces", "--only-namespaces="+bad)
+		refuses(t, "must be names of namespaces", "--namespaces="+bad)
 	}
 }
 
 // TestSideBySide: two installations have no object in common but the kinds, and each asks for its own parents alone.
 func TestSideBySide(t *testing.T) {
-	blue := installed(t, "--name=blue", "--selector=quorate.dev/by=blue", "--only-namespaces=shop")
-	rest := installed(t, "--selector=!quorate.dev/by", "--only-namespaces=shop")
+	blue := installed(t, "--name=blue", "--selector=quorate.dev/by=blue", "--namespaces=shop")
+	rest := installed(t, "--selector=!quorate.dev/by", "--namespaces=shop")
 	for name, document := range blue {
 		kind, _, _ := strings.Cut(name, "/")
 		if kind == "CustomResourceDefinition" {
@@ -90,19 +90,19 @@ func TestSideBySide(t *testing.T) {
 		"kind: ClusterRole\n  name: quorate-metacontroller-blue\n")
 	require.Contains(t, blue["RoleBinding/quorate-metacontroller-blue in shop"],
 		"kind: Role\n  name: quorate-metacontroller-blue\n")
-	require.Contains(t, blue["ValidatingAdmissionPolicyBinding/quorate-only-namespaces-blue"],
-		"policyName: quorate-only-namespaces-blue")
-	require.Contains(t, blue["ValidatingAdmissionPolicy/quorate-only-namespaces-blue"],
+	require.Contains(t, blue["ValidatingAdmissionPolicyBinding/quorate-namespaces-blue"],
+		"policyName: quorate-namespaces-blue")
+	require.Contains(t, blue["ValidatingAdmissionPolicy/quorate-namespaces-blue"],
 		"objectSelector:\n      matchLabels:\n        quorate.dev/by: blue\n")
 	elsewhere := installed(t, "--name=blue", "--selector=a=b", "--namespace=etcd-ops")
 	require.Contains(t, elsewhere, "Namespace/etcd-ops")
 
 	for args, says := range map[string]string{
-		"--name=blue":                            "--name needs --selector",
-		"--name=Blue --selector=a=b":             "lower-case",
-		"--selector=a==b=c":                      "--selector: ",
-		"--selector=a=b --metacontroller=1.5.20": "older ones may not know spec.parentResource.labelSelector",
-		"--selector=a=b --metacontroller=4.15":   "needs --metacontroller=4.16",
+		"--name=blue":                "--name needs --selector",
+		"--name=Blue --selector=a=b": "lower-case",
+		"--selector=a==b=c":          "--selector: ",
+		"--selector=a=b --metacontroller-version=1.5.20": "older ones may not know spec.parentResource.labelSelector",
+		"--selector=a=b --metacontroller-version=4.15":   "needs --metacontroller-version=4.16",
 	} {
 		refuses(t, says, strings.Fields(args)...)
 	}

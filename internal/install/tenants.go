@@ -11,8 +11,8 @@ import (
 
 // The policies that refuse what an installation does not allow.
 const (
-	existingEndpoints = "quorate-existing-endpoints"
-	sharedIssuers     = "quorate-shared-issuers"
+	allowedEtcdEndpoints = "quorate-allowed-etcd-endpoints"
+	sharedIssuers        = "quorate-shared-issuers"
 )
 
 // Tenants says what an EtcdCluster may ask for that reaches beyond its namespace.
@@ -32,8 +32,8 @@ func (t *Tenants) Flags(flags *flag.FlagSet) {
 	flags.StringVar(&t.repositories, "allowed-image-repositories", "",
 		"`repositories`, with commas between, that EtcdClusters may name in spec.image.repository: whole ones, or "+
 			"beginnings that end with a slash. That of --etcd-repository always may be. Empty allows all")
-	flags.StringVar(&t.endpoints, "existing-endpoints", "",
-		"`addresses`, with commas between, at which EtcdClusters may join an etcd (spec.bootstrap.existing): networks "+
+	flags.StringVar(&t.endpoints, "allowed-etcd-endpoints", "",
+		"`addresses`, with commas between, at which EtcdClusters may join an etcd (spec.bootstrap.external): networks "+
 			"such as 10.1.2.0/24, names, and ends of names such as .etcd.example.com. Never loopback, link-local, or "+
 			"a Service of another namespace. Empty allows none")
 	flags.BoolVar(&t.SharedIssuers, "shared-issuers", false,
@@ -48,7 +48,7 @@ func (t *Tenants) Check() error {
 		return err
 	}
 	if t.Endpoints, err = objects.ParseAllowedEndpoints(t.endpoints); err != nil {
-		return fmt.Errorf("--existing-endpoints: %w", err)
+		return fmt.Errorf("--allowed-etcd-endpoints: %w", err)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (t *Tenants) repositoriesEnv() []any {
 func (t *Tenants) env() []any {
 	var all []any
 	if t.Endpoints != nil {
-		all = append(all, object{"name": "QUORATE_EXISTING_ENDPOINTS", "value": t.Endpoints.String()})
+		all = append(all, object{"name": "QUORATE_ALLOWED_ETCD_ENDPOINTS", "value": t.Endpoints.String()})
 	}
 	if t.SharedIssuers {
 		all = append(all, object{"name": "QUORATE_SHARED_ISSUERS", "value": "true"})
@@ -99,13 +99,13 @@ func (t *Tenants) isFor(o object) bool {
 // alone.
 func (t *Tenants) adapt(policy object, s *scope) {
 	name := at(policy, "metadata")["name"]
-	if name != existingEndpoints && name != sharedIssuers {
+	if name != allowedEtcdEndpoints && name != sharedIssuers {
 		return
 	}
 	if s.matches != nil {
 		at(policy, "spec", "matchConstraints")["objectSelector"] = selectorObject(s.matches)
 	}
-	if name == existingEndpoints && t.Endpoints != nil {
+	if name == allowedEtcdEndpoints && t.Endpoints != nil {
 		validation := at(policy, "spec")["validations"].([]any)[0].(object)
 		validation["expression"] = strings.Replace(validation["expression"].(string), "|| false)",
 			"|| "+t.expression()+")", 1)

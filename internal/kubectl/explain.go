@@ -309,7 +309,7 @@ func settingsIn(c *corev1.Container, namespace string) observation.Settings {
 			if e.Value != "" {
 				s.AllowedRepositories = strings.Split(e.Value, ",")
 			}
-		case "QUORATE_EXISTING_ENDPOINTS":
+		case "QUORATE_ALLOWED_ETCD_ENDPOINTS":
 			// the server does not start with one that can't be read
 			s.AllowedEndpoints, _ = objects.ParseAllowedEndpoints(e.Value)
 		case "QUORATE_CLUSTER_DOMAIN":

@@ -154,8 +154,8 @@ func TestOtherVersion(t *testing.T) {
 		"this plugin is v1.2.3 and Quorate's image is ghcr.io/quorate-dev/quorate:v0.1.0")
 }
 
-// TestForeignObjectsAreNoChildren: only what is ours, or would be adopted, is in the call.
-func TestForeignObjectsAreNoChildren(t *testing.T) {
+// TestObjectsOfOthersAreNoChildren: only what is ours, or would be adopted, is in the call.
+func TestObjectsOfOthersAreNoChildren(t *testing.T) {
 	k := steady(t)
 	for _, name := range []string{"orders-7", "orders-8", "orders-9"} {
 		raw, err := json.Marshal(k.child("Pod orders-0"))

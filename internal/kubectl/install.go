@@ -83,7 +83,7 @@ type Kind struct {
 
 // Kinds applies the kinds, and waits until the API server serves them.
 func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
-	foreign, err := i.foreign(ctx, kinds)
+	external, err := i.external(ctx, kinds)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
 	wait := []string{"wait", "--for=condition=Established", fmt.Sprintf("--timeout=%s", established)}
 	for _, k := range kinds {
 		wait = append(wait, "crd/"+k.Name)
-		if slices.Contains(foreign, k.Name) {
+		if slices.Contains(external, k.Name) {
 			fmt.Fprintf(i.Out, "the kind %s exists and is not Quorate's: it stays as it is\n", k.Name)
 			continue
 		}
@@ -104,9 +104,9 @@ func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
 	return err
 }
 
-// foreign are those that are shared and there without our label. It refuses kinds of a Metacontroller that is too old
+// external are those that are shared and there without our label. It refuses kinds of a Metacontroller that is too old
 // for the own one: the API server drops or refuses what they do not know, and Quorate would not be called.
-func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error) {
+func (i *Installer) external(ctx context.Context, kinds []Kind) ([]string, error) {
 	args := []string{"get", "customresourcedefinitions"}
 	for _, k := range kinds {
 		if k.Shared {
@@ -120,18 +120,18 @@ func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error)
 	if err != nil || len(out) == 0 {
 		return nil, err
 	}
-	var foreign []string
+	var external []string
 	for _, m := range metadataIn(out) {
 		if m.Labels[partOf] != "quorate" {
-			foreign = append(foreign, m.Name)
+			external = append(external, m.Name)
 		}
 	}
-	if i.Own && len(foreign) > 0 && !bytes.Contains(out, []byte(`"caBundle"`)) {
+	if i.Own && len(external) > 0 && !bytes.Contains(out, []byte(`"caBundle"`)) {
 		return nil, fmt.Errorf("the kinds %s are of a Metacontroller before 4.16 and do not support Quorate's own "+
 			"Metacontroller: replace them first, which also works for the older one: kubectl apply --server-side "+
-			"--force-conflicts -f manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
+			"--force-conflicts -f manifests/crds/metacontroller.yaml", strings.Join(external, ", "))
 	}
-	return foreign, nil
+	return external, nil
 }
 
 // Rest applies everything else, and waits until all pods are those of the newest templates.

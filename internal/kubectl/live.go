@@ -139,16 +139,16 @@ func (a *ask) open(ctx context.Context, namespace string, endpoints []observatio
 	return w
 }
 
-// errForeign: a member of the etcd that was joined has no pod of ours.
-var errForeign = errors.New("it is not ours, and this machine has no way to it; Quorate asks it from inside of " +
+// errExternal: a member of the etcd that was joined has no pod of ours.
+var errExternal = errors.New("it is not ours, and this machine has no way to it; Quorate asks it from inside of " +
 	"Kubernetes")
 
 // way opens one to the pod of a member.
 func (a *ask) way(
 	ctx context.Context, namespace string, endpoint observation.Endpoint,
 ) (address string, stop func(), err error) {
-	if endpoint.Foreign {
-		return "", nil, errForeign
+	if endpoint.External {
+		return "", nil, errExternal
 	}
 	port := objects.ClientPort
 	if u, err := url.Parse(endpoint.ClientURL); err == nil {

@@ -67,7 +67,7 @@ func metadataIn(out []byte) []metav1.ObjectMeta {
 	return all
 }
 
-// Outgrown takes away what an earlier installation with other --only-namespaces has left: rights in namespaces that are
+// Outgrown takes away what an earlier installation with other --namespaces has left: rights in namespaces that are
 // not in the list now, by the name of their Role, and without a list the policy that refuses EtcdClusters elsewhere.
 func (i *Installer) Outgrown(ctx context.Context, role, policy string, only []string) error {
 	out, err := i.kube.run(ctx, "get", "roles,rolebindings", "-A", "-l", partOf+"=quorate",

@@ -165,7 +165,7 @@ func TestRecordsAreSealed(t *testing.T) {
 		require.Equal(t, record.Seal(keys[0], r.Cluster, r.Children.ConfigMaps["orders-epoch-1"]), answered(r))
 	}
 	for name, change := range map[string]func(cm, call map[string]any){
-		"data": func(cm, _ map[string]any) { at(cm, "data")["plan"] = "{}" },
+		"data": func(cm, _ map[string]any) { at(cm, "data")["bootstrap"] = "{}" },
 		"state": func(cm, _ map[string]any) {
 			at(cm, "metadata", "annotations")[objects.Domain+"state"] = `{"nextMember":9}`
 		},

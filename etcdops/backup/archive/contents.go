@@ -61,7 +61,7 @@ var (
 	castagnoli        = crc32.MakeTable(crc32.Castagnoli)
 	openTimeout       = 10 * time.Second
 	errNoKeys         = OwnWords("it has no bucket of keys")
-	errForeignRecord  = OwnWords("it has a record of keys that etcd does not write")
+	errUnknownRecord  = OwnWords("it has a record of keys that etcd does not write")
 	errNested         = OwnWords("it has a bucket in a bucket, which etcd does not make")
 	errDisorder       = OwnWords("its records of keys are not in the order of their revisions")
 	changesKeptInMind = 1 << 20 // some 40 MiB
@@ -192,7 +192,7 @@ func each(ctx context.Context, keys *bolt.Bucket, f func(name, value []byte) err
 			return ctx.Err()
 		}
 		if len(name) != revisionLength && len(name) != tombstoneLength || value == nil { // a bucket has no value
-			return errForeignRecord
+			return errUnknownRecord
 		}
 		if bytes.Compare(before, name) >= 0 {
 			return errDisorder
@@ -226,7 +226,7 @@ func (r *reading) count(name, value []byte) error {
 	key, version, ok := keyAndVersion(value)
 	switch {
 	case !ok:
-		return errForeignRecord
+		return errUnknownRecord
 	case len(key) == 0:
 		r.unnamed = true
 	case len(name) == tombstoneLength && after:

@@ -202,8 +202,8 @@ func (f *Folder) Snapshots(ctx context.Context, prefix string) (all []Base, err 
 	})
 	for _, key := range keys {
 		record, err := f.store.record(ctx, key)
-		foreign := !listed[key] && !strings.Contains(key, ".db")
-		if foreign && ReasonOf(err) == Damaged {
+		external := !listed[key] && !strings.Contains(key, ".db")
+		if external && ReasonOf(err) == Damaged {
 			continue
 		}
 		if err != nil {

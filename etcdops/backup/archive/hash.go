@@ -52,7 +52,7 @@ func hashAt(ctx context.Context, keys *bolt.Bucket, revision, compacted int64) (
 		}
 		key, _, ok := keyAndVersion(value)
 		if !ok {
-			return errForeignRecord
+			return errUnknownRecord
 		}
 		number := n
 		if len(name) == tombstoneLength {

@@ -200,9 +200,9 @@ func flipped(data []byte, at int) []byte {
 func TestKilled(t *testing.T) {
 	s, dir := newFolder(t)
 	rest := filepath.Join(dir, "folder", key+".18a9c5.tmp")
-	foreign := filepath.Join(dir, "folder", "shop/demo-2.db.18a9c5.tmp")
+	external := filepath.Join(dir, "folder", "shop/demo-2.db.18a9c5.tmp")
 	require.NoError(t, os.MkdirAll(filepath.Dir(rest), 0o750))
-	for _, path := range []string{rest, foreign} {
+	for _, path := range []string{rest, external} {
 		require.NoError(t, os.WriteFile(path, []byte("half"), 0o600))
 	}
 	_, err := s.record(context.Background(), "shop/demo-1.db.zst")

@@ -119,15 +119,15 @@ func cause(err error) error {
 
 func read(dir string) member {
 	m := member{dir: dir, name: filepath.Base(dir)}
-	survey, err := seed.Survey(dataDir(dir), "")
+	inspection, err := seed.Inspection(dataDir(dir), "")
 	if err == nil {
 		m.all, err = seed.List(dataDir(dir))
 	}
-	m.clusterID = survey.ClusterID
-	m.id = survey.MemberID
-	m.term = survey.LastTerm
-	m.index = survey.LastIndex
-	m.size = survey.DBSize
+	m.clusterID = inspection.ClusterID
+	m.id = inspection.MemberID
+	m.term = inspection.LastTerm
+	m.index = inspection.LastIndex
+	m.size = inspection.DBSize
 	if err != nil {
 		m.err = errors.New(archive.Words(err))
 	}

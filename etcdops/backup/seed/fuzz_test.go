@@ -46,9 +46,9 @@ func FuzzDirectory(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		ended := make(chan []error, 1)
 		go func() {
-			_, surveyed := Survey(dir, "")
+			_, inspected := Inspection(dir, "")
 			_, listed := List(dir)
-			ended <- []error{surveyed, listed}
+			ended <- []error{inspected, listed}
 		}()
 		select {
 		case all := <-ended:

@@ -144,16 +144,16 @@ func TestTornLog(t *testing.T) {
 	}
 }
 
-func TestNothingToSurvey(t *testing.T) {
+func TestNothingToInspection(t *testing.T) {
 	dir := t.TempDir()
-	_, err := Survey(dir, "")
+	_, err := Inspection(dir, "")
 	require.Equal(t, notFound, archive.ReasonOf(err))
 	require.ErrorContains(t, err, "no etcd has run there")
 
 	snap := filepath.Join(dir, "member", "snap")
 	require.NoError(t, os.MkdirAll(snap, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(snap, "db"), make([]byte, 8192), 0o600))
-	_, err = Survey(dir, "")
+	_, err = Inspection(dir, "")
 	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
 
 	// A database that ends before its pages do: reading it would be a fault.
@@ -169,10 +169,10 @@ func TestNothingToSurvey(t *testing.T) {
 		return tx.Bucket([]byte("key")).Put([]byte("k"), make([]byte, 1<<20))
 	}))
 	require.NoError(t, db.Close())
-	_, err = Survey(dir, "")
+	_, err = Inspection(dir, "")
 	require.Equal(t, notFound, archive.ReasonOf(err), "no log: %v", err)
 	require.NoError(t, os.Truncate(filepath.Join(snap, "db"), 3*4096))
-	_, err = Survey(dir, "")
+	_, err = Inspection(dir, "")
 	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
 }
 

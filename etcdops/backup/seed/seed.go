@@ -6,7 +6,7 @@
 //	replay.go    the changes of a stream, written behind a snapshot
 //	skeleton.go  what etcdutl changes, and nothing else, written to a database
 //	survivor.go  a member's database and its whole log, brought together into one database
-//	survey.go    how much a member's directory holds
+//	inspection.go    how much a member's directory holds
 //	log.go       reading a write-ahead log without changing it
 //	database.go  reading a database without changing it
 //	place.go     the way into place: all or nothing

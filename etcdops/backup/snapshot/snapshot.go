@@ -193,13 +193,13 @@ func reportOf(report stores.Snapshot) string {
 	}
 }
 
-// Look is the command quorate-snapshot look; the result is its exit code. What is stored is told in the termination
+// Inspect is the command quorate-snapshot inspect; the result is its exit code. What is stored is told in the termination
 // message, as by snapshot; with --tail, what is stored of a stream.
-func Look(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var place archive.Place
 	var key string
 	var tail stream.Asked
-	flags := flag.NewFlagSet("quorate-snapshot look", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot inspect", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	storeFlags(flags, &place, &key)
 	lookFlags(flags, &tail)
@@ -227,11 +227,11 @@ func Look(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(err, stderr)
 }
 
-// Discard is the command quorate-snapshot discard; the result is its exit code.
-func Discard(ctx context.Context, args []string, stderr io.Writer) int {
+// Delete is the command quorate-snapshot delete; the result is its exit code.
+func Delete(ctx context.Context, args []string, stderr io.Writer) int {
 	var place archive.Place
 	var key string
-	flags := flag.NewFlagSet("quorate-snapshot discard", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot delete", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	storeFlags(flags, &place, &key)
 	err := command.Parse(flags, args)

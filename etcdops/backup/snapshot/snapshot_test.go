@@ -35,7 +35,7 @@ func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	look := func() (report stores.Snapshot) {
 		var out bytes.Buffer
-		require.Zero(t, Look(t.Context(),
+		require.Zero(t, Inspect(t.Context(),
 			[]string{"--store-url=file:///backups", "--store-dir=" + dir, "--key=demo/a.db"}, &out, io.Discard))
 		require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 		return report
@@ -48,6 +48,6 @@ func TestLook(t *testing.T) {
 		[]byte(`{"uri":"u","storedSize":5,"sha256":"00"}`), 0o600))
 	assert.Equal(t, "u", look().URI)
 	assert.Equal(t, command.Failed,
-		Look(t.Context(), []string{"--store-url=file:///backups", "--store-dir=" + filepath.Join(dir, "none"),
+		Inspect(t.Context(), []string{"--store-url=file:///backups", "--store-dir=" + filepath.Join(dir, "none"),
 			"--key=../a.db"}, io.Discard, io.Discard))
 }

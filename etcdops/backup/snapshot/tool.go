@@ -11,9 +11,9 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
-// Tool is the command quorate-snapshot tool; the result is its exit code.
-func Tool(args []string, stderr io.Writer) int {
-	flags := flag.NewFlagSet("quorate-snapshot tool", flag.ContinueOnError)
+// CopySelf is the command quorate-snapshot copy-self; the result is its exit code.
+func CopySelf(args []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("quorate-snapshot copy-self", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	to := flags.String("to", "", "`file` that the binary is copied to; required")
 	if err := command.Parse(flags, args); err != nil {

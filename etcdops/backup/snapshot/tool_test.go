@@ -24,7 +24,7 @@ import (
 func TestTool(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "quorate")
 	for range 2 { // the second time in the place of the first
-		require.Equal(t, 0, Tool([]string{"--to=" + to}, io.Discard))
+		require.Equal(t, 0, CopySelf([]string{"--to=" + to}, io.Discard))
 	}
 	info, err := os.Stat(to)
 	require.NoError(t, err)
@@ -36,14 +36,14 @@ func TestTool(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
 
-	assert.Equal(t, command.Failed, Tool(nil, io.Discard))
-	assert.Equal(t, command.Failed, Tool([]string{"--to=" + filepath.Join(to, "below-a-file")}, io.Discard))
+	assert.Equal(t, command.Failed, CopySelf(nil, io.Discard))
+	assert.Equal(t, command.Failed, CopySelf([]string{"--to=" + filepath.Join(to, "below-a-file")}, io.Discard))
 }
 
-func TestSurveyReports(t *testing.T) {
+func TestInspectReports(t *testing.T) {
 	var out bytes.Buffer
-	require.Equal(t, command.Failed, Survey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
-	var report stores.Survey
+	require.Equal(t, command.Failed, InspectData([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
+	var report stores.Inspection
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	assert.Contains(t, report.Error, "no etcd has run there")
 	assert.Equal(t, "NotFound", report.Reason)

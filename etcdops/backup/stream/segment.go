@@ -5,7 +5,7 @@
 //	chain.go     which segments there are, and which of them follow on each other without a gap
 //	receive.go   a watch of all keys, as whole revisions
 //	write.go     from revisions to segments in a store
-//	survey.go    what a watch does not show: leases, users, hashes
+//	inspection.go    what a watch does not show: leases, users, hashes
 //	prune.go     which segments no restore needs any more
 //	serve.go     how the stream is, over HTTP
 //

@@ -200,7 +200,7 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 	ended := make(chan error, 2)
 	r := &receiver{cluster: w.Cluster, clusterID: standing.ClusterID, last: reach, to: arrived,
 		askEvery: w.FlushAfter / 4, silence: max(3*w.FlushAfter, time.Minute)}
-	s := &surveyor{Options: w.Options, monitor: w.monitor, was: standing, to: found}
+	s := &inspector{Options: w.Options, monitor: w.monitor, was: standing, to: found}
 	go func() { ended <- r.run(ctx, w.Log) }()
 	go func() { ended <- s.run(ctx) }()
 	stored := make(chan error, 1)

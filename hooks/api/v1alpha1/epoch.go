@@ -5,17 +5,17 @@ import (
 )
 
 // Bootstrap says where a new cluster's data comes from. Its snapshot or claims are read once, before the cluster first
-// begins; existing is read until the foreign members are gone.
+// begins; external is read until the external members are gone.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.snapshot), has(self.existing), has(self.claims)].filter(b, b).size() <= 1",message="bootstrap has one of snapshot, existing and claims: the data comes from one place"
+// +kubebuilder:validation:XValidation:rule="[has(self.snapshot), has(self.external), has(self.claims)].filter(b, b).size() <= 1",message="bootstrap has one of snapshot, external and claims: the data comes from one place"
 type Bootstrap struct {
 	// Snapshot that all initial members restore.
 	// +optional
 	Snapshot *SnapshotSource `json:"snapshot,omitempty"`
 
-	// Existing is a running etcd that the members join.
+	// External is a running etcd that the members join.
 	// +optional
-	Existing *ExistingCluster `json:"existing,omitempty"`
+	External *ExternalCluster `json:"external,omitempty"`
 
 	// Claims are the volumes of the members of an etcd that runs no more. The one whose log is ahead is copied; none is
 	// changed.
@@ -146,15 +146,15 @@ type Until struct {
 	ClusterID string `json:"clusterID,omitempty"`
 }
 
-// ExistingCluster is a running etcd that the members join, one by one, to stay beside its own members or to take
+// ExternalCluster is a running etcd that the members join, one by one, to stay beside its own members or to take
 // their place.
 //
-// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://')) == has(self.tls)",message="existing.tls is for endpoints that begin with https://, and these need it; use one of the two for all of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="existing.auth needs existing.tls: without it passwords would be sent in plain text"
-type ExistingCluster struct {
+// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://')) == has(self.tls)",message="external.tls is for endpoints that begin with https://, and these need it; use one of the two for all of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="external.auth needs external.tls: without it passwords would be sent in plain text"
+type ExternalCluster struct {
 	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. Quorate asks its other members at the
 	// client URLs that they advertise; name them here where it can't reach those. The installation must allow every
-	// address that Quorate asks (--existing-endpoints).
+	// address that Quorate asks (--allowed-etcd-endpoints).
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -165,42 +165,42 @@ type ExistingCluster struct {
 
 	// TLS is how Quorate connects to its members, and whose certificates it trusts. Unset, they speak plain text.
 	// +optional
-	TLS *ExistingTLS `json:"tls,omitempty"`
+	TLS *ExternalTLS `json:"tls,omitempty"`
 
-	// Auth is the user that Quorate logs in as, where auth is on there and the certificate of existing.tls names no
+	// Auth is the user that Quorate logs in as, where auth is on there and the certificate of external.tls names no
 	// user with the role root.
 	// +optional
-	Auth *ExistingAuth `json:"auth,omitempty"`
+	Auth *ExternalAuth `json:"auth,omitempty"`
 
-	// RetireForeign removes the foreign members, one at a time and the leader last, once ours are all voters. False,
+	// RemoveExternal removes the external members, one at a time and the leader last, once ours are all voters. False,
 	// the default, leaves them alone; set back to false, it stops the removals.
 	// +optional
-	RetireForeign bool `json:"retireForeign,omitempty"`
+	RemoveExternal bool `json:"removeExternal,omitempty"`
 }
 
-// ExistingTLS is how Quorate comes to the members of a foreign etcd, and whose certificates are trusted.
-type ExistingTLS struct {
+// ExternalTLS is how Quorate comes to the members of an external etcd, and whose certificates are trusted.
+type ExternalTLS struct {
 	// SecretRef is a Secret with the label etcd.quorate.dev/cluster: <name of this EtcdCluster>. Its ca.crt has the
-	// authorities of the foreign members. Its tls.crt and tls.key are what Quorate shows to them; without these two it
+	// authorities of the external members. Its tls.crt and tls.key are what Quorate shows to them; without these two it
 	// shows nothing.
 	// +required
 	SecretRef SecretRef `json:"secretRef"`
 
 	// TrustSecretRef is a Secret with the same label. In the mode Auto our members trust its ca.crt beside their own
-	// authority, for the foreign members' peer certificates, until spec.bootstrap.existing is taken out. Unset, it is
+	// authority, for the external members' peer certificates, until spec.bootstrap.external is taken out. Unset, it is
 	// that of secretRef.
 	// +optional
 	TrustSecretRef SecretRef `json:"trustSecretRef,omitzero"`
 
-	// ServerName is the name in the certificates of the foreign members, where that is not the host in their URLs.
+	// ServerName is the name in the certificates of the external members, where that is not the host in their URLs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-_.:0-9A-Za-z]*$`
 	ServerName string `json:"serverName,omitempty"`
 }
 
-// ExistingAuth is a user of a foreign etcd, with the role root.
-type ExistingAuth struct {
+// ExternalAuth is a user of an external etcd, with the role root.
+type ExternalAuth struct {
 	// SecretRef is a Secret with the label etcd.quorate.dev/cluster: <name of this EtcdCluster> and the keys username
 	// and password.
 	// +required
@@ -265,7 +265,7 @@ type Recovery struct {
 
 // OriginStatus is where an epoch's data comes from.
 type OriginStatus struct {
-	// Source is Empty, Snapshot, Survivor, Claims or Existing.
+	// Source is Empty, Snapshot, Survivor, Claims or External.
 	Source string `json:"source"`
 
 	// After is the number of the epoch that it took over from.

@@ -67,7 +67,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || self.tls.mode in ['Secrets', 'Disabled']",message="selfHosted needs tls.mode Secrets: the API server reads its trusted authorities from a file, and Quorate can't see when that file changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted needs deletionProtection: without this etcd there is no API server"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be removed in one edit: remove selfHosted first, once the API server has its data elsewhere"
-// +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.existing)"
+// +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.external)"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clientService) || (!has(oldSelf.clientService.ipFamilyPolicy) || has(self.clientService) && has(self.clientService.ipFamilyPolicy)) && (!has(oldSelf.clientService.ipFamilies) || has(self.clientService) && has(self.clientService.ipFamilies))",message="clientService.ipFamilyPolicy and ipFamilies can be changed, and not removed: Kubernetes does not forget them; set SingleStack and one family"
 // +kubebuilder:validation:XValidation:rule="!has(self.bootstrap) || !has(self.bootstrap.claims) || self.storage.medium == 'Persistent'",message="bootstrap.claims needs storage.medium Persistent: the first member must run where the volume is that it copies"
 // +kubebuilder:validation:XValidation:rule="!has(self.memberService) || !has(self.hostNetwork)",message="memberService is not for members on hostNetwork, which have the addresses of their nodes; remove memberService"
@@ -596,10 +596,10 @@ const (
 	Degraded = "Degraded"
 	// Suspended is True while spec.suspend holds every change back.
 	Suspended = "Suspended"
-	// ForeignMembers is True while members of the etcd that was joined (spec.bootstrap.existing) are there, or not
+	// ExternalMembers is True while members of the etcd that was joined (spec.bootstrap.external) are there, or not
 	// found yet; its reason is the stage: Asking, Unfit, Joining, Beside, Retiring, Leaving or Left. False with the
 	// reason Retired, the cluster is ours like any other.
-	ForeignMembers = "ForeignMembers"
+	ExternalMembers = "ExternalMembers"
 	// Advised is True while the spec works but is not what we would run, such as an even number of members.
 	Advised = "Advised"
 	// Secured is True while clients and members prove themselves by certificates that are in order. It is False with
@@ -625,7 +625,7 @@ type EtcdClusterStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Reconciling, Stalled, Available, Degraded, Suspended, Advised, Secured, Authorized;
-	// ForeignMembers after spec.bootstrap.existing; and Restored during a restore or a recovery.
+	// ExternalMembers after spec.bootstrap.external; and Restored during a restore or a recovery.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -661,7 +661,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	Leader string `json:"leader,omitempty"`
 
-	// Replicas is the number of our members that etcd lists, voters and learners. Foreign ones don't count.
+	// Replicas is the number of our members that etcd lists, voters and learners. External ones don't count.
 	// +optional
 	Replicas int32 `json:"replicas"`
 
@@ -768,9 +768,9 @@ type MemberStatus struct {
 	// +optional
 	ID string `json:"id,omitempty"`
 
-	// Foreign is true for a member of the etcd that was joined (spec.bootstrap.existing): Quorate does not run it.
+	// External is true for a member of the etcd that was joined (spec.bootstrap.external): Quorate does not run it.
 	// +optional
-	Foreign bool `json:"foreign,omitempty"`
+	External bool `json:"external,omitempty"`
 
 	// Role is Voter or Learner.
 	// +optional

@@ -102,9 +102,9 @@ type ReplacementStatus struct {
 	// +optional
 	Voter string `json:"voter,omitempty"`
 
-	// NextGivenUpTime is when the next one may be given up.
+	// NextReplacementTime is when the next one may be given up.
 	// +optional
-	NextGivenUpTime metav1.Time `json:"nextGivenUpTime,omitzero"`
+	NextReplacementTime metav1.Time `json:"nextReplacementTime,omitzero"`
 }
 
 // WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of

@@ -111,7 +111,7 @@ type MirrorSource struct {
 	ClusterRef ClusterRef `json:"clusterRef,omitzero"`
 
 	// External is another etcd, such as an EtcdCluster elsewhere. The installation must allow its endpoints
-	// (--existing-endpoints).
+	// (--allowed-etcd-endpoints).
 	// +optional
 	External *ExternalSource `json:"external,omitempty"`
 

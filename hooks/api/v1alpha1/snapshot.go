@@ -56,7 +56,7 @@ type EtcdSnapshotSpec struct {
 	ClusterRef ClusterRef `json:"clusterRef,omitzero"`
 
 	// External is an etcd that Quorate does not run, whose snapshot is taken instead. The installation must allow its
-	// endpoints (--existing-endpoints).
+	// endpoints (--allowed-etcd-endpoints).
 	// +optional
 	External *ExternalEtcd `json:"external,omitempty"`
 

@@ -19,7 +19,7 @@ func (s *Seen) install() string {
 	if s.own() {
 		flags += " --with-metacontroller"
 	} else if v, known := s.metacontrollerVersion(); known {
-		flags += fmt.Sprintf(" --metacontroller=%d.%d", v.major, v.minor)
+		flags += fmt.Sprintf(" --metacontroller-version=%d.%d", v.major, v.minor)
 	}
 	if s.Namespace != "quorate-system" {
 		flags += " --namespace=" + s.Namespace
@@ -36,11 +36,11 @@ func (s *Seen) install() string {
 // told are the settings of an installation that its Deployment tells by the environment of its container, each with
 // the flag that sets it.
 var told = []struct{ env, flag string }{
-	{"QUORATE_ONLY_NAMESPACES", " --only-namespaces=%s"},
+	{"QUORATE_NAMESPACES", " --namespaces=%s"},
 	{"QUORATE_SELECTOR", " --selector='%s'"},
 	{"QUORATE_ETCD_REPOSITORY", " --etcd-repository=%s"},
 	{"QUORATE_ALLOWED_IMAGE_REPOSITORIES", " --allowed-image-repositories=%s"},
-	{"QUORATE_EXISTING_ENDPOINTS", " --existing-endpoints=%s"},
+	{"QUORATE_ALLOWED_ETCD_ENDPOINTS", " --allowed-etcd-endpoints=%s"},
 }
 
 // settings are the flags of an installation that is there, as far as its Deployment and its CompositeControllers tell

@@ -193,19 +193,19 @@ func TestChecksAreDocumented(t *testing.T) {
 func TestAdviceKeepsTheSettings(t *testing.T) {
 	w := good(t)
 	c := container(w.deployment())
-	for name, value := range map[string]string{"QUORATE_ONLY_NAMESPACES": "shop,till", "QUORATE_SELECTOR": "shard=a",
+	for name, value := range map[string]string{"QUORATE_NAMESPACES": "shop,till", "QUORATE_SELECTOR": "shard=a",
 		"QUORATE_ETCD_REPOSITORY": "mirror/etcd"} {
 		c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool { return e.(map[string]any)["name"] == name })
 		c["env"] = append(c["env"].([]any), map[string]any{"name": name, "value": value})
 	}
 	set(w.controller(), "quorate-etcdcluster-a", "metadata", "name")
 	advice := See(w.options, w.said()).install()
-	for _, flag := range []string{" --only-namespaces=shop,till", " --selector='shard=a'",
+	for _, flag := range []string{" --namespaces=shop,till", " --selector='shard=a'",
 		" --etcd-repository=mirror/etcd", " --name=a"} {
 		assert.Contains(t, advice, flag)
 	}
 	plain := See(good(t).options, good(t).said()).install()
-	for _, flag := range []string{"--only-namespaces", "--selector", "--etcd-repository", "--name"} {
+	for _, flag := range []string{"--namespaces", "--selector", "--etcd-repository", "--name"} {
 		assert.NotContains(t, plain, flag)
 	}
 }

@@ -166,7 +166,7 @@ func TestRights(t *testing.T) {
 	}
 	some := good(t)
 	c := container(some.deployment())
-	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_ONLY_NAMESPACES", "value": "shop,billing"})
+	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_NAMESPACES", "value": "shop,billing"})
 	rules(func(r map[string]any) { r["verbs"] = []any{"get", "list", "watch"} })(some)
 	assert.Equal(t, OK, some.judged()["MetacontrollerRights"].State)
 	assert.Contains(t, some.judged()["MetacontrollerRights"].Found, "its Roles in shop, billing were not checked")

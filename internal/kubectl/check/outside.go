@@ -76,7 +76,7 @@ func asked(s *Seen) Finding {
 // only are the namespaces that Quorate was told to look after; none for all.
 func (s *Seen) only() []string {
 	if w := s.deployment(); w != nil {
-		if list, _ := env(containerOf(w), "QUORATE_ONLY_NAMESPACES"); list != "" {
+		if list, _ := env(containerOf(w), "QUORATE_NAMESPACES"); list != "" {
 			return strings.Split(list, ",")
 		}
 	}

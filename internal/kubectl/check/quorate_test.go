@@ -266,7 +266,7 @@ func TestTrust(t *testing.T) {
 		{"what an older one does not read", func(w *installation) {
 			w.bearer()
 			image("metacontrollerio/metacontroller:v1.5.20")(w)
-		}, "Trust", Fail, "which Metacontroller 1.5.20 does not read", "--metacontroller=1.5", nil},
+		}, "Trust", Fail, "which Metacontroller 1.5.20 does not read", "--metacontroller-version=1.5", nil},
 		{"another authority in the caBundle", func(w *installation) {
 			other := good(w.t)
 			w.bearer()

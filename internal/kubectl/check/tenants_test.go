@@ -20,8 +20,8 @@ func TestWhatIsAllowedNeedsNoPolicy(t *testing.T) {
 
 	c := container(w.deployment())
 	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_SHARED_ISSUERS", "value": "true"},
-		map[string]any{"name": "QUORATE_EXISTING_ENDPOINTS", "value": "10.1.0.0/16"})
+		map[string]any{"name": "QUORATE_ALLOWED_ETCD_ENDPOINTS", "value": "10.1.0.0/16"})
 	assert.Equal(t, OK, w.judged()["Installed"].State)
 	w.lose(policies, "ValidatingAdmissionPolicy", "quorate-deletion-protection")
-	assert.Contains(t, w.judged()["Installed"].Do, " --existing-endpoints=10.1.0.0/16 --shared-issuers --apply")
+	assert.Contains(t, w.judged()["Installed"].Do, " --allowed-etcd-endpoints=10.1.0.0/16 --shared-issuers --apply")
 }

@@ -23,8 +23,8 @@
 {{- $host := "url(e).getHostname().lowerAscii()" }}
 {{- $services := printf "%s.split('.').filter(l, l == 'svc').size()" $host }}
 {{- $names := list }}{{ $networks := list }}{{ $all := list }}
-{{- range .Values.existingEndpoints | uniq | sortAlpha }}
-{{- if regexMatch "(^|[.])svc([.]|$)" . }}{{ fail (printf "existingEndpoints: %s can't be allowed by name: Services of the EtcdCluster's own namespace are allowed, others by the network of their addresses" .) }}{{ end }}
+{{- range .Values.allowedEtcdEndpoints | uniq | sortAlpha }}
+{{- if regexMatch "(^|[.])svc([.]|$)" . }}{{ fail (printf "allowedEtcdEndpoints: %s can't be allowed by name: Services of the EtcdCluster's own namespace are allowed, others by the network of their addresses" .) }}{{ end }}
 {{- if contains "/" . }}{{ $networks = append $networks . }}{{ else }}{{ $names = append $names . }}{{ end }}
 {{- end }}
 {{- if $names }}{{ $all = append $all (printf "%s == 0 && ['%s'].exists(n, %s == n || n.startsWith('.') && %s.endsWith(n))" $services (join "', '" $names) $host $host) }}{{ end }}
@@ -37,7 +37,7 @@
 
 {{/* The same in words. */}}
 {{- define "quorate.allowedPlaces" -}}
-{{- if .Values.existingEndpoints }}at {{ .Values.existingEndpoints | uniq | sortAlpha | join ", " }} alone{{ else }}nowhere{{ end }}
+{{- if .Values.allowedEtcdEndpoints }}at {{ .Values.allowedEtcdEndpoints | uniq | sortAlpha | join ", " }} alone{{ else }}nowhere{{ end }}
 {{- end }}
 
 {{/* Where Metacontroller is: beside Quorate if it is its own. */}}

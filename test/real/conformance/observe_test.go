@@ -76,12 +76,12 @@ func TestObserve(t *testing.T) {
 			endpoints[0].ClientURL = other.Members[0].ClientURL
 			m, health := look(t, endpoints)
 			assert.Equal(t, clusterID, m.ClusterID)
-			assert.Contains(t, health["demo-0"].Err, etcdops.ErrStranger.Error())
+			assert.Contains(t, health["demo-0"].Err, etcdops.ErrOtherEtcd.Error())
 			assert.True(t, health["demo-1"].Serving())
 
 			m, health = new(etcdops.Etcd).Observe(t.Context(), endpoints[:1])
 			assert.Nil(t, m, "a stranger's own list does not count either")
-			assert.Contains(t, health["demo-0"].Err, etcdops.ErrStranger.Error())
+			assert.Contains(t, health["demo-0"].Err, etcdops.ErrOtherEtcd.Error())
 		})
 
 		leader, followers := leaderAndFollowers(t, c)

@@ -148,15 +148,15 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 			cancel()
 			require.Error(t, err, "no follower acknowledged it")
 		}
-		_, err := seed.Survey(leader.DataDir(), "")
+		_, err := seed.Inspection(leader.DataDir(), "")
 		require.ErrorContains(t, err, "in use", "it still runs")
 		killAll(old)
 
-		found, err := seed.Survey(leader.DataDir(), "")
+		found, err := seed.Inspection(leader.DataDir(), "")
 		require.NoError(t, err)
 		unknown := found.LastIndex - found.Commit
 		require.NotZero(t, unknown, "the tail is what no member knew to be committed: %+v", found)
-		other, err := seed.Survey(followers[0].DataDir(), "")
+		other, err := seed.Inspection(followers[0].DataDir(), "")
 		require.NoError(t, err)
 		require.Less(t, other.LastIndex, found.LastIndex)
 		require.Equal(t, other.ClusterID, found.ClusterID)
@@ -360,7 +360,7 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 
 		// Without it there is a hole, over which nothing leads.
 		require.NoError(t, os.Remove(sent))
-		_, err = seed.Survey(member.DataDir(), "")
+		_, err = seed.Inspection(member.DataDir(), "")
 		require.Error(t, err)
 		require.True(t, archive.Reasoned(err), "%v", err)
 	})
@@ -384,7 +384,7 @@ func TestSurvivorWhoseEndIsTorn(t *testing.T) {
 		clear(raw[end-50_000:])
 		require.NoError(t, os.WriteFile(logs[0], raw, 0o600))
 
-		before, err := seed.Survey(member.DataDir(), "")
+		before, err := seed.Inspection(member.DataDir(), "")
 		require.NoError(t, err)
 		require.NotZero(t, before.LastIndex)
 		fresh, _ := survive(t, version, "fresh", member, 0)
@@ -413,7 +413,7 @@ func TestClaimsInEveryLayout(t *testing.T) {
 		old := etcdproc.Start(t, version, "former", 3)
 		client := old.Members[0].Client()
 		put(t, client, "acknowledged", 100)
-		_, err := seed.Survey(old.Members[0].DataDir(), "")
+		_, err := seed.Inspection(old.Members[0].DataDir(), "")
 		require.ErrorContains(t, err, "in use")
 		killAll(old)
 
@@ -426,10 +426,10 @@ func TestClaimsInEveryLayout(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Dir(place), 0o700))
 				require.NoError(t, os.Symlink(m.DataDir(), place))
 			}
-			told := map[string]stores.Survey{}
+			told := map[string]stores.Inspection{}
 			best := old.Members[0]
 			for _, m := range old.Members[:2] {
-				report, err := seed.Survey(at(m, path), "")
+				report, err := seed.Inspection(at(m, path), "")
 				require.NoError(t, err, layout)
 				told[m.Name] = report
 				most := told[best.Name]
@@ -471,7 +471,7 @@ func TestWhoCouldVote(t *testing.T) {
 		ids := []string{strconv.FormatUint(idOf(t, m, first), 16), strconv.FormatUint(idOf(t, m, learner), 16)}
 		killAll(old)
 
-		told, err := seed.Survey(first.DataDir(), "")
+		told, err := seed.Inspection(first.DataDir(), "")
 		require.NoError(t, err)
 		require.Len(t, told.Electorates, 2, "%+v", told)
 		require.Equal(t, ids[:1], told.Electorates[0], "it votes alone")
@@ -500,7 +500,7 @@ func TestRescueBegins(t *testing.T) {
 		require.Contains(t, b.refused("--dir="+dir), "in use")
 		killAll(old)
 		before := tree(t, old.Members[0].DataDir())
-		found, err := seed.Survey(old.Members[0].DataDir(), "")
+		found, err := seed.Inspection(old.Members[0].DataDir(), "")
 		require.NoError(t, err)
 		require.Contains(t, b.refused(), "one of --dir and --snapshot is required")
 		require.Contains(t, b.refused("--dir="+dir, "--image=etcd:v3.4.0"), "both must be the same release")

@@ -40,12 +40,12 @@ func TestJoinBitnami(t *testing.T) {
     secrets: {serverSecretRef: {name: our-server}, peerSecretRef: {name: our-peer}, operatorSecretRef: {name: our-operator}}
   auth: {enabled: true, rootPasswordSecretRef: {name: shop-etcd, key: etcd-root-password}}
   bootstrap:
-    existing:
+    external:
       endpoints: ['https://shop-etcd-0.shop-etcd-headless.` + c.ns + `.svc.lab.internal:2379']
       tls: {secretRef: {name: former}}
       auth: {secretRef: {name: former-root}}
 `)
-	c.stage("ForeignMembers")
+	c.stage("ExternalMembers")
 	for _, pod := range c.pods() {
 		assert.NotContains(t, pod.Spec.Containers[0].Command, "--client-cert-auth=true", "from their first start")
 	}
@@ -69,7 +69,7 @@ func TestJoinBitnami(t *testing.T) {
 		hasMembers(t, w.client, left...)
 		told(gone + " removed")
 	}
-	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
+	c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
 	c.stage("Retired")
 	told("all restarted behind a narrow door")
 	c.kube("delete", "statefulset/shop-etcd", "service/shop-etcd-headless")

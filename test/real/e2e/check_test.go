@@ -65,7 +65,7 @@ func TestCheck(t *testing.T) {
 		return strings.Join(bad, "\n")
 	})
 	all, _ := findings("--as=checker")
-	assert.Contains(t, all["MetacontrollerVersion"].Found, os.Getenv("QUORATE_METACONTROLLER"))
+	assert.Contains(t, all["MetacontrollerVersion"].Found, os.Getenv("QUORATE_METACONTROLLER_VERSION"))
 	assert.Contains(t, all["Installed"].Found, "quorate-etcdcluster, quorate-etcdmirror, quorate-etcdoperation, "+
 		"quorate-etcdsnapshot, quorate-etcdsnapshotschedule")
 	began := time.Now()

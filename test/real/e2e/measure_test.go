@@ -308,7 +308,7 @@ func TestFleet(t *testing.T) {
 	}
 	requests := requestsOfMetacontroller(t)
 	spent := costsOf(t, 2*time.Minute)
-	fmt.Printf("at rest, over two minutes, with Metacontroller %s: %s\n", os.Getenv("QUORATE_METACONTROLLER"), spent)
+	fmt.Printf("at rest, over two minutes, with Metacontroller %s: %s\n", os.Getenv("QUORATE_METACONTROLLER_VERSION"), spent)
 	for right, before := range requests {
 		requests[right] = -before
 	}

@@ -28,7 +28,7 @@ func TestSamples(t *testing.T) {
 		"secrets":     (*cluster).playSecrets,
 		"certmanager": (*cluster).playCertManager,
 		"users":       (*cluster).playUsers,
-		"existing":    (*cluster).playExisting,
+		"external":    (*cluster).playExternal,
 	} {
 		t.Run(story, func(t *testing.T) {
 			beside(t)
@@ -191,19 +191,19 @@ func (c *cluster) playUsers() {
 	}
 }
 
-// playExisting: as the file says, the authority is there before any member joins; when the former members trust it,
+// playExternal: as the file says, the authority is there before any member joins; when the former members trust it,
 // ours join them.
-func (c *cluster) playExisting() {
-	f := newForeigners(c.t, "3.6.16", 23190, true)
+func (c *cluster) playExternal() {
+	f := newExternalEtcd(c.t, "3.6.16", 23190, true)
 	cert, key := f.ca.issue("no-user", time.Now().Add(time.Hour))
 	c.putsFor("orders", "former", cert, key, bundle(*f.ca))
-	c.fitted("existing", "existing.yaml")
+	c.fitted("external", "external.yaml")
 	c.meets("etcdcluster/orders", "Secured")
 	assert.Empty(c.t, c.pods())
 	ours := c.secretOf("orders-ca")["ca.crt"]
 	require.NoError(c.t, os.WriteFile(f.dir+"/peer-ca.crt", append(bundle(*f.ca), ours...), 0o600))
 	f.restart()
 	c.kube("scale", "etcdcluster", "orders", "--replicas=3")
-	c.meets("etcdcluster/orders", `jsonpath={.status.conditions[?(@.type=="ForeignMembers")].reason}=ForeignMembers`)
+	c.meets("etcdcluster/orders", `jsonpath={.status.conditions[?(@.type=="ExternalMembers")].reason}=ExternalMembers`)
 	assert.Len(c.t, membersOf(c.t, f.client("root")), 6)
 }

@@ -175,15 +175,15 @@ func TestTenantsAskForTooMuch(t *testing.T) {
 	beside(t)
 	c := inNamespace(t)
 	for spec, words := range map[string]string{
-		"bootstrap: {existing: {endpoints: " +
+		"bootstrap: {external: {endpoints: " +
 			"['http://127.0.0.1:2379']}}": "lets EtcdClusters join an etcd at 10.1.2.0/24, " +
 			"10.244.0.0/16, 172.30.0.0/24 alone",
-		"bootstrap: {existing: {endpoints: ['http://169.254.169.254:80']}}":           "alone",
-		"bootstrap: {existing: {endpoints: ['http://10.96.0.1:443']}}":                "alone",
-		"bootstrap: {existing: {endpoints: ['http://kubernetes.default.svc:443']}}":   "alone",
-		"bootstrap: {existing: {endpoints: ['http://quorate:8080']}}":                 "alone",
-		"bootstrap: {existing: {endpoints: ['http://former." + c.ns + ".svc:2379']}}": "",
-		"bootstrap: {existing: {endpoints: ['http://172.30.0.1:2379']}}":              "",
+		"bootstrap: {external: {endpoints: ['http://169.254.169.254:80']}}":           "alone",
+		"bootstrap: {external: {endpoints: ['http://10.96.0.1:443']}}":                "alone",
+		"bootstrap: {external: {endpoints: ['http://kubernetes.default.svc:443']}}":   "alone",
+		"bootstrap: {external: {endpoints: ['http://quorate:8080']}}":                 "alone",
+		"bootstrap: {external: {endpoints: ['http://former." + c.ns + ".svc:2379']}}": "",
+		"bootstrap: {external: {endpoints: ['http://172.30.0.1:2379']}}":              "",
 		"tls: {mode: CertManager, certManager: {issuerRef: {name: x, kind: " +
 			"ClusterIssuer}}}": "other namespaces can have certificates of this issuer too",
 		"tls: {mode: CertManager, certManager: {issuerRef: {name: x}}}": "",

@@ -278,7 +278,7 @@ func (c *cluster) areKilled(members ...string) {
 func shownToAPIServersEtcd(t *testing.T) *tls.Config {
 	t.Helper()
 	theirs := apiServersAuthority(t)
-	return (&foreigners{t: t, ca: &theirs}).shown("client")
+	return (&externalEtcd{t: t, ca: &theirs}).shown("client")
 }
 
 // areRescued: all nodes lose power at once. Without an API server kubelets are given no pods but static ones, and those

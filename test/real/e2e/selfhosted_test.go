@@ -42,7 +42,7 @@ func TestSelfHosted(t *testing.T) {
 	apiServerRestarted = true
 	kube(t, "create", "namespace", "load")
 	w := loads(t, api, 5)
-	stacked := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23790, members: 3, spread: true}
+	stacked := &externalEtcd{t: t, dir: t.TempDir(), version: "3.6.16", from: 23790, members: 3, spread: true}
 	c := &cluster{t: t, ns: "etcd"}
 	t.Cleanup(func() { _ = os.RemoveAll("/var/tmp/quorate-selfhosted") })
 	for _, story := range []struct {
@@ -50,7 +50,7 @@ func TestSelfHosted(t *testing.T) {
 		tells func(*cluster, *load)
 	}{
 		{"InMemoryAndBack", func(c *cluster, w *load) {
-			(&cluster{t: c.t, ns: "memory"}).livesInMemory(w, &foreigners{t: c.t, dir: stacked.dir, version: stacked.version,
+			(&cluster{t: c.t, ns: "memory"}).livesInMemory(w, &externalEtcd{t: c.t, dir: stacked.dir, version: stacked.version,
 				from: stacked.from, members: stacked.members, spread: true})
 		}},
 		{"FromStackedToDisks", func(c *cluster, w *load) { c.movesOntoDisks(w, stacked) }},
@@ -89,14 +89,14 @@ func TestSelfHosted(t *testing.T) {
 
 // livesInMemory: members in memory take over from the etcd that the API server began with, and are upgraded. Then an
 // etcd outside joins them, with a member on each of three nodes, and they leave it.
-func (c *cluster) livesInMemory(w *load, outside *foreigners) {
+func (c *cluster) livesInMemory(w *load, outside *externalEtcd) {
 	kube(c.t, "create", "namespace", c.ns)
 	theirs := apiServersAuthority(c.t)
 	c.putsTheirs(theirs, theirs)
 	c.apply("  replicas: 3\n  version: 3.5.35\n  storage: {medium: Memory, size: 1Gi}\n  deletionProtection: true\n" +
 		"  priorityClassName: system-node-critical\n" + hostNetwork(5379, labNodes) +
 		"  tls: {mode: Secrets, secrets: " +
-		"{serverSecretRef: {name: server}, peerSecretRef: {name: peer}, operatorSecretRef: {name: operator}}}\n  bootstrap: {existing: {endpoints: ['https://" + objects.HostPort(addressOf(1), 2379) +
+		"{serverSecretRef: {name: server}, peerSecretRef: {name: peer}, operatorSecretRef: {name: operator}}}\n  bootstrap: {external: {endpoints: ['https://" + objects.HostPort(addressOf(1), 2379) +
 		"'], tls: {secretRef: {name: operator}}}}\n")
 	c.takesOver(w)
 	inLab(c.t, "stop", "1", "etcd")
@@ -133,7 +133,7 @@ func (c *cluster) livesInMemory(w *load, outside *foreigners) {
 
 // movesOntoDisks: three API servers, each with the member of its own node, as kubeadm makes them, move into members on
 // the nodes' disks. Two of them are stopped afterwards.
-func (c *cluster) movesOntoDisks(w *load, stacked *foreigners) {
+func (c *cluster) movesOntoDisks(w *load, stacked *externalEtcd) {
 	kube(c.t, "create", "namespace", c.ns)
 	theirs := apiServersAuthority(c.t)
 	stacked.ca = &theirs
@@ -184,7 +184,7 @@ func (a *apiServer) inside(t *testing.T, server string) *apiServer {
 // takesOver: our members join, API servers are given the addresses of all nodes, that of node 1 and others, and the former
 // members retire.
 func (c *cluster) takesOver(w *load, others ...int) {
-	c.stage("ForeignMembers")
+	c.stage("ExternalMembers")
 	w.longest("three members joined")
 	endpoints := c.everyNode()
 	inLab(c.t, append([]string{"etcd-servers"}, endpoints...)...)
@@ -193,7 +193,7 @@ func (c *cluster) takesOver(w *load, others ...int) {
 		apiServerAt(c.t, node, 6443)
 	}
 	w.longest("the API servers were restarted, with their data at the members")
-	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
+	c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
 	c.stage("Retired")
 	w.longest("the former members were retired")
 }

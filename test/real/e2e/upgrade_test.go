@@ -209,7 +209,7 @@ func previousRelease(t *testing.T) release {
 // waits until no other release answers.
 func (r release) install(t *testing.T) {
 	t.Helper()
-	args := []string{"install", "--metacontroller=" + os.Getenv("QUORATE_METACONTROLLER"), "--image=" + r.image}
+	args := []string{"install", "--metacontroller-version=" + os.Getenv("QUORATE_METACONTROLLER_VERSION"), "--image=" + r.image}
 	kept := kube(t, "-n", "quorate-system", "get", "secret", "quorate-hooks", "-o", "yaml", "--ignore-not-found")
 	if kept != "" {
 		args = append(args, "--keep", "-")
@@ -240,7 +240,7 @@ func (r release) install(t *testing.T) {
 		return ""
 	})
 	r.tellsItsVersion(t)
-	if kept == "" && strings.HasPrefix(os.Getenv("QUORATE_METACONTROLLER"), "1.") { // it reads once what it trusts
+	if kept == "" && strings.HasPrefix(os.Getenv("QUORATE_METACONTROLLER_VERSION"), "1.") { // it reads once what it trusts
 		kube(t, "-n", "metacontroller", "rollout", "restart", "statefulset/metacontroller")
 		kube(t, "-n", "metacontroller", "rollout", "status", "statefulset/metacontroller")
 	}

@@ -49,7 +49,7 @@ func forOld(t *testing.T, text string) string {
 			var env []any
 			for _, e := range container["env"].([]any) {
 				if name := at(e)["name"].(string); !strings.HasPrefix(name, "QUORATE_TLS_") && !slices.Contains(
-					[]string{"QUORATE_TOKEN_FILE", "QUORATE_RECORD_KEYS", "QUORATE_METACONTROLLER"}, name) {
+					[]string{"QUORATE_TOKEN_FILE", "QUORATE_RECORD_KEYS", "QUORATE_METACONTROLLER_VERSION"}, name) {
 					env = append(env, e)
 				}
 			}

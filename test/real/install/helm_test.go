@@ -61,13 +61,13 @@ func TestHelm(t *testing.T) {
 	pods, before := members(t, "default", "demo"), credentials(t, "etcd-ops")
 
 	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", there, "--set",
-		"verify=true,replicas=1,onlyNamespaces={default}")
+		"verify=true,replicas=1,namespaces={default}")
 	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds are upgraded")
 	const server = `jsonpath={.status.updatedReplicas}/{.status.replicas} {range .spec.template.spec.containers[0].env[*]}{.name}={.value},{end}`
 	// helm does not wait for those who leave
 	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", patient)
 	now := kube(t, "-n", "etcd-ops", "get", "deployment", "quorate", "-o", server)
-	for _, want := range []string{"1/1 ", "QUORATE_VERIFY=true,", "QUORATE_ONLY_NAMESPACES=default,"} {
+	for _, want := range []string{"1/1 ", "QUORATE_VERIFY=true,", "QUORATE_NAMESPACES=default,"} {
 		require.Contains(t, now, want)
 	}
 	require.Equal(t, before, credentials(t, "etcd-ops"))
@@ -104,7 +104,7 @@ func TestHelm(t *testing.T) {
 func TestOneNamespace(t *testing.T) {
 	removesQuorate(t, "quorate-system", "shop")
 	kube(t, "create", "namespace", "shop")
-	apply(t, printed(t, "--metacontroller="+metacontroller, "--only-namespaces=shop",
+	apply(t, printed(t, "--metacontroller-version="+metacontroller, "--namespaces=shop",
 		"--allowed-image-repositories=gcr.io/etcd-development/"))
 	restartMetacontroller(t)
 	becomes(t, "2", "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.status.readyReplicas}")
@@ -137,7 +137,7 @@ func TestOneNamespace(t *testing.T) {
 	kube(t, append([]string{"patch", "--type=merge", "-p", `{"spec":{"resyncPeriodSeconds":300}}`}, resync...)...)
 
 	helm(t, "quorate-system", "install", "quorate", chart, "--take-ownership", "--set", there, "--set",
-		"onlyNamespaces={shop}")
+		"namespaces={shop}")
 	require.Equal(t, before, credentials(t, "quorate-system"), "so that Metacontroller needs no restart")
 	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds are upgraded")
 	require.Equal(t, "30", kube(t, append([]string{"get", "-o", "jsonpath={.spec.resyncPeriodSeconds}"}, resync...)...))

@@ -26,7 +26,7 @@ const (
 
 // metacontroller is the version that the lab has, as its make target says: it runs in a namespace of its own, and the
 // image of 4.x is loaded.
-var metacontroller = cmp.Or(os.Getenv("QUORATE_METACONTROLLER"), "1.5.20")
+var metacontroller = cmp.Or(os.Getenv("QUORATE_METACONTROLLER_VERSION"), "1.5.20")
 
 // isOld: it reads what it trusts once, has no selector for parents, and can't be Quorate's own.
 var isOld = strings.HasPrefix(metacontroller, "1.")

@@ -17,7 +17,7 @@ import (
 func forItsOwn(t *testing.T) {
 	t.Helper()
 	if isOld {
-		t.Skipf("the lab has Metacontroller %s, which can't be Quorate's own: with QUORATE_METACONTROLLER=4.17.2 and "+
+		t.Skipf("the lab has Metacontroller %s, which can't be Quorate's own: with QUORATE_METACONTROLLER_VERSION=4.17.2 and "+
 			"its image in the lab this runs", metacontroller)
 	}
 	scale := func(replicas string) {
@@ -90,7 +90,7 @@ func TestHelmAlone(t *testing.T) {
 func TestApply(t *testing.T) {
 	removesQuorate(t, "quorate-system")
 	forItsOwn(t)
-	args := []string{"install", "--with-metacontroller", "--metacontroller=" + metacontroller}
+	args := []string{"install", "--with-metacontroller", "--metacontroller-version=" + metacontroller}
 	apply := func() string {
 		out, err := command("", "../../../bin/quorate", append(args, "--apply")...)
 		require.NoError(t, err, out)

@@ -95,7 +95,7 @@ func printEnv(l *lab, _ []string) error {
 		{"QUORATE_LAB_BIN", l.bin},
 		{"QUORATE_LAB_AUDIT", l.auditLog()},
 		{"QUORATE_LAB_IP", string(l.families)},
-		{"QUORATE_METACONTROLLER", m.version},
+		{"QUORATE_METACONTROLLER_VERSION", m.version},
 	} {
 		fmt.Printf("export %s=%s\n", v[0], quote(v[1]))
 	}

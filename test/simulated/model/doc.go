@@ -12,5 +12,5 @@
 //
 // Three things are searched in package world itself, which is slower and knows more: certificates
 // (succession_test.go), how one epoch takes over from another (epochs_test.go), and how our members take over from
-// foreign ones (foreign_test.go).
+// external ones (external_test.go).
 package model

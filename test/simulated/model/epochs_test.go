@@ -329,7 +329,7 @@ func beginsUnwaited(o observation.Observation) decision.Decision {
 func keepsRecord(o observation.Observation) decision.Decision {
 	first := o.Children.ConfigMaps[objects.EpochName(clusterName, 1)]
 	second := o.Children.ConfigMaps[objects.EpochName(clusterName, 2)]
-	if first == nil || recordtest.Says(second).Phase == rec.PhaseStaging {
+	if first == nil || recordtest.Says(second).Phase == rec.PhasePreparing {
 		return hooks.Decide(o)
 	}
 	o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
@@ -350,11 +350,11 @@ func opensEarly(o observation.Observation) decision.Decision {
 // choosesByName takes all logs for equally long.
 func choosesByName(o observation.Observation) decision.Decision {
 	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
-		if !strings.HasSuffix(pod.Name, "-survey") || len(pod.Status.ContainerStatuses) == 0 {
+		if !strings.HasSuffix(pod.Name, "-inspect") || len(pod.Status.ContainerStatuses) == 0 {
 			return
 		}
 		ended := pod.Status.ContainerStatuses[0].State.Terminated
-		report, err := stores.Read[stores.Survey](ended.Message)
+		report, err := stores.Read[stores.Inspection](ended.Message)
 		if err != nil {
 			panic(err)
 		}

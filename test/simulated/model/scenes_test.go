@@ -24,7 +24,7 @@ import (
 
 // Three things are searched in the world of the stories itself, of which the model knows nothing: certificates
 // (succession_test.go), how one epoch takes over from another (epochs_test.go), and how our members take over from
-// foreign ones (foreign_test.go).
+// external ones (external_test.go).
 
 // scene is such a world, with how much may still go wrong in it.
 type scene struct {
@@ -377,14 +377,14 @@ func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod, live boo
 func (n numbers) record(b *strings.Builder, w *world.World, cm *corev1.ConfigMap) {
 	says := recordtest.Says(cm)
 	fmt.Fprintln(b, cm.Name, says.Initial, says.Source, says.Restore, says.After, n.choice(w, says.Choice),
-		w.Now.Sub(says.ForeignSince) >= 15*time.Second, says.StartsOn == nil)
+		w.Now.Sub(says.ExternalSince) >= 15*time.Second, says.StartsOn == nil)
 	for _, member := range slices.Sorted(maps.Keys(says.StartsOn)) {
 		fmt.Fprint(b, member, n.of(string(says.StartsOn[member])))
 	}
 	rest := says.State
 	rest.StartsOn = nil
 	rest.Choice = rec.Choice{}
-	rest.ForeignSince = time.Time{}
+	rest.ExternalSince = time.Time{}
 	fmt.Fprintf(b, "%+v\n", rest)
 }
 

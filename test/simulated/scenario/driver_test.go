@@ -51,7 +51,7 @@ var verbs = map[string]func(*story, args) string{
 	"elsewhere": does((*story).elsewhere),
 	// edit replicas=5: kubectl edit, with the words of clusterFields (none takes away what may be missing) and
 	// members=NodePort [domain=etcd.example.com] | nodes=a,b,c | windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
-	// existing=old-0,old-1 | users=app,ops; and what is asked by EtcdOperations:
+	// external=old-0,old-1 | users=app,ops; and what is asked by EtcdOperations:
 	// restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none;
 	// for a new cluster: bootstrap=s1 | url=s3://bucket/s1 | claims=old-0,old-1 [without-quorum=true]
 	"edit": does((*story).edit),
@@ -138,8 +138,8 @@ var verbs = map[string]func(*story, args) string{
 	"refuse": does(func(s *story, a args) { s.refuses(a, true) }),
 	// accept, with the same words: it does again; without any: it makes everything
 	"accept": does((*story).accept),
-	// foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
-	"foreign": does((*story).foreign),
+	// external start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
+	"external": does((*story).external),
 	// etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 |
 	// lagging=demo-1 (a voter: clients write so much that it needs a snapshot, which is long on its way) |
 	// defragmentation=3 (passes) | db=900 used=100 (MiB) | auth=off: etcdctl auth disable
@@ -465,15 +465,15 @@ func (s *story) accept(a args) {
 	s.refuses(a, false)
 }
 
-func (s *story) foreign(a args) {
+func (s *story) external(a args) {
 	version := cmp.Or(a["version"], "3.6.16")
 	switch {
 	case a.has("start"):
-		s.w.ForeignCluster(version, strings.Split(a["start"], ",")...)
+		s.w.ExternalCluster(version, strings.Split(a["start"], ",")...)
 	case a.has("stop"):
-		s.w.StopForeign(a["stop"])
+		s.w.StopExternal(a["stop"])
 	case a.has("again"):
-		s.w.StartForeign(a["again"], version)
+		s.w.StartExternal(a["again"], version)
 	}
 }
 

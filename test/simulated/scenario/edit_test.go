@@ -41,7 +41,7 @@ var clusterFields = map[string]string{
 	"recovery":       "Recovery.QuorumLoss",
 	"replacement":    "MemberReplacement.Policy",
 	"replicas":       "Replicas",
-	"retire":         "Bootstrap.Existing.RetireForeign",
+	"retire":         "Bootstrap.External.RemoveExternal",
 	"sans":           "TLS.ExtraSANs",
 	"schedule":       "Maintenance.Defragmentation.Schedule",
 	"self-hosted":    "SelfHosted",
@@ -170,14 +170,14 @@ func changeNodes(spec *v1alpha1.EtcdClusterSpec, addresses bool, nodes []string)
 // changeBootstrap says what a new cluster begins with.
 func changeBootstrap(spec *v1alpha1.EtcdClusterSpec, a args) {
 	switch {
-	case a["existing"] == "none":
+	case a["external"] == "none":
 		spec.Bootstrap = nil
-	case a.has("existing"):
-		existing := &v1alpha1.ExistingCluster{RetireForeign: a["retire"] == "true"}
-		for name := range strings.SplitSeq(a["existing"], ",") {
-			existing.Endpoints = append(existing.Endpoints, "http://"+name+":2379")
+	case a.has("external"):
+		external := &v1alpha1.ExternalCluster{RemoveExternal: a["retire"] == "true"}
+		for name := range strings.SplitSeq(a["external"], ",") {
+			external.Endpoints = append(external.Endpoints, "http://"+name+":2379")
 		}
-		spec.Bootstrap = &v1alpha1.Bootstrap{Existing: existing}
+		spec.Bootstrap = &v1alpha1.Bootstrap{External: external}
 	case a.has("bootstrap"), a.has("url") && !a.has("restore"):
 		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: source(a, "bootstrap")}
 	case a.has("claims"):

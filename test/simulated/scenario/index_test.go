@@ -35,7 +35,7 @@ const many = 40
 
 // untold are the rules whose cause can't be in the world, where a quorum has a leader and its list is never that of
 // another cluster. TestDecideFiresTheRightRule has them.
-var untold = []string{"Elect", "WrongCluster"}
+var untold = []string{"NoLeader", "WrongCluster"}
 
 // settle insists that every rule and every mode has a story, and compares the index, or writes it.
 func (x *index) settle(t *testing.T) {

@@ -17,8 +17,8 @@ func TestRevisionsNeverGoBack(t *testing.T) {
 	wanders(t, 1, func(w *walker) string {
 		where := of(w, "Persistent", "Persistent", "Memory", "HostPath nodes=a,b,c,d,e,f")
 		if w.oneIn(3) { // it moves in, with revisions of its own
-			w.happens("foreign start=old-0; " + clientsWrite + "; " + clientsWrite)
-			where += " existing=old-0 retire=true"
+			w.happens("external start=old-0; " + clientsWrite + "; " + clientsWrite)
+			where += " external=old-0 retire=true"
 		}
 		w.happens("cluster replicas=1..3 tls=Disabled medium=" + where)
 		w.settle()

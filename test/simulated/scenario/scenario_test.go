@@ -72,7 +72,7 @@ func TestStoriesInAMesh(t *testing.T) {
 }
 
 // tellsOfContainers are parts of the names of stories in which it matters what containers do.
-var tellsOfContainers = []string{"bad_image", "bootstrap_stillborn", "data_wiped", "epoch_survey",
+var tellsOfContainers = []string{"bad_image", "bootstrap_stillborn", "data_wiped", "epoch_inspection",
 	"epoch_single_url", "given_up_crash", "reboot", "upgrade_refused"}
 
 // TestOpen runs the stories of known bugs, which end in a violation. One that no longer does belongs to the others.

@@ -335,7 +335,7 @@ func (s *snapshotStory) podDoes(a args) string {
 	switch {
 	case a.has("runs"):
 		state(corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
-	case a.has("looks"), a.has("stores") && container == objects.ContainerLook:
+	case a.has("looks"), a.has("stores") && container == objects.ContainerInspect:
 		ends(corev1.PodSucceeded, 0, s.look(pod))
 	case a.has("stores"):
 		r := s.take(pod, int64(a.number("revision", 7)), true)
@@ -385,7 +385,7 @@ func asked(pod *corev1.Pod) (key string, verify bool) {
 	return key, verify
 }
 
-// look is what quorate-snapshot look does.
+// look is what quorate-snapshot inspect does.
 func (s *snapshotStory) look(pod *corev1.Pod) stores.Snapshot {
 	key, _ := asked(pod)
 	if r, whole := s.store[key]; whole {
@@ -441,7 +441,7 @@ func (s *snapshotStory) sync() string {
 		out += fmt.Sprintf("VIOLATION %s\n", err)
 	}
 	out += follow(&s.aside, "job", o.Jobs, s.jobs, d.Jobs, func(job *batchv1.Job) string {
-		if job.Spec.Template.Spec.Containers[0].Name == objects.ContainerDiscard && s.inUse() {
+		if job.Spec.Template.Spec.Containers[0].Name == objects.ContainerDelete && s.inUse() {
 			s.breaks("what a cluster restores is deleted")
 		}
 		return ""

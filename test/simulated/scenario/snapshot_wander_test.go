@@ -78,7 +78,7 @@ func (s *snapshotStory) happens(r *rand.Rand, line string) string {
 		}
 		return ""
 	case "pod stores", "pod discards": // each pod does what it is for
-		if pod := s.active(); pod == nil || (pod.Spec.Containers[0].Name == "discard") != (line == "pod discards") {
+		if pod := s.active(); pod == nil || (pod.Spec.Containers[0].Name == objects.ContainerDelete) != (line == "pod discards") {
 			return ""
 		}
 	case "pod keeps", "pod keeps fails=why":

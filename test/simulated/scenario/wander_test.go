@@ -34,7 +34,7 @@ func walks() int {
 }
 
 // What may happen on a walk: lines of a story, each with a weight. A semicolon is between lines that happen together,
-// and a bar between those of which one does. POD, CLAIM, OTHER (a foreign member), NEXT and NEWEST (snapshots), EPOCH
+// and a bar between those of which one does. POD, CLAIM, OTHER (an external member), NEXT and NEWEST (snapshots), EPOCH
 // and NIGHT (how long it is until the next) stand for what there is, 1..5 for a number, and DATA or EPOCHS for one of
 // those. LAST has all answers in flight arrive. What there is none of does not happen.
 var (
@@ -99,8 +99,8 @@ var (
 		`edit nodes=a,b,c,d,e | edit nodes=a,b,c,d,e,f`)
 
 	besideOthers = chances(`
-1 foreign stop=OTHER
-1 foreign again=OTHER
+1 external stop=OTHER
+1 external again=OTHER
 1 edit retire=true | edit retire=false
 1 edit replicas=0`)
 
@@ -398,15 +398,15 @@ func wanderFrom(t *testing.T, mode string, restless int, media ...string) {
 func TestWanderBesideOthers(t *testing.T) {
 	wanders(t, 1, func(w *walker) string {
 		w.others = strings.Split("old-0,old-1,old-2,old-3", ",")[:1+w.r.IntN(4)]
-		existing := strings.Join(w.others, ",")
-		w.foreign(args{"start": existing})
-		w.happens("cluster replicas=1..4 tls=Disabled size=64Gi existing=" + existing +
+		external := strings.Join(w.others, ",")
+		w.external(args{"start": external})
+		w.happens("cluster replicas=1..4 tls=Disabled size=64Gi external=" + external +
 			" medium=" + of(w, "Persistent", "Memory")) // with room for whatever is there
 		for range 10 + w.r.IntN(80) {
 			w.any(of(w, besideOthers, mishaps, mishaps, mishaps, mishaps, mishaps, mishaps, mishaps))
 		}
 		for _, other := range w.others {
-			w.tell("foreign again=" + other)
+			w.tell("external again=" + other)
 		}
 		w.tell(fmt.Sprintf("edit retire=true replicas=%d", max(1, *w.w.Cluster().Spec.Replicas)))
 		w.recover()
@@ -685,7 +685,7 @@ func (s *story) alive() bool {
 			return false
 		}
 	}
-	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Rule) ||
+	return !slices.Contains([]string{"Start", "CreateVolumes"}, s.w.Cluster().Status.Rule) ||
 		len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
 }
 

@@ -99,7 +99,7 @@ func (c *client) status(e observation.Endpoint) observation.Health {
 	pod := c.w.podAt(ip)
 	proc, runs := c.w.Procs[pod]
 	switch {
-	case e.Foreign && e.Allowed.Refuses(e.ClientURL, e.Namespace) != "":
+	case e.External && e.Allowed.Refuses(e.ClientURL, e.Namespace) != "":
 		return observation.Health{Err: errNotAllowed.Error()}
 	case c.w.Net.Down:
 		return observation.Health{Err: etcdops.ErrNoAnswer.Error()}
@@ -182,13 +182,13 @@ func (c *client) list(clusterID uint64) *observation.Membership {
 
 // strange is all that is told of a stranger's answer.
 func strange(h observation.Health) observation.Health {
-	return observation.Health{Err: etcdops.ErrStranger.Error(), ClusterID: h.ClusterID, MemberID: h.MemberID}
+	return observation.Health{Err: etcdops.ErrOtherEtcd.Error(), ClusterID: h.ClusterID, MemberID: h.MemberID}
 }
 
 // belongs reports whether the answer is from the member that we meant to ask.
 func belongs(list *observation.Membership, h observation.Health, e observation.Endpoint) bool {
 	return h.ClusterID == list.ClusterID && slices.ContainsFunc(list.Members, func(m observation.Member) bool {
-		return m.ID == h.MemberID && (e.Foreign && e.PeerURL == "" || plain(m.PeerURLs[0]) == plain(e.PeerURL))
+		return m.ID == h.MemberID && (e.External && e.PeerURL == "" || plain(m.PeerURLs[0]) == plain(e.PeerURL))
 	})
 }
 
@@ -287,8 +287,8 @@ func (w *World) podAt(ip string) types.UID {
 			return pod.UID
 		}
 	}
-	if w.Foreign[ip] {
-		return foreignUID(ip)
+	if w.External[ip] {
+		return externalUID(ip)
 	}
 	return ""
 }

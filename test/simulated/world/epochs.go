@@ -289,22 +289,22 @@ func (w *World) runningAt(url string) Dir {
 	return Dir{}
 }
 
-// survey runs a pod that looks at a member's volume; false for another pod.
-func (w *World) survey(pod *corev1.Pod) bool {
-	if pod.Spec.Containers[0].Name != objects.ContainerSurvey {
+// inspection runs a pod that looks at a member's volume; false for another pod.
+func (w *World) inspection(pod *corev1.Pod) bool {
+	if pod.Spec.Containers[0].Name != objects.ContainerInspectData {
 		return false
 	}
-	if c := pod.Spec.Containers[0]; !slices.Equal(c.Command, []string{"/quorate-snapshot"}) || c.Args[0] != "survey" {
+	if c := pod.Spec.Containers[0]; !slices.Equal(c.Command, []string{"/quorate-snapshot"}) || c.Args[0] != "inspect-data" {
 		panic(fmt.Sprintf("pod %s runs %q %q, which no program of the image understands", pod.Name, c.Command, c.Args))
 	}
 	d := w.survivor(pod)
-	told := stores.Survey{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16),
+	told := stores.Inspection{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16),
 		MemberID: strconv.FormatUint(d.Member, 16)}
 	switch {
 	case d.Member == 0:
-		told = stores.Survey{Reason: "NotFound", Error: "there is no write-ahead log"}
+		told = stores.Inspection{Reason: "NotFound", Error: "there is no write-ahead log"}
 	case w.occupied(d):
-		told = stores.Survey{Reason: "Failed", Error: "the database is in use"}
+		told = stores.Inspection{Reason: "Failed", Error: "the database is in use"}
 	default:
 		told.Members, told.Electorates = w.electorates(d)
 	}
@@ -314,7 +314,7 @@ func (w *World) survey(pod *corev1.Pod) bool {
 	}
 	w.editPod(pod.Name, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey,
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerInspectData,
 			State: kubelet.Ended(0, string(raw))}}
 		w.meshTells(p)
 	})

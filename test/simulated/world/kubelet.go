@@ -34,7 +34,7 @@ func (w *World) kubelet(pod *corev1.Pod) {
 	case pod.DeletionTimestamp != nil:
 		w.drop(Key{PodKind, pod.Name})
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
-	case w.scheduled(pod) && !w.survey(w.Pod(pod.Name)):
+	case w.scheduled(pod) && !w.inspection(w.Pod(pod.Name)):
 		w.setStatus(pod.Name, w.run(w.Pod(pod.Name)))
 	}
 }

@@ -39,7 +39,7 @@ func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	}
 	own := 0
 	for _, m := range c.Members {
-		if w.Foreign[nameAt(m)] {
+		if w.External[nameAt(m)] {
 			continue
 		}
 		if m.Learner {
@@ -67,11 +67,11 @@ func (w *World) lacksRest(c Cluster) string {
 	if pods := w.Pods(); len(pods) > 0 {
 		return pods[0].Name + " is there"
 	}
-	if len(w.Foreign) == 0 {
+	if len(w.External) == 0 {
 		return ""
 	}
 	for _, m := range c.Members {
-		if !w.Foreign[nameAt(m)] {
+		if !w.External[nameAt(m)] {
 			return nameAt(m) + " is a member"
 		}
 	}
@@ -103,7 +103,7 @@ func (w *World) outdated(spec *v1alpha1.EtcdClusterSpec) string {
 		return ""
 	}
 	for _, m := range c.Members {
-		if has := w.outdatedIn(c, m, spec); has != "" && !w.Foreign[nameAt(m)] {
+		if has := w.outdatedIn(c, m, spec); has != "" && !w.External[nameAt(m)] {
 			return nameAt(m) + " " + has
 		}
 	}

@@ -245,7 +245,7 @@ func mergeSpec(o, answer metav1.Object) []string {
 		want := answer.(*corev1.Service).Spec
 		if exposed := want.Type != corev1.ServiceTypeClusterIP; exposed && want.Ports[0].NodePort == 0 {
 			want.Ports = slices.Clone(want.Ports)
-			want.Ports[0].NodePort = t.Spec.Ports[0].NodePort // an answer that is silent takes nothing back
+			want.Ports[0].NodePort = t.Spec.Ports[0].NodePort // an answer that is unreachable takes nothing back
 		}
 		replace(t.Spec, want, "spec", func() { t.Spec = want })
 	case *policyv1.PodDisruptionBudget:

@@ -251,7 +251,7 @@ func (o *Oracle) afterRemoval(w *World, want *v1alpha1.EtcdClusterSpec, before C
 	ours := slices.DeleteFunc(before.voters(), func(m observation.Member) bool { return !w.named(m) })
 	wanted := max(1, defaults.Replicas(&v1alpha1.EtcdCluster{Spec: *want}))
 	switch {
-	case m.Learner, want.Bootstrap == nil, want.Bootstrap.Existing == nil, !want.Bootstrap.Existing.RetireForeign:
+	case m.Learner, want.Bootstrap == nil, want.Bootstrap.External == nil, !want.Bootstrap.External.RemoveExternal:
 		w.violate("S6", "%s is removed, which is not ours, and the spec does not say so", nameAt(m))
 	case len(ours) < wanted:
 		w.violate("S6", "%s is removed, which is not ours, and %d of ours vote instead of %d", nameAt(m), len(ours),
@@ -329,7 +329,7 @@ func (w *World) health() health {
 	h := health{quorum: len(c.voters())/2 + 1}
 	for _, m := range w.component(c) {
 		pod, _ := w.running(c.ID, m.ID)
-		if w.Foreign[w.Procs[pod].Pod] {
+		if w.External[w.Procs[pod].Pod] {
 			h.serving++
 		}
 		if p := w.Pod(w.Procs[pod].Pod); p != nil && p.UID == pod && p.DeletionTimestamp == nil &&

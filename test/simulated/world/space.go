@@ -80,7 +80,7 @@ func (w *World) spaceOut(id uint64) error {
 	var err error
 	for _, m := range c.Members {
 		uid, runs := w.running(id, m.ID)
-		if !runs || w.Foreign[w.Procs[uid].Pod] || w.Dirs[w.Procs[uid].Dir].size() <= quotaOf(w.Pod(w.Procs[uid].Pod)) {
+		if !runs || w.External[w.Procs[uid].Pod] || w.Dirs[w.Procs[uid].Dir].size() <= quotaOf(w.Pod(w.Procs[uid].Pod)) {
 			continue
 		}
 		c, err = c.alarm(m.ID, observation.AlarmNoSpace), errSpace

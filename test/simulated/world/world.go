@@ -50,8 +50,8 @@ type World struct {
 	// ServerSideApply is Metacontroller's --apply-strategy=server-side-apply.
 	ServerSideApply bool
 
-	// Foreign are the members that run outside of Kubernetes, by name.
-	Foreign map[string]bool
+	// External are the members that run outside of Kubernetes, by name.
+	External map[string]bool
 
 	// Lost are the nodes (by the name of the member that runs there) that no longer answer.
 	Lost map[string]bool
@@ -130,7 +130,7 @@ func New() *World {
 	w := &World{
 		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Settings: observation.Settings{Images: objects.Images{Image: "quorate"}, Keyed: true,
-			AllowedEndpoints: &objects.AllowedEndpoints{Hosts: foreignHosts()}},
+			AllowedEndpoints: &objects.AllowedEndpoints{Hosts: externalHosts()}},
 		Resync: 30 * time.Second, RecordKeys: [][]byte{[]byte("the key of this installation")},
 		Oracle: newOracle(),
 	}

@@ -50,10 +50,10 @@ func run(quorate, monitoring, folder, cluster string) (err error) {
 	t := &templates{}
 	for into, flags := range map[*installed]string{
 		&t.plain:       "--with-metacontroller",
-		&t.foreign:     "",
+		&t.external:    "",
 		&t.certManager: "--cert-manager",
-		&t.only:        "--cert-manager --only-namespaces=only-this",
-		&t.old:         "--metacontroller=1.5.20",
+		&t.only:        "--cert-manager --namespaces=only-this",
+		&t.old:         "--metacontroller-version=1.5.20",
 	} {
 		if *into, err = install(quorate, strings.Fields(flags)); err != nil {
 			return err

@@ -20,7 +20,7 @@ const (
 // templates are the objects of some installations, which together have all that values choose among.
 type templates struct {
 	texts
-	plain, foreign, certManager, only, old installed // plain has a Metacontroller of its own
+	plain, external, certManager, only, old installed // plain has a Metacontroller of its own
 }
 
 // write makes the two files: the kinds, and all the rest.
@@ -64,7 +64,7 @@ func (t *templates) shared() string {
 
 // template is one object as a template. Those that other installations lack belong to the own Metacontroller.
 func (t *templates) template(o object) string {
-	if !t.foreign.has(o) {
+	if !t.external.has(o) {
 		return when(isOwn, t.always(o)) + "\n"
 	}
 	return t.always(o)
@@ -182,18 +182,18 @@ func (t *templates) deployment(spec object) {
 		if at(e)["name"] == "QUORATE_TOKEN_FILE" {
 			list[n] = t.line(when(`ne (`+ofCaller+`) "none"`, t.yaml([]any{e})))
 		}
-		if at(e)["name"] == "QUORATE_METACONTROLLER" {
+		if at(e)["name"] == "QUORATE_METACONTROLLER_VERSION" {
 			list[n] = t.line(when(`eq (`+ofCaller+`) "bearer"`, t.yaml([]any{e})))
 		}
 	}
 	for _, setting := range []struct{ value, env, expression string }{
 		{".Values.allowedImageRepositories", "QUORATE_ALLOWED_IMAGE_REPOSITORIES",
 			`.Values.allowedImageRepositories | uniq | sortAlpha | join "," | quote`},
-		{".Values.onlyNamespaces", "QUORATE_ONLY_NAMESPACES",
-			`.Values.onlyNamespaces | uniq | sortAlpha | join "," | quote`},
+		{".Values.namespaces", "QUORATE_NAMESPACES",
+			`.Values.namespaces | uniq | sortAlpha | join "," | quote`},
 		{".Values.selector", "QUORATE_SELECTOR", `include "quorate.selector" . | quote`},
-		{".Values.existingEndpoints", "QUORATE_EXISTING_ENDPOINTS",
-			`.Values.existingEndpoints | uniq | sortAlpha | join "," | quote`},
+		{".Values.allowedEtcdEndpoints", "QUORATE_ALLOWED_ETCD_ENDPOINTS",
+			`.Values.allowedEtcdEndpoints | uniq | sortAlpha | join "," | quote`},
 		{".Values.sharedIssuers", "QUORATE_SHARED_ISSUERS", ".Values.sharedIssuers | quote"},
 		{".Values.logLevel", "QUORATE_LOG_LEVEL", ".Values.logLevel | quote"},
 		{".Values.verify", "QUORATE_VERIFY", ".Values.verify | quote"},
@@ -219,7 +219,7 @@ func (t *templates) rights(role object) {
 	all := func(from installed) []any { return from.get("ClusterRole", "quorate-metacontroller")["rules"].([]any) }
 	t.put(role, "rules",
 		"rules:",
-		"{{- if .Values.onlyNamespaces }}", t.optionalLast(all(t.only)),
+		"{{- if .Values.namespaces }}", t.optionalLast(all(t.only)),
 		"{{- else }}", t.optionalLast(all(t.certManager)),
 		"{{- end }}")
 }
@@ -295,19 +295,19 @@ func (t *templates) forNamespaces() string {
 	t.set(at(binding, "subjects", 0), "namespace", `include "quorate.metacontrollerNamespace" $`)
 	rules := role["rules"].([]any)
 	t.put(role, "rules", "rules:", strings.ReplaceAll(t.optionalLast(rules), ".Values", "$.Values"))
-	return "{{- range .Values.onlyNamespaces | uniq | sortAlpha }}\n---\n" + t.yaml(role) + "---\n" + t.yaml(binding) +
+	return "{{- range .Values.namespaces | uniq | sortAlpha }}\n---\n" + t.yaml(role) + "---\n" + t.yaml(binding) +
 		"{{- end }}\n"
 }
 
 // The policies that refuse what the values do not allow.
 const (
-	existingEndpoints = "quorate-existing-endpoints"
-	sharedIssuers     = "quorate-shared-issuers"
+	allowedEtcdEndpoints = "quorate-allowed-etcd-endpoints"
+	sharedIssuers        = "quorate-shared-issuers"
 )
 
 // tenants makes those look at the objects of this release alone, and at what it allows.
 func (t *templates) tenants(policy object, name string) {
-	if name != existingEndpoints && name != sharedIssuers {
+	if name != allowedEtcdEndpoints && name != sharedIssuers {
 		return
 	}
 	t.selector(at(policy, "spec", "matchConstraints"), "objectSelector")
@@ -321,15 +321,15 @@ func (t *templates) tenants(policy object, name string) {
 
 // policy refuses objects in other namespaces.
 func (t *templates) policy() string {
-	policy := t.only.get("ValidatingAdmissionPolicy", "quorate-only-namespaces")
-	binding := t.only.get("ValidatingAdmissionPolicyBinding", "quorate-only-namespaces")
+	policy := t.only.get("ValidatingAdmissionPolicy", "quorate-namespaces")
+	binding := t.only.get("ValidatingAdmissionPolicyBinding", "quorate-namespaces")
 	t.suffixed(at(policy, "metadata"), "name", suffix)
 	t.suffixed(at(binding, "metadata"), "name", suffix)
 	t.suffixed(at(binding, "spec"), "policyName", suffix)
 	t.selector(at(policy, "spec", "matchConstraints"), "objectSelector")
 	validation := at(policy, "spec", "validations", 0)
-	within(validation, "expression", "only-this", t.value(`.Values.onlyNamespaces | uniq | sortAlpha | join "', '"`))
+	within(validation, "expression", "only-this", t.value(`.Values.namespaces | uniq | sortAlpha | join "', '"`))
 	within(validation, "messageExpression", "only-this",
-		t.value(`.Values.onlyNamespaces | uniq | sortAlpha | join ", "`))
-	return when(".Values.onlyNamespaces", "---\n"+t.yaml(policy)+"---\n"+t.yaml(binding)) + "\n"
+		t.value(`.Values.namespaces | uniq | sortAlpha | join ", "`))
+	return when(".Values.namespaces", "---\n"+t.yaml(policy)+"---\n"+t.yaml(binding)) + "\n"
 }

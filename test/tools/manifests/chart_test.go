@@ -102,43 +102,43 @@ func withoutCredentials(o map[string]any) {
 	}
 }
 
-// foreign is a Metacontroller that is there.
-const foreign = "--set metacontroller.enabled=false "
+// external is a Metacontroller that is there.
+const external = "--set metacontroller.enabled=false "
 
 // TestChartIsTheInstallation: with the same settings, helm renders what quorate install prints, except the
 // namespace, which helm makes, and the annotation helm.sh/resource-policy of the kinds.
 func TestChartIsTheInstallation(t *testing.T) {
 	for flags, values := range map[string]string{
 		own: "",
-		own + " --metacontroller=4.18.0 " +
+		own + " --metacontroller-version=4.18.0 " +
 			"--registry=registry.example:5000/mirror": "--set metacontroller.version=4.18.0 --set " +
 			"registry=registry.example:5000/mirror",
 		own + " --namespace=etcd-ops --cert-manager": "--namespace=etcd-ops --set " +
 			"certManager=true",
-		own + " --name=blue --selector=a=b,c=d --only-namespaces=shop": "--namespace=quorate-blue --set " +
-			"name=blue --set selector.a=b --set selector.c=d --set onlyNamespaces={shop}",
-		"":                        foreign,
-		"--metacontroller=1.5.20": foreign + "--set metacontroller.version=1.5.20",
-		"--metacontroller=4.0":    foreign + "--set metacontroller.version=4.0",
-		"--namespace=etcd-ops --metacontroller-namespace=mc": foreign +
+		own + " --name=blue --selector=a=b,c=d --namespaces=shop": "--namespace=quorate-blue --set " +
+			"name=blue --set selector.a=b --set selector.c=d --set namespaces={shop}",
+		"":                                external,
+		"--metacontroller-version=1.5.20": external + "--set metacontroller.version=1.5.20",
+		"--metacontroller-version=4.0":    external + "--set metacontroller.version=4.0",
+		"--namespace=etcd-ops --metacontroller-namespace=mc": external +
 			"--namespace=etcd-ops --set metacontroller.namespace=mc",
-		"--cert-manager": foreign + "--set certManager=true",
-		"--allowed-image-repositories=r.example/etcd,mirror.example/a/": foreign +
+		"--cert-manager": external + "--set certManager=true",
+		"--allowed-image-repositories=r.example/etcd,mirror.example/a/": external +
 			"--set allowedImageRepositories={r.example/etcd,mirror.example/a/}",
-		"--existing-endpoints=10.1.0.0/16,.example.com,etcd.example.org --shared-issuers": foreign +
-			"--set existingEndpoints={10.1.0.0/16,.example.com,etcd.example.org} --set sharedIssuers=true",
-		"--existing-endpoints=fd00:1::/64 --selector=a=b": foreign +
-			"--set existingEndpoints={fd00:1::/64} --set selector.a=b",
-		"--only-namespaces=shop,billing": foreign +
-			"--set onlyNamespaces={shop,billing}",
-		"--only-namespaces=shop --cert-manager --metacontroller=1.5": foreign +
-			"--set onlyNamespaces={shop} --set certManager=true --set metacontroller.version=1.5",
-		"--registry=registry.example:5000/mirror": foreign +
+		"--allowed-etcd-endpoints=10.1.0.0/16,.example.com,etcd.example.org --shared-issuers": external +
+			"--set allowedEtcdEndpoints={10.1.0.0/16,.example.com,etcd.example.org} --set sharedIssuers=true",
+		"--allowed-etcd-endpoints=fd00:1::/64 --selector=a=b": external +
+			"--set allowedEtcdEndpoints={fd00:1::/64} --set selector.a=b",
+		"--namespaces=shop,billing": external +
+			"--set namespaces={shop,billing}",
+		"--namespaces=shop --cert-manager --metacontroller-version=1.5": external +
+			"--set namespaces={shop} --set certManager=true --set metacontroller.version=1.5",
+		"--registry=registry.example:5000/mirror": external +
 			"--set registry=registry.example:5000/mirror",
-		"--image=example.com/quorate:v9 --etcd-repository=example.com/etcd --registry=r.example": foreign +
+		"--image=example.com/quorate:v9 --etcd-repository=example.com/etcd --registry=r.example": external +
 			"--set image=example.com/quorate:v9 --set etcdRepository=example.com/etcd --set registry=r.example",
-		"--name=blue --selector=a=b,c=d --namespace=quorate-blue --only-namespaces=shop": foreign +
-			`--set name=blue --set selector.a=b --set selector.c=d --namespace=quorate-blue --set onlyNamespaces={shop}`,
+		"--name=blue --selector=a=b,c=d --namespace=quorate-blue --namespaces=shop": external +
+			`--set name=blue --set selector.a=b --set selector.c=d --namespace=quorate-blue --set namespaces={shop}`,
 	} {
 		t.Run(flags, func(t *testing.T) {
 			if !strings.Contains(values, "--namespace=") {
@@ -282,16 +282,16 @@ func TestChartValues(t *testing.T) {
 		"etcdRepository": {"etcdRepository=r.example/etcd", deployment, "value: r.example/etcd"},
 		"allowedImageRepositories": {"allowedImageRepositories={r.example/etcd,mirror.example/}",
 			deployment, "QUORATE_ALLOWED_IMAGE_REPOSITORIES\n          value: mirror.example/,r.example/etcd"},
-		"existingEndpoints": {"existingEndpoints={10.1.0.0/16,.example.com}",
-			deployment, "QUORATE_EXISTING_ENDPOINTS\n          value: .example.com,10.1.0.0/16"},
+		"allowedEtcdEndpoints": {"allowedEtcdEndpoints={10.1.0.0/16,.example.com}",
+			deployment, "QUORATE_ALLOWED_ETCD_ENDPOINTS\n          value: .example.com,10.1.0.0/16"},
 		"sharedIssuers":    {"sharedIssuers=true", "ValidatingAdmissionPolicy//quorate-shared-issuers", ""},
 		"imagePullSecrets": {"imagePullSecrets[0].name=pull", deployment, "imagePullSecrets:\n      - name: pull"},
 		"crds.install":     {"crds.install=false", "CustomResourceDefinition//etcdclusters.etcd.quorate.dev", ""},
 		"credentials.existingSecret": {"credentials.existingSecret=mine,credentials.ca=PEM",
 			deployment, "secretName: mine"},
 		"credentials.ca": {"credentials.existingSecret=mine,credentials.ca=PEM", cluster, "inline: PEM"},
-		"onlyNamespaces": {"onlyNamespaces={shop}", deployment,
-			"name: QUORATE_ONLY_NAMESPACES\n          value: shop"},
+		"onlyNamespaces": {"namespaces={shop}", deployment,
+			"name: QUORATE_NAMESPACES\n          value: shop"},
 		"selector":                   {"selector.by=blue", cluster, "by: blue"},
 		"name":                       {"selector.by=blue,name=blue", cluster + "-blue", "kind: CompositeController"},
 		"certManager":                {"certManager=true", cluster, "resource: certificates"},
@@ -359,11 +359,11 @@ func TestChartRefuses(t *testing.T) {
 		"registry=registry.example/":                   "registry",
 		"etcdRepository=example.com/etcd:v3":           "etcdRepository",
 		"allowedImageRepositories={https://r.example}": "allowedImageRepositories",
-		"existingEndpoints={*}":                        "existingEndpoints",
-		"existingEndpoints={10.1.2.3}":                 "existingEndpoints",
-		"existingEndpoints={former.shop.svc}":          "can't be allowed by name",
+		"allowedEtcdEndpoints={*}":                     "allowedEtcdEndpoints",
+		"allowedEtcdEndpoints={10.1.2.3}":              "allowedEtcdEndpoints",
+		"allowedEtcdEndpoints={former.shop.svc}":       "can't be allowed by name",
 		"onlyNamespaces=shop":                          "onlyNamespaces",
-		"onlyNamespaces={Shop}":                        "onlyNamespaces",
+		"namespaces={Shop}":                            "onlyNamespaces",
 		"logLevel=verbose":                             "logLevel",
 		"resyncPeriodSeconds=0":                        "resyncPeriodSeconds",
 		"name=blue":                                    "name needs selector",

@@ -21,7 +21,7 @@ import (
 
 // ways are those that quorate install knows apart: with a Metacontroller of its own, and for others that are there,
 // of these versions.
-var ways = []string{own, "--metacontroller=4.16", "--metacontroller=4.0", "--metacontroller=1.5.20"}
+var ways = []string{own, "--metacontroller-version=4.16", "--metacontroller-version=4.0", "--metacontroller-version=1.5.20"}
 
 const own = "--with-metacontroller"
 
@@ -109,7 +109,7 @@ func TestInstallIsTheBase(t *testing.T) {
 			c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool {
 				name := e.(map[string]any)["name"].(string)
 				return strings.HasPrefix(name, "QUORATE_TLS_") || name == "QUORATE_TOKEN_FILE" ||
-					name == "QUORATE_RECORD_KEYS" || name == "QUORATE_METACONTROLLER" && !knownVersion
+					name == "QUORATE_RECORD_KEYS" || name == "QUORATE_METACONTROLLER_VERSION" && !knownVersion
 			})
 			slices.SortFunc(c["env"].([]any), func(a, b any) int {
 				return strings.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
@@ -135,7 +135,7 @@ func TestInstallIsTheBase(t *testing.T) {
 				return strings.HasSuffix(name, ".metacontroller.k8s.io")
 			})
 		}
-		if way == own || way == "--metacontroller=4.16" {
+		if way == own || way == "--metacontroller-version=4.16" {
 			added = forBearer
 		}
 		maps.Copy(base, render(t, folder))

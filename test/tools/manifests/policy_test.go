@@ -138,13 +138,13 @@ func ordersWith(spec string) string {
 }
 
 func joining(endpoints ...string) string {
-	return ordersWith(`, bootstrap: {existing: {endpoints: ["` + strings.Join(endpoints, `", "`) + `"]}}`)
+	return ordersWith(`, bootstrap: {external: {endpoints: ["` + strings.Join(endpoints, `", "`) + `"]}}`)
 }
 
-// TestPolicyForExistingEndpoints: the policy refuses what the server would not ask, by the same list, and what an
+// TestPolicyForAllowedEtcdEndpoints: the policy refuses what the server would not ask, by the same list, and what an
 // object has already stays.
-func TestPolicyForExistingEndpoints(t *testing.T) {
-	const policy = "ValidatingAdmissionPolicy/quorate-existing-endpoints"
+func TestPolicyForAllowedEtcdEndpoints(t *testing.T) {
+	const policy = "ValidatingAdmissionPolicy/quorate-allowed-etcd-endpoints"
 	if base := render(t, "base")[policy]; judged(t, base, admission.Create, "", joining("https://10.1.2.3:2379"),
 		"{}") == "" {
 		t.Error("manifests/base lets an etcd be joined")
@@ -157,7 +157,7 @@ func TestPolicyForExistingEndpoints(t *testing.T) {
 	policies := map[string][]byte{}
 	for _, c := range cases {
 		if policies[c.Allowed] == nil {
-			policies[c.Allowed] = install(t, "--existing-endpoints="+c.Allowed)[policy]
+			policies[c.Allowed] = install(t, "--allowed-etcd-endpoints="+c.Allowed)[policy]
 		}
 		text, url := policies[c.Allowed], "https://"+c.Host+":2379"
 		said := judged(t, text, admission.Create, "", joining(url), "{}")

@@ -12,10 +12,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// Survey is the command quorate-snapshot survey; the result is its exit code.
-func Survey(args []string, stdout, stderr io.Writer) int {
+// InspectData is the command quorate-snapshot inspection; the result is its exit code.
+func InspectData(args []string, stdout, stderr io.Writer) int {
 	var dataDir, walDir string
-	flags := flag.NewFlagSet("quorate-snapshot survey", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot inspection", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&dataDir, "data-dir", objects.DataDir, "etcd's data `directory`; nothing in it is changed")
 	flags.StringVar(&walDir, "wal-dir", "",
@@ -23,7 +23,7 @@ func Survey(args []string, stdout, stderr io.Writer) int {
 	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}
-	found, err := seed.Survey(dataDir, walDir)
+	found, err := seed.Inspection(dataDir, walDir)
 	if err != nil {
 		found.Reason = archive.ReasonOf(err)
 		found.Error = told(err)

@@ -15,19 +15,19 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// BesideForeign reports whether there are foreign members, or none were found yet. Once they are gone, any other that
+// BesideExternal reports whether there are external members, or none were found yet. Once they are gone, any other that
 // turns up is a stranger.
-func (f *Facts) BesideForeign() bool {
+func (f *Facts) BesideExternal() bool {
 	switch {
-	case !f.Epoch.Existing():
+	case !f.Epoch.Joined():
 		return false
 	case f.Etcd == nil || len(f.Members) == 0:
-		return !f.Epoch.HadQuorum() || len(f.Epoch.Foreign) > 0
+		return !f.Epoch.HadQuorum() || len(f.Epoch.External) > 0
 	}
 	return slices.ContainsFunc(f.Members, func(m *Member) bool { return m.Alias != "" })
 }
 
-// ReplicaVoters are the voters that are held against the number that the spec asks for: beside foreign members, ours
+// ReplicaVoters are the voters that are held against the number that the spec asks for: beside external members, ours
 // alone.
 func (f *Facts) ReplicaVoters() []*Member {
 	return objects.Filter(f.Voters, func(m *Member) bool { return m.Alias == "" || m.PodName != "" })
@@ -36,10 +36,10 @@ func (f *Facts) ReplicaVoters() []*Member {
 // DisplayName is how the member is named in words and steps; empty for a stranger.
 func (m *Member) DisplayName() string { return cmp.Or(m.PodName, m.Alias) }
 
-// fillForeign fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign
+// fillExternal fills in what is known of a listed member that is none of ours: nothing of a stranger, all of an external
 // one.
-func (f *Facts) fillForeign(m *Member) {
-	if !f.Epoch.Existing() || f.Epoch.HadQuorum() && len(f.Epoch.Foreign) == 0 {
+func (f *Facts) fillExternal(m *Member) {
+	if !f.Epoch.Joined() || f.Epoch.HadQuorum() && len(f.Epoch.External) == 0 {
 		return
 	}
 	m.Alias = objects.Hex(m.ID)
@@ -49,19 +49,19 @@ func (f *Facts) fillForeign(m *Member) {
 	if _, taken := objects.Ordinal(f.Cluster.Name, m.Alias); taken {
 		m.Alias = objects.Hex(m.ID) // its own name is one that a member of ours may have
 	}
-	m.Health, m.Asked = f.foreignHealth(objects.Hex(m.ID), defaults.UrlsOf(m.Member))
+	m.Health, m.Asked = f.externalHealth(objects.Hex(m.ID), defaults.UrlsOf(m.Member))
 }
 
-// foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its
+// externalHealth is what the external member with this ID answered, at whichever URL; else why it did not answer at its
 // own. False when it was not asked.
-func (f *Facts) foreignHealth(id string, urls []string) (observation.Health, bool) {
+func (f *Facts) externalHealth(id string, urls []string) (observation.Health, bool) {
 	for _, at := range slices.Sorted(maps.Keys(f.Health)) {
 		if h := f.Health[at]; strings.Contains(at, "://") && h.Err == "" && objects.Hex(h.MemberID) == id {
 			return h, true
 		}
 	}
-	if f.Epoch.Existing() {
-		urls = append(urls, f.Epoch.Foreign[id]...)
+	if f.Epoch.Joined() {
+		urls = append(urls, f.Epoch.External[id]...)
 	}
 	for _, at := range urls {
 		if h, asked := f.Health[at]; asked && h.Err != "" {
@@ -81,28 +81,28 @@ func (m *Member) StatusHealth(f *Facts) observation.Health {
 
 // LastStatusHealth is what a member of the last known list answered while it is not known who is a member.
 func (f *Facts) LastStatusHealth(m v1alpha1.MemberStatus) observation.Health {
-	if m.Foreign && f.Epoch != nil {
-		h, _ := f.foreignHealth(m.ID, nil)
+	if m.External && f.Epoch != nil {
+		h, _ := f.externalHealth(m.ID, nil)
 		return h
 	}
 	return f.Health[m.Name]
 }
 
-// foreignEndpoints are the URLs at which foreign members of the epoch may answer: those of the spec, and what they have
+// externalEndpoints are the URLs at which external members of the epoch may answer: those of the spec, and what they have
 // advertised. They are asked as long as there are any, or none were found yet.
-func foreignEndpoints(o observation.Observation, e *Epoch) []observation.Endpoint {
-	existing := defaults.Existing(o.Cluster)
-	if !e.Existing() || e.HadQuorum() && len(e.Foreign) == 0 {
+func externalEndpoints(o observation.Observation, e *Epoch) []observation.Endpoint {
+	external := defaults.External(o.Cluster)
+	if !e.Joined() || e.HadQuorum() && len(e.External) == 0 {
 		return nil
 	}
-	known := e.Foreign
+	known := e.External
 	var declared, advertised []string
-	if existing != nil {
-		declared = existing.Endpoints
+	if external != nil {
+		declared = external.Endpoints
 	}
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		advertised = append(advertised, objects.Filter(known[id],
-			func(raw string) bool { return asks(existing, raw) })...)
+			func(raw string) bool { return asks(external, raw) })...)
 	}
 	var list []observation.Endpoint
 	for _, raw := range slices.Concat(declared, advertised) {
@@ -110,24 +110,24 @@ func foreignEndpoints(o observation.Observation, e *Epoch) []observation.Endpoin
 		if err != nil || slices.ContainsFunc(list, func(o observation.Endpoint) bool { return o.Name == raw }) {
 			continue
 		}
-		endpoint := observation.Endpoint{Name: raw, ClientURL: raw, Foreign: true, ClusterID: e.ClusterID,
+		endpoint := observation.Endpoint{Name: raw, ClientURL: raw, External: true, ClusterID: e.ClusterID,
 			Allowed: o.Settings.AllowedEndpoints, Namespace: o.Cluster.Namespace, AsksAuth: defaults.AsksNone(o.Cluster)}
 		if u.Scheme == "https" {
 			endpoint.ServerName = u.Hostname()
 		}
-		if u.Scheme == "https" && existing != nil && existing.TLS != nil {
-			endpoint.ServerName = cmp.Or(existing.TLS.ServerName, u.Hostname())
+		if u.Scheme == "https" && external != nil && external.TLS != nil {
+			endpoint.ServerName = cmp.Or(external.TLS.ServerName, u.Hostname())
 		}
 		list = append(list, endpoint)
 	}
 	return list
 }
 
-// asks reports whether a foreign member is asked at a URL that it advertises: not at one of ourselves, nor in plain
+// asks reports whether an external member is asked at a URL that it advertises: not at one of ourselves, nor in plain
 // text where the spec's URLs are of TLS.
-func asks(existing *v1alpha1.ExistingCluster, raw string) bool {
+func asks(external *v1alpha1.ExternalCluster, raw string) bool {
 	u, err := url.Parse(raw)
-	plain := existing == nil || existing.TLS == nil
+	plain := external == nil || external.TLS == nil
 	return err == nil && !loopback(u.Hostname()) && (plain || u.Scheme == "https")
 }
 
@@ -141,14 +141,14 @@ func loopback(host string) bool {
 	return address.IsLoopback() || address.IsUnspecified()
 }
 
-// Located are the endpoints, with the peer URL of those of foreign members, which their answers have told: see
+// Located are the endpoints, with the peer URL of those of external members, which their answers have told: see
 // [Endpoint].
 func Located(endpoints []observation.Endpoint, etcd *observation.Membership,
 	health map[string]observation.Health) []observation.Endpoint {
 	list := slices.Clone(endpoints)
 	for i, e := range list {
 		h := health[e.Name]
-		if !e.Foreign || etcd == nil || h.Err != "" {
+		if !e.External || etcd == nil || h.Err != "" {
 			continue
 		}
 		for _, m := range etcd.Members {

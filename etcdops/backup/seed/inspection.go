@@ -13,14 +13,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// Survey says how much the data directory of a member that does not run holds. WALDir is empty where the log is in
+// Inspection says how much the data directory of a member that does not run holds. WALDir is empty where the log is in
 // the data directory. Nothing is changed; both may be mounted read-only.
-func Survey(dataDir, walDir string) (stores.Survey, error) {
+func Inspection(dataDir, walDir string) (stores.Inspection, error) {
 	s, err := survive(dataDir, walDir)
 	if err != nil {
-		return stores.Survey{}, err
+		return stores.Inspection{}, err
 	}
-	report := stores.Survey{
+	report := stores.Inspection{
 		LastTerm: s.log.lastTerm, LastIndex: s.log.lastIndex, Commit: s.log.commit,
 		ClusterID: strconv.FormatUint(s.log.clusterID, 16), MemberID: strconv.FormatUint(s.log.memberID, 16),
 		DBSize: s.db.size,

@@ -26,9 +26,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// foreigners is an etcd whose members are processes on node 1, outside of Kubernetes, with an authority of their own.
+// externalEtcd is an etcd whose members are processes on node 1, outside of Kubernetes, with an authority of their own.
 // They resolve names by the cluster's DNS server, and pods reach them at the node's address.
-type foreigners struct {
+type externalEtcd struct {
 	t       *testing.T
 	dir     string
 	version string
@@ -44,10 +44,10 @@ type foreigners struct {
 	procs   map[int]*exec.Cmd
 }
 
-// newForeigners starts three of them; with an authority they speak TLS and ask every caller for a certificate.
-func newForeigners(t *testing.T, version string, from int, encrypted bool) *foreigners {
+// newExternalEtcd starts three of them; with an authority they speak TLS and ask every caller for a certificate.
+func newExternalEtcd(t *testing.T, version string, from int, encrypted bool) *externalEtcd {
 	t.Helper()
-	f := &foreigners{t: t, dir: t.TempDir(), version: version, from: from, members: 3, procs: map[int]*exec.Cmd{}}
+	f := &externalEtcd{t: t, dir: t.TempDir(), version: version, from: from, members: 3, procs: map[int]*exec.Cmd{}}
 	if encrypted {
 		f.isOf(stranger(t, pkix.Name{CommonName: "the former authority"}), "member")
 	}
@@ -55,7 +55,7 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 	for n := range f.members {
 		f.start(n)
 	}
-	eventually(t, "the foreign etcd serves", func() string {
+	eventually(t, "the external etcd serves", func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		_, err := f.client("root").MemberList(ctx)
@@ -65,7 +65,7 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 }
 
 // isOf has the members show certificates of this authority, in this name, for the address of each node that one is on.
-func (f *foreigners) isOf(ca forger, commonName string) {
+func (f *externalEtcd) isOf(ca forger, commonName string) {
 	f.t.Helper()
 	f.ca = &ca
 	addresses := []string{addressOf(1)}
@@ -80,7 +80,7 @@ func (f *foreigners) isOf(ca forger, commonName string) {
 }
 
 // end stops all members, and shows their last words if the test has failed.
-func (f *foreigners) end() {
+func (f *externalEtcd) end() {
 	for n := range f.members {
 		f.stop(n)
 		if !f.t.Failed() {
@@ -92,17 +92,17 @@ func (f *foreigners) end() {
 	}
 }
 
-func (f *foreigners) scheme() string {
+func (f *externalEtcd) scheme() string {
 	if f.ca == nil {
 		return "http"
 	}
 	return "https"
 }
 
-func (f *foreigners) clientURL(n int) string { return f.url(n, 0) }
-func (f *foreigners) peerURL(n int) string   { return f.url(n, 1) }
+func (f *externalEtcd) clientURL(n int) string { return f.url(n, 0) }
+func (f *externalEtcd) peerURL(n int) string   { return f.url(n, 1) }
 
-func (f *foreigners) url(n, port int) string {
+func (f *externalEtcd) url(n, port int) string {
 	if f.spread {
 		return f.scheme() + "://" + objects.HostPort(addressOf(n+1), f.from+port)
 	}
@@ -110,7 +110,7 @@ func (f *foreigners) url(n, port int) string {
 }
 
 // start starts a member on its directory.
-func (f *foreigners) start(n int) {
+func (f *externalEtcd) start(n int) {
 	f.t.Helper()
 	var initial []string
 	for i := range f.members {
@@ -151,7 +151,7 @@ func (f *foreigners) start(n int) {
 }
 
 // stop ends a member, if it runs.
-func (f *foreigners) stop(n int) {
+func (f *externalEtcd) stop(n int) {
 	if f.spread {
 		inLab(f.t, "stop", strconv.Itoa(n+1), fmt.Sprintf("old-%d", n), "KILL")
 		return
@@ -164,7 +164,7 @@ func (f *foreigners) stop(n int) {
 }
 
 // restart restarts all members, one at a time.
-func (f *foreigners) restart() {
+func (f *externalEtcd) restart() {
 	f.t.Helper()
 	for n := range f.members {
 		f.stop(n)
@@ -179,7 +179,7 @@ func (f *foreigners) restart() {
 }
 
 // shown is what a user with this name shows, and the authorities that it trusts besides; nil in plain text.
-func (f *foreigners) shown(commonName string, trusts ...[]byte) *tls.Config {
+func (f *externalEtcd) shown(commonName string, trusts ...[]byte) *tls.Config {
 	if f.ca == nil {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (f *foreigners) shown(commonName string, trusts ...[]byte) *tls.Config {
 		Certificates: []tls.Certificate{f.ca.client(commonName, time.Now().Add(time.Hour))}}
 }
 
-func (f *foreigners) urls() []string {
+func (f *externalEtcd) urls() []string {
 	var urls []string
 	for n := range f.members {
 		urls = append(urls, f.clientURL(n))
@@ -200,29 +200,29 @@ func (f *foreigners) urls() []string {
 	return urls
 }
 
-func (f *foreigners) client(commonName string) *clientv3.Client {
+func (f *externalEtcd) client(commonName string) *clientv3.Client {
 	return f.clientOf(commonName, f.urls()...)
 }
 
 // app is an application that reaches the members, and a cluster of ours, by its Service.
-func (f *foreigners) app(c *cluster, trusts ...[]byte) *clientv3.Client {
+func (f *externalEtcd) app(c *cluster, trusts ...[]byte) *clientv3.Client {
 	f.t.Helper()
 	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
 	return labClient(c.t, f.shown("app", trusts...), map[string]string{service: c.service()},
 		append(f.urls(), "https://"+service)...)
 }
 
-func (f *foreigners) clientOf(commonName string, urls ...string) *clientv3.Client {
+func (f *externalEtcd) clientOf(commonName string, urls ...string) *clientv3.Client {
 	f.t.Helper()
 	return labClient(f.t, f.shown(commonName), nil, urls...)
 }
 
-// stage waits until the condition ForeignMembers has this reason and nothing is left to do.
+// stage waits until the condition ExternalMembers has this reason and nothing is left to do.
 func (c *cluster) stage(reason string) {
 	c.t.Helper()
-	eventually(c.t, "ForeignMembers is "+reason, func() string {
+	eventually(c.t, "ExternalMembers is "+reason, func() string {
 		o := c.object()
-		s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ForeignMembers)
+		s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ExternalMembers)
 		p := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready)
 		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation ||
 			meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reconciling) {
@@ -261,18 +261,18 @@ func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 // replicas says and when they are deleted, and the application that writes all the time loses nothing.
 func TestJoinPlainAndBack(t *testing.T) {
 	beside(t)
-	f := newForeigners(t, "3.6.16", 23790, false)
+	f := newExternalEtcd(t, "3.6.16", 23790, false)
 	c := inNamespace(t)
 	w := c.writesWith(f.client(""), "key")
-	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "']}}\n")
-	c.stage("ForeignMembers")
+	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {external: {endpoints: ['" + f.clientURL(0) + "']}}\n")
+	c.stage("ExternalMembers")
 	hasMembers(t, f.client(""), "demo-0", "demo-1", "demo-2", "old-0", "old-1", "old-2")
 	c.edit(`{"replicas":0}`)
 	c.stage("Left")
 	assert.NotContains(t, strings.Join(membersOf(t, f.client("")), " "), "demo")
 	assert.Empty(t, c.pods())
 	c.edit(`{"replicas":3}`)
-	c.stage("ForeignMembers")
+	c.stage("ExternalMembers")
 	c.kube("delete", "etcdcluster", name)
 	hasMembers(t, f.client(""), "old-0", "old-1", "old-2")
 	w.losesNothing()
@@ -283,17 +283,17 @@ func TestJoinPlainAndBack(t *testing.T) {
 // loses nothing.
 func TestJoinByTLSAndStay(t *testing.T) {
 	beside(t)
-	f := newForeigners(t, "3.6.16", 23690, true)
+	f := newExternalEtcd(t, "3.6.16", 23690, true)
 	f.enableAuth()
 	c := inNamespace(t)
 	cert, key := f.ca.issue("no-user", time.Now().Add(time.Hour))
 	c.puts("former", cert, key, bundle(*f.ca))
 	c.putsLogin("former-root")
 	c.rehearses(f)
-	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
+	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {external: {endpoints: ['" + f.clientURL(0) + "', '" +
 		f.clientURL(1) + "'], tls: {secretRef: {name: former}}, auth: {secretRef: {name: former-root}}}}\n")
 
-	// The foreign peers learn to trust our authority before any member joins.
+	// The external peers learn to trust our authority before any member joins.
 	var ours []byte
 	eventually(t, "there is an authority of ours", func() string {
 		data, err := secretData(c.ns, name+"-ca")
@@ -308,11 +308,11 @@ func TestJoinByTLSAndStay(t *testing.T) {
 
 	w := c.writesWith(f.app(c, ours), "key")
 	c.edit(`{"replicas":3}`)
-	c.stage("ForeignMembers")
+	c.stage("ExternalMembers")
 	hasMembers(t, f.client("root"), "demo-0", "demo-1", "demo-2", "old-0", "old-1", "old-2")
 	ids := c.ids()
 
-	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
+	c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
 	c.stage("Retired")
 	c.converges(3)
 	for _, pod := range c.pods() {
@@ -336,8 +336,8 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	})
 }
 
-// rehearses takes a snapshot of a foreign etcd as it is, and begins a cluster of ours with it.
-func (c *cluster) rehearses(f *foreigners) {
+// rehearses takes a snapshot of an external etcd as it is, and begins a cluster of ours with it.
+func (c *cluster) rehearses(f *externalEtcd) {
 	c.t.Helper()
 	require.NoError(c.t, putting(c.t, f.client("app"), "before", "Quorate"))
 	c.adds(fmt.Sprintf(`
@@ -378,7 +378,7 @@ spec:
 }
 
 // enableAuth makes the users root, with a password, and app, who may do everything with keys, and turns auth on.
-func (f *foreigners) enableAuth() {
+func (f *externalEtcd) enableAuth() {
 	f.t.Helper()
 	root := f.client("root")
 	makes(f.t, func(ctx context.Context) (any, error) { return root.UserAdd(ctx, "root", "secret") })
@@ -388,17 +388,17 @@ func (f *foreigners) enableAuth() {
 	makes(f.t, func(ctx context.Context) (any, error) { return root.AuthEnable(ctx) })
 }
 
-// TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that no member there
+// TestJoinWithTheirAuthority: our members come with certificates of the external authority, so that no member there
 // has to be told anything.
 func TestJoinWithTheirAuthority(t *testing.T) {
 	beside(t)
-	f := newForeigners(t, "3.6.16", 23590, true)
+	f := newExternalEtcd(t, "3.6.16", 23590, true)
 	c := inNamespace(t)
 	c.putsThree(name, "their-", *f.ca, c.names(), []string{c.names()[0], c.names()[0] + ".lab.internal"})
 	c.apply(three + "  tls: {mode: Secrets, secrets: {serverSecretRef: {name: their-server}, peerSecretRef: {name: their-peer}, " +
 		"operatorSecretRef: {name: their-operator}}}\n" +
-		"  bootstrap: {existing: {endpoints: ['" + f.clientURL(2) +
-		"'], tls: {secretRef: {name: their-operator}}, retireForeign: true}}\n")
+		"  bootstrap: {external: {endpoints: ['" + f.clientURL(2) +
+		"'], tls: {secretRef: {name: their-operator}}, removeExternal: true}}\n")
 	app := f.app(c)
 	w := c.writesWith(app, "key")
 	c.stage("Retired")
@@ -426,8 +426,8 @@ func TestJoinAStatefulSet(t *testing.T) {
 	for n := range 3 {
 		endpoints = append(endpoints, fmt.Sprintf("'http://former-%d.former.%s.svc:2379'", n, c.ns))
 	}
-	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: [" + strings.Join(endpoints, ", ") +
-		"], retireForeign: true}}\n")
+	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {external: {endpoints: [" + strings.Join(endpoints, ", ") +
+		"], removeExternal: true}}\n")
 	c.stage("Retired")
 	c.convergesBeside(3)
 	c.kube("delete", "statefulset/former", "service/former")
@@ -452,7 +452,7 @@ func TestMoveOut(t *testing.T) {
 	c := newCluster(t, three)
 	c.converges(3)
 	ours := forgerWith(t, c.secretOf(name+"-ca"))
-	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, procs: map[int]*exec.Cmd{}}
+	f := &externalEtcd{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, procs: map[int]*exec.Cmd{}}
 	f.isOf(ours, name+":peers")
 	t.Cleanup(f.end)
 	app := f.app(c)
@@ -474,7 +474,7 @@ func TestMoveOut(t *testing.T) {
 // moveIn adds a member outside as a learner, starts it and promotes it, until the list says that it votes and how to
 // reach it. What etcd says to a repeated request tells less: it "can only promote a learner member" where one votes
 // already, and "can only promote a learner member which is in sync with leader" where one does not.
-func (f *foreigners) moveIn(c *cluster, n int) {
+func (f *externalEtcd) moveIn(c *cluster, n int) {
 	f.t.Helper()
 	name := fmt.Sprintf("old-%d", n)
 	eventually(f.t, name+" is added", func() string {
@@ -533,8 +533,8 @@ func (c *cluster) listed() (all []listedMember, err error) {
 	return all, err
 }
 
-// moveOut removes one of our members by way of a foreign one, after it has handed its leadership over.
-func (f *foreigners) moveOut(c *cluster, member string) {
+// moveOut removes one of our members by way of an external one, after it has handed its leadership over.
+func (f *externalEtcd) moveOut(c *cluster, member string) {
 	f.t.Helper()
 	root := f.clientOf("root", f.clientURL(0))
 	eventually(f.t, member+" is removed", func() string {
@@ -568,14 +568,14 @@ func TestJoinEveryMinorVersion(t *testing.T) {
 	beside(t)
 	for i, version := range []string{"3.5.35", "3.7.3"} {
 		t.Run(version, func(t *testing.T) {
-			f := newForeigners(t, version, 23390+10*i, false)
+			f := newExternalEtcd(t, version, 23390+10*i, false)
 			w := (&cluster{t: t}).writesWith(f.client(""), "key")
 			c := inNamespace(t)
-			c.apply("  replicas: 3\n  version: " + version + "\n  tls: {mode: Disabled}\n  bootstrap: {existing: " +
+			c.apply("  replicas: 3\n  version: " + version + "\n  tls: {mode: Disabled}\n  bootstrap: {external: " +
 				"{endpoints: ['" + f.clientURL(1) + "']}}\n")
-			c.stage("ForeignMembers")
+			c.stage("ExternalMembers")
 			w.losesNothing()
-			c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
+			c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
 			c.stage("Retired")
 			c.converges(3)
 			out := c.asked(c.pods()[0].Name, "get", "key-first", "--print-value-only")

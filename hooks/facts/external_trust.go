@@ -13,24 +13,24 @@ import (
 
 // allowsAnyPeer reports whether a member still does that when all members are ours, and why it should be restarted.
 func (f *Facts) allowsAnyPeer(m *Member) (string, bool) {
-	return "it still accepts every certificate of its authorities from peers, as the foreign members needed",
-		m.TLS.AnyPeer && !f.BesideForeign()
+	return "it still accepts every certificate of its authorities from peers, as the external members needed",
+		m.TLS.AnyPeer && !f.BesideExternal()
 }
 
-// AsksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
+// AsksInPlainText says that the external members are asked without TLS; empty when they are not, or there are none.
 func (f *Facts) AsksInPlainText() string {
-	joined := defaults.Existing(f.Cluster)
+	joined := defaults.External(f.Cluster)
 	joins := f.Epoch == nil && defaults.Joins(f.Cluster)
-	if joined == nil || joined.TLS != nil || !f.BesideForeign() && !joins {
+	if joined == nil || joined.TLS != nil || !f.BesideExternal() && !joins {
 		return ""
 	}
-	return "Quorate talks to the etcd of spec.bootstrap.existing in plain text, so anything on the network can " +
+	return "Quorate talks to the etcd of spec.bootstrap.external in plain text, so anything on the network can " +
 		"answer for it; use https:// endpoints and tls if it has them"
 }
 
-// TrustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
+// TrustSecret names the Secret with the authorities of the external members that ours trust as well; empty for none.
 func TrustSecret(c *v1alpha1.EtcdCluster) string {
-	e := defaults.Existing(c)
+	e := defaults.External(c)
 	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
 		return ""
 	}
@@ -50,18 +50,18 @@ func SameIDs(a, b []observation.Certificate) bool {
 	return slices.Equal(ids(a), ids(b))
 }
 
-// besideTLS reports whether there are foreign members that speak TLS.
+// besideTLS reports whether there are external members that speak TLS.
 func (f *Facts) besideTLS() bool {
-	e := defaults.Existing(f.Cluster)
-	return e != nil && e.TLS != nil && f.Epoch.Existing() && f.BesideForeign()
+	e := defaults.External(f.Cluster)
+	return e != nil && e.TLS != nil && f.Epoch.Joined() && f.BesideExternal()
 }
 
-// foreignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
-func (f *Facts) foreignCertificateProblems() []string {
+// externalCertificateProblems says which Secret of spec.bootstrap.external is not there or can't be used, and why.
+func (f *Facts) externalCertificateProblems() []string {
 	if !f.besideTLS() {
 		return nil
 	}
-	e := defaults.Existing(f.Cluster)
+	e := defaults.External(f.Cluster)
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
 	absent := fmt.Sprintf("it does not exist, or does not have the label %s: %s", objects.LabelCluster, f.Cluster.Name)
@@ -71,7 +71,7 @@ func (f *Facts) foreignCertificateProblems() []string {
 		case s == nil:
 			lacks(name, absent)
 		case len(s.Trust) == 0:
-			lacks(name, "it has no ca.crt with the authority of the foreign members, or that can't be parsed")
+			lacks(name, "it has no ca.crt with the authority of the external members, or that can't be parsed")
 		case name == e.TLS.SecretRef.Name && s.Has(objects.KeyCertificate) && s.Certificate == nil:
 			lacks(name, s.Flaw)
 		}
@@ -86,7 +86,7 @@ func (f *Facts) foreignCertificateProblems() []string {
 	return list
 }
 
-// notAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
+// notAdopted says which of our Secrets do not trust the external members' authority yet, when nothing is lacking of
 // theirs.
 func (f *Facts) notAdopted() []string {
 	var list []string

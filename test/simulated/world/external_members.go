@@ -11,24 +11,24 @@ import (
 // Members that run outside of Kubernetes, as processes: etcd knows no difference, and the hooks must find them by
 // what they are told. They speak plain text.
 
-// foreignHosts are those at which a world lets clusters join an etcd.
-func foreignHosts() (names []string) {
+// externalHosts are those at which a world lets clusters join an etcd.
+func externalHosts() (names []string) {
 	for n := range 10 {
 		names = append(names, fmt.Sprintf("old-%d", n))
 	}
 	return names
 }
 
-// foreignUID stands in for that of a pod.
-func foreignUID(name string) types.UID { return types.UID("foreign " + name) }
+// externalUID stands in for that of a pod.
+func externalUID(name string) types.UID { return types.UID("external " + name) }
 
-// ForeignCluster starts an etcd of this version with these members, which answer at http://<name>:2379.
-func (w *World) ForeignCluster(version string, names ...string) {
+// ExternalCluster starts an etcd of this version with these members, which answer at http://<name>:2379.
+func (w *World) ExternalCluster(version string, names ...string) {
 	c := Cluster{Commit: uint64(len(names))}
 	var ids []string
 	for _, name := range names {
 		url := fmt.Sprintf("http://%s:2380", name)
-		m := observation.Member{ID: id(url, "foreign"), Name: name, PeerURLs: []string{url},
+		m := observation.Member{ID: id(url, "external"), Name: name, PeerURLs: []string{url},
 			ClientURLs: []string{fmt.Sprintf("http://%s:2379", name)}}
 		c.Members = append(c.Members, m)
 		ids = append(ids, fmt.Sprint(m.ID))
@@ -39,40 +39,40 @@ func (w *World) ForeignCluster(version string, names ...string) {
 		place := "disk of " + m.Name
 		w.Dirs[place] = Dir{Cluster: c.ID, Member: m.ID, Index: c.Commit}
 		w.Oracle.identities[m.ID] = place
-		w.Foreign[m.Name] = true
-		w.StartForeign(m.Name, version)
+		w.External[m.Name] = true
+		w.StartExternal(m.Name, version)
 	}
 	w.elect(c.ID)
 }
 
-// StartForeign starts a foreign member on its disk.
-func (w *World) StartForeign(name, version string) {
+// StartExternal starts an external member on its disk.
+func (w *World) StartExternal(name, version string) {
 	w.Starts++
-	w.Procs[foreignUID(name)] = Proc{Pod: name, Dir: "disk of " + name, Since: w.Now, Start: w.Starts,
+	w.Procs[externalUID(name)] = Proc{Pod: name, Dir: "disk of " + name, Since: w.Now, Start: w.Starts,
 		Image: "etcd:v" + version, Version: version}
 	w.Changes++
 }
 
-// StopForeign stops a foreign member.
-func (w *World) StopForeign(name string) { w.stop(foreignUID(name)) }
+// StopExternal stops an external member.
+func (w *World) StopExternal(name string) { w.stop(externalUID(name)) }
 
-// JoinForeign starts a foreign member that a person has added.
-func (w *World) JoinForeign(name, version string) {
+// JoinExternal starts an external member that a person has added.
+func (w *World) JoinExternal(name, version string) {
 	for _, c := range w.clusters() {
 		for _, m := range c.Members {
 			if nameAt(m) == name {
 				place := "disk of " + name
 				w.storeDir(place, Dir{Cluster: c.ID, Member: m.ID, Behind: w.Etcd.LearnerPace})
 				w.Oracle.identities[m.ID] = place
-				w.StartForeign(name, version)
+				w.StartExternal(name, version)
 			}
 		}
 	}
 }
 
-// ForeignRuns reports whether a foreign member runs, and whether it has ever run.
-func (w *World) ForeignRuns(name string) (runs, ran bool) {
-	_, runs = w.Procs[foreignUID(name)]
+// ExternalRuns reports whether an external member runs, and whether it has ever run.
+func (w *World) ExternalRuns(name string) (runs, ran bool) {
+	_, runs = w.Procs[externalUID(name)]
 	_, ran = w.Dirs["disk of "+name]
 	return runs, ran
 }

@@ -15,7 +15,7 @@ import (
 // Unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
 func (f *Facts) Unanswered() string {
 	var list []string
-	for _, at := range defaults.Existing(f.Cluster).Endpoints {
+	for _, at := range defaults.External(f.Cluster).Endpoints {
 		if h, asked := f.Health[at]; asked && h.Err != "" {
 			list = append(list, fmt.Sprintf("%s: %s", at, h.Err))
 		} else if asked && h.Leader == 0 {
@@ -27,13 +27,13 @@ func (f *Facts) Unanswered() string {
 
 // Unfit says why no member of ours may join the etcd that answers, and what to do; empty when they may.
 func (f *Facts) Unfit() string {
-	if !f.BesideForeign() || f.Etcd == nil {
+	if !f.BesideExternal() || f.Etcd == nil {
 		return ""
 	}
-	if existing := defaults.Existing(f.Cluster); existing != nil && !f.Epoch.HadQuorum() {
-		for _, at := range existing.Endpoints {
+	if external := defaults.External(f.Cluster); external != nil && !f.Epoch.HadQuorum() {
+		for _, at := range external.Endpoints {
 			if h := f.Health[at]; h.ClusterID != 0 && h.ClusterID != f.Etcd.ClusterID {
-				return fmt.Sprintf("spec.bootstrap.existing.endpoints has two clusters: cluster %[2]s answers at "+
+				return fmt.Sprintf("spec.bootstrap.external.endpoints has two clusters: cluster %[2]s answers at "+
 					"%[1]s, cluster %[3]s elsewhere", at, objects.Hex(h.ClusterID), objects.Hex(f.Etcd.ClusterID))
 			}
 		}
@@ -49,7 +49,7 @@ func (f *Facts) Unfit() string {
 	return ""
 }
 
-// unfitBeside says why no member of ours may join beside this foreign one; empty when one may.
+// unfitBeside says why no member of ours may join beside this external one; empty when one may.
 func (f *Facts) unfitBeside(m *Member) string {
 	has, err := defaults.ParseRelease(m.Health.Version)
 	wanted, err2 := defaults.ParseRelease(f.Cluster.Spec.Version)
@@ -81,38 +81,38 @@ func (f *Facts) unfitBeside(m *Member) string {
 	return ""
 }
 
-// ForeignSilent says what to do about foreign voters that do not serve; empty when all do.
-func (f *Facts) ForeignSilent() string {
+// ExternalSilent says what to do about external voters that do not serve; empty when all do.
+func (f *Facts) ExternalSilent() string {
 	for _, m := range f.Voters {
 		if m.Alias != "" && !m.Serving() {
 			return fmt.Sprintf("; if Quorate can't reach %s at %s, add another client URL of it to "+
-				"spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
+				"spec.bootstrap.external.endpoints; if it will not come back, remove it with etcdctl member remove %s",
 				m.Alias, cmp.Or(strings.Join(defaults.UrlsOf(m.Member), ", "), "any URL"), objects.Hex(m.ID))
 		}
 	}
 	return ""
 }
 
-// Retiring reports whether the spec says that the foreign members are to go.
+// Retiring reports whether the spec says that the external members are to go.
 func (f *Facts) Retiring() bool {
-	existing := defaults.Existing(f.Cluster)
-	return existing != nil && existing.RetireForeign && f.Replicas > 0
+	external := defaults.External(f.Cluster)
+	return external != nil && external.RemoveExternal && f.Replicas > 0
 }
 
-// RetirePause is between the removals of two foreign members: long enough for clients to settle, and for a person to
+// RetirePause is between the removals of two external members: long enough for clients to settle, and for a person to
 // stop it.
 const RetirePause = 15 * time.Second
 
-// ForeignStage is how far the members have come beside foreign ones, in a word and in words.
-func (f *Facts) ForeignStage() (reason, message string) {
-	var foreign []string
+// ExternalStage is how far the members have come beside external ones, in a word and in words.
+func (f *Facts) ExternalStage() (reason, message string) {
+	var external []string
 	for _, m := range f.Members {
 		if m.Alias != "" {
-			foreign = append(foreign, m.Alias)
+			external = append(external, m.Alias)
 		}
 	}
 	own := len(f.ReplicaVoters())
-	theirs := strings.Join(foreign, ", ")
+	theirs := strings.Join(external, ", ")
 	switch {
 	case f.Replicas == 0 && len(f.Names) == 0:
 		return "Left", fmt.Sprintf("no member of ours is left beside %s; delete this EtcdCluster, or set "+
@@ -124,23 +124,23 @@ func (f *Facts) ForeignStage() (reason, message string) {
 	case f.Retiring():
 		return "Retiring", fmt.Sprintf("%s of ours; still to remove: %s", objects.Count(own, "voter"), theirs)
 	}
-	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; Quorate restarts, upgrades and "+
-		"defragments no member and changes no user until they are gone: set spec.bootstrap.existing.retireForeign to "+
+	return "ExternalMembers", fmt.Sprintf("%s of ours beside the external members %s; Quorate restarts, upgrades and "+
+		"defragments no member and changes no user until they are gone: set spec.bootstrap.external.removeExternal to "+
 		"true to remove them, or spec.replicas to 0 to remove ours",
 		objects.Count(own, "voter"), theirs)
 }
 
 // TrustLeft says that the authority of the former members is still trusted; empty when it is not.
 func (f *Facts) TrustLeft() string {
-	if defaults.Existing(f.Cluster) == nil {
+	if defaults.External(f.Cluster) == nil {
 		return ""
 	}
-	return "; spec.bootstrap.existing is no longer used: remove it" +
+	return "; spec.bootstrap.external is no longer used: remove it" +
 		map[bool]string{true: ", and the authority in Secret " + TrustSecret(f.Cluster) +
 			" is trusted no longer"}[TrustSecret(f.Cluster) != ""]
 }
 
-// minAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. Foreign
+// minAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. External
 // members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
 func (f *Facts) minAvailable() int {
 	voters := len(f.Voters)
@@ -149,7 +149,7 @@ func (f *Facts) minAvailable() int {
 		voters++
 		own++
 	}
-	if f.Etcd == nil || !f.BesideForeign() {
+	if f.Etcd == nil || !f.BesideExternal() {
 		return Quorum(max(f.Replicas, voters))
 	}
 	return max(own-1, Quorum(voters)-(voters-own), 0)
@@ -164,23 +164,23 @@ func ClientURLs(of []*Member) map[string][]string {
 	return all
 }
 
-// ForeignWithoutRecord is the same for a record that was deleted: by what etcd lists, or the status last listed.
-func (f *Facts) ForeignWithoutRecord() map[string][]string {
-	all := ClientURLs(objects.Filter(f.Members, func(m *Member) bool { return f.WasForeign(m) }))
+// ExternalWithoutRecord is the same for a record that was deleted: by what etcd lists, or the status last listed.
+func (f *Facts) ExternalWithoutRecord() map[string][]string {
+	all := ClientURLs(objects.Filter(f.Members, func(m *Member) bool { return f.WasExternal(m) }))
 	for _, s := range f.Cluster.Status.Members {
-		if s.Foreign && f.Etcd == nil {
+		if s.External && f.Etcd == nil {
 			all[s.ID] = nil
 		}
 	}
 	return all
 }
 
-// WasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an
+// WasExternal reports whether a listed member is taken for an external one while there is no record: the spec names an
 // etcd that is joined, or the status says so. Who is taken for a stranger instead would be counted, and outlive an
 // epoch that it serves (S8).
-func (f *Facts) WasForeign(m *Member) bool {
+func (f *Facts) WasExternal(m *Member) bool {
 	said := slices.ContainsFunc(f.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.Foreign && s.ID == objects.Hex(m.ID)
+		return s.External && s.ID == objects.Hex(m.ID)
 	})
-	return f.Epoch == nil && m.PodName == "" && (defaults.Existing(f.Cluster) != nil || said)
+	return f.Epoch == nil && m.PodName == "" && (defaults.External(f.Cluster) != nil || said)
 }

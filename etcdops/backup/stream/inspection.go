@@ -29,8 +29,8 @@ const (
 var errUsersChanged = failure(stores.StreamUsersChanged, nil, "users or roles have changed, which a stream does not "+
 	"have: take a new snapshot")
 
-// surveyor looks at the cluster besides the watch: whether it is what it was, and which hash its keys have.
-type surveyor struct {
+// inspector looks at the cluster besides the watch: whether it is what it was, and which hash its keys have.
+type inspector struct {
 	Options
 	line
 	monitor *Monitor
@@ -46,7 +46,7 @@ type line struct {
 }
 
 // run asks until the context ends, or the cluster is not what it was.
-func (s *surveyor) run(ctx context.Context) error {
+func (s *inspector) run(ctx context.Context) error {
 	tick := time.NewTicker(s.FlushAfter)
 	defer tick.Stop()
 	defer s.hangUp()
@@ -87,7 +87,7 @@ func (s *surveyor) run(ctx context.Context) error {
 }
 
 // stands looks whether the cluster is what it was.
-func (s *surveyor) stands(ctx context.Context) error {
+func (s *inspector) stands(ctx context.Context) error {
 	seen := s.monitor.Report().SeenRevision
 	is, err := s.Cluster.Standing(ctx)
 	if err == nil && is.ClusterID == s.was.ClusterID {
@@ -109,7 +109,7 @@ func (s *surveyor) stands(ctx context.Context) error {
 
 // hash is that of all keys at the last revision that has arrived; nil when the member that is asked does not have it
 // yet, or any more.
-func (s *surveyor) hash(ctx context.Context) *Hash {
+func (s *inspector) hash(ctx context.Context) *Hash {
 	ctx, stop := context.WithTimeout(ctx, hashTime)
 	defer stop()
 	client, err := s.dial(s.Cluster)

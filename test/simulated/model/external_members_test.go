@@ -24,8 +24,8 @@ import (
 )
 
 // movingIn is how our members take over from those of an etcd outside of Kubernetes. It begins when the cluster that
-// joins it has been created, or when all of ours vote there. It ends when no foreign member is left, or when the
-// EtcdCluster has been deleted. A person has the foreign members removed, at any moment. What may go wrong: a foreign
+// joins it has been created, or when all of ours vote there. It ends when no external member is left, or when the
+// EtcdCluster has been deleted. A person has the external members removed, at any moment. What may go wrong: an external
 // member stops, is removed or added by hand; ours are killed, cut off or lose their data; a person changes the spec;
 // and all that may befall calls and caches.
 type movingIn struct {
@@ -43,7 +43,7 @@ type joined struct {
 // firstRecord is the record of the epoch that joins.
 var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(clusterName, 1)}
 
-// newcomer is a foreign member that a person adds.
+// newcomer is an external member that a person adds.
 const newcomer = "old-9"
 
 func (j joined) world(troubles int, decide decider, just ...string) *scene {
@@ -53,12 +53,12 @@ func (j joined) world(troubles int, decide decider, just ...string) *scene {
 	for i := range j.theirs {
 		names = append(names, fmt.Sprint("old-", i))
 	}
-	w.ForeignCluster(releases[0], names...)
+	w.ExternalCluster(releases[0], names...)
 	w.Write(5)
 	spec := v1alpha1.EtcdClusterSpec{Version: releases[0], Replicas: new(int32(j.ours)),
 		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
-	spec.Bootstrap = existingAt(names)
+	spec.Bootstrap = externalAt(names)
 	w.CreateCluster(clusterName, spec)
 	s := &scene{w: w, plot: &movingIn{ours: j.ours}, troubles: troubles, just: just}
 	if j.voting {
@@ -71,20 +71,20 @@ func (j joined) world(troubles int, decide decider, just ...string) *scene {
 	return s
 }
 
-// joinedExisting is what the spec says of the etcd that is joined; nil for nothing.
-func joinedExisting(c *v1alpha1.EtcdCluster) *v1alpha1.ExistingCluster {
+// joinedExternal is what the spec says of the etcd that is joined; nil for nothing.
+func joinedExternal(c *v1alpha1.EtcdCluster) *v1alpha1.ExternalCluster {
 	if c.Spec.Bootstrap == nil {
 		return nil
 	}
-	return c.Spec.Bootstrap.Existing
+	return c.Spec.Bootstrap.External
 }
 
-// retires is what the spec says of foreign members, in a word.
+// retires is what the spec says of external members, in a word.
 func retires(c *v1alpha1.EtcdCluster) string {
-	switch e := joinedExisting(c); {
+	switch e := joinedExternal(c); {
 	case e == nil:
 		return "none"
-	case e.RetireForeign:
+	case e.RemoveExternal:
 		return "retire"
 	}
 	return "beside"
@@ -130,17 +130,17 @@ func (p *movingIn) goesOn(s *scene) []move {
 	}
 	c, others := s.w.Cluster(), s.others()
 	if retires(c) == "beside" {
-		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = true })
+		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.External.RemoveExternal = true })
 	}
-	e := joinedExisting(c)
+	e := joinedExternal(c)
 	listed := func(at string) bool { return others[hostAt(at)].ID != 0 }
 	if len(others) > 0 && (e == nil || !slices.ContainsFunc(e.Endpoints, listed)) {
 		names := slices.Sorted(maps.Keys(others))
-		edit("existing="+strings.Join(names, ","),
-			func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt(names) })
+		edit("external="+strings.Join(names, ","),
+			func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = externalAt(names) })
 	}
 	if c.DeletionTimestamp != nil && retires(c) != "none" && s.bereft() {
-		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+		edit("external=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
 	}
 	if int(*c.Spec.Replicas) != p.ours {
 		edit(fmt.Sprint("replicas=", p.ours), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours)) })
@@ -152,11 +152,11 @@ func (p *movingIn) goesOn(s *scene) []move {
 		list = append(list, relief("network reachable="+name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
-		switch runs, ran := s.w.ForeignRuns(name); {
+		switch runs, ran := s.w.ExternalRuns(name); {
 		case !ran:
-			add("foreign join="+name, func(w *world.World) { w.JoinForeign(name, releases[0]) })
+			add("external join="+name, func(w *world.World) { w.JoinExternal(name, releases[0]) })
 		case !runs:
-			add("foreign again="+name, func(w *world.World) { w.StartForeign(name, releases[0]) })
+			add("external again="+name, func(w *world.World) { w.StartExternal(name, releases[0]) })
 		}
 		if others[name].Learner || s.stranger(others[name]) {
 			list = append(list, byHand("remove", name, true, (*world.World).RemoveByHand))
@@ -171,18 +171,18 @@ func (p *movingIn) goesOn(s *scene) []move {
 	return list
 }
 
-// existingAt is what a spec says of a running etcd with these members.
-func existingAt(names []string) *v1alpha1.Bootstrap {
-	e := &v1alpha1.ExistingCluster{}
+// externalAt is what a spec says of a running etcd with these members.
+func externalAt(names []string) *v1alpha1.Bootstrap {
+	e := &v1alpha1.ExternalCluster{}
 	for _, name := range names {
 		e.Endpoints = append(e.Endpoints, "http://"+name+":2379")
 	}
-	return &v1alpha1.Bootstrap{Existing: e}
+	return &v1alpha1.Bootstrap{External: e}
 }
 
 // byHand is what a person does to a member by etcdctl; nothing when etcd refuses it.
 func byHand(verb, name string, free bool, do func(w *world.World, name string) error) move {
-	return move{fmt.Sprintf("foreign %s=%s", verb, name), free, func(s *scene) { _ = do(s.w, name) }}
+	return move{fmt.Sprintf("external %s=%s", verb, name), free, func(s *scene) { _ = do(s.w, name) }}
 }
 
 // stranger reports whether Quorate says of the member that it is left to a person.
@@ -200,17 +200,17 @@ func (p *movingIn) mishaps(s *scene) []move {
 	}
 	c, others := s.w.Cluster(), s.others()
 	for _, name := range slices.Sorted(maps.Keys(others)) {
-		if runs, _ := s.w.ForeignRuns(name); runs {
-			add("foreign stop="+name, func(w *world.World) { w.StopForeign(name) })
+		if runs, _ := s.w.ExternalRuns(name); runs {
+			add("external stop="+name, func(w *world.World) { w.StopExternal(name) })
 		}
 		if !others[name].Learner {
 			list = append(list, byHand("remove", name, false, (*world.World).RemoveByHand))
 		}
 	}
-	if len(others) > 0 && !s.w.Foreign[newcomer] {
+	if len(others) > 0 && !s.w.External[newcomer] {
 		for _, role := range []string{"learner", "voter"} {
-			add(fmt.Sprintf("foreign add-%s=%s", role, newcomer), func(w *world.World) {
-				w.Foreign[newcomer] = true
+			add(fmt.Sprintf("external add-%s=%s", role, newcomer), func(w *world.World) {
+				w.External[newcomer] = true
 				w.AddByHand("http://"+newcomer+":2380", role == "learner")
 			})
 		}
@@ -223,11 +223,11 @@ func (p *movingIn) mishaps(s *scene) []move {
 			func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours + 1)) })
 	}
 	if retires(c) == "retire" {
-		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = false })
+		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.External.RemoveExternal = false })
 	}
 	recorded := s.w.Objects[firstRecord] != nil // before, it would be a cluster of its own
 	if recorded && retires(c) != "none" {
-		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+		edit("external=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
 	}
 	if slices.Contains(s.just, "delete") && c.DeletionTimestamp == nil {
 		add("delete cluster", func(w *world.World) { w.DeleteCluster(false) })
@@ -258,22 +258,22 @@ func (p *movingIn) mishaps(s *scene) []move {
 	return list
 }
 
-// hasLeft looks at an etcd whose EtcdCluster has just gone: beside foreign members none of ours is left in it (S17),
+// hasLeft looks at an etcd whose EtcdCluster has just gone: beside external members none of ours is left in it (S17),
 // unless a person did not want to wait for that.
 func (s *scene) hasLeft(before *world.World) {
 	record, _ := before.Objects[firstRecord].(*corev1.ConfigMap)
-	if retires(before.Cluster()) == "none" || len(recordtest.Says(record).Foreign) == 0 {
+	if retires(before.Cluster()) == "none" || len(recordtest.Says(record).External) == 0 {
 		return
 	}
 	for _, m := range s.now().Members {
 		if _, other := s.others()[placed(m)]; !other {
-			left := fmt.Sprintf("S17: the EtcdCluster is gone, and %s is left beside foreign members", placed(m))
+			left := fmt.Sprintf("S17: the EtcdCluster is gone, and %s is left beside external members", placed(m))
 			s.w.Oracle.Broken = append(s.w.Oracle.Broken, left)
 		}
 	}
 }
 
-// done reports whether no foreign member is left and the cluster is as the spec asks for; or so much data is lost
+// done reports whether no external member is left and the cluster is as the spec asks for; or so much data is lost
 // that only a person can help.
 func (*movingIn) done(s *scene) bool {
 	c := s.w.Cluster()
@@ -297,7 +297,7 @@ func (s *scene) bereft() bool {
 		holds := slices.ContainsFunc(slices.Collect(maps.Values(s.w.Dirs)), func(d world.Dir) bool {
 			return d.Cluster == now.ID && d.Member == m.ID
 		})
-		if _, ran := s.w.ForeignRuns(placed(m)); holds || !ran && placed(m) == newcomer {
+		if _, ran := s.w.ExternalRuns(placed(m)); holds || !ran && placed(m) == newcomer {
 			have++
 		}
 	}
@@ -308,7 +308,7 @@ func (s *scene) bereft() bool {
 func (p *movingIn) tell(s *scene, b *strings.Builder, n numbers) {
 	p.takeover.tell(s, b, n)
 	w, c := s.w, s.w.Cluster()
-	if e := joinedExisting(c); e != nil {
+	if e := joinedExternal(c); e != nil {
 		fmt.Fprintln(b, e.Endpoints)
 	}
 	fmt.Fprintln(b, c.DeletionTimestamp != nil)
@@ -320,14 +320,14 @@ func (p *movingIn) tell(s *scene, b *strings.Builder, n numbers) {
 	for _, m := range c.Status.Members {
 		seen := w.Now.Sub(watched)
 		silent, joined := min(seen, w.Now.Sub(m.LastTransitionTime.Time)), min(seen, w.Now.Sub(m.JoinTime.Time))
-		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute,
+		fmt.Fprintln(b, m.ID, m.Leader, m.External, m.Message, !m.Ready && silent >= 5*time.Minute,
 			joined >= 10*time.Minute)
 	}
 	if r := c.Status.Internal.Replacement; r != nil {
-		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NextLearnerTime.Time), r.Voter, w.Now.Before(r.NextGivenUpTime.Time))
+		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NextLearnerTime.Time), r.Voter, w.Now.Before(r.NextReplacementTime.Time))
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.Foreign)) {
-		runs, ran := w.ForeignRuns(name)
+	for _, name := range slices.Sorted(maps.Keys(w.External)) {
+		runs, ran := w.ExternalRuns(name)
 		fmt.Fprintln(b, name, runs, ran)
 	}
 	for _, place := range slices.Sorted(maps.Keys(w.Dirs)) {
@@ -340,8 +340,8 @@ func (p *movingIn) tell(s *scene, b *strings.Builder, n numbers) {
 	}
 }
 
-// TestForeignMembers searches all that may happen while ours take over from foreign members.
-func TestForeignMembers(t *testing.T) {
+// TestExternalMembers searches all that may happen while ours take over from external members.
+func TestExternalMembers(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		joined   joined
@@ -355,20 +355,20 @@ func TestForeignMembers(t *testing.T) {
 			false},
 		{"two join one, and are deleted", joined{1, 2, false}, 1, []string{"delete"}, false},
 		{"one beside two is deleted, one more trouble", joined{2, 1, true}, 2,
-			[]string{"delete", "foreign", "lose", "cache", "look", "crash"}, true},
+			[]string{"delete", "external", "lose", "cache", "look", "crash"}, true},
 		{"one beside two, one trouble", joined{2, 1, true}, 1, nil, true},
 		{"two join one, one trouble", joined{1, 2, false}, 1, nil, true},
-		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2,
-			[]string{"foreign", "call", "look"}, true},
-		{"one beside two, two of foreign members and edits", joined{2, 1, true}, 2, []string{"foreign", "edit"}, true},
+		{"one joins one, two of external members and late calls", joined{1, 1, false}, 2,
+			[]string{"external", "call", "look"}, true},
+		{"one beside two, two of external members and edits", joined{2, 1, true}, 2, []string{"external", "edit"}, true},
 	} {
 		searchScene(t, c.name, c.deep, func() *scene { return c.joined.world(c.troubles, nil, c.just...) })
 	}
 }
 
-// TestForeignMutants are rules about foreign members that are wrong on purpose. The search finds each by what happens
-// alone, and the shipped rules live through the same in TestForeignMembers.
-func TestForeignMutants(t *testing.T) {
+// TestExternalMutants are rules about external members that are wrong on purpose. The search finds each by what happens
+// alone, and the shipped rules live through the same in TestExternalMembers.
+func TestExternalMutants(t *testing.T) {
 	for name, mutant := range map[string]struct {
 		joined   joined
 		troubles int
@@ -376,11 +376,11 @@ func TestForeignMutants(t *testing.T) {
 		decide   decider
 		breaks   string
 	}{
-		"foreign members are removed unasked": {joined{1, 1, true}, 0, nil, retiresUnasked,
+		"external members are removed unasked": {joined{1, 1, true}, 0, nil, retiresUnasked,
 			"S6: old-0 is removed, which is not ours, and the spec"},
-		"foreign members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly,
+		"external members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly,
 			"S6: old-0 is removed, which is not ours, and 1 of ours"},
-		"foreign members are strangers": {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
+		"external members are strangers": {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
 		"the first record says nothing of the other etcd": {joined{1, 1, false}, 0, nil, beginsItsOwn,
 			"S8: 2 etcd clusters"},
 		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, nil, reusesNames,
@@ -398,11 +398,11 @@ func TestForeignMutants(t *testing.T) {
 	}
 }
 
-// retiresUnasked takes every spec for one which says that the foreign members go.
+// retiresUnasked takes every spec for one which says that the external members go.
 func retiresUnasked(o observation.Observation) decision.Decision {
 	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
-		if e := joinedExisting(c); e != nil {
-			e.RetireForeign = true
+		if e := joinedExternal(c); e != nil {
+			e.RemoveExternal = true
 		}
 	})
 }
@@ -421,18 +421,18 @@ func knowsNoOthers(o observation.Observation) decision.Decision {
 	d := hooks.Decide(o)
 	d.Children.ConfigMaps = asks(d.Children.ConfigMaps, func(cm *corev1.ConfigMap) {
 		recordtest.Edit(cm, func(r *rec.Record) {
-			r.Foreign = nil
-			r.ForeignSince = time.Time{}
+			r.External = nil
+			r.ExternalSince = time.Time{}
 		})
 	})
 	return d
 }
 
-// beginsItsOwn looks at spec.bootstrap.existing only once a record says so.
+// beginsItsOwn looks at spec.bootstrap.external only once a record says so.
 func beginsItsOwn(o observation.Observation) decision.Decision {
 	record := o.Children.ConfigMaps[firstRecord.Name]
 	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
-		if recordtest.Says(record).Source != rec.SourceExisting {
+		if recordtest.Says(record).Source != rec.SourceExternal {
 			c.Spec.Bootstrap = nil
 		}
 	})

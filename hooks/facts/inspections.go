@@ -16,8 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// SurveySuffix makes the name of the pod that looks at a member's volumes.
-const SurveySuffix = "-survey"
+// InspectSuffix makes the name of the pod that looks at a member's volumes.
+const InspectSuffix = "-inspect"
 
 // SurvivorChoice is what is said of the volumes of all survivors. With evidence one is chosen: that, which names it
 // first, is for the record.
@@ -35,10 +35,10 @@ func (f *Facts) BestSurvivor() SurvivorChoice {
 	of := f.Survivors(f.Next.Epoch.SurvivorsOf)
 	if len(of) == 0 {
 		return SurvivorChoice{Message: fmt.Sprintf("no volume of epoch %d is left to begin epoch %d with%s",
-			f.Next.Epoch.SurvivorsOf, f.Next.Epoch.N, f.WithoutGivenUp(f.Next.Epoch.SurvivorsOf)) + f.Ways(),
+			f.Next.Epoch.SurvivorsOf, f.Next.Epoch.N, f.WithoutReplaced(f.Next.Epoch.SurvivorsOf)) + f.Ways(),
 			Outlook: decision.Waits}
 	}
-	s := f.surveyOf(of)
+	s := f.inspectOf(of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
 		return SurvivorChoice{Message: fmt.Sprintf("inspecting the volumes of %s", strings.Join(s.waits, ", "))}
@@ -52,7 +52,7 @@ func (f *Facts) BestSurvivor() SurvivorChoice {
 	case len(s.unreached) > 0 && !f.goesOnWithout(&s):
 		return SurvivorChoice{Message: fmt.Sprintf("%s may have the newest data, and could not be reached within %s: "+
 			"bring its node or volume back; %s; %s",
-			strings.Join(s.unreached, ", "), objects.Brief(f.SurveyFor()), f.discount("it",
+			strings.Join(s.unreached, ", "), objects.Brief(f.InspectFor()), f.discount("it",
 				strings.Join(s.unreached, " pvc/")),
 			evidence), Outlook: decision.Waits}
 	}
@@ -62,11 +62,11 @@ func (f *Facts) BestSurvivor() SurvivorChoice {
 	return SurvivorChoice{Message: fmt.Sprintf("%s has the newest data (%s)", s.best, evidence), Evidence: evidence}
 }
 
-// survey is what is known of the volumes of survivors.
-type survey struct {
+// inspection is what is known of the volumes of survivors.
+type inspection struct {
 	// best has the most of those that can be used, most is what it has; empty for none.
 	best string
-	most stores.Survey
+	most stores.Inspection
 	// reported have told what they hold, waits may still do so, and unreached were waited for long enough.
 	reported, waits, unreached []string
 	evidence                   []string
@@ -74,19 +74,19 @@ type survey struct {
 	mixed bool
 }
 
-func (f *Facts) surveyOf(of []string) survey {
-	var s survey
+func (f *Facts) inspectOf(of []string) inspection {
+	var s inspection
 	known := f.clusterIDOf(f.Next.Epoch.SurvivorsOf)
 	clusters := map[string]bool{}
 	for _, name := range of {
-		report, late := f.surveyed(name)
+		report, late := f.inspected(name)
 		switch {
 		case report == nil && !late:
 			s.waits = append(s.waits, name)
 		case report == nil:
 			s.unreached = append(s.unreached, name)
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name,
-				objects.Brief(f.SurveyFor()), f.whyNotReported(f.All.Pods[name+SurveySuffix])))
+				objects.Brief(f.InspectFor()), f.whyNotReported(f.All.Pods[name+InspectSuffix])))
 		case report.Error != "":
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
 		case known != 0 && report.ClusterID != objects.Hex(known):
@@ -114,9 +114,9 @@ func (f *Facts) surveyOf(of []string) survey {
 }
 
 // nameClusters has the evidence say of which etcd cluster each volume is. There is one line for each of them.
-func (f *Facts) nameClusters(s *survey, of []string) {
+func (f *Facts) nameClusters(s *inspection, of []string) {
 	for i, name := range of {
-		if report, _ := f.surveyed(name); report != nil && report.Error == "" {
+		if report, _ := f.inspected(name); report != nil && report.Error == "" {
 			s.evidence[i] += ", of etcd cluster " + report.ClusterID
 		}
 	}
@@ -125,7 +125,7 @@ func (f *Facts) nameClusters(s *survey, of []string) {
 // goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has
 // told what it has. Else a person says so, on the claim: who asked for a survivor did not know yet which one can't be
 // reached.
-func (f *Facts) goesOnWithout(s *survey) bool {
+func (f *Facts) goesOnWithout(s *inspection) bool {
 	voters := f.pastOf(f.Next.Epoch.SurvivorsOf).Voters
 	reported := objects.Filter(voters,
 		func(n int) bool { return slices.Contains(s.reported, objects.MemberName(f.Cluster.Name, n)) })
@@ -141,40 +141,40 @@ func (f *Facts) discount(which, claims string) string {
 
 // ahead compares logs as raft does in elections: one that is not behind has everything that a quorum has acknowledged,
 // if any here has.
-func ahead(a, b *stores.Survey) bool {
+func ahead(a, b *stores.Inspection) bool {
 	return a.LastTerm > b.LastTerm || a.LastTerm == b.LastTerm && a.LastIndex > b.LastIndex
 }
 
-// SurveyAtLeast is how long a volume is waited for that can't be reached: kube-controller-manager detaches it from a
+// InspectAtLeast is how long a volume is waited for that can't be reached: kube-controller-manager detaches it from a
 // dead node after 6 minutes (maxWaitForUnmountDuration in its attachdetach controller), and attaching it elsewhere
 // takes time, too.
-const SurveyAtLeast = 10 * time.Minute
+const InspectAtLeast = 10 * time.Minute
 
-// SurveyFor is how long a volume is waited for.
-func (f *Facts) SurveyFor() time.Duration {
-	return max(SurveyAtLeast, defaults.RecoverAfter(&f.Cluster.Spec))
+// InspectFor is how long a volume is waited for.
+func (f *Facts) InspectFor() time.Duration {
+	return max(InspectAtLeast, defaults.RecoverAfter(&f.Cluster.Spec))
 }
 
-// SurveyAgain is how long a pod that has ended without a word of its volume is left before it is made again.
-const SurveyAgain = 30 * time.Second
+// InspectAgain is how long a pod that has ended without a word of its volume is left before it is made again.
+const InspectAgain = 30 * time.Second
 
-// surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for
+// inspected is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for
 // long enough. Only a volume that was read and has nothing whole tells that it does not count: a pod that was killed,
 // or could not read what is there, says nothing of it.
-func (f *Facts) surveyed(name string) (report *stores.Survey, late bool) {
-	if report := surveyReport(f.All.Pods[name+SurveySuffix]); report != nil {
+func (f *Facts) inspected(name string) (report *stores.Inspection, late bool) {
+	if report := inspectReport(f.All.Pods[name+InspectSuffix]); report != nil {
 		return report, false
 	}
-	return nil, f.Observed(f.SurveyedSince()) >= f.SurveyFor()
+	return nil, f.Observed(f.InspectedSince()) >= f.InspectFor()
 }
 
-// surveyReport is what the pod has told of its volume; nil for nothing.
-func surveyReport(pod *corev1.Pod) *stores.Survey {
-	t := SurveyEnd(pod)
+// inspectReport is what the pod has told of its volume; nil for nothing.
+func inspectReport(pod *corev1.Pod) *stores.Inspection {
+	t := InspectEnd(pod)
 	if t == nil {
 		return nil
 	}
-	report, err := stores.Read[stores.Survey](t.Message)
+	report, err := stores.Read[stores.Inspection](t.Message)
 	if err != nil {
 		return nil
 	}
@@ -185,14 +185,14 @@ func surveyReport(pod *corev1.Pod) *stores.Survey {
 	return report
 }
 
-// SurveyEnd is how the container of the pod has ended; nil when it has not, or nothing tells.
-func SurveyEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	return objects.StatusOf(pod, objects.ContainerSurvey).State.Terminated
+// InspectEnd is how the container of the pod has ended; nil when it has not, or nothing tells.
+func InspectEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	return objects.StatusOf(pod, objects.ContainerInspectData).State.Terminated
 }
 
-// SurveyedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
+// InspectedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
 // one before were put in quarantine. A pod that is made again does not begin the wait again.
-func (f *Facts) SurveyedSince() time.Time {
+func (f *Facts) InspectedSince() time.Time {
 	since := f.Next.Epoch.Record.CreationTimestamp.Time
 	for name, claim := range f.All.Claims {
 		if _, ours := MemberOfClaim(f.Cluster.Name, name); !ours || !f.Ours(claim) {
@@ -212,9 +212,9 @@ func (f *Facts) whyNotReported(pod *corev1.Pod) string {
 		return f.WhyNotStarted(pod)
 	}
 	why := pod.Status.Reason
-	if t := SurveyEnd(pod); t != nil {
+	if t := InspectEnd(pod); t != nil {
 		why = cmp.Or(t.Reason, fmt.Sprintf("exit %d", t.ExitCode))
-		if report, err := stores.Read[stores.Survey](t.Message); err == nil && report.Error != "" {
+		if report, err := stores.Read[stores.Inspection](t.Message); err == nil && report.Error != "" {
 			why = report.Error
 		}
 	}
@@ -224,19 +224,19 @@ func (f *Facts) whyNotReported(pod *corev1.Pod) string {
 // ReportedNothing reports whether a pod has ended without a word of its volume, and should be made again: soon, and
 // rarely once all were waited for long enough.
 func (f *Facts) ReportedNothing(pod *corev1.Pod) bool {
-	if !Finished(pod) || surveyReport(pod) != nil {
+	if !Finished(pod) || inspectReport(pod) != nil {
 		return false
 	}
-	after := SurveyAgain
-	if f.Observed(f.SurveyedSince()) >= f.SurveyFor() {
-		after = f.SurveyFor()
+	after := InspectAgain
+	if f.Observed(f.InspectedSince()) >= f.InspectFor() {
+		after = f.InspectFor()
 	}
 	return f.Now.Sub(pod.CreationTimestamp.Time) >= after
 }
 
-// SurveyArgs have a survey look at this volume.
-func SurveyArgs(of record.FormerClaim) []string {
-	args := []string{"survey", "--data-dir=" + DataIn(of)}
+// InspectArgs have an inspection look at this volume.
+func InspectArgs(of record.FormerClaim) []string {
+	args := []string{"inspect-data", "--data-dir=" + DataIn(of)}
 	if wal := WALIn(of); wal != "" {
 		args = append(args, "--wal-dir="+wal)
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 )
 
-const firstForeign = 100 // IDs of foreign members begin there
+const firstExternal = 100 // IDs of external members begin there
 
 // besideThree is a cluster of n voters of ours, of three that are wanted, beside old-0 to old-2 in plain text; old-0
 // leads.
@@ -35,25 +35,25 @@ func besideThree(n int) observation.Observation {
 	o := fresh(3)
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	o.Children.Secrets = map[string]*observation.Secret{}
-	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{
+	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: &v1alpha1.ExternalCluster{
 		Endpoints: []string{"http://old-0:2379"}}}
 	o.Settings.AllowedEndpoints = &objects.AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
 	r := answer.JoiningRecord(o.Cluster)
 	r.ClusterID = 0xc1
 	r.NextOrdinal = n
-	r.Foreign = map[string][]string{}
-	r.ForeignSince = now.Add(-time.Hour)
-	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: firstForeign}
+	r.External = map[string][]string{}
+	r.ExternalSince = now.Add(-time.Hour)
+	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: firstExternal}
 	for i := range 3 {
 		name := objects.MemberName("old", i)
-		m := observation.Member{ID: uint64(firstForeign + i), Name: name,
+		m := observation.Member{ID: uint64(firstExternal + i), Name: name,
 			PeerURLs: []string{"http://" + name + ":2380"}, ClientURLs: []string{"http://" + name + ":2379"}}
 		o.Etcd.Members = append(o.Etcd.Members, m)
-		r.Foreign[objects.Hex(m.ID)] = m.ClientURLs
-		o.Health[m.ClientURLs[0]] = observation.Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstForeign,
+		r.External[objects.Hex(m.ID)] = m.ClientURLs
+		o.Health[m.ClientURLs[0]] = observation.Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstExternal,
 			Version: "3.6.10", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
 		o.Cluster.Status.Members = append(o.Cluster.Status.Members,
-			v1alpha1.MemberStatus{Name: name, ID: objects.Hex(m.ID), Foreign: true,
+			v1alpha1.MemberStatus{Name: name, ID: objects.Hex(m.ID), External: true,
 				JoinTime: metav1.NewTime(now.Add(-time.Hour))})
 	}
 	cm := record.New(o.Cluster, 1, r)
@@ -62,29 +62,29 @@ func besideThree(n int) observation.Observation {
 	for i := range n {
 		addMember(&o, i, false)
 		h := o.Health[objects.MemberName("demo", i)]
-		h.Leader = firstForeign
+		h.Leader = firstExternal
 		o.Health[objects.MemberName("demo", i)] = h
 	}
 	return o
 }
 
 func retiring(o observation.Observation) observation.Observation {
-	o.Cluster.Spec.Bootstrap.Existing.RetireForeign = true
+	o.Cluster.Spec.Bootstrap.External.RemoveExternal = true
 	return o
 }
 
-// TestBesideForeignMembers: the stories existing_*.txt have what happens on the way; here is what stops it.
-func TestBesideForeignMembers(t *testing.T) {
+// TestBesideExternalMembers: the stories external_*.txt have what happens on the way; here is what stops it.
+func TestBesideExternalMembers(t *testing.T) {
 	unrecorded := noted(func(r *record.Record) {
 		r.ClusterID = 0
-		r.Foreign = nil
-		r.ForeignSince = time.Time{}
+		r.External = nil
+		r.ExternalSince = time.Time{}
 	})
 	unanswered := func(o *observation.Observation) {
 		o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": {Err: "connection refused"}}
 	}
 	twoClusters := func(o *observation.Observation) {
-		o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"http://old-0:2379", "http://other:2379"}
+		o.Cluster.Spec.Bootstrap.External.Endpoints = []string{"http://old-0:2379", "http://other:2379"}
 		o.Health["http://other:2379"] = observation.Health{Err: "another etcd", ClusterID: 0xbad, MemberID: 1}
 	}
 	alarm := func(member uint64, kind string) fact {
@@ -115,37 +115,37 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"no member answers", with(besideThree(0), unrecorded, unanswered), "Join", nil, "connection refused"},
 		{"endpoints of two clusters", with(besideThree(0), unrecorded, twoClusters), "Join", nil, "has two clusters"},
 		{"a release that loses members", with(besideThree(0), unrecorded,
-			foreignly("old-1", func(h *observation.Health) { h.Version = "3.6.2" })), "Join", nil,
+			externally("old-1", func(h *observation.Health) { h.Version = "3.6.2" })), "Join", nil,
 			"upgrade it to 3.5.26 or later, or 3.6.4 or later"},
 		{"peers by TLS", with(besideThree(0), unrecorded,
 			func(o *observation.Observation) { o.Etcd.Members[2].PeerURLs[0] = "https://old-2:2380" }), "Join", nil,
 			"by TLS"},
 		{"too large a database", with(besideThree(2),
-			foreignly("old-2", func(h *observation.Health) { h.DBSize = 700 << 20 })), "Grow", nil,
+			externally("old-2", func(h *observation.Health) { h.DBSize = 700 << 20 })), "Grow", nil,
 			"raise spec.storage.size"},
 		{"it lists none of ours, which have run", with(besideThree(1), unrecorded, func(o *observation.Observation) {
 			o.Etcd.Members = o.Etcd.Members[:3]
 		}), "WrongCluster", nil, "does not list demo-0"},
 		{"another cluster answers later", with(besideThree(2),
 			func(o *observation.Observation) { o.Etcd.ClusterID = 0xbad }), "WrongCluster", nil, ""},
-		{"a foreign one was not asked", with(besideThree(2),
+		{"an external one was not asked", with(besideThree(2),
 			func(o *observation.Observation) { delete(o.Health, "http://old-1:2379") }), "Grow", nil,
 			"waiting for old-1 to serve"},
 		{"changes wait", with(besideThree(3), high, version("3.7.3"),
-			func(o *observation.Observation) { askDefragment(o, "now") }), "ForeignMembers", nil, "retireForeign"},
-		{"their alarm is not ours to clear", with(besideThree(3), alarm(firstForeign, observation.AlarmNoSpace)),
-			"ForeignMembers", nil, ""},
-		{"no claim is marked", with(besideThree(3), alarm(firstForeign+1, observation.AlarmCorrupt)), "Corrupt", nil,
+			func(o *observation.Observation) { askDefragment(o, "now") }), "ExternalMembers", nil, "removeExternal"},
+		{"their alarm is not ours to clear", with(besideThree(3), alarm(firstExternal, observation.AlarmNoSpace)),
+			"ExternalMembers", nil, ""},
+		{"no claim is marked", with(besideThree(3), alarm(firstExternal+1, observation.AlarmCorrupt)), "Corrupt", nil,
 			"you decide"},
 		{"their downgrade is not ours to cancel", with(besideThree(3),
-			foreignly("old-0", func(h *observation.Health) { h.Downgrade = "3.5.0" })), "ForeignMembers", nil, ""},
+			externally("old-0", func(h *observation.Health) { h.Downgrade = "3.5.0" })), "ExternalMembers", nil, ""},
 		{"nothing is restored", with(besideThree(3), func(o *observation.Observation) {
 			askRestore(o, "back", v1alpha1.RestoreOperation{Epoch: new(int64(7))})
-		}), "ForeignMembers", nil, ""},
+		}), "ExternalMembers", nil, ""},
 		{"a lost quorum is not recovered by itself", with(besideThree(3), quorumLost), "Blind", nil, ""},
-		{"who does not serve is retired before others", with(retiring(besideThree(3)), foreignly("old-2", dead)),
-			"RetireForeign", decision.Remove{ID: firstForeign + 2, Name: "old-2"}, ""},
-		{"the leader hands over to one of ours", with(retiring(besideThree(3)), onlyTheLeader), "RetireForeign",
+		{"who does not serve is retired before others", with(retiring(besideThree(3)), externally("old-2", dead)),
+			"RemoveExternal", decision.Remove{ID: firstExternal + 2, Name: "old-2"}, ""},
+		{"the leader hands over to one of ours", with(retiring(besideThree(3)), onlyTheLeader), "RemoveExternal",
 			decision.MoveLeader{To: 1, Name: "demo-0"}, ""},
 		{"replicas 0 is no pause, nor while blind", with(besideThree(3), replicas(0),
 			func(o *observation.Observation) { o.Etcd = nil }), "Blind", nil, ""},
@@ -164,32 +164,32 @@ func TestBesideForeignMembers(t *testing.T) {
 	}
 }
 
-// TestVerifyBesideForeignMembers: the oracle sees what the rules never do.
-func TestVerifyBesideForeignMembers(t *testing.T) {
+// TestVerifyBesideExternalMembers: the oracle sees what the rules never do.
+func TestVerifyBesideExternalMembers(t *testing.T) {
 	step := func(s decision.Step) func(d *decision.Decision) {
 		return func(d *decision.Decision) { d.Step = s }
 	}
-	leader := decision.Remove{ID: firstForeign, Name: "old-0"}
-	follower := decision.Remove{ID: firstForeign + 1, Name: "old-1"}
+	leader := decision.Remove{ID: firstExternal, Name: "old-0"}
+	follower := decision.Remove{ID: firstExternal + 1, Name: "old-1"}
 	join := decision.AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}
 	for name, c := range map[string]struct {
 		o      observation.Observation
 		spoils func(d *decision.Decision)
 		broken string
 	}{
-		"a foreign one is removed that should stay": {besideThree(3), step(follower), "S6"},
-		"before ours vote":                          {retiring(besideThree(2)), step(follower), "S6"},
-		"the leader":                                {retiring(besideThree(3)), step(leader), "S6"},
+		"an external one is removed that should stay": {besideThree(3), step(follower), "S6"},
+		"before ours vote":                            {retiring(besideThree(2)), step(follower), "S6"},
+		"the leader":                                  {retiring(besideThree(3)), step(leader), "S6"},
 		"one of ours that is wanted": {besideThree(3), step(decision.Remove{ID: 2, Name: "demo-1"}),
 			"S6"},
 		"a database of theirs is defragmented": {besideThree(3),
-			step(decision.Defragment{ID: firstForeign, Name: "old-0"}), "S6"},
+			step(decision.Defragment{ID: firstExternal, Name: "old-0"}), "S6"},
 		"a member joins another minor version": {with(besideThree(2),
-			foreignly("old-1", func(h *observation.Health) { h.Version = "3.5.35" })), step(join), "S18"},
+			externally("old-1", func(h *observation.Health) { h.Version = "3.5.35" })), step(join), "S18"},
 		"a pause takes our pods": {with(besideThree(3), replicas(0)),
 			func(d *decision.Decision) { d.Step, d.Children.Pods = nil, nil }, "S2"},
 		"the record forgets them": {besideThree(3), func(d *decision.Decision) {
-			recordtest.Edit(d.Children.ConfigMaps[0], func(r *record.Record) { r.Foreign = nil })
+			recordtest.Edit(d.Children.ConfigMaps[0], func(r *record.Record) { r.External = nil })
 		}, "S8"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,13 +200,13 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 	}
 }
 
-// TestForeignEndpoints: they are asked at the URLs of the spec, and at those that they advertise, as long as there
+// TestExternalEndpoints: they are asked at the URLs of the spec, and at those that they advertise, as long as there
 // are any.
-func TestForeignEndpoints(t *testing.T) {
+func TestExternalEndpoints(t *testing.T) {
 	urls := func(o observation.Observation) []string {
 		var all []string
 		for _, e := range facts.Endpoints(o) {
-			if e.Foreign {
+			if e.External {
 				all = append(all, e.ClientURL)
 			}
 		}
@@ -215,24 +215,24 @@ func TestForeignEndpoints(t *testing.T) {
 	o := besideThree(3)
 	assert.Equal(t, []string{"http://old-0:2379", "http://old-1:2379", "http://old-2:2379"}, urls(o))
 	noted(func(r *record.Record) {
-		r.Foreign = map[string][]string{"64": {"http://127.0.0.1:2379", "http://localhost:2379"},
+		r.External = map[string][]string{"64": {"http://127.0.0.1:2379", "http://localhost:2379"},
 			"65": {"http://0.0.0.0:2379"}, "66": {"http://127.0.0.2:2379", "http://[::]:2379",
 				"http://[0:0:0:0:0:0:0:1]:2379", "http://[::ffff:127.0.0.1]:2379"}}
 	})(&o)
 	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "no address that is one's own is asked")
-	noted(func(r *record.Record) { r.Foreign = nil })(&o)
+	noted(func(r *record.Record) { r.External = nil })(&o)
 	assert.Empty(t, urls(o), "they are gone")
 
 	secure := besideThree(3)
-	secure.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"},
-		TLS: &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}, ServerName: "etcd.example"}}
+	secure.Cluster.Spec.Bootstrap.External = &v1alpha1.ExternalCluster{Endpoints: []string{"https://old-0:2379"},
+		TLS: &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}, ServerName: "etcd.example"}}
 	noted(func(r *record.Record) {
-		r.Foreign = map[string][]string{"64": {"http://old-0:2379"}, "65": {"https://old-1:2379"}}
+		r.External = map[string][]string{"64": {"http://old-0:2379"}, "65": {"https://old-1:2379"}}
 	})(&secure)
 	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure),
 		"no password goes out in plain text")
 	for _, e := range facts.Endpoints(secure) {
-		assert.Equal(t, e.Foreign, e.ServerName == "etcd.example")
+		assert.Equal(t, e.External, e.ServerName == "etcd.example")
 	}
 
 	located := facts.Located(facts.Endpoints(o), o.Etcd, o.Health)
@@ -246,7 +246,7 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 	o := besideThree(2)
 	o.Etcd.Members[1].Name = "demo-1"
 	f := facts.New(o)
-	assert.Equal(t, "65", f.ByID(firstForeign+1).DisplayName())
+	assert.Equal(t, "65", f.ByID(firstExternal+1).DisplayName())
 	names := map[string]bool{}
 	for pair := range strings.SplitSeq(f.JoinCluster(f.Find("demo-0")), ",") {
 		name, _, _ := strings.Cut(pair, "=")
@@ -255,13 +255,13 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 	}
 }
 
-// TestOursTrustTheForeignAuthority: in the mode Auto it is put beside our own before a pod is made, and taken out
+// TestOursTrustTheExternalAuthority: in the mode Auto it is put beside our own before a pod is made, and taken out
 // when the spec no longer names it.
-func TestOursTrustTheForeignAuthority(t *testing.T) {
+func TestOursTrustTheExternalAuthority(t *testing.T) {
 	o := fresh(3)
-	spec := &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"},
-		TLS: &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}}
-	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: spec}
+	spec := &v1alpha1.ExternalCluster{Endpoints: []string{"https://old-0:2379"},
+		TLS: &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}}
+	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: spec}
 	withCertificates(&o)
 	o.Settings.AllowedEndpoints = &objects.AllowedEndpoints{Hosts: []string{"old-0"}}
 	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, answer.JoiningRecord(o.Cluster))
@@ -297,7 +297,7 @@ func recipeOf(d decision.Decision, secret string) decision.Recipe {
 	return nil
 }
 
-// TestPlainTextBesideIsSaid: while foreign members are asked without TLS, the condition Secured is False and says so,
+// TestPlainTextBesideIsSaid: while external members are asked without TLS, the condition Secured is False and says so,
 // whatever our own members speak.
 func TestPlainTextBesideIsSaid(t *testing.T) {
 	secured := func(o observation.Observation) *metav1.Condition {
@@ -310,15 +310,15 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 	o = besideThree(0)
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSAuto
 	withCertificates(&o)
-	assert.Equal(t, "ForeignPlaintext", secured(o).Reason)
+	assert.Equal(t, "ExternalPlaintext", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)
-	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
+	o.Cluster.Spec.Bootstrap.External.TLS = &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
 	assert.NotContains(t, secured(o).Message, words)
 	o.Cluster.Spec.Bootstrap = nil
 	assert.NotContains(t, secured(o).Message, words)
 }
 
-// TestThePeersDoor: it is open to all names beside foreign members, and a member that was started so is restarted
+// TestThePeersDoor: it is open to all names beside external members, and a member that was started so is restarted
 // when they are gone.
 func TestThePeersDoor(t *testing.T) {
 	o := serve(3)
@@ -333,8 +333,8 @@ func TestThePeersDoor(t *testing.T) {
 	require.NoError(t, verify(o, d))
 }
 
-// foreignly changes what a foreign member has answered.
-func foreignly(name string, how func(h *observation.Health)) fact {
+// externally changes what an external member has answered.
+func externally(name string, how func(h *observation.Health)) fact {
 	return answering("http://"+name+":2379", how)
 }
 
@@ -348,7 +348,7 @@ func allowing(t *testing.T, list string) *objects.AllowedEndpoints {
 // TestAllowedEndpoints: what a tenant may have Quorate dial is what the installation lists, and no list reaches the
 // server itself, its node, or another tenant's Service by name.
 func TestAllowedEndpoints(t *testing.T) {
-	// the policy is held against the same: TestPolicyForExistingEndpoints in test/static/manifests
+	// the policy is held against the same: TestPolicyForAllowedEtcdEndpoints in test/static/manifests
 	raw, err := os.ReadFile("testdata/endpoints.json")
 	require.NoError(t, err)
 	var cases []struct{ Allowed, Host, Refused string }
@@ -409,35 +409,35 @@ func TestParseAllowedEndpoints(t *testing.T) {
 // at those URLs; once they have, a shorter list takes no pod away.
 func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	o := fresh(3)
-	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{
+	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: &v1alpha1.ExternalCluster{
 		Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}
 	o.Children.ConfigMaps = nil
 	d := Decide(o)
 	assert.Equal(t, "Unsupported", d.Reason.Rule)
-	assert.Contains(t, d.Reason.Message, "spec.bootstrap.existing.endpoints[0] is not asked: this installation of "+
-		"Quorate allows no endpoints (quorate install --existing-endpoints)")
+	assert.Contains(t, d.Reason.Message, "spec.bootstrap.external.endpoints[0] is not asked: this installation of "+
+		"Quorate allows no endpoints (quorate install --allowed-etcd-endpoints)")
 	o.Settings.AllowedEndpoints = allowing(t, "10.1.0.0/16")
 	assert.Contains(t, Decide(o).Reason.Message, "endpoints[1] is not asked: this installation of Quorate allows only 10.1.0.0/16")
 	o.Settings.AllowedEndpoints = allowing(t, "10.0.0.0/8")
-	assert.Equal(t, "Record", Decide(o).Reason.Rule)
+	assert.Equal(t, "RecordEpoch", Decide(o).Reason.Rule)
 
 	for _, e := range facts.Endpoints(besideThree(1)) {
-		assert.Equal(t, e.Foreign, e.Allowed != nil && e.Namespace == "default", "%+v", e)
+		assert.Equal(t, e.External, e.Allowed != nil && e.Namespace == "default", "%+v", e)
 	}
 	joined := besideThree(3)
 	joined.Settings.AllowedEndpoints = nil
-	assert.Equal(t, "ForeignMembers", Decide(joined).Reason.Rule)
+	assert.Equal(t, "ExternalMembers", Decide(joined).Reason.Rule)
 }
 
-// TestWhatAForeignMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
-func TestWhatAForeignMemberCallsItself(t *testing.T) {
-	o := with(besideThree(0), neverQuorate, noted(func(r *record.Record) { r.Foreign = nil }))
+// TestWhatAExternalMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
+func TestWhatAExternalMemberCallsItself(t *testing.T) {
+	o := with(besideThree(0), neverQuorate, noted(func(r *record.Record) { r.External = nil }))
 	o.Etcd.Members[1].Name = "run `kubectl delete ns shop`"
 	o.Etcd.Members[1].ClientURLs = []string{"http://a:2379,99 http://b:2379", "http://old-1:2379"}
 	d := Decide(o)
 	assert.Contains(t, d.Reason.Message, "with the members 65, old-0, old-2")
 	assert.Equal(t, map[string][]string{"64": {"http://old-0:2379"}, "65": {"http://old-1:2379"},
-		"66": {"http://old-2:2379"}}, recordOf(d).Foreign)
+		"66": {"http://old-2:2379"}}, recordOf(d).External)
 }
 
 // plainText is a cluster of n voters that serves in plain text.

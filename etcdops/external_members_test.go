@@ -32,7 +32,7 @@ import (
 
 // elsewhere is an endpoint of another etcd, where 10.1.0.0/16 is allowed.
 func elsewhere(url string) observation.Endpoint {
-	return observation.Endpoint{Name: url, ClientURL: url, Foreign: true, Namespace: "shop",
+	return observation.Endpoint{Name: url, ClientURL: url, External: true, Namespace: "shop",
 		Allowed: &objects.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
 }
 

@@ -13,16 +13,16 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-// What Verify says of clusters that have joined an existing etcd.
+// What Verify says of clusters that have joined an external etcd.
 
-// besideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd
+// besideExternal reports whether etcd lists members that are none of ours, in an epoch that joined an external etcd
 // and has not seen the last of them.
-func besideForeign(j *judgement) bool {
+func besideExternal(j *judgement) bool {
 	e := j.f.Epoch
-	if e == nil || e.Source != record.SourceExisting {
+	if e == nil || e.Source != record.SourceExternal {
 		return false
 	}
-	noted := len(e.Foreign) > 0
+	noted := len(e.External) > 0
 	if j.o.Etcd == nil || j.f.Etcd == nil {
 		return noted || e.ClusterID == 0
 	}
@@ -50,10 +50,10 @@ func joins(j *judgement, old, now *facts.Epoch) {
 	j.require(!left || listed, "S8", "cluster %x is recorded, which lists none of ours that have run", now.ClusterID)
 }
 
-// stepBeside: beside foreign members nothing is changed but who is a member, and nothing at all before it is recorded
+// stepBeside: beside external members nothing is changed but who is a member, and nothing at all before it is recorded
 // which cluster it is.
 func stepBeside(j *judgement) {
-	if !besideForeign(j) {
+	if !besideExternal(j) {
 		return
 	}
 	j.require(j.f.Epoch.ClusterID != 0, "S8", "%s before it is recorded which cluster is joined", j.d.Step)
@@ -64,9 +64,9 @@ func stepBeside(j *judgement) {
 	}
 }
 
-// suits: no member joins foreign ones that run another minor version or speak otherwise with their peers.
+// suits: no member joins external ones that run another minor version or speak otherwise with their peers.
 func suits(j *judgement, s decision.AddLearner) {
-	if !besideForeign(j) {
+	if !besideExternal(j) {
 		return
 	}
 	for _, m := range j.f.Members {
@@ -82,7 +82,7 @@ func suits(j *judgement, s decision.AddLearner) {
 	}
 }
 
-// removeBeside: a foreign voter goes only when the spec says so and all that are wanted of ours vote and serve; one
+// removeBeside: an external voter goes only when the spec says so and all that are wanted of ours vote and serve; one
 // of ours as always, but that ours alone are held against the wanted number.
 func removeBeside(j *judgement, s decision.Remove, m *facts.Member, lost bool) {
 	ours := objects.Filter(j.f.Voters, func(o *facts.Member) bool { return o.PodName != "" })
@@ -92,17 +92,17 @@ func removeBeside(j *judgement, s decision.Remove, m *facts.Member, lost bool) {
 		return
 	}
 	b := j.o.Cluster.Spec.Bootstrap
-	j.require(b != nil && b.Existing != nil && b.Existing.RetireForeign, "S6",
+	j.require(b != nil && b.External != nil && b.External.RemoveExternal, "S6",
 		"%s, which is not ours, and its removal was not asked for", s)
 	j.require(len(ours) >= j.f.Replicas && len(ours) > 0 && facts.Serving(ours) == len(ours), "S6",
 		"%s, which is not ours, before all of ours vote and serve", s)
 }
 
-// checkForeign: the record forgets that there are foreign members only when a list in hand has none.
-func checkForeign(j *judgement, old, now *facts.Epoch) {
-	had := len(old.Foreign) > 0
-	has := len(now.Foreign) > 0
-	j.require(!had || has || j.f.Etcd != nil && !besideForeign(j), "S8",
-		"the record forgets foreign members that may be there")
-	j.require(!has || had || !old.HadQuorum(), "S8", "the record makes foreign members of strangers")
+// checkExternal: the record forgets that there are external members only when a list in hand has none.
+func checkExternal(j *judgement, old, now *facts.Epoch) {
+	had := len(old.External) > 0
+	has := len(now.External) > 0
+	j.require(!had || has || j.f.Etcd != nil && !besideExternal(j), "S8",
+		"the record forgets external members that may be there")
+	j.require(!has || had || !old.HadQuorum(), "S8", "the record makes external members of strangers")
 }

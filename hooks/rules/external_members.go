@@ -11,29 +11,29 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// join waits for a quorum of the existing etcd, and writes down which cluster it is: only that one is joined, even if
+// join waits for a quorum of the external etcd, and writes down which cluster it is: only that one is joined, even if
 // another answers later.
 func join(f *facts.Facts) *decision.Plan {
-	if !f.Epoch.Existing() || f.Epoch.HadQuorum() {
+	if !f.Epoch.Joined() || f.Epoch.HadQuorum() {
 		return nil
 	}
-	existing := defaults.Existing(f.Cluster)
+	external := defaults.External(f.Cluster)
 	switch {
-	case existing == nil:
+	case external == nil:
 		return &decision.Plan{
-			Message: "spec.bootstrap.existing was removed before the members joined that etcd: put it back, or " +
+			Message: "spec.bootstrap.external was removed before the members joined that etcd: put it back, or " +
 				"delete this EtcdCluster",
 			Outlook: decision.Waits,
 		}
 	case f.Etcd == nil:
 		return &decision.Plan{
-			Message: fmt.Sprintf("waiting for a quorum of the existing etcd at %s%s",
-				strings.Join(existing.Endpoints, ", "), f.Unanswered()),
+			Message: fmt.Sprintf("waiting for a quorum of the external etcd at %s%s",
+				strings.Join(external.Endpoints, ", "), f.Unanswered()),
 			Resync: decision.ResyncLater,
 		}
 	case f.Unfit() != "":
 		return &decision.Plan{
-			Message: "the members can't join the existing etcd: " + f.Unfit(),
+			Message: "the members can't join the external etcd: " + f.Unfit(),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
 		}
@@ -45,16 +45,16 @@ func join(f *facts.Facts) *decision.Plan {
 	}
 }
 
-func retireForeign(f *facts.Facts) *decision.Plan {
-	if !f.BesideForeign() || !f.Retiring() {
+func removeExternal(f *facts.Facts) *decision.Plan {
+	if !f.BesideExternal() || !f.Retiring() {
 		return nil
 	}
-	if silent := objects.Filter(f.ReplicaVoters(), func(m *facts.Member) bool { return !m.Serving() }); len(
-		silent) > 0 {
+	if unreachable := objects.Filter(f.ReplicaVoters(), func(m *facts.Member) bool { return !m.Serving() }); len(
+		unreachable) > 0 {
 		return &decision.Plan{
-			Message: fmt.Sprintf("foreign members are removed when all of ours serve; waiting for %s",
-				strings.Join(facts.Names(silent), ", ")),
-			Outlook: byPerson(f, silent),
+			Message: fmt.Sprintf("external members are removed when all of ours serve; waiting for %s",
+				strings.Join(facts.Names(unreachable), ", ")),
+			Outlook: byPerson(f, unreachable),
 			Resync:  decision.ResyncLater,
 		}
 	}
@@ -72,8 +72,8 @@ func retireForeign(f *facts.Facts) *decision.Plan {
 		return nil // a learner of theirs: rule Learner says so
 	}
 	slices.SortStableFunc(list, func(a, b *facts.Member) int { return rank(a) - rank(b) })
-	why := fmt.Sprintf("removing the foreign members, %d left", len(list))
-	if f.Now.Before(f.Epoch.ForeignSince.Add(facts.RetirePause)) {
+	why := fmt.Sprintf("removing the external members, %d left", len(list))
+	if f.Now.Before(f.Epoch.ExternalSince.Add(facts.RetirePause)) {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].Alias),
 			Resync:  decision.ResyncLater,
@@ -82,22 +82,22 @@ func retireForeign(f *facts.Facts) *decision.Plan {
 	return removeVoter(f, list[0], why)
 }
 
-// foreignMembers is at rest, or waits for members to serve again.
-func foreignMembers(f *facts.Facts) *decision.Plan {
-	if !f.BesideForeign() {
+// externalMembers is at rest, or waits for members to serve again.
+func externalMembers(f *facts.Facts) *decision.Plan {
+	if !f.BesideExternal() {
 		return nil
 	}
-	if silent := waitForMembers(f); silent != nil {
-		return silent
+	if unreachable := waitForMembers(f); unreachable != nil {
+		return unreachable
 	}
-	_, message := f.ForeignStage()
+	_, message := f.ExternalStage()
 	return &decision.Plan{Message: message, Outlook: followed(f)}
 }
 
-// setVersionBesideForeign lets new members run what the spec asks for. Beside foreign members there are no upgrades;
+// recordVersionBesideExternal lets new members run what the spec asks for. Beside external members there are no upgrades;
 // but before the first of ours has joined, and within a minor version, there is nothing that an upgrade would have to
 // go through.
-func setVersionBesideForeign(f *facts.Facts) *decision.Plan {
+func recordVersionBesideExternal(f *facts.Facts) *decision.Plan {
 	has, err := defaults.ParseRelease(f.Epoch.Version)
 	wanted, err2 := defaults.ParseRelease(f.Cluster.Spec.Version)
 	none := !slices.ContainsFunc(f.Members, func(m *facts.Member) bool { return m.PodName != "" })

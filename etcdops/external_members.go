@@ -19,8 +19,8 @@ import (
 // installation allows and at no other, and what is told of them is one of a few clauses of ours: nothing that answers
 // there can have its words shown.
 
-// dialForeign connects to an endpoint of another etcd, where that is allowed.
-func (e *Etcd) dialForeign(ctx context.Context, endpoint observation.Endpoint) (net.Conn, error) {
+// dialExternal connects to an endpoint of another etcd, where that is allowed.
+func (e *Etcd) dialExternal(ctx context.Context, endpoint observation.Endpoint) (net.Conn, error) {
 	within := reach.Within{Allowed: endpoint.Allowed, Namespace: endpoint.Namespace}
 	target, control, err := within.To(address(endpoint))
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
-// claimSurveys look at the claims that a new cluster should begin with, until one is chosen.
-func claimSurveys(f *facts.Facts) []*corev1.Pod {
+// claimInspections look at the claims that a new cluster should begin with, until one is chosen.
+func claimInspections(f *facts.Facts) []*corev1.Pod {
 	c := f.FormerClaims()
 	if c == nil || f.Replicas == 0 || f.RanBefore() || f.ChooseClaim(c).Chosen != nil {
 		return nil
 	}
 	var pods []*corev1.Pod
 	for place, of := range facts.VolumesOf(c) {
-		name := f.ClaimSurvey(place)
+		name := f.ClaimInspection(place)
 		switch old := f.LookedAt(place, of); {
 		case old == nil && f.All.Pods[name] == nil:
-			pods = append(pods, surveyPod(f, name, of))
-		case old != nil && (!facts.SaysNothing(old) || f.Now.Sub(old.CreationTimestamp.Time) < facts.SurveyAgain):
+			pods = append(pods, inspectPod(f, name, of))
+		case old != nil && (!facts.SaysNothing(old) || f.Now.Sub(old.CreationTimestamp.Time) < facts.InspectAgain):
 			pods = append(pods, facts.Kept(f.Cluster, old))
 		}
 	}
 	return pods
 }
 
-// surveyPods look at the survivors' volumes, while none is chosen.
-func surveyPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
+// inspectPods look at the survivors' volumes, while none is chosen.
+func inspectPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	if f.Epoch == nil {
-		return claimSurveys(f)
+		return claimInspections(f)
 	}
 	if f.Next == nil || f.Cancelled() || f.Next.Epoch.Source != record.SourceSurvivor {
 		return nil
@@ -46,9 +46,9 @@ func surveyPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	}
 	var pods []*corev1.Pod
 	for _, name := range f.Survivors(f.Next.Epoch.SurvivorsOf) {
-		switch old := f.All.Pods[name+facts.SurveySuffix]; {
+		switch old := f.All.Pods[name+facts.InspectSuffix]; {
 		case old == nil:
-			pods = append(pods, surveyPod(f, name+facts.SurveySuffix, survivorVolume(f, name)))
+			pods = append(pods, inspectPod(f, name+facts.InspectSuffix, survivorVolume(f, name)))
 		case !f.ReportedNothing(old):
 			pods = append(pods, facts.Kept(f.Cluster, old))
 		}
@@ -56,20 +56,20 @@ func surveyPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	return pods
 }
 
-func surveyPod(f *facts.Facts, name string, of record.FormerClaim) *corev1.Pod {
+func inspectPod(f *facts.Facts, name string, of record.FormerClaim) *corev1.Pod {
 	s := &f.Cluster.Spec
 	volumes, mounts := mountsOf(of)
-	survey := corev1.Container{
-		Name: objects.ContainerSurvey, Image: f.Settings.Image, ImagePullPolicy: f.Settings.ImagePullPolicy,
+	inspection := corev1.Container{
+		Name: objects.ContainerInspectData, Image: f.Settings.Image, ImagePullPolicy: f.Settings.ImagePullPolicy,
 		Command:                  []string{objects.SnapshotProgram},
-		Args:                     facts.SurveyArgs(of),
+		Args:                     facts.InspectArgs(of),
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                objects.Little(s.Resources.Limits),
 		VolumeMounts:             mounts,
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: surveyLabels(f.Cluster),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: inspectLabels(f.Cluster),
 			Annotations: objects.Annotations(f.Cluster, nil)},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,
@@ -80,14 +80,14 @@ func surveyPod(f *facts.Facts, name string, of record.FormerClaim) *corev1.Pod {
 			NodeSelector:                 s.NodeSelector,
 			Tolerations:                  s.Tolerations,
 			PriorityClassName:            s.PriorityClassName,
-			Containers:                   []corev1.Container{survey},
+			Containers:                   []corev1.Container{inspection},
 			Volumes:                      volumes,
 		},
 	}
 }
 
-// surveyLabels are not those of a member: neither Services nor budgets are meant.
-func surveyLabels(c *v1alpha1.EtcdCluster) map[string]string {
+// inspectLabels are not those of a member: neither Services nor budgets are meant.
+func inspectLabels(c *v1alpha1.EtcdCluster) map[string]string {
 	all := objects.Labels(c, nil)
 	delete(all, objects.LabelCluster)
 	return all
