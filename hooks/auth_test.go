@@ -237,7 +237,6 @@ func TestClientAuthNeedsAuth(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.EtcdClusterSpec){
 		"no auth":            func(s *v1alpha1.EtcdClusterSpec) { s.Auth = nil },
 		"auth off":           func(s *v1alpha1.EtcdClusterSpec) { s.Auth.Enabled = false },
-		"simple tokens":      func(s *v1alpha1.EtcdClusterSpec) { s.Auth.Token = v1alpha1.TokenSimple },
 		"plain text":         func(s *v1alpha1.EtcdClusterSpec) { s.TLS.Mode = v1alpha1.TLSDisabled },
 		"another word":       func(s *v1alpha1.EtcdClusterSpec) { s.TLS.ClientAuth = "Optional" },
 		"a certificate user": func(s *v1alpha1.EtcdClusterSpec) { s.Auth.Users[0].Credential = "Certificate" },
@@ -262,7 +261,7 @@ func TestAuthGoesOffOnceAllAskForCertificates(t *testing.T) {
 	}
 	d := Decide(o)
 	assert.Empty(t, d.Status.Connection.ClientSecretRef)
-	assert.Equal(t, "demo-client-tls", d.Status.Connection.AuthoritySecretRef.Name)
+	assert.Equal(t, "demo-client-tls", d.Status.Connection.CASecretRef.Name)
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, "Converged", d.Reason.Rule)
 	assert.Equal(t, v1alpha1.ClientAuthNone, d.Status.TLS.ClientAuth)

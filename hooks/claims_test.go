@@ -126,8 +126,8 @@ func TestClaimsThatAreThere(t *testing.T) {
 
 // TestClaimsAreCopied: the first member is filled from the claim that is ahead, which it mounts for reading.
 func TestClaimsAreCopied(t *testing.T) {
-	o, d := former(t, v1alpha1.FormerClaims{Names: []string{"demo-0", "demo-4"}, Path: "default.etcd", WAL: true,
-		BumpRevision: new(int64)}, holds("a", 2, 7), holds("b", 2, 8))
+	o, d := former(t, v1alpha1.FormerClaims{Names: []string{"demo-0", "demo-4"}, Path: "default.etcd", WAL: true},
+		holds("a", 2, 7), holds("b", 2, 8))
 	require.Len(t, d.Children.ConfigMaps, 1)
 	assert.Contains(t, recordOf(d).Initial, "demo-5")
 	for range 5 {
@@ -138,7 +138,7 @@ func TestClaimsAreCopied(t *testing.T) {
 	seed := pod.Spec.InitContainers[1]
 	require.Equal(t, objects.ContainerSeed, seed.Name)
 	assert.Subset(t, seed.Args, []string{"--from-data=/survivor/default.etcd", "--from-wal=/survivor-wal/wal"})
-	assert.NotContains(t, seed.Args, "--begin-after=0", "the spec leaves the revision as it is")
+	assert.Contains(t, seed.Args, "--begin-after=0")
 	for _, mount := range seed.VolumeMounts {
 		if mount.Name == "survivor" || mount.Name == "survivor-wal" {
 			assert.True(t, mount.ReadOnly)

@@ -74,6 +74,5 @@
 //	S19  a certificate is put to use once every member trusts its authority; authorities are brought in and out one member at a time
 //	S20  no one who keeps a permission is ever without it: grants come before revokes; no member begins to ask clients
 //	     for no certificate while auth is not known to be on, and auth is not turned off while one does
-//	S21  an epoch begins with the same data in all of its initial members, and above every revision that one before it may have given out, unless
-//	     the spec says by how much
+//	S21  an epoch begins with the same data in all of its initial members, and above every revision that one before it may have given out
 package hooks

@@ -142,17 +142,16 @@ var mishaps = []func(o *observation.Observation, n int){
 	},
 	func(o *observation.Observation, n int) {
 		for _, cm := range o.Children.ConfigMaps {
-			cm.Data = map[string]string{"bootstrap": []string{"", "{", "null", "[]", `{"after":"x"}`, `{"source":7}`}[n%6]}
+			cm.Data = map[string]string{"bootstrap": []string{"", "{", "null", "[]", `{"previousEpoch":"x"}`, `{"source":7}`}[n%6]}
 		}
 	},
 	onRecord(func(r *record.Record, _ int) { r.NextOrdinal = -7 }),
 	func(o *observation.Observation, n int) {
 		var r record.Record
-		r.Initial = map[string]string{"demo-1": "http://x", "demo-2": "http://y"}
+		r.Initial = map[string]string{"demo-8": "http://x", "demo-9": "http://y"}
 		r.Source = record.SourceSnapshot
 		r.Snapshot = []*record.Resolved{nil, {}}[n%2]
 		r.Floor = []int64{0, record.MostRevisions, math.MaxInt64}[n%3]
-		r.Bump = new([]int64{-1, 0}[n/3%2]) // the pods that there are have been told of none
 		r.Past = map[int]record.Past{0: {}, 3: {ClusterID: 0xc1, Voters: []int{-1, 7}}}
 		r.Answered = map[string]int{"a": -1, "": 2, "c": 3}
 		addRecord(o, n, r)
@@ -381,7 +380,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	}),
 	func(o *observation.Observation, n int) { everyDatabase(o, 800<<20, int64(n)*90<<20) },
 	func(o *observation.Observation, _ int) {
-		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
+		o.Cluster.Spec.Options.AutoCompaction.Retention = &metav1.Duration{}
 	},
 	func(o *observation.Observation, _ int) {
 		askDefragment(o, "now")
@@ -478,7 +477,7 @@ var mishaps = []func(o *observation.Observation, n int){
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Spec.MemberReplacement.KeepClaimFor = &metav1.Duration{Duration: time.Duration(n) * 10 * time.Hour}
+		o.Cluster.Spec.MemberReplacement.KeepVolumesFor = &metav1.Duration{Duration: time.Duration(n) * 10 * time.Hour}
 	},
 
 	// Members in directories on nodes.

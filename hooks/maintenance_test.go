@@ -499,7 +499,7 @@ func TestNoSpace(t *testing.T) {
 		s.StartTime = metav1.NewTime(now.Add(-rules.SpaceEvery))
 	}
 	off := func(o observation.Observation) observation.Observation {
-		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
+		o.Cluster.Spec.Options.AutoCompaction.Retention = &metav1.Duration{}
 		for _, p := range o.Children.Pods {
 			p.Annotations[objects.AnnotationTemplate] = facts.New(o).TemplateNow("3.6.16")
 		}

@@ -150,7 +150,7 @@ func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 		{"until Jo has looked at it", nil, true},
 	} {
 		gone.Children.Claims["demo-1"].Annotations[objects.AnnotationQuarantined] = c.since
-		gone.Cluster.Spec.MemberReplacement.KeepClaimFor = c.keep
+		gone.Cluster.Spec.MemberReplacement.KeepVolumesFor = c.keep
 		d := Decide(gone)
 		require.NoError(t, verify(gone, d))
 		assert.Equal(t, c.stays, claimNamed(d, "demo-1") != nil, "%s, kept for %v", c.since, c.keep)

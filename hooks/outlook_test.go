@@ -115,8 +115,8 @@ func TestWhatToolsAreTold(t *testing.T) {
 			"Reconciling PrepareRestore", "is Running"},
 		"a restore from one that failed": {with(serve(3), phase(v1alpha1.SnapshotFailed, "")), "Stalled PrepareRestore",
 			"is Failed"},
-		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotStored, "s3://x")),
-			"Stalled PrepareRestore", "is Stored and not verified"},
+		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotUnverified, "s3://x")),
+			"Stalled PrepareRestore", "is Unverified"},
 		"beside others": {besideThree(3), "Ready ExternalMembers", "beside"},
 		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ExternalMembers",
 			"beside"},
@@ -174,8 +174,8 @@ func TestConnection(t *testing.T) {
 	require.NotNil(t, c)
 	url := fmt.Sprintf("https://demo.%s.svc:2379", o.Cluster.Namespace)
 	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url},
-		ClientSecretRef:    v1alpha1.SecretRef{Name: "demo-client-tls"},
-		AuthoritySecretRef: v1alpha1.SecretRef{Name: "demo-client-tls"}}, *c)
+		ClientSecretRef: v1alpha1.SecretRef{Name: "demo-client-tls"},
+		CASecretRef:     v1alpha1.SecretRef{Name: "demo-client-tls"}}, *c)
 
 	delete(o.Children.Secrets, "demo-client-tls")
 	assert.Empty(t, Decide(o).Status.Connection.ClientSecretRef, "it is not there yet")
@@ -184,31 +184,6 @@ func TestConnection(t *testing.T) {
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}},
 		*Decide(o).Status.Connection)
-}
-
-func TestRunningVersion(t *testing.T) {
-	runs := func(v string) func(h *observation.Health) { return func(h *observation.Health) { h.Version = v } }
-	before := func(running, version string) fact {
-		return func(o *observation.Observation) {
-			o.Etcd, o.Health, o.Cluster.Status.Running, o.Cluster.Status.Version = nil, nil, running, version
-		}
-	}
-	for name, c := range map[string]struct {
-		o    observation.Observation
-		want string
-	}{
-		"all run what is wanted": {serve(3), "3.6.16"},
-		"another one is wanted":  {with(serve(3), version("3.6.99")), "3.6.16 -> 3.6.99"},
-		"one is behind":          {with(serve(3), answering("demo-1", runs("3.6.9"))), "3.6.9 -> 3.6.16"},
-		"one has come there": {with(serve(3), version("3.6.17"), answering("demo-1", runs("3.6.17"))),
-			"3.6.16 -> 3.6.17"},
-		"none answers, and they ran another one": {with(serve(3), before("3.6.9 -> 3.6.10", "")),
-			"3.6.9 -> 3.6.16"},
-		"what is no version is not shown": {with(serve(3), everyone(runs("a page of text"))),
-			"3.6.16"},
-	} {
-		assert.Equal(t, c.want, Decide(c.o).Status.Running, name)
-	}
 }
 
 // TestWhatIsNotThereIsSpokenOf: not at once, in the same words from then on, and louder after a minute.

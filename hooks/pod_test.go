@@ -95,9 +95,8 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 			"app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
 		s.Options = v1alpha1.Options{
 			QuotaBackendBytes: new(int64(1 << 27)), MaxRequestBytes: new(int64(4096)),
-			MaxTxnOps:         new(int64(7)),
 			HeartbeatInterval: millis(50), ElectionTimeout: millis(500), LogLevel: "warn",
-			AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
+			AutoCompaction: v1alpha1.AutoCompaction{Revisions: new(int64(42))},
 		}
 	})
 	etcd := pod.Spec.Containers[0]
@@ -117,7 +116,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	assert.Equal(t, "demo", pod.Labels["app.kubernetes.io/instance"], "our own labels win")
 	assert.Equal(t, "x", pod.Annotations["note"])
 	for _, flag := range []string{
-		"--quota-backend-bytes=134217728", "--snapshot-count=10000", "--max-request-bytes=4096", "--max-txn-ops=7",
+		"--quota-backend-bytes=134217728", "--snapshot-count=10000", "--max-request-bytes=4096",
 		"--heartbeat-interval=50",
 		"--election-timeout=500", "--log-level=warn", "--auto-compaction-mode=revision",
 		"--auto-compaction-retention=42",
@@ -233,12 +232,10 @@ func TestThePlatformChoosesUsers(t *testing.T) {
 		{v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform}, nil, nil, nil},
 		{v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform, FSGroup: new(int64(8))}, nil, nil, new(int64(8))},
 	} {
-		c.says.SELinuxOptions = v1alpha1.SELinux{Level: "s0:c1,c2"}
-		c.says.SupplementalGroups, c.says.FSGroupChangePolicy = []int64{9}, corev1.FSGroupChangeAlways
+		c.says.FSGroupChangePolicy = corev1.FSGroupChangeAlways
 		pod := made(t, "3.6.16", func(s *v1alpha1.EtcdClusterSpec) { s.SecurityContext = &c.says })
 		assert.Equal(t, &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: c.user, RunAsGroup: c.group,
-			FSGroup: c.file, FSGroupChangePolicy: new(corev1.FSGroupChangeAlways), SupplementalGroups: []int64{9},
-			SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"},
+			FSGroup: c.file, FSGroupChangePolicy: new(corev1.FSGroupChangeAlways),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		}, pod.Spec.SecurityContext)
 		for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
@@ -250,10 +247,8 @@ func TestThePlatformChoosesUsers(t *testing.T) {
 // TestNoPodIsMadeThatRestrictedForbids: where the CRD's rules don't hold, such a spec is refused here.
 func TestNoPodIsMadeThatRestrictedForbids(t *testing.T) {
 	for want, says := range map[string]v1alpha1.PodSecurity{
-		"user or group 0":        {RunAsUser: new(int64(0))},
-		"user or group -1":       {SupplementalGroups: []int64{5, -1}},
-		"needs a localhostProfi": {SeccompProfile: v1alpha1.Seccomp{Type: corev1.SeccompProfileTypeLocalhost}},
-		"can't have one with":    {SeccompProfile: v1alpha1.Seccomp{LocalhostProfile: "x.json"}},
+		"user or group 0":  {RunAsUser: new(int64(0))},
+		"user or group -1": {RunAsGroup: new(int64(-1))},
 	} {
 		o := fresh(1)
 		o.Cluster.Spec.SecurityContext = &says
@@ -421,7 +416,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 
 		c := fresh(3)
 		s := &c.Cluster.Spec
-		perhaps(&s.Options.AutoCompaction.Retention, &s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
+		perhaps(&s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
 			&s.Options.LogLevel, &c.Cluster.Namespace)
 		s.TLS.CipherSuites = []string{kubelet.AnyText(r)}
 		from := record.Resolved{URL: kubelet.AnyText(r), Store: store}

@@ -48,9 +48,10 @@ func TestEveryFieldReachesTheService(t *testing.T) {
 		Type: corev1.ServiceTypeLoadBalancer, Annotations: map[string]string{"b": "own"},
 		NodePort: new(int32(30379)), LoadBalancerClass: "example.com/internal",
 		LoadBalancerSourceRanges: []string{"10.0.0.0/8"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
-		IPFamilyPolicy: corev1.IPFamilyPolicyPreferDualStack, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol},
 		AppProtocol: "https",
 	}
+	o.Cluster.Spec.IP = v1alpha1.IP{Policy: corev1.IPFamilyPolicyPreferDualStack,
+		Families: []corev1.IPFamily{corev1.IPv6Protocol}}
 	d := Decide(o)
 	s, peers := serviceIn(t, d, "demo"), serviceIn(t, d, "demo-peers")
 	assert.Equal(t, map[string]string{"a": "all", "b": "own"}, s.Annotations)
@@ -108,7 +109,8 @@ func TestTheAddressOfALoadBalancerIsInTheCertificate(t *testing.T) {
 
 // TestAnotherFirstFamilyIsSaid, and the Service is left with its own: Kubernetes would refuse every change of it.
 func TestAnotherFirstFamilyIsSaid(t *testing.T) {
-	o := outside(v1alpha1.ClientService{IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}})
+	o := outside(v1alpha1.ClientService{})
+	o.Cluster.Spec.IP.Families = []corev1.IPFamily{corev1.IPv6Protocol}
 	o.Children.Services["demo"].Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	d := Decide(o)
 	assert.Equal(t, []corev1.IPFamily{corev1.IPv4Protocol}, serviceIn(t, d, "demo").Spec.IPFamilies)
@@ -130,7 +132,6 @@ func TestServicesThatKubernetesWouldRefuse(t *testing.T) {
 		"nodePort and externalTraff":                       {NodePort: new(int32(30379))},
 		"need the type NodePort":                           {ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
 		"loadBalancerClass and load":                       {Type: corev1.ServiceTypeNodePort, LoadBalancerClass: "a"},
-		"has two families":                                 {IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}},
 		"clientService.annotations has etcd.quorate.dev/x": {Annotations: map[string]string{"etcd.quorate.dev/x": "y"}},
 	} {
 		o := fresh(3)
@@ -171,7 +172,7 @@ func served(d decision.Decision) []string {
 func TestEveryFieldReachesTheServicesOfMembers(t *testing.T) {
 	o := serve(3)
 	o.Cluster.Spec.AdditionalMetadata.Annotations = map[string]string{"a": "all", "b": "all"}
-	o.Cluster.Spec.ClientService.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
+	o.Cluster.Spec.IP.Families = []corev1.IPFamily{corev1.IPv6Protocol}
 	o.Cluster.Spec.MemberService = &v1alpha1.MemberService{
 		Domain: "etcd.example.com", Type: corev1.ServiceTypeLoadBalancer, Annotations: map[string]string{"b": "own"},
 		LoadBalancerClass: "example.com/internal", LoadBalancerSourceRanges: []string{"10.0.0.0/8"},
@@ -353,8 +354,7 @@ func TestWhoMayReachAMember(t *testing.T) {
 	assert.False(t, lets(t, o, objects.MetricsPort, "monitoring", scrapes, nil))
 
 	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{
-		Clients: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}},
-		Metrics: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "watch"}},
+		Clients: namespacesOf("shop"), Metrics: namespacesOf("watch"),
 	}
 	shop, watch := map[string]string{"team": "shop"}, map[string]string{"team": "watch"}
 	assert.True(t, lets(t, o, objects.ClientPort, "elsewhere", shop, nil))
@@ -370,6 +370,11 @@ func TestWhoMayReachAMember(t *testing.T) {
 
 	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{Mode: v1alpha1.NetworkPolicyDisabled}
 	assert.Empty(t, Decide(o).Children.Policies)
+}
+
+func namespacesOf(team string) *v1alpha1.Peers {
+	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
+	return &v1alpha1.Peers{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: labels}}}
 }
 
 func TestMembersThatAreNotReadyAreEvictedOnlyWhileAQuorumIsReady(t *testing.T) {

@@ -157,7 +157,6 @@ func TestRefusedCalls(t *testing.T) {
 	only := map[string][]refusal{
 		v1alpha1.KindSchedule: {
 			{"parent.spec.retention.last can't be", "", set("two", "last", "parent", "spec", "retention")},
-			{"parent.spec.startingDeadlineSeconds can't be", "", set("soon", "startingDeadlineSeconds", "parent", "spec")},
 			{"status.verificationTime can't be", "",
 				set("no", "verificationTime", "children", groupSnapshots, running, "status")},
 			{"spec.stream needs the CompositeController of this version", "", func(r map[string]any) {

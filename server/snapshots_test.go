@@ -48,9 +48,9 @@ func TestStoredSnapshotsCount(t *testing.T) {
 		job["conditions"] = []any{map[string]any{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}}
 	}))
 	require.Equal(t, 200, w.Code, w.Body.String())
-	require.Equal(t, "Stored", at(generic(t, w.Body.Bytes()), "status")["phase"])
+	require.Equal(t, "Unverified", at(generic(t, w.Body.Bytes()), "status")["phase"])
 	text := get(s.pages(), "/metrics").Body.String()
-	require.Contains(t, text, `quorate_snapshots_total{phase="Stored"} 1`)
+	require.Contains(t, text, `quorate_snapshots_total{phase="Unverified"} 1`)
 	require.Contains(t, text,
 		`quorate_snapshot_stored_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`)
 	require.NotContains(t, text, "quorate_snapshot_verified_timestamp_seconds{")

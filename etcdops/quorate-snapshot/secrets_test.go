@@ -65,10 +65,10 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 		flags := map[string][]string{
-			"restore":      {"url", "store-url", "sha256", "bump-revision", "tail-url", "until-revision"},
+			"restore":      {"url", "store-url", "sha256", "begin-after", "tail-url", "until-revision"},
 			"stream":       {"store-url", "tail", "cluster-id", "from-revision", "compression", "recipient", "max-size"},
 			"inspect":      {"store-url", "tail", "cluster-id", "from-revision", "until-time"},
-			"mirror":       {"prefix", "to-prefix", "exclude", "name", "to-max-txn-ops", "reconcile", "store-url", "tail"},
+			"mirror":       {"prefix", "to-prefix", "exclude", "name", "to-max-txn-ops", "compare-on-start", "store-url", "tail"},
 			"snapshot":     {"store-url", "key", "compression", "recipient", "verify", "unless-revision"},
 			"delete":       {"store-url", "key"},
 			"inspect-data": {},

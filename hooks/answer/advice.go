@@ -120,11 +120,11 @@ func vulnerable(version string) string {
 
 // otherFamily says that the Service has another first IP family than the spec; empty for no.
 func otherFamily(f *facts.Facts) string {
-	asked := &f.Cluster.Spec.ClientService
+	asked := f.Cluster.Spec.IP
 	name := objects.ClientService(f.Cluster.Name)
 	if s := f.Children.Services[name]; facts.OtherFamily(asked, s) {
-		return fmt.Sprintf("spec.clientService.ipFamilies begins with %s, and the Service %s with %s, which Kubernetes "+
-			"can't change: delete the Service, and Quorate makes it again", asked.IPFamilies[0], name,
+		return fmt.Sprintf("spec.ip.families begins with %s, and the Service %s with %s, which Kubernetes "+
+			"can't change: delete the Service, and Quorate makes it again", asked.Families[0], name,
 			s.Spec.IPFamilies[0])
 	}
 	return ""

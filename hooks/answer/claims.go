@@ -27,21 +27,21 @@ import (
 // has looked (facts/since.go). Losing it only delays.
 
 const (
-	defaultKeepClaimFor = 24 * time.Hour
+	defaultKeepVolumesFor = 24 * time.Hour
 )
 
-// keepClaimFor is how long the claim of a voter that was given up is kept.
-func keepClaimFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
-	if d := s.MemberReplacement.KeepClaimFor; d != nil {
+// keepVolumesFor is how long the claim of a voter that was given up is kept.
+func keepVolumesFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	if d := s.MemberReplacement.KeepVolumesFor; d != nil {
 		return max(0, d.Duration)
 	}
-	return defaultKeepClaimFor
+	return defaultKeepVolumesFor
 }
 
 // claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place
 // of the time keeps it for good.
 func claimKept(f *facts.Facts, claim *corev1.PersistentVolumeClaim) bool {
-	keep := keepClaimFor(&f.Cluster.Spec)
+	keep := keepVolumesFor(&f.Cluster.Spec)
 	if keep == 0 || !facts.Quarantined(claim) {
 		return keep > 0 && facts.OfFailedMember(claim)
 	}

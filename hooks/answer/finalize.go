@@ -23,7 +23,7 @@ import (
 // Metacontroller never gives up an owner: the claims stay owned, and the cluster stays, until it applies as before.
 func Finalize(o observation.Observation) (remaining decision.Desired, finalized bool) {
 	remaining = AsObserved(o)
-	if o.Cluster.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
+	if o.Cluster.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
 		return remaining, true
 	}
 	owned := false

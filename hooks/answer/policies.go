@@ -28,12 +28,12 @@ func Policies(f *facts.Facts) []*networkingv1.NetworkPolicy {
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
 	var clients []networkingv1.NetworkPolicyPeer // an empty list allows everyone
 	if chosen := c.Spec.NetworkPolicy.Clients; chosen != nil {
-		clients = []networkingv1.NetworkPolicyPeer{own, quoratePods(f), {NamespaceSelector: chosen}}
+		clients = append([]networkingv1.NetworkPolicyPeer{own, quoratePods(f)}, chosen.From...)
 	}
 	scrapers := &metav1.LabelSelector{MatchLabels: map[string]string{ScrapeLabel: "true"}}
 	metrics := []networkingv1.NetworkPolicyPeer{own, {NamespaceSelector: scrapers, PodSelector: scrapers}}
 	if chosen := c.Spec.NetworkPolicy.Metrics; chosen != nil {
-		metrics = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: chosen}}
+		metrics = chosen.From
 	}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: objects.Selector(c)}}}
 	if objects.NeedsToken(c) { // Quorate asks there whose certificates a member takes that asks clients for none

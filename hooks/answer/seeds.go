@@ -3,7 +3,6 @@ package answer
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -168,9 +167,8 @@ func seedContainer(f *facts.Facts, pod *corev1.Pod, from []string) corev1.Contai
 		Image:           f.Settings.Etcd(&f.Cluster.Spec, version),
 		ImagePullPolicy: f.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{objects.ToolsBinary},
-		Args: slices.Concat([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
-			"--name=" + pod.Name, "--peer-url=" + peerURL, "--etcd-version=" + version},
-			from, f.Epoch.BeginArgs()),
+		Args: append([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
+			"--name=" + pod.Name, "--peer-url=" + peerURL, "--etcd-version=" + version, f.Epoch.BeginArg()}, from...),
 		Env: append([]corev1.EnvVar{objects.Temporary(facts.StateMount)},
 			recordEnv(f.Epoch.Record.Name)...),
 		SecurityContext:          objects.Restricted(),

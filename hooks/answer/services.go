@@ -97,7 +97,7 @@ func services(f *facts.Facts) []*corev1.Service {
 		list = append(list, memberService(f, name))
 	}
 	for _, s := range list {
-		families(&c.Spec.ClientService, s, f.Children.Services[s.Name])
+		families(c.Spec.IP, s, f.Children.Services[s.Name])
 	}
 	return list
 }
@@ -145,11 +145,11 @@ func exposed(f *facts.Facts, name string, asked *v1alpha1.ClientService, port co
 
 // families are those of the spec. Kubernetes refuses another first one for a Service that exists, and with it every
 // change of that Service: its own stay then.
-func families(asked *v1alpha1.ClientService, s, old *corev1.Service) {
-	s.Spec.IPFamilyPolicy = unlessZero(asked.IPFamilyPolicy)
-	s.Spec.IPFamilies = facts.UnlessEmpty(asked.IPFamilies)
+func families(asked v1alpha1.IP, s, old *corev1.Service) {
+	s.Spec.IPFamilyPolicy = unlessZero(asked.Policy)
+	s.Spec.IPFamilies = facts.UnlessEmpty(asked.Families)
 	if facts.OtherFamily(asked, old) {
-		s.Spec.IPFamilies = old.Spec.IPFamilies[:min(len(asked.IPFamilies), len(old.Spec.IPFamilies))]
+		s.Spec.IPFamilies = old.Spec.IPFamilies[:min(len(asked.Families), len(old.Spec.IPFamilies))]
 	}
 }
 

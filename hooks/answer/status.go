@@ -87,7 +87,6 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 			s.ReadyReplicas++
 		}
 	}
-	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, f.Replicas)
 	s.TLS = tlsStatus(f)
 	s.Internal.EarlierLife = f.SeenOfEarlierLife()
 	s.Auth, s.Internal.AppliedAuth = f.AuthStatus()
@@ -98,7 +97,6 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 	s.Internal.Watched = f.Watched()
 	s.Internal.ClockTime = old.Internal.ClockTime
 	s.Connection = connection(f)
-	s.Running = f.RunningVersion(s.Members)
 	s.Internal.Awaited = d.Awaited.List
 	s.Operations = operations(f, d.Because)
 	s.History = history(f, d.Because, &s)
@@ -263,7 +261,7 @@ func connection(f *facts.Facts) *v1alpha1.ConnectionStatus {
 		s.Spec.Type == corev1.ServiceTypeNodePort {
 		c.NodePort = s.Spec.Ports[0].NodePort
 	}
-	c.ClientSecretRef, c.AuthoritySecretRef = clientSecrets(f)
+	c.ClientSecretRef, c.CASecretRef = clientSecrets(f)
 	return c
 }
 

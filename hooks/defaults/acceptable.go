@@ -97,9 +97,6 @@ func validateClientService(s *v1alpha1.ClientService) error {
 	case s.Type != corev1.ServiceTypeLoadBalancer && (s.LoadBalancerClass != "" || len(s.LoadBalancerSourceRanges) > 0):
 		return fmt.Errorf("spec.clientService.loadBalancerClass and loadBalancerSourceRanges need the type " +
 			"LoadBalancer: set spec.clientService.type, or remove them")
-	case len(s.IPFamilies) > 1 && (s.IPFamilyPolicy == "" || s.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack):
-		return fmt.Errorf("spec.clientService.ipFamilies has two families: set ipFamilyPolicy to PreferDualStack or " +
-			"RequireDualStack, or name one")
 	}
 	return validateAnnotations("spec.clientService.annotations", s.Annotations)
 }

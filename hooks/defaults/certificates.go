@@ -244,7 +244,7 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 	if e := External(c); e != nil {
 		if e.TLS != nil {
 			k.Name(e.TLS.SecretRef.Name, pair...)
-			k.Name(e.TLS.TrustSecretRef.Name, pair...)
+			k.Name(e.TLS.PeerCASecretRef.Name, pair...)
 		}
 		if e.Auth != nil {
 			k.Name(e.Auth.SecretRef.Name, KeyUsername, KeyPassword)

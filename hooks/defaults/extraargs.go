@@ -48,6 +48,7 @@ var ExtraArgs = map[string]ExtraArg{
 	"initial-election-tick-advance":     either("true", "false").known(),
 	"log-format":                        either("json", "console"),
 	"max-concurrent-streams":            count("1000", 100, 1<<32-1).known(),
+	"max-txn-ops":                       count("128", 1, 100_000).known(),
 	"metrics":                           either("basic", "extensive").known(),
 	"warning-apply-duration":            duration("100ms").experimental(),
 	"warning-unary-request-duration":    duration("300ms"),

@@ -3,8 +3,6 @@ package defaults
 import (
 	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -13,24 +11,14 @@ import (
 
 // Options are those of the spec as etcd's flags have them: with times in milliseconds.
 type Options struct {
-	AutoCompaction    v1alpha1.AutoCompaction `json:"autoCompaction,omitzero"`
-	HeartbeatInterval int64                   `json:"heartbeatInterval,omitempty"`
-	ElectionTimeout   int64                   `json:"electionTimeout,omitempty"`
-	MaxRequestBytes   *int64                  `json:"maxRequestBytes,omitempty"`
-	MaxTxnOps         *int64                  `json:"maxTxnOps,omitempty"`
-	LogLevel          string                  `json:"logLevel,omitempty"`
-	ExtraArgs         map[string]string       `json:"extraArgs,omitempty"`
-}
-
-// numbers are the options that are a number which etcd has a default for, the same in all releases: their flags, and
-// these defaults (in its embed/config.go).
-var numbers = []struct {
-	flag string
-	of   func(*Options) **int64
-	own  int64
-}{
-	{"max-request-bytes", func(o *Options) **int64 { return &o.MaxRequestBytes }, ownRequest},
-	{"max-txn-ops", func(o *Options) **int64 { return &o.MaxTxnOps }, 128},
+	// Retention or Revisions that are kept; neither where all are.
+	Retention         string            `json:"retention,omitempty"`
+	Revisions         int64             `json:"revisions,omitempty"`
+	HeartbeatInterval int64             `json:"heartbeatInterval,omitempty"`
+	ElectionTimeout   int64             `json:"electionTimeout,omitempty"`
+	MaxRequestBytes   *int64            `json:"maxRequestBytes,omitempty"`
+	LogLevel          string            `json:"logLevel,omitempty"`
+	ExtraArgs         map[string]string `json:"extraArgs,omitempty"`
 }
 
 // OptionsFor are those of etcd that only a restart changes, for this version, with their defaults said; those of etcd's
@@ -38,38 +26,33 @@ var numbers = []struct {
 func OptionsFor(s *v1alpha1.EtcdClusterSpec, version string) Options {
 	asked := s.Options
 	o := Options{
-		AutoCompaction:    autoCompaction(asked.AutoCompaction),
 		HeartbeatInterval: Heartbeat(asked).Milliseconds(), ElectionTimeout: Election(asked).Milliseconds(),
-		MaxRequestBytes: asked.MaxRequestBytes, MaxTxnOps: asked.MaxTxnOps, LogLevel: cmp.Or(asked.LogLevel, "info"),
+		MaxRequestBytes: asked.MaxRequestBytes, LogLevel: cmp.Or(asked.LogLevel, "info"),
 		ExtraArgs: ExtraArgsFor(asked, version),
 	}
-	for _, n := range numbers {
-		if value := n.of(&o); *value != nil && **value == n.own {
-			*value = nil
-		}
+	switch c := asked.AutoCompaction; {
+	case c.Revisions != nil:
+		o.Revisions = *c.Revisions
+	case !KeepsHistory(asked):
+		o.Retention = objects.Brief(retention(asked))
+	}
+	if n := o.MaxRequestBytes; n != nil && *n == ownRequest {
+		o.MaxRequestBytes = nil
 	}
 	return o
 }
 
-// autoCompaction with its retention as it is written by itself: 1h, not 60m. What can't be read is refused by
-// validate.
-func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
-	switch c.Mode {
-	case v1alpha1.CompactOff:
-		c.Retention = ""
-	case v1alpha1.CompactRevision:
-		c.Retention = cmp.Or(c.Retention, "10000")
-		if n, err := strconv.ParseInt(c.Retention, 10, 64); err == nil {
-			c.Retention = strconv.FormatInt(n, 10)
-		}
-	default:
-		c.Mode = v1alpha1.CompactPeriodic
-		c.Retention = cmp.Or(c.Retention, "1h")
-		if d, err := time.ParseDuration(c.Retention); err == nil {
-			c.Retention = objects.Brief(d)
-		}
+// retention is how long old revisions are kept, where it is not their number that counts.
+func retention(o v1alpha1.Options) time.Duration {
+	if d := o.AutoCompaction.Retention; d != nil {
+		return d.Duration
 	}
-	return c
+	return time.Hour
+}
+
+// KeepsHistory reports whether old revisions are not ours to drop.
+func KeepsHistory(o v1alpha1.Options) bool {
+	return o.AutoCompaction.Revisions == nil && retention(o) == 0
 }
 
 // flags of these options.
@@ -79,14 +62,14 @@ func (o *Options) flags() []string {
 		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
 		"--log-level=" + o.LogLevel,
 	}
-	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {
-		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+
-			c.Retention)
+	switch {
+	case o.Revisions > 0:
+		list = append(list, "--auto-compaction-mode=revision", fmt.Sprintf("--auto-compaction-retention=%d", o.Revisions))
+	case o.Retention != "":
+		list = append(list, "--auto-compaction-mode=periodic", "--auto-compaction-retention="+o.Retention)
 	}
-	for _, n := range numbers {
-		if value := *n.of(o); value != nil {
-			list = append(list, fmt.Sprintf("--%s=%d", n.flag, *value))
-		}
+	if n := o.MaxRequestBytes; n != nil {
+		list = append(list, fmt.Sprintf("--max-request-bytes=%d", *n))
 	}
 	return list
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -54,10 +53,8 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
 	case Heartbeat(s.Options) <= 0 || Election(s.Options) < 5*Heartbeat(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times spec.options.heartbeatInterval")
-	case !readable(s.Options.AutoCompaction):
-		return fmt.Errorf("spec.options.autoCompaction.retention %q does not fit mode %s: use a number of revisions "+
-			"for Revision, a duration such as 1h for Periodic",
-			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
+	case retention(s.Options) < 0 || s.Options.AutoCompaction.Revisions != nil && *s.Options.AutoCompaction.Revisions < 1:
+		return fmt.Errorf("spec.options.autoCompaction can't be negative: keep revisions for 1s or longer, or 1 or more of them")
 	}
 	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExternal(s), validateSources(s),
 		validateTLS(&s.TLS), validateClientAuth(s), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
@@ -99,12 +96,11 @@ func validateClientAuth(s *v1alpha1.EtcdClusterSpec) error {
 	case "", v1alpha1.ClientAuthRequired:
 		return nil
 	case v1alpha1.ClientAuthNone:
-		if a := s.Auth; a != nil && a.Enabled && a.Token != v1alpha1.TokenSimple && s.TLS.Mode != v1alpha1.TLSDisabled {
+		if a := s.Auth; a != nil && a.Enabled && s.TLS.Mode != v1alpha1.TLSDisabled {
 			return loginsByPassword(a)
 		}
-		return fmt.Errorf("spec.tls.clientAuth None needs TLS, spec.auth.enabled true and spec.auth.token JWT: without " +
-			"auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; " +
-			"enable auth, or set spec.tls.clientAuth to Required")
+		return fmt.Errorf("spec.tls.clientAuth None needs TLS and spec.auth.enabled true: without auth everyone may " +
+			"read and write all keys; enable auth, or set spec.tls.clientAuth to Required")
 	}
 	return fmt.Errorf("spec.tls.clientAuth %q is not Required or None", s.TLS.ClientAuth)
 }
@@ -123,20 +119,6 @@ func loginsByPassword(a *v1alpha1.AuthSpec) error {
 // AsksNone reports whether clients should be asked for no certificate, once auth is on.
 func AsksNone(c *v1alpha1.EtcdCluster) bool {
 	return c.Spec.TLS.ClientAuth == v1alpha1.ClientAuthNone && validateClientAuth(&c.Spec) == nil
-}
-
-// readable reports whether etcd can read the retention: with one that it can't, it does not start.
-func readable(c v1alpha1.AutoCompaction) bool {
-	switch c.Mode {
-	case v1alpha1.CompactOff:
-		return true
-	case v1alpha1.CompactRevision:
-		n, err := strconv.ParseInt(cmp.Or(c.Retention, "0"), 10, 64)
-		return err == nil && n >= 0
-	default:
-		d, err := time.ParseDuration(cmp.Or(c.Retention, "0"))
-		return err == nil && d >= 0
-	}
 }
 
 // Heartbeat is etcd's heartbeat interval, in whole milliseconds as etcd has it.
@@ -202,7 +184,7 @@ func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string
 func optionFlags(t *Template) []string {
 	list := t.Options.flags()
 	if t.Server != "" {
-		list = append(list, "--tls-min-version="+t.MinTLS, "--auth-token="+token(t.SimpleToken))
+		list = append(list, "--tls-min-version="+t.MinTLS, "--auth-token="+token())
 	}
 	if len(t.CipherSuites) > 0 {
 		list = append(list, "--cipher-suites="+strings.Join(t.CipherSuites, ","))
@@ -258,10 +240,7 @@ func certificateFlags(cluster, version string, anonymous bool) []string {
 }
 
 // token is what etcd gives to a client that logs in. It is set before there are users, so that these need no restart.
-func token(simple bool) string {
-	if simple {
-		return "simple"
-	}
+func token() string {
 	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", objects.CertificateDir,
 		objects.KeyTokenPublic, objects.CertificateDir, objects.KeyTokenPrivate)
 }

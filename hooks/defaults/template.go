@@ -54,10 +54,9 @@ type Template struct {
 	Tmpfs     *resource.Quantity `json:",omitempty"`
 	Resources corev1.ResourceRequirements
 	Options   Options
-	// MinTLS, CipherSuites and SimpleToken are empty in plain text.
+	// MinTLS and CipherSuites are empty in plain text.
 	MinTLS       string   `json:",omitempty"`
 	CipherSuites []string `json:",omitempty"`
-	SimpleToken  bool     `json:",omitempty"`
 }
 
 // Ports of a member.

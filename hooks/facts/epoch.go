@@ -257,7 +257,7 @@ func (e *Epoch) FirstInitial() string { return append(e.InitialNames(), "")[0] }
 // Filled reports whether the initial members' data directories are filled before their etcd starts.
 func (e *Epoch) Filled() bool {
 	if e.Source == record.SourceEmpty {
-		return e.After > 0 && (e.Bump == nil || *e.Bump > 0) // only so it can begin at another revision than 1
+		return e.After > 0 // only so it can begin at another revision than 1
 	}
 	return e.Source == record.SourceSnapshot || e.Source == record.SourceSurvivor || e.Source == record.SourceClaims
 }
@@ -303,16 +303,8 @@ func FormatAnswered(all map[string]int) string {
 	return strings.Join(fields[max(0, len(fields)-record.Remembered):], ",")
 }
 
-// BeginArgs tell what fills a data directory at which revision the epoch begins.
-func (e *Epoch) BeginArgs() []string {
-	switch {
-	case e.Bump == nil:
-		return []string{fmt.Sprintf("--begin-after=%d", e.Floor)}
-	case *e.Bump > 0:
-		return []string{fmt.Sprintf("--bump-revision=%d", *e.Bump)}
-	}
-	return nil
-}
+// BeginArg tells what fills a data directory above which revision the epoch begins.
+func (e *Epoch) BeginArg() string { return fmt.Sprintf("--begin-after=%d", e.Floor) }
 
 // Initial members that fetch a snapshot whose SHA-256 is not known could get different ones: what is at a URL may be
 // overwritten between their fetches. etcd would start on them, raise no alarm, and answer differently by member. So the

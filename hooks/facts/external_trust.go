@@ -34,7 +34,7 @@ func TrustSecret(c *v1alpha1.EtcdCluster) string {
 	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
 		return ""
 	}
-	return cmp.Or(e.TLS.TrustSecretRef.Name, e.TLS.SecretRef.Name)
+	return cmp.Or(e.TLS.PeerCASecretRef.Name, e.TLS.SecretRef.Name)
 }
 
 // SameIDs reports whether two lists hold the same certificates, in whichever order and number.
@@ -65,7 +65,7 @@ func (f *Facts) externalCertificateProblems() []string {
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
 	absent := fmt.Sprintf("it does not exist, or does not have the label %s: %s", objects.LabelCluster, f.Cluster.Name)
-	for _, name := range defaults.Distinct([]string{e.TLS.SecretRef.Name, cmp.Or(e.TLS.TrustSecretRef.Name,
+	for _, name := range defaults.Distinct([]string{e.TLS.SecretRef.Name, cmp.Or(e.TLS.PeerCASecretRef.Name,
 		e.TLS.SecretRef.Name)}) {
 		switch s := f.AnySecret(name); {
 		case s == nil:

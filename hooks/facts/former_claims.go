@@ -193,7 +193,6 @@ func (f *Facts) beginningWithClaims(from record.Origin) (record.Origin, string) 
 	if choice.Chosen != nil {
 		from.Source = record.SourceClaims
 		from.Claim = choice.Chosen
-		from.Bump = c.BumpRevision
 	}
 	return from, choice.Message
 }

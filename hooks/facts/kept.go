@@ -114,7 +114,7 @@ func (f *Facts) LoadBalancerAddresses() []string {
 
 // OtherFamily reports whether the first IP family that is asked for is another than that of the Service, which may be
 // nil.
-func OtherFamily(asked *v1alpha1.ClientService, s *corev1.Service) bool {
-	return s != nil && len(asked.IPFamilies) > 0 && len(s.Spec.IPFamilies) > 0 &&
-		asked.IPFamilies[0] != s.Spec.IPFamilies[0]
+func OtherFamily(asked v1alpha1.IP, s *corev1.Service) bool {
+	return s != nil && len(asked.Families) > 0 && len(s.Spec.IPFamilies) > 0 &&
+		asked.Families[0] != s.Spec.IPFamilies[0]
 }

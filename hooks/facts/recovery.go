@@ -37,7 +37,6 @@ func (f *Facts) Beginning() (record.Origin, string) {
 	}
 	from.Source = record.SourceSnapshot
 	from.Snapshot = resolved
-	from.Bump = snapshot.BumpRevision
 	return from, ""
 }
 
@@ -63,7 +62,6 @@ func (f *Facts) RestoreSource(r *restore) (record.Origin, string) {
 		resolved, why := f.resolve(r.Snapshot)
 		from.Source = record.SourceSnapshot
 		from.Snapshot = resolved
-		from.Bump = r.Snapshot.BumpRevision
 		return from, why
 	}
 	if r.Epoch == nil {

@@ -76,15 +76,14 @@ func (f *Facts) notedRevision() int64 {
 // Outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must
 // begin higher.
 func (f *Facts) Outgrown() bool {
-	next := f.Next.Epoch
-	return next.Bump == nil && f.ObservedRevision() > next.Floor+RevisionGap/2
+	return f.ObservedRevision() > f.Next.Epoch.Floor+RevisionGap/2
 }
 
 // Passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not
 // where the next one's data is fetched from a member.
 func (f *Facts) Passed() bool {
 	next := f.Next.Epoch
-	return next.Bump == nil && next.Member == "" && f.HighestRevision() > next.Floor+RevisionGap/2
+	return next.Member == "" && f.HighestRevision() > next.Floor+RevisionGap/2
 }
 
 // seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods

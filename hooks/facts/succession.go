@@ -17,7 +17,7 @@ func (e *Epoch) OriginStatus() *v1alpha1.OriginStatus {
 	if e.Source == record.SourceEmpty && e.After == 0 {
 		return nil
 	}
-	s := &v1alpha1.OriginStatus{Source: e.Source, After: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,
+	s := &v1alpha1.OriginStatus{Source: e.Source, PreviousEpoch: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,
 		Evidence: e.Evidence}
 	if e.Snapshot != nil {
 		s.Snapshot = e.Snapshot.URL

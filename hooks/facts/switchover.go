@@ -26,9 +26,7 @@ func (f *Facts) RestoreInstead() (record.Origin, string) {
 	if r := f.Asked.Restore; r != nil && f.Answered()[r.ID] == 0 {
 		return f.RestoreSource(r)
 	}
-	from, why := f.WayBack(v1alpha1.RecoverFromSurvivor, true)
-	from.Bump = nil // nothing is lost
-	return from, why
+	return f.WayBack(v1alpha1.RecoverFromSurvivor, true)
 }
 
 // StopsFirst reports whether there is no room for two epochs beside each other.

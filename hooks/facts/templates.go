@@ -44,7 +44,6 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *defaults.Template {
 		t.Peer = defaults.PeerSecret(c)
 		t.MinTLS = cmp.Or(s.TLS.MinVersion, defaults.MinTLS)
 		t.CipherSuites = UnlessEmpty(s.TLS.CipherSuites)
-		t.SimpleToken = s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
 	}
 	if s.Storage.Medium == v1alpha1.Memory {
 		t.Tmpfs = new(objects.Canonical(defaults.StorageSize(s)))

@@ -3,11 +3,9 @@ package facts
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -55,27 +53,4 @@ func (f *Facts) given(version string) bool {
 		pod := f.Children.Pods[name]
 		return pod != nil && objects.VersionOf(pod.Annotations[objects.AnnotationImage]) == version
 	})
-}
-
-// RunningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none
-// answers it is what they ran, and before any has answered what they are started with.
-func (f *Facts) RunningVersion(members []v1alpha1.MemberStatus) string {
-	wanted := f.Cluster.Spec.Version
-	var runs []defaults.Release
-	for _, m := range members {
-		if r, err := defaults.ParseRelease(m.Version); err == nil && !m.External {
-			runs = append(runs, r)
-		}
-	}
-	before, _, _ := strings.Cut(f.Cluster.Status.Running, " -> ")
-	is := cmp.Or(before, wanted)
-	if others := objects.Filter(runs, func(r defaults.Release) bool { return r.String() != wanted }); len(others) > 0 {
-		is = slices.MinFunc(others, defaults.Release.Compare).String()
-	} else if len(runs) > 0 {
-		is = wanted
-	}
-	if is == wanted {
-		return wanted
-	}
-	return is + " -> " + wanted
 }

@@ -16,7 +16,7 @@ import (
 // WayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more
 // than is done unasked.
 func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
-	from := record.Origin{Restore: f.Epoch.Restore, Bump: f.Cluster.Spec.Recovery.BumpRevision}
+	from := record.Origin{Restore: f.Epoch.Restore}
 	if f.BesideExternal() {
 		return from, besideOthers
 	}

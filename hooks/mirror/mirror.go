@@ -166,7 +166,7 @@ func promoting(v *view) string {
 	}
 	until := "the last revision of the source"
 	switch {
-	case p.AsIs:
+	case p.Force:
 		until = "the last revision that the destination had whole"
 	case p.Revision > 0:
 		until = fmt.Sprintf("revision %d of the source", p.Revision)

@@ -156,7 +156,7 @@ func TestMirrors(t *testing.T) {
 			o.Mirror.Spec.Source.ClusterRef.Name = "other"
 		}, "", "Reconciling", "EtcdCluster other does not exist in this namespace"},
 		{"another source, which is not allowed", func(o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalSource{
+			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
 				Endpoints: []string{"http://10.1.2.3:2379"}}}
 		}, "", "Reconciling", "spec.source.external.endpoints[0] can't be used"},
 		{"suspended", func(o *Observation) { o.Mirror.Spec.Suspend = true }, "", "Ready",
@@ -190,7 +190,7 @@ func TestMirrors(t *testing.T) {
 		{"promoted otherwise than before", func(o *Observation) {
 			promote(v1alpha1.MirrorPromotion{})(o)
 			o.made(t)
-			promote(v1alpha1.MirrorPromotion{AsIs: true})(o)
+			promote(v1alpha1.MirrorPromotion{Force: true})(o)
 		}, copier, "Mirroring Reconciling", "ending at the last revision that the destination had whole"},
 		{"promoted, and the source is away", func(o *Observation) {
 			promote(v1alpha1.MirrorPromotion{})(o)
@@ -198,12 +198,12 @@ func TestMirrors(t *testing.T) {
 		}, copier, "Mirroring Reconciling",
 			"ending at the last revision of the source: EtcdCluster orders does not exist in this namespace"},
 		{"promoted as it is, and the source is lost", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{AsIs: true})(o)
+			promote(v1alpha1.MirrorPromotion{Force: true})(o)
 			delete(o.Clusters, "orders")
 			delete(o.Pods, copier)
 		}, "+" + promoter, "Reconciling", "ending at the last revision that the destination had whole: pod"},
 		{"promoted while suspended", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{AsIs: true})(o)
+			promote(v1alpha1.MirrorPromotion{Force: true})(o)
 			o.Mirror.Spec.Suspend = true
 		}, "+" + promoter, "Reconciling", "ending at"},
 		{"it has ended", func(o *Observation) {
@@ -262,11 +262,11 @@ func TestBeforeThePod(t *testing.T) {
 		},
 		"spec.source.external.endpoints[0] can't be used: this installation of Quorate allows no endpoints": func(
 			o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalSource{
+			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
 				Endpoints: []string{"http://10.1.2.3:2379"}}}
 		},
-		"spec.source.external.authoritySecretRef is for endpoints that begin with https://": func(o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalSource{
+		"spec.source.external.caSecretRef is for endpoints that begin with https://": func(o *Observation) {
+			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
 				Endpoints: []string{"https://10.1.2.3:2379"}}}
 		},
 		"set exactly one of spec.source.clusterRef, spec.source.external and spec.source.stored": func(o *Observation) {
@@ -297,9 +297,9 @@ func pod(t *testing.T, o Observation, name string) *corev1.Pod {
 func TestPodsOfAMirror(t *testing.T) {
 	o := aMirror()
 	o.Mirror.Spec.Prefix, o.Mirror.Spec.ToPrefix = "/a $(x)/", new("")
-	o.Mirror.Spec.ExcludePrefixes, o.Mirror.Spec.Reconcile = []string{"/a $(x)/z", "/a $(x)/b"}, true
+	o.Mirror.Spec.ExcludePrefixes, o.Mirror.Spec.CompareOnStart = []string{"/a $(x)/z", "/a $(x)/b"}, true
 	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
-	o.Clusters["spare"].Spec.Options.MaxTxnOps = new(int64(1000))
+	o.Clusters["spare"].Spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{"max-txn-ops": "1000"}
 	pull := []corev1.LocalObjectReference{{Name: "registry"}}
 	o.Clusters["spare"].Spec.Image.PullSecrets = pull
 	main := pod(t, o, copier).Spec.Containers[0]
@@ -310,7 +310,7 @@ func TestPodsOfAMirror(t *testing.T) {
 		"--to-ca=/etc/etcd/pki/to/operator/ca.crt", "--to-cert-key=/etc/etcd/pki/to/operator/tls.key",
 		"--to-cert=/etc/etcd/pki/to/operator/tls.crt", "--to-endpoint=https://spare-0.spare-peers.shop.svc:2379",
 		"--to-endpoint=https://spare-1.spare-peers.shop.svc:2379", "--name=standby", "--to-max-txn-ops=1000",
-		"--prefix=/a $(x)/", "--to-prefix=", "--exclude=/a $(x)/b", "--exclude=/a $(x)/z", "--reconcile",
+		"--prefix=/a $(x)/", "--to-prefix=", "--exclude=/a $(x)/b", "--exclude=/a $(x)/z", "--compare-on-start",
 		"--listen=:2390"}, kubelet.Line(&main))
 	assert.Equal(t, "quorate:v1", main.Image)
 	assert.Equal(t, "/health", main.ReadinessProbe.HTTPGet.Path)
@@ -330,7 +330,7 @@ func TestPodsOfAMirror(t *testing.T) {
 		assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 		assert.True(t, mounts(pod), "every volume is mounted, each at a place of its own")
 	}
-	for flag, promotion := range map[string]v1alpha1.MirrorPromotion{"--as-is": {AsIs: true},
+	for flag, promotion := range map[string]v1alpha1.MirrorPromotion{"--force": {Force: true},
 		"--revision=7": {Revision: 7}} {
 		o.Mirror.Spec.Promote = &promotion
 		ends := pod(t, o, promoter)
@@ -357,8 +357,8 @@ func mounts(pod *corev1.Pod) bool {
 
 func TestAMirrorFromElsewhere(t *testing.T) {
 	o := aMirror()
-	o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalSource{
-		Endpoints: []string{"https://10.1.2.3:2379"}, AuthoritySecretRef: v1alpha1.SecretRef{Name: "old"},
+	o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
+		Endpoints: []string{"https://10.1.2.3:2379"}, CASecretRef: v1alpha1.SecretRef{Name: "old"},
 		ClientSecretRef: v1alpha1.SecretRef{Name: "old"}, UserSecretRef: v1alpha1.SecretRef{Name: "old-root"},
 		ServerName: "old.example"}}
 	allowed, err := objects.ParseAllowedEndpoints("10.1.2.0/24")
@@ -425,7 +425,7 @@ func TestStored(t *testing.T) {
 	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
 	ends := pod(t, o, promoter)
 	assert.Contains(t, strings.Join(kubelet.Line(&ends.Spec.Containers[0]), " "), "--tail=shop/orders/tail")
-	o.Mirror.Spec.Promote.AsIs = true
+	o.Mirror.Spec.Promote.Force = true
 	ends = pod(t, o, promoter)
 	assert.NotContains(t, strings.Join(kubelet.Line(&ends.Spec.Containers[0]), " "), "--tail")
 	assert.Len(t, ends.Spec.Containers[0].Env, 1, "GOMEMLIMIT")

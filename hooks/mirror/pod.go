@@ -75,7 +75,7 @@ func (v *view) fingerprint() string { return objects.Fingerprint(v.Mirror.Spec.S
 // asksSource reports whether a pod for this comes to the source.
 func (v *view) asksSource(purpose string) bool {
 	p := v.Mirror.Spec.Promote
-	return purpose == objects.ContainerMirror || p != nil && !p.AsIs && p.Revision == 0
+	return purpose == objects.ContainerMirror || p != nil && !p.Force && p.Revision == 0
 }
 
 // refused says why there must be no pod for this; empty for nothing.
@@ -110,7 +110,7 @@ func (v *view) blocked(purpose string) string {
 func Secrets(source *v1alpha1.MirrorSource) []string {
 	switch {
 	case source.External != nil:
-		return snapshot.SecretsOutside(outside(source.External))
+		return snapshot.SecretsOutside(source.External)
 	case source.Stored != nil:
 		return append(stores.Secrets(&source.Stored.Store), source.Stored.IdentitySecretRef.Name,
 			source.Stored.KeysSecretRef.Name)
@@ -130,7 +130,7 @@ func validate(s *v1alpha1.EtcdMirrorSpec) error {
 	case sources != 1:
 		return errors.New("set exactly one of spec.source.clusterRef, spec.source.external and spec.source.stored")
 	case s.Source.External != nil:
-		return snapshot.ValidateWay("spec.source.external", outside(s.Source.External))
+		return snapshot.ValidateWay("spec.source.external", s.Source.External)
 	case s.Source.Stored != nil:
 		return stores.Validate("spec.source.stored.store", &s.Source.Stored.Store)
 	}
@@ -138,11 +138,6 @@ func validate(s *v1alpha1.EtcdMirrorSpec) error {
 		return errors.New("spec.source.clusterRef is the destination itself: name another EtcdCluster")
 	}
 	return nil
-}
-
-func outside(e *v1alpha1.ExternalSource) *v1alpha1.ExternalEtcd {
-	return &v1alpha1.ExternalEtcd{Endpoints: e.Endpoints, AuthoritySecretRef: e.AuthoritySecretRef,
-		ClientSecretRef: e.ClientSecretRef, UserSecretRef: e.UserSecretRef, ServerName: e.ServerName}
 }
 
 // wanted is the pod for this as it should be now, or why there can't be one. Equal pods have equal annotations
@@ -200,13 +195,13 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 func (v *view) options(purpose string, cluster *v1alpha1.EtcdCluster) []string {
 	spec := &v.Mirror.Spec
 	args := []string{"--name=" + v.Mirror.Name}
-	if most := cluster.Spec.Options.MaxTxnOps; most != nil {
-		args = append(args, fmt.Sprintf("--to-max-txn-ops=%d", min(max(2, *most), 100_000)))
+	if most := cluster.Spec.Options.ExtraArgs["max-txn-ops"]; most != "" {
+		args = append(args, "--to-max-txn-ops="+string(most))
 	}
 	if p := spec.Promote; purpose == objects.ContainerPromote {
 		switch {
-		case p.AsIs:
-			args = append(args, "--as-is")
+		case p.Force:
+			args = append(args, "--force")
 		case p.Revision > 0:
 			args = append(args, fmt.Sprintf("--revision=%d", p.Revision))
 		}
@@ -219,8 +214,8 @@ func (v *view) options(purpose string, cluster *v1alpha1.EtcdCluster) []string {
 	for _, prefix := range slices.Sorted(slices.Values(spec.ExcludePrefixes)) {
 		args = append(args, "--exclude="+prefix)
 	}
-	if spec.Reconcile {
-		args = append(args, "--reconcile")
+	if spec.CompareOnStart {
+		args = append(args, "--compare-on-start")
 	}
 	return append(args, fmt.Sprintf("--listen=:%d", Port))
 }
@@ -230,7 +225,7 @@ func (v *view) source() (snapshot.Way, stores.Access) {
 	source := &v.Mirror.Spec.Source
 	switch {
 	case source.External != nil:
-		return snapshot.WayOutside(outside(source.External), v.AllowedEndpoints, v.Mirror.Namespace), stores.Access{}
+		return snapshot.WayOutside(source.External, v.AllowedEndpoints, v.Mirror.Namespace), stores.Access{}
 	case source.Stored == nil:
 		return snapshot.WayTo(v.Clusters[source.ClusterRef.Name]), stores.Access{}
 	}
@@ -245,7 +240,7 @@ func (v *view) source() (snapshot.Way, stores.Access) {
 		Args: append(kept.Args, "--tail="+source.Stored.Folder+"/"+snapshot.TailFolder,
 			"--scratch="+objects.ScratchDir),
 		Mounts:  append(kept.Mounts, objects.ScratchMount()),
-		Volumes: append(kept.Volumes, objects.ScratchVolume(nil)),
+		Volumes: append(kept.Volumes, objects.ScratchVolume()),
 	}, kept
 }
 

@@ -99,6 +99,9 @@ const (
 	LabelSnapshot = Domain + "snapshot"
 	// AnnotationAbandon on an EtcdSnapshot, "true", lets it be deleted although what is stored can't be.
 	AnnotationAbandon = Domain + "abandon-artifact"
+	// AnnotationUnless is, on an EtcdSnapshot of a schedule, what the cluster was like when it was last stored: see
+	// snapshot/unless.go.
+	AnnotationUnless = Domain + "unless"
 	// LabelSchedule is, on an EtcdSnapshot and on the pod of a stream, the name of the EtcdSnapshotSchedule that made it.
 	LabelSchedule = Domain + "schedule"
 	// LabelMirror is, on the pods of an EtcdMirror, the name of that.

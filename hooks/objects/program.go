@@ -2,7 +2,6 @@ package objects
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Volumes of that program.
@@ -47,13 +46,10 @@ func ToolsMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: volumeTools, MountPath: toolsDir, ReadOnly: true}
 }
 
-// ScratchVolume is on the node's disk, for what is needed once. Nil is no limit but the node's.
-func ScratchVolume(limit *resource.Quantity) corev1.Volume {
-	if limit != nil {
-		limit = new(Canonical(*limit))
-	}
+// ScratchVolume is on the node's disk, for what is needed once.
+func ScratchVolume() corev1.Volume {
 	return corev1.Volume{Name: VolumeScratch,
-		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}}
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 }
 
 // ScratchMount is where a container finds [ScratchVolume].

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,20 +34,11 @@ func PodSecurity(s *v1alpha1.PodSecurity) *corev1.PodSecurityContext {
 		FSGroupChangePolicy: new(cmp.Or(s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch)),
 		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	if p := s.SeccompProfile; p.Type == corev1.SeccompProfileTypeLocalhost {
-		c.SeccompProfile = &corev1.SeccompProfile{Type: p.Type, LocalhostProfile: &p.LocalhostProfile}
-	}
 	if s.IDPolicy != v1alpha1.IDsByPlatform {
 		own := new(int64(UserID))
 		c.RunAsUser = cmp.Or(c.RunAsUser, own)
 		c.RunAsGroup = cmp.Or(c.RunAsGroup, own)
 		c.FSGroup = cmp.Or(c.FSGroup, own)
-	}
-	if len(s.SupplementalGroups) > 0 {
-		c.SupplementalGroups = s.SupplementalGroups
-	}
-	if o := s.SELinuxOptions; o != (v1alpha1.SELinux{}) {
-		c.SELinuxOptions = &corev1.SELinuxOptions{Level: o.Level, Type: o.Type}
 	}
 	return c
 }
@@ -59,20 +49,10 @@ func ValidatePodSecurity(field string, s *v1alpha1.PodSecurity) error {
 	if s == nil {
 		return nil
 	}
-	ids := slices.Clone(s.SupplementalGroups)
 	for _, id := range []*int64{s.RunAsUser, s.RunAsGroup, s.FSGroup} {
-		if id != nil {
-			ids = append(ids, *id)
+		if id != nil && (*id < 1 || *id > math.MaxInt32) {
+			return fmt.Errorf("%s has the user or group %d: use one from 1 to %d", field, *id, math.MaxInt32)
 		}
-	}
-	for _, id := range ids {
-		if id < 1 || id > math.MaxInt32 {
-			return fmt.Errorf("%s has the user or group %d: use one from 1 to %d", field, id, math.MaxInt32)
-		}
-	}
-	if p := s.SeccompProfile; (p.Type == corev1.SeccompProfileTypeLocalhost) != (p.LocalhostProfile != "") {
-		return fmt.Errorf("%s.seccompProfile needs a localhostProfile with the type Localhost, and can't have one "+
-			"with another", field)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ type Bootstrap struct {
 	Origin
 	// After is the number of the epoch that it takes over from, FormerFirst the lowest number of that one's members; 0
 	// for the first epoch.
-	After       int `json:"after,omitzero"`
+	After       int `json:"previousEpoch,omitzero"`
 	FormerFirst int `json:"formerFirstMember,omitzero"`
 	// Floor is what the revisions of all epochs before lie below: see facts/revisions.go.
 	Floor int64 `json:"revisionFloor,omitzero"`
@@ -103,9 +103,6 @@ type Origin struct {
 	Restore string `json:"restore,omitzero"`
 	// Snapshot that the initial members restore; nil for none.
 	Snapshot *Resolved `json:"snapshot,omitzero"`
-	// Bump is by how much the spec says that the revision is raised; nil when it is to begin above all that were
-	// given out.
-	Bump *int64 `json:"bumpRevision,omitzero"`
 	// Claim is the volume that seeds this one, of another etcd; nil for none.
 	Claim *FormerClaim `json:"claim,omitzero"`
 	// SurvivorsOf is the epoch one of whose members' volumes seeds this one; 0 for none.
@@ -326,9 +323,6 @@ func incomplete[V ~string](members map[string]V) bool {
 // revisions are all numbers of revisions, and of entries of a log.
 func (r *Record) revisions() []int64 {
 	all := []int64{r.Floor, r.Highest, r.Until, r.OldLog.UpTo}
-	if r.Bump != nil {
-		all = append(all, *r.Bump)
-	}
 	if r.Snapshot != nil {
 		all = append(all, r.Snapshot.Until)
 	}

@@ -124,7 +124,7 @@ func TestAPersonCanReadIt(t *testing.T) {
     "demo-9": "http://a"
   },
   "source": "Empty",
-  "after": 1,
+  "previousEpoch": 1,
   "past": {
     "1": {
       "clusterID": "c1",
@@ -190,11 +190,9 @@ func TestWhatNoRecordSays(t *testing.T) {
 		"a revision above all":  {func(r *Record) { r.Highest = MostRevisions + 1 }, errNumbers},
 		"an end above all":      {func(r *Record) { r.Until = MostRevisions + 1 }, errNumbers},
 		"a log above all":       {func(r *Record) { r.OldLog.UpTo = MostRevisions + 1 }, errNumbers},
-		"a bump below 0":        {func(r *Record) { r.Bump = new(int64(-1)) }, errNumbers},
 		"a snapshot until -1":   {func(r *Record) { r.Snapshot = &Resolved{Until: -1} }, errNumbers},
 		"all that is allowed":   {func(r *Record) { r.NextOrdinal = objects.MostMembers }, nil},
 		"and every revision":    {func(r *Record) { r.Highest = MostRevisions }, nil},
-		"a bump by 0":           {func(r *Record) { r.Bump = new(int64(0)) }, nil},
 	} {
 		r := none()
 		c.change(&r)
@@ -204,7 +202,7 @@ func TestWhatNoRecordSays(t *testing.T) {
 	}
 	for _, spoil := range []func(cm *corev1.ConfigMap){
 		func(cm *corev1.ConfigMap) { cm.Data["bootstrap"] = `{"source":"hunter2` },
-		func(cm *corev1.ConfigMap) { cm.Data["bootstrap"] = `{"after":"hunter2"}` },
+		func(cm *corev1.ConfigMap) { cm.Data["bootstrap"] = `{"previousEpoch":"hunter2"}` },
 		func(cm *corev1.ConfigMap) { cm.Data["bootstrap"] = `{"source":"Empty","source":"hunter2"}` },
 		func(cm *corev1.ConfigMap) { cm.Data["initial-cluster"] = "demo-0=hunter2" },
 		func(cm *corev1.ConfigMap) { cm.Annotations[annotationState] = `{"clusterID":"hunter2"}` },

@@ -286,7 +286,7 @@ func compacted(f *facts.Facts) int64 {
 
 // mayCompact reports whether old revisions are ours to drop.
 func mayCompact(f *facts.Facts) bool {
-	return f.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff
+	return !defaults.KeepsHistory(f.Cluster.Spec.Options)
 }
 
 // nearQuota reports whether the member's database is not below 90 % of its quota.
@@ -302,7 +302,7 @@ func outOfSpace(f *facts.Facts) *decision.Plan {
 	}
 	why := "the data in use"
 	if !mayCompact(f) {
-		why = "the data in use, including the history that spec.options.autoCompaction.mode Off keeps,"
+		why = "the data in use, including the history that spec.options.autoCompaction.retention 0s keeps,"
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects new keys (alarm NOSPACE): %s fills 90 %% or more of the quota of %s; "+

@@ -49,10 +49,7 @@ func recordPast(f *facts.Facts, r *record.Record, n int) {
 		r.Floor = max(r.Floor, f.Next.Epoch.Floor)
 		before = f.Next.Epoch.Past
 	}
-	r.Highest = max(r.Floor, int64(n-1)*facts.RevisionGap)
-	if r.Bump == nil {
-		r.Highest = facts.Noted(r.Floor + facts.RevisionGap)
-	}
+	r.Highest = facts.Noted(r.Floor + facts.RevisionGap)
 	r.Past = maps.Clone(before)
 	if f.Epoch.Record != nil {
 		now := record.Past{ClusterID: f.Epoch.ClusterID, Voters: before[f.Epoch.N].Voters}

@@ -235,7 +235,7 @@ func arrives(f *facts.Facts, s *v1alpha1.SnapshotSource) decision.Outlook {
 	}
 	if snapshot := f.Related.Snapshots[s.SnapshotRef.Name]; snapshot != nil {
 		switch snapshot.Status.Phase {
-		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
+		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
 			v1alpha1.SnapshotDeleting:
 			return decision.Waits
 		case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:

@@ -38,7 +38,7 @@ func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
 	j.require(j.f.Ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
 	j.require(j.f.OrdinalReserved(name), "S9", "the claim %s goes before its number is recorded", name)
 	keep := 24 * time.Hour
-	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
+	if d := j.o.Cluster.Spec.MemberReplacement.KeepVolumesFor; d != nil {
 		keep = d.Duration
 	}
 	if keep > 0 && claim.Annotations[objects.AnnotationFailedMember]+

@@ -85,7 +85,7 @@ func Finalize(o observation.Observation, remaining decision.Desired, finalized b
 		owned = owned || claim.DeletionTimestamp == nil && slices.ContainsFunc(claim.OwnerReferences,
 			func(r metav1.OwnerReference) bool { return r.UID == o.Cluster.UID })
 	}
-	retains := o.Cluster.Spec.DeletionPolicy == v1alpha1.DeletionRetain
+	retains := o.Cluster.Spec.DeletionPolicy != v1alpha1.DeletionDelete
 	if !finalized && !retains {
 		add("the deletion is held up")
 	}

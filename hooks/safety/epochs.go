@@ -145,7 +145,7 @@ func newNumbers(j *judgement, e *facts.Epoch) {
 
 // remembers: the next epoch begins above all revisions (S21), and answers what no one before it has.
 func remembers(j *judgement, e *facts.Epoch) {
-	j.require(e.Bump != nil || e.Floor >= seenRevision(j), "S21",
+	j.require(e.Floor >= seenRevision(j), "S21",
 		"epoch %d begins above revision %d, and epoch %d has come to %d", e.N, e.Floor, e.After, seenRevision(j))
 	j.require(e.Restore == j.f.Epoch.Restore || j.f.Answered()[e.Restore] == 0, "S8",
 		"epoch %d answers the restore %q, which was answered before", e.N, e.Restore)
@@ -197,8 +197,8 @@ func filledAlike(j *judgement, next *facts.Facts, now *facts.Epoch) {
 		j.require(same == *first, "S21", "epoch %d begins with %+v and %+v", now.N, *first, *report)
 		j.require(now.Highest > report.Revision, "S21", "epoch %d begins at revision %d, and only %d is noted", now.N,
 			report.Revision, now.Highest)
-		j.require(now.Bump != nil || report.Revision > now.Floor, "S21", "epoch %d begins at revision %d, not above %d",
-			now.N, report.Revision, now.Floor)
+		j.require(report.Revision > now.Floor, "S21", "epoch %d begins at revision %d, not above %d", now.N,
+			report.Revision, now.Floor)
 	}
 }
 
@@ -222,7 +222,7 @@ func seeds(j *judgement, f *facts.Facts) {
 				args = strings.Join(c.Args, " ")
 			}
 		}
-		j.require(strings.Contains(args, strings.Join(f.Epoch.BeginArgs(), " ")), "S21",
+		j.require(strings.Contains(args, f.Epoch.BeginArg()), "S21",
 			"%s is not told at which revision its epoch begins", pod.Name)
 	}
 }
@@ -258,13 +258,13 @@ func phases(j *judgement, next *facts.Facts) {
 		r := j.f.Asked.Restore
 		j.require(next.Unprepared() == "" || r != nil && r.StopFirst, "S8",
 			"epoch %d is stopped before epoch %d is ready", j.f.Epoch.N, next.Epoch.N)
-		j.require(now.Bump != nil || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
+		j.require(seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
 			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.f.Epoch.N, seenRevision(j), now.N,
 			now.Floor+facts.RevisionGap)
 		j.require(j.f.Epoch.Record == nil || records(j, j.f.Epoch.Record.Name) != nil, "S8",
 			"the record of epoch %d goes before it is written down that it is stopped", j.f.Epoch.N)
 	case record.PhaseBegan:
-		j.require(now.Bump != nil || now.Member != "" || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
+		j.require(now.Member != "" || seenRevision(j) <= now.Floor+facts.RevisionGap, "S21",
 			"epoch %d begins at revision %d, and epoch %d has come to %d", now.N, now.Floor+facts.RevisionGap,
 			j.f.Epoch.N,
 			seenRevision(j))

@@ -90,8 +90,8 @@ func leads(j *judgement) observation.Health {
 }
 
 func compact(j *judgement, s decision.Compact) {
-	j.require(j.o.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff, maintenance,
-		"%s although autoCompaction.mode is Off", s)
+	kept := j.o.Cluster.Spec.Options.AutoCompaction.Retention
+	j.require(kept == nil || kept.Duration != 0, maintenance, "%s although autoCompaction.retention is 0s", s)
 	j.require(raised(j, observation.AlarmNoSpace), maintenance, "%s although there is space", s)
 	j.require(s.Revision <= leads(j).Revision, maintenance, "%s, to which the leader has not come", s)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
@@ -38,10 +39,10 @@ func (s *taken) failed() bool { return s.is(v1alpha1.SnapshotFailed) }
 func (s *taken) skipped() bool { return s.is(v1alpha1.SnapshotSkipped) }
 
 // stored: there is something to restore, verified or not.
-func (s *taken) stored() bool { return s.succeeded() || s.is(v1alpha1.SnapshotStored) }
+func (s *taken) stored() bool { return s.succeeded() || s.is(v1alpha1.SnapshotUnverified) }
 
 // missed: it did not become what was asked for.
-func (s *taken) missed() bool { return s.failed() || s.is(v1alpha1.SnapshotStored) }
+func (s *taken) missed() bool { return s.failed() || s.is(v1alpha1.SnapshotUnverified) }
 
 // used: an EtcdCluster restores it, or is about to.
 func (s *taken) used() bool { return len(s.Status.UsedBy) > 0 }
@@ -54,7 +55,7 @@ func (s *taken) unfinished() bool {
 	switch s.Status.Phase {
 	case "", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
 		return s.alive()
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed,
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed,
 		v1alpha1.SnapshotDeleting:
 	}
 	return false
@@ -94,8 +95,8 @@ func stillCurrent(all []*taken, of *taken) *taken {
 
 // unless is what the cluster was like when the snapshot was taken, or skipped; nil when its status does not tell all of
 // it.
-func (s *taken) unless() *v1alpha1.Unless {
-	u := &v1alpha1.Unless{Revision: s.Status.Revision, ClusterID: s.Status.ClusterID,
+func (s *taken) unless() *snapshot.Unless {
+	u := &snapshot.Unless{Revision: s.Status.Revision, ClusterID: s.Status.ClusterID,
 		AuthRevision: s.Status.AuthRevision}
 	if u.Revision == 0 || u.ClusterID == "" || u.AuthRevision == 0 {
 		return nil
@@ -224,14 +225,6 @@ func (a *agenda) dueAfter(s *v1alpha1.EtcdSnapshotScheduleStatus) time.Time {
 	return a.timetable.Next(a.timetable.Next(since))
 }
 
-// latest is until when the run that is due may begin; zero for always.
-func (a *agenda) latest() time.Time {
-	if a.due.IsZero() || a.Schedule.Spec.StartingDeadlineSeconds == nil {
-		return time.Time{}
-	}
-	return a.due.Add(time.Duration(*a.Schedule.Spec.StartingDeadlineSeconds) * time.Second)
-}
-
 func (a *agenda) dueName() string { return snapshotName(a.Schedule.Name, a.due) }
 
 func (a *agenda) activeNames() []string {
@@ -260,8 +253,8 @@ func (a *agenda) unfinished() string {
 	return ", because this is not finished: " + strings.Join(all, ", ")
 }
 
-// wake is how soon to be asked again: when the next run is due, and when the one that waits has waited for too long.
-// Whatever else matters is a change of a snapshot, and the snapshot tells.
+// wake is how soon to be asked again: when the next run is due. Whatever else matters is a change of a snapshot, and
+// the snapshot tells.
 func (a *agenda) wake() time.Duration {
 	if a.timetable == nil || a.Schedule.Spec.Suspend {
 		return 0
@@ -269,9 +262,6 @@ func (a *agenda) wake() time.Duration {
 	until := a.timetable.Next(a.Now).Sub(a.Now)
 	if at := a.baseAt(); at.After(a.Now) {
 		until = min(until, at.Sub(a.Now))
-	}
-	if latest := a.latest(); !latest.IsZero() && !a.Now.After(latest) {
-		until = min(until, latest.Sub(a.Now)+time.Second)
 	}
 	return max(until, punctual)
 }

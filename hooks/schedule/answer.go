@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // decide says which snapshots stay, and which is new.
@@ -32,11 +33,6 @@ func (a *agenda) decide(d *Decision) {
 	case ruleBase:
 		d.Snapshots = append(d.Snapshots, a.made(a.baseAt(), nil))
 	case ruleTake:
-		if a.Schedule.Spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace {
-			for _, s := range a.active {
-				delete(keep, s.Name)
-			}
-		}
 		d.Snapshots = append(d.Snapshots, a.made(a.due, a.skips()))
 	}
 	for _, s := range a.all {
@@ -47,7 +43,7 @@ func (a *agenda) decide(d *Decision) {
 }
 
 // skips is what the snapshot of the run that is due is skipped for; nil for nothing.
-func (a *agenda) skips() *v1alpha1.Unless {
+func (a *agenda) skips() *snapshot.Unless {
 	if skip := a.Schedule.Spec.SkipUnchanged; skip != nil && !*skip {
 		return nil
 	}
@@ -55,10 +51,11 @@ func (a *agenda) skips() *v1alpha1.Unless {
 }
 
 // made is the snapshot of a run.
-func (a *agenda) made(run time.Time, unless *v1alpha1.Unless) *v1alpha1.EtcdSnapshot {
+func (a *agenda) made(run time.Time, unless *snapshot.Unless) *v1alpha1.EtcdSnapshot {
 	spec := v1alpha1.Copy(&a.Schedule.Spec.Template.Spec)
+	annotations := maps.Clone(a.Schedule.Spec.Template.Metadata.Annotations)
 	if unless != nil {
-		spec.Unless = unless
+		annotations = objects.With(annotations, objects.AnnotationUnless, unless.String())
 	}
 	labels := map[string]string{objects.LabelSchedule: a.Schedule.Name}
 	if spec.External == nil {
@@ -72,7 +69,7 @@ func (a *agenda) made(run time.Time, unless *v1alpha1.Unless) *v1alpha1.EtcdSnap
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: snapshotName(a.Schedule.Name, run), Namespace: a.Schedule.Namespace,
-			Labels: labels, Annotations: maps.Clone(a.Schedule.Spec.Template.Metadata.Annotations),
+			Labels: labels, Annotations: annotations,
 		},
 		Spec: *spec,
 	}
@@ -80,7 +77,7 @@ func (a *agenda) made(run time.Time, unless *v1alpha1.Unless) *v1alpha1.EtcdSnap
 
 // unless is what need not be stored again: what the cluster was like at the newest snapshot that succeeded, if it is
 // what a new one would be; nil for nothing.
-func (a *agenda) unless() *v1alpha1.Unless {
+func (a *agenda) unless() *snapshot.Unless {
 	s := a.success
 	want := &a.Schedule.Spec.Template.Spec
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
@@ -50,11 +51,11 @@ func wrongWith(o Observation, d Decision) string {
 		case o.Snapshots[s.Name] != nil:
 			return s.Name + " is made again"
 		case err != nil || run.After(o.Now) || ofTimetable(o, run) && !run.After(o.Schedule.CreationTimestamp.Time) &&
-			s.Spec.Unless != nil || run.Before(o.Schedule.CreationTimestamp.Truncate(time.Minute)):
+			snapshot.UnlessOf(s) != nil || run.Before(o.Schedule.CreationTimestamp.Truncate(time.Minute)):
 			return s.Name + " is not a run of the time between the schedule's creation and now"
 		case o.Schedule.Spec.Suspend:
 			return s.Name + " is made while the schedule is suspended"
-		case !ofTimetable(o, run) && (o.Schedule.Spec.Stream == nil || s.Spec.Unless != nil):
+		case !ofTimetable(o, run) && (o.Schedule.Spec.Stream == nil || snapshot.UnlessOf(s) != nil):
 			return s.Name + " is no run of the timetable, and no base of a stream"
 		}
 	}
@@ -68,8 +69,7 @@ func wrongWith(o Observation, d Decision) string {
 		return fmt.Sprintf("asking again after %s is a hot loop", d.ResyncAfter)
 	}
 	for name, s := range o.Snapshots {
-		if why := mustStay(o, s); !answered[name] && why != "" && (fresh == 0 || why != "it is not finished" ||
-			o.Schedule.Spec.ConcurrencyPolicy != v1alpha1.ConcurrencyReplace) {
+		if why := mustStay(o, s); !answered[name] && why != "" {
 			return name + " is let go: " + why
 		}
 	}
@@ -86,7 +86,8 @@ func ofTimetable(o Observation, run time.Time) bool {
 func wrongPods(o Observation, d Decision) string {
 	verified, answered, running := map[string]*v1alpha1.EtcdSnapshot{}, map[string]bool{}, 0
 	for name, s := range o.Snapshots {
-		if inStore(s) && !s.Status.VerificationTime.IsZero() && s.Status.ClusterID == o.Clusters["orders"].Status.ClusterID {
+		ofNow := s.Status.Revision > 0 && s.Status.ClusterID == o.Clusters["orders"].Status.ClusterID
+		if inStore(s) && !s.Status.VerificationTime.IsZero() && ofNow {
 			verified[name] = s
 		}
 	}
@@ -136,7 +137,7 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 	switch s.Status.Phase {
 	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
 		return ""
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored:
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified:
 	default:
 		return "it is not finished"
 	}
@@ -171,7 +172,7 @@ const beingRestored = "it is being restored"
 // inStore: there is something to restore.
 func inStore(s *v1alpha1.EtcdSnapshot) bool {
 	return s.DeletionTimestamp == nil && (s.Status.Phase == v1alpha1.SnapshotSucceeded ||
-		s.Status.Phase == v1alpha1.SnapshotStored)
+		s.Status.Phase == v1alpha1.SnapshotUnverified)
 }
 
 // takenFor is the time in the name, or that of the creation when a clock was ahead.

@@ -21,8 +21,6 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 	w := newVault(t, func(s *v1alpha1.EtcdSnapshotScheduleSpec) {
 		s.Schedule = []string{"* * * * *", "0 * * * *", "*/7 3,4 * * *", "30 2 * * *"}[next(4)]
 		s.TimeZone = []string{"", "Europe/Berlin", "America/New_York"}[next(3)]
-		s.ConcurrencyPolicy = []v1alpha1.ConcurrencyPolicy{"", v1alpha1.ConcurrencyForbid,
-			v1alpha1.ConcurrencyAllow}[next(3)]
 		s.SkipUnchanged = new(next(2) == 0)
 		rules := []**int32{&s.Retention.Last, &s.Retention.Hourly, &s.Retention.Daily, &s.Retention.Weekly,
 			&s.Retention.Monthly, &s.Retention.Yearly, &s.Retention.Failed}
@@ -35,13 +33,10 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 		if next(3) == 0 {
 			s.Stream = &v1alpha1.Stream{}
 		}
-		if next(3) == 0 {
-			s.StartingDeadlineSeconds = new(int64(60 * (1 + next(90))))
-		}
 	}, time.Date(2026, time.Month(1+next(12)), 1+next(28), next(24), next(60), next(60), 0, time.UTC))
 	w.pass(0)
 	past := []Observation{w.view()}
-	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored,
+	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified,
 		v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
 	off := time.Duration(0)
 	for range steps {

@@ -97,7 +97,7 @@ func TestRetained(t *testing.T) {
 			v1alpha1.Retention{Last: new(int32(2))}, func(o *Observation) {
 				for _, run := range []string{"20261122-0100", "20261122-0200"} {
 					s := o.Snapshots["orders-"+run]
-					s.Status.Phase, s.Status.VerificationTime = v1alpha1.SnapshotStored, metav1.Time{}
+					s.Status.Phase, s.Status.VerificationTime = v1alpha1.SnapshotUnverified, metav1.Time{}
 				}
 				o.Snapshots["orders-20261121-1000"].Status.VerificationTime = metav1.Time{}
 			}, "21-00 21-10 22-01 22-02"},
@@ -140,7 +140,7 @@ func TestRetained(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			o := everyHour()
-			o.Schedule.Spec.Retention, o.Schedule.Spec.ConcurrencyPolicy = c.rules, v1alpha1.ConcurrencyAllow
+			o.Schedule.Spec.Retention = c.rules
 			o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00"))
 			for _, run := range hours {
 				o.add(run, v1alpha1.SnapshotSucceeded)

@@ -102,8 +102,7 @@ var allRules = decision.Rules[*agenda, string]{
 		(*agenda).unreadable),
 	decision.NewRule(ruleBase, "With spec.stream a snapshot is taken at once where the stream has no base, or needs another one.",
 		(*agenda).takeBase),
-	decision.NewRule("Missed", "A run that could not begin within spec.startingDeadlineSeconds is left out.", (*agenda).missed),
-	decision.NewRule("Wait", "With concurrencyPolicy Forbid a run waits until the snapshot before is finished.",
+	decision.NewRule("Wait", "A run waits until the snapshot before is finished.",
 		(*agenda).wait),
 	decision.NewRule(ruleTake, "The run that is due is taken; of several that were missed, the latest alone.", (*agenda).take),
 	decision.NewRule("Running", "A snapshot is being taken.", (*agenda).running),
@@ -142,17 +141,8 @@ func (a *agenda) unreadable() string {
 	return a.flaw + "; until you correct that, no snapshot is taken or deleted"
 }
 
-func (a *agenda) missed() string {
-	if a.due.IsZero() || a.latest().IsZero() || !a.Now.After(a.latest()) {
-		return ""
-	}
-	return fmt.Sprintf("%s was not taken: it could not begin within %s of its time (spec.startingDeadlineSeconds)%s",
-		a.dueName(), a.latest().Sub(a.due), a.unfinished())
-}
-
 func (a *agenda) wait() string {
-	if a.due.IsZero() || len(a.active) == 0 || cmp.Or(a.Schedule.Spec.ConcurrencyPolicy,
-		v1alpha1.ConcurrencyForbid) != v1alpha1.ConcurrencyForbid {
+	if a.due.IsZero() || len(a.active) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s waits%s", a.dueName(), a.unfinished())
@@ -183,7 +173,7 @@ func (a *agenda) failing() string {
 	}
 	became := "failed"
 	if f.stored() {
-		became = "is Stored"
+		became = "is Unverified"
 	}
 	return fmt.Sprintf("%s %s%s; %s", f.Name, became, objects.Colon(f.Status.Message), best)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // clock is a time of November 2026 in UTC, such as "22 03:00".
@@ -35,7 +36,7 @@ func everyHour() Observation {
 			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1,
 				CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
-				Schedule: "0 * * * *", ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
+				Schedule: "0 * * * *",
 				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "orders"},
 					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "orders"}}}},
 			},
@@ -81,7 +82,7 @@ func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int
 	switch phase {
 	case v1alpha1.SnapshotSucceeded:
 		s.Status.StartTime, s.Status.VerificationTime = metav1.NewTime(when), metav1.NewTime(when.Add(time.Second))
-	case v1alpha1.SnapshotStored:
+	case v1alpha1.SnapshotUnverified:
 		s.Status.StartTime, s.Status.URI = metav1.NewTime(when), "s3://backups/"+s.Name
 	case v1alpha1.SnapshotSkipped:
 	default:
@@ -129,12 +130,6 @@ func keepsLast(o *Observation) { o.Schedule.Spec.Retention.Last = new(int32(1)) 
 
 func TestDecideSchedule(t *testing.T) {
 	const ok, running = v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotRunning
-	policy := func(p v1alpha1.ConcurrencyPolicy) edit {
-		return says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.ConcurrencyPolicy = p })
-	}
-	deadline := func(seconds int64) edit {
-		return says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.StartingDeadlineSeconds = &seconds })
-	}
 	times := func(line string) edit {
 		return says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.Schedule = line })
 	}
@@ -189,26 +184,14 @@ func TestDecideSchedule(t *testing.T) {
 			ran("22 02:00", ok)}, "Unreadable", "", "spec.schedule can't be parsed: "},
 		{"never happens", []edit{times("0 0 31 2 *")}, "Unreadable", "", "spec.schedule never happens"},
 
-		{"Forbid waits", []edit{ran("22 02:00", running)}, "Wait", "",
+		{"one at a time", []edit{ran("22 02:00", running)}, "Wait", "",
 			"orders-20261122-0300 waits, because this is not finished: orders-20261122-0200"},
-		{"and so does a schedule that says nothing", []edit{policy(""), pending}, "Wait", "",
+		{"and says what that waits for", []edit{pending}, "Wait", "",
 			"orders-20261122-0200 (the cluster has no quorum)"},
 		{"one that was just made counts", []edit{ran("22 02:00", "")}, "Wait", "", ""},
 		{"one that is being deleted does not", []edit{deleted("22 02:00", running)}, "Take", due, ""},
-		{"Allow does not wait", []edit{policy(v1alpha1.ConcurrencyAllow), ran("22 02:00", running)}, "Take", due, ""},
-		{"Replace", []edit{policy(v1alpha1.ConcurrencyReplace), ran("22 01:00", ok), ran("22 02:00", running)}, "Take",
-			due + " -orders-20261122-0200", ""},
-		{"Replace replaces nothing before its time", []edit{policy(v1alpha1.ConcurrencyReplace),
-			ran("22 03:00", running)}, "Running", "", "being taken: orders-20261122-0300"},
-		{"Replace does not replace what the status knows to be stored: the list lags",
-			[]edit{policy(v1alpha1.ConcurrencyReplace), ran("22 02:00", running), knownToBeStored}, "Take", due, ""},
-
-		{"within the deadline", []edit{deadline(60)}, "Take", due, ""},
-		{"at the deadline", []edit{deadline(20)}, "Take", due, ""},
-		{"after the deadline", []edit{deadline(10)}, "Missed", "",
-			"orders-20261122-0300 was not taken: it could not begin within 10s of its time " +
-				"(spec.startingDeadlineSeconds)"},
-		{"a run that was taken is not missed", []edit{deadline(10), ran("22 03:00", ok)}, "Waiting", "", ""},
+		{"nor does one that the status knows to be stored: the list lags", []edit{ran("22 02:00", running),
+			knownToBeStored}, "Take", due, ""},
 
 		{"a clock of another replica that is ahead a little", []edit{at(clock("22 02:59:58")), ran("22 03:00",
 			running)},
@@ -256,7 +239,7 @@ func TestUnless(t *testing.T) {
 			0},
 		"it is being deleted": {last(func(s *v1alpha1.EtcdSnapshot) { s.DeletionTimestamp = &metav1.Time{} }), 0},
 		"it failed":           {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }), 0},
-		"it could not be verified": {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotStored }),
+		"it could not be verified": {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotUnverified }),
 			0},
 		"it does not say of which etcd it is": {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }), 0},
 		"nor with which users":                {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 0 }), 0},
@@ -268,12 +251,12 @@ func TestUnless(t *testing.T) {
 			c.given(&o)
 			d := decided(t, o)
 			made := d.Snapshots[len(d.Snapshots)-1]
-			var want *v1alpha1.Unless
+			var want *snapshot.Unless
 			if c.want > 0 {
-				want = &v1alpha1.Unless{Revision: c.want, ClusterID: "c1", AuthRevision: 1}
+				want = &snapshot.Unless{Revision: c.want, ClusterID: "c1", AuthRevision: 1}
 			}
 			assert.Equal(t, "orders-20261122-0300", made.Name)
-			assert.Equal(t, want, made.Spec.Unless)
+			assert.Equal(t, want, snapshot.UnlessOf(made))
 		})
 	}
 }
@@ -281,7 +264,6 @@ func TestUnless(t *testing.T) {
 func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
 	o := everyHour()
 	o.Schedule.Spec.Template.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-	o.Schedule.Spec.Template.Spec.Unless = &v1alpha1.Unless{Revision: 5, ClusterID: "c1", AuthRevision: 1}
 	o.Schedule.Spec.SkipUnchanged = new(false)
 	o.Schedule.Spec.Template.Metadata = v1alpha1.Metadata{Annotations: map[string]string{"team": "db"},
 		Labels: map[string]v1alpha1.LabelValue{"team": "db", objects.LabelCluster: "another"}}

@@ -163,7 +163,7 @@ func (a *agenda) reachable() bool {
 
 // baseAt is when a base may be taken, as the time of its run; zero for not before something else happens.
 func (a *agenda) baseAt() time.Time {
-	if a.lacksBase() == "" || len(a.active) > 0 || !a.due.IsZero() && a.missed() == "" {
+	if a.lacksBase() == "" || len(a.active) > 0 || !a.due.IsZero() {
 		return time.Time{}
 	}
 	at := a.Now.Truncate(time.Minute) // that of the schedule's creation, too

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -160,7 +159,7 @@ func TestStreamOfASchedule(t *testing.T) {
 // TestTheFirstBase is taken at once, and a stream follows only once it is verified.
 func TestTheFirstBase(t *testing.T) {
 	o := everyHour()
-	o.Schedule.Spec.Stream = &v1alpha1.Stream{MaxSize: resource.MustParse("16Mi")}
+	o.Schedule.Spec.Stream = &v1alpha1.Stream{}
 	o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:05:10"))
 	o.Now = clock("22 03:05:20")
 	d := decided(t, o)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // vault is a Kubernetes with one schedule in it, as Metacontroller shows and changes it.
@@ -198,7 +199,8 @@ func (w *vault) finish(phase v1alpha1.SnapshotPhase) {
 		}
 		s = s.DeepCopy()
 		end := phase
-		if phase == v1alpha1.SnapshotSucceeded && s.Spec.Unless != nil && s.Spec.Unless.Revision == w.revision {
+		u := snapshot.UnlessOf(s)
+		if phase == v1alpha1.SnapshotSucceeded && u != nil && u.Revision == w.revision {
 			end = v1alpha1.SnapshotSkipped
 		}
 		finish(s, end, w.revision, w.true)

@@ -37,7 +37,7 @@ func nothingStored(v *view) *plan {
 func inUse(v *view) *plan {
 	users := v.users()
 	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded ||
-		v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
+		v.Snapshot.Status.Phase == v1alpha1.SnapshotUnverified
 	if len(users) == 0 || !stored || len(v.deleting) > 0 {
 		return nil
 	}

@@ -100,7 +100,7 @@ func (v *view) takingJob(n int) *batchv1.Job {
 			of.mounts),
 		Resources: Resources(s.Spec.Job.Resources, trialMemory(s, of.size)),
 	}
-	pod := v.jobPod(main, store, []corev1.Volume{objects.ToolsVolume(), objects.ScratchVolume(s.Spec.Job.ScratchSize)})
+	pod := v.jobPod(main, store, []corev1.Volume{objects.ToolsVolume(), objects.ScratchVolume()})
 	pod.Spec.InitContainers = []corev1.Container{objects.ToolsContainer(v.Images, main.Resources)}
 	pod.Spec.ImagePullSecrets = of.pull
 	pod.Spec.Volumes = append(pod.Spec.Volumes, of.volumes...)
@@ -120,7 +120,7 @@ func snapshotArgs(s *v1alpha1.EtcdSnapshot, etcd, store []string) []string {
 	}
 	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcd="+etcdBinary,
 		"--etcdutl="+etcdutlBinary, "--scratch="+objects.ScratchDir)
-	if u := s.Spec.Unless; u != nil {
+	if u := UnlessOf(s); u != nil {
 		args = append(args, fmt.Sprintf("--unless-revision=%d", u.Revision), "--unless-cluster="+u.ClusterID,
 			fmt.Sprintf("--unless-auth-revision=%d", u.AuthRevision))
 	}
@@ -299,30 +299,29 @@ func validate(s *v1alpha1.EtcdSnapshotSpec) error {
 }
 
 // validateExternal says why the Job must not come to this etcd: what is secret never goes over plain text.
-func validateExternal(external *v1alpha1.ExternalEtcd) error {
+func validateExternal(external *v1alpha1.ExternalSource) error {
 	if external == nil {
 		return nil
 	}
 	if !externalVersions().MatchString(external.Version) {
 		return errors.New("spec.external.version must be a release of etcd, such as 3.5.16")
 	}
-	return ValidateWay("spec.external", external)
+	return ValidateWay("spec.external", &external.ExternalEtcd)
 }
 
-// ValidateWay says why no pod must come to an etcd as a field says, where the API server did not refuse it. The version
-// is not looked at.
+// ValidateWay says why no pod must come to an etcd as a field says, where the API server did not refuse it.
 func ValidateWay(field string, external *v1alpha1.ExternalEtcd) error {
 	for _, endpoint := range external.Endpoints {
-		if strings.HasPrefix(endpoint, "https://") != (external.AuthoritySecretRef.Name != "") {
-			return fmt.Errorf("%s.authoritySecretRef is for endpoints that begin with https://, and these need it; "+
+		if strings.HasPrefix(endpoint, "https://") != (external.CASecretRef.Name != "") {
+			return fmt.Errorf("%s.caSecretRef is for endpoints that begin with https://, and these need it; "+
 				"use one of the two for all of them", field)
 		}
 	}
 	switch {
 	case len(external.Endpoints) == 0:
 		return fmt.Errorf("%s.endpoints is empty", field)
-	case external.AuthoritySecretRef.Name == "" && external.ClientSecretRef.Name+external.UserSecretRef.Name != "":
-		return fmt.Errorf("%[1]s.clientSecretRef and %[1]s.userSecretRef need %[1]s.authoritySecretRef", field)
+	case external.CASecretRef.Name == "" && external.ClientSecretRef.Name+external.UserSecretRef.Name != "":
+		return fmt.Errorf("%[1]s.clientSecretRef and %[1]s.userSecretRef need %[1]s.caSecretRef", field)
 	}
 	return nil
 }

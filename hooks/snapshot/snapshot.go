@@ -6,7 +6,7 @@
 // under the snapshot's one key, and reports that. So a Job may be repeated at any time; it then reads instead of
 // writing.
 //
-// What is stored whole is not given up because it could not be verified: it is then Stored, which is neither Succeeded
+// What is stored whole is not given up because it could not be verified: it is then Unverified, which is neither Succeeded
 // nor Failed. A Job that ended without a word, as at its deadline, may have stored something, so another one looks
 // before anything is said.
 package snapshot
@@ -91,7 +91,7 @@ var takingRules = decision.Rules[*view, *plan]{
 	decision.NewRule("Inspect",
 		"Before a snapshot is given up, whose Job may have stored something without a word, one more Job looks, and "+
 			"takes nothing.", inspect),
-	decision.NewRule("Stored",
+	decision.NewRule("Unverified",
 		"A snapshot that is given up and stored whole is kept, and not verified; the message says why.", stored),
 	decision.NewRule("Failed",
 		"The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is "+
@@ -169,7 +169,7 @@ func finished(v *view) *plan {
 	switch v.Snapshot.Status.Phase {
 	default:
 		return nil
-	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored:
+	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotUnverified:
 		return p
 	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped:
 	}
@@ -290,7 +290,7 @@ func stored(v *view) *plan {
 	}
 	message := fmt.Sprintf("not verified: %s; the stored artifact stays: revision %d or later, %s stored as %s", v.why(why),
 		s.Revision, s.Size, s.StoredSize)
-	return &plan{phase: v1alpha1.SnapshotStored, message: message, report: report, jobs: v.all()}
+	return &plan{phase: v1alpha1.SnapshotUnverified, message: message, report: report, jobs: v.all()}
 }
 
 func failed(v *view) *plan {

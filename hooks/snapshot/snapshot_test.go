@@ -89,8 +89,7 @@ func TestJobNamesFit(t *testing.T) {
 func TestTakingJob(t *testing.T) {
 	o := aSnapshot()
 	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x", "age1y"}}
-	o.Snapshot.Spec.Unless = &v1alpha1.Unless{Revision: 7, ClusterID: "2c119c3b", AuthRevision: 3}
-	o.Snapshot.Spec.Job.ScratchSize = new(resource.MustParse("10Gi"))
+	o.Snapshot.Annotations = map[string]string{objects.AnnotationUnless: "revision=7,auth-revision=3,cluster=2c119c3b"}
 	job := theJob(t, o)
 	pod := job.Spec.Template
 	main := pod.Spec.Containers[0]
@@ -165,8 +164,6 @@ func TestWhatAPodSays(t *testing.T) {
 		"raise spec.job.resources.limits.memory": exited("OOMKilled", ""),
 		"Evicted: The node was low on resource": {Status: corev1.PodStatus{Phase: corev1.PodFailed,
 			Reason: "Evicted", Message: "The node was low on resource"}},
-		"raise spec.job.scratchSize": {Status: corev1.PodStatus{Phase: corev1.PodFailed,
-			Reason: "Evicted", Message: `Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".`}},
 		"container tools ended with code 2 without a": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "tools",
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}}}}},
 	} {
@@ -239,7 +236,7 @@ func TestMemoryOfATrial(t *testing.T) {
 // TestRestorable: what could not be verified is restored by its name once a person says so.
 func TestRestorable(t *testing.T) {
 	s := aSnapshot().Snapshot
-	s.Status.Phase, s.Status.URI = v1alpha1.SnapshotStored, "s3://backups/nightly"
+	s.Status.Phase, s.Status.URI = v1alpha1.SnapshotUnverified, "s3://backups/nightly"
 	assert.False(t, Restorable(s))
 	assert.Contains(t, Unrestorable(s),
 		`kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
@@ -405,10 +402,10 @@ func ofAnother(t *testing.T) Observation {
 	o := aSnapshot()
 	o.Clusters = nil
 	o.Snapshot.Spec.ClusterRef = v1alpha1.ClusterRef{}
-	o.Snapshot.Spec.External = &v1alpha1.ExternalEtcd{Name: "old", Version: "3.5.9",
-		Endpoints:          []string{"https://10.1.2.3:2379", "https://10.1.2.4:2379"},
-		AuthoritySecretRef: v1alpha1.SecretRef{Name: "old-ca"}, ClientSecretRef: v1alpha1.SecretRef{Name: "old-client"},
-		UserSecretRef: v1alpha1.SecretRef{Name: "old-root"}, ServerName: "old.example"}
+	o.Snapshot.Spec.External = &v1alpha1.ExternalSource{Name: "old", Version: "3.5.9", ExternalEtcd: v1alpha1.ExternalEtcd{
+		Endpoints:   []string{"https://10.1.2.3:2379", "https://10.1.2.4:2379"},
+		CASecretRef: v1alpha1.SecretRef{Name: "old-ca"}, ClientSecretRef: v1alpha1.SecretRef{Name: "old-client"},
+		UserSecretRef: v1alpha1.SecretRef{Name: "old-root"}, ServerName: "old.example"}}
 	allowed, err := objects.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
@@ -510,9 +507,9 @@ func TestAnotherEtcdThatTheAPIServerLetThrough(t *testing.T) {
 	}
 }
 
-func barePassword(external *v1alpha1.ExternalEtcd) {
+func barePassword(external *v1alpha1.ExternalSource) {
 	external.Endpoints = []string{"http://10.1.2.3:2379"}
-	external.AuthoritySecretRef, external.ClientSecretRef = v1alpha1.SecretRef{}, v1alpha1.SecretRef{}
+	external.CASecretRef, external.ClientSecretRef = v1alpha1.SecretRef{}, v1alpha1.SecretRef{}
 }
 
 // TestTheSecretOfAClustersOperator: a Job has the Secret that the cluster names for Quorate once Quorate has reached

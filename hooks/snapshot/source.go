@@ -72,8 +72,8 @@ func WayTo(c *v1alpha1.EtcdCluster) (w Way) {
 // externalDir holds the Secrets by which a pod comes to an etcd that Quorate does not run.
 const externalDir = objects.CertificateDir + "/external/"
 
-func (v *view) sourceOutside(external *v1alpha1.ExternalEtcd) source {
-	way := WayOutside(external, v.AllowedEndpoints, v.Snapshot.Namespace)
+func (v *view) sourceOutside(external *v1alpha1.ExternalSource) source {
+	way := WayOutside(&external.ExternalEtcd, v.AllowedEndpoints, v.Snapshot.Namespace)
 	return source{image: v.Images.Etcd(&v1alpha1.EtcdClusterSpec{}, external.Version),
 		args: append([]string{"--only-endpoints"}, way.Args...), mounts: way.Mounts, volumes: way.Volumes}
 }
@@ -100,7 +100,7 @@ func WayOutside(external *v1alpha1.ExternalEtcd, allowed *objects.AllowedEndpoin
 		w.Mounts = append(w.Mounts, corev1.VolumeMount{Name: dir, MountPath: externalDir + dir, ReadOnly: true})
 		w.Volumes = append(w.Volumes, corev1.Volume{Name: dir, VolumeSource: corev1.VolumeSource{Secret: &volume}})
 	}
-	add(external.AuthoritySecretRef, "authority", map[string]string{objects.KeyTrust: "--ca"}, objects.KeyTrust)
+	add(external.CASecretRef, "authority", map[string]string{objects.KeyTrust: "--ca"}, objects.KeyTrust)
 	add(external.ClientSecretRef, "client", map[string]string{objects.KeyCertificate: "--cert",
 		objects.KeyPrivate: "--cert-key"}, objects.KeyCertificate, objects.KeyPrivate)
 	add(external.UserSecretRef, "user", map[string]string{corev1.BasicAuthUsernameKey: "--username-file",
@@ -112,14 +112,14 @@ func WayOutside(external *v1alpha1.ExternalEtcd, allowed *objects.AllowedEndpoin
 func Secrets(s *v1alpha1.EtcdSnapshotSpec) []string {
 	all := stores.Secrets(&s.Store)
 	if s.External != nil {
-		all = append(all, SecretsOutside(s.External)...)
+		all = append(all, SecretsOutside(&s.External.ExternalEtcd)...)
 	}
 	return all
 }
 
 // SecretsOutside are the Secrets that the way to an etcd names which Quorate does not run.
 func SecretsOutside(e *v1alpha1.ExternalEtcd) []string {
-	return []string{e.AuthoritySecretRef.Name, e.ClientSecretRef.Name, e.UserSecretRef.Name}
+	return []string{e.CASecretRef.Name, e.ClientSecretRef.Name, e.UserSecretRef.Name}
 }
 
 // Disallowed says which of these endpoints no pod of the namespace may be sent to; empty for none.

@@ -101,17 +101,17 @@ func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *stores.Snapshot)
 	switch {
 	case is(v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped):
 		outlook = decision.Rests
-	case is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored):
+	case is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotUnverified):
 		outlook = decision.Waits
 	}
 	to.Expect(outlook, string(s.Phase), s.Message)
 	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
-	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
+	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotUnverified), string(s.Phase), s.Message)
 	switch {
 	case !s.VerificationTime.IsZero():
 		set(v1alpha1.Verified, true, "Restored", objects.Clipped(fmt.Sprintf(
 			"restored on trial: %s at revision %d%s", objects.Count(int(s.Keys), "key"), s.Revision, compared(r))))
-	case is(v1alpha1.SnapshotStored):
+	case is(v1alpha1.SnapshotUnverified):
 		set(v1alpha1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
 		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nothing has checked that it restores")
@@ -181,9 +181,6 @@ func podWords(pod *corev1.Pod) string {
 	words := cmp.Or(pod.Status.Reason, "its pod failed")
 	if m := strings.TrimSpace(pod.Status.Message); m != "" {
 		words += ": " + m
-	}
-	if strings.Contains(words, `"`+objects.VolumeScratch+`"`) {
-		words += "; raise spec.job.scratchSize"
 	}
 	return words
 }

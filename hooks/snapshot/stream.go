@@ -52,10 +52,6 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 		store.Believe(v1alpha1.SecretKeyRef{Name: objects.StreamSecret(of.Schedule.Name)})
 	}
 	slices.Sort(etcd.args) // in whatever order the status has the members
-	most := spec.MaxSize.Value()
-	if most == 0 {
-		most = 8 << 20
-	}
 	main := corev1.Container{
 		Name:            objects.ContainerStream,
 		Image:           v.Images.Image,
@@ -63,7 +59,7 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 		Command:         []string{objects.SnapshotProgram, "stream"},
 		Args: slices.Concat(etcd.args, store.Args, compressedAs(s), []string{"--tail=" + Tail(s),
 			"--cluster-id=" + s.Status.ClusterID, "--flush-after=" + cmp.Or(spec.FlushAfter.Duration, 10*time.Second).String(),
-			fmt.Sprintf("--max-size=%d", most), fmt.Sprintf("--listen=:%d", StreamPort)}),
+			fmt.Sprintf("--listen=:%d", StreamPort)}),
 		VolumeMounts: slices.Concat(store.Mounts, etcd.mounts),
 		Resources:    Resources(s.Spec.Job.Resources, 0),
 	}

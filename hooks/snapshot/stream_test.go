@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestStreamPod(t *testing.T) {
 	assert.Equal(t, []string{"/quorate-snapshot", "stream"}, main.Command)
 	for _, flag := range []string{"--endpoint=https://orders-0.orders-peers.shop.svc:2379",
 		"--endpoint=https://orders-4.orders-peers.shop.svc:2379", "--store-url=s3://backups/etcd", "--compression=zstd",
-		"--recipient=age1x", "--tail=shop/orders/tail", "--flush-after=10s", "--max-size=8388608", "--listen=:2390", "--cluster-id=2c119c3b",
+		"--recipient=age1x", "--tail=shop/orders/tail", "--flush-after=10s", "--listen=:2390", "--cluster-id=2c119c3b",
 		"--stream-keys=/etc/quorate-store/stream/stream.key",
 		"--from-revision=4711"} {
 		assert.True(t, slices.ContainsFunc(main.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) }), flag)
@@ -79,8 +80,8 @@ func TestAnotherStreamPod(t *testing.T) {
 		"other members": {func(o *Observation, _ *Streams) {
 			o.Clusters["orders"].Status.Members[0].Name = "orders-7"
 		}, true},
-		"another size": {func(_ *Observation, of *Streams) {
-			of.Schedule.Spec.Stream.MaxSize = resource.MustParse("1Mi")
+		"another pace": {func(_ *Observation, of *Streams) {
+			of.Schedule.Spec.Stream.FlushAfter.Duration = time.Second
 		}, true},
 		"another image": {func(o *Observation, _ *Streams) { o.Images.Image = "quorate:v2" }, true},
 	} {

@@ -18,13 +18,13 @@ func Restorable(s *v1alpha1.EtcdSnapshot) bool {
 	if s.Status.URI == "" {
 		return false
 	}
-	return s.Status.Phase == v1alpha1.SnapshotSucceeded || s.Status.Phase == v1alpha1.SnapshotStored && !verifies(s)
+	return s.Status.Phase == v1alpha1.SnapshotSucceeded || s.Status.Phase == v1alpha1.SnapshotUnverified && !verifies(s)
 }
 
 // Unrestorable says why it may not.
 func Unrestorable(s *v1alpha1.EtcdSnapshot) string {
-	if s.Status.Phase == v1alpha1.SnapshotStored {
-		return fmt.Sprintf("EtcdSnapshot %s is Stored and not verified; to restore it anyway: kubectl patch -n %s "+
+	if s.Status.Phase == v1alpha1.SnapshotUnverified {
+		return fmt.Sprintf("EtcdSnapshot %s is Unverified; to restore it anyway: kubectl patch -n %s "+
 			"etcdsnapshot/%s --type=merge -p '{\"spec\":{\"verify\":false}}'", s.Name, s.Namespace, s.Name)
 	}
 	return fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, cmp.Or(s.Status.Phase, v1alpha1.SnapshotPending))

@@ -54,7 +54,7 @@ var grammar = sync.OnceValue(func() (g struct {
 	g.parameters = map[string]*regexp.Regexp{
 		S3: some(
 			`region=[-0-9A-Za-z]{1,64}`, `endpoint=`+address,
-			`(use_path_style|disable_https|dualstack|fips|accelerate)=(true|false)`,
+			`(use_path_style|disable_https)=(true|false)`,
 			`ssetype=(AES256|aws`+colon+`kms(`+colon+`dsse)?)`, `kmskeyid=([-_0-9A-Za-z]|`+colon+`|`+slash+`)+`,
 			`(request_checksum_calculation|response_checksum_validation)=when_(supported|required)`),
 		Azure: some(`storage_account=[0-9a-z]{3,24}`,
@@ -105,7 +105,7 @@ const artifactWords = "it names no artifact: an artifact has a name in the bucke
 // parameterWords say which parameters a store takes.
 var parameterWords = map[string]string{
 	S3: "of parameters it takes region, endpoint (http:// or https://, a host, and a port), use_path_style, " +
-		"disable_https, dualstack, fips, accelerate (true or false), " +
+		"disable_https (true or false), " +
 		"ssetype, kmskeyid, request_checksum_calculation and response_checksum_validation (when_supported or " +
 		"when_required), and no others",
 	Azure: "of parameters it takes storage_account and domain, which is blob.core.windows.net, " +
@@ -227,9 +227,6 @@ func URLOf(s *v1alpha1.Store) URL {
 			with("request_checksum_calculation", "when_required")
 			with("response_checksum_validation", "when_required")
 		}
-		with("dualstack", yes[s.S3.DualStack])
-		with("fips", yes[s.S3.FIPS])
-		with("accelerate", yes[s.S3.Accelerate])
 	case s.GCS != nil:
 		u = URL{Scheme: Google, Bucket: s.GCS.Bucket, Path: s.GCS.Prefix}
 	case s.Azure != nil:

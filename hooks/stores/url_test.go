@@ -52,7 +52,6 @@ func TestStoreURLs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "one", u.Parameter("region"))
 	assert.Equal(t, "http://x", u.Parameter("endpoint"))
-	assert.Empty(t, u.Parameter("fips"))
 	assert.Equal(t, "in s3://b", u.Words())
 	assert.Equal(t, "on the claim", Words("file:///a/b"))
 	assert.Equal(t, "at a URL that can't be used", Words("s3://b/$(tls.key)"))
@@ -144,8 +143,6 @@ func TestFoldersOfStores(t *testing.T) {
 			ServerSideEncryption: "aws:kms", KMSKeyID: "arn:aws:kms:eu:1:key/2"}},
 		"s3://b?request_checksum_calculation=when_required&response_checksum_validation=when_required": {
 			S3: &v1alpha1.S3Store{Bucket: "b", Checksums: v1alpha1.ChecksumsWhenRequired}},
-		"s3://b?dualstack=true&fips=true&accelerate=true": {S3: &v1alpha1.S3Store{Bucket: "b", DualStack: true, FIPS: true,
-			Accelerate: true}},
 		"gs://b/f": {GCS: &v1alpha1.GCSStore{Bucket: "b", Prefix: "f"}},
 		"azblob://c?storage_account=shop&domain=blob.core.chinacloudapi.cn": {Azure: &v1alpha1.AzureStore{Container: "c",
 			StorageAccount: "shop", Cloud: v1alpha1.AzureChina}},

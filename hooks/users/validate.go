@@ -43,11 +43,7 @@ func Validate(s *v1alpha1.AuthSpec) error {
 			}
 		}
 	}
-	switch s.Token {
-	case "", v1alpha1.TokenJWT, v1alpha1.TokenSimple:
-		return nil
-	}
-	return fmt.Errorf("spec.auth.token %q is not JWT or Simple", s.Token)
+	return nil
 }
 
 func validateName(field, name string, seen map[string]bool) error {

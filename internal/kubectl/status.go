@@ -70,7 +70,7 @@ func (s screen) head() {
 	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, created %s ago\n", s.c.Name, s.c.Namespace,
 		ready,
 		replicas(s.c),
-		cmp.Or(s.c.Status.Running, s.c.Status.Version, s.c.Spec.Version), leader,
+		cmp.Or(s.c.Status.Version, s.c.Spec.Version), leader,
 		lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
 }
 

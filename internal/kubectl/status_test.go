@@ -106,7 +106,7 @@ func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
 	const message = "waiting for orders-2 to serve again; Kubernetes has not created Pod orders-2: `kubectl quorate " +
 		"status -n shop orders` shows why"
 	l.health["orders-2"] = observation.Health{Err: "it has no pod with an address"}
-	c.Status.Rule, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
+	c.Status.Rule, c.Status.Version = "WaitForMembers", "3.6.17"
 	c.Status.Internal.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2",
 		RequestTime: ago(40 * time.Second)}}
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,7 +77,7 @@ var (
 		"Those of them that have no gauges, because there are more than --cluster-metrics.", nil, nil)
 
 	infoMetric = clusterMetric("quorate_cluster_info",
-		"Always 1, with the version of etcd that the members run and the medium that holds their data.", "version",
+		"Always 1, with the version of etcd that members are started with and the medium that holds their data.", "version",
 		"medium")
 	ruleMetric = clusterMetric("quorate_cluster_rule",
 		"Always 1, with the rule that decided last: what the column STATUS shows.", "rule")
@@ -127,9 +126,8 @@ func (m *Metrics) Cluster(
 
 // tell is what there is to tell of a cluster, by its status.
 func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus) clusterTold {
-	running, _, _ := strings.Cut(status.Running, " ") // without the version that is wanted
 	told := clusterTold{
-		version: running, medium: string(c.Spec.Storage.Medium), rule: rule,
+		version: status.Version, medium: string(c.Spec.Storage.Medium), rule: rule,
 		wanted: defaults.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
 	}
 	if told.medium == "" {

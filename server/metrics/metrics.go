@@ -59,7 +59,7 @@ func New(version, commit string) *Metrics {
 		schedules: scheduleGauges(),
 		mirrors:   mirrorGauges(),
 		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Stored, Skipped or " +
+			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Unverified, Skipped or " +
 				"Failed.",
 		}, []string{"phase"}),
 		violations: prometheus.NewCounter(prometheus.CounterOpts{

@@ -28,7 +28,7 @@ func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, 
 	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
 		UID: types.UID("uid-" + name)}}
 	status := &v1alpha1.EtcdClusterStatus{
-		Version: "3.6.17", Running: "3.6.16 -> 3.6.17", Epoch: 2,
+		Version: "3.6.16", Epoch: 2,
 		Conditions: []metav1.Condition{
 			{Type: v1alpha1.Available, Status: metav1.ConditionTrue, Reason: "QuorumServes"},
 			{Type: v1alpha1.Degraded, Status: metav1.ConditionFalse, Reason: "AllWell"},

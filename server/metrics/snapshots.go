@@ -32,13 +32,13 @@ func snapshotGauges() *gauges[snapshotTold] {
 // Snapshot notes what was decided about a snapshot.
 func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 	switch phase := d.Status.Phase; phase {
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed:
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed:
 		if s.Status.Phase != phase {
 			m.snapshotsEnded.WithLabelValues(string(phase)).Inc()
 		}
 	case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotDeleting:
 	}
-	stored := d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored
+	stored := d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotUnverified
 	switch {
 	case s.Spec.External != nil: // it is of no EtcdCluster
 	case d.Finalized || !stored:

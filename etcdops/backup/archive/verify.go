@@ -200,7 +200,7 @@ func (o Order) Failed(ctx context.Context, program, doing string, said *lone.Wor
 		return failure(Failed, err, "%s does not exist here: the container must run in an etcd image", program)
 	case said.Has(fullWords...):
 		return failure(NoSpace, nil, "no space is left in %s while %s %s: it needs twice the size of the database "+
-			"and 128 MiB; raise spec.job.scratchSize or free some space on the node", o.Scratch, program, doing)
+			"and 128 MiB; free some space on the node", o.Scratch, program, doing)
 	case said.Has(wrongPages):
 		return failure(Damaged, nil, "etcdutl snapshot status found damaged pages in the database of the snapshot")
 	case said.Panicked() && !said.Has(faultyWords...):

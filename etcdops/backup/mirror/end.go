@@ -17,8 +17,8 @@ type Promotion struct {
 	Options
 	// Revision that the destination must have reached; 0 for that of the source now.
 	Revision int64
-	// AsIs ends it at the last revision that the destination had whole, and does not ask the source.
-	AsIs bool
+	// Force ends it at the last revision that the destination had whole, and does not ask the source.
+	Force bool
 }
 
 // Promote waits until the destination has reached a revision, and ends the mirror there: no process goes on with it,
@@ -73,7 +73,7 @@ func (p Promotion) was(ctx context.Context, to *destination) (bool, error) {
 
 // target is the revision that the destination must reach, and the ID of the source where that was asked.
 func (p Promotion) target(ctx context.Context, at place) (revision int64, source string, err error) {
-	if p.Revision > 0 || p.AsIs {
+	if p.Revision > 0 || p.Force {
 		return p.Revision, "", nil
 	}
 	from, err := p.origin(ctx)
@@ -94,7 +94,7 @@ func (d *destination) report() stores.Mirror {
 // always be ahead.
 func (p Promotion) end(ctx context.Context, to *destination, target int64, source string) (done bool, err error) {
 	is := to.is
-	there := p.AsIs || is.Doing == "" && is.Revision >= target
+	there := p.Force || is.Doing == "" && is.Revision >= target
 	switch {
 	case to.at == 0:
 		return false, failure(archive.NotFound, nil, "the destination has no key %s: no such mirror has begun", to.key)
@@ -105,9 +105,9 @@ func (p Promotion) end(ctx context.Context, to *destination, target int64, sourc
 		return false, failure(stores.MirrorEnded, nil, "the mirror was ended at revision %d before", is.Revision)
 	case is.Ended:
 		return true, to.stop(ctx, false)
-	case !p.AsIs && is.Doing == ending:
+	case !p.Force && is.Doing == ending:
 		return false, failure(stores.MirrorEnded, nil, "a promotion to revision %d was interrupted: promote with "+
-			"--as-is", is.Revision)
+			"--force", is.Revision)
 	case there != to.ends:
 		return false, to.stop(ctx, there)
 	case !there:
@@ -211,7 +211,7 @@ func Compare(ctx context.Context, o Options) (report stores.Mirror, err error) {
 	report.Keys = want.n
 	if errors.Is(err, errDiffers) {
 		err = failure(stores.MirrorDiffers, nil, "the key %s of the destination is not what the source had at "+
-			"revision %d: something else writes there. Stop that, and run the mirror once with --reconcile", report.Difference,
+			"revision %d: something else writes there. Stop that, and run the mirror once with --compare-on-start", report.Difference,
 			report.Revision)
 	}
 	return report, err

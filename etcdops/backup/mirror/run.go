@@ -22,9 +22,9 @@ type Options struct {
 	Name string
 	// MostOps is how many operations the destination takes in a transaction; 0 for DefaultOps.
 	MostOps int
-	// Reconcile compares all keys once more before it goes on, and takes another cluster for the source.
-	Reconcile bool
-	Log       *slog.Logger
+	// CompareOnStart compares all keys once more before it goes on, and takes another cluster for the source.
+	CompareOnStart bool
+	Log            *slog.Logger
 }
 
 // farBehind is how many missed revisions are copied instead of watched: for a watch that lags, etcd reads all that is
@@ -83,7 +83,7 @@ func (o Options) run(ctx context.Context, monitor *Monitor) error {
 		case reason == stores.StreamOtherCluster:
 			m.Log.Error("the source is not what was mirrored", "reason", archive.Words(err))
 			return failure(reason, nil, "the source is not what was mirrored: it is another cluster, or has another "+
-				"history, as after a restore. Promote the destination, or set reconcile once, which makes the "+
+				"history, as after a restore. Promote the destination, or set compareOnStart once, which makes the "+
 				"destination what the source is now")
 		case m.passes(reason) && (m.fails.IsZero() || time.Since(m.fails) < patience):
 			if m.fails.IsZero() {
@@ -108,7 +108,7 @@ func (m *mirror) turn(ctx context.Context) error {
 		return err
 	}
 	at := m.to.is
-	if m.Reconcile {
+	if m.CompareOnStart {
 		at = place{} // it may be any
 	}
 	standing, err := m.source.standing(ctx, at)
@@ -122,19 +122,19 @@ func (m *mirror) turn(ctx context.Context) error {
 		}
 	}
 	is := &m.to.is
-	if !m.Reconcile && is.ClusterID != idOf(standing) {
+	if !m.CompareOnStart && is.ClusterID != idOf(standing) {
 		return failure(stores.StreamOtherCluster, nil, "cluster %s answers, and %s was mirrored", idOf(standing),
 			is.ClusterID)
 	}
 	behind := standing.Revision-is.Revision > farBehind
 	lost := m.gap != 0 && m.gap == is.Revision // else another process has copied what was missing
 	halfway := slices.Contains([]string{copying, reconciling, ending}, is.Doing)
-	if m.Reconcile || lost || behind || halfway {
+	if m.CompareOnStart || lost || behind || halfway {
 		if err := m.copy(ctx, standing); err != nil {
 			return err
 		}
 		m.gap = 0
-		m.Reconcile = false
+		m.CompareOnStart = false
 	}
 	return m.follow(ctx, standing)
 }

@@ -99,13 +99,24 @@ func (d *database) read(tx *bolt.Tx) error {
 	if raw := meta.Get([]byte("term")); len(raw) == 8 {
 		d.term = binary.BigEndian.Uint64(raw)
 	}
-	d.version = string(meta.Get([]byte("storageVersion")))
+	d.version = versionIn(meta, "storageVersion")
 	if cluster := tx.Bucket([]byte("cluster")); cluster != nil {
-		if v := string(cluster.Get([]byte("clusterVersion"))); newerMinor(v, d.version) {
+		if v := versionIn(cluster, "clusterVersion"); newerMinor(v, d.version) {
 			d.version = v
 		}
 	}
 	return nil
+}
+
+// versionIn is the version that a bucket has under a name; empty for what can't be one. A damaged page may say that a
+// value has up to 4 GiB, which would be copied into memory.
+func versionIn(bucket *bolt.Bucket, name string) string {
+	const longest = 32
+	raw := bucket.Get([]byte(name))
+	if len(raw) > longest {
+		return ""
+	}
+	return string(raw)
 }
 
 // lastRevision is that of the last record of a key, which is named by it; 0 without any.

@@ -25,9 +25,7 @@ type Options struct {
 	// EtcdVersion is that of Programs, and of the member that will run.
 	EtcdVersion string
 	Programs    Programs
-	// BumpRevision raises the revision by so much and marks all before as compacted; 0 does not.
-	BumpRevision int64
-	// BeginAfter raises it to BeginGap above this revision and above that of the source, whichever is higher, and
+	// BeginAfter raises the revision to BeginGap above this revision and above that of the source, whichever is higher, and
 	// marks all before as compacted; nil does not.
 	BeginAfter *int64
 	// Empty begins without data, at a revision that is raised.
@@ -206,17 +204,14 @@ const highestBegin = 1 << 62
 
 // bump is by how much etcdutl is to raise the revision of a database: it counts from the last record.
 func (o Options) bump(path string) (int64, error) {
-	if o.BeginAfter == nil && o.BumpRevision == 0 {
+	if o.BeginAfter == nil {
 		return 0, nil
 	}
 	db, err := readDatabase(path)
 	if err != nil {
 		return 0, err
 	}
-	begin := db.revision + o.BumpRevision
-	if o.BeginAfter != nil {
-		begin = max(db.revision, *o.BeginAfter) + BeginGap
-	}
+	begin := max(db.revision, *o.BeginAfter) + BeginGap
 	if begin > highestBegin || begin < db.revision { // or beyond what int64 holds
 		return 0, failure(failed, nil, "the data are at revision %d, and can't begin at %d: etcd counts to %d",
 			db.revision, begin, int64(math.MaxInt64))

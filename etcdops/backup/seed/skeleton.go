@@ -102,6 +102,9 @@ func copyBucket(to *bolt.Tx, name []byte, from *bolt.Bucket) error {
 		if value == nil {
 			return errNested
 		}
+		if int64(len(value)) > from.Tx().Size() {
+			return errNonsense // longer than the file: it would be copied into memory
+		}
 		return bucket.Put(name, value)
 	})
 }

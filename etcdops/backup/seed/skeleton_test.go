@@ -194,12 +194,11 @@ func TestHighestBegin(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	require.NoError(t, makeEmpty(path))
-	for _, o := range []Options{{BumpRevision: math.MaxInt64}, {BumpRevision: highestBegin},
-		{BeginAfter: new(int64(highestBegin))}} {
-		_, err := o.bump(path)
+	for _, after := range []int64{highestBegin, math.MaxInt64} {
+		_, err := Options{BeginAfter: &after}.bump(path)
 		require.ErrorContains(t, err, "can't begin at")
 	}
-	bump, err := Options{BumpRevision: 5}.bump(path)
+	bump, err := Options{BeginAfter: new(int64)}.bump(path)
 	require.NoError(t, err)
-	require.EqualValues(t, 6, bump, "above the revision, which is 1 although there is no record")
+	require.EqualValues(t, BeginGap+1, bump, "above the revision, which is 1 although there is no record")
 }

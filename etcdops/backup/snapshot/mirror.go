@@ -97,10 +97,10 @@ func readMirroring(act string, args []string, stderr io.Writer) (*mirroring, err
 	case "promote":
 		flags.Int64Var(&m.Revision, "revision", 0,
 			"`revision` of the source that must be there; 0 asks the source for its last one")
-		flags.BoolVar(&m.AsIs, "as-is", false, "end at what the destination has, and don't ask the source")
+		flags.BoolVar(&m.Force, "force", false, "end at what the destination has, and don't ask the source")
 	case "mirror":
 		toPrefix = m.scopeFlags(flags)
-		flags.BoolVar(&m.Reconcile, "reconcile", false,
+		flags.BoolVar(&m.CompareOnStart, "compare-on-start", false,
 			"compare all keys first; the source may be another cluster, or have another history, than before")
 		flags.StringVar(&m.listen, "listen", ":2390", listenUsage)
 	}
@@ -109,7 +109,7 @@ func readMirroring(act string, args []string, stderr io.Writer) (*mirroring, err
 	}
 	toPrefix()
 	m.Log = slog.New(slog.NewJSONHandler(stderr, nil))
-	err := m.valid(act != "promote" || m.Revision == 0 && !m.AsIs)
+	err := m.valid(act != "promote" || m.Revision == 0 && !m.Force)
 	if m.stored.Place.URL != "" {
 		m.Stored = &m.stored
 	} else if err == nil {
@@ -133,8 +133,8 @@ func (m *mirroring) valid(asked bool) error {
 		return command.Errorf("--name must be at most 63 letters, digits, '-', '_' and '.'")
 	case m.MostOps < 2 || m.MostOps > 100_000:
 		return command.Errorf("--to-max-txn-ops must be from 2 to 100000")
-	case m.Revision < 0 || m.AsIs && m.Revision != 0:
-		return command.Errorf("--revision must be positive, and not be with --as-is")
+	case m.Revision < 0 || m.Force && m.Revision != 0:
+		return command.Errorf("--revision must be positive, and not be with --force")
 	}
 	if err := m.Scope.Check(); err != nil {
 		return command.Errorf("--prefix, --to-prefix and --exclude: %s", archive.Words(err))

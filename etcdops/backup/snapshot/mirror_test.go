@@ -28,15 +28,15 @@ func TestMirrorFlags(t *testing.T) {
 	for _, wrong := range [][]string{
 		{"mirror", "--exclude=/b/", "--prefix=/a/"}, {"mirror", "--name=a/b"}, {"mirror", "--name="},
 		{"mirror", "--to-max-txn-ops=1"}, {"mirror", "--to-prefix=" + mirror.Reserved}, {"mirror", "--to-ca=/none"},
-		{"mirror", "--to-username-file=/none"}, {"promote", "--revision=-1"}, {"promote", "--as-is", "--revision=7"},
-		{"promote", "--prefix=/a/"}, {"check", "--as-is"},
+		{"mirror", "--to-username-file=/none"}, {"promote", "--revision=-1"}, {"promote", "--force", "--revision=7"},
+		{"promote", "--prefix=/a/"}, {"check", "--force"},
 	} {
 		_, err := read(wrong[0], wrong[1:]...)
 		assert.Error(t, err, "%q", wrong)
 	}
 	_, err = readMirroring("mirror", both[:1], io.Discard)
 	assert.ErrorContains(t, err, "--endpoint and --to-endpoint are required")
-	for _, alone := range []string{"--as-is", "--revision=7"} {
+	for _, alone := range []string{"--force", "--revision=7"} {
 		_, err = readMirroring("promote", []string{both[1], alone}, io.Discard)
 		assert.NoError(t, err, "the source may be lost")
 	}

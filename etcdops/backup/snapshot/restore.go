@@ -61,7 +61,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		"`version` of the etcd that will run, and of the programs here; required")
 	flags.StringVar(&r.Programs.Etcd, "etcd", "/usr/local/bin/etcd", "`file` of etcd")
 	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
-	r.revisionFlags(flags)
+	r.revisionFlag(flags)
 	r.sourceFlags(flags)
 	r.memberFlags(flags)
 	if err := command.Parse(flags, args); err != nil {
@@ -111,9 +111,8 @@ func (r *restoring) valid() error {
 	case r.UntilRevision < 0, r.tailURL != "" && r.source.URL == "", r.tailURL == "" && r.streamed():
 		return command.Errorf("--tail-url goes with --url, and --until-revision, --until-time, --as-far-as-possible " +
 			"and --stream-keys with --tail-url: a stream is replayed behind a snapshot, up to some revision")
-	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
-		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them can be " +
-			"given: revisions only rise")
+	case r.BeginAfter != nil && *r.BeginAfter < 0:
+		return command.Errorf("--begin-after must not be negative: revisions only rise")
 	}
 	return nil
 }
@@ -123,10 +122,8 @@ func (r *restoring) streamed() bool {
 	return r.UntilRevision != 0 || !r.UntilTime.IsZero() || r.AsFarAsPossible || r.keysFile != ""
 }
 
-// revisionFlags are the flags that say at which revision the member begins.
-func (r *restoring) revisionFlags(flags *flag.FlagSet) {
-	flags.Int64Var(&r.BumpRevision, "bump-revision", 0,
-		"raise the revision by this `number`, and mark all before as compacted")
+// revisionFlag says above which revision the member begins.
+func (r *restoring) revisionFlag(flags *flag.FlagSet) {
 	const beginAfter = "raise the revision to 1000000000 above this `revision` and above that of the data, and mark " +
 		"all before as compacted"
 	flags.Func("begin-after", beginAfter, func(text string) error {

@@ -15,12 +15,6 @@ type AuthSpec struct {
 	// +optional
 	RootPasswordSecretRef *SecretKeyRef `json:"rootPasswordSecretRef,omitempty"`
 
-	// Token is what etcd gives to a client that logs in with a password: JWT or Simple. A change restarts the members,
-	// one at a time.
-	// +optional
-	// +default="JWT"
-	Token TokenType `json:"token,omitempty"`
-
 	// Prune deletes users and roles that are not declared here and that Quorate did not make. The user and the role
 	// root always stay.
 	// +optional
@@ -40,18 +34,6 @@ type AuthSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Users []UserSpec `json:"users,omitempty"`
 }
-
-// TokenType is what etcd gives to a client that logs in with a password.
-// +kubebuilder:validation:Enum=JWT;Simple
-type TokenType string
-
-const (
-	// TokenJWT is signed with a key pair that all members share: any member accepts it, also after a restart. It ends
-	// after 10 minutes and with every change of users and roles; etcd's clients then log in again by themselves.
-	TokenJWT TokenType = "JWT"
-	// TokenSimple is a random word that every member keeps in memory: a member that restarts has forgotten it.
-	TokenSimple TokenType = "Simple"
-)
 
 // RoleSpec is a role and what it permits.
 type RoleSpec struct {

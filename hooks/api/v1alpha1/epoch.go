@@ -55,22 +55,16 @@ type FormerClaims struct {
 	// then.
 	// +optional
 	WithoutQuorum bool `json:"withoutQuorum,omitempty"`
-
-	// BumpRevision raises the revision by this much, and marks everything before as compacted. Unset, it goes to
-	// 1,000,000,000 above that of the data: watches end, and clients look again. With claims of a quorum 0 is right
-	// too: no revision that a client has seen is missing.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 }
 
-// SnapshotSource is a snapshot that members restore.
+// SnapshotSource is a snapshot that members restore. They begin 1,000,000,000 revisions above all that the cluster had
+// before, so that watches end and clients look again.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.snapshotRef) != has(self.artifact)",message="a snapshot is either snapshotRef, an EtcdSnapshot of the namespace, or artifact, something in a store"
 // +kubebuilder:validation:XValidation:rule="!has(self.artifact) || has(self.store)",message="artifact needs store: where it is, and how it is reached"
 // +kubebuilder:validation:XValidation:rule="!has(self.artifact) || !has(self.until) || has(self.until.clusterID)",message="until needs clusterID with artifact: of which etcd the changes are"
 type SnapshotSource struct {
-	// SnapshotRef is an EtcdSnapshot of the namespace: one that is Succeeded, or Stored with verify false.
+	// SnapshotRef is an EtcdSnapshot of the namespace: one that is Succeeded, or Unverified with verify false.
 	// +optional
 	SnapshotRef SnapshotRef `json:"snapshotRef,omitzero"`
 
@@ -102,14 +96,6 @@ type SnapshotSource struct {
 	// EtcdSnapshotSchedule). Unset, the snapshot alone.
 	// +optional
 	Until *Until `json:"until,omitempty"`
-
-	// BumpRevision raises the revision by this much, and marks everything before as compacted. Unset, it goes to
-	// 1,000,000,000 above all that the cluster had before, so that clients which have seen later revisions than the
-	// snapshot's notice. 0 leaves the revision: use it only where no client has seen anything. Otherwise a watch may
-	// miss events without an error, and a compare-and-swap may hit what another client wrote.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 }
 
 // Until is where a restore ends among the changes that a stream has stored.
@@ -186,11 +172,11 @@ type ExternalTLS struct {
 	// +required
 	SecretRef SecretRef `json:"secretRef"`
 
-	// TrustSecretRef is a Secret with the same label. In the mode Auto our members trust its ca.crt beside their own
+	// PeerCASecretRef is a Secret with the same label. In the mode Auto our members trust its ca.crt beside their own
 	// authority, for the external members' peer certificates, until spec.bootstrap.external is taken out. Unset, it is
 	// that of secretRef.
 	// +optional
-	TrustSecretRef SecretRef `json:"trustSecretRef,omitzero"`
+	PeerCASecretRef SecretRef `json:"peerCASecretRef,omitzero"`
 
 	// ServerName is the name in the certificates of the external members, where that is not the host in their URLs.
 	// +optional
@@ -245,15 +231,6 @@ type Recovery struct {
 	// +optional
 	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 
-	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by this much, and marks
-	// everything before as compacted. Unset, it goes to 1,000,000,000 above all that the cluster had before: watches
-	// end, and clients look again. 0 leaves the revision of the survivor or the snapshot, and starts at 1 again where
-	// there is no data: a watch may then miss events without an error, and a compare-and-swap may hit what another
-	// client wrote.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	BumpRevision *int64 `json:"bumpRevision,omitempty"`
-
 	// KeepVolumesFor is how long the volumes of an epoch that is over are kept, with the annotation
 	// etcd.quorate.dev/quarantined. Until then an EtcdOperation of type Restore can go back to it. 0s deletes them once
 	// the next epoch serves.
@@ -268,9 +245,9 @@ type OriginStatus struct {
 	// Source is Empty, Snapshot, Survivor, Claims or External.
 	Source string `json:"source"`
 
-	// After is the number of the epoch that it took over from.
+	// PreviousEpoch is the number of the epoch that it took over from.
 	// +optional
-	After int64 `json:"after,omitempty"`
+	PreviousEpoch int64 `json:"previousEpoch,omitempty"`
 
 	// Restore is the UID of the EtcdOperation that asked for the epoch.
 	// +optional

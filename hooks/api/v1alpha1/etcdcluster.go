@@ -14,8 +14,9 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=qetcd,categories=all;quorate
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
-// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.running`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.leader`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.rule`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -54,7 +55,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.maxRequestBytes) || string(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.maxRequestBytes) * 54.0 + (has(self.storage.wal) ? 352321536.0 : 402653184.0) <= quantity(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).asApproximateFloat() / 32.0 * 31.0",message="options.maxRequestBytes needs more storage: etcd's log takes up to 54 times that and 256Mi, and the volume needs a fifth more; lower it, or raise storage.size (with storage.wal, its size)"
 // +kubebuilder:validation:XValidation:rule="!self.version.startsWith('3.5.') || !has(self.options) || !has(self.options.extraArgs) || !('log-format' in self.options.extraArgs) && !('warning-unary-request-duration' in self.options.extraArgs)",message="options.extraArgs has log-format or warning-unary-request-duration, which etcd 3.5 does not know; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients allows passwords in plain text; remove that first"
-// +kubebuilder:validation:XValidation:rule="!has(self.tls.clientAuth) || self.tls.clientAuth != 'None' || has(self.auth) && self.auth.enabled && (!has(self.auth.token) || self.auth.token == 'JWT')",message="tls.clientAuth None needs auth.enabled true and auth.token JWT: without auth everyone may read and write all keys, and with other tokens Quorate could not come to the members; enable auth, or set tls.clientAuth to Required"
+// +kubebuilder:validation:XValidation:rule="!has(self.tls.clientAuth) || self.tls.clientAuth != 'None' || has(self.auth) && self.auth.enabled",message="tls.clientAuth None needs auth.enabled true: without auth everyone may read and write all keys; enable auth, or set tls.clientAuth to Required"
 // +kubebuilder:validation:XValidation:rule="!has(self.tls.clientAuth) || self.tls.clientAuth != 'None' || !has(self.auth) || !has(self.auth.users) || self.auth.users.all(u, !has(u.credential) || u.credential == 'Password')",message="auth.users has a user with the credential Certificate, and with tls.clientAuth None no one logs in with a certificate; set the credential to Password"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: without it passwords would be sent in plain text; set tls.mode to Auto, Secrets or CertManager, or remove auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || !has(self.storage.hostPath.nodes) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member needs its own node; add nodes"
@@ -68,7 +69,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selfHosted) || !self.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted needs deletionProtection: without this etcd there is no API server"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.selfHosted) || !oldSelf.selfHosted || has(self.deletionProtection) && self.deletionProtection",message="selfHosted and deletionProtection can't be removed in one edit: remove selfHosted first, once the API server has its data elsewhere"
 // +kubebuilder:validation:XValidation:rule="has(self.hostNetwork) == has(oldSelf.hostNetwork)",message="hostNetwork can't be added or removed later: the members' addresses would change; create an EtcdCluster that joins this etcd (bootstrap.external)"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clientService) || (!has(oldSelf.clientService.ipFamilyPolicy) || has(self.clientService) && has(self.clientService.ipFamilyPolicy)) && (!has(oldSelf.clientService.ipFamilies) || has(self.clientService) && has(self.clientService.ipFamilies))",message="clientService.ipFamilyPolicy and ipFamilies can be changed, and not removed: Kubernetes does not forget them; set SingleStack and one family"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.ip) || has(self.ip)",message="ip can be changed, and not removed: Kubernetes does not forget it; set the policy SingleStack and one family"
 // +kubebuilder:validation:XValidation:rule="!has(self.bootstrap) || !has(self.bootstrap.claims) || self.storage.medium == 'Persistent'",message="bootstrap.claims needs storage.medium Persistent: the first member must run where the volume is that it copies"
 // +kubebuilder:validation:XValidation:rule="!has(self.memberService) || !has(self.hostNetwork)",message="memberService is not for members on hostNetwork, which have the addresses of their nodes; remove memberService"
 type EtcdClusterSpec struct {
@@ -194,6 +195,10 @@ type EtcdClusterSpec struct {
 	// +optional
 	MemberService *MemberService `json:"memberService,omitempty"`
 
+	// IP is which IP families the cluster's Services have. Unset, Kubernetes chooses one.
+	// +optional
+	IP IP `json:"ip,omitzero"`
+
 	// NetworkPolicy says who may open connections to the members.
 	// +optional
 	NetworkPolicy NetworkPolicySpec `json:"networkPolicy,omitzero"`
@@ -216,10 +221,11 @@ type EtcdClusterSpec struct {
 	// +optional
 	Recovery Recovery `json:"recovery,omitzero"`
 
-	// DeletionPolicy says what becomes of the members' claims when the EtcdCluster is deleted. Delete (the default)
-	// deletes them, and their data; Retain leaves them, without an owner, with the annotation
-	// etcd.quorate.dev/retained-of.
+	// DeletionPolicy says what becomes of the members' claims when the EtcdCluster is deleted. Retain (the default)
+	// leaves them, without an owner, with the annotation etcd.quorate.dev/retained-of. Delete deletes them, and their
+	// data.
 	// +optional
+	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
 	// DeletionProtection keeps the cluster running when its EtcdCluster is deleted: the deletion waits until this is
@@ -518,11 +524,6 @@ type Options struct {
 	// +kubebuilder:validation:Maximum=104857600
 	MaxRequestBytes *int64 `json:"maxRequestBytes,omitempty"`
 
-	// MaxTxnOps is the largest number of operations in a transaction. Unset, etcd's own default of 128.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	MaxTxnOps *int64 `json:"maxTxnOps,omitempty"`
-
 	// LogLevel of etcd: debug, info, warn or error.
 	// +optional
 	// +default="info"
@@ -534,7 +535,7 @@ type Options struct {
 	// can't harm the cluster, and that have no field of their own.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['backend-batch-interval', 'backend-batch-limit', 'backend-bbolt-freelist-type', 'bcrypt-cost', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'cors', 'distributed-tracing-address', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'enable-distributed-tracing', 'enable-grpc-gateway', 'grpc-keepalive-interval', 'grpc-keepalive-min-time', 'grpc-keepalive-timeout', 'initial-election-tick-advance', 'log-format', 'max-concurrent-streams', 'metrics', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])",message="options.extraArgs has a flag that belongs to Quorate, has a field of its own, or may harm the cluster. Those that can be set, without -- and without experimental-: backend-batch-interval, backend-batch-limit, backend-bbolt-freelist-type, bcrypt-cost, compact-hash-check-time, compaction-batch-limit, compaction-sleep-interval, corrupt-check-time, cors, distributed-tracing-address, distributed-tracing-sampling-rate, distributed-tracing-service-name, enable-distributed-tracing, enable-grpc-gateway, grpc-keepalive-interval, grpc-keepalive-min-time, grpc-keepalive-timeout, initial-election-tick-advance, log-format, max-concurrent-streams, metrics, warning-apply-duration, warning-unary-request-duration, watch-progress-notify-interval"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['backend-batch-interval', 'backend-batch-limit', 'backend-bbolt-freelist-type', 'bcrypt-cost', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'cors', 'distributed-tracing-address', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'enable-distributed-tracing', 'enable-grpc-gateway', 'grpc-keepalive-interval', 'grpc-keepalive-min-time', 'grpc-keepalive-timeout', 'initial-election-tick-advance', 'log-format', 'max-concurrent-streams', 'max-txn-ops', 'metrics', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])",message="options.extraArgs has a flag that belongs to Quorate, has a field of its own, or may harm the cluster. Those that can be set, without -- and without experimental-: backend-batch-interval, backend-batch-limit, backend-bbolt-freelist-type, bcrypt-cost, compact-hash-check-time, compaction-batch-limit, compaction-sleep-interval, corrupt-check-time, cors, distributed-tracing-address, distributed-tracing-sampling-rate, distributed-tracing-service-name, enable-distributed-tracing, enable-grpc-gateway, grpc-keepalive-interval, grpc-keepalive-min-time, grpc-keepalive-timeout, initial-election-tick-advance, log-format, max-concurrent-streams, max-txn-ops, metrics, warning-apply-duration, warning-unary-request-duration, watch-progress-notify-interval"
 	ExtraArgs map[string]ExtraArg `json:"extraArgs,omitempty"`
 }
 
@@ -545,34 +546,19 @@ type ExtraArg string
 
 // AutoCompaction drops old revisions by itself.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Revision' || !has(self.retention) || self.retention.matches('^[0-9]+$')",message="with autoCompaction.mode Revision, retention is a number of revisions, such as \"10000\""
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Periodic' || !has(self.retention) || self.retention.matches('^([0-9]+(h|m|s))+$')",message="with autoCompaction.mode Periodic, retention is a duration, such as 1h or 30m"
+// +kubebuilder:validation:XValidation:rule="!has(self.retention) || !has(self.revisions)",message="autoCompaction has retention or revisions: revisions are kept for a time, or by their number"
 type AutoCompaction struct {
-	// Mode is Periodic (keep the revisions of a time), Revision (keep a number of revisions), or Off (keep all).
+	// Retention is how long old revisions are kept, such as 30m. Unset, 1h, unless revisions says how many are kept. 0s
+	// keeps all, until a client compacts.
 	// +optional
-	// +default="Periodic"
-	// +kubebuilder:validation:Enum=Periodic;Revision;Off
-	Mode AutoCompactionMode `json:"mode,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s')",message="options.autoCompaction.retention must be at least 1s, or 0s to keep all revisions"
+	Retention *metav1.Duration `json:"retention,omitempty"`
 
-	// Retention is a duration such as 30m for Periodic (unset: 1h), a number of revisions for Revision (unset: 10000).
-	// Off does not read it.
+	// Revisions is how many revisions are kept instead.
 	// +optional
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^[0-9hms]*$`
-	Retention string `json:"retention,omitempty"`
+	// +kubebuilder:validation:Minimum=1
+	Revisions *int64 `json:"revisions,omitempty"`
 }
-
-// AutoCompactionMode says which old revisions are kept.
-type AutoCompactionMode string
-
-const (
-	// CompactPeriodic keeps the revisions of a time.
-	CompactPeriodic AutoCompactionMode = "Periodic"
-	// CompactRevision keeps a number of revisions.
-	CompactRevision AutoCompactionMode = "Revision"
-	// CompactOff keeps every revision until a client compacts.
-	CompactOff AutoCompactionMode = "Off"
-)
 
 // The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
 // EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
@@ -648,14 +634,10 @@ type EtcdClusterStatus struct {
 	// +optional
 	Origin *OriginStatus `json:"origin,omitempty"`
 
-	// Version of etcd that members are started with: spec.version, or one on the way to it.
+	// Version of etcd that members are started with: spec.version, or one on the way to it. What each runs is in
+	// members.
 	// +optional
 	Version string `json:"version,omitempty"`
-
-	// Running is the version of etcd that the members run, by their last answers. While one of them runs another
-	// version than spec.version, both are shown, such as `3.6.16 -> 3.6.17`.
-	// +optional
-	Running string `json:"running,omitempty"`
 
 	// Leader is the name of the member that leads.
 	// +optional
@@ -668,10 +650,6 @@ type EtcdClusterStatus struct {
 	// ReadyReplicas is the number of these that are voters and serve.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
-
-	// Ready is readyReplicas and the wanted number, such as 3/3.
-	// +optional
-	Ready string `json:"ready,omitempty"`
 
 	// Selector of the pods, for the scale subresource.
 	// +optional
@@ -742,10 +720,10 @@ type ConnectionStatus struct {
 	// +optional
 	ClientSecretRef SecretRef `json:"clientSecretRef,omitzero"`
 
-	// AuthoritySecretRef has in ca.crt the authorities that an application may trust. The key of the authority is not
+	// CASecretRef has in ca.crt the authorities that an application may trust. The key of the authority is not
 	// in this Secret.
 	// +optional
-	AuthoritySecretRef SecretRef `json:"authoritySecretRef,omitzero"`
+	CASecretRef SecretRef `json:"caSecretRef,omitzero"`
 }
 
 // Role of a member.

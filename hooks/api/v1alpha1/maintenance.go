@@ -31,12 +31,12 @@ type MemberReplacement struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="memberReplacement.after must be at least 30s: a restart of a node's kubelet takes that long"
 	After metav1.Duration `json:"after,omitzero"`
 
-	// KeepClaimFor is how long the claim of a replaced member is kept, with its data, before it is deleted. It
+	// KeepVolumesFor is how long the claim of a replaced member is kept, with its data, before it is deleted. It
 	// carries the annotation etcd.quorate.dev/quarantined. 0s deletes it at once.
 	// +optional
 	// +default="24h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="memberReplacement.keepClaimFor can't be negative"
-	KeepClaimFor *metav1.Duration `json:"keepClaimFor,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="memberReplacement.keepVolumesFor can't be negative"
+	KeepVolumesFor *metav1.Duration `json:"keepVolumesFor,omitempty"`
 }
 
 // Maintenance is what Quorate does from time to time, and when it may disturb members.

@@ -47,7 +47,7 @@ type EtcdMirrorList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.source.clusterRef) || self.source.clusterRef.name != self.clusterRef.name",message="source.clusterRef is the destination itself: name another EtcdCluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.excludePrefixes) || !has(self.prefix) || self.excludePrefixes.all(e, e.startsWith(self.prefix) && e != self.prefix)",message="excludePrefixes must begin with prefix, and be longer"
 // +kubebuilder:validation:XValidation:rule="(!has(self.prefix) || !self.prefix.startsWith('/quorate.dev/mirror/')) && (!has(self.toPrefix) || !self.toPrefix.startsWith('/quorate.dev/mirror/'))",message="keys below /quorate.dev/mirror/ are never mirrored"
-// +kubebuilder:validation:XValidation:rule="!has(self.promote) || !has(self.suspend) || !self.suspend || has(self.promote.asIs) && self.promote.asIs",message="a promotion waits for the mirror: set suspend to false, or promote.asIs to true"
+// +kubebuilder:validation:XValidation:rule="!has(self.promote) || !has(self.suspend) || !self.suspend || has(self.promote.force) && self.promote.force",message="a promotion waits for the mirror: set suspend to false, or promote.force to true"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.promote) || has(self.promote)",message="promote can be changed and not be taken back: the mirror may have ended"
 // +kubebuilder:validation:XValidation:rule="self.clusterRef == oldSelf.clusterRef && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix) && has(self.toPrefix) == has(oldSelf.toPrefix) && (!has(self.toPrefix) || self.toPrefix == oldSelf.toPrefix) && has(self.excludePrefixes) == has(oldSelf.excludePrefixes) && (!has(self.excludePrefixes) || self.excludePrefixes == oldSelf.excludePrefixes)",message="clusterRef, prefix, toPrefix and excludePrefixes can't be changed: create another EtcdMirror"
 type EtcdMirrorSpec struct {
@@ -82,11 +82,11 @@ type EtcdMirrorSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[ -#%-~]*$`
 	ExcludePrefixes []string `json:"excludePrefixes,omitempty"`
 
-	// Reconcile compares all keys whenever the pod starts, and writes those that differ. Set it for a while when
+	// CompareOnStart compares all keys whenever the pod starts, and writes those that differ. Set it for a while when
 	// something else has written to the destination, or when the source is another cluster or has another history than
 	// before, as after a restore: without it the mirror stops then.
 	// +optional
-	Reconcile bool `json:"reconcile,omitempty"`
+	CompareOnStart bool `json:"compareOnStart,omitempty"`
 
 	// Suspend stops the mirror. It goes on where it was.
 	// +optional
@@ -113,7 +113,7 @@ type MirrorSource struct {
 	// External is another etcd, such as an EtcdCluster elsewhere. The installation must allow its endpoints
 	// (--allowed-etcd-endpoints).
 	// +optional
-	External *ExternalSource `json:"external,omitempty"`
+	External *ExternalEtcd `json:"external,omitempty"`
 
 	// Stored is what an EtcdSnapshotSchedule with spec.stream has stored of an etcd, for where no connection leads to
 	// that one. The mirror is behind it by what is not stored yet.
@@ -152,12 +152,12 @@ type StoredSource struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// ExternalSource is how the pod comes to an etcd elsewhere. Secrets that are named here need the label
+// ExternalEtcd is how pods come to an etcd that Quorate does not run. Secrets that are named here need the label
 // etcd.quorate.dev/external, with any value.
 //
-// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://') == has(self.authoritySecretRef))",message="external.authoritySecretRef is for endpoints that begin with https://, and these need it; use one of the two for all of them"
-// +kubebuilder:validation:XValidation:rule="has(self.authoritySecretRef) || !has(self.clientSecretRef) && !has(self.userSecretRef)",message="external.clientSecretRef and external.userSecretRef need external.authoritySecretRef: nothing secret goes over plain text"
-type ExternalSource struct {
+// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://') == has(self.caSecretRef))",message="external.caSecretRef is for endpoints that begin with https://, and these need it; use one of the two for all of them"
+// +kubebuilder:validation:XValidation:rule="has(self.caSecretRef) || !has(self.clientSecretRef) && !has(self.userSecretRef)",message="external.clientSecretRef and external.userSecretRef need external.caSecretRef: nothing secret goes over plain text"
+type ExternalEtcd struct {
 	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379, best one of each. No other URL is asked.
 	// +required
 	// +listType=set
@@ -167,9 +167,9 @@ type ExternalSource struct {
 	// +kubebuilder:validation:items:Pattern=`^https?://([0-9A-Za-z][-_.0-9A-Za-z]*|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$`
 	Endpoints []string `json:"endpoints"`
 
-	// AuthoritySecretRef has in ca.crt the authorities that signed the members' certificates.
+	// CASecretRef has in ca.crt the authorities that signed the members' certificates.
 	// +optional
-	AuthoritySecretRef SecretRef `json:"authoritySecretRef,omitzero"`
+	CASecretRef SecretRef `json:"caSecretRef,omitzero"`
 
 	// ClientSecretRef has in tls.crt and tls.key what the members are shown. Unset, they are shown nothing.
 	// +optional
@@ -190,16 +190,16 @@ type ExternalSource struct {
 // MirrorPromotion says where a mirror ends. Without any field, the mirror ends once the destination has what the source
 // had when it was asked: stop its writers first.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.revision) || !has(self.asIs) || !self.asIs",message="promote.revision waits for a revision, and promote.asIs for none: set one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.revision) || !has(self.force) || !self.force",message="promote.revision waits for a revision, and promote.force for none: set one of them"
 type MirrorPromotion struct {
 	// Revision of the source that the destination must have reached. The source is not asked.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Revision int64 `json:"revision,omitempty"`
 
-	// AsIs ends the mirror at the last revision that the destination had whole, as when the source is lost.
+	// Force ends the mirror at the last revision that the destination had whole, as when the source is lost.
 	// +optional
-	AsIs bool `json:"asIs,omitempty"`
+	Force bool `json:"force,omitempty"`
 }
 
 // The conditions of an EtcdMirror, besides Ready, Reconciling and Stalled.

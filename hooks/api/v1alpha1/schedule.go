@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -49,7 +48,8 @@ type EtcdSnapshotScheduleList struct {
 type EtcdSnapshotScheduleSpec struct {
 	// Schedule in the five fields of cron, such as "0 */6 * * *". When clocks go forward, a run in the time that they
 	// skip happens at that moment. When they go back, a run in the repeated time happens the first time only. With
-	// every hour in the second field, it follows the time that passes.
+	// every hour in the second field, it follows the time that passes. A run waits until the snapshot before is
+	// finished; of those that were missed, the latest alone is taken.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 */6 * * *\""
@@ -65,23 +65,11 @@ type EtcdSnapshotScheduleSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ConcurrencyPolicy says what to do when the snapshot before is not finished: Forbid (the default) waits for it and
-	// then catches up once, Replace deletes it, Allow takes both.
-	// +optional
-	// +default="Forbid"
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrencyPolicy,omitempty"`
-
 	// SkipUnchanged takes no snapshot while cluster, keys, users and roles are those of the last one that succeeded.
 	// Set it to false when something other than this schedule deletes what is stored, such as a rule of the bucket.
 	// +optional
 	// +default=true
 	SkipUnchanged *bool `json:"skipUnchanged,omitempty"`
-
-	// StartingDeadlineSeconds is how many seconds late a run that was missed may still begin. Of several, only the
-	// latest is taken. Unset, there is no limit.
-	// +optional
-	// +kubebuilder:validation:Minimum=10
-	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 
 	// Retention says which snapshots are kept. A snapshot that one rule keeps is kept; without any rule, all stored
 	// ones are.
@@ -114,12 +102,6 @@ type Stream struct {
 	// +default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="stream.flushAfter must be between 1s and 10m"
 	FlushAfter metav1.Duration `json:"flushAfter,omitzero"`
-
-	// MaxSize is how much is stored at once at most, between 1Mi and 16Mi.
-	// +optional
-	// +default="8Mi"
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || (quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Mi')) <= 0)",message="stream.maxSize must be between 1Mi and 16Mi"
-	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 }
 
 // EtcdSnapshotTemplate is what every EtcdSnapshot of a schedule is made of.
@@ -132,19 +114,6 @@ type EtcdSnapshotTemplate struct {
 	// +required
 	Spec EtcdSnapshotSpec `json:"spec"`
 }
-
-// ConcurrencyPolicy says what to do when the snapshot before is not finished.
-// +kubebuilder:validation:Enum=Forbid;Replace;Allow
-type ConcurrencyPolicy string
-
-const (
-	// ConcurrencyForbid waits for it.
-	ConcurrencyForbid ConcurrencyPolicy = "Forbid"
-	// ConcurrencyReplace deletes it.
-	ConcurrencyReplace ConcurrencyPolicy = "Replace"
-	// ConcurrencyAllow takes both.
-	ConcurrencyAllow ConcurrencyPolicy = "Allow"
-)
 
 // Retention says which snapshots of a schedule are kept. The newest that is stored, the newest that succeeded, and
 // the newest that was verified always are, and so is one that an EtcdCluster restores.

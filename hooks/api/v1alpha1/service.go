@@ -8,7 +8,6 @@ import corev1 "k8s.io/api/core/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || (has(self.type) && self.type != 'ClusterIP')",message="clientService.externalTrafficPolicy needs the type NodePort or LoadBalancer; set clientService.type, or remove externalTrafficPolicy"
 // +kubebuilder:validation:XValidation:rule="(!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges)) || (has(self.type) && self.type == 'LoadBalancer')",message="clientService.loadBalancerClass and loadBalancerSourceRanges need the type LoadBalancer; set clientService.type, or remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'LoadBalancer' || !has(oldSelf.type) || oldSelf.type != 'LoadBalancer' || has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass)",message="clientService.loadBalancerClass can't be changed while the type is LoadBalancer: set the type to ClusterIP first"
-// +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || self.ipFamilies.size() < 2 || (has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack')",message="clientService.ipFamilies has two families: set ipFamilyPolicy to PreferDualStack or RequireDualStack, or name one"
 type ClientService struct {
 	// Type is ClusterIP (the default), NodePort or LoadBalancer.
 	// +optional
@@ -51,27 +50,33 @@ type ClientService struct {
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 
-	// IPFamilyPolicy is SingleStack, PreferDualStack or RequireDualStack, for all Services of the cluster. Unset,
-	// Kubernetes takes SingleStack. Once set, it can't be removed.
-	// +optional
-	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
-	IPFamilyPolicy corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
-
-	// IPFamilies of all Services of the cluster: IPv4, IPv6, or both in an order. Kubernetes never changes the first
-	// one of a Service that exists: for that delete the one for clients, and Quorate makes it again.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=2
-	// +kubebuilder:validation:items:Enum=IPv4;IPv6
-	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || self[0] != self[1]",message="clientService.ipFamilies names a family twice"
-	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
-
 	// AppProtocol of the port, a hint for meshes and load balancers. Unset, there is none, and they pass TLS through:
 	// etcd speaks gRPC, and JSON over HTTP, in its own TLS.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`
 	AppProtocol string `json:"appProtocol,omitempty"`
+}
+
+// IP is which IP families the cluster's Services have.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.families) || self.families.size() < 2 || (has(self.policy) && self.policy != 'SingleStack')",message="ip.families has two families: set ip.policy to PreferDualStack or RequireDualStack, or name one"
+// +kubebuilder:validation:XValidation:rule="(!has(oldSelf.policy) || has(self.policy)) && (!has(oldSelf.families) || has(self.families))",message="ip.policy and ip.families can be changed, and not removed: Kubernetes does not forget them; set SingleStack and one family"
+type IP struct {
+	// Policy is SingleStack, PreferDualStack or RequireDualStack. Unset, Kubernetes takes SingleStack. Once set, it
+	// can't be removed.
+	// +optional
+	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
+	Policy corev1.IPFamilyPolicy `json:"policy,omitempty"`
+
+	// Families are IPv4, IPv6, or both in an order. Kubernetes never changes the first one of a Service that exists: for
+	// that delete the one for clients, and Quorate makes it again.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Enum=IPv4;IPv6
+	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || self[0] != self[1]",message="ip.families names a family twice"
+	Families []corev1.IPFamily `json:"families,omitempty"`
 }
 
 // MemberService is about the Service of each member. Its URL has a name that is known before the Service has an

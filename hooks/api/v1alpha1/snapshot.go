@@ -58,7 +58,7 @@ type EtcdSnapshotSpec struct {
 	// External is an etcd that Quorate does not run, whose snapshot is taken instead. The installation must allow its
 	// endpoints (--allowed-etcd-endpoints).
 	// +optional
-	External *ExternalEtcd `json:"external,omitempty"`
+	External *ExternalSource `json:"external,omitempty"`
 
 	// Store is where the snapshot is kept.
 	// +required
@@ -74,16 +74,11 @@ type EtcdSnapshotSpec struct {
 	Encryption *Encryption `json:"encryption,omitempty"`
 
 	// Verify fetches what was stored and restores it on trial: etcd must serve it, and its hash, revision and number of
-	// keys must be those of the cluster. Set it to false on a snapshot that is Stored to allow that it is restored
+	// keys must be those of the cluster. Set it to false on a snapshot that is Unverified to allow that it is restored
 	// unverified.
 	// +optional
 	// +default=true
 	Verify *bool `json:"verify,omitempty"`
-
-	// Unless is what the cluster was like at an earlier snapshot. If it still is, none is taken, and the phase is
-	// Skipped. A schedule sets it.
-	// +optional
-	Unless *Unless `json:"unless,omitempty"`
 
 	// DeletionPolicy says what becomes of what is stored when this object is deleted. Retain (the default) leaves it,
 	// Delete deletes it.
@@ -96,12 +91,8 @@ type EtcdSnapshotSpec struct {
 	Job SnapshotJob `json:"job,omitzero"`
 }
 
-// ExternalEtcd is an etcd that Quorate does not run. The Job of the snapshot is its client. Secrets that are named here
-// need the label etcd.quorate.dev/external, with any value.
-//
-// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://') == has(self.authoritySecretRef))",message="external.authoritySecretRef is for endpoints that begin with https://, and these need it; use one of the two for all of them"
-// +kubebuilder:validation:XValidation:rule="has(self.authoritySecretRef) || !has(self.clientSecretRef) && !has(self.userSecretRef)",message="external.clientSecretRef and external.userSecretRef need external.authoritySecretRef: nothing secret goes over plain text"
-type ExternalEtcd struct {
+// ExternalSource is an etcd that Quorate does not run. The Job of the snapshot is its client.
+type ExternalSource struct {
 	// Name of the etcd, which is a part of the name under which the snapshot is stored.
 	// +required
 	// +kubebuilder:validation:MaxLength=48
@@ -114,33 +105,7 @@ type ExternalEtcd struct {
 	// +kubebuilder:validation:Pattern=`^3[.][567][.][0-9]{1,4}$`
 	Version string `json:"version"`
 
-	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379, best one of each. No other URL is asked.
-	// +required
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=9
-	// +kubebuilder:validation:items:MaxLength=255
-	// +kubebuilder:validation:items:Pattern=`^https?://([0-9A-Za-z][-_.0-9A-Za-z]*|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$`
-	Endpoints []string `json:"endpoints"`
-
-	// AuthoritySecretRef has in ca.crt the authorities that signed the members' certificates.
-	// +optional
-	AuthoritySecretRef SecretRef `json:"authoritySecretRef,omitzero"`
-
-	// ClientSecretRef has in tls.crt and tls.key what the members are shown. Unset, they are shown nothing.
-	// +optional
-	ClientSecretRef SecretRef `json:"clientSecretRef,omitzero"`
-
-	// UserSecretRef has in username and password a user with the role root, where the etcd's auth is on and the
-	// certificate of clientSecretRef names no such user.
-	// +optional
-	UserSecretRef SecretRef `json:"userSecretRef,omitzero"`
-
-	// ServerName is what the members' certificates are for, where that is not the host in their URLs.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-_.:0-9A-Za-z]*$`
-	ServerName string `json:"serverName,omitempty"`
+	ExternalEtcd `json:",inline"`
 }
 
 // SourceName is the name of the cluster that the snapshot is of.
@@ -149,24 +114,6 @@ func (s *EtcdSnapshotSpec) SourceName() string {
 		return s.External.Name
 	}
 	return s.ClusterRef.Name
-}
-
-// Unless is what a cluster was like when it was last stored.
-type Unless struct {
-	// Revision of the keys.
-	// +required
-	// +kubebuilder:validation:Minimum=1
-	Revision int64 `json:"revision"`
-
-	// ClusterID in hexadecimal. A cluster that was made again under the same name has another one.
-	// +required
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{1,16}$`
-	ClusterID string `json:"clusterID"`
-
-	// AuthRevision is that of users and roles, which don't raise the revision of the keys.
-	// +required
-	// +kubebuilder:validation:Minimum=1
-	AuthRevision int64 `json:"authRevision"`
 }
 
 // Store is a place for snapshots outside of the cluster. Secrets that are named here need the label
@@ -219,8 +166,8 @@ type S3Store struct {
 	// +kubebuilder:validation:Pattern=`^[-0-9A-Za-z]*$`
 	Region string `json:"region,omitempty"`
 
-	// Endpoint is the URL of a server that is not Amazon's, such as https://minio.example:9000. Credentials don't
-	// belong in it.
+	// Endpoint is the URL of a server that is not Amazon's, such as https://minio.example:9000, or of another of
+	// Amazon's, such as https://s3-fips.us-gov-west-1.amazonaws.com. Credentials don't belong in it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https?://([0-9A-Za-z][-._0-9A-Za-z]*|[[][0-9A-Fa-f.:]+[]])(:[0-9]{1,5})?(/[-._~0-9A-Za-z]*)*)?$')",message="s3.endpoint is http:// or https://, a host, and a port if it is not the usual one, such as https://minio.example:9000; put credentials in a Secret"
@@ -254,18 +201,6 @@ type S3Store struct {
 	// +optional
 	// +kubebuilder:validation:Enum=WhenSupported;WhenRequired
 	Checksums S3Checksums `json:"checksums,omitempty"`
-
-	// DualStack asks for Amazon's addresses of both versions of IP.
-	// +optional
-	DualStack bool `json:"dualStack,omitempty"`
-
-	// FIPS uses Amazon's endpoints with validated cryptography.
-	// +optional
-	FIPS bool `json:"fips,omitempty"`
-
-	// Accelerate uses Amazon's transfer acceleration.
-	// +optional
-	Accelerate bool `json:"accelerate,omitempty"`
 
 	// CredentialsSecretRef has AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, without which the pod does not start, and
 	// AWS_SESSION_TOKEN if there is one. They become environment variables of the pod. Unset, the pod uses the
@@ -439,11 +374,6 @@ type SnapshotJob struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// ScratchSize limits the disk space that verification takes: about twice the database, and 128Mi. Unset, only the
-	// node limits it.
-	// +optional
-	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
-
 	// NodeSelector of the pod.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -460,7 +390,7 @@ type SnapshotJob struct {
 }
 
 // SnapshotPhase is where a snapshot is.
-// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Stored;Skipped;Failed;Deleting
+// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Unverified;Skipped;Failed;Deleting
 type SnapshotPhase string
 
 const (
@@ -470,9 +400,9 @@ const (
 	SnapshotRunning SnapshotPhase = "Running"
 	// SnapshotSucceeded is stored, and verified if that was asked for.
 	SnapshotSucceeded SnapshotPhase = "Succeeded"
-	// SnapshotStored is stored whole, but could not be verified; the message says why. It is neither a success nor
+	// SnapshotUnverified is stored whole, but could not be verified; the message says why. It is neither a success nor
 	// lost.
-	SnapshotStored SnapshotPhase = "Stored"
+	SnapshotUnverified SnapshotPhase = "Unverified"
 	// SnapshotSkipped was not taken: nothing had changed.
 	SnapshotSkipped SnapshotPhase = "Skipped"
 	// SnapshotFailed was not stored, or was disproved by its verification.
@@ -506,7 +436,7 @@ type EtcdSnapshotStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Phase is Pending, Running, Succeeded, Stored, Skipped, Failed or Deleting.
+	// Phase is Pending, Running, Succeeded, Unverified, Skipped, Failed or Deleting.
 	// +optional
 	Phase SnapshotPhase `json:"phase,omitempty"`
 

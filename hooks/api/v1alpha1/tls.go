@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // TLSMode says where the certificates of a cluster come from.
 // +kubebuilder:validation:Enum=Auto;Secrets;CertManager;Disabled
@@ -44,7 +47,7 @@ type TLSSpec struct {
 	Mode TLSMode `json:"mode,omitempty"`
 
 	// ClientAuth is Required, or None: members then ask clients for no certificate, and these log in with a password.
-	// None needs auth with the token JWT, and takes effect once auth is on in etcd. etcd has nothing between the two:
+	// None needs auth, and takes effect once auth is on in etcd. etcd has nothing between the two:
 	// once it has authorities for clients, it requires a certificate of all.
 	// +optional
 	// +default="Required"
@@ -189,16 +192,27 @@ type NetworkPolicySpec struct {
 	// +default="Managed"
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
 
-	// Clients select the namespaces whose pods may reach the client port. Unset, everything may; what it can do there
-	// is up to its certificate. The cluster's own namespace and Quorate always may.
+	// Clients may reach the client port, beside the cluster's own namespace and Quorate. Unset, everything may; what it
+	// can do there is up to its certificate.
 	// +optional
-	Clients *metav1.LabelSelector `json:"clients,omitempty"`
+	Clients *Peers `json:"clients,omitempty"`
 
-	// Metrics select the namespaces whose pods, and no others, may reach the metrics port, which is plain HTTP. Unset,
-	// pods of the cluster's own namespace and pods labelled quorate.dev/scrape: "true" in namespaces with that label
-	// may.
+	// Metrics says who may reach the metrics port, which is plain HTTP. Unset, pods of the cluster's own namespace and
+	// pods labelled quorate.dev/scrape: "true" in namespaces with that label may.
 	// +optional
-	Metrics *metav1.LabelSelector `json:"metrics,omitempty"`
+	Metrics *Peers `json:"metrics,omitempty"`
+}
+
+// Peers are pods and addresses, as a NetworkPolicy of Kubernetes names them.
+type Peers struct {
+	// From are those that may: one of them is enough.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:XValidation:rule="has(self.ipBlock) != (has(self.namespaceSelector) || has(self.podSelector))",message="each of networkPolicy's from has either an ipBlock or selectors"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.ipBlock) || isCIDR(self.ipBlock.cidr)",message="ipBlock.cidr is a network such as 10.1.0.0/16"
+	From []networkingv1.NetworkPolicyPeer `json:"from"`
 }
 
 // TLSStatus is about the certificates in use.

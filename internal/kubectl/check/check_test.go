@@ -78,9 +78,9 @@ func TestKubernetes(t *testing.T) {
 		{"no default class", func(w *installation) { w.answers[classes] = map[string]any{"items": []any{}} },
 			"StorageClass", Warn, "no default", "storageClassName", nil},
 		{"no policies", func(w *installation) {
-			w.lose(policies, "ValidatingAdmissionPolicyBinding", "quorate-schedule-retention")
+			w.lose(policies, "ValidatingAdmissionPolicyBinding", "quorate-retention")
 		}, "Installed", Warn,
-			"there is no ValidatingAdmissionPolicyBinding/quorate-schedule-retention", "apply them", nil},
+			"there is no ValidatingAdmissionPolicyBinding/quorate-retention", "apply them", nil},
 		{"cert-manager named and not there", func(w *installation) { w.ruleForCertificates() }, "CertManager", Fail,
 			"it has stopped", "install cert-manager", nil},
 		{"cert-manager wanted and not named", func(w *installation) {

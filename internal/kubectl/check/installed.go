@@ -296,8 +296,8 @@ func (s *Seen) policiesDiffer() []Finding {
 		return nil
 	}
 	return []Finding{warn("there is no "+some(lacks)+
-		": protected or forbidden changes are held back later instead of refused at once; deleting a schedule in "+
-		"the foreground deletes its snapshots, and deleting a kind deletes all clusters", "apply them, which "+
+		": protected or forbidden changes are held back later instead of refused at once; deleting in the "+
+		"foreground takes claims and snapshots along that should stay, and deleting a kind deletes all clusters", "apply them, which "+
 		"takes Kubernetes 1.30: "+s.install())}
 }
 

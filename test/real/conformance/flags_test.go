@@ -5,6 +5,7 @@ package conformance
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -57,20 +58,20 @@ func TestListensInBothFamilies(t *testing.T) {
 // TestFlags starts real servers with the flags that pods get. FuzzFlags in package hooks knows how etcd reads each of
 // them; here etcd itself does.
 func TestFlags(t *testing.T) {
-	compact := func(mode v1alpha1.AutoCompactionMode, retention string) v1alpha1.Options {
-		return v1alpha1.Options{AutoCompaction: v1alpha1.AutoCompaction{Mode: mode, Retention: retention}}
+	kept := func(d time.Duration) v1alpha1.Options {
+		return v1alpha1.Options{AutoCompaction: v1alpha1.AutoCompaction{Retention: &metav1.Duration{Duration: d}}}
 	}
 	eachVersion(t, func(t *testing.T, version string) {
 		fine := map[string]v1alpha1.Options{
 			"defaults":      {},
-			"no compaction": compact(v1alpha1.CompactOff, ""),
-			"by time":       compact(v1alpha1.CompactPeriodic, "1h30m10s"),
-			"by revisions":  compact(v1alpha1.CompactRevision, "9223372036854775807"),
+			"no compaction": kept(0),
+			"by time":       kept(time.Hour + 30*time.Minute + 10*time.Second),
+			"by revisions":  {AutoCompaction: v1alpha1.AutoCompaction{Revisions: new(int64(math.MaxInt64))}},
 			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)),
-				MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: millis(10),
+				MaxRequestBytes: new(int64(1024)), HeartbeatInterval: millis(10),
 				ElectionTimeout: millis(50), LogLevel: "error"},
 			"largest values": {QuotaBackendBytes: new(int64(8 << 30)),
-				MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: millis(500),
+				MaxRequestBytes: new(int64(100 << 20)), HeartbeatInterval: millis(500),
 				ElectionTimeout: millis(2500), LogLevel: "debug"},
 			"every extra flag": extraArgs(version),
 		}
@@ -86,7 +87,6 @@ func TestFlags(t *testing.T) {
 			"newest TLS": {TLS: v1alpha1.TLSSpec{MinVersion: "TLS1.3"}},
 			"chosen suites": {TLS: v1alpha1.TLSSpec{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
 				"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}}},
-			"simple tokens": {Auth: &v1alpha1.AuthSpec{Token: v1alpha1.TokenSimple}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -226,7 +226,7 @@ func TestMirror(t *testing.T) {
 		require.Equal(t, stores.MirrorDiffers, report.Reason)
 		require.Equal(t, `"/copy/key-99"`, report.Difference)
 		mirrors[0].kill()
-		mirrors[0].args = append(mirrors[0].args, "--reconcile")
+		mirrors[0].args = append(mirrors[0].args, "--compare-on-start")
 		mirrors[0].start()
 		s.reaches(c.now(ctx), func() {
 			kept, err := s.client.Get(ctx, "/copy/key-99")
@@ -262,7 +262,7 @@ func TestMirror(t *testing.T) {
 				t.Fatal("a mirror goes on behind its end")
 			}
 		}
-		again, code := mirrorTells(ctx, t, append([]string{"promote", "--as-is"}, direct...)...)
+		again, code := mirrorTells(ctx, t, append([]string{"promote", "--force"}, direct...)...)
 		require.Zero(t, code)
 		require.Equal(t, report.Revision, again.Revision)
 		refused, code := mirrorTells(ctx, t, append(append(direct, "--listen="), scope...)...)
@@ -331,12 +331,12 @@ func TestMirrorRefuses(t *testing.T) {
 			"--to-endpoint="+to.ClientURL, "--name=a")
 		require.Equal(t, 1, code)
 		require.Contains(t, report.Error, "between two revisions")
-		report, code = mirrorTells(ctx, t, "promote", "--to-endpoint="+to.ClientURL, "--name=a", "--as-is")
+		report, code = mirrorTells(ctx, t, "promote", "--to-endpoint="+to.ClientURL, "--name=a", "--force")
 		require.Zero(t, code, "%+v", report)
 		require.Equal(t, answer.Header.Revision+1, report.Revision)
 		now, equal := s.look(ctx)
 		require.True(t, equal && now.Ended, "%+v", now)
-		report, _ = mirrorTells(ctx, t, "promote", "--to-endpoint="+to.ClientURL, "--name=none", "--as-is")
+		report, _ = mirrorTells(ctx, t, "promote", "--to-endpoint="+to.ClientURL, "--name=none", "--force")
 		require.Equal(t, "NotFound", report.Reason)
 	})
 }
@@ -363,7 +363,7 @@ func TestMirrorPromotionIsWithdrawn(t *testing.T) {
 
 		const end = mirror.Reserved + "a/end"
 		seen := s.client.Watch(ctx, end)
-		promotes := startProcess(t, "mirror", "promote", "--to-endpoint="+to.ClientURL, "--name=a", "--as-is")
+		promotes := startProcess(t, "mirror", "promote", "--to-endpoint="+to.ClientURL, "--name=a", "--force")
 		begun := (<-seen).Events[0]
 		promotes.kill()
 		held, err := s.client.TimeToLive(ctx, clientv3.LeaseID(begun.Kv.Lease))

@@ -106,7 +106,6 @@ func TestSnapshotsBetweenVersions(t *testing.T) {
 // client that has seen more than the snapshot has is told that it must look again.
 func TestRestoredClusterIsNoticed(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
-		const bump = 1_000_000_000
 		old := etcdproc.Start(t, version, "old", 1)
 		client := old.Members[0].Client()
 		revision := put(t, client, "key", 50)
@@ -114,12 +113,12 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 		seen := put(t, client, "later", 10)
 		old.Members[0].Kill()
 
-		fresh, reports := seeded(t, version, "fresh", 3, seed.Options{BumpRevision: bump, Fetch: fetching(file)})
+		fresh, reports := seeded(t, version, "fresh", 3, seed.Options{BeginAfter: new(int64), Fetch: fetching(file)})
 		for i, m := range fresh.Members {
 			require.Equal(t, reports[i], seed.Restored(m.DataDir()))
 		}
 		fresh.WaitServing(fresh.Members...)
-		require.Equal(t, revision+bump, reports[0].Revision)
+		require.Equal(t, revision+seed.BeginGap, reports[0].Revision)
 		require.EqualValues(t, 50, reports[0].Keys)
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -134,8 +133,8 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 		answer, open := <-client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
 		require.True(t, open)
 		require.ErrorIs(t, answer.Err(), rpctypes.ErrCompacted)
-		require.Equal(t, revision+bump, answer.CompactRevision)
-		require.Equal(t, revision+bump+1, put(t, client, "more", 1))
+		require.Equal(t, revision+seed.BeginGap, answer.CompactRevision)
+		require.Equal(t, revision+seed.BeginGap+1, put(t, client, "more", 1))
 	})
 }
 
@@ -151,17 +150,17 @@ func TestRestoredAsEtcdutlDoes(t *testing.T) {
 		full := snapshotOf(t, version, old.Members[0])
 		old.Members[0].Kill()
 		for file, beyond := range map[string]int64{empty: 1, full: 0} {
-			for _, bump := range []int64{0, 1_000_000_000} {
-				t.Run(fmt.Sprintf("empty: %t, raised by %d", file == empty, bump), func(t *testing.T) {
+			for _, after := range []*int64{nil, new(int64)} {
+				t.Run(fmt.Sprintf("empty: %t, raised: %t", file == empty, after != nil), func(t *testing.T) {
 					dir := t.TempDir()
 					var flags []string
 					// etcdutl counts from the last record, and Quorate from etcd's revision, which is 1 without any
-					if bump > 0 {
-						flags = []string{fmt.Sprintf("--bump-revision=%d", bump+beyond), "--mark-compacted"}
+					if after != nil {
+						flags = []string{fmt.Sprintf("--bump-revision=%d", seed.BeginGap+beyond), "--mark-compacted"}
 					}
 					etcdutlRestores(t, version, file, filepath.Join(dir, "etcdutl"), flags...)
 					o := oneOfTwo(t, version, filepath.Join(dir, "quorate"), file)
-					o.BumpRevision = bump
+					o.BeginAfter = after
 					_, err := seed.Restore(t.Context(), o)
 					require.NoError(t, err)
 					require.Equal(t, files(t, filepath.Join(dir, "etcdutl")), files(t, filepath.Join(dir, "quorate")))
@@ -238,12 +237,12 @@ func TestRestoreOfNoKeys(t *testing.T) {
 		old.WaitServing(old.Members...)
 		file := snapshotOf(t, version, old.Members[0])
 		old.Members[0].Kill()
-		for _, bump := range []int64{0, 1000} {
-			fresh, _ := seeded(t, version, fmt.Sprintf("fresh-%d", bump), 1,
-				seed.Options{BumpRevision: bump, Fetch: fetching(file)})
+		for name, after := range map[string]*int64{"fresh": nil, "raised": new(int64)} {
+			fresh, _ := seeded(t, version, name, 1,
+				seed.Options{BeginAfter: after, Fetch: fetching(file)})
 			fresh.WaitServing(fresh.Members...)
 			client := fresh.Members[0].Client()
-			require.Greater(t, put(t, client, "first", 1), bump)
+			require.Equal(t, after != nil, put(t, client, "first", 1) > seed.BeginGap)
 		}
 	})
 }
@@ -473,7 +472,7 @@ func TestRevisionThatIsNotRaised(t *testing.T) {
 	old.Members[0].Put(20)
 	o := once(t, t.TempDir(), snapshotOf(t, version, old.Members[0]), false)
 	old.Members[0].Kill()
-	o.BumpRevision = 1000
+	o.BeginAfter = new(int64)
 	deaf := filepath.Join(t.TempDir(), "etcdutl")
 	require.NoError(t, os.WriteFile(deaf, []byte(`#!/bin/sh
 for a; do shift; case "$a" in --bump-revision*|--mark-compacted) ;; *) set -- "$@" "$a" ;; esac; done

@@ -63,7 +63,7 @@ func TestARevisionThatIsRaisedByTheSameTwice(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		first := etcdproc.Start(t, version, "first", 1)
 		lived(t, first)
-		from := seed.Options{Fetch: fetching(snapshotOf(t, version, first.Members[0])), BumpRevision: 1_000_000_000}
+		from := seed.Options{Fetch: fetching(snapshotOf(t, version, first.Members[0])), BeginAfter: new(int64)}
 		first.Members[0].Kill()
 		second, _ := begin(t, version, "second", from)
 		s := lived(t, second)

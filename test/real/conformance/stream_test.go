@@ -349,11 +349,11 @@ func TestStream(t *testing.T) {
 		}
 		raised := etcdproc.StartSeeded(t, version, "raised", 1, func(m *etcdproc.Member, initial, token string) {
 			restore.to(t, seed.Options{DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial,
-				Token: token, BumpRevision: 1000})
+				Token: token, BeginAfter: new(int64)})
 		})
 		raised.WaitServing(raised.Members...)
 		higher := &churn{t: t, m: raised.Members[0], client: raised.Members[0].Client()}
-		require.Equal(t, end+1000, higher.now(ctx))
+		require.Equal(t, end+seed.BeginGap, higher.now(ctx))
 		require.Equal(t, leased(ctx, t, client), leased(ctx, t, higher.client))
 	})
 }

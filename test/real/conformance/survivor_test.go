@@ -65,14 +65,14 @@ func of(t *testing.T, version string, o seed.Options, m *etcdproc.Member, initia
 
 // survive starts a cluster of one from the directory of a member that is down, at a peer URL of its own unless one is
 // given.
-func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster,
+func survive(t *testing.T, version, name string, from *etcdproc.Member, after *int64, at ...string) (*etcdproc.Cluster,
 	stores.Restore) {
 	t.Helper()
-	return surviveFrom(t, version, name, from.DataDir(), bump, at...)
+	return surviveFrom(t, version, name, from.DataDir(), after, at...)
 }
 
 // surviveFrom is survive with a directory.
-func surviveFrom(t *testing.T, version, name, from string, bump int64, at ...string) (*etcdproc.Cluster,
+func surviveFrom(t *testing.T, version, name, from string, after *int64, at ...string) (*etcdproc.Cluster,
 	stores.Restore) {
 	t.Helper()
 	place, err := filepath.EvalSymlinks(from)
@@ -84,7 +84,7 @@ func surviveFrom(t *testing.T, version, name, from string, bump int64, at ...str
 			m.PeerURL, initial = at[0], m.Name+"="+at[0]
 		}
 		var err error
-		report, err = seed.Restore(t.Context(), of(t, version, seed.Options{BumpRevision: bump, FromData: from}, m,
+		report, err = seed.Restore(t.Context(), of(t, version, seed.Options{BeginAfter: after, FromData: from}, m,
 			initial, token))
 		require.NoError(t, err)
 	})
@@ -162,7 +162,7 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		require.Equal(t, other.ClusterID, found.ClusterID)
 		require.NotEqual(t, other.MemberID, found.MemberID)
 
-		fresh, report := survive(t, version, "fresh", leader, 0, leader.PeerURL)
+		fresh, report := survive(t, version, "fresh", leader, nil, leader.PeerURL)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
 		require.EqualValues(t, 200, count(t, client, "known"))
@@ -215,12 +215,12 @@ func TestSurvivorHasWhatWasAcknowledged(t *testing.T) {
 		leader.Pause()
 		killAll(old)
 
-		fresh, report := survive(t, version, "fresh", followers[0], 1000)
+		fresh, report := survive(t, version, "fresh", followers[0], new(int64))
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
 		require.EqualValues(t, 300, count(t, client, "acknowledged"))
-		require.Equal(t, revision+1000, report.Revision)
-		require.Equal(t, revision+1001, put(t, client, "more", 1))
+		require.Equal(t, revision+seed.BeginGap, report.Revision)
+		require.Equal(t, revision+seed.BeginGap+1, put(t, client, "more", 1))
 	})
 }
 
@@ -263,7 +263,7 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 		require.NoError(t, err)
 		killAll(old)
 
-		fresh, report := survive(t, version, "fresh", followers[0], 0)
+		fresh, report := survive(t, version, "fresh", followers[0], nil)
 		require.Equal(t, written.Header.Revision, report.Revision)
 		etcdproc.Eventually(t, "root logs in", func(ctx context.Context) error {
 			root = fresh.Members[0].ClientOf(clientv3.Config{Username: "root", Password: "secret"}, "")
@@ -319,7 +319,7 @@ func TestLearnerSurvives(t *testing.T) {
 			return err
 		})
 		killAll(old)
-		fresh, report := survive(t, version, "fresh", learner, 0)
+		fresh, report := survive(t, version, "fresh", learner, nil)
 		require.Equal(t, revision, report.Revision)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
@@ -351,7 +351,7 @@ func TestSurvivorThatWasSentADatabase(t *testing.T) {
 		require.NoError(t, os.Rename(db, sent))
 		require.NoError(t, os.WriteFile(db, before, 0o600))
 
-		fresh, report := survive(t, version, "fresh", member, 0)
+		fresh, report := survive(t, version, "fresh", member, nil)
 		require.Equal(t, revision, report.Revision)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
@@ -387,7 +387,7 @@ func TestSurvivorWhoseEndIsTorn(t *testing.T) {
 		before, err := seed.Inspection(member.DataDir(), "")
 		require.NoError(t, err)
 		require.NotZero(t, before.LastIndex)
-		fresh, _ := survive(t, version, "fresh", member, 0)
+		fresh, _ := survive(t, version, "fresh", member, nil)
 		fresh.WaitServing(fresh.Members...)
 		client = fresh.Members[0].Client()
 		require.EqualValues(t, 50, count(t, client, "whole"))
@@ -449,7 +449,7 @@ func TestClaimsInEveryLayout(t *testing.T) {
 				continue // it is the same place
 			}
 			begun[path] = true
-			fresh, _ := surviveFrom(t, version, "fresh", at(best, path), 0)
+			fresh, _ := surviveFrom(t, version, "fresh", at(best, path), nil)
 			fresh.WaitServing(fresh.Members...)
 			client := fresh.Members[0].Client()
 			require.EqualValues(t, 100, count(t, client, "acknowledged"), layout)

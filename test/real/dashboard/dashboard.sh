@@ -70,7 +70,7 @@ converged cache
 sleep 45
 say "five members"
 k scale etcdcluster orders --replicas=5 > /dev/null
-until [[ $(k get etcdcluster orders -o jsonpath='{.status.ready} {.status.rule}') == "5/5 Converged" ]]; do sleep 1; done
+until [[ $(k get etcdcluster orders -o jsonpath='{.status.readyReplicas}/{.spec.replicas} {.status.rule}') == "5/5 Converged" ]]; do sleep 1; done
 say "until a snapshot was taken and restored on trial"
 k wait etcdsnapshotschedule/orders-often --for=jsonpath='{.status.lastVerified.name}' --timeout=4m > /dev/null
 sleep 60

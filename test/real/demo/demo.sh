@@ -10,7 +10,7 @@ bold() { if $live; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n== %s
 
 # members prints the cluster and its pods as a table.
 members() {
-  kubectl get etcdcluster demo -o custom-columns='CLUSTER:.metadata.name,READY:.status.ready,VERSION:.status.running,LEADER:.status.leader,STATUS:.status.rule'
+  kubectl get etcdcluster demo -o custom-columns='CLUSTER:.metadata.name,REPLICAS:.spec.replicas,READY:.status.readyReplicas,VERSION:.status.version,LEADER:.status.leader,STATUS:.status.rule'
   kubectl get pods -l etcd.quorate.dev/cluster=demo \
     -o custom-columns='POD:.metadata.name,PHASE:.status.phase,READY:.status.containerStatuses[0].ready,NODE:.spec.nodeName' 2>/dev/null || true
 }
@@ -28,7 +28,7 @@ watch_until() {
       lines=$(wc -l <<<"$now")
       before=$now
     fi
-    if kubectl get etcdcluster demo -o jsonpath='{.status.conditions[?(@.type=="Available")].status} {.status.ready}' 2>/dev/null |
+    if kubectl get etcdcluster demo -o jsonpath='{.status.conditions[?(@.type=="Available")].status} {.status.readyReplicas}/{.spec.replicas}' 2>/dev/null |
       grep -q '^True 3/3$'; then
       return 0
     fi

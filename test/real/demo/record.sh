@@ -71,7 +71,7 @@ follow() {
 }
 
 # rests VERSION: until nothing is left to do for the newest spec.
-at_rest='kubectl get etcdcluster demo -o jsonpath="{.metadata.generation}/{.status.observedGeneration} {.status.rule} {.status.ready} {.status.version}" | awk "{ split(\$1, g, \"/\") } g[1] == g[2] && \$2 == \"Converged\" && \$3 == \"3/3\" && \$4 == \"VERSION\""'
+at_rest='kubectl get etcdcluster demo -o jsonpath="{.metadata.generation}/{.status.observedGeneration} {.status.rule} {.status.readyReplicas}/{.spec.replicas} {.status.version}" | awk "{ split(\$1, g, \"/\") } g[1] == g[2] && \$2 == \"Converged\" && \$3 == \"3/3\" && \$4 == \"VERSION\""'
 rests() { follow "${at_rest/VERSION/$1}" etcdcluster demo "it is Converged, with etcd $1"; }
 
 # A client in the lab's network that writes through the Service, one key after the other, and notes what was acknowledged.
@@ -141,7 +141,7 @@ run kubectl apply -f manifests/samples/snapshot.yaml
 follow 'kubectl get etcdsnapshot demo-first -o jsonpath="{.status.phase}" | grep Succeeded' etcdsnapshot demo-first "it is stored, and was restored on trial"
 run kubectl exec demo-0 -c etcd -- etcdctl del greeting
 run kubectl quorate restore demo --snapshot=demo-first
-follow 'kubectl get etcdcluster demo -o jsonpath="{.status.epoch} {.status.rule} {.status.ready}" | grep "^2 Converged 3/3$"' etcdcluster demo "the second epoch is Converged"
+follow 'kubectl get etcdcluster demo -o jsonpath="{.status.epoch} {.status.rule} {.status.readyReplicas}/{.spec.replicas}" | grep "^2 Converged 3/3$"' etcdcluster demo "the second epoch is Converged"
 run kubectl exec "$(kubectl get etcdcluster demo -o jsonpath='{.status.leader}')" -c etcd -- etcdctl get greeting
 run kubectl quorate status
 

@@ -34,7 +34,7 @@ type life struct {
 
 // spec of the cluster as it should be now.
 func (l *life) spec() string {
-	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {maxTxnOps: %d}\n", l.replicas, l.version,
+	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {extraArgs: {max-txn-ops: \"%d\"}}\n", l.replicas, l.version,
 		l.ops)
 	if l.memory {
 		spec += "  storage: {medium: Memory, size: 512Mi}\n"
@@ -228,7 +228,7 @@ func (l *life) loseData() string {
 // roll edits the template.
 func (l *life) roll() string {
 	l.ops += 100
-	l.edit(fmt.Sprintf(`{"options":{"maxTxnOps":%d}}`, l.ops))
+	l.edit(fmt.Sprintf(`{"options":{"extraArgs":{"max-txn-ops":"%d"}}}`, l.ops))
 	return "roll"
 }
 
@@ -365,7 +365,7 @@ func (c *cluster) endState() string {
 	}
 	o := c.object()
 	s := o.Status
-	line("status %s %s epoch %d version %s, finalizers %s", s.Rule, s.Ready, s.Epoch, s.Version, o.Finalizers)
+	line("status %s, %d ready, epoch %d version %s, finalizers %s", s.Rule, s.ReadyReplicas, s.Epoch, s.Version, o.Finalizers)
 	for _, m := range s.Members {
 		line("member %s %s ready %t version %s alarms %s", m.Name, m.Role, m.Ready, m.Version, m.Alarms)
 	}

@@ -82,7 +82,11 @@ func (c *cluster) tell(story string, tells func(*cluster)) {
 	}
 }
 
+// manifest of an EtcdCluster, of which nothing stays when it is deleted, unless the spec says so.
 func (c *cluster) manifest(spec string) string {
+	if !strings.Contains(spec, "deletionPolicy:") {
+		spec += "\n  deletionPolicy: Delete\n"
+	}
 	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
 		"%s}\nspec:\n%s\n", name, c.ns, spec)
 }
@@ -151,7 +155,7 @@ func (c *cluster) notConverged(n int) string {
 		if p == nil {
 			return "there is no status"
 		}
-		return fmt.Sprintf("%s, %s: %s", s.Ready, p.Reason, p.Message)
+		return fmt.Sprintf("%d ready, %s: %s", s.ReadyReplicas, p.Reason, p.Message)
 	}
 	pods := c.pods()
 	if len(pods) != n {

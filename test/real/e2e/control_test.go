@@ -201,7 +201,7 @@ func (c *cluster) isNotDeleted() {
 func TestIPFamilies(t *testing.T) {
 	if both := os.Getenv("QUORATE_LAB_IP") == "dual"; both {
 		t.Parallel()
-		c := newCluster(t, three+"  clientService: {ipFamilyPolicy: SingleStack, ipFamilies: [IPv6]}\n")
+		c := newCluster(t, three+"  ip: {policy: SingleStack, families: [IPv6]}\n")
 		c.tell("MembersMeetByTheOtherFamily", (*cluster).meetsByIPv6)
 		c.tell("ServicesGetASecondFamily", (*cluster).hasBothFamilies)
 		c.tells("LeaderKilledUnderLoad", "ScaleUpAndDown", "SnapshotS3", "ItIsReachedFromOutside")
@@ -278,7 +278,7 @@ func (c *cluster) meetsByIPv6() {
 // hasBothFamilies: each address of the Service leads to the members, none of which restarts for that.
 func (c *cluster) hasBothFamilies() {
 	before := c.pods()
-	c.edit(`{"clientService":{"ipFamilyPolicy":"RequireDualStack","ipFamilies":["IPv6","IPv4"]}}`)
+	c.edit(`{"ip":{"policy":"RequireDualStack","families":["IPv6","IPv4"]}}`)
 	var addresses []string
 	eventually(c.t, "the Service has two addresses", func() string {
 		s, _ := get[corev1.Service](c.t, c.ns, "svc", name)

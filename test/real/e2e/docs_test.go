@@ -175,7 +175,7 @@ func notYet(t *testing.T, ns, object, status string) string {
 	case o.Status.ObservedGeneration != o.Generation:
 		return "the status is of an older spec"
 	case o.Status.Rule != status:
-		return fmt.Sprintf("%s, %s", o.Status.Ready, o.Status.Rule)
+		return fmt.Sprintf("%d ready, %s", o.Status.ReadyReplicas, o.Status.Rule)
 	}
 	return ""
 }

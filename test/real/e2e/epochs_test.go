@@ -357,7 +357,7 @@ func TestAGibibyte(t *testing.T) {
 
 	other := namespaced(t, c.ns+"-other")
 	s.credentials(other)
-	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {artifact: %s, bumpRevision: 0, store: %s}}\n",
+	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
 		taken.Status.Artifact,
 		s.yaml(c.ns)))
 	took := other.converges(1)

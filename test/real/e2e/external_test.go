@@ -354,7 +354,7 @@ spec:
     name: former
     version: %[2]s
     endpoints: [%[3]q, %[4]q]
-    authoritySecretRef: {name: former}
+    caSecretRef: {name: former}
     clientSecretRef: {name: former}
     userSecretRef: {name: former-root}
   store: {claim: {name: backups}}
@@ -441,7 +441,7 @@ func (c *cluster) convergesBeside(n int) {
 	c.t.Helper()
 	eventually(c.t, "at rest", func() string {
 		s := c.object().Status
-		return while(s.Rule != "Converged" || int(s.ReadyReplicas) != n, s.Rule+" "+s.Ready)
+		return while(s.Rule != "Converged" || int(s.ReadyReplicas) != n, s.Rule)
 	})
 }
 

@@ -327,7 +327,7 @@ func (c *cluster) succeeds(member string, meanwhile func()) string {
 func (c *cluster) givesACrashingMemberUp() {
 	w := c.writes()
 	member, _ := c.follower()
-	c.edit(`{"memberReplacement":{"after":"24h","keepClaimFor":"24h"}}`)
+	c.edit(`{"memberReplacement":{"after":"24h","keepVolumesFor":"24h"}}`)
 	kept, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member)
 	require.True(c.t, found)
 	c.spoil(member, unreadable)
@@ -341,7 +341,7 @@ func (c *cluster) givesACrashingMemberUp() {
 	require.True(c.t, found, "its claim is kept")
 	assert.Equal(c.t, kept.UID, claim.UID)
 	assert.Equal(c.t, "true", claim.Labels["etcd.quorate.dev/quarantined"])
-	c.edit(`{"memberReplacement":{"keepClaimFor":"1s"}}`)
+	c.edit(`{"memberReplacement":{"keepVolumesFor":"1s"}}`)
 	eventually(c.t, "the claim goes", func() string {
 		_, there := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member)
 		return while(there, "it is there")

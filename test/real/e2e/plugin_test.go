@@ -236,7 +236,7 @@ func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
 		kube(t, "delete", "quota", "none", "-n", c.ns)
 		c.converges(1)
 		assert.Empty(t, c.object().Status.Internal.Awaited)
-		assert.Equal(t, "3.6.16", c.object().Status.Running)
+		assert.Equal(t, "3.6.16", c.object().Status.Version)
 	})
 	t.Run("AQuotaOnLimitsLetsThemIn", func(t *testing.T) {
 		t.Parallel()

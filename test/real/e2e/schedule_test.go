@@ -94,8 +94,7 @@ func TestSchedule(t *testing.T) {
 	first := ended(v1alpha1.SnapshotSucceeded)
 	require.False(t, first.Status.VerificationTime.IsZero())
 	unchanged := ended(v1alpha1.SnapshotSkipped)
-	require.NotNil(t, unchanged.Spec.Unless)
-	assert.Equal(t, first.Status.Revision, unchanged.Spec.Unless.Revision)
+	assert.Equal(t, first.Status.Revision, unchanged.Status.Revision)
 	eventually(t, "what is unchanged counts as verified until now", func() string {
 		s, _ := c.schedule("often")
 		v := s.Status.LastVerified
@@ -317,7 +316,7 @@ func TestMirror(t *testing.T) {
 	standby.putsFor("elsewhere", "source-etcd", operator["tls.crt"], operator["tls.key"], operator["ca.crt"])
 	standby.kube("label", "secret", "source-etcd", "etcd.quorate.dev/external=")
 	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %s}, source: {external: {"+
-		"endpoints: ['https://%s'], serverName: %s.%s.svc, authoritySecretRef: {name: source-etcd}, "+
+		"endpoints: ['https://%s'], serverName: %s.%s.svc, caSecretRef: {name: source-etcd}, "+
 		"clientSecretRef: {name: source-etcd}}}", name,
 		objects.HostPort(former.pods()[0].Status.PodIP, objects.ClientPort), name, former.ns))
 	m, took := standby.meetsMirror(v1alpha1.Mirroring)

@@ -202,7 +202,7 @@ func (c *cluster) nodeOf(member string) string {
 
 // replacesQuorate rolls its Deployment, as an upgrade of Quorate does, while a change is under way.
 func (c *cluster) replacesQuorate(w *load) {
-	c.edit(`{"options":{"maxTxnOps":300}}`)
+	c.edit(`{"options":{"extraArgs":{"max-txn-ops":"300"}}}`)
 	kube(c.t, "-n", "quorate-system", "rollout", "restart", "deployment/quorate")
 	kube(c.t, "-n", "quorate-system", "rollout", "status", "deployment/quorate", "--timeout=10m")
 	c.converges(3)

@@ -59,7 +59,7 @@ func TestSelfHosted(t *testing.T) {
 		{"ADiskIsLost", (*cluster).losesADisk},
 		{"FiveMembersAndBack", beneath(change{`{"replicas":5}`, 5, "three members became five"},
 			change{`{"replicas":3}`, 3, "five members became three"})},
-		{"ARollingChange", beneath(change{`{"options":{"maxTxnOps":200}}`, 3,
+		{"ARollingChange", beneath(change{`{"options":{"extraArgs":{"max-txn-ops":"200"}}}`, 3,
 			"all members were restarted for a changed option"})},
 		{"AnUpgrade", beneath(change{`{"version":"3.7.3"}`, 3, "all members were upgraded from 3.6 to 3.7"})},
 		{"ADatabaseFillsUp", (*cluster).fillsUp},

@@ -58,7 +58,7 @@ func (c *cluster) isCreated() {
 		assert.True(c.t, *pod.Spec.SecurityContext.RunAsNonRoot)
 		assert.Equal(c.t, corev1.PodQOSBurstable, pod.Status.QOSClass)
 	}
-	row := regexp.MustCompile(`demo .*3/3 .*3\.6\.16 .*Converged`)
+	row := regexp.MustCompile(`demo +3 +3 +3\.6\.16 .*Converged`)
 	eventually(c.t, "kubectl get says it in a line", func() string {
 		table := c.kube("get", "etcdcluster", name)
 		c.t.Log("\n" + table)
@@ -82,7 +82,7 @@ func (c *cluster) refusesBadSpecs() {
 		"  replicas: 0\n  version: 3.6.16\n  storage: {medium: Memory}":    "can't be paused",
 		"  version: 3.6.16\n  options: {electionTimeout: 400ms}":           "at least 5 times",
 		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "has room for",
-		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "duration",
+		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "retention",
 	} {
 		assert.ErrorContains(c.t, c.tries(c.manifest(spec)), says, spec)
 	}
@@ -263,7 +263,7 @@ func (c *cluster) rolls() {
 	w := c.writes()
 	before, ids := c.uids(), c.ids()
 
-	c.edit(`{"resources":{"requests":{"cpu":"55m"}},"options":{"maxTxnOps":200}}`)
+	c.edit(`{"resources":{"requests":{"cpu":"55m"}},"options":{"extraArgs":{"max-txn-ops":"200"}}}`)
 	took := c.converges(3)
 	w.losesNothing()
 	assert.Equal(c.t, ids, c.ids(), "restarted, not replaced")

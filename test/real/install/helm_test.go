@@ -83,7 +83,7 @@ func TestHelm(t *testing.T) {
 
 	helm(t, "etcd-ops", "uninstall", "quorate")
 	assert.Equal(t, after, members(t, "default", "demo"), "the members run on")
-	assert.Equal(t, "3/3", kube(t, "get", "etcdcluster", "demo", "-o", "jsonpath={.status.ready}"),
+	assert.Equal(t, "3/3", kube(t, "get", "etcdcluster", "demo", "-o", "jsonpath={.status.readyReplicas}/{.spec.replicas}"),
 		"and their EtcdCluster is there")
 	becomes(t, "", "-n", "etcd-ops", "get", "all,secrets", "-l", "app.kubernetes.io/name=quorate", "-o", "name")
 
@@ -94,7 +94,7 @@ func TestHelm(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "etcd-ops"))
 	kube(t, "delete", "pod", "demo-0")
 	becomes(t, "true", "get", "pod", "demo-0", "-o", "jsonpath={.status.containerStatuses[0].ready}")
-	kube(t, "delete", "etcdcluster", "demo", patient)
+	forgets(t, "demo")
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 

@@ -81,10 +81,17 @@ func inMemory(namespace, name string, labels ...string) string {
 		strings.Join(labels, ", "))
 }
 
+// forgets deletes a cluster, and then the claims that it leaves.
+func forgets(t *testing.T, name string) {
+	t.Helper()
+	kube(t, "delete", "etcdcluster", name, patient)
+	kube(t, "delete", "pvc", "-l", "etcd.quorate.dev/cluster="+name, patient)
+}
+
 func converges(t *testing.T, namespace, name, ready string) {
 	t.Helper()
 	becomes(t, ready+" Converged", "-n", namespace, "get", "etcdcluster", name, "-o",
-		"jsonpath={.status.ready} {.status.rule}")
+		"jsonpath={.status.readyReplicas}/{.spec.replicas} {.status.rule}")
 }
 
 // members are the pods of a cluster, which are others after each restart: name, UID and how often etcd was started

@@ -80,7 +80,7 @@ func TestHelmAlone(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "etcd-ops"))
 	takenUp(t, pods)
 	fits(t, "etcd-ops")
-	kube(t, "delete", "etcdcluster", "demo", patient)
+	forgets(t, "demo")
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
@@ -140,7 +140,7 @@ func TestApply(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "quorate-system"))
 	takenUp(t, pods)
 	fits(t, "quorate-system")
-	kube(t, "delete", "etcdcluster", "demo", patient)
+	forgets(t, "demo")
 }
 
 // TestKustomize: the two commands for kustomize install, upgrade and, without the kinds, uninstall. Kinds and
@@ -174,5 +174,5 @@ func TestKustomize(t *testing.T) {
 
 	apply()
 	takenUp(t, pods)
-	kube(t, "delete", "etcdcluster", "demo", patient)
+	forgets(t, "demo")
 }

@@ -21,8 +21,8 @@ func (t *try) table() string {
 		if c == nil {
 			row("There is no EtcdCluster: `apply` makes one.")
 		} else {
-			row("ETCDCLUSTER\tREADY\tVERSION\tLEADER\tSTATUS\tAGE")
-			row(strings.Join([]string{c.Name, c.Status.Ready, c.Status.Running, c.Status.Leader, c.Status.Rule,
+			row("ETCDCLUSTER\tREPLICAS\tREADY\tVERSION\tLEADER\tSTATUS\tAGE")
+			row(strings.Join([]string{c.Name, fmt.Sprint(*c.Spec.Replicas), fmt.Sprint(c.Status.ReadyReplicas), c.Status.Version, c.Status.Leader, c.Status.Rule,
 				age(c.CreationTimestamp.Time)}, "\t"))
 		}
 		for i, p := range t.world.Pods() {

@@ -164,11 +164,13 @@ func (t *tour) change(upgrades bool) error {
 		return t.until("all members run "+version.Version,
 			both(t.settled(3), func() bool { return t.cluster().Status.Version == version.Version }))
 	}
-	t.part("Change a flag of etcd (maxTxnOps): one member after the other is restarted with it, the leader last")
+	t.part("Change a flag of etcd (max-txn-ops): one member after the other is restarted with it, the leader last")
 	t.c.say("To see an upgrade here, build a second release once (`make etcd-binaries`), or type `upgrade %s` at the "+
 		"prompt.", older)
 	t.ask(func() {
-		t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Options.MaxTxnOps = new(int64(200)) })
+		t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) {
+			s.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{"max-txn-ops": "200"}
+		})
 	})
 	return t.until("all members run with it", t.settled(3))
 }

@@ -387,7 +387,7 @@ func reseeded(d decision.Decision, other func(arg string) string) decision.Decis
 func raisesByTheSame(o observation.Observation) decision.Decision {
 	return reseeded(hooks.Decide(o), func(arg string) string {
 		if strings.HasPrefix(arg, "--begin-after=") {
-			return "--bump-revision=1000000000"
+			return "--begin-after=0"
 		}
 		return arg
 	})

@@ -52,7 +52,7 @@ var verbs = map[string]func(*story, args) string{
 	// edit replicas=5: kubectl edit, with the words of clusterFields (none takes away what may be missing) and
 	// members=NodePort [domain=etcd.example.com] | nodes=a,b,c | windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
 	// external=old-0,old-1 | users=app,ops; and what is asked by EtcdOperations:
-	// restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none;
+	// restore=id from=s1|url=s3://bucket/s1 [stop-first=true] | restore=id epoch=1 | restore=none;
 	// for a new cluster: bootstrap=s1 | url=s3://bucket/s1 | claims=old-0,old-1 [without-quorum=true]
 	"edit": does((*story).edit),
 	// delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete

@@ -23,10 +23,10 @@ var clusterFields = map[string]string{
 	"ca":             "TLS.Auto.CADuration",
 	"class":          "Storage.StorageClassName",
 	"client-auth":    "TLS.ClientAuth",
-	"compaction":     "Options.AutoCompaction.Mode",
+	"retention":      "Options.AutoCompaction.Retention",
 	"deletion":       "DeletionPolicy",
 	"image":          "Image.Repository",
-	"keep":           "MemberReplacement.KeepClaimFor",
+	"keep":           "MemberReplacement.KeepVolumesFor",
 	"keep-volumes":   "Recovery.KeepVolumesFor",
 	"leaf":           "TLS.Auto.LeafDuration",
 	"medium":         "Storage.Medium",
@@ -46,7 +46,6 @@ var clusterFields = map[string]string{
 	"schedule":       "Maintenance.Defragmentation.Schedule",
 	"self-hosted":    "SelfHosted",
 	"size":           "Storage.Size",
-	"txn-ops":        "Options.MaxTxnOps",
 	"suspend":        "Suspend",
 	"tls":            "TLS.Mode",
 	"upgrade":        "UpgradePolicy",
@@ -125,8 +124,8 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if spec.TLS.Mode == v1alpha1.TLSCertManager {
 		spec.TLS.CertManager = &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "theirs"}}
 	}
-	if a.has("recovery") {
-		spec.Recovery.BumpRevision = bump(a)
+	if a.has("txn-ops") {
+		spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{"max-txn-ops": v1alpha1.ExtraArg(a["txn-ops"])}
 	}
 	if a.has("windows") {
 		spec.Maintenance.Windows = windows(a["windows"])
@@ -182,7 +181,7 @@ func changeBootstrap(spec *v1alpha1.EtcdClusterSpec, a args) {
 		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: source(a, "bootstrap")}
 	case a.has("claims"):
 		spec.Bootstrap = &v1alpha1.Bootstrap{Claims: &v1alpha1.FormerClaims{Names: strings.Split(a["claims"], ","),
-			WithoutQuorum: a["without-quorum"] == "true", BumpRevision: bump(a)}}
+			WithoutQuorum: a["without-quorum"] == "true"}}
 	}
 }
 
@@ -202,18 +201,11 @@ func windows(text string) (all []v1alpha1.MaintenanceWindow) {
 // source of a snapshot: an EtcdSnapshot's name, or a URL.
 func source(a args, name string) *v1alpha1.SnapshotSource {
 	from := &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: a[name]},
-		Artifact: strings.TrimPrefix(a["url"], "s3://bucket/"), BumpRevision: bump(a)}
+		Artifact: strings.TrimPrefix(a["url"], "s3://bucket/")}
 	if from.Artifact != "" {
 		from.Store = &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
 	}
 	return from
-}
-
-func bump(a args) *int64 {
-	if !a.has("bump") {
-		return nil
-	}
-	return new(whole(a["bump"]))
 }
 
 // record is what who may write ConfigMaps does to records.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/users"
@@ -28,7 +29,7 @@ func (s *story) check(args) string {
 		}
 	}
 	if c := s.w.Cluster(); c != nil {
-		how, others := []string{c.Status.Rule, c.Status.Ready}, []string{}
+		how, others := []string{c.Status.Rule, fmt.Sprintf("%d/%d", c.Status.ReadyReplicas, defaults.Replicas(c))}, []string{}
 		for _, c := range odd(c.Status.Conditions) {
 			if is := fmt.Sprintf("%s=%s", c.Type, c.Status); s.repeats(c.Message) {
 				how = append(how, is)

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // scheduleVerbs are what a story about a schedule can say. In values, _ is a space.
@@ -79,7 +80,6 @@ func (s *scheduleStory) apply(a args) {
 			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "default", UID: "uid-schedule",
 				CreationTimestamp: metav1.NewTime(s.now)},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
-				ConcurrencyPolicy: v1alpha1.ConcurrencyForbid,
 				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{
 					ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
 					Store:      v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
@@ -93,17 +93,15 @@ func (s *scheduleStory) apply(a args) {
 
 // scheduleFields are the words of a schedule's spec.
 var scheduleFields = map[string]string{
-	"at":          "Schedule",
-	"concurrency": "ConcurrencyPolicy",
-	"daily":       "Retention.Daily",
-	"deadline":    "StartingDeadlineSeconds",
-	"last":        "Retention.Last",
-	"monthly":     "Retention.Monthly",
-	"skip":        "SkipUnchanged",
-	"stream":      "Stream.FlushAfter",
-	"suspend":     "Suspend",
-	"weekly":      "Retention.Weekly",
-	"zone":        "TimeZone",
+	"at":      "Schedule",
+	"daily":   "Retention.Daily",
+	"last":    "Retention.Last",
+	"monthly": "Retention.Monthly",
+	"skip":    "SkipUnchanged",
+	"stream":  "Stream.FlushAfter",
+	"suspend": "Suspend",
+	"weekly":  "Retention.Weekly",
+	"zone":    "TimeZone",
 }
 
 func (s *scheduleStory) remove(a args) string {
@@ -143,8 +141,8 @@ func (s *scheduleStory) stream(a args) {
 }
 
 // unchanged reports whether the cluster is still so.
-func (s *scheduleStory) unchanged(u *v1alpha1.Unless) bool {
-	return u != nil && *u == v1alpha1.Unless{Revision: s.revision, ClusterID: s.id, AuthRevision: s.authRevision}
+func (s *scheduleStory) unchanged(u *snapshot.Unless) bool {
+	return u != nil && *u == snapshot.Unless{Revision: s.revision, ClusterID: s.id, AuthRevision: s.authRevision}
 }
 
 func (s *scheduleStory) cache(a args) {
@@ -167,10 +165,10 @@ func (s *scheduleStory) end(a args) {
 		status.ClusterID = s.id
 		status.AuthRevision = s.authRevision
 		switch {
-		case s.unchanged(s.snapshots[name].Spec.Unless):
+		case s.unchanged(snapshot.UnlessOf(s.snapshots[name])):
 			status.Phase = v1alpha1.SnapshotSkipped
 		case a.has("stored"):
-			status.Phase = v1alpha1.SnapshotStored
+			status.Phase = v1alpha1.SnapshotUnverified
 			status.URI = "s3://backups/etcd/" + name
 			status.Message = a["stored"]
 		default:
@@ -206,18 +204,18 @@ func (s *scheduleStory) sync() string {
 	if s.again > 0 {
 		out += fmt.Sprintf("again in %s\n", s.again)
 	}
-	if len(s.unfinished()) > 1 && s.schedule.Spec.ConcurrencyPolicy != v1alpha1.ConcurrencyAllow {
+	if len(s.unfinished()) > 1 {
 		s.breaks("two snapshots are taken at once: %s", strings.Join(s.unfinished(), ", "))
 	}
 	return out
 }
 
 // takes tells of a snapshot that is made.
-func (s *scheduleStory) takes(snapshot *v1alpha1.EtcdSnapshot) string {
-	if s.taken[snapshot.Name]++; s.taken[snapshot.Name] > 1 {
-		s.breaks("a second snapshot of one run: %s", snapshot.Name)
+func (s *scheduleStory) takes(made *v1alpha1.EtcdSnapshot) string {
+	if s.taken[made.Name]++; s.taken[made.Name] > 1 {
+		s.breaks("a second snapshot of one run: %s", made.Name)
 	}
-	unless := snapshot.Spec.Unless
+	unless := snapshot.UnlessOf(made)
 	if unless == nil {
 		return ""
 	}
@@ -253,7 +251,7 @@ func (s *scheduleStory) oracle(o schedule.Observation, answer []*v1alpha1.EtcdSn
 	stored, verified := "", "" // names are times, and later ones come later
 	for _, name := range sortedKeys(s.snapshots) {
 		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded ||
-			status.Phase == v1alpha1.SnapshotStored {
+			status.Phase == v1alpha1.SnapshotUnverified {
 			stored = name
 			if !status.VerificationTime.IsZero() {
 				verified = name
@@ -315,8 +313,8 @@ func (s *scheduleStory) check() string {
 			if status.VerificationTime.IsZero() {
 				out.WriteString(", not restored on trial")
 			}
-		case v1alpha1.SnapshotStored:
-			fmt.Fprintf(&out, " Stored, revision %d", status.Revision)
+		case v1alpha1.SnapshotUnverified:
+			fmt.Fprintf(&out, " Unverified, revision %d", status.Revision)
 		default:
 			fmt.Fprintf(&out, " %s", status.Phase)
 		}

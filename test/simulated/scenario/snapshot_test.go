@@ -135,7 +135,7 @@ func (s *snapshotStory) statuses() []recorded {
 		return nil
 	}
 	lacks := ""
-	if (s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || s.snapshot.Status.Phase == v1alpha1.SnapshotStored) &&
+	if (s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || s.snapshot.Status.Phase == v1alpha1.SnapshotUnverified) &&
 		len(s.store) == 0 {
 		lacks = "nothing is stored"
 	}
@@ -158,8 +158,8 @@ func (s *snapshotStory) create(a args) {
 		Status: neverWritten,
 	}
 	if a.has("unless") {
-		snapshot.Spec.Unless = &v1alpha1.Unless{Revision: int64(a.number("unless", 0)), ClusterID: "2c119c3b",
-			AuthRevision: 2}
+		snapshot.Annotations = map[string]string{objects.AnnotationUnless: fmt.Sprintf(
+			"revision=%d,auth-revision=2,cluster=2c119c3b", a.number("unless", 0))}
 	}
 	put(&snapshot.Spec, map[string]string{"policy": "DeletionPolicy", "verify": "Verify", "deadline": "Job.Deadline",
 		"retries": "Job.Retries"}, a)
@@ -477,7 +477,7 @@ func (s *snapshotStory) oracle(d snapshot.Decision) {
 		s.snapshot.Annotations[objects.AnnotationAbandon] == "" {
 		s.breaks("it goes while a pod takes it")
 	}
-	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored) &&
+	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotUnverified) &&
 		len(s.store) == 0 {
 		s.breaks("it has succeeded, and nothing is stored")
 	}
@@ -487,7 +487,7 @@ func (s *snapshotStory) oracle(d snapshot.Decision) {
 func (s *snapshotStory) inUse() bool {
 	c := s.cluster
 	if c == nil || c.DeletionTimestamp != nil || s.snapshot.Status.Phase != v1alpha1.SnapshotSucceeded &&
-		s.snapshot.Status.Phase != v1alpha1.SnapshotStored {
+		s.snapshot.Status.Phase != v1alpha1.SnapshotUnverified {
 		return false
 	}
 	return len(c.Status.Internal.Restoring) > 0 || c.Spec.Bootstrap != nil && c.Status.ClusterID == ""

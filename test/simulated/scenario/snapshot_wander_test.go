@@ -142,7 +142,7 @@ func (s *snapshotStory) wrong(last string) string {
 	case s.snapshot.Status.Phase == v1alpha1.SnapshotFailed && len(s.store) > 0 &&
 		!strings.Contains(s.snapshot.Status.Message, "the check whether anything was stored failed"):
 		return "it has failed, and something is stored: " + s.snapshot.Status.Message
-	case !slices.Contains([]v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored,
+	case !slices.Contains([]v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified,
 		v1alpha1.SnapshotFailed}, s.snapshot.Status.Phase):
 		return "it never ends: " + s.snapshot.Status.Message
 	}

@@ -139,7 +139,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	if from.Index > 0 {
 		c.Commit = from.Index
 	}
-	c.Begin, c.Chosen = beginning(seed, from.Revision)
+	c.Begin = beginning(seed, from.Revision)
 	c.Revision, c.Auth = c.Begin, from.Auth
 	made := stores.Restore{Revision: c.Begin, Keys: int64(from.Index),
 		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256,
@@ -236,12 +236,9 @@ func (w *World) replay(seed *corev1.Container, env map[string]string, from *Arti
 	return told
 }
 
-// beginning is the revision that a member begins at whose data had come to this one, and whether the spec says so.
-func beginning(seed *corev1.Container, revision int64) (begin int64, chosen bool) {
-	if after := flag(seed, "begin-after"); after != "" {
-		return max(revision, number(after)) + 1_000_000_000, false
-	}
-	return revision + number(cmp.Or(flag(seed, "bump-revision"), "0")), true
+// beginning is the revision that a member begins at whose data had come to this one.
+func beginning(seed *corev1.Container, revision int64) int64 {
+	return max(revision, number(flag(seed, "begin-after"))) + 1_000_000_000
 }
 
 func number(text string) int64 {

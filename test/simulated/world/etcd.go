@@ -58,8 +58,6 @@ type Cluster struct {
 	OldLog uint64
 	// Revision of the keys, and up to which they were compacted. Begin is the revision that it began with.
 	Revision, Compacted, Begin int64
-	// Chosen: the spec said where its revisions begin.
-	Chosen bool
 	// Live is how many bytes the keys take, Old their history.
 	Live, Old int64
 	Alarms    []observation.Alarm

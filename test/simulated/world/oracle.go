@@ -167,7 +167,7 @@ func (w *World) seededAlike(c Cluster) {
 // beginsRight looks at an epoch that comes to its first leader: no client of an earlier epoch is answered by it
 // without noticing, since its revisions begin above all that were given out (S21).
 func (w *World) beginsRight(c Cluster) {
-	if w.Cluster() == nil || (c.Chosen || c.Begin == 0) && w.choosesRevision() {
+	if w.Cluster() == nil {
 		return
 	}
 	for _, o := range w.clusters() {
@@ -180,19 +180,6 @@ func (w *World) beginsRight(c Cluster) {
 				o.Revision)
 		}
 	}
-}
-
-// choosesRevision reports whether people say where revisions begin.
-func (w *World) choosesRevision() bool {
-	for _, o := range w.Objects {
-		if op, is := o.(*v1alpha1.EtcdOperation); is && op.Spec.Restore != nil && op.Spec.Restore.Snapshot != nil &&
-			op.Spec.Restore.Snapshot.BumpRevision != nil {
-			return true
-		}
-	}
-	s := w.Cluster().Spec
-	return s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil ||
-		s.Recovery.BumpRevision != nil
 }
 
 var errLogLost = errors.New("tocommit is out of range: was the raft log corrupted, truncated, or lost?")

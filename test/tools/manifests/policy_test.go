@@ -119,12 +119,16 @@ func TestPolicies(t *testing.T) {
 			"EtcdCluster shop/orders is protected against deletion; set spec.deletionProtection to false first"},
 		{"quorate-deletion-protection", cluster("deletionProtection: false"), "{}", ""},
 		{"quorate-deletion-protection", cluster(""), "{}", ""},
-		{"quorate-schedule-retention", schedule(""), "{}", ""},
-		{"quorate-schedule-retention", schedule("deletionPolicy: Delete"), "{propagationPolicy: Foreground}", ""},
-		{"quorate-schedule-retention", schedule("deletionPolicy: Retain"), "{propagationPolicy: Foreground}",
-			"deleting EtcdSnapshotSchedule shop/nightly in the foreground would delete its EtcdSnapshots, " +
-				"and spec.deletionPolicy is to leave them; delete it without --cascade=foreground, or set " +
-				"spec.deletionPolicy to Delete first"},
+		{"quorate-retention", schedule(""), "{}", ""},
+		{"quorate-retention", schedule("deletionPolicy: Delete"), "{propagationPolicy: Foreground}", ""},
+		{"quorate-retention", schedule("deletionPolicy: Retain"), "{propagationPolicy: Foreground}",
+			"deleting EtcdSnapshotSchedule shop/nightly in the foreground would delete what spec.deletionPolicy Retain " +
+				"leaves; delete it without --cascade=foreground, or set spec.deletionPolicy to Delete first"},
+		{"quorate-retention", cluster("deletionPolicy: Delete"), "{propagationPolicy: Foreground}", ""},
+		{"quorate-retention", cluster(""), "{propagationPolicy: Background}", ""},
+		{"quorate-retention", cluster(""), "{propagationPolicy: Foreground}",
+			"deleting EtcdCluster shop/orders in the foreground would delete what spec.deletionPolicy Retain " +
+				"leaves; delete it without --cascade=foreground, or set spec.deletionPolicy to Delete first"},
 	} {
 		if got := deletion(t, c.policy, c.object, c.options); got != c.want {
 			t.Errorf("%s of\n%s%s: %q, not %q", c.policy, c.object, c.options, got, c.want)

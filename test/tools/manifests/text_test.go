@@ -40,7 +40,7 @@ func TestStores(t *testing.T) {
 		`{s3: {bucket: b, endpoint: "http://[::1]:9000/s3/", region: any, checksums: WhenRequired}}`,
 		`{s3: {bucket: b, serverSideEncryption: "aws:kms", kmsKeyID: "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"}}`,
 		`{s3: {bucket: b, objectLock: {mode: Governance, retainFor: 720h}}}`,
-		`{s3: {bucket: b, dualStack: true, fips: true, accelerate: true, credentialsSecretRef: {name: keys}}, caSecretRef: {name: ca}}`,
+		`{s3: {bucket: b, endpoint: "https://s3-fips.us-gov-west-1.amazonaws.com", credentialsSecretRef: {name: keys}}, caSecretRef: {name: ca}}`,
 		`{gcs: {bucket: b, credentialsSecretRef: {name: keys, key: k.json}}}`,
 		`{azure: {container: b, storageAccount: shop, cloud: USGovernment, credentialsSecretRef: {name: keys}}}`,
 		`{claim: {name: backups}}`}
@@ -99,8 +99,8 @@ var free = map[string]string{
 	// Kubernetes' own types, which the API server judges when the pod is made. None of them is an
 	// argument or a variable of a container.
 	"affinity": "", "nodeSelector": "", "tolerations": "", "topologySpreadConstraints": "", "resources": "",
-	"scratchSize": "", "size": "",
-	"networkPolicy.clients": "", "networkPolicy.metrics": "", "image.pullSecrets.name": "",
+	"size":                       "",
+	"networkPolicy.clients.from": "", "networkPolicy.metrics.from": "", "image.pullSecrets.name": "",
 	// Labels and annotations of what is made.
 	"additionalMetadata": "", "template.metadata": "", "clientService.annotations": "",
 	"memberService.annotations": "",
