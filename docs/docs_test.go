@@ -12,8 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rules"
 	"github.com/quorate-dev/quorate/internal/kubectl/check"
 	"github.com/quorate-dev/quorate/test/static/docs"
@@ -29,7 +34,8 @@ var (
 	heading = regexp.MustCompile(`(?m)^(#+) (.*)$`)
 )
 
-// TestGeneratedTables: the tables of modes, rules and checks are those of the code, in their order.
+// TestGeneratedTables: the tables of modes, rules and checks are those of the code, in their order, and that of sizes
+// is computed.
 func TestGeneratedTables(t *testing.T) {
 	modes := "| Mode | When | Rules, in order |\n| --- | --- | --- |\n"
 	for _, m := range rules.Modes {
@@ -47,6 +53,22 @@ func TestGeneratedTables(t *testing.T) {
 	for _, c := range check.Checks {
 		checks += "| `" + c.Name + "` | " + c.Looks + " |\n"
 	}
+	sizes := "| Keys | Writes/s | `retention` | Database, MiB | `storage.size` | Memory |\n" +
+		"| --- | --- | --- | --- | --- | --- |\n"
+	for _, l := range []defaults.Load{
+		{Keys: 100_000, Writes: 200, History: defaults.Retention},
+		{Keys: 100_000, Writes: 200, History: time.Hour},
+		{Keys: 500_000, Writes: 1000, History: defaults.Retention},
+		{Keys: 1_000_000, Writes: 2000, History: defaults.Retention},
+		{Keys: 1_000_000, Writes: 10_000, History: time.Minute},
+	} {
+		l.Value = 1 << 10
+		n := l.Need()
+		sizes += fmt.Sprintf("| %d | %d | %s | %d | %s | %s |\n", l.Keys, l.Writes, objects.Brief(l.History),
+			n.Database()>>20, resource.NewQuantity(n.Volume, resource.BinarySI),
+			resource.NewQuantity(n.Memory, resource.BinarySI))
+	}
+	keep(t, "docs/how-to/size.md", "generated: begin sizes", "generated: end", sizes)
 	for name, want := range map[string]string{"modes": modes, "rules": names, "checks": checks} {
 		keep(t, "docs/reference/lists.md", "generated: begin "+name, "generated: end", want)
 	}

@@ -112,7 +112,7 @@ func TestWindowsThatNeverOpen(t *testing.T) {
 
 		o.Cluster.Spec.PriorityClassName = "high"
 		is, message := told(t, o)
-		assert.Equal(t, "Stalled WaitForWindow", is, says)
+		assert.Equal(t, "Stalled ActionNeeded", is, says)
 		assert.Contains(t, message, "correct spec.maintenance.windows (spec.maintenance.windows[0].")
 		assert.Zero(t, Decide(o).ResyncAfter, says)
 	}
@@ -170,7 +170,7 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 			assert.Equal(t, time.Date(2026, 1, 3, 2, 0, 0, 0, time.UTC).Sub(now), d.ResyncAfter,
 				"asked again when it opens")
 			is, _ := told(t, c.o)
-			assert.Equal(t, "Ready WaitForWindow", is)
+			assert.Equal(t, "Ready WaitingForWindow", is)
 
 			observe(&c.o, d)
 			c.o.Now = now.Add(time.Hour)

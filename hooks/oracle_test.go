@@ -158,6 +158,7 @@ func fencing(name string) fact {
 func TestVerifySeesWrongFinalizations(t *testing.T) {
 	o := serve(3)
 	o.Cluster.DeletionTimestamp = &metav1.Time{Time: now}
+	o.Cluster.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 	remaining, finalized := answer.Finalize(o)
 	require.NoError(t, safety.Finalize(o, remaining, finalized))
 
@@ -170,7 +171,7 @@ func TestVerifySeesWrongFinalizations(t *testing.T) {
 	more.Pods[len(more.Pods)-1].Name = "demo-9"
 	assert.ErrorContains(t, safety.Finalize(o, more, true), "Pod demo-9 is made")
 
-	o.Cluster.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+	o.Cluster.Spec.DeletionPolicy = ""
 	remaining, finalized = answer.Finalize(o)
 	require.NoError(t, safety.Finalize(o, remaining, finalized))
 	assert.ErrorContains(t, safety.Finalize(o, remaining, true), "takes claims along")

@@ -78,49 +78,49 @@ func TestWhatToolsAreTold(t *testing.T) {
 		o          observation.Observation
 		want, says string
 	}{
-		"a new cluster":       {fresh(3), "Reconciling RecordEpoch", "recording"},
-		"one without members": {fresh(0), "Ready ScaledToZero", "there is no data yet"},
-		"one that serves":     {serve(3), "Ready Converged", "serving as the spec says"},
-		"one that is to grow": {with(serve(3), replicas(5)), "Reconciling Grow", "growing"},
-		"one that can't be run": {with(serve(3), version("nonsense")), "Stalled Unsupported",
+		"a new cluster":       {fresh(3), "Reconciling Progressing", "recording"},
+		"one without members": {fresh(0), "Ready Paused", "there is no data yet"},
+		"one that serves":     {serve(3), "Ready Serving", "serving as the spec says"},
+		"one that is to grow": {with(serve(3), replicas(5)), "Reconciling Progressing", "growing"},
+		"one that can't be run": {with(serve(3), version("nonsense")), "Stalled Invalid",
 			"until you correct the spec"},
-		"a pod that is gone":           {with(serve(3), gone), "Reconciling WaitForMembers", "demo-1"},
+		"a pod that is gone":           {with(serve(3), gone), "Reconciling Progressing", "demo-1"},
 		"suspended, as the spec wants": {with(serve(3), suspending), "Ready Suspended", "recreates nothing"},
 		"suspended, and to grow": {with(serve(3), suspending, replicas(5)), "Stalled Suspended",
 			"rule Grow waits for it"},
 		"suspended, a pod is gone": {with(serve(3), suspending, gone), "Stalled Suspended",
 			"rule WaitForMembers waits for it"},
-		"a defragmentation": {with(serve(3), defragment), "Ready Defragment", "on request"},
-		"a defragmentation before larger volumes": {with(serve(3), defragment, size("2Gi")), "Reconciling Defragment",
+		"a defragmentation": {with(serve(3), defragment), "Ready Serving", "on request"},
+		"a defragmentation before larger volumes": {with(serve(3), defragment, size("2Gi")), "Reconciling Progressing",
 			"on request"},
-		"users that are applied": {askedUsers(), "Ready Converged", "serving"},
-		"a user whose password is not in the Secret": {askedUsers(noSecret), "Reconciling SecretNotFound",
+		"users that are applied": {askedUsers(), "Ready Serving", "serving"},
+		"a user whose password is not in the Secret": {askedUsers(noSecret), "Reconciling Progressing",
 			"spec.auth.users[2]"},
-		"clients have no Service": {with(serve(3), noService), "Reconciling ServiceNotFound",
+		"clients have no Service": {with(serve(3), noService), "Reconciling Progressing",
 			"clients have no Service: demo"},
 		"no pod is ready yet": {with(serve(3), unreadyPods(10*time.Second, 3)), "Reconciling NoPodReady",
 			"clients are led to none"},
 		"no pod becomes ready": {with(serve(3), unreadyPods(2*time.Minute, 3)), "Stalled NoPodReady",
 			"`kubectl describe pod -n default -l etcd.quorate.dev/cluster=demo` shows why"},
-		"one pod is ready": {with(serve(3), unreadyPods(2*time.Minute, 2)), "Ready Converged", "serving"},
+		"one pod is ready": {with(serve(3), unreadyPods(2*time.Minute, 2)), "Ready Serving", "serving"},
 		"a first start that waits for a volume": {unborn(10*time.Minute, waiting("ContainerCreating")),
-			"Reconciling Start", "its containers have not started"},
-		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start",
+			"Reconciling Progressing", "its containers have not started"},
+		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled ActionNeeded",
 			"its image can't be pulled"},
-		"a first start without a leader": {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
+		"a first start without a leader": {unborn(10 * time.Minute), "Stalled ActionNeeded", "its etcd runs"},
 		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)),
-			"Reconciling PrepareRestore",
+			"Reconciling Progressing",
 			"does not exist"},
 		"a restore from one that is being taken": {with(serve(3), phase(v1alpha1.SnapshotRunning, "")),
-			"Reconciling PrepareRestore", "is Running"},
-		"a restore from one that failed": {with(serve(3), phase(v1alpha1.SnapshotFailed, "")), "Stalled PrepareRestore",
+			"Reconciling Progressing", "is Running"},
+		"a restore from one that failed": {with(serve(3), phase(v1alpha1.SnapshotFailed, "")), "Stalled ActionNeeded",
 			"is Failed"},
 		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotUnverified, "s3://x")),
-			"Stalled PrepareRestore", "is Unverified"},
-		"beside others": {besideThree(3), "Ready ExternalMembers", "beside"},
-		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling ExternalMembers",
+			"Stalled ActionNeeded", "is Unverified"},
+		"beside others": {besideThree(3), "Ready Serving", "beside"},
+		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling Progressing",
 			"beside"},
-		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ExternalMembers", "beside"},
+		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ActionNeeded", "beside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, message := told(t, c.o)
@@ -145,10 +145,10 @@ func TestApplyStrategyOutlook(t *testing.T) {
 	o := serve(3)
 	o.WithoutLastApplied = []string{"Pod demo-1"}
 	is, _ := told(t, o)
-	assert.Equal(t, "Reconciling ApplyStrategy", is)
+	assert.Equal(t, "Reconciling Progressing", is)
 	o.Cluster.Status = Decide(o).Status
 	is, _ = told(t, o)
-	assert.Equal(t, "Stalled ApplyStrategy", is)
+	assert.Equal(t, "Stalled ActionNeeded", is)
 }
 
 // TestSuspendedAtRest: neither time nor the slow look at users and roles changes what is said (S16).
@@ -265,7 +265,6 @@ func TestHistoryOfAViewThatLagsIsNotLost(t *testing.T) {
 
 func TestRetainedClaimsAreTakenFromTheirOwner(t *testing.T) {
 	o := serve(3)
-	o.Cluster.Spec.DeletionPolicy = v1alpha1.DeletionRetain
 	d, done := answer.Finalize(o)
 	assert.False(t, done)
 	require.Len(t, d.Claims, 3)

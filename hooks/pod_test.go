@@ -56,7 +56,7 @@ func TestDefaultsAreForProduction(t *testing.T) {
 		podSpec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
 	assert.Equal(t, corev1.ScheduleAnyway, podSpec.TopologySpreadConstraints[0].WhenUnsatisfiable)
 	for _, flag := range []string{
-		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=268435456",
+		"--auto-compaction-mode=periodic", "--auto-compaction-retention=5m", "--quota-backend-bytes=268435456",
 		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100",
 		"--election-timeout=1000",
 		"--advertise-client-urls=https://demo-0.demo-peers.default.svc:2379",

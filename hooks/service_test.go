@@ -372,6 +372,17 @@ func TestWhoMayReachAMember(t *testing.T) {
 	assert.Empty(t, Decide(o).Children.Policies)
 }
 
+// TestANetworkThatIsNone is refused: Kubernetes would refuse the NetworkPolicy, and with it all that comes after.
+func TestANetworkThatIsNone(t *testing.T) {
+	for network, fine := range map[string]bool{"10.0.0.0/8": true, "2001:db8::/32": true, "10.0.0.0/33": false, "": false} {
+		for _, block := range []networkingv1.IPBlock{{CIDR: network}, {CIDR: "10.0.0.0/8", Except: []string{network}}} {
+			o := fresh(3)
+			o.Cluster.Spec.NetworkPolicy.Metrics = &v1alpha1.Peers{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &block}}}
+			assert.Equal(t, fine, defaults.Validate(&o.Cluster.Spec, o.Settings) == nil, block)
+		}
+	}
+}
+
 func namespacesOf(team string) *v1alpha1.Peers {
 	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 	return &v1alpha1.Peers{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: labels}}}

@@ -119,9 +119,28 @@ func resting(t *testing.T) map[v1alpha1.Medium]observation.Observation {
 		v1alpha1.Persistent: onVolumes(), v1alpha1.HostPath: serveOn("a", "b", "c", "d"), v1alpha1.Memory: inMemory(),
 	}
 	for medium, o := range all {
+		o = ofDefaultSize(o)
+		all[medium] = o
 		require.Equal(t, "Converged", Decide(o).Reason.Rule, "%s: %s", medium, Decide(o).Reason.Message)
 	}
 	return all
+}
+
+// ofDefaultSize is the cluster with volumes of the size that the spec does not have to say.
+func ofDefaultSize(o observation.Observation) observation.Observation {
+	size := *quantity("2Gi")
+	o.Cluster.Spec.Storage.Size = size
+	for _, c := range o.Children.Claims {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = size
+		c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
+	}
+	for name, old := range o.Children.Pods {
+		pod := answer.Pod(facts.New(o), name, objects.StartResume, nil)
+		pod.UID, pod.Status = old.UID, old.Status
+		o.Children.Pods[name] = pod
+	}
+	observe(&o, Decide(o))
+	return o
 }
 
 // inMemory is a cluster of three on Memory that serves.
@@ -333,7 +352,7 @@ var defaultsSaid = map[string][]string{
 	"image.repository":  {`"gcr.io/etcd-development/etcd"`},
 	"image.tags":        {`{"3.6.16":"v3.6.16"}`, `{"3.5.35":"3.5.35-r1"}`},
 	"image":             {`{"pullPolicy":"IfNotPresent","pullSecrets":[]}`},
-	"storage.size":      {`"1Gi"`, `"1073741824"`, `"1024Mi"`, `1073741824`},
+	"storage.size":      {`"2Gi"`, `"2147483648"`, `"2048Mi"`, `2147483648`},
 	"storage.migration": {`"Never"`, `"Replace"`},
 	"resources": {
 		`{}`,
@@ -349,9 +368,9 @@ var defaultsSaid = map[string][]string{
 		`[{"maxSkew":1,"minDomains":1,"nodeAffinityPolicy":"Honor","nodeTaintsPolicy":"Ignore","topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`,
 	},
 	"options.maxRequestBytes":          {`1572864`},
-	"options.autoCompaction.retention": {`"1h"`, `"60m"`, `"3600s"`, `"0h60m"`},
+	"options.autoCompaction.retention": {`"5m"`, `"300s"`, `"0h5m"`},
 	"options": {
-		`{"heartbeatInterval":"100ms","electionTimeout":"1s","logLevel":"info","autoCompaction":{"retention":"1h"}}`,
+		`{"heartbeatInterval":"100ms","electionTimeout":"1s","logLevel":"info","autoCompaction":{"retention":"5m"}}`,
 	},
 	"auth":                                   {`{"enabled":false,"token":"JWT"}`},
 	"deletionPolicy":                         {`"Retain"`},
@@ -400,9 +419,7 @@ var others = map[string]another{
 	"auth.roles":                             leaves(`[{"name":"a"}]`),
 	"auth.users":                             leaves(`[]`),
 	"networkPolicy.clients":                  leaves(`{"from":[{"podSelector":{}}]}`),
-	"networkPolicy.clients.from":             leaves(`[{"podSelector":{}}]`),
 	"networkPolicy.metrics":                  leaves(`{"from":[{"podSelector":{}}]}`),
-	"networkPolicy.metrics.from":             leaves(`[{"podSelector":{}}]`),
 	"memberReplacement.policy":               leaves(`"Manual"`),
 	"maintenance.defragmentation.schedule":   leaves(`"0 3 * * *"`),
 	"maintenance.windows":                    leaves(`[{"schedule":"0 3 * * *","duration":"4h"}]`),

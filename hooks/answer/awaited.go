@@ -20,9 +20,6 @@ import (
 // after some seconds was refused, or another object has its name. The status remembers since when each is awaited; it
 // is written after Metacontroller has tried to make them. At rest none is awaited, so nothing is written (S16).
 
-// failedCreate is the reason of conditions for that, as Kubernetes' own controllers have it.
-const failedCreate = "FailedCreate"
-
 // awaited are the objects of an answer that are not there.
 type awaited struct {
 	List    []v1alpha1.AwaitedStatus
@@ -107,7 +104,7 @@ func (a awaited) Prospect(p decision.Prospect) decision.Prospect {
 	}
 	if p.Outlook == decision.Rests {
 		p.Outlook = decision.Works
-		p.Reason = failedCreate
+		p.Reason = v1alpha1.ReasonFailedCreate
 	}
 	if p.Outlook == decision.Works && a.Long() {
 		p.Outlook = decision.Waits

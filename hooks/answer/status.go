@@ -19,6 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
 // externalCondition is the condition of that name: whether there are any, with a reason and words. Without a reason
@@ -202,9 +203,9 @@ func conditions(f *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav
 		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve",
 			facts.Serving(voters), len(voters)))
 	} else {
-		set(v1alpha1.Available, false, d.Because.Rule, d.Because.Message)
+		set(v1alpha1.Available, false, unavailable(f), d.Because.Message)
 	}
-	to.Expect(d.Next.Outlook, d.Next.Reason, d.Next.Message)
+	to.Expect(d.Next.Outlook, reasonOf(f, d.Next), d.Next.Message)
 	if trouble := troubles(f, d); len(trouble) > 0 {
 		set(v1alpha1.Degraded, true, troubleWord(f, d.Awaited), strings.Join(trouble, "; "))
 	} else {
@@ -230,6 +231,40 @@ func conditions(f *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav
 		set(v1alpha1.Advised, false, "NoAdvice", "no advice")
 	}
 	return list
+}
+
+// reasonOf is the reason of Ready, Reconciling and Stalled: one of those that the API promises.
+func reasonOf(f *facts.Facts, next decision.Prospect) string {
+	switch {
+	case next.Reason == v1alpha1.ReasonNoPodReady, next.Reason == v1alpha1.ReasonFailedCreate:
+		return next.Reason
+	case f.Suspended():
+		return v1alpha1.ReasonSuspended
+	case next.Outlook == decision.Rests && f.Replicas == 0:
+		return v1alpha1.ReasonPaused
+	case next.Outlook == decision.Rests && next.Reason == rules.WaitForWindow:
+		return v1alpha1.ReasonWaitingForWindow
+	case next.Outlook == decision.Rests:
+		return v1alpha1.ReasonServing
+	case next.Outlook == decision.Waits && f.Unsupported() != nil:
+		return v1alpha1.ReasonInvalid
+	case unavailable(f) == v1alpha1.ReasonNoQuorum:
+		return v1alpha1.ReasonNoQuorum
+	case next.Outlook == decision.Waits:
+		return v1alpha1.ReasonActionNeeded
+	}
+	return v1alpha1.ReasonProgressing
+}
+
+// unavailable is the reason of Available while no quorum answers.
+func unavailable(f *facts.Facts) string {
+	switch {
+	case f.Replicas == 0:
+		return v1alpha1.ReasonPaused
+	case f.Etcd == nil && f.Epoch != nil && f.Epoch.HadQuorum():
+		return v1alpha1.ReasonNoQuorum
+	}
+	return v1alpha1.ReasonProgressing
 }
 
 // connection is what an application needs; nil before there is a record of the cluster. It is no service binding, whose
@@ -445,7 +480,7 @@ func Restoring(f *facts.Facts) []string {
 func troubleWord(f *facts.Facts, awaited awaited) string {
 	switch {
 	case f.Etcd == nil && awaited.Long() && (f.Epoch == nil || !f.NeverBegins()):
-		return failedCreate
+		return v1alpha1.ReasonFailedCreate
 	case f.Etcd == nil && !f.Epoch.HadQuorum():
 		return "BootstrapStalled"
 	case f.Etcd == nil:
@@ -454,7 +489,7 @@ func troubleWord(f *facts.Facts, awaited awaited) string {
 	case slices.ContainsFunc(f.Voters, func(m *facts.Member) bool { return waitsForPerson(f, m) }):
 		return "PersonDecides"
 	case awaited.Long():
-		return failedCreate
+		return v1alpha1.ReasonFailedCreate
 	}
 	return "MembersInTrouble"
 }

@@ -1,8 +1,10 @@
 package defaults
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -99,6 +101,30 @@ func validateClientService(s *v1alpha1.ClientService) error {
 			"LoadBalancer: set spec.clientService.type, or remove them")
 	}
 	return validateAnnotations("spec.clientService.annotations", s.Annotations)
+}
+
+// validateNetworkPolicy says which network Kubernetes would refuse, and with it every change of the NetworkPolicy. A rule
+// of the CRD would cost more than the API server lets it: the text has no limit in Kubernetes' own type.
+func validateNetworkPolicy(s *v1alpha1.NetworkPolicySpec) error {
+	return cmp.Or(validatePeers("clients", s.Clients), validatePeers("metrics", s.Metrics))
+}
+
+func validatePeers(field string, peers *v1alpha1.Peers) error {
+	if peers == nil {
+		return nil
+	}
+	for i, peer := range peers.From {
+		if peer.IPBlock == nil {
+			continue
+		}
+		for _, network := range append([]string{peer.IPBlock.CIDR}, peer.IPBlock.Except...) {
+			if _, err := netip.ParsePrefix(network); err != nil {
+				return fmt.Errorf("spec.networkPolicy.%s.from[%d].ipBlock has %.100q: use a network such as "+
+					"10.1.0.0/16", field, i, network)
+			}
+		}
+	}
+	return nil
 }
 
 // domainForm is that of spec.memberService.domain: two labels at least, of which the last begins with a letter, so that

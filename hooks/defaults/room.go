@@ -35,8 +35,8 @@ const (
 	LeastQuota = 16 * mebibyte
 	// ownRequest is how large a request of etcd's may be by default.
 	ownRequest = 3 << 19
-	// mostQuota is etcd's own advice for the largest database.
-	mostQuota = 8 << 30
+	// MostQuota is etcd's own advice for the largest database.
+	MostQuota = 8 << 30
 )
 
 // Volume is what a member writes to.
@@ -118,7 +118,7 @@ func QuotaOn(o v1alpha1.Options, room Room) int64 {
 	if o.QuotaBackendBytes != nil {
 		return min(*o.QuotaBackendBytes, room.Quota)
 	}
-	return min(room.Quota, mostQuota)
+	return min(room.Quota, MostQuota)
 }
 
 // WALSize is the size of the volumes for write-ahead logs.

@@ -59,7 +59,7 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExternal(s), validateSources(s),
 		validateTLS(&s.TLS), validateClientAuth(s), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
 		validateMemory(&s.Resources), validatePods(s),
-		validateClientService(&s.ClientService), validateMemberService(s))
+		validateClientService(&s.ClientService), validateMemberService(s), validateNetworkPolicy(&s.NetworkPolicy))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {

@@ -69,5 +69,5 @@ const templateRevision = 1
 func (t *Template) Hash() string { return objects.Fingerprint([]any{templateRevision, t}) }
 
 var (
-	defaultSize = resource.MustParse("1Gi")
+	defaultSize = resource.MustParse("2Gi")
 )

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 func (v *view) status(because decision.Reason) v1alpha1.EtcdMirrorStatus {
 	s := *v1alpha1.Copy(&v.Mirror.Status)
 	s.ObservedGeneration = v.Mirror.Generation
+	s.Rule = because.Rule
 	s.Message = objects.Clipped(because.Message)
 	s.Pod = ""
 	switch {
@@ -35,16 +35,27 @@ func (v *view) copies() bool {
 	return v.copier != nil && objects.Ready(v.copier) && !v.over() && !v.Mirror.Spec.Suspend
 }
 
+// outlook is what tools are told, with one of the reasons that the API promises.
+func (v *view) outlook(because string) (decision.Outlook, string) {
+	switch {
+	case because == ruleMirroring:
+		return decision.Rests, v1alpha1.ReasonServing
+	case because == rulePromoted:
+		return decision.Rests, v1alpha1.ReasonPromoted
+	case because == ruleSuspended:
+		return decision.Rests, v1alpha1.ReasonSuspended
+	case because == ruleUnsupported:
+		return decision.Waits, v1alpha1.ReasonInvalid
+	case because == ruleStopped && v.lasting():
+		return decision.Waits, v1alpha1.ReasonActionNeeded
+	}
+	return decision.Works, v1alpha1.ReasonProgressing
+}
+
 func (v *view) setConditions(s *v1alpha1.EtcdMirrorStatus, because string) {
 	to := decision.Conditions{List: &s.Conditions, Generation: v.Mirror.Generation, Now: v.Now}
-	outlook := decision.Works
-	switch {
-	case slices.Contains([]string{ruleMirroring, rulePromoted, ruleSuspended}, because):
-		outlook = decision.Rests
-	case because == ruleUnsupported || because == ruleStopped && v.lasting():
-		outlook = decision.Waits
-	}
-	to.Expect(outlook, because, s.Message)
+	outlook, reason := v.outlook(because)
+	to.Expect(outlook, reason, s.Message)
 	if v.copies() { // also while it is being promoted
 		to.Set(v1alpha1.Mirroring, true, ruleMirroring, mirroring(v))
 	} else {

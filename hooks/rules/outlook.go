@@ -16,6 +16,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
+// WaitForWindow is the rule that has changes wait for a maintenance window.
+const WaitForWindow = "WaitForWindow"
+
 // prospectOf is that of the rule at this place of the mode, and its plan.
 func prospectOf(f *facts.Facts, in *Mode, at int, plan *decision.Plan) decision.Prospect {
 	name := in.Rules[at].Name
@@ -82,7 +85,7 @@ func unready(f *facts.Facts) decision.Prospect {
 	}
 	p := decision.Prospect{
 		Outlook: decision.Works,
-		Reason:  "NoPodReady",
+		Reason:  v1alpha1.ReasonNoPodReady,
 		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready",
 	}
 	if f.Now.After(since.Add(probed)) {

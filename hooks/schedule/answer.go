@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -53,18 +52,13 @@ func (a *agenda) skips() *snapshot.Unless {
 // made is the snapshot of a run.
 func (a *agenda) made(run time.Time, unless *snapshot.Unless) *v1alpha1.EtcdSnapshot {
 	spec := v1alpha1.Copy(&a.Schedule.Spec.Template.Spec)
-	annotations := maps.Clone(a.Schedule.Spec.Template.Metadata.Annotations)
+	var annotations map[string]string
 	if unless != nil {
-		annotations = objects.With(annotations, objects.AnnotationUnless, unless.String())
+		annotations = map[string]string{objects.AnnotationUnless: unless.String()}
 	}
 	labels := map[string]string{objects.LabelSchedule: a.Schedule.Name}
 	if spec.External == nil {
 		labels[objects.LabelCluster] = spec.ClusterRef.Name
-	}
-	for key, value := range a.Schedule.Spec.Template.Metadata.Labels {
-		if _, ours := labels[key]; !ours {
-			labels[key] = string(value)
-		}
 	}
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
@@ -135,11 +129,15 @@ func (a *agenda) conditions(because decision.Reason) []metav1.Condition {
 		meta.RemoveStatusCondition(&list, v1alpha1.Streaming)
 	}
 	if because.Rule == ruleUnreadable {
-		to.Set(v1alpha1.Ready, false, because.Rule, because.Message)
-		to.Set(v1alpha1.Stalled, true, because.Rule, because.Message)
+		to.Set(v1alpha1.Ready, false, v1alpha1.ReasonInvalid, because.Message)
+		to.Set(v1alpha1.Stalled, true, v1alpha1.ReasonInvalid, because.Message)
 		return list
 	}
-	to.Set(v1alpha1.Ready, true, because.Rule, because.Message)
+	reason := v1alpha1.ReasonServing
+	if a.Schedule.Spec.Suspend {
+		reason = v1alpha1.ReasonSuspended
+	}
+	to.Set(v1alpha1.Ready, true, reason, because.Message)
 	to.NotStalled()
 	return list
 }

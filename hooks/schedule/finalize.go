@@ -48,9 +48,9 @@ func Told(s *v1alpha1.EtcdSnapshot) *metav1.ObjectMeta {
 	m := &metav1.ObjectMeta{
 		Name: s.Name, Namespace: s.Namespace,
 		Labels:      objects.Only(s.Labels, objects.LabelCluster, objects.LabelSchedule),
-		Annotations: objects.Only(s.Annotations, objects.AnnotationRetained),
+		Annotations: objects.Only(s.Annotations, objects.AnnotationRetained, objects.AnnotationUnless),
 	}
-	if len(m.Annotations) > 0 {
+	if m.Annotations[objects.AnnotationRetained] != "" {
 		m.OwnerReferences = s.OwnerReferences
 	}
 	return m

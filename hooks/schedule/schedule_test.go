@@ -265,12 +265,7 @@ func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
 	o := everyHour()
 	o.Schedule.Spec.Template.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 	o.Schedule.Spec.SkipUnchanged = new(false)
-	o.Schedule.Spec.Template.Metadata = v1alpha1.Metadata{Annotations: map[string]string{"team": "db"},
-		Labels: map[string]v1alpha1.LabelValue{"team": "db", objects.LabelCluster: "another"}}
 	made := decided(t, o).Snapshots[0]
-	if made.Labels["team"] != "db" || made.Annotations["team"] != "db" {
-		t.Errorf("%v, %v", made.Labels, made.Annotations)
-	}
 	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template.Spec) {
 		t.Errorf("%+v", made.Spec)
 	}

@@ -36,7 +36,7 @@ func TestScheduleStatus(t *testing.T) {
 	assert.Nil(t, s.LastFailure)
 	assert.Nil(t, s.Active)
 	assert.EqualValues(t, 1, s.ObservedGeneration)
-	assert.Equal(t, "Ready True Waiting", first(s.Conditions))
+	assert.Equal(t, "Ready True Serving", first(s.Conditions))
 
 	o.add("22 02:30", v1alpha1.SnapshotFailed)
 	assert.Nil(t, decided(t, o).Status.LastFailure, "it was before a run that found nothing to do")
@@ -78,8 +78,8 @@ func TestScheduleStatus(t *testing.T) {
 
 	o.Zone = nil
 	unreadable := decided(t, o).Status.Conditions
-	assert.Equal(t, "Ready False Unreadable", first(unreadable))
-	assert.Equal(t, "Stalled True Unreadable", first(unreadable[1:]))
+	assert.Equal(t, "Ready False Invalid", first(unreadable))
+	assert.Equal(t, "Stalled True Invalid", first(unreadable[1:]))
 	o.Zone = time.UTC
 	o.Schedule.Spec.Suspend = true
 	s = decided(t, o).Status

@@ -107,6 +107,7 @@ func TestExplainWithoutQuorate(t *testing.T) {
 func TestExplainDeletion(t *testing.T) {
 	k := steady(t)
 	within(k.cluster, "metadata")["deletionTimestamp"] = "2026-03-01T11:00:00Z"
+	within(k.cluster, "spec")["deletionPolicy"] = "Delete"
 	s := k.explained(healthy())
 	assert.Contains(t, s["DELETION"], "Quorate lets it go: yes.")
 	assert.NotContains(t, s["OBJECTS IN KUBERNETES"], "delete")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/defaults"
 )
 
 // Exit codes.
@@ -37,6 +38,8 @@ Usage:
   kubectl quorate recover [NAME] POLICY       begin again without quorum: FromSurvivor, FromSnapshot or Recreate
   kubectl quorate adopt NAME CLAIM... --dry-run
                                               the EtcdCluster that would begin with claims of an etcd that runs no more
+  kubectl quorate size --keys=N --writes=N [--value=BYTES] [--history=5m]
+                                              the EtcdCluster that is large enough for such a load, and why
   kubectl quorate report [NAME] [-o FILE]     a support bundle without secrets, as a .tar.gz
   kubectl quorate version [--client]          the version of this plugin, and which Quorate runs
   kubectl quorate check [-o json]             whether Kubernetes, Metacontroller and Quorate fit together, and what to do
@@ -117,7 +120,8 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		return errTold
 	}
 	switch name, rest := args[0], args[1:]; name {
-	case "status", "explain", "defrag", "move-leader", "fence", "restore", "recover", "report", "version", "check", "adopt":
+	case "status", "explain", "defrag", "move-leader", "fence", "restore", "recover", "report", "version", "check", "adopt",
+		"size":
 		a, err := p.parse(name, rest)
 		if err != nil {
 			return err
@@ -147,6 +151,7 @@ type ask struct {
 	epoch                   int64
 	stopFirst               bool
 	adopting                adopting
+	load                    defaults.Load // that size is asked about
 	file                    string
 	format                  string // of what check prints: text or json
 }
@@ -210,6 +215,8 @@ func (a *ask) ownFlags(flags *flag.FlagSet) {
 		flags.StringVar(&d.selector, "l", "", "`selector` of the claims' labels, in place of their names")
 		flags.StringVar(&d.path, "path", "", "`path` of etcd's data directory in each volume; empty for data")
 		flags.StringVar(&d.version, "etcd-version", "", "`version` of etcd that should run, such as 3.6.16")
+	case "size":
+		loadFlags(flags, &a.load)
 	case "report":
 		flags.StringVar(&a.file, "o", "", "`file` to write; empty for one named after the cluster and the time")
 	case "version":
@@ -240,6 +247,12 @@ func (a *ask) take(names []string) error {
 		a.adopting.claims = names[1:]
 		return nil
 	}
+	switch a.command {
+	case "check":
+		return validCheck(a.format, names)
+	case "size":
+		return validLoad(a.load, names)
+	}
 	if what := operandOf[a.command]; what != "" {
 		if len(names) == 0 {
 			return misused("%s needs %s", a.command, what)
@@ -253,19 +266,21 @@ func (a *ask) take(names []string) error {
 	if a.command == "version" && len(names) > 0 {
 		return misused("version takes no NAME: there is one Quorate for all clusters")
 	}
-	if a.command == "check" {
-		if len(names) > 0 {
-			return misused("check takes no NAME such as %q: it is about the whole installation", names[0])
-		}
-		if a.format != "text" && a.format != "json" {
-			return misused("-o must be text or json, not %q", a.format)
-		}
-	}
 	if len(names) > 1 {
 		return misused("%s takes one NAME, not also %q", a.command, names[1])
 	}
 	if len(names) == 1 {
 		a.name = names[0]
+	}
+	return nil
+}
+
+func validCheck(format string, names []string) error {
+	switch {
+	case len(names) > 0:
+		return misused("check takes no NAME such as %q: it is about the whole installation", names[0])
+	case format != "text" && format != "json":
+		return misused("-o must be text or json, not %q", format)
 	}
 	return nil
 }
@@ -284,6 +299,8 @@ func (a *ask) do(ctx context.Context) error {
 		return a.check(ctx)
 	case "adopt":
 		return a.adopt(ctx)
+	case "size":
+		return a.size()
 	default:
 		return a.report(ctx)
 	}

@@ -111,7 +111,7 @@ func (s screen) doing() {
 	s.section("NOW")
 	ready := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Ready)
 	if ready != nil {
-		s.say(ready.Reason + ": " + ready.Message)
+		s.say(s.c.Status.Rule + ": " + ready.Message)
 	} else {
 		s.say("Quorate has not checked this cluster yet. See that Quorate and Metacontroller run: kubectl get pods " +
 			"-n quorate-system, -n metacontroller")

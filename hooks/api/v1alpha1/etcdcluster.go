@@ -102,7 +102,7 @@ type EtcdClusterSpec struct {
 
 	// Storage says where the members keep their data.
 	// +optional
-	// +default={"medium": "Persistent", "size": "1Gi"}
+	// +default={"medium": "Persistent", "size": "2Gi"}
 	Storage StorageSpec `json:"storage,omitzero"`
 
 	// Resources of the etcd container. Unset requests are 100m of CPU and 256Mi of memory, or the limit where that is
@@ -334,10 +334,10 @@ type StorageSpec struct {
 	Medium Medium `json:"medium,omitempty"`
 
 	// Size of each member's volume or tmpfs, at least 512Mi; on HostPath only etcd's quota follows from it. The database
-	// may have half of what etcd's log and the file system leave: 256 MiB of 1Gi, 4 GiB of 10Gi. Volumes grow while the
+	// may have half of what etcd's log and the file system leave: 688 MiB of 2Gi, 4 GiB of 10Gi. Volumes grow while the
 	// members run, where their class allows it. A smaller size needs migration Replace.
 	// +optional
-	// +default="1Gi"
+	// +default="2Gi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
 	Size resource.Quantity `json:"size,omitzero"`
 
@@ -500,7 +500,7 @@ type Options struct {
 	// +kubebuilder:validation:Minimum=16777216
 	QuotaBackendBytes *int64 `json:"quotaBackendBytes,omitempty"`
 
-	// AutoCompaction drops old revisions by itself. Unset, etcd keeps those of the last hour.
+	// AutoCompaction drops old revisions by itself. Unset, etcd keeps those of the last five minutes.
 	// +optional
 	AutoCompaction AutoCompaction `json:"autoCompaction,omitzero"`
 
@@ -548,8 +548,9 @@ type ExtraArg string
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.retention) || !has(self.revisions)",message="autoCompaction has retention or revisions: revisions are kept for a time, or by their number"
 type AutoCompaction struct {
-	// Retention is how long old revisions are kept, such as 30m. Unset, 1h, unless revisions says how many are kept. 0s
-	// keeps all, until a client compacts.
+	// Retention is how long old revisions are kept, such as 30m. Unset, 5m, unless revisions says how many are kept. 0s
+	// keeps all, until a client compacts. etcd compacts late: room is needed for up to three times the duration, and
+	// beyond 1h for twice.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s')",message="options.autoCompaction.retention must be at least 1s, or 0s to keep all revisions"
 	Retention *metav1.Duration `json:"retention,omitempty"`
@@ -573,8 +574,34 @@ const (
 	Stalled = "Stalled"
 )
 
-// The other condition types of an EtcdCluster. Those above, and Available while it is False, have the name of the
-// rule that fired as reason and its words as message.
+// The reasons of Ready, Reconciling and Stalled, and of Available while it is False. These are all, and scripts may rely
+// on them: an EtcdSnapshot and an EtcdOperation have the name of their phase instead. Messages are for people.
+const (
+	// ReasonServing: what runs is what the spec asks for.
+	ReasonServing = "Serving"
+	// ReasonWaitingForWindow: a change that can wait does so, for a window of maintenance.windows.
+	ReasonWaitingForWindow = "WaitingForWindow"
+	// ReasonSuspended: spec.suspend holds changes back.
+	ReasonSuspended = "Suspended"
+	// ReasonPaused: replicas is 0.
+	ReasonPaused = "Paused"
+	// ReasonPromoted: an EtcdMirror has ended as it was asked to.
+	ReasonPromoted = "Promoted"
+	// ReasonProgressing: Quorate changes something, or waits for what Kubernetes, etcd or others will do.
+	ReasonProgressing = "Progressing"
+	// ReasonNoQuorum: the cluster has begun, and no quorum answers.
+	ReasonNoQuorum = "NoQuorum"
+	// ReasonNoPodReady: members serve, and the kubelets say of no pod that it is ready.
+	ReasonNoPodReady = "NoPodReady"
+	// ReasonFailedCreate: Kubernetes does not make something that Quorate has asked it for.
+	ReasonFailedCreate = "FailedCreate"
+	// ReasonInvalid: the spec can't be run.
+	ReasonInvalid = "Invalid"
+	// ReasonActionNeeded: nothing goes on before a person does what the message says.
+	ReasonActionNeeded = "ActionNeeded"
+)
+
+// The other condition types of an EtcdCluster.
 const (
 	// Available is True while etcd answered a linearizable read in the last call: the cluster serves.
 	Available = "Available"
@@ -618,7 +645,7 @@ type EtcdClusterStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// Rule is the name of the rule that decided last, such as Converged. It is for people: releases may add and rename
-	// rules. Scripts use the conditions.
+	// rules. Scripts use the conditions and their reasons.
 	// +optional
 	Rule string `json:"rule,omitempty"`
 

@@ -12,7 +12,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=qmirror,categories=all;quorate
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterRef.name`
-// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.rule`
 // +kubebuilder:printcolumn:name="Copied",type=date,JSONPath=`.status.copiedTime`
 // +kubebuilder:printcolumn:name="Promoted-Revision",type=integer,JSONPath=`.status.promotedRevision`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -222,6 +222,10 @@ type EtcdMirrorStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Rule is the name of the rule that decided last, such as Mirroring. It is for people, as that of an EtcdCluster.
+	// +optional
+	Rule string `json:"rule,omitempty"`
 
 	// Message says what it does, what it waits for or what is wrong.
 	// +optional

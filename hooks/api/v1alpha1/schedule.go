@@ -106,10 +106,6 @@ type Stream struct {
 
 // EtcdSnapshotTemplate is what every EtcdSnapshot of a schedule is made of.
 type EtcdSnapshotTemplate struct {
-	// Metadata is put on each. Quorate's own labels and annotations win, and keys of etcd.quorate.dev/ are refused.
-	// +optional
-	Metadata Metadata `json:"metadata,omitzero"`
-
 	// Spec of each.
 	// +required
 	Spec EtcdSnapshotSpec `json:"spec"`

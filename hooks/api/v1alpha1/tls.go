@@ -211,7 +211,6 @@ type Peers struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:XValidation:rule="has(self.ipBlock) != (has(self.namespaceSelector) || has(self.podSelector))",message="each of networkPolicy's from has either an ipBlock or selectors"
-	// +kubebuilder:validation:items:XValidation:rule="!has(self.ipBlock) || isCIDR(self.ipBlock.cidr)",message="ipBlock.cidr is a network such as 10.1.0.0/16"
 	From []networkingv1.NetworkPolicyPeer `json:"from"`
 }
 

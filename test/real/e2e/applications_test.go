@@ -32,8 +32,6 @@ func TestKamaji(t *testing.T) {
 	}
 	c := newCluster(t, `  version: 3.6.16
   auth: {enabled: true}
-  options:
-    autoCompaction: {retention: 5m}
 `)
 	c.converges(3)
 	c.offersKamaji()

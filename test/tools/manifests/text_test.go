@@ -102,7 +102,7 @@ var free = map[string]string{
 	"size":                       "",
 	"networkPolicy.clients.from": "", "networkPolicy.metrics.from": "", "image.pullSecrets.name": "",
 	// Labels and annotations of what is made.
-	"additionalMetadata": "", "template.metadata": "", "clientService.annotations": "",
+	"additionalMetadata": "", "clientService.annotations": "",
 	"memberService.annotations": "",
 	// Keys in etcd, and what is declared of them. They go to etcd alone, as they are.
 	"auth.roles.permissions.key": "", "auth.roles.permissions.prefix": "", "auth.roles.permissions.range.from": "",
