@@ -77,6 +77,9 @@ var byTests = []struct{ tests, use string }{
 	{".", "test/static/docs"},
 	{"internal/", "test/static/docs"},
 	{"server/", "test/static/docs"},
+	{"server/", "test/certtest"},
+	{"etcdops/", "test/certtest"},
+	{"internal/", "test/certtest"},
 	{"hooks", "hooks/"},
 	{"internal/kubectl", "server/wire"},
 }

@@ -2,22 +2,17 @@ package etcdops
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,6 +23,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/certtest"
 )
 
 // elsewhere is an endpoint of another etcd, where 10.1.0.0/16 is allowed.
@@ -134,8 +130,7 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 		serve  func(net.Listener)
 		want   string
 	}{
-		"a banner": {"http",
-			plain(func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-" + peerSays + "\r\n")) }), none},
+		"a banner":        {"http", plain(func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-" + peerSays + "\r\n")) }), none},
 		"it hangs up":     {"http", plain(func(net.Conn) {}), none},
 		"a web server":    {"http", web, none},
 		"another service": {"http", func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, none},
@@ -183,19 +178,12 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 // marked is a certificate that has marked words wherever it may have words; without addresses it is for another name.
 func marked(t *testing.T, addresses ...string) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1),
-		Subject:     pkix.Name{CommonName: peerSays, Organization: []string{peerSays}},
-		DNSNames:    []string{peerSays + ".example"},
-		IPAddresses: []net.IP{net.ParseIP("10.9.9.9")}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour)}
+	template := x509.Certificate{Subject: pkix.Name{CommonName: peerSays, Organization: []string{peerSays}},
+		DNSNames: []string{peerSays + ".example"}, IPAddresses: []net.IP{net.ParseIP("10.9.9.9")}}
 	for _, a := range addresses {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(a))
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+	return certtest.New(t, template, nil).TLS()
 }
 
 // TestAnEndpointMayHaveAnIPv6Address: it is asked where the URL says, and shows a certificate for that address. Go

@@ -162,12 +162,10 @@ func TestWordsOfNoEtcd(t *testing.T) {
 	for name, do := range map[string]func(context.Context) error{
 		"an error": func(context.Context) error { return status.Error(codes.Internal, long) },
 		"an error that answers": func(context.Context) error {
-			return status.Error(codes.Unavailable,
-				"etcdserver: "+long)
+			return status.Error(codes.Unavailable, "etcdserver: "+long)
 		},
 		"one that ends the line": func(context.Context) error {
-			return status.Error(codes.FailedPrecondition,
-				"no\r\n\x1b[2J"+long[:100])
+			return status.Error(codes.FailedPrecondition, "no\r\n\x1b[2J"+long[:100])
 		},
 		"headers": func(ctx context.Context) error {
 			return grpc.SetHeader(ctx, metadata.Pairs("a", long, "b", long, "c", long, "d", long, "e", long, "f", long))

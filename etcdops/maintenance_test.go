@@ -87,11 +87,9 @@ func TestWhatIsDoneAlreadyIsDone(t *testing.T) {
 		info    *pb.DowngradeInfo
 		want    error
 	}{
-		"compacted": {decision.Compact{Revision: 9}, rpctypes.ErrGRPCCompacted, nil, nil},
-		"not there yet": {decision.Compact{Revision: 9}, rpctypes.ErrGRPCFutureRev, nil,
-			ErrFutureRevision},
-		"no downgrade": {decision.CancelDowngrade{}, rpctypes.ErrGRPCNoInflightDowngrade, nil,
-			nil},
+		"compacted":                            {decision.Compact{Revision: 9}, rpctypes.ErrGRPCCompacted, nil, nil},
+		"not there yet":                        {decision.Compact{Revision: 9}, rpctypes.ErrGRPCFutureRev, nil, ErrFutureRevision},
+		"no downgrade":                         {decision.CancelDowngrade{}, rpctypes.ErrGRPCNoInflightDowngrade, nil, nil},
 		"a cancellation that etcd only feigns": {decision.CancelDowngrade{}, nil, under("3.5.0"), ErrNoAnswer},
 		"enabled, the cluster not down yet": {decision.EnableDowngrade{Version: "3.5.0"},
 			rpctypes.ErrGRPCDowngradeInProcess, under("3.5.0"), nil},

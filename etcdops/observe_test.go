@@ -308,8 +308,7 @@ func TestKeysAreHashedOnlyUnderAnAlarmOfTheirs(t *testing.T) {
 func TestObserveLeavesNothingBehind(t *testing.T) {
 	all := fakes(t, 3)
 	serving := endpointsOf(all)
-	both := append(endpointsOf(all),
-		observation.Endpoint{Name: "refused", ClientURL: refused(t)},
+	both := append(endpointsOf(all), observation.Endpoint{Name: "refused", ClientURL: refused(t)},
 		observation.Endpoint{Name: "silent", ClientURL: silent(t)})
 	hasty, patient := &Etcd{Timeout: 100 * time.Millisecond}, new(Etcd) // the silent one takes all the time there is
 	hasty.Observe(t.Context(), both)
@@ -406,8 +405,7 @@ func TestOnlyExternalMembersAreToldTheExternalUser(t *testing.T) {
 		"an external one by TLS": {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1",
 			External: true}, "root"},
 		"an external one in plain text": {observation.Endpoint{ClientURL: "http://10.0.0.1:2379", External: true}, ""},
-		"one of ours": {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"},
-			""},
+		"one of ours":                   {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"}, ""},
 	} {
 		assert.Equal(t, c.user, etcd.config(c.endpoint, &handshake{}).Username, who)
 	}

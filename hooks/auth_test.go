@@ -99,17 +99,6 @@ func appliedAuth(t *testing.T) observation.Observation {
 	return o
 }
 
-func TestAnotherPasswordIsApplied(t *testing.T) {
-	o := appliedAuth(t)
-	changed := *o.Related.Secrets["mine"]
-	changed.ResourceVersion = "2"
-	o.Related.Secrets["mine"] = &changed
-	_, step := called(t, &o)
-	assert.IsType(t, decision.Authorize{}, step)
-	_, step = called(t, &o)
-	assert.Nil(t, step)
-}
-
 func TestWhatOthersChangeIsFoundSlowly(t *testing.T) {
 	o := appliedAuth(t)
 	before := o.Cluster.Status
@@ -178,15 +167,6 @@ func TestWithoutItsSectionAuthIsLeftAsItIs(t *testing.T) {
 	assert.Nil(t, step)
 	assert.Contains(t, condition(o), "LeftOn")
 	assert.Len(t, o.Children.Secrets, secrets)
-}
-
-func TestAUserThatGoesTakesItsSecretAlong(t *testing.T) {
-	o := appliedAuth(t)
-	o.Cluster.Spec.Auth.Users = o.Cluster.Spec.Auth.Users[2:]
-	called(t, &o)
-	assert.NotContains(t, o.Children.Secrets, "demo-client.app")
-	assert.NotContains(t, o.Children.Secrets, "demo-user.ops")
-	assert.Contains(t, o.Children.Secrets, "demo-user.root")
 }
 
 func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
@@ -127,29 +126,6 @@ func TestALeafIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
 	assert.Equal(t, o.Now.Add(defaults.DefaultLeafDuration), leaf.NotAfter)
 	assert.Contains(t, leaf.Names, "*.demo-peers.default.svc")
 	assert.Empty(t, leaf.CommonName, "etcd would take it for a user")
-}
-
-// rolled lets the next member restart, handing the leadership on where that is asked for, and returns its name.
-func rolled(t *testing.T, o *observation.Observation) string {
-	t.Helper()
-	d := Decide(*o)
-	require.Equal(t, "RollingUpdate", d.Reason.Rule, d.Reason.Message)
-	require.NoError(t, verify(*o, d))
-	if move, ok := d.Step.(decision.MoveLeader); ok {
-		o.Etcd.Leader = move.To
-		d = Decide(*o)
-	}
-	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0] // the record names who is next
-	d = Decide(*o)
-	for name := range o.Children.Pods {
-		if !slices.ContainsFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name }) {
-			shakeHands(o, name)
-			o.Children.Pods[name].UID += "-again"
-			return name
-		}
-	}
-	t.Fatal("no member is restarted")
-	return ""
 }
 
 func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
@@ -321,21 +297,8 @@ func issue(o *observation.Observation, signer observation.Certificate, trust ...
 
 // begin lets the member's etcd start with what is in the Secrets now, in a new pod.
 func begin(o *observation.Observation, name string) {
-	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(facts.New(*o).Trusted(),
-		":")
+	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = objects.FormatPairs(facts.New(*o).Trusted(), ":")
 	shakeHands(o, name)
-}
-
-// restarted lets Roll restart members, one at a time, as long as it wants to, and returns who was.
-func restarted(t *testing.T, o *observation.Observation) []string {
-	t.Helper()
-	var all []string
-	for Decide(*o).Reason.Rule == "RollingUpdate" && len(all) < 10 {
-		name := rolled(t, o)
-		begin(o, name)
-		all = append(all, name)
-	}
-	return all
 }
 
 func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
@@ -434,24 +397,6 @@ func TestAnotherAuthorityWithoutOverlapRestartsNoMember(t *testing.T) {
 	}
 }
 
-func TestAnAuthorityRenewedWithItsKey(t *testing.T) {
-	o := issued(3)
-	renewed := authority("A", "a")
-	renewed.ID = "A with a, until later"
-	issue(&o, renewed, renewed)
-	assert.Len(t, restarted(t, &o), 3, "what they have in memory ends when the former certificate does")
-}
-
-func TestAnEtcdThatWasStartedAgainHasReadItsFiles(t *testing.T) {
-	o := issued(3)
-	next := authority("A", "b")
-	issue(&o, next, next)
-	for _, pod := range o.Children.Pods {
-		pod.Status.ContainerStatuses[0].RestartCount = 1
-	}
-	assert.Equal(t, "Converged", Decide(o).Reason.Rule, "what the pod was made with says nothing any more")
-}
-
 func TestQuoratesOwnCertificateIsRefused(t *testing.T) {
 	o := issued(3)
 	b := authority("B", "b")
@@ -522,8 +467,7 @@ var lackings = map[string]func(o *observation.Observation){
 		relate(o, "demo-peer-tls", func(s *observation.Secret) { s.Flaw = "tls.key does not belong to tls.crt" })
 	},
 	"the peers' without ca": func(o *observation.Observation) {
-		relate(o, "demo-peer-tls",
-			func(s *observation.Secret) { s.Trust, s.Anchors = nil, nil })
+		relate(o, "demo-peer-tls", func(s *observation.Secret) { s.Trust, s.Anchors = nil, nil })
 	},
 	"all gone":          func(o *observation.Observation) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
 	"no --cert-manager": func(o *observation.Observation) { o.Children.Certificates = nil },
@@ -577,45 +521,4 @@ func TestWhatPodsNeed(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestBeginningsNeedCertificates: no member is begun while any is lacking.
-func TestBeginningsNeedCertificates(t *testing.T) {
-	for name, lack := range lackings {
-		t.Run(name, func(t *testing.T) {
-			o := serve(3)
-			addMember(&o, 3, true)
-			o.Etcd.Members[3].Name, o.Etcd.Members[3].ClientURLs = "", nil
-			provide(&o, v1alpha1.TLSCertManager)
-			observeIssued(&o, Decide(o))
-			delete(o.Children.Pods, "demo-3")
-			silence(&o, "demo-3")
-			noted(func(r *record.Record) { r.StartsOn["demo-3"] = o.Children.Claims["demo-3"].UID })(&o)
-			require.Equal(t, objects.StartJoin, facts.PodStart(podIn(Decide(o), "demo-3")))
-
-			lack(&o)
-			d := Decide(o)
-			require.NoError(t, verify(o, d))
-			assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
-			assert.Nil(t, podIn(d, "demo-3"))
-		})
-	}
-}
-
-// TestExternalSecretsWithholdNoPod: those by which Quorate talks with external members are no pod's.
-func TestExternalSecretsWithholdNoPod(t *testing.T) {
-	o := besideThree(3)
-	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSAuto
-	withCertificates(&o)
-	o.Cluster.Spec.Bootstrap.External = &v1alpha1.ExternalCluster{
-		Endpoints: []string{"https://old-0:2379"},
-		TLS:       &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "theirs"}},
-	}
-	delete(o.Children.Pods, "demo-1")
-	silence(&o, "demo-1")
-	d := Decide(o)
-	require.NoError(t, verify(o, d))
-	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
-	assert.Contains(t, d.Reason.Message, "Secret theirs: it does not exist")
-	assert.NotNil(t, podIn(d, "demo-1"))
 }

@@ -252,8 +252,7 @@ func TestABootstrapThatStalls(t *testing.T) {
 		"that has crashed and runs": {unborn(time.Second, crashed), "demo-0: it crashed: exit 1", false},
 		"that crashes, in the same words": {unborn(time.Second, crashed, waiting("CrashLoopBackOff")),
 			"demo-0: it crashed: exit 1", false},
-		"without an image": {unborn(0, waiting("ImagePullBackOff")), "demo-0: its image can't be pulled",
-			false},
+		"without an image": {unborn(0, waiting("ImagePullBackOff")), "demo-0: its image can't be pulled", false},
 		"that can't be made": {unborn(0, waiting("CreateContainerConfigError")),
 			"demo-0: its container can't be created", false},
 		"without a volume": {unborn(0, waiting("PodInitializing"),
@@ -266,18 +265,15 @@ func TestABootstrapThatStalls(t *testing.T) {
 		}), "demo-0's pod is ready, so clients may be served, but Quorate can't reach it", true},
 		"sooner, as the spec says": {unborn(time.Minute,
 			func(o *observation.Observation, _ *corev1.Pod) { o.Cluster.Spec.Recovery.After.Duration = time.Minute }),
-			"within 1m",
-			false},
+			"within 1m", false},
 		"on a record that was deleted": {unborn(0, func(o *observation.Observation, _ *corev1.Pod) {
 			startsOn()(o)
 		}), "the epoch record was deleted before the first quorum", true},
 		"from a snapshot": {unborn(time.Hour, began(bySnapshot)),
 			"beginning again: delete the EtcdCluster and create it again", true},
-		"from a restored one": {unborn(time.Hour,
-			began(byRestore),
-			func(o *observation.Observation, _ *corev1.Pod) {
-				askRestore(o, "one", v1alpha1.RestoreOperation{})
-			}), "beginning again: create another EtcdOperation of type Restore", true},
+		"from a restored one": {unborn(time.Hour, began(byRestore), func(o *observation.Observation, _ *corev1.Pod) {
+			askRestore(o, "one", v1alpha1.RestoreOperation{})
+		}), "beginning again: create another EtcdOperation of type Restore", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)

@@ -3,11 +3,9 @@ package hooks
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -35,28 +33,5 @@ func TestOracleOfFoundings(t *testing.T) {
 		}
 		require.ErrorContains(t, verify(o, founds), c.says, name)
 		require.NoError(t, verify(o, Decide(o)), name)
-	}
-}
-
-// TestAClusterThatIsMadeAgainWaits: by itself for what Kubernetes deletes, for a person where it was made from a backup
-// or stays.
-func TestAClusterThatIsMadeAgainWaits(t *testing.T) {
-	for _, c := range []struct {
-		remain  observation.Remain
-		outlook decision.Outlook
-		says    string
-	}{
-		{observation.Remain{Going: true}, decision.Works, "waiting until Kubernetes has deleted"},
-		{observation.Remain{Going: true, Restored: true}, decision.Waits, "were made from a backup (demo-0)"},
-		{observation.Remain{}, decision.Waits, "name them in spec.bootstrap.claims.names"},
-	} {
-		o := fresh(3)
-		c.remain.Kind, c.remain.Name = "PersistentVolumeClaim", "demo-0"
-		o.Related.Remains = []observation.Remain{c.remain}
-		d := Decide(o)
-		assert.Equal(t, "RecordEpoch", d.Reason.Rule)
-		assert.Equal(t, c.outlook, d.Outlook)
-		assert.Contains(t, d.Reason.Message, c.says)
-		assert.Empty(t, d.Children.ConfigMaps)
 	}
 }

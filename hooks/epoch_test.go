@@ -54,9 +54,7 @@ func seedWith(o *observation.Observation, name string, report stores.Restore) {
 		panic(err)
 	}
 	o.Children.Pods[name].Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSeed,
-		State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{Message: string(raw)},
-		}}}
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(raw)}}}}
 }
 
 // verified is an EtcdSnapshot that was restored on trial.
@@ -248,40 +246,6 @@ func TestWhoseVolumesCount(t *testing.T) {
 		"it is known from the record, and who voted is not")
 }
 
-// TestWhatWasNeverBoundIsNoSurvivor: every other claim may have data, whatever its phase.
-func TestWhatWasNeverBoundIsNoSurvivor(t *testing.T) {
-	phase := func(p corev1.PersistentVolumeClaimPhase) func(c, wal *corev1.PersistentVolumeClaim) {
-		return func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = p }
-	}
-	for what, c := range map[string]struct {
-		change func(claim, wal *corev1.PersistentVolumeClaim)
-		counts bool
-	}{
-		"waits for the first pod":            {phase(corev1.ClaimPending), false},
-		"bound":                              {phase(corev1.ClaimBound), true},
-		"its volume is gone, or is not seen": {phase(corev1.ClaimLost), true},
-		"nothing tells":                      {phase(""), true},
-		"is about to be bound to a user's": {func(c, _ *corev1.PersistentVolumeClaim) {
-			c.Status.Phase, c.Spec.VolumeName = corev1.ClaimPending, "pv-from-a-backup"
-		}, true},
-		"is about to be filled": {func(c, _ *corev1.PersistentVolumeClaim) {
-			c.Status.Phase = corev1.ClaimPending
-			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "good"}
-		}, true},
-		"only its write-ahead log's waits": {func(c, wal *corev1.PersistentVolumeClaim) {
-			c.Status.Phase, wal.Status.Phase = corev1.ClaimBound, corev1.ClaimPending
-		}, true},
-	} {
-		o := serve(3)
-		claim := o.Children.Claims["demo-1"]
-		wal := claim.DeepCopy()
-		wal.Name = facts.WALClaim("demo-1")
-		o.Children.Claims[wal.Name] = wal
-		c.change(claim, wal)
-		assert.Equal(t, c.counts, slices.Contains(facts.New(o).Survivors(1), "demo-1"), what)
-	}
-}
-
 // TestAnotherEtcdIsNoSource: on Memory, what answers at a member's address may be another etcd.
 func TestAnotherEtcdIsNoSource(t *testing.T) {
 	o := serve(3)
@@ -325,20 +289,6 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 	answering("demo-1", func(h *observation.Health) { h.ClusterID = 0xc1 })(&o)
 	assert.EqualValues(t, 9*facts.RevisionStep, facts.New(o).ObservedRevision(),
 		"without a quorum, what a member says is something")
-}
-
-// TestWhichAnswersAreCopied: to the peer Service, the latest 32.
-func TestWhichAnswersAreCopied(t *testing.T) {
-	answers := map[string]int{}
-	for n := 1; n <= 40; n++ {
-		answers[fmt.Sprint("id.", n, ":x")] = n
-	}
-	given := facts.ReadAnswered(facts.FormatAnswered(answers))
-	assert.Len(t, given, 32)
-	assert.Zero(t, given["id.8:x"])
-	assert.Equal(t, 9, given["id.9:x"])
-	assert.Equal(t, "id.39:x", facts.LastAnswer(given, 40))
-	assert.Empty(t, facts.LastAnswer(nil, 40))
 }
 
 // TestVerifySeesWhereAnEpochBegins: what the rules of epochs must not do.
@@ -410,21 +360,6 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 	}
 }
 
-// TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
-func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
-	for want, e := range map[string]facts.Epoch{
-		"create another EtcdOperation to restore again": {N: 3, Bootstrap: record.Bootstrap{After: 2,
-			Origin: record.Origin{Restore: "b"}, Answered: map[string]int{"a": 2, "b": 3}}},
-		"choose another way by an EtcdOperation of type Recover": {N: 3, Bootstrap: record.Bootstrap{After: 2,
-			Origin: record.Origin{Restore: "a"}, Answered: map[string]int{"a": 2}}},
-		"delete one of their pods to fill all of them again": {N: 2, Bootstrap: record.Bootstrap{After: 1,
-			Origin: record.Origin{Member: "demo-0"}}},
-		"delete the EtcdCluster and create it again": {N: 1},
-	} {
-		assert.Equal(t, want, (&facts.Facts{Epoch: &e}).OtherwiseFilled())
-	}
-}
-
 // TestWhatAnEpochIsFilledFrom: what the program that fills the first member is told, and which members have pods until
 // it has reported. What is not known before, it decides: the others are filled with the same.
 func TestWhatAnEpochIsFilledFrom(t *testing.T) {
@@ -476,8 +411,7 @@ func TestWhatAnEpochIsFilledFrom(t *testing.T) {
 			require.Len(t, o.Children.Pods, 4, "it is written down first")
 			goOn(t, &o)
 			require.Len(t, o.Children.Pods, 6)
-			env := map[string]string{objects.AnnotationSHA256: facts.EnvSHA256,
-				objects.AnnotationUntil: facts.EnvUntil}
+			env := map[string]string{objects.AnnotationSHA256: facts.EnvSHA256, objects.AnnotationUntil: facts.EnvUntil}
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				assert.Equal(t, "4711", o.Children.Pods[name].Annotations[c.noted], name)
 				assert.True(t, facts.Insists(o.Children.Pods[name], env[c.noted]), name)

@@ -295,27 +295,3 @@ func TestTheCRDHasTheSameExtraArgs(t *testing.T) {
 		assert.Equal(t, arg.KnownTo("3.5.35"), !strings.Contains(whole, "'"+name+"' in self"), name)
 	}
 }
-
-// TestTooSmallIsRefused: with what would be enough.
-func TestTooSmallIsRefused(t *testing.T) {
-	for _, c := range []struct {
-		medium  v1alpha1.Medium
-		size    string
-		request int64
-		says    string
-	}{
-		{v1alpha1.Memory, "256Mi", 3 << 19, "spec.storage.size 256Mi is too small: it must be at least 512Mi"},
-		{v1alpha1.Persistent, "511Mi", 3 << 19, "spec.storage.size 511Mi is too small: it must be at least 512Mi"},
-		{v1alpha1.Persistent, "1Gi", 100 << 20, "spec.storage.size 1Gi is too small: it must be at least 5971Mi"},
-		{v1alpha1.Persistent, "5971Mi", 100 << 20, ""},
-		{v1alpha1.Memory, "512Mi", 3 << 19, ""},
-	} {
-		s := &v1alpha1.EtcdClusterSpec{Options: v1alpha1.Options{MaxRequestBytes: new(c.request)},
-			Storage: v1alpha1.StorageSpec{Medium: c.medium, Size: resource.MustParse(c.size)}}
-		if c.says == "" {
-			require.NoError(t, defaults.ValidateRoom(s))
-			continue
-		}
-		require.ErrorContains(t, defaults.ValidateRoom(s), c.says)
-	}
-}

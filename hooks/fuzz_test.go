@@ -690,8 +690,7 @@ func said(d decision.Decision) decision.Decision {
 	d.Status.Conditions = slices.Clone(d.Status.Conditions)
 	slices.SortFunc(d.Status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	d.Children.Pods = each(d.Children.Pods, func(p *corev1.Pod) {
-		p.OwnerReferences, p.Status = nil,
-			corev1.PodStatus{}
+		p.OwnerReferences, p.Status = nil, corev1.PodStatus{}
 	})
 	d.Children.Claims = each(d.Children.Claims, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })
 	return d

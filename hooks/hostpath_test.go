@@ -91,17 +91,14 @@ func TestWhichNodeIsNext(t *testing.T) {
 		o.Children.Services["demo-peers"].Annotations[objects.AnnotationNodes], "the copy of the record")
 	f := facts.New(o)
 	assert.Equal(t, []string{"d", "e"}, f.FreeNodes(3))
-	assert.Equal(t, []string{"e", "d"}, f.FreeNodes(4),
-		"one that came to nothing is followed by one elsewhere")
-	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, f.AssignNodes([]string{"demo-1"}),
-		"who has a node keeps it")
+	assert.Equal(t, []string{"e", "d"}, f.FreeNodes(4), "one that came to nothing is followed by one elsewhere")
+	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, f.AssignNodes([]string{"demo-1"}), "who has a node keeps it")
 	assert.Nil(t, f.AssignNodes([]string{"demo-7", "demo-8", "demo-9"}))
 
 	former := podIn(Decide(o), "demo-2").DeepCopy()
 	former.Name, former.Spec.Affinity = "demo-9", answer.Pinned(nil, "d")
 	o.Children.Pods["demo-9"] = former
-	assert.Equal(t, []string{"e", "d"}, facts.New(o).FreeNodes(3),
-		"where a former member still is, is tried last")
+	assert.Equal(t, []string{"e", "d"}, facts.New(o).FreeNodes(3), "where a former member still is, is tried last")
 }
 
 func TestSpecsOnNodesThatCantBeRun(t *testing.T) {
@@ -122,8 +119,7 @@ func TestSpecsOnNodesThatCantBeRun(t *testing.T) {
 
 func TestVerifyWatchesTheNodes(t *testing.T) {
 	for want, spoil := range map[string]func(o *observation.Observation, pod *corev1.Pod){
-		"the member's data on": func(_ *observation.Observation,
-			pod *corev1.Pod) {
+		"the member's data on": func(_ *observation.Observation, pod *corev1.Pod) {
 			pod.Spec.Affinity = answer.Pinned(nil, "c")
 		},
 		"for node \"\"": func(_ *observation.Observation, pod *corev1.Pod) { pod.Spec.Affinity = nil },
@@ -141,8 +137,7 @@ func TestVerifyWatchesTheNodes(t *testing.T) {
 			startsOn()(o)
 			pod.Annotations[objects.AnnotationStart] = objects.StartBootstrap
 		},
-		"says that it may begin": func(_ *observation.Observation,
-			pod *corev1.Pod) {
+		"says that it may begin": func(_ *observation.Observation, pod *corev1.Pod) {
 			pod.Annotations[objects.AnnotationInitialCluster] = "x"
 		},
 	} {
@@ -237,17 +232,6 @@ func TestHostNetworkBegins(t *testing.T) {
 	assert.Empty(t, d.Children.Policies)
 }
 
-func TestHostNetworkOnMemoryBegins(t *testing.T) {
-	o := fresh(3)
-	atAddresses(&o, v1alpha1.Memory, "abcd")
-	o.Children.ConfigMaps["demo-epoch-1"] = Decide(o).Children.ConfigMaps[0]
-	d := Decide(o)
-	require.NoError(t, verify(o, d))
-	require.Len(t, d.Children.Pods, 3)
-	assert.Equal(t, "c", facts.PinnedTo(podIn(d, "demo-2")), "by the address that the record begins with")
-	assert.Equal(t, "https://demo-2.default@10.1.0.3:4380", flagOf(podIn(d, "demo-2"), "initial-advertise-peer-urls"))
-}
-
 func TestHostNetworkCertificates(t *testing.T) {
 	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
 	for _, l := range facts.New(o).Leaves[:2] {
@@ -335,43 +319,6 @@ func TestHostNetworkGrowsOntoAFreeNode(t *testing.T) {
 			assert.Contains(t, d.Reason.Message, "its node is no longer in spec.hostNetwork.nodes (address 10.1.0.4)")
 		}
 	}
-}
-
-func TestHostNetworkWithoutAFreeNode(t *testing.T) {
-	o := serveAtAddresses(v1alpha1.Memory, "abc")
-	o.Etcd.Members = o.Etcd.Members[:2]
-	d := Decide(o)
-	require.NoError(t, verify(o, d))
-	assert.NotEqual(t, "Grow", d.Reason.Rule, "the pod of the removed member goes first")
-	delete(o.Children.Pods, "demo-2")
-	d = Decide(o)
-	require.NoError(t, verify(o, d))
-	assert.Equal(t, decision.AddLearner{Name: "demo-3", PeerURL: "https://demo-3.default@10.1.0.3:4380"}, d.Step,
-		"the node of who is gone is free, and the URL another one")
-
-	o.Cluster.Spec.HostNetwork.Nodes = o.Cluster.Spec.HostNetwork.Nodes[:2]
-	o.Cluster.Spec.Replicas = new(int32(2))
-	d = Decide(o)
-	require.NoError(t, verify(o, d))
-	assert.Nil(t, d.Step)
-}
-
-// What a node's address says of a member stays true when the spec forgets the node.
-func TestHostNetworkForgetsANode(t *testing.T) {
-	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
-	o.Cluster.Spec.HostNetwork.Nodes = append(o.Cluster.Spec.HostNetwork.Nodes[:1:1],
-		o.Cluster.Spec.HostNetwork.Nodes[2:]...)
-	assert.Contains(t, answer.Advice(facts.New(o)), "demo-1 stays on node b, which spec.hostNetwork.nodes no longer lists")
-	assert.Equal(t, "https://demo-1.default@10.1.0.2:4380", facts.Endpoints(o)[1].PeerURL)
-	for _, l := range facts.New(o).Leaves[:2] {
-		assert.Contains(t, l.Names, "10.1.0.2", "%s: it is a member, and dialled there", l.What)
-	}
-	delete(o.Children.Pods, "demo-1")
-	d := Decide(o)
-	require.NoError(t, verify(o, d))
-	pod := podIn(d, "demo-1")
-	require.NotNil(t, pod, "etcd's list has its address")
-	assert.Equal(t, "https://demo-1.default@10.1.0.2:4380", flagOf(pod, "initial-advertise-peer-urls"))
 }
 
 func TestHostNetworkOfTheNextEpoch(t *testing.T) {

@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata"
@@ -90,17 +89,12 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 
 func TestWindowsThatNeverOpen(t *testing.T) {
 	for says, w := range map[string]v1alpha1.MaintenanceWindow{
-		"windows[0].schedule never happens": window("0 0 30 2 *",
-			time.Hour, ""),
-		"windows[0].schedule can't be parsed: expected exactly 5 fields": window("nonsense", time.Hour, ""),
-		"windows[0].schedule can't be parsed: put the time zone in": window("TZ=UTC 0 2 * * *",
-			time.Hour, ""),
-		`windows[0].timeZone: there is no time zone "Europe/Belin"`: window("0 2 * * *", time.Hour,
-			"Europe/Belin"),
-		"windows[0].duration: 9m0s is not between 10m and 168h": window("* * * * *",
-			9*time.Minute, ""),
-		"windows[0].duration: 169h0m0s is not between 10m and 168h": window("* * * * *",
-			169*time.Hour, ""),
+		"windows[0].schedule never happens":                                         window("0 0 30 2 *", time.Hour, ""),
+		"windows[0].schedule can't be parsed: expected exactly 5 fields":            window("nonsense", time.Hour, ""),
+		"windows[0].schedule can't be parsed: put the time zone in":                 window("TZ=UTC 0 2 * * *", time.Hour, ""),
+		`windows[0].timeZone: there is no time zone "Europe/Belin"`:                 window("0 2 * * *", time.Hour, "Europe/Belin"),
+		"windows[0].duration: 9m0s is not between 10m and 168h":                     window("* * * * *", 9*time.Minute, ""),
+		"windows[0].duration: 169h0m0s is not between 10m and 168h":                 window("* * * * *", 169*time.Hour, ""),
 		"windows[0].duration: 0s is not between 10m and 168h; this window never op": window("* * * * *", 0, ""),
 	} {
 		o := serve(3)
@@ -150,8 +144,7 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 			"to replace demo-0, demo-1, demo-2: its volume should be of the class fast"},
 		"a scheduled defragmentation": {with(scheduled("0 3 * * *"), isDue), "Defragment",
 			"to defragment, on schedule"},
-		"TLS": {learningTLS(), "RollingUpdate",
-			"to restart demo-0, demo-1, demo-2: it has no certificates yet"},
+		"TLS": {learningTLS(), "RollingUpdate", "to restart demo-0, demo-1, demo-2: it has no certificates yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow, openWindow}
@@ -194,14 +187,13 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		o    observation.Observation
 		rule string
 	}{
-		"a claim that is being deleted":            {with(serve(3), goingClaim("demo-1")), "Grow"},
-		"scaling":                                  {with(serve(3), replicas(5)), "Grow"},
-		"scaling down":                             {with(serve(5), high, replicas(3)), "Shrink"},
-		"a member whose data is lost":              {with(serve(3), high, lost), "Replace"},
-		"a member that is fenced":                  {with(serve(3), fence), "Fence"},
-		"a defragmentation that a person asks for": {with(serve(3), high, defragment), "Defragment"},
-		"one beside a version that waits": {with(serve(3), settled, version("3.7.3"), defragment),
-			"Defragment"},
+		"a claim that is being deleted":                {with(serve(3), goingClaim("demo-1")), "Grow"},
+		"scaling":                                      {with(serve(3), replicas(5)), "Grow"},
+		"scaling down":                                 {with(serve(5), high, replicas(3)), "Shrink"},
+		"a member whose data is lost":                  {with(serve(3), high, lost), "Replace"},
+		"a member that is fenced":                      {with(serve(3), fence), "Fence"},
+		"a defragmentation that a person asks for":     {with(serve(3), high, defragment), "Defragment"},
+		"one beside a version that waits":              {with(serve(3), settled, version("3.7.3"), defragment), "Defragment"},
 		"a member with a URL at which it is not heard": {with(serve(3), listedOtherwise), "RollingUpdate"},
 		"a member that is chosen":                      {with(choosing(restart(1)), high), "RollingUpdate"},
 		"a successor that votes":                       {successorVotes, "Replace"},
@@ -316,33 +308,6 @@ func TestWhatADefragmentationCountsFor(t *testing.T) {
 				assert.Equal(t, c.reclaimed, s.Reclaimed.String())
 			}
 		})
-	}
-}
-
-func TestTheWayFromOneVersionToAnother(t *testing.T) {
-	for _, c := range []struct{ from, to, way string }{
-		{"3.6.16", "3.6.16", ""},
-		{"3.6.16", "3.6.17", "3.6.17"},
-		{"3.6.17", "3.6.4", "3.6.4"},
-		{"3.5.35", "3.6.16", "3.6.16"},
-		{"3.5.26", "3.6.4", "3.6.4"},
-		{"3.5.35", "3.7.3", "3.6.16 3.7.3"},
-		{"3.6.10", "3.7.0", "3.6.16 3.7.0"},
-		{"3.6.11", "3.7.0", "3.7.0"},
-		{"3.7.3", "3.6.16", "3.6.16"},
-		{"3.7.3", "3.6.5", "3.6.16 3.6.5"},
-		{"3.7.3", "3.5.35", "3.6.16 3.5.35"},
-		{"3.6.16", "3.5.26", "3.5.26"},
-	} {
-		from, err := defaults.ParseRelease(c.from)
-		require.NoError(t, err)
-		to, err := defaults.ParseRelease(c.to)
-		require.NoError(t, err)
-		var hops []string
-		for _, r := range facts.UpgradePath(from, to) {
-			hops = append(hops, r.String())
-		}
-		assert.Equal(t, c.way, strings.Join(hops, " "), "%s to %s", c.from, c.to)
 	}
 }
 
@@ -477,62 +442,6 @@ func inRun(o observation.Observation, run *decision.DefragmentationRun,
 	change(run)
 	o.Cluster.Status.Defragmentation, o.Cluster.Status.Internal.Defragmentation = run.Told()
 	return o
-}
-
-// TestNoSpaceCutsARequestShort: what a person asked for begins again when there is space, and is not taken for done.
-func TestNoSpaceCutsARequestShort(t *testing.T) {
-	requested := func(s *decision.DefragmentationRun) { s.Trigger, s.Request = v1alpha1.TriggerRequest, "uid-run" }
-	d := Decide(recovering(spaceOut(760, 100), requested))
-	assert.Equal(t, "NoSpace", d.Reason.Rule)
-	assert.Equal(t, v1alpha1.TriggerNoSpace, d.Status.Defragmentation.Trigger)
-	assert.Empty(t, d.Status.Defragmentation.Request)
-}
-
-func TestNoSpace(t *testing.T) {
-	untouched := func(*decision.DefragmentationRun) {}
-	compacted := func(s *decision.DefragmentationRun) {
-		s.Compacted, s.LastMemberTime = 100, metav1.NewTime(now.Add(-10*time.Second))
-	}
-	finished := func(s *decision.DefragmentationRun) { compacted(s); s.CompletionTime = metav1.NewTime(now) }
-	stale := func(s *decision.DefragmentationRun) {
-		finished(s)
-		s.StartTime = metav1.NewTime(now.Add(-rules.SpaceEvery))
-	}
-	off := func(o observation.Observation) observation.Observation {
-		o.Cluster.Spec.Options.AutoCompaction.Retention = &metav1.Duration{}
-		for _, p := range o.Children.Pods {
-			p.Annotations[objects.AnnotationTemplate] = facts.New(o).TemplateNow("3.6.16")
-		}
-		return o
-	}
-	cases := []struct {
-		name  string
-		given observation.Observation
-		rule  string
-		step  decision.Step
-	}{
-		{"below 90 %: disarm at once", spaceOut(200, 160), "NoSpace",
-			decision.Disarm{ID: 2, Name: "demo-1", Kind: observation.AlarmNoSpace}},
-		{"it begins by being written down", spaceOut(257, 254), "NoSpace", nil},
-		{"history first", recovering(spaceOut(257, 254), untouched), "NoSpace", decision.Compact{Revision: 100}},
-		{"a compaction may take a while", recovering(spaceOut(257, 254), compacted), "NoSpace", nil},
-		{"after one, a full member may have room that it does not tell", recovering(spaceOut(255, 229), compacted),
-			"NoSpace", decision.Defragment{ID: 2, Name: "demo-1", DBSize: 255 << 20}},
-		{"no compaction when free space is what fills it", recovering(spaceOut(257, 100), untouched), "NoSpace",
-			decision.Defragment{ID: 2, Name: "demo-1", DBSize: 257 << 20}},
-		{"too soon after the last time", recovering(spaceOut(257, 100), finished), "NoSpace", nil},
-		{"the keys fill it, and nothing was written since", recovering(spaceOut(257, 254), stale), "OutOfSpace", nil},
-		{"compaction is off", off(spaceOut(257, 254)), "OutOfSpace", nil},
-		{"compaction is off, and there is free space", off(spaceOut(257, 100)), "NoSpace", nil},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			d := Decide(c.given)
-			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
-			assert.Equal(t, c.step, d.Step, d.Reason.Message)
-			assert.NoError(t, verify(c.given, d))
-		})
-	}
 }
 
 func TestVerifyKnowsMaintenance(t *testing.T) {

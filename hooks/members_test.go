@@ -188,13 +188,6 @@ func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 	}
 }
 
-func TestPausesBetweenLearners(t *testing.T) {
-	for failures, want := range map[int32]time.Duration{0: 10 * time.Second, 1: 10 * time.Second, 2: 20 * time.Second,
-		9: 2560 * time.Second, 10: time.Hour, 1 << 30: time.Hour} {
-		assert.Equal(t, want, facts.PauseAfter(failures), failures)
-	}
-}
-
 // TestVotersGivenUpInARow: their successors may go the same way, and of each a claim is kept.
 func TestVotersGivenUpInARow(t *testing.T) {
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Truncate(time.Second).Add(d)) }
@@ -284,51 +277,6 @@ func onceChosen(t *testing.T, o observation.Observation) observation.Observation
 	return with(o, chosen(recordOf(d).Choice))
 }
 
-func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
-	nothing := func(*corev1.Pod) {}
-	another := func(p *corev1.Pod) { p.UID = "other" }
-	goes := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
-	for name, c := range map[string]struct {
-		chosen record.Choice
-		change func(pod *corev1.Pod)
-		held   bool
-	}{
-		"the pod is there":                        {restart(1), nothing, true},
-		"the container is there":                  {ofContainer(restart(1), "containerd://7"), nothing, true},
-		"nothing is said of a pod":                {record.Choice{Name: "demo-1"}, nothing, false},
-		"nothing is chosen":                       {record.Choice{}, nothing, false},
-		"no member is chosen":                     {restart(7), nothing, false},
-		"it was down":                             {wasDown(restart(1)), nothing, true},
-		"it was down, and the container is there": {wasDown(ofContainer(restart(1), "containerd://7")), nothing, true},
-		"another pod":                             {restart(1), another, false},
-		"another pod for another container":       {ofContainer(restart(1), "containerd://7"), another, false},
-		"another container":                       {ofContainer(restart(1), "containerd://6"), nothing, false},
-		"another container, but the pod is to go": {restart(1),
-			func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
-		"the pod goes": {restart(1), goes, false},
-		"the container ends": {ofContainer(restart(1), "containerd://7"),
-			func(p *corev1.Pod) { p.Annotations[objects.AnnotationExchanged] = "containerd://7" }, false},
-		"the pod has ended": {restart(1),
-			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
-		"a removal":                        {removal(1), nothing, true},
-		"a removal, and another pod":       {removal(1), another, true},
-		"a removal, and the pod goes":      {removal(1), goes, true},
-		"a removal, the restart withdrawn": {removal(1), withdrawnAgo(facts.CallsEnd), true},
-		"a removal, withdrawn just now": {withdrawn(removal(1), facts.CallsEnd-time.Second),
-			nothing, true},
-		"a removal, withdrawn for long": {withdrawn(removal(1), facts.CallsEnd), nothing, false},
-		"a removal of no member":        {removal(7), nothing, false},
-		"withdrawn just now":            {restart(1), withdrawnAgo(facts.CallsEnd - time.Second), true},
-		"withdrawn long ago":            {restart(1), withdrawnAgo(facts.CallsEnd), false},
-		"withdrawn at an unknown time": {restart(1),
-			func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
-	} {
-		o := choosing(c.chosen)
-		c.change(o.Children.Pods["demo-1"])
-		assert.Equal(t, c.held, facts.New(o).Chosen() != nil, name)
-	}
-}
-
 func ago(d time.Duration) string { return now.Add(-d).Format(time.RFC3339) }
 
 func withdrawnAgo(ago time.Duration) func(*corev1.Pod) {
@@ -380,8 +328,7 @@ func TestRoleWhileBlind(t *testing.T) {
 		"with a log that the record does not name": {[]fact{pod(func(p *corev1.Pod) { mounts(p, "demo-1-wal") })}, ""},
 		"the record was deleted":                   {[]fact{startsOn()}, ""},
 		"another etcd has answered there":          {[]fact{mismatched("demo-0", "demo-1")}, ""},
-		"and it was shown to vote": {[]fact{mismatched("demo-1"), shown(facts.RoleVoter)},
-			facts.RoleFenced},
+		"and it was shown to vote":                 {[]fact{mismatched("demo-1"), shown(facts.RoleVoter)}, facts.RoleFenced},
 		"another cluster answers there": {[]fact{answer(observation.Health{ClusterID: 0xbad, MemberID: 2})},
 			facts.RoleFenced},
 		"another member answers there": {[]fact{answer(observation.Health{Err: "another etcd answers", ClusterID: 0xc1,
@@ -523,10 +470,8 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 		{"it is removed", removal(1), false, -1, waiting + "remove demo-1", withdrawn(removal(1), 0)},
 		{"its removal is withdrawn", withdrawn(removal(1), 0), false, -1, waiting + "remove demo-1",
 			withdrawn(removal(1), 0)},
-		{"its removal was withdrawn long ago", withdrawn(removal(1), facts.CallsEnd), false, -1, recording,
-			restart(1)},
-		{"another one is removed", removal(2), false, -1, waiting + "remove demo-2",
-			withdrawn(removal(2), 0)},
+		{"its removal was withdrawn long ago", withdrawn(removal(1), facts.CallsEnd), false, -1, recording, restart(1)},
+		{"another one is removed", removal(2), false, -1, waiting + "remove demo-2", withdrawn(removal(2), 0)},
 		{"withdrawn once", none, false, time.Hour,
 			"waiting until the withdrawn restart of demo-1 is forgotten: why", none},
 	} {

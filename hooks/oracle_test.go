@@ -41,8 +41,7 @@ func TestVerifySeesWrongDecisions(t *testing.T) {
 	}{
 		"a promotion while the leader is unreachable": {with(growing(), silenced("demo-0")),
 			func(d *decision.Decision) { d.Step = promotion }, "while the leader is unreachable"},
-		"the removal of a healthy learner that is wanted": {
-			with(growing(), chosen(removal(3))),
+		"the removal of a healthy learner that is wanted": {with(growing(), chosen(removal(3))),
 			func(d *decision.Decision) { d.Step = decision.Remove{ID: 4, Name: "demo-3"} },
 			"a learner that is wanted and that nothing is wrong with"},
 		"no Secret with the keys of tokens": {serve(3), func(d *decision.Decision) {

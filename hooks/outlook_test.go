@@ -2,11 +2,6 @@ package hooks
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	gotoken "go/token"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,29 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/rules"
 )
-
-// TestEveryRuleHasAnOutlook: tools that wait know what to make of each.
-func TestEveryRuleHasAnOutlook(t *testing.T) {
-	for _, r := range rules.All() {
-		for _, o := range r.Outlooks {
-			assert.Contains(t, []decision.Outlook{decision.Works, decision.Waits, decision.Rests, decision.Aside}, o, r.Name)
-			assert.False(t, o == decision.Aside && len(r.Outlooks) > 1, "%s: what other rules tell, a plan can't", r.Name)
-		}
-	}
-	for _, m := range rules.Modes {
-		last := m.Rules[len(m.Rules)-1]
-		assert.False(t, slices.Contains(last.Outlooks, decision.Aside), "mode %s: nothing comes after rule %s", m.Name,
-			last.Name)
-	}
-}
 
 // told is which of the three conditions of an observation's decision is True, with its reason.
 func told(t *testing.T, o observation.Observation) (is, message string) {
@@ -78,12 +55,11 @@ func TestWhatToolsAreTold(t *testing.T) {
 		o          observation.Observation
 		want, says string
 	}{
-		"a new cluster":       {fresh(3), "Reconciling Progressing", "recording"},
-		"one without members": {fresh(0), "Ready Paused", "there is no data yet"},
-		"one that serves":     {serve(3), "Ready Serving", "serving as the spec says"},
-		"one that is to grow": {with(serve(3), replicas(5)), "Reconciling Progressing", "growing"},
-		"one that can't be run": {with(serve(3), version("nonsense")), "Stalled Invalid",
-			"until you correct the spec"},
+		"a new cluster":                {fresh(3), "Reconciling Progressing", "recording"},
+		"one without members":          {fresh(0), "Ready Paused", "there is no data yet"},
+		"one that serves":              {serve(3), "Ready Serving", "serving as the spec says"},
+		"one that is to grow":          {with(serve(3), replicas(5)), "Reconciling Progressing", "growing"},
+		"one that can't be run":        {with(serve(3), version("nonsense")), "Stalled Invalid", "until you correct the spec"},
 		"a pod that is gone":           {with(serve(3), gone), "Reconciling Progressing", "demo-1"},
 		"suspended, as the spec wants": {with(serve(3), suspending), "Ready Suspended", "recreates nothing"},
 		"suspended, and to grow": {with(serve(3), suspending, replicas(5)), "Stalled Suspended",
@@ -108,8 +84,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled ActionNeeded",
 			"its image can't be pulled"},
 		"a first start without a leader": {unborn(10 * time.Minute), "Stalled ActionNeeded", "its etcd runs"},
-		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)),
-			"Reconciling Progressing",
+		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)), "Reconciling Progressing",
 			"does not exist"},
 		"a restore from one that is being taken": {with(serve(3), phase(v1alpha1.SnapshotRunning, "")),
 			"Reconciling Progressing", "is Running"},
@@ -117,10 +92,9 @@ func TestWhatToolsAreTold(t *testing.T) {
 			"is Failed"},
 		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotUnverified, "s3://x")),
 			"Stalled ActionNeeded", "is Unverified"},
-		"beside others": {besideThree(3), "Ready Serving", "beside"},
-		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling Progressing",
-			"beside"},
-		"beside others without space": {with(besideThree(3), theirAlarm), "Stalled ActionNeeded", "beside"},
+		"beside others":                      {besideThree(3), "Ready Serving", "beside"},
+		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling Progressing", "beside"},
+		"beside others without space":        {with(besideThree(3), theirAlarm), "Stalled ActionNeeded", "beside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, message := told(t, c.o)
@@ -261,63 +235,6 @@ func TestHistoryOfAViewThatLagsIsNotLost(t *testing.T) {
 	assert.Equal(t, "Converged", first[2].Rule)
 	o.Cluster.Status.History, o.Recent = first, first
 	assert.Equal(t, first, Decide(o).Status.History)
-}
-
-func TestRetainedClaimsAreTakenFromTheirOwner(t *testing.T) {
-	o := serve(3)
-	d, done := answer.Finalize(o)
-	assert.False(t, done)
-	require.Len(t, d.Claims, 3)
-	assert.Len(t, answer.ToldOwners(d.Claims[0]), 1, "told once, so that it can be taken back")
-	o.Children.Claims["demo-0"] = d.Claims[0]
-	o.WithoutLastApplied = []string{"PersistentVolumeClaim demo-0"}
-	d, done = answer.Finalize(o)
-	assert.False(t, done)
-	assert.Len(t, answer.ToldOwners(d.Claims[0]), 1, "Metacontroller has no note of it: told again")
-	o.WithoutLastApplied = nil
-	d, done = answer.Finalize(o)
-	assert.False(t, done)
-	assert.Empty(t, answer.ToldOwners(d.Claims[0]))
-	assert.Len(t, answer.ToldOwners(d.Claims[1]), 1)
-	o.Children.Claims = nil
-	_, done = answer.Finalize(o)
-	assert.True(t, done)
-}
-
-// TestRulesAreFunctionsOfTheirNames: who reads a STATUS finds the function that says it.
-func TestRulesAreFunctionsOfTheirNames(t *testing.T) {
-	file, err := parser.ParseFile(gotoken.NewFileSet(), "rules/modes.go", nil, 0)
-	require.NoError(t, err)
-	named := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		call, is := n.(*ast.CallExpr)
-		if !is || len(call.Args) < 3 {
-			return true
-		}
-		status, isText := call.Args[0].(*ast.BasicLit)
-		function, isName := call.Args[2].(*ast.Ident)
-		if !isText || !isName {
-			return true
-		}
-		named++
-		want, err := strconv.Unquote(status.Value)
-		require.NoError(t, err)
-		if want == "Recover" { // recover is Go's own
-			return true
-		}
-		assert.Equal(t, strings.ToLower(want[:1])+want[1:], function.Name)
-		return true
-	})
-	assert.Len(t, rules.All(), named)
-}
-
-// TestAnInitContainerThatEnds: it is named, and so is what killed it.
-func TestAnInitContainerThatEnds(t *testing.T) {
-	killed := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
-	pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
-		{Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: killed}}}}}
-	assert.Equal(t, "exit 137, OOMKilled of its init container prepare", facts.WordsForEnd(pod, killed))
-	assert.Equal(t, "exit 1", facts.WordsForEnd(pod, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}))
 }
 
 // unreadyPods lets the kubelets have said for so long of the first n pods that they are not ready.

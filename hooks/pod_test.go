@@ -68,18 +68,6 @@ func TestDefaultsAreForProduction(t *testing.T) {
 	assert.Equal(t, "/readyz", etcd.ReadinessProbe.HTTPGet.Path, "fails on a learner and not on NOSPACE")
 }
 
-// TestEtcdsRepository: the cluster's own goes before that of the installation, and that before etcd's.
-func TestEtcdsRepository(t *testing.T) {
-	for _, c := range []struct{ cluster, installation, want string }{
-		{"", "", "gcr.io/etcd-development/etcd:v3.6.16"},
-		{"", "registry.example/etcd", "registry.example/etcd:v3.6.16"},
-		{"quay.io/coreos/etcd", "registry.example/etcd", "quay.io/coreos/etcd:v3.6.16"},
-	} {
-		s := &v1alpha1.EtcdClusterSpec{Image: v1alpha1.ImageSpec{Repository: c.cluster}}
-		assert.Equal(t, c.want, objects.Images{EtcdRepository: c.installation}.Etcd(s, "3.6.16"))
-	}
-}
-
 func TestEveryFieldReachesThePod(t *testing.T) {
 	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
@@ -284,49 +272,6 @@ func meshed(pod *corev1.Pod) {
 	}, status.ContainerStatuses...)
 }
 
-// TestContainersOfAMesh: what runs beside etcd and before it is not taken for it.
-func TestContainersOfAMesh(t *testing.T) {
-	etcd := func(s corev1.ContainerStatus) *corev1.Pod {
-		s.Name = objects.ContainerEtcd
-		return &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{s}}}
-	}
-	pulls := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
-	for name, pod := range map[string]*corev1.Pod{
-		"nothing is told": {},
-		"it waits": etcd(corev1.ContainerStatus{State: corev1.ContainerState{
-			Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}),
-		"it can't pull": etcd(corev1.ContainerStatus{State: pulls}),
-		"it runs":       etcd(corev1.ContainerStatus{State: meshRuns, ContainerID: "etcd"}),
-		"it runs again": etcd(corev1.ContainerStatus{State: meshRuns, LastTerminationState: meshCrashed,
-			RestartCount: 1}),
-		"it crashes": etcd(corev1.ContainerStatus{State: meshLoops, LastTerminationState: meshCrashed,
-			RestartCount: 4}),
-		"it has ended": etcd(corev1.ContainerStatus{State: meshCrashed}),
-		"prepare refuses": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
-			{Name: objects.ContainerPrepare, State: meshLoops,
-				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-					ExitCode: objects.ExitDataLost}}}}}},
-		"prepare is at work": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
-			{Name: objects.ContainerPrepare, State: meshRuns}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tells := func(pod *corev1.Pod) []any {
-				return []any{
-					facts.Running(pod), facts.NeverRan(pod), facts.Crashing(pod), facts.HasStarted(pod),
-					facts.Prepares(pod), facts.PrepareRefused(pod),
-					facts.ContainerOf(pod), facts.RunningSince(pod), facts.Failures(pod),
-					facts.Unpulled(&facts.Member{Pod: pod}),
-				}
-			}
-			alone := tells(pod)
-			mesh := pod.DeepCopy()
-			meshed(mesh)
-			assert.Equal(t, alone, tells(mesh))
-		})
-	}
-	assert.False(t, facts.Running(nil))
-}
-
 // TestPrepareThatSucceeded: what it did not find once, as on a volume that came late, is there when it has ended well.
 func TestPrepareThatSucceeded(t *testing.T) {
 	ended := func(code int32) corev1.ContainerState {
@@ -416,8 +361,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 
 		c := fresh(3)
 		s := &c.Cluster.Spec
-		perhaps(&s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
-			&s.Options.LogLevel, &c.Cluster.Namespace)
+		perhaps(&s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion, &s.Options.LogLevel, &c.Cluster.Namespace)
 		s.TLS.CipherSuites = []string{kubelet.AnyText(r)}
 		from := record.Resolved{URL: kubelet.AnyText(r), Store: store}
 		perhaps(&from.SHA256, &from.Identity.Name, &from.Identity.Key, &from.ServiceAccountName)

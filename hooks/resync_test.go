@@ -110,13 +110,12 @@ func TestWhatIsCountedOfASilence(t *testing.T) {
 		old, says *v1alpha1.WatchedStatus
 		seen      time.Duration
 	}{
-		"all of it":                {0, watched(hour, 59*time.Second), watched(hour, 59*time.Second), six},
-		"a look is written seldom": {0, watched(hour, minute), watched(hour, 0), six},
-		"part of it":               {0, watched(4*minute, 2*minute), watched(4*minute, 0), 4 * minute},
-		"nothing after a gap":      {0, watched(hour, 2*minute+time.Second), watched(0, 0), 0},
-		"nothing without a status": {0, nil, watched(0, 0), 0},
-		"nor with half of one": {0, &v1alpha1.WatchedStatus{LastProbeTime: metav1.NewTime(second)},
-			watched(0, 0), 0},
+		"all of it":                        {0, watched(hour, 59*time.Second), watched(hour, 59*time.Second), six},
+		"a look is written seldom":         {0, watched(hour, minute), watched(hour, 0), six},
+		"part of it":                       {0, watched(4*minute, 2*minute), watched(4*minute, 0), 4 * minute},
+		"nothing after a gap":              {0, watched(hour, 2*minute+time.Second), watched(0, 0), 0},
+		"nothing without a status":         {0, nil, watched(0, 0), 0},
+		"nor with half of one":             {0, &v1alpha1.WatchedStatus{LastProbeTime: metav1.NewTime(second)}, watched(0, 0), 0},
 		"with rarer calls a gap is longer": {minute, watched(hour, 4*minute), watched(hour, 0), six},
 		"with denser ones shorter":         {10 * time.Second, watched(hour, 41*time.Second), watched(0, 0), 0},
 		"another clock is ahead":           {0, watched(-minute, -minute), watched(-minute, -minute), 0},

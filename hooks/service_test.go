@@ -204,8 +204,7 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 	assert.NotContains(t, f.Leaves[1].Names, "*.etcd.example.com", "peers are not reached there")
 	pod := answer.Pod(f, "demo-1", objects.StartResume, nil)
 	assert.Equal(t, "https://demo-1.demo-peers.default.svc:2379,https://demo-1.etcd.example.com:2379", flagOf(pod, "advertise-client-urls"))
-	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:2379",
-		f.UpdateOf(f.Find("demo-1")).Reason)
+	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:2379", f.UpdateOf(f.Find("demo-1")).Reason)
 	o.Children.Pods["demo-1"].Spec.Containers[0].Command = pod.Spec.Containers[0].Command
 	f = facts.New(o)
 	assert.Nil(t, f.UpdateOf(f.Find("demo-1")))
@@ -217,42 +216,6 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 	assert.Equal(t, "it should no longer be reached at https://demo-1.etcd.example.com:2379",
 		f.UpdateOf(f.Find("demo-1")).Reason)
 	assert.Len(t, Decide(o).Children.Services, 2)
-}
-
-// TestAPortOfNodesIsWaitedFor by pods on Memory alone: any other member can be restarted for it, and must not stay away
-// because its Service does.
-func TestAPortOfNodesIsWaitedFor(t *testing.T) {
-	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeNodePort, Domain: "etcd.example.com"})
-	f := facts.New(o)
-	assert.False(t, f.MayBeginOnMemory("demo-1"))
-	assert.Nil(t, f.UpdateOf(f.Find("demo-1")), "no member is restarted for half an address")
-	assert.NotContains(t, flagOf(answer.Pod(f, "demo-1", objects.StartResume, nil), "advertise-client-urls"), "etcd.example.com")
-	assert.Empty(t, Decide(o).Status.Connection.External)
-
-	o.Children.Services["demo-1-external"].Spec.Ports[0].NodePort = 31234
-	f = facts.New(o)
-	assert.Equal(t, "it should be reached at https://demo-1.etcd.example.com:31234",
-		f.UpdateOf(f.Find("demo-1")).Reason)
-	assert.Zero(t, serviceIn(t, Decide(o), "demo-1-external").Spec.Ports[0].NodePort, "Kubernetes keeps its own choice")
-
-	m := inMemory()
-	m.Cluster.Spec.MemberService = o.Cluster.Spec.MemberService
-	observe(&m, Decide(m))
-	addMember(&m, 3, true)
-	m.Etcd.Members[3].Name, m.Etcd.Members[3].ClientURLs = "", nil
-	delete(m.Children.Pods, "demo-3")
-	require.True(t, facts.New(m).MayBeMade(facts.New(m).Find("demo-3")))
-	without := func() bool {
-		for _, pod := range Decide(m).Children.Pods {
-			if pod.Name == "demo-3" {
-				return false
-			}
-		}
-		return true
-	}
-	assert.True(t, without())
-	m.Children.Services["demo-3-external"] = o.Children.Services["demo-1-external"]
-	assert.False(t, without())
 }
 
 // TestServicesOfMembersStayWhileEtcdIsSilent: a cloud would give another address to the next one. They go with the list

@@ -304,20 +304,6 @@ func otherThan(t *testing.T, f field) string {
 	return ""
 }
 
-// TestQuantitiesAreWrittenInOneWay: whatever means the same amount is the same template.
-func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
-	for want, all := range map[string][]string{
-		"1Gi": {"1073741824", "1024Mi", "1048576Ki", "1Gi"}, "1G": {"1000M", "1e9", "1000000000"}, "0": {"0", "0Gi"},
-		"500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "1500u": {"1.5m", "0.0015"},
-		"512": {"0.5Ki", "512"},
-	} {
-		for _, q := range all {
-			is := objects.Canonical(*quantity(q))
-			assert.Equal(t, want, is.String(), q)
-		}
-	}
-}
-
 // TestOtherSecretsAreMountedByOtherPods: all except Quorate's own, which no pod has.
 func TestOtherSecretsAreMountedByOtherPods(t *testing.T) {
 	c := fresh(3).Cluster
@@ -381,10 +367,8 @@ var defaultsSaid = map[string][]string{
 		`{"leafDuration":"2160h","caDuration":"87600h"}`,
 		`{"leafDuration":"129600m"}`,
 	},
-	"tls.auto.leafDuration": {`"2160h"`, `"7776000s"`},
-	"tls": {
-		`{"mode":"Auto","minVersion":"TLS1.2","cipherSuites":[],"extraSANs":[]}`,
-	},
+	"tls.auto.leafDuration":      {`"2160h"`, `"7776000s"`},
+	"tls":                        {`{"mode":"Auto","minVersion":"TLS1.2","cipherSuites":[],"extraSANs":[]}`},
 	"networkPolicy":              {`{"mode":"Managed"}`},
 	"schedulerName":              {`"default-scheduler"`},
 	"serviceAccountName":         {`"default"`},

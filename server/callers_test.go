@@ -3,16 +3,11 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,6 +21,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/certtest"
 )
 
 // The tokens of these tests. None may appear in a log, an answer or a metric.
@@ -36,43 +32,19 @@ const (
 )
 
 // authority signs certificates.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         []byte
-}
+type authority struct{ *certtest.Pair }
 
 func newAuthority(t *testing.T, name string) authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	certificate, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return authority{certtest.Authority(t, pkix.Name{CommonName: name})}
 }
 
 // issue makes a certificate for 127.0.0.1 and its key, as PEM.
 func (a authority) issue(t *testing.T, usage x509.ExtKeyUsage, end time.Time) (certificate, key []byte) {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<60))
-	require.NoError(t, err)
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{usage},
-		KeyUsage: x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
-	}, a.certificate, k.Public(), a.key)
-	require.NoError(t, err)
-	text, err := x509.MarshalPKCS8PrivateKey(k)
-	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+	made := certtest.New(t, x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		KeyUsage: x509.KeyUsageDigitalSignature, NotAfter: end}, a.Pair)
+	return made.PEM(), made.KeyPEM()
 }
 
 // client is a certificate for a caller.
@@ -85,12 +57,10 @@ func (a authority) client(t *testing.T) *tls.Certificate {
 
 // caller calls a server that trusts this authority's certificates; a new connection for each call unless it keeps them.
 func (a authority) caller(certificate *tls.Certificate) *http.Client {
-	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
-	config.RootCAs.AddCert(a.certificate)
+	config := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	if certificate != nil { // presented whatever the server asks for
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return certificate,
-				nil
+			return certificate, nil
 		}
 	}
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
@@ -289,7 +259,7 @@ func TestClientCertificates(t *testing.T) {
 	f := newFiles(t)
 	good, bad := newAuthority(t, "callers"), newAuthority(t, "others")
 	f.ClientCA, f.Token = filepath.Join(t.TempDir(), "ca.crt"), ""
-	replace(t, f.ClientCA, good.pem)
+	replace(t, f.ClientCA, good.PEM())
 	address, _, etcd, log := secured(t, f.CallerFiles, Options{})
 	url := "https://" + address + "/sync"
 
@@ -310,7 +280,7 @@ func TestClientCertificates(t *testing.T) {
 		require.Error(t, err, name)
 	}
 
-	replace(t, f.ClientCA, bad.pem)
+	replace(t, f.ClientCA, bad.PEM())
 	code, text, err = send(t, keeps, url, "", steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 401, code, "the connection is from before: %s", text)
@@ -341,7 +311,7 @@ func TestHalfConfigured(t *testing.T) {
 		"are no certificate and its private key": {Cert: f.Cert, Key: other.Key},
 		"no such file":                           {Cert: f.Cert, Key: f.Key + "x"},
 		"it holds no PEM certificate":            {Cert: f.Cert, Key: f.Key, ClientCA: f.Token},
-		"it holds a PRIVATE KEY, where only certificates": {Cert: f.Cert, Key: f.Key,
+		"it holds a EC PRIVATE KEY, where only certificates": {Cert: f.Cert, Key: f.Key,
 			ClientCA: write("ca", string(key))},
 		"--token-file: stat /none/tokens":           {Token: "/none/tokens"},
 		"it is empty":                               {Token: write("empty", " \n\n")},

@@ -32,19 +32,16 @@ func TestRefusedRequests(t *testing.T) {
 		{name: "empty body", reason: "a proxy ate it", raw: " ", code: 400, says: "the request ends in the middle"},
 		{name: "not JSON", reason: "a browser", raw: "hello", code: 400, says: "the request can't be read"},
 		{name: "not an object", reason: "not from Metacontroller", raw: "[]", code: 400,
-			says: "the request must be an " +
-				"object"},
+			says: "the request must be an object"},
 		{name: "null", reason: "JSON, but nothing", raw: "null", code: 400, says: "the request must be an object"},
 		{name: "cut off", reason: "half of the children are not all children", raw: string(steady(t)[:30000]),
-			code: 400,
-			says: "ends in the middle"},
+			code: 400, says: "ends in the middle"},
 		{name: "trailing object", reason: "which of the two counts?", raw: string(steady(t)) + "{}", code: 400,
 			says: "followed by something else"},
 		{name: "trailing garbage", reason: "not what was sent", raw: string(steady(t)) + "x", code: 400,
 			says: "what follows the request"},
 		{name: "null parent", reason: "children without a parent", edit: func(r map[string]any) { r["parent"] = nil },
-			code: 400,
-			says: "parent.apiVersion must be etcd.quorate.dev/v1alpha1"},
+			code: 400, says: "parent.apiVersion must be etcd.quorate.dev/v1alpha1"},
 		{name: "wrong type in spec", reason: "a CRD of another release",
 			edit: func(r map[string]any) { at(r, "parent", "spec")["replicas"] = "three" }, code: 400,
 			says: "parent.spec.replicas can't be a string"},
@@ -75,8 +72,7 @@ func TestRefusedRequests(t *testing.T) {
 			says: "parent is there twice"},
 		{name: "spec twice", reason: "which of the two counts?",
 			raw:  strings.Replace(string(steady(t)), `},"spec":{"replicas":`, `},"spec":{},"spec":{"replicas":`, 1),
-			code: 400,
-			says: `parent.spec is there twice`},
+			code: 400, says: `parent.spec is there twice`},
 		{name: "field twice in a child", reason: "which of the two counts?",
 			raw: strings.Replace(string(steady(t)), `"hostname":"orders-0"`,
 				`"hostname":"orders-1","hostname":"orders-0"`, 1),
@@ -86,11 +82,9 @@ func TestRefusedRequests(t *testing.T) {
 			says: `children["Pod.v1"]["orders-0"]`},
 		{name: "not UTF-8", reason: "replaced characters are another name",
 			raw:  strings.Replace(string(steady(t)), `"hostname":"orders-0"`, "\"hostname\":\"orders-\xff\"", 1),
-			code: 400,
-			says: `children["Pod.v1"]["orders-0"] can't be read: invalid UTF-8`},
+			code: 400, says: `children["Pod.v1"]["orders-0"] can't be read: invalid UTF-8`},
 		{name: "parent is no object", reason: "no guess is safe",
-			edit: func(r map[string]any) { r["parent"] = []any{} },
-			code: 400, says: "parent can't be an array"},
+			edit: func(r map[string]any) { r["parent"] = []any{} }, code: 400, says: "parent can't be an array"},
 		{name: "wrong type deep in child", reason: "the sentence says where", edit: func(r map[string]any) {
 			at(pod(r), "spec")["containers"].([]any)[0].(map[string]any)["image"] = map[string]any{}
 		}, code: 400, says: `children["Pod.v1"]["orders-0"].spec.containers.0.image can't be an object`},
@@ -106,13 +100,11 @@ func TestRefusedRequests(t *testing.T) {
 			edit: func(r map[string]any) { at(pod(r), "spec")["containers"] = 7 }, code: 400,
 			says: `children["Pod.v1"]["orders-0"].spec.containers can't be a number`},
 		{name: "finalizing is no bool", reason: "no guess is safe",
-			edit: func(r map[string]any) { r["finalizing"] = "no" },
-			code: 400, says: "finalizing can't be a string"},
+			edit: func(r map[string]any) { r["finalizing"] = "no" }, code: 400, says: "finalizing can't be a string"},
 		{name: "too large", reason: "memory is bounded", raw: `{"controller":"` + strings.Repeat("x", 1<<20) + `"}`,
 			code: 413, says: "larger than 524288 bytes"},
 		{name: "too large after the end", reason: "memory is bounded",
-			raw:  string(steady(t)) + strings.Repeat(" ", 1<<20),
-			code: 413, says: "larger than 524288 bytes"},
+			raw: string(steady(t)) + strings.Repeat(" ", 1<<20), code: 413, says: "larger than 524288 bytes"},
 	}
 	etcd := &untouched{}
 	s, log := testServer(Options{MaxBody: 512 << 10, Etcd: etcd})
@@ -221,8 +213,7 @@ func FuzzDecode(f *testing.F) {
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
 		n := 0
 		for _, group := range []string{groupPods, groupClaims, groupConfigMaps, groupServices, groupBudgets,
-			groupSecrets,
-			groupPolicies} {
+			groupSecrets, groupPolicies} {
 			require.NotNil(t, sent.Children[group])
 			n += len(sent.Children[group])
 		}

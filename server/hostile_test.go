@@ -136,11 +136,9 @@ func TestWrongConnections(t *testing.T) {
 	}{
 		"HTTP/2 without asking": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404},
 		"no HTTP":               {"hello\r\n\r\n", 400},
-		"two lengths": {"POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
-			400},
-		"gzip, then chunks": {"POST /sync HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n{}", 501},
-		"a header of 32 KiB": {"POST /sync HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n",
-			431},
+		"two lengths":           {"POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400},
+		"gzip, then chunks":     {"POST /sync HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n{}", 501},
+		"a header of 32 KiB":    {"POST /sync HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", 431},
 	} {
 		conn, err := dial(t, f, address)
 		require.NoError(t, err, name)

@@ -120,9 +120,8 @@ func TestValuesThatBecomeTooMuch(t *testing.T) {
 	h := s.Handler()
 	body := edited(t, func(r map[string]any) {
 		at(r, "children", groupPolicies)["orders"] = map[string]any{"apiVersion": "networking.k8s.io/v1",
-			"kind":     "NetworkPolicy",
-			"metadata": map[string]any{"name": "orders", "namespace": "shop", "uid": "u"},
-			"spec":     map[string]any{"ingress": json.RawMessage("[" + strings.Repeat("{},", 500_000) + "{}]")}}
+			"kind": "NetworkPolicy", "metadata": map[string]any{"name": "orders", "namespace": "shop", "uid": "u"},
+			"spec": map[string]any{"ingress": json.RawMessage("[" + strings.Repeat("{},", 500_000) + "{}]")}}
 	})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -75,33 +75,27 @@ func TestKeptChildren(t *testing.T) {
 		again        []string
 	}{
 		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone " +
-			"would " +
-			"always fail",
-			func(r map[string]any) {
-				spec := pod(r)
-				ours := map[string]any{"key": "dedicated", "operator": "Exists"}
-				spec["tolerations"] = append([]any{ours}, spec["tolerations"].([]any)...)
-				reapplied(t, r, "orders-1", func(last map[string]any) { last["tolerations"] = []any{ours} })
-			}, []string{"Pod orders-1"}, nil},
+			"would always fail", func(r map[string]any) {
+			spec := pod(r)
+			ours := map[string]any{"key": "dedicated", "operator": "Exists"}
+			spec["tolerations"] = append([]any{ours}, spec["tolerations"].([]any)...)
+			reapplied(t, r, "orders-1", func(last map[string]any) { last["tolerations"] = []any{ours} })
+		}, []string{"Pod orders-1"}, nil},
 		{"resized in place", "only the subresource resize may change resources; reverting would always fail",
 			func(r map[string]any) {
 				at(first(pod(r)["containers"]), "resources", "requests")["memory"] = "512Mi"
 			}, []string{"Pod orders-1"}, nil},
-		{"a sidecar was injected", "what we do not own is not in the answer",
-			func(r map[string]any) {
-				spec := pod(r)
-				spec["containers"] = append(spec["containers"].([]any),
-					map[string]any{"name": "mesh", "image": "mesh:1"})
-			}, nil, nil},
+		{"a sidecar was injected", "what we do not own is not in the answer", func(r map[string]any) {
+			spec := pod(r)
+			spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "mesh", "image": "mesh:1"})
+		}, nil, nil},
 		{"a registry mirror was put in", "a pod that runs keeps its observed image",
 			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" },
 			[]string{"Pod orders-1"}, nil},
 		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and " +
-			"then " +
-			"without",
-			func(r map[string]any) {
-				delete(at(r, "children", groupPods, "orders-1", "metadata", "annotations"), lastApplied)
-			}, []string{"Pod orders-1"}, []string{"Pod orders-1"}},
+			"then without", func(r map[string]any) {
+			delete(at(r, "children", groupPods, "orders-1", "metadata", "annotations"), lastApplied)
+		}, []string{"Pod orders-1"}, []string{"Pod orders-1"}},
 		{"annotation damaged", "as if it were not there; Metacontroller itself fails on it, which changes nothing",
 			func(r map[string]any) {
 				at(r, "children", groupPods, "orders-1", "metadata", "annotations")[lastApplied] = "{"

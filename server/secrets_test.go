@@ -7,9 +7,12 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -236,8 +239,7 @@ func TestAKeyThatCannotBeUsedIsNamedAndNotShown(t *testing.T) {
 	}
 	var r map[string]any
 	require.NoError(t, json.Unmarshal(request, &r))
-	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nthis must not be " +
-		"logged\n"))
+	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nthis must not be logged\n"))
 	at(r, "children", groupSecrets, "orders-ca", "data")["tls.key"] = secret
 	at(r, "children", groupSecrets, "orders-ca", "metadata", "annotations")[lastApplied] = "{}"
 	request, err := json.Marshal(r)
@@ -278,4 +280,30 @@ func (showing) Observe(context.Context, []observation.Endpoint) (*observation.Me
 
 func (showing) Do(context.Context, decision.Step, *observation.Membership, []observation.Endpoint) error {
 	return nil
+}
+
+// TestRecordKeys: a key on a line, read again when the file changes; what can't be used is said in the words of the flag.
+func TestRecordKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "records")
+	long := strings.Repeat("k", leastKey)
+	for text, says := range map[string]string{"": "it is empty", "\n": "it is empty",
+		"short\n": "a key has 32 characters at least"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := NewRecordKeys(file, slog.Default())
+		require.ErrorContains(t, err, "--record-keys: ")
+		require.ErrorContains(t, err, says)
+	}
+	_, err := NewRecordKeys(file+".none", slog.Default())
+	require.ErrorContains(t, err, "no such file")
+
+	require.NoError(t, os.WriteFile(file, []byte(long+"\n"), 0o600))
+	keys, err := NewRecordKeys(file, slog.Default())
+	require.NoError(t, err)
+	require.Len(t, keys.get(), 1)
+	require.NoError(t, os.WriteFile(file, []byte(long+"\nb"+long+"\n"), 0o600))
+	require.Len(t, keys.get(), 2)
+
+	none, err := NewRecordKeys("", slog.Default())
+	require.NoError(t, err)
+	require.Empty(t, none.get())
 }

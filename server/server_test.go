@@ -168,10 +168,9 @@ func TestVerifyWithholdsAnswersAndSteps(t *testing.T) {
 
 	etcd := &steps{}
 	s, _ = testServer(Options{Verify: true, Etcd: etcd})
-	s.syncFn, s.decideFn = takeStep,
-		func(observation.Observation) decision.Decision {
-			return decision.Decision{Step: decision.Remove{ID: 1}}
-		}
+	s.syncFn, s.decideFn = takeStep, func(observation.Observation) decision.Decision {
+		return decision.Decision{Step: decision.Remove{ID: 1}}
+	}
 	s.verifyFn = func(_ observation.Observation, d decision.Decision) error {
 		if d.Step != nil {
 			return errors.New("S6: the last voter")

@@ -2,13 +2,19 @@ package prepare
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -47,19 +53,16 @@ func TestPrepare(t *testing.T) {
 			objects.StartBootstrap, half, false, false},
 		{"join, half-written", "the same for a learner", objects.StartJoin, half, false, false},
 		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there",
-			objects.StartBootstrap,
-			nil, true, true},
+			objects.StartBootstrap, nil, true, true},
 		{"join, node rebooted", "the same for a learner", objects.StartJoin, nil, true, true},
 		{"resume, node rebooted", "the same for any", objects.StartResume, nil, true, true},
 		{"bootstrap, half-written after a start", "what this pod had is not there any more", objects.StartBootstrap,
-			half,
-			true, true},
+			half, true, true},
 		{"bootstrap, rebooted with its volume", "disks survive reboots", objects.StartBootstrap, data, true, false},
 		{"join, rebooted with its volume", "disks survive reboots", objects.StartJoin, data, true, false},
 		{"resume, rebooted with its volume", "disks survive reboots", objects.StartResume, data, true, false},
 		{"resume, log without snapshots", "etcd makes member/snap first: this is not its directory",
-			objects.StartResume,
-			data[:1], false, true},
+			objects.StartResume, data[:1], false, true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -182,4 +185,66 @@ func TestPrepareWaitsUntilItIsTold(t *testing.T) {
 
 	require.ErrorContains(t, await(t.Context(), dir), "can't be read", "a folder is not a file that may still come")
 	require.NoError(t, await(t.Context(), ""))
+}
+
+// TestPrepareIsToldThatTheMemberHasBegun: the node was set up again, so that the data and the marker are gone, and the
+// pod is the one that began.
+func TestPrepareIsToldThatTheMemberHasBegun(t *testing.T) {
+	at := func(begins string) int {
+		dir := t.TempDir()
+		t.Setenv(facts.EnvBegins, begins)
+		return Run(t.Context(), []string{"--data-dir=" + filepath.Join(dir, "data"),
+			"--marker=" + filepath.Join(dir, "started"), "--start=bootstrap"}, io.Discard)
+	}
+	assert.Equal(t, 0, at("demo-0=https://demo-0"))
+	assert.Equal(t, objects.ExitDataLost, at(""))
+	assert.Equal(t, objects.ExitDataLost, at(objects.InitialClusterBegun))
+}
+
+// TestPrepareSaysThatNothingHasRun: before a cluster's first quorum nothing else proves it.
+func TestPrepareSaysThatNothingHasRun(t *testing.T) {
+	dir := t.TempDir()
+	c := Command{dataDir: filepath.Join(dir, "data"), start: objects.StartBootstrap, marker: filepath.Join(dir, "started")}
+	require.NoError(t, c.Run(t.Context()))
+	assert.Equal(t, objects.NothingFound, c.found())
+	log := filepath.Join(dir, "data", "member", "wal")
+	require.NoError(t, os.MkdirAll(log, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(log, "0.wal"), nil, 0o600))
+	assert.Empty(t, c.found())
+}
+
+func TestOwn(t *testing.T) {
+	dir := t.TempDir()
+	user := os.Getuid()
+	if user == 0 {
+		user = 10001
+	}
+	const named = "shop-orders-1f/orders-0"
+	led := func(root string) string {
+		file := filepath.Join(t.TempDir(), "mountinfo")
+		text := "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 22 8:1 " + root + " " + dir + " rw,nosuid - ext4 /dev/sda1 rw\n"
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	for _, root := range []string{"/etc", "/", "/data/shop-orders-1f", "/data/xshop-orders-1f/orders-0",
+		"/data/shop-orders-1f/orders-0/within"} {
+		assert.ErrorContains(t, own(dir, user, named, led(root)), "a link is in its place", root)
+	}
+	assert.Error(t, own(dir, user, named, "/proc/self/mountinfo"), "nothing is mounted there")
+	before, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.EqualValues(t, os.Getuid(), before.Sys().(*syscall.Stat_t).Uid)
+	right := led("/subvolume/data/" + named)
+	require.NoError(t, own(dir, user, named, right))
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.EqualValues(t, user, info.Sys().(*syscall.Stat_t).Uid)
+
+	assert.Error(t, own(filepath.Join(dir, "missing"), user, named, right))
+	assert.Error(t, own(dir, 0, named, right))
+	require.NoError(t, os.Symlink(dir, filepath.Join(dir, "link")))
+	assert.ErrorContains(t, own(filepath.Join(dir, "link"), user, named, right), "not a directory", "a link does not lead it elsewhere")
+	assert.Equal(t, command.Failed, Own(nil, io.Discard))
+	assert.Equal(t, command.Failed, Own([]string{"--dir=" + dir, "--user=" + strconv.Itoa(user),
+		"--named=" + named}, io.Discard), "nothing is mounted there")
 }

@@ -78,8 +78,7 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 		for _, name := range []string{"delete", "fly", "inspect", "mirror", "restore", "snapshot", "stream", "inspect-data"} {
 			args := map[string][]string{
 				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--name=a",
-					"--peer-url=http://a:2380", "--etcd-version=3.6.16",
-					"--url=s3://b/x.db", "--store-dir=" + dir},
+					"--peer-url=http://a:2380", "--etcd-version=3.6.16", "--url=s3://b/x.db", "--store-dir=" + dir},
 				"snapshot": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--key=x.db", "--store-dir=" + dir},
 				"stream": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--tail=x", "--from-revision=1",
 					"--store-dir=" + dir, "--listen="},

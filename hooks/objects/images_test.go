@@ -32,3 +32,15 @@ func TestImagesHaveTheirOwnTags(t *testing.T) {
 		assert.Empty(t, VersionOf(image), image)
 	}
 }
+
+// TestEtcdsRepository: the cluster's own goes before that of the installation, and that before etcd's.
+func TestEtcdsRepository(t *testing.T) {
+	for _, c := range []struct{ cluster, installation, want string }{
+		{"", "", "gcr.io/etcd-development/etcd:v3.6.16"},
+		{"", "registry.example/etcd", "registry.example/etcd:v3.6.16"},
+		{"quay.io/coreos/etcd", "registry.example/etcd", "quay.io/coreos/etcd:v3.6.16"},
+	} {
+		s := &v1alpha1.EtcdClusterSpec{Image: v1alpha1.ImageSpec{Repository: c.cluster}}
+		assert.Equal(t, c.want, Images{EtcdRepository: c.installation}.Etcd(s, "3.6.16"))
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -35,5 +37,19 @@ func TestAVersionIsATag(t *testing.T) {
 		"3.6.16@sha256:00ff": DefaultEtcdRepository + ":v3.6.16", "/x:y": DefaultEtcdRepository + ":v",
 	} {
 		require.Equal(t, image, Images{}.Etcd(&v1alpha1.EtcdClusterSpec{}, version))
+	}
+}
+
+// TestQuantitiesAreWrittenInOneWay: whatever means the same amount is the same template.
+func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
+	for want, all := range map[string][]string{
+		"1Gi": {"1073741824", "1024Mi", "1048576Ki", "1Gi"}, "1G": {"1000M", "1e9", "1000000000"}, "0": {"0", "0Gi"},
+		"500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "1500u": {"1.5m", "0.0015"},
+		"512": {"0.5Ki", "512"},
+	} {
+		for _, q := range all {
+			is := Canonical(resource.MustParse(q))
+			assert.Equal(t, want, is.String(), q)
+		}
 	}
 }

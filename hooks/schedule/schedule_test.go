@@ -194,8 +194,7 @@ func TestDecideSchedule(t *testing.T) {
 			knownToBeStored}, "Take", due, ""},
 
 		{"a clock of another replica that is ahead a little", []edit{at(clock("22 02:59:58")), ran("22 03:00",
-			running)},
-			"Running", "", ""},
+			running)}, "Running", "", ""},
 		{"a clock that was ahead for a day stops nothing", []edit{byAFastClock, lastRun("23 03:00")}, "Take", due, ""},
 		{"with all of its snapshots out of view", []edit{lastRun("22 03:00"), keepsLast}, "Waiting", "", ""},
 	} {

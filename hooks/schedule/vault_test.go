@@ -223,8 +223,7 @@ func mustBeKept(o Observation) map[string]string {
 		{"daily", r.Daily, func(t time.Time) string { return t.Format(time.DateOnly) }},
 		// its Monday
 		{"weekly", r.Weekly, func(t time.Time) string {
-			return t.AddDate(0, 0,
-				-(int(t.Weekday())+6)%7).Format(time.DateOnly)
+			return t.AddDate(0, 0, -(int(t.Weekday())+6)%7).Format(time.DateOnly)
 		}},
 		{"monthly", r.Monthly, func(t time.Time) string { return t.Format("2006-01") }},
 		{"yearly", r.Yearly, func(t time.Time) string { return t.Format("2006") }},

@@ -276,8 +276,7 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Prefix = "$(tls.key)" },
 		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Endpoint = "tls.key.example" },
 		func(s *v1alpha1.EtcdSnapshotSpec) {
-			s.Store = v1alpha1.Store{Claim: &v1alpha1.ClaimStore{Name: "",
-				Path: "tls.key"}}
+			s.Store = v1alpha1.Store{Claim: &v1alpha1.ClaimStore{Name: "", Path: "tls.key"}}
 		},
 		func(s *v1alpha1.EtcdSnapshotSpec) { s.ClusterRef.Name = "../tls.key" },
 		func(s *v1alpha1.EtcdSnapshotSpec) {

@@ -44,8 +44,7 @@ func TestStreamPod(t *testing.T) {
 	for _, flag := range []string{"--endpoint=https://orders-0.orders-peers.shop.svc:2379",
 		"--endpoint=https://orders-4.orders-peers.shop.svc:2379", "--store-url=s3://backups/etcd", "--compression=zstd",
 		"--recipient=age1x", "--tail=shop/orders/tail", "--flush-after=10s", "--listen=:2390", "--cluster-id=2c119c3b",
-		"--stream-keys=/etc/quorate-store/stream/stream.key",
-		"--from-revision=4711"} {
+		"--stream-keys=/etc/quorate-store/stream/stream.key", "--from-revision=4711"} {
 		assert.True(t, slices.ContainsFunc(main.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) }), flag)
 	}
 	assert.Equal(t, "/health", main.ReadinessProbe.HTTPGet.Path)

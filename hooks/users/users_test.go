@@ -85,9 +85,8 @@ func TestKeysOfAPermission(t *testing.T) {
 		is  Keys
 		say string
 	}{
-		"a key": {v1alpha1.Permission{Key: "k"}, Keys{"k", ""}, `key "k"`},
-		"a prefix": {v1alpha1.Permission{Prefix: new("/a/")}, Keys{"/a/", "/a0"},
-			`keys with the prefix "/a/"`},
+		"a key":    {v1alpha1.Permission{Key: "k"}, Keys{"k", ""}, `key "k"`},
+		"a prefix": {v1alpha1.Permission{Prefix: new("/a/")}, Keys{"/a/", "/a0"}, `keys with the prefix "/a/"`},
 		"a prefix that ends in ff": {v1alpha1.Permission{Prefix: new("a\xff\xff")}, Keys{"a\xff\xff", "b"},
 			`keys with the prefix "a\xff\xff"`},
 		"a prefix that ends in fe": {v1alpha1.Permission{Prefix: new("a\xfe")}, Keys{"a\xfe", "a\xff"},

@@ -177,12 +177,11 @@ func TestReportKeepsWhatHelps(t *testing.T) {
 		"quorate/compositecontroller.yaml": {"https://[removed]@quorate.quorate-system.svc/sync",
 			"name: quorate-caller", "networkpolicies"},
 		"logs/orders-0.etcd.log": {`"level":"info"`, `"initial-cluster-token":"stays"`, "the end"},
-		"events.txt": {"Warning Failed pod/orders-0 can't pull: https://[removed]@registry/v2, " +
-			"said [removed]"},
-		"problems.txt": {"crd.yaml: `kubectl get customresourcedefinition", "said [removed]"},
-		"status.txt":   {"orders in namespace shop: 3/3 ready"},
-		"explain.txt":  {"RULES, IN ORDER"},
-		"versions.txt": {"v1.2.3"},
+		"events.txt":             {"Warning Failed pod/orders-0 can't pull: https://[removed]@registry/v2, said [removed]"},
+		"problems.txt":           {"crd.yaml: `kubectl get customresourcedefinition", "said [removed]"},
+		"status.txt":             {"orders in namespace shop: 3/3 ready"},
+		"explain.txt":            {"RULES, IN ORDER"},
+		"versions.txt":           {"v1.2.3"},
 	} {
 		for _, word := range words {
 			assert.Contains(t, files[name], word, name)
@@ -206,8 +205,7 @@ func TestReportWithoutSecrets(t *testing.T) {
 	assert.Contains(t, out, "could not be had: see problems.txt")
 	files := unpacked(t, file)
 	assert.Contains(t, files["problems.txt"], "secrets could be recognised only by their form")
-	assert.Contains(t, files["problems.txt"], "explain.txt: the objects of EtcdCluster shop/orders can't "+
-		"be read")
+	assert.Contains(t, files["problems.txt"], "explain.txt: the objects of EtcdCluster shop/orders can't be read")
 	for name, content := range files {
 		assert.NotContains(t, content, loose, name)
 		assert.NotContains(t, content, key, name)

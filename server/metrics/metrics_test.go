@@ -192,9 +192,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		&schedule.Decision{
 			Due: time.Now(),
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
-				LastFailure:      reference,
-				NextScheduleTime: metav1.Now(),
-				Conditions:       []metav1.Condition{{Type: v1alpha1.Streaming, Status: metav1.ConditionTrue}}},
+				LastFailure: reference, NextScheduleTime: metav1.Now(),
+				Conditions: []metav1.Condition{{Type: v1alpha1.Streaming, Status: metav1.ConditionTrue}}},
 		})
 	m.Mirror(&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorStatus{})
 

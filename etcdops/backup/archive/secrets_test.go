@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +30,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/certtest"
 )
 
 // Every backend meets every failure, in a process of its own with credentials that are marked.
@@ -250,28 +250,18 @@ type authorities struct {
 func newAuthorities(t *testing.T) authorities {
 	t.Helper()
 	known, stranger := forge(t), forge(t)
-	a := authorities{file: filepath.Join(t.TempDir(), "ca.crt"), known: known, unknown: stranger}
-	require.NoError(t, os.WriteFile(a.file,
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate[0]}), 0o600))
+	a := authorities{file: filepath.Join(t.TempDir(), "ca.crt"), known: known.TLS(), unknown: stranger.TLS()}
+	require.NoError(t, os.WriteFile(a.file, known.PEM(), 0o600))
 	return a
 }
 
 // forge makes a certificate for the names of stores that is its own authority.
-func forge(t *testing.T) tls.Certificate {
+func forge(t *testing.T) *certtest.Pair {
 	t.Helper()
-	own, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	return certtest.New(t, x509.Certificate{IsCA: true, BasicConstraintsValid: true,
 		DNSNames:    []string{"storage.googleapis.com", "*.storage.googleapis.com", "oauth2.googleapis.com"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, own.Public(), own)
-	require.NoError(t, err)
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: own}
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}, nil)
 }
 
 // backend says how a process comes to a store, with what credentials.
@@ -289,8 +279,7 @@ type backend struct {
 var backends = []backend{
 	{name: "s3", patience: time.Minute, at: func(_ *testing.T, address string, a authorities) (Place, []string) {
 		return Place{URL: "s3://bucket/" + mark + "?use_path_style=true&region=" + mark + "&endpoint=" + address,
-				CAFile: a.file},
-			[]string{"AWS_ACCESS_KEY_ID=" + mark + "ID", "AWS_SECRET_ACCESS_KEY=" + mark + "KEY",
+				CAFile: a.file}, []string{"AWS_ACCESS_KEY_ID=" + mark + "ID", "AWS_SECRET_ACCESS_KEY=" + mark + "KEY",
 				"AWS_SESSION_TOKEN=" + mark + "TOKEN", "AWS_EC2_METADATA_DISABLED=true"}
 	}},
 	{name: "azblob with a key", patience: time.Minute, at: func(_ *testing.T, address string, a authorities) (Place,

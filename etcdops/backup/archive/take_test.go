@@ -281,8 +281,7 @@ func TestNextRun(t *testing.T) {
 		taken int
 	}{
 		"whole": {func(*testing.T, *fakeCluster, Order) {}, 1},
-		"whole, and etcd has written since": {func(t *testing.T, c *fakeCluster,
-			_ Order) {
+		"whole, and etcd has written since": {func(t *testing.T, c *fakeCluster, _ Order) {
 			c.holds(t, 30, c.members...)
 		}, 1},
 		"whole, and the cluster has no quorum": {func(_ *testing.T, c *fakeCluster, _ Order) {
@@ -461,19 +460,15 @@ func TestWitnesses(t *testing.T) {
 		hashOf  string
 		warning string
 	}{
-		"all agree": {3, func(*fakeCluster) {}, "", true, "demo-2", ""},
-		"one lags: the leader is asked": {3, func(c *fakeCluster) { c.members[2].revision-- }, "", true,
-			"demo-0", ""},
-		"one is down: the leader is asked": {3, func(c *fakeCluster) { c.members[2].stop() }, "", true, "demo-0",
-			""},
+		"all agree":                        {3, func(*fakeCluster) {}, "", true, "demo-2", ""},
+		"one lags: the leader is asked":    {3, func(c *fakeCluster) { c.members[2].revision-- }, "", true, "demo-0", ""},
+		"one is down: the leader is asked": {3, func(c *fakeCluster) { c.members[2].stop() }, "", true, "demo-0", ""},
 		"one lags, and the leader has another": {3,
 			func(c *fakeCluster) { c.members[2].revision--; c.members[0].hash++ }, Failed, true, "", ""},
 		"the leader can't say either": {3,
 			func(c *fakeCluster) { c.members[2].silent, c.members[0].silent = true, true }, "", true, "", ""},
-		"one of five lags": {5, func(c *fakeCluster) { c.members[4].revision-- }, "", true,
-			"demo-3", ""},
-		"one has compacted since": {3, func(c *fakeCluster) { c.members[2].compacted = 5 }, "", true,
-			"demo-0", ""},
+		"one of five lags":        {5, func(c *fakeCluster) { c.members[4].revision-- }, "", true, "demo-3", ""},
+		"one has compacted since": {3, func(c *fakeCluster) { c.members[2].compacted = 5 }, "", true, "demo-0", ""},
 		"all have compacted since": {3,
 			func(c *fakeCluster) { c.members[0].compacted, c.members[2].compacted = 5, 5 }, "", true, "", ""},
 		"no other member is there": {1, func(*fakeCluster) {}, "", true, "", ""},
@@ -488,8 +483,7 @@ func TestWitnesses(t *testing.T) {
 			"demo-1 has the hash"},
 		"the source itself, and another": {3, func(c *fakeCluster) { c.members[1].hash++; c.members[2].hash++ },
 			Damaged, false, "", ""},
-		"one of two": {2,
-			func(c *fakeCluster) { c.members[1].hash++; c.members[0].taken = 0 }, "", true, "demo-0", ""},
+		"one of two": {2, func(c *fakeCluster) { c.members[1].hash++; c.members[0].taken = 0 }, "", true, "demo-0", ""},
 		"one, and another can't say": {3,
 			func(c *fakeCluster) { c.members[2].hash++; c.members[0].silent = true }, Failed, true, "", ""},
 	} {

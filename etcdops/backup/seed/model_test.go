@@ -96,8 +96,7 @@ type world struct {
 func newWorld(seed uint64, wrong string) *world {
 	dice := rand.New(rand.NewPCG(seed, 42))
 	w := &world{dice: dice, etcd: newCommitted(), objects: map[string]*object{},
-		claimed: map[string]int{}, bell: make(chan struct{}, 1),
-		wrong: wrong, faulty: true}
+		claimed: map[string]int{}, bell: make(chan struct{}, 1), wrong: wrong, faulty: true}
 	w.conditional, w.rolls = dice.IntN(2) == 0, dice.IntN(4) == 0
 	w.lag = []time.Duration{0, 0, time.Minute, 20 * time.Minute}[dice.IntN(4)]
 	w.flush = []time.Duration{10 * time.Second, 5 * time.Minute}[dice.IntN(2)]

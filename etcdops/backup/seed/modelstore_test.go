@@ -181,8 +181,7 @@ func (f *writer) Close() error {
 	}
 	f.w.claim(f.key, f.Len())
 	return f.w.ask(f.ctx, call{who: f.who, what: "write " + f.key, changes: true,
-		do:  func() error { return store(f.Bytes()) },
-		cut: func() { _ = store(f.Bytes()[:f.Len()/2]) }})
+		do: func() error { return store(f.Bytes()) }, cut: func() { _ = store(f.Bytes()[:f.Len()/2]) }})
 }
 
 // Attributes implements [driver.Bucket].

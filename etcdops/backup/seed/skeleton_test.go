@@ -70,8 +70,7 @@ func TestSkeleton(t *testing.T) {
 	}{
 		"nothing": {change: func(buckets) {}},
 		"members and meta": {change: func(b buckets) {
-			delete(b["members"],
-				"a")
+			delete(b["members"], "a")
 			b["members"]["c"] = "new"
 			b["meta"]["term"] = "1"
 		}},
@@ -93,9 +92,8 @@ func TestSkeleton(t *testing.T) {
 			err: `in the bucket "key"`},
 		"two keys": {bump: 4096, change: func(b buckets) { b["key"][above], b["key"][above+"t"] = "", "" },
 			err: `2 unexpected changes in the bucket "key"`},
-		"a lease": {change: func(b buckets) { b["lease"]["3"] = "c" }, err: `in the bucket "lease"`},
-		"a bucket less": {change: func(b buckets) { delete(b, "auth") },
-			err: `etcdutl has removed the bucket "auth"`},
+		"a lease":       {change: func(b buckets) { b["lease"]["3"] = "c" }, err: `in the bucket "lease"`},
+		"a bucket less": {change: func(b buckets) { delete(b, "auth") }, err: `etcdutl has removed the bucket "auth"`},
 		"the end of the keys": {change: func(buckets) {},
 			want: func(b buckets) { b["key"]["\x01"+last[1:]] = "after the skeleton was taken" },
 			err:  `the bucket "key" is not as etcdutl left it`},

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/mirror"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -50,4 +51,49 @@ func TestLook(t *testing.T) {
 	assert.Equal(t, command.Failed,
 		Inspect(t.Context(), []string{"--store-url=file:///backups", "--store-dir=" + filepath.Join(dir, "none"),
 			"--key=../a.db"}, io.Discard, io.Discard))
+}
+
+func TestMirrorFlags(t *testing.T) {
+	both := []string{"--endpoint=http://a:2379", "--to-endpoint=http://b:2379"}
+	read := func(act string, args ...string) (*mirroring, error) {
+		return readMirroring(act, append(append([]string{}, both...), args...), io.Discard)
+	}
+	m, err := read("mirror", "--prefix=/a/", "--exclude=/a/x", "--exclude=/a/y")
+	require.NoError(t, err)
+	assert.Equal(t, mirror.Scope{Prefix: "/a/", ToPrefix: "/a/", Exclude: []string{"/a/x", "/a/y"}}, m.Scope)
+	assert.Equal(t, []string{"http://a:2379"}, m.Source.Endpoints)
+	assert.Equal(t, []string{"http://b:2379"}, m.Destination.Endpoints)
+	assert.Equal(t, mirror.DefaultOps, m.MostOps)
+	m, err = read("mirror", "--to-prefix=", "--prefix=/a/")
+	require.NoError(t, err)
+	assert.Equal(t, mirror.Scope{Prefix: "/a/"}, m.Scope)
+
+	for _, wrong := range [][]string{
+		{"mirror", "--exclude=/b/", "--prefix=/a/"}, {"mirror", "--name=a/b"}, {"mirror", "--name="},
+		{"mirror", "--to-max-txn-ops=1"}, {"mirror", "--to-prefix=" + mirror.Reserved}, {"mirror", "--to-ca=/none"},
+		{"mirror", "--to-username-file=/none"}, {"promote", "--revision=-1"}, {"promote", "--force", "--revision=7"},
+		{"promote", "--prefix=/a/"}, {"check", "--force"},
+	} {
+		_, err := read(wrong[0], wrong[1:]...)
+		assert.Error(t, err, "%q", wrong)
+	}
+	_, err = readMirroring("mirror", both[:1], io.Discard)
+	assert.ErrorContains(t, err, "--endpoint and --to-endpoint are required")
+	for _, alone := range []string{"--force", "--revision=7"} {
+		_, err = readMirroring("promote", []string{both[1], alone}, io.Discard)
+		assert.NoError(t, err, "the source may be lost")
+	}
+	_, err = readMirroring("promote", both[1:], io.Discard)
+	assert.Error(t, err)
+	kept := []string{both[1], "--store-url=s3://b/etcd", "--tail=a/tail"}
+	m, err = readMirroring("promote", kept, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, "a/tail", m.Stored.Tail)
+	for _, wrong := range [][]string{append(kept, both[0]), kept[:2], {both[0], both[1], kept[2]},
+		append(kept, "--cluster-id=x")} {
+		_, err = readMirroring("mirror", wrong, io.Discard)
+		assert.Error(t, err, "%q", wrong)
+	}
+	_, err = read("mirror", "--to-ca=/none")
+	assert.ErrorContains(t, err, "--to-ca: the file /none")
 }

@@ -27,8 +27,7 @@ func TestACopySharesNothing(t *testing.T) {
 			fill := randfill.NewWithSeed(seed).NilChance(0.1).NumElements(1, 2).Funcs(
 				func(q *resource.Quantity, c randfill.Continue) {
 					*q = *resource.NewQuantity(c.Int63(), resource.BinarySI)
-				},
-				func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(c.Int63n(1<<32), 0) },
+				}, func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(c.Int63n(1<<32), 0) },
 				func(raw *metav1.FieldsV1, _ randfill.Continue) { raw.SetRawString("{}") })
 			fill.Fill(one)
 			before, err := json.Marshal(one)

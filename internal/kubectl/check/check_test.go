@@ -73,8 +73,7 @@ func TestKubernetes(t *testing.T) {
 			"upgrade Kubernetes", nil},
 		{"a Kubernetes without policies", says("v1.29.9"), "Kubernetes", Warn,
 			"1.29.9 has no ValidatingAdmissionPolicies", "1.30", nil},
-		{"a strange Kubernetes", says("unknown"), "Kubernetes", Warn, `reports "unknown"`, "1.29 or later",
-			nil},
+		{"a strange Kubernetes", says("unknown"), "Kubernetes", Warn, `reports "unknown"`, "1.29 or later", nil},
 		{"no default class", func(w *installation) { w.answers[classes] = map[string]any{"items": []any{}} },
 			"StorageClass", Warn, "no default", "storageClassName", nil},
 		{"no policies", func(w *installation) {
@@ -208,4 +207,24 @@ func TestAdviceKeepsTheSettings(t *testing.T) {
 	for _, flag := range []string{"--namespaces", "--selector", "--etcd-repository", "--name"} {
 		assert.NotContains(t, plain, flag)
 	}
+}
+
+// TestWhatIsAllowedNeedsNoPolicy: an installation with --shared-issuers has no policy against them, and installing
+// again keeps what it allows.
+func TestWhatIsAllowedNeedsNoPolicy(t *testing.T) {
+	w := good(t)
+	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		w.lose(policies, kind, "quorate-shared-issuers")
+	}
+	f := w.judged()["Installed"]
+	assert.Equal(t, Warn, f.State)
+	assert.Contains(t, f.Found, "quorate-shared-issuers")
+	assert.NotContains(t, f.Do, "--shared-issuers")
+
+	c := container(w.deployment())
+	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_SHARED_ISSUERS", "value": "true"},
+		map[string]any{"name": "QUORATE_ALLOWED_ETCD_ENDPOINTS", "value": "10.1.0.0/16"})
+	assert.Equal(t, OK, w.judged()["Installed"].State)
+	w.lose(policies, "ValidatingAdmissionPolicy", "quorate-deletion-protection")
+	assert.Contains(t, w.judged()["Installed"].Do, " --allowed-etcd-endpoints=10.1.0.0/16 --shared-issuers --apply")
 }

@@ -1,21 +1,18 @@
 package check
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/test/certtest"
 )
 
 // noon is when everything here happens: an hour after the lab's answers were recorded.
@@ -78,30 +75,15 @@ func (w *installation) established() map[string]any {
 func (w *installation) certify(name string, until time.Time) {
 	w.t.Helper()
 	from := noon.AddDate(-1, 0, 0)
-	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a"}, NotBefore: from,
-		NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{name}, NotBefore: from, NotAfter: until,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	sign := func(of *x509.Certificate, key, by *ecdsa.PrivateKey) string {
-		der, err := x509.CreateCertificate(rand.Reader, of, authority, key.Public(), by)
-		require.NoError(w.t, err)
-		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	}
-	newKey := func() *ecdsa.PrivateKey {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(w.t, err)
-		return key
-	}
-	root, own := newKey(), newKey()
-	der, err := x509.MarshalPKCS8PrivateKey(own)
-	require.NoError(w.t, err)
+	authority := certtest.New(w.t, x509.Certificate{Subject: pkix.Name{CommonName: "a"}, NotBefore: from,
+		NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	leaf := certtest.New(w.t, x509.Certificate{DNSNames: []string{name}, NotBefore: from, NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, authority)
 	w.answers[secrets] = map[string]any{"kind": "List",
 		"items": []any{map[string]any{"kind": "Secret", "metadata": map[string]any{"name": forHooks},
-			"data": encoded(map[string]string{
-				"tls.crt": sign(leaf, own, root),
-				"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
-				"tokens":  "older\nTOKEN\n"})}}}
-	within(w.answers[trusted], "data")["ca.crt"] = sign(authority, root, root)
+			"data": encoded(map[string]string{"tls.crt": string(leaf.PEM()), "tls.key": string(leaf.KeyPEM()),
+				"tokens": "older\nTOKEN\n"})}}}
+	within(w.answers[trusted], "data")["ca.crt"] = string(authority.PEM())
 }
 
 func encoded(data map[string]string) map[string]any {

@@ -138,8 +138,7 @@ func TestRights(t *testing.T) {
 			"MetacontrollerRights", Fail,
 			"service account metacontroller/metacontroller may not, in all namespaces: get, list, watch, update " +
 				"etcdclusters.etcd.quorate.dev, etcdsnapshotschedules.etcd.quorate.dev, etcdoperations.etcd.quorate.dev, " +
-				"etcdmirrors.etcd.quorate.dev; ",
-			"apply the ClusterRole and ClusterRoleBinding", nil},
+				"etcdmirrors.etcd.quorate.dev; ", "apply the ClusterRole and ClusterRoleBinding", nil},
 		{"no jobs", rules(func(r map[string]any) { r["resources"] = without(r["resources"], "jobs") }),
 			"MetacontrollerRights", Fail,
 			"may not, in all namespaces: get, list, watch, create, update, delete jobs.batch", "quorate install", nil},

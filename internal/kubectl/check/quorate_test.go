@@ -19,8 +19,7 @@ func TestKinds(t *testing.T) {
 	spec := func(w *installation) map[string]any { return schema(w, "properties", "spec", "properties") }
 	test(t, []broken{
 		{"no kinds", func(w *installation) {
-			w.lose(kinds, "CustomResourceDefinition",
-				"etcdsnapshots.etcd.quorate.dev")
+			w.lose(kinds, "CustomResourceDefinition", "etcdsnapshots.etcd.quorate.dev")
 		}, "Installed", Fail, "there is no etcdsnapshots", "install Quorate", nil},
 		{"not established", func(w *installation) {
 			delete(w.object(kinds, "CustomResourceDefinition", clustersKind), "status")
@@ -181,8 +180,7 @@ func TestQuorate(t *testing.T) {
 					e["value"] = "example.com/quorate:v9"
 				}
 			}
-		}, "QuorateVersion", Warn, "members' pods use the image example.com/quorate:v9", "set QUORATE_IMAGE",
-			nil},
+		}, "QuorateVersion", Warn, "members' pods use the image example.com/quorate:v9", "set QUORATE_IMAGE", nil},
 		{"no Service", func(w *installation) { w.lose(quorate, "Service", "quorate") }, "Service", Fail,
 			"no such Service: quorate-system/quorate", "quorate install", nil},
 		{"another port", func(w *installation) {
@@ -314,8 +312,7 @@ func TestAsked(t *testing.T) {
 			"kubectl -n metacontroller logs statefulset/metacontroller", nil},
 		{"no status and a log", func(w *installation) {
 			unlooked(w)
-			w.log = "I1122 hello\n" + oldLog +
-				"\nI1122 bye\n"
+			w.log = "I1122 hello\n" + oldLog + "\nI1122 bye\n"
 		}, "Asked", Fail, "x509: certificate signed by unknown authority", "logs", nil},
 		{"calls that fail", func(w *installation) { w.log = newLog }, "Asked", Warn,
 			"calls have failed in the last five minutes; the last error in its log: failed to sync EtcdCluster " +

@@ -123,13 +123,11 @@ func quorateKeeps(t *testing.T, version, dir string) keeper {
 			require.NoError(t, err)
 			return append([]string{*snapshotOf, "stream", "--endpoint=" + m.ClientURL, "--tail=tail", "--listen=",
 				fmt.Sprint("--from-revision=", is.Header.Revision)}, store...)
-		},
-		revision: func(file string) string {
+		}, revision: func(file string) string {
 			name, _, _ := strings.Cut(file, ".")
 			_, last, _ := strings.Cut(name, "-")
 			return last
-		},
-		restore: func(until int64) []string {
+		}, restore: func(until int64) []string {
 			if until == 0 {
 				return restore
 			}
@@ -151,9 +149,7 @@ func backupRestoreKeeps(t *testing.T, dir string) keeper {
 		begin: func(m *etcdproc.Member) []string {
 			return append([]string{*etcdbrctl, "snapshot", "--endpoints=" + m.ClientURL, "--insecure-transport",
 				"--delta-snapshot-period=10s", "--schedule=0 0 1 1 *"}, store...)
-		},
-		revision: func(file string) string { return strings.Split(file, "-")[2] },
-		restore: func(int64) []string {
+		}, revision: func(file string) string { return strings.Split(file, "-")[2] }, restore: func(int64) []string {
 			return append([]string{*etcdbrctl, "restore", "--data-dir=" + filepath.Join(dir, "restored"), "--name=b",
 				"--initial-cluster=b=http://127.0.0.1:3", "--initial-advertise-peer-urls=http://127.0.0.1:3"}, store...)
 		}}

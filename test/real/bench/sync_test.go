@@ -89,8 +89,7 @@ func BenchmarkResidentMemory(b *testing.B) {
 	const clusters, rounds = 100, 20
 	address, pages := freeAddress(b), freeAddress(b)
 	quorate := exec.CommandContext(b.Context(), "../../../bin/quorate", "serve", "--listen", address,
-		"--metrics-listen", pages,
-		"--image", image, "--drain-delay=-1ns")
+		"--metrics-listen", pages, "--image", image, "--drain-delay=-1ns")
 	require.NoError(b, quorate.Start(), "make build")
 	b.Cleanup(func() {
 		_ = quorate.Process.Signal(syscall.SIGTERM)

@@ -134,8 +134,7 @@ func TestEncrypted(t *testing.T) {
 func TestNoMemberBehind(t *testing.T) {
 	c, others := newCluster(t), newCluster(t)
 	unreachable := c.proxy(t, func(context.Context, string) (net.Conn, error) {
-		return nil,
-			errors.New("connection refused")
+		return nil, errors.New("connection refused")
 	})
 	unknown, _ := c.member(t, c.authorities(t))
 	stranger, _ := others.member(t, others.authorities(t))

@@ -44,8 +44,7 @@ func (s *secured) key(t *testing.T) *token.Key {
 func (s *secured) visitor(key *token.Key) *etcdops.Etcd {
 	own := s.quorate()
 	return own.With(etcdops.Own{TLS: own.TLS, Peer: func() *tls.Config { return s.ca.Client("demo:peers") },
-		Token: func() *token.Key { return key }, Root: password("root", "1"),
-		Password: own.Password}).(*etcdops.Etcd)
+		Token: func() *token.Key { return key }, Root: password("root", "1"), Password: own.Password}).(*etcdops.Etcd)
 }
 
 // asked are the endpoints, asked for all that they can tell.

@@ -59,7 +59,7 @@ func TestApplicationsConnectAsTheDocumentSays(t *testing.T) {
 		pair := ca.Client("client").Certificates[0]
 		key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 		require.NoError(t, err)
-		write("ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw}))
+		write("ca.crt", ca.PEM())
 		write("tls.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}))
 		write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
 		write("main.go", []byte(strings.ReplaceAll(program, mounted, dir)))

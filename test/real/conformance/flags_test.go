@@ -94,8 +94,7 @@ func TestFlags(t *testing.T) {
 			})
 		}
 		for name, refused := range map[string][]string{
-			"a time that is too long": {"--auto-compaction-mode=periodic",
-				"--auto-compaction-retention=99999999999h"},
+			"a time that is too long": {"--auto-compaction-mode=periodic", "--auto-compaction-retention=99999999999h"},
 			"more revisions than can be": {"--auto-compaction-mode=revision",
 				"--auto-compaction-retention=99999999999999999999"},
 			"no time for elections":        {"--heartbeat-interval=100", "--election-timeout=400"},

@@ -264,8 +264,7 @@ func (w *walk) processes(list *observation.Membership) []*etcdproc.Member {
 func (w *walk) at(list *observation.Membership, id uint64) *etcdproc.Member {
 	i := indexOf(list, id)
 	j := slices.IndexFunc(w.c.Members, func(m *etcdproc.Member) bool {
-		return i >= 0 &&
-			slices.Contains(list.Members[i].PeerURLs, m.PeerURL)
+		return i >= 0 && slices.Contains(list.Members[i].PeerURLs, m.PeerURL)
 	})
 	if j < 0 {
 		return nil
@@ -394,8 +393,7 @@ func (w *walk) check(t *testing.T, op operation, s situation, said error) {
 	now := w.see()
 	require.Fail(t, "the rules and etcd differ",
 		"%s: the rules say %q, etcd %q\nfacts: %+v\nleader before %x, after %x, %s later", op.name, text(said),
-		text(got),
-		w.facts(s, w.asked(op, s), false), s.list.Leader, now.list.Leader, now.at.Sub(s.at))
+		text(got), w.facts(s, w.asked(op, s), false), s.list.Leader, now.list.Leader, now.at.Sub(s.at))
 }
 
 func text(err error) string {
@@ -429,8 +427,7 @@ func (w *walk) does(step decision.Step) func(context.Context, situation) error {
 // adding is the addition of a member: at a peer URL that is taken, or at a new one.
 func (w *walk) adding(s situation, voter bool, taken string) operation {
 	alone := !slices.ContainsFunc(s.list.Members, func(m observation.Member) bool {
-		return !m.Learner &&
-			m.ID != s.list.Leader
+		return !m.Learner && m.ID != s.list.Leader
 	})
 	url, name := taken, "at a peer URL that is taken"
 	if taken == "" {
@@ -553,8 +550,7 @@ func (w *walk) moving(s situation, id uint64, what string) operation {
 		slow:  number(s, id) != notListed && (m == nil || !m.Running()),
 	}
 	if !slices.ContainsFunc(w.processes(s.list), func(m *etcdproc.Member) bool { return m == nil || !m.Running() }) {
-		op.undo = func(
-			*testing.T) {
+		op.undo = func(*testing.T) {
 		} // nothing to undo. (A new leader knows nothing of dead members, which may matter next.)
 	}
 	return op
@@ -621,8 +617,7 @@ func (w *walk) remove(m *etcdproc.Member) {
 func (w *walk) moveLeader(m *etcdproc.Member) {
 	w.t.Helper()
 	w.move("the leadership goes to "+m.Name, func(s situation) operation {
-		return w.moving(s, idOf(w.t, s.list, m),
-			m.Name)
+		return w.moving(s, idOf(w.t, s.list, m), m.Name)
 	})
 }
 

@@ -430,8 +430,7 @@ func TestWrongListOfFreePages(t *testing.T) {
 	db, err := bolt.Open(plain, 0o600, nil) // it writes the list
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("x"),
-			[]byte("y"))
+		return tx.Bucket([]byte("meta")).Put([]byte("x"), []byte("y"))
 	}))
 	require.NoError(t, db.Close())
 	for _, wrong := range []bool{false, true} {

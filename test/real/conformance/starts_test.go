@@ -236,8 +236,7 @@ func TestTheSameStepTwiceAtOnce(t *testing.T) {
 			twice(t, add(c.NewMember("demo-1")), etcdops.ErrPeerURLExists, etcdops.ErrTooManyLearners)
 		})
 		chapter(t, "a removal", func(t *testing.T) {
-			twice(t, decision.Remove{ID: idNow(), Name: "demo-1"},
-				etcdops.ErrMemberGone)
+			twice(t, decision.Remove{ID: idNow(), Name: "demo-1"}, etcdops.ErrMemberGone)
 		})
 		learner := c.NewMember("demo-2")
 		require.NoError(t, do(t, c, add(learner)))

@@ -109,8 +109,7 @@ func TestGrowAndShrink(t *testing.T) {
 			now, _ := look(t, c.Endpoints())
 			assert.Equal(t, to, now.Leader)
 			require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), decision.MoveLeader{To: to}, m, c.Endpoints()),
-				etcdops.ErrNotLeader,
-				"the same decision once more")
+				etcdops.ErrNotLeader, "the same decision once more")
 			leader, followers = followers[0], append(followers[1:], leader)
 		})
 

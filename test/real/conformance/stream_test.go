@@ -164,8 +164,7 @@ func (c *churn) transaction(ctx context.Context) {
 // twice puts a key and deletes it in one revision, which etcd lets pass in transactions of their own.
 func (c *churn) twice(ctx context.Context) {
 	key := c.key()
-	answer, err := c.client.Txn(ctx).Then(
-		clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut(key, "for a moment")}, nil),
+	answer, err := c.client.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut(key, "for a moment")}, nil),
 		clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete(key)}, nil)).Commit()
 	require.NoError(c.t, err)
 	c.revision = answer.Header.Revision

@@ -36,7 +36,7 @@ func TestHandshake(t *testing.T) {
 			first = observe(root)
 			require.Empty(t, first.Err)
 			assert.NotEmpty(t, first.Certificate)
-			assert.Equal(t, []string{pki.Subject(ca.Certificate().RawSubject)}, first.Trusts)
+			assert.Equal(t, []string{pki.Subject(ca.RawSubject)}, first.Trusts)
 		})
 		chapter(t, "also to a client that it does not let in", func(t *testing.T) {
 			stranger := other.Client("root")

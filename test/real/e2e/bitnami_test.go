@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
 	"os"
@@ -125,12 +124,10 @@ func (c *cluster) putsBitnamis(ca forger) {
 // bitnamiClient is an application: it has the old authority, root's password and the old Service, and no certificate.
 func (c *cluster) bitnamiClient(ca forger) *clientv3.Client {
 	c.t.Helper()
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.ca)
 	service, found := get[corev1.Service](c.t, c.ns, "svc", "shop-etcd")
 	require.True(c.t, found)
 	return letIn(c.t, "the application", func() (*clientv3.Client, error) {
-		return c.open(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		return c.open(&tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12},
 			objects.HostPort(service.Spec.ClusterIP, objects.ClientPort), "root", "secret", func(s *clientv3.Config) {
 				s.Endpoints = []string{"https://shop-etcd." + c.ns + ".svc:2379"}
 			})

@@ -244,8 +244,7 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 // askMember asks a member whether it serves as a voter, and for the member list if wanted.
 func (s *storm) askMember(ctx context.Context, pod *corev1.Pod, list bool) ([]*pb.Member, error) {
 	conn, err := grpc.NewClient("passthrough:///"+objects.HostPort(pod.Status.PodIP, objects.ClientPort),
-		application(pod.Namespace),
-		grpc.WithContextDialer(lab.dialContext))
+		application(pod.Namespace), grpc.WithContextDialer(lab.dialContext))
 	if err != nil {
 		return nil, err
 	}

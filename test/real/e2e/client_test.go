@@ -252,8 +252,7 @@ func addressOf(node int) string {
 
 func (n *network) httpClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, address string) (net.Conn,
-			error) {
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			return n.dialContext(ctx, address)
 		},
 	}}

@@ -229,10 +229,13 @@ func (c *cluster) tells(stories ...string) {
 }
 
 // hasIPv6Alone: pods and Services have no other address, and an application in a pod writes by the Service's name.
-func (c *cluster) hasIPv6Alone() {
+func (c *cluster) hasIPv6Alone() { c.isAskedByIPv6(1, netip.Addr.Is6) }
+
+// isAskedByIPv6: Services have such an address alone, pods so many, the first of this kind.
+func (c *cluster) isAskedByIPv6(addresses int, first func(netip.Addr) bool) {
 	for _, pod := range c.pods() {
-		require.Len(c.t, pod.Status.PodIPs, 1)
-		assert.True(c.t, netip.MustParseAddr(pod.Status.PodIP).Is6(), pod.Status.PodIP)
+		require.Len(c.t, pod.Status.PodIPs, addresses)
+		assert.True(c.t, first(netip.MustParseAddr(pod.Status.PodIP)), pod.Status.PodIP)
 	}
 	for _, service := range list[corev1.Service](c.t, c.ns, "svc") {
 		assert.Equal(c.t, []corev1.IPFamily{corev1.IPv6Protocol}, service.Spec.IPFamilies, service.Name)
@@ -264,16 +267,7 @@ spec:
 
 // meetsByIPv6: the names of members lead to IPv6 addresses alone, and Quorate and the kubelet reach them at those of
 // IPv4, which pods have first.
-func (c *cluster) meetsByIPv6() {
-	for _, pod := range c.pods() {
-		require.Len(c.t, pod.Status.PodIPs, 2)
-		assert.True(c.t, netip.MustParseAddr(pod.Status.PodIP).Is4(), pod.Status.PodIP)
-	}
-	for _, service := range list[corev1.Service](c.t, c.ns, "svc") {
-		assert.Equal(c.t, []corev1.IPFamily{corev1.IPv6Protocol}, service.Spec.IPFamilies, service.Name)
-	}
-	c.writesInAPod()
-}
+func (c *cluster) meetsByIPv6() { c.isAskedByIPv6(2, netip.Addr.Is4) }
 
 // hasBothFamilies: each address of the Service leads to the members, none of which restarts for that.
 func (c *cluster) hasBothFamilies() {

@@ -144,8 +144,7 @@ func (c *cluster) survived(epoch int64, w *writer, sure int) {
 	there := c.present(w.word)
 	assert.Empty(c.t, missing(w.acked[:sure], there), "acknowledged and on the survivor")
 	c.t.Logf("back with 3 voters after %.1f s; of %d acknowledged writes, %d were on the survivor for sure, %d are "+
-		"gone",
-		time.Since(begin).Seconds(), len(w.acked), sure, len(missing(w.acked, there)))
+		"gone", time.Since(begin).Seconds(), len(w.acked), sure, len(missing(w.acked, there)))
 }
 
 func (c *cluster) comesBackByItself() {

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
 	"os"
@@ -183,8 +182,7 @@ func (f *externalEtcd) shown(commonName string, trusts ...[]byte) *tls.Config {
 	if f.ca == nil {
 		return nil
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(f.ca.ca)
+	pool := f.ca.Pool()
 	for _, text := range trusts {
 		pool.AppendCertsFromPEM(text)
 	}
@@ -396,8 +394,7 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 	c := inNamespace(t)
 	c.putsThree(name, "their-", *f.ca, c.names(), []string{c.names()[0], c.names()[0] + ".lab.internal"})
 	c.apply(three + "  tls: {mode: Secrets, secrets: {serverSecretRef: {name: their-server}, peerSecretRef: {name: their-peer}, " +
-		"operatorSecretRef: {name: their-operator}}}\n" +
-		"  bootstrap: {external: {endpoints: ['" + f.clientURL(2) +
+		"operatorSecretRef: {name: their-operator}}}\n  bootstrap: {external: {endpoints: ['" + f.clientURL(2) +
 		"'], tls: {secretRef: {name: their-operator}}, removeExternal: true}}\n")
 	app := f.app(c)
 	w := c.writesWith(app, "key")

@@ -3,15 +3,10 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"strings"
 	"testing"
@@ -22,22 +17,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/certtest"
 )
 
 // issue signs a certificate as a person does who keeps an authority of his own: tls.crt and tls.key in PEM. With
 // names it is for servers too.
 func (f forger) issue(commonName string, until time.Time, names ...string) (certificate, private []byte) {
 	f.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(f.t, err)
-	from := time.Now().Add(-time.Hour)
-	if until.Before(from) {
-		from = until.Add(-time.Hour)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: commonName},
-		NotBefore: from, NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	template := x509.Certificate{Subject: pkix.Name{CommonName: commonName}, NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if from := time.Now().Add(-time.Hour); until.Before(from) {
+		template.NotBefore = until.Add(-time.Hour)
 	}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
@@ -49,19 +39,15 @@ func (f forger) issue(commonName string, until time.Time, names ...string) (cert
 	if len(names) > 0 {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, f.ca, &key.PublicKey, f.key)
-	require.NoError(f.t, err)
-	private, err = x509.MarshalECPrivateKey(key)
-	require.NoError(f.t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
+	made := certtest.New(f.t, template, f.Pair)
+	return made.PEM(), made.KeyPEM()
 }
 
 // bundle is what ca.crt says when these are trusted.
 func bundle(trusted ...forger) []byte {
 	var text []byte
 	for _, f := range trusted {
-		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.ca.Raw})...)
+		text = append(text, f.PEM()...)
 	}
 	return text
 }
@@ -157,8 +143,7 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	beside(t)
 	ours, other := stranger(t, pkix.Name{CommonName: "ours"}), stranger(t, pkix.Name{CommonName: "others"})
 	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {serverSecretRef: {name: mine-server}, peerSecretRef: "+
-		"{name: mine-peer}, "+
-		"operatorSecretRef: {name: mine-operator}}}\n")
+		"{name: mine-peer}, operatorSecretRef: {name: mine-operator}}}\n")
 	tomorrow := time.Now().Add(24 * time.Hour)
 
 	c.says("CertificatesLacking", "Secret mine-server: it does not exist, or does not have the label "+
@@ -198,7 +183,7 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	c.trust(2)
 	c.putsAll(other, ours, other)
 	eventually(t, "every member shows that of the new authority", func() string {
-		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(other.ca) == nil })
+		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(other.Certificate) == nil })
 	})
 	c.putsAll(other, other)
 	c.trust(1)

@@ -378,8 +378,7 @@ func TestMirrorOfStored(t *testing.T) {
 	standby.kube("create", "secret", "generic", "copied", "--from-literal="+objects.KeyStream+"="+string(keys))
 	standby.kube("label", "secret", "copied", objects.LabelExternal+"=")
 	standby.addsOurs("EtcdMirror", "standby", fmt.Sprintf("clusterRef: {name: %[1]s}, source: {stored: {"+
-		"folder: %[2]s/%[1]s, keysSecretRef: {name: copied}, store: %[3]s}}", name, former.ns,
-		bucket.yaml(former.ns)))
+		"folder: %[2]s/%[1]s, keysSecretRef: {name: copied}, store: %[3]s}}", name, former.ns, bucket.yaml(former.ns)))
 	begins := former.revision()
 	end := former.putsUntil()
 	_, took := standby.meetsMirror(v1alpha1.Mirroring)

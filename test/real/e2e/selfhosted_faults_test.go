@@ -156,12 +156,12 @@ func (c *cluster) succeedsTheAuthority(w *load) {
 	before := certificateIn(c.t, c.secretOf("server"))
 	c.putsTheirs(next, former, next)
 	eventually(c.t, "every member shows a certificate of the new authority", func() string {
-		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(next.ca) == nil })
+		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(next.Certificate) == nil })
 	})
 	certificate, private := next.issue("kube-apiserver-etcd-client", time.Now().Add(24*time.Hour))
 	require.NoError(c.t, os.WriteFile(pki("apiserver-etcd-client.crt"), certificate, 0o600))
 	require.NoError(c.t, os.WriteFile(pki("apiserver-etcd-client.key"), private, 0o600))
-	key, err := x509.MarshalPKCS8PrivateKey(next.key)
+	key, err := x509.MarshalPKCS8PrivateKey(next.Key)
 	require.NoError(c.t, err)
 	require.NoError(c.t, os.WriteFile(pki("etcd-ca.key"),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))

@@ -4,9 +4,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/x509"
-	"encoding/pem"
 	"flag"
 	"net"
 	"net/http"
@@ -232,17 +229,13 @@ func pki(file string) string {
 // apiServersAuthority is the authority that the API server trusts its etcd by.
 func apiServersAuthority(t *testing.T) forger {
 	t.Helper()
-	block := func(file string) []byte {
+	data := map[string][]byte{}
+	for key, file := range map[string]string{"tls.crt": "etcd-ca.crt", "tls.key": "etcd-ca.key"} {
 		text, err := os.ReadFile(pki(file))
 		require.NoError(t, err)
-		first, _ := pem.Decode(text)
-		return first.Bytes
+		data[key] = text
 	}
-	ca, err := x509.ParseCertificate(block("etcd-ca.crt"))
-	require.NoError(t, err)
-	key, err := x509.ParsePKCS8PrivateKey(block("etcd-ca.key"))
-	require.NoError(t, err)
-	return forger{t, ca, key.(*ecdsa.PrivateKey)}
+	return forgerWith(t, data)
 }
 
 // putsTheirs puts certificates of an authority that the API server trusts, for the nodes' addresses.

@@ -5,15 +5,12 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -28,39 +25,27 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/certtest"
 )
 
 // forger signs certificates that Quorate would not.
 type forger struct {
-	t   *testing.T
-	ca  *x509.Certificate
-	key *ecdsa.PrivateKey
+	t *testing.T
+	*certtest.Pair
 }
 
 // forgerWith has an authority's certificate and key.
 func forgerWith(t *testing.T, data map[string][]byte) forger {
 	t.Helper()
-	certificate, _ := pem.Decode(data["tls.crt"])
-	private, _ := pem.Decode(data["tls.key"])
-	ca, err := x509.ParseCertificate(certificate.Bytes)
+	pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 	require.NoError(t, err)
-	key, err := x509.ParseECPrivateKey(private.Bytes)
-	require.NoError(t, err)
-	return forger{t, ca, key}
+	return forger{t, &certtest.Pair{Certificate: pair.Leaf, Key: pair.PrivateKey.(crypto.Signer)}}
 }
 
 // stranger is an authority that no member has heard of.
 func stranger(t *testing.T, subject pkix.Name) forger {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	ca, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return forger{t, ca, key}
+	return forger{t, certtest.Authority(t, subject)}
 }
 
 // client is a certificate for a client of this name, valid until then.
@@ -112,7 +97,7 @@ func (c *cluster) letsNoOneElseIn() {
 		"a certificate of another authority": knock(pod, 2379,
 			stranger(c.t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
 		"one of an authority that bears our name": knock(pod, 2379,
-			stranger(c.t, ours.ca.Subject).client("root", tomorrow)),
+			stranger(c.t, ours.Subject).client("root", tomorrow)),
 		"a certificate that has expired":               knock(pod, 2379, ours.client("client", yesterday)),
 		"the peers' port, no certificate":              knock(pod, 2380),
 		"the peers' port, a client's certificate":      knock(pod, 2380, ours.client("client", tomorrow)),

@@ -4,8 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -312,5 +315,103 @@ func TestImageRefusesWhatItCannotRead(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(dir + "/*"); len(left) > 0 {
 		t.Errorf("a failed write leaves %v", left)
+	}
+}
+
+func TestPKI(t *testing.T) {
+	dir := t.TempDir()
+	nodes := map[string][]string{"node1": {"172.30.0.1"}, "node2": {"172.30.0.2", "fd00:172:30::2"}}
+	must(t, writePKI(dir, "https://172.30.0.1:6443", dual.apiServiceIPs(), nodes, []string{"172.30.0.1"}))
+	roots := x509.NewCertPool()
+	roots.AddCert(readCert(t, dir, "ca"))
+	for _, test := range []struct {
+		file, user, group, host string
+	}{
+		{"apiserver", "kube-apiserver", "", "kubernetes.default.svc"},
+		{"apiserver", "kube-apiserver", "", "10.96.0.1"},
+		{"apiserver", "kube-apiserver", "", "fd00:96::1"},
+		{"apiserver", "kube-apiserver", "", "127.0.0.1"},
+		{"kubelet-serving-node2", "system:node:node2", "system:nodes", "172.30.0.2"},
+		{"kubelet-serving-node2", "system:node:node2", "system:nodes", "fd00:172:30::2"},
+		{"kubelet-node2", "system:node:node2", "system:nodes", ""},
+		{"admin", "admin", "system:masters", ""},
+		{"kube-scheduler", "system:kube-scheduler", "", ""},
+	} {
+		cert := readCert(t, dir, test.file)
+		if cert.Subject.CommonName != test.user || strings.Join(cert.Subject.Organization, ",") != test.group {
+			t.Errorf("%s is for %s", test.file, cert.Subject)
+		}
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: test.host,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			t.Errorf("%s for %q: %v", test.file, test.host, err)
+		}
+	}
+	if _, err := readCert(t, dir, "front-proxy-client").Verify(x509.VerifyOptions{Roots: roots}); err == nil {
+		t.Error("the front proxy's certificate is of the same authority as all others")
+	}
+	for _, name := range []string{"sa.key", "admin.kubeconfig", "ca.key"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		must(t, err)
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s can be read by others: %v", name, info.Mode())
+		}
+	}
+}
+
+func readCert(t *testing.T, dir, name string) *x509.Certificate {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name+".crt"))
+	must(t, err)
+	block, _ := pem.Decode(text)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	must(t, err)
+	return cert
+}
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{what: "thing 1.0", out: &out}
+	p.begin(200)
+	write := func(text string) {
+		if n, err := p.Write([]byte(text)); n != len(text) || err != nil {
+			t.Fatalf("wrote %d of %d: %v", n, len(text), err)
+		}
+	}
+	for i := range 50 {
+		write(fmt.Sprintf("example.com/package%d\n", i))
+	}
+	write("example.com/half")
+	write("/way\n# example.com/bad\nmain.go:1:1: wrong\n")
+	if got := p.other.String(); got != "# example.com/bad\nmain.go:1:1: wrong\n" {
+		t.Errorf("errors are %q", got)
+	}
+	if got := out.String(); got != "thing 1.0: 0 % of 200 packages\n" {
+		t.Errorf("it said %q: more than once in half a minute, or not at once", got)
+	}
+	p.compiled = 50
+	for after, want := range map[time.Duration]string{
+		time.Second:      "25 % of 200 packages",
+		20 * time.Second: "25 % of 200 packages, about 60 s left",
+		2 * time.Minute:  "25 % of 200 packages, about 6 minutes left",
+	} {
+		if got := p.state(p.began.Add(after)); got != want {
+			t.Errorf("after %s: %q, want %q", after, got, want)
+		}
+	}
+	if p.compiled = 201; p.state(time.Now()) != "linking" {
+		t.Errorf("at the end: %q", p.state(time.Now()))
+	}
+}
+
+// On a terminal there is one line, which is gone at the end.
+func TestProgressInPlace(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{what: "thing", out: &out, inPlace: true}
+	p.begin(2)
+	p.said = time.Time{}
+	_, _ = p.Write([]byte("a\n"))
+	p.end()
+	if got := out.String(); strings.Contains(got, "\n") || !strings.HasSuffix(got, "50 % of 2 packages\r\033[K") {
+		t.Errorf("it wrote %q", got)
 	}
 }

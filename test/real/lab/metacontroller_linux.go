@@ -87,8 +87,6 @@ func installMetacontroller(l *lab, args []string) error {
 		kinds:    []string{"compositecontrollers.metacontroller.k8s.io", "decoratorcontrollers.metacontroller.k8s.io"},
 		manifest: "metacontroller.yaml",
 		values:   map[string]any{"Args": m.args(), "Old": strings.HasPrefix(m.version, "1.")},
-		waits: [][]string{
-			{"rollout", "status", "-n", "metacontroller", "statefulset/metacontroller", "--timeout=90s"},
-		},
+		waits:    [][]string{{"rollout", "status", "-n", "metacontroller", "statefulset/metacontroller", "--timeout=90s"}},
 	})
 }

@@ -91,12 +91,10 @@ func (n node) load(tars ...string) error {
 }
 
 func (n node) startKubelet() error {
-	return n.start("kubelet", "kubelet",
-		"--config="+n.path("conf", "kubelet.yaml"),
+	return n.start("kubelet", "kubelet", "--config="+n.path("conf", "kubelet.yaml"),
 		"--kubeconfig="+n.lab.pki("kubelet-"+n.String()+".kubeconfig"),
 		"--hostname-override="+n.String(), "--node-ip="+strings.Join(n.ips(), ","),
-		"--node-labels=topology.kubernetes.io/zone=zone-"+fmt.Sprint(n.id),
-		"--root-dir=/var/lib/kubelet")
+		"--node-labels=topology.kubernetes.io/zone=zone-"+fmt.Sprint(n.id), "--root-dir=/var/lib/kubelet")
 }
 
 func (n node) startProxy() error {
@@ -120,12 +118,9 @@ func (l *lab) startAddons() error {
 		}
 	}
 	return n.start("local-path-provisioner", "local-path-provisioner", "start",
-		"--config", n.path("conf", "local-path.json"),
-		"--kubeconfig", l.pki("local-path-provisioner.kubeconfig"),
-		"--namespace", "local-path-storage",
-		"--helper-pod-file", n.path("conf", "local-path-helper.yaml"),
-		"--configmap-name", "local-path-config",
-		"--service-account-name", "local-path-provisioner")
+		"--config", n.path("conf", "local-path.json"), "--kubeconfig", l.pki("local-path-provisioner.kubeconfig"),
+		"--namespace", "local-path-storage", "--helper-pod-file", n.path("conf", "local-path-helper.yaml"),
+		"--configmap-name", "local-path-config", "--service-account-name", "local-path-provisioner")
 }
 
 // kubectl runs as administrator from the host.

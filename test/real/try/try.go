@@ -81,8 +81,7 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 		return nil, err
 	}
 	t.logs = append(t.logs, log)
-	etcd := &etcdops.Etcd{Dial: func(ctx context.Context, address string) (net.Conn,
-		error) {
+	etcd := &etcdops.Etcd{Dial: func(ctx context.Context, address string) (net.Conn, error) {
 		return t.net.dial(ctx, address)
 	}}
 	t.hook = server.New(server.Options{Etcd: etcd, Settings: observation.Settings{

@@ -77,8 +77,7 @@ func (a asked) world(troubles int, decide decider, just ...string) *scene {
 	w.Write(5)
 	w.TakeSnapshot("s1", "s3://bucket/s1", "")
 	w.Write(3)
-	wish := v1alpha1.RestoreOperation{
-		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+	wish := v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
 	switch a.what {
 	case toRestore:
 		w.AskRestore("one", wish)
@@ -122,12 +121,11 @@ func (s *scene) again() (move, bool) {
 	c := s.w.Cluster()
 	restored := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
 	wish := s.restoreID()
-	asked := wish != "" && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)),
-		func(o metav1.Object) bool {
-			cm, is := o.(*corev1.ConfigMap)
-			says := recordtest.Says(cm)
-			return is && says.Restore == wish && says.Phase != rec.PhaseCancelled
-		})
+	asked := wish != "" && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
+		cm, is := o.(*corev1.ConfigMap)
+		says := recordtest.Says(cm)
+		return is && says.Restore == wish && says.Phase != rec.PhaseCancelled
+	})
 	return move{"edit restore=again", true, func(s *scene) {
 		s.w.AskRestore(s.restoreID()+"-again", fromLatest())
 	}}, restored != nil && strings.Contains(restored.Message, "could not be filled") && asked
@@ -151,8 +149,7 @@ func (*takeover) mishaps(s *scene) []move {
 		list = append(list, trouble("etcd down"))
 	}
 	if s.restoreID() != "" {
-		list = append(list, fails("edit restore=none",
-			func(w *world.World) { w.Withdraw(v1alpha1.OperationRestore) }))
+		list = append(list, fails("edit restore=none", func(w *world.World) { w.Withdraw(v1alpha1.OperationRestore) }))
 	}
 	for _, claim := range s.w.Claims() {
 		// of the next epoch
@@ -274,8 +271,7 @@ func TestTakeoverMutants(t *testing.T) {
 			one, keepsRecord, append(slices.Clone(staged), "kill pod=demo-0", "call", "sync",
 				"sync", "pass", "sync", "pass", "sync", "sync", "pass", "apply", "pass", "pass"), "S8: 2 etcd clusters",
 		},
-		"the gate is open while the next epoch is made ready": {one, opensEarly, nil,
-			"S8: 2 etcd clusters"},
+		"the gate is open while the next epoch is made ready": {one, opensEarly, nil, "S8: 2 etcd clusters"},
 		"the survivor is chosen by its name": {begins(asked{4, toRecover, four}), choosesByName, nil,
 			"liveness: the cluster ends in Converged with other data"},
 		"a revision is raised by the same each time": {begins(asked{1, toGoBack, nil}), raisesByTheSame, nil,
@@ -285,8 +281,7 @@ func TestTakeoverMutants(t *testing.T) {
 				"kubelet pod=demo-2", "artifact url=" + latest},
 			"S21: the members of epoch 2 begin with different data",
 		},
-		"what an epoch leaves behind is deleted": {one, leavesNothing, nil,
-			"S7: the claim demo-0 is deleted"},
+		"what an epoch leaves behind is deleted": {one, leavesNothing, nil, "S7: the claim demo-0 is deleted"},
 		"a view of pods that lags is believed": {
 			one, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0",
 				"cache freeze=pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"),
@@ -342,8 +337,7 @@ func keepsRecord(o observation.Observation) decision.Decision {
 // opensEarly lets members begin as soon as they are filled.
 func opensEarly(o observation.Observation) decision.Decision {
 	d := hooks.Decide(o)
-	d.Children.Pods = asks(d.Children.Pods,
-		func(pod *corev1.Pod) { pod.Annotations[objects.AnnotationBegins] = "yes" })
+	d.Children.Pods = asks(d.Children.Pods, func(pod *corev1.Pod) { pod.Annotations[objects.AnnotationBegins] = "yes" })
 	return d
 }
 

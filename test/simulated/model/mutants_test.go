@@ -265,12 +265,10 @@ func reusesNames(o observation.Observation) decision.Decision {
 		return d
 	}
 	taken := func(name string) bool {
-		return o.Children.Pods[name] != nil || o.Children.Claims[name] != nil ||
-			slices.ContainsFunc(o.Etcd.Members,
-				func(m observation.Member) bool {
-					return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster,
-						name, ""))
-				})
+		return o.Children.Pods[name] != nil || o.Children.Claims[name] != nil || slices.ContainsFunc(o.Etcd.Members,
+			func(m observation.Member) bool {
+				return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster, name, ""))
+			})
 	}
 	n := 0
 	for taken(objects.MemberName(o.Cluster.Name, n)) {
@@ -335,8 +333,7 @@ func rollsUnrecorded(o observation.Observation) decision.Decision {
 
 // seesNoExchange takes the image that a pod is given for what runs in it.
 func seesNoExchange(o observation.Observation) decision.Decision {
-	o.Children.Pods = sees(o.Children.Pods,
-		func(p *corev1.Pod) { delete(p.Annotations, objects.AnnotationExchanged) })
+	o.Children.Pods = sees(o.Children.Pods, func(p *corev1.Pod) { delete(p.Annotations, objects.AnnotationExchanged) })
 	o.Health = maps.Clone(o.Health)
 	for name, h := range o.Health {
 		h.Version = tagOf(o.Children.Pods[name].Annotations[objects.AnnotationImage])

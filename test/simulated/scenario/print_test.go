@@ -94,8 +94,7 @@ func (s *story) space(args) string {
 		return t.UTC().Format("2 15:04:05")
 	}
 	fmt.Fprintf(&b, "run: %s, request %q, started %s, finished %s, compacted %d, done %v", d.Trigger, d.Request,
-		clock(d.StartTime), clock(d.CompletionTime),
-		s.w.Cluster().Status.Internal.Defragmentation.Compacted, d.Done)
+		clock(d.StartTime), clock(d.CompletionTime), s.w.Cluster().Status.Internal.Defragmentation.Compacted, d.Done)
 	if d.Reclaimed != nil {
 		b.WriteString(", reclaimed " + mebibytes(d.Reclaimed.Value()))
 	}

@@ -284,8 +284,7 @@ func (w *walker) tell(line string) {
 		w.arrive(0)
 		return
 	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
-		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory,
-		line == "apply" && len(w.ends) == 0,
+		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory, line == "apply" && len(w.ends) == 0,
 		// before the first quorum a person decides; that of epoch 60 is forged
 		strings.HasPrefix(line, "delete configmap") && name != "demo-epoch-60" && w.w.Cluster().Status.ClusterID == "":
 		return

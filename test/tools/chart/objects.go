@@ -217,11 +217,8 @@ func envOf(container object, name string) object {
 // rights are Metacontroller's: everything everywhere, or reading where it may write in some namespaces only.
 func (t *templates) rights(role object) {
 	all := func(from installed) []any { return from.get("ClusterRole", "quorate-metacontroller")["rules"].([]any) }
-	t.put(role, "rules",
-		"rules:",
-		"{{- if .Values.namespaces }}", t.optionalLast(all(t.only)),
-		"{{- else }}", t.optionalLast(all(t.certManager)),
-		"{{- end }}")
+	t.put(role, "rules", "rules:", "{{- if .Values.namespaces }}", t.optionalLast(all(t.only)),
+		"{{- else }}", t.optionalLast(all(t.certManager)), "{{- end }}")
 }
 
 // optionalLast is a list in YAML whose last element is there with cert-manager only.

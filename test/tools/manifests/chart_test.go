@@ -146,13 +146,11 @@ func TestChartIsTheInstallation(t *testing.T) {
 			}
 			want, got := printed(t, strings.Fields(flags)...), rendered(t, strings.Fields(values)...)
 			maps.DeleteFunc(want, func(name string, _ map[string]any) bool {
-				return strings.HasPrefix(name,
-					"Namespace/")
+				return strings.HasPrefix(name, "Namespace/")
 			})
 			if !strings.Contains(flags, own) { // helm leaves Metacontroller's kinds alone where they are
 				maps.DeleteFunc(got, func(name string, _ map[string]any) bool {
-					return strings.HasSuffix(name,
-						".metacontroller.k8s.io")
+					return strings.HasSuffix(name, ".metacontroller.k8s.io")
 				})
 			}
 			if w, g := slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)); !slices.Equal(w, g) {
@@ -289,9 +287,8 @@ func TestChartValues(t *testing.T) {
 		"crds.install":     {"crds.install=false", "CustomResourceDefinition//etcdclusters.etcd.quorate.dev", ""},
 		"credentials.existingSecret": {"credentials.existingSecret=mine,credentials.ca=PEM",
 			deployment, "secretName: mine"},
-		"credentials.ca": {"credentials.existingSecret=mine,credentials.ca=PEM", cluster, "inline: PEM"},
-		"onlyNamespaces": {"namespaces={shop}", deployment,
-			"name: QUORATE_NAMESPACES\n          value: shop"},
+		"credentials.ca":             {"credentials.existingSecret=mine,credentials.ca=PEM", cluster, "inline: PEM"},
+		"onlyNamespaces":             {"namespaces={shop}", deployment, "name: QUORATE_NAMESPACES\n          value: shop"},
 		"selector":                   {"selector.by=blue", cluster, "by: blue"},
 		"name":                       {"selector.by=blue,name=blue", cluster + "-blue", "kind: CompositeController"},
 		"certManager":                {"certManager=true", cluster, "resource: certificates"},

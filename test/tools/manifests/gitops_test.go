@@ -80,8 +80,7 @@ func TestTools(t *testing.T) {
 // alone are the verbs of stories by which only time passes and Quorate acts; looked those of them that end with a
 // status of what is there.
 var alone, looked = []string{"sync", "two-syncs", "stabilize", "pass", "tick", "check", "call", "apply", "look",
-	"kubelet", "collect", "clients", "certificates", "space"},
-	[]string{"sync", "two-syncs", "stabilize"}
+	"kubelet", "collect", "clients", "certificates", "space"}, []string{"sync", "two-syncs", "stabilize"}
 
 // follow insists that what is Stalled stays so until a person or another controller acts. (A claim that the API server
 // has refused to let grow is asked for again every ten minutes, and nothing but the question goes on.)

@@ -130,8 +130,7 @@ func TestInstallIsTheBase(t *testing.T) {
 		if knownVersion = way == own; knownVersion {
 			folder = "default"
 		} else {
-			maps.DeleteFunc(base, func(name string,
-				_ []byte) bool {
+			maps.DeleteFunc(base, func(name string, _ []byte) bool {
 				return strings.HasSuffix(name, ".metacontroller.k8s.io")
 			})
 		}

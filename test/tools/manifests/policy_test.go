@@ -51,8 +51,7 @@ func judged(t *testing.T, policy []byte, operation admission.Operation, before, 
 	kind := about.GroupVersionKind()
 	attributes := &admission.VersionedAttributes{
 		Attributes: admission.NewAttributesRecord(object, old, kind, about.GetNamespace(), about.GetName(),
-			schema.GroupVersionResource{Group: kind.Group, Version: kind.Version},
-			"", operation, nil, false, nil),
+			schema.GroupVersionResource{Group: kind.Group, Version: kind.Version}, "", operation, nil, false, nil),
 		VersionedKind: kind,
 	}
 	if old != nil {
@@ -155,7 +154,7 @@ func TestPolicyForAllowedEtcdEndpoints(t *testing.T) {
 	} else if why := judged(t, base, admission.Create, "", ordersWith(""), "{}"); why != "" {
 		t.Error(why)
 	}
-	raw := fileOf(t, "../../../hooks/testdata/endpoints.json")
+	raw := fileOf(t, "../../../hooks/objects/testdata/endpoints.json")
 	var cases []struct{ Allowed, Host, Refused string }
 	must(t, json.Unmarshal(raw, &cases))
 	policies := map[string][]byte{}

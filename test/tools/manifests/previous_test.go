@@ -111,8 +111,7 @@ func TestIncompatible(t *testing.T) {
 		`{type: object, required: [a], properties: {a: {type: string, enum: [g]}, b: {type: string, enum: [v, w]}, c: {type: array, items: {type: object, properties: {d: {type: integer}}}}}}`:                           "K.a: it is one of a few values, and could be any",
 	} {
 		var b, n apiextensionsv1.JSONSchemaProps
-		must(t, errors.Join(yaml.UnmarshalStrict([]byte(before), &b),
-			yaml.UnmarshalStrict([]byte(now), &n)))
+		must(t, errors.Join(yaml.UnmarshalStrict([]byte(before), &b), yaml.UnmarshalStrict([]byte(now), &n)))
 		if got := strings.Join(incompatible("K", &b, &n), "; "); got != want {
 			t.Errorf("%s:\n%s\nwant:\n%s", now, got, want)
 		}

@@ -311,8 +311,7 @@ func drifts(at string, applied, stored any) (all []string) {
 // of ours.
 func TestNames(t *testing.T) {
 	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap",
-		"etcdsnapshotschedules": "qsched", "etcdoperations": "qop",
-		"etcdmirrors": "qmirror"} {
+		"etcdsnapshotschedules": "qsched", "etcdoperations": "qop", "etcdmirrors": "qmirror"} {
 		text := fileOf(t, "../../../manifests/crds/etcd.quorate.dev_"+file+".yaml")
 		names := readCRD(t, text).Spec.Names
 		if !reflect.DeepEqual(names.ShortNames, []string{short}) ||

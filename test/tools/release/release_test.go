@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rhysd/actionlint"
 	"sigs.k8s.io/yaml"
 )
 
@@ -61,8 +63,7 @@ func TestRelease(t *testing.T) {
 		"kubectl-quorate-linux-amd64.tar.gz":   {"kubectl-quorate", "LICENSE", licencesFile},
 		"kubectl-quorate-windows-amd64.tar.gz": {"kubectl-quorate.exe", "LICENSE", licencesFile},
 		"etcd-cluster-chart.tgz":               {"etcd-cluster/Chart.yaml", "etcd-cluster/values.schema.json"},
-		"quorate-chart.tgz": {"quorate/Chart.yaml", "quorate/templates/_helpers.tpl",
-			"quorate/values.schema.json"},
+		"quorate-chart.tgz":                    {"quorate/Chart.yaml", "quorate/templates/_helpers.tpl", "quorate/values.schema.json"},
 	} {
 		got := names(t, first[archive])
 		for _, name := range holds {
@@ -132,5 +133,37 @@ func names(t *testing.T, archive []byte) []string {
 			t.Errorf("%s: %+v", h.Name, h)
 		}
 		all = append(all, h.Name)
+	}
+}
+
+// TestWorkflows: what runs at GitHub is of the form that GitHub takes, and runs nothing of others but at a commit
+// that can't change.
+func TestWorkflows(t *testing.T) {
+	files, _ := filepath.Glob("../../../.github/workflows/*.yml")
+	if len(files) < 2 {
+		t.Fatalf("only %v", files)
+	}
+	linter, err := actionlint.NewLinter(os.Stderr, &actionlint.LinterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := linter.LintFiles(files, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range wrong {
+		t.Error(e)
+	}
+	pinned := regexp.MustCompile(`^[\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)uses: (.*)$`).FindAllStringSubmatch(string(text), -1) {
+			if !pinned.MatchString(m[1]) {
+				t.Errorf("%s: %s is not pinned to a commit, with its version behind it", file, m[1])
+			}
+		}
 	}
 }

@@ -180,8 +180,7 @@ func (r *result) row(o options) string {
 		line += fmt.Sprintf("| with %d snapshots, one cluster written every %s: %.0f calls a second about them, p50 "+
 			"%.1f ms, p99 %.0f ms, a round %.1f s |\n", o.snapshots, o.writes,
 			float64(len(r.snapshots.took))/r.over.Seconds(), quantile(r.snapshots.took, 0.5).Seconds()*1000,
-			quantile(r.snapshots.took, 0.99).Seconds()*1000,
-			quantile(r.snapshots.drained, 0.5).Seconds())
+			quantile(r.snapshots.took, 0.99).Seconds()*1000, quantile(r.snapshots.drained, 0.5).Seconds())
 	}
 	return line + fmt.Sprintf("<!-- a call has %d bytes -->\n", r.sent)
 }

@@ -55,8 +55,7 @@ func startQuorate(ctx context.Context, o options, f *fleet) (*quorate, error) {
 		return nil, err
 	}
 	q.cmd = exec.CommandContext(ctx, "taskset", "-c", o.core, o.quorate, "serve", "--listen", q.hooks,
-		"--metrics-listen", q.pages,
-		"--image", f.image, "--namespace", "quorate-system", "--drain-delay", "-1ns",
+		"--metrics-listen", q.pages, "--image", f.image, "--namespace", "quorate-system", "--drain-delay", "-1ns",
 		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--token-file",
 		filepath.Join(dir, "tokens"))
 	q.cmd.Env = append(os.Environ(), "GOMEMLIMIT="+o.memory)
