@@ -117,7 +117,7 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o observation.Observation,
 func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 	children := answer.AsObserved(r.Observation(began, s.options.Settings))
 	because := decision.Reason{
-		Rule: "LetGo", Message: "its labels are not selected by this Quorate: everything stays as it is",
+		Rule: "NotSelected", Message: "its labels are not selected by this Quorate: everything stays as it is",
 	}
 	return &decided{
 		encode: func() ([]byte, error) { return asItIs(r, children, true) },

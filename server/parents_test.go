@@ -260,9 +260,9 @@ func TestOtherLabelsAreRefused(t *testing.T) {
 	}
 }
 
-// TestLetGo: what has other labels now is left to the Quorate they belong to: nothing is changed, the finalizer goes,
+// TestNotSelected: what has other labels now is left to the Quorate they belong to: nothing is changed, the finalizer goes,
 // whether or not it is being deleted. What has ours stays until it has been finalized.
-func TestLetGo(t *testing.T) {
+func TestNotSelected(t *testing.T) {
 	protected := set(true, "deletionProtection", "parent", "spec")
 	finalizing := set(true, "finalizing")
 	for _, deleted := range []bool{false, true} {

@@ -53,8 +53,9 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
 	case Heartbeat(s.Options) <= 0 || Election(s.Options) < 5*Heartbeat(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times spec.options.heartbeatInterval")
-	case retention(s.Options) < 0 || s.Options.AutoCompaction.Revisions != nil && *s.Options.AutoCompaction.Revisions < 1:
-		return fmt.Errorf("spec.options.autoCompaction can't be negative: keep revisions for 1s or longer, or 1 or more of them")
+	case retention(s.Options) < 0, s.Options.AutoCompaction.Revisions != nil && *s.Options.AutoCompaction.Revisions < 1:
+		return fmt.Errorf("spec.options.autoCompaction can't be negative: keep revisions for 1s or longer, or 1 or " +
+			"more of them")
 	}
 	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExternal(s), validateSources(s),
 		validateTLS(&s.TLS), validateClientAuth(s), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),

@@ -84,7 +84,7 @@ func abandoned(v *view) *plan {
 	switch {
 	case job == nil:
 		why := cmp.Or(v.storeUnagreed(), "no Job to delete it could be created")
-		since := meta.FindStatusCondition(v.Snapshot.Status.Conditions, v1alpha1.Discarded)
+		since := meta.FindStatusCondition(v.Snapshot.Status.Conditions, v1alpha1.Deleted)
 		if since == nil || v.Now.Sub(since.LastTransitionTime.Time) < unmadeAfter {
 			return nil
 		}

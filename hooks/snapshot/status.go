@@ -93,7 +93,7 @@ func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *stores.Snapshot)
 	to := decision.Conditions{List: &s.Conditions, Generation: v.Snapshot.Generation, Now: v.Now}
 	set := to.Set
 	if s.Phase == v1alpha1.SnapshotDeleting {
-		set(v1alpha1.Discarded, false, "Deleting", s.Message)
+		set(v1alpha1.Deleted, false, "Deleting", s.Message)
 		return
 	}
 	is := func(phases ...v1alpha1.SnapshotPhase) bool { return slices.Contains(phases, s.Phase) }

@@ -146,9 +146,9 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	c.Spec.Replicas, c.Generation = &five, 4
 	l.etcd.Members = append(l.etcd.Members,
 		observation.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
-	c.Status.Rule = "Learner"
+	c.Status.Rule = "LearnerCatchingUp"
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
-		Reason: "Learner", Message: "orders-3 has not started yet"})
+		Reason: "LearnerCatchingUp", Message: "orders-3 has not started yet"})
 	c.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NextLearnerTime: ago(-4 * time.Minute)}
 	c.Status.History = []v1alpha1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
@@ -157,8 +157,8 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 		{Time: ago(2 * time.Minute), Rule: "Grow", Step: "add learner orders-3",
 			Message: "growing from 3 to 5 voters: adding orders-3, which is a long story and goes on in the next " +
 				"line, where it ends"},
-		{Time: ago(time.Minute), Rule: "Learner", Message: "orders-3 has not started yet"},
-		{Time: ago(time.Second), Rule: "Learner"},
+		{Time: ago(time.Minute), Rule: "LearnerCatchingUp", Message: "orders-3 has not started yet"},
+		{Time: ago(time.Second), Rule: "LearnerCatchingUp"},
 	}
 }
 

@@ -65,11 +65,11 @@ func TestClusterGauges(t *testing.T) {
 	now := time.UnixMilli(1_795_320_000_250)
 	m.clusters.now = func() time.Time { return now }
 	c, status, children := aCluster("orders")
-	m.Cluster(c, "Learner", status, children)
+	m.Cluster(c, "LearnerCatchingUp", status, children)
 	text := page(t, m)
 	for _, line := range []string{
 		`quorate_cluster_info{cluster="orders",medium="Persistent",namespace="shop",version="3.6.16"} 1`,
-		`quorate_cluster_rule{cluster="orders",namespace="shop",rule="Learner"} 1`,
+		`quorate_cluster_rule{cluster="orders",namespace="shop",rule="LearnerCatchingUp"} 1`,
 		`quorate_cluster_condition{cluster="orders",condition="Available",namespace="shop",reason="QuorumServes"} 1`,
 		`quorate_cluster_condition{cluster="orders",condition="Degraded",namespace="shop",reason="AllWell"} 0`,
 		`quorate_cluster_alarms{alarm="NOSPACE",cluster="orders",namespace="shop"} 1`,
@@ -92,7 +92,7 @@ func TestClusterGauges(t *testing.T) {
 	m.Cluster(c, "Converged", status, children)
 	text = page(t, m)
 	require.Contains(t, text, `rule="Converged"`)
-	require.NotContains(t, text, `rule="Learner"`, "a cluster has one rule")
+	require.NotContains(t, text, `rule="LearnerCatchingUp"`, "a cluster has one rule")
 	require.NotContains(t, text, "NOSPACE", "and the alarms of now")
 
 	successor, status, children := aCluster("orders")

@@ -211,7 +211,8 @@ func Compare(ctx context.Context, o Options) (report stores.Mirror, err error) {
 	report.Keys = want.n
 	if errors.Is(err, errDiffers) {
 		err = failure(stores.MirrorDiffers, nil, "the key %s of the destination is not what the source had at "+
-			"revision %d: something else writes there. Stop that, and run the mirror once with --compare-on-start", report.Difference,
+			"revision %d: something else writes there. Stop that, and run the mirror once with "+
+			"--compare-on-start", report.Difference,
 			report.Revision)
 	}
 	return report, err

@@ -25,7 +25,7 @@ type Options struct {
 	// EtcdVersion is that of Programs, and of the member that will run.
 	EtcdVersion string
 	Programs    Programs
-	// BeginAfter raises the revision to BeginGap above this revision and above that of the source, whichever is higher, and
+	// BeginAfter raises the revision to BeginGap above this one and above that of the source, whichever is higher, and
 	// marks all before as compacted; nil does not.
 	BeginAfter *int64
 	// Empty begins without data, at a revision that is raised.

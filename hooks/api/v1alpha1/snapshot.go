@@ -421,8 +421,8 @@ const (
 // Verified is the condition of an EtcdSnapshot that was restored on trial.
 const Verified = "Verified"
 
-// Discarded is the condition of an EtcdSnapshot that is being deleted: it is False while what is stored is still there.
-const Discarded = "Discarded"
+// Deleted is the condition of an EtcdSnapshot that is being deleted: it is False while what is stored is still there.
+const Deleted = "Deleted"
 
 // EtcdSnapshotStatus is what became of a snapshot.
 type EtcdSnapshotStatus struct {
@@ -430,7 +430,7 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Reconciling, Stalled, Complete, Failed, Verified; and Discarded while it is being deleted.
+	// Conditions: Ready, Reconciling, Stalled, Complete, Failed, Verified; and Deleted while it is being deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

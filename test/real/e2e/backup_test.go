@@ -36,12 +36,12 @@ func TestANamespaceComesBackFromABackup(t *testing.T) {
 	for _, object := range backup {
 		c.adds(object)
 	}
-	c.decides("Record", "spec.bootstrap")
+	c.decides("RecordEpoch", "spec.bootstrap")
 	eventually(t, "Kubernetes deletes the claims, whose owner is gone", func() string {
 		left := list[corev1.PersistentVolumeClaim](t, c.ns, "pvc")
 		return while(len(left) > 0, len(left))
 	})
-	c.decides("Record", "spec.bootstrap")
+	c.decides("RecordEpoch", "spec.bootstrap")
 	assert.Empty(t, c.pods(), "no empty cluster begins")
 
 	var names []string

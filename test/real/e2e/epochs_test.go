@@ -390,7 +390,7 @@ func TestClaims(t *testing.T) {
 	})
 
 	c.apply(spec + "  bootstrap: {claims: {names: [demo-1]}}\n")
-	said := c.decides("Record", "which is no quorum")
+	said := c.decides("RecordEpoch", "which is no quorum")
 	assert.Contains(t, said, "the claims are of 1 of the 3 former members")
 	assert.Contains(t, said, "those of demo-0, demo-2 are missing")
 	assert.Empty(t, c.pods())

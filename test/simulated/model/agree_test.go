@@ -89,7 +89,8 @@ func newDouble(m *model) *double {
 	w.RecordKeys = nil // the model has no seals, and they are written again with the UID
 	w.Etcd.LearnerPace = never
 	w.CreateCluster(clusterName, v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(m.Replicas)), Version: releases[m.From], UpgradePolicy: v1alpha1.UpgradeStep,
+		DeletionPolicy: v1alpha1.DeletionDelete,
+		Replicas:       new(int32(m.Replicas)), Version: releases[m.From], UpgradePolicy: v1alpha1.UpgradeStep,
 		Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
 		TLS:     v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	})

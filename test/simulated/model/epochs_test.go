@@ -67,7 +67,8 @@ func fromLatest() v1alpha1.RestoreOperation {
 
 func (a asked) world(troubles int, decide decider, just ...string) *scene {
 	w := world.New()
-	spec := v1alpha1.EtcdClusterSpec{Version: releases[0], Replicas: new(int32(a.size)),
+	spec := v1alpha1.EtcdClusterSpec{DeletionPolicy: v1alpha1.DeletionDelete,
+		Version: releases[0], Replicas: new(int32(a.size)),
 		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
 	w.CreateCluster(clusterName, spec)

@@ -55,7 +55,8 @@ func (j joined) world(troubles int, decide decider, just ...string) *scene {
 	}
 	w.ExternalCluster(releases[0], names...)
 	w.Write(5)
-	spec := v1alpha1.EtcdClusterSpec{Version: releases[0], Replicas: new(int32(j.ours)),
+	spec := v1alpha1.EtcdClusterSpec{DeletionPolicy: v1alpha1.DeletionDelete,
+		Version: releases[0], Replicas: new(int32(j.ours)),
 		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
 	spec.Bootstrap = externalAt(names)

@@ -68,7 +68,8 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName, Namespace: "default", UID: clusterUID,
 		Generation: 1}}
 	c.Spec = v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(p.replicas)), Version: releases[p.version], PriorityClassName: template(p.template),
+		DeletionPolicy: v1alpha1.DeletionDelete,
+		Replicas:       new(int32(p.replicas)), Version: releases[p.version], PriorityClassName: template(p.template),
 		UpgradePolicy: v1alpha1.UpgradeStep,
 		Storage:       v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi},
 		TLS:           v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},

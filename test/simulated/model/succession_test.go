@@ -28,7 +28,8 @@ type succession struct{}
 // dueAuthority is a cluster of this size whose authority is due.
 func dueAuthority(size, troubles int, decide decider) *scene {
 	w := world.New()
-	s := v1alpha1.EtcdClusterSpec{Version: releases[0], Replicas: new(int32(size)),
+	s := v1alpha1.EtcdClusterSpec{DeletionPolicy: v1alpha1.DeletionDelete,
+		Version: releases[0], Replicas: new(int32(size)),
 		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	s.TLS.Auto.LeafDuration.Duration, s.TLS.Auto.CADuration.Duration = 100*time.Hour, 200*time.Hour
 	w.CreateCluster(clusterName, s)

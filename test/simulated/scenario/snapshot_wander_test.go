@@ -133,7 +133,7 @@ func (s *snapshotStory) wrong(last string) string {
 			strings.HasPrefix(b, "what a cluster")
 	}):
 		return strings.Join(s.broken, "; ")
-	case deleted && len(s.store) > 0 && !strings.HasPrefix(last, "LetGo"):
+	case deleted && len(s.store) > 0 && !strings.HasPrefix(last, "Abandoned"):
 		return "it is gone, and something is stored"
 	case deleted:
 		return ""

@@ -586,7 +586,7 @@ func (w *walker) recover() {
 	}
 	w.tellsWhoIsWaitedFor()
 	w.restartUprooted()
-	if w.w.Cluster().Status.Rule == "Learner" { // it is given up after a while
+	if w.w.Cluster().Status.Rule == "LearnerCatchingUp" { // it is given up after a while
 		w.happens("wait 10m; stabilize")
 	}
 }
