@@ -24,6 +24,7 @@ func TestOperate(t *testing.T) {
 		{"fence orders orders-1", `"type":"Fence","fence":{"members":["orders-1"]}`},
 		{"fence orders-1 --duration=1h", `"type":"Fence","fence":{"members":["orders-1"],"duration":"1h0m0s"}`},
 		{"recover FromSnapshot", `"type":"Recover","recover":{"epoch":1,"policy":"FromSnapshot"}`},
+		{"recover Recreate --yes", `"type":"Recover","recover":{"epoch":1,"policy":"Recreate"}`},
 		{"restore --epoch=3", `"type":"Restore","restore":{"epoch":3}`},
 		{"restore orders --snapshot=nightly --stop-first",
 			`"type":"Restore","restore":{"snapshot":{"snapshotRef":{"name":"nightly"}},"stopFirst":true}`},
@@ -54,6 +55,7 @@ func TestOperateRefuses(t *testing.T) {
 		"fence":                            "fence needs the MEMBER that should stop",
 		"recover":                          "recover needs a POLICY",
 		"move-leader orders orders-1 more": "takes one NAME",
+		"recover orders Recreate":          "Recreate begins without any data: say --yes",
 	} {
 		code, _, errs := k.runs(healthy(), strings.Fields(line)...)
 		assert.Equal(t, exitUsage, code, line)
@@ -71,6 +73,17 @@ func TestOperateRefuses(t *testing.T) {
 	assert.Equal(t, exitTrouble, code)
 	assert.Contains(t, errs, "EtcdCluster shop/orders is being deleted")
 	assert.Empty(t, k.applied)
+}
+
+// TestDryRun prints what would be created, which kubectl can create.
+func TestDryRun(t *testing.T) {
+	k := steady(t)
+	code, out, errs := k.runs(healthy(), "recover", "orders", "Recreate", "--dry-run")
+	require.Zero(t, code, errs)
+	assert.Empty(t, k.applied)
+	var op v1alpha1.EtcdOperation
+	require.NoError(t, yaml.UnmarshalStrict([]byte(out), &op))
+	assert.Equal(t, v1alpha1.RecoverRecreate, op.Spec.Recover.Policy)
 }
 
 // TestOperateWaits: what happens meanwhile is printed once each, until it has ended.

@@ -3,6 +3,7 @@ package kubectl
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,15 +19,23 @@ import (
 
 // adopting is what the command adopt is told besides names.
 type adopting struct {
-	dryRun                  bool
 	selector, path, version string
 	claims                  []string
 }
 
-// valid says what is missing on the line: NAME and the claims, or a selector in place of these.
-func (d *adopting) valid(names []string) error {
+func (a *invocation) adoptFlags(flags *flag.FlagSet) {
+	d := &a.adopting
+	flags.BoolVar(&a.dryRun, "dry-run", false, "print the EtcdCluster and change nothing")
+	flags.StringVar(&d.selector, "l", "", "`selector` of the claims' labels, in place of their names")
+	flags.StringVar(&d.path, "path", "", "`path` of etcd's data directory in each volume; empty for data")
+	flags.StringVar(&d.version, "etcd-version", "", "`version` of etcd that should run, such as 3.6.16")
+}
+
+// validAdopt says what is missing on the line: NAME and the claims, or a selector in place of these.
+func (a *invocation) validAdopt(names []string) error {
+	d := &a.adopting
 	switch {
-	case !d.dryRun:
+	case !a.dryRun:
 		return misused("adopt changes nothing, and needs --dry-run: hand what it prints to `kubectl apply -f -`")
 	case d.version == "":
 		return misused("adopt needs --etcd-version, such as 3.6.16: at least the minor version of the data")
@@ -35,11 +44,12 @@ func (d *adopting) valid(names []string) error {
 	case (len(names) == 1) == (d.selector == ""):
 		return misused("adopt needs either names of claims after NAME, or -l with a selector of their labels")
 	}
+	d.claims = names[1:]
 	return nil
 }
 
 // adopt prints the EtcdCluster that would begin with claims that are there, and what is known of these.
-func (a *ask) adopt(ctx context.Context) error {
+func (a *invocation) adopt(ctx context.Context) error {
 	claims, err := a.claimsToAdopt(ctx)
 	if err != nil {
 		return err
@@ -62,7 +72,7 @@ func (a *ask) adopt(ctx context.Context) error {
 }
 
 // claimsToAdopt are those that the line names, as the API server has them.
-func (a *ask) claimsToAdopt(ctx context.Context) ([]corev1.PersistentVolumeClaim, error) {
+func (a *invocation) claimsToAdopt(ctx context.Context) ([]corev1.PersistentVolumeClaim, error) {
 	call := a.in("get", "pvc", "-o", "json")
 	if a.adopting.selector != "" {
 		call = append(call, "-l", a.adopting.selector)
@@ -87,7 +97,7 @@ func (a *ask) claimsToAdopt(ctx context.Context) ([]corev1.PersistentVolumeClaim
 }
 
 // users are the pods that have claims mounted and have not ended, by the claim's name.
-func (a *ask) users(ctx context.Context) (map[string][]string, error) {
+func (a *invocation) users(ctx context.Context) (map[string][]string, error) {
 	pods, err := itemsOf[corev1.Pod](ctx, a, a.in("get", "pods", "-o", "json"))
 	users := map[string][]string{}
 	for _, pod := range pods {
@@ -104,7 +114,7 @@ func (a *ask) users(ctx context.Context) (map[string][]string, error) {
 }
 
 // itemsOf are the objects that a call of kubectl gets.
-func itemsOf[T any](ctx context.Context, a *ask, call []string) ([]T, error) {
+func itemsOf[T any](ctx context.Context, a *invocation, call []string) ([]T, error) {
 	out, err := a.kube.run(ctx, call...)
 	if err != nil {
 		return nil, err
@@ -121,7 +131,7 @@ type manifest struct{ metadata, spec map[string]any }
 
 // adopted is the EtcdCluster: as many members as there are claims, on volumes of the largest size, and of their class
 // where all have the same.
-func (a *ask) adopted(claims []corev1.PersistentVolumeClaim) manifest {
+func (a *invocation) adopted(claims []corev1.PersistentVolumeClaim) manifest {
 	size := resource.Quantity{}
 	class := claims[0].Spec.StorageClassName
 	names := []string{}
@@ -142,7 +152,7 @@ func (a *ask) adopted(claims []corev1.PersistentVolumeClaim) manifest {
 	if a.adopting.path != "" {
 		former["path"] = a.adopting.path
 	}
-	metadata := map[string]any{"name": a.name}
+	metadata := map[string]any{"name": a.cluster}
 	if claims[0].Namespace != "" {
 		metadata["namespace"] = claims[0].Namespace
 	}

@@ -39,7 +39,7 @@ const (
 )
 
 // callFor is the call about this cluster, with what people should know about it.
-func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
+func (a *invocation) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	resources, notes := a.childResources(ctx, c.EtcdCluster)
 	body := &call{Parent: c.raw, Children: groups{}, Related: groups{"Secret.v1": {}},
 		Finalizing: c.DeletionTimestamp != nil}
@@ -79,7 +79,7 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 }
 
 // addSnapshots puts in the EtcdSnapshots that the hook is shown: those of the cluster, and those that its spec names.
-func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*metav1.ObjectMeta) bool) error {
+func (a *invocation) addSnapshots(ctx context.Context, c *found, body *call, all func(*metav1.ObjectMeta) bool) error {
 	body.Related[snapshotGroup] = map[string]json.RawMessage{}
 	which := [][]string{{"-l", objects.LabelCluster + "=" + c.Name}}
 	for _, name := range facts.SnapshotsNamed(c.EtcdCluster) {
@@ -133,7 +133,7 @@ func (g groups) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 }
 
 // childResources are the kinds of children that the CompositeController has rules for.
-func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
+func (a *invocation) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
 	var usual []string
 	for _, kind := range observation.Kinds {
 		if !kind.Optional || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {

@@ -25,7 +25,7 @@ const (
 )
 
 // check says whether Kubernetes, Metacontroller and Quorate fit together. It only reads.
-func (a *ask) check(ctx context.Context) error {
+func (a *invocation) check(ctx context.Context) error {
 	own, _, _ := strings.Cut(a.Version, " ")
 	o := check.Options{Namespace: a.namespace, Metacontroller: a.metacontroller, Version: own, Now: a.now()}
 	findings := a.findings(ctx, &o)
@@ -50,7 +50,7 @@ func (a *ask) check(ctx context.Context) error {
 }
 
 // findings reads what there is to read, and judges it. It finds Metacontroller where its namespace was not said.
-func (a *ask) findings(ctx context.Context, o *check.Options) []check.Finding {
+func (a *invocation) findings(ctx context.Context, o *check.Options) []check.Finding {
 	answers := map[string]check.Answer{}
 	first := o.First()
 	answers[first.Name] = a.answer(ctx, first)
@@ -66,7 +66,7 @@ func (a *ask) findings(ctx context.Context, o *check.Options) []check.Finding {
 }
 
 // readAll reads beside each other.
-func (a *ask) readAll(ctx context.Context, readings []check.Reading, answers map[string]check.Answer) {
+func (a *invocation) readAll(ctx context.Context, readings []check.Reading, answers map[string]check.Answer) {
 	var all sync.WaitGroup
 	var lock sync.Mutex
 	turns := make(chan struct{}, atOnce)
@@ -84,7 +84,7 @@ func (a *ask) readAll(ctx context.Context, readings []check.Reading, answers map
 }
 
 // answer is what kubectl says to a reading.
-func (a *ask) answer(ctx context.Context, r check.Reading) check.Answer {
+func (a *invocation) answer(ctx context.Context, r check.Reading) check.Answer {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
 	out, err := a.kube.run(ctx, r.Args...)

@@ -48,7 +48,7 @@ func unread(context.Context, io.Reader) (Call, error) {
 }
 
 // explain asks the hooks what they would do now.
-func (a *ask) explain(ctx context.Context) error {
+func (a *invocation) explain(ctx context.Context) error {
 	c, err := a.find(ctx)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ type explanation struct {
 	finalized          bool
 }
 
-func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
+func (a *invocation) explanation(ctx context.Context, c *found) (*explanation, error) {
 	body, notes, err := a.callFor(ctx, c)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 }
 
 // decide observes etcd and asks the hooks once; a cluster that is being deleted is not asked about.
-func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
+func (e *explanation) decide(ctx context.Context, a *invocation, asked Call) error {
 	if e.finalizing && defaults.Protected(e.o.Cluster) {
 		e.finalizing = false
 		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then Quorate "+
@@ -257,7 +257,7 @@ func verdict(broken error) string {
 }
 
 // settings of the installation, as its Deployment has them; else what the pods tell, with a word about it.
-func (a *ask) settings(ctx context.Context, body *call) (observation.Settings, string) {
+func (a *invocation) settings(ctx context.Context, body *call) (observation.Settings, string) {
 	if c, err := a.server(ctx); err == nil {
 		return settingsIn(c, a.quorate), ""
 	}

@@ -24,13 +24,13 @@ type found struct {
 }
 
 // find gets the EtcdCluster: that of the name, or the only one.
-func (a *ask) find(ctx context.Context) (*found, error) {
-	if a.name == "" {
+func (a *invocation) find(ctx context.Context) (*found, error) {
+	if a.cluster == "" {
 		return a.only(ctx)
 	}
-	raw, err := a.kube.run(ctx, a.in("get", clusters, a.name, "-o", "json")...)
+	raw, err := a.kube.run(ctx, a.in("get", clusters, a.cluster, "-o", "json")...)
 	if refused(err, "NotFound") && !strings.Contains(err.Error(), "could not find the requested resource") {
-		return nil, fmt.Errorf("EtcdCluster %s does not exist in namespace %s; `kubectl get %s -A` lists all", a.name,
+		return nil, fmt.Errorf("EtcdCluster %s does not exist in namespace %s; `kubectl get %s -A` lists all", a.cluster,
 			a.where(ctx), clusters)
 	}
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *ask) find(ctx context.Context) (*found, error) {
 }
 
 // only gets the EtcdCluster of a namespace that has exactly one.
-func (a *ask) only(ctx context.Context) (*found, error) {
+func (a *invocation) only(ctx context.Context) (*found, error) {
 	out, err := a.kube.run(ctx, a.in("get", clusters, "-o", "json")...)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (a *ask) only(ctx context.Context) (*found, error) {
 }
 
 // in is a call of kubectl in the namespace that was asked for.
-func (a *ask) in(args ...string) []string {
+func (a *invocation) in(args ...string) []string {
 	if a.namespace == "" {
 		return args
 	}
@@ -75,7 +75,7 @@ func (a *ask) in(args ...string) []string {
 }
 
 // where is the namespace that was asked for, for people.
-func (a *ask) where(ctx context.Context) string {
+func (a *invocation) where(ctx context.Context) string {
 	if a.namespace != "" {
 		return a.namespace
 	}
@@ -104,7 +104,7 @@ func items(list []byte) ([]json.RawMessage, error) {
 }
 
 // podsOf gets the pods of the cluster's members, by name.
-func (a *ask) podsOf(ctx context.Context, c *v1alpha1.EtcdCluster) (map[string]*corev1.Pod, error) {
+func (a *invocation) podsOf(ctx context.Context, c *v1alpha1.EtcdCluster) (map[string]*corev1.Pod, error) {
 	out, err := a.kube.run(ctx, "get", "pods", "-n", c.Namespace, "-l", objects.LabelCluster+"="+c.Name, "-o", "json")
 	if err != nil {
 		return nil, err

@@ -24,12 +24,12 @@ type Place struct {
 // Installer has kubectl carry out an installation, step by step.
 type Installer struct {
 	Place
-	*ask
+	*invocation
 }
 
 // Installer is one for this place. What is passed are kubectl's own flags.
 func (p *Program) Installer(at Place, passed []string) *Installer {
-	return &Installer{at, &ask{Program: p, command: "check", kube: p.kubectl(passed), namespace: at.Namespace,
+	return &Installer{at, &invocation{Program: p, command: commandNamed("check"), kube: p.kubectl(passed), namespace: at.Namespace,
 		metacontroller: at.Metacontroller, format: "text"}}
 }
 

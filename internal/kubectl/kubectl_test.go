@@ -32,6 +32,7 @@ func TestCommandLine(t *testing.T) {
 		{"status a b", exitUsage, `status takes one NAME, not also "b"`},
 		{"status --wait", exitUsage, "flag provided but not defined: -wait"},
 		{"status -h", 0, "-namespace"},
+		{"recover -h", 0, "Example:\n  kubectl quorate recover orders FromSurvivor --dry-run"},
 		{"move-leader", exitUsage, "move-leader needs the MEMBER"},
 		{"move-leader a b c", exitUsage, `move-leader takes one NAME, not also "b"`},
 		{"check demo", exitUsage, `check takes no NAME such as "demo"`},

@@ -44,7 +44,7 @@ func (l *live) answered() bool {
 const observedWithin = 20 * time.Second
 
 // look asks etcd through the pods. It never fails: what stood in the way is in the answer.
-func (a *ask) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
+func (a *invocation) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
 	pods, err := a.podsOf(ctx, c)
 	if err != nil {
 		return &live{trouble: err.Error()}
@@ -65,7 +65,7 @@ func observed(c *v1alpha1.EtcdCluster, pods map[string]*corev1.Pod) observation.
 
 // own is how the members are reached: by Quorate's certificate, and by tokens where they ask for none. Nothing of it is
 // needed for a cluster in plain text.
-func (a *ask) own(ctx context.Context, c *v1alpha1.EtcdCluster) (etcdops.Own, error) {
+func (a *invocation) own(ctx context.Context, c *v1alpha1.EtcdCluster) (etcdops.Own, error) {
 	name := objects.OperatorSecret(c)
 	if name == "" {
 		return etcdops.Own{}, nil
@@ -95,7 +95,7 @@ func secretsFor(c *v1alpha1.EtcdCluster) []string {
 	return list
 }
 
-func (a *ask) secret(ctx context.Context, c *v1alpha1.EtcdCluster, name string) (map[string][]byte, error) {
+func (a *invocation) secret(ctx context.Context, c *v1alpha1.EtcdCluster, name string) (map[string][]byte, error) {
 	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
 	if err != nil {
 		return nil, fmt.Errorf("etcd needs a certificate, and its Secret %s/%s can't be read: %w", c.Namespace,
@@ -118,7 +118,7 @@ type ways struct {
 }
 
 // open makes a way to each endpoint, all at once.
-func (a *ask) open(ctx context.Context, namespace string, endpoints []observation.Endpoint) *ways {
+func (a *invocation) open(ctx context.Context, namespace string, endpoints []observation.Endpoint) *ways {
 	w := &ways{local: map[string]string{}, closed: map[string]error{}}
 	var lock sync.Mutex
 	var all sync.WaitGroup
@@ -144,7 +144,7 @@ var errExternal = errors.New("it is not ours, and this machine has no way to it;
 	"Kubernetes")
 
 // way opens one to the pod of a member.
-func (a *ask) way(
+func (a *invocation) way(
 	ctx context.Context, namespace string, endpoint observation.Endpoint,
 ) (address string, stop func(), err error) {
 	if endpoint.External {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -21,33 +22,19 @@ const operations = "etcdoperations.etcd.quorate.dev"
 // lookEvery is how often an operation is looked at with --wait.
 const lookEvery = 2 * time.Second
 
-// acts are the commands, with the type of operation that each creates.
-var acts = map[string]v1alpha1.OperationType{
-	"defrag": v1alpha1.OperationDefragment, "move-leader": v1alpha1.OperationMoveLeader,
-	"fence": v1alpha1.OperationFence, "recover": v1alpha1.OperationRecover, "restore": v1alpha1.OperationRestore,
-}
-
-// operandOf says what a command takes after NAME; empty for nothing.
-var operandOf = map[string]string{
-	"move-leader": "the MEMBER that should lead, such as demo-1; `kubectl quorate status` lists them",
-	"fence":       "the MEMBER that should stop, such as demo-1; `kubectl quorate status` lists them",
-	"recover":     "a POLICY: FromSurvivor, FromSnapshot or Recreate",
-}
-
 // operation is what the command line asks for, on this cluster.
-func (a *ask) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error) {
-	kind := acts[a.command]
+func (a *invocation) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error) {
 	op := &v1alpha1.EtcdOperation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOperation},
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Labels: handedDown(c.Labels),
-			Name: fmt.Sprintf("%s-%s-%s", c.Name, a.command, a.now().UTC().Format("20060102-150405"))},
-		Spec: v1alpha1.EtcdOperationSpec{ClusterRef: v1alpha1.ClusterRef{Name: c.Name}, Type: kind},
+			Name: fmt.Sprintf("%s-%s-%s", c.Name, a.name, a.now().UTC().Format("20060102-150405"))},
+		Spec: v1alpha1.EtcdOperationSpec{ClusterRef: v1alpha1.ClusterRef{Name: c.Name}, Type: a.creates},
 	}
-	switch kind {
+	switch a.creates {
 	case v1alpha1.OperationMoveLeader:
-		op.Spec.MoveLeader = &v1alpha1.MoveLeaderOperation{To: a.operand}
+		op.Spec.MoveLeader = &v1alpha1.MoveLeaderOperation{To: a.word}
 	case v1alpha1.OperationFence:
-		op.Spec.Fence = &v1alpha1.FenceOperation{Members: []string{a.operand}}
+		op.Spec.Fence = &v1alpha1.FenceOperation{Members: []string{a.word}}
 		if a.duration > 0 {
 			op.Spec.Fence.Duration = &metav1.Duration{Duration: a.duration}
 		}
@@ -55,7 +42,7 @@ func (a *ask) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error
 		if c.Status.Epoch == 0 {
 			return nil, fmt.Errorf("EtcdCluster %s/%s has not begun, so there is nothing to recover", c.Namespace, c.Name)
 		}
-		op.Spec.Recover = &v1alpha1.RecoverOperation{Epoch: c.Status.Epoch, Policy: v1alpha1.QuorumLoss(a.operand)}
+		op.Spec.Recover = &v1alpha1.RecoverOperation{Epoch: c.Status.Epoch, Policy: v1alpha1.QuorumLoss(a.word)}
 	case v1alpha1.OperationRestore:
 		op.Spec.Restore = &v1alpha1.RestoreOperation{StopFirst: a.stopFirst}
 		if a.epoch > 0 {
@@ -81,7 +68,7 @@ func handedDown(labels map[string]string) map[string]string {
 }
 
 // operate creates the operation, and waits for its end if that is asked for.
-func (a *ask) operate(ctx context.Context) error {
+func (a *invocation) operate(ctx context.Context) error {
 	c, err := a.find(ctx)
 	if err != nil {
 		return err
@@ -93,12 +80,18 @@ func (a *ask) operate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := json.Marshal(map[string]any{"apiVersion": op.APIVersion, "kind": op.Kind,
-		"metadata": map[string]any{"name": op.Name, "namespace": op.Namespace, "labels": op.Labels}, "spec": op.Spec})
+	manifest := map[string]any{"apiVersion": op.APIVersion, "kind": op.Kind,
+		"metadata": map[string]any{"name": op.Name, "namespace": op.Namespace, "labels": op.Labels}, "spec": op.Spec}
+	if a.dryRun {
+		text, err := yaml.Marshal(manifest)
+		fmt.Fprintf(a.Out, "%s", text)
+		return err
+	}
+	raw, err := json.Marshal(manifest)
 	if err != nil {
 		return err
 	}
-	if err := a.kube.create(ctx, operations, op.Namespace, manifest); err != nil {
+	if err := a.kube.create(ctx, operations, op.Namespace, raw); err != nil {
 		return fmt.Errorf("no EtcdOperation was created for EtcdCluster %s/%s: %w", c.Namespace, c.Name, err)
 	}
 	fmt.Fprintf(a.Out, "EtcdOperation %s/%s created\n", op.Namespace, op.Name)
@@ -115,7 +108,7 @@ func (a *ask) operate(ctx context.Context) error {
 }
 
 // await prints how an operation goes until it has ended.
-func (a *ask) await(ctx context.Context, op *v1alpha1.EtcdOperation) error {
+func (a *invocation) await(ctx context.Context, op *v1alpha1.EtcdOperation) error {
 	said := ""
 	for {
 		out, err := a.kube.run(ctx, "get", operations, op.Name, "-n", op.Namespace, "-o", "json")

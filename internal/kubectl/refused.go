@@ -27,7 +27,7 @@ const syncError = "SyncError"
 
 // syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it
 // tells is over.
-func (a *ask) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFailure {
+func (a *invocation) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFailure {
 	if len(c.Status.Internal.Awaited) == 0 && c.Status.Rule != "" {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // report writes a support bundle. What can't be had is said in it, and is no reason to have none.
-func (a *ask) report(ctx context.Context) error {
+func (a *invocation) report(ctx context.Context) error {
 	c, err := a.find(ctx)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (b *bundle) trouble(format string, args ...any) {
 }
 
 // bundle collects everything.
-func (a *ask) bundle(ctx context.Context, c *found) *bundle {
+func (a *invocation) bundle(ctx context.Context, c *found) *bundle {
 	b := &bundle{files: map[string][]byte{}}
 	if a.metacontroller == "" {
 		o := check.Options{Namespace: a.quorate}
@@ -97,7 +97,7 @@ func (a *ask) bundle(ctx context.Context, c *found) *bundle {
 }
 
 // secrets are those of some namespaces: to find what they hold elsewhere, never to write it.
-func (a *ask) secrets(ctx context.Context, namespaces ...string) (all []corev1.Secret, troubles []error) {
+func (a *invocation) secrets(ctx context.Context, namespaces ...string) (all []corev1.Secret, troubles []error) {
 	slices.Sort(namespaces)
 	for _, namespace := range slices.Compact(namespaces) {
 		out, err := a.kube.run(ctx, "get", "secrets", "-n", namespace, "-o", "json")
@@ -116,7 +116,7 @@ func (a *ask) secrets(ctx context.Context, namespaces ...string) (all []corev1.S
 }
 
 // words are what status and explain print.
-func (a *ask) words(ctx context.Context, b *bundle, c *found) {
+func (a *invocation) words(ctx context.Context, b *bundle, c *found) {
 	var text bytes.Buffer
 	printStatus(&text, c.EtcdCluster, a.look(ctx, c.EtcdCluster), a.syncFailure(ctx, c.EtcdCluster), a.now())
 	b.add("status.txt", text.Bytes())
@@ -137,7 +137,7 @@ type piece struct {
 	args   []string
 }
 
-func (a *ask) pieces(c *found) []piece {
+func (a *invocation) pieces(c *found) []piece {
 	get := func(file, namespace string, args ...string) piece {
 		args = append([]string{"get"}, args...)
 		if namespace != "" {
@@ -172,7 +172,7 @@ func (a *ask) pieces(c *found) []piece {
 	)
 }
 
-func (a *ask) collect(ctx context.Context, b *bundle, p piece) {
+func (a *invocation) collect(ctx context.Context, b *bundle, p piece) {
 	out, err := a.kube.run(ctx, p.args...)
 	if err == nil && p.object {
 		out, err = b.redactor.object(out)
@@ -192,7 +192,7 @@ func (a *ask) collect(ctx context.Context, b *bundle, p piece) {
 const logLines = "--tail=5000"
 
 // logs of all containers of some pods, with those of the run before where there was one.
-func (a *ask) logs(ctx context.Context, b *bundle, namespace, selector, folder string) {
+func (a *invocation) logs(ctx context.Context, b *bundle, namespace, selector, folder string) {
 	args := []string{"get", "pods", "-n", namespace, "-o", "json"}
 	if selector != "" {
 		args = append(args, "-l", selector)

@@ -227,7 +227,7 @@ func TestLogsOfEveryRun(t *testing.T) {
 	raw, err := json.Marshal(corev1.PodList{Items: []corev1.Pod{pod}})
 	require.NoError(t, err)
 	k.says["get pods -n shop -o json -l"] = string(raw)
-	a := &ask{Program: k.waiting(func() {}), kube: k}
+	a := &invocation{Program: k.waiting(func() {}), kube: k}
 	b := &bundle{redactor: newRedactor(nil), files: map[string][]byte{}}
 	a.logs(t.Context(), b, "shop", "x=y", "logs")
 	var names []string

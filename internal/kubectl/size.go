@@ -64,7 +64,7 @@ func validLoad(l defaults.Load, names []string) error {
 }
 
 // size prints the EtcdCluster that is large enough for a load, and what that comes from.
-func (a *ask) size() error {
+func (a *invocation) size() error {
 	l := a.load
 	n := l.Need()
 	options := fmt.Sprintf("autoCompaction: {retention: %s}", objects.Brief(l.History))

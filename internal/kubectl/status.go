@@ -17,7 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
-func (a *ask) status(ctx context.Context) error {
+func (a *invocation) status(ctx context.Context) error {
 	c, err := a.find(ctx)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 // versions prints that of this plugin, and the image of the Quorate that runs: its tag is the version, if it is a
 // release.
-func (a *ask) versions(ctx context.Context) error {
+func (a *invocation) versions(ctx context.Context) error {
 	fmt.Fprintf(a.Out, "kubectl quorate %s\n", a.Version)
 	if a.client {
 		return nil
@@ -26,7 +26,7 @@ func (a *ask) versions(ctx context.Context) error {
 }
 
 // server is the container of Quorate itself.
-func (a *ask) server(ctx context.Context) (*corev1.Container, error) {
+func (a *invocation) server(ctx context.Context) (*corev1.Container, error) {
 	out, err := a.kube.run(ctx, "get", "deployment", "quorate", "-n", a.quorate, "-o", "json")
 	if err != nil {
 		return nil, err
