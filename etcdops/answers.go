@@ -20,10 +20,10 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/reach"
 )
 
-// All that comes from an etcd passes through this file: what a connection may bring before it takes one of a few seats
+// All that comes from an etcd passes through this file: what a connection may bring before it takes one of a few slots
 // (connect), how long an answer may be (asked), and how much may be made of it (weighing).
 const (
-	// smallTalk is how many bytes a connection brings without a seat. A handshake and the answers of nine members to
+	// smallTalk is how many bytes a connection brings without a slot. A handshake and the answers of nine members to
 	// a look take some 8 KiB.
 	smallTalk = 16 << 10
 	// largeTalks is how many connections bring more at once.
@@ -39,8 +39,8 @@ const (
 	mostWithin = 8
 )
 
-// seats are those of the connections that bring much.
-var seats = make(chan struct{}, largeTalks)
+// slots are those of the connections that bring much.
+var slots = make(chan struct{}, largeTalks)
 
 // connect is the only place that connects to an etcd. Check looks at the address before anything is sent; nil takes
 // any.
@@ -59,8 +59,8 @@ func (e *Etcd) connect(ctx context.Context, address string, check reach.Control)
 	return &talk{Conn: conn, over: make(chan struct{})}, nil
 }
 
-// A talk is a connection that waits for a seat before it brings more than smallTalk. All of them together hold in
-// memory what their seats allow, however many there are.
+// A talk is a connection that waits for a slot before it brings more than smallTalk. All of them together hold in
+// memory what their slots allow, however many there are.
 type talk struct {
 	net.Conn
 
@@ -73,7 +73,7 @@ type talk struct {
 
 // Read implements net.Conn.
 func (t *talk) Read(p []byte) (int, error) {
-	if t.brought >= smallTalk && !t.sit() {
+	if t.brought >= smallTalk && !t.wait() {
 		return 0, net.ErrClosed
 	}
 	n, err := t.Conn.Read(p)
@@ -81,8 +81,8 @@ func (t *talk) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sit waits for a seat; false when the connection is closed before.
-func (t *talk) sit() bool {
+// wait waits for a slot; false when the connection is closed before.
+func (t *talk) wait() bool {
 	t.lock.Lock()
 	seated := t.seated
 	t.lock.Unlock()
@@ -90,14 +90,14 @@ func (t *talk) sit() bool {
 		return true
 	}
 	select {
-	case seats <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-t.over:
 		return false
 	}
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if t.ended {
-		<-seats
+		<-slots
 		return false
 	}
 	t.seated = true
@@ -111,7 +111,7 @@ func (t *talk) Close() error {
 		t.ended = true
 		close(t.over)
 		if t.seated {
-			<-seats
+			<-slots
 		}
 	}
 	t.lock.Unlock()

@@ -167,7 +167,7 @@ func TestFewBringMuchAtOnce(t *testing.T) {
 		require.NoError(t, conn.Close(), "twice, as clients do")
 	}
 	wg.Wait()
-	require.Empty(t, seats, "all are given back")
+	require.Empty(t, slots, "all are given back")
 }
 
 // fulsome always has something to say.

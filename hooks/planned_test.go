@@ -18,8 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
-// founding is a cluster whose initial members have volumes and no pods yet.
-func founding(facts ...fact) observation.Observation {
+// bootstrap is a cluster whose initial members have volumes and no pods yet.
+func bootstrap(facts ...fact) observation.Observation {
 	o := fresh(3)
 	observeRecord(&o, 3)
 	for i := range 3 {
@@ -40,7 +40,7 @@ func stood(pod *corev1.Pod, preparedWith string) {
 
 // unpulled has the initial members have pods, whose image can't be pulled; found is what prepare has said there.
 func unpulled(found string) observation.Observation {
-	o := founding()
+	o := bootstrap()
 	observe(&o, Decide(o))
 	for _, pod := range o.Children.Pods {
 		stood(pod, found)
@@ -75,7 +75,7 @@ func TestNothingHasRunIsProven(t *testing.T) {
 		assert.Equal(t, "3.6.16", recorded(o, "3.7.3"), name)
 		assert.Equal(t, "3.6.17", recorded(o, "3.6.17"), "another patch release")
 	}
-	unbound := founding(version("3.7.3"))
+	unbound := bootstrap(version("3.7.3"))
 	assert.Empty(t, facts.New(unbound).Unproven(), "no volume has been made")
 	unbound.Children.Claims["demo-1"].Status.Phase = corev1.ClaimBound
 	assert.Equal(t, []string{"demo-1"}, facts.New(unbound).Unproven())

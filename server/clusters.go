@@ -48,7 +48,7 @@ func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) 
 func (s *Server) turn(ctx context.Context, cluster types.UID) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, s.options.CallTimeout/2)
 	defer cancel()
-	end, err = s.turns.take(waiting, cluster)
+	end, err = s.locks.lock(waiting, cluster)
 	if err != nil && ctx.Err() == nil {
 		return nil, wire.Refuse(http.StatusTooManyRequests,
 			"another call for this cluster is still running; ask again in a second")
@@ -60,7 +60,7 @@ func (s *Server) turn(ctx context.Context, cluster types.UID) (end func(), err e
 func (s *Server) syncCluster(
 	ctx context.Context, r *wire.ClusterCall, o observation.Observation, began time.Time,
 ) (*decided, error) {
-	o.Recent = s.said.remembers(r.Cluster.UID)
+	o.Recent = s.logged.remembers(r.Cluster.UID)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	if putOff(ctx) != nil && !etcd.began {
@@ -87,7 +87,7 @@ func (s *Server) syncCluster(
 				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Reason, outcome: outcome, began: began,
 				children: &d.Children, quiet: outcome == nil && d.Quiet,
 			})
-			s.said.note(r.Cluster.UID, d.Status.History)
+			s.logged.note(r.Cluster.UID, d.Status.History)
 		},
 	}, nil
 }

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// mostStrangers is how many connections there are at once that have not shown a token yet: each takes some 40 KiB.
-	mostStrangers = 256
+	// mostUnauthenticated is how many connections there are at once that have not shown a token yet: each takes some 40 KiB.
+	mostUnauthenticated = 256
 	// mostCallers is how many there are that have.
 	mostCallers = 512
 )
 
-// A door is a listener that keeps few connections. When there are too many of strangers, the one that has been one for
+// A door is a listener that keeps few connections. When there are too many of unauthenticated ones, the one that has been one for
 // longest is closed: a caller shows its token with its first request, within milliseconds. Those of callers are counted
 // apart.
 type door struct {
 	net.Listener
 
-	mu                 sync.Mutex
-	strangers, callers list.List // of *guest, the oldest first
+	mu                       sync.Mutex
+	unauthenticated, callers list.List // of *guest, the oldest first
 }
 
 // A guest is a connection.
@@ -41,7 +41,7 @@ func (d *door) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	g := &guest{Conn: conn, door: d}
-	g.enter(&d.strangers, mostStrangers)
+	g.enter(&d.unauthenticated, mostUnauthenticated)
 	return g, nil
 }
 
@@ -95,9 +95,9 @@ func welcome(ctx context.Context) {
 		return
 	}
 	g.door.mu.Lock()
-	stranger := g.in == &g.door.strangers
+	unauthenticated := g.in == &g.door.unauthenticated
 	g.door.mu.Unlock()
-	if stranger {
+	if unauthenticated {
 		g.enter(&g.door.callers, mostCallers)
 	}
 }

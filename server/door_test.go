@@ -26,7 +26,7 @@ func TestManyConnectionsOfStrangers(t *testing.T) {
 	}
 	right()
 	var all []net.Conn
-	for range mostStrangers + 50 {
+	for range mostUnauthenticated + 50 {
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })

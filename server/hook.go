@@ -115,7 +115,7 @@ func (s *Server) finish(c *call, d *decided) ([]byte, error) {
 		d.tell()
 	}
 	if d.gone {
-		s.said.forget(c.parent.GetUID())
+		s.logged.forget(c.parent.GetUID())
 		s.metrics.Forget(c.parent.GetUID())
 	}
 	return body, nil
@@ -155,7 +155,7 @@ func (s *Server) refuse(c *gin.Context, err error) {
 	if put := putOff(c.Request.Context()); put != nil && errors.Is(err, context.Canceled) {
 		who, _ := c.Value(whoKey).(wire.Identity)
 		s.metrics.PutOff(who.Namespace, "slow")
-		c.Header("Retry-After", "5") // about when a seat is free, and rarely enough that asking costs little
+		c.Header("Retry-After", "5") // about when a slot is free, and rarely enough that asking costs little
 		err = put
 	}
 	if refusal := (*wire.Refusal)(nil); errors.As(err, &refusal) {

@@ -77,7 +77,7 @@ func TestStrangers(t *testing.T) {
 
 	require.Zero(t, etcd.observed.Load())
 	require.Zero(t, etcd.done.Load())
-	require.Equal(t, 1, strings.Count(log.String(), `"refused"`), "strangers don't fill the log: %s", log)
+	require.Equal(t, 1, strings.Count(log.String(), `"refused"`), "unauthenticated callers don't fill the log: %s", log)
 	answer, err := http.Get(pages + "/metrics")
 	require.NoError(t, err)
 	defer answer.Body.Close()
@@ -90,7 +90,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestBodyIsNotReadFirst: a stranger who announces a body is answered and left before it sends any of it.
+// TestBodyIsNotReadFirst: an unauthenticated caller who announces a body is answered and left before it sends any of it.
 func TestBodyIsNotReadFirst(t *testing.T) {
 	f := newFiles(t)
 	address, _, etcd, _ := secured(t, f.CallerFiles, Options{})

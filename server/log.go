@@ -23,9 +23,9 @@ const (
 	forgetAfter = 15 * time.Minute
 )
 
-// said remembers, for each parent, the last line that was logged about it, so that a cluster that waits for something
+// lastLines remember, for each parent, the last line that was logged about it, so that a cluster that waits for something
 // (it is asked about every few seconds) logs once a minute. The next line then says how many were held back.
-type said struct {
+type lastLines struct {
 	mu    sync.Mutex
 	lines map[types.UID]*line
 	swept time.Time
@@ -44,7 +44,7 @@ type words struct {
 }
 
 // worth reports whether to log these words now, and how many equal lines were held back since the last one.
-func (s *said) worth(parent types.UID, w words, now time.Time) (bool, int) {
+func (s *lastLines) worth(parent types.UID, w words, now time.Time) (bool, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lines == nil {
@@ -68,7 +68,7 @@ func (s *said) worth(parent types.UID, w words, now time.Time) (bool, int) {
 }
 
 // remembers is the history that was answered last about a cluster.
-func (s *said) remembers(cluster types.UID) []v1alpha1.HistoryEntry {
+func (s *lastLines) remembers(cluster types.UID) []v1alpha1.HistoryEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.lines[cluster]; l != nil {
@@ -78,7 +78,7 @@ func (s *said) remembers(cluster types.UID) []v1alpha1.HistoryEntry {
 }
 
 // note keeps the history that is answered about a cluster: Metacontroller may call again before its cache shows it.
-func (s *said) note(cluster types.UID, history []v1alpha1.HistoryEntry) {
+func (s *lastLines) note(cluster types.UID, history []v1alpha1.HistoryEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.lines[cluster]; l != nil {
@@ -87,14 +87,14 @@ func (s *said) note(cluster types.UID, history []v1alpha1.HistoryEntry) {
 }
 
 // forget drops a parent that is gone.
-func (s *said) forget(parent types.UID) {
+func (s *lastLines) forget(parent types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.lines, parent)
 }
 
 // sweep drops the parents that are not asked about any more.
-func (s *said) sweep(now time.Time) {
+func (s *lastLines) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.swept) < repeatAfter {
@@ -104,15 +104,15 @@ func (s *said) sweep(now time.Time) {
 	maps.DeleteFunc(s.lines, func(_ types.UID, l *line) bool { return now.Sub(l.seen) > forgetAfter })
 }
 
-// seldom lets through one line a minute of those that strangers cause: they could fill the log.
-type seldom struct {
+// onceAMinute lets through one line a minute of those that unauthenticated callers cause: they could fill the log.
+type onceAMinute struct {
 	mu   sync.Mutex
 	at   time.Time
 	held int
 }
 
 // worth reports whether to log a line now, and how many were held back since the last one.
-func (s *seldom) worth(now time.Time) (bool, int) {
+func (s *onceAMinute) worth(now time.Time) (bool, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.at) < repeatAfter {
@@ -125,15 +125,15 @@ func (s *seldom) worth(now time.Time) (bool, int) {
 	return true, held
 }
 
-// strangers is where net/http writes what goes wrong before there is a call, such as a failed TLS handshake.
-type strangers struct {
+// tlsErrors is where net/http writes what goes wrong before there is a call, such as a failed TLS handshake.
+type tlsErrors struct {
 	log *slog.Logger
 	now func() time.Time
-	seldom
+	onceAMinute
 }
 
 // Write implements io.Writer; p is one line.
-func (s *strangers) Write(p []byte) (int, error) {
+func (s *tlsErrors) Write(p []byte) (int, error) {
 	if worth, held := s.worth(s.now()); worth {
 		s.log.Warn("connection failed", "error", strings.TrimSpace(string(p)), "held_back", held)
 	}
@@ -159,8 +159,8 @@ func (s *Server) logAnswer(a *answered) {
 		w.outcome = cmp.Or(a.outcome.Err, "done")
 	}
 	now := s.now()
-	worth, held := s.said.worth(a.parent.GetUID(), w, now)
-	s.said.sweep(now)
+	worth, held := s.logged.worth(a.parent.GetUID(), w, now)
+	s.logged.sweep(now)
 	if !worth {
 		return
 	}

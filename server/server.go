@@ -71,14 +71,14 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	metrics *metrics.Metrics
-	turns   turns
-	seats   seats
+	locks   parentLocks
+	slow    slowCalls
 	memory  pool // bytes of calls that are not large, with what is made of them
 	large   pool // large calls
 	// verifying is what reads Secrets that are not known: one of each namespace, and two in all.
 	verifying pool
-	said      said
-	refused   seldom
+	logged    lastLines
+	refused   onceAMinute
 	stopping  atomic.Bool
 
 	// What it calls, and the clock; tests put others in their place.
@@ -125,13 +125,13 @@ func (s *Server) Handler() http.Handler {
 	for _, k := range kinds {
 		answered := []gin.HandlerFunc{s.hook(k.read)}
 		if k.kind == v1alpha1.Kind { // the only one that waits for an etcd
-			answered = append([]gin.HandlerFunc{s.seat}, answered...)
+			answered = append([]gin.HandlerFunc{s.limitSlow}, answered...)
 		}
 		for name, handlers := range map[string][]gin.HandlerFunc{
 			"sync": answered, "finalize": answered, "customize": {s.customize(k.kind)},
 		} {
 			path := k.path + name
-			e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, handlers...)...)
+			e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.admit}, handlers...)...)
 		}
 	}
 	return e
@@ -211,7 +211,7 @@ func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	return nil
 }
 
-// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and a stranger
+// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and an unauthenticated caller
 // ways to keep the server busy.
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	headers := min(5*time.Second, s.options.ReadTimeout/2)
@@ -223,7 +223,7 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ConnContext:       withGuest,
-		ErrorLog:          log.New(&strangers{log: s.log, now: s.now}, "", 0),
+		ErrorLog:          log.New(&tlsErrors{log: s.log, now: s.now}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
@@ -239,7 +239,7 @@ func (s *Server) panicked(c *gin.Context, hook string, p any) {
 	}
 }
 
-// logRefusal logs a call that was answered with an error. Calls of strangers are logged once a minute: they could fill
+// logRefusal logs a call that was answered with an error. Unauthenticated calls are logged once a minute: they could fill
 // the log.
 func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
 	held := 0

@@ -136,8 +136,8 @@ func TestLogs(t *testing.T) {
 	require.Contains(t, lines(), `"outcome":"done"`, "something else is said at once")
 
 	now = now.Add(forgetAfter + time.Second)
-	s.said.sweep(now)
-	require.Empty(t, s.said.lines, "a cluster that is not asked about any more is forgotten")
+	s.logged.sweep(now)
+	require.Empty(t, s.logged.lines, "a cluster that is not asked about any more is forgotten")
 }
 
 func TestPanicIsAnError(t *testing.T) {
@@ -155,7 +155,7 @@ func TestPanicIsAnError(t *testing.T) {
 	require.Contains(t, log.String(), "server_test.go", "with the stack")
 	require.Contains(t, get(s.pages(), "/metrics").Body.String(),
 		`quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
-	require.Empty(t, s.turns.queues)
+	require.Empty(t, s.locks.queues)
 }
 
 func TestVerifyWithholdsAnswersAndSteps(t *testing.T) {
@@ -230,7 +230,7 @@ func TestCallsForOneClusterTakeTurns(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, 8, calls.Load())
 	require.EqualValues(t, 1, most.Load(), "calls overlapped")
-	require.Empty(t, s.turns.queues, "nothing is left of a cluster without calls")
+	require.Empty(t, s.locks.queues, "nothing is left of a cluster without calls")
 }
 
 func TestWaitingInVain(t *testing.T) { synctest.Test(t, waitingInVain) }
@@ -260,7 +260,7 @@ func waitingInVain(t *testing.T) {
 	require.Equal(t, 200, post(h, "/sync", other).Code, "another cluster does not wait")
 	close(leave)
 	require.Equal(t, 200, <-done)
-	require.Empty(t, s.turns.queues)
+	require.Empty(t, s.locks.queues)
 }
 
 // TestClientGoesAway: before a step, nothing is done; a step under way is finished.

@@ -82,7 +82,7 @@ func TestNothingIsMadeTwiceTheSame(t *testing.T) {
 	assert.GreaterOrEqual(t, len(a["p"]["password"]), 43, "256 bits")
 }
 
-func TestSuccession(t *testing.T) {
+func TestRotation(t *testing.T) {
 	s := made(t)
 	old := s.read("ca").Certificate
 	s.do(t, "ca", decision.Authority{CommonName: "two", NotBefore: now, NotAfter: later.Add(time.Hour), Previous: true})

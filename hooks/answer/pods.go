@@ -214,7 +214,7 @@ func keptPod(f *facts.Facts, old *corev1.Pod) *corev1.Pod {
 	if f.Epoch == nil {
 		return &pod
 	}
-	noteSuccession(f, &pod, old)
+	noteSwitchover(f, &pod, old)
 	if since := old.Annotations[objects.AnnotationWithdrawn]; since != "" && !f.Epoch.Choice.Removes &&
 		f.Epoch.Choice.Name == old.Name {
 		pod.Annotations[objects.AnnotationWithdrawn] = since
@@ -228,9 +228,9 @@ func keptPod(f *facts.Facts, old *corev1.Pod) *corev1.Pod {
 	return &pod
 }
 
-// noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member
+// noteSwitchover puts on a pod that was made before its epoch began that the one before is over, and that its member
 // may begin; and, on one that must be filled, which database it must find.
-func noteSuccession(f *facts.Facts, pod, old *corev1.Pod) {
+func noteSwitchover(f *facts.Facts, pod, old *corev1.Pod) {
 	noteFilling(f, pod)
 	if facts.Awaits(old) && f.Epoch.Began() && facts.NamesRecord(old) == objects.EpochName(f.Cluster.Name,
 		f.Epoch.N) {

@@ -28,7 +28,7 @@ func Schedule(c *v1alpha1.EtcdCluster) (cron.Schedule, error) {
 }
 
 // Maintenance windows (spec.maintenance.windows). Changes that disturb members that serve, and that could as well be
-// made another day, begin only while one is open: restarts and successions (RollingUpdate, Grow), https URLs
+// made another day, begin only while one is open: restarts and replacements (RollingUpdate, Grow), https URLs
 // (UpdatePeerURLs), the next minor version (Upgrade) and scheduled defragmentations (Defragment). Each of these rules
 // asks here, in one line; WaitForWindow tells what waits.
 //

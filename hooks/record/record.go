@@ -173,7 +173,7 @@ type OldLog struct {
 	UpTo  int64 `json:"upTo,omitzero"` // an index of the log; 0: not known yet
 }
 
-// The phases of a succession. An epoch begins, for good, when the one before can't acknowledge anything any more.
+// The phases of a switchover. An epoch begins, for good, when the one before can't acknowledge anything any more.
 const (
 	PhasePreparing = ""         // its members' data is made ready, beside the epoch before
 	PhaseStopping  = "stopping" // the epoch before is stopped

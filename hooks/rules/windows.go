@@ -14,21 +14,21 @@ import (
 // allWaiting is everything that waits for a window.
 func allWaiting(f *facts.Facts) []string {
 	var all []string
-	var restarts, successions objects.GroupedReasons
+	var restarts, replacements objects.GroupedReasons
 	for _, m := range f.Voters {
 		switch {
 		case !f.WaitsForWindow(m):
 		case f.RestartSuffices(f.UpdateOf(m)):
 			restarts.Add(m.PodName, f.UpdateOf(m).Reason)
 		default:
-			successions.Add(m.PodName, f.UpdateOf(m).Reason)
+			replacements.Add(m.PodName, f.UpdateOf(m).Reason)
 		}
 	}
 	if len(restarts) > 0 {
 		all = append(all, "to restart "+restarts.String())
 	}
-	if len(successions) > 0 {
-		all = append(all, "to replace "+successions.String())
+	if len(replacements) > 0 {
+		all = append(all, "to replace "+replacements.String())
 	}
 	if f.HopWaits() {
 		all = append(all, fmt.Sprintf("to upgrade etcd from %s to %s", f.Epoch.Version, f.Hops()[0]))

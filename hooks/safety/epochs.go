@@ -66,8 +66,8 @@ func answered(j *judgement, cm *corev1.ConfigMap) *facts.Epoch {
 	return e
 }
 
-// succession checks what becomes of epochs, one after the other (S8).
-func succession(j *judgement) {
+// switchover checks what becomes of epochs, one after the other (S8).
+func switchover(j *judgement) {
 	for _, e := range begun(j) {
 		newEpoch(j, e)
 	}

@@ -33,7 +33,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	}
 	founded(&j)
 	complete(&j)
-	succession(&j)
+	switchover(&j)
 	nextIsClosed(&j)
 	children := inEpoch(&j, f)
 	j.o.Children = f.Children

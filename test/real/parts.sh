@@ -126,7 +126,7 @@ play() {
     ipv6) ipv6 v6 'TestIPFamilies TestOnTheHostsNetwork TestJoinByTLSAndStay' && ipv6 dual TestIPFamilies ;;
     install) install ;;
     releases) make conformance ;;
-    model) gotest ./test/simulated/model -deep -run 'Takeovers|External|Succession|Mutants' -skip 'ExternalMembers/.*(two_of|more_trouble)' ;;
+    model) gotest ./test/simulated/model -deep -run 'Takeovers|External|Rotation|Mutants' -skip 'ExternalMembers/.*(two_of|more_trouble)' ;;
     walks)
       gotest ./test/simulated/model -run Walks -seed $seed -steps 200000 &&
         gotest ./test/simulated/scenario -run Wander -wanderings 120

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// TestHandshake: what a member tells in the TLS handshake is what the succession of authorities goes by, so that it
+// TestHandshake: what a member tells in the TLS handshake is what the rotation of authorities goes by, so that it
 // must be what etcd really does: its certificate is read again each time, its authorities are those that it started
 // with.
 func TestHandshake(t *testing.T) {

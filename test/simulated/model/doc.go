@@ -11,6 +11,6 @@
 // test/simulated/scenario (story.go).
 //
 // Three things are searched in package world itself, which is slower and knows more: certificates
-// (succession_test.go), how one epoch takes over from another (epochs_test.go), and how our members take over from
+// (rotation_test.go), how one epoch takes over from another (epochs_test.go), and how our members take over from
 // external ones (external_test.go).
 package model

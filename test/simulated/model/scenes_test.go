@@ -23,7 +23,7 @@ import (
 )
 
 // Three things are searched in the world of the stories itself, of which the model knows nothing: certificates
-// (succession_test.go), how one epoch takes over from another (epochs_test.go), and how our members take over from
+// (rotation_test.go), how one epoch takes over from another (epochs_test.go), and how our members take over from
 // external ones (external_test.go).
 
 // scene is such a world, with how much may still go wrong in it.

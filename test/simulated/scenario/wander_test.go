@@ -690,7 +690,7 @@ func (s *story) alive() bool {
 
 // forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: a reboot on
 // Memory, or an empty disk, takes the mark of prepare too, so they are taken for lost, and a person begins again
-// (docs/decisions/0001-founding.md).
+// (docs/decisions/0001-bootstrap.md).
 func (s *story) forgotten() bool {
 	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind,
 		Name: objects.EpochName(s.w.Cluster().Name, 1)}].(*corev1.ConfigMap)

@@ -20,10 +20,10 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// succession begins when the authority of a running cluster is due to be succeeded, and ends when the old one has
+// rotation begins when the authority of a running cluster is due to be replaced, and ends when the old one has
 // expired and is not trusted any more. Days pass only when nothing is left to do, so that no certificate expires
 // because a step was late.
-type succession struct{}
+type rotation struct{}
 
 // dueAuthority is a cluster of this size whose authority is due.
 func dueAuthority(size, troubles int, decide decider) *scene {
@@ -44,10 +44,10 @@ func dueAuthority(size, troubles int, decide decider) *scene {
 		}
 	}
 	w.Decide = decide
-	return &scene{w: w, plot: succession{}, troubles: troubles}
+	return &scene{w: w, plot: rotation{}, troubles: troubles}
 }
 
-func (p succession) goesOn(s *scene) (list []move) {
+func (p rotation) goesOn(s *scene) (list []move) {
 	for name := range s.w.Net.Isolated {
 		list = append(list, goes("network healed", func(w *world.World) {
 			delete(w.Net.Isolated, name)
@@ -60,7 +60,7 @@ func (p succession) goesOn(s *scene) (list []move) {
 	return list
 }
 
-func (succession) mishaps(s *scene) []move {
+func (rotation) mishaps(s *scene) []move {
 	list := slices.Concat(s.freezes(world.SecretKind, world.PodKind),
 		s.eachPod("kubelet pod", "kill pod", "restart pod", "etcd leader"))
 	for _, pod := range s.w.Pods() {
@@ -76,7 +76,7 @@ func (succession) mishaps(s *scene) []move {
 }
 
 // later lets time pass until there may be something to do.
-func (succession) later(w *world.World) {
+func (rotation) later(w *world.World) {
 	ca := w.Secret(defaults.CASecret(clusterName))
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore)/12 + time.Minute)
 	switch {
@@ -93,8 +93,8 @@ func (succession) later(w *world.World) {
 	}
 }
 
-// done reports whether the succession is over: all trust the new authority alone, and show what it has signed.
-func (succession) done(s *scene) bool {
+// done reports whether the rotation is over: all trust the new authority alone, and show what it has signed.
+func (rotation) done(s *scene) bool {
 	ca := s.w.Secret(defaults.CASecret(clusterName))
 	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Rule != "Converged" ||
 		!s.quiet() {
@@ -114,7 +114,7 @@ func (succession) done(s *scene) bool {
 	return true
 }
 
-func (succession) tell(s *scene, b *strings.Builder, n numbers) {
+func (rotation) tell(s *scene, b *strings.Builder, n numbers) {
 	w, c := s.w, s.w.Cluster()
 	fmt.Fprintln(b, s.troubles, c.Status.Rule, w.Net.Isolated)
 	for _, m := range c.Status.Members {
@@ -146,8 +146,8 @@ func served(w *world.World) string {
 	return ""
 }
 
-// TestSuccession searches all that may happen while an authority is succeeded.
-func TestSuccession(t *testing.T) {
+// TestRotation searches all that may happen while an authority is succeeded.
+func TestRotation(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		size, troubles int
@@ -162,8 +162,8 @@ func TestSuccession(t *testing.T) {
 	}
 }
 
-// TestSuccessionMutants are rules about certificates that are wrong on purpose.
-func TestSuccessionMutants(t *testing.T) {
+// TestRotationMutants are rules about certificates that are wrong on purpose.
+func TestRotationMutants(t *testing.T) {
 	three := func(decide decider) *scene { return dueAuthority(3, 9, decide) }
 	for name, mutant := range map[string]followed{
 		"what the new authority signs is shown before all members trust it": {three, signsEarly, nil, "S19: demo-"},

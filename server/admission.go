@@ -35,8 +35,8 @@ func mostReading() int64 {
 // bodies are buffers for calls that are not large.
 var bodies = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
-// intake lets a call in when there is room for it, reads it, and gives it its time, in which all of this counts.
-func (s *Server) intake(c *gin.Context) {
+// admit lets a call in when there is room for it, reads it, and gives it its time, in which all of this counts.
+func (s *Server) admit(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), s.options.CallTimeout)
 	defer cancel()
 	body := http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody)
@@ -130,9 +130,9 @@ func putOff(ctx context.Context) *wire.Refusal {
 	return put
 }
 
-// seat refuses a call about a slow cluster when its namespace has its part of those already, and cuts off one that
+// limitSlow refuses a call about a slow cluster when its namespace has its part of those already, and cuts off one that
 // turns out to be slow. What the call has learned until then decides nothing.
-func (s *Server) seat(c *gin.Context) {
+func (s *Server) limitSlow(c *gin.Context) {
 	who, _ := c.Value(whoKey).(wire.Identity)
 	ctx, cut := context.WithCancelCause(c.Request.Context())
 	defer cut(nil)
@@ -140,13 +140,13 @@ func (s *Server) seat(c *gin.Context) {
 	tooMany := wire.Refuse(http.StatusTooManyRequests,
 		"calls about %s last long, and as many calls of its namespace wait for slow clusters as may; ask again", who)
 	began := time.Now()
-	call := s.seats.sit(who.Namespace, who.UID, began)
+	call := s.slow.begin(who.Namespace, who.UID, began)
 	if call == nil {
 		cut(tooMany)
 		s.refuse(c, ctx.Err())
 		return
 	}
-	lasts := time.AfterFunc(s.seats.long(), func() {
+	lasts := time.AfterFunc(s.slow.long(), func() {
 		if !call.stays() {
 			cut(tooMany)
 		}
@@ -154,7 +154,7 @@ func (s *Server) seat(c *gin.Context) {
 	defer func() {
 		lasts.Stop()
 		now := time.Now()
-		call.rise(now.Sub(began), now)
+		call.end(now.Sub(began), now)
 	}()
 	c.Next()
 }

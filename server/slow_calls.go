@@ -9,46 +9,46 @@ import (
 )
 
 const (
-	// slowCall is from when on a call is slow, which one whose members answer is not: with all of a core busy and 100
+	// slowAfter is from when on a call is slow, which one whose members answer is not: with all of a core busy and 100
 	// workers, 99 of 100 take less (docs/evidence/scale.md), and a member that is silent takes 1.5 s.
-	slowCall = time.Second
-	// longFor is from when on a call needs a seat, for each call that comes at once: while all of a core is busy with
+	slowAfter = time.Second
+	// longFor is from when on a call needs a slot, for each call that comes at once: while all of a core is busy with
 	// 20 workers, 99 of 100 calls take less than half of it.
 	longFor = 25 * time.Millisecond
-	// seatsOf is which part of Metacontroller's workers may wait for slow clusters of one namespace.
-	seatsOf = 4
+	// slotsOf is which part of Metacontroller's workers may wait for slow clusters of one namespace.
+	slotsOf = 4
 	// peakOver is for how long it is remembered how many calls came at once, at least.
 	peakOver = 10 * time.Minute
 )
 
-// seats keep the calls for slow clusters of one namespace from taking all of Metacontroller's workers. A worker makes
+// slowCalls keep the calls for slow clusters of one namespace from taking all of Metacontroller's workers. A worker makes
 // one call at a time, so while all of them wait for a tenant's silent etcds, no other tenant is asked about. How many
 // workers there are, nothing tells: it is at least how many calls were here at once.
 //
-// A call about a cluster whose last one was slow takes a seat before it begins. Any other takes one once it has
+// A call about a cluster whose last one was slow takes a slot before it begins. Any other takes one once it has
 // lasted, or is cut off: so a namespace has no more of the workers when nothing is known of its clusters yet, or when
-// they answer and fall silent by turns.
-type seats struct {
+// they answer and stop answering by turns.
+type slowCalls struct {
 	mu         sync.Mutex
 	calls      int
 	peak, last int // most calls at once, since turned and in the time before
 	turned     time.Time
 	slow       map[types.UID]time.Time // clusters whose last call was slow, and when that was
-	taken      map[string]int          // seats, by namespace
+	taken      map[string]int          // slots, by namespace
 	asked      map[string]time.Time    // namespaces that were asked about, and when last
 }
 
-// seat is of one call.
-type seat struct {
-	of        *seats
+// slowCall is one call.
+type slowCall struct {
+	of        *slowCalls
 	namespace string
 	cluster   types.UID
 	taken     bool
 	over, cut bool
 }
 
-// sit begins a call; nil when its cluster is slow and the namespace has all its seats taken. Rise ends it.
-func (s *seats) sit(namespace string, cluster types.UID, now time.Time) *seat {
+// begin begins a call; nil when its cluster is slow and the namespace has all its slots taken. End ends it.
+func (s *slowCalls) begin(namespace string, cluster types.UID, now time.Time) *slowCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.turned) > peakOver {
@@ -62,7 +62,7 @@ func (s *seats) sit(namespace string, cluster types.UID, now time.Time) *seat {
 		s.asked = map[string]time.Time{}
 	}
 	s.asked[namespace] = now
-	call := &seat{of: s, namespace: namespace, cluster: cluster}
+	call := &slowCall{of: s, namespace: namespace, cluster: cluster}
 	if _, slow := s.slow[cluster]; slow && !call.take() {
 		return nil
 	}
@@ -70,25 +70,25 @@ func (s *seats) sit(namespace string, cluster types.UID, now time.Time) *seat {
 	return call
 }
 
-// most is how many seats a namespace has: all while there is no other.
-func (s *seats) most() int {
+// most is how many slots a namespace has: all while there is no other.
+func (s *slowCalls) most() int {
 	if len(s.asked) == 1 {
 		return s.atOnce()
 	}
-	return max(1, s.atOnce()/seatsOf)
+	return max(1, s.atOnce()/slotsOf)
 }
 
-func (s *seats) atOnce() int { return max(s.peak, s.last) }
+func (s *slowCalls) atOnce() int { return max(s.peak, s.last) }
 
-// long is when a call that has no seat needs one.
-func (s *seats) long() time.Duration {
+// long is when a call that has no slot needs one.
+func (s *slowCalls) long() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(max(time.Duration(s.atOnce())*longFor, slowCall/4), slowCall)
+	return min(max(time.Duration(s.atOnce())*longFor, slowAfter/4), slowAfter)
 }
 
-// take takes a seat if there is one.
-func (c *seat) take() bool {
+// take takes a slot if there is one.
+func (c *slowCall) take() bool {
 	if c.of.taken[c.namespace] >= c.of.most() {
 		return false
 	}
@@ -100,16 +100,16 @@ func (c *seat) take() bool {
 	return true
 }
 
-// stays reports whether the call may last: it has a seat, or gets one. If not, its cluster is slow.
-func (c *seat) stays() bool {
+// stays reports whether the call may last: it has a slot, or gets one. If not, its cluster is slow.
+func (c *slowCall) stays() bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	c.cut = !c.over && !c.taken && !c.take()
 	return !c.cut
 }
 
-// rise ends the call, which took so long.
-func (c *seat) rise(took time.Duration, now time.Time) {
+// end ends the call, which took so long.
+func (c *slowCall) end(took time.Duration, now time.Time) {
 	s := c.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *seat) rise(took time.Duration, now time.Time) {
 			delete(s.taken, c.namespace)
 		}
 	}
-	if took < slowCall && !c.cut || c.cluster == "" {
+	if took < slowAfter && !c.cut || c.cluster == "" {
 		delete(s.slow, c.cluster)
 		return
 	}
@@ -131,7 +131,7 @@ func (c *seat) rise(took time.Duration, now time.Time) {
 }
 
 // sweep forgets what is not asked about any more.
-func (s *seats) sweep(now time.Time) {
+func (s *slowCalls) sweep(now time.Time) {
 	maps.DeleteFunc(s.slow, func(_ types.UID, at time.Time) bool { return now.Sub(at) > forgetAfter })
 	maps.DeleteFunc(s.asked, func(_ string, at time.Time) bool { return now.Sub(at) > forgetAfter })
 }

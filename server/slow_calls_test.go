@@ -20,21 +20,21 @@ import (
 // TestSeats: with 20 workers, a namespace has five calls at most about clusters that are slow. A cluster that answers
 // again has done with that at once, and others are never refused.
 func TestSeats(t *testing.T) {
-	var s seats
+	var s slowCalls
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	name := func(i int) types.UID { return types.UID(strings.Repeat("x", i+1)) }
-	s.sit("other", "quiet", now).rise(0, now)
-	var calls []*seat
+	s.begin("other", "quiet", now).end(0, now)
+	var calls []*slowCall
 	for i := range 20 {
-		calls = append(calls, s.sit("hostile", name(i), now))
+		calls = append(calls, s.begin("hostile", name(i), now))
 		require.NotNil(t, calls[i], "nothing is known of it")
 	}
-	require.Equal(t, slowCall/2, s.long())
+	require.Equal(t, slowAfter/2, s.long())
 	for i, c := range calls {
 		require.Equal(t, i < 5, c.stays(), "they last")
 	}
 	for _, c := range calls {
-		c.rise(slowCall/2, now)
+		c.end(slowAfter/2, now)
 	}
 	require.Len(t, s.slow, 15, "those that were cut off")
 	for _, c := range calls {
@@ -42,36 +42,36 @@ func TestSeats(t *testing.T) {
 	}
 	require.Empty(t, s.taken)
 	for i := range 5 {
-		s.sit("hostile", name(i), now).rise(3*time.Second, now)
+		s.begin("hostile", name(i), now).end(3*time.Second, now)
 	}
 
 	calls = nil
 	for i := range 20 {
-		c := s.sit("hostile", name(i), now)
+		c := s.begin("hostile", name(i), now)
 		require.Equal(t, i < 5, c != nil, i)
 		if c != nil {
 			calls = append(calls, c)
-			require.True(t, c.stays(), "it has its seat")
+			require.True(t, c.stays(), "it has its slot")
 		}
 	}
-	require.False(t, s.sit("hostile", "healthy", now).stays())
-	require.True(t, s.sit("other", "quiet", now).stays())
-	calls[0].rise(time.Millisecond, now) // its members are back
-	require.NotNil(t, s.sit("hostile", name(10), now))
-	require.Nil(t, s.sit("hostile", name(11), now))
-	require.NotNil(t, s.sit("hostile", name(0), now))
+	require.False(t, s.begin("hostile", "healthy", now).stays())
+	require.True(t, s.begin("other", "quiet", now).stays())
+	calls[0].end(time.Millisecond, now) // its members are back
+	require.NotNil(t, s.begin("hostile", name(10), now))
+	require.Nil(t, s.begin("hostile", name(11), now))
+	require.NotNil(t, s.begin("hostile", name(0), now))
 
 	require.Len(t, s.slow, 19)
 	now = now.Add(forgetAfter + time.Second)
-	require.NotNil(t, s.sit("other", "quiet", now))
+	require.NotNil(t, s.begin("other", "quiet", now))
 	require.Empty(t, s.slow, "what is not asked about is forgotten")
 	require.Equal(t, s.atOnce(), s.most(), "it is the only one namespace")
-	s.sit("third", "quiet", now)
+	s.begin("third", "quiet", now)
 	require.Equal(t, 5, s.most(), "how many workers there are is known for a while")
 	for range 2 {
 		now = now.Add(2 * peakOver)
-		s.sit("other", "quiet", now)
-		s.sit("third", "quiet", now)
+		s.begin("other", "quiet", now)
+		s.begin("third", "quiet", now)
 	}
 	require.Less(t, s.most(), 7)
 }
@@ -119,12 +119,12 @@ func oneHostileAmongFifty(t *testing.T, known bool) {
 	const workers, hostile, others = 20, 200, 50
 	for i := range hostile { // as they were asked about before
 		if known {
-			s.seats.sit("hostile", types.UID("hostile-"+time.Duration(i).String()), time.Now()).rise(time.Minute,
+			s.slow.begin("hostile", types.UID("hostile-"+time.Duration(i).String()), time.Now()).end(time.Minute,
 				time.Now())
 		}
 	}
-	s.seats.sit("shop", "a", time.Now()).rise(0, time.Now())
-	s.seats.peak = workers
+	s.slow.begin("shop", "a", time.Now()).end(0, time.Now())
+	s.slow.peak = workers
 
 	queue := make(chan []byte, hostile+others)
 	for i := range hostile {
@@ -210,8 +210,8 @@ func TestWhatIsCutOff(t *testing.T) {
 			}
 			return d, outcome
 		}
-		s.seats.taken = map[string]int{"shop": 100}
-		s.seats.sit("other", "quiet", time.Now()).rise(0, time.Now())
+		s.slow.taken = map[string]int{"shop": 100}
+		s.slow.begin("other", "quiet", time.Now()).end(0, time.Now())
 		w := post(s.Handler(), "/sync", steady(t))
 		if !step {
 			require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)

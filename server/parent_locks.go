@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// turns lets the calls for one parent take turns. A parent takes up memory only while a call for it runs or waits.
-type turns struct {
+// parentLocks let the calls for one parent take turns. A parent takes up memory only while a call for it runs or waits.
+type parentLocks struct {
 	mu     sync.Mutex
 	queues map[types.UID]*queue
 }
 
 type queue struct {
 	turn  chan struct{} // holds a token while a call runs
-	calls int           // that run or wait; guarded by turns.mu
+	calls int           // that run or wait; guarded by parentLocks.mu
 }
 
-// take waits for the turn of a call for this parent and returns the function that ends it. The error is ctx's, when
+// lock waits for the turn of a call for this parent and returns the function that ends it. The error is ctx's, when
 // ctx ends first.
-func (t *turns) take(ctx context.Context, parent types.UID) (end func(), err error) {
+func (t *parentLocks) lock(ctx context.Context, parent types.UID) (end func(), err error) {
 	t.mu.Lock()
 	if t.queues == nil {
 		t.queues = map[types.UID]*queue{}
