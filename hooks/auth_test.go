@@ -291,7 +291,7 @@ func TestExternalMembersTellThatAuthIsOn(t *testing.T) {
 	o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
 	withCertificates(&o)
 	o.Cluster.Spec.Bootstrap.External.Endpoints = []string{"https://old-0:2379"}
-	o.Cluster.Spec.Bootstrap.External.TLS = &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
+	o.Cluster.Spec.Bootstrap.External.CASecretRef = v1alpha1.SecretRef{Name: "former"}
 	for _, e := range facts.Endpoints(o) {
 		assert.Equal(t, e.External, e.AsksAuth)
 	}

@@ -33,7 +33,7 @@ func besideThree(n int) observation.Observation {
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	o.Children.Secrets = map[string]*observation.Secret{}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: &v1alpha1.ExternalCluster{
-		Endpoints: []string{"http://old-0:2379"}}}
+		ExternalEtcd: v1alpha1.ExternalEtcd{Endpoints: []string{"http://old-0:2379"}}}}
 	o.Settings.AllowedEndpoints = &objects.AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
 	r := answer.JoiningRecord(o.Cluster)
 	r.ClusterID = 0xc1
@@ -66,7 +66,7 @@ func besideThree(n int) observation.Observation {
 }
 
 func retiring(o observation.Observation) observation.Observation {
-	o.Cluster.Spec.Bootstrap.External.RemoveExternal = true
+	o.Cluster.Spec.RemoveExternalMembers = true
 	return o
 }
 
@@ -129,7 +129,7 @@ func TestBesideExternalMembers(t *testing.T) {
 			func(o *observation.Observation) { delete(o.Health, "http://old-1:2379") }), "Grow", nil,
 			"waiting for old-1 to serve"},
 		{"changes wait", with(besideThree(3), high, version("3.7.3"),
-			func(o *observation.Observation) { askDefragment(o, "now") }), "ExternalMembers", nil, "removeExternal"},
+			func(o *observation.Observation) { askDefragment(o, "now") }), "ExternalMembers", nil, "removeExternalMembers"},
 		{"their alarm is not ours to clear", with(besideThree(3), alarm(firstExternal, observation.AlarmNoSpace)),
 			"ExternalMembers", nil, ""},
 		{"no claim is marked", with(besideThree(3), alarm(firstExternal+1, observation.AlarmCorrupt)), "Corrupt", nil,
@@ -220,8 +220,9 @@ func TestExternalEndpoints(t *testing.T) {
 	assert.Empty(t, urls(o), "they are gone")
 
 	secure := besideThree(3)
-	secure.Cluster.Spec.Bootstrap.External = &v1alpha1.ExternalCluster{Endpoints: []string{"https://old-0:2379"},
-		TLS: &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}, ServerName: "etcd.example"}}
+	secure.Cluster.Spec.Bootstrap.External = &v1alpha1.ExternalCluster{ExternalEtcd: v1alpha1.ExternalEtcd{
+		Endpoints: []string{"https://old-0:2379"}, CASecretRef: v1alpha1.SecretRef{Name: "former"},
+		ServerName: "etcd.example"}}
 	noted(func(r *record.Record) {
 		r.External = map[string][]string{"64": {"http://old-0:2379"}, "65": {"https://old-1:2379"}}
 	})(&secure)
@@ -255,8 +256,9 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 // when the spec no longer names it.
 func TestOursTrustTheExternalAuthority(t *testing.T) {
 	o := fresh(3)
-	spec := &v1alpha1.ExternalCluster{Endpoints: []string{"https://old-0:2379"},
-		TLS: &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}}
+	spec := &v1alpha1.ExternalCluster{ExternalEtcd: v1alpha1.ExternalEtcd{
+		Endpoints: []string{"https://old-0:2379"}, CASecretRef: v1alpha1.SecretRef{Name: "former"},
+		ClientSecretRef: v1alpha1.SecretRef{Name: "former"}}}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: spec}
 	withCertificates(&o)
 	o.Settings.AllowedEndpoints = &objects.AllowedEndpoints{Hosts: []string{"old-0"}}
@@ -308,7 +310,7 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 	withCertificates(&o)
 	assert.Equal(t, "ExternalPlaintext", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)
-	o.Cluster.Spec.Bootstrap.External.TLS = &v1alpha1.ExternalTLS{SecretRef: v1alpha1.SecretRef{Name: "former"}}
+	o.Cluster.Spec.Bootstrap.External.CASecretRef = v1alpha1.SecretRef{Name: "former"}
 	assert.NotContains(t, secured(o).Message, words)
 	o.Cluster.Spec.Bootstrap = nil
 	assert.NotContains(t, secured(o).Message, words)
@@ -339,7 +341,7 @@ func externally(name string, how func(h *observation.Health)) fact {
 func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	o := fresh(3)
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: &v1alpha1.ExternalCluster{
-		Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}
+		ExternalEtcd: v1alpha1.ExternalEtcd{Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}}
 	o.Children.ConfigMaps = nil
 	d := Decide(o)
 	assert.Equal(t, "Unsupported", d.Reason.Rule)

@@ -36,17 +36,21 @@ func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 // external is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets
 // for it can't be used: the decision says so.
 func externalOf(r *wire.ClusterCall) *etcdops.External {
-	b := r.Cluster.Spec.Bootstrap
-	if b == nil || b.External == nil || b.External.TLS == nil {
+	e := defaults.External(r.Cluster)
+	if !defaults.SpeaksTLS(e) {
 		return nil
 	}
-	config, err := pki.Visitor(r.Secret(b.External.TLS.SecretRef.Name))
+	client := r.Secret(e.ClientSecretRef.Name)
+	if client == nil && e.ClientSecretRef.Name != "" {
+		return nil
+	}
+	config, err := pki.Visitor(r.Secret(e.CASecretRef.Name), client)
 	if err != nil {
 		return nil
 	}
 	external := &etcdops.External{TLS: config}
-	if a := b.External.Auth; a != nil {
-		data := r.Secret(a.SecretRef.Name)
+	if e.UserSecretRef.Name != "" {
+		data := r.Secret(e.UserSecretRef.Name)
 		external.User = string(data[defaults.KeyUsername])
 		external.Password = string(data[defaults.KeyPassword])
 	}

@@ -9,12 +9,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// Visitor is how a client talks to those that the ca.crt of this Secret trusts, with its certificate if there is one.
-func Visitor(data map[string][]byte) (*tls.Config, error) {
-	if len(data[objects.KeyCertificate]) > 0 {
-		return Client(data)
+// Visitor is how a client talks to those that the ca.crt of one Secret trusts, with the certificate of another, which
+// may be nil.
+func Visitor(authority, client map[string][]byte) (*tls.Config, error) {
+	if client != nil {
+		return Client(map[string][]byte{objects.KeyTrust: authority[objects.KeyTrust],
+			objects.KeyCertificate: client[objects.KeyCertificate], objects.KeyPrivate: client[objects.KeyPrivate]})
 	}
-	trust, err := pool(data[objects.KeyTrust])
+	trust, err := pool(authority[objects.KeyTrust])
 	if err != nil {
 		return nil, err
 	}

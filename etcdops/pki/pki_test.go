@@ -133,10 +133,10 @@ func TestAnotherAuthorityIsAdopted(t *testing.T) {
 	assert.Equal(t, others.read("ca").Certificate.ID, ca.Trust[1].ID)
 	assert.Empty(t, ca.Flaw)
 
-	config, err := Visitor(s["former"])
+	config, err := Visitor(s["former"], nil)
 	require.NoError(t, err)
 	assert.Empty(t, config.Certificates, "nothing to show")
-	_, err = Visitor(map[string][]byte{})
+	_, err = Visitor(map[string][]byte{}, nil)
 	require.Error(t, err)
 
 	s.do(t, "ca", decision.Adopt{Keep: []string{own}})

@@ -242,13 +242,10 @@ func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
 		k.Name(l.Secret, pair...)
 	}
 	if e := External(c); e != nil {
-		if e.TLS != nil {
-			k.Name(e.TLS.SecretRef.Name, pair...)
-			k.Name(e.TLS.PeerCASecretRef.Name, pair...)
+		for _, name := range []string{e.CASecretRef.Name, e.ClientSecretRef.Name, e.PeerCASecretRef.Name} {
+			k.Name(name, pair...)
 		}
-		if e.Auth != nil {
-			k.Name(e.Auth.SecretRef.Name, KeyUsername, KeyPassword)
-		}
+		k.Name(e.UserSecretRef.Name, KeyUsername, KeyPassword)
 	}
 	if a := c.Spec.Auth; a != nil {
 		k.Password(users.RootPasswordSource(c.Name, a))

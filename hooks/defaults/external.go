@@ -29,7 +29,7 @@ func UrlsOf(m observation.Member) []string {
 // Members that join a running etcd (spec.bootstrap.external). Its epoch has no initial members: ours join one by one
 // as learners, by the same rules that let a cluster grow. The members that were there before are external: voters like
 // any other whenever a quorum is counted, asked for their health like any other, and left alone. When the spec says
-// removeExternal, they are removed one by one. With the last of them the record forgets that there were any, and the
+// spec.removeExternalMembers, they are removed one by one. With the last of them the record forgets that there were any, and the
 // cluster is like one that began empty.
 //
 // While they are there nothing else is done: who restarts, upgrades or defragments members would have to do it to all
@@ -46,6 +46,9 @@ func External(c *v1alpha1.EtcdCluster) *v1alpha1.ExternalCluster {
 	return c.Spec.Bootstrap.External
 }
 
+// SpeaksTLS reports whether the members of an external etcd have certificates.
+func SpeaksTLS(e *v1alpha1.ExternalCluster) bool { return e != nil && e.CASecretRef.Name != "" }
+
 // Joins reports whether a new cluster joins a running etcd.
 func Joins(c *v1alpha1.EtcdCluster) bool { return External(c) != nil }
 
@@ -61,21 +64,22 @@ func validateExternal(s *v1alpha1.EtcdClusterSpec) error {
 		case err != nil || u.Hostname() == "" || u.Port() == "",
 			u.Scheme+"://"+u.Host != endpoint || u.Scheme != "http" && u.Scheme != "https":
 			return fmt.Errorf("spec.bootstrap.external.endpoints[%d] is not a URL such as https://10.1.2.3:2379", i)
-		case (u.Scheme == "https") != (e.TLS != nil):
-			return fmt.Errorf("spec.bootstrap.external.tls is for endpoints that begin with https://, and "+
+		case (u.Scheme == "https") != SpeaksTLS(e):
+			return fmt.Errorf("spec.bootstrap.external.caSecretRef is for endpoints that begin with https://, and "+
 				"endpoints[%d] does not fit", i)
 		}
 	}
 	switch {
 	case len(e.Endpoints) == 0:
 		return fmt.Errorf("spec.bootstrap.external.endpoints is empty")
-	case e.Auth != nil && e.TLS == nil:
-		return fmt.Errorf("spec.bootstrap.external.auth needs tls: without it passwords would be sent in plain text")
+	case !SpeaksTLS(e) && e.ClientSecretRef.Name+e.UserSecretRef.Name != "":
+		return fmt.Errorf("spec.bootstrap.external.clientSecretRef and userSecretRef need caSecretRef: nothing secret goes " +
+			"over plain text")
 	}
 	return nil
 }
 
-// Keys of the Secret of spec.bootstrap.external.auth.
+// Keys of spec.bootstrap.external.userSecretRef.
 const (
 	KeyUsername = corev1.BasicAuthUsernameKey
 	KeyPassword = users.PasswordKey

@@ -96,7 +96,7 @@ func (f *Facts) ExternalSilent() string {
 // Retiring reports whether the spec says that the external members are to go.
 func (f *Facts) Retiring() bool {
 	external := defaults.External(f.Cluster)
-	return external != nil && external.RemoveExternal && f.Replicas > 0
+	return external != nil && f.Cluster.Spec.RemoveExternalMembers && f.Replicas > 0
 }
 
 // RetirePause is between the removals of two external members: long enough for clients to settle, and for a person to
@@ -125,7 +125,7 @@ func (f *Facts) ExternalStage() (reason, message string) {
 		return "Retiring", fmt.Sprintf("%s of ours; still to remove: %s", objects.Count(own, "voter"), theirs)
 	}
 	return "ExternalMembers", fmt.Sprintf("%s of ours beside the external members %s; Quorate restarts, upgrades and "+
-		"defragments no member and changes no user until they are gone: set spec.bootstrap.external.removeExternal to "+
+		"defragments no member and changes no user until they are gone: set spec.removeExternalMembers to "+
 		"true to remove them, or spec.replicas to 0 to remove ours",
 		objects.Count(own, "voter"), theirs)
 }

@@ -115,8 +115,8 @@ func externalEndpoints(o observation.Observation, e *Epoch) []observation.Endpoi
 		if u.Scheme == "https" {
 			endpoint.ServerName = u.Hostname()
 		}
-		if u.Scheme == "https" && external != nil && external.TLS != nil {
-			endpoint.ServerName = cmp.Or(external.TLS.ServerName, u.Hostname())
+		if u.Scheme == "https" && defaults.SpeaksTLS(external) {
+			endpoint.ServerName = cmp.Or(external.ServerName, u.Hostname())
 		}
 		list = append(list, endpoint)
 	}
@@ -127,7 +127,7 @@ func externalEndpoints(o observation.Observation, e *Epoch) []observation.Endpoi
 // text where the spec's URLs are of TLS.
 func asks(external *v1alpha1.ExternalCluster, raw string) bool {
 	u, err := url.Parse(raw)
-	plain := external == nil || external.TLS == nil
+	plain := !defaults.SpeaksTLS(external)
 	return err == nil && !loopback(u.Hostname()) && (plain || u.Scheme == "https")
 }
 

@@ -21,20 +21,20 @@ func (f *Facts) allowsAnyPeer(m *Member) (string, bool) {
 func (f *Facts) AsksInPlainText() string {
 	joined := defaults.External(f.Cluster)
 	joins := f.Epoch == nil && defaults.Joins(f.Cluster)
-	if joined == nil || joined.TLS != nil || !f.BesideExternal() && !joins {
+	if joined == nil || defaults.SpeaksTLS(joined) || !f.BesideExternal() && !joins {
 		return ""
 	}
 	return "Quorate talks to the etcd of spec.bootstrap.external in plain text, so anything on the network can " +
-		"answer for it; use https:// endpoints and tls if it has them"
+		"answer for it; use https:// endpoints and caSecretRef if it has them"
 }
 
 // TrustSecret names the Secret with the authorities of the external members that ours trust as well; empty for none.
 func TrustSecret(c *v1alpha1.EtcdCluster) string {
 	e := defaults.External(c)
-	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
+	if !defaults.SpeaksTLS(e) || objects.TLSMode(c) != v1alpha1.TLSAuto {
 		return ""
 	}
-	return cmp.Or(e.TLS.PeerCASecretRef.Name, e.TLS.SecretRef.Name)
+	return cmp.Or(e.PeerCASecretRef.Name, e.CASecretRef.Name)
 }
 
 // SameIDs reports whether two lists hold the same certificates, in whichever order and number.
@@ -52,8 +52,7 @@ func SameIDs(a, b []observation.Certificate) bool {
 
 // besideTLS reports whether there are external members that speak TLS.
 func (f *Facts) besideTLS() bool {
-	e := defaults.External(f.Cluster)
-	return e != nil && e.TLS != nil && f.Epoch.Joined() && f.BesideExternal()
+	return defaults.SpeaksTLS(defaults.External(f.Cluster)) && f.Epoch.Joined() && f.BesideExternal()
 }
 
 // externalCertificateProblems says which Secret of spec.bootstrap.external is not there or can't be used, and why.
@@ -65,22 +64,30 @@ func (f *Facts) externalCertificateProblems() []string {
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
 	absent := fmt.Sprintf("it does not exist, or does not have the label %s: %s", objects.LabelCluster, f.Cluster.Name)
-	for _, name := range defaults.Distinct([]string{e.TLS.SecretRef.Name, cmp.Or(e.TLS.PeerCASecretRef.Name,
-		e.TLS.SecretRef.Name)}) {
+	for _, name := range defaults.Distinct([]string{e.CASecretRef.Name, cmp.Or(e.PeerCASecretRef.Name,
+		e.CASecretRef.Name)}) {
 		switch s := f.AnySecret(name); {
 		case s == nil:
 			lacks(name, absent)
 		case len(s.Trust) == 0:
 			lacks(name, "it has no ca.crt with the authority of the external members, or that can't be parsed")
-		case name == e.TLS.SecretRef.Name && s.Has(objects.KeyCertificate) && s.Certificate == nil:
+		}
+	}
+	if name := e.ClientSecretRef.Name; name != "" {
+		switch s := f.AnySecret(name); {
+		case s == nil:
+			lacks(name, absent)
+		case !s.Has(objects.KeyCertificate, objects.KeyPrivate):
+			lacks(name, "it does not have tls.crt and tls.key")
+		case s.Certificate == nil:
 			lacks(name, s.Flaw)
 		}
 	}
-	if e.Auth != nil {
-		if s := f.AnySecret(e.Auth.SecretRef.Name); s == nil {
-			lacks(e.Auth.SecretRef.Name, absent)
+	if name := e.UserSecretRef.Name; name != "" {
+		if s := f.AnySecret(name); s == nil {
+			lacks(name, absent)
 		} else if !s.Has(defaults.KeyUsername, defaults.KeyPassword) {
-			lacks(e.Auth.SecretRef.Name, "it does not have username and password")
+			lacks(name, "it does not have username and password")
 		}
 	}
 	return list

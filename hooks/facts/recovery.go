@@ -176,7 +176,7 @@ func (f *Facts) toldToJoin(name string) bool {
 
 // besideOthers is why no epoch takes over from one that has external members: Quorate does not stop those.
 const besideOthers = "the cluster still has external members, which would keep running; remove them first " +
-	"(spec.bootstrap.external.removeExternal)"
+	"(spec.removeExternalMembers)"
 
 // Prepared is how far the next epoch has come.
 func (f *Facts) Prepared() (reason, message string) {

@@ -228,7 +228,7 @@ var Modes = []Mode{
 				"A missing voter joins as a learner under a new name, while all others serve and the pause after "+
 					"one that did not catch up is over (S3, S4, S9).", grow, decision.Works, decision.Waits),
 			decision.NewRule("RemoveExternal",
-				"Once spec.bootstrap.external.removeExternal is true, the members that are not ours are removed one "+
+				"Once spec.removeExternalMembers is true, the members that are not ours are removed one "+
 					"by one while all others serve: not serving first, then followers, the leader last (S6).",
 				removeExternal, decision.Works, decision.Waits),
 			// Waits: something of the spec is not done before the external members are gone

@@ -92,7 +92,7 @@ func removeBeside(j *judgement, s decision.Remove, m *facts.Member, lost bool) {
 		return
 	}
 	b := j.o.Cluster.Spec.Bootstrap
-	j.require(b != nil && b.External != nil && b.External.RemoveExternal, "S6",
+	j.require(b != nil && b.External != nil && j.o.Cluster.Spec.RemoveExternalMembers, "S6",
 		"%s, which is not ours, and its removal was not asked for", s)
 	j.require(len(ours) >= j.f.Replicas && len(ours) > 0 && facts.Serving(ours) == len(ours), "S6",
 		"%s, which is not ours, before all of ours vote and serve", s)

@@ -133,64 +133,16 @@ type Until struct {
 }
 
 // ExternalCluster is a running etcd that the members join, one by one, to stay beside its own members or to take
-// their place.
-//
-// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://')) == has(self.tls)",message="external.tls is for endpoints that begin with https://, and these need it; use one of the two for all of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="external.auth needs external.tls: without it passwords would be sent in plain text"
+// their place. Quorate asks its other members at the client URLs that they advertise; name them in endpoints where it
+// can't reach those. Its Secrets have the label etcd.quorate.dev/cluster: <name of this EtcdCluster> in place of the
+// other one.
 type ExternalCluster struct {
-	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. Quorate asks its other members at the
-	// client URLs that they advertise; name them here where it can't reach those. The installation must allow every
-	// address that Quorate asks (--allowed-etcd-endpoints).
-	// +required
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=9
-	// +kubebuilder:validation:items:MaxLength=255
-	// +kubebuilder:validation:items:Pattern=`^https?://([0-9A-Za-z][-_.0-9A-Za-z]*|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$`
-	Endpoints []string `json:"endpoints"`
+	ExternalEtcd `json:",inline"`
 
-	// TLS is how Quorate connects to its members, and whose certificates it trusts. Unset, they speak plain text.
-	// +optional
-	TLS *ExternalTLS `json:"tls,omitempty"`
-
-	// Auth is the user that Quorate logs in as, where auth is on there and the certificate of external.tls names no
-	// user with the role root.
-	// +optional
-	Auth *ExternalAuth `json:"auth,omitempty"`
-
-	// RemoveExternal removes the external members, one at a time and the leader last, once ours are all voters. False,
-	// the default, leaves them alone; set back to false, it stops the removals.
-	// +optional
-	RemoveExternal bool `json:"removeExternal,omitempty"`
-}
-
-// ExternalTLS is how Quorate comes to the members of an external etcd, and whose certificates are trusted.
-type ExternalTLS struct {
-	// SecretRef is a Secret with the label etcd.quorate.dev/cluster: <name of this EtcdCluster>. Its ca.crt has the
-	// authorities of the external members. Its tls.crt and tls.key are what Quorate shows to them; without these two it
-	// shows nothing.
-	// +required
-	SecretRef SecretRef `json:"secretRef"`
-
-	// PeerCASecretRef is a Secret with the same label. In the mode Auto our members trust its ca.crt beside their own
-	// authority, for the external members' peer certificates, until spec.bootstrap.external is taken out. Unset, it is
-	// that of secretRef.
+	// PeerCASecretRef has in ca.crt what our members trust in the mode Auto, beside their own authority, for the external
+	// members' peer certificates, until spec.bootstrap.external is taken out. Unset, it is caSecretRef.
 	// +optional
 	PeerCASecretRef SecretRef `json:"peerCASecretRef,omitzero"`
-
-	// ServerName is the name in the certificates of the external members, where that is not the host in their URLs.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-_.:0-9A-Za-z]*$`
-	ServerName string `json:"serverName,omitempty"`
-}
-
-// ExternalAuth is a user of an external etcd, with the role root.
-type ExternalAuth struct {
-	// SecretRef is a Secret with the label etcd.quorate.dev/cluster: <name of this EtcdCluster> and the keys username
-	// and password.
-	// +required
-	SecretRef SecretRef `json:"secretRef"`
 }
 
 // QuorumLoss says what happens when so much data is lost that no quorum can come back.

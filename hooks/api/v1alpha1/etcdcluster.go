@@ -217,6 +217,12 @@ type EtcdClusterSpec struct {
 	// +optional
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
 
+	// RemoveExternalMembers removes the members of the etcd that was joined (bootstrap.external), one at a time and the
+	// leader last, once ours are all voters. False, the default, leaves them alone; set back to false, it stops the
+	// removals.
+	// +optional
+	RemoveExternalMembers bool `json:"removeExternalMembers,omitempty"`
+
 	// Recovery says what happens when so much data is lost that no quorum can come back. Unset, a person decides.
 	// +optional
 	Recovery Recovery `json:"recovery,omitzero"`

@@ -41,8 +41,8 @@ func TestJoinBitnami(t *testing.T) {
   bootstrap:
     external:
       endpoints: ['https://shop-etcd-0.shop-etcd-headless.` + c.ns + `.svc.lab.internal:2379']
-      tls: {secretRef: {name: former}}
-      auth: {secretRef: {name: former-root}}
+      caSecretRef: {name: former}
+      userSecretRef: {name: former-root}
 `)
 	c.stage("ExternalMembers")
 	for _, pod := range c.pods() {
@@ -68,7 +68,7 @@ func TestJoinBitnami(t *testing.T) {
 		hasMembers(t, w.client, left...)
 		told(gone + " removed")
 	}
-	c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
+	c.edit(`{"removeExternalMembers":true}`)
 	c.stage("Retired")
 	told("all restarted behind a narrow door")
 	c.kube("delete", "statefulset/shop-etcd", "service/shop-etcd-headless")

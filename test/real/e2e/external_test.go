@@ -289,7 +289,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	c.putsLogin("former-root")
 	c.rehearses(f)
 	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {external: {endpoints: ['" + f.clientURL(0) + "', '" +
-		f.clientURL(1) + "'], tls: {secretRef: {name: former}}, auth: {secretRef: {name: former-root}}}}\n")
+		f.clientURL(1) + "'], caSecretRef: {name: former}, clientSecretRef: {name: former}, userSecretRef: {name: former-root}}}\n")
 
 	// The external peers learn to trust our authority before any member joins.
 	var ours []byte
@@ -310,7 +310,7 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	hasMembers(t, f.client("root"), "demo-0", "demo-1", "demo-2", "old-0", "old-1", "old-2")
 	ids := c.ids()
 
-	c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
+	c.edit(`{"removeExternalMembers":true}`)
 	c.stage("Retired")
 	c.converges(3)
 	for _, pod := range c.pods() {
@@ -395,7 +395,7 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 	c.putsThree(name, "their-", *f.ca, c.names(), []string{c.names()[0], c.names()[0] + ".lab.internal"})
 	c.apply(three + "  tls: {mode: Secrets, secrets: {serverSecretRef: {name: their-server}, peerSecretRef: {name: their-peer}, " +
 		"operatorSecretRef: {name: their-operator}}}\n  bootstrap: {external: {endpoints: ['" + f.clientURL(2) +
-		"'], tls: {secretRef: {name: their-operator}}, removeExternal: true}}\n")
+		"'], caSecretRef: {name: their-operator}, clientSecretRef: {name: their-operator}}}\n  removeExternalMembers: true\n")
 	app := f.app(c)
 	w := c.writesWith(app, "key")
 	c.stage("Retired")
@@ -424,7 +424,7 @@ func TestJoinAStatefulSet(t *testing.T) {
 		endpoints = append(endpoints, fmt.Sprintf("'http://former-%d.former.%s.svc:2379'", n, c.ns))
 	}
 	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {external: {endpoints: [" + strings.Join(endpoints, ", ") +
-		"], removeExternal: true}}\n")
+		"]}}\n  removeExternalMembers: true\n")
 	c.stage("Retired")
 	c.convergesBeside(3)
 	c.kube("delete", "statefulset/former", "service/former")
@@ -572,7 +572,7 @@ func TestJoinEveryMinorVersion(t *testing.T) {
 				"{endpoints: ['" + f.clientURL(1) + "']}}\n")
 			c.stage("ExternalMembers")
 			w.losesNothing()
-			c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
+			c.edit(`{"removeExternalMembers":true}`)
 			c.stage("Retired")
 			c.converges(3)
 			out := c.asked(c.pods()[0].Name, "get", "key-first", "--print-value-only")

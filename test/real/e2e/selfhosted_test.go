@@ -94,7 +94,7 @@ func (c *cluster) livesInMemory(w *load, outside *externalEtcd) {
 		"  priorityClassName: system-node-critical\n" + hostNetwork(5379, labNodes) +
 		"  tls: {mode: Secrets, secrets: " +
 		"{serverSecretRef: {name: server}, peerSecretRef: {name: peer}, operatorSecretRef: {name: operator}}}\n  bootstrap: {external: {endpoints: ['https://" + objects.HostPort(addressOf(1), 2379) +
-		"'], tls: {secretRef: {name: operator}}}}\n")
+		"'], caSecretRef: {name: operator}, clientSecretRef: {name: operator}}}\n")
 	c.takesOver(w)
 	inLab(c.t, "stop", "1", "etcd")
 	c.edit(`{"bootstrap":null,"selfHosted":true}`)
@@ -190,7 +190,7 @@ func (c *cluster) takesOver(w *load, others ...int) {
 		apiServerAt(c.t, node, 6443)
 	}
 	w.longest("the API servers were restarted, with their data at the members")
-	c.edit(`{"bootstrap":{"external":{"removeExternal":true}}}`)
+	c.edit(`{"removeExternalMembers":true}`)
 	c.stage("Retired")
 	w.longest("the former members were retired")
 }

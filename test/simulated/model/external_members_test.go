@@ -82,10 +82,10 @@ func joinedExternal(c *v1alpha1.EtcdCluster) *v1alpha1.ExternalCluster {
 
 // retires is what the spec says of external members, in a word.
 func retires(c *v1alpha1.EtcdCluster) string {
-	switch e := joinedExternal(c); {
-	case e == nil:
+	switch {
+	case joinedExternal(c) == nil:
 		return "none"
-	case e.RemoveExternal:
+	case c.Spec.RemoveExternalMembers:
 		return "retire"
 	}
 	return "beside"
@@ -131,7 +131,7 @@ func (p *movingIn) goesOn(s *scene) []move {
 	}
 	c, others := s.w.Cluster(), s.others()
 	if retires(c) == "beside" {
-		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.External.RemoveExternal = true })
+		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.RemoveExternalMembers = true })
 	}
 	e := joinedExternal(c)
 	listed := func(at string) bool { return others[hostAt(at)].ID != 0 }
@@ -224,7 +224,7 @@ func (p *movingIn) mishaps(s *scene) []move {
 			func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours + 1)) })
 	}
 	if retires(c) == "retire" {
-		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.External.RemoveExternal = false })
+		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.RemoveExternalMembers = false })
 	}
 	recorded := s.w.Objects[firstRecord] != nil // before, it would be a cluster of its own
 	if recorded && retires(c) != "none" {
@@ -402,9 +402,7 @@ func TestExternalMutants(t *testing.T) {
 // retiresUnasked takes every spec for one which says that the external members go.
 func retiresUnasked(o observation.Observation) decision.Decision {
 	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
-		if e := joinedExternal(c); e != nil {
-			e.RemoveExternal = true
-		}
+		c.Spec.RemoveExternalMembers = true
 	})
 }
 

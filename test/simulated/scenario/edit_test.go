@@ -41,7 +41,7 @@ var clusterFields = map[string]string{
 	"recovery":       "Recovery.QuorumLoss",
 	"replacement":    "MemberReplacement.Policy",
 	"replicas":       "Replicas",
-	"retire":         "Bootstrap.External.RemoveExternal",
+	"retire":         "RemoveExternalMembers",
 	"sans":           "TLS.ExtraSANs",
 	"schedule":       "Maintenance.Defragmentation.Schedule",
 	"self-hosted":    "SelfHosted",
@@ -172,7 +172,7 @@ func changeBootstrap(spec *v1alpha1.EtcdClusterSpec, a args) {
 	case a["external"] == "none":
 		spec.Bootstrap = nil
 	case a.has("external"):
-		external := &v1alpha1.ExternalCluster{RemoveExternal: a["retire"] == "true"}
+		external := &v1alpha1.ExternalCluster{}
 		for name := range strings.SplitSeq(a["external"], ",") {
 			external.Endpoints = append(external.Endpoints, "http://"+name+":2379")
 		}

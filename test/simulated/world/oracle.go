@@ -238,7 +238,7 @@ func (o *Oracle) afterRemoval(w *World, want *v1alpha1.EtcdClusterSpec, before C
 	ours := slices.DeleteFunc(before.voters(), func(m observation.Member) bool { return !w.named(m) })
 	wanted := max(1, defaults.Replicas(&v1alpha1.EtcdCluster{Spec: *want}))
 	switch {
-	case m.Learner, want.Bootstrap == nil, want.Bootstrap.External == nil, !want.Bootstrap.External.RemoveExternal:
+	case m.Learner, want.Bootstrap == nil, want.Bootstrap.External == nil, !want.RemoveExternalMembers:
 		w.violate("S6", "%s is removed, which is not ours, and the spec does not say so", nameAt(m))
 	case len(ours) < wanted:
 		w.violate("S6", "%s is removed, which is not ours, and %d of ours vote instead of %d", nameAt(m), len(ours),
