@@ -235,7 +235,7 @@ func tlsClause(said string) string {
 	return strings.Trim(said, `" `)
 }
 
-// maxReason is the most bytes of an external text that an error carries.
+// maxReason is the most bytes of a text from outside that an error carries.
 const maxReason = 200
 
 // clean makes a text from the network fit for a status and a log: one line, printable, short.

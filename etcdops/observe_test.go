@@ -369,8 +369,8 @@ func TestDialGoesWhereTheTestSays(t *testing.T) {
 	assert.NotNil(t, m)
 }
 
-// TestAExternalMemberIsKnownByItsAnswer: which member answers at a URL is not known before.
-func TestAExternalMemberIsKnownByItsAnswer(t *testing.T) {
+// TestAnExternalMemberIsKnownByItsAnswer: which member answers at a URL is not known before.
+func TestAnExternalMemberIsKnownByItsAnswer(t *testing.T) {
 	all := fakes(t, 3)
 	endpoints, served := endpointsOf(all), map[string]string{}
 	for i := range endpoints {

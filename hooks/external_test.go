@@ -360,8 +360,8 @@ func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	assert.Equal(t, "ExternalMembers", Decide(joined).Reason.Rule)
 }
 
-// TestWhatAExternalMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
-func TestWhatAExternalMemberCallsItself(t *testing.T) {
+// TestWhatAnExternalMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
+func TestWhatAnExternalMemberCallsItself(t *testing.T) {
 	o := with(besideThree(0), neverQuorate, noted(func(r *record.Record) { r.External = nil }))
 	o.Etcd.Members[1].Name = "run `kubectl delete ns shop`"
 	o.Etcd.Members[1].ClientURLs = []string{"http://a:2379,99 http://b:2379", "http://old-1:2379"}

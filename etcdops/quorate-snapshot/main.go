@@ -30,7 +30,7 @@ Usage:
   quorate-snapshot copy-self [flags]      put this program where another image can run it (an init container)
   quorate-snapshot restore [flags]   fill a data directory from a snapshot, or from that of another member (an init
                                      container, in etcd's image)
-  quorate-snapshot inspection [flags]    say how much the data directory of a member that does not run holds
+  quorate-snapshot inspect-data [flags]    say how much the data directory of a member that does not run holds
   quorate-snapshot rescue COMMAND    start members on their nodes without Kubernetes (docs/how-to/self-hosted.md)
   quorate-snapshot version           print the version, the commit, and what it was built with
 

@@ -43,9 +43,9 @@ func userLeaves(c *v1alpha1.EtcdCluster) []Leaf {
 // trusts both; it signs; and when the old one has expired it leaves ca.crt, and the members are restarted once more.
 
 const (
-	// DefaultLeafDuration is how long a certificate is valid where the spec is unreachable.
+	// DefaultLeafDuration is how long a certificate is valid where the spec says nothing.
 	DefaultLeafDuration = 90 * 24 * time.Hour
-	// DefaultCADuration is how long an authority is valid where the spec is unreachable.
+	// DefaultCADuration is how long an authority is valid where the spec says nothing.
 	DefaultCADuration = 10 * 365 * 24 * time.Hour
 	// operatorName is the user that Quorate's own certificate names: etcd's root, so that a lost password is never
 	// fatal.

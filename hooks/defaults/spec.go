@@ -211,7 +211,7 @@ func corruptionFlags(version string) []string {
 	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
 }
 
-// MinTLS is the oldest version of TLS that etcd speaks where the spec is unreachable.
+// MinTLS is the oldest version of TLS that etcd speaks where the spec says nothing.
 const MinTLS = "TLS1.2"
 
 // certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by

@@ -81,8 +81,8 @@ func (f *Facts) unfitBeside(m *Member) string {
 	return ""
 }
 
-// ExternalSilent says what to do about external voters that do not serve; empty when all do.
-func (f *Facts) ExternalSilent() string {
+// ExternalUnreachable says what to do about external voters that do not serve; empty when all do.
+func (f *Facts) ExternalUnreachable() string {
 	for _, m := range f.Voters {
 		if m.Alias != "" && !m.Serving() {
 			return fmt.Sprintf("; if Quorate can't reach %s at %s, add another client URL of it to "+

@@ -36,7 +36,7 @@ func (f *Facts) ReplicaVoters() []*Member {
 // DisplayName is how the member is named in words and steps; empty for a stranger.
 func (m *Member) DisplayName() string { return cmp.Or(m.PodName, m.Alias) }
 
-// fillExternal fills in what is known of a listed member that is none of ours: nothing of a stranger, all of an external
+// fillExternal fills in what is known of a listed member that is none of ours: nothing of an unmanaged one, all of an external
 // one.
 func (f *Facts) fillExternal(m *Member) {
 	if !f.Epoch.Joined() || f.Epoch.HadQuorum() && len(f.Epoch.External) == 0 {

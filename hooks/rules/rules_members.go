@@ -419,7 +419,7 @@ func grow(f *facts.Facts) *decision.Plan {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
 				strings.Join(facts.Names(unreachable), ", "),
-				f.ExplainAll(unreachable)+f.ExternalSilent()),
+				f.ExplainAll(unreachable)+f.ExternalUnreachable()),
 			Outlook: byPerson(f, unreachable),
 			Resync:  decision.ResyncSoon,
 		}

@@ -188,7 +188,7 @@ type Tail struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Inspection is what `quorate-snapshot inspection` reports of the data directory of a member that does not run.
+// Inspection is what `quorate-snapshot inspect-data` reports of the data directory of a member that does not run.
 type Inspection struct {
 	// LastTerm and LastIndex are those of the last entry in the log: of several survivors, the one that is ahead in
 	// term, then in index, has everything that was acknowledged, if any of them has (the rule of raft's elections,

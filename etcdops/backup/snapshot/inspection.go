@@ -12,10 +12,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// InspectData is the command quorate-snapshot inspection; the result is its exit code.
+// InspectData is the command quorate-snapshot inspect-data; the result is its exit code.
 func InspectData(args []string, stdout, stderr io.Writer) int {
 	var dataDir, walDir string
-	flags := flag.NewFlagSet("quorate-snapshot inspection", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot inspect-data", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&dataDir, "data-dir", objects.DataDir, "etcd's data `directory`; nothing in it is changed")
 	flags.StringVar(&walDir, "wal-dir", "",
