@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzAnswer: whatever a member answers, in the place of each answer that is asked for, what is made of it takes no more
-// memory than its room, and what comes with it.
+// FuzzAnswer: whatever a member answers, in the place of each answer that is asked for, what is made of it takes no
+// more memory than its room, and what comes with it.
 func FuzzAnswer(f *testing.F) {
 	kinds := []func() proto.Message{
 		func() proto.Message { return &pb.MemberListResponse{} },

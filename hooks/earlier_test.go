@@ -9,7 +9,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// TestOracleOfBootstraps: what the rules decide where nothing is left of an earlier cluster is wrong where something is.
+// TestOracleOfBootstraps: what the rules decide where nothing is left of an earlier cluster is wrong where something
+// is.
 func TestOracleOfBootstraps(t *testing.T) {
 	unbegun := fresh(3)
 	founds := Decide(unbegun)

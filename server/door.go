@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// mostUnauthenticated is how many connections there are at once that have not shown a token yet: each takes some 40 KiB.
+	// mostUnauthenticated is how many connections there are at once that have not shown a token yet: each takes some 40
+	// KiB.
 	mostUnauthenticated = 256
 	// mostCallers is how many there are that have.
 	mostCallers = 512
 )
 
-// A door is a listener that keeps few connections. When there are too many of unauthenticated ones, the one that has been one for
-// longest is closed: a caller shows its token with its first request, within milliseconds. Those of callers are counted
-// apart.
+// A door is a listener that keeps few connections. When there are too many of unauthenticated ones, the one that has
+// been one for longest is closed: a caller shows its token with its first request, within milliseconds. Those of
+// callers are counted apart.
 type door struct {
 	net.Listener
 

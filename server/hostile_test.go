@@ -90,7 +90,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestBodyIsNotReadFirst: an unauthenticated caller who announces a body is answered and left before it sends any of it.
+// TestBodyIsNotReadFirst: an unauthenticated caller who announces a body is answered and left before it sends any of
+// it.
 func TestBodyIsNotReadFirst(t *testing.T) {
 	f := newFiles(t)
 	address, _, etcd, _ := secured(t, f.CallerFiles, Options{})

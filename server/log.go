@@ -23,8 +23,8 @@ const (
 	forgetAfter = 15 * time.Minute
 )
 
-// lastLines remember, for each parent, the last line that was logged about it, so that a cluster that waits for something
-// (it is asked about every few seconds) logs once a minute. The next line then says how many were held back.
+// lastLines remember, for each parent, the last line that was logged about it, so that a cluster that waits for
+// something (it is asked about every few seconds) logs once a minute. The next line then says how many were held back.
 type lastLines struct {
 	mu    sync.Mutex
 	lines map[types.UID]*line

@@ -260,8 +260,8 @@ func TestOtherLabelsAreRefused(t *testing.T) {
 	}
 }
 
-// TestNotSelected: what has other labels now is left to the Quorate they belong to: nothing is changed, the finalizer goes,
-// whether or not it is being deleted. What has ours stays until it has been finalized.
+// TestNotSelected: what has other labels now is left to the Quorate they belong to: nothing is changed, the finalizer
+// goes, whether or not it is being deleted. What has ours stays until it has been finalized.
 func TestNotSelected(t *testing.T) {
 	protected := set(true, "deletionProtection", "parent", "spec")
 	finalizing := set(true, "finalizing")

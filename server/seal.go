@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// RecordKeys are by what records are sealed: who may write ConfigMaps and does not know them can't forge one. The file is
-// read again when it changes. Make them with NewRecordKeys.
+// RecordKeys are by what records are sealed: who may write ConfigMaps and does not know them can't forge one. The file
+// is read again when it changes. Make them with NewRecordKeys.
 type RecordKeys struct{ keys *reread[[][]byte] }
 
-// leastKey is the fewest characters of a key. quorate install makes them of 43, which is 256 bits: a seal can be seen by
-// all who may read ConfigMaps, and a short key guessed by it.
+// leastKey is the fewest characters of a key. quorate install makes them of 43, which is 256 bits: a seal can be seen
+// by all who may read ConfigMaps, and a short key guessed by it.
 const leastKey = 32
 
-// NewRecordKeys reads the file: a key on a line. The first seals, and what any has sealed is believed. None for no name.
+// NewRecordKeys reads the file: a key on a line. The first seals, and what any has sealed is believed. None for no
+// name.
 func NewRecordKeys(file string, log *slog.Logger) (*RecordKeys, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // none

@@ -282,7 +282,8 @@ func (showing) Do(context.Context, decision.Step, *observation.Membership, []obs
 	return nil
 }
 
-// TestRecordKeys: a key on a line, read again when the file changes; what can't be used is said in the words of the flag.
+// TestRecordKeys: a key on a line, read again when the file changes; what can't be used is said in the words of the
+// flag.
 func TestRecordKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records")
 	long := strings.Repeat("k", leastKey)

@@ -211,8 +211,8 @@ func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	return nil
 }
 
-// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and an unauthenticated caller
-// ways to keep the server busy.
+// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and an
+// unauthenticated caller ways to keep the server busy.
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	headers := min(5*time.Second, s.options.ReadTimeout/2)
 	server := &http.Server{
@@ -239,8 +239,8 @@ func (s *Server) panicked(c *gin.Context, hook string, p any) {
 	}
 }
 
-// logRefusal logs a call that was answered with an error. Unauthenticated calls are logged once a minute: they could fill
-// the log.
+// logRefusal logs a call that was answered with an error. Unauthenticated calls are logged once a minute: they could
+// fill the log.
 func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
 	held := 0
 	if c.Writer.Status() == http.StatusUnauthorized {

@@ -21,9 +21,9 @@ const (
 	peakOver = 10 * time.Minute
 )
 
-// slowCalls keep the calls for slow clusters of one namespace from taking all of Metacontroller's workers. A worker makes
-// one call at a time, so while all of them wait for a tenant's silent etcds, no other tenant is asked about. How many
-// workers there are, nothing tells: it is at least how many calls were here at once.
+// slowCalls keep the calls for slow clusters of one namespace from taking all of Metacontroller's workers. A worker
+// makes one call at a time, so while all of them wait for a tenant's silent etcds, no other tenant is asked about. How
+// many workers there are, nothing tells: it is at least how many calls were here at once.
 //
 // A call about a cluster whose last one was slow takes a slot before it begins. Any other takes one once it has
 // lasted, or is cut off: so a namespace has no more of the workers when nothing is known of its clusters yet, or when

@@ -13,8 +13,8 @@ import (
 
 // own gives a directory on a node, which the kubelet makes as root's, to etcd's user. What is in it is etcd's already.
 //
-// Named is how its path on the node ends. The kubelet follows links on the node: where a tenant made one in the place of
-// the directory, what is mounted here is any other, such as /etc. Mounts is the kernel's list that says so.
+// Named is how its path on the node ends. The kubelet follows links on the node: where a tenant made one in the place
+// of the directory, what is mounted here is any other, such as /etc. Mounts is the kernel's list that says so.
 func own(dir string, user int, named, mounts string) error {
 	if user <= 0 {
 		return errors.New("--user is required")

@@ -18,9 +18,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// How members that do not serve are healed. A voter that is unreachable for too long is given up: removed, and succeeded
-// under a new name. Its data may be all that is left of something one day, so its claim is kept for a while, in
-// quarantine. A learner that does not come to anything is tried again, ever more slowly. A member that answers as
+// How members that do not serve are healed. A voter that is unreachable for too long is given up: removed, and
+// succeeded under a new name. Its data may be all that is left of something one day, so its claim is kept for a while,
+// in quarantine. A learner that does not come to anything is tried again, ever more slowly. A member that answers as
 // another is fenced off, and left to a person.
 //
 // The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate

@@ -79,7 +79,8 @@ type Plan struct {
 	Outlook Outlook
 	// Step is the one change in etcd.
 	Step Step
-	// Record is what the records are to say from now on, NextEpoch the record of another epoch, to be made; nil for none.
+	// Record is what the records are to say from now on, NextEpoch the record of another epoch, to be made; nil for
+	// none.
 	Record    RecordChange
 	NextEpoch *corev1.ConfigMap
 	// Pod is what becomes of a pod.
@@ -104,8 +105,8 @@ type RecordChange struct {
 	Version string
 	// Snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
 	Snapshotted bool
-	// Phase and Evidence are of the epoch that is to take over: how far that has come, and which survivor's volume seeds
-	// it. See facts/switchover.go.
+	// Phase and Evidence are of the epoch that is to take over: how far that has come, and which survivor's volume
+	// seeds it. See facts/switchover.go.
 	Phase, Evidence string
 }
 

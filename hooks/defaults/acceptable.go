@@ -103,8 +103,8 @@ func validateClientService(s *v1alpha1.ClientService) error {
 	return validateAnnotations("spec.clientService.annotations", s.Annotations)
 }
 
-// validateNetworkPolicy says which network Kubernetes would refuse, and with it every change of the NetworkPolicy. A rule
-// of the CRD would cost more than the API server lets it: the text has no limit in Kubernetes' own type.
+// validateNetworkPolicy says which network Kubernetes would refuse, and with it every change of the NetworkPolicy. A
+// rule of the CRD would cost more than the API server lets it: the text has no limit in Kubernetes' own type.
 func validateNetworkPolicy(s *v1alpha1.NetworkPolicySpec) error {
 	return cmp.Or(validatePeers("clients", s.Clients), validatePeers("metrics", s.Metrics))
 }

@@ -29,8 +29,8 @@ func UrlsOf(m observation.Member) []string {
 // Members that join a running etcd (spec.bootstrap.external). Its epoch has no initial members: ours join one by one
 // as learners, by the same rules that let a cluster grow. The members that were there before are external: voters like
 // any other whenever a quorum is counted, asked for their health like any other, and left alone. When the spec says
-// spec.removeExternalMembers, they are removed one by one. With the last of them the record forgets that there were any, and the
-// cluster is like one that began empty.
+// spec.removeExternalMembers, they are removed one by one. With the last of them the record forgets that there were
+// any, and the cluster is like one that began empty.
 //
 // While they are there nothing else is done: who restarts, upgrades or defragments members would have to do it to all
 // of them.

@@ -16,12 +16,12 @@ const (
 	page, pageHead = 4096, 16
 	filled         = page*9/10 - pageHead
 	fewest         = 2
-	// aroundValue is what a revision has beside its key and value: 16 bytes of bbolt's, 17 of the revision's number, and
-	// up to 40 of the message (KeyValue in etcd's api/mvccpb).
+	// aroundValue is what a revision has beside its key and value: 16 bytes of bbolt's, 17 of the revision's number,
+	// and up to 40 of the message (KeyValue in etcd's api/mvccpb).
 	aroundValue = 16 + 17 + 40
 	// What a compaction leaves of pages is joined only below a quarter (rebalance in bbolt's node.go): where keys are
-	// written over at random, they were measured to take up to 1.9 times as much as at first. History lies in full pages;
-	// a quarter more is for pages that are free, or are not yet, and for the tree above them.
+	// written over at random, they were measured to take up to 1.9 times as much as at first. History lies in full
+	// pages; a quarter more is for pages that are free, or are not yet, and for the tree above them.
 	livePages         = 2
 	pastOf, pastParts = 5, 4
 
@@ -61,8 +61,8 @@ type Need struct {
 	// Volume is the smallest in whole GiB with room for that, and Quota what it gives: no more than etcd suggests,
 	// unless that is too little.
 	Volume, Quota int64
-	// Memory is the quota, etcd's Index of keys and revisions, and Fixed, in steps of 256 MiB. Fixed is the program, and
-	// the entries of the log that it keeps.
+	// Memory is the quota, etcd's Index of keys and revisions, and Fixed, in steps of 256 MiB. Fixed is the program,
+	// and the entries of the log that it keeps.
 	Memory, Index, Fixed int64
 }
 

@@ -57,7 +57,8 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 		return fmt.Errorf("spec.options.autoCompaction can't be negative: keep revisions for 1s or longer, or 1 or " +
 			"more of them")
 	}
-	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExternal(s), validateSources(s),
+	return cmp.Or(settings.Validate(s), validateExtraArgs(s.Options, s.Version), validateStorage(s), validateExternal(s),
+		validateSources(s),
 		validateTLS(&s.TLS), validateClientAuth(s), validateSelfHosted(s), validateMetadata(&s.AdditionalMetadata),
 		validateMemory(&s.Resources), validatePods(s),
 		validateClientService(&s.ClientService), validateMemberService(s), validateNetworkPolicy(&s.NetworkPolicy))

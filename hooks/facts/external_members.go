@@ -36,8 +36,8 @@ func (f *Facts) ReplicaVoters() []*Member {
 // DisplayName is how the member is named in words and steps; empty for a stranger.
 func (m *Member) DisplayName() string { return cmp.Or(m.PodName, m.Alias) }
 
-// fillExternal fills in what is known of a listed member that is none of ours: nothing of an unmanaged one, all of an external
-// one.
+// fillExternal fills in what is known of a listed member that is none of ours: nothing of an unmanaged one, all of an
+// external one.
 func (f *Facts) fillExternal(m *Member) {
 	if !f.Epoch.Joined() || f.Epoch.HadQuorum() && len(f.Epoch.External) == 0 {
 		return
@@ -88,8 +88,8 @@ func (f *Facts) LastStatusHealth(m v1alpha1.MemberStatus) observation.Health {
 	return f.Health[m.Name]
 }
 
-// externalEndpoints are the URLs at which external members of the epoch may answer: those of the spec, and what they have
-// advertised. They are asked as long as there are any, or none were found yet.
+// externalEndpoints are the URLs at which external members of the epoch may answer: those of the spec, and what they
+// have advertised. They are asked as long as there are any, or none were found yet.
 func externalEndpoints(o observation.Observation, e *Epoch) []observation.Endpoint {
 	external := defaults.External(o.Cluster)
 	if !e.Joined() || e.HadQuorum() && len(e.External) == 0 {

@@ -50,8 +50,8 @@ func VolumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
 	return list
 }
 
-// ClaimInspection is the name of the pod that looks at the claim of this place: that of an inspection of a member, of which
-// there is none yet.
+// ClaimInspection is the name of the pod that looks at the claim of this place: that of an inspection of a member, of
+// which there is none yet.
 func (f *Facts) ClaimInspection(place int) string {
 	return objects.MemberName(f.Cluster.Name, place) + InspectSuffix
 }

@@ -190,8 +190,8 @@ func InspectEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return objects.StatusOf(pod, objects.ContainerInspectData).State.Terminated
 }
 
-// InspectedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
-// one before were put in quarantine. A pod that is made again does not begin the wait again.
+// InspectedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of
+// the one before were put in quarantine. A pod that is made again does not begin the wait again.
 func (f *Facts) InspectedSince() time.Time {
 	since := f.Next.Epoch.Record.CreationTimestamp.Time
 	for name, claim := range f.All.Claims {

@@ -97,7 +97,8 @@ func KeptServices(o observation.Observation) []*corev1.Service {
 	return list
 }
 
-// LoadBalancerAddresses are the addresses of the load balancer that leads to the members, sorted: IP addresses and names.
+// LoadBalancerAddresses are the addresses of the load balancer that leads to the members, sorted: IP addresses and
+// names.
 func (f *Facts) LoadBalancerAddresses() []string {
 	s := f.Children.Services[objects.ClientService(f.Cluster.Name)]
 	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer {

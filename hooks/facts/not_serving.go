@@ -152,8 +152,8 @@ func (f *Facts) unscheduled(m *Member) string {
 	return ""
 }
 
-// crashes tells of a container of Quorate's that has ended since the member became unreachable, also while it is just trying
-// again.
+// crashes tells of a container of Quorate's that has ended since the member became unreachable, also while it is just
+// trying again.
 func (f *Facts) crashes(m *Member) string {
 	if t := f.crashed(m); t != nil {
 		return "it crashes: " + WordsForEnd(m.Pod, t)

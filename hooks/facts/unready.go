@@ -134,8 +134,8 @@ func (f *Facts) WhyNotReplaced(m *Member) string {
 	return ""
 }
 
-// changeAtFault reports whether an unreachable member served until it was restarted into what the spec wants now, and no
-// other voter serves with that: then a roll has just begun, and going on with it, or with new members, would only
+// changeAtFault reports whether an unreachable member served until it was restarted into what the spec wants now, and
+// no other voter serves with that: then a roll has just begun, and going on with it, or with new members, would only
 // spread what does not work. A node that is gone is no change's fault.
 func (f *Facts) changeAtFault(m *Member) bool {
 	ours := objects.Filter(f.Voters, func(o *Member) bool {
@@ -235,8 +235,8 @@ func (f *Facts) countLate(r *v1alpha1.ReplacementStatus) {
 	}
 }
 
-// countReplaced counts voters that are given up. Their successors may vote and be unreachable in turn, for the same reason,
-// and of each a claim is kept: so they are forgotten only an hour after the pause.
+// countReplaced counts voters that are given up. Their successors may vote and be unreachable in turn, for the same
+// reason, and of each a claim is kept: so they are forgotten only an hour after the pause.
 func (f *Facts) countReplaced(r *v1alpha1.ReplacementStatus, name string) {
 	if !r.NextReplacementTime.IsZero() && !f.Now.Before(r.NextReplacementTime.Add(longestPause)) {
 		r.GivenUp = 0

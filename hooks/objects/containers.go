@@ -34,8 +34,8 @@ func StatusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// Purpose is the name of the container that the pod of a Job, an inspection, a stream or a mirror is there for; empty for
-// none of these.
+// Purpose is the name of the container that the pod of a Job, an inspection, a stream or a mirror is there for; empty
+// for none of these.
 func Purpose(pod *corev1.PodSpec) string {
 	for i := range pod.Containers {
 		switch name := pod.Containers[i].Name; name {

@@ -15,8 +15,8 @@ const (
 	// to voters.
 	LabelRole = Domain + "role"
 
-	// LabelExternal is what the owner of a Secret puts on it, with any value, to let pods of ours have it for what Quorate
-	// does not run: a store, or another etcd. See Unagreed.
+	// LabelExternal is what the owner of a Secret puts on it, with any value, to let pods of ours have it for what
+	// Quorate does not run: a store, or another etcd. See Unagreed.
 	LabelExternal = Domain + "external"
 
 	// LabelRestored is what Velero puts on every object that it makes from a backup.
@@ -30,8 +30,8 @@ const (
 	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see
 	// facts/templates.go.
 	AnnotationTemplate = Domain + "pod-template-hash"
-	// AnnotationAskedFor is the size and, after a space, the class that a claim was asked for with; admission may have put
-	// others into its spec.
+	// AnnotationAskedFor is the size and, after a space, the class that a claim was asked for with; admission may have
+	// put others into its spec.
 	AnnotationAskedFor = Domain + "asked-for"
 	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
 	AnnotationImage = Domain + "image"
@@ -84,10 +84,11 @@ const (
 	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.
 	AnnotationExchanged = Domain + "exchanged"
 	// AnnotationFailedMember is, on a claim, the mark of a member that is about to be given up, or was: its claim is
-	// kept, and no epoch begins with what is on it. Its value is FailedUnreachable, FailedCorrupt, or what a person wrote.
+	// kept, and no epoch begins with what is on it. Its value is FailedUnreachable, FailedCorrupt, or what a person
+	// wrote.
 	AnnotationFailedMember = Domain + "failed-member"
-	// FailedUnreachable marks a voter that was unreachable for too long. Unless it was removed then, its volume counts as a
-	// survivor.
+	// FailedUnreachable marks a voter that was unreachable for too long. Unless it was removed then, its volume counts
+	// as a survivor.
 	FailedUnreachable = "unreachable"
 	// FailedCorrupt marks a voter whose data was proven wrong.
 	FailedCorrupt = "corrupt"
@@ -102,7 +103,8 @@ const (
 	// AnnotationUnless is, on an EtcdSnapshot of a schedule, what the cluster was like when it was last stored: see
 	// snapshot/unless.go.
 	AnnotationUnless = Domain + "unless"
-	// LabelSchedule is, on an EtcdSnapshot and on the pod of a stream, the name of the EtcdSnapshotSchedule that made it.
+	// LabelSchedule is, on an EtcdSnapshot and on the pod of a stream, the name of the EtcdSnapshotSchedule that made
+	// it.
 	LabelSchedule = Domain + "schedule"
 	// LabelMirror is, on the pods of an EtcdMirror, the name of that.
 	LabelMirror = Domain + "mirror"
@@ -158,8 +160,8 @@ const (
 	ScratchDir = "/var/run/quorate-scratch"
 	// ContainerSeed is the init container that fills a data directory: `quorate-snapshot restore`.
 	ContainerSeed = "seed"
-	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerInspect that of one that looks what is
-	// stored, and ContainerDelete that of one that deletes it from its store.
+	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerInspect that of one that looks what
+	// is stored, and ContainerDelete that of one that deletes it from its store.
 	ContainerSnapshot = "snapshot"
 	ContainerInspect  = "inspect"
 	ContainerDelete   = "delete"

@@ -38,8 +38,8 @@ type Observation struct {
 	// WithoutLastApplied are the children that lack the annotation of what Metacontroller applied last, see
 	// [WithoutLastApplied].
 	WithoutLastApplied []string
-	// Unsealed names the records, among the ConfigMaps, that no key of the installation has sealed as they are: they say
-	// nothing. Fresh have the seal with which they were made: see objects.Seals.
+	// Unsealed names the records, among the ConfigMaps, that no key of the installation has sealed as they are: they
+	// say nothing. Fresh have the seal with which they were made: see objects.Seals.
 	Unsealed, Fresh []string
 	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
 	Taken *decision.Outcome
@@ -67,8 +67,8 @@ type Settings struct {
 	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let
 	// in then.
 	Namespace string
-	// ClusterDomain is that of the Kubernetes cluster; empty for cluster.local. No name by which members find each other
-	// has it, only names in certificates.
+	// ClusterDomain is that of the Kubernetes cluster; empty for cluster.local. No name by which members find each
+	// other has it, only names in certificates.
 	ClusterDomain string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.external). Nil allows none.
 	AllowedEndpoints *objects.AllowedEndpoints

@@ -121,9 +121,9 @@ type Resolved struct {
 	// URL of the artifact, SHA256 of its database in hexadecimal; empty when that is not known.
 	URL    string `json:"url"`
 	SHA256 string `json:"sha256,omitzero"`
-	// Tail is the URL of the folder with the changes after it; empty for the snapshot alone. They are restored up to the
-	// revision Until, or else to what had arrived at UntilTime, or else all. AsFar has what can't be followed end them,
-	// instead of an error; there may be none.
+	// Tail is the URL of the folder with the changes after it; empty for the snapshot alone. They are restored up to
+	// the revision Until, or else to what had arrived at UntilTime, or else all. AsFar has what can't be followed end
+	// them, instead of an error; there may be none.
 	Tail      string    `json:"tail,omitzero"`
 	Until     int64     `json:"until,omitzero"`
 	UntilTime time.Time `json:"untilTime,omitzero"`

@@ -94,9 +94,9 @@ func externalMembers(f *facts.Facts) *decision.Plan {
 	return &decision.Plan{Message: message, Outlook: followed(f)}
 }
 
-// recordVersionBesideExternal lets new members run what the spec asks for. Beside external members there are no upgrades;
-// but before the first of ours has joined, and within a minor version, there is nothing that an upgrade would have to
-// go through.
+// recordVersionBesideExternal lets new members run what the spec asks for. Beside external members there are no
+// upgrades; but before the first of ours has joined, and within a minor version, there is nothing that an upgrade would
+// have to go through.
 func recordVersionBesideExternal(f *facts.Facts) *decision.Plan {
 	has, err := defaults.ParseRelease(f.Epoch.Version)
 	wanted, err2 := defaults.ParseRelease(f.Cluster.Spec.Version)

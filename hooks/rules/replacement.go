@@ -33,8 +33,8 @@ func replaceUnreachableVoter(f *facts.Facts, m *facts.Member, why string) *decis
 
 // keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that a later call that
 // sees it without its member knows that it must be kept. The mark stays while the member is about to be removed, even
-// if it serves. One that is only unreachable is not marked while its removal has to wait: it may have more than the others
-// when these are lost.
+// if it serves. One that is only unreachable is not marked while its removal has to wait: it may have more than the
+// others when these are lost.
 func keepingClaim(f *facts.Facts, m *facts.Member, why, failure string, plan *decision.Plan) *decision.Plan {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return f.Ours(c) && !facts.OfFailedMember(c) }
 	_, removes := plan.Step.(decision.Remove)

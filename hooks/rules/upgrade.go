@@ -69,8 +69,8 @@ func cancelDowngrade(f *facts.Facts) *decision.Plan {
 		"cancelling the downgrade to %s: spec.version has changed", to))
 }
 
-// recordVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster
-// has not agreed on it, which it does not while a voter runs the other.
+// recordVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the
+// cluster has not agreed on it, which it does not while a voter runs the other.
 func recordVersion(f *facts.Facts) *decision.Plan {
 	if f.BesideExternal() {
 		return recordVersionBesideExternal(f)

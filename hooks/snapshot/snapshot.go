@@ -6,9 +6,9 @@
 // under the snapshot's one key, and reports that. So a Job may be repeated at any time; it then reads instead of
 // writing.
 //
-// What is stored whole is not given up because it could not be verified: it is then Unverified, which is neither Succeeded
-// nor Failed. A Job that ended without a word, as at its deadline, may have stored something, so another one looks
-// before anything is said.
+// What is stored whole is not given up because it could not be verified: it is then Unverified, which is neither
+// Succeeded nor Failed. A Job that ended without a word, as at its deadline, may have stored something, so another one
+// looks before anything is said.
 package snapshot
 
 import (

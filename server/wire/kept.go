@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// specTold is the spec that is answered of an object. One that is kept, rather than made new under the same name, is told
-// what it was told before.
+// specTold is the spec that is answered of an object. One that is kept, rather than made new under the same name, is
+// told what it was told before.
 func specTold(decided, observed metav1.Object) any {
 	spec := reflect.ValueOf(decided).Elem().FieldByName("Spec").Addr().Interface()
 	if observed == nil || decided.GetUID() == "" || decided.GetUID() != observed.GetUID() {

@@ -45,8 +45,8 @@ const (
 type Cluster struct {
 	// Endpoints are client URLs that lead to some of its members, such as that of its Service.
 	Endpoints []string
-	// OnlyEndpoints asks members at no other URL, though they advertise some: the endpoints of an etcd that Quorate does
-	// not run are what an administrator allowed.
+	// OnlyEndpoints asks members at no other URL, though they advertise some: the endpoints of an etcd that Quorate
+	// does not run are what an administrator allowed.
 	OnlyEndpoints bool
 	// Within is where it may be, whatever its endpoints' names lead to and its members advertise; nil for anywhere.
 	Within *reach.Within

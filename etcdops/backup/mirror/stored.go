@@ -29,8 +29,8 @@ type Stored struct {
 }
 
 const (
-	// lookEvery is how often all segments are listed, to find new ones; basesEvery is how often the records of snapshots
-	// are read.
+	// lookEvery is how often all segments are listed, to find new ones; basesEvery is how often the records of
+	// snapshots are read.
 	lookEvery, basesEvery = 5 * time.Second, time.Minute
 	// doubt is how long a snapshot may be there before the changes up to it. A segment that is missing before another
 	// one is a gap when it is still missing at the next look: a store's list may lag.

@@ -17,8 +17,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
 )
 
-// FuzzDirectory: whatever the directory of a member holds, which rescue and Quorate look at, looking ends, with an error
-// that says why or without, and touches little memory.
+// FuzzDirectory: whatever the directory of a member holds, which rescue and Quorate look at, looking ends, with an
+// error that says why or without, and touches little memory.
 func FuzzDirectory(f *testing.F) {
 	const log, db = "member/wal/0000000000000000-0000000000000000.wal", "member/snap/db"
 	sound := map[string][]byte{log: soundLog(f), db: soundMembers(f)}

@@ -193,8 +193,8 @@ func reportOf(report stores.Snapshot) string {
 	}
 }
 
-// Inspect is the command quorate-snapshot inspect; the result is its exit code. What is stored is told in the termination
-// message, as by snapshot; with --tail, what is stored of a stream.
+// Inspect is the command quorate-snapshot inspect; the result is its exit code. What is stored is told in the
+// termination message, as by snapshot; with --tail, what is stored of a stream.
 func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var place archive.Place
 	var key string

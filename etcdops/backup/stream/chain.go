@@ -94,7 +94,8 @@ type Tail struct {
 	keys      Keys
 	// Head is the stream's sign of life; empty for none.
 	Head Head
-	// OnlyEncrypted refuses segments that are not, where no key tells: they may be of anyone who can write to the store.
+	// OnlyEncrypted refuses segments that are not, where no key tells: they may be of anyone who can write to the
+	// store.
 	OnlyEncrypted bool
 }
 

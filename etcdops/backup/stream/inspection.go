@@ -20,8 +20,8 @@ const (
 	leasesEvery = time.Minute
 	// hashEvery is how often a member reads its whole database for a hash, for which it has hashTime.
 	hashEvery, hashTime = time.Hour, 5 * time.Minute
-	// leasesTime is for the list of leases and for the TTL of newLeases of them. usersTime is for the revision of users:
-	// what can't be known is not waited for, as that it is stored is worth more.
+	// leasesTime is for the list of leases and for the TTL of newLeases of them. usersTime is for the revision of
+	// users: what can't be known is not waited for, as that it is stored is worth more.
 	leasesTime, newLeases = 3 * time.Second, 5000
 	usersTime             = 3 * time.Second
 )

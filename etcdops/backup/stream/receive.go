@@ -54,15 +54,15 @@ type receiver struct {
 	// open is what has arrived, up to a revision that may not be whole; begins is where that begins in its records.
 	open   batch
 	begins int
-	// again is the sum of the records of last, which a watch begins with; intact tells whether no compaction has taken any
-	// of a revision. Head is the revision of the member that has answered.
+	// again is the sum of the records of last, which a watch begins with; intact tells whether no compaction has taken
+	// any of a revision. Head is the revision of the member that has answered.
 	again  Sum
 	intact func(ctx context.Context, revision int64) (bool, error)
 	head   int64
 	// waits is since when the member is waited for, in Unix nanoseconds; 0 for not.
 	waits atomic.Int64
-	// latest is what a quorum said was the last revision, and when that was asked: the member that is watched may lag, and
-	// tells its own. Reached is last, for who asks.
+	// latest is what a quorum said was the last revision, and when that was asked: the member that is watched may lag,
+	// and tells its own. Reached is last, for who asks.
 	latest  atomic.Pointer[Mark]
 	reached atomic.Int64
 }

@@ -46,8 +46,8 @@ type Header struct {
 	Events int64 `json:"events"`
 	// Times say when revisions had arrived, by the clock of the stream; the last one is of Last.
 	Times []Mark `json:"times"`
-	// AuthRevision of users and roles, read once all up to UsersAt had arrived. That is Last, or less where etcd did not
-	// answer then, as without a quorum: whether users have changed in between is not known.
+	// AuthRevision of users and roles, read once all up to UsersAt had arrived. That is Last, or less where etcd did
+	// not answer then, as without a quorum: whether users have changed in between is not known.
 	AuthRevision int64 `json:"authRevision,omitempty"`
 	UsersAt      int64 `json:"usersAt,omitempty"`
 	// Before is the SHA-256 of the records of revision First - 1 in hexadecimal; empty when they were not seen.

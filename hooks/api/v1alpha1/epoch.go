@@ -111,22 +111,22 @@ type Until struct {
 	// +optional
 	Latest bool `json:"latest,omitempty"`
 
-	// Time restores what the stream had received by then, such as 2026-11-22T13:59:00Z. It is not before the snapshot's,
-	// nor after that of the last change that is stored.
+	// Time restores what the stream had received by then, such as 2026-11-22T13:59:00Z. It is not before the
+	// snapshot's, nor after that of the last change that is stored.
 	// +optional
 	// +kubebuilder:validation:Format=date-time
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})$`
 	Time string `json:"time,omitempty"`
 
-	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy of
-	// <schedule>-stream-key where they were stored. Changes that none of them has signed are not restored. Unset, those
-	// of this namespace are believed where an EtcdSnapshot is named, and else all that is in the store. It needs the label
-	// etcd.quorate.dev/external.
+	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy
+	// of <schedule>-stream-key where they were stored. Changes that none of them has signed are not restored. Unset,
+	// those of this namespace are believed where an EtcdSnapshot is named, and else all that is in the store. It needs
+	// the label etcd.quorate.dev/external.
 	// +optional
 	KeysSecretRef SecretKeyRef `json:"keysSecretRef,omitzero"`
 
-	// ClusterID of the etcd whose changes they are, in hexadecimal: the name of a folder below tail in the store. Unset,
-	// that of the EtcdSnapshot.
+	// ClusterID of the etcd whose changes they are, in hexadecimal: the name of a folder below tail in the store.
+	// Unset, that of the EtcdSnapshot.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{1,16})?$`
 	ClusterID string `json:"clusterID,omitempty"`
@@ -139,8 +139,8 @@ type Until struct {
 type ExternalCluster struct {
 	ExternalEtcd `json:",inline"`
 
-	// PeerCASecretRef has in ca.crt what our members trust in the mode Auto, beside their own authority, for the external
-	// members' peer certificates, until spec.bootstrap.external is taken out. Unset, it is caSecretRef.
+	// PeerCASecretRef has in ca.crt what our members trust in the mode Auto, beside their own authority, for the
+	// external members' peer certificates, until spec.bootstrap.external is taken out. Unset, it is caSecretRef.
 	// +optional
 	PeerCASecretRef SecretRef `json:"peerCASecretRef,omitzero"`
 }
@@ -155,9 +155,9 @@ const (
 	// RecoverFromSurvivor seeds a new epoch from the volume of the member that has the most; on the medium Memory, from
 	// a member that still answers. It is not for the medium HostPath.
 	RecoverFromSurvivor QuorumLoss = "FromSurvivor"
-	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot of the lost epoch and what a stream has
-	// stored after it, or else from what this one began with. The EtcdSnapshot needs the label etcd.quorate.dev/cluster;
-	// a schedule sets it.
+	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot of the lost epoch and what a stream
+	// has stored after it, or else from what this one began with. The EtcdSnapshot needs the label
+	// etcd.quorate.dev/cluster; a schedule sets it.
 	RecoverFromSnapshot QuorumLoss = "FromSnapshot"
 	// RecoverRecreate begins a new epoch without data: all keys are lost.
 	RecoverRecreate QuorumLoss = "Recreate"
@@ -213,8 +213,8 @@ type OriginStatus struct {
 	// +optional
 	Survivor string `json:"survivor,omitempty"`
 
-	// Evidence is what each survivor or claim held. The first was chosen: its log is ahead, in term and then in index. Of
-	// a stream it says how far it was restored, and what ended that.
+	// Evidence is what each survivor or claim held. The first was chosen: its log is ahead, in term and then in index.
+	// Of a stream it says how far it was restored, and what ended that.
 	// +optional
 	Evidence string `json:"evidence,omitempty"`
 }

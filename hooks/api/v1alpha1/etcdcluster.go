@@ -148,8 +148,8 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
-	// ServiceAccountName of the pods, such as one to which an OpenShift cluster allows a user ID. Unset, the default one
-	// of the namespace. The pods get no token for the Kubernetes API.
+	// ServiceAccountName of the pods, such as one to which an OpenShift cluster allows a user ID. Unset, the default
+	// one of the namespace. The pods get no token for the Kubernetes API.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
@@ -339,9 +339,9 @@ type StorageSpec struct {
 	// +default="Persistent"
 	Medium Medium `json:"medium,omitempty"`
 
-	// Size of each member's volume or tmpfs, at least 512Mi; on HostPath only etcd's quota follows from it. The database
-	// may have half of what etcd's log and the file system leave: 688 MiB of 2Gi, 4 GiB of 10Gi. Volumes grow while the
-	// members run, where their class allows it. A smaller size needs migration Replace.
+	// Size of each member's volume or tmpfs, at least 512Mi; on HostPath only etcd's quota follows from it. The
+	// database may have half of what etcd's log and the file system leave: 688 MiB of 2Gi, 4 GiB of 10Gi. Volumes grow
+	// while the members run, where their class allows it. A smaller size needs migration Replace.
 	// +optional
 	// +default="2Gi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
@@ -570,9 +570,9 @@ type AutoCompaction struct {
 // The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
 // EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
 const (
-	// Ready is True while what runs is what the spec asks for, except what waits for a window of maintenance.windows, and,
-	// of an EtcdCluster, a pod is ready, so that clients are led to one. Its message says what is done, or waited for,
-	// when it is False.
+	// Ready is True while what runs is what the spec asks for, except what waits for a window of maintenance.windows,
+	// and, of an EtcdCluster, a pod is ready, so that clients are led to one. Its message says what is done, or waited
+	// for, when it is False.
 	Ready = "Ready"
 	// Reconciling is True while Quorate changes something, or waits for a change to finish or for others to come back.
 	Reconciling = "Reconciling"
@@ -580,8 +580,8 @@ const (
 	Stalled = "Stalled"
 )
 
-// The reasons of Ready, Reconciling and Stalled, and of Available while it is False. These are all, and scripts may rely
-// on them: an EtcdSnapshot and an EtcdOperation have the name of their phase instead. Messages are for people.
+// The reasons of Ready, Reconciling and Stalled, and of Available while it is False. These are all, and scripts may
+// rely on them: an EtcdSnapshot and an EtcdOperation have the name of their phase instead. Messages are for people.
 const (
 	// ReasonServing: what runs is what the spec asks for.
 	ReasonServing = "Serving"

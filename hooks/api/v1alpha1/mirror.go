@@ -134,14 +134,14 @@ type StoredSource struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][-a-z0-9]*/[a-z0-9][-.a-z0-9]*$`
 	Folder string `json:"folder"`
 
-	// IdentitySecretRef holds the age identities (AGE-SECRET-KEY-1...) that decrypt what is stored, under the key identity
-	// unless it names another. It needs the label etcd.quorate.dev/external.
+	// IdentitySecretRef holds the age identities (AGE-SECRET-KEY-1...) that decrypt what is stored, under the key
+	// identity unless it names another. It needs the label etcd.quorate.dev/external.
 	// +optional
 	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
 
-	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy of
-	// <schedule>-stream-key where the changes were stored. What none of them has signed is not mirrored. Unset, all that
-	// is in the store is believed. It needs the label etcd.quorate.dev/external.
+	// KeysSecretRef is a Secret with the keys of the stream, under the key stream.key unless it names another: a copy
+	// of <schedule>-stream-key where the changes were stored. What none of them has signed is not mirrored. Unset, all
+	// that is in the store is believed. It needs the label etcd.quorate.dev/external.
 	// +optional
 	KeysSecretRef SecretKeyRef `json:"keysSecretRef,omitzero"`
 

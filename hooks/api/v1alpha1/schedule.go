@@ -61,7 +61,8 @@ type EtcdSnapshotScheduleSpec struct {
 	// +kubebuilder:validation:Pattern=`^[-+_/0-9A-Za-z]*$`
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// Suspend takes and deletes no snapshots, and stops the stream. When it ends, one snapshot is taken for all runs that were missed.
+	// Suspend takes and deletes no snapshots, and stops the stream. When it ends, one snapshot is taken for all runs
+	// that were missed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -94,7 +95,8 @@ type EtcdSnapshotScheduleSpec struct {
 	Template EtcdSnapshotTemplate `json:"template"`
 }
 
-// Stream is how changes are stored between snapshots: a pod watches etcd, and stores them in files beside the snapshots.
+// Stream is how changes are stored between snapshots: a pod watches etcd, and stores them in files beside the
+// snapshots.
 type Stream struct {
 	// FlushAfter is how long a change waits at most before it is stored, between 1s and 10m. So much is lost with the
 	// quorum.

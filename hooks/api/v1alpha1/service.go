@@ -69,8 +69,8 @@ type IP struct {
 	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
 	Policy corev1.IPFamilyPolicy `json:"policy,omitempty"`
 
-	// Families are IPv4, IPv6, or both in an order. Kubernetes never changes the first one of a Service that exists: for
-	// that delete the one for clients, and Quorate makes it again.
+	// Families are IPv4, IPv6, or both in an order. Kubernetes never changes the first one of a Service that exists:
+	// for that delete the one for clients, and Quorate makes it again.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2

@@ -97,8 +97,8 @@ type keeper struct {
 	name string
 	// begin takes the snapshot, and has the line of the process that stores the changes.
 	begin func(m *etcdproc.Member) (line []string)
-	// base is the snapshot, and files are those with changes, below the folder; revision is the last one in such a file,
-	// which its name tells.
+	// base is the snapshot, and files are those with changes, below the folder; revision is the last one in such a
+	// file, which its name tells.
 	base     string
 	files    string
 	revision func(file string) string

@@ -146,8 +146,8 @@ func answers(b testing.TB, pages string) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// requestOf is the steady request of package server's tests for another cluster: its name, and the first three numbers of
-// its pods' addresses.
+// requestOf is the steady request of package server's tests for another cluster: its name, and the first three numbers
+// of its pods' addresses.
 func requestOf(b testing.TB, name, network string) []byte {
 	b.Helper()
 	raw, err := os.ReadFile("../../../server/testdata/sync.json")

@@ -206,12 +206,11 @@ spec:
 	return server
 }
 
-// TestPatroni: two PostgreSQL servers agree on their primary in an EtcdCluster, as a user who may write below one prefix.
-// Patroni speaks JSON over HTTP, so it logs in with a password alone: while auth is on, etcd refuses such requests with a
-// certificate that has a name (https://github.com/etcd-io/etcd/blob/v3.6.0/server/embed/serve.go, ServeHTTP).
-// The primary stays while etcd loses its leader and a claim, and is upgraded; when the primary is killed, the other
-// one follows.
-// Debian has what it needs: apt-get install patroni postgresql.
+// TestPatroni: two PostgreSQL servers agree on their primary in an EtcdCluster, as a user who may write below one
+// prefix. Patroni speaks JSON over HTTP, so it logs in with a password alone: while auth is on, etcd refuses such
+// requests with a certificate that has a name (https://github.com/etcd-io/etcd/blob/v3.6.0/server/embed/serve.go,
+// ServeHTTP). The primary stays while etcd loses its leader and a claim, and is upgraded; when the primary is killed,
+// the other one follows. Debian has what it needs: apt-get install patroni postgresql.
 func TestPatroni(t *testing.T) {
 	if _, err := exec.LookPath("patroni"); err != nil {
 		t.Skip("Patroni is not installed: apt-get install patroni postgresql")

@@ -14,10 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestANamespaceComesBackFromABackup: Velero's way, without Velero. The objects of a namespace are kept, the namespace is
-// deleted, its volumes stay, and the objects are made again: with the owners of before, which are gone. No empty cluster
-// takes the place of the one with the data. It waits, says so, and has every acknowledged write once its spec names claims
-// that are bound to the volumes.
+// TestANamespaceComesBackFromABackup: Velero's way, without Velero. The objects of a namespace are kept, the namespace
+// is deleted, its volumes stay, and the objects are made again: with the owners of before, which are gone. No empty
+// cluster takes the place of the one with the data. It waits, says so, and has every acknowledged write once its spec
+// names claims that are bound to the volumes.
 func TestANamespaceComesBackFromABackup(t *testing.T) {
 	beside(t)
 	c := newCluster(t, three+"  storage: {size: 512Mi}\n")

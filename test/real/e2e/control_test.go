@@ -197,7 +197,8 @@ func (c *cluster) isNotDeleted() {
 }
 
 // TestIPFamilies: a cluster lives where Kubernetes has IPv6 addresses alone, or those of both versions. It needs a lab
-// with such addresses (`make part PART=ipv6`), which TestOnTheHostsNetwork and TestJoinByTLSAndStay are told in as well.
+// with such addresses (`make part PART=ipv6`), which TestOnTheHostsNetwork and TestJoinByTLSAndStay are told in as
+// well.
 func TestIPFamilies(t *testing.T) {
 	if both := os.Getenv("QUORATE_LAB_IP") == "dual"; both {
 		t.Parallel()

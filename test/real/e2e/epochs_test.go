@@ -263,8 +263,8 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	c.operates("again", "type: Recover, recover: {epoch: 1, policy: Recreate}")
 	c.decides("Start", "preparing epoch 2: filling the volumes of demo-1 (its image can't be pulled: ")
 
-	// Whichever of the two comes first is the one that is kept: it is one of them, and not both. The second is made again
-	// with the corrected image, under another number.
+	// Whichever of the two comes first is the one that is kept: it is one of them, and not both. The second is made
+	// again with the corrected image, under another number.
 	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)
 	c.converges(1)
 	o := c.object()

@@ -71,9 +71,9 @@ func (c *cluster) readyWithoutSpace() {
 	}
 }
 
-// makesRoomInTime: a database at 90 % of its quota that has free space is defragmented before etcd refuses writes. It has
-// become that large, and free space in it, before it gets the quota, which is made for the largest: etcd tells a size
-// only with the next commit, and members commit in their own time.
+// makesRoomInTime: a database at 90 % of its quota that has free space is defragmented before etcd refuses writes. It
+// has become that large, and free space in it, before it gets the quota, which is made for the largest: etcd tells a
+// size only with the next commit, and members commit in their own time.
 func (c *cluster) makesRoomInTime() {
 	client, w := c.client(), c.writes()
 	require.NoError(c.t, overwrite(c.t, client, 32))

@@ -291,8 +291,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// noViolations asks every replica of Quorate whether one of its decisions broke a rule of safety. A replica that has just
-// been started may not answer yet.
+// noViolations asks every replica of Quorate whether one of its decisions broke a rule of safety. A replica that has
+// just been started may not answer yet.
 func noViolations() error {
 	for deadline := time.Now().Add(patience); ; <-time.After(time.Second) {
 		all, err := quorateMetrics()

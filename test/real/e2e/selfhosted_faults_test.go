@@ -71,8 +71,8 @@ func beneath(changes ...change) func(*cluster, *load) {
 }
 
 // fillsUp: the database grows to its quota by objects that are deleted again, and Quorate defragments it before etcd
-// refuses writes. Then objects fill the quota that stay. Metacontroller can't keep its lease, so a person makes room, as
-// the page says.
+// refuses writes. Then objects fill the quota that stay. Metacontroller can't keep its lease, so a person makes room,
+// as the page says.
 func (c *cluster) fillsUp(w *load) {
 	const quota = 128 << 20
 	c.edit(fmt.Sprintf(`{"options":{"quotaBackendBytes":%d}}`, quota))
@@ -141,8 +141,8 @@ func deletesLarge(n int) error {
 	return err
 }
 
-// succeedsTheAuthority in the order of the page: first everyone trusts both, the API server too; then certificates are of
-// the new one; then the former one is forgotten.
+// succeedsTheAuthority in the order of the page: first everyone trusts both, the API server too; then certificates are
+// of the new one; then the former one is forgotten.
 func (c *cluster) succeedsTheAuthority(w *load) {
 	former, next := apiServersAuthority(c.t), stranger(c.t, pkix.Name{CommonName: "the next authority"})
 	restart := func(trusted ...forger) {

@@ -21,8 +21,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// The lab of `make part PART=selfhosted-1`: all stories in here need one of their own, as its API server has its data in their
-// EtcdClusters.
+// The lab of `make part PART=selfhosted-1`: all stories in here need one of their own, as its API server has its data
+// in their EtcdClusters.
 const labNodes = 5
 
 // apiServerRestarted: what it refused at first says nothing of Metacontroller's rights.
@@ -32,9 +32,9 @@ var outageFlag = flag.Duration("outage", 0, "how long the self-hosted story has 
 
 // TestSelfHosted: a Kubernetes moves its own data into an EtcdCluster that it runs itself, while its API server writes
 // all the time: into memory and out again, to an etcd with a member on each of three control-plane nodes, then onto
-// disks. It lives with that: members are killed, replaced, restarted and upgraded, and all that the API server depends on
-// is stopped except the members. It needs a lab of its own with five nodes (`make part PART=selfhosted-1`), whose API server has
-// its data in the EtcdCluster afterwards.
+// disks. It lives with that: members are killed, replaced, restarted and upgraded, and all that the API server depends
+// on is stopped except the members. It needs a lab of its own with five nodes (`make part PART=selfhosted-1`), whose
+// API server has its data in the EtcdCluster afterwards.
 func TestSelfHosted(t *testing.T) {
 	apiServerRestarted = true
 	kube(t, "create", "namespace", "load")
@@ -178,8 +178,8 @@ func (a *apiServer) inside(t *testing.T, server string) *apiServer {
 	return other
 }
 
-// takesOver: our members join, API servers are given the addresses of all nodes, that of node 1 and others, and the former
-// members retire.
+// takesOver: our members join, API servers are given the addresses of all nodes, that of node 1 and others, and the
+// former members retire.
 func (c *cluster) takesOver(w *load, others ...int) {
 	c.stage("ExternalMembers")
 	w.longest("three members joined")

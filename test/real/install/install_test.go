@@ -1,7 +1,8 @@
 //go:build e2e
 
 // Package install installs, upgrades and uninstalls Quorate in a lab of its own, in ways that the stories of
-// test/real/e2e do not: those share one Quorate that looks after everything. `make part PART=install` brings the lab up.
+// test/real/e2e do not: those share one Quorate that looks after everything. `make part PART=install` brings the lab
+// up.
 package install
 
 import (

@@ -56,8 +56,8 @@ func moveAPIServer(l *lab, args []string) error {
 	return l.awaitAPIServer()
 }
 
-// startAPIServer starts an API server with its data at these URLs, in the place of the one that may run there. On another
-// node than the first it is one more, as where a Kubernetes has several nodes for its control plane.
+// startAPIServer starts an API server with its data at these URLs, in the place of the one that may run there. On
+// another node than the first it is one more, as where a Kubernetes has several nodes for its control plane.
 func (n node) startAPIServer(etcdServers []string) error {
 	if n.process("kube-apiserver").alive() {
 		if err := n.stop("kube-apiserver", unix.SIGKILL); err != nil { // else it waits for its watchers

@@ -21,9 +21,9 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// runner is the kubelet: it runs the pods of the world as processes: their init container prepare and their etcd, with the flags and
-// the environment that the pods say. Only what a container's own file system and network are is put in: folders for
-// the places of volumes, ports of 127.0.0.1 for those that it listens on.
+// runner is the kubelet: it runs the pods of the world as processes: their init container prepare and their etcd, with
+// the flags and the environment that the pods say. Only what a container's own file system and network are is put in:
+// folders for the places of volumes, ports of 127.0.0.1 for those that it listens on.
 type runner struct {
 	world  *world.World
 	vault  vault

@@ -9,7 +9,8 @@ package membership
 
 import "math/bits"
 
-// Set of members, by number. A member's number is whatever its cluster knows it by: its place in a list, or in its name.
+// Set of members, by number. A member's number is whatever its cluster knows it by: its place in a list, or in its
+// name.
 type Set uint16
 
 func (s Set) Has(n int) bool    { return s>>n&1 == 1 }

@@ -40,8 +40,8 @@ func (v Version) EnableDowngrade(to uint8) (Version, error) {
 
 // Takes is why an etcd of this minor version does not start in the cluster. A member that has run knows of a downgrade
 // from its data, and may start as it was while that is under way, or with the lower version once the cluster has agreed
-// on that. (3.5 does not wait for it.) New ones don't join then. (isCompatibleWithCluster in etcdserver/cluster_util.go,
-// MustDetectDowngrade in etcdserver/version/downgrade.go.)
+// on that. (3.5 does not wait for it.) New ones don't join then. (isCompatibleWithCluster in
+// etcdserver/cluster_util.go, MustDetectDowngrade in etcdserver/version/downgrade.go.)
 func (v Version) Takes(minor uint8, isNew bool) error {
 	switch {
 	case isNew && v.Downgrade != 0:

@@ -25,9 +25,9 @@ import (
 
 // movingIn is how our members take over from those of an etcd outside of Kubernetes. It begins when the cluster that
 // joins it has been created, or when all of ours vote there. It ends when no external member is left, or when the
-// EtcdCluster has been deleted. A person has the external members removed, at any moment. What may go wrong: an external
-// member stops, is removed or added by hand; ours are killed, cut off or lose their data; a person changes the spec;
-// and all that may befall calls and caches.
+// EtcdCluster has been deleted. A person has the external members removed, at any moment. What may go wrong: an
+// external member stops, is removed or added by hand; ours are killed, cut off or lose their data; a person changes the
+// spec; and all that may befall calls and caches.
 type movingIn struct {
 	takeover
 	// ours is how many members of ours there shall be.

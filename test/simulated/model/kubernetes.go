@@ -147,7 +147,8 @@ func (m *model) apply(s *worldState, v *view, a *reply, c cut) (broken []string)
 
 // stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
 func (m *model) stopped(s *worldState, v *view, before set, c cut) (broken []string) {
-	// A call that has not seen the first quorum recorded may replace a pod that has meanwhile started (rule Reschedule).
+	// A call that has not seen the first quorum recorded may replace a pod that has meanwhile started (rule
+	// Reschedule).
 	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 && !m.SelfHosted {
 		return nil
 	}

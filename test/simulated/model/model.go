@@ -28,8 +28,8 @@ type model struct {
 	Just []deed
 	// Young lets etcd insist on connections of five seconds.
 	Young bool
-	// SelfHosted: the API server has its data in this etcd. While it does not serve no call comes, nothing is written and
-	// no one edits. Edits include those that the API server refuses, as if it had not (selfhosted.go).
+	// SelfHosted: the API server has its data in this etcd. While it does not serve no call comes, nothing is written
+	// and no one edits. Edits include those that the API server refuses, as if it had not (selfhosted.go).
 	SelfHosted bool
 
 	// Workers search side by side; 0 is one for each processor. With one the same search finds the same way.

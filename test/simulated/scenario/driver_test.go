@@ -44,8 +44,8 @@ func (s *story) breaches() []string {
 // verbs are what a story can say. In values, _ is a space.
 var verbs = map[string]func(*story, args) string{
 	// what people do
-	// cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [addresses nodes=a,b,c: on the hosts'
-	// network] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
+	// cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [addresses nodes=a,b,c: on the
+	// hosts' network] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"cluster": does((*story).cluster),
 	// elsewhere: what follows is told of another world, in which nothing has happened yet
 	"elsewhere": does((*story).elsewhere),
@@ -59,8 +59,9 @@ var verbs = map[string]func(*story, args) string{
 	"delete": (*story).delete,
 	// claim grow=demo-1 size=3Gi: kubectl edit; claim failed=demo-1 | count=demo-1: kubectl annotate
 	"claim": does((*story).claim),
-	// record forge=2 | gone=2 | keep | again | set=next-member to=0: who may write ConfigMaps makes the record of an epoch with
-	// all that one has, keeps the records that there are, puts them back, or edits that of the epoch that runs
+	// record forge=2 | gone=2 | keep | again | set=next-member to=0: who may write ConfigMaps makes the record of an
+	// epoch with all that one has, keeps the records that there are, puts them back, or edits that of the epoch that
+	// runs
 	"record": does((*story).record),
 	// key lost | next | turn | spent: installed with another key for records; with the next one as well, which seals
 	// then, and which alone is left

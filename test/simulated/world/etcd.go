@@ -36,8 +36,8 @@ type Etcd struct {
 	CountsLate bool
 	// HashChecks: the leader compares the members' hashes at every pass.
 	HashChecks bool
-	// Lagging are the voters, by name, that hear the leader and are sent a snapshot that does not arrive: they acknowledge
-	// nothing that is written.
+	// Lagging are the voters, by name, that hear the leader and are sent a snapshot that does not arrive: they
+	// acknowledge nothing that is written.
 	Lagging map[string]bool
 	// LoseReply lets the next step be carried out, and its answer be lost.
 	LoseReply bool

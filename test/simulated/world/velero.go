@@ -10,9 +10,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// RestoreNamespace deletes the namespace, whose volumes are retained, and makes it again from a backup: with other UIDs,
-// without status, and with the owners of before, which are stripped from claims or
-// not. Claims come back on their volumes, or are left out. The EtcdClusters and their operations come last.
+// RestoreNamespace deletes the namespace, whose volumes are retained, and makes it again from a backup: with other
+// UIDs, without status, and with the owners of before, which are stripped from claims or not. Claims come back on their
+// volumes, or are left out. The EtcdClusters and their operations come last.
 func (w *World) RestoreNamespace(labels map[string]string, stripped, claims bool) {
 	volumes, backup := map[string]Dir{}, map[Key]metav1.Object{}
 	for _, key := range w.keys() {

@@ -77,8 +77,8 @@ func (w *World) GrowVolumes() {
 	}
 }
 
-// mountedSince reports whether the volume is in use, in a way that lets its file system grow: mounted for a pod, whether
-// its etcd runs or ends again and again.
+// mountedSince reports whether the volume is in use, in a way that lets its file system grow: mounted for a pod,
+// whether its etcd runs or ends again and again.
 func (w *World) mountedSince(c *corev1.PersistentVolumeClaim) bool {
 	return slices.ContainsFunc(w.Pods(), func(p *corev1.Pod) bool {
 		late := p.CreationTimestamp.After(c.Status.Conditions[0].LastTransitionTime.Time)

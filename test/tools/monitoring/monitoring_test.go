@@ -1,7 +1,7 @@
 // Package monitoring holds manifests/monitoring against Prometheus' own parsers and the types of its operator: rules
-// and queries parse and name metrics that there are, and every alert has its section in docs/troubleshooting.md and a case in
-// testdata/alerts*.yaml. Whether the cases pass is for promtool to say: `make monitoring`, which builds it first, in
-// minutes.
+// and queries parse and name metrics that there are, and every alert has its section in docs/troubleshooting.md and a
+// case in testdata/alerts*.yaml. Whether the cases pass is for promtool to say: `make monitoring`, which builds it
+// first, in minutes.
 package monitoring
 
 import (

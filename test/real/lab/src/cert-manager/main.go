@@ -1,6 +1,6 @@
-// cert-manager in one binary: its controllers, its webhook, and its CA injector, as the first argument says. Its own main packages
-// are in modules that no proxy serves, so these few lines put the same parts together. Of the issuers, SelfSigned and CA are in it.
-// The name of this module is what lets it import cert-manager's internal packages.
+// cert-manager in one binary: its controllers, its webhook, and its CA injector, as the first argument says. Its own
+// main packages are in modules that no proxy serves, so these few lines put the same parts together. Of the issuers,
+// SelfSigned and CA are in it. The name of this module is what lets it import cert-manager's internal packages.
 package main
 
 import (
@@ -129,8 +129,8 @@ func runInjector(ctx context.Context) error {
 	}
 	manager, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{
 		Scheme: known, Metrics: metricsserver.Options{BindAddress: "0"},
-		// The injector hears of a Secret by a watch of metadata. A cache of whole Secrets is another watch, which may not have the
-		// Secret yet: then the injector gives up, and no event comes again.
+		// The injector hears of a Secret by a watch of metadata. A cache of whole Secrets is another watch, which may
+		// not have the Secret yet: then the injector gives up, and no event comes again.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	if err != nil {

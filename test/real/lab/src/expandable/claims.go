@@ -23,8 +23,8 @@ func backOff() workqueue.TypedRateLimiter[string] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 10*time.Second)
 }
 
-// provision makes and removes the volumes of one node, for claims whose pods the scheduler puts there. Every node does so for
-// itself, so there is no leader election.
+// provision makes and removes the volumes of one node, for claims whose pods the scheduler puts there. Every node does
+// so for itself, so there is no leader election.
 func provision(ctx context.Context, client kubernetes.Interface, node string) error {
 	controller.NewProvisionController(ctx, client, driver, provisioner{node},
 		controller.LeaderElection(false), controller.RateLimiter(backOff()), controller.CreateProvisionedPVInterval(time.Second),
@@ -77,8 +77,8 @@ func onlyOn(node string) *corev1.VolumeNodeAffinity {
 	}}}}
 }
 
-// answerGrowth runs the controller that clouds run too, external-resizer: it writes the new size to the volume and to the claim's
-// status, and leaves the rest to the kubelet.
+// answerGrowth runs the controller that clouds run too, external-resizer: it writes the new size to the volume and to
+// the claim's status, and leaves the rest to the kubelet.
 func answerGrowth(ctx context.Context, client kubernetes.Interface) error {
 	const resync = 10 * time.Minute
 	shared := informers.NewSharedInformerFactory(client, resync)
@@ -88,7 +88,8 @@ func answerGrowth(ctx context.Context, client kubernetes.Interface) error {
 	return ctx.Err()
 }
 
-// resizer is the half of an expansion that a cloud does from outside the node. Here that half is nothing: the file grows where it is.
+// resizer is the half of an expansion that a cloud does from outside the node. Here that half is nothing: the file
+// grows where it is.
 type resizer struct{}
 
 func (resizer) Name() string { return driver }

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// disk is a volume: a sparse file with an XFS in it, mounted through a loop device. The kernel gives the device up with the last
-// mount, so that the end of a node leaves none behind. It is no ext4, as that one grows under its users only for those who have
-// CAP_SYS_RESOURCE, and root of a sandbox may lack it.
+// disk is a volume: a sparse file with an XFS in it, mounted through a loop device. The kernel gives the device up with
+// the last mount, so that the end of a node leaves none behind. It is no ext4, as that one grows under its users only
+// for those who have CAP_SYS_RESOURCE, and root of a sandbox may lack it.
 type disk struct{ image string }
 
 func diskOf(volume string) disk { return disk{filepath.Join(volumes, volume+".img")} }
@@ -60,8 +60,8 @@ func (d disk) mount(target string) error {
 	return mountOnce(target, "-t", "xfs", "-o", "loop", d.image)
 }
 
-// grow makes the file, the loop device and the mounted file system as large as is wanted, whichever of them are not yet, and
-// returns the size.
+// grow makes the file, the loop device and the mounted file system as large as is wanted, whichever of them are not
+// yet, and returns the size.
 func (d disk) grow(bytes int64, mounted string) (int64, error) {
 	info, err := os.Stat(d.image)
 	if err != nil {

@@ -1,7 +1,8 @@
-// expandable is the CSI driver behind the lab's StorageClass of that name, whose volumes grow while pods use them. One process on
-// every node does all that is done there: it makes a claim's volume when the scheduler has chosen this node, mounts it for the
-// kubelet, and grows it. The one with -resize is also the controller of the cluster that answers claims which ask for more.
-// Nothing is kept in memory: it may be killed and started again at any time, under running pods too.
+// expandable is the CSI driver behind the lab's StorageClass of that name, whose volumes grow while pods use them. One
+// process on every node does all that is done there: it makes a claim's volume when the scheduler has chosen this node,
+// mounts it for the kubelet, and grows it. The one with -resize is also the controller of the cluster that answers
+// claims which ask for more. Nothing is kept in memory: it may be killed and started again at any time, under running
+// pods too.
 package main
 
 import (
@@ -25,8 +26,8 @@ import (
 const (
 	driver = "expandable.quorate.lab"
 
-	// The kubelet watches the second folder, and calls the socket in the first one that it is told of there. Both are on
-	// the node's disk, and so are the volumes.
+	// The kubelet watches the second folder, and calls the socket in the first one that it is told of there. Both are
+	// on the node's disk, and so are the volumes.
 	folder             = "/var/lib/kubelet/plugins/" + driver
 	registrationSocket = "/var/lib/kubelet/plugins_registry/" + driver + "-reg.sock"
 	socket             = folder + "/csi.sock"

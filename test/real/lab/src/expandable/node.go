@@ -31,7 +31,8 @@ func (identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, e
 	return &csi.ProbeResponse{}, nil
 }
 
-// node is what the kubelet calls. A volume is mounted once for the node (staged), and from there once for each pod (published).
+// node is what the kubelet calls. A volume is mounted once for the node (staged), and from there once for each pod
+// (published).
 type node struct {
 	csi.UnimplementedNodeServer
 	name string
