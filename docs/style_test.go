@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,19 +18,6 @@ const (
 
 // bounds are those of single pages; decisions have one in common.
 var bounds = map[string]int{"README.md": 550, "CONTRIBUTING.md": 1200, "CHANGELOG.md": 500, "docs/decisions/": 250}
-
-// phrases are not used, in documents and in what code says: they belong to another kind of English.
-var phrases = anyOf("nobody", "somebody", "anybody", "everybody", "whoever", "whomever", "whom", "whosoever", "anew",
-	"but for", "is to be", "are to be", "was to be", "were to be", "for want of", "lest", "thereof", "hence", "for ever",
-	"of its own accord", "in vain", "in order to")
-
-// hollow are not used in documents: they say less than a plain word, or nothing.
-var hollow = anyOf("as it were", "beside others of", "is wont", "be it", "please note", "simply", "obviously",
-	"leverage", "utilize", "seamless", "robust")
-
-func anyOf(phrases ...string) *regexp.Regexp {
-	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(phrases, "|") + `)\b`)
-}
 
 var (
 	generated = regexp.MustCompile(`(?s)<!-- (?:generated|contents): begin.*?<!-- (?:generated|contents): end -->`)
@@ -56,7 +42,7 @@ func prose(t *testing.T, visit func(name, text, plain string)) {
 func blank(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }
 
 // TestStyle: a line has 100 columns at most, unless it is a row of a table, a long address or long code; a cell of a
-// table is no prose; and no phrase of the lists is used.
+// table is no prose.
 func TestStyle(t *testing.T) {
 	prose(t, func(name, _, plain string) {
 		for i, line := range strings.Split(plain, "\n") {
@@ -71,33 +57,8 @@ func TestStyle(t *testing.T) {
 			if n := len([]rune(line)); n > columns && len(cells) == 1 && !long && !strings.HasPrefix(line, "![") {
 				t.Errorf("%s:%d: %d columns, more than %d", name, i+1, n, columns)
 			}
-			own := quotation.ReplaceAllString(span.ReplaceAllString(address.ReplaceAllString(line, "]"), ""), "")
-			if found := phrases.FindString(own) + hollow.FindString(own); found != "" {
-				t.Errorf("%s:%d: %q is not used here: say it in plain words", name, i+1, found)
-			}
 		}
 	})
-}
-
-// TestPhrasesOfCode: what code says to its users and its readers has none of the phrases either.
-func TestPhrasesOfCode(t *testing.T) {
-	files := 0
-	walk(t, "", "", func(name, text string) {
-		kinds := []string{".go", ".sh", ".yaml", ".yml", "Makefile", "Dockerfile"}
-		isCode := slices.Contains(kinds, filepath.Ext(name)) || slices.Contains(kinds, filepath.Base(name))
-		if !isCode || name == "docs/style_test.go" {
-			return
-		}
-		files++
-		for i, line := range strings.Split(strings.ReplaceAll(text, "http.NoBody", ""), "\n") {
-			if found := phrases.FindString(line); found != "" {
-				t.Errorf("%s:%d: %q is not used here: say it in plain words", name, i+1, found)
-			}
-		}
-	})
-	if files < 300 {
-		t.Fatalf("only %d files were read", files)
-	}
 }
 
 // TestContents: a long page begins with a list of its parts, which is that of its headings.

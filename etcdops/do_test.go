@@ -83,7 +83,7 @@ func TestStepsInEtcd(t *testing.T) {
 			"move leader to demo-2: the member list cannot be read: unreachable: connection refused", [3][]string{}},
 		"without one no learner is promoted": {promote, leaderless, ErrNoExecutor, "", [3][]string{}},
 		"and nothing handed over":            {handOver, leaderless, ErrNoExecutor, "", [3][]string{}},
-		"no step at a stranger": {remove, func(_ *testing.T, all []*fake, _ *observation.Membership) {
+		"no step at another etcd": {remove, func(_ *testing.T, all []*fake, _ *observation.Membership) {
 			for _, f := range all {
 				f.header.ClusterId = 0xC2
 				f.members = []*pb.Member{{ID: 77, PeerURLs: []string{f.endpoint.PeerURL}}}

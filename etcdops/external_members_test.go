@@ -147,7 +147,7 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 			"ID or password"), "etcd refused: authentication failed, invalid user ID or password"},
 		"plain text by TLS": {"https", plain(func(c net.Conn) { _, _ = c.Write([]byte(peerSays + peerSays)) }),
 			"TLS handshake failed: first record does not look like a TLS handshake"},
-		"a stranger's by TLS": {"https", func(l net.Listener) {
+		"another's by TLS": {"https", func(l net.Listener) {
 			web(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{marked(t, "10.1.2.3")}}))
 		}, "TLS handshake failed: failed to verify certificate: x509: certificate signed by unknown authority"},
 		"another name's by TLS": {"https",
@@ -187,7 +187,7 @@ func marked(t *testing.T, addresses ...string) tls.Certificate {
 }
 
 // TestAnEndpointMayHaveAnIPv6Address: it is asked where the URL says, and shows a certificate for that address. Go
-// looks at the name before the authority, so that a stranger's certificate shows whether the name is right.
+// looks at the name before the authority, so that another etcd's certificate shows whether the name is right.
 func TestAnEndpointMayHaveAnIPv6Address(t *testing.T) {
 	for shown, want := range map[string]string{"fd00::7": "certificate signed by unknown authority",
 		"fd00::8": "certificate is valid"} {

@@ -21,11 +21,11 @@ type contact struct {
 	endpoint observation.Endpoint
 	client   *clientv3.Client
 	told     handshake
-	// status is nil when there was no answer, or one from a stranger; err then says why.
+	// status is nil when there was no answer, or one from another etcd; err then says why.
 	status *pb.StatusResponse
 	err    error
-	// stranger is the etcd that answered in the member's place, if one did.
-	stranger *pb.ResponseHeader
+	// other is the etcd that answered in the member's place, if one did.
+	other *pb.ResponseHeader
 	// auth and tokenRefused are of [observation.Health].
 	auth         *bool
 	tokenRefused bool
@@ -38,7 +38,7 @@ type contact struct {
 // Only while an alarm says that keys differ between members, it asks for their hashes too, which takes at most one
 // timeout of a step.
 //
-// A stranger is known by the member list alone: while the membership is nil, a health may be that of another cluster.
+// Another etcd is known by the member list alone: while the membership is nil, a health may be that of another cluster.
 func (e *Etcd) Observe(ctx context.Context, endpoints []observation.Endpoint) (*observation.Membership,
 	map[string]observation.Health) {
 	contacts := e.askAll(ctx, endpoints)
@@ -106,7 +106,7 @@ func closeAll(contacts []*contact) {
 	}
 }
 
-// findMembership reads the member list from the first contact that can give it, and unmasks the strangers by it.
+// findMembership reads the member list from the first contact that can give it, and unmasks other etcds by it.
 // It is nil when no quorum answered.
 func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *observation.Membership {
 	ctx, cancel := context.WithTimeout(ctx, 2*e.timeout())
@@ -138,9 +138,9 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *observa
 	return nil
 }
 
-// unmask throws away what a stranger said, except who it is.
+// unmask throws away what another etcd said, except who it is.
 func (c *contact) unmask(who *pb.ResponseHeader, err error) {
-	c.stranger = who
+	c.other = who
 	c.status = nil
 	c.err = err
 }
@@ -264,8 +264,8 @@ func (c *contact) health(all []*contact) observation.Health {
 	certificate, trusts := c.told.told()
 	switch {
 	case errors.Is(c.err, ErrOtherEtcd): // what it tells of itself is not the member's
-		return observation.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(),
-			MemberID: c.stranger.GetMemberId()}
+		return observation.Health{Err: c.err.Error(), ClusterID: c.other.GetClusterId(),
+			MemberID: c.other.GetMemberId()}
 	case c.status == nil:
 		return observation.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts,
 			Anonymous: c.told.anonymous(), TokenRefused: c.tokenRefused}

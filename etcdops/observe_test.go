@@ -121,7 +121,7 @@ func TestAnEndpointWithoutAUsableAddressIsOnlyUnwell(t *testing.T) {
 	}
 }
 
-func TestStrangersDoNotCount(t *testing.T) {
+func TestOtherEtcdsDoNotCount(t *testing.T) {
 	tests := map[string]struct {
 		change func(all []*fake)
 		err    map[string]string
@@ -174,7 +174,7 @@ func TestStrangersDoNotCount(t *testing.T) {
 			},
 			err: map[string]string{"demo-2": "another etcd answers at this address: its cluster ID is c2"},
 		},
-		"only strangers": {
+		"only other etcds": {
 			change: func(all []*fake) {
 				for i, f := range all {
 					f.endpoint.PeerURL = peerURL(i + 10)
@@ -198,7 +198,7 @@ func TestStrangersDoNotCount(t *testing.T) {
 			} else {
 				require.NotNil(t, m)
 				assert.EqualValues(t, testCluster, m.ClusterID)
-				assert.EqualValues(t, 1, m.Leader, "a stranger's leader is not ours")
+				assert.EqualValues(t, 1, m.Leader, "another etcd's leader is not ours")
 			}
 			for name, h := range health {
 				assert.Equal(t, test.err[name], h.Err, name)
@@ -255,7 +255,7 @@ func TestTheMembershipTellsAllAlarms(t *testing.T) {
 		Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed, and of no member")
 }
 
-func TestAStrangersAlarmsAreNotOurs(t *testing.T) {
+func TestAlarmsOfAnotherEtcdAreNotOurs(t *testing.T) {
 	all := fakes(t, 3)
 	all[2].header.ClusterId, all[2].status.RaftAppliedIndex = 0xC2, 999
 	all[2].status.Errors = []string{"memberID:1 alarm:CORRUPT"}

@@ -109,7 +109,7 @@ func TestHowFarOperationsAre(t *testing.T) {
 		"an epoch that has a quorum":   {recoverOf(1), failed, "a quorum of epoch 1 answers"},
 		"an epoch that never was":      {recoverOf(7), failed, "there was no epoch 7"},
 		"a fence":                      {fence("demo-1", 0), pending, "demo-1 is being stopped; until"},
-		"a fence of a stranger":        {fence("demo-7", 0), pending, "demo-7 is not a member"},
+		"a fence of an unmanaged member":        {fence("demo-7", 0), pending, "demo-7 is not a member"},
 		"a fence whose time is over":   {fence("demo-1", time.Second), succeeded, "demo-1 may start"},
 		"a fence whose time is to end": {fence("demo-1", time.Hour), pending, "UTC"},
 		"a member that the others need": {fence("demo-1", 0, silenced("demo-2")), pending,

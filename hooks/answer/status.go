@@ -418,7 +418,7 @@ func troubles(f *facts.Facts, d told) []string {
 		return list
 	}
 	for _, m := range f.Members {
-		who := cmp.Or(m.DisplayName(), "stranger "+objects.Hex(m.ID))
+		who := cmp.Or(m.DisplayName(), "unmanaged member "+objects.Hex(m.ID))
 		if what := troubleOf(f, m, who); what != "" {
 			list = append(list, what)
 		}

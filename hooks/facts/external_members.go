@@ -16,7 +16,7 @@ import (
 )
 
 // BesideExternal reports whether there are external members, or none were found yet. Once they are gone, any other that
-// turns up is a stranger.
+// turns up is an unmanaged member.
 func (f *Facts) BesideExternal() bool {
 	switch {
 	case !f.Epoch.Joined():
@@ -33,7 +33,7 @@ func (f *Facts) ReplicaVoters() []*Member {
 	return objects.Filter(f.Voters, func(m *Member) bool { return m.Alias == "" || m.PodName != "" })
 }
 
-// DisplayName is how the member is named in words and steps; empty for a stranger.
+// DisplayName is how the member is named in words and steps; empty for an unmanaged member.
 func (m *Member) DisplayName() string { return cmp.Or(m.PodName, m.Alias) }
 
 // fillExternal fills in what is known of a listed member that is none of ours: nothing of an unmanaged one, all of an

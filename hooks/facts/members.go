@@ -66,12 +66,12 @@ func Serving(list []*Member) int { return len(objects.Filter(list, (*Member).Ser
 func Names(list []*Member) []string {
 	var all []string
 	for _, m := range list {
-		all = append(all, cmp.Or(m.DisplayName(), "stranger "+objects.Hex(m.ID)))
+		all = append(all, cmp.Or(m.DisplayName(), "unmanaged member "+objects.Hex(m.ID)))
 	}
 	return all
 }
 
-// NameOf is what the member with this ID is called; empty for none and for a stranger.
+// NameOf is what the member with this ID is called; empty for none and for an unmanaged member.
 func (f *Facts) NameOf(id uint64) string {
 	if m := f.ByID(id); m != nil {
 		return m.DisplayName()

@@ -219,7 +219,7 @@ func (f *Facts) Strange(m *Member) string {
 	if m.Learner {
 		role = "is a learner"
 	}
-	return fmt.Sprintf("stranger %s (%s) %s in this cluster and was not added by Quorate, which leaves it alone: if "+
+	return fmt.Sprintf("unmanaged member %s (%s) %s in this cluster and was not added by Quorate, which leaves it alone: if "+
 		"it should not be there, remove it with etcdctl member remove %s",
 		objects.Hex(m.ID), strings.Join(m.PeerURLs, ", "), role, objects.Hex(m.ID))
 }

@@ -41,7 +41,7 @@ func (f *Facts) Named(alarms []observation.Alarm) string {
 		case a.MemberID == 0:
 			list = append(list, "no single member")
 		case listed:
-			list = append(list, cmp.Or(f.NameOf(a.MemberID), "the stranger "+objects.Hex(a.MemberID)))
+			list = append(list, cmp.Or(f.NameOf(a.MemberID), "the unmanaged member "+objects.Hex(a.MemberID)))
 		default:
 			list = append(list, "the former member "+objects.Hex(a.MemberID))
 		}

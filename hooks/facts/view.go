@@ -35,7 +35,7 @@ type Facts struct {
 	PredecessorGone bool
 	// All are the pods and claims of every epoch.
 	All observation.Children
-	// Members are etcd's list, ours by number, then strangers. Empty while blind.
+	// Members are etcd's list, ours by number, then unmanaged members. Empty while blind.
 	Members []*Member
 	Voters  []*Member // those of members that vote
 	// Names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of
@@ -60,7 +60,7 @@ type Facts struct {
 // Member is one entry of etcd's list with what belongs to it.
 type Member struct {
 	observation.Member
-	PodName string // our name for it; empty for a stranger
+	PodName string // our name for it; empty for an unmanaged member
 	Alias   string // what an external member is called; empty for others
 	Pod     *corev1.Pod
 	Claim   *corev1.PersistentVolumeClaim

@@ -148,7 +148,7 @@ func Scheme(c *v1alpha1.EtcdCluster) string {
 	return "http"
 }
 
-// MemberAt is the name of the member of this cluster that has one of these peer URLs; false for a stranger.
+// MemberAt is the name of the member of this cluster that has one of these peer URLs; false for an unmanaged member.
 func MemberAt(c *v1alpha1.EtcdCluster, peerURLs []string) (string, bool) {
 	for _, raw := range peerURLs {
 		u, err := url.Parse(raw)

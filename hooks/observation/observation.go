@@ -243,7 +243,7 @@ type Endpoint struct {
 	// ServerName that the member's certificate must be for; empty when it speaks plain text.
 	ServerName string
 	// PeerURL that the member has in the member list, be it with http or https. An answer from a member that is
-	// listed with another one comes from a stranger (an address that was reused) and does not count.
+	// listed with another one comes from another etcd (an address that was reused) and does not count.
 	PeerURL string
 	// External: it is not a pod of ours, but a member of the etcd that was joined, or may be one. Which, its answer
 	// tells: its Name is the URL, and PeerURL is empty until then.

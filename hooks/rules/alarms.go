@@ -157,7 +157,7 @@ func removeCorrupt(f *facts.Facts, e hashEvidence) *decision.Plan {
 func hashes(f *facts.Facts) string {
 	var list []string
 	for _, m := range f.Voters {
-		who := cmp.Or(m.DisplayName(), "the stranger "+objects.Hex(m.ID))
+		who := cmp.Or(m.DisplayName(), "the unmanaged member "+objects.Hex(m.ID))
 		if h := m.Hash(); h != nil {
 			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision,
 				h.CompactRevision))
@@ -322,7 +322,7 @@ func compactYourself(f *facts.Facts) string {
 func quotas(f *facts.Facts) string {
 	var list []string
 	for _, m := range fullMembers(f) {
-		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.PodName, "the stranger "+objects.Hex(m.ID)),
+		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.PodName, "the unmanaged member "+objects.Hex(m.ID)),
 			facts.Mebibytes(defaults.Quota(m.Pod))))
 	}
 	return strings.Join(list, ", ")

@@ -204,7 +204,7 @@ var Modes = []Mode{
 				"A pod that is down and was made from an outdated template, or in the wrong way, is replaced, one "+
 					"at a time (S2), and so is one that can't hear the others because it does not trust their "+
 					"authority; a learner's also while it serves. Which pod goes is recorded first.", recreatePod),
-			// Waits: it is a stranger's, or answers as another member
+			// Waits: it is an unmanaged member's, or answers as another member
 			decision.NewRule("LearnerCatchingUp",
 				"While a learner catches up no other member is added or removed (S3).",
 				learnerCatchingUp, decision.Works, decision.Waits),
@@ -214,7 +214,7 @@ var Modes = []Mode{
 			decision.NewRule("Replace",
 				"A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One "+
 					"that still serves stays until its successor votes (S6, S10).", replace, decision.Works, decision.Waits),
-			// Waits: only strangers are left to remove
+			// Waits: only unmanaged members are left to remove
 			decision.NewRule("Shrink",
 				"Voters above the wanted number are removed one by one: not serving first, then followers, the "+
 					"leader last (S6).", shrink, decision.Works, decision.Waits),

@@ -295,7 +295,7 @@ func shrinkCandidate(f *facts.Facts) *facts.Member {
 	rank := func(m *facts.Member) int {
 		switch {
 		case m.PodName == "":
-			return 4 // a stranger is never ours to remove
+			return 4 // an unmanaged member is never ours to remove
 		case f.Fenced(m.PodName):
 			return 3
 		case m.ID == f.Etcd.Leader:

@@ -104,5 +104,5 @@ func checkExternal(j *judgement, old, now *facts.Epoch) {
 	has := len(now.External) > 0
 	j.require(!had || has || j.f.Etcd != nil && !besideExternal(j), "S8",
 		"the record forgets external members that may be there")
-	j.require(!has || had || !old.HadQuorum(), "S8", "the record makes external members of strangers")
+	j.require(!has || had || !old.HadQuorum(), "S8", "the record makes external members of unmanaged members")
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Recorded reports whether the status names everything that is wanted as ours. Names are recorded before they are made,
-// so that nothing that we made is ever left behind as a stranger's.
+// so that nothing that we made is ever left behind as another's.
 func Recorded(old *v1alpha1.AuthStatus, w Want) bool {
 	if old == nil {
 		return false

@@ -151,8 +151,8 @@ func (s *store) reason(err error) string {
 // Words of refusals by stores and their SDKs that gocloud.dev v0.47 has no code for: S3's error codes for a key that
 // does not exist or is wrong, an SDK without any credentials, and the statuses of Google, which it calls NotFound.
 var (
-	// strangers: the store does not know who asks.
-	strangers = []string{
+	// unauthenticated: the store does not know who asks.
+	unauthenticated = []string{
 		"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed",
 		"AuthenticationFailed", "AccountIsDisabled",
 		"no EC2 IMDS role found", "get credentials", "could not find default credentials", "DefaultAzureCredential",
@@ -164,11 +164,11 @@ var (
 
 func refused(err error) bool {
 	status := refusalOf(err)
-	return status == http.StatusForbidden || status == http.StatusUnauthorized || stranger(err) || says(err, refusals)
+	return status == http.StatusForbidden || status == http.StatusUnauthorized || isUnauthenticated(err) || says(err, refusals)
 }
 
-// stranger reports whether a store does not know who asks: then nothing will be permitted there.
-func stranger(err error) bool { return says(err, strangers) }
+// isUnauthenticated reports whether a store does not know who asks: then nothing will be permitted there.
+func isUnauthenticated(err error) bool { return says(err, unauthenticated) }
 
 // says reports whether an error, or what it wraps, has one of these words.
 func says(err error, words []string) bool {

@@ -121,7 +121,7 @@ func TestTrust(t *testing.T) {
 		return answer.Body.Close()
 	}
 	require.Error(t, ask())
-	assert.True(t, unreachable(ask()), "a stranger counts as not reached")
+	assert.True(t, unreachable(ask()), "one whose authority is unknown counts as not reached")
 
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ca.crt")

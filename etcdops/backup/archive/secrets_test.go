@@ -240,7 +240,7 @@ func (l *through) Close() error {
 	return l.Listener.Close()
 }
 
-// authorities are one that is trusted, in a file, and a stranger, with a certificate of each for
+// authorities are one that is trusted, in a file, and an unknown one, with a certificate of each for
 // the names of stores.
 type authorities struct {
 	file           string

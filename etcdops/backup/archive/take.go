@@ -101,7 +101,7 @@ func (o Order) take(ctx context.Context, report *stores.Snapshot) error {
 	store.lock = o.Form.Lock
 	earlier, tag, err := store.kept(ctx, o.Key)
 	switch {
-	case err != nil && (ReasonOf(err) != Denied || stranger(err)): // who may only write takes it again
+	case err != nil && (ReasonOf(err) != Denied || isUnauthenticated(err)): // who may only write takes it again
 		return err
 	case earlier == nil:
 		report.Absent = err == nil

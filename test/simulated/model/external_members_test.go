@@ -189,7 +189,7 @@ func byHand(verb, name string, free bool, do func(w *world.World, name string) e
 // stranger reports whether Quorate says of the member that it is left to a person.
 func (s *scene) stranger(m observation.Member) bool {
 	degraded := meta.FindStatusCondition(s.w.Cluster().Status.Conditions, v1alpha1.Degraded)
-	return degraded != nil && strings.Contains(degraded.Message, fmt.Sprintf("stranger %x", m.ID))
+	return degraded != nil && strings.Contains(degraded.Message, fmt.Sprintf("unmanaged member %x", m.ID))
 }
 
 // mishaps are what may go wrong besides, and what people change without need.
@@ -381,7 +381,7 @@ func TestExternalMutants(t *testing.T) {
 			"S6: old-0 is removed, which is not ours, and the spec"},
 		"external members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly,
 			"S6: old-0 is removed, which is not ours, and 1 of ours"},
-		"external members are strangers": {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
+		"external members are unmanaged": {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
 		"the first record says nothing of the other etcd": {joined{1, 1, false}, 0, nil, beginsItsOwn,
 			"S8: 2 etcd clusters"},
 		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, nil, reusesNames,

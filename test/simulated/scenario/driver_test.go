@@ -147,7 +147,7 @@ var verbs = map[string]func(*story, args) string{
 	"etcd": does((*story).etcd),
 	// corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
 	"corrupt": does((*story).corrupt),
-	// network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1
+	// network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | another-etcd=demo-1 | twin=demo-1
 	// | healed
 	"network": (*story).mark,
 	// cache freeze=pod,claim | thaw=pod | thaw
@@ -427,8 +427,8 @@ func (s *story) mark(a args) string {
 			holds[what][name] = true
 		case holdsNot[what] != nil:
 			delete(holdsNot[what], name)
-		case what == "stranger":
-			net.Strangers[w.Pod(name).Status.PodIP] = true
+		case what == "another-etcd":
+			net.OtherEtcds[w.Pod(name).Status.PodIP] = true
 		case what == "twin":
 			net.Twins[w.Pod(name).Status.PodIP] = true
 		case what == "offline":
@@ -436,7 +436,7 @@ func (s *story) mark(a args) string {
 		case what == "healed":
 			clear(net.Unreachable)
 			clear(net.Isolated)
-			clear(net.Strangers)
+			clear(net.OtherEtcds)
 			clear(net.Twins)
 		default:
 			return "nothing can be " + what + "\n"

@@ -24,8 +24,8 @@ type Net struct {
 	Unreachable map[string]bool
 	// Isolated members hear no other member; the hooks reach them.
 	Isolated map[string]bool
-	// Strangers are addresses at which an etcd of another cluster answers.
-	Strangers map[string]bool
+	// OtherEtcds are addresses at which an etcd of another cluster answers.
+	OtherEtcds map[string]bool
 	// Twins are addresses at which such an etcd lists itself under the member's peer URL, as one does that was
 	// restored from a snapshot.
 	Twins map[string]bool
@@ -103,7 +103,7 @@ func (c *client) status(e observation.Endpoint) observation.Health {
 		return observation.Health{Err: errNotAllowed.Error()}
 	case c.w.Net.Down:
 		return observation.Health{Err: etcdops.ErrNoAnswer.Error()}
-	case c.w.Net.Strangers[ip], c.w.Net.Twins[ip]: // with a certificate of the same authority, if any
+	case c.w.Net.OtherEtcds[ip], c.w.Net.Twins[ip]: // with a certificate of the same authority, if any
 		return observation.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1,
 			RaftIndex: 1, Version: "3.6.0"}
 	case runs && proc.Busy > 0:
@@ -170,7 +170,7 @@ func (c *client) findList(endpoints []observation.Endpoint,
 
 func (c *client) list(clusterID uint64) *observation.Membership {
 	cluster, known := c.w.Etcd.Clusters[clusterID]
-	if !known { // the stranger's
+	if !known { // the other etcd's
 		return &observation.Membership{ClusterID: clusterID, Leader: strangeID,
 			Members: []observation.Member{{ID: strangeID, PeerURLs: []string{"http://elsewhere:2380"}}}}
 	}
@@ -180,7 +180,7 @@ func (c *client) list(clusterID uint64) *observation.Membership {
 		Alarms: slices.Clone(cluster.Alarms)}
 }
 
-// strange is all that is told of a stranger's answer.
+// strange is all that is told of another etcd's answer.
 func strange(h observation.Health) observation.Health {
 	return observation.Health{Err: etcdops.ErrOtherEtcd.Error(), ClusterID: h.ClusterID, MemberID: h.MemberID}
 }

@@ -212,7 +212,7 @@ func (w *World) Mend(name string) {
 }
 
 // AddByHand is what etcdctl member add does, for a voter or a learner at the peer URL of this name, which may be a
-// member's of the cluster or a stranger's.
+// member's of the cluster or another etcd's.
 func (w *World) AddByHand(peerURL string, learner bool) {
 	for _, c := range w.clusters() {
 		c, err := w.add(c, peerURL)
