@@ -54,6 +54,8 @@ func (g growing) play(t *testing.T, version string) {
 		all = append(all, i)
 	}
 	old := g.write(t, m, all)
+	require.Eventually(t, func() bool { return size() >= int64(g.keys*g.value) }, time.Minute, 10*time.Millisecond,
+		"etcd writes to its database a while after it has answered")
 	holds(t, "new keys", size(), defaults.LiveBytes(int64(g.keys), int64(g.value)))
 
 	most := int64(0)
