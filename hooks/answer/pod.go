@@ -21,7 +21,7 @@ import (
 const (
 	gracePeriod = 30 // seconds; etcd hands its leadership on within one of them
 	// ProvisionGate is the scheduling gate of a pod that provisions a claim's volume and runs nothing.
-	ProvisionGate      = objects.Domain + "createVolumes"
+	ProvisionGate      = objects.Domain + "create-volumes"
 	volumeCertificates = "certificates"
 )
 

@@ -11,7 +11,7 @@ const (
 	ModeCreatingVolumes = "CreatingVolumes"
 	ModeStarting        = "Starting"
 	ModeBlind           = "Blind"
-	ModeHasQuorum       = "Quorate"
+	ModeHasQuorum       = "HasQuorum"
 )
 
 // Mode is the one that the cluster is in.

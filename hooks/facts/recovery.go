@@ -141,6 +141,20 @@ func (f *Facts) QuorumIsLost() []string {
 	return lost
 }
 
+// WithoutNodes are the voters whose nodes have not answered for spec.recovery.after, when without them there is no
+// quorum; none while one can come back without these nodes.
+func (f *Facts) WithoutNodes() []string {
+	known := f.KnownVoters()
+	out := objects.Filter(known, func(name string) bool {
+		pod := f.Children.Pods[name]
+		return pod != nil && nodeGone(pod, f.Now)
+	})
+	if len(known)-len(out) >= Quorum(len(known)) || f.Now.Before(f.LostUntil()) {
+		return nil
+	}
+	return out
+}
+
 // MayHaveQuorum reports whether so many members have data that they could be a quorum. The status, which says who
 // voted last, may be one of long ago (S14): nothing is begun by itself, and no member's memory is given up, because
 // voters of then are gone.

@@ -100,7 +100,7 @@ func (f *Facts) fromMember(from record.Origin) (record.Origin, string) {
 }
 
 // Answering are the members that answer although there is no quorum, the one that is ahead first, with the evidence;
-// scaledToZero for none.
+// empty for none.
 func (f *Facts) Answering() string {
 	able := objects.Filter(f.Names, func(name string) bool {
 		h, asked := f.Health[name]

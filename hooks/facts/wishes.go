@@ -90,7 +90,7 @@ func sameData(a, b record.Origin) bool {
 }
 
 // Suggested is the way back that loses least and that the next epoch does not take already, and the command for it;
-// scaledToZero when only one is left that loses all.
+// empty when only one is left that loses all.
 func (f *Facts) Suggested() string {
 	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
 		asked := policy != v1alpha1.RecoverFromSurvivor // nothing is offered that may be empty

@@ -78,7 +78,7 @@ func (a *AllowedEndpoints) String() string {
 }
 
 // Refuses says why an EtcdCluster in this namespace may not have Quorate ask at this URL, as far as the URL tells;
-// scaledToZero when it may. Whether a name leads where it may, [AllowedEndpoints.Takes] says of each address that it
+// empty when it may. Whether a name leads where it may, [AllowedEndpoints.Takes] says of each address that it
 // has.
 func (a *AllowedEndpoints) Refuses(endpoint, namespace string) string {
 	if a == nil || len(a.Networks)+len(a.Hosts) == 0 {

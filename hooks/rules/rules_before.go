@@ -290,6 +290,11 @@ func blind(f *facts.Facts) *decision.Plan {
 		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see QuorumLost "+
 			"in docs/troubleshooting.md", strings.Join(gone, ", "), objects.Colon(f.Suggested()))
 	}
+	if out := f.WithoutNodes(); len(out) > 0 && f.Next == nil && !f.BesideExternal() {
+		message += fmt.Sprintf("; the nodes of %s do not answer: the quorum is back when enough of them are; if they "+
+			"never are, you decide%s; see QuorumLost in docs/troubleshooting.md", strings.Join(out, ", "),
+			objects.Colon(f.Suggested()))
+	}
 	return &decision.Plan{Message: message, Outlook: outlookWhileBlind(f), Resync: decision.ResyncLater}
 }
 

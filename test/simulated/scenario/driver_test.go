@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/simulated/world"
@@ -652,7 +653,7 @@ func (s *story) told(c *world.Call) string {
 	}
 	out := step(c.Outcome)
 	if c.Outcome != nil {
-		s.shown[fired{"EtcdCluster", "Quorate", c.Outcome.Rule}] = true // no step is taken in another mode
+		s.shown[fired{"EtcdCluster", facts.ModeHasQuorum, c.Outcome.Rule}] = true // no step is taken in another mode
 	}
 	if c.Finalizing {
 		s.last = verdict(c)

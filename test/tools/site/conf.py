@@ -2,8 +2,6 @@
 import re
 from pathlib import Path
 
-from pygments.lexers import TextLexer
-
 project = html_title = "Quorate"
 root_doc = "README"
 include_patterns = ["README.md", "CHANGELOG.md", "docs/**.md"]
@@ -44,4 +42,3 @@ def read(app, page, text):
 
 def setup(app):
     app.connect("source-read", read)
-    app.add_lexer("mermaid", TextLexer)  # a diagram is shown as its text: what draws it would come from elsewhere
