@@ -3,6 +3,7 @@ package answer
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,9 @@ func firstRecord(f *facts.Facts) *corev1.ConfigMap {
 // advance is the observed record with what has become known since.
 func advance(f *facts.Facts, plan *decision.Plan) *corev1.ConfigMap {
 	cm := facts.Kept(f.Cluster, f.Epoch.Record)
-	advanced(f, plan).WriteTo(cm)
+	if s := advanced(f, plan); !reflect.DeepEqual(s, f.Epoch.State) {
+		s.WriteTo(cm)
+	}
 	return cm
 }
 

@@ -352,6 +352,7 @@ func encode(v any) string {
 	return string(text)
 }
 
-func decode(text string, v any) error {
-	return json.Unmarshal([]byte(text), v, json.WithUnmarshalers(json.JoinUnmarshalers(readIDs, objects.Quantities)))
-}
+// ownTypes are those that are written as a person reads them.
+var ownTypes = json.WithUnmarshalers(json.JoinUnmarshalers(readIDs, objects.Quantities))
+
+func decode(text string, v any) error { return json.Unmarshal([]byte(text), v, ownTypes) }
