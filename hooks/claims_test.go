@@ -235,7 +235,7 @@ func began(from record.Origin) func(*observation.Observation, *corev1.Pod) {
 	return func(o *observation.Observation, _ *corev1.Pod) { noted(func(r *record.Record) { r.Origin = from })(o) }
 }
 
-const beginAgain = "kubectl quorate recover -n default demo Recreate"
+const beginAgain = "kubectl quorate recover -n default demo Recreate --yes"
 
 func TestABootstrapThatStalls(t *testing.T) {
 	bySnapshot := record.Origin{Source: record.SourceSnapshot, Snapshot: &record.Resolved{}}

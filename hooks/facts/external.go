@@ -176,7 +176,7 @@ func (f *Facts) ExternalWithoutRecord() map[string][]string {
 }
 
 // WasExternal reports whether a listed member is taken for an external one while there is no record: the spec names an
-// etcd that is joined, or the status says so. Who is taken for an unmanaged member instead would be counted, and outlive an
+// etcd that is joined, or the status says so. Who is taken for an unmanaged member would be counted, and outlive an
 // epoch that it serves (S8).
 func (f *Facts) WasExternal(m *Member) bool {
 	said := slices.ContainsFunc(f.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {

@@ -116,9 +116,13 @@ func (f *Facts) RecoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
 	return cmp.Or(f.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
 
-// recoverCommand is the command that starts the way back.
+// recoverCommand is the command that starts the way back. To begin without data it must be said twice.
 func (f *Facts) recoverCommand(policy v1alpha1.QuorumLoss) string {
-	return fmt.Sprintf("kubectl quorate recover -n %s %s %s", f.Cluster.Namespace, f.Cluster.Name, policy)
+	command := fmt.Sprintf("kubectl quorate recover -n %s %s %s", f.Cluster.Namespace, f.Cluster.Name, policy)
+	if policy == v1alpha1.RecoverRecreate {
+		command += " --yes"
+	}
+	return command
 }
 
 // LostUntil is when the quorum has been seen lost for long enough. Without the time in the status the wait begins

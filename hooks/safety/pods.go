@@ -83,8 +83,9 @@ func protectingPods(j *judgement) {
 	}
 }
 
-// needsPod reports whether the member must have a pod in the answer: all must, except unmanaged members, members whose pod has
-// ended, and those that have none and can't be given one yet, because the record or what they would run on is missing.
+// needsPod reports whether the member must have a pod in the answer: all must, except unmanaged members, members whose
+// pod has ended, and those that have none and can't be given one yet, because the record or what they would run on is
+// missing.
 func needsPod(j *judgement, m *facts.Member) bool {
 	if m.PodName == "" || facts.Finished(m.Pod) {
 		return false

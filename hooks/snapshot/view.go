@@ -153,7 +153,8 @@ func (v *view) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
 	return how.Reason != batchv1.JobReasonDeadlineExceeded || pods[len(pods)-1].DeletionTimestamp != nil
 }
 
-// inspection is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
+// inspection is the Job that has looked what is stored since the last one that took the snapshot was over; nil for
+// none.
 func (v *view) inspection() *batchv1.Job {
 	inspection := lastJob(v.inspecting)
 	job := lastJob(v.taking)

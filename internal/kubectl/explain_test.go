@@ -45,7 +45,7 @@ func TestExplainConverged(t *testing.T) {
 	assert.Contains(t, s["HEAD"], "orders in namespace shop, as the hooks would decide at 2026-03-01T12:00:00Z. "+
 		"Nothing is carried out.")
 	assert.Contains(t, s["RULES, IN ORDER"], "do not apply: WaitForCertificates, SwitchEpoch, ")
-	assert.Contains(t, s["MODE"], "Quorate. A quorum has answered in this call")
+	assert.Contains(t, s["MODE"], "HasQuorum. A quorum has answered in this call")
 	assert.Equal(t, "  none", s["STEP IN ETCD"])
 	assert.Contains(t, s["SAFETY"], "breaks none of the rules of safety")
 }

@@ -2,8 +2,10 @@ package seed
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +46,7 @@ func FuzzDirectory(f *testing.F) {
 			require.NoError(t, os.WriteFile(path, content, 0o600))
 		}
 		before := resident(t, "VmRSS")
-		require.NoError(t, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak is counted from here
+		counted := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) == nil // the peak, from here; on Linux alone
 		ended := make(chan []error, 1)
 		go func() {
 			_, inspected := Inspection(dir, "")
@@ -59,7 +61,9 @@ func FuzzDirectory(f *testing.F) {
 		case <-time.After(20 * time.Second):
 			require.Fail(t, "it does not end")
 		}
-		require.Less(t, resident(t, "VmHWM")-before, 64<<20)
+		if counted {
+			require.Less(t, resident(t, "VmHWM")-before, 64<<20)
+		}
 	})
 }
 
@@ -68,6 +72,9 @@ func FuzzDirectory(f *testing.F) {
 func resident(t *testing.T, name string) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(status), name+":")
 	require.True(t, found)

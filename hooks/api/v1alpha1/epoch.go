@@ -13,7 +13,8 @@ type Bootstrap struct {
 	// +optional
 	Snapshot *SnapshotSource `json:"snapshot,omitempty"`
 
-	// External is a running etcd that the members join.
+	// External is a running etcd that the members join. Quorate asks its members at endpoints, and at the client URLs
+	// that they advertise. The installation must allow all of these (--allowed-etcd-endpoints).
 	// +optional
 	External *ExternalCluster `json:"external,omitempty"`
 
@@ -133,9 +134,8 @@ type Until struct {
 }
 
 // ExternalCluster is a running etcd that the members join, one by one, to stay beside its own members or to take
-// their place. Quorate asks its other members at the client URLs that they advertise; name them in endpoints where it
-// can't reach those. Its Secrets have the label etcd.quorate.dev/cluster: <name of this EtcdCluster> in place of the
-// other one.
+// their place. Name its members in endpoints where Quorate can't reach the URLs that they advertise. Its Secrets have
+// the label etcd.quorate.dev/cluster: <name of this EtcdCluster>.
 type ExternalCluster struct {
 	ExternalEtcd `json:",inline"`
 

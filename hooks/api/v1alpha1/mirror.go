@@ -110,8 +110,8 @@ type MirrorSource struct {
 	// +optional
 	ClusterRef ClusterRef `json:"clusterRef,omitzero"`
 
-	// External is another etcd, such as an EtcdCluster elsewhere. The installation must allow its endpoints
-	// (--allowed-etcd-endpoints).
+	// External is another etcd, such as an EtcdCluster elsewhere. No other URL than its endpoints is asked, and the
+	// installation must allow them (--allowed-etcd-endpoints).
 	// +optional
 	External *ExternalEtcd `json:"external,omitempty"`
 
@@ -152,13 +152,14 @@ type StoredSource struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// ExternalEtcd is how pods come to an etcd that Quorate does not run. Secrets that are named here need the label
-// etcd.quorate.dev/external, with any value.
+// ExternalEtcd is how clients come to an etcd that Quorate does not run. Secrets that are named here need the label
+// etcd.quorate.dev/external, with any value; those of bootstrap.external need the label etcd.quorate.dev/cluster with
+// the name of the EtcdCluster instead.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://') == has(self.caSecretRef))",message="external.caSecretRef is for endpoints that begin with https://, and these need it; use one of the two for all of them"
 // +kubebuilder:validation:XValidation:rule="has(self.caSecretRef) || !has(self.clientSecretRef) && !has(self.userSecretRef)",message="external.clientSecretRef and external.userSecretRef need external.caSecretRef: nothing secret goes over plain text"
 type ExternalEtcd struct {
-	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379, best one of each. No other URL is asked.
+	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379, best one of each.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

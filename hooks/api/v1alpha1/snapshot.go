@@ -55,8 +55,8 @@ type EtcdSnapshotSpec struct {
 	// +optional
 	ClusterRef ClusterRef `json:"clusterRef,omitzero"`
 
-	// External is an etcd that Quorate does not run, whose snapshot is taken instead. The installation must allow its
-	// endpoints (--allowed-etcd-endpoints).
+	// External is an etcd that Quorate does not run, whose snapshot is taken instead. No other URL than its endpoints
+	// is asked, and the installation must allow them (--allowed-etcd-endpoints).
 	// +optional
 	External *ExternalSource `json:"external,omitempty"`
 

@@ -259,7 +259,7 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 
 	_, command, _ := strings.Cut(degraded.Message, "by beginning again: kubectl quorate ")
 	command, _, _ = strings.Cut(command, ";")
-	require.Equal(t, fmt.Sprintf("recover -n %s demo Recreate", c.ns), command)
+	require.Equal(t, fmt.Sprintf("recover -n %s demo Recreate --yes", c.ns), command)
 	c.operates("again", "type: Recover, recover: {epoch: 1, policy: Recreate}")
 	c.decides("Start", "preparing epoch 2: filling the volumes of demo-1 (its image can't be pulled: ")
 

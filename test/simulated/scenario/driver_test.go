@@ -148,8 +148,8 @@ var verbs = map[string]func(*story, args) string{
 	"etcd": does((*story).etcd),
 	// corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
 	"corrupt": does((*story).corrupt),
-	// network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | another-etcd=demo-1 | twin=demo-1
-	// | healed
+	// network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | another-etcd=demo-1 |
+	// twin=demo-1 | healed
 	"network": (*story).mark,
 	// cache freeze=pod,claim | thaw=pod | thaw
 	"cache": does((*story).cache),
